@@ -1,0 +1,101 @@
+//! One row of figures: a JSON object on a line, or a line of a table.
+//!
+//! Invariant: a figure that could not be taken is null, so that nobody compares with a zero.
+
+use serde_json::{Value, json};
+
+use crate::load::Measured;
+
+const MIB: f64 = 1024.0 * 1024.0;
+
+pub(crate) struct Row {
+    pub(crate) version: String,
+    pub(crate) workload: &'static str,
+    pub(crate) config: &'static str,
+    /// How a waiting case waits; None for the other workloads.
+    pub(crate) waiting: Option<&'static str>,
+    pub(crate) clients: usize,
+    pub(crate) steps_per_case: usize,
+    pub(crate) measured: Measured,
+    pub(crate) rss_bytes: Option<u64>,
+    pub(crate) rss_idle_bytes: Option<u64>,
+    pub(crate) disk_bytes_per_case: Option<f64>,
+    pub(crate) written_bytes_per_case: Option<f64>,
+    /// Cases whose handler has returned, a second; only where that is later than the answer.
+    pub(crate) finished_per_s: Option<f64>,
+    pub(crate) load_average: Option<f64>,
+    pub(crate) best: bool,
+}
+
+impl Row {
+    pub(crate) fn steps_per_s(&self) -> f64 {
+        self.measured.per_second() * self.steps_per_case as f64
+    }
+
+    pub(crate) fn json(&self) -> Value {
+        json!({
+            "peer": "restate",
+            "version": self.version,
+            "workload": self.workload,
+            "config": self.config,
+            "waiting": self.waiting,
+            "clients": self.clients,
+            "cases": self.measured.cases(),
+            "seconds": rounded(self.measured.seconds, 3),
+            "cases_per_s": rounded(self.measured.per_second(), 1),
+            "steps_per_s": rounded(self.steps_per_s(), 1),
+            "finished_per_s": self.finished_per_s.map(|value| rounded(value, 1)),
+            "p50_ms": rounded(self.measured.percentile_ms(50), 3),
+            "p99_ms": rounded(self.measured.percentile_ms(99), 3),
+            "rss_mib": mib(self.rss_bytes),
+            "rss_idle_mib": mib(self.rss_idle_bytes),
+            "disk_bytes_per_case": self.disk_bytes_per_case.map(f64::round),
+            "written_bytes_per_case": self.written_bytes_per_case.map(f64::round),
+            "load_average": self.load_average,
+            "best": self.best,
+        })
+    }
+
+    pub(crate) fn table_line(&self) -> String {
+        let config = match self.waiting {
+            Some(waiting) => format!("{} {waiting}", self.config),
+            None => self.config.to_owned(),
+        };
+        format!(
+            "{:<9} {:<22} {:>7} {:>10.0} {:>10.0} {:>9.2} {:>9.2} {:>8} {}",
+            self.workload,
+            config,
+            self.clients,
+            self.measured.per_second(),
+            self.steps_per_s(),
+            self.measured.percentile_ms(50),
+            self.measured.percentile_ms(99),
+            mib(self.rss_bytes).map_or_else(|| "-".to_owned(), |value| format!("{value:.0}")),
+            if self.best { "best" } else { "" },
+        )
+    }
+}
+
+pub(crate) fn table_head() -> String {
+    format!(
+        "{:<9} {:<22} {:>7} {:>10} {:>10} {:>9} {:>9} {:>8}",
+        "workload", "config", "clients", "cases/s", "steps/s", "p50 ms", "p99 ms", "RSS MiB"
+    )
+}
+
+/// Marks the row with the most steps a second, the first of equals.
+pub(crate) fn mark_best(rows: &mut [Row]) {
+    let best = rows.iter().map(Row::steps_per_s).fold(f64::MIN, f64::max);
+    if let Some(row) = rows.iter_mut().find(|row| row.steps_per_s() >= best) {
+        row.best = true;
+    }
+}
+
+fn mib(bytes: Option<u64>) -> Option<f64> {
+    bytes.map(|bytes| rounded(bytes as f64 / MIB, 1))
+}
+
+fn rounded(value: f64, digits: i32) -> f64 {
+    let scale = 10f64.powi(digits);
+    (value * scale).round() / scale
+}

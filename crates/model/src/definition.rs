@@ -1,0 +1,176 @@
+//! A process as its author wrote it: nested blocks, each with its place in the file.
+//!
+//! Blocks nest and never overlap, so that what can be written down is block-structured already.
+//! Whether it is *correct* is `check`'s business; what the engine runs is the `schema` made of it.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::condition::Condition;
+use crate::finding::{Span, Spanned};
+use crate::rule::Rule;
+use crate::value::ValueType;
+
+#[derive(Clone, Debug)]
+pub struct Definition {
+    pub process: Spanned<Arc<str>>,
+    pub title: Option<String>,
+    /// The elements given when an instance starts: the writes of the start node.
+    pub start: Vec<Use>,
+    /// The elements an instance answers with when it has ended: the reads of the end node.
+    pub result: Vec<Use>,
+    pub data: Vec<Element>,
+    pub steps: Vec<Block>,
+}
+
+#[derive(Clone, Debug)]
+pub struct Element {
+    pub name: Spanned<Arc<str>>,
+    pub kind: ValueType,
+    pub title: Option<String>,
+}
+
+/// A read or a write of a data element; `amount?` in the file makes it optional.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Use {
+    pub element: Spanned<Arc<str>>,
+    pub optional: bool,
+}
+
+#[derive(Clone, Debug)]
+pub enum Block {
+    Step(Step),
+    Parallel(Parallel),
+    Choice(Choice),
+    Loop(Loop),
+}
+
+#[derive(Clone, Debug)]
+pub struct Step {
+    pub name: Spanned<Arc<str>>,
+    pub title: Option<String>,
+    pub work: Work,
+    pub reads: Vec<Use>,
+    pub writes: Vec<Use>,
+    /// Sync edges from steps of other branches of the same parallel block.
+    pub after: Vec<Sync>,
+    /// Where the step is controlled.
+    pub at: Option<Spanned<String>>,
+    /// How long it is expected to take.
+    pub takes: Option<Duration>,
+    /// The step that undoes this one.
+    pub undo: Option<Work>,
+}
+
+/// What a step consists of.
+#[derive(Clone, Debug)]
+pub enum Work {
+    /// For a person.
+    Manual { who: Spanned<Rule> },
+    /// For a worker that asks for jobs of this type.
+    Automatic { job: Spanned<Arc<str>>, retry: Retry },
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Retry {
+    /// How often a failed attempt is repeated before it becomes an incident.
+    pub times: u32,
+    /// The pause before the first repetition; it doubles with each further one, up to an hour.
+    pub pause: Duration,
+}
+
+/// `to` (the step it is written at) waits for `from`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Sync {
+    pub from: Spanned<Arc<str>>,
+    /// Strict (`requires:`): if `from` is skipped, so is the step. Soft (`after:`): it goes ahead.
+    pub strict: bool,
+}
+
+#[derive(Clone, Debug)]
+pub struct Parallel {
+    pub name: Spanned<Arc<str>>,
+    pub title: Option<String>,
+    pub branches: Vec<Branch>,
+}
+
+#[derive(Clone, Debug)]
+pub struct Choice {
+    pub name: Spanned<Arc<str>>,
+    pub title: Option<String>,
+    pub by: ChoiceBy,
+    pub branches: Vec<Branch>,
+}
+
+#[derive(Clone, Debug)]
+pub enum ChoiceBy {
+    /// The branches' own conditions.
+    Conditions,
+    /// A person picks a branch by its name.
+    Person(Decider),
+}
+
+/// The person who decides at a choice or at the end of a loop, and what they are shown.
+#[derive(Clone, Debug)]
+pub struct Decider {
+    pub who: Spanned<Rule>,
+    pub reads: Vec<Use>,
+    pub at: Option<Spanned<String>>,
+    pub takes: Option<Duration>,
+}
+
+#[derive(Clone, Debug)]
+pub struct Branch {
+    pub name: Spanned<Arc<str>>,
+    pub title: Option<String>,
+    pub guard: Guard,
+    pub steps: Vec<Block>,
+}
+
+#[derive(Clone, Debug)]
+pub enum Guard {
+    /// Of a parallel branch, or of one that a person picks.
+    None,
+    When(Spanned<Condition>),
+    /// Taken when no other branch's condition is true.
+    Otherwise(Span),
+}
+
+#[derive(Clone, Debug)]
+pub struct Loop {
+    pub name: Spanned<Arc<str>>,
+    pub title: Option<String>,
+    pub body: Vec<Block>,
+    pub until: Until,
+    /// Going round more often than this is an incident.
+    pub times_max: u32,
+}
+
+#[derive(Clone, Debug)]
+pub enum Until {
+    Condition(Spanned<Condition>),
+    /// A person decides between `repeat` and `leave`.
+    Person(Decider),
+}
+
+impl Retry {
+    pub const DEFAULT: Self = Self { times: 3, pause: Duration::from_secs(1) };
+    const PAUSE_MAX: Duration = Duration::from_secs(3600);
+
+    /// The pause after the given number of failed attempts, the first being 1.
+    pub fn pause_after(self, attempt: u32) -> Duration {
+        let doubled = 2_u32.saturating_pow(attempt.saturating_sub(1));
+        self.pause.saturating_mul(doubled).min(Self::PAUSE_MAX.max(self.pause))
+    }
+}
+
+impl Block {
+    pub fn name(&self) -> &Spanned<Arc<str>> {
+        match self {
+            Self::Step(step) => &step.name,
+            Self::Parallel(parallel) => &parallel.name,
+            Self::Choice(choice) => &choice.name,
+            Self::Loop(l) => &l.name,
+        }
+    }
+}

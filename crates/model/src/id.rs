@@ -1,0 +1,233 @@
+//! The names of things: instances, streams, steps, data elements, people.
+//!
+//! Ids are inputs, never drawn here: the server draws them, the simulator seeds them. Their text
+//! forms are part of the public contract and round-trip exactly.
+
+use std::fmt;
+use std::str::FromStr;
+use std::sync::Arc;
+
+use minicbor::{Decode, Encode};
+
+/// A running or finished case of a process. Displays as `inst_` and 26 Crockford base-32 digits.
+///
+/// The upper 48 bits are the milliseconds of its creation, so that ids sort by age.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct InstanceId(pub u128);
+
+/// An append-only sequence of records in a store: one per instance, and one for the site itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct StreamId(pub u128);
+
+/// A node of one version of a process. Numbered in document order, which makes the number part of
+/// the persistent format: see `schema`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Encode, Decode)]
+#[cbor(transparent)]
+pub struct NodeId(#[n(0)] pub u32);
+
+/// A data element of one version of a process, numbered in the order of its `data:` section.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Encode, Decode)]
+#[cbor(transparent)]
+pub struct ElementId(#[n(0)] pub u32);
+
+/// A person (or a program acting as one) of the organisation.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Encode, Decode)]
+#[cbor(transparent)]
+pub struct AgentId(#[cbor(n(0), with = "shared_text")] pub Arc<str>);
+
+/// The counters of all loops around a node, outermost first; empty outside of loops.
+/// The first iteration counts 0.
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Encode, Decode)]
+#[cbor(transparent)]
+pub struct Iteration(#[n(0)] pub Vec<u32>);
+
+/// One execution of one step: the node and how often its loops have gone round.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Encode, Decode)]
+pub struct Activity {
+    #[n(0)]
+    pub node: NodeId,
+    #[n(1)]
+    pub iteration: Iteration,
+}
+
+/// The public name of an activity: what a work item and a job are known by outside.
+/// Displays as `inst_…:approve`, inside of loops as `inst_…:give-drug:2.0`.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct ActivityId {
+    pub instance: InstanceId,
+    pub step: Arc<str>,
+    pub iteration: Iteration,
+}
+
+/// A text that is not an id of the expected kind.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("`{text}` is not {expected}")]
+pub struct ParseError {
+    pub text: String,
+    pub expected: &'static str,
+}
+
+impl StreamId {
+    /// The site's own stream: definitions, organisations, tokens.
+    pub const SITE: Self = Self(0);
+}
+
+impl From<InstanceId> for StreamId {
+    fn from(id: InstanceId) -> Self {
+        Self(id.0)
+    }
+}
+
+impl From<&str> for AgentId {
+    fn from(text: &str) -> Self {
+        Self(Arc::from(text))
+    }
+}
+
+impl AgentId {
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl Activity {
+    pub fn once(node: NodeId) -> Self {
+        Self { node, iteration: Iteration::default() }
+    }
+}
+
+const CROCKFORD: &[u8; 32] = b"0123456789ABCDEFGHJKMNPQRSTVWXYZ";
+const DIGITS: usize = 26;
+const PREFIX: &str = "inst_";
+
+impl fmt::Display for InstanceId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut text = [0_u8; DIGITS];
+        for (place, digit) in text.iter_mut().rev().enumerate() {
+            *digit = CROCKFORD[((self.0 >> (place * 5)) & 31) as usize];
+        }
+        f.write_str(PREFIX)?;
+        text.iter().try_for_each(|&digit| fmt::Write::write_char(f, char::from(digit)))
+    }
+}
+
+impl FromStr for InstanceId {
+    type Err = ParseError;
+
+    fn from_str(text: &str) -> Result<Self, ParseError> {
+        let wrong = || ParseError {
+            text: text.chars().take(64).collect(),
+            expected: "an instance id (inst_ and 26 letters or digits)",
+        };
+        let digits = text.strip_prefix(PREFIX).ok_or_else(wrong)?.as_bytes();
+        if digits.len() != DIGITS || digits[0] > b'7' {
+            return Err(wrong());
+        }
+        digits
+            .iter()
+            .try_fold(0_u128, |id, digit| {
+                let value = CROCKFORD.iter().position(|c| c == &digit.to_ascii_uppercase())?;
+                Some(id << 5 | value as u128)
+            })
+            .map(Self)
+            .ok_or_else(wrong)
+    }
+}
+
+impl fmt::Display for AgentId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl fmt::Display for Iteration {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (depth, count) in self.0.iter().enumerate() {
+            write!(f, "{}{count}", if depth == 0 { "" } else { "." })?;
+        }
+        Ok(())
+    }
+}
+
+impl fmt::Display for ActivityId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}:{}", self.instance, self.step)?;
+        if self.iteration.0.is_empty() { Ok(()) } else { write!(f, ":{}", self.iteration) }
+    }
+}
+
+impl FromStr for ActivityId {
+    type Err = ParseError;
+
+    fn from_str(text: &str) -> Result<Self, ParseError> {
+        let wrong = || ParseError {
+            text: text.chars().take(96).collect(),
+            expected: "an activity id (inst_…:step, inside of loops inst_…:step:0)",
+        };
+        let mut parts = text.splitn(3, ':');
+        let instance = parts.next().ok_or_else(wrong)?.parse().map_err(|_| wrong())?;
+        let step = parts.next().filter(|step| !step.is_empty()).ok_or_else(wrong)?;
+        let iteration = match parts.next() {
+            None => Iteration::default(),
+            Some(counts) => Iteration(
+                counts.split('.').map(str::parse).collect::<Result<_, _>>().map_err(|_| wrong())?,
+            ),
+        };
+        Ok(Self { instance, step: Arc::from(step), iteration })
+    }
+}
+
+/// Shared text as a CBOR string, for `#[cbor(with = "…")]`.
+pub(crate) mod shared_text {
+    use std::sync::Arc;
+
+    use minicbor::{Decoder, Encoder};
+
+    pub(crate) fn encode<C, W: minicbor::encode::Write>(
+        text: &Arc<str>,
+        e: &mut Encoder<W>,
+        _: &mut C,
+    ) -> Result<(), minicbor::encode::Error<W::Error>> {
+        e.str(text)?.ok()
+    }
+
+    pub(crate) fn decode<C>(
+        d: &mut Decoder<'_>,
+        _: &mut C,
+    ) -> Result<Arc<str>, minicbor::decode::Error> {
+        d.str().map(Arc::from)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ids_round_trip_through_their_text() {
+        for id in [0, 1, u128::MAX, 0x0192_3456_789A_BCDE_F012_3456_789A_BCDE] {
+            let text = InstanceId(id).to_string();
+            assert_eq!(text.parse(), Ok(InstanceId(id)), "{text}");
+            for iteration in [vec![], vec![0], vec![3, 0, 12]] {
+                let activity = ActivityId {
+                    instance: InstanceId(id),
+                    step: "give-drug".into(),
+                    iteration: Iteration(iteration),
+                };
+                assert_eq!(activity.to_string().parse(), Ok(activity));
+            }
+        }
+    }
+
+    #[test]
+    fn foreign_texts_are_refused() {
+        for text in ["", "inst_", "inst_8ZZZZZZZZZZZZZZZZZZZZZZZZZ", "inst_0", "01234", "inst_U"] {
+            assert!(text.parse::<InstanceId>().is_err(), "{text}");
+        }
+        for text in
+            ["x:y", "inst_00000000000000000000000000:", "inst_00000000000000000000000000:a:b"]
+        {
+            assert!(text.parse::<ActivityId>().is_err(), "{text}");
+        }
+    }
+}

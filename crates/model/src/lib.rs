@@ -1,0 +1,15 @@
+//! Words all of Legwork shares: ids, time, values, process definitions, events.
+//!
+//! Invariant: pure. No clock, no randomness, no files, no sockets; the same text gives the same
+//! schema, finding for finding and number for number.
+
+pub mod compile;
+pub mod condition;
+pub mod definition;
+pub mod event;
+pub mod finding;
+pub mod id;
+pub mod rule;
+pub mod schema;
+pub mod time;
+pub mod value;

@@ -1,0 +1,94 @@
+//! Who may do a step: the assignment language.
+//!
+//! A rule is text in the definition and a tree here. It names people only through the
+//! organisation and through who did earlier steps, so it can be evaluated wherever the history is.
+
+use std::fmt;
+use std::sync::Arc;
+
+/// An expression over sets of agents.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Rule {
+    Any(Vec<Rule>),
+    All(Vec<Rule>),
+    Except(Box<Rule>, Box<Rule>),
+    Are(Actors),
+}
+
+/// A set of agents named directly.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Actors {
+    /// `Agent(ann)`; without a name everybody.
+    Agent(Option<Arc<str>>),
+    Role(Arc<str>),
+    OrgUnit(Arc<str>, UnitReach),
+    OrgPosition(Arc<str>),
+    Ability(Arc<str>),
+    /// `NodePerformingAgent(step)`: whoever did that step, in its latest iteration.
+    Performer(Arc<str>),
+    /// `OrgUnitOf(NodePerformingAgent(step))`
+    UnitOfPerformer(Arc<str>),
+    /// `ManagerOf(NodePerformingAgent(step))`
+    ManagerOfPerformer(Arc<str>),
+    /// `StartingAgent()`
+    Starter,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum UnitReach {
+    /// `OrgUnit(u)`
+    Itself,
+    /// `OrgUnit(u*)`: the unit and all below.
+    AndBelow,
+    /// `OrgUnit(u+)`: all below only.
+    Below,
+}
+
+impl fmt::Display for Rule {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let list = |f: &mut fmt::Formatter<'_>, rules: &[Self], word: &str| {
+            for (place, rule) in rules.iter().enumerate() {
+                if place > 0 {
+                    write!(f, " {word} ")?;
+                }
+                match rule {
+                    Self::Any(_) | Self::All(_) => write!(f, "({rule})")?,
+                    Self::Except(..) | Self::Are(_) => write!(f, "{rule}")?,
+                }
+            }
+            Ok(())
+        };
+        let operand = |f: &mut fmt::Formatter<'_>, rule: &Self| match rule {
+            Self::Are(actors) => write!(f, "{actors}"),
+            Self::Any(_) | Self::All(_) | Self::Except(..) => write!(f, "({rule})"),
+        };
+        match self {
+            Self::Any(rules) => list(f, rules, "OR"),
+            Self::All(rules) => list(f, rules, "AND"),
+            Self::Except(from, without) => {
+                operand(f, from)?;
+                f.write_str(" EXCEPT ")?;
+                operand(f, without)
+            }
+            Self::Are(actors) => write!(f, "{actors}"),
+        }
+    }
+}
+
+impl fmt::Display for Actors {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Agent(name) => write!(f, "Agent({})", name.as_deref().unwrap_or("")),
+            Self::Role(name) => write!(f, "Role({name})"),
+            Self::OrgUnit(name, UnitReach::Itself) => write!(f, "OrgUnit({name})"),
+            Self::OrgUnit(name, UnitReach::AndBelow) => write!(f, "OrgUnit({name}*)"),
+            Self::OrgUnit(name, UnitReach::Below) => write!(f, "OrgUnit({name}+)"),
+            Self::OrgPosition(name) => write!(f, "OrgPosition({name})"),
+            Self::Ability(name) => write!(f, "Ability({name})"),
+            Self::Performer(step) => write!(f, "NodePerformingAgent({step})"),
+            Self::UnitOfPerformer(step) => write!(f, "OrgUnitOf(NodePerformingAgent({step}))"),
+            Self::ManagerOfPerformer(step) => write!(f, "ManagerOf(NodePerformingAgent({step}))"),
+            Self::Starter => f.write_str("StartingAgent()"),
+        }
+    }
+}

@@ -3,6 +3,8 @@
 //! Invariant: pure. No clock, no randomness, no files, no sockets; the same text gives the same
 //! schema, finding for finding and number for number.
 
+#[cfg(feature = "arbitrary")]
+pub mod arbitrary;
 pub mod compile;
 pub mod condition;
 pub mod definition;
@@ -10,6 +12,8 @@ pub mod event;
 pub mod finding;
 pub mod id;
 pub mod rule;
+pub mod rule_parser;
 pub mod schema;
 pub mod time;
 pub mod value;
+pub mod yaml;

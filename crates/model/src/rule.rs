@@ -78,17 +78,40 @@ impl fmt::Display for Rule {
 impl fmt::Display for Actors {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Agent(name) => write!(f, "Agent({})", name.as_deref().unwrap_or("")),
-            Self::Role(name) => write!(f, "Role({name})"),
-            Self::OrgUnit(name, UnitReach::Itself) => write!(f, "OrgUnit({name})"),
-            Self::OrgUnit(name, UnitReach::AndBelow) => write!(f, "OrgUnit({name}*)"),
-            Self::OrgUnit(name, UnitReach::Below) => write!(f, "OrgUnit({name}+)"),
-            Self::OrgPosition(name) => write!(f, "OrgPosition({name})"),
-            Self::Ability(name) => write!(f, "Ability({name})"),
-            Self::Performer(step) => write!(f, "NodePerformingAgent({step})"),
-            Self::UnitOfPerformer(step) => write!(f, "OrgUnitOf(NodePerformingAgent({step}))"),
-            Self::ManagerOfPerformer(step) => write!(f, "ManagerOf(NodePerformingAgent({step}))"),
+            Self::Agent(None) => f.write_str("Agent()"),
+            Self::Agent(Some(name)) => write!(f, "Agent({})", Name(name)),
+            Self::Role(name) => write!(f, "Role({})", Name(name)),
+            Self::OrgUnit(name, UnitReach::Itself) => write!(f, "OrgUnit({})", Name(name)),
+            Self::OrgUnit(name, UnitReach::AndBelow) => write!(f, "OrgUnit({}*)", Name(name)),
+            Self::OrgUnit(name, UnitReach::Below) => write!(f, "OrgUnit({}+)", Name(name)),
+            Self::OrgPosition(name) => write!(f, "OrgPosition({})", Name(name)),
+            Self::Ability(name) => write!(f, "Ability({})", Name(name)),
+            Self::Performer(step) => write!(f, "NodePerformingAgent({})", Name(step)),
+            Self::UnitOfPerformer(step) => {
+                write!(f, "OrgUnitOf(NodePerformingAgent({}))", Name(step))
+            }
+            Self::ManagerOfPerformer(step) => {
+                write!(f, "ManagerOf(NodePerformingAgent({}))", Name(step))
+            }
             Self::Starter => f.write_str("StartingAgent()"),
         }
     }
+}
+
+/// A name as it stands in a rule: in quotes where it holds more than letters and digits.
+struct Name<'n>(&'n str);
+
+impl fmt::Display for Name<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.0.chars().all(is_bare) {
+            return f.write_str(self.0);
+        }
+        let escaped = self.0.replace('\\', "\\\\").replace('"', "\\\"");
+        write!(f, "\"{escaped}\"")
+    }
+}
+
+/// Whether a name in a rule may hold the character without being quoted.
+pub(crate) fn is_bare(c: char) -> bool {
+    c.is_alphanumeric() || matches!(c, '_' | '-' | '.' | '@')
 }

@@ -1,0 +1,20 @@
+//! Process definitions as YAML: reads them with all that is wrong, and writes them.
+//!
+//! Whatever the text, reading ends quickly and never panics; a definition that comes without a
+//! finding can be compiled. What is written reads as the same definition.
+
+mod blocks;
+pub mod fields;
+mod names;
+mod nearest;
+mod process;
+pub mod report;
+pub mod tree;
+mod values;
+mod write;
+
+pub use blocks::{BLOCK_DEPTH_MAX, BRANCHES_MAX, ITERATIONS_DEFAULT, ITERATIONS_MAX, NODES_MAX};
+pub use nearest::nearest;
+pub use process::{ELEMENTS_MAX, parse};
+pub use values::{DURATION_MAX, RETRIES_MAX};
+pub use write::write;

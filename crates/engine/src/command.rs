@@ -1,0 +1,80 @@
+//! What can be asked of one instance.
+//!
+//! Whether the asker is allowed to ask is settled before: commands carry who it is, for the history
+//! and for the rules of claiming alone.
+
+use legwork_model::event::{Incident, Performer};
+use legwork_model::id::{Activity, AgentId, ElementId};
+use legwork_model::time::Timestamp;
+use legwork_model::value::Value;
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Command {
+    /// Reserve a work item for oneself.
+    Claim {
+        activity: Activity,
+        by: AgentId,
+    },
+    /// Give a claimed work item back to all who may do it.
+    Release {
+        activity: Activity,
+        by: AgentId,
+    },
+    /// Hand a work item to another person, who holds it from then on.
+    Delegate {
+        activity: Activity,
+        by: AgentId,
+        to: AgentId,
+    },
+    /// A step, or a decision by a person, is done.
+    Complete {
+        activity: Activity,
+        by: Performer,
+        started_at: Timestamp,
+        outputs: Vec<(ElementId, Value)>,
+        /// The code of the answer, exactly where a person decides.
+        answer: Option<u32>,
+        /// Digest of the request, when it carried an idempotency key.
+        request: Option<u64>,
+    },
+    /// An attempt at a job failed. Without `retry` it becomes an incident at once.
+    Fail {
+        activity: Activity,
+        by: Performer,
+        error: String,
+        retry: bool,
+    },
+    /// An open activity cannot go on, for a reason that lies outside of the instance.
+    Raise {
+        activity: Activity,
+        incident: Incident,
+    },
+    /// The way out of an incident.
+    Resolve {
+        activity: Activity,
+        by: Performer,
+        resolution: Resolution,
+    },
+    /// Offer nothing new until resumed.
+    Suspend {
+        by: Performer,
+    },
+    Resume {
+        by: Performer,
+    },
+    /// End the instance where it stands.
+    Abort {
+        by: Performer,
+        reason: String,
+    },
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Resolution {
+    /// Try again: offer the step once more, evaluate the conditions once more.
+    Retry,
+    /// Decide by hand; fits decisions.
+    Choose(u32),
+    /// Supply the outputs by hand; fits steps.
+    Complete(Vec<(ElementId, Value)>),
+}

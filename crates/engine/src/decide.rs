@@ -1,0 +1,186 @@
+//! Commands in, events out, or a rejection that changed nothing.
+//!
+//! Each command has its room. What they share is the `Draft`: a copy of the state that every event
+//! is folded into as it is written, so that a decision always answers with the state its events
+//! lead to, and decisions by condition see the data of the step that made them due.
+
+mod abort;
+mod automatic;
+mod claim;
+mod complete;
+mod create;
+mod delegate;
+mod fail;
+mod raise;
+mod release;
+mod resolve;
+mod suspend;
+
+use legwork_model::event::Event;
+use legwork_model::id::{Activity, NodeId};
+use legwork_model::schema::{Node, Schema};
+use legwork_model::time::Timestamp;
+
+use crate::command::Command;
+use crate::evolve;
+use crate::marking::has_outside_work;
+use crate::rejection::Rejection;
+use crate::state::{Change, Lifecycle, NodeState, State};
+
+pub use create::create;
+
+/// The most bytes of an error or a reason that are kept; longer texts are cut.
+pub(crate) const TEXT_BYTES_MAX: usize = 4 * 1024;
+
+/// What follows from a command.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Decision {
+    pub events: Vec<Event>,
+    /// The state after the events.
+    pub state: State,
+    /// What the events changed for somebody outside, in the order it happened.
+    pub changes: Vec<Change>,
+}
+
+/// Decides what follows from a command on a running instance.
+pub fn decide(
+    schema: &Schema,
+    state: &State,
+    command: Command,
+    now: Timestamp,
+) -> Result<Decision, Rejection> {
+    let case = Case { schema, state, now };
+    match command {
+        Command::Claim { activity, by } => claim::claim(case, activity, by),
+        Command::Release { activity, by } => release::release(case, activity, by),
+        Command::Delegate { activity, by, to } => delegate::delegate(case, activity, by, to),
+        Command::Complete { activity, by, started_at, outputs, answer, request } => {
+            let done = complete::Done { activity, by, started_at, outputs, answer, request };
+            complete::complete(case, done)
+        }
+        Command::Fail { activity, by, error, retry } => {
+            fail::fail(case, activity, by, &error, retry)
+        }
+        Command::Raise { activity, incident } => raise::raise(case, activity, incident),
+        Command::Resolve { activity, by, resolution } => {
+            resolve::resolve(case, activity, by, resolution)
+        }
+        Command::Suspend { by } => suspend::suspend(case, by),
+        Command::Resume { by } => suspend::resume(case, by),
+        Command::Abort { by, reason } => abort::abort(case, by, &reason),
+    }
+}
+
+/// An instance that something is asked of.
+#[derive(Clone, Copy)]
+struct Case<'a> {
+    schema: &'a Schema,
+    state: &'a State,
+    now: Timestamp,
+}
+
+impl<'a> Case<'a> {
+    /// Refuses anything once the instance has ended.
+    fn alive(self) -> Result<(), Rejection> {
+        let lifecycle = self.state.lifecycle();
+        if lifecycle.has_ended() { Err(Rejection::Ended { lifecycle }) } else { Ok(()) }
+    }
+
+    /// Finds the node of an activity of the present iteration.
+    fn node(self, activity: &Activity) -> Result<&'a Node, Rejection> {
+        let known = self.schema.nodes.get(activity.node.0 as usize);
+        let node = known.ok_or(Rejection::NoSuchActivity)?;
+        match self.state.compare_iteration(node, &activity.iteration) {
+            std::cmp::Ordering::Equal => Ok(node),
+            std::cmp::Ordering::Less if activity.iteration.0.len() == node.loops.len() => {
+                Err(Rejection::IterationOver {
+                    step: node.name.to_string(),
+                    current: self.state.activity(self.schema, node.id).iteration,
+                })
+            }
+            std::cmp::Ordering::Less | std::cmp::Ordering::Greater => {
+                Err(Rejection::NoSuchActivity)
+            }
+        }
+    }
+
+    /// Finds a node that is work for somebody outside and open to them.
+    fn open(self, activity: &Activity) -> Result<&'a Node, Rejection> {
+        let node = self.node(activity)?;
+        if !has_outside_work(node) {
+            return Err(Rejection::NoSuchActivity);
+        }
+        match self.state.node_state(node.id) {
+            NodeState::Activated | NodeState::Selected => Ok(node),
+            state @ (NodeState::NotActivated
+            | NodeState::Completed
+            | NodeState::Skipped
+            | NodeState::Failed) => Err(Rejection::NotOpen { step: node.name.to_string(), state }),
+        }
+    }
+
+    /// Finds an open node that is work for a person.
+    fn work_item(self, activity: &Activity) -> Result<&'a Node, Rejection> {
+        let node = self.open(activity)?;
+        match node.who() {
+            Some(_) => Ok(node),
+            None => Err(Rejection::NotAWorkItem { step: node.name.to_string() }),
+        }
+    }
+
+    /// Refuses to let anybody take up something new while the instance is suspended.
+    fn not_suspended(self) -> Result<(), Rejection> {
+        match self.state.lifecycle() {
+            Lifecycle::Suspended => Err(Rejection::Suspended),
+            Lifecycle::Running | Lifecycle::Completed | Lifecycle::Aborted => Ok(()),
+        }
+    }
+
+    /// Answers with one event and what follows from it.
+    fn answer(self, event: Event) -> Result<Decision, Rejection> {
+        let mut draft = Draft::of(self);
+        draft.record(event);
+        Ok(draft.finish())
+    }
+}
+
+/// A decision in the making.
+struct Draft<'a> {
+    schema: &'a Schema,
+    state: State,
+    now: Timestamp,
+    events: Vec<Event>,
+    changes: Vec<Change>,
+    undecided: Vec<NodeId>,
+}
+
+impl<'a> Draft<'a> {
+    fn of(Case { schema, state, now }: Case<'a>) -> Self {
+        Self {
+            schema,
+            state: state.clone(),
+            now,
+            events: Vec::with_capacity(1),
+            changes: Vec::with_capacity(2),
+            undecided: Vec::new(),
+        }
+    }
+
+    /// Writes an event down and folds it in.
+    fn record(&mut self, event: Event) {
+        let Self { schema, state, now, changes, undecided, .. } = self;
+        evolve::apply(schema, state, &event, *now, changes, undecided, Vec::pop);
+        self.events.push(event);
+    }
+
+    /// Takes the decisions by condition that became due, until none is left.
+    fn finish(mut self) -> Decision {
+        automatic::decide_all(&mut self);
+        Decision { events: self.events, state: self.state, changes: self.changes }
+    }
+}
+
+/// Cuts a text to what is kept of it, at a border between characters.
+fn cut(text: &str) -> String {
+    text[..text.floor_char_boundary(TEXT_BYTES_MAX)].to_owned()
+}

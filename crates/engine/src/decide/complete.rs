@@ -1,0 +1,96 @@
+//! Completing: a step or a decision by a person is done, exactly once.
+//!
+//! Either everything handed over is right and recorded, or nothing is. Completing what nobody holds
+//! counts as claiming it first.
+
+use legwork_model::event::{Completed, Event, Incident, Performer};
+use legwork_model::id::{Activity, ElementId};
+use legwork_model::schema::{LOOP_REPEAT, Node, NodeKind};
+use legwork_model::time::Timestamp;
+use legwork_model::value::Value;
+
+use super::{Case, Decision, automatic};
+use crate::data;
+use crate::rejection::Rejection;
+
+/// What is handed over.
+pub(super) struct Done {
+    pub(super) activity: Activity,
+    pub(super) by: Performer,
+    pub(super) started_at: Timestamp,
+    pub(super) outputs: Vec<(ElementId, Value)>,
+    pub(super) answer: Option<u32>,
+    pub(super) request: Option<u64>,
+}
+
+pub(super) fn complete(case: Case<'_>, done: Done) -> Result<Decision, Rejection> {
+    let node = match case.alive().and_then(|()| case.open(&done.activity)) {
+        Ok(node) => node,
+        Err(_) if repeated(case, &done) => return Err(Rejection::AlreadyDone),
+        Err(rejection) => return Err(rejection),
+    };
+    if node.who().is_some() {
+        entitled(case, node, &done.by)?;
+    }
+    let code = answered(node, done.answer)?;
+    data::check(case.schema, node, &done.outputs)?;
+    if let Some(limit) = going_round_too_often(case, node, code) {
+        let incident = Incident::TooManyIterations { limit };
+        return case.answer(Event::IncidentRaised { activity: done.activity, incident });
+    }
+    case.answer(Event::Completed(Completed {
+        activity: done.activity,
+        by: done.by,
+        started_at: done.started_at,
+        writes: done.outputs,
+        code,
+        request: done.request,
+    }))
+}
+
+/// Whether this very request completed the activity before, be it that the instance ended or its
+/// loop went on since.
+fn repeated(case: Case<'_>, done: &Done) -> bool {
+    let last = case.state.done(done.activity.node);
+    done.request.is_some() && last.is_some_and(|last| last.request == done.request)
+}
+
+/// The person who holds it, or anybody while nobody does.
+fn entitled(case: Case<'_>, node: &Node, by: &Performer) -> Result<(), Rejection> {
+    let Performer::Agent(agent) = by else {
+        return Err(Rejection::AgentMissing { step: node.name.to_string() });
+    };
+    match case.state.holder(node.id) {
+        Some(holder) if holder == agent => Ok(()),
+        Some(holder) => Err(Rejection::HeldBy { holder: holder.clone() }),
+        None => case.not_suspended(),
+    }
+}
+
+fn answered(node: &Node, answer: Option<u32>) -> Result<Option<u32>, Rejection> {
+    let decides = match node.kind {
+        NodeKind::XorSplit { .. } | NodeKind::LoopEnd { .. } => true,
+        NodeKind::Start
+        | NodeKind::End
+        | NodeKind::Manual { .. }
+        | NodeKind::Automatic { .. }
+        | NodeKind::AndSplit
+        | NodeKind::AndJoin
+        | NodeKind::XorJoin
+        | NodeKind::LoopStart => false,
+    };
+    match (decides, answer) {
+        (true, Some(code)) if (code as usize) < node.answers().len() => Ok(Some(code)),
+        (true, Some(_)) => Err(data::answer_unknown(node)),
+        (true, None) => Err(Rejection::AnswerMissing {
+            step: node.name.to_string(),
+            answers: data::answers(node),
+        }),
+        (false, Some(_)) => Err(Rejection::AnswerUnexpected { step: node.name.to_string() }),
+        (false, None) => Ok(None),
+    }
+}
+
+fn going_round_too_often(case: Case<'_>, node: &Node, code: Option<u32>) -> Option<u32> {
+    if code == Some(LOOP_REPEAT) { automatic::rounds_used_up(case.state, node) } else { None }
+}

@@ -1,0 +1,74 @@
+//! Resolving: somebody decides how an activity with an incident goes on.
+//!
+//! Trying again fits everything; outputs by hand fit steps, a branch by hand fits decisions. What
+//! was done by hand stands in the history as a completion by whoever did it.
+
+use legwork_model::event::{Completed, Event, Performer};
+use legwork_model::id::Activity;
+use legwork_model::schema::{Node, NodeKind};
+
+use super::{Case, Decision, Draft};
+use crate::command::Resolution;
+use crate::data;
+use crate::rejection::Rejection;
+use crate::state::NodeState;
+
+pub(super) fn resolve(
+    case: Case<'_>,
+    activity: Activity,
+    by: Performer,
+    resolution: Resolution,
+) -> Result<Decision, Rejection> {
+    case.alive()?;
+    let node = case.node(&activity)?;
+    if case.state.node_state(node.id) != NodeState::Failed {
+        return Err(Rejection::NoIncident { step: node.name.to_string() });
+    }
+    let (writes, code) = match (resolution, is_step(node)) {
+        (Resolution::Retry, is_step) => {
+            let mut draft = Draft::of(case);
+            draft.record(Event::IncidentResolved { activity, by });
+            if !is_step && node.who().is_none() {
+                draft.undecided.push(node.id);
+            }
+            return Ok(draft.finish());
+        }
+        (Resolution::Complete(outputs), true) => {
+            data::check(case.schema, node, &outputs)?;
+            (outputs, None)
+        }
+        (Resolution::Choose(code), false) if (code as usize) < node.answers().len() => {
+            (Vec::new(), Some(code))
+        }
+        (Resolution::Choose(_), false) => return Err(data::answer_unknown(node)),
+        (Resolution::Complete(_), false) => return Err(unfit(node, "to retry or to choose")),
+        (Resolution::Choose(_), true) => return Err(unfit(node, "to retry or to complete")),
+    };
+    let started_at = case.now;
+    case.answer(Event::Completed(Completed {
+        activity,
+        by,
+        started_at,
+        writes,
+        code,
+        request: None,
+    }))
+}
+
+fn is_step(node: &Node) -> bool {
+    match node.kind {
+        NodeKind::Manual { .. } | NodeKind::Automatic { .. } => true,
+        NodeKind::Start
+        | NodeKind::End
+        | NodeKind::AndSplit
+        | NodeKind::AndJoin
+        | NodeKind::XorSplit { .. }
+        | NodeKind::XorJoin
+        | NodeKind::LoopStart
+        | NodeKind::LoopEnd { .. } => false,
+    }
+}
+
+fn unfit(node: &Node, fits: &'static str) -> Rejection {
+    Rejection::ResolutionUnfit { step: node.name.to_string(), fits }
+}

@@ -1,0 +1,26 @@
+//! Suspending and resuming.
+//!
+//! While suspended, what people or workers hold may still be completed or fail, incidents may be
+//! resolved, and the marking goes on; but nobody can take up anything new.
+
+use legwork_model::event::{Event, Performer};
+
+use super::{Case, Decision};
+use crate::rejection::Rejection;
+use crate::state::Lifecycle;
+
+pub(super) fn suspend(case: Case<'_>, by: Performer) -> Result<Decision, Rejection> {
+    case.alive()?;
+    case.not_suspended()?;
+    case.answer(Event::Suspended { by })
+}
+
+pub(super) fn resume(case: Case<'_>, by: Performer) -> Result<Decision, Rejection> {
+    case.alive()?;
+    match case.state.lifecycle() {
+        Lifecycle::Suspended => case.answer(Event::Resumed { by }),
+        Lifecycle::Running | Lifecycle::Completed | Lifecycle::Aborted => {
+            Err(Rejection::NotSuspended)
+        }
+    }
+}

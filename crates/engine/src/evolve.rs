@@ -1,0 +1,189 @@
+//! Folds events into a state.
+//!
+//! An event is a fact: it is applied, never questioned. What a state then looks like depends on the
+//! schema, the state before and the event alone. Facts about nodes that the schema does not have
+//! are passed over, so that not even a foreign history can stop the server.
+
+use legwork_model::event::{Completed, Created, Event, Performer, Record};
+use legwork_model::id::{Activity, NodeId};
+use legwork_model::schema::{LOOP_REPEAT, Node, NodeKind, Schema};
+use legwork_model::time::Timestamp;
+
+use crate::marking::Spread;
+use crate::state::{Change, Detail, Done, Lifecycle, NodeState, State};
+
+/// Folds one event into the state, and tells what changed for somebody outside.
+pub fn evolve(
+    schema: &Schema,
+    state: &mut State,
+    event: &Event,
+    at: Timestamp,
+    changes: &mut Vec<Change>,
+) {
+    apply(schema, state, event, at, changes, &mut Vec::new(), Vec::pop);
+}
+
+/// Rebuilds a state from its whole history. `None` if that does not begin with a `Created`.
+pub fn replay<'a>(
+    schema: &Schema,
+    records: impl Iterator<Item = &'a Record<Event>>,
+) -> Option<State> {
+    let mut state = None;
+    let mut changes = Vec::new();
+    for record in records {
+        for event in &record.events {
+            match (&mut state, event) {
+                (Some(state), event) => evolve(schema, state, event, record.at, &mut changes),
+                (None, Event::Created(created)) => {
+                    let (first, undecided) = (&mut changes, &mut Vec::new());
+                    state = Some(begin(schema, created, record.at, first, undecided, Vec::pop));
+                }
+                (None, _) => return None,
+            }
+            changes.clear();
+        }
+    }
+    state
+}
+
+/// The state right after creation: the start node completed, what follows it enabled.
+pub(crate) fn begin(
+    schema: &Schema,
+    created: &Created,
+    at: Timestamp,
+    changes: &mut Vec<Change>,
+    undecided: &mut Vec<NodeId>,
+    next: impl FnMut(&mut Vec<NodeId>) -> Option<NodeId>,
+) -> State {
+    let mut state = State::fresh(schema, created.by.clone(), created.request, at);
+    let start = Activity::once(Schema::START);
+    for (element, value) in &created.inputs {
+        state.versions.write(*element, value.clone(), &start, at);
+    }
+    if let Some(start) = schema.nodes.first() {
+        Spread::new(schema, &mut state, at, changes, undecided, next).completed(start);
+    }
+    state
+}
+
+/// `evolve`, with the order of examination as an argument, and answering in `undecided` which
+/// decisions by condition became due.
+pub(crate) fn apply(
+    schema: &Schema,
+    state: &mut State,
+    event: &Event,
+    at: Timestamp,
+    changes: &mut Vec<Change>,
+    undecided: &mut Vec<NodeId>,
+    next: impl FnMut(&mut Vec<NodeId>) -> Option<NodeId>,
+) {
+    let mut spread = Spread::new(schema, state, at, changes, undecided, next);
+    let node = |activity: &Activity| schema.nodes.get(activity.node.0 as usize);
+    match event {
+        // The first event made the state; there is no second one.
+        Event::Created(_) => {}
+        Event::Claimed { activity, by } => {
+            let detail = Detail::Claimed { by: by.clone(), at };
+            tell(&mut spread, node(activity), NodeState::Selected, Some(detail));
+        }
+        Event::Released { activity, .. } => {
+            tell(&mut spread, node(activity), NodeState::Activated, None);
+        }
+        Event::Delegated { activity, to, .. } => {
+            let detail = Detail::Claimed { by: to.clone(), at };
+            tell(&mut spread, node(activity), NodeState::Selected, Some(detail));
+        }
+        Event::Completed(done) => {
+            if let Some(node) = node(&done.activity) {
+                completed(&mut spread, node, done);
+            }
+        }
+        Event::Decided { activity, code } => {
+            if let Some(node) = node(activity) {
+                finish(&mut spread, node, Performer::System, Some(*code), None);
+            }
+        }
+        Event::Failed { activity, retry_at, .. } => {
+            let detail = retry_at.map(Detail::RetryAt);
+            tell(&mut spread, node(activity), NodeState::Activated, detail);
+            if let Some(pending) = spread.state.pending_mut(activity.node) {
+                pending.attempts = pending.attempts.saturating_add(1);
+            }
+        }
+        Event::IncidentRaised { activity, incident } => {
+            let detail = Detail::Incident(incident.clone());
+            tell(&mut spread, node(activity), NodeState::Failed, Some(detail));
+        }
+        Event::IncidentResolved { activity, .. } => {
+            tell(&mut spread, node(activity), NodeState::Activated, None);
+            if let Some(pending) = spread.state.pending_mut(activity.node) {
+                pending.attempts = 0;
+            }
+        }
+        Event::Suspended { .. } => state.lifecycle = Lifecycle::Suspended,
+        Event::Resumed { .. } => state.lifecycle = Lifecycle::Running,
+        Event::Aborted { .. } => aborted(&mut spread),
+    }
+}
+
+/// Puts a pending node into another state in which it is still pending.
+fn tell<N: FnMut(&mut Vec<NodeId>) -> Option<NodeId>>(
+    spread: &mut Spread<'_, N>,
+    node: Option<&Node>,
+    to: NodeState,
+    detail: Option<Detail>,
+) {
+    let Some(node) = node else { return };
+    spread.enter(node, to);
+    if let Some(pending) = spread.state.pending_mut(node.id) {
+        pending.detail = detail.map(Box::new);
+    }
+}
+
+fn completed<N: FnMut(&mut Vec<NodeId>) -> Option<NodeId>>(
+    spread: &mut Spread<'_, N>,
+    node: &Node,
+    done: &Completed,
+) {
+    for (element, value) in &done.writes {
+        spread.state.versions.write(*element, value.clone(), &done.activity, spread.at);
+    }
+    finish(spread, node, done.by.clone(), done.code, done.request);
+}
+
+fn finish<N: FnMut(&mut Vec<NodeId>) -> Option<NodeId>>(
+    spread: &mut Spread<'_, N>,
+    node: &Node,
+    by: Performer,
+    code: Option<u32>,
+    request: Option<u64>,
+) {
+    let done = Done { node: node.id, code, by, at: spread.at, request };
+    let all = &mut spread.state.done;
+    match all.binary_search_by_key(&node.id, |done| done.node) {
+        Ok(place) => all[place] = done,
+        Err(place) => {
+            all.reserve_exact(1);
+            all.insert(place, done);
+        }
+    }
+    match (&node.kind, node.loops.last()) {
+        (NodeKind::LoopEnd { .. }, Some(id)) if code == Some(LOOP_REPEAT) => {
+            spread.enter(node, NodeState::Completed);
+            spread.iterate(*id);
+        }
+        _ => spread.completed(node),
+    }
+}
+
+/// Withdraws whatever is open.
+fn aborted<N: FnMut(&mut Vec<NodeId>) -> Option<NodeId>>(spread: &mut Spread<'_, N>) {
+    let open: Vec<NodeId> = spread.state.pending.iter().map(|pending| pending.node).collect();
+    for id in open {
+        if let Some(node) = spread.schema.nodes.get(id.0 as usize) {
+            spread.enter(node, NodeState::NotActivated);
+        }
+    }
+    spread.state.lifecycle = Lifecycle::Aborted;
+    spread.state.ended_at = spread.at;
+}

@@ -1,0 +1,261 @@
+//! The rules by which one node's end enables or skips others.
+//!
+//! Edges have no storage: what an edge signals follows from its source (`control_signal`,
+//! `sync_signal`). A node leaves `NotActivated` at most once per iteration and the rules look at
+//! settled sources alone, so the order in which nodes are examined does not matter.
+
+use legwork_model::id::NodeId;
+use legwork_model::schema::{
+    Decision, Edge, LoopDecision, LoopId, Node, NodeKind, Schema, SyncEdge,
+};
+use legwork_model::time::Timestamp;
+
+use crate::state::{Change, Lifecycle, NodeState, Pending, State};
+
+/// Spreads the consequences of an event over the nodes of an instance.
+///
+/// `next` takes the node to examine next out of those waiting; it decides the order and nothing
+/// else.
+pub(crate) struct Spread<'a, N> {
+    pub(crate) schema: &'a Schema,
+    pub(crate) state: &'a mut State,
+    pub(crate) at: Timestamp,
+    pub(crate) changes: &'a mut Vec<Change>,
+    /// Decisions by condition that became due.
+    pub(crate) undecided: &'a mut Vec<NodeId>,
+    pub(crate) next: N,
+    waiting: Vec<NodeId>,
+}
+
+/// What an edge tells its target.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Signal {
+    None,
+    True,
+    False,
+}
+
+/// What the rules say of a node that is not activated yet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Verdict {
+    Wait,
+    Enable,
+    Skip,
+}
+
+impl<'a, N: FnMut(&mut Vec<NodeId>) -> Option<NodeId>> Spread<'a, N> {
+    pub(crate) fn new(
+        schema: &'a Schema,
+        state: &'a mut State,
+        at: Timestamp,
+        changes: &'a mut Vec<Change>,
+        undecided: &'a mut Vec<NodeId>,
+        next: N,
+    ) -> Self {
+        Self { schema, state, at, changes, undecided, next, waiting: Vec::new() }
+    }
+
+    /// A node completed: tells its successors, to a fixpoint.
+    pub(crate) fn completed(&mut self, node: &Node) {
+        self.enter(node, NodeState::Completed);
+        self.announce(node);
+        self.run();
+    }
+
+    /// Rule Iterate: the loop goes round once more.
+    pub(crate) fn iterate(&mut self, id: LoopId) {
+        let Some(rounds) = self.state.rounds.get_mut(id.0 as usize) else { return };
+        *rounds = rounds.saturating_add(1);
+        let range = self.schema.loop_nodes(id);
+        for node in range.clone() {
+            self.state.nodes.set(node, NodeState::NotActivated);
+        }
+        self.state.pending.retain(|pending| !range.contains(&pending.node.0));
+        for (inner, rounds) in self.state.rounds.iter_mut().enumerate() {
+            let start = self.schema.loops[inner].start.0;
+            if inner != id.0 as usize && range.contains(&start) {
+                *rounds = 0;
+            }
+        }
+        let start = self.schema.node(self.schema.loops[id.0 as usize].start);
+        self.completed(start);
+    }
+
+    /// Puts a node into a state and tells whom it concerns.
+    pub(crate) fn enter(&mut self, node: &Node, to: NodeState) {
+        let from = self.state.nodes.get(node.id.0);
+        self.state.nodes.set(node.id.0, to);
+        let pending = &mut self.state.pending;
+        match (from.is_pending(), to.is_pending()) {
+            (false, true) => {
+                let new = Pending { node: node.id, attempts: 0, since: self.at, detail: None };
+                let place = pending.partition_point(|other| other.node < node.id);
+                pending.reserve_exact(1);
+                pending.insert(place, new);
+            }
+            (true, false) => pending.retain(|other| other.node != node.id),
+            (true, true) | (false, false) => {}
+        }
+        let incident = from == NodeState::Failed || to == NodeState::Failed;
+        let work = has_outside_work(node) && (from.is_pending() || to.is_pending());
+        if incident || work {
+            let activity = self.state.activity(self.schema, node.id);
+            self.changes.push(Change { activity, from, to });
+        }
+    }
+
+    fn run(&mut self) {
+        let schema = self.schema;
+        while let Some(id) = (self.next)(&mut self.waiting) {
+            let node = schema.node(id);
+            if self.state.nodes.get(id.0) != NodeState::NotActivated {
+                continue;
+            }
+            match verdict(self.state, node) {
+                Verdict::Wait => {}
+                Verdict::Enable => self.enable(node),
+                Verdict::Skip => {
+                    self.enter(node, NodeState::Skipped);
+                    self.announce(node);
+                }
+            }
+        }
+        self.end_if_dead();
+    }
+
+    fn enable(&mut self, node: &Node) {
+        match &node.kind {
+            NodeKind::Start
+            | NodeKind::AndSplit
+            | NodeKind::AndJoin
+            | NodeKind::XorJoin
+            | NodeKind::LoopStart => {
+                self.enter(node, NodeState::Completed);
+                self.announce(node);
+            }
+            NodeKind::End => {
+                self.enter(node, NodeState::Completed);
+                self.end();
+            }
+            NodeKind::Manual { .. }
+            | NodeKind::Automatic { .. }
+            | NodeKind::XorSplit { .. }
+            | NodeKind::LoopEnd { .. } => {
+                self.enter(node, NodeState::Activated);
+                if !has_outside_work(node) {
+                    self.undecided.push(node.id);
+                }
+            }
+        }
+    }
+
+    /// Has the targets of all edges of a settled node examined.
+    fn announce(&mut self, node: &Node) {
+        self.waiting.extend(node.outgoing.iter().chain(&node.sync_out));
+    }
+
+    fn end(&mut self) {
+        self.state.lifecycle = Lifecycle::Completed;
+        self.state.ended_at = self.at;
+    }
+
+    /// A strict sync edge can skip everything up to and including the end. The instance has then
+    /// ended as soon as nothing is open any more in the branches that were still running.
+    fn end_if_dead(&mut self) {
+        let dead = self.state.node_state(self.schema.end()) == NodeState::Skipped;
+        if dead && self.state.pending.is_empty() && !self.state.lifecycle.has_ended() {
+            self.end();
+        }
+    }
+}
+
+/// Whether a node is work for a person or a worker, rather than decided here.
+pub(crate) fn has_outside_work(node: &Node) -> bool {
+    match &node.kind {
+        NodeKind::Manual { .. }
+        | NodeKind::Automatic { .. }
+        | NodeKind::XorSplit { decision: Decision::Person { .. }, .. }
+        | NodeKind::LoopEnd { decision: LoopDecision::Person { .. }, .. } => true,
+        NodeKind::XorSplit { decision: Decision::Conditions(_), .. }
+        | NodeKind::LoopEnd { decision: LoopDecision::Condition(_), .. }
+        | NodeKind::Start
+        | NodeKind::End
+        | NodeKind::AndSplit
+        | NodeKind::AndJoin
+        | NodeKind::XorJoin
+        | NodeKind::LoopStart => false,
+    }
+}
+
+/// Rules Enable and Skip, with the sync guard and the strict kill.
+fn verdict(state: &State, node: &Node) -> Verdict {
+    let mut guarded = false;
+    for edge in &node.sync_in {
+        match (sync_signal(state, edge), edge.strict) {
+            (Signal::False, true) => return Verdict::Skip,
+            (Signal::None, true | false) => guarded = true,
+            (Signal::True, true | false) | (Signal::False, false) => {}
+        }
+    }
+    match control(state, node) {
+        Verdict::Enable if guarded => Verdict::Wait,
+        unguarded @ (Verdict::Enable | Verdict::Skip | Verdict::Wait) => unguarded,
+    }
+}
+
+/// What the control edges alone say.
+fn control(state: &State, node: &Node) -> Verdict {
+    let signals = || node.incoming.iter().map(|edge| control_signal(state, edge));
+    if let NodeKind::AndJoin = node.kind {
+        let mut all = Verdict::Enable;
+        for signal in signals() {
+            match signal {
+                Signal::False => return Verdict::Skip,
+                Signal::None => all = Verdict::Wait,
+                Signal::True => {}
+            }
+        }
+        return all;
+    }
+    // A join after a choice, and with a single edge in every other node: the first true edge
+    // enables it (the others are or will be false), and only if all are false it is skipped.
+    let mut all = Verdict::Skip;
+    for signal in signals() {
+        match signal {
+            Signal::True => return Verdict::Enable,
+            Signal::None => all = Verdict::Wait,
+            Signal::False => {}
+        }
+    }
+    all
+}
+
+/// What a control edge signals: true when its source completed (and, leaving a choice, its branch
+/// was taken), false when the source was skipped or took another branch, nothing before.
+/// The end of a loop counts as completed once the loop was left.
+fn control_signal(state: &State, edge: &Edge) -> Signal {
+    match (state.node_state(edge.from), edge.code) {
+        (NodeState::Completed, None) => Signal::True,
+        (NodeState::Completed, code @ Some(_)) if state.chosen(edge.from) == code => Signal::True,
+        (NodeState::Completed, Some(_)) | (NodeState::Skipped, _) => Signal::False,
+        (
+            NodeState::NotActivated
+            | NodeState::Activated
+            | NodeState::Selected
+            | NodeState::Failed,
+            _,
+        ) => Signal::None,
+    }
+}
+
+/// What a sync edge signals: true when its source completed, false when it was skipped.
+fn sync_signal(state: &State, edge: &SyncEdge) -> Signal {
+    match state.node_state(edge.from) {
+        NodeState::Completed => Signal::True,
+        NodeState::Skipped => Signal::False,
+        NodeState::NotActivated
+        | NodeState::Activated
+        | NodeState::Selected
+        | NodeState::Failed => Signal::None,
+    }
+}

@@ -1,0 +1,472 @@
+//! Where one instance stands: a fold over its events, and the views others need of it.
+//!
+//! Only `evolve` changes a state. It is small, because very many are held in memory at once: one
+//! byte per node, and more only for nodes that have more to tell. Equal histories give equal
+//! states, in memory and in snapshots.
+
+mod nodes;
+
+use std::sync::Arc;
+
+use legwork_model::event::{Incident, Performer};
+use legwork_model::id::{Activity, AgentId, ElementId, Iteration, NodeId};
+use legwork_model::schema::{LoopId, Node, Schema};
+use legwork_model::time::Timestamp;
+use legwork_model::value::Value;
+use minicbor::{Decode, Decoder, Encode, Encoder};
+
+use crate::data::versions::Versions;
+use crate::marking;
+pub(crate) use nodes::Nodes;
+
+/// What a node is doing. A job that a worker is busy with is still `Activated`: leases are not
+/// part of the history.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[repr(u8)]
+pub enum NodeState {
+    NotActivated = 0,
+    /// Due: offered to people, or waiting for a worker.
+    Activated = 1,
+    /// Claimed by a person.
+    Selected = 2,
+    Completed = 3,
+    /// It can no longer run in this iteration: the instance took another way.
+    Skipped = 4,
+    /// It has an incident.
+    Failed = 5,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Encode, Decode)]
+#[cbor(index_only)]
+pub enum Lifecycle {
+    #[n(0)]
+    Running,
+    /// Goes on with what people and workers hold already, offers nothing new.
+    #[n(1)]
+    Suspended,
+    #[n(2)]
+    Completed,
+    #[n(3)]
+    Aborted,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
+pub struct State {
+    #[n(0)]
+    format: Format,
+    #[cbor(n(1), with = "shared_text")]
+    pub(crate) process: Arc<str>,
+    #[n(2)]
+    pub(crate) version: u32,
+    #[n(3)]
+    pub(crate) lifecycle: Lifecycle,
+    #[n(4)]
+    pub(crate) starter: Performer,
+    #[n(5)]
+    pub(crate) started_at: Timestamp,
+    #[n(6)]
+    pub(crate) ended_at: Timestamp,
+    #[n(7)]
+    pub(crate) request: Option<u64>,
+    #[n(8)]
+    pub(crate) nodes: Nodes,
+    /// How often each loop has gone round, by its number.
+    #[n(9)]
+    pub(crate) rounds: Box<[u32]>,
+    /// The nodes that are activated, selected or failed, in their order.
+    #[n(10)]
+    pub(crate) pending: Vec<Pending>,
+    /// The last completion of each node with work or a choice of its own, in their order.
+    #[n(11)]
+    pub(crate) done: Vec<Done>,
+    #[n(12)]
+    pub(crate) versions: Versions,
+}
+
+/// What is known of a node between its activation and its completion.
+#[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
+pub(crate) struct Pending {
+    #[n(0)]
+    pub(crate) node: NodeId,
+    /// Failed attempts since its activation, or since somebody resolved its last incident.
+    #[n(1)]
+    pub(crate) attempts: u32,
+    #[n(2)]
+    pub(crate) since: Timestamp,
+    #[n(3)]
+    pub(crate) detail: Option<Box<Detail>>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
+pub(crate) enum Detail {
+    #[n(0)]
+    Claimed {
+        #[n(0)]
+        by: AgentId,
+        #[n(1)]
+        at: Timestamp,
+    },
+    #[n(1)]
+    RetryAt(#[n(0)] Timestamp),
+    #[n(2)]
+    Incident(#[n(0)] Incident),
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
+pub(crate) struct Done {
+    #[n(0)]
+    pub(crate) node: NodeId,
+    /// The branch taken, where one was.
+    #[n(1)]
+    pub(crate) code: Option<u32>,
+    #[n(2)]
+    pub(crate) by: Performer,
+    #[n(3)]
+    pub(crate) at: Timestamp,
+    #[n(4)]
+    pub(crate) request: Option<u64>,
+}
+
+/// A node went from one state to another, and somebody outside has to know: a work item or a job
+/// came, went, or changed hands, or an incident was raised or resolved. A claim handed over and a
+/// repetition scheduled keep the state and are told all the same.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Change {
+    pub activity: Activity,
+    pub from: NodeState,
+    /// `NotActivated` when it was withdrawn because the instance was aborted.
+    pub to: NodeState,
+}
+
+/// An activity that somebody outside has to act on.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Open<'a> {
+    pub activity: Activity,
+    pub state: NodeState,
+    /// Whether somebody new may take it up: not claimed, no incident, the instance not suspended.
+    /// A repetition is offered from `retry_at` on.
+    pub offered: bool,
+    pub since: Timestamp,
+    pub claimed_by: Option<&'a AgentId>,
+    pub claimed_at: Option<Timestamp>,
+    pub attempts: u32,
+    pub retry_at: Option<Timestamp>,
+    pub incident: Option<&'a Incident>,
+}
+
+/// One value that a data element had.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Version<'a> {
+    pub value: &'a Value,
+    pub writer: Activity,
+    pub at: Timestamp,
+}
+
+impl State {
+    pub fn process(&self) -> &Arc<str> {
+        &self.process
+    }
+
+    pub fn version(&self) -> u32 {
+        self.version
+    }
+
+    pub fn lifecycle(&self) -> Lifecycle {
+        self.lifecycle
+    }
+
+    pub fn starter(&self) -> &Performer {
+        &self.starter
+    }
+
+    pub fn started_at(&self) -> Timestamp {
+        self.started_at
+    }
+
+    pub fn ended_at(&self) -> Option<Timestamp> {
+        self.lifecycle.has_ended().then_some(self.ended_at)
+    }
+
+    /// Digest of the request that started it, when that carried an idempotency key.
+    pub fn request(&self) -> Option<u64> {
+        self.request
+    }
+
+    pub fn node_state(&self, node: NodeId) -> NodeState {
+        self.nodes.get(node.0)
+    }
+
+    /// The activity of a node in the present iteration of the loops around it.
+    pub fn activity(&self, schema: &Schema, node: NodeId) -> Activity {
+        let loops = schema.nodes.get(node.0 as usize).map_or(&[][..], |node| &node.loops);
+        Activity { node, iteration: Iteration(loops.iter().map(|id| self.round(*id)).collect()) }
+    }
+
+    /// Who did it last, the latest iteration counting.
+    pub fn performer(&self, node: NodeId) -> Option<&Performer> {
+        self.done(node).map(|done| &done.by)
+    }
+
+    pub fn completed_at(&self, node: NodeId) -> Option<Timestamp> {
+        self.done(node).map(|done| done.at)
+    }
+
+    /// The branch taken last, at a choice.
+    pub fn chosen(&self, node: NodeId) -> Option<u32> {
+        self.done(node).and_then(|done| done.code)
+    }
+
+    /// Every activity somebody outside has to act on, in the order of the nodes.
+    pub fn open<'a>(&'a self, schema: &'a Schema) -> impl Iterator<Item = Open<'a>> {
+        self.pending.iter().filter_map(|pending| self.opened(schema, pending))
+    }
+
+    /// One node as `open` tells it, if it is open.
+    pub fn open_at<'a>(&'a self, schema: &Schema, node: NodeId) -> Option<Open<'a>> {
+        self.opened(schema, self.pending(node)?)
+    }
+
+    /// The activities that cannot go on without somebody's decision.
+    pub fn incidents(&self, schema: &Schema) -> impl Iterator<Item = (Activity, &Incident)> {
+        self.pending.iter().filter_map(|pending| match pending.detail.as_deref() {
+            Some(Detail::Incident(incident)) => {
+                Some((self.activity(schema, pending.node), incident))
+            }
+            Some(Detail::Claimed { .. } | Detail::RetryAt(_)) | None => None,
+        })
+    }
+
+    /// The values an activity reads: for each element the version of the last writer before it.
+    /// Elements without such a version are left out.
+    pub fn inputs(&self, schema: &Schema, activity: &Activity) -> Vec<(ElementId, &Value)> {
+        let reads = schema.nodes.get(activity.node.0 as usize).map_or(&[][..], |node| &node.reads);
+        reads
+            .iter()
+            .filter_map(|access| {
+                Some((access.element, self.value_for(schema, activity, access.element)?))
+            })
+            .collect()
+    }
+
+    /// The value of an element as a given activity sees it.
+    pub fn value_for(
+        &self,
+        schema: &Schema,
+        reader: &Activity,
+        element: ElementId,
+    ) -> Option<&Value> {
+        self.versions.valid_for(schema, reader, element)
+    }
+
+    /// What the instance answers with once it has ended.
+    pub fn results(&self, schema: &Schema) -> Vec<(ElementId, &Value)> {
+        self.inputs(schema, &Activity::once(schema.end()))
+    }
+
+    /// All values an element has had, oldest first.
+    pub fn versions(&self, element: ElementId) -> Vec<Version<'_>> {
+        let newest_first = self.versions.of(element);
+        let mut versions: Vec<_> =
+            newest_first.map(|(value, writer, at)| Version { value, writer, at }).collect();
+        versions.reverse();
+        versions
+    }
+
+    /// Replaces the names in it by shared ones. A state read from a snapshot has its own copy of
+    /// each; with very many states in memory that adds up.
+    pub fn intern(&mut self, mut shared: impl FnMut(&Arc<str>) -> Arc<str>) {
+        fn name_of(performer: &mut Performer) -> Option<&mut Arc<str>> {
+            match performer {
+                Performer::System => None,
+                Performer::Agent(agent) => Some(&mut agent.0),
+                Performer::Worker(name) => Some(name),
+            }
+        }
+        self.process = shared(&self.process);
+        let performers = self.done.iter_mut().map(|done| &mut done.by);
+        for name in performers.chain([&mut self.starter]).filter_map(name_of) {
+            *name = shared(name);
+        }
+        for detail in self.pending.iter_mut().filter_map(|pending| pending.detail.as_deref_mut()) {
+            if let Detail::Claimed { by, .. } = detail {
+                by.0 = shared(&by.0);
+            }
+        }
+    }
+
+    pub fn to_bytes(&self) -> Vec<u8> {
+        let mut bytes = Vec::with_capacity(128);
+        match minicbor::encode(self, &mut bytes) {
+            Ok(()) => bytes,
+            Err(_) => unreachable!("encoding into memory cannot fail"),
+        }
+    }
+
+    /// Reads a snapshot. One of another format is refused: replay the history instead.
+    pub fn from_bytes(bytes: &[u8]) -> Result<Self, minicbor::decode::Error> {
+        minicbor::decode(bytes)
+    }
+
+    fn opened<'a>(&'a self, schema: &Schema, pending: &'a Pending) -> Option<Open<'a>> {
+        let node = schema.nodes.get(pending.node.0 as usize)?;
+        let state = self.node_state(pending.node);
+        if !marking::has_outside_work(node) && state != NodeState::Failed {
+            return None;
+        }
+        let mut open = Open {
+            activity: self.activity(schema, pending.node),
+            state,
+            offered: state == NodeState::Activated && self.lifecycle == Lifecycle::Running,
+            since: pending.since,
+            claimed_by: None,
+            claimed_at: None,
+            attempts: pending.attempts,
+            retry_at: None,
+            incident: None,
+        };
+        match pending.detail.as_deref() {
+            Some(Detail::Claimed { by, at }) => {
+                (open.claimed_by, open.claimed_at) = (Some(by), Some(*at));
+            }
+            Some(Detail::RetryAt(at)) => open.retry_at = Some(*at),
+            Some(Detail::Incident(incident)) => open.incident = Some(incident),
+            None => {}
+        }
+        Some(open)
+    }
+}
+
+/// What the rooms of this crate need besides.
+impl State {
+    pub(crate) fn fresh(
+        schema: &Schema,
+        starter: Performer,
+        request: Option<u64>,
+        at: Timestamp,
+    ) -> Self {
+        Self {
+            format: Format,
+            process: schema.process.clone(),
+            version: schema.version,
+            lifecycle: Lifecycle::Running,
+            starter,
+            started_at: at,
+            ended_at: at,
+            request,
+            nodes: Nodes::new(schema.nodes.len()),
+            rounds: vec![0; schema.loops.len()].into(),
+            pending: Vec::new(),
+            done: Vec::new(),
+            versions: Versions::default(),
+        }
+    }
+
+    pub(crate) fn round(&self, id: LoopId) -> u32 {
+        self.rounds.get(id.0 as usize).copied().unwrap_or(0)
+    }
+
+    /// How an iteration compares to the present one of the loops around a node.
+    pub(crate) fn compare_iteration(
+        &self,
+        node: &Node,
+        iteration: &Iteration,
+    ) -> std::cmp::Ordering {
+        iteration.0.iter().copied().cmp(node.loops.iter().map(|id| self.round(*id)))
+    }
+
+    pub(crate) fn pending(&self, node: NodeId) -> Option<&Pending> {
+        let place = self.pending.binary_search_by_key(&node, |pending| pending.node).ok()?;
+        self.pending.get(place)
+    }
+
+    pub(crate) fn pending_mut(&mut self, node: NodeId) -> Option<&mut Pending> {
+        let place = self.pending.binary_search_by_key(&node, |pending| pending.node).ok()?;
+        self.pending.get_mut(place)
+    }
+
+    pub(crate) fn done(&self, node: NodeId) -> Option<&Done> {
+        let place = self.done.binary_search_by_key(&node, |done| done.node).ok()?;
+        self.done.get(place)
+    }
+
+    pub(crate) fn holder(&self, node: NodeId) -> Option<&AgentId> {
+        match self.pending(node)?.detail.as_deref() {
+            Some(Detail::Claimed { by, .. }) => Some(by),
+            Some(Detail::RetryAt(_) | Detail::Incident(_)) | None => None,
+        }
+    }
+}
+
+impl NodeState {
+    pub const ALL: [Self; 6] = [
+        Self::NotActivated,
+        Self::Activated,
+        Self::Selected,
+        Self::Completed,
+        Self::Skipped,
+        Self::Failed,
+    ];
+
+    /// Whether it is waiting for somebody.
+    pub fn is_pending(self) -> bool {
+        match self {
+            Self::Activated | Self::Selected | Self::Failed => true,
+            Self::NotActivated | Self::Completed | Self::Skipped => false,
+        }
+    }
+}
+
+impl Lifecycle {
+    pub fn has_ended(self) -> bool {
+        match self {
+            Self::Completed | Self::Aborted => true,
+            Self::Running | Self::Suspended => false,
+        }
+    }
+}
+
+/// The number of the snapshot format, in front of every snapshot.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Format;
+
+const FORMAT: u32 = 1;
+
+impl<C> Encode<C> for Format {
+    fn encode<W: minicbor::encode::Write>(
+        &self,
+        e: &mut Encoder<W>,
+        _: &mut C,
+    ) -> Result<(), minicbor::encode::Error<W::Error>> {
+        e.u32(FORMAT)?.ok()
+    }
+}
+
+impl<'b, C> Decode<'b, C> for Format {
+    fn decode(d: &mut Decoder<'b>, _: &mut C) -> Result<Self, minicbor::decode::Error> {
+        match d.u32()? {
+            FORMAT => Ok(Self),
+            _ => Err(minicbor::decode::Error::message("a snapshot of another format")),
+        }
+    }
+}
+
+mod shared_text {
+    use std::sync::Arc;
+
+    use minicbor::{Decoder, Encoder};
+
+    pub(super) fn encode<C, W: minicbor::encode::Write>(
+        text: &Arc<str>,
+        e: &mut Encoder<W>,
+        _: &mut C,
+    ) -> Result<(), minicbor::encode::Error<W::Error>> {
+        e.str(text)?.ok()
+    }
+
+    pub(super) fn decode<C>(
+        d: &mut Decoder<'_>,
+        _: &mut C,
+    ) -> Result<Arc<str>, minicbor::decode::Error> {
+        d.str().map(Arc::from)
+    }
+}

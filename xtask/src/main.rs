@@ -1,2 +1,88 @@
-//! Placeholder.
-fn main() {}
+//! The one way to run the project's chores: `cargo xtask ci`, `sim`, `crash`, `bench`.
+//!
+//! Thin on purpose: it builds in seconds and starts the real programs.
+
+mod ci;
+mod prepare;
+
+use std::process::{Command, ExitCode};
+
+use anyhow::{Context, Result, bail};
+use clap::{Parser, Subcommand};
+
+#[derive(Parser)]
+#[command(about = "Chores of the Legwork project")]
+struct Arguments {
+    #[command(subcommand)]
+    chore: Chore,
+}
+
+#[derive(Subcommand)]
+enum Chore {
+    /// The gate: formatting, lints, all tests, a bounded simulation.
+    Ci {
+        /// Go on for longer where a suite can: more seeds, more fuzzing, more kills.
+        #[arg(long)]
+        long: bool,
+    },
+    /// Whole sites in virtual time: `--seeds N`, `--seed K` to repeat one.
+    Sim {
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+        arguments: Vec<String>,
+    },
+    /// Kills a real server over and over under load: `--kills N`.
+    Crash {
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+        arguments: Vec<String>,
+    },
+    /// Benchmarks: sequence, fanout, waiting, restart, disk, engine; `--json`.
+    Bench {
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+        arguments: Vec<String>,
+    },
+}
+
+fn main() -> ExitCode {
+    let outcome = match Arguments::parse().chore {
+        Chore::Ci { long } => ci::run(long),
+        Chore::Sim { arguments } => program("legwork-sim", "legwork-sim", &[], &arguments),
+        Chore::Crash { arguments } => measured(&["crash"], &arguments),
+        Chore::Bench { arguments } => measured(&[], &arguments),
+    };
+    match outcome {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("xtask: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// The benchmark program drives the released server, so that one is built along.
+fn measured(first: &[&str], arguments: &[String]) -> Result<()> {
+    prepare::tools()?;
+    cargo(&["build", "--release", "--quiet", "--package", "legwork-cli"])?;
+    program("legwork-bench", "legwork-bench", first, arguments)
+}
+
+/// Builds and runs one of our programs, optimised.
+fn program(package: &str, binary: &str, first: &[&str], arguments: &[String]) -> Result<()> {
+    let mut all = vec!["run", "--release", "--quiet", "--package", package, "--bin", binary, "--"];
+    all.extend(first);
+    all.extend(arguments.iter().map(String::as_str));
+    cargo(&all)
+}
+
+/// Runs cargo in the project's folder and fails if it does.
+fn cargo(arguments: &[&str]) -> Result<()> {
+    let cargo = std::env::var("CARGO").unwrap_or_else(|_| "cargo".to_owned());
+    let status = Command::new(cargo)
+        .args(arguments)
+        .current_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/.."))
+        .status()
+        .context("cargo cannot be started")?;
+    if !status.success() {
+        bail!("`cargo {}` failed", arguments.join(" "));
+    }
+    Ok(())
+}

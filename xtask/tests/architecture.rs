@@ -1,0 +1,114 @@
+//! The arrows between crates, as Cargo sees them.
+//!
+//! Only what is listed here may be depended on: a new arrow, or a new guest in a pure crate, is a
+//! decision to be taken, not an accident.
+
+#![expect(clippy::unwrap_used, reason = "a wrong assumption is a failed test")]
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::process::Command;
+
+/// Our crates, and which of our crates each may use.
+const ARROWS: [(&str, &[&str]); 12] = [
+    ("legwork-model", &[]),
+    ("legwork-engine", &["legwork-model"]),
+    ("legwork-org", &["legwork-model"]),
+    ("legwork-site", &["legwork-model", "legwork-engine", "legwork-org"]),
+    ("legwork-store", &["legwork-model"]),
+    ("legwork-api", &["legwork-model"]),
+    (
+        "legwork-server",
+        &["legwork-model", "legwork-org", "legwork-site", "legwork-store", "legwork-api"],
+    ),
+    (
+        "legwork-cli",
+        &["legwork-model", "legwork-org", "legwork-store", "legwork-api", "legwork-server"],
+    ),
+    (
+        "legwork-sim",
+        &["legwork-model", "legwork-engine", "legwork-org", "legwork-site", "legwork-store"],
+    ),
+    ("legwork-e2e", &["legwork-api", "legwork-model"]),
+    ("legwork-bench", &["legwork-api", "legwork-model", "legwork-engine"]),
+    ("xtask", &["legwork-sim"]),
+];
+
+/// What a pure crate may use besides our own: no runtime, no clock, no randomness, no files.
+const PURE: [(&str, &[&str]); 4] = [
+    (
+        "legwork-model",
+        &[
+            "cel",
+            "chrono",
+            "jiff",
+            "minicbor",
+            "proptest",
+            "rust_decimal",
+            "saphyr-parser",
+            "serde_json",
+            "thiserror",
+        ],
+    ),
+    ("legwork-engine", &["minicbor", "serde_json", "thiserror"]),
+    (
+        "legwork-org",
+        &["jiff", "minicbor", "rustc-hash", "saphyr-parser", "serde_json", "thiserror"],
+    ),
+    ("legwork-site", &["minicbor", "rustc-hash", "serde_json", "thiserror"]),
+];
+
+#[test]
+fn crates_depend_only_along_the_arrows() {
+    let dependencies = dependencies();
+    let arrows: BTreeMap<&str, &[&str]> = ARROWS.into_iter().collect();
+    for (package, used) in &dependencies {
+        let allowed = arrows
+            .get(package.as_str())
+            .unwrap_or_else(|| panic!("{package} is new: give it a place in ARROWS"));
+        for name in used.iter().filter(|name| name.starts_with("legwork-")) {
+            assert!(allowed.contains(&name.as_str()), "{package} must not use {name}");
+        }
+    }
+}
+
+#[test]
+fn pure_crates_have_no_guests_but_those_invited() {
+    let dependencies = dependencies();
+    for (package, invited) in PURE {
+        for name in &dependencies[package] {
+            let ours = name.starts_with("legwork-");
+            assert!(
+                ours || invited.contains(&name.as_str()),
+                "{package} must not use {name} without a decision record"
+            );
+        }
+    }
+}
+
+/// Normal dependencies of every workspace member.
+fn dependencies() -> BTreeMap<String, BTreeSet<String>> {
+    let cargo = std::env::var("CARGO").unwrap_or_else(|_| "cargo".to_owned());
+    let output = Command::new(cargo)
+        .args(["metadata", "--format-version", "1", "--no-deps", "--offline"])
+        .current_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/.."))
+        .output()
+        .unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let metadata: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    let text = |value: &serde_json::Value| value.as_str().unwrap_or_default().to_owned();
+    metadata["packages"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|package| {
+            let used = package["dependencies"]
+                .as_array()
+                .unwrap()
+                .iter()
+                .filter(|dependency| dependency["kind"].is_null())
+                .map(|dependency| text(&dependency["name"]))
+                .collect();
+            (text(&package["name"]), used)
+        })
+        .collect()
+}

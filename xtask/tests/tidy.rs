@@ -1,0 +1,114 @@
+//! The house rules a compiler does not know.
+//!
+//! Each test names the files that break a rule and says how to mend them.
+
+#![expect(clippy::unwrap_used, reason = "a wrong assumption is a failed test")]
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+const LINES_MAX: usize = 600;
+
+#[test]
+fn every_file_opens_with_its_purpose() {
+    let silent: Vec<_> = rust_files()
+        .into_iter()
+        .filter(|path| !read(path).starts_with("//! "))
+        .map(|path| path.display().to_string())
+        .collect();
+    assert!(silent.is_empty(), "begin with `//!` and one sentence of purpose: {silent:#?}");
+}
+
+#[test]
+fn no_file_outgrows_its_purpose() {
+    let long: Vec<_> = rust_files()
+        .into_iter()
+        .map(|path| (read(&path).lines().count(), path.display().to_string()))
+        .filter(|(lines, _)| *lines > LINES_MAX)
+        .collect();
+    assert!(long.is_empty(), "split these by purpose (at most {LINES_MAX} lines): {long:#?}");
+}
+
+#[test]
+fn pure_crates_read_no_clock_and_draw_no_numbers() {
+    let pure = ["model", "engine", "org", "site"].map(|name| format!("crates/{name}/src/"));
+    let forbidden =
+        ["SystemTime::now", "Instant::now", "getrandom", "rand::", "tokio", "std::fs", "std::net"];
+    refuse(&forbidden, |path| pure.iter().any(|folder| path.starts_with(folder)));
+}
+
+#[test]
+fn nothing_is_left_unfinished() {
+    let forbidden =
+        ["todo!(", "unimplemented!(", "FIXME", "XXX", "#[ignore", "not yet implemented"];
+    refuse(&forbidden, |path| !path.starts_with("xtask/tests/"));
+}
+
+#[test]
+fn hash_order_never_decides_in_pure_crates() {
+    let pure = ["model", "engine", "org", "site"].map(|name| format!("crates/{name}/src/"));
+    refuse(&["collections::HashMap", "collections::HashSet"], |path| {
+        pure.iter().any(|folder| path.starts_with(folder))
+    });
+}
+
+#[test]
+fn documents_link_to_files_that_are_there() {
+    let broken: Vec<String> = tracked(&["*.md"])
+        .iter()
+        .flat_map(|path| {
+            let folder = path.parent().unwrap_or(Path::new("")).to_owned();
+            links(&read(path))
+                .filter(|link| !link.contains("://") && !link.starts_with('#'))
+                .filter(|link| {
+                    let target = link.split('#').next().unwrap_or_default();
+                    !root().join(&folder).join(target).exists()
+                })
+                .map(|link| format!("{}: {link}", path.display()))
+                .collect::<Vec<_>>()
+        })
+        .collect();
+    assert!(broken.is_empty(), "these links lead nowhere: {broken:#?}");
+}
+
+/// Targets of Markdown links.
+fn links(text: &str) -> impl Iterator<Item = String> {
+    text.split("](").skip(1).filter_map(|rest| rest.split(')').next()).map(str::to_owned)
+}
+
+fn refuse(words: &[&str], concerns: impl Fn(&str) -> bool) {
+    let found: Vec<String> = rust_files()
+        .iter()
+        .filter(|path| concerns(&path.display().to_string()))
+        .flat_map(|path| {
+            let text = read(path);
+            let lines: Vec<String> = text
+                .lines()
+                .enumerate()
+                .filter(|(_, line)| words.iter().any(|word| line.contains(word)))
+                .map(|(number, line)| format!("{}:{}: {line}", path.display(), number + 1))
+                .collect();
+            lines
+        })
+        .collect();
+    assert!(found.is_empty(), "these do not belong here: {found:#?}");
+}
+
+fn rust_files() -> Vec<PathBuf> {
+    tracked(&["*.rs"])
+}
+
+fn tracked(patterns: &[&str]) -> Vec<PathBuf> {
+    let output =
+        Command::new("git").arg("ls-files").args(patterns).current_dir(root()).output().unwrap();
+    let text = String::from_utf8(output.stdout).unwrap();
+    text.lines().map(PathBuf::from).filter(|path| root().join(path).exists()).collect()
+}
+
+fn read(path: &Path) -> String {
+    std::fs::read_to_string(root().join(path)).unwrap()
+}
+
+fn root() -> PathBuf {
+    PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/.."))
+}

@@ -1,0 +1,289 @@
+//! A typed client for a Legwork server: one method per operation, over kept-alive connections.
+//!
+//! Invariant: a request is sent at most once. It is repeated only when it is certain that nothing
+//! of it has reached the server; otherwise the caller is told, and decides.
+
+mod error;
+mod events;
+mod operations;
+mod pool;
+mod url;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::{Bytes, BytesMut};
+use http_body_util::{BodyExt, Full};
+use hyper::body::Incoming;
+use hyper::header::{AUTHORIZATION, CONTENT_TYPE, HOST, HeaderValue};
+use hyper::{Method, Request, Response, StatusCode};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+pub use error::Error;
+pub use events::Events;
+pub use operations::{InstanceQuery, WorklistQuery};
+
+use crate::Problem;
+use pool::{Connection, Pool};
+use url::Base;
+
+/// How long an answer may take beyond the time the request itself asks to wait.
+const PATIENCE: Duration = Duration::from_secs(30);
+/// The largest answer that is read into memory.
+const ANSWER_BYTES_MAX: usize = 256 * 1024 * 1024;
+
+const JSON: HeaderValue = HeaderValue::from_static("application/json");
+const YAML: HeaderValue = HeaderValue::from_static("text/yaml");
+
+/// Speaks to one server. Clones share their connections.
+#[derive(Clone, Debug)]
+pub struct Client {
+    inner: Arc<Inner>,
+}
+
+#[derive(Debug)]
+struct Inner {
+    base: Base,
+    authorization: Option<HeaderValue>,
+    pool: Pool,
+}
+
+/// A long answer, read piece by piece.
+#[derive(Debug)]
+pub struct Download {
+    /// What the server says the content is.
+    pub media_type: String,
+    body: Incoming,
+    authority: Arc<str>,
+}
+
+/// What is to be sent.
+struct Call {
+    method: Method,
+    /// Path and query, encoded.
+    target: String,
+    body: Bytes,
+    content_type: Option<HeaderValue>,
+    key: Option<HeaderValue>,
+    /// How long the server may hold the answer back.
+    wait: Duration,
+}
+
+impl Client {
+    /// `base_url` such as `http://127.0.0.1:7878`; the token as `legwork token create` printed it.
+    pub fn new(base_url: &str, token: Option<&str>) -> Result<Self, Error> {
+        let base = Base::parse(base_url)?;
+        let authorization = token
+            .map(|token| {
+                let mut value = HeaderValue::from_str(&format!("Bearer {}", token.trim()))
+                    .map_err(|_| Error::BadToken)?;
+                value.set_sensitive(true);
+                Ok(value)
+            })
+            .transpose()?;
+        let pool = Pool::new(base.authority.clone());
+        Ok(Self { inner: Arc::new(Inner { base, authorization, pool }) })
+    }
+
+    /// Sends a body that is JSON already and answers the JSON as it came, for callers to whom
+    /// every microsecond counts.
+    pub async fn post_raw(&self, path: &str, json: Bytes, wait: Duration) -> Result<Bytes, Error> {
+        let call = Call::new(Method::POST, path.to_owned()).json_bytes(json).waiting(wait);
+        Ok(self.send(call).await?.1)
+    }
+
+    async fn get<T: DeserializeOwned>(&self, target: String, wait: Duration) -> Result<T, Error> {
+        let call = Call::new(Method::GET, target).waiting(wait);
+        self.call(call).await
+    }
+
+    async fn call<T: DeserializeOwned>(&self, call: Call) -> Result<T, Error> {
+        let (status, body) = self.send(call).await?;
+        serde_json::from_slice(&body).map_err(|e| self.unexpected(status, e.to_string()))
+    }
+
+    /// For operations that answer nothing but that they are done.
+    async fn order(&self, call: Call) -> Result<(), Error> {
+        self.send(call).await.map(|_| ())
+    }
+
+    async fn send(&self, call: Call) -> Result<(StatusCode, Bytes), Error> {
+        let limit = call.wait.saturating_add(PATIENCE);
+        let exchange = async {
+            let (response, connection) = self.exchange(call).await?;
+            let (head, body) = response.into_parts();
+            let body = self.read(body).await?;
+            self.inner.pool.give_back(connection);
+            self.accept(head.status, body)
+        };
+        match tokio::time::timeout(limit, exchange).await {
+            Ok(result) => result,
+            Err(_) => Err(Error::TimedOut { authority: self.authority(), after: limit }),
+        }
+    }
+
+    /// For answers without an end or too long for memory. The connection is not used again.
+    async fn open(&self, call: Call) -> Result<Response<Incoming>, Error> {
+        let limit = call.wait.saturating_add(PATIENCE);
+        let Ok(opened) = tokio::time::timeout(limit, self.exchange(call)).await else {
+            return Err(Error::TimedOut { authority: self.authority(), after: limit });
+        };
+        let (response, _) = opened?;
+        if response.status().is_success() {
+            return Ok(response);
+        }
+        let (head, body) = response.into_parts();
+        let body = self.read(body).await?;
+        let refusal = self.accept(head.status, body);
+        Err(refusal.err().unwrap_or_else(|| self.unexpected(head.status, "no problem".into())))
+    }
+
+    async fn exchange(&self, call: Call) -> Result<(Response<Incoming>, Connection), Error> {
+        let mut request = self.request(call)?;
+        loop {
+            let (mut connection, fresh) = self.inner.pool.take().await?;
+            match connection.try_send_request(request).await {
+                Ok(response) => return Ok((response, connection)),
+                Err(mut failure) => match failure.take_message() {
+                    // A kept connection had been closed meanwhile and nothing was sent.
+                    Some(unsent) if !fresh => request = unsent,
+                    Some(_) | None => {
+                        let reason = failure.into_error().to_string();
+                        return Err(Error::Broken { authority: self.authority(), reason });
+                    }
+                },
+            }
+        }
+    }
+
+    fn request(&self, call: Call) -> Result<Request<Full<Bytes>>, Error> {
+        let target = format!("{}{}", self.inner.base.prefix, call.target);
+        let mut request = Request::new(Full::new(call.body));
+        *request.method_mut() = call.method;
+        *request.uri_mut() =
+            target.parse().map_err(|_| Error::BadArgument { what: "path", text: call.target })?;
+        let headers = request.headers_mut();
+        headers.insert(HOST, self.inner.base.host.clone());
+        if let Some(content_type) = call.content_type {
+            headers.insert(CONTENT_TYPE, content_type);
+        }
+        if let Some(key) = call.key {
+            headers.insert("idempotency-key", key);
+        }
+        if let Some(authorization) = &self.inner.authorization {
+            headers.insert(AUTHORIZATION, authorization.clone());
+        }
+        Ok(request)
+    }
+
+    async fn read(&self, mut body: Incoming) -> Result<Bytes, Error> {
+        let broken =
+            |e: hyper::Error| Error::Broken { authority: self.authority(), reason: e.to_string() };
+        let mut first = Bytes::new();
+        let mut rest = BytesMut::new();
+        while let Some(frame) = body.frame().await {
+            let Ok(data) = frame.map_err(broken)?.into_data() else { continue };
+            if first.len() + rest.len() + data.len() > ANSWER_BYTES_MAX {
+                let detail = format!("more than {ANSWER_BYTES_MAX} bytes");
+                return Err(self.unexpected(StatusCode::OK, detail));
+            }
+            // Nearly every answer comes in one piece: it is passed on without a copy.
+            if first.is_empty() {
+                first = data;
+            } else {
+                if rest.is_empty() {
+                    rest.extend_from_slice(&first);
+                }
+                rest.extend_from_slice(&data);
+            }
+        }
+        Ok(if rest.is_empty() { first } else { rest.freeze() })
+    }
+
+    fn accept(&self, status: StatusCode, body: Bytes) -> Result<(StatusCode, Bytes), Error> {
+        if status.is_success() {
+            return Ok((status, body));
+        }
+        match serde_json::from_slice::<Problem>(&body) {
+            Ok(problem) => Err(Error::Problem(Box::new(problem))),
+            Err(_) => {
+                let text = String::from_utf8_lossy(&body);
+                Err(self.unexpected(status, text.chars().take(200).collect()))
+            }
+        }
+    }
+
+    fn unexpected(&self, status: StatusCode, detail: String) -> Error {
+        Error::Unexpected { authority: self.authority(), status: status.as_u16(), detail }
+    }
+
+    fn authority(&self) -> Arc<str> {
+        self.inner.base.authority.clone()
+    }
+}
+
+impl Call {
+    fn new(method: Method, target: String) -> Self {
+        Self {
+            method,
+            target,
+            body: Bytes::new(),
+            content_type: None,
+            key: None,
+            wait: Duration::ZERO,
+        }
+    }
+
+    fn post(target: impl Into<String>, body: &impl Serialize) -> Result<Self, Error> {
+        let json = serde_json::to_vec(body)
+            .map_err(|e| Error::BadArgument { what: "body", text: e.to_string() })?;
+        Ok(Self::new(Method::POST, target.into()).json_bytes(json.into()))
+    }
+
+    fn json_bytes(mut self, json: Bytes) -> Self {
+        self.body = json;
+        self.content_type = Some(JSON);
+        self
+    }
+
+    fn yaml(mut self, source: &str) -> Self {
+        self.body = Bytes::copy_from_slice(source.as_bytes());
+        self.content_type = Some(YAML);
+        self
+    }
+
+    fn waiting(mut self, wait: Duration) -> Self {
+        self.wait = wait;
+        self
+    }
+
+    fn keyed(mut self, key: Option<&str>) -> Result<Self, Error> {
+        let bad =
+            |text: &str| Error::BadArgument { what: "idempotency key", text: text.to_owned() };
+        self.key = key.map(|key| HeaderValue::from_str(key).map_err(|_| bad(key))).transpose()?;
+        Ok(self)
+    }
+}
+
+impl Download {
+    fn new(response: Response<Incoming>, authority: Arc<str>) -> Self {
+        let media_type = response.headers().get(CONTENT_TYPE).and_then(|v| v.to_str().ok());
+        let media_type = media_type.unwrap_or("application/octet-stream").to_owned();
+        Self { media_type, body: response.into_body(), authority }
+    }
+
+    /// The next piece; `None` at the end.
+    pub async fn chunk(&mut self) -> Result<Option<Bytes>, Error> {
+        while let Some(frame) = self.body.frame().await {
+            let frame = frame.map_err(|e| Error::Broken {
+                authority: self.authority.clone(),
+                reason: e.to_string(),
+            })?;
+            if let Ok(data) = frame.into_data() {
+                return Ok(Some(data));
+            }
+        }
+        Ok(None)
+    }
+}

@@ -1,0 +1,326 @@
+//! The operations of a server, each as a method.
+//!
+//! Invariant: what a method takes and answers is what the OpenAPI document says of its path.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use hyper::Method;
+use hyper::header::HeaderValue;
+use legwork_model::id::{ActivityId, InstanceId};
+use serde_json::Value as Json;
+
+use super::url::Target;
+use super::{Call, Client, Download, Error, Events};
+use crate::definitions::{
+    CheckAnswer, CheckRequest, Definition, DefinitionList, Deployed, Organisation, Published,
+};
+use crate::files::File;
+use crate::instances::{
+    History, IncidentList, Instance, InstanceList, Reason, ResolveRequest, StartRequest, Started,
+};
+use crate::jobs::{
+    ActivateRequest, CompleteJobsRequest, ExtendJobsRequest, FailJobsRequest, JobList, JobResults,
+};
+use crate::system::{Health, Ready};
+use crate::tokens::{NewToken, TokenList, TokenRequest, WhoAmI};
+use crate::work::{ActRequest, CompleteRequest, DelegateRequest, ItemDetail, Worklist};
+
+const NO_WAIT: Duration = Duration::ZERO;
+
+/// Which instances to list.
+#[derive(Clone, Debug, Default)]
+pub struct InstanceQuery {
+    pub process: Option<String>,
+    /// Those that have ended, instead of those that have not.
+    pub ended: bool,
+    pub limit: Option<usize>,
+    /// `next` of the page before.
+    pub cursor: Option<String>,
+}
+
+/// Which worklist to read, and from where on.
+#[derive(Clone, Debug, Default)]
+pub struct WorklistQuery {
+    /// May be left out when the token allows to work as exactly one agent.
+    pub agent: Option<String>,
+    /// The cursor of the answer before.
+    pub since: Option<String>,
+    pub limit: Option<usize>,
+    /// Answer only when something has changed, or after this time.
+    pub wait: Duration,
+}
+
+/// Definitions and the organisation.
+impl Client {
+    pub async fn deploy(&self, source: &str) -> Result<Deployed, Error> {
+        self.call(Call::new(Method::POST, "/v1/definitions".into()).yaml(source)).await
+    }
+
+    pub async fn definitions(&self) -> Result<DefinitionList, Error> {
+        self.get("/v1/definitions".into(), NO_WAIT).await
+    }
+
+    pub async fn definition(
+        &self,
+        process: &str,
+        version: Option<u32>,
+    ) -> Result<Definition, Error> {
+        let target = Target::new("/v1/definitions").segment(process).query("version", version);
+        self.get(target.done(), NO_WAIT).await
+    }
+
+    pub async fn publish_organisation(&self, source: &str) -> Result<Published, Error> {
+        self.call(Call::new(Method::PUT, "/v1/organisation".into()).yaml(source)).await
+    }
+
+    pub async fn organisation(&self) -> Result<Organisation, Error> {
+        self.get("/v1/organisation".into(), NO_WAIT).await
+    }
+
+    pub async fn check(&self, request: &CheckRequest) -> Result<CheckAnswer, Error> {
+        self.call(Call::post("/v1/check", request)?).await
+    }
+}
+
+/// Instances.
+impl Client {
+    /// With a key, a repetition of the same request answers the instance of the first.
+    pub async fn start(&self, request: &StartRequest, key: Option<&str>) -> Result<Started, Error> {
+        let wait = millis(request.wait_ms.unwrap_or(0));
+        self.call(Call::post("/v1/instances", request)?.keyed(key)?.waiting(wait)).await
+    }
+
+    pub async fn instances(&self, query: &InstanceQuery) -> Result<InstanceList, Error> {
+        let target = Target::new("/v1/instances")
+            .query("process", query.process.as_ref())
+            .query("state", Some(if query.ended { "ended" } else { "open" }))
+            .query("limit", query.limit)
+            .query("cursor", query.cursor.as_ref());
+        self.get(target.done(), NO_WAIT).await
+    }
+
+    /// As it is; with `wait`, as soon as it has ended or that time is over.
+    pub async fn instance(&self, instance: InstanceId, wait: Duration) -> Result<Instance, Error> {
+        let target = Target::new("/v1/instances").segment(instance).query("wait_ms", wait_ms(wait));
+        self.get(target.done(), wait).await
+    }
+
+    pub async fn history(
+        &self,
+        instance: InstanceId,
+        from: u64,
+        limit: Option<usize>,
+    ) -> Result<History, Error> {
+        let target = Target::new("/v1/instances").segment(instance).segment("history");
+        let target = target.query("from", Some(from)).query("limit", limit);
+        self.get(target.done(), NO_WAIT).await
+    }
+
+    pub async fn suspend(&self, instance: InstanceId) -> Result<(), Error> {
+        self.order(instance_call(instance, "suspend", &Reason::default())?).await
+    }
+
+    pub async fn resume(&self, instance: InstanceId) -> Result<(), Error> {
+        self.order(instance_call(instance, "resume", &Reason::default())?).await
+    }
+
+    pub async fn abort(&self, instance: InstanceId, reason: Option<&str>) -> Result<(), Error> {
+        let reason = Reason { reason: reason.map(str::to_owned) };
+        self.order(instance_call(instance, "abort", &reason)?).await
+    }
+
+    pub async fn incidents(
+        &self,
+        limit: Option<usize>,
+        cursor: Option<&str>,
+    ) -> Result<IncidentList, Error> {
+        let target = Target::new("/v1/incidents").query("limit", limit).query("cursor", cursor);
+        self.get(target.done(), NO_WAIT).await
+    }
+
+    pub async fn resolve(
+        &self,
+        activity: &ActivityId,
+        request: &ResolveRequest,
+    ) -> Result<(), Error> {
+        let target = Target::new("/v1/activities").segment(activity).segment("resolve");
+        self.order(Call::post(target.done(), request)?).await
+    }
+}
+
+/// Work of people.
+impl Client {
+    pub async fn worklist(&self, query: &WorklistQuery) -> Result<Worklist, Error> {
+        let target = Target::new("/v1/worklist")
+            .query("agent", query.agent.as_ref())
+            .query("since", query.since.as_ref())
+            .query("limit", query.limit)
+            .query("wait_ms", wait_ms(query.wait));
+        self.get(target.done(), query.wait).await
+    }
+
+    /// The whole list first unless `since` is given, then every change as it comes.
+    pub async fn worklist_events(
+        &self,
+        agent: Option<&str>,
+        since: Option<&str>,
+    ) -> Result<Events, Error> {
+        let target = Target::new("/v1/worklist/events").query("agent", agent).query("since", since);
+        let response = self.open(Call::new(Method::GET, target.done())).await?;
+        Ok(Events::new(response.into_body(), self.authority()))
+    }
+
+    pub async fn item(
+        &self,
+        activity: &ActivityId,
+        agent: Option<&str>,
+    ) -> Result<ItemDetail, Error> {
+        let target = Target::new("/v1/work").segment(activity).query("agent", agent);
+        self.get(target.done(), NO_WAIT).await
+    }
+
+    pub async fn claim(&self, activity: &ActivityId, agent: Option<&str>) -> Result<(), Error> {
+        let body = ActRequest { agent: agent.map(Into::into) };
+        self.order(work_call(activity, "claim", &body)?).await
+    }
+
+    pub async fn release(&self, activity: &ActivityId, agent: Option<&str>) -> Result<(), Error> {
+        let body = ActRequest { agent: agent.map(Into::into) };
+        self.order(work_call(activity, "release", &body)?).await
+    }
+
+    pub async fn delegate(
+        &self,
+        activity: &ActivityId,
+        agent: Option<&str>,
+        to: &str,
+    ) -> Result<(), Error> {
+        let body = DelegateRequest { agent: agent.map(Into::into), to: to.into() };
+        self.order(work_call(activity, "delegate", &body)?).await
+    }
+
+    /// With a key, a repetition of the same request is answered like the first.
+    pub async fn complete(
+        &self,
+        activity: &ActivityId,
+        request: &CompleteRequest,
+        key: Option<&str>,
+    ) -> Result<(), Error> {
+        self.order(work_call(activity, "complete", request)?.keyed(key)?).await
+    }
+}
+
+/// Jobs of programs.
+impl Client {
+    pub async fn activate(&self, request: &ActivateRequest) -> Result<JobList, Error> {
+        let wait = millis(request.wait_ms);
+        self.call(Call::post("/v1/jobs/activate", request)?.waiting(wait)).await
+    }
+
+    pub async fn complete_jobs(&self, request: &CompleteJobsRequest) -> Result<JobResults, Error> {
+        self.call(Call::post("/v1/jobs/complete", request)?).await
+    }
+
+    pub async fn fail_jobs(&self, request: &FailJobsRequest) -> Result<JobResults, Error> {
+        self.call(Call::post("/v1/jobs/fail", request)?).await
+    }
+
+    pub async fn extend_jobs(&self, request: &ExtendJobsRequest) -> Result<JobResults, Error> {
+        self.call(Call::post("/v1/jobs/extend", request)?).await
+    }
+}
+
+/// Files, tokens and the server itself.
+impl Client {
+    pub async fn upload(&self, name: &str, media_type: &str, body: Bytes) -> Result<File, Error> {
+        let mut call =
+            Call::new(Method::PUT, Target::new("/v1/files").query("name", Some(name)).done());
+        call.content_type =
+            Some(HeaderValue::from_str(media_type).map_err(|_| Error::BadArgument {
+                what: "media type",
+                text: media_type.to_owned(),
+            })?);
+        call.body = body;
+        self.call(call).await
+    }
+
+    /// The content of a file, by its hash.
+    pub async fn download(&self, blob: &str) -> Result<Download, Error> {
+        let target = Target::new("/v1/files").segment(blob);
+        let response = self.open(Call::new(Method::GET, target.done())).await?;
+        Ok(Download::new(response, self.authority()))
+    }
+
+    pub async fn create_token(&self, request: &TokenRequest) -> Result<NewToken, Error> {
+        self.call(Call::post("/v1/tokens", request)?).await
+    }
+
+    pub async fn tokens(&self) -> Result<TokenList, Error> {
+        self.get("/v1/tokens".into(), NO_WAIT).await
+    }
+
+    pub async fn revoke_token(&self, name: &str) -> Result<(), Error> {
+        let target = Target::new("/v1/tokens").segment(name).done();
+        self.order(Call::new(Method::DELETE, target)).await
+    }
+
+    pub async fn whoami(&self) -> Result<WhoAmI, Error> {
+        self.get("/v1/whoami".into(), NO_WAIT).await
+    }
+
+    /// A backup of the whole store, taken while the server runs.
+    pub async fn backup(&self) -> Result<Download, Error> {
+        let response = self.open(Call::new(Method::GET, "/v1/backup".into())).await?;
+        Ok(Download::new(response, self.authority()))
+    }
+
+    pub async fn openapi(&self) -> Result<Json, Error> {
+        self.get("/openapi.json".into(), NO_WAIT).await
+    }
+
+    /// The JSON Schema of definitions, for editors.
+    pub async fn definition_schema(&self) -> Result<Json, Error> {
+        self.get("/v1/schema/definition.json".into(), NO_WAIT).await
+    }
+
+    /// The JSON Schema of organisations, for editors.
+    pub async fn organisation_schema(&self) -> Result<Json, Error> {
+        self.get("/v1/schema/organisation.json".into(), NO_WAIT).await
+    }
+
+    /// In the text format of Prometheus.
+    pub async fn metrics(&self) -> Result<String, Error> {
+        let (_, body) = self.send(Call::new(Method::GET, "/metrics".into())).await?;
+        Ok(String::from_utf8_lossy(&body).into_owned())
+    }
+
+    pub async fn health(&self) -> Result<Health, Error> {
+        self.get("/health".into(), NO_WAIT).await
+    }
+
+    /// An error of code `not_ready` says what the server is waiting for.
+    pub async fn ready(&self) -> Result<Ready, Error> {
+        self.get("/ready".into(), NO_WAIT).await
+    }
+}
+
+fn instance_call(instance: InstanceId, order: &str, body: &Reason) -> Result<Call, Error> {
+    Call::post(Target::new("/v1/instances").segment(instance).segment(order).done(), body)
+}
+
+fn work_call(
+    activity: &ActivityId,
+    order: &str,
+    body: &impl serde::Serialize,
+) -> Result<Call, Error> {
+    Call::post(Target::new("/v1/work").segment(activity).segment(order).done(), body)
+}
+
+fn millis(wait: u64) -> Duration {
+    Duration::from_millis(wait)
+}
+
+fn wait_ms(wait: Duration) -> Option<u64> {
+    (!wait.is_zero()).then(|| u64::try_from(wait.as_millis()).unwrap_or(u64::MAX))
+}

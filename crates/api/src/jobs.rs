@@ -1,0 +1,150 @@
+//! Jobs of automatic steps: how programs take them and report them.
+//!
+//! Invariant: a job is worked on under a lease. A report counts only while nobody else has taken
+//! the job since; each job of a batch is answered for itself, in order.
+
+use std::sync::Arc;
+
+use legwork_model::id::ActivityId;
+use legwork_model::time::Timestamp;
+use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
+
+use crate::{Data, Problem, text};
+
+/// Asks for jobs.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ActivateRequest {
+    /// A name for the program, written into the history.
+    pub worker: Arc<str>,
+    /// The types of jobs it can do.
+    pub types: Vec<Arc<str>>,
+    /// At most this many jobs.
+    #[schema(minimum = 1, maximum = 1024)]
+    pub max: usize,
+    /// How long it may work on them before they are offered to others again.
+    #[schema(minimum = 1, maximum = 86_400_000)]
+    pub lease_ms: u64,
+    /// Answer only when there is a job, or after this time.
+    #[serde(default)]
+    #[schema(maximum = 60_000)]
+    pub wait_ms: u64,
+}
+
+/// Jobs to do; none if the waiting time is over.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct JobList {
+    pub jobs: Vec<Job>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct Job {
+    /// The activity to carry out.
+    #[serde(with = "text")]
+    #[schema(value_type = String, example = "inst_01KFZQ9Y5GB4D7T3N8XJ2M6RVC:send-letter")]
+    pub job: ActivityId,
+    #[serde(rename = "type")]
+    pub kind: Arc<str>,
+    pub process: Arc<str>,
+    /// Give it with the report.
+    pub lease: u64,
+    #[serde(with = "text")]
+    #[schema(value_type = String, format = DateTime)]
+    pub expires_at: Timestamp,
+    /// Counts from 1.
+    pub attempt: u32,
+    /// The values the step reads.
+    #[schema(value_type = Object)]
+    pub data: Data,
+}
+
+/// Reports jobs as done.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct CompleteJobsRequest {
+    pub worker: Arc<str>,
+    #[schema(max_items = 1024)]
+    pub jobs: Vec<CompletedJob>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct CompletedJob {
+    #[serde(with = "text")]
+    #[schema(value_type = String)]
+    pub job: ActivityId,
+    pub lease: u64,
+    /// The values of the step's outputs.
+    #[serde(default, skip_serializing_if = "Data::is_empty")]
+    #[schema(value_type = Object)]
+    pub data: Data,
+}
+
+/// Reports jobs as failed.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct FailJobsRequest {
+    pub worker: Arc<str>,
+    #[schema(max_items = 1024)]
+    pub jobs: Vec<FailedJob>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct FailedJob {
+    #[serde(with = "text")]
+    #[schema(value_type = String)]
+    pub job: ActivityId,
+    pub lease: u64,
+    /// What went wrong, in words.
+    pub error: String,
+    /// Whether trying again makes sense; if not, the failure becomes an incident at once.
+    #[serde(default = "yes")]
+    pub retry: bool,
+}
+
+/// Asks for more time.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ExtendJobsRequest {
+    pub worker: Arc<str>,
+    #[schema(max_items = 1024)]
+    pub jobs: Vec<LeasedJob>,
+    /// The leases run out this long from now.
+    #[schema(minimum = 1, maximum = 86_400_000)]
+    pub lease_ms: u64,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct LeasedJob {
+    #[serde(with = "text")]
+    #[schema(value_type = String)]
+    pub job: ActivityId,
+    pub lease: u64,
+}
+
+/// One result per job of the request, in order.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct JobResults {
+    pub results: Vec<JobResult>,
+}
+
+/// Either `ok` is true, or `problem` tells why not.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct JobResult {
+    pub ok: bool,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub problem: Option<Problem>,
+}
+
+impl From<Result<(), Problem>> for JobResult {
+    fn from(result: Result<(), Problem>) -> Self {
+        Self { ok: result.is_ok(), problem: result.err() }
+    }
+}
+
+fn yes() -> bool {
+    true
+}

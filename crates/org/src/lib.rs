@@ -1,1 +1,25 @@
-//! Placeholder.
+//! WHO may do it: people, roles, units and substitutes; worklists folded from what happens.
+//!
+//! Invariant: pure. Time is an argument, and the same organisation, rule and history give the same
+//! people. Nobody sees an item that they may not act on.
+
+mod absence;
+mod check;
+mod organisation;
+mod read;
+mod resolve;
+mod schema;
+mod set;
+#[cfg(test)]
+mod support;
+mod worklist;
+
+pub use check::check;
+pub use organisation::{Absence, Agent, Organisation, Position, Unit};
+pub use read::{AGENTS_MAX, NAMES_MAX, POSITIONS_MAX, UNIT_DEPTH_MAX, UNITS_MAX};
+pub use resolve::{Performers, Resolved};
+pub use schema::json_schema;
+pub use set::AgentSet;
+pub use worklist::{
+    Cursor, Delta, Item, ItemKey, ItemView, PAGE_MAX, Reoffered, Retention, Worklists,
+};

@@ -1,0 +1,345 @@
+//! Checks the rules of a definition against an organisation.
+//!
+//! Z1, an error: a rule names what the organisation does not have. Z2, a warning: a rule can come
+//! to name nobody, whoever it is that leaves nobody.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use legwork_model::definition::{Block, ChoiceBy, Definition, Until, Work};
+use legwork_model::finding::{Finding, Rule as RuleId, Severity, Spanned};
+use legwork_model::id::AgentId;
+use legwork_model::rule::{Actors, Rule};
+use legwork_model::yaml::nearest;
+
+use crate::organisation::Organisation;
+use crate::resolve::Performers;
+use crate::set::AgentSet;
+
+/// With how many combinations of people one rule is tried, and all rules together.
+const TRIALS_MAX: usize = 10_000;
+const TRIALS_ALL_MAX: usize = 200_000;
+
+/// What the organisation has to say against the rules of a definition, in the order of the text.
+pub fn check(definition: &Definition, organisation: &Organisation) -> Vec<Finding> {
+    let mut rules = Rules::default();
+    rules.collect(&definition.steps);
+    let mut findings = Vec::new();
+    let mut trials = Trials::new(&rules, organisation);
+    for (step, rule) in &rules.all {
+        let unknown = unknown_names(rule, organisation);
+        if unknown.is_empty() {
+            let case = trials.of(&rule.value).nobody;
+            findings.extend(case.map(|case| nobody_left(step, rule, &case)));
+        }
+        findings.extend(unknown);
+    }
+    findings.sort();
+    findings.dedup();
+    findings
+}
+
+/// The assignment rules of a definition.
+#[derive(Default)]
+struct Rules<'d> {
+    /// With the names of the steps they are written at.
+    all: Vec<(&'d Arc<str>, &'d Spanned<Rule>)>,
+    /// By the step whose performer they choose; steps done by programs have none.
+    of_step: BTreeMap<&'d str, Option<&'d Rule>>,
+}
+
+impl<'d> Rules<'d> {
+    fn collect(&mut self, blocks: &'d [Block]) {
+        for block in blocks {
+            let name = &block.name().value;
+            match block {
+                Block::Step(step) => {
+                    self.work(name, &step.work);
+                    if let Some(Work::Manual { who }) = &step.undo {
+                        self.all.push((name, who));
+                    }
+                }
+                Block::Parallel(parallel) => {
+                    parallel.branches.iter().for_each(|branch| self.collect(&branch.steps));
+                }
+                Block::Choice(choice) => {
+                    if let ChoiceBy::Person(decider) = &choice.by {
+                        self.person(name, &decider.who);
+                    }
+                    choice.branches.iter().for_each(|branch| self.collect(&branch.steps));
+                }
+                Block::Loop(l) => {
+                    if let Until::Person(decider) = &l.until {
+                        self.person(name, &decider.who);
+                    }
+                    self.collect(&l.body);
+                }
+            }
+        }
+    }
+
+    fn work(&mut self, name: &'d Arc<str>, work: &'d Work) {
+        match work {
+            Work::Manual { who } => self.person(name, who),
+            Work::Automatic { .. } => {
+                self.of_step.insert(name, None);
+            }
+        }
+    }
+
+    fn person(&mut self, name: &'d Arc<str>, who: &'d Spanned<Rule>) {
+        self.all.push((name, who));
+        self.of_step.insert(name, Some(&who.value));
+    }
+}
+
+fn unknown_names(rule: &Spanned<Rule>, organisation: &Organisation) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    for_each_actors(&rule.value, &mut |actors| {
+        let sets = &organisation.sets;
+        let (word, name, near) = match actors {
+            Actors::Role(name) if !sets.roles.contains_key(name) => {
+                ("role", name, nearest(name, sets.roles.keys().map(|name| &**name)))
+            }
+            Actors::OrgUnit(name, _) if !sets.units.contains_key(name) => {
+                ("unit", name, nearest(name, sets.units.keys().map(|name| &**name)))
+            }
+            Actors::OrgPosition(name) if !sets.positions.contains_key(name) => {
+                ("position", name, nearest(name, sets.positions.keys().map(|name| &**name)))
+            }
+            Actors::Ability(name) if !sets.abilities.contains_key(name) => {
+                ("ability", name, nearest(name, sets.abilities.keys().map(|name| &**name)))
+            }
+            Actors::Agent(Some(name)) if organisation.roster.number_named(name).is_none() => {
+                let agents = organisation.roster.agents().iter();
+                ("agent", name, nearest(name, agents.map(AgentId::as_str)))
+            }
+            Actors::Role(_)
+            | Actors::OrgUnit(..)
+            | Actors::OrgPosition(_)
+            | Actors::Ability(_)
+            | Actors::Agent(_)
+            | Actors::Performer(_)
+            | Actors::UnitOfPerformer(_)
+            | Actors::ManagerOfPerformer(_)
+            | Actors::Starter => return,
+        };
+        let hint = match near {
+            Some(near) => format!("did you mean `{near}`?"),
+            None => format!("add it to organisation `{}`", organisation.name()),
+        };
+        findings.push(Finding {
+            span: rule.span,
+            severity: Severity::Error,
+            rule: RuleId::Z1,
+            message: format!("organisation `{}` has no {word} `{name}`", organisation.name()),
+            hint,
+        });
+    });
+    findings
+}
+
+fn nobody_left(step: &str, rule: &Spanned<Rule>, case: &str) -> Finding {
+    let message = match case {
+        "" => format!("nobody can do `{step}`: `{}` names nobody", rule.value),
+        case => format!("nobody can do `{step}` if {case}: `{}` names nobody then", rule.value),
+    };
+    Finding {
+        span: rule.span,
+        severity: Severity::Warning,
+        rule: RuleId::Z2,
+        message,
+        hint: "widen the rule with OR, or give the role, position or ability to more people; \
+               otherwise the step becomes an incident"
+            .to_owned(),
+    }
+}
+
+/// Tries rules with everybody who might have done the steps they speak of.
+struct Trials<'d> {
+    rules: &'d Rules<'d>,
+    organisation: &'d Organisation,
+    /// Who might do a step, as far as it is known.
+    performers: BTreeMap<Arc<str>, AgentSet>,
+    left: usize,
+}
+
+struct Tried {
+    /// Whom the rule can name.
+    named: AgentSet,
+    /// A past in which it names nobody, in words; empty if the past does not matter.
+    nobody: Option<String>,
+}
+
+impl<'d> Trials<'d> {
+    fn new(rules: &'d Rules<'d>, organisation: &'d Organisation) -> Self {
+        Self { rules, organisation, performers: BTreeMap::new(), left: TRIALS_ALL_MAX }
+    }
+
+    fn of(&mut self, rule: &Rule) -> Tried {
+        let organisation = self.organisation;
+        let asked = asked_by(rule);
+        let possible: Vec<Vec<AgentId>> = asked
+            .iter()
+            .map(|step| match step {
+                None => organisation.sets.everybody.iter().cloned().collect(),
+                Some(step) => self.performers_of(step).iter().cloned().collect(),
+            })
+            .collect();
+        let count = possible.iter().fold(1_usize, |count, all| count.saturating_mul(all.len()));
+        if count == 0 {
+            return self.without_performer(rule, &asked);
+        }
+        let tried = count.min(TRIALS_MAX).min(self.left);
+        self.left -= tried;
+        let nobody = organisation.sets.nobody.clone();
+        let mut result = Tried { named: nobody, nobody: None };
+        for trial in 0..tried {
+            let past = Past { asked: &asked, agents: chosen(&possible, trial) };
+            let actors = organisation.resolve(rule, &past).actors;
+            if actors.is_empty() && result.nobody.is_none() {
+                result.nobody = Some(past.to_string());
+            }
+            result.named = result.named.union(&actors);
+        }
+        if tried < count {
+            result.named = widest(rule, organisation);
+        }
+        result
+    }
+
+    /// Who might do a step, from its own rule.
+    fn performers_of(&mut self, step: &Arc<str>) -> AgentSet {
+        if let Some(known) = self.performers.get(step) {
+            return known.clone();
+        }
+        let Some(Some(rule)) = self.rules.of_step.get(&**step) else {
+            return self.organisation.sets.nobody.clone();
+        };
+        // Rules that ask for each other in a ring end here.
+        self.performers.insert(step.clone(), self.organisation.sets.everybody.clone());
+        let performers = self.of(rule).named;
+        self.performers.insert(step.clone(), performers.clone());
+        performers
+    }
+
+    /// Somebody the rule asks for cannot be known: because a program does that step, which is told
+    /// here, or because nobody can do it or there is no such step, which is told elsewhere.
+    fn without_performer(&self, rule: &Rule, asked: &[Option<Arc<str>>]) -> Tried {
+        let past = Past { asked, agents: vec![None; asked.len()] };
+        let named = self.organisation.resolve(rule, &past).actors;
+        let by_program = |step: &&Arc<str>| matches!(self.rules.of_step.get(&***step), Some(None));
+        let step = asked.iter().flatten().find(by_program);
+        let nobody = step.filter(|_| named.is_empty());
+        Tried { nobody: nobody.map(|step| format!("a program does `{step}`")), named }
+    }
+}
+
+/// The steps whose performers a rule asks for; `None` stands for the start of the instance.
+fn asked_by(rule: &Rule) -> Vec<Option<Arc<str>>> {
+    let mut asked = Vec::new();
+    for_each_actors(rule, &mut |actors| match actors {
+        Actors::Performer(step)
+        | Actors::UnitOfPerformer(step)
+        | Actors::ManagerOfPerformer(step) => asked.push(Some(step.clone())),
+        Actors::Starter => asked.push(None),
+        Actors::Agent(_)
+        | Actors::Role(_)
+        | Actors::OrgUnit(..)
+        | Actors::OrgPosition(_)
+        | Actors::Ability(_) => {}
+    });
+    asked.sort();
+    asked.dedup();
+    asked
+}
+
+/// Picks one of each, differently for every trial; all combinations come before one repeats.
+fn chosen(possible: &[Vec<AgentId>], mut trial: usize) -> Vec<Option<AgentId>> {
+    let pick = |agents: &Vec<AgentId>| {
+        let agent = agents.get(trial % agents.len().max(1)).cloned();
+        trial /= agents.len().max(1);
+        agent
+    };
+    possible.iter().map(pick).collect()
+}
+
+/// Whom a rule can name at most: every dependent form is taken as widely as it can be.
+fn widest(rule: &Rule, organisation: &Organisation) -> AgentSet {
+    let nobody = || organisation.sets.nobody.clone();
+    match rule {
+        Rule::Any(rules) => rules
+            .iter()
+            .map(|rule| widest(rule, organisation))
+            .reduce(|a, b| a.union(&b))
+            .unwrap_or_else(nobody),
+        Rule::All(rules) => rules
+            .iter()
+            .map(|rule| widest(rule, organisation))
+            .reduce(|a, b| a.intersection(&b))
+            .unwrap_or_else(nobody),
+        Rule::Except(from, without) if is_dependent(without) => widest(from, organisation),
+        Rule::Except(from, without) => {
+            let without = organisation.resolve(without, &Past { asked: &[], agents: Vec::new() });
+            widest(from, organisation).minus(&without.actors)
+        }
+        Rule::Are(_) if is_dependent(rule) => organisation.sets.everybody.clone(),
+        Rule::Are(_) => organisation.resolve(rule, &Past { asked: &[], agents: Vec::new() }).actors,
+    }
+}
+
+fn is_dependent(rule: &Rule) -> bool {
+    !asked_by(rule).is_empty()
+}
+
+fn for_each_actors<'r>(rule: &'r Rule, f: &mut impl FnMut(&'r Actors)) {
+    match rule {
+        Rule::Any(rules) | Rule::All(rules) => {
+            rules.iter().for_each(|rule| for_each_actors(rule, f));
+        }
+        Rule::Except(from, without) => {
+            for_each_actors(from, f);
+            for_each_actors(without, f);
+        }
+        Rule::Are(actors) => f(actors),
+    }
+}
+
+/// A past made up to try a rule with.
+struct Past<'p> {
+    /// Steps; `None` stands for the start of the instance.
+    asked: &'p [Option<Arc<str>>],
+    agents: Vec<Option<AgentId>>,
+}
+
+impl Past<'_> {
+    fn who(&self, asked: Option<&str>) -> Option<AgentId> {
+        let place = self.asked.iter().position(|step| step.as_deref() == asked)?;
+        self.agents.get(place).cloned().flatten()
+    }
+}
+
+impl Performers for Past<'_> {
+    fn performer(&self, step: &str) -> Option<AgentId> {
+        self.who(Some(step))
+    }
+
+    fn starter(&self) -> Option<AgentId> {
+        self.who(None)
+    }
+}
+
+impl std::fmt::Display for Past<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let known = self.asked.iter().zip(&self.agents);
+        let known = known.filter_map(|(step, agent)| Some((step, agent.as_ref()?)));
+        for (place, (step, agent)) in known.enumerate() {
+            let and = if place == 0 { "" } else { " and " };
+            match step {
+                Some(step) => write!(f, "{and}`{agent}` did `{step}`")?,
+                None => write!(f, "{and}`{agent}` started the case")?,
+            }
+        }
+        Ok(())
+    }
+}

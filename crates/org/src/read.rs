@@ -1,0 +1,417 @@
+//! Reads an organisation from YAML, with all that is wrong with it.
+//!
+//! Whatever the text, reading ends quickly and never panics. Names count as declared also by
+//! entries that turn out to be broken, so that one mistake does not make every reference another.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use legwork_model::finding::{Finding, Rule, Span, Spanned};
+use legwork_model::id::AgentId;
+use legwork_model::time::Timestamp;
+use legwork_model::yaml::fields::{self, Fields, NAME_LEN_MAX, quote};
+use legwork_model::yaml::nearest;
+use legwork_model::yaml::report::{FINDINGS_MAX, Report};
+use legwork_model::yaml::tree::{self, Content, Node, ScalarKind};
+
+use crate::organisation::{Absence, Agent, Organisation, Parts, Position, Unit};
+
+/// The most agents an organisation may have.
+pub const AGENTS_MAX: usize = 20_000;
+/// The most units, and the most positions.
+pub const UNITS_MAX: usize = 5_000;
+pub const POSITIONS_MAX: usize = 20_000;
+/// How many units may lie above each other.
+pub const UNIT_DEPTH_MAX: usize = 32;
+/// The most roles, positions, abilities, substitutes or absences of one agent, and the most roles
+/// of one position.
+pub const NAMES_MAX: usize = 100;
+
+pub(crate) const ORGANISATION_FIELDS: [&str; 4] = ["organisation", "units", "positions", "agents"];
+pub(crate) const UNIT_FIELDS: [&str; 3] = ["title", "in", "manager"];
+pub(crate) const POSITION_FIELDS: [&str; 3] = ["title", "unit", "roles"];
+pub(crate) const AGENT_FIELDS: [&str; 6] =
+    ["name", "positions", "roles", "abilities", "substitutes", "absent"];
+pub(crate) const ABSENCE_FIELDS: [&str; 2] = ["from", "to"];
+
+const DAY_MS: i64 = 86_400_000;
+/// An entry of which nothing is said but its name.
+static NOTHING: Node =
+    Node { span: Span { line: 0, column: 0 }, content: Content::Mapping(Vec::new()) };
+
+pub(crate) fn parse(source: &str) -> (Option<Organisation>, Vec<Finding>) {
+    let mut reading = Reading::default();
+    let parts = tree::read(source, &mut reading.report).and_then(|root| reading.parts(&root));
+    if let Some(parts) = &parts {
+        reading.look_up();
+        reading.refuse_cycles(&parts.units);
+    }
+    let whole = parts.filter(|_| reading.report.is_clean()).map(Organisation::new);
+    (whole, reading.report.into_findings())
+}
+
+#[derive(Default)]
+struct Reading {
+    report: Report,
+    units: BTreeSet<Arc<str>>,
+    positions: BTreeSet<Arc<str>>,
+    agents: BTreeSet<Arc<str>>,
+    references: Vec<(Spanned<Arc<str>>, Kind)>,
+    /// Where each unit names the one above it.
+    parents: BTreeMap<Arc<str>, Span>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    Unit,
+    Position,
+    Agent,
+}
+
+impl Kind {
+    fn word(self) -> &'static str {
+        match self {
+            Self::Unit => "unit",
+            Self::Position => "position",
+            Self::Agent => "agent",
+        }
+    }
+
+    fn section(self) -> &'static str {
+        match self {
+            Self::Unit => "units",
+            Self::Position => "positions",
+            Self::Agent => "agents",
+        }
+    }
+
+    fn count_max(self) -> usize {
+        match self {
+            Self::Unit => UNITS_MAX,
+            Self::Position => POSITIONS_MAX,
+            Self::Agent => AGENTS_MAX,
+        }
+    }
+}
+
+impl Reading {
+    fn parts(&mut self, root: &Node) -> Option<Parts> {
+        let fields = Fields::of(root, "an organisation", &mut self.report)?;
+        fields.refuse_unknown(&ORGANISATION_FIELDS, &mut self.report);
+        let hint = "begin the file with `organisation: ` and a name";
+        let name = fields.required("organisation", hint, &mut self.report);
+        let name = name.and_then(|node| self.name_of(node, "the name of the organisation"))?.value;
+        let mut parts = Parts { name, ..Parts::default() };
+        for (name, value) in self.section(&fields, Kind::Unit) {
+            let unit = self.unit(&name, value);
+            parts.units.extend(unit.map(|unit| (name.value, unit)));
+        }
+        for (name, value) in self.section(&fields, Kind::Position) {
+            let position = self.position(&name, value);
+            parts.positions.extend(position.map(|position| (name.value, position)));
+        }
+        let hint = "write `agents:` and, below, a name for everybody";
+        fields.required("agents", hint, &mut self.report);
+        for (name, value) in self.section(&fields, Kind::Agent) {
+            let agent = self.agent(&name, value);
+            parts.agents.extend(agent.map(|agent| (agent.id.clone(), agent)));
+        }
+        Some(parts)
+    }
+
+    /// The entries of a section, by their names; all names are declared before any is read.
+    fn section<'t>(
+        &mut self,
+        fields: &Fields<'t>,
+        kind: Kind,
+    ) -> Vec<(Spanned<Arc<str>>, &'t Node)> {
+        let (word, count_max) = (kind.word(), kind.count_max());
+        let Some(node) = fields.value(kind.section()) else { return Vec::new() };
+        let what = format!("`{}`", kind.section());
+        let Some(entries) = Fields::of(node, what, &mut self.report) else { return Vec::new() };
+        let mut named = Vec::new();
+        for (key, value) in entries.iter() {
+            if named.len() == count_max {
+                let message = format!("there are more than {count_max} {word}s");
+                let hint = "split the organisation into several";
+                self.report.error(key.span, Rule::Y3, message, hint);
+                break;
+            }
+            let Some(name) = self.name(key, &format!("the name of {} {word}", article(word)))
+            else {
+                continue;
+            };
+            self.declared(kind).insert(name.value.clone());
+            named.push((name, value));
+        }
+        named
+    }
+
+    fn unit(&mut self, name: &Spanned<Arc<str>>, node: &Node) -> Option<Unit> {
+        let what = format!("unit `{}`", name.value);
+        let fields = self.entry(node, &what, &UNIT_FIELDS)?;
+        let parent = self.reference(&fields, "in", Kind::Unit);
+        if let Some(parent) = &parent {
+            self.parents.insert(name.value.clone(), parent.span);
+        }
+        let manager = self.reference(&fields, "manager", Kind::Agent);
+        Some(Unit {
+            name: name.value.clone(),
+            title: self.title(&fields, "title"),
+            parent: parent.map(|parent| parent.value),
+            manager: manager.map(|manager| AgentId(manager.value)),
+        })
+    }
+
+    fn position(&mut self, name: &Spanned<Arc<str>>, node: &Node) -> Option<Position> {
+        let what = format!("position `{}`", name.value);
+        let fields = self.entry(node, &what, &POSITION_FIELDS)?;
+        let title = self.title(&fields, "title");
+        let roles = self.names(&fields, "roles", None);
+        if fields.value("unit").is_none() {
+            let message = format!("{what} needs `unit`");
+            let hint = "write `unit: ` and the unit it belongs to";
+            self.report.error(name.span, Rule::Y2, message, hint);
+        }
+        let unit = self.reference(&fields, "unit", Kind::Unit)?;
+        Some(Position { name: name.value.clone(), title, unit: unit.value, roles })
+    }
+
+    fn agent(&mut self, name: &Spanned<Arc<str>>, node: &Node) -> Option<Agent> {
+        let what = format!("agent `{}`", name.value);
+        let fields = self.entry(node, &what, &AGENT_FIELDS)?;
+        let id = AgentId(name.value.clone());
+        let substitutes: Vec<AgentId> = self
+            .names(&fields, "substitutes", Some(Kind::Agent))
+            .into_iter()
+            .map(AgentId)
+            .collect();
+        if substitutes.contains(&id) {
+            let (span, _) = fields.get("substitutes").unwrap_or((name.span, node));
+            let message = format!("{what} cannot stand in for themselves");
+            let hint = "name somebody else, or leave `substitutes` out";
+            self.report.error(span, Rule::Y2, message, hint);
+        }
+        Some(Agent {
+            name: self.title(&fields, "name").unwrap_or_else(|| id.to_string()),
+            id,
+            positions: self.names(&fields, "positions", Some(Kind::Position)),
+            roles: self.names(&fields, "roles", None),
+            abilities: self.names(&fields, "abilities", None),
+            substitutes,
+            absent: self.absences(&fields),
+        })
+    }
+
+    fn absences(&mut self, fields: &Fields<'_>) -> Vec<Absence> {
+        let Some(node) = fields.value("absent") else { return Vec::new() };
+        let what = format!("`absent` of {}", fields.what());
+        let hint = "write `- { from: 2026-12-20, to: 2027-01-06 }`, one on each line";
+        let Some(items) = fields::items(node, &what, hint, &mut self.report) else {
+            return Vec::new();
+        };
+        if !self.admit_count(items, &what) {
+            return Vec::new();
+        }
+        items.iter().filter_map(|item| self.absence(item, fields.what())).collect()
+    }
+
+    fn absence(&mut self, node: &Node, whose: &str) -> Option<Absence> {
+        let what = format!("an absence of {whose}");
+        let fields = self.entry(node, &what, &ABSENCE_FIELDS)?;
+        if fields.value("from").is_none() {
+            let message = format!("{what} needs `from`");
+            self.report.error(node.span, Rule::Y2, message, "write `from: ` and the first day");
+        }
+        let from = self.moment(fields.value("from")?, &format!("`from` of {what}"), 0);
+        let Some(end) = fields.value("to") else { return Some(Absence { from: from?, to: None }) };
+        // The last day is part of the absence.
+        let to = self.moment(end, &format!("`to` of {what}"), DAY_MS);
+        let (from, to) = (from?, to?);
+        if from >= to {
+            let message = format!("{what} ends before it begins");
+            self.report.error(end.span, Rule::Y2, message, "let `to` be later than `from`");
+            return None;
+        }
+        Some(Absence { from, to: Some(to) })
+    }
+
+    /// A moment, or the beginning of a day; to that `day_ms` are added.
+    fn moment(&mut self, node: &Node, what: &str, day_ms: i64) -> Option<Timestamp> {
+        let text = fields::text(node, what, NAME_LEN_MAX, &mut self.report)?;
+        let day = is_day(text.value).then(|| format!("{}T00:00:00Z", text.value).parse());
+        let moment = match day {
+            Some(day) => day.map(|Timestamp(ms)| Timestamp(ms.saturating_add(day_ms))),
+            None => text.value.parse(),
+        };
+        if moment.is_err() {
+            let message = format!("{what} cannot be {}", quote(text.value));
+            let hint = "write a day such as 2026-12-20, or a moment such as 2026-12-20T08:00:00Z";
+            self.report.error(text.span, Rule::Y2, message, hint);
+        }
+        moment.ok()
+    }
+
+    /// The fields of an entry; one without any is as good as an empty one.
+    fn entry<'t>(&mut self, node: &'t Node, what: &str, known: &[&str]) -> Option<Fields<'t>> {
+        let nothing = node.scalar().is_some_and(|scalar| scalar.kind == ScalarKind::Null);
+        let fields = Fields::of(if nothing { &NOTHING } else { node }, what, &mut self.report)?;
+        fields.refuse_unknown(known, &mut self.report);
+        Some(fields)
+    }
+
+    fn title(&mut self, fields: &Fields<'_>, key: &str) -> Option<String> {
+        let what = format!("`{key}` of {}", fields.what());
+        fields.value(key).and_then(|node| fields::title(node, &what, &mut self.report))
+    }
+
+    fn reference(
+        &mut self,
+        fields: &Fields<'_>,
+        key: &str,
+        kind: Kind,
+    ) -> Option<Spanned<Arc<str>>> {
+        let what = format!("`{key}` of {}", fields.what());
+        let name = self.name_of(fields.value(key)?, &what)?;
+        self.references.push((name.clone(), kind));
+        Some(name)
+    }
+
+    /// A list of names, each at most once.
+    fn names(&mut self, fields: &Fields<'_>, key: &str, kind: Option<Kind>) -> Vec<Arc<str>> {
+        let what = format!("`{key}` of {}", fields.what());
+        let Some(node) = fields.value(key) else { return Vec::new() };
+        let hint = format!("write `{key}: [ … ]`");
+        let Some(items) = fields::items(node, &what, &hint, &mut self.report) else {
+            return Vec::new();
+        };
+        if !self.admit_count(items, &what) {
+            return Vec::new();
+        }
+        let mut names: Vec<Arc<str>> = Vec::with_capacity(items.len());
+        for item in items {
+            let Some(name) = self.name_of(item, &format!("a name in {what}")) else { continue };
+            if names.contains(&name.value) {
+                let message = format!("{what} names `{}` twice", name.value);
+                self.report.error(name.span, Rule::Y2, message, "keep one of them");
+                continue;
+            }
+            names.push(name.value.clone());
+            self.references.extend(kind.map(|kind| (name, kind)));
+        }
+        names
+    }
+
+    fn admit_count(&mut self, items: &[Node], what: &str) -> bool {
+        if let Some(first) = items.get(NAMES_MAX) {
+            let message = format!("{what} has more than {NAMES_MAX} entries");
+            self.report.error(first.span, Rule::Y3, message, "keep those that matter");
+            return false;
+        }
+        true
+    }
+
+    fn name_of(&mut self, node: &Node, what: &str) -> Option<Spanned<Arc<str>>> {
+        let text = fields::text(node, what, usize::MAX, &mut self.report)?;
+        self.name(text, what)
+    }
+
+    fn name(&mut self, text: Spanned<&str>, what: &str) -> Option<Spanned<Arc<str>>> {
+        let Spanned { value, span } = text;
+        if value.chars().nth(NAME_LEN_MAX).is_some() {
+            let message = format!("{what} is longer than {NAME_LEN_MAX} characters");
+            self.report.error(span, Rule::Y3, message, "choose a shorter name");
+            return None;
+        }
+        let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.' | '@');
+        if value.starts_with(|c: char| c.is_ascii_alphanumeric()) && value.chars().all(plain) {
+            return Some(Spanned::new(Arc::from(value), span));
+        }
+        let message = format!("{what} cannot be {}", quote(value));
+        let hint = "a name begins with a letter or a digit and goes on with letters a-z, digits, \
+                    `-`, `_`, `.` and `@`";
+        self.report.error(span, Rule::Y2, message, hint);
+        None
+    }
+
+    fn declared(&mut self, kind: Kind) -> &mut BTreeSet<Arc<str>> {
+        match kind {
+            Kind::Unit => &mut self.units,
+            Kind::Position => &mut self.positions,
+            Kind::Agent => &mut self.agents,
+        }
+    }
+
+    fn look_up(&mut self) {
+        let mut told = 0;
+        for (name, kind) in std::mem::take(&mut self.references) {
+            if self.declared(kind).contains(&name.value) {
+                continue;
+            }
+            told += 1;
+            if told > FINDINGS_MAX {
+                // Guessing what was meant costs time that nobody would see the result of.
+                self.report.error(name.span, Rule::Z1, "unknown name", "");
+                continue;
+            }
+            let word = kind.word();
+            let known = self.declared(kind).iter().map(|known| &**known);
+            let hint = match nearest(&name.value, known) {
+                Some(near) => format!("did you mean `{near}`?"),
+                None => format!("add it to `{}`, or name another", kind.section()),
+            };
+            let message = format!("there is no {word} `{}`", name.value);
+            self.report.error(name.span, Rule::Z1, message, hint);
+        }
+    }
+
+    /// Every unit must lead to one that is in no other, in a bounded number of steps.
+    fn refuse_cycles(&mut self, units: &BTreeMap<Arc<str>, Unit>) {
+        let mut told: BTreeSet<&str> = BTreeSet::new();
+        let mut too_deep = None;
+        for name in units.keys() {
+            let mut path: Vec<&str> = Vec::new();
+            let mut place = units.get(name);
+            while let Some(unit) = place {
+                if let Some(start) = path.iter().position(|&before| before == &*unit.name) {
+                    if !told.contains(&*unit.name) {
+                        self.tell_cycle(&path[start..]);
+                    }
+                    told.extend(&path[start..]);
+                    break;
+                }
+                if path.len() == UNIT_DEPTH_MAX {
+                    too_deep = too_deep.or(Some(name));
+                    break;
+                }
+                path.push(&unit.name);
+                place = unit.parent.as_ref().and_then(|parent| units.get(parent));
+            }
+        }
+        if let Some(name) = too_deep {
+            let span = self.parents.get(name).copied().unwrap_or_default();
+            let message = format!("more than {UNIT_DEPTH_MAX} units lie above each other");
+            self.report.error(span, Rule::Y3, message, "make the tree flatter");
+        }
+    }
+
+    fn tell_cycle(&mut self, ring: &[&str]) {
+        let first = ring.first().copied().unwrap_or_default();
+        let span = self.parents.get(first).copied().unwrap_or_default();
+        let path = ring.join("` in `");
+        let message = format!("the units form a ring: `{path}` in `{first}`");
+        self.report.error(span, Rule::Y2, message, "let one of them be in no other");
+    }
+}
+
+fn article(word: &str) -> &'static str {
+    if word.starts_with(['a', 'e', 'i', 'o']) { "an" } else { "a" }
+}
+
+fn is_day(text: &str) -> bool {
+    text.len() == 10
+        && text.bytes().enumerate().all(|(place, byte)| match place {
+            4 | 7 => byte == b'-',
+            _ => byte.is_ascii_digit(),
+        })
+}

@@ -1,0 +1,137 @@
+//! Evaluates assignment rules: which agents of the organisation may do a step.
+//!
+//! The answer depends on the organisation, the rule and who did earlier steps, and on nothing
+//! else; absence plays no part, because items are offered to a post and read by a person.
+
+use legwork_model::id::AgentId;
+use legwork_model::rule::{Actors, Rule, UnitReach};
+
+use crate::organisation::Organisation;
+use crate::set::AgentSet;
+
+/// Who did what in an instance, as far as rules can ask.
+pub trait Performers {
+    /// The agent who did the step, in its latest iteration.
+    fn performer(&self, step: &str) -> Option<AgentId>;
+    /// The agent who started the instance.
+    fn starter(&self) -> Option<AgentId>;
+}
+
+/// Who may do a step.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Resolved {
+    /// Those to whom the step is offered.
+    pub actors: AgentSet,
+    /// Everybody named on the right of an EXCEPT. They must not do the step for somebody else
+    /// either: four eyes stay four when one pair is on holiday.
+    pub barred: AgentSet,
+}
+
+impl Organisation {
+    /// Evaluates a rule; a name the organisation does not have stands for nobody.
+    pub fn resolve(&self, rule: &Rule, history: &dyn Performers) -> Resolved {
+        let mut barred = self.sets.nobody.clone();
+        let actors = self.evaluate(rule, history, &mut barred);
+        Resolved { actors, barred }
+    }
+
+    fn evaluate(&self, rule: &Rule, history: &dyn Performers, barred: &mut AgentSet) -> AgentSet {
+        match rule {
+            Rule::Are(actors) => self.named(actors, history),
+            Rule::Any(rules) => rules
+                .iter()
+                .map(|rule| self.evaluate(rule, history, barred))
+                .reduce(|a, b| a.union(&b))
+                .unwrap_or_else(|| self.sets.nobody.clone()),
+            Rule::All(rules) => rules
+                .iter()
+                .map(|rule| self.evaluate(rule, history, barred))
+                .reduce(|a, b| a.intersection(&b))
+                .unwrap_or_else(|| self.sets.nobody.clone()),
+            Rule::Except(from, without) => {
+                let from = self.evaluate(from, history, barred);
+                // An exception to the exception bars nobody.
+                let without = self.evaluate(without, history, &mut self.sets.nobody.clone());
+                *barred = barred.union(&without);
+                from.minus(&without)
+            }
+        }
+    }
+
+    fn named(&self, actors: &Actors, history: &dyn Performers) -> AgentSet {
+        let found = match actors {
+            Actors::Agent(None) => Some(&self.sets.everybody),
+            Actors::Role(name) => self.sets.roles.get(name),
+            Actors::Ability(name) => self.sets.abilities.get(name),
+            Actors::OrgPosition(name) => self.sets.positions.get(name),
+            Actors::OrgUnit(name, reach) => self.sets.units.get(name).map(|unit| match reach {
+                UnitReach::Itself => &unit.itself,
+                UnitReach::AndBelow => &unit.and_below,
+                UnitReach::Below => &unit.below,
+            }),
+            Actors::Agent(Some(name)) => return self.just(self.roster.number_named(name)),
+            Actors::Performer(step) => return self.just(self.performed(step, history)),
+            Actors::Starter => {
+                return self.just(history.starter().and_then(|agent| self.roster.number(&agent)));
+            }
+            Actors::UnitOfPerformer(step) => {
+                let performer = self.performed(step, history);
+                return performer.map_or_else(|| self.just(None), |agent| self.colleagues(agent));
+            }
+            Actors::ManagerOfPerformer(step) => {
+                let performer = self.performed(step, history);
+                return performer.map_or_else(|| self.just(None), |agent| self.managers(agent));
+            }
+        };
+        found.unwrap_or(&self.sets.nobody).clone()
+    }
+
+    fn performed(&self, step: &str, history: &dyn Performers) -> Option<u32> {
+        history.performer(step).and_then(|agent| self.roster.number(&agent))
+    }
+
+    fn just(&self, number: Option<u32>) -> AgentSet {
+        match number {
+            Some(number) => AgentSet::new(&self.roster, vec![number]),
+            None => self.sets.nobody.clone(),
+        }
+    }
+
+    /// All who have a position in a unit of the agent.
+    fn colleagues(&self, agent: u32) -> AgentSet {
+        let units = self.units_of(agent).into_iter();
+        units
+            .filter_map(|unit| self.sets.units.get(&unit.name))
+            .map(|sets| sets.itself.clone())
+            .reduce(|a, b| a.union(&b))
+            .unwrap_or_else(|| self.sets.nobody.clone())
+    }
+
+    /// For every unit of the agent its manager; where there is none, or where that is the agent,
+    /// the next manager above.
+    fn managers(&self, agent: u32) -> AgentSet {
+        let managers = self.units_of(agent).into_iter().filter_map(|unit| {
+            let mut place = Some(unit);
+            while let Some(unit) = place {
+                let manager = unit.manager.as_ref().and_then(|id| self.roster.number(id));
+                if manager.is_some_and(|manager| manager != agent) {
+                    return manager;
+                }
+                place = unit.parent.as_ref().and_then(|parent| self.unit(parent));
+            }
+            None
+        });
+        AgentSet::new(&self.roster, managers.collect())
+    }
+}
+
+impl Resolved {
+    /// Whether the agent must not do the step in place of one of the actors.
+    pub fn bars(&self, agent: &AgentId) -> bool {
+        self.barred.contains(agent) && !self.actors.contains(agent)
+    }
+
+    pub(crate) fn bars_number(&self, agent: u32) -> bool {
+        self.barred.has(agent) && !self.actors.has(agent)
+    }
+}

@@ -1,0 +1,69 @@
+//! How far a client has read its list.
+//!
+//! A cursor is the client's to keep and nobody's to trust: one that does not fit the present lists
+//! leads to a fresh read, never to a wrong list or to somebody else's.
+
+use std::fmt;
+use std::str::FromStr;
+
+use legwork_model::id::ParseError;
+
+/// A point in the reading of one agent's list. Displays as text for clients to hand back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Cursor {
+    /// The life of the site it was made in.
+    pub(super) epoch: u64,
+    /// Of the agent and whom they stood in for.
+    pub(super) fingerprint: u64,
+    /// Items offered up to this revision were read.
+    pub(super) aged: u64,
+    /// Moves and removals up to this revision were read.
+    pub(super) changed: u64,
+}
+
+impl fmt::Display for Cursor {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { epoch, fingerprint, aged, changed } = self;
+        write!(f, "{epoch:x}-{fingerprint:x}-{aged:x}-{changed:x}")
+    }
+}
+
+impl FromStr for Cursor {
+    type Err = ParseError;
+
+    fn from_str(text: &str) -> Result<Self, ParseError> {
+        let wrong = || ParseError {
+            text: text.chars().take(80).collect(),
+            expected: "a worklist cursor; leave it out to read the list afresh",
+        };
+        let mut numbers = text.split('-').map(|part| {
+            let plain = part.len() <= 16 && part.bytes().all(|byte| byte.is_ascii_hexdigit());
+            u64::from_str_radix(part, 16).ok().filter(|_| plain).ok_or_else(wrong)
+        });
+        let mut number = || numbers.next().unwrap_or_else(|| Err(wrong()));
+        let cursor =
+            Self { epoch: number()?, fingerprint: number()?, aged: number()?, changed: number()? };
+        if numbers.next().is_none() { Ok(cursor) } else { Err(wrong()) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn cursors_round_trip_through_their_text() {
+        for number in [0, 1, u64::MAX] {
+            let cursor = Cursor { epoch: number, fingerprint: 7, aged: number / 2, changed: 3 };
+            assert_eq!(cursor.to_string().parse(), Ok(cursor));
+        }
+    }
+
+    #[test]
+    fn foreign_cursors_are_refused() {
+        for text in ["", "1-2-3", "1-2-3-4-5", "1-2-3-", "+1-2-3-4", "g-1-1-1", "1-2-3-4 "] {
+            assert!(text.parse::<Cursor>().is_err(), "{text}");
+        }
+        assert!("11112222333344445-1-1-1".parse::<Cursor>().is_err());
+    }
+}

@@ -1,0 +1,115 @@
+//! One list of items and what left it lately: read from any point by age and by revision.
+//!
+//! `items` holds every item at the revision it was offered, so that the oldest come first however
+//! often they were taken and given back. `moved` holds those that came in later than that, at the
+//! revision they came. Removals after `kept_since` are all in the log, those before are forgotten.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::ops::Bound::{Excluded, Unbounded};
+
+use super::item::PackedKey;
+
+/// How much of what left a list is remembered for clients that read on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Retention {
+    /// A list remembers as many removals as it has items, but at least and at most this many:
+    /// beyond its own length a client reads the list afresh with less effort.
+    pub removals_min: usize,
+    pub removals_max: usize,
+    /// How many empty lists are kept for their removals.
+    pub idle_lists_max: usize,
+}
+
+#[derive(Debug, Default)]
+pub(super) struct List {
+    items: BTreeMap<u64, u32>,
+    moved: BTreeMap<u64, u32>,
+    removals: VecDeque<Removal>,
+    kept_since: u64,
+}
+
+#[derive(Debug)]
+struct Removal {
+    revision: u64,
+    key: PackedKey,
+}
+
+pub(super) enum Change<'l> {
+    Came(u32),
+    Left(&'l PackedKey),
+}
+
+impl Default for Retention {
+    fn default() -> Self {
+        Self { removals_min: 64, removals_max: 10_000, idle_lists_max: 10_000 }
+    }
+}
+
+impl List {
+    pub(super) fn enter(&mut self, place: u32, age: u64, changed: u64) {
+        self.items.insert(age, place);
+        if changed != age {
+            self.moved.insert(changed, place);
+        }
+    }
+
+    pub(super) fn leave(&mut self, age: u64, changed: u64) {
+        self.items.remove(&age);
+        if changed != age {
+            self.moved.remove(&changed);
+        }
+    }
+
+    pub(super) fn remember(&mut self, revision: u64, key: PackedKey, retention: Retention) {
+        self.removals.push_back(Removal { revision, key });
+        let Retention { removals_min, removals_max, .. } = retention;
+        let most = self.items.len().max(removals_min).min(removals_max);
+        while self.removals.len() > most
+            && let Some(oldest) = self.removals.pop_front()
+        {
+            self.kept_since = oldest.revision;
+        }
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.items.is_empty()
+    }
+
+    /// Removals up to this revision may be forgotten.
+    pub(super) fn kept_since(&self) -> u64 {
+        self.kept_since
+    }
+
+    /// The revision of the last removal.
+    pub(super) fn left_last(&self) -> u64 {
+        self.removals.back().map_or(self.kept_since, |removal| removal.revision)
+    }
+
+    /// Whether there are items offered after that revision.
+    pub(super) fn has_items_after(&self, age: u64) -> bool {
+        self.items.last_key_value().is_some_and(|(&last, _)| last > age)
+    }
+
+    /// Whether items were moved or removed after that revision.
+    pub(super) fn has_changes_after(&self, revision: u64) -> bool {
+        self.moved.last_key_value().is_some_and(|(&last, _)| last > revision)
+            || self.left_last() > revision
+    }
+
+    /// Items offered after a revision, oldest first.
+    pub(super) fn items_after(&self, age: u64) -> impl Iterator<Item = (u64, u32)> {
+        self.items.range((Excluded(age), Unbounded)).map(|(&age, &place)| (age, place))
+    }
+
+    /// Items that came in after a revision, other than by being offered.
+    pub(super) fn moved_after(&self, revision: u64) -> impl Iterator<Item = (u64, Change<'_>)> {
+        let moved = self.moved.range((Excluded(revision), Unbounded));
+        moved.map(|(&revision, &place)| (revision, Change::Came(place)))
+    }
+
+    /// Items that left after a revision.
+    pub(super) fn removed_after(&self, revision: u64) -> impl Iterator<Item = (u64, Change<'_>)> {
+        let known = self.removals.partition_point(|removal| removal.revision <= revision);
+        self.removals.range(known..).map(|left| (left.revision, Change::Left(&left.key)))
+    }
+}

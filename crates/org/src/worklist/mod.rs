@@ -1,0 +1,248 @@
+//! Worklists: the items that wait for people, folded from what happens in instances.
+//!
+//! Every change has its own revision. An item is either offered to all its potential actors or
+//! held by exactly one of them, and lies in exactly one list. Nothing here decides: the engine
+//! says what happened, and this follows.
+
+mod audience;
+mod cursor;
+mod item;
+mod list;
+mod read;
+
+use std::sync::Arc;
+
+use legwork_model::id::AgentId;
+use legwork_model::schema::Schema;
+use legwork_model::time::Timestamp;
+
+pub use cursor::Cursor;
+pub use item::{Item, ItemKey};
+pub use list::Retention;
+pub use read::{Delta, ItemView, PAGE_MAX};
+
+use self::audience::{Audiences, ListNo};
+use self::item::{NONE, PackedKey, Slot, Slots};
+use crate::organisation::Organisation;
+use crate::resolve::Resolved;
+
+#[derive(Debug)]
+pub struct Worklists {
+    epoch: u64,
+    revision: u64,
+    /// Cursors from before this revision know another organisation.
+    horizon: u64,
+    slots: Slots,
+    claimed: usize,
+    audiences: Audiences,
+}
+
+/// What needs a decision after the organisation has changed.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Reoffered {
+    /// Unclaimed items that nobody can do any more.
+    pub without_actors: Vec<ItemKey>,
+    /// Items held by agents who are gone; nobody sees them until they are released.
+    pub without_holder: Vec<ItemKey>,
+}
+
+impl Worklists {
+    /// Empty lists. The epoch must differ from that of every earlier life of the site, so that
+    /// cursors of before are not taken for those of now.
+    pub fn new(epoch: u64, organisation: &Organisation) -> Self {
+        Self::with_retention(epoch, organisation, Retention::default())
+    }
+
+    pub fn with_retention(epoch: u64, organisation: &Organisation, retention: Retention) -> Self {
+        Self {
+            epoch,
+            revision: 0,
+            horizon: 0,
+            slots: Slots::new(),
+            claimed: 0,
+            audiences: Audiences::new(organisation.roster.clone(), retention),
+        }
+    }
+
+    /// How many items there are.
+    pub fn len(&self) -> usize {
+        self.slots.len()
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// How many of the items somebody holds.
+    pub fn claimed(&self) -> usize {
+        self.claimed
+    }
+
+    /// The revision of the last change.
+    pub fn revision(&self) -> u64 {
+        self.revision
+    }
+
+    pub fn item(&self, key: &ItemKey) -> Option<Item> {
+        self.slots.find(key).and_then(|place| self.item_at(place))
+    }
+
+    /// Who may do an item, by the rule of its step.
+    pub fn resolved(&self, key: &ItemKey) -> Option<&Resolved> {
+        let place = self.slots.find(key)?;
+        self.audiences.resolved(self.slots.get(place).queue)
+    }
+
+    /// Offers an item to all its actors. One that is there already is offered afresh.
+    pub fn offer(
+        &mut self,
+        key: &ItemKey,
+        schema: &Arc<Schema>,
+        resolved: &Resolved,
+        at: Timestamp,
+    ) {
+        self.withdraw(key);
+        self.revision += 1;
+        let queue = self.audiences.join(resolved);
+        let slot = Slot::new(PackedKey::new(key), schema.clone(), queue, self.revision, at);
+        let place = self.slots.insert(slot);
+        self.enter(place);
+    }
+
+    /// Moves an item from all its actors to the one who holds it now.
+    /// Answers whether there is such an item.
+    pub fn claim(&mut self, key: &ItemKey, by: &AgentId, at: Timestamp) -> bool {
+        let Some(place) = self.slots.find(key) else { return false };
+        let holder = self.audiences.person(by);
+        self.move_to(place, holder, at);
+        true
+    }
+
+    /// Hands an item to another holder, whoever held it before.
+    pub fn delegate(&mut self, key: &ItemKey, to: &AgentId, at: Timestamp) -> bool {
+        self.claim(key, to, at)
+    }
+
+    /// Offers an item to all its actors again; it keeps its age.
+    pub fn release(&mut self, key: &ItemKey) -> bool {
+        let Some(place) = self.slots.find(key) else { return false };
+        let at = self.slots.get(place).offered_at;
+        self.move_to(place, NONE, at);
+        true
+    }
+
+    /// Takes an item away: it was completed, or is not to be done any more.
+    pub fn withdraw(&mut self, key: &ItemKey) -> bool {
+        let Some(place) = self.slots.find(key) else { return false };
+        self.revision += 1;
+        let (list, queue) = (self.leave(place), self.slots.get(place).queue);
+        self.claimed -= usize::from(self.slots.get(place).holder != NONE);
+        let key = self.slots.remove(place);
+        self.remember(list, key);
+        self.audiences.part(queue);
+        true
+    }
+
+    /// Takes over a new organisation: asks for every item who may do it now. Items keep their age
+    /// and their holder; all cursors of before start afresh.
+    pub fn reoffer(
+        &mut self,
+        organisation: &Organisation,
+        resolve: impl Fn(&ItemKey, &Item) -> Resolved,
+    ) -> Reoffered {
+        self.revision += 1;
+        self.horizon = self.revision;
+        let fresh = Audiences::new(organisation.roster.clone(), self.audiences.retention());
+        let mut reoffered = Reoffered::default();
+        let places = self.slots.by_age();
+        let before = std::mem::replace(&mut self.audiences, fresh);
+        for place in places {
+            let slot = self.slots.get(place);
+            let holder = (slot.holder != NONE).then(|| before.name(slot.holder));
+            let key = slot.key.unpack();
+            let Some(item) = item_of(slot, holder) else { continue };
+            let resolved = resolve(&key, &item);
+            let queue = self.audiences.join(&resolved);
+            let holder = holder.map(|agent| self.audiences.person(agent));
+            match holder {
+                Some(holder) if self.audiences.is_stranger(holder) => {
+                    reoffered.without_holder.push(key);
+                }
+                None if resolved.actors.is_empty() => reoffered.without_actors.push(key),
+                Some(_) | None => {}
+            }
+            let slot = self.slots.get_mut(place);
+            slot.queue = queue;
+            slot.holder = holder.unwrap_or(NONE);
+            slot.changed = slot.age;
+            self.enter(place);
+        }
+        reoffered
+    }
+
+    fn move_to(&mut self, place: u32, holder: u32, at: Timestamp) {
+        let before = self.slots.get(place).holder;
+        if before == holder {
+            return;
+        }
+        self.revision += 1;
+        let list = self.leave(place);
+        let key = self.slots.get(place).key.clone();
+        self.remember(list, key);
+        let slot = self.slots.get_mut(place);
+        slot.holder = holder;
+        slot.claimed_at = at;
+        slot.changed = self.revision;
+        self.enter(place);
+        self.claimed += usize::from(before == NONE);
+        self.claimed -= usize::from(holder == NONE);
+    }
+
+    fn list_at(&self, slot: &Slot) -> ListNo {
+        if slot.holder == NONE {
+            self.audiences.list_of_queue(slot.queue)
+        } else {
+            ListNo::Held(slot.holder)
+        }
+    }
+
+    fn enter(&mut self, place: u32) {
+        let slot = self.slots.get(place);
+        let number = self.list_at(slot);
+        if let Some(list) = self.audiences.list_mut(number) {
+            list.enter(place, slot.age, slot.changed);
+        }
+    }
+
+    fn leave(&mut self, place: u32) -> ListNo {
+        let slot = self.slots.get(place);
+        let number = self.list_at(slot);
+        if let Some(list) = self.audiences.list_mut(number) {
+            list.leave(slot.age, slot.changed);
+        }
+        number
+    }
+
+    fn remember(&mut self, number: ListNo, key: PackedKey) {
+        let retention = self.audiences.retention();
+        let revision = self.revision;
+        if let Some(list) = self.audiences.list_mut(number) {
+            list.remember(revision, key, retention);
+        }
+        self.audiences.rest(number);
+    }
+
+    fn item_at(&self, place: u32) -> Option<Item> {
+        let slot = self.slots.get(place);
+        item_of(slot, (slot.holder != NONE).then(|| self.audiences.name(slot.holder)))
+    }
+}
+
+fn item_of(slot: &Slot, holder: Option<&AgentId>) -> Option<Item> {
+    Some(Item {
+        schema: slot.schema.clone()?,
+        offered_at: slot.offered_at,
+        claimed_by: holder.cloned(),
+        claimed_at: holder.map(|_| slot.claimed_at),
+    })
+}

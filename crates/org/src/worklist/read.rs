@@ -1,0 +1,329 @@
+//! Reads an agent's list: whole, in pages, or what has changed since a cursor.
+//!
+//! A list is read along two lines at once: items by age, and moves and removals by revision. A
+//! cursor holds the point reached on both, so a change behind the reader is told with the next
+//! page and nothing is lost or told twice. An agent sees exactly the items they may act on.
+
+use std::cmp::Reverse;
+use std::collections::{BTreeSet, BinaryHeap};
+use std::hash::{Hash, Hasher};
+
+use legwork_model::id::AgentId;
+use legwork_model::time::Timestamp;
+use rustc_hash::FxHasher;
+
+use super::Worklists;
+use super::cursor::Cursor;
+use super::item::{Item, ItemKey, NONE, Slot};
+use super::list::{Change, List};
+use crate::organisation::Organisation;
+
+/// The most items, and the most removals, of one page.
+pub const PAGE_MAX: usize = 1_000;
+/// How many entries are looked at for one page, those the agent must not see included.
+const SCANNED_MAX: usize = 10_000;
+
+/// What a client has to do to its copy of the list: empty it if `reset`, take `removed` out, put
+/// `items` in (over those it has), and read on from the cursor, at once if there is `more`.
+#[derive(Clone, Debug)]
+pub struct Delta {
+    pub cursor: Cursor,
+    pub reset: bool,
+    /// Oldest first.
+    pub items: Vec<ItemView>,
+    /// Items that are not on the list any more; the client need not have had them.
+    pub removed: Vec<ItemKey>,
+    pub more: bool,
+}
+
+/// An item as one agent sees it.
+#[derive(Clone, Debug)]
+pub struct ItemView {
+    pub key: ItemKey,
+    pub item: Item,
+    /// The absent agent, if it is seen only in their place.
+    pub on_behalf_of: Option<AgentId>,
+}
+
+/// Somebody who reads: an agent of the organisation and those they stand in for.
+struct Reader<'w> {
+    /// `NONE` for somebody who is not of the organisation and sees nothing.
+    number: u32,
+    stands_in_for: Vec<u32>,
+    fingerprint: u64,
+    lists: Vec<&'w List>,
+    /// Removals up to this revision may be forgotten.
+    kept_since: u64,
+}
+
+impl Worklists {
+    /// The agent's list since the cursor, at most `limit` items of it; from the beginning without
+    /// a cursor or with one that does not fit any more.
+    pub fn list(
+        &self,
+        organisation: &Organisation,
+        agent: &AgentId,
+        now: Timestamp,
+        since: Option<Cursor>,
+        limit: usize,
+    ) -> Delta {
+        let limit = limit.clamp(1, PAGE_MAX);
+        let reader = self.reader(organisation, agent, now);
+        let fitting = since.filter(|cursor| self.fits(cursor, &reader));
+        let mut delta = Delta {
+            cursor: fitting.unwrap_or(Cursor {
+                epoch: self.epoch,
+                fingerprint: reader.fingerprint,
+                aged: 0,
+                changed: self.revision,
+            }),
+            reset: fitting.is_none(),
+            items: Vec::new(),
+            removed: Vec::new(),
+            more: false,
+        };
+        let mut found = Vec::new();
+        // Half a page at most, so that under constant change the reading still gets on.
+        self.read_changes(&reader, &mut delta, &mut found, limit);
+        self.read_items(&reader, &mut delta.cursor, &mut found, limit);
+        found.sort_unstable();
+        let view = |(_, place)| self.view(self.slots.get(place), &reader);
+        delta.items = found.into_iter().filter_map(view).collect();
+        delta.more = reader.has_more(&delta.cursor);
+        delta
+    }
+
+    /// Whether `list` may have something to tell since the cursor. It may be a little too
+    /// careful, never the other way round.
+    pub fn changed_since(
+        &self,
+        organisation: &Organisation,
+        agent: &AgentId,
+        now: Timestamp,
+        cursor: Cursor,
+    ) -> bool {
+        let reader = self.reader(organisation, agent, now);
+        !self.fits(&cursor, &reader) || reader.has_more(&cursor)
+    }
+
+    /// Whether the item concerns the agent: as a potential actor, as its holder, or in place of
+    /// an absent one of those. That somebody else holds it is for the engine to say.
+    pub fn may_work_on(
+        &self,
+        organisation: &Organisation,
+        agent: &AgentId,
+        key: &ItemKey,
+        now: Timestamp,
+    ) -> bool {
+        let Some(place) = self.slots.find(key) else { return false };
+        let slot = self.slots.get(place);
+        let reader = self.reader(organisation, agent, now);
+        let Some(resolved) = self.audiences.resolved(slot.queue) else { return false };
+        let concerns = |person: u32| slot.holder == person || resolved.actors.has(person);
+        reader.number != NONE
+            && (concerns(reader.number)
+                || !resolved.bars_number(reader.number)
+                    && reader.stands_in_for.iter().copied().any(concerns))
+    }
+
+    /// Whether the item is on the agent's list, that is, whether they may act on it as it stands:
+    /// claim it if nobody holds it, complete or release it otherwise.
+    pub fn sees(
+        &self,
+        organisation: &Organisation,
+        agent: &AgentId,
+        key: &ItemKey,
+        now: Timestamp,
+    ) -> bool {
+        let Some(place) = self.slots.find(key) else { return false };
+        let reader = self.reader(organisation, agent, now);
+        self.sight(self.slots.get(place), &reader).is_some()
+    }
+
+    /// Whether the item may be handed to the agent: somebody of the organisation whom the rule
+    /// does not exclude.
+    pub fn may_be_given(&self, agent: &AgentId, key: &ItemKey) -> bool {
+        let number = self.audiences.roster.number(agent);
+        let resolved = self.resolved(key);
+        number.zip(resolved).is_some_and(|(number, resolved)| !resolved.bars_number(number))
+    }
+
+    fn reader(&self, organisation: &Organisation, agent: &AgentId, now: Timestamp) -> Reader<'_> {
+        let roster = &self.audiences.roster;
+        let mut hasher = FxHasher::default();
+        agent.hash(&mut hasher);
+        let number = roster.number(agent).unwrap_or(NONE);
+        let mut stands_in_for = Vec::new();
+        for absent in organisation.stands_in_for(agent, now) {
+            absent.hash(&mut hasher);
+            stands_in_for.extend(roster.number(&absent));
+        }
+        let mut numbers = BTreeSet::new();
+        let mut kept_since = self.horizon;
+        for person in stands_in_for.iter().copied().chain(Some(number)).filter(|&n| n != NONE) {
+            let (lists, horizon) = self.audiences.lists_of(person);
+            numbers.extend(lists);
+            kept_since = kept_since.max(horizon);
+        }
+        let lists: Vec<&List> =
+            numbers.into_iter().filter_map(|number| self.audiences.list(number)).collect();
+        let kept_since =
+            lists.iter().map(|list| list.kept_since()).fold(kept_since, |a, b| a.max(b));
+        Reader { number, stands_in_for, fingerprint: hasher.finish(), lists, kept_since }
+    }
+
+    fn fits(&self, cursor: &Cursor, reader: &Reader<'_>) -> bool {
+        let Cursor { epoch, fingerprint, aged, changed } = *cursor;
+        epoch == self.epoch
+            && fingerprint == reader.fingerprint
+            && aged <= self.revision
+            && (reader.kept_since..=self.revision).contains(&changed)
+    }
+
+    /// Reads moves and removals. A move is told only of items that were read already: the others
+    /// are still to come by age.
+    fn read_changes(
+        &self,
+        reader: &Reader<'_>,
+        delta: &mut Delta,
+        found: &mut Vec<(u64, u32)>,
+        limit: usize,
+    ) {
+        let since = delta.cursor.changed;
+        let changed = reader.lists.iter().filter(|list| list.has_changes_after(since));
+        let streams = changed.flat_map(|list| {
+            let moved: Stream<'_, Change<'_>> = Box::new(list.moved_after(since));
+            [moved, Box::new(list.removed_after(since))]
+        });
+        let mut merged = Merged::new(streams.collect());
+        let mut scanned = 0;
+        while let Some(revision) = merged.peek() {
+            // What one change did is read as a whole: a claim takes from one list and gives to
+            // another under one revision.
+            let full = found.len() >= limit.div_ceil(2) || delta.removed.len() >= limit;
+            if revision > delta.cursor.changed && (full || scanned >= SCANNED_MAX) {
+                return;
+            }
+            scanned += 1;
+            delta.cursor.changed = revision;
+            match merged.next() {
+                Some(Change::Came(place)) => {
+                    let slot = self.slots.get(place);
+                    if slot.age <= delta.cursor.aged && self.sight(slot, reader).is_some() {
+                        found.push((slot.age, place));
+                    }
+                }
+                Some(Change::Left(key)) => {
+                    let key = key.unpack();
+                    let place = self.slots.find(&key);
+                    let slot = place.map(|place| self.slots.get(place));
+                    if slot.is_none_or(|slot| self.sight(slot, reader).is_none()) {
+                        delta.removed.push(key);
+                    }
+                }
+                None => {}
+            }
+        }
+        delta.cursor.changed = self.revision;
+    }
+
+    fn read_items(
+        &self,
+        reader: &Reader<'_>,
+        cursor: &mut Cursor,
+        found: &mut Vec<(u64, u32)>,
+        limit: usize,
+    ) {
+        let since = cursor.aged;
+        let lists = reader.lists.iter().filter(|list| list.has_items_after(since));
+        let streams = lists.map(|list| -> Stream<'_, u32> { Box::new(list.items_after(since)) });
+        let mut merged = Merged::new(streams.collect());
+        let mut scanned = 0;
+        while let Some(age) = merged.peek() {
+            if found.len() >= limit || scanned >= SCANNED_MAX {
+                return;
+            }
+            scanned += 1;
+            cursor.aged = age;
+            if let Some(place) = merged.next()
+                && self.sight(self.slots.get(place), reader).is_some()
+            {
+                found.push((age, place));
+            }
+        }
+        cursor.aged = self.revision;
+    }
+
+    /// Whether the reader sees an item, and in whose place.
+    fn sight(&self, slot: &Slot, reader: &Reader<'_>) -> Option<Option<u32>> {
+        let resolved = self.audiences.resolved(slot.queue)?;
+        let concerns = |person: u32| match slot.holder {
+            NONE => resolved.actors.has(person),
+            holder => holder == person,
+        };
+        if reader.number == NONE {
+            return None;
+        }
+        if concerns(reader.number) {
+            return Some(None);
+        }
+        let absent = reader.stands_in_for.iter().copied().find(|&person| concerns(person))?;
+        (!resolved.bars_number(reader.number)).then_some(Some(absent))
+    }
+
+    fn view(&self, slot: &Slot, reader: &Reader<'_>) -> Option<ItemView> {
+        let absent = self.sight(slot, reader)?;
+        let holder = (slot.holder != NONE).then(|| self.audiences.name(slot.holder));
+        Some(ItemView {
+            key: slot.key.unpack(),
+            item: super::item_of(slot, holder)?,
+            on_behalf_of: absent.map(|absent| self.audiences.name(absent).clone()),
+        })
+    }
+}
+
+impl Reader<'_> {
+    fn has_more(&self, cursor: &Cursor) -> bool {
+        self.lists
+            .iter()
+            .any(|list| list.has_items_after(cursor.aged) || list.has_changes_after(cursor.changed))
+    }
+}
+
+type Stream<'l, T> = Box<dyn Iterator<Item = (u64, T)> + 'l>;
+
+/// Several ascending streams as one.
+struct Merged<'l, T> {
+    streams: Vec<Stream<'l, T>>,
+    /// The next of every stream, by its number and the place of the stream.
+    heads: BinaryHeap<Reverse<(u64, usize)>>,
+    values: Vec<Option<T>>,
+}
+
+impl<'l, T> Merged<'l, T> {
+    fn new(streams: Vec<Stream<'l, T>>) -> Self {
+        let count = streams.len();
+        let values = (0..count).map(|_| None).collect();
+        let mut merged = Self { streams, heads: BinaryHeap::with_capacity(count), values };
+        (0..count).for_each(|stream| merged.pull(stream));
+        merged
+    }
+
+    fn peek(&self) -> Option<u64> {
+        self.heads.peek().map(|Reverse((number, _))| *number)
+    }
+
+    fn next(&mut self) -> Option<T> {
+        let Reverse((_, stream)) = self.heads.pop()?;
+        let value = self.values[stream].take();
+        self.pull(stream);
+        value
+    }
+
+    fn pull(&mut self, stream: usize) {
+        if let Some((number, value)) = self.streams[stream].next() {
+            self.heads.push(Reverse((number, stream)));
+            self.values[stream] = Some(value);
+        }
+    }
+}

@@ -74,3 +74,32 @@ impl Client {
         Ok(content)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+    use tokio::net::TcpListener;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn refusal_of_the_server_is_an_error_that_quotes_it() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        tokio::spawn(async move {
+            let (mut stream, _) = listener.accept().await.unwrap();
+            let _ = stream.read(&mut [0; 1024]).await.unwrap();
+            let answer = b"HTTP/1.1 404 Not Found\r\ncontent-length: 7\r\n\r\nno such";
+            stream.write_all(answer).await.unwrap();
+        });
+        let mut client = Client::connect(address).await.unwrap();
+        let error = client.post("/Bench/none", Bytes::new()).await.unwrap_err();
+        assert_eq!(error.to_string(), "/Bench/none answered 404 Not Found: no such");
+    }
+
+    #[tokio::test]
+    async fn address_beyond_this_machine_is_refused() {
+        let address = "192.0.2.1:80".parse().unwrap();
+        assert!(Client::connect(address).await.is_err());
+    }
+}

@@ -38,7 +38,11 @@ impl Measured {
         self.latencies.get(rank - 1).map_or(0.0, |latency| latency.as_secs_f64() * 1000.0)
     }
 
-    fn new(seconds: f64, mut latencies: Vec<Duration>, completed: usize) -> Result<Self> {
+    pub(crate) fn new(
+        seconds: f64,
+        mut latencies: Vec<Duration>,
+        completed: usize,
+    ) -> Result<Self> {
         ensure!(!latencies.is_empty(), "no case ended within {seconds:.1} s; measure longer");
         latencies.sort_unstable();
         Ok(Self { seconds, latencies, completed })

@@ -99,27 +99,28 @@ enum WaitingName {
 #[tokio::main]
 async fn main() -> Result<()> {
     let arguments = Arguments::parse();
+    // Before the signals are caught: while npm runs nothing needs cleaning up.
+    let installed = install::installed(&arguments.cache)?;
     let mut interrupt = signal(SignalKind::interrupt())?;
     let mut terminate = signal(SignalKind::terminate())?;
     let mut hang_up = signal(SignalKind::hangup())?;
     // Leaving the select drops the run, and with it the server and its directory.
     tokio::select! {
-        result = run(&arguments) => result,
+        result = run(&arguments, &installed) => result,
         _ = interrupt.recv() => bail!("interrupted"),
         _ = terminate.recv() => bail!("terminated"),
         _ = hang_up.recv() => bail!("hung up"),
     }
 }
 
-async fn run(arguments: &Arguments) -> Result<()> {
-    let installed = install::installed(&arguments.cache)?;
+async fn run(arguments: &Arguments, installed: &Installed) -> Result<()> {
     if !arguments.json {
         println!("Restate {}", installed.version);
         println!("{}", report::table_head());
     }
     for &name in &arguments.workload {
         for clients in clients(arguments, name) {
-            rows(arguments, &installed, name, clients.into()).await?;
+            rows(arguments, installed, name, clients.into()).await?;
         }
     }
     Ok(())

@@ -99,3 +99,44 @@ fn rounded(value: f64, digits: i32) -> f64 {
     let scale = 10f64.powi(digits);
     (value * scale).round() / scale
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn best_row_is_the_one_with_most_steps() {
+        let mut rows = [row("default", 20), row("partitions4", 30)];
+        mark_best(&mut rows);
+        assert_eq!(rows.each_ref().map(|row| row.best), [false, true]);
+    }
+
+    #[test]
+    fn row_tells_what_it_could_not_measure_as_null() {
+        let json = row("default", 20).json();
+        assert_eq!(json["cases_per_s"], 10.0);
+        assert_eq!(json["steps_per_s"], 100.0);
+        assert_eq!(json["rss_mib"], 1.5);
+        assert!(json["disk_bytes_per_case"].is_null(), "{json}");
+    }
+
+    fn row(config: &'static str, cases: u32) -> Row {
+        let latencies = (0..cases).map(|_| std::time::Duration::from_millis(3)).collect();
+        Row {
+            version: "1.7.0".to_owned(),
+            workload: "sequence",
+            config,
+            waiting: None,
+            clients: 1,
+            steps_per_case: 10,
+            measured: Measured::new(2.0, latencies, 25).unwrap(),
+            rss_bytes: Some(3 * 512 * 1024),
+            rss_idle_bytes: None,
+            disk_bytes_per_case: None,
+            written_bytes_per_case: None,
+            finished_per_s: None,
+            load_average: None,
+            best: false,
+        }
+    }
+}

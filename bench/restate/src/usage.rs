@@ -3,20 +3,16 @@
 //! Invariant: a figure the operating system does not tell is absent, never zero.
 
 use std::fs;
-use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
 use anyhow::Result;
-
-/// `stat` counts blocks of this size whatever the file system's own.
-const STAT_BLOCK: u64 = 512;
 
 #[derive(Clone, Copy)]
 pub(crate) struct Usage {
     pub(crate) rss_bytes: Option<u64>,
     /// Everything the process ever handed to the disk.
     pub(crate) written_bytes: Option<u64>,
-    /// What its directory holds now.
+    /// What the files in its directory hold now.
     pub(crate) disk_bytes: u64,
 }
 
@@ -27,7 +23,7 @@ impl Usage {
         Ok(Self {
             rss_bytes: status.and_then(|text| number_after(&text, "VmRSS:")).map(|kib| kib * 1024),
             written_bytes: io.and_then(|text| number_after(&text, "write_bytes:")),
-            disk_bytes: allocated(directory)?,
+            disk_bytes: length_of_files(directory)?,
         })
     }
 }
@@ -42,7 +38,8 @@ fn number_after(text: &str, key: &str) -> Option<u64> {
     line.split_whitespace().next()?.parse().ok()
 }
 
-fn allocated(directory: &Path) -> Result<u64> {
+/// Lengths, not blocks: the peer reserves some 200 MiB of blocks before the first case.
+fn length_of_files(directory: &Path) -> Result<u64> {
     let mut bytes = 0;
     let mut pending = vec![directory.to_path_buf()];
     while let Some(directory) = pending.pop() {
@@ -53,7 +50,7 @@ fn allocated(directory: &Path) -> Result<u64> {
             if metadata.is_dir() {
                 pending.push(entry.path());
             } else {
-                bytes += metadata.blocks() * STAT_BLOCK;
+                bytes += metadata.len();
             }
         }
     }

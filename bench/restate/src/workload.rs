@@ -13,7 +13,7 @@ use crate::install::Installed;
 use crate::load::{self, Measured};
 use crate::report::Row;
 use crate::server::{Server, Setup};
-use crate::service::{self, Endpointed, STEPS_PER_CASE, Waiting};
+use crate::service::{self, Endpointed, STEPS_PER_CASE};
 use crate::usage::{Usage, load_average};
 
 const WAIT_TIME_MAX: Duration = Duration::from_secs(300);
@@ -124,6 +124,8 @@ async fn waiting(
     if how == "suspended" {
         until_suspended(&server, cases).await?;
     }
+    // The cases came in a burst; people answer later, when the server is at rest again.
+    tokio::time::sleep(scale.warm_up).await;
     let busy = server.usage()?;
 
     let resolved = Instant::now();
@@ -139,12 +141,8 @@ async fn resolve_all(server: &Server, endpoint: &Endpointed, clients: usize) -> 
     let resolve = |id: String| {
         (format!("/restate/awakeables/{id}/resolve"), Bytes::from_static(b"\"approved\""))
     };
-    let calls: Vec<_> = waiting_ids(&endpoint.waiting).into_iter().map(resolve).collect();
+    let calls = endpoint.waiting.ids().into_iter().map(resolve).collect();
     load::drain(server.ingress, clients, Arc::new(calls)).await
-}
-
-fn waiting_ids(waiting: &Waiting) -> Vec<String> {
-    waiting.ids()
 }
 
 async fn until(wanted: usize, reached: impl Fn() -> usize) -> Result<()> {
@@ -197,7 +195,8 @@ fn row(
         rss_bytes: busy.rss_bytes,
         rss_idle_bytes: idle.rss_bytes,
         disk_bytes_per_case: Some(busy.disk_bytes.saturating_sub(idle.disk_bytes) as f64 / cases),
-        written_bytes_per_case: written.map(|(busy, idle)| busy.saturating_sub(idle) as f64 / cases),
+        written_bytes_per_case: written
+            .map(|(busy, idle)| busy.saturating_sub(idle) as f64 / cases),
         finished_per_s: None,
         load_average: None,
         best: false,

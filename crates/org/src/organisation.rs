@@ -103,7 +103,7 @@ pub(crate) struct Parts {
     pub(crate) positions: BTreeMap<Arc<str>, Position>,
 }
 
-/// An organisation of nobody.
+/// Nobody: what a site has before an organisation is published.
 impl Default for Organisation {
     fn default() -> Self {
         Self::new(Parts::default())
@@ -182,13 +182,6 @@ impl Organisation {
 
     pub(crate) fn agent_numbered(&self, number: u32) -> &Agent {
         &self.agents[number as usize]
-    }
-}
-
-/// Nobody: what a site has before an organisation is published.
-impl Default for Organisation {
-    fn default() -> Self {
-        Self::new(Parts { name: Arc::from("nobody"), ..Parts::default() })
     }
 }
 

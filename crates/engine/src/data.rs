@@ -3,6 +3,7 @@
 //! Data that passes here has the declared types, names each element once and lacks nothing
 //! mandatory; anything else is refused before it can reach a history.
 
+pub(crate) mod precedence;
 pub(crate) mod versions;
 
 use std::collections::BTreeMap;

@@ -104,8 +104,11 @@ pub(crate) fn apply(
             }
         }
         Event::Failed { activity, retry_at, .. } => {
-            let detail = retry_at.map(Detail::RetryAt);
-            tell(&mut spread, node(activity), NodeState::Activated, detail);
+            // Without a repetition an incident follows, which is what there is to tell.
+            if let Some(at) = retry_at {
+                let detail = Detail::RetryAt(*at);
+                tell(&mut spread, node(activity), NodeState::Activated, Some(detail));
+            }
             if let Some(pending) = spread.state.pending_mut(activity.node) {
                 pending.attempts = pending.attempts.saturating_add(1);
             }

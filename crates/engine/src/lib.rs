@@ -17,3 +17,6 @@ pub use decide::{Decision, create, decide};
 pub use evolve::{evolve, replay};
 pub use rejection::Rejection;
 pub use state::{Change, Lifecycle, NodeState, Open, State, Version};
+
+#[cfg(test)]
+mod tests;

@@ -57,8 +57,7 @@ impl<'a, N: FnMut(&mut Vec<NodeId>) -> Option<NodeId>> Spread<'a, N> {
 
     /// A node completed: tells its successors, to a fixpoint.
     pub(crate) fn completed(&mut self, node: &Node) {
-        self.enter(node, NodeState::Completed);
-        self.announce(node);
+        self.settle(node, NodeState::Completed);
         self.run();
     }
 
@@ -114,13 +113,9 @@ impl<'a, N: FnMut(&mut Vec<NodeId>) -> Option<NodeId>> Spread<'a, N> {
             match verdict(self.state, node) {
                 Verdict::Wait => {}
                 Verdict::Enable => self.enable(node),
-                Verdict::Skip => {
-                    self.enter(node, NodeState::Skipped);
-                    self.announce(node);
-                }
+                Verdict::Skip => self.settle(node, NodeState::Skipped),
             }
         }
-        self.end_if_dead();
     }
 
     fn enable(&mut self, node: &Node) {
@@ -129,14 +124,8 @@ impl<'a, N: FnMut(&mut Vec<NodeId>) -> Option<NodeId>> Spread<'a, N> {
             | NodeKind::AndSplit
             | NodeKind::AndJoin
             | NodeKind::XorJoin
-            | NodeKind::LoopStart => {
-                self.enter(node, NodeState::Completed);
-                self.announce(node);
-            }
-            NodeKind::End => {
-                self.enter(node, NodeState::Completed);
-                self.end();
-            }
+            | NodeKind::LoopStart
+            | NodeKind::End => self.settle(node, NodeState::Completed),
             NodeKind::Manual { .. }
             | NodeKind::Automatic { .. }
             | NodeKind::XorSplit { .. }
@@ -149,22 +138,15 @@ impl<'a, N: FnMut(&mut Vec<NodeId>) -> Option<NodeId>> Spread<'a, N> {
         }
     }
 
-    /// Has the targets of all edges of a settled node examined.
-    fn announce(&mut self, node: &Node) {
-        self.waiting.extend(node.outgoing.iter().chain(&node.sync_out));
-    }
-
-    fn end(&mut self) {
-        self.state.lifecycle = Lifecycle::Completed;
-        self.state.ended_at = self.at;
-    }
-
-    /// A strict sync edge can skip everything up to and including the end. The instance has then
-    /// ended as soon as nothing is open any more in the branches that were still running.
-    fn end_if_dead(&mut self) {
-        let dead = self.state.node_state(self.schema.end()) == NodeState::Skipped;
-        if dead && self.state.pending.is_empty() && !self.state.lifecycle.has_ended() {
-            self.end();
+    /// Completes or skips a node and has the targets of all its edges examined. The instance ends
+    /// with its end node, also when a strict sync edge had everything up to there skipped.
+    fn settle(&mut self, node: &Node, to: NodeState) {
+        self.enter(node, to);
+        // Reversed, so that the usual order, last in first out, is that of the document.
+        self.waiting.extend(node.outgoing.iter().chain(&node.sync_out).rev());
+        if let NodeKind::End = node.kind {
+            self.state.lifecycle = Lifecycle::Completed;
+            self.state.ended_at = self.at;
         }
     }
 }
@@ -189,45 +171,64 @@ pub(crate) fn has_outside_work(node: &Node) -> bool {
 
 /// Rules Enable and Skip, with the sync guard and the strict kill.
 fn verdict(state: &State, node: &Node) -> Verdict {
-    let mut guarded = false;
-    for edge in &node.sync_in {
-        match (sync_signal(state, edge), edge.strict) {
-            (Signal::False, true) => return Verdict::Skip,
-            (Signal::None, true | false) => guarded = true,
-            (Signal::True, true | false) | (Signal::False, false) => {}
-        }
-    }
-    match control(state, node) {
-        Verdict::Enable if guarded => Verdict::Wait,
-        unguarded @ (Verdict::Enable | Verdict::Skip | Verdict::Wait) => unguarded,
+    let control = match node.kind {
+        NodeKind::AndJoin => all_true(state, node),
+        NodeKind::XorJoin
+        | NodeKind::Start
+        | NodeKind::End
+        | NodeKind::Manual { .. }
+        | NodeKind::Automatic { .. }
+        | NodeKind::AndSplit
+        | NodeKind::XorSplit { .. }
+        | NodeKind::LoopStart
+        | NodeKind::LoopEnd { .. } => one_true(state, node),
+    };
+    match control {
+        Verdict::Enable => guarded(state, node),
+        unguarded @ (Verdict::Skip | Verdict::Wait) => unguarded,
     }
 }
 
-/// What the control edges alone say.
-fn control(state: &State, node: &Node) -> Verdict {
-    let signals = || node.incoming.iter().map(|edge| control_signal(state, edge));
-    if let NodeKind::AndJoin = node.kind {
-        let mut all = Verdict::Enable;
-        for signal in signals() {
-            match signal {
-                Signal::False => return Verdict::Skip,
-                Signal::None => all = Verdict::Wait,
-                Signal::True => {}
-            }
+/// A join of parallel branches: enabled if all edges are true, skipped if one is false. It waits
+/// for all of them either way, so that nothing before a settled node is still running.
+fn all_true(state: &State, node: &Node) -> Verdict {
+    let mut verdict = Verdict::Enable;
+    for edge in &node.incoming {
+        match control_signal(state, edge) {
+            Signal::None => return Verdict::Wait,
+            Signal::False => verdict = Verdict::Skip,
+            Signal::True => {}
         }
-        return all;
     }
-    // A join after a choice, and with a single edge in every other node: the first true edge
-    // enables it (the others are or will be false), and only if all are false it is skipped.
-    let mut all = Verdict::Skip;
-    for signal in signals() {
-        match signal {
+    verdict
+}
+
+/// A join after a choice, and with its single edge every other node: enabled by the true edge (the
+/// others are or will be false), skipped if all are false.
+fn one_true(state: &State, node: &Node) -> Verdict {
+    let mut verdict = Verdict::Skip;
+    for edge in &node.incoming {
+        match control_signal(state, edge) {
             Signal::True => return Verdict::Enable,
-            Signal::None => all = Verdict::Wait,
+            Signal::None => verdict = Verdict::Wait,
             Signal::False => {}
         }
     }
-    all
+    verdict
+}
+
+/// The sync edges' say on a node whose turn it is: a strict one that is false skips it, one without
+/// a signal makes it wait.
+fn guarded(state: &State, node: &Node) -> Verdict {
+    let mut verdict = Verdict::Enable;
+    for edge in &node.sync_in {
+        match (sync_signal(state, edge), edge.strict) {
+            (Signal::False, true) => return Verdict::Skip,
+            (Signal::None, true | false) => verdict = Verdict::Wait,
+            (Signal::True, true | false) | (Signal::False, false) => {}
+        }
+    }
+    verdict
 }
 
 /// What a control edge signals: true when its source completed (and, leaving a choice, its branch

@@ -54,7 +54,7 @@ pub enum Rejection {
 
     #[error("`{step}` has no incident; there is nothing to resolve")]
     NoIncident { step: String },
-    #[error("that does not resolve an incident at `{step}`; {fits} does")]
+    #[error("the incident of `{step}` cannot be resolved that way; {fits}")]
     ResolutionUnfit { step: String, fits: &'static str },
 
     #[error("the instance is suspended; resume it first")]

@@ -15,6 +15,7 @@ use legwork_model::time::Timestamp;
 use legwork_model::value::Value;
 use minicbor::{Decode, Decoder, Encode, Encoder};
 
+use crate::data::precedence::Before;
 use crate::data::versions::Versions;
 use crate::marking;
 pub(crate) use nodes::Nodes;
@@ -240,12 +241,12 @@ impl State {
     /// Elements without such a version are left out.
     pub fn inputs(&self, schema: &Schema, activity: &Activity) -> Vec<(ElementId, &Value)> {
         let reads = schema.nodes.get(activity.node.0 as usize).map_or(&[][..], |node| &node.reads);
-        reads
-            .iter()
-            .filter_map(|access| {
-                Some((access.element, self.value_for(schema, activity, access.element)?))
-            })
-            .collect()
+        if reads.is_empty() {
+            return Vec::new();
+        }
+        let before = Before::new(schema, self, activity);
+        let value = |element| Some((element, self.versions.valid(&before, element)?));
+        reads.iter().filter_map(|access| value(access.element)).collect()
     }
 
     /// The value of an element as a given activity sees it.
@@ -255,7 +256,7 @@ impl State {
         reader: &Activity,
         element: ElementId,
     ) -> Option<&Value> {
-        self.versions.valid_for(schema, reader, element)
+        self.versions.valid(&Before::new(schema, self, reader), element)
     }
 
     /// What the instance answers with once it has ended.

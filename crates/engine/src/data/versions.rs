@@ -1,16 +1,17 @@
 //! The data history of an instance: every value ever written, by whom and when.
 //!
 //! Versions are immutable and shared between copies of a state, so that copying a state never
-//! copies a value. A reader gets the version of the last writer that precedes it, which need not be
-//! the newest one: a writer running parallel to the reader does not count.
+//! copies a value. A reader gets the version of the last writer before it, which need not be the
+//! newest one: a writer running parallel to the reader does not count.
 
 use std::sync::Arc;
 
 use legwork_model::id::{Activity, ElementId, Iteration, NodeId};
-use legwork_model::schema::Schema;
 use legwork_model::time::Timestamp;
 use legwork_model::value::Value;
 use minicbor::{Decode, Decoder, Encode, Encoder};
+
+use super::precedence::Before;
 
 /// For every element that was written, its newest version; ordered by element.
 #[derive(Clone, Default)]
@@ -51,15 +52,10 @@ impl Versions {
         }
     }
 
-    /// The version valid for a reader: that of the last writer preceding it.
-    pub(crate) fn valid_for(
-        &self,
-        schema: &Schema,
-        reader: &Activity,
-        element: ElementId,
-    ) -> Option<&Value> {
+    /// The version valid for a reader: that of the last writer before it.
+    pub(crate) fn valid(&self, before: &Before<'_>, element: ElementId) -> Option<&Value> {
         self.newest_first(element)
-            .find(|link| schema.activity_precedes(&link.activity(), reader))
+            .find(|link| before.contains(&link.activity()))
             .map(|link| &link.value)
     }
 

@@ -22,7 +22,8 @@ pub(crate) const DECISIONS_PER_COMMAND_MAX: u32 = 1_000;
 /// Decides what is due, and what becomes due by that, until nothing is.
 pub(super) fn decide_all(draft: &mut Draft<'_>) {
     let mut decisions = 0;
-    while let Some(id) = draft.undecided.pop() {
+    while !draft.undecided.is_empty() {
+        let id = draft.undecided.remove(0);
         if draft.state.node_state(id) != NodeState::Activated {
             continue;
         }

@@ -51,8 +51,10 @@ pub(super) fn complete(case: Case<'_>, done: Done) -> Result<Decision, Rejection
 /// Whether this very request completed the activity before, be it that the instance ended or its
 /// loop went on since.
 fn repeated(case: Case<'_>, done: &Done) -> bool {
-    let last = case.state.done(done.activity.node);
-    done.request.is_some() && last.is_some_and(|last| last.request == done.request)
+    let Some(node) = case.schema.nodes.get(done.activity.node.0 as usize) else { return false };
+    let begun = case.state.compare_iteration(node, &done.activity.iteration).is_le();
+    let last = case.state.done(node.id);
+    begun && done.request.is_some() && last.is_some_and(|last| last.request == done.request)
 }
 
 /// The person who holds it, or anybody while nobody does.

@@ -41,8 +41,10 @@ pub(super) fn resolve(
             (Vec::new(), Some(code))
         }
         (Resolution::Choose(_), false) => return Err(data::answer_unknown(node)),
-        (Resolution::Complete(_), false) => return Err(unfit(node, "to retry or to choose")),
-        (Resolution::Choose(_), true) => return Err(unfit(node, "to retry or to complete")),
+        (Resolution::Complete(_), false) => {
+            return Err(unfit(node, "retry it or choose an answer"));
+        }
+        (Resolution::Choose(_), true) => return Err(unfit(node, "retry it or supply its outputs")),
     };
     let started_at = case.now;
     case.answer(Event::Completed(Completed {

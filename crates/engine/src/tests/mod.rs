@@ -1,0 +1,11 @@
+//! The sentences and properties this crate keeps.
+//!
+//! Sentences are scripts with their transcripts; properties hold for random processes.
+
+mod claiming;
+mod data;
+mod incidents;
+mod lifecycle;
+mod marking;
+mod properties;
+mod support;

@@ -44,6 +44,29 @@ pub enum UnitReach {
     Below,
 }
 
+impl Rule {
+    /// Whether it speaks of who did something earlier in the same instance.
+    pub fn depends_on_history(&self) -> bool {
+        match self {
+            Self::Any(rules) | Self::All(rules) => rules.iter().any(Self::depends_on_history),
+            Self::Except(from, without) => {
+                from.depends_on_history() || without.depends_on_history()
+            }
+            Self::Are(actors) => match actors {
+                Actors::Performer(_)
+                | Actors::UnitOfPerformer(_)
+                | Actors::ManagerOfPerformer(_)
+                | Actors::Starter => true,
+                Actors::Agent(_)
+                | Actors::Role(_)
+                | Actors::OrgUnit(..)
+                | Actors::OrgPosition(_)
+                | Actors::Ability(_) => false,
+            },
+        }
+    }
+}
+
 impl fmt::Display for Rule {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let list = |f: &mut fmt::Formatter<'_>, rules: &[Self], word: &str| {

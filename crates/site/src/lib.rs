@@ -1,1 +1,271 @@
-//! Placeholder.
+//! One logical server as a machine: what happens next (`engine`) and who may do it (`org`),
+//! composed into `handle(input, now) -> outputs`.
+//!
+//! Invariant: pure. The site never reads a clock, a file or a socket; given the same inputs at
+//! the same moments it gives the same outputs. It never reads the store either: what it needs it
+//! asks for with an output and gets with a later input.
+
+mod access;
+mod answer;
+mod catalog;
+mod control;
+mod input;
+mod instances;
+mod jobs;
+mod output;
+mod publish;
+mod recover;
+mod refusal;
+mod settle;
+mod step;
+mod summary;
+mod view;
+mod waiting;
+mod work;
+mod worker;
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::sync::Arc;
+
+use legwork_model::id::InstanceId;
+use legwork_model::time::Timestamp;
+use legwork_org::Worklists;
+
+pub use access::{Scope, UnknownScope};
+pub use answer::*;
+pub use input::*;
+pub use output::{Append, ClosedStream, Output};
+pub use refusal::{Kind, Refusal};
+pub use summary::Summary;
+
+use access::{Caller, Tokens};
+use catalog::Catalog;
+use instances::Instances;
+use jobs::Jobs;
+use waiting::WaitingRoom;
+
+/// How a site is set up.
+#[derive(Clone, Debug)]
+pub struct Config {
+    /// How many instances keep their state in memory; the others are loaded when needed.
+    pub resident_max: usize,
+    /// How many requests may wait at the same time.
+    pub waiting_max: usize,
+    /// After how many records of an instance its state is stored as a snapshot.
+    pub snapshot_every: u64,
+    /// The moment the site came up: leases and cursors of an earlier life are told apart by it.
+    pub epoch: Timestamp,
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Self {
+            resident_max: 200_000,
+            waiting_max: 20_000,
+            snapshot_every: 128,
+            epoch: Timestamp(0),
+        }
+    }
+}
+
+/// Figures for the outside to show.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Gauges {
+    pub instances_open: usize,
+    pub instances_resident: usize,
+    pub instances_broken: usize,
+    pub items_open: usize,
+    pub jobs_queued: usize,
+    pub jobs_leased: usize,
+    pub requests_waiting: usize,
+    pub tokens: usize,
+}
+
+#[derive(Debug)]
+pub struct Site {
+    config: Config,
+    catalog: Catalog,
+    tokens: Tokens,
+    instances: Instances,
+    worklists: Worklists,
+    jobs: Jobs,
+    waiting: WaitingRoom,
+    /// Requests that wait for their instance to be loaded.
+    loading: BTreeMap<InstanceId, Vec<Held>>,
+    /// Pages of histories asked for and being read.
+    histories: BTreeMap<RequestId, Page>,
+    /// Listings of ended instances being read: the process asked for, and how many.
+    listings: BTreeMap<RequestId, (Option<Arc<str>>, usize)>,
+    /// Instances whose items are to be offered anew because the organisation has changed.
+    stale: VecDeque<InstanceId>,
+    /// Those of them being loaded.
+    reoffering: BTreeSet<InstanceId>,
+    /// What could not be understood in the site's own stream.
+    faults: Vec<String>,
+    /// Records in the site's own stream.
+    version: u64,
+    /// The latest moment seen or recorded.
+    latest: Timestamp,
+    out: Vec<Output>,
+}
+
+/// A part of a history, in records.
+#[derive(Clone, Copy, Debug)]
+struct Page {
+    from: u64,
+    limit: usize,
+}
+
+/// A request held back until its instance is in memory.
+#[derive(Debug)]
+struct Held {
+    id: RequestId,
+    caller: Caller,
+    request: Request,
+}
+
+impl Site {
+    pub fn new(config: Config) -> Self {
+        // 2^20 leases a millisecond: a later life always begins above an earlier one.
+        let first_lease = u64::try_from(config.epoch.0).unwrap_or(0) << 20;
+        let catalog = Catalog::default();
+        Self {
+            worklists: Worklists::new(config.epoch.0.unsigned_abs(), catalog.organisation()),
+            jobs: Jobs::new(first_lease),
+            catalog,
+            tokens: Tokens::default(),
+            instances: Instances::default(),
+            waiting: WaitingRoom::default(),
+            loading: BTreeMap::new(),
+            histories: BTreeMap::new(),
+            listings: BTreeMap::new(),
+            stale: VecDeque::new(),
+            reoffering: BTreeSet::new(),
+            faults: Vec::new(),
+            version: 0,
+            latest: Timestamp::default(),
+            out: Vec::new(),
+            config,
+        }
+    }
+
+    /// Takes one input; answers what is to be done outside, in this order.
+    pub fn handle(&mut self, input: Input, now: Timestamp) -> Vec<Output> {
+        let now = now.max(self.latest);
+        match input {
+            Input::Recovered(stream) => self.recover(stream),
+            Input::Request { id, credential, request } => {
+                self.latest = now;
+                match self.tokens.caller(&credential) {
+                    Ok(caller) => self.admit(Held { id, caller, request }, now),
+                    Err(refusal) => self.answer(id, Err(refusal)),
+                }
+            }
+            Input::Loaded(stream) => self.loaded(stream, now),
+            Input::HistoryRead { id, instance, records } => {
+                self.history_read(id, instance, &records);
+            }
+            Input::ClosedRead { id, streams } => self.closed_read(id, &streams),
+            Input::Cancelled { id } => drop(self.waiting.take(id)),
+            Input::Settle => self.settle(now),
+        }
+        std::mem::take(&mut self.out)
+    }
+
+    /// When `Input::Settle` is due even if nothing else comes in.
+    pub fn next_timeout(&self) -> Option<Timestamp> {
+        [self.jobs.next_due(), self.waiting.next_due()].into_iter().flatten().min()
+    }
+
+    /// The latest moment in what was recovered or handled: the clock must not fall behind it.
+    pub fn latest(&self) -> Timestamp {
+        self.latest
+    }
+
+    /// What could not be understood in the site's own stream; not empty means that the store was
+    /// written by something else or a newer version, and must not be written to.
+    pub fn faults(&self) -> &[String] {
+        &self.faults
+    }
+
+    pub fn gauges(&self) -> Gauges {
+        Gauges {
+            instances_open: self.instances.len(),
+            instances_resident: self.instances.resident(),
+            instances_broken: self.instances.broken_len(),
+            items_open: self.worklists.len(),
+            jobs_queued: self.jobs.queued(),
+            jobs_leased: self.jobs.leased(),
+            requests_waiting: self.waiting.len(),
+            tokens: self.tokens.len(),
+        }
+    }
+
+    fn answer(&mut self, id: RequestId, answer: Result<Answer, Refusal>) {
+        self.out.push(Output::Answer { id, answer });
+    }
+
+    /// Carries a request out, or holds it until its instance is in memory.
+    fn admit(&mut self, held: Held, now: Timestamp) {
+        match self.needs_loading(&held.request) {
+            Some(instance) => self.load(instance, held),
+            None => self.carry_out(held, now),
+        }
+    }
+
+    fn carry_out(&mut self, held: Held, now: Timestamp) {
+        let Held { id, caller, request } = held;
+        let answer = match request {
+            Request::Deploy { source } => self.deploy(&caller, &source, now),
+            Request::Definitions => caller.require_any().map(|()| self.definitions()),
+            Request::Definition { process, version } => {
+                caller.require_any().and_then(|()| self.definition(&process, version))
+            }
+            Request::PublishOrganisation { source } => self.publish(&caller, &source, now),
+            Request::Organisation => caller.require_any().and_then(|()| self.organisation()),
+            Request::Start(start) => return self.start(id, &caller, start, now),
+            Request::Show { instance, wait_until } => {
+                return self.show(id, &caller, instance, wait_until, now);
+            }
+            Request::History { instance, from, limit } => {
+                return self.history(id, &caller, instance, from, limit);
+            }
+            Request::List(list) => return self.list(id, &caller, &list),
+            Request::Suspend { instance } => self.suspend(&caller, instance, now),
+            Request::Resume { instance } => self.resume(&caller, instance, now),
+            Request::Abort { instance, reason } => self.abort(&caller, instance, reason, now),
+            Request::Incidents { limit, after } => self.incidents(&caller, limit, after),
+            Request::Resolve { activity, resolution } => {
+                self.resolve(&caller, &activity, resolution, now)
+            }
+            Request::Worklist(worklist) => return self.worklist(id, &caller, worklist, now),
+            Request::Item { agent, activity } => self.item(&caller, &agent, &activity, now),
+            Request::Claim { agent, activity } => self.claim(&caller, agent, &activity, now),
+            Request::Release { agent, activity } => self.release(&caller, agent, &activity, now),
+            Request::Delegate { agent, activity, to } => {
+                self.delegate(&caller, agent, &activity, to, now)
+            }
+            Request::Complete(complete) => self.complete(&caller, complete, now),
+            Request::Activate(activate) => return self.activate(id, &caller, activate, now),
+            Request::CompleteJobs { worker, jobs } => {
+                self.complete_jobs(&caller, &worker, jobs, now)
+            }
+            Request::FailJobs { worker, jobs } => self.fail_jobs(&caller, &worker, jobs, now),
+            Request::ExtendJobs { worker: _, jobs, lease } => {
+                self.extend_jobs(&caller, &jobs, lease, now)
+            }
+            Request::IssueToken { name, hash, scopes } => {
+                self.issue_token(&caller, name, hash, &scopes, now)
+            }
+            Request::RevokeToken { name } => self.revoke_token(&caller, name, now),
+            Request::Tokens => caller.require_admin().map(|()| Answer::Tokens(self.tokens.list())),
+            Request::WhoAmI => Ok(Answer::Caller {
+                name: caller.name.as_deref().map(str::to_owned),
+                scopes: caller.scopes.to_vec(),
+            }),
+            Request::RequireAdmin => caller.require_admin().map(|()| Answer::Done),
+            Request::RequireFiles => caller.require_any().map(|()| Answer::Done),
+        };
+        self.answer(id, answer);
+    }
+}

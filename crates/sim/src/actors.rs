@@ -1,0 +1,491 @@
+//! People, workers and an administrator, all driven by the dice, and what they remember.
+//!
+//! They know only what the site has answered: a lost answer leaves them in doubt, and they repeat
+//! the request with its key, or give it up.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use legwork_model::arbitrary::{self, JOBS, Options, ROLES};
+use legwork_model::compile::compile;
+use legwork_model::id::{ActivityId, AgentId, InstanceId};
+use legwork_model::schema::{NodeKind, Schema};
+use legwork_model::time::Timestamp;
+use legwork_model::value::ValueType;
+use legwork_model::yaml;
+use legwork_site::{
+    Activate, Answer, Complete, Data, Job, JobFailure, JobLease, JobResult, Kind, Refusal, Request,
+    RequestId, Resolution, Start, Worklist,
+};
+use proptest::strategy::{Strategy, ValueTree};
+use proptest::test_runner::{Config, RngAlgorithm, TestRng, TestRunner};
+use serde_json::{Value as Json, json};
+
+use crate::dice::Dice;
+use crate::world::{Reply, World};
+
+const PROCESS: &str = "random";
+const WORKER: &str = "robot";
+const AGENTS: [&str; 5] = ["ann", "ben", "cleo", "dan", "eve"];
+
+/// What the site has acknowledged.
+#[derive(Default)]
+pub(crate) struct Ledger {
+    pub(crate) started: BTreeMap<InstanceId, ()>,
+    pub(crate) completed: BTreeMap<ActivityId, AgentId>,
+    pub(crate) aborted: BTreeMap<InstanceId, ()>,
+}
+
+/// What somebody wants and has not heard about yet.
+#[derive(Clone)]
+enum Intent {
+    Start {
+        instance: InstanceId,
+        version: u32,
+        data: Data,
+        key: Option<u64>,
+    },
+    Complete {
+        agent: AgentId,
+        activity: ActivityId,
+        data: Data,
+        answer: Option<String>,
+        key: Option<u64>,
+    },
+    List(AgentId),
+    Poll,
+    Report(Vec<ActivityId>),
+    Abort(InstanceId),
+    Other,
+}
+
+pub(crate) struct Crowd {
+    agents: Vec<AgentId>,
+    schemas: Vec<Arc<Schema>>,
+    pending: BTreeMap<RequestId, Intent>,
+    cursors: BTreeMap<AgentId, String>,
+    /// Items each agent has seen lately.
+    seen: BTreeMap<AgentId, Vec<ActivityId>>,
+    jobs: Vec<Job>,
+    ledger: Ledger,
+    last_key: u64,
+    pub(crate) refusals: u32,
+}
+
+impl Crowd {
+    pub(crate) fn new(world: &mut World, dice: &mut Dice) -> Result<Self, String> {
+        let agents: Vec<AgentId> = AGENTS.into_iter().map(AgentId::from).collect();
+        expect(world.ask_calmly(Request::PublishOrganisation { source: organisation(dice) })?)?;
+        let mut schemas = Vec::new();
+        for version in 1..=1 + dice.below(2) as u32 {
+            let definition = definition(dice);
+            let source = yaml::write(&definition);
+            expect(world.ask_calmly(Request::Deploy { source })?)?;
+            let schema = compile(&definition, version).map_err(|error| error.to_string())?;
+            schemas.push(Arc::new(schema));
+        }
+        Ok(Self {
+            agents,
+            schemas,
+            pending: BTreeMap::new(),
+            cursors: BTreeMap::new(),
+            seen: BTreeMap::new(),
+            jobs: Vec::new(),
+            ledger: Ledger::default(),
+            last_key: 0,
+            refusals: 0,
+        })
+    }
+
+    pub(crate) fn agents(&self) -> &[AgentId] {
+        &self.agents
+    }
+
+    pub(crate) fn ledger(&self) -> &Ledger {
+        &self.ledger
+    }
+
+    /// A few things at once, as in life.
+    pub(crate) fn act(&mut self, world: &mut World, dice: &mut Dice) -> Result<(), String> {
+        for _ in 0..dice.below(6) {
+            match dice.below(20) {
+                0..3 => self.start(world, dice),
+                3..8 => self.work(world, dice),
+                8..11 => self.list(world, dice),
+                11..14 => self.poll(world, dice),
+                14..18 => self.report(world, dice),
+                18 => self.administer(world, dice),
+                19.. => self.reorganise(world, dice),
+            }
+        }
+        Ok(())
+    }
+
+    fn key(&mut self, dice: &mut Dice) -> Option<u64> {
+        self.last_key += 1;
+        dice.chance(60).then_some(self.last_key)
+    }
+
+    fn start(&mut self, world: &mut World, dice: &mut Dice) {
+        let Some(schema) = dice.pick(&self.schemas).cloned() else { return };
+        let instance = InstanceId(u128::from(dice.roll()) << 64 | u128::from(dice.roll()));
+        let data = outputs(&schema, "start", dice);
+        let key = self.key(dice);
+        self.send(world, Intent::Start { instance, version: schema.version, data, key });
+    }
+
+    fn list(&mut self, world: &mut World, dice: &mut Dice) {
+        if let Some(agent) = dice.pick(&self.agents).cloned() {
+            self.send(world, Intent::List(agent));
+        }
+    }
+
+    fn work(&mut self, world: &mut World, dice: &mut Dice) {
+        let Some(agent) = dice.pick(&self.agents).cloned() else { return };
+        let items = self.seen.get(&agent).map(Vec::as_slice).unwrap_or_default();
+        let Some(activity) = dice.pick(items).cloned() else { return };
+        let other = || Intent::Other;
+        match dice.below(8) {
+            0..2 => {
+                let id = world.ask(Request::Claim { agent, activity });
+                self.pending.insert(id, other());
+            }
+            2 => {
+                let id = world.ask(Request::Release { agent, activity });
+                self.pending.insert(id, other());
+            }
+            3 => {
+                let to = dice.pick(&self.agents).cloned().unwrap_or_else(|| agent.clone());
+                let id = world.ask(Request::Delegate { agent, activity, to });
+                self.pending.insert(id, other());
+            }
+            4.. => {
+                let complete = self.completion(agent, activity, dice);
+                self.send(world, complete);
+            }
+        }
+    }
+
+    fn completion(&mut self, agent: AgentId, activity: ActivityId, dice: &mut Dice) -> Intent {
+        let schema = self.schema_of(&activity);
+        let data = outputs(&schema, &activity.step, dice);
+        let answers = schema.node_named(&activity.step).map(|node| node.answers());
+        let answer = answers.and_then(|all| dice.pick(&all).map(|answer| (*answer).to_owned()));
+        let key = self.key(dice);
+        Intent::Complete { agent, activity, data, answer, key }
+    }
+
+    /// Steps may have other outputs in other versions: try the first that has the step.
+    fn schema_of(&self, activity: &ActivityId) -> Arc<Schema> {
+        let known = self.ledger.started.contains_key(&activity.instance);
+        let fits = |schema: &&Arc<Schema>| schema.node_named(&activity.step).is_some();
+        let found = self.schemas.iter().filter(|_| known).find(fits);
+        found.or_else(|| self.schemas.iter().find(fits)).unwrap_or(&self.schemas[0]).clone()
+    }
+
+    fn poll(&mut self, world: &mut World, dice: &mut Dice) {
+        let lease = Duration::from_millis(200 + dice.below(20_000) as u64);
+        let wait = Timestamp(world.now().0 + dice.below(3_000) as i64);
+        let activate = Activate {
+            worker: Arc::from(WORKER),
+            types: JOBS.into_iter().map(Arc::from).collect(),
+            max: 1 + dice.below(4),
+            lease,
+            wait_until: dice.chance(50).then_some(wait),
+        };
+        let id = world.ask(Request::Activate(activate));
+        self.pending.insert(id, Intent::Poll);
+    }
+
+    fn report(&mut self, world: &mut World, dice: &mut Dice) {
+        if self.jobs.is_empty() {
+            return;
+        }
+        let job = self.jobs.swap_remove(dice.below(self.jobs.len()));
+        let lease = JobLease { activity: job.activity.clone(), lease: job.lease };
+        let worker: Arc<str> = Arc::from(WORKER);
+        match dice.below(10) {
+            0..2 => {
+                let error = "paper jam".to_owned();
+                let jobs = vec![JobFailure { job: lease, error, retry: dice.chance(90) }];
+                let id = world.ask(Request::FailJobs { worker, jobs });
+                self.pending.insert(id, Intent::Other);
+            }
+            2 => {
+                let lease_for = Duration::from_secs(5);
+                let jobs = vec![lease];
+                let id = world.ask(Request::ExtendJobs { worker, jobs, lease: lease_for });
+                self.pending.insert(id, Intent::Other);
+                self.jobs.push(job);
+            }
+            // Never heard of again: the lease has to run out.
+            3 => {}
+            4.. => {
+                let data = outputs(&self.schema_of(&job.activity), &job.activity.step, dice);
+                let jobs = vec![JobResult { job: lease, data }];
+                let id = world.ask(Request::CompleteJobs { worker, jobs });
+                self.pending.insert(id, Intent::Report(vec![job.activity]));
+            }
+        }
+    }
+
+    fn administer(&mut self, world: &mut World, dice: &mut Dice) {
+        let ids: Vec<InstanceId> = self.ledger.started.keys().copied().collect();
+        let Some(&instance) = dice.pick(&ids) else { return };
+        let (request, intent) = match dice.below(6) {
+            0..2 => (Request::Suspend { instance }, Intent::Other),
+            2..5 => (Request::Resume { instance }, Intent::Other),
+            5.. => {
+                (Request::Abort { instance, reason: "test".to_owned() }, Intent::Abort(instance))
+            }
+        };
+        let id = world.ask(request);
+        self.pending.insert(id, intent);
+    }
+
+    fn reorganise(&mut self, world: &mut World, dice: &mut Dice) {
+        let id = world.ask(Request::PublishOrganisation { source: organisation(dice) });
+        self.pending.insert(id, Intent::Other);
+    }
+
+    fn send(&mut self, world: &mut World, intent: Intent) {
+        let request = match intent.clone() {
+            Intent::Start { instance, version, data, key } => Request::Start(Start {
+                instance,
+                process: Arc::from(PROCESS),
+                version: Some(version),
+                data,
+                agent: None,
+                request: key,
+                wait_until: None,
+            }),
+            Intent::Complete { agent, activity, data, answer, key } => {
+                Request::Complete(Complete { agent, activity, data, answer, request: key })
+            }
+            Intent::List(agent) => Request::Worklist(Worklist {
+                since: self.cursors.get(&agent).cloned(),
+                agent,
+                limit: 100,
+                wait_until: None,
+            }),
+            Intent::Poll | Intent::Report(_) | Intent::Abort(_) | Intent::Other => return,
+        };
+        let id = world.ask(request);
+        self.pending.insert(id, intent);
+    }
+
+    /// Takes in what has been answered; repeats what was lost and carries a key.
+    pub(crate) fn listen(&mut self, world: &mut World) -> Result<(), String> {
+        for id in world.take_lost() {
+            match self.pending.remove(&id) {
+                Some(
+                    intent @ (Intent::Start { key: Some(_), .. }
+                    | Intent::Complete { key: Some(_), .. }),
+                ) => self.send(world, intent),
+                Some(Intent::List(agent)) => drop(self.cursors.remove(&agent)),
+                Some(_) | None => {}
+            }
+        }
+        let answered: Vec<RequestId> = self.pending.keys().copied().collect();
+        for id in answered {
+            if let Some(reply) = world.reply(id)
+                && let Some(intent) = self.pending.remove(&id)
+            {
+                self.hear(intent, reply)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn hear(&mut self, intent: Intent, reply: Reply) -> Result<(), String> {
+        let answer = match reply {
+            Ok(answer) => answer,
+            Err(refusal) => return self.refused(&intent, &refusal),
+        };
+        match (intent, answer) {
+            (Intent::Start { instance, .. }, Answer::Started { .. }) => {
+                self.ledger.started.insert(instance, ());
+            }
+            (Intent::Complete { agent, activity, .. }, Answer::Done) => {
+                self.note(activity, agent)?;
+            }
+            (Intent::List(agent), Answer::Worklist(view)) => {
+                let seen = self.seen.entry(agent.clone()).or_default();
+                if view.reset {
+                    seen.clear();
+                }
+                seen.retain(|item| !view.removed.contains(item));
+                for item in view.items {
+                    if !seen.contains(&item.activity) {
+                        seen.push(item.activity);
+                    }
+                }
+                self.cursors.insert(agent, view.cursor);
+            }
+            (Intent::Poll, Answer::Jobs(jobs)) => self.jobs.extend(jobs),
+            (Intent::Report(activities), Answer::JobResults(results)) => {
+                for (activity, result) in activities.into_iter().zip(results) {
+                    match result {
+                        Ok(()) => self.note(activity, AgentId::from(WORKER))?,
+                        Err(_) => self.refusals += 1,
+                    }
+                }
+            }
+            (Intent::Abort(instance), Answer::Done) => {
+                self.ledger.aborted.insert(instance, ());
+            }
+            (Intent::Other, _) => {}
+            (_, other) => return Err(format!("an answer to another question: {other:?}")),
+        }
+        Ok(())
+    }
+
+    /// A refusal is part of life, a broken instance or a server's own fault is not.
+    fn refused(&mut self, intent: &Intent, refusal: &Refusal) -> Result<(), String> {
+        self.refusals += 1;
+        if let Intent::List(agent) = intent {
+            self.cursors.remove(agent);
+        }
+        match refusal.kind {
+            Kind::Unavailable | Kind::Exhausted | Kind::Unauthenticated | Kind::Forbidden => {
+                Err(format!("refused: {refusal}"))
+            }
+            Kind::Invalid | Kind::NotFound | Kind::Conflict => Ok(()),
+        }
+    }
+
+    fn note(&mut self, activity: ActivityId, by: AgentId) -> Result<(), String> {
+        match self.ledger.completed.insert(activity.clone(), by) {
+            None => Ok(()),
+            Some(_) => Err(format!("{activity} was acknowledged twice")),
+        }
+    }
+
+    /// Whether nothing is asked and nothing is open any more.
+    pub(crate) fn has_finished(&mut self, world: &mut World) -> Result<bool, String> {
+        Ok(self.pending.is_empty() && world.describe().contains("instances_open: 0,"))
+    }
+
+    /// Brings everything to its end: resumes, resolves, completes.
+    pub(crate) fn finish(&mut self, world: &mut World, dice: &mut Dice) -> Result<(), String> {
+        for instance in self.ledger.started.keys().copied().collect::<Vec<_>>() {
+            let id = world.ask(Request::Resume { instance });
+            self.pending.insert(id, Intent::Other);
+        }
+        if let Answer::Incidents { incidents, .. } =
+            expect(world.ask_calmly(Request::Incidents { limit: 100, after: None })?)?
+        {
+            for incident in incidents {
+                let resolution = self.way_out(&incident.activity, dice);
+                let request = Request::Resolve { activity: incident.activity, resolution };
+                let id = world.ask(request);
+                self.pending.insert(id, Intent::Other);
+            }
+        }
+        for agent in self.agents.clone() {
+            self.cursors.remove(&agent);
+            self.send(world, Intent::List(agent.clone()));
+            let items = self.seen.get(&agent).cloned().unwrap_or_default();
+            for activity in items {
+                if !self.ledger.completed.contains_key(&activity) {
+                    let complete = self.completion(agent.clone(), activity, dice);
+                    self.send(world, complete);
+                }
+            }
+        }
+        self.poll(world, dice);
+        while !self.jobs.is_empty() {
+            self.report(world, dice);
+        }
+        Ok(())
+    }
+
+    fn way_out(&self, activity: &ActivityId, dice: &mut Dice) -> Resolution {
+        let schema = self.schema_of(activity);
+        let Some(node) = schema.node_named(&activity.step) else { return Resolution::Retry };
+        match &node.kind {
+            NodeKind::XorSplit { .. } | NodeKind::LoopEnd { .. } => {
+                let answer = node.answers().last().map(|answer| (*answer).to_owned());
+                Resolution::Choose(answer.unwrap_or_default())
+            }
+            NodeKind::Start
+            | NodeKind::End
+            | NodeKind::Manual { .. }
+            | NodeKind::Automatic { .. }
+            | NodeKind::AndSplit
+            | NodeKind::AndJoin
+            | NodeKind::XorJoin
+            | NodeKind::LoopStart => Resolution::Complete(outputs(&schema, &activity.step, dice)),
+        }
+    }
+}
+
+fn expect(reply: Reply) -> Result<Answer, String> {
+    reply.map_err(|refusal| format!("refused: {refusal} {:?}", refusal.findings))
+}
+
+/// A random definition, from the generator that the property tests use.
+fn definition(dice: &mut Dice) -> legwork_model::definition::Definition {
+    let mut seed = [0_u8; 32];
+    for chunk in seed.chunks_mut(8) {
+        chunk.copy_from_slice(&dice.roll().to_le_bytes());
+    }
+    let rng = TestRng::from_seed(RngAlgorithm::ChaCha, &seed);
+    let mut runner = TestRunner::new_with_rng(Config::default(), rng);
+    let strategy = arbitrary::definition(Options { blocks_max: 14, ..Options::default() });
+    loop {
+        if let Ok(tree) = strategy.new_tree(&mut runner) {
+            return tree.current();
+        }
+    }
+}
+
+/// Five people with random roles, somebody for every role, some of them away.
+fn organisation(dice: &mut Dice) -> String {
+    let mut text = format!("organisation: simulated-{}\nagents:\n", dice.below(1_000));
+    for (place, agent) in AGENTS.into_iter().enumerate() {
+        let own = ROLES[place % ROLES.len()];
+        let more = ROLES[dice.below(ROLES.len())];
+        let roles = if own == more { own.to_owned() } else { format!("{own}, {more}") };
+        let substitute = AGENTS[(place + 1 + dice.below(3)) % AGENTS.len()];
+        text += &format!("  {agent}:\n    name: {agent}\n    roles: [{roles}]\n");
+        text += &format!("    substitutes: [{substitute}]\n");
+        if dice.chance(30) {
+            let from = Timestamp(1_000_000 + dice.below(100_000) as i64);
+            let to = Timestamp(from.0 + 1 + dice.below(100_000) as i64);
+            text += &format!("    absent:\n      - {{ from: \"{from}\", to: \"{to}\" }}\n");
+        }
+    }
+    text
+}
+
+/// Values for all that a step writes; now and then one is missing or wrong.
+fn outputs(schema: &Schema, step: &str, dice: &mut Dice) -> Data {
+    let node = schema.node_named(step);
+    let writes = node.map(|node| node.writes.as_slice()).unwrap_or_default();
+    let mut data = Data::new();
+    for access in writes {
+        if access.optional && dice.chance(50) {
+            continue;
+        }
+        let element = schema.element(access.element);
+        data.insert(element.name.to_string(), value(element.kind, dice));
+    }
+    if dice.chance(3) {
+        data.insert("nonsense".to_owned(), json!(1));
+    }
+    data
+}
+
+fn value(kind: ValueType, dice: &mut Dice) -> Json {
+    match kind {
+        ValueType::Bool => json!(dice.chance(50)),
+        ValueType::Int => json!(dice.below(9)),
+        ValueType::Decimal => json!(format!("{}.5", dice.below(9))),
+        ValueType::String => json!(format!("text {}", dice.below(9))),
+        ValueType::DateTime => json!(Timestamp(dice.below(1_000_000) as i64).to_string()),
+        ValueType::Json => json!({ "n": dice.below(9) }),
+        ValueType::File => json!({ "blob": "00".repeat(32), "size": 1, "name": "f" }),
+    }
+}

@@ -1,0 +1,67 @@
+//! Runs seeds: `legwork-sim --seeds 1000`, or one again: `legwork-sim --seed 42`.
+
+use std::process::ExitCode;
+use std::time::{Duration, Instant};
+
+use clap::Parser;
+use legwork_sim::{Failure, Report, run};
+
+#[derive(Parser)]
+#[command(about = "Runs whole sites in virtual time and checks what must hold")]
+struct Arguments {
+    /// How many seeds to run, from 0 on.
+    #[arg(long, default_value_t = 100)]
+    seeds: u64,
+    /// Run this one seed, twice, and compare the bytes.
+    #[arg(long)]
+    seed: Option<u64>,
+    /// Go on with further seeds for this many hours.
+    #[arg(long)]
+    hours: Option<f64>,
+}
+
+fn main() -> ExitCode {
+    let arguments = Arguments::parse();
+    let begin = Instant::now();
+    let outcome = match (arguments.seed, arguments.hours) {
+        (Some(seed), _) => twice(seed).map(|report| (1, vec![report])),
+        (None, Some(hours)) => {
+            let end = begin + Duration::from_secs_f64(hours.max(0.0) * 3600.0);
+            many((0..).take_while(|_| Instant::now() < end))
+        }
+        (None, None) => many(0..arguments.seeds),
+    };
+    match outcome {
+        Ok((seeds, reports)) => {
+            let sum = |count: fn(&Report) -> usize| reports.iter().map(count).sum::<usize>();
+            println!(
+                "seeds={seeds} instances={} completions={} crashes={} seconds={:.1} failed=0",
+                sum(|report| report.instances),
+                sum(|report| report.completions),
+                sum(|report| report.crashes as usize),
+                begin.elapsed().as_secs_f64(),
+            );
+            ExitCode::SUCCESS
+        }
+        Err(failure) => {
+            eprintln!("{failure}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn many(seeds: impl Iterator<Item = u64>) -> Result<(usize, Vec<Report>), Failure> {
+    let reports = seeds.map(run).collect::<Result<Vec<_>, _>>()?;
+    Ok((reports.len(), reports))
+}
+
+fn twice(seed: u64) -> Result<Report, Failure> {
+    let (first, second) = (run(seed)?, run(seed)?);
+    println!("{first:#?}");
+    if first == second {
+        Ok(first)
+    } else {
+        let reason = format!("two runs differ: {first:?} and {second:?}");
+        Err(Failure { seed, reason })
+    }
+}

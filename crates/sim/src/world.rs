@@ -1,0 +1,281 @@
+//! The driver: the same cycle as the server's, with a clock, a store and a network under the
+//! seed's control.
+//!
+//! A crash may come before the commit (the batch is lost, and so are its answers) or after it (the
+//! batch is there, the answers are lost). Nothing else is ever lost.
+
+use std::collections::BTreeMap;
+use std::ops::ControlFlow;
+
+use legwork_model::id::{InstanceId, StreamId};
+use legwork_model::time::Timestamp;
+use legwork_site::{
+    Answer, Append, ClosedStream, Config, Credential, Input, Output, Refusal, Request, RequestId,
+    Site, Stream,
+};
+use legwork_store::{self as store, Batch, EventStore, Version, memory::Memory};
+
+use crate::dice::Dice;
+
+pub(crate) type Reply = Result<Answer, Refusal>;
+
+pub(crate) struct World {
+    site: Site,
+    store: Memory,
+    config: Config,
+    now: Timestamp,
+    inbox: Vec<Input>,
+    answers: BTreeMap<RequestId, Reply>,
+    /// Requests whose answers died in a crash.
+    lost: Vec<RequestId>,
+    asked: Vec<RequestId>,
+    last_request: u64,
+    calm: bool,
+    pub(crate) crashes: u32,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Crash {
+    No,
+    BeforeCommit,
+    AfterCommit,
+}
+
+impl World {
+    pub(crate) fn new(dice: &mut Dice) -> Self {
+        let config = Config {
+            // Small, so that eviction, loading and snapshots happen all the time.
+            resident_max: dice.below(12),
+            snapshot_every: 2 + dice.below(6) as u64,
+            waiting_max: 1_000,
+            epoch: Timestamp(1_000_000),
+        };
+        Self {
+            site: Site::new(config.clone()),
+            store: Memory::default(),
+            now: config.epoch,
+            config,
+            inbox: Vec::new(),
+            answers: BTreeMap::new(),
+            lost: Vec::new(),
+            asked: Vec::new(),
+            last_request: 0,
+            calm: false,
+            crashes: 0,
+        }
+    }
+
+    pub(crate) fn now(&self) -> Timestamp {
+        self.now
+    }
+
+    /// From here on nothing breaks any more.
+    pub(crate) fn calm(&mut self) {
+        self.calm = true;
+    }
+
+    pub(crate) fn ask(&mut self, request: Request) -> RequestId {
+        self.last_request += 1;
+        let id = RequestId(self.last_request);
+        self.inbox.push(Input::Request { id, credential: Credential::None, request });
+        self.asked.push(id);
+        id
+    }
+
+    /// Asks and turns until the answer is there; for setting up and looking on, without crashes.
+    pub(crate) fn ask_calmly(&mut self, request: Request) -> Result<Reply, String> {
+        let id = self.ask(request);
+        let was = std::mem::replace(&mut self.calm, true);
+        for _ in 0..16 {
+            self.turn(&mut Dice::new(0))?;
+            if let Some(reply) = self.answers.remove(&id) {
+                self.calm = was;
+                return Ok(reply);
+            }
+        }
+        Err(format!("{id:?} is not answered"))
+    }
+
+    pub(crate) fn reply(&mut self, id: RequestId) -> Option<Reply> {
+        self.answers.remove(&id)
+    }
+
+    pub(crate) fn take_lost(&mut self) -> Vec<RequestId> {
+        std::mem::take(&mut self.lost)
+    }
+
+    /// One batch: inputs in, a commit, answers out; and time passes.
+    pub(crate) fn turn(&mut self, dice: &mut Dice) -> Result<(), String> {
+        let crash = match dice.below(100) {
+            _ if self.calm => Crash::No,
+            0..3 => Crash::BeforeCommit,
+            3..6 => Crash::AfterCommit,
+            6.. => Crash::No,
+        };
+        let mut outputs = Vec::new();
+        for input in std::mem::take(&mut self.inbox) {
+            outputs.extend(self.site.handle(input, self.now));
+        }
+        outputs.extend(self.site.handle(Input::Settle, self.now));
+        if crash == Crash::BeforeCommit {
+            return self.crash(dice);
+        }
+        let answers = self.carry_out(outputs)?;
+        if crash == Crash::AfterCommit {
+            return self.crash(dice);
+        }
+        self.asked.retain(|id| !answers.contains_key(id));
+        self.answers.extend(answers);
+        self.pass_time(dice);
+        Ok(())
+    }
+
+    fn carry_out(&mut self, outputs: Vec<Output>) -> Result<BTreeMap<RequestId, Reply>, String> {
+        let mut batch = Batch::default();
+        let mut answers = BTreeMap::new();
+        let mut reads = Vec::new();
+        for output in outputs {
+            match output {
+                Output::Append(Append { stream, expected, record, close }) => {
+                    let (stream, expected) = (StreamId(stream), Version(expected));
+                    batch.appends.push(store::Append { stream, expected, record, close });
+                }
+                Output::Snapshot { stream, version, bytes } => {
+                    let (stream, version) = (StreamId(stream), Version(version));
+                    batch.snapshots.push(store::Snapshot { stream, version, bytes });
+                }
+                Output::Answer { id, answer } => {
+                    if answers.insert(id, answer).is_some() || self.answers.contains_key(&id) {
+                        return Err(format!("{id:?} is answered twice"));
+                    }
+                }
+                read @ (Output::Load { .. }
+                | Output::ReadHistory { .. }
+                | Output::ReadClosed { .. }) => reads.push(read),
+            }
+        }
+        self.store.commit(batch).map_err(|error| format!("commit: {error}"))?;
+        for read in reads {
+            let input = self.read(read)?;
+            self.inbox.push(input);
+        }
+        Ok(answers)
+    }
+
+    fn read(&self, read: Output) -> Result<Input, String> {
+        let failed = |error: store::Error| format!("read: {error}");
+        Ok(match read {
+            Output::Load { instance, whole } => {
+                Input::Loaded(self.stream(instance.into(), !whole).map_err(failed)?)
+            }
+            Output::ReadHistory { id, instance } => {
+                let records = self.store.read(instance.into(), Version(0)).map_err(failed)?;
+                Input::HistoryRead { id, instance, records }
+            }
+            Output::ReadClosed { id, before, limit } => {
+                let before = before.map(StreamId::from);
+                let streams = self.store.closed_streams(before, limit).map_err(failed)?;
+                let streams = streams
+                    .into_iter()
+                    .map(|closed| ClosedStream { stream: closed.stream.0, summary: closed.summary })
+                    .collect();
+                Input::ClosedRead { id, streams }
+            }
+            Output::Append(_) | Output::Snapshot { .. } | Output::Answer { .. } => Input::Settle,
+        })
+    }
+
+    fn stream(&self, id: StreamId, with_snapshot: bool) -> Result<Stream, store::Error> {
+        let snapshot = if with_snapshot { self.store.snapshot(id)? } else { None };
+        let from = snapshot.as_ref().map_or(Version(0), |snapshot| snapshot.version);
+        Ok(Stream {
+            id: id.0,
+            snapshot: snapshot.map(|snapshot| (snapshot.version.0, snapshot.bytes)),
+            records: self.store.read(id, from)?,
+        })
+    }
+
+    /// The process dies and comes up again with what the store holds.
+    fn crash(&mut self, dice: &mut Dice) -> Result<(), String> {
+        self.crashes += 1;
+        self.inbox.clear();
+        self.lost.append(&mut self.asked);
+        // Up to a minute of darkness, and the clock of the next machine may be behind.
+        self.now = Timestamp(self.now.0 + dice.below(90_000) as i64 - 30_000);
+        self.config.epoch = Timestamp(self.config.epoch.0 + 1 + dice.below(5) as i64);
+        self.site = self.recovered()?;
+        Ok(())
+    }
+
+    /// A site made of the store alone.
+    pub(crate) fn recovered(&mut self) -> Result<Site, String> {
+        let mut site = Site::new(self.config.clone());
+        let mut loads = Vec::new();
+        self.store
+            .open_streams(&mut |open| {
+                let snapshot = open.snapshot.map(|snapshot| (snapshot.version.0, snapshot.bytes));
+                let stream = Stream { id: open.stream.0, snapshot, records: open.records };
+                loads.extend(site.handle(Input::Recovered(stream), self.now));
+                ControlFlow::Continue(())
+            })
+            .map_err(|error| format!("recovery: {error}"))?;
+        for load in loads {
+            let input = self.read(load)?;
+            site.handle(input, self.now);
+        }
+        match site.faults() {
+            [] => Ok(site),
+            faults => Err(format!("recovery: {faults:?}")),
+        }
+    }
+
+    fn pass_time(&mut self, dice: &mut Dice) {
+        let mut step = dice.below(400) as i64;
+        if self.calm {
+            // Nothing to wait for: on to the next moment something is due.
+            step = self.site.next_timeout().map_or(50, |due| (due.0 - self.now.0).max(1));
+        } else if dice.chance(2) {
+            step = -(dice.below(5_000) as i64);
+        } else if dice.chance(5) {
+            step = dice.below(120_000) as i64;
+        }
+        self.now = Timestamp(self.now.0 + step);
+    }
+
+    /// Every stream there is, with its records.
+    pub(crate) fn streams(&self) -> Result<BTreeMap<InstanceId, Vec<Vec<u8>>>, String> {
+        let failed = |error: store::Error| format!("read: {error}");
+        let mut ids = Vec::new();
+        self.store
+            .open_streams(&mut |open| {
+                ids.push(open.stream);
+                ControlFlow::Continue(())
+            })
+            .map_err(failed)?;
+        let closed = self.store.closed_streams(None, usize::MAX).map_err(failed)?;
+        ids.extend(closed.into_iter().map(|closed| closed.stream));
+        ids.into_iter()
+            .map(|id| Ok((InstanceId(id.0), self.store.read(id, Version(0)).map_err(failed)?)))
+            .collect()
+    }
+
+    pub(crate) fn swap_site(&mut self, other: Site) -> Site {
+        std::mem::replace(&mut self.site, other)
+    }
+
+    /// A number that stands for everything stored.
+    pub(crate) fn digest(&self) -> Result<u64, String> {
+        let mut digest = 0xCBF2_9CE4_8422_2325_u64;
+        for (id, records) in self.streams()? {
+            let bytes = id.0.to_be_bytes().into_iter().chain(records.into_iter().flatten());
+            for byte in bytes {
+                digest = (digest ^ u64::from(byte)).wrapping_mul(0x0100_0000_01B3);
+            }
+        }
+        Ok(digest)
+    }
+
+    pub(crate) fn describe(&self) -> String {
+        format!("{:?}", self.site.gauges())
+    }
+}

@@ -1,0 +1,191 @@
+//! Who may call what: tokens and their scopes.
+//!
+//! Without any token everybody may do everything (the server then listens on loopback only); from
+//! the first one on nothing goes without. Only hashes are kept.
+
+use std::fmt;
+use std::str::FromStr;
+use std::sync::Arc;
+
+use legwork_model::event::{Performer, TokenIssued};
+use legwork_model::id::AgentId;
+use legwork_model::time::Timestamp;
+use rustc_hash::FxHashMap;
+
+use crate::answer::TokenInfo;
+use crate::input::Credential;
+use crate::refusal::Refusal;
+
+/// A right. In text `admin`, `start`, `work:ann` (`work:*` for anybody), `worker`.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Scope {
+    /// Everything.
+    Admin,
+    /// Start instances and look at them.
+    Start,
+    /// Act as this agent; without one as any agent.
+    Work(Option<AgentId>),
+    /// Take and report jobs.
+    Worker,
+}
+
+/// Somebody whose credential was accepted.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Caller {
+    pub(crate) name: Option<Arc<str>>,
+    pub(crate) scopes: Arc<[Scope]>,
+}
+
+/// The tokens there are.
+#[derive(Debug, Default)]
+pub(crate) struct Tokens {
+    by_name: std::collections::BTreeMap<String, Token>,
+    /// Looked up by hash on every request; never iterated.
+    by_hash: FxHashMap<[u8; 32], Caller>,
+}
+
+#[derive(Debug)]
+struct Token {
+    hash: [u8; 32],
+    scopes: Arc<[Scope]>,
+    issued_at: Timestamp,
+}
+
+impl Tokens {
+    pub(crate) fn caller(&self, credential: &Credential) -> Result<Caller, Refusal> {
+        match credential {
+            Credential::None if self.by_name.is_empty() => {
+                Ok(Caller { name: None, scopes: Arc::from([Scope::Admin]) })
+            }
+            Credential::None => Err(Refusal::unauthenticated("no token was given")),
+            Credential::Token(hash) => self
+                .by_hash
+                .get(hash)
+                .cloned()
+                .ok_or_else(|| Refusal::unauthenticated("the token is not known here")),
+        }
+    }
+
+    pub(crate) fn issue(&mut self, token: &TokenIssued, at: Timestamp) {
+        let scopes: Arc<[Scope]> =
+            token.scopes.iter().filter_map(|scope| scope.parse().ok()).collect();
+        let name: Arc<str> = Arc::from(token.name.as_str());
+        let caller = Caller { name: Some(name), scopes: scopes.clone() };
+        self.by_hash.insert(token.hash, caller);
+        let entry = Token { hash: token.hash, scopes, issued_at: at };
+        self.by_name.insert(token.name.clone(), entry);
+    }
+
+    pub(crate) fn revoke(&mut self, name: &str) {
+        if let Some(token) = self.by_name.remove(name) {
+            self.by_hash.remove(&token.hash);
+        }
+    }
+
+    pub(crate) fn contains(&self, name: &str) -> bool {
+        self.by_name.contains_key(name)
+    }
+
+    /// Whether an admin would be left without this one: revoking the last locks everybody out.
+    pub(crate) fn is_last_admin(&self, name: &str) -> bool {
+        let admins = |token: &Token| token.scopes.contains(&Scope::Admin);
+        self.by_name.get(name).is_some_and(admins)
+            && self.by_name.iter().filter(|(other, token)| *other != name && admins(token)).count()
+                == 0
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.by_name.len()
+    }
+
+    pub(crate) fn list(&self) -> Vec<TokenInfo> {
+        self.by_name
+            .iter()
+            .map(|(name, token)| TokenInfo {
+                name: name.clone(),
+                scopes: token.scopes.to_vec(),
+                issued_at: token.issued_at,
+            })
+            .collect()
+    }
+}
+
+impl Caller {
+    pub(crate) fn is_admin(&self) -> bool {
+        self.scopes.contains(&Scope::Admin)
+    }
+
+    pub(crate) fn require_admin(&self) -> Result<(), Refusal> {
+        self.require("admin", |_| false)
+    }
+
+    pub(crate) fn require_start(&self) -> Result<(), Refusal> {
+        self.require("start", |scope| *scope == Scope::Start)
+    }
+
+    pub(crate) fn require_worker(&self) -> Result<(), Refusal> {
+        self.require("worker", |scope| *scope == Scope::Worker)
+    }
+
+    /// Anybody with any right but to look at nothing: used where every kind of caller has business.
+    pub(crate) fn require_any(&self) -> Result<(), Refusal> {
+        self.require("any", |_| true)
+    }
+
+    pub(crate) fn require_work_as(&self, agent: &AgentId) -> Result<(), Refusal> {
+        self.require(&format!("work:{agent}"), |scope| match scope {
+            Scope::Work(None) => true,
+            Scope::Work(Some(own)) => own == agent,
+            Scope::Admin | Scope::Start | Scope::Worker => false,
+        })
+    }
+
+    fn require(&self, needed: &str, has: impl Fn(&Scope) -> bool) -> Result<(), Refusal> {
+        if self.is_admin() || self.scopes.iter().any(has) {
+            Ok(())
+        } else {
+            Err(Refusal::forbidden(needed))
+        }
+    }
+
+    /// How the history names somebody who acted without an agent's name.
+    pub(crate) fn performer(&self) -> Performer {
+        self.name.as_ref().map_or(Performer::System, |name| {
+            Performer::Agent(AgentId(Arc::from(format!("token:{name}"))))
+        })
+    }
+}
+
+impl fmt::Display for Scope {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Admin => f.write_str("admin"),
+            Self::Start => f.write_str("start"),
+            Self::Work(None) => f.write_str("work:*"),
+            Self::Work(Some(agent)) => write!(f, "work:{agent}"),
+            Self::Worker => f.write_str("worker"),
+        }
+    }
+}
+
+/// A text that is no scope.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("`{0}` is not a scope; use admin, start, work:AGENT (or work:*) or worker")]
+pub struct UnknownScope(pub String);
+
+impl FromStr for Scope {
+    type Err = UnknownScope;
+
+    fn from_str(text: &str) -> Result<Self, UnknownScope> {
+        match text {
+            "admin" => Ok(Self::Admin),
+            "start" => Ok(Self::Start),
+            "worker" => Ok(Self::Worker),
+            "work:*" => Ok(Self::Work(None)),
+            other => match other.strip_prefix("work:") {
+                Some(agent) if !agent.is_empty() => Ok(Self::Work(Some(AgentId::from(agent)))),
+                Some(_) | None => Err(UnknownScope(text.chars().take(80).collect())),
+            },
+        }
+    }
+}

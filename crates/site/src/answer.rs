@@ -1,0 +1,244 @@
+//! What a site answers: plain values, turned into JSON by the server.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use legwork_engine::{Lifecycle, NodeState};
+use legwork_model::event::Performer;
+use legwork_model::finding::Finding;
+use legwork_model::id::{ActivityId, AgentId, InstanceId};
+use legwork_model::time::Timestamp;
+use legwork_model::value::{Value, ValueType};
+
+use crate::access::Scope;
+use crate::refusal::Refusal;
+
+#[derive(Debug)]
+pub enum Answer {
+    Done,
+    Deployed {
+        process: Arc<str>,
+        version: u32,
+        unchanged: bool,
+        warnings: Vec<Finding>,
+    },
+    Published {
+        version: u32,
+        unchanged: bool,
+        warnings: Vec<Finding>,
+    },
+    Definitions(Vec<DefinitionInfo>),
+    Definition {
+        info: DefinitionInfo,
+        source: Arc<str>,
+    },
+    Organisation {
+        version: u32,
+        source: Arc<str>,
+        agents: Vec<AgentInfo>,
+    },
+    /// `repeated`: the same request had started it before.
+    Started {
+        instance: Box<InstanceInfo>,
+        repeated: bool,
+    },
+    Instance(Box<InstanceView>),
+    Instances {
+        instances: Vec<InstanceInfo>,
+        more: bool,
+    },
+    History {
+        entries: Vec<HistoryEntry>,
+        next: Option<u64>,
+    },
+    Incidents {
+        incidents: Vec<IncidentView>,
+        more: bool,
+    },
+    Worklist(WorklistView),
+    Item(Box<ItemDetail>),
+    Jobs(Vec<Job>),
+    /// One per job asked for, in order.
+    JobResults(Vec<Result<(), Refusal>>),
+    Tokens(Vec<TokenInfo>),
+    Caller {
+        name: Option<String>,
+        scopes: Vec<Scope>,
+    },
+}
+
+#[derive(Clone, Debug)]
+pub struct DefinitionInfo {
+    pub process: Arc<str>,
+    pub version: u32,
+    pub title: Arc<str>,
+    pub deployed_at: Timestamp,
+}
+
+#[derive(Clone, Debug)]
+pub struct AgentInfo {
+    pub agent: AgentId,
+    pub name: String,
+}
+
+/// An instance in a list.
+#[derive(Clone, Debug)]
+pub struct InstanceInfo {
+    pub instance: InstanceId,
+    pub process: Arc<str>,
+    pub version: u32,
+    pub lifecycle: Lifecycle,
+    pub incidents: u32,
+    pub started_at: Timestamp,
+    pub ended_at: Option<Timestamp>,
+    /// The result elements; only when it has ended and was asked for by itself.
+    pub result: Vec<(Arc<str>, Value)>,
+}
+
+/// An instance as a whole.
+#[derive(Debug)]
+pub struct InstanceView {
+    pub info: InstanceInfo,
+    pub title: Arc<str>,
+    pub started_by: Performer,
+    pub data: Vec<DataView>,
+    pub nodes: Vec<NodeView>,
+}
+
+#[derive(Debug)]
+pub struct DataView {
+    pub element: Arc<str>,
+    pub kind: ValueType,
+    /// The latest version; `None` if nothing was written yet.
+    pub value: Option<Value>,
+    pub versions: u32,
+}
+
+/// A step or a block, in document order; `depth` tells the nesting.
+#[derive(Debug)]
+pub struct NodeView {
+    pub name: Arc<str>,
+    pub title: Arc<str>,
+    pub kind: &'static str,
+    pub depth: u32,
+    /// The branch it begins, if it is the first node of one.
+    pub branch: Option<Arc<str>>,
+    pub state: StepState,
+    pub activity: ActivityId,
+    pub holder: Option<AgentId>,
+    pub performer: Option<Performer>,
+    pub attempts: u32,
+    pub retry_at: Option<Timestamp>,
+    pub incident: Option<String>,
+}
+
+/// What a step or a block is doing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum StepState {
+    NotActivated,
+    Activated,
+    Selected,
+    /// Of blocks: begun and not ended.
+    Running,
+    Completed,
+    Skipped,
+    Failed,
+}
+
+impl From<NodeState> for StepState {
+    fn from(state: NodeState) -> Self {
+        match state {
+            NodeState::NotActivated => Self::NotActivated,
+            NodeState::Activated => Self::Activated,
+            NodeState::Selected => Self::Selected,
+            NodeState::Completed => Self::Completed,
+            NodeState::Skipped => Self::Skipped,
+            NodeState::Failed => Self::Failed,
+        }
+    }
+}
+
+#[derive(Debug)]
+pub struct HistoryEntry {
+    /// Number of the record, counted from 0; entries of one command share it.
+    pub record: u64,
+    pub at: Timestamp,
+    pub kind: &'static str,
+    pub step: Option<Arc<str>>,
+    pub iteration: Vec<u32>,
+    pub by: Performer,
+    pub started_at: Option<Timestamp>,
+    pub writes: Vec<(Arc<str>, Value)>,
+    /// Decision, error, reason, incident or recipient, in words.
+    pub detail: Option<String>,
+}
+
+#[derive(Debug)]
+pub struct IncidentView {
+    pub activity: ActivityId,
+    pub process: Arc<str>,
+    /// A stable word for the kind.
+    pub kind: &'static str,
+    pub message: String,
+    pub at: Timestamp,
+}
+
+#[derive(Debug)]
+pub struct WorklistView {
+    pub cursor: String,
+    /// The list begins anew: forget what was there.
+    pub reset: bool,
+    pub items: Vec<ItemInfo>,
+    pub removed: Vec<ActivityId>,
+    /// Ask again with the cursor for the rest.
+    pub more: bool,
+}
+
+#[derive(Debug)]
+pub struct ItemInfo {
+    pub activity: ActivityId,
+    pub process: Arc<str>,
+    pub title: Arc<str>,
+    pub offered_at: Timestamp,
+    pub claimed_by: Option<AgentId>,
+    pub takes: Option<Duration>,
+    /// The absent person it is seen for, if not for oneself.
+    pub on_behalf_of: Option<AgentId>,
+}
+
+/// An item with what is needed to work on it.
+#[derive(Debug)]
+pub struct ItemDetail {
+    pub info: ItemInfo,
+    pub inputs: Vec<(Arc<str>, Value)>,
+    pub outputs: Vec<OutputInfo>,
+    /// At decisions: what can be answered.
+    pub answers: Vec<(Arc<str>, Arc<str>)>,
+}
+
+#[derive(Debug)]
+pub struct OutputInfo {
+    pub element: Arc<str>,
+    pub kind: ValueType,
+    pub optional: bool,
+    pub title: Option<String>,
+}
+
+#[derive(Debug)]
+pub struct Job {
+    pub activity: ActivityId,
+    pub job: Arc<str>,
+    pub process: Arc<str>,
+    pub lease: u64,
+    pub expires_at: Timestamp,
+    /// Counts from 1.
+    pub attempt: u32,
+    pub inputs: Vec<(Arc<str>, Value)>,
+}
+
+#[derive(Clone, Debug)]
+pub struct TokenInfo {
+    pub name: String,
+    pub scopes: Vec<Scope>,
+    pub issued_at: Timestamp,
+}

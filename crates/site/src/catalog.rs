@@ -1,0 +1,132 @@
+//! The definitions and the organisation in force, in all their versions.
+//!
+//! Versions count from 1 and are never changed or removed: an instance goes on with the one it
+//! started with.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use legwork_model::finding::{Finding, Rule, Severity, Span};
+use legwork_model::schema::Schema;
+use legwork_model::time::Timestamp;
+use legwork_model::{compile, yaml};
+use legwork_org::Organisation;
+
+use crate::answer::DefinitionInfo;
+
+/// How many processes a site takes, and how many versions of each.
+pub(crate) const PROCESSES_MAX: usize = 10_000;
+pub(crate) const VERSIONS_MAX: usize = 10_000;
+
+#[derive(Debug, Default)]
+pub(crate) struct Catalog {
+    processes: BTreeMap<Arc<str>, Vec<Deployed>>,
+    organisation: Published,
+}
+
+#[derive(Debug)]
+pub(crate) struct Deployed {
+    pub(crate) schema: Arc<Schema>,
+    pub(crate) source: Arc<str>,
+    pub(crate) at: Timestamp,
+}
+
+/// The organisation in force; version 0 is the empty one before the first is published.
+#[derive(Debug, Default)]
+pub(crate) struct Published {
+    pub(crate) organisation: Arc<Organisation>,
+    pub(crate) version: u32,
+    pub(crate) source: Arc<str>,
+}
+
+/// A definition that passed the check.
+pub(crate) struct Checked {
+    pub(crate) schema: Schema,
+    pub(crate) warnings: Vec<Finding>,
+}
+
+impl Catalog {
+    /// Reads and checks a definition; `version` is the number it will have.
+    pub(crate) fn check(&self, source: &str) -> Result<Checked, Vec<Finding>> {
+        let (definition, mut findings) = yaml::parse(source);
+        let Some(definition) = definition else { return Err(findings) };
+        //CHECK
+        if self.organisation.version > 0 {
+            findings.extend(legwork_org::check(&definition, &self.organisation.organisation));
+        }
+        if findings.iter().any(|finding| finding.severity == Severity::Error) {
+            return Err(findings);
+        }
+        let version = self.versions(&definition.process.value).len() as u32 + 1;
+        match compile::compile(&definition, version) {
+            Ok(schema) => Ok(Checked { schema, warnings: findings }),
+            Err(error) => {
+                findings.push(not_compiled(&error));
+                Err(findings)
+            }
+        }
+    }
+
+    pub(crate) fn versions(&self, process: &str) -> &[Deployed] {
+        self.processes.get(process).map_or(&[], Vec::as_slice)
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.processes.len()
+    }
+
+    /// The given version, or the latest.
+    pub(crate) fn find(&self, process: &str, version: Option<u32>) -> Option<&Deployed> {
+        let versions = self.versions(process);
+        match version {
+            None => versions.last(),
+            Some(number) => versions.get((number as usize).checked_sub(1)?),
+        }
+    }
+
+    pub(crate) fn deploy(&mut self, schema: Schema, source: &str, at: Timestamp) {
+        let process = schema.process.clone();
+        let deployed = Deployed { schema: Arc::new(schema), source: Arc::from(source), at };
+        self.processes.entry(process).or_default().push(deployed);
+    }
+
+    /// The latest version of every process.
+    pub(crate) fn list(&self) -> Vec<DefinitionInfo> {
+        self.processes.values().filter_map(|versions| versions.last()).map(Deployed::info).collect()
+    }
+
+    pub(crate) fn organisation(&self) -> &Organisation {
+        &self.organisation.organisation
+    }
+
+    pub(crate) fn published(&self) -> &Published {
+        &self.organisation
+    }
+
+    pub(crate) fn publish(&mut self, organisation: Organisation, version: u32, source: &str) {
+        let organisation = Arc::new(organisation);
+        self.organisation = Published { organisation, version, source: Arc::from(source) };
+    }
+}
+
+/// What the check has let through and the compiler refuses: a gap in the check.
+fn not_compiled(error: &compile::CompileError) -> Finding {
+    Finding {
+        span: Span::default(),
+        severity: Severity::Error,
+        rule: Rule::Y2,
+        message: error.to_string(),
+        hint: "correct the name or the sync edges it speaks of".to_owned(),
+    }
+}
+
+impl Deployed {
+    pub(crate) fn info(&self) -> DefinitionInfo {
+        DefinitionInfo {
+            process: self.schema.process.clone(),
+            version: self.schema.version,
+            title: self.schema.title.clone(),
+            deployed_at: self.at,
+        }
+    }
+}

@@ -1,0 +1,355 @@
+//! Instances as a whole: start, look at, list, suspend, resume, abort, resolve incidents.
+
+use std::sync::Arc;
+
+use legwork_engine::{self as engine, Command, Rejection};
+use legwork_model::event::Created;
+use legwork_model::id::{ActivityId, InstanceId};
+use legwork_model::schema::Schema;
+use legwork_model::time::Timestamp;
+
+use crate::access::Caller;
+use crate::answer::{Answer, IncidentView, InstanceInfo};
+use crate::input::{List, RequestId, Resolution, Start};
+use crate::output::{ClosedStream, Output};
+use crate::publish::as_performer;
+use crate::refusal::{Kind, Refusal};
+use crate::step::{broken, no_instance};
+use crate::summary::Summary;
+use crate::waiting::Waiting;
+use crate::{Page, Site, view};
+
+/// The most entries of one page of any listing.
+pub(crate) const PAGE_MAX: usize = 1_000;
+const REASON_BYTES_MAX: usize = 4_096;
+
+impl Site {
+    pub(crate) fn start(&mut self, id: RequestId, caller: &Caller, start: Start, now: Timestamp) {
+        let (instance, wait_until) = (start.instance, start.wait_until);
+        match self.start_now(caller, start, now) {
+            Err(refusal) => self.answer(id, Err(refusal)),
+            Ok(repeated) => {
+                self.answer_or_wait(id, instance, wait_until, Some(repeated), now);
+            }
+        }
+    }
+
+    /// Starts an instance, or finds that the same request has started it before.
+    fn start_now(
+        &mut self,
+        caller: &Caller,
+        start: Start,
+        now: Timestamp,
+    ) -> Result<bool, Refusal> {
+        caller.require_start()?;
+        if let Some(agent) = &start.agent {
+            caller.require_work_as(agent)?;
+            self.require_known(agent)?;
+        }
+        if let Some((_, state)) = self.instances.state(start.instance) {
+            return match (start.request, state.request()) {
+                (Some(this), Some(earlier)) if this == earlier => Ok(true),
+                (Some(_), _) => Err(Refusal::new(
+                    Kind::Conflict,
+                    "idempotency_key_reused",
+                    "this idempotency key was used for another request; use a fresh one",
+                )),
+                (None, _) => Err(Refusal::new(
+                    Kind::Conflict,
+                    "instance_exists",
+                    format!("there is an instance {} already", start.instance),
+                )),
+            };
+        }
+        let Start { process, version, .. } = &start;
+        let deployed = self.catalog.find(process, *version).ok_or_else(|| {
+            let version = version.map(|number| format!(" version {number}")).unwrap_or_default();
+            let what = format!("process `{process}`{version}; deploy it first");
+            Refusal::not_found("no_such_process", what)
+        })?;
+        let schema = deployed.schema.clone();
+        let inputs = engine::data::typed(&schema, Schema::START, &start.data)
+            .map_err(|rejection| Refusal::from(&rejection))?;
+        let created = Created {
+            process: schema.process.clone(),
+            version: schema.version,
+            by: as_performer(start.agent.as_ref(), caller),
+            inputs,
+            request: start.request,
+        };
+        self.create(start.instance, &schema, created, now)?;
+        Ok(false)
+    }
+
+    pub(crate) fn show(
+        &mut self,
+        id: RequestId,
+        caller: &Caller,
+        instance: InstanceId,
+        wait_until: Option<Timestamp>,
+        now: Timestamp,
+    ) {
+        match caller.require_start() {
+            Err(refusal) => self.answer(id, Err(refusal)),
+            Ok(()) => self.answer_or_wait(id, instance, wait_until, None, now),
+        }
+    }
+
+    /// Answers at once if the instance has ended or nobody wants to wait. `started` is set when
+    /// the question was a start, and tells whether it was a repetition.
+    fn answer_or_wait(
+        &mut self,
+        id: RequestId,
+        instance: InstanceId,
+        wait_until: Option<Timestamp>,
+        started: Option<bool>,
+        now: Timestamp,
+    ) {
+        let waits = self.instances.get(instance).is_some_and(|slot| !slot.has_ended());
+        let waiting = Waiting::End { instance, started };
+        match wait_until.filter(|&until| waits && until > now) {
+            None => self.answer_end(id, &waiting),
+            Some(_) if self.waiting.len() >= self.config.waiting_max => {
+                self.answer(id, Err(too_many_waiting()));
+            }
+            Some(until) => self.waiting.park(id, until, waiting),
+        }
+    }
+
+    /// Answers a question about an instance with what is known now.
+    pub(crate) fn answer_end(&mut self, id: RequestId, waiting: &Waiting) {
+        let Waiting::End { instance, started } = waiting else { return };
+        let answer = match started {
+            Some(repeated) => self
+                .info_with_result(*instance)
+                .map(|info| Answer::Started { instance: Box::new(info), repeated: *repeated }),
+            None => self.view(*instance).map(|view| Answer::Instance(Box::new(view))),
+        };
+        self.answer(id, answer);
+    }
+
+    fn info_with_result(&self, id: InstanceId) -> Result<InstanceInfo, Refusal> {
+        let slot = self.instances.get(id).ok_or_else(|| no_instance(id))?;
+        let mut info = slot.info(id);
+        if slot.has_ended()
+            && let Some(state) = slot.state.as_deref()
+        {
+            info.result = view::named(&slot.schema, state.results(&slot.schema));
+        }
+        Ok(info)
+    }
+
+    fn view(&self, id: InstanceId) -> Result<crate::answer::InstanceView, Refusal> {
+        if let Some(reason) = self.instances.broken(id) {
+            return Err(broken(id, reason));
+        }
+        let info = self.info_with_result(id)?;
+        let (schema, state) = self.instances.state(id).ok_or_else(|| no_instance(id))?;
+        Ok(view::instance(schema, state, info))
+    }
+
+    pub(crate) fn history(
+        &mut self,
+        id: RequestId,
+        caller: &Caller,
+        instance: InstanceId,
+        from: u64,
+        limit: usize,
+    ) {
+        if let Err(refusal) = caller.require_start() {
+            return self.answer(id, Err(refusal));
+        }
+        self.histories.insert(id, Page { from, limit: limit.clamp(1, PAGE_MAX) });
+        self.out.push(Output::ReadHistory { id, instance });
+    }
+
+    pub(crate) fn history_read(
+        &mut self,
+        id: RequestId,
+        instance: InstanceId,
+        records: &[Vec<u8>],
+    ) {
+        let Some(page) = self.histories.remove(&id) else { return };
+        let answer = view::history(&self.catalog, instance, records, page.from, page.limit);
+        self.answer(id, answer);
+    }
+
+    pub(crate) fn list(&mut self, id: RequestId, caller: &Caller, list: &List) {
+        if let Err(refusal) = caller.require_start() {
+            return self.answer(id, Err(refusal));
+        }
+        let limit = list.limit.clamp(1, PAGE_MAX);
+        if list.ended {
+            self.listings.insert(id, (list.process.clone(), limit));
+            let limit = if list.process.is_some() { PAGE_MAX } else { limit + 1 };
+            return self.out.push(Output::ReadClosed { id, before: list.before, limit });
+        }
+        let fits = |process: &Arc<str>| list.process.as_ref().is_none_or(|asked| asked == process);
+        let mut found: Vec<_> = self
+            .instances
+            .newest_first(list.before)
+            .filter(|(_, slot)| fits(&slot.schema.process))
+            .take(limit + 1)
+            .map(|(id, slot)| slot.info(id))
+            .collect();
+        let more = found.len() > limit;
+        found.truncate(limit);
+        self.answer(id, Ok(Answer::Instances { instances: found, more }));
+    }
+
+    pub(crate) fn closed_read(&mut self, id: RequestId, streams: &[ClosedStream]) {
+        let Some((process, limit)) = self.listings.remove(&id) else { return };
+        let mut found: Vec<InstanceInfo> = streams
+            .iter()
+            .filter_map(|closed| {
+                let info = Summary::from_bytes(&closed.summary)?.info(InstanceId(closed.stream));
+                process.as_ref().is_none_or(|asked| *asked == info.process).then_some(info)
+            })
+            .collect();
+        // A page of a filtered listing may be short although more follows.
+        let more = found.len() > limit || (process.is_some() && streams.len() >= PAGE_MAX);
+        found.truncate(limit);
+        self.answer(id, Ok(Answer::Instances { instances: found, more }));
+    }
+
+    pub(crate) fn suspend(
+        &mut self,
+        caller: &Caller,
+        instance: InstanceId,
+        now: Timestamp,
+    ) -> Result<Answer, Refusal> {
+        caller.require_admin()?;
+        self.control(instance, Command::Suspend { by: caller.performer() }, now)
+    }
+
+    pub(crate) fn resume(
+        &mut self,
+        caller: &Caller,
+        instance: InstanceId,
+        now: Timestamp,
+    ) -> Result<Answer, Refusal> {
+        caller.require_admin()?;
+        self.control(instance, Command::Resume { by: caller.performer() }, now)
+    }
+
+    pub(crate) fn abort(
+        &mut self,
+        caller: &Caller,
+        instance: InstanceId,
+        reason: String,
+        now: Timestamp,
+    ) -> Result<Answer, Refusal> {
+        caller.require_admin()?;
+        let reason = bounded(reason, "reason")?;
+        self.control(instance, Command::Abort { by: caller.performer(), reason }, now)
+    }
+
+    pub(crate) fn resolve(
+        &mut self,
+        caller: &Caller,
+        activity: &ActivityId,
+        resolution: Resolution,
+        now: Timestamp,
+    ) -> Result<Answer, Refusal> {
+        caller.require_admin()?;
+        let (schema, own) = self.activity(activity)?;
+        let resolution = match resolution {
+            Resolution::Retry => engine::Resolution::Retry,
+            Resolution::Choose(answer) => {
+                engine::Resolution::Choose(view::code_of(schema.node(own.node), &answer)?)
+            }
+            Resolution::Complete(data) => {
+                let outputs = engine::data::typed(&schema, own.node, &data)
+                    .map_err(|rejection| Refusal::from(&rejection))?;
+                engine::Resolution::Complete(outputs)
+            }
+        };
+        let by = caller.performer();
+        self.control(activity.instance, Command::Resolve { activity: own, by, resolution }, now)
+    }
+
+    fn control(
+        &mut self,
+        instance: InstanceId,
+        command: Command,
+        now: Timestamp,
+    ) -> Result<Answer, Refusal> {
+        if let Some(reason) = self.instances.broken(instance) {
+            return Err(broken(instance, reason));
+        }
+        self.command(instance, command, now).map(|()| Answer::Done)
+    }
+
+    pub(crate) fn incidents(
+        &self,
+        caller: &Caller,
+        limit: usize,
+        after: Option<InstanceId>,
+    ) -> Result<Answer, Refusal> {
+        caller.require_admin()?;
+        let limit = limit.clamp(1, PAGE_MAX);
+        let mut found: Vec<IncidentView> = Vec::new();
+        let mut more = false;
+        for (id, slot) in self.instances.with_incidents(after) {
+            if found.len() >= limit {
+                more = true;
+                break;
+            }
+            // Instances with incidents are kept in memory; see `Instances::evict`.
+            if let Some(state) = slot.state.as_deref() {
+                found.extend(view::incidents(&slot.schema, state, id));
+            }
+        }
+        Ok(Answer::Incidents { incidents: found, more })
+    }
+}
+
+pub(crate) fn too_many_waiting() -> Refusal {
+    let message = "too many requests are waiting already; ask again later or without waiting";
+    Refusal::new(Kind::Exhausted, "too_many_waiting", message)
+}
+
+/// Refuses texts that would bloat the history.
+pub(crate) fn bounded(text: String, what: &str) -> Result<String, Refusal> {
+    if text.len() <= REASON_BYTES_MAX {
+        return Ok(text);
+    }
+    let message = format!("the {what} has {} bytes; at most {REASON_BYTES_MAX} fit", text.len());
+    Err(Refusal::new(Kind::Invalid, "text_too_long", message))
+}
+
+impl From<&Rejection> for Refusal {
+    fn from(rejection: &Rejection) -> Self {
+        let kind = kind_of(rejection);
+        Self::new(kind, rejection.code(), rejection.to_string())
+    }
+}
+
+fn kind_of(rejection: &Rejection) -> Kind {
+    match rejection {
+        Rejection::NoSuchActivity => Kind::NotFound,
+        Rejection::NotOpen { .. }
+        | Rejection::IterationOver { .. }
+        | Rejection::AlreadyDone
+        | Rejection::HeldBy { .. }
+        | Rejection::NotHeld { .. }
+        | Rejection::NoIncident { .. }
+        | Rejection::ResolutionUnfit { .. }
+        | Rejection::Suspended
+        | Rejection::NotSuspended
+        | Rejection::Ended { .. }
+        | Rejection::WrongDefinition { .. } => Kind::Conflict,
+        Rejection::NotAWorkItem { .. }
+        | Rejection::NotAJob { .. }
+        | Rejection::AgentMissing { .. }
+        | Rejection::UnknownElement { .. }
+        | Rejection::NotWritten { .. }
+        | Rejection::GivenTwice { .. }
+        | Rejection::WrongType { .. }
+        | Rejection::MissingOutput { .. }
+        | Rejection::MissingInput { .. }
+        | Rejection::AnswerMissing { .. }
+        | Rejection::AnswerUnknown { .. }
+        | Rejection::AnswerUnexpected { .. } => Kind::Invalid,
+    }
+}

@@ -1,0 +1,243 @@
+//! Everything that can reach a site from outside.
+//!
+//! Reading this file and `output.rs` is reading the system: a driver does nothing but turn the
+//! world into inputs and outputs into effects.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use legwork_model::id::{ActivityId, AgentId, InstanceId};
+use legwork_model::time::Timestamp;
+use serde_json::Value as Json;
+
+use crate::access::Scope;
+use crate::output::ClosedStream;
+
+/// Data by element name, as it comes over the wire.
+pub type Data = BTreeMap<String, Json>;
+
+#[derive(Debug)]
+pub enum Input {
+    /// At start: a stream that is not closed. The site's own stream comes first.
+    Recovered(Stream),
+    /// Somebody wants something. Answered exactly once.
+    Request { id: RequestId, credential: Credential, request: Request },
+    /// What `Output::Load` asked for.
+    Loaded(Stream),
+    /// What `Output::ReadHistory` asked for.
+    HistoryRead { id: RequestId, instance: InstanceId, records: Vec<Vec<u8>> },
+    /// What `Output::ReadClosed` asked for.
+    ClosedRead { id: RequestId, streams: Vec<ClosedStream> },
+    /// The caller of a waiting request hung up.
+    Cancelled { id: RequestId },
+    /// No more inputs are at hand: waiting requests are served with what has come up. Given once
+    /// per batch of inputs, so that a busy site answers in batches and an idle one at once.
+    Settle,
+}
+
+/// The records of one stream, from a snapshot on if there is one.
+#[derive(Clone, Debug, Default)]
+pub struct Stream {
+    pub id: u128,
+    pub snapshot: Option<(u64, Vec<u8>)>,
+    /// The records after the snapshot, oldest first.
+    pub records: Vec<Vec<u8>>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct RequestId(pub u64);
+
+/// What a caller presents.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Credential {
+    /// Nothing; enough only while no token exists.
+    None,
+    /// The hash of a bearer token.
+    Token([u8; 32]),
+}
+
+#[derive(Debug)]
+pub enum Request {
+    Deploy {
+        source: String,
+    },
+    Definitions,
+    Definition {
+        process: Arc<str>,
+        version: Option<u32>,
+    },
+    PublishOrganisation {
+        source: String,
+    },
+    Organisation,
+
+    Start(Start),
+    /// The instance as it is; with `wait_until`, as soon as it has ended or that moment has come.
+    Show {
+        instance: InstanceId,
+        wait_until: Option<Timestamp>,
+    },
+    History {
+        instance: InstanceId,
+        from: u64,
+        limit: usize,
+    },
+    List(List),
+    Suspend {
+        instance: InstanceId,
+    },
+    Resume {
+        instance: InstanceId,
+    },
+    Abort {
+        instance: InstanceId,
+        reason: String,
+    },
+    Incidents {
+        limit: usize,
+        after: Option<InstanceId>,
+    },
+    Resolve {
+        activity: ActivityId,
+        resolution: Resolution,
+    },
+
+    Worklist(Worklist),
+    Item {
+        agent: AgentId,
+        activity: ActivityId,
+    },
+    Claim {
+        agent: AgentId,
+        activity: ActivityId,
+    },
+    Release {
+        agent: AgentId,
+        activity: ActivityId,
+    },
+    Delegate {
+        agent: AgentId,
+        activity: ActivityId,
+        to: AgentId,
+    },
+    Complete(Complete),
+
+    Activate(Activate),
+    CompleteJobs {
+        worker: Arc<str>,
+        jobs: Vec<JobResult>,
+    },
+    FailJobs {
+        worker: Arc<str>,
+        jobs: Vec<JobFailure>,
+    },
+    ExtendJobs {
+        worker: Arc<str>,
+        jobs: Vec<JobLease>,
+        lease: Duration,
+    },
+
+    IssueToken {
+        name: String,
+        hash: [u8; 32],
+        scopes: Vec<Scope>,
+    },
+    RevokeToken {
+        name: String,
+    },
+    Tokens,
+    /// Answers who the caller is and what they may do.
+    WhoAmI,
+    /// May the caller read and change everything? Asked by handlers that work beside the site,
+    /// such as backup.
+    RequireAdmin,
+    /// May the caller store and fetch files?
+    RequireFiles,
+}
+
+#[derive(Debug)]
+pub struct Start {
+    /// Drawn by the driver, or derived from the idempotency key: then a repetition finds the
+    /// instance that is there already.
+    pub instance: InstanceId,
+    pub process: Arc<str>,
+    pub version: Option<u32>,
+    pub data: Data,
+    pub agent: Option<AgentId>,
+    /// Digest of the whole request, if it carries an idempotency key.
+    pub request: Option<u64>,
+    /// Answer only when the instance has ended or this moment has come.
+    pub wait_until: Option<Timestamp>,
+}
+
+#[derive(Debug, Default)]
+pub struct List {
+    pub process: Option<Arc<str>>,
+    /// Running and suspended ones, or those that have ended.
+    pub ended: bool,
+    pub limit: usize,
+    /// Newest first; only instances with smaller ids.
+    pub before: Option<InstanceId>,
+}
+
+#[derive(Debug)]
+pub struct Worklist {
+    pub agent: AgentId,
+    /// A cursor from an earlier answer; without one the whole list.
+    pub since: Option<String>,
+    pub limit: usize,
+    /// Answer only when something has changed or this moment has come.
+    pub wait_until: Option<Timestamp>,
+}
+
+#[derive(Debug)]
+pub struct Complete {
+    pub agent: AgentId,
+    pub activity: ActivityId,
+    pub data: Data,
+    /// At decisions: the name of the branch, at the end of a loop `repeat` or `leave`.
+    pub answer: Option<String>,
+    pub request: Option<u64>,
+}
+
+#[derive(Debug)]
+pub struct Activate {
+    pub worker: Arc<str>,
+    pub types: Vec<Arc<str>>,
+    pub max: usize,
+    pub lease: Duration,
+    /// Answer only when there is a job or this moment has come.
+    pub wait_until: Option<Timestamp>,
+}
+
+/// The right to work on a job for some time.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct JobLease {
+    pub activity: ActivityId,
+    pub lease: u64,
+}
+
+#[derive(Debug)]
+pub struct JobResult {
+    pub job: JobLease,
+    pub data: Data,
+}
+
+#[derive(Debug)]
+pub struct JobFailure {
+    pub job: JobLease,
+    pub error: String,
+    /// Without it the failure becomes an incident at once.
+    pub retry: bool,
+}
+
+/// The way out of an incident.
+#[derive(Debug)]
+pub enum Resolution {
+    Retry,
+    /// At a decision that failed: take this branch.
+    Choose(String),
+    /// At a step that failed: these are its outputs.
+    Complete(Data),
+}

@@ -1,0 +1,200 @@
+//! The open instances: which there are, and the state of those in memory.
+//!
+//! Every instance that has not ended has a slot; its state may be evicted when nothing is going
+//! on and is loaded again from its stream when it is needed.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
+
+use legwork_engine::{Lifecycle, State};
+use legwork_model::id::InstanceId;
+use legwork_model::schema::Schema;
+use legwork_model::time::Timestamp;
+
+use crate::answer::InstanceInfo;
+
+#[derive(Debug)]
+pub(crate) struct Slot {
+    pub(crate) schema: Arc<Schema>,
+    /// Records in its stream.
+    pub(crate) version: u64,
+    /// `None` while evicted.
+    pub(crate) state: Option<Box<State>>,
+    pub(crate) lifecycle: Lifecycle,
+    pub(crate) incidents: u32,
+    pub(crate) started_at: Timestamp,
+    /// When its events have brought it to an end; only while somebody looks at it.
+    pub(crate) ended_at: Option<Timestamp>,
+    /// Queued and leased jobs; an instance with any stays in memory.
+    pub(crate) jobs: u32,
+    touched: u64,
+}
+
+#[derive(Debug, Default)]
+pub(crate) struct Instances {
+    slots: BTreeMap<InstanceId, Slot>,
+    /// Instances that cannot be replayed, with the reason. They stay as they are in the store.
+    broken: BTreeMap<InstanceId, String>,
+    /// In the order they were last touched; entries with an outdated touch are skipped.
+    recent: VecDeque<(InstanceId, u64)>,
+    resident: usize,
+    touches: u64,
+}
+
+impl Slot {
+    pub(crate) fn new(schema: Arc<Schema>, version: u64, state: State) -> Self {
+        let mut slot = Self {
+            schema,
+            version,
+            lifecycle: state.lifecycle(),
+            incidents: 0,
+            started_at: state.started_at(),
+            ended_at: None,
+            jobs: 0,
+            touched: 0,
+            state: None,
+        };
+        slot.install(state);
+        slot
+    }
+
+    /// Puts a new state in place and refreshes what is known without it.
+    pub(crate) fn install(&mut self, state: State) {
+        self.lifecycle = state.lifecycle();
+        self.incidents = state.incidents(&self.schema).count() as u32;
+        self.state = Some(Box::new(state));
+    }
+
+    pub(crate) fn has_ended(&self) -> bool {
+        self.lifecycle.has_ended()
+    }
+
+    pub(crate) fn info(&self, instance: InstanceId) -> InstanceInfo {
+        InstanceInfo {
+            instance,
+            process: self.schema.process.clone(),
+            version: self.schema.version,
+            lifecycle: self.lifecycle,
+            incidents: self.incidents,
+            started_at: self.started_at,
+            ended_at: self.ended_at,
+            result: Vec::new(),
+        }
+    }
+}
+
+impl Instances {
+    pub(crate) fn get(&self, id: InstanceId) -> Option<&Slot> {
+        self.slots.get(&id)
+    }
+
+    pub(crate) fn get_mut(&mut self, id: InstanceId) -> Option<&mut Slot> {
+        self.slots.get_mut(&id)
+    }
+
+    /// The schema and state of an instance that is in memory.
+    pub(crate) fn state(&self, id: InstanceId) -> Option<(&Arc<Schema>, &State)> {
+        let slot = self.slots.get(&id)?;
+        Some((&slot.schema, slot.state.as_deref()?))
+    }
+
+    pub(crate) fn insert(&mut self, id: InstanceId, slot: Slot) {
+        self.remove(id);
+        self.resident += usize::from(slot.state.is_some());
+        self.slots.insert(id, slot);
+        self.touch(id);
+    }
+
+    pub(crate) fn remove(&mut self, id: InstanceId) -> Option<Slot> {
+        let slot = self.slots.remove(&id)?;
+        self.resident -= usize::from(slot.state.is_some());
+        Some(slot)
+    }
+
+    /// Puts a state back that had been evicted.
+    pub(crate) fn restore(&mut self, id: InstanceId, state: State) {
+        if let Some(slot) = self.slots.get_mut(&id) {
+            self.resident += usize::from(slot.state.is_none());
+            slot.install(state);
+            self.touch(id);
+        }
+    }
+
+    /// Notes that the instance is in use.
+    pub(crate) fn touch(&mut self, id: InstanceId) {
+        self.touches += 1;
+        if let Some(slot) = self.slots.get_mut(&id) {
+            slot.touched = self.touches;
+            self.recent.push_back((id, self.touches));
+        }
+    }
+
+    /// Drops states until at most `max` are left, those longest out of use first, sparing those
+    /// with jobs (workers will ask for their inputs at any moment) or incidents (to be
+    /// listed), and those whose end somebody awaits.
+    pub(crate) fn evict(&mut self, max: usize, is_awaited: impl Fn(InstanceId) -> bool) {
+        let mut budget = self.recent.len();
+        while self.resident > max && budget > 0 {
+            budget -= 1;
+            let Some((id, touched)) = self.recent.pop_front() else { return };
+            let Some(slot) = self.slots.get_mut(&id) else { continue };
+            if slot.touched != touched || slot.state.is_none() {
+                continue;
+            }
+            if slot.jobs > 0 || slot.incidents > 0 || is_awaited(id) {
+                self.recent.push_back((id, touched));
+            } else {
+                slot.state = None;
+                self.resident -= 1;
+            }
+        }
+        // Without eviction the list would only grow: drop what is outdated now and then.
+        if self.recent.len() > 64 + 4 * self.slots.len() {
+            let slots = &self.slots;
+            self.recent
+                .retain(|(id, touched)| slots.get(id).is_some_and(|slot| slot.touched == *touched));
+        }
+    }
+
+    pub(crate) fn mark_broken(&mut self, id: InstanceId, reason: String) {
+        self.remove(id);
+        self.broken.insert(id, reason);
+    }
+
+    pub(crate) fn broken(&self, id: InstanceId) -> Option<&str> {
+        self.broken.get(&id).map(String::as_str)
+    }
+
+    /// Open instances, newest first.
+    pub(crate) fn newest_first(
+        &self,
+        before: Option<InstanceId>,
+    ) -> impl Iterator<Item = (InstanceId, &Slot)> {
+        let end = before.unwrap_or(InstanceId(u128::MAX));
+        self.slots.range(..end).rev().map(|(id, slot)| (*id, slot))
+    }
+
+    /// Open instances with incidents, oldest first.
+    pub(crate) fn with_incidents(
+        &self,
+        after: Option<InstanceId>,
+    ) -> impl Iterator<Item = (InstanceId, &Slot)> {
+        let from = after.map_or(std::ops::Bound::Unbounded, std::ops::Bound::Excluded);
+        self.slots
+            .range((from, std::ops::Bound::Unbounded))
+            .filter(|(_, slot)| slot.incidents > 0)
+            .map(|(id, slot)| (*id, slot))
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.slots.len()
+    }
+
+    pub(crate) fn resident(&self) -> usize {
+        self.resident
+    }
+
+    pub(crate) fn broken_len(&self) -> usize {
+        self.broken.len()
+    }
+}

@@ -1,0 +1,284 @@
+//! Jobs of automatic steps: which are open, who works on them, until when.
+//!
+//! Leases are volatile on purpose. The history knows only what a step did; after a restart every
+//! open job is offered again, and a worker that still holds one may report it as long as nobody
+//! else has taken it since. So there is at most one accepted completion per activity, always.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
+use std::time::Duration;
+
+use legwork_model::id::{Activity, InstanceId};
+use legwork_model::time::Timestamp;
+use rustc_hash::FxHashMap;
+
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) struct JobKey {
+    pub(crate) instance: InstanceId,
+    pub(crate) activity: Activity,
+}
+
+#[derive(Debug)]
+struct Entry {
+    job: Arc<str>,
+    phase: Phase,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Phase {
+    Queued,
+    Delayed { until: Timestamp },
+    Leased { lease: u64, since: Timestamp, expires: Timestamp },
+}
+
+/// Why a report about a job does not count.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum LeaseError {
+    /// Completed already, withdrawn, or never there.
+    NotOpen,
+    /// Its lease ran out and another worker has taken it.
+    Lost,
+}
+
+#[derive(Debug, Default)]
+pub(crate) struct Jobs {
+    /// Looked up by key; never iterated.
+    entries: FxHashMap<JobKey, Entry>,
+    /// Oldest first. May hold keys that are no longer queued: they are skipped when they come up.
+    queues: BTreeMap<Arc<str>, VecDeque<JobKey>>,
+    /// When leases run out and delays end; entries that no longer fit are skipped.
+    timers: BTreeMap<(Timestamp, u64), JobKey>,
+    last_lease: u64,
+    last_timer: u64,
+    queued: usize,
+    leased: usize,
+}
+
+impl Jobs {
+    /// `first_lease` must be larger than any lease given out before a restart.
+    pub(crate) fn new(first_lease: u64) -> Self {
+        Self { last_lease: first_lease, ..Self::default() }
+    }
+
+    /// A job came up, to be given out from `not_before` on.
+    pub(crate) fn open(
+        &mut self,
+        key: JobKey,
+        job: Arc<str>,
+        not_before: Option<Timestamp>,
+        now: Timestamp,
+    ) {
+        self.close(&key);
+        let phase = match not_before.filter(|&until| until > now) {
+            Some(until) => {
+                self.set_timer(until, key.clone());
+                Phase::Delayed { until }
+            }
+            None => {
+                self.enqueue(&job, key.clone());
+                Phase::Queued
+            }
+        };
+        self.entries.insert(key, Entry { job, phase });
+    }
+
+    /// The job is done or no longer wanted.
+    pub(crate) fn close(&mut self, key: &JobKey) {
+        if let Some(entry) = self.entries.remove(key) {
+            self.count_out(entry.phase);
+        }
+    }
+
+    /// The next job of one of these types, leased from now on.
+    pub(crate) fn take(
+        &mut self,
+        types: &[Arc<str>],
+        lease_for: Duration,
+        now: Timestamp,
+    ) -> Option<(JobKey, Arc<str>, u64, Timestamp)> {
+        for job in types {
+            let Some(queue) = self.queues.get_mut(job) else { continue };
+            while let Some(key) = queue.pop_front() {
+                let Some(entry) = self.entries.get_mut(&key) else { continue };
+                if entry.phase != Phase::Queued {
+                    continue;
+                }
+                self.last_lease += 1;
+                let (lease, expires) = (self.last_lease, now + lease_for);
+                entry.phase = Phase::Leased { lease, since: now, expires };
+                let job = entry.job.clone();
+                self.queued -= 1;
+                self.leased += 1;
+                self.set_timer(expires, key.clone());
+                return Some((key, job, lease, expires));
+            }
+        }
+        None
+    }
+
+    /// Whether a report with this lease counts; answers when the work began, if that is known.
+    pub(crate) fn verify(&self, key: &JobKey, lease: u64) -> Result<Option<Timestamp>, LeaseError> {
+        match self.entries.get(key).map(|entry| entry.phase) {
+            None => Err(LeaseError::NotOpen),
+            Some(Phase::Leased { lease: current, since, .. }) if current == lease => {
+                Ok(Some(since))
+            }
+            Some(Phase::Leased { .. }) => Err(LeaseError::Lost),
+            // Nobody has taken it since: the work is not thrown away. A delayed one was reported
+            // as failed already.
+            Some(Phase::Queued) => Ok(None),
+            Some(Phase::Delayed { .. }) => Err(LeaseError::Lost),
+        }
+    }
+
+    /// Prolongs a lease that has not run out.
+    pub(crate) fn extend(
+        &mut self,
+        key: &JobKey,
+        lease: u64,
+        lease_for: Duration,
+        now: Timestamp,
+    ) -> Result<(), LeaseError> {
+        let entry = self.entries.get_mut(key).ok_or(LeaseError::NotOpen)?;
+        match &mut entry.phase {
+            Phase::Leased { lease: current, expires, .. } if *current == lease => {
+                *expires = now + lease_for;
+                let expires = *expires;
+                self.set_timer(expires, key.clone());
+                Ok(())
+            }
+            Phase::Leased { .. } | Phase::Queued | Phase::Delayed { .. } => Err(LeaseError::Lost),
+        }
+    }
+
+    /// Offers again what was delayed until now or whose lease has run out.
+    pub(crate) fn expire(&mut self, now: Timestamp) {
+        while let Some(timer) = self.timers.first_entry() {
+            if timer.key().0 > now {
+                return;
+            }
+            let key = timer.remove();
+            let Some(entry) = self.entries.get_mut(&key) else { continue };
+            let due = match entry.phase {
+                Phase::Delayed { until } => until <= now,
+                Phase::Leased { expires, .. } => expires <= now,
+                Phase::Queued => false,
+            };
+            if due {
+                let (phase, job) = (entry.phase, entry.job.clone());
+                entry.phase = Phase::Queued;
+                self.count_out(phase);
+                self.enqueue(&job, key);
+            }
+        }
+    }
+
+    pub(crate) fn next_due(&self) -> Option<Timestamp> {
+        self.timers.first_key_value().map(|((at, _), _)| *at)
+    }
+
+    pub(crate) fn contains(&self, key: &JobKey) -> bool {
+        self.entries.contains_key(key)
+    }
+
+    pub(crate) fn is_leased(&self, key: &JobKey) -> bool {
+        matches!(self.entries.get(key), Some(Entry { phase: Phase::Leased { .. }, .. }))
+    }
+
+    pub(crate) fn queued(&self) -> usize {
+        self.queued
+    }
+
+    pub(crate) fn leased(&self) -> usize {
+        self.leased
+    }
+
+    fn enqueue(&mut self, job: &Arc<str>, key: JobKey) {
+        self.queued += 1;
+        if let Some(queue) = self.queues.get_mut(job) {
+            queue.push_back(key);
+        } else {
+            self.queues.insert(job.clone(), VecDeque::from([key]));
+        }
+    }
+
+    fn set_timer(&mut self, at: Timestamp, key: JobKey) {
+        self.last_timer += 1;
+        self.timers.insert((at, self.last_timer), key);
+    }
+
+    fn count_out(&mut self, phase: Phase) {
+        match phase {
+            Phase::Queued => self.queued -= 1,
+            Phase::Leased { .. } => self.leased -= 1,
+            Phase::Delayed { .. } => {}
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use legwork_model::id::NodeId;
+
+    use super::*;
+
+    const MINUTE: Duration = Duration::from_secs(60);
+
+    fn key(number: u128) -> JobKey {
+        JobKey { instance: InstanceId(number), activity: Activity::once(NodeId(1)) }
+    }
+
+    fn types() -> [Arc<str>; 1] {
+        [Arc::from("mail")]
+    }
+
+    #[test]
+    fn jobs_are_given_out_oldest_first_and_once() {
+        let mut jobs = Jobs::default();
+        jobs.open(key(1), "mail".into(), None, Timestamp(0));
+        jobs.open(key(2), "mail".into(), None, Timestamp(0));
+        jobs.open(key(3), "other".into(), None, Timestamp(0));
+        let taken: Vec<_> = std::iter::from_fn(|| jobs.take(&types(), MINUTE, Timestamp(0)))
+            .map(|(key, ..)| key.instance.0)
+            .collect();
+        assert_eq!(taken, [1, 2]);
+        assert_eq!((jobs.queued(), jobs.leased()), (1, 2));
+    }
+
+    #[test]
+    fn a_job_whose_lease_ran_out_is_offered_again_and_the_first_worker_has_lost_it() {
+        let mut jobs = Jobs::default();
+        jobs.open(key(1), "mail".into(), None, Timestamp(0));
+        let (_, _, first, expires) = jobs.take(&types(), MINUTE, Timestamp(0)).unwrap();
+        assert_eq!(jobs.next_due(), Some(expires));
+        jobs.expire(expires);
+        assert_eq!(jobs.verify(&key(1), first), Ok(None), "nobody else has it: still welcome");
+        let (_, _, second, _) = jobs.take(&types(), MINUTE, expires).unwrap();
+        assert_eq!(jobs.verify(&key(1), first), Err(LeaseError::Lost));
+        assert_eq!(jobs.verify(&key(1), second), Ok(Some(expires)));
+        jobs.close(&key(1));
+        assert_eq!(jobs.verify(&key(1), second), Err(LeaseError::NotOpen));
+    }
+
+    #[test]
+    fn an_extended_lease_does_not_run_out_at_the_old_moment() {
+        let mut jobs = Jobs::default();
+        jobs.open(key(1), "mail".into(), None, Timestamp(0));
+        let (_, _, lease, expires) = jobs.take(&types(), MINUTE, Timestamp(0)).unwrap();
+        jobs.extend(&key(1), lease, MINUTE, Timestamp(30_000)).unwrap();
+        jobs.expire(expires);
+        assert_eq!(jobs.leased(), 1);
+        assert!(jobs.take(&types(), MINUTE, expires).is_none());
+        jobs.expire(Timestamp(90_000));
+        assert!(jobs.take(&types(), MINUTE, Timestamp(90_000)).is_some());
+    }
+
+    #[test]
+    fn a_delayed_job_waits_for_its_moment() {
+        let mut jobs = Jobs::default();
+        jobs.open(key(1), "mail".into(), Some(Timestamp(500)), Timestamp(0));
+        assert!(jobs.take(&types(), MINUTE, Timestamp(499)).is_none());
+        jobs.expire(Timestamp(500));
+        assert!(jobs.take(&types(), MINUTE, Timestamp(500)).is_some());
+    }
+}

@@ -1,0 +1,59 @@
+//! Everything a site asks of the outside.
+//!
+//! Appends of one batch of inputs are committed together and are durable before any answer of
+//! that batch is released: nobody ever sees what a crash could take back.
+
+use legwork_model::id::InstanceId;
+
+use crate::answer::Answer;
+use crate::input::RequestId;
+use crate::refusal::Refusal;
+
+#[derive(Debug)]
+pub enum Output {
+    Append(Append),
+    /// A cache of an instance's state, to shorten the next start.
+    Snapshot {
+        stream: u128,
+        version: u64,
+        bytes: Vec<u8>,
+    },
+    Answer {
+        id: RequestId,
+        answer: Result<Answer, Refusal>,
+    },
+    /// Answered by `Input::Loaded`; with no records if there is no such stream. `whole` asks for
+    /// all records and no snapshot: the stored one is of another version.
+    Load {
+        instance: InstanceId,
+        whole: bool,
+    },
+    /// Answered by `Input::HistoryRead` with all records of the stream.
+    ReadHistory {
+        id: RequestId,
+        instance: InstanceId,
+    },
+    /// Answered by `Input::ClosedRead`, newest first.
+    ReadClosed {
+        id: RequestId,
+        before: Option<InstanceId>,
+        limit: usize,
+    },
+}
+
+/// A record to append to a stream that has `expected` records so far.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Append {
+    pub stream: u128,
+    pub expected: u64,
+    pub record: Vec<u8>,
+    /// The stream ends with this record; a summary for listings.
+    pub close: Option<Vec<u8>>,
+}
+
+/// An ended stream and its summary.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ClosedStream {
+    pub stream: u128,
+    pub summary: Vec<u8>,
+}

@@ -1,0 +1,209 @@
+//! Coming up again: folding what the store holds back into memory.
+//!
+//! The same replay serves a restart, an instance that was evicted, and a look at one that has
+//! ended.
+
+use std::sync::Arc;
+
+use legwork_engine::{self as engine, State};
+use legwork_model::event::{Event, Record, SiteEvent};
+use legwork_model::id::{InstanceId, StreamId};
+use legwork_model::schema::Schema;
+use legwork_model::time::Timestamp;
+
+use crate::input::{Request, Stream};
+use crate::instances::Slot;
+use crate::output::Output;
+use crate::{Held, Site};
+
+/// An instance made of its records.
+struct Rebuilt {
+    schema: Arc<Schema>,
+    state: State,
+    version: u64,
+    latest: Timestamp,
+}
+
+enum Failure {
+    /// The snapshot was written by another version: only the records count.
+    SnapshotUnreadable,
+    Broken(String),
+}
+
+impl Site {
+    /// Takes in a stream that was open when the site last went down.
+    pub(crate) fn recover(&mut self, stream: Stream) {
+        if stream.id == StreamId::SITE.0 {
+            return self.recover_site(&stream);
+        }
+        self.take_in(stream, Timestamp::default());
+        let waiting = &self.waiting;
+        let awaited = |id| waiting.awaits_end_of(id);
+        self.instances.evict(self.config.resident_max, awaited);
+    }
+
+    fn recover_site(&mut self, stream: &Stream) {
+        for bytes in &stream.records {
+            self.version += 1;
+            match Record::<SiteEvent>::from_bytes(bytes) {
+                Ok(Record { at, events }) => {
+                    self.latest = self.latest.max(at);
+                    for event in events {
+                        if let Err(reason) = self.replay_site_event(event, at) {
+                            self.faults.push(reason);
+                        }
+                    }
+                }
+                Err(unreadable) => self.faults.push(unreadable.to_string()),
+            }
+        }
+    }
+
+    /// The instance a request needs in memory and that is not there.
+    pub(crate) fn needs_loading(&self, request: &Request) -> Option<InstanceId> {
+        let instance = match request {
+            // Whether a keyed start is a repetition only its stream can tell.
+            Request::Start(start) if start.request.is_some() => start.instance,
+            Request::Show { instance, .. }
+            | Request::Suspend { instance }
+            | Request::Resume { instance }
+            | Request::Abort { instance, .. } => *instance,
+            Request::Resolve { activity, .. }
+            | Request::Item { activity, .. }
+            | Request::Claim { activity, .. }
+            | Request::Release { activity, .. }
+            | Request::Delegate { activity, .. } => activity.instance,
+            Request::Complete(complete) => complete.activity.instance,
+            Request::Start(_)
+            | Request::Deploy { .. }
+            | Request::Definitions
+            | Request::Definition { .. }
+            | Request::PublishOrganisation { .. }
+            | Request::Organisation
+            | Request::History { .. }
+            | Request::List(_)
+            | Request::Incidents { .. }
+            | Request::Worklist(_)
+            | Request::Activate(_)
+            // Instances with open jobs stay in memory: a job of another one is not open.
+            | Request::CompleteJobs { .. }
+            | Request::FailJobs { .. }
+            | Request::ExtendJobs { .. }
+            | Request::IssueToken { .. }
+            | Request::RevokeToken { .. }
+            | Request::Tokens
+            | Request::WhoAmI
+            | Request::RequireAdmin
+            | Request::RequireFiles => return None,
+        };
+        let at_hand = self.instances.state(instance).is_some();
+        (!at_hand && self.instances.broken(instance).is_none()).then_some(instance)
+    }
+
+    pub(crate) fn load(&mut self, instance: InstanceId, held: Held) {
+        let queue = self.loading.entry(instance).or_default();
+        queue.push(held);
+        if queue.len() == 1 {
+            self.out.push(Output::Load { instance, whole: false });
+        }
+    }
+
+    /// An instance asked for has come: whoever waited for it gets their turn.
+    pub(crate) fn loaded(&mut self, stream: Stream, now: Timestamp) {
+        let id = InstanceId(stream.id);
+        if !stream.records.is_empty() || stream.snapshot.is_some() {
+            if !self.take_in(stream, now) {
+                return;
+            }
+        }
+        for held in self.loading.remove(&id).unwrap_or_default() {
+            self.carry_out(held, now);
+        }
+        if self.instances.get(id).is_some_and(Slot::has_ended) {
+            self.instances.remove(id);
+        }
+    }
+
+    /// Replays a stream into its slot. False if it has to be loaded once more, as a whole.
+    fn take_in(&mut self, stream: Stream, now: Timestamp) -> bool {
+        let id = InstanceId(stream.id);
+        match self.rebuild(&stream) {
+            Ok(Rebuilt { schema, state, version, latest }) => {
+                self.latest = self.latest.max(latest);
+                if self.instances.get(id).is_some() {
+                    self.instances.restore(id, state);
+                    if self.reoffering.remove(&id) {
+                        self.reoffer(id, now);
+                    }
+                } else {
+                    let mut slot = Slot::new(schema, version, state);
+                    if slot.has_ended() {
+                        slot.ended_at = Some(latest);
+                    }
+                    let ended = slot.has_ended();
+                    self.instances.insert(id, slot);
+                    if !ended {
+                        self.offer_open(id, self.latest.max(now));
+                    }
+                }
+                true
+            }
+            Err(Failure::SnapshotUnreadable) => {
+                self.out.push(Output::Load { instance: id, whole: true });
+                false
+            }
+            Err(Failure::Broken(reason)) => {
+                self.instances.mark_broken(id, reason);
+                true
+            }
+        }
+    }
+
+    fn rebuild(&self, stream: &Stream) -> Result<Rebuilt, Failure> {
+        let broken = |reason: String| Failure::Broken(reason);
+        let records = stream
+            .records
+            .iter()
+            .map(|bytes| Record::from_bytes(bytes))
+            .collect::<Result<Vec<Record<Event>>, _>>()
+            .map_err(|error| broken(error.to_string()))?;
+        let latest = records.last().map_or(Timestamp::default(), |record| record.at);
+        let (schema, state, before) = match &stream.snapshot {
+            Some((version, bytes)) => {
+                let state = State::from_bytes(bytes).map_err(|_| Failure::SnapshotUnreadable)?;
+                let schema = self.schema_of(state.process(), state.version()).map_err(broken)?;
+                (schema.clone(), replay_on(&schema, state, &records), *version)
+            }
+            None => {
+                let first = records.first().and_then(|record| record.events.first());
+                let Some(Event::Created(created)) = first else {
+                    return Err(broken("its history does not begin with its start".to_owned()));
+                };
+                let schema = self.schema_of(&created.process, created.version).map_err(broken)?;
+                let state = engine::replay(&schema, records.iter())
+                    .ok_or_else(|| broken("its history cannot be replayed".to_owned()))?;
+                (schema, state, 0)
+            }
+        };
+        let version = before + records.len() as u64;
+        Ok(Rebuilt { schema, state, version, latest })
+    }
+
+    fn schema_of(&self, process: &str, version: u32) -> Result<Arc<Schema>, String> {
+        self.catalog
+            .find(process, Some(version))
+            .map(|deployed| deployed.schema.clone())
+            .ok_or_else(|| format!("process `{process}` version {version} is not known here"))
+    }
+}
+
+fn replay_on(schema: &Schema, mut state: State, records: &[Record<Event>]) -> State {
+    let mut changes = Vec::new();
+    for record in records {
+        for event in &record.events {
+            engine::evolve(schema, &mut state, event, record.at, &mut changes);
+            changes.clear();
+        }
+    }
+    state
+}

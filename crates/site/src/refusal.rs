@@ -1,0 +1,70 @@
+//! Why a request was not carried out: a stable code and words that say what to do next.
+//!
+//! A refused request has changed nothing.
+
+use std::fmt;
+
+use legwork_model::finding::Finding;
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Refusal {
+    pub kind: Kind,
+    /// Stable, for programs.
+    pub code: &'static str,
+    /// For people.
+    pub message: String,
+    /// What `check` found, when a definition or an organisation was refused.
+    pub findings: Vec<Finding>,
+}
+
+/// What sort of refusal it is; the API makes a status of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// The request itself is wrong.
+    Invalid,
+    Unauthenticated,
+    Forbidden,
+    NotFound,
+    /// It does not fit the present state.
+    Conflict,
+    /// A limit is reached; later it may go through.
+    Exhausted,
+    /// The site cannot do it at present, or the instance is broken.
+    Unavailable,
+}
+
+impl Refusal {
+    pub(crate) fn new(kind: Kind, code: &'static str, message: impl Into<String>) -> Self {
+        Self { kind, code, message: message.into(), findings: Vec::new() }
+    }
+
+    pub(crate) fn unauthenticated(message: &str) -> Self {
+        let next = "give a token that `legwork token create` printed";
+        Self::new(Kind::Unauthenticated, "unauthenticated", format!("{message}; {next}"))
+    }
+
+    pub(crate) fn forbidden(needed: &str) -> Self {
+        let message =
+            format!("the token lacks the scope {needed}; ask an admin for one that has it");
+        Self::new(Kind::Forbidden, "forbidden", message)
+    }
+
+    pub(crate) fn not_found(code: &'static str, what: impl fmt::Display) -> Self {
+        Self::new(Kind::NotFound, code, format!("there is no {what}"))
+    }
+
+    pub(crate) fn check_failed(findings: Vec<Finding>) -> Self {
+        Self {
+            kind: Kind::Invalid,
+            code: "check_failed",
+            message: "the check found errors; mend them and try again".to_owned(),
+            findings,
+        }
+    }
+}
+
+impl fmt::Display for Refusal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} ({})", self.message, self.code)
+    }
+}

@@ -1,0 +1,141 @@
+//! The end of a batch of inputs: time passes, and whoever waits is served.
+
+use std::cell::RefCell;
+use std::collections::BTreeSet;
+
+use legwork_engine::{Command, Resolution};
+use legwork_model::event::{Incident, Performer};
+use legwork_model::id::{Activity, InstanceId};
+use legwork_model::rule::Rule;
+use legwork_model::time::Timestamp;
+use legwork_org::ItemKey;
+
+use crate::Site;
+use crate::answer::Answer;
+use crate::output::Output;
+use crate::step::History;
+use crate::waiting::Waiting;
+
+/// How many instances are loaded at a time to offer their items anew.
+const REOFFERED_AT_ONCE: usize = 256;
+
+impl Site {
+    pub(crate) fn settle(&mut self, now: Timestamp) {
+        self.jobs.expire(now);
+        self.serve_polls(now);
+        self.serve_watches(now);
+        while let Some((id, waiting)) = self.waiting.take_due(now) {
+            match waiting {
+                Waiting::Jobs(_) => self.answer(id, Ok(Answer::Jobs(Vec::new()))),
+                Waiting::Worklist(mut worklist) => {
+                    worklist.wait_until = None;
+                    let answer = self.worklist_now(&worklist, now);
+                    self.answer(id, answer);
+                }
+                Waiting::End { .. } => self.answer_end(id, &waiting),
+            }
+        }
+        self.reoffer_some();
+        let waiting = &self.waiting;
+        let awaited = |id| waiting.awaits_end_of(id);
+        self.instances.evict(self.config.resident_max, awaited);
+    }
+
+    /// Offers all open items anew because the organisation has changed, and gives activities that
+    /// nobody could do another chance. A rule that depends on the history needs the instance's
+    /// state: items of instances that are not in memory are seen by nobody until they are loaded.
+    pub(crate) fn offer_anew(&mut self, now: Timestamp) {
+        let (instances, org) = (&self.instances, self.catalog.organisation());
+        let stale = RefCell::new(BTreeSet::new());
+        let reoffered = self.worklists.reoffer(org, |key, item| {
+            let nobody = Rule::Any(Vec::new());
+            let who = item.schema.node(key.activity.node).who().unwrap_or(&nobody);
+            let state = instances.state(key.instance).map(|(_, state)| state);
+            if state.is_none() && who.depends_on_history() {
+                stale.borrow_mut().insert(key.instance);
+            }
+            org.resolve(who, &History { schema: &item.schema, state })
+        });
+        let stale = stale.into_inner();
+        for key in reoffered.without_actors {
+            if !stale.contains(&key.instance) {
+                self.raise_nobody(&key, now);
+            }
+        }
+        for key in reoffered.without_holder {
+            if let Some(holder) = self.worklists.item(&key).and_then(|item| item.claimed_by) {
+                let release = Command::Release { activity: key.activity, by: holder };
+                self.by_itself(key.instance, release, now);
+            }
+        }
+        let stuck: Vec<InstanceId> =
+            self.instances.with_incidents(None).map(|(id, _)| id).collect();
+        stuck.into_iter().for_each(|id| self.retry_nobody(id, now));
+        self.stale = stale.into_iter().collect();
+        self.reoffer_some();
+    }
+
+    fn reoffer_some(&mut self) {
+        while self.reoffering.len() < REOFFERED_AT_ONCE {
+            let Some(id) = self.stale.pop_front() else { return };
+            if self.instances.get(id).is_some() {
+                self.reoffering.insert(id);
+                self.out.push(Output::Load { instance: id, whole: false });
+            }
+        }
+    }
+
+    /// Offers the items of an instance that has just been loaded to whom they are for now.
+    pub(crate) fn reoffer(&mut self, id: InstanceId, now: Timestamp) {
+        let Some((schema, state)) = self.instances.state(id) else { return };
+        let schema = schema.clone();
+        let mut undoable = Vec::new();
+        for open in state.open(&schema) {
+            let resolved = self.resolved(&schema, state, &open.activity);
+            let key = ItemKey { instance: id, activity: open.activity };
+            let Some(item) = self.worklists.item(&key) else { continue };
+            self.worklists.offer(&key, &schema, &resolved, item.offered_at);
+            match item.claimed_by {
+                Some(holder) => {
+                    let at = item.claimed_at.unwrap_or(item.offered_at);
+                    self.worklists.claim(&key, &holder, at);
+                }
+                None if resolved.actors.is_empty() => undoable.push(key),
+                None => {}
+            }
+        }
+        undoable.iter().for_each(|key| self.raise_nobody(key, now));
+    }
+
+    fn raise_nobody(&mut self, key: &ItemKey, now: Timestamp) {
+        let Some(slot) = self.instances.get(key.instance) else { return };
+        let who = slot.schema.node(key.activity.node).who();
+        let incident =
+            Incident::NobodyCanDoIt { rule: who.map(ToString::to_string).unwrap_or_default() };
+        let raise = Command::Raise { activity: key.activity.clone(), incident };
+        self.by_itself(key.instance, raise, now);
+    }
+
+    /// Tries the activities again that nobody could do; if that is still so, the same incident is
+    /// raised in the same record.
+    fn retry_nobody(&mut self, id: InstanceId, now: Timestamp) {
+        let Some((schema, state)) = self.instances.state(id) else { return };
+        let stuck: Vec<Activity> = state
+            .incidents(schema)
+            .filter(|(_, incident)| matches!(incident, Incident::NobodyCanDoIt { .. }))
+            .filter(|(activity, _)| !self.resolved(schema, state, activity).actors.is_empty())
+            .map(|(activity, _)| activity)
+            .collect();
+        for activity in stuck {
+            let by = Performer::System;
+            let retry = Command::Resolve { activity, by, resolution: Resolution::Retry };
+            self.by_itself(id, retry, now);
+        }
+    }
+
+    /// Carries out what the site itself has decided. Nobody waits for the answer, and a rejection
+    /// means that it is no longer needed; what could not be loaded comes up with the next load.
+    fn by_itself(&mut self, id: InstanceId, command: Command, now: Timestamp) {
+        drop(self.command(id, command, now));
+    }
+}

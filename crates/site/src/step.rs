@@ -1,0 +1,343 @@
+//! One command on one instance: decide, record, and derive what follows outside.
+//!
+//! A rejection changes nothing. A panic inside the engine is a bug in one instance's data, not a
+//! reason to stop the site: the instance is quarantined with its reason and stays in the store as
+//! it was.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+
+use legwork_engine::{self as engine, Change, Command, Decision, Lifecycle, NodeState, State};
+use legwork_model::event::{Created, Incident, Performer, Record};
+use legwork_model::id::{Activity, ActivityId, AgentId, InstanceId};
+use legwork_model::rule::Rule;
+use legwork_model::schema::Schema;
+use legwork_model::time::Timestamp;
+use legwork_org::{ItemKey, Performers, Resolved};
+
+use crate::Site;
+use crate::instances::Slot;
+use crate::jobs::JobKey;
+use crate::output::{Append, Output};
+use crate::refusal::{Kind, Refusal};
+use crate::summary::Summary;
+
+impl Site {
+    /// Starts an instance.
+    pub(crate) fn create(
+        &mut self,
+        id: InstanceId,
+        schema: &Arc<Schema>,
+        created: Created,
+        now: Timestamp,
+    ) -> Result<(), Refusal> {
+        let decision = guarded(|| engine::create(schema, created, now))
+            .map_err(|reason| broken(id, &reason))?
+            .map_err(|rejection| Refusal::from(&rejection))?;
+        let decision = self.with_actors(schema, decision, now);
+        let slot = Slot::new(schema.clone(), 0, decision.state.clone());
+        self.instances.insert(id, slot);
+        self.commit(id, decision, now);
+        Ok(())
+    }
+
+    /// Carries a command out on an instance that is in memory.
+    pub(crate) fn command(
+        &mut self,
+        id: InstanceId,
+        command: Command,
+        now: Timestamp,
+    ) -> Result<(), Refusal> {
+        let Some((schema, state)) = self.instances.state(id) else { return Err(no_instance(id)) };
+        let schema = schema.clone();
+        let decided = guarded(|| engine::decide(&schema, state, command, now));
+        let decision = match decided {
+            Ok(decision) => decision.map_err(|rejection| Refusal::from(&rejection))?,
+            Err(reason) => {
+                self.quarantine(id, &reason);
+                return Err(broken(id, &reason));
+            }
+        };
+        let decision = self.with_actors(&schema, decision, now);
+        self.commit(id, decision, now);
+        Ok(())
+    }
+
+    /// Adds an incident for every activity that has come up and that nobody can do, so that it
+    /// stands in the same record.
+    fn with_actors(&self, schema: &Schema, mut decision: Decision, now: Timestamp) -> Decision {
+        let mut place = 0;
+        while let Some(change) = decision.changes.get(place) {
+            place += 1;
+            if change.to != NodeState::Activated {
+                continue;
+            }
+            let activity = change.activity.clone();
+            let Some(who) = schema.node(activity.node).who() else { continue };
+            if !self.resolved(schema, &decision.state, &activity).actors.is_empty() {
+                continue;
+            }
+            let incident = Incident::NobodyCanDoIt { rule: who.to_string() };
+            let raise = Command::Raise { activity, incident };
+            // A rejected raise means the activity is no longer there to be done.
+            if let Ok(raised) = engine::decide(schema, &decision.state, raise, now) {
+                decision.events.extend(raised.events);
+                decision.changes.extend(raised.changes);
+                decision.state = raised.state;
+            }
+        }
+        decision
+    }
+
+    /// Who may do an activity under the organisation in force.
+    pub(crate) fn resolved(&self, schema: &Schema, state: &State, activity: &Activity) -> Resolved {
+        let org = self.catalog.organisation();
+        let nobody = Rule::Any(Vec::new());
+        let who = schema.node(activity.node).who().unwrap_or(&nobody);
+        org.resolve(who, &History { schema, state: Some(state) })
+    }
+
+    fn commit(&mut self, id: InstanceId, decision: Decision, now: Timestamp) {
+        let Decision { events, state, changes } = decision;
+        let lifecycle = state.lifecycle();
+        let ended = lifecycle.has_ended();
+        let Some(slot) = self.instances.get_mut(id) else { return };
+        let was = slot.lifecycle;
+        slot.install(state);
+        if ended {
+            slot.ended_at = Some(now);
+        }
+        let close = ended.then(|| Summary::of(slot, id).to_bytes());
+        let record = Record { at: now, events }.to_bytes();
+        let append = Append { stream: id.0, expected: slot.version, record, close };
+        slot.version += 1;
+        self.out.push(Output::Append(append));
+        if !ended && slot.version.is_multiple_of(self.config.snapshot_every) {
+            self.snapshot(id);
+        }
+        self.instances.touch(id);
+        self.follow(id, &changes, was, now);
+        if ended {
+            self.end(id);
+        }
+    }
+
+    fn snapshot(&mut self, id: InstanceId) {
+        if let Some(slot) = self.instances.get(id)
+            && let Some(state) = slot.state.as_deref()
+        {
+            let bytes = state.to_bytes();
+            self.out.push(Output::Snapshot { stream: id.0, version: slot.version, bytes });
+        }
+    }
+
+    /// Brings worklists and jobs in line with what has changed.
+    fn follow(&mut self, id: InstanceId, changes: &[Change], was: Lifecycle, now: Timestamp) {
+        let Some(slot) = self.instances.get(id) else { return };
+        let (schema, is) = (slot.schema.clone(), slot.lifecycle);
+        if was != is && is == Lifecycle::Suspended {
+            return self.withdraw_idle(id, &schema);
+        }
+        if was == Lifecycle::Suspended && is == Lifecycle::Running {
+            return self.offer_open(id, now);
+        }
+        for change in changes {
+            self.follow_activity(id, &schema, &change.activity, now);
+        }
+    }
+
+    /// Brings one activity in line with its state.
+    fn follow_activity(
+        &mut self,
+        id: InstanceId,
+        schema: &Arc<Schema>,
+        activity: &Activity,
+        now: Timestamp,
+    ) {
+        let Some((_, state)) = self.instances.state(id) else { return };
+        let current = state.activity(schema, activity.node) == *activity;
+        let node_state =
+            if current { state.node_state(activity.node) } else { NodeState::Completed };
+        let offered = state.lifecycle() == Lifecycle::Running;
+        let node = schema.node(activity.node);
+        if let Some(job) = node.job() {
+            let key = JobKey { instance: id, activity: activity.clone() };
+            if node_state == NodeState::Activated && offered {
+                let retry_at = state.open_at(schema, activity.node).and_then(|open| open.retry_at);
+                self.open_job(key, job.clone(), retry_at, now);
+            } else if node_state != NodeState::Activated {
+                self.close_job(&key);
+            }
+        } else if node.who().is_some() {
+            let key = ItemKey { instance: id, activity: activity.clone() };
+            match node_state {
+                NodeState::Activated if offered => {
+                    if self.worklists.item(&key).is_some() {
+                        self.worklists.release(&key);
+                    } else {
+                        let resolved = self.resolved(schema, state, activity);
+                        self.worklists.offer(&key, schema, &resolved, now);
+                    }
+                }
+                NodeState::Activated => {}
+                NodeState::Selected => {
+                    let open = state.open_at(schema, activity.node);
+                    if let Some(holder) = open.and_then(|open| open.claimed_by) {
+                        self.worklists.claim(&key, holder, now);
+                    }
+                }
+                NodeState::NotActivated
+                | NodeState::Completed
+                | NodeState::Skipped
+                | NodeState::Failed => {
+                    self.worklists.withdraw(&key);
+                }
+            }
+        }
+    }
+
+    /// Offers everything open in an instance: after a start, a resumption, a new organisation.
+    pub(crate) fn offer_open(&mut self, id: InstanceId, now: Timestamp) {
+        let Some((schema, state)) = self.instances.state(id) else { return };
+        let schema = schema.clone();
+        let suspended = state.lifecycle() == Lifecycle::Suspended;
+        let mut jobs = Vec::new();
+        for open in state.open(&schema) {
+            if schema.node(open.activity.node).who().is_none() {
+                jobs.push(open.activity);
+                continue;
+            }
+            if open.state == NodeState::Failed || (suspended && open.claimed_by.is_none()) {
+                continue;
+            }
+            let resolved = self.resolved(&schema, state, &open.activity);
+            let key = ItemKey { instance: id, activity: open.activity };
+            self.worklists.offer(&key, &schema, &resolved, open.since);
+            if let Some(holder) = open.claimed_by {
+                self.worklists.claim(&key, holder, open.claimed_at.unwrap_or(open.since));
+            }
+        }
+        for activity in jobs {
+            self.follow_activity(id, &schema, &activity, now);
+        }
+    }
+
+    /// Takes back what nobody has begun; what is claimed or leased may still be finished.
+    fn withdraw_idle(&mut self, id: InstanceId, schema: &Arc<Schema>) {
+        let Some((_, state)) = self.instances.state(id) else { return };
+        let unclaimed = state.open(schema).filter(|open| open.claimed_by.is_none());
+        let idle: Vec<Activity> = unclaimed.map(|open| open.activity).collect();
+        for activity in idle {
+            if schema.node(activity.node).job().is_some() {
+                let key = JobKey { instance: id, activity };
+                if !self.jobs.is_leased(&key) {
+                    self.close_job(&key);
+                }
+            } else {
+                self.worklists.withdraw(&ItemKey { instance: id, activity });
+            }
+        }
+    }
+
+    fn open_job(
+        &mut self,
+        key: JobKey,
+        job: Arc<str>,
+        not_before: Option<Timestamp>,
+        now: Timestamp,
+    ) {
+        let instance = key.instance;
+        if !self.jobs.contains(&key)
+            && let Some(slot) = self.instances.get_mut(instance)
+        {
+            slot.jobs += 1;
+        }
+        self.jobs.open(key, job, not_before, now);
+    }
+
+    fn close_job(&mut self, key: &JobKey) {
+        if self.jobs.contains(key) {
+            self.jobs.close(key);
+            if let Some(slot) = self.instances.get_mut(key.instance) {
+                slot.jobs -= 1;
+            }
+        }
+    }
+
+    /// Answers those who waited for the end and forgets the instance: from now on it is looked up
+    /// in the store.
+    fn end(&mut self, id: InstanceId) {
+        for (request, waiting) in self.waiting.take_for(id) {
+            self.answer_end(request, &waiting);
+        }
+        self.instances.remove(id);
+    }
+
+    fn quarantine(&mut self, id: InstanceId, reason: &str) {
+        if let Some((schema, state)) = self.instances.state(id) {
+            let schema = schema.clone();
+            let open: Vec<Activity> = state.open(&schema).map(|open| open.activity).collect();
+            for activity in open {
+                self.close_job(&JobKey { instance: id, activity: activity.clone() });
+                self.worklists.withdraw(&ItemKey { instance: id, activity });
+            }
+        }
+        self.instances.mark_broken(id, reason.to_owned());
+    }
+
+    /// The activity an id names, in an instance that is in memory.
+    pub(crate) fn activity(&self, id: &ActivityId) -> Result<(Arc<Schema>, Activity), Refusal> {
+        let (schema, _) =
+            self.instances.state(id.instance).ok_or_else(|| no_instance(id.instance))?;
+        let node = schema.node_named(&id.step).ok_or_else(|| {
+            let what = format!("step `{}` in process `{}`", id.step, schema.process);
+            Refusal::not_found("no_such_activity", what)
+        })?;
+        Ok((schema.clone(), Activity { node: node.id, iteration: id.iteration.clone() }))
+    }
+}
+
+/// The history as the assignment language sees it; without a state nothing is known of it.
+pub(crate) struct History<'a> {
+    pub(crate) schema: &'a Schema,
+    pub(crate) state: Option<&'a State>,
+}
+
+impl Performers for History<'_> {
+    fn performer(&self, step: &str) -> Option<AgentId> {
+        let node = self.schema.node_named(step)?;
+        agent(self.state?.performer(node.id)?)
+    }
+
+    fn starter(&self) -> Option<AgentId> {
+        agent(self.state?.starter())
+    }
+}
+
+fn agent(performer: &Performer) -> Option<AgentId> {
+    match performer {
+        Performer::Agent(agent) => Some(agent.clone()),
+        Performer::System | Performer::Worker(_) => None,
+    }
+}
+
+/// Runs the engine; a panic becomes a reason.
+fn guarded<T>(run: impl FnOnce() -> T) -> Result<T, String> {
+    // The state is only borrowed by the engine, so a panic leaves nothing half-changed.
+    catch_unwind(AssertUnwindSafe(run)).map_err(|panic| {
+        let text = panic.downcast_ref::<String>().map(String::as_str);
+        let text = text.or_else(|| panic.downcast_ref::<&str>().copied());
+        text.unwrap_or("the engine panicked").to_owned()
+    })
+}
+
+pub(crate) fn broken(id: InstanceId, reason: &str) -> Refusal {
+    let message = format!(
+        "{id} cannot be carried on and is left as it is stored: {reason}; please report this"
+    );
+    Refusal::new(Kind::Unavailable, "instance_broken", message)
+}
+
+pub(crate) fn no_instance(id: InstanceId) -> Refusal {
+    Refusal::not_found("no_such_instance", format!("instance {id}"))
+}

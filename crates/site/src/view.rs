@@ -1,0 +1,333 @@
+//! Instances in words: the tree with its states, the history, the incidents.
+
+use std::sync::Arc;
+
+use legwork_engine::State;
+use legwork_model::event::{Event, Incident, Performer, Record};
+use legwork_model::id::{Activity, ActivityId, ElementId, InstanceId};
+use legwork_model::schema::{Node, NodeKind, Schema};
+use legwork_model::value::Value;
+
+use crate::answer::{
+    Answer, DataView, HistoryEntry, IncidentView, InstanceInfo, InstanceView, NodeView, StepState,
+};
+use crate::catalog::Catalog;
+use crate::refusal::{Kind, Refusal};
+use crate::step::{broken, no_instance};
+
+/// The whole instance.
+pub(crate) fn instance(schema: &Schema, state: &State, info: InstanceInfo) -> InstanceView {
+    let data = (0..schema.elements.len() as u32)
+        .map(|number| {
+            let element = schema.element(ElementId(number));
+            let versions = state.versions(ElementId(number));
+            DataView {
+                element: element.name.clone(),
+                kind: element.kind,
+                value: versions.last().map(|version| version.value.clone()),
+                versions: versions.len() as u32,
+            }
+        })
+        .collect();
+    let id = info.instance;
+    let mut depth = 0;
+    let mut nodes = Vec::new();
+    for node in &schema.nodes {
+        match &node.kind {
+            NodeKind::AndJoin | NodeKind::XorJoin | NodeKind::LoopEnd { .. } => depth -= 1,
+            NodeKind::Start | NodeKind::End => {}
+            NodeKind::Manual { .. } | NodeKind::Automatic { .. } => {
+                nodes.push(node_view(schema, state, id, node, node, depth));
+            }
+            NodeKind::AndSplit | NodeKind::XorSplit { .. } => {
+                nodes.push(node_view(schema, state, id, node, node, depth));
+                depth += 1;
+            }
+            NodeKind::LoopStart => {
+                let end = node.partner.map_or(node, |end| schema.node(end));
+                nodes.push(node_view(schema, state, id, node, end, depth));
+                depth += 1;
+            }
+        }
+    }
+    InstanceView {
+        title: schema.title.clone(),
+        started_by: state.starter().clone(),
+        data,
+        nodes,
+        info,
+    }
+}
+
+/// One line of the tree: `entry` is where the block begins, `node` what decides in it.
+fn node_view(
+    schema: &Schema,
+    state: &State,
+    instance: InstanceId,
+    entry: &Node,
+    node: &Node,
+    depth: u32,
+) -> NodeView {
+    let activity = state.activity(schema, node.id);
+    let open = state.open_at(schema, node.id);
+    let open = open.as_ref();
+    NodeView {
+        name: node.name.clone(),
+        title: node.title.clone(),
+        kind: kind(node),
+        depth,
+        branch: branch(schema, entry),
+        state: step_state(state, entry, node),
+        activity: activity_id(schema, instance, &activity),
+        holder: open.and_then(|open| open.claimed_by).cloned(),
+        performer: state.performer(node.id).cloned(),
+        attempts: open.map_or(0, |open| open.attempts),
+        retry_at: open.and_then(|open| open.retry_at),
+        incident: open.and_then(|open| open.incident).map(|raised| incident(raised).1),
+    }
+}
+
+/// The state of a step is its own; a block is running from its first node to its last, unless
+/// it is itself what somebody has to decide.
+fn step_state(state: &State, entry: &Node, node: &Node) -> StepState {
+    let own = StepState::from(state.node_state(node.id));
+    let Some(exit) = entry.partner else { return own };
+    if state.node_state(node.id).is_pending() {
+        return own;
+    }
+    match StepState::from(state.node_state(exit)) {
+        done @ (StepState::Completed | StepState::Skipped) => done,
+        StepState::NotActivated
+        | StepState::Activated
+        | StepState::Selected
+        | StepState::Running
+        | StepState::Failed => match StepState::from(state.node_state(entry.id)) {
+            StepState::Completed => StepState::Running,
+            other => other,
+        },
+    }
+}
+
+fn branch(schema: &Schema, node: &Node) -> Option<Arc<str>> {
+    let edge = node.incoming.first()?;
+    let from = schema.node(edge.from);
+    match (&from.kind, edge.code) {
+        (NodeKind::XorSplit { branches, .. }, Some(code)) => {
+            branches.get(code as usize).map(|branch| branch.name.clone())
+        }
+        (NodeKind::AndSplit, _) => {
+            let place = from.outgoing.iter().position(|to| *to == node.id)?;
+            Some(Arc::from((place + 1).to_string()))
+        }
+        (_, _) => None,
+    }
+}
+
+fn kind(node: &Node) -> &'static str {
+    match node.kind {
+        NodeKind::Start => "start",
+        NodeKind::End => "end",
+        NodeKind::Manual { .. } => "manual",
+        NodeKind::Automatic { .. } => "automatic",
+        NodeKind::AndSplit | NodeKind::AndJoin => "parallel",
+        NodeKind::XorSplit { .. } | NodeKind::XorJoin => "choice",
+        NodeKind::LoopStart | NodeKind::LoopEnd { .. } => "loop",
+    }
+}
+
+pub(crate) fn activity_id(
+    schema: &Schema,
+    instance: InstanceId,
+    activity: &Activity,
+) -> ActivityId {
+    let step = schema.node(activity.node).name.clone();
+    ActivityId { instance, step, iteration: activity.iteration.clone() }
+}
+
+/// Values with the names of their elements.
+pub(crate) fn named<'a>(
+    schema: &Schema,
+    values: impl IntoIterator<Item = (ElementId, &'a Value)>,
+) -> Vec<(Arc<str>, Value)> {
+    values
+        .into_iter()
+        .map(|(element, value)| (schema.element(element).name.clone(), value.clone()))
+        .collect()
+}
+
+/// The answers at a decision, with their titles.
+pub(crate) fn answers(node: &Node) -> Vec<(Arc<str>, Arc<str>)> {
+    match &node.kind {
+        NodeKind::XorSplit { branches, .. } => {
+            branches.iter().map(|branch| (branch.name.clone(), branch.title.clone())).collect()
+        }
+        NodeKind::Start
+        | NodeKind::End
+        | NodeKind::Manual { .. }
+        | NodeKind::Automatic { .. }
+        | NodeKind::AndSplit
+        | NodeKind::AndJoin
+        | NodeKind::XorJoin
+        | NodeKind::LoopStart
+        | NodeKind::LoopEnd { .. } => node
+            .answers()
+            .into_iter()
+            .map(|answer| (Arc::from(answer), Arc::from(answer)))
+            .collect(),
+    }
+}
+
+/// The selection code of an answer.
+pub(crate) fn code_of(node: &Node, answer: &str) -> Result<u32, Refusal> {
+    let answers = node.answers();
+    answers.iter().position(|known| *known == answer).map(|code| code as u32).ok_or_else(|| {
+        let message = if answers.is_empty() {
+            format!("`{}` is not a decision; leave the answer out", node.name)
+        } else {
+            let known = answers.join(", ");
+            format!("`{answer}` is not an answer at `{}`; choose one of: {known}", node.name)
+        };
+        Refusal::new(Kind::Invalid, "unknown_answer", message)
+    })
+}
+
+pub(crate) fn incidents(schema: &Schema, state: &State, instance: InstanceId) -> Vec<IncidentView> {
+    state
+        .open(schema)
+        .filter_map(|open| {
+            let (kind, message) = incident(open.incident?);
+            Some(IncidentView {
+                activity: activity_id(schema, instance, &open.activity),
+                process: schema.process.clone(),
+                kind,
+                message,
+                at: open.since,
+            })
+        })
+        .collect()
+}
+
+/// An incident's stable word, and what it says.
+pub(crate) fn incident(incident: &Incident) -> (&'static str, String) {
+    match incident {
+        Incident::NobodyCanDoIt { rule } => {
+            ("nobody_can_do_it", format!("nobody in the organisation fits the rule `{rule}`"))
+        }
+        Incident::NoBranchMatches { values } => {
+            ("no_branch_matches", format!("no branch's condition is true for {values}"))
+        }
+        Incident::SeveralBranchesMatch { branches } => (
+            "several_branches_match",
+            format!("the conditions of several branches are true: {}", branches.join(", ")),
+        ),
+        Incident::ConditionFailed { condition, error } => {
+            ("condition_failed", format!("the condition `{condition}` fails: {error}"))
+        }
+        Incident::RetriesExhausted { attempts, error } => {
+            ("retries_exhausted", format!("failed {attempts} times, at last with: {error}"))
+        }
+        Incident::TooManyIterations { limit } => {
+            ("too_many_iterations", format!("went round {limit} times, the most it may"))
+        }
+    }
+}
+
+/// A page of the execution history, made of stored records.
+pub(crate) fn history(
+    catalog: &Catalog,
+    instance: InstanceId,
+    records: &[Vec<u8>],
+    from: u64,
+    limit: usize,
+) -> Result<Answer, Refusal> {
+    if records.is_empty() {
+        return Err(no_instance(instance));
+    }
+    let read = |bytes: &Vec<u8>| {
+        Record::<Event>::from_bytes(bytes).map_err(|error| broken(instance, &error.to_string()))
+    };
+    let first = read(&records[0])?;
+    let Some(Event::Created(created)) = first.events.first() else {
+        return Err(broken(instance, "its history does not begin with its start"));
+    };
+    let deployed = catalog
+        .find(&created.process, Some(created.version))
+        .ok_or_else(|| broken(instance, "its definition is not known here"))?;
+    let mut entries = Vec::new();
+    let start = usize::try_from(from).unwrap_or(usize::MAX);
+    for (number, bytes) in records.iter().enumerate().skip(start).take(limit) {
+        let record = read(bytes)?;
+        let events = record.events.iter();
+        entries.extend(events.map(|event| HistoryEntry {
+            record: number as u64,
+            at: record.at,
+            ..entry(&deployed.schema, event, record.at)
+        }));
+    }
+    let end = start.saturating_add(limit);
+    let next = (end < records.len()).then_some(end as u64);
+    Ok(Answer::History { entries, next })
+}
+
+fn entry(schema: &Schema, event: &Event, at: legwork_model::time::Timestamp) -> HistoryEntry {
+    let blank = |kind, activity: Option<&Activity>, by: &Performer| HistoryEntry {
+        record: 0,
+        at,
+        kind,
+        step: activity.map(|activity| schema.node(activity.node).name.clone()),
+        iteration: activity.map(|activity| activity.iteration.0.clone()).unwrap_or_default(),
+        by: by.clone(),
+        started_at: None,
+        writes: Vec::new(),
+        detail: None,
+    };
+    let agent = |agent: &legwork_model::id::AgentId| Performer::Agent(agent.clone());
+    let system = Performer::System;
+    let writes = |writes: &[(ElementId, Value)]| {
+        named(schema, writes.iter().map(|(element, value)| (*element, value)))
+    };
+    match event {
+        Event::Created(created) => {
+            HistoryEntry { writes: writes(&created.inputs), ..blank("created", None, &created.by) }
+        }
+        Event::Claimed { activity, by } => blank("claimed", Some(activity), &agent(by)),
+        Event::Released { activity, by } => blank("released", Some(activity), &agent(by)),
+        Event::Delegated { activity, by, to } => HistoryEntry {
+            detail: Some(format!("to {to}")),
+            ..blank("delegated", Some(activity), &agent(by))
+        },
+        Event::Completed(done) => HistoryEntry {
+            started_at: Some(done.started_at),
+            writes: writes(&done.writes),
+            detail: done.code.map(|code| answer_of(schema, &done.activity, code)),
+            ..blank("completed", Some(&done.activity), &done.by)
+        },
+        Event::Decided { activity, code } => HistoryEntry {
+            detail: Some(answer_of(schema, activity, *code)),
+            ..blank("decided", Some(activity), &system)
+        },
+        Event::Failed { activity, by, error, retry_at } => HistoryEntry {
+            detail: Some(match retry_at {
+                Some(moment) => format!("{error}; next attempt at {moment}"),
+                None => error.clone(),
+            }),
+            ..blank("failed", Some(activity), by)
+        },
+        Event::IncidentRaised { activity, incident: raised } => HistoryEntry {
+            detail: Some(incident(raised).1),
+            ..blank("incident_raised", Some(activity), &system)
+        },
+        Event::IncidentResolved { activity, by } => blank("incident_resolved", Some(activity), by),
+        Event::Suspended { by } => blank("suspended", None, by),
+        Event::Resumed { by } => blank("resumed", None, by),
+        Event::Aborted { by, reason } => HistoryEntry {
+            detail: (!reason.is_empty()).then(|| reason.clone()),
+            ..blank("aborted", None, by)
+        },
+    }
+}
+
+fn answer_of(schema: &Schema, activity: &Activity, code: u32) -> String {
+    let answers = schema.node(activity.node).answers();
+    answers.get(code as usize).map_or_else(|| code.to_string(), |&answer| answer.to_owned())
+}

@@ -1,0 +1,332 @@
+//! Work of people: their lists, and what they do with an item.
+//!
+//! Nobody sees or touches an item they may not work on; who may is decided here, by the
+//! organisation in force, and what state the item is in by the engine.
+
+use std::sync::Arc;
+
+use legwork_engine::{self as engine, Command, Rejection};
+use legwork_model::event::Performer;
+use legwork_model::id::{Activity, ActivityId, AgentId};
+use legwork_model::schema::Schema;
+use legwork_model::time::Timestamp;
+use legwork_org::{Cursor, ItemKey, ItemView, Organisation};
+
+use crate::Site;
+use crate::access::Caller;
+use crate::answer::{Answer, ItemDetail, ItemInfo, OutputInfo, WorklistView};
+use crate::control::{PAGE_MAX, too_many_waiting};
+use crate::input::{Complete, RequestId, Worklist};
+use crate::refusal::{Kind, Refusal};
+use crate::view;
+use crate::waiting::Waiting;
+
+impl Site {
+    pub(crate) fn worklist(
+        &mut self,
+        id: RequestId,
+        caller: &Caller,
+        worklist: Worklist,
+        now: Timestamp,
+    ) {
+        let allowed = caller
+            .require_work_as(&worklist.agent)
+            .and_then(|()| self.require_known(&worklist.agent));
+        if let Err(refusal) = allowed {
+            return self.answer(id, Err(refusal));
+        }
+        match worklist.wait_until.filter(|&until| until > now) {
+            Some(_) if self.waiting.len() >= self.config.waiting_max => {
+                self.answer(id, Err(too_many_waiting()));
+            }
+            Some(until) if !self.has_news(&worklist, now) => {
+                self.waiting.park(id, until, Waiting::Worklist(worklist));
+            }
+            Some(_) | None => {
+                let answer = self.worklist_now(&worklist, now);
+                self.answer(id, answer);
+            }
+        }
+    }
+
+    pub(crate) fn serve_watches(&mut self, now: Timestamp) {
+        let ready: Vec<RequestId> = self
+            .waiting
+            .watches()
+            .into_iter()
+            .filter(|(_, worklist)| self.has_news(worklist, now))
+            .map(|(id, _)| id)
+            .collect();
+        for id in ready {
+            if let Some(Waiting::Worklist(worklist)) = self.waiting.take(id) {
+                let answer = self.worklist_now(&worklist, now);
+                self.answer(id, answer);
+            }
+        }
+    }
+
+    fn has_news(&self, worklist: &Worklist, now: Timestamp) -> bool {
+        let cursor = worklist.since.as_deref().and_then(|text| text.parse::<Cursor>().ok());
+        let org = self.catalog.organisation();
+        cursor.is_none_or(|cursor| self.worklists.changed_since(org, &worklist.agent, now, cursor))
+    }
+
+    pub(crate) fn worklist_now(
+        &self,
+        worklist: &Worklist,
+        now: Timestamp,
+    ) -> Result<Answer, Refusal> {
+        let org = self.organisation_in_force()?;
+        let since = match worklist.since.as_deref().map(str::parse::<Cursor>) {
+            None => None,
+            Some(Ok(cursor)) => Some(cursor),
+            Some(Err(_)) => {
+                let message =
+                    "the cursor is not one this server gave; leave `since` out to begin anew";
+                return Err(Refusal::new(Kind::Invalid, "bad_cursor", message));
+            }
+        };
+        let limit = worklist.limit.clamp(1, PAGE_MAX);
+        let delta = self.worklists.list(org, &worklist.agent, now, since, limit);
+        Ok(Answer::Worklist(WorklistView {
+            cursor: delta.cursor.to_string(),
+            reset: delta.reset,
+            items: delta.items.iter().map(info).collect(),
+            removed: delta
+                .removed
+                .iter()
+                .filter_map(|key| Some(public_name(&self.instances.get(key.instance)?.schema, key)))
+                .collect(),
+            more: delta.more,
+        }))
+    }
+
+    pub(crate) fn item(
+        &self,
+        caller: &Caller,
+        agent: &AgentId,
+        activity: &ActivityId,
+        now: Timestamp,
+    ) -> Result<Answer, Refusal> {
+        let (schema, own) = self.workable(caller, agent, activity, now)?;
+        let key = ItemKey { instance: activity.instance, activity: own.clone() };
+        let (_, state) = self
+            .instances
+            .state(activity.instance)
+            .ok_or_else(|| crate::step::no_instance(activity.instance))?;
+        let org = self.organisation_in_force()?;
+        let item = self
+            .worklists
+            .item(&key)
+            .filter(|_| self.worklists.sees(org, agent, &key, now))
+            .map(|item| ItemView { key: key.clone(), item, on_behalf_of: None })
+            .ok_or_else(|| not_yours(agent, activity))?;
+        let node = schema.node(own.node);
+        let outputs = node
+            .writes
+            .iter()
+            .map(|write| {
+                let element = schema.element(write.element);
+                OutputInfo {
+                    element: element.name.clone(),
+                    kind: element.kind,
+                    optional: write.optional,
+                    title: element.title.clone(),
+                }
+            })
+            .collect();
+        Ok(Answer::Item(Box::new(ItemDetail {
+            info: info(&item),
+            inputs: view::named(&schema, state.inputs(&schema, &own)),
+            outputs,
+            answers: view::answers(node),
+        })))
+    }
+
+    pub(crate) fn claim(
+        &mut self,
+        caller: &Caller,
+        agent: AgentId,
+        activity: &ActivityId,
+        now: Timestamp,
+    ) -> Result<Answer, Refusal> {
+        let (_, own) = self.workable(caller, &agent, activity, now)?;
+        let command = match self.holder_to_stand_in_for(&agent, activity, &own, now) {
+            // The holder is away: their substitute takes it over.
+            true => Command::Delegate { activity: own, by: agent.clone(), to: agent },
+            false => Command::Claim { activity: own, by: agent },
+        };
+        self.command(activity.instance, command, now).map(|()| Answer::Done)
+    }
+
+    pub(crate) fn release(
+        &mut self,
+        caller: &Caller,
+        agent: AgentId,
+        activity: &ActivityId,
+        now: Timestamp,
+    ) -> Result<Answer, Refusal> {
+        let (_, own) = self.workable(caller, &agent, activity, now)?;
+        let command = Command::Release { activity: own, by: agent };
+        self.command(activity.instance, command, now).map(|()| Answer::Done)
+    }
+
+    pub(crate) fn delegate(
+        &mut self,
+        caller: &Caller,
+        agent: AgentId,
+        activity: &ActivityId,
+        to: AgentId,
+        now: Timestamp,
+    ) -> Result<Answer, Refusal> {
+        let (_, own) = self.workable(caller, &agent, activity, now)?;
+        self.require_known(&to)?;
+        let key = ItemKey { instance: activity.instance, activity: own.clone() };
+        if !self.worklists.may_be_given(&to, &key) {
+            let message = format!(
+                "`{to}` must not do {activity}: the rule of the step excludes them; choose another"
+            );
+            return Err(Refusal::new(Kind::Conflict, "barred", message));
+        }
+        let command = Command::Delegate { activity: own, by: agent, to };
+        self.command(activity.instance, command, now).map(|()| Answer::Done)
+    }
+
+    pub(crate) fn complete(
+        &mut self,
+        caller: &Caller,
+        complete: Complete,
+        now: Timestamp,
+    ) -> Result<Answer, Refusal> {
+        let Complete { agent, activity, data, answer, request } = complete;
+        caller.require_work_as(&agent)?;
+        let (schema, own) = self.activity(&activity)?;
+        let key = ItemKey { instance: activity.instance, activity: own.clone() };
+        let item = self.worklists.item(&key);
+        if item.is_none() && self.is_repetition(&agent, &activity, &own, request, now) {
+            return Ok(Answer::Done);
+        }
+        self.workable(caller, &agent, &activity, now)?;
+        let node = schema.node(own.node);
+        let outputs = engine::data::typed(&schema, own.node, &data)
+            .map_err(|rejection| Refusal::from(&rejection))?;
+        let answer = answer.map(|answer| view::code_of(node, &answer)).transpose()?;
+        if self.holder_to_stand_in_for(&agent, &activity, &own, now) {
+            let (by, to) = (agent.clone(), agent.clone());
+            let take_over = Command::Delegate { activity: own.clone(), by, to };
+            self.command(activity.instance, take_over, now)?;
+        }
+        let started_at = item.and_then(|item| item.claimed_at).unwrap_or(now);
+        let by = Performer::Agent(agent);
+        let command = Command::Complete { activity: own, by, started_at, outputs, answer, request };
+        self.command(activity.instance, command, now).map(|()| Answer::Done)
+    }
+
+    /// Whether the very same request has completed the activity before.
+    fn is_repetition(
+        &self,
+        agent: &AgentId,
+        activity: &ActivityId,
+        own: &Activity,
+        request: Option<u64>,
+        now: Timestamp,
+    ) -> bool {
+        let Some((schema, state)) = self.instances.state(activity.instance) else { return false };
+        let probe = Command::Complete {
+            activity: own.clone(),
+            by: Performer::Agent(agent.clone()),
+            started_at: now,
+            outputs: Vec::new(),
+            answer: None,
+            request,
+        };
+        matches!(engine::decide(schema, state, probe, now), Err(Rejection::AlreadyDone))
+    }
+
+    /// Whether the item is held by somebody absent for whom the agent stands in.
+    fn holder_to_stand_in_for(
+        &self,
+        agent: &AgentId,
+        activity: &ActivityId,
+        own: &Activity,
+        now: Timestamp,
+    ) -> bool {
+        let key = ItemKey { instance: activity.instance, activity: own.clone() };
+        let holder = self.worklists.item(&key).and_then(|item| item.claimed_by);
+        holder.is_some_and(|holder| {
+            let org = self.catalog.organisation();
+            holder != *agent && org.stands_in_for(agent, now).contains(&holder)
+        })
+    }
+
+    /// The activity, if the caller may act as the agent and the agent may work on it. Otherwise
+    /// the same answer as if it did not exist, unless a colleague is ahead of them.
+    fn workable(
+        &self,
+        caller: &Caller,
+        agent: &AgentId,
+        activity: &ActivityId,
+        now: Timestamp,
+    ) -> Result<(Arc<Schema>, Activity), Refusal> {
+        caller.require_work_as(agent)?;
+        self.require_known(agent)?;
+        if let Some(reason) = self.instances.broken(activity.instance) {
+            return Err(crate::step::broken(activity.instance, reason));
+        }
+        let (schema, own) = self.activity(activity)?;
+        let key = ItemKey { instance: activity.instance, activity: own.clone() };
+        let org = self.organisation_in_force()?;
+        if self.worklists.may_work_on(org, agent, &key, now) {
+            return Ok((schema, own));
+        }
+        // The engine knows best why something is not open; who may not see it learns nothing.
+        if self.worklists.item(&key).is_none()
+            && let Some((_, state)) = self.instances.state(activity.instance)
+            && self.resolved(&schema, state, &own).actors.contains(agent)
+        {
+            let probe = Command::Claim { activity: own, by: agent.clone() };
+            if let Err(rejection) = engine::decide(&schema, state, probe, now) {
+                return Err(Refusal::from(&rejection));
+            }
+        }
+        Err(not_yours(agent, activity))
+    }
+
+    pub(crate) fn require_known(&self, agent: &AgentId) -> Result<(), Refusal> {
+        if self.organisation_in_force()?.contains(agent) {
+            return Ok(());
+        }
+        Err(Refusal::not_found("no_such_agent", format!("agent `{agent}` in the organisation")))
+    }
+
+    pub(crate) fn organisation_in_force(&self) -> Result<&Organisation, Refusal> {
+        if self.catalog.published().version > 0 {
+            return Ok(self.catalog.organisation());
+        }
+        let what = "organisation yet; publish one with `legwork deploy organisation.yaml`";
+        Err(Refusal::not_found("no_organisation", what))
+    }
+}
+
+fn public_name(schema: &Schema, key: &ItemKey) -> ActivityId {
+    view::activity_id(schema, key.instance, &key.activity)
+}
+
+fn not_yours(agent: &AgentId, activity: &ActivityId) -> Refusal {
+    let message = format!("there is no item {activity} for `{agent}`");
+    Refusal::new(Kind::NotFound, "no_such_item", message)
+}
+
+fn info(item: &ItemView) -> ItemInfo {
+    let schema = &item.item.schema;
+    let node = schema.node(item.key.activity.node);
+    ItemInfo {
+        activity: public_name(schema, &item.key),
+        process: schema.process.clone(),
+        title: node.title.clone(),
+        offered_at: item.item.offered_at,
+        claimed_by: item.item.claimed_by.clone(),
+        takes: node.takes,
+        on_behalf_of: item.on_behalf_of.clone(),
+    }
+}

@@ -67,7 +67,8 @@ impl Default for Options {
 
 /// Definitions of the process `random` within the given options.
 pub fn definition(options: Options) -> impl Strategy<Value = Definition> {
-    let blocks = vec(shape(options), 0..=5);
+    // Now and then a process without any step.
+    let blocks = prop_oneof![1 => Just(Vec::new()), 30 => vec(shape(options), 1..=5)];
     let syncs = vec((any::<u32>(), any::<bool>()), 0..=6);
     (any::<u128>(), blocks, syncs).prop_map(move |(dice, blocks, syncs)| {
         let mut builder = Builder::new(options, Dice(dice));

@@ -327,3 +327,123 @@ fn unknown_form(word: &str, column: u32) -> SyntaxError {
 fn shortened(word: &str) -> String {
     word.chars().take(32).collect()
 }
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn actors() -> impl Strategy<Value = Actors> {
+        let name = || "[a-zäß0-9_.@-]{1,8}|[ -~äß]{1,12}".prop_map(|name| Arc::from(name.as_str()));
+        prop_oneof![
+            Just(Actors::Starter),
+            Just(Actors::Agent(None)),
+            name().prop_map(|name| Actors::Agent(Some(name))),
+            name().prop_map(Actors::Role),
+            (name(), 0..3_usize).prop_map(|(name, reach)| {
+                let reaches = [UnitReach::Itself, UnitReach::AndBelow, UnitReach::Below];
+                Actors::OrgUnit(name, reaches[reach])
+            }),
+            name().prop_map(Actors::OrgPosition),
+            name().prop_map(Actors::Ability),
+            name().prop_map(Actors::Performer),
+            name().prop_map(Actors::UnitOfPerformer),
+            name().prop_map(Actors::ManagerOfPerformer),
+        ]
+    }
+
+    fn rule() -> impl Strategy<Value = Rule> {
+        actors().prop_map(Rule::Are).prop_recursive(4, 16, 3, |inner| {
+            let list = || proptest::collection::vec(inner.clone(), 2..=3);
+            prop_oneof![
+                list().prop_map(Rule::Any),
+                list().prop_map(Rule::All),
+                (inner.clone(), inner.clone())
+                    .prop_map(|(a, b)| Rule::Except(Box::new(a), Box::new(b))),
+            ]
+        })
+    }
+
+    proptest! {
+        #[test]
+        fn a_rule_reads_back_from_its_text(rule in rule()) {
+            let text = rule.to_string();
+            prop_assert_eq!(text.parse(), Ok(rule), "{}", text);
+        }
+
+        #[test]
+        fn any_text_gives_a_rule_or_an_error_with_its_column(
+            text in r#"([A-Za-z]{1,3}|Role|Agent|OrgUnitOf|\(|\)|"|\\| |\*|AND|or|EXCEPT|ä){0,40}"#
+        ) {
+            if let Err(error) = text.parse::<Rule>() {
+                prop_assert!(error.column() as usize <= text.chars().count() + 1);
+            }
+        }
+    }
+
+    #[test]
+    fn and_binds_tighter_than_or_and_except_tighter_than_both() {
+        let rule: Rule = "Role(a) or Role(b) And Role(c) except StartingAgent()".parse().unwrap();
+        assert_eq!(rule.to_string(), "Role(a) OR (Role(b) AND Role(c) EXCEPT StartingAgent())");
+        let Rule::Any(parts) = &rule else { panic!("{rule:?}") };
+        let Rule::All(parts) = &parts[1] else { panic!("{rule:?}") };
+        assert!(matches!(parts[1], Rule::Except(..)), "{rule:?}");
+    }
+
+    #[test]
+    fn forms_are_read_as_the_guide_spells_them() {
+        for text in [
+            "Agent()",
+            "Agent(ann)",
+            "Role(\"senior clerk\")",
+            "OrgUnit(sales*) AND Ability(french)",
+            "OrgUnit(\"back \\\"office\\\"\"+)",
+            "OrgPosition(head.of@sales)",
+            "(Role(a) OR Role(b)) EXCEPT NodePerformingAgent(capture)",
+            "OrgUnitOf(NodePerformingAgent(capture)) EXCEPT (Role(a) OR StartingAgent())",
+            "ManagerOf(NodePerformingAgent(capture))",
+        ] {
+            assert_eq!(text.parse::<Rule>().map(|rule| rule.to_string()).as_deref(), Ok(text));
+        }
+        let spaced: Rule = " Role ( a )\n\tEXCEPT OrgUnit( b + ) ".parse().unwrap();
+        assert_eq!(spaced.to_string(), "Role(a) EXCEPT OrgUnit(b+)");
+    }
+
+    #[test]
+    fn mistakes_are_told_with_their_column_and_what_was_expected() {
+        for (text, message) in [
+            ("", "at column 1: expected a form such as Role(…), or `(`, found the end"),
+            ("Role(", "at column 6: expected a name, in quotes if it holds spaces, found the end"),
+            ("Role(a b)", "at column 8: expected `)`, found `b`"),
+            ("Role(\"a", "at column 8: expected a closing quote, found the end"),
+            ("Role(\"\\a\")", "at column 8: expected `\"` or `\\` after `\\`, found `a`"),
+            ("Role(\"\")", "at column 6: a name is empty or longer than 128 characters"),
+            ("role(a)", "at column 1: there is no form `role`; did you mean `Role`?"),
+            (
+                "Role(a) Role(b)",
+                "at column 9: expected AND, OR, EXCEPT or the end of the rule, found `Role`",
+            ),
+            ("Role(a) AND OR", "at column 13: expected a form such as Role(…), or `(`, found `OR`"),
+            ("(Role(a)", "at column 9: expected AND, OR, EXCEPT or `)`, found the end"),
+            ("Agent(a*)", "at column 8: expected `)`, found `*`"),
+            ("StartingAgent(x)", "at column 15: expected `)`, found `x`"),
+            ("ManagerOf(Role(a))", "at column 11: expected NodePerformingAgent(…), found `Role`"),
+        ] {
+            let error = text.parse::<Rule>().unwrap_err();
+            assert_eq!(error.to_string(), message, "{text}");
+        }
+    }
+
+    #[test]
+    fn rules_have_limits() {
+        let deep = |levels| format!("{}Agent(){}", "(".repeat(levels), ")".repeat(levels));
+        assert!(deep(RULE_DEPTH_MAX).parse::<Rule>().is_ok());
+        let error = deep(RULE_DEPTH_MAX + 1).parse::<Rule>().unwrap_err();
+        assert_eq!(error, SyntaxError::TooDeep { column: RULE_DEPTH_MAX as u32 + 1 });
+        let side_by_side = vec!["(Agent())"; RULE_DEPTH_MAX + 1].join(" OR ");
+        assert!(side_by_side.parse::<Rule>().is_ok());
+        let long = "(".repeat(10_000_000);
+        assert_eq!(long.parse::<Rule>(), Err(SyntaxError::TooLong));
+    }
+}

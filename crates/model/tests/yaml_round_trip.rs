@@ -7,6 +7,8 @@ use legwork_model::yaml;
 use proptest::prelude::*;
 
 proptest! {
+    #![proptest_config(ProptestConfig::with_cases(96))]
+
     #[test]
     fn a_definition_reads_back_from_its_yaml(definition in definition(detailed())) {
         let text = yaml::write(&definition);

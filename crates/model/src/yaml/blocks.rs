@@ -150,7 +150,7 @@ impl<'r> Blocks<'r> {
         let writes = self.uses(fields, "writes");
         let mut after = self.syncs(fields, "after", false);
         after.extend(self.syncs(fields, "requires", true));
-        self.refuse_repeated_syncs(&after);
+        self.refuse_repeated_syncs(fields, &after);
         let at = self.at(fields);
         let takes = self.duration(fields, "takes");
         let undo = self.undo(fields);
@@ -170,10 +170,7 @@ impl<'r> Blocks<'r> {
         let title = self.title(fields);
         let (by, branching) = match fields.value("who") {
             None => {
-                self.refuse_decider_fields(
-                    fields,
-                    "the conditions of the branches name what they read",
-                );
+                self.refuse_decider_fields(fields);
                 (Some(ChoiceBy::Conditions), Branching::ByCondition)
             }
             Some(_) => (self.decider(fields).map(ChoiceBy::Person), Branching::ByPerson),
@@ -215,7 +212,7 @@ impl<'r> Blocks<'r> {
         let hint = "write `until:` with a condition, or `who:` if a person decides";
         match (fields.value("until"), fields.value("who")) {
             (Some(node), None) => {
-                self.refuse_decider_fields(fields, "the condition names what it reads");
+                self.refuse_decider_fields(fields);
                 let what = format!("`until` of {}", fields.what());
                 self.condition(node, &what, Rule::K5).map(Until::Condition)
             }

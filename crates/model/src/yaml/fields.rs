@@ -106,11 +106,17 @@ impl<'t> Fields<'t> {
     /// The value of a field that must be there.
     pub fn required(&self, key: &str, hint: &str, report: &mut Report) -> Option<&'t Node> {
         let value = self.value(key);
-        if value.is_none() {
+        if value.is_none() && !self.misspells(key) {
             let message = format!("{} needs `{key}`", self.what);
             report.error(self.span, Rule::Y2, message, hint);
         }
         value
+    }
+
+    /// Whether a field is there that was probably meant to be this one. It is reported as unknown
+    /// already; that this one is missing too would be no news.
+    pub fn misspells(&self, key: &str) -> bool {
+        self.entries.iter().any(|field| nearest(field.key, [key].into_iter()).is_some())
     }
 
     /// Keys and values, in the order of the text.

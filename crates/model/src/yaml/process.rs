@@ -46,6 +46,18 @@ pub(crate) const CONDITION_WORDS: [&str; 21] = [
     "while",
 ];
 
+/// What other languages call our types.
+const SYNONYMS: [(&str, &str); 8] = [
+    ("boolean", "bool"),
+    ("integer", "int"),
+    ("number", "decimal"),
+    ("float", "decimal"),
+    ("money", "decimal"),
+    ("text", "string"),
+    ("date", "date-time"),
+    ("timestamp", "date-time"),
+];
+
 /// Reads a definition and says all that is wrong with it, in the order of the text.
 ///
 /// Without an error among the findings there is a definition, and it compiles unless its sync
@@ -157,7 +169,8 @@ fn value_type(node: &Node, what: &str, report: &mut Report) -> Option<ValueType>
     let kind = ValueType::named(text);
     if kind.is_none() {
         let names = ValueType::ALL.map(ValueType::name);
-        let hint = match nearest(text, names.into_iter()) {
+        let synonym = SYNONYMS.iter().find(|(word, _)| *word == text).map(|(_, name)| *name);
+        let hint = match synonym.or_else(|| nearest(text, names.into_iter())) {
             Some(near) => format!("did you mean `{near}`?"),
             None => type_hint(),
         };

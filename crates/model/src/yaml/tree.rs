@@ -12,6 +12,8 @@ use crate::finding::{Rule, Span};
 pub const SOURCE_BYTES_MAX: usize = 1024 * 1024;
 /// How deeply lists and mappings may nest. A block inside a block takes four levels.
 pub const YAML_DEPTH_MAX: usize = 160;
+/// The most values (texts, lists and mappings, keys included) a document may hold.
+pub const YAML_NODES_MAX: usize = 100_000;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Node {
@@ -58,7 +60,7 @@ pub fn read(source: &str, report: &mut Report) -> Option<Node> {
         );
         return None;
     }
-    let mut builder = Builder { open: Vec::new(), root: None, documents: 0 };
+    let mut builder = Builder { open: Vec::new(), root: None, documents: 0, nodes: 0 };
     for event in Parser::new_from_str(source) {
         let (event, span) = match event {
             Ok((event, span)) => (event, place(&span.start)),
@@ -81,6 +83,7 @@ struct Builder {
     open: Vec<Open>,
     root: Option<Node>,
     documents: usize,
+    nodes: usize,
 }
 
 enum Open {
@@ -108,16 +111,16 @@ impl Builder {
                 None
             }
             Event::Scalar(text, style, anchor, tag) => {
-                admit(anchor, tag.is_some(), span, report)?;
+                self.admit(anchor, tag.is_some(), span, report)?;
                 let node = Node { span, content: Content::Scalar(scalar(&text, style)) };
                 self.put(node)
             }
             Event::SequenceStart(anchor, tag) => {
-                admit(anchor, tag.is_some(), span, report)?;
+                self.admit(anchor, tag.is_some(), span, report)?;
                 self.open(Open::List(span, Vec::new()), span, report)
             }
             Event::MappingStart(anchor, tag) => {
-                admit(anchor, tag.is_some(), span, report)?;
+                self.admit(anchor, tag.is_some(), span, report)?;
                 self.open(Open::Mapping(span, Vec::new(), None), span, report)
             }
             Event::SequenceEnd | Event::MappingEnd => {
@@ -130,6 +133,32 @@ impl Builder {
                 self.put(node)
             }
         }
+    }
+
+    /// Whether a node may come in at all.
+    fn admit(
+        &mut self,
+        anchor: usize,
+        tagged: bool,
+        span: Span,
+        report: &mut Report,
+    ) -> Option<()> {
+        self.nodes += 1;
+        if self.nodes > YAML_NODES_MAX {
+            let message = format!("the file holds more than {YAML_NODES_MAX} values");
+            report.error(span, Rule::Y3, message, "split it into several files");
+            return None;
+        }
+        if anchor != 0 {
+            refuse_anchor(span, report);
+            return None;
+        }
+        if tagged {
+            let hint = "leave the tag (`!…`) out; the field itself says what it holds";
+            report.error(span, Rule::Y2, "tags are not read", hint);
+            return None;
+        }
+        Some(())
     }
 
     fn open(&mut self, node: Open, span: Span, report: &mut Report) -> Option<()> {
@@ -187,19 +216,6 @@ impl Node {
         self.scalar()
             .is_some_and(|scalar| scalar.text.is_empty() && scalar.kind == ScalarKind::Null)
     }
-}
-
-fn admit(anchor: usize, tagged: bool, span: Span, report: &mut Report) -> Option<()> {
-    if anchor != 0 {
-        refuse_anchor(span, report);
-        return None;
-    }
-    if tagged {
-        let hint = "leave the tag (`!…`) out; the field itself says what it holds";
-        report.error(span, Rule::Y2, "tags are not read", hint);
-        return None;
-    }
-    Some(())
 }
 
 /// They would allow documents that contain themselves, or that explode when read.

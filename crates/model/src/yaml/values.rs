@@ -42,6 +42,7 @@ impl Blocks<'_> {
                 let job = fields::name(node, &what, self.report)?;
                 Some(Work::Automatic { job, retry: retry? })
             }
+            (None, None) if fields.misspells("who") || fields.misspells("job") => None,
             (None, None) => {
                 let message = format!("nobody does {}", fields.what());
                 let hint = "write `who:` if a person does it (`who: Role(clerk)`), `job:` if a \
@@ -98,11 +99,14 @@ impl Blocks<'_> {
     }
 
     /// Reports what only a person who decides has a use for.
-    pub(super) fn refuse_decider_fields(&mut self, fields: &Fields<'_>, why: &str) {
+    pub(super) fn refuse_decider_fields(&mut self, fields: &Fields<'_>) {
         for key in ["reads", "at", "takes"] {
             if let Some((span, _)) = fields.get(key) {
                 let message = format!("{} has `{key}`, but nobody to decide", fields.what());
-                let hint = format!("leave `{key}` out ({why}), or write `who:`");
+                let hint = match key {
+                    "reads" => "leave it out (conditions name what they read), or write `who:`",
+                    _ => "leave it out, or write `who:`",
+                };
                 self.report.error(span, Rule::Y2, message, hint);
             }
         }
@@ -176,8 +180,9 @@ impl Blocks<'_> {
         syncs
     }
 
-    pub(super) fn refuse_repeated_syncs(&mut self, syncs: &[Sync]) {
-        self.refuse_repeated(syncs.iter().map(|sync| &sync.from), "`after` and `requires`");
+    pub(super) fn refuse_repeated_syncs(&mut self, fields: &Fields<'_>, syncs: &[Sync]) {
+        let what = format!("`after` or `requires` of {}", fields.what());
+        self.refuse_repeated(syncs.iter().map(|sync| &sync.from), &what);
     }
 
     pub(super) fn at(&mut self, fields: &Fields<'_>) -> Option<Spanned<String>> {

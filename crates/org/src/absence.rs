@@ -70,3 +70,79 @@ impl Organisation {
         self.agent_numbered(number).absent.iter().any(|period| period.covers(now))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::support::{HOSPITAL, organisation};
+
+    fn at(text: &str) -> Timestamp {
+        text.parse().unwrap()
+    }
+
+    /// For whom everybody stands in, as `ben for ann`.
+    fn standing_in(organisation: &Organisation, moment: &str) -> String {
+        let pairs = organisation.agents().iter().flat_map(|agent| {
+            let absent = organisation.stands_in_for(&agent.id, at(moment));
+            absent.into_iter().map(|absent| format!("{} for {absent}", agent.id))
+        });
+        pairs.collect::<Vec<_>>().join(", ")
+    }
+
+    #[test]
+    fn the_first_substitute_who_is_there_stands_in() {
+        let hospital = organisation(HOSPITAL);
+        assert_eq!(standing_in(&hospital, "2026-12-19T23:59:59.999Z"), "");
+        assert_eq!(standing_in(&hospital, "2026-12-20T00:00:00Z"), "ben for ann");
+        // From noon on Christmas Eve Ben is away until further notice.
+        assert_eq!(standing_in(&hospital, "2026-12-24T12:00:00Z"), "cora for ann, dan for ben");
+        // The last day is part of the absence.
+        assert_eq!(standing_in(&hospital, "2027-01-06T23:59:59.999Z"), "cora for ann, dan for ben");
+        assert_eq!(standing_in(&hospital, "2027-01-07T00:00:00Z"), "dan for ben");
+    }
+
+    #[test]
+    fn substitutes_of_substitutes_stand_in_only_when_all_of_ones_own_are_away() {
+        let away = "absent: [{ from: 2026-01-01 }]";
+        let chain = organisation(&format!(
+            "organisation: chain\nagents:\n  \
+             ann: {{ substitutes: [ben, cora], {away} }}\n  \
+             ben: {{ substitutes: [dan], {away} }}\n  \
+             cora: {{ substitutes: [eve], {away} }}\n  \
+             dan: {{}}\n  eve: {{}}\n"
+        ));
+        let moment = "2026-06-01T00:00:00Z";
+        assert_eq!(standing_in(&chain, moment), "dan for ann, dan for ben, eve for cora");
+        assert_eq!(chain.stand_in(&"ann".into(), at(moment)), Some("dan".into()));
+        assert_eq!(chain.stand_in(&"dan".into(), at(moment)), None);
+        assert!(chain.is_absent(&"cora".into(), at(moment)));
+    }
+
+    #[test]
+    fn a_ring_of_absent_substitutes_ends() {
+        let away = "absent: [{ from: 2026-01-01 }]";
+        let ring = organisation(&format!(
+            "organisation: ring\nagents:\n  \
+             ann: {{ substitutes: [ben], {away} }}\n  \
+             ben: {{ substitutes: [cora], {away} }}\n  \
+             cora: {{ substitutes: [ann], {away} }}\n  \
+             dan: {{ substitutes: [ann] }}\n"
+        ));
+        assert_eq!(standing_in(&ring, "2026-06-01T00:00:00Z"), "");
+    }
+
+    #[test]
+    fn the_moments_at_which_somebody_leaves_or_returns_are_known() {
+        let hospital = organisation(HOSPITAL);
+        let mut now = at("2026-01-01T00:00:00Z");
+        let mut moments = Vec::new();
+        while let Some(next) = hospital.next_absence_change(now) {
+            moments.push(next.to_string());
+            now = next;
+        }
+        assert_eq!(
+            moments,
+            ["2026-12-20T00:00:00.000Z", "2026-12-24T12:00:00.000Z", "2027-01-07T00:00:00.000Z"]
+        );
+    }
+}

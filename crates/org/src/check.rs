@@ -142,7 +142,7 @@ fn unknown_names(rule: &Spanned<Rule>, organisation: &Organisation) -> Vec<Findi
 fn nobody_left(step: &str, rule: &Spanned<Rule>, case: &str) -> Finding {
     let message = match case {
         "" => format!("nobody can do `{step}`: `{}` names nobody", rule.value),
-        case => format!("nobody can do `{step}` if {case}: `{}` names nobody then", rule.value),
+        case => format!("nobody can do `{step}` {case}: `{}` names nobody then", rule.value),
     };
     Finding {
         span: rule.span,
@@ -231,7 +231,7 @@ impl<'d> Trials<'d> {
         let by_program = |step: &&Arc<str>| matches!(self.rules.of_step.get(&***step), Some(None));
         let step = asked.iter().flatten().find(by_program);
         let nobody = step.filter(|_| named.is_empty());
-        Tried { nobody: nobody.map(|step| format!("a program does `{step}`")), named }
+        Tried { nobody: nobody.map(|step| format!("because a program does `{step}`")), named }
     }
 }
 
@@ -334,12 +334,142 @@ impl std::fmt::Display for Past<'_> {
         let known = self.asked.iter().zip(&self.agents);
         let known = known.filter_map(|(step, agent)| Some((step, agent.as_ref()?)));
         for (place, (step, agent)) in known.enumerate() {
-            let and = if place == 0 { "" } else { " and " };
+            let and = if place == 0 { "if " } else { " and " };
             match step {
                 Some(step) => write!(f, "{and}`{agent}` did `{step}`")?,
                 None => write!(f, "{and}`{agent}` started the case")?,
             }
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::support::{HOSPITAL, organisation};
+
+    /// Checks a process of steps `name: who` against the hospital.
+    fn findings(steps: &[(&str, &str)]) -> String {
+        let mut source = "process: p\nsteps:\n".to_owned();
+        for (name, who) in steps {
+            let work = if who.contains('(') { "who" } else { "job" };
+            source.push_str(&format!("  - step: {name}\n    {work}: {who}\n"));
+        }
+        let (definition, findings) = legwork_model::yaml::parse(&source);
+        let definition = definition.unwrap_or_else(|| panic!("{findings:?}"));
+        let findings = check(&definition, &organisation(HOSPITAL));
+        findings.iter().map(Finding::to_string).collect::<Vec<_>>().join("\n")
+    }
+
+    #[test]
+    fn rules_that_always_find_somebody_pass() {
+        let steps = [
+            ("admit", "Role(nurse)"),
+            ("order", "Role(physician) AND OrgUnit(hospital*)"),
+            ("sign", "Role(physician) EXCEPT NodePerformingAgent(order)"),
+            ("note", "NodePerformingAgent(admit) OR StartingAgent()"),
+            ("give", "OrgUnitOf(NodePerformingAgent(note)) OR Ability(chemotherapy)"),
+        ];
+        assert_eq!(findings(&steps), "");
+    }
+
+    #[test]
+    fn unknown_names_are_errors_that_name_the_nearest() {
+        insta::assert_snapshot!(
+            findings(&[
+                ("a", "Role(nurs) OR OrgUnit(oncologie*)"),
+                ("b", "OrgPosition(surgeons) AND Ability(chemo) EXCEPT Agent(an)"),
+            ]),
+            @r#"
+            4:10: error Z1: organisation `general-hospital` has no role `nurs`
+                hint: did you mean `nurse`?
+            4:10: error Z1: organisation `general-hospital` has no unit `oncologie`
+                hint: did you mean `oncology`?
+            6:10: error Z1: organisation `general-hospital` has no ability `chemo`
+                hint: add it to organisation `general-hospital`
+            6:10: error Z1: organisation `general-hospital` has no agent `an`
+                hint: did you mean `ann`?
+            6:10: error Z1: organisation `general-hospital` has no position `surgeons`
+                hint: did you mean `surgeon`?
+            "#
+        );
+    }
+
+    #[test]
+    fn a_rule_that_names_nobody_is_a_warning() {
+        insta::assert_snapshot!(findings(&[("a", "Role(nurse) AND Agent(dan)")]), @r#"
+            4:10: warning Z2: nobody can do `a`: `Role(nurse) AND Agent(dan)` names nobody
+                hint: widen the rule with OR, or give the role, position or ability to more people; otherwise the step becomes an incident
+            "#);
+    }
+
+    #[test]
+    fn four_eyes_with_one_pair_are_a_warning_that_names_whom() {
+        insta::assert_snapshot!(
+            findings(&[
+                ("order", "Role(nurse) AND Ability(chemotherapy) OR Agent(ben)"),
+                ("sign", "Role(nurse) AND Ability(chemotherapy) EXCEPT NodePerformingAgent(order)"),
+            ]),
+            @r#"
+            6:10: warning Z2: nobody can do `sign` if `ann` did `order`: `Role(nurse) AND Ability(chemotherapy) EXCEPT NodePerformingAgent(order)` names nobody then
+                hint: widen the rule with OR, or give the role, position or ability to more people; otherwise the step becomes an incident
+            "#
+        );
+    }
+
+    #[test]
+    fn a_manager_who_has_no_manager_is_a_warning() {
+        insta::assert_snapshot!(
+            findings(&[
+                ("ask", "Role(physician)"),
+                ("grant", "ManagerOf(NodePerformingAgent(ask))"),
+            ]),
+            @r#"
+            6:10: warning Z2: nobody can do `grant` if `weber` did `ask`: `ManagerOf(NodePerformingAgent(ask))` names nobody then
+                hint: widen the rule with OR, or give the role, position or ability to more people; otherwise the step becomes an incident
+            "#
+        );
+    }
+
+    #[test]
+    fn only_those_who_can_have_done_a_step_count() {
+        // Weber alone has no manager, and cannot have asked: managers of nurses are Lang and Roth.
+        let steps = [
+            ("ask", "Role(nurse)"),
+            ("grant", "ManagerOf(NodePerformingAgent(ask))"),
+            ("confirm", "ManagerOf(NodePerformingAgent(grant))"),
+        ];
+        assert_eq!(findings(&steps), "");
+    }
+
+    #[test]
+    fn a_program_has_no_colleagues() {
+        insta::assert_snapshot!(
+            findings(&[("fetch", "http"), ("read", "OrgUnitOf(NodePerformingAgent(fetch))")]),
+            @r#"
+            6:10: warning Z2: nobody can do `read` because a program does `fetch`: `OrgUnitOf(NodePerformingAgent(fetch))` names nobody then
+                hint: widen the rule with OR, or give the role, position or ability to more people; otherwise the step becomes an incident
+            "#
+        );
+    }
+
+    #[test]
+    fn people_who_decide_and_people_who_undo_are_checked_too() {
+        let source = "process: p
+steps:
+  - step: a
+    who: Role(nurse)
+    undo: { who: Role(nurses) }
+  - choice: c
+    who: Role(physicians)
+    branches:
+      - { name: x, steps: [{ step: b, who: Role(doctor) }] }
+      - { name: y, steps: [] }
+";
+        let (definition, found) = legwork_model::yaml::parse(source);
+        let definition = definition.unwrap_or_else(|| panic!("{found:?}"));
+        let findings = check(&definition, &organisation(HOSPITAL));
+        assert_eq!(findings.len(), 3, "{findings:?}");
     }
 }

@@ -11,7 +11,7 @@ use legwork_model::id::AgentId;
 use legwork_model::time::Timestamp;
 use legwork_model::yaml::fields::{self, Fields, NAME_LEN_MAX, quote};
 use legwork_model::yaml::nearest;
-use legwork_model::yaml::report::{FINDINGS_MAX, Report};
+use legwork_model::yaml::report::Report;
 use legwork_model::yaml::tree::{self, Content, Node, ScalarKind};
 
 use crate::organisation::{Absence, Agent, Organisation, Parts, Position, Unit};
@@ -34,6 +34,8 @@ pub(crate) const AGENT_FIELDS: [&str; 6] =
     ["name", "positions", "roles", "abilities", "substitutes", "absent"];
 pub(crate) const ABSENCE_FIELDS: [&str; 2] = ["from", "to"];
 
+/// For how many unknown names the nearest known one is looked for: that takes time.
+const GUESSES_MAX: usize = 20;
 const DAY_MS: i64 = 86_400_000;
 /// An entry of which nothing is said but its name.
 static NOTHING: Node =
@@ -57,6 +59,8 @@ struct Reading {
     positions: BTreeSet<Arc<str>>,
     agents: BTreeSet<Arc<str>>,
     references: Vec<(Spanned<Arc<str>>, Kind)>,
+    /// Sections of which not all is known: nothing can be said about references to them.
+    unreadable: Vec<Kind>,
     /// Where each unit names the one above it.
     parents: BTreeMap<Arc<str>, Span>,
 }
@@ -100,7 +104,8 @@ impl Reading {
         fields.refuse_unknown(&ORGANISATION_FIELDS, &mut self.report);
         let hint = "begin the file with `organisation: ` and a name";
         let name = fields.required("organisation", hint, &mut self.report);
-        let name = name.and_then(|node| self.name_of(node, "the name of the organisation"))?.value;
+        let name = name.and_then(|node| self.name_of(node, "the name of the organisation"));
+        let name = name.map(|name| name.value).unwrap_or_default();
         let mut parts = Parts { name, ..Parts::default() };
         for (name, value) in self.section(&fields, Kind::Unit) {
             let unit = self.unit(&name, value);
@@ -128,13 +133,17 @@ impl Reading {
         let (word, count_max) = (kind.word(), kind.count_max());
         let Some(node) = fields.value(kind.section()) else { return Vec::new() };
         let what = format!("`{}`", kind.section());
-        let Some(entries) = Fields::of(node, what, &mut self.report) else { return Vec::new() };
+        let Some(entries) = Fields::of(node, what, &mut self.report) else {
+            self.unreadable.push(kind);
+            return Vec::new();
+        };
         let mut named = Vec::new();
         for (key, value) in entries.iter() {
             if named.len() == count_max {
                 let message = format!("there are more than {count_max} {word}s");
                 let hint = "split the organisation into several";
                 self.report.error(key.span, Rule::Y3, message, hint);
+                self.unreadable.push(kind);
                 break;
             }
             let Some(name) = self.name(key, &format!("the name of {} {word}", article(word)))
@@ -345,18 +354,14 @@ impl Reading {
     fn look_up(&mut self) {
         let mut told = 0;
         for (name, kind) in std::mem::take(&mut self.references) {
-            if self.declared(kind).contains(&name.value) {
+            if self.declared(kind).contains(&name.value) || self.unreadable.contains(&kind) {
                 continue;
             }
             told += 1;
-            if told > FINDINGS_MAX {
-                // Guessing what was meant costs time that nobody would see the result of.
-                self.report.error(name.span, Rule::Z1, "unknown name", "");
-                continue;
-            }
             let word = kind.word();
             let known = self.declared(kind).iter().map(|known| &**known);
-            let hint = match nearest(&name.value, known) {
+            let near = if told <= GUESSES_MAX { nearest(&name.value, known) } else { None };
+            let hint = match near {
                 Some(near) => format!("did you mean `{near}`?"),
                 None => format!("add it to `{}`, or name another", kind.section()),
             };

@@ -135,3 +135,121 @@ impl Resolved {
         self.barred.has(agent) && !self.actors.has(agent)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::support::{HOSPITAL, organisation, past};
+
+    /// Evaluates a rule in the hospital; answers the actors and, after a `/`, the barred.
+    fn resolve(rule: &str, history: &str) -> String {
+        let rule: Rule = rule.parse().unwrap();
+        let Resolved { actors, barred } = organisation(HOSPITAL).resolve(&rule, &past(history));
+        let names = |set: &AgentSet| set.iter().map(AgentId::as_str).collect::<Vec<_>>().join(" ");
+        let (actors, barred) = (names(&actors), names(&barred));
+        if barred.is_empty() { actors } else { format!("{actors} / {barred}") }
+    }
+
+    fn check(rule: &str, history: &str, expected: &str) {
+        assert_eq!(resolve(rule, history), expected, "{rule}, {history}");
+    }
+
+    #[test]
+    fn agent_is_that_agent_or_anybody() {
+        check("Agent()", "", "ann ben cora dan lang roth weber");
+        check("Agent(ann)", "", "ann");
+        check("Agent(nobody)", "", "");
+    }
+
+    #[test]
+    fn a_role_is_played_through_a_position_or_held_directly() {
+        check("Role(nurse)", "", "ann ben cora");
+        check("Role(physician)", "", "cora lang weber");
+        check("Role(gardener)", "", "");
+    }
+
+    #[test]
+    fn a_unit_is_taken_alone_with_all_below_or_without_itself() {
+        check("OrgUnit(oncology)", "", "lang");
+        check("OrgUnit(oncology*)", "", "ann ben lang");
+        check("OrgUnit(oncology+)", "", "ann ben");
+        check("OrgUnit(hospital*)", "", "ann ben cora lang weber");
+        check("OrgUnit(hospital+)", "", "ann ben cora lang");
+        check("OrgUnit(ward-3+)", "", "");
+        check("OrgUnit(kitchen*)", "", "");
+    }
+
+    #[test]
+    fn a_position_is_all_who_hold_it_and_an_ability_all_who_have_it() {
+        check("OrgPosition(ward-nurse)", "", "ann ben");
+        check("Ability(chemotherapy)", "", "ann lang");
+    }
+
+    #[test]
+    fn and_or_except_compute_as_sets_do() {
+        check("Role(nurse) AND Ability(chemotherapy)", "", "ann");
+        check("Role(nurse) OR Agent(roth)", "", "ann ben cora roth");
+        check("Role(nurse) EXCEPT OrgUnit(surgery)", "", "ann ben / cora");
+        check("Role(nurse) AND Role(physician) OR Agent(dan)", "", "cora dan");
+        check("(Role(nurse) OR Role(physician)) AND OrgUnit(oncology*)", "", "ann ben lang");
+    }
+
+    #[test]
+    fn the_performer_is_whoever_did_the_step() {
+        check("NodePerformingAgent(admit)", "ann did admit", "ann");
+        check("NodePerformingAgent(admit)", "", "");
+        check("NodePerformingAgent(admit)", "zoe did admit", "");
+    }
+
+    #[test]
+    fn same_unit_as_the_performer_is_everybody_with_a_position_there() {
+        check("OrgUnitOf(NodePerformingAgent(admit))", "ann did admit", "ann ben");
+        check("OrgUnitOf(NodePerformingAgent(admit))", "dan did admit", "");
+        // Without a position one belongs to the units one manages.
+        check("OrgUnitOf(NodePerformingAgent(admit))", "roth did admit", "cora");
+    }
+
+    #[test]
+    fn the_manager_of_a_performer_is_the_nearest_above_who_is_somebody_else() {
+        check("ManagerOf(NodePerformingAgent(admit))", "lang did admit", "weber");
+        // The ward has no manager of its own.
+        check("ManagerOf(NodePerformingAgent(admit))", "ann did admit", "lang");
+        check("ManagerOf(NodePerformingAgent(admit))", "cora did admit", "roth");
+        check("ManagerOf(NodePerformingAgent(admit))", "roth did admit", "weber");
+        check("ManagerOf(NodePerformingAgent(admit))", "weber did admit", "");
+        check("ManagerOf(NodePerformingAgent(admit))", "dan did admit", "");
+    }
+
+    #[test]
+    fn the_starter_is_whoever_started_the_instance() {
+        check("StartingAgent()", "dan started", "dan");
+        check("StartingAgent()", "", "");
+    }
+
+    #[test]
+    fn four_eyes_leave_the_performer_out_and_bar_them() {
+        let rule = "Role(physician) EXCEPT NodePerformingAgent(order)";
+        check(rule, "lang did order", "cora weber / lang");
+        check(rule, "ann did order", "cora lang weber / ann");
+    }
+
+    #[test]
+    fn an_exception_to_the_exception_bars_nobody() {
+        let rule = "Role(nurse) EXCEPT (OrgUnit(hospital*) EXCEPT NodePerformingAgent(order))";
+        check(rule, "ann did order", "ann / ben cora lang weber");
+    }
+
+    #[test]
+    fn who_is_named_besides_the_exception_is_not_barred() {
+        let rule: Rule = "(Role(nurse) EXCEPT OrgUnit(ward-3)) OR Agent(ann)".parse().unwrap();
+        let resolved = organisation(HOSPITAL).resolve(&rule, &past(""));
+        assert!(!resolved.bars(&"ann".into()));
+        assert!(resolved.bars(&"ben".into()));
+    }
+
+    #[test]
+    fn absence_does_not_change_who_the_actors_are() {
+        // Ann is away over Christmas, and evaluation has no time to ask for.
+        check("Role(nurse) AND OrgPosition(ward-nurse)", "", "ann ben");
+    }
+}

@@ -63,3 +63,32 @@ pub(crate) fn schema() -> Arc<Schema> {
     };
     Arc::new(legwork_model::compile::compile(&definition, 1).unwrap())
 }
+
+/// A hospital and a bank in one, so that every form of rule has something to find.
+pub(crate) const HOSPITAL: &str = "
+organisation: general-hospital
+units:
+  hospital: { title: General Hospital, manager: weber }
+  oncology: { in: hospital, manager: lang }
+  ward-3: { in: oncology }
+  surgery: { in: hospital, manager: roth }
+positions:
+  director: { unit: hospital, roles: [physician] }
+  head-of-oncology: { unit: oncology, roles: [physician] }
+  ward-nurse: { unit: ward-3, roles: [nurse] }
+  surgeon: { unit: surgery, roles: [physician] }
+agents:
+  weber: { name: Dr Weber, positions: [director] }
+  lang: { name: Dr Lang, positions: [head-of-oncology], abilities: [chemotherapy] }
+  roth: { name: Dr Roth }
+  ann:
+    name: Ann Berger
+    positions: [ward-nurse]
+    abilities: [chemotherapy]
+    substitutes: [ben, cora]
+    absent:
+      - { from: 2026-12-20, to: 2027-01-06 }
+  ben: { positions: [ward-nurse], substitutes: [dan], absent: [{ from: 2026-12-24T12:00:00Z }] }
+  cora: { positions: [surgeon], roles: [nurse] }
+  dan: {}
+";

@@ -63,6 +63,8 @@ enum Intent {
 pub(crate) struct Crowd {
     agents: Vec<AgentId>,
     schemas: Vec<Arc<Schema>>,
+    /// The version each instance was asked to start with.
+    versions: BTreeMap<InstanceId, u32>,
     pending: BTreeMap<RequestId, Intent>,
     cursors: BTreeMap<AgentId, String>,
     /// Items each agent has seen lately.
@@ -88,6 +90,7 @@ impl Crowd {
         Ok(Self {
             agents,
             schemas,
+            versions: BTreeMap::new(),
             pending: BTreeMap::new(),
             cursors: BTreeMap::new(),
             seen: BTreeMap::new(),
@@ -132,6 +135,7 @@ impl Crowd {
         let instance = InstanceId(u128::from(dice.roll()) << 64 | u128::from(dice.roll()));
         let data = outputs(&schema, "start", dice);
         let key = self.key(dice);
+        self.versions.insert(instance, schema.version);
         self.send(world, Intent::Start { instance, version: schema.version, data, key });
     }
 
@@ -176,12 +180,9 @@ impl Crowd {
         Intent::Complete { agent, activity, data, answer, key }
     }
 
-    /// Steps may have other outputs in other versions: try the first that has the step.
     fn schema_of(&self, activity: &ActivityId) -> Arc<Schema> {
-        let known = self.ledger.started.contains_key(&activity.instance);
-        let fits = |schema: &&Arc<Schema>| schema.node_named(&activity.step).is_some();
-        let found = self.schemas.iter().filter(|_| known).find(fits);
-        found.or_else(|| self.schemas.iter().find(fits)).unwrap_or(&self.schemas[0]).clone()
+        let version = self.versions.get(&activity.instance).copied().unwrap_or(1);
+        self.schemas[version as usize - 1].clone()
     }
 
     fn poll(&mut self, world: &mut World, dice: &mut Dice) {
@@ -369,7 +370,7 @@ impl Crowd {
 
     /// Brings everything to its end: resumes, resolves, completes.
     pub(crate) fn finish(&mut self, world: &mut World, dice: &mut Dice) -> Result<(), String> {
-        for instance in self.ledger.started.keys().copied().collect::<Vec<_>>() {
+        for instance in self.versions.keys().copied().collect::<Vec<_>>() {
             let id = world.ask(Request::Resume { instance });
             self.pending.insert(id, Intent::Other);
         }

@@ -130,7 +130,7 @@ impl Site {
         let first_lease = u64::try_from(config.epoch.0).unwrap_or(0) << 20;
         let catalog = Catalog::default();
         Self {
-            worklists: Worklists::new(config.epoch.0.unsigned_abs(), catalog.organisation()),
+            worklists: Self::empty_worklists(&config, &catalog),
             jobs: Jobs::new(first_lease),
             catalog,
             tokens: Tokens::default(),
@@ -199,6 +199,10 @@ impl Site {
             requests_waiting: self.waiting.len(),
             tokens: self.tokens.len(),
         }
+    }
+
+    fn empty_worklists(config: &Config, catalog: &Catalog) -> Worklists {
+        Worklists::new(config.epoch.0.unsigned_abs(), catalog.organisation())
     }
 
     fn answer(&mut self, id: RequestId, answer: Result<Answer, Refusal>) {

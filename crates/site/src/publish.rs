@@ -216,6 +216,8 @@ impl Site {
                 let organisation = organisation
                     .ok_or_else(|| format!("organisation version {version} is unreadable"))?;
                 self.catalog.publish(organisation, version, &source);
+                // The site's own stream comes first: there are no items yet to carry over.
+                self.worklists = Self::empty_worklists(&self.config, &self.catalog);
             }
             SiteEvent::TokenIssued(token) => self.tokens.issue(&token, at),
             SiteEvent::TokenRevoked { name, by: _ } => self.tokens.revoke(&name),

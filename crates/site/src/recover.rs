@@ -130,8 +130,16 @@ impl Site {
         match self.rebuild(&stream) {
             Ok(Rebuilt { schema, state, version, latest }) => {
                 self.latest = self.latest.max(latest);
-                if self.instances.get(id).is_some() {
-                    self.instances.restore(id, state);
+                if let Some(slot) = self.instances.get(id) {
+                    // Asked for twice, it comes twice; the second copy may be older than what has
+                    // happened since.
+                    if slot.state.is_none() && slot.version != version {
+                        self.out.push(Output::Load { instance: id, whole: false });
+                        return false;
+                    }
+                    if slot.state.is_none() {
+                        self.instances.restore(id, state);
+                    }
                     if self.reoffering.remove(&id) {
                         self.reoffer(id, now);
                     }

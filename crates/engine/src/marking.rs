@@ -95,9 +95,8 @@ impl<'a, N: FnMut(&mut Vec<NodeId>) -> Option<NodeId>> Spread<'a, N> {
             (true, false) => pending.retain(|other| other.node != node.id),
             (true, true) | (false, false) => {}
         }
-        let incident = from == NodeState::Failed || to == NodeState::Failed;
-        let work = has_outside_work(node) && (from.is_pending() || to.is_pending());
-        if incident || work {
+        let (from, to) = (seen_outside(node, from), seen_outside(node, to));
+        if from.is_pending() || to.is_pending() {
             let activity = self.state.activity(self.schema, node.id);
             self.changes.push(Change { activity, from, to });
         }
@@ -166,6 +165,16 @@ pub(crate) fn has_outside_work(node: &Node) -> bool {
         | NodeKind::AndJoin
         | NodeKind::XorJoin
         | NodeKind::LoopStart => false,
+    }
+}
+
+/// A decision by condition is nobody's work but when it has an incident: that it is due is over
+/// before anybody outside could see it.
+fn seen_outside(node: &Node, state: NodeState) -> NodeState {
+    if state == NodeState::Activated && !has_outside_work(node) {
+        NodeState::NotActivated
+    } else {
+        state
     }
 }
 

@@ -135,7 +135,8 @@ pub(crate) struct Done {
 pub struct Change {
     pub activity: Activity,
     pub from: NodeState,
-    /// `NotActivated` when it was withdrawn because the instance was aborted.
+    /// `NotActivated` when it was withdrawn: the instance was aborted, or the conditions of a
+    /// decision with an incident are evaluated once more.
     pub to: NodeState,
 }
 

@@ -157,13 +157,13 @@ fn several_true_conditions_are_an_incident_never_a_guess() {
     "), @r#"
     > start n=7
       size: SeveralBranchesMatch { branches: ["small", "large"] }
-      size Activated -> Failed
+      size Failed
     > open
       size Failed, not offered, since 0, SeveralBranchesMatch { branches: ["small", "large"] }
     > retry size
       size: SeveralBranchesMatch { branches: ["small", "large"] }
-      size Failed -> Activated
-      size Activated -> Failed
+      size Failed -> NotActivated
+      size Failed
     > supply size
       refused resolution_unfit: the incident of `size` cannot be resolved that way; retry it or choose an answer
     > choose size huge
@@ -189,7 +189,7 @@ fn a_value_matching_no_branch_is_an_incident_that_shows_the_values() {
     "), @r#"
     > start n=12
       size: NoBranchMatches { values: "n = 12" }
-      size Activated -> Failed
+      size Failed
     "#);
 }
 
@@ -310,18 +310,18 @@ fn an_incident_of_a_loop_can_be_resolved_by_one_more_round() {
     > complete a by worker
       again:1: TooManyIterations { limit: 2 }
       a:1 Activated -> Completed
-      again:1 Activated -> Failed
+      again:1 Failed
     > retry again
       again:1: TooManyIterations { limit: 2 }
-      again:1 Failed -> Activated
-      again:1 Activated -> Failed
+      again:1 Failed -> NotActivated
+      again:1 Failed
     > choose again repeat
       again:1 Failed -> Completed
       a:2 Activated
     > complete a by worker
       again:2: TooManyIterations { limit: 2 }
       a:2 Activated -> Completed
-      again:2 Activated -> Failed
+      again:2 Failed
     > choose again leave
       again:2 Failed -> Completed
       instance Completed

@@ -7,5 +7,7 @@ mod data;
 mod incidents;
 mod lifecycle;
 mod marking;
+mod oracle;
 mod properties;
+mod random;
 mod support;

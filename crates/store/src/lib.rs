@@ -1,1 +1,188 @@
-//! Placeholder.
+//! The durable store of event streams: append, read, snapshot, list; and blobs by content.
+//!
+//! Invariant: the store is dumb. It never looks inside a record, a snapshot, a summary or a blob.
+//! What [`EventStore::commit`] has returned `Ok` for is on disk and stays there exactly once, in
+//! order; a batch is there wholly or not at all.
+
+mod admit;
+pub mod embedded;
+mod error;
+pub mod memory;
+
+use std::fmt;
+use std::ops::ControlFlow;
+use std::sync::Arc;
+
+use legwork_model::id::StreamId;
+
+pub use admit::{
+    APPENDS_PER_BATCH_MAX, BATCH_BYTES_MAX, BLOB_BYTES_MAX, RECORD_BYTES_MAX,
+    RECORDS_PER_STREAM_MAX, SNAPSHOT_BYTES_MAX, SUMMARY_BYTES_MAX,
+};
+pub use error::Error;
+
+/// How many records a stream has: the next append must expect exactly this number.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Version(pub u64);
+
+/// One record for the end of one stream. A record is the bytes of one atomic append.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Append {
+    pub stream: StreamId,
+    /// The version of the stream before this append; 0 starts the stream.
+    pub expected: Version,
+    pub record: Vec<u8>,
+    /// The stream ends with this record; the summary is kept for [`EventStore::closed_streams`].
+    pub close: Option<Vec<u8>>,
+}
+
+/// A cache: the state of a stream after its first `version` records, as opaque bytes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Snapshot {
+    pub stream: StreamId,
+    pub version: Version,
+    pub bytes: Vec<u8>,
+}
+
+/// What is committed together. Appends take effect in order, then the snapshots.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Batch {
+    pub appends: Vec<Append>,
+    pub snapshots: Vec<Snapshot>,
+}
+
+/// A stream that has not been closed, as the restart path gets it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct OpenStream {
+    pub stream: StreamId,
+    pub snapshot: Option<Snapshot>,
+    /// The records after the snapshot, or all of them without one.
+    pub records: Vec<Vec<u8>>,
+}
+
+/// A stream that has ended, with the summary given when it was closed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ClosedStream {
+    pub stream: StreamId,
+    pub summary: Vec<u8>,
+}
+
+/// The BLAKE3 hash of a blob: its name. Displays as 64 hexadecimal digits.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct BlobId(pub [u8; 32]);
+
+/// The contract of every store.
+///
+/// One thread commits at a time (others wait); reads may come from any thread at any time and see
+/// the store as of the last completed commit, never half of a batch.
+pub trait EventStore: Send + Sync {
+    /// Commits the batch: all of it or, with an error, nothing that was acknowledged changes.
+    /// When it returns `Ok`, the batch survives a crash of the process and of the machine.
+    ///
+    /// [`Error::Conflict`], [`Error::Closed`], [`Error::TooLarge`] and [`Error::Snapshot`] refuse
+    /// the batch and leave the store as it was. After any other error the store is
+    /// [stopped](Error::Stopped): whether this one batch is there is known only after reopening;
+    /// everything acknowledged before is there.
+    fn commit(&self, batch: Batch) -> Result<(), Error>;
+
+    /// The records of a stream from version `from` on; empty for an unknown stream.
+    fn read(&self, stream: StreamId, from: Version) -> Result<Vec<Vec<u8>>, Error>;
+
+    /// The last snapshot of an open stream. Closing a stream drops its snapshot.
+    fn snapshot(&self, stream: StreamId) -> Result<Option<Snapshot>, Error>;
+
+    /// Visits each stream that is not closed, in the order of their ids, until `visit` breaks.
+    fn open_streams(
+        &self,
+        visit: &mut dyn FnMut(OpenStream) -> ControlFlow<()>,
+    ) -> Result<(), Error>;
+
+    /// At most `limit` closed streams with ids below `before`, the greatest id first.
+    fn closed_streams(
+        &self,
+        before: Option<StreamId>,
+        limit: usize,
+    ) -> Result<Vec<ClosedStream>, Error>;
+
+    /// Stores the content durably under its hash. Putting the same content again writes nothing.
+    fn put_blob(&self, content: &[u8]) -> Result<BlobId, Error>;
+
+    /// The content with this hash, verified against it.
+    fn blob(&self, id: BlobId) -> Result<Option<Vec<u8>>, Error>;
+}
+
+impl Batch {
+    pub fn is_empty(&self) -> bool {
+        self.appends.is_empty() && self.snapshots.is_empty()
+    }
+}
+
+impl OpenStream {
+    /// The version of the stream: that of its snapshot and the records since.
+    pub fn version(&self) -> Version {
+        let before = self.snapshot.as_ref().map_or(0, |snapshot| snapshot.version.0);
+        Version(before + self.records.len() as u64)
+    }
+}
+
+impl BlobId {
+    pub fn of(content: &[u8]) -> Self {
+        Self(*blake3::hash(content).as_bytes())
+    }
+}
+
+impl fmt::Display for Version {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(&self.0, f)
+    }
+}
+
+impl fmt::Display for BlobId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
+    }
+}
+
+impl fmt::Debug for BlobId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+/// A store may be shared: the simulator's crash drops the site and keeps the store.
+impl<S: EventStore + ?Sized> EventStore for Arc<S> {
+    fn commit(&self, batch: Batch) -> Result<(), Error> {
+        (**self).commit(batch)
+    }
+
+    fn read(&self, stream: StreamId, from: Version) -> Result<Vec<Vec<u8>>, Error> {
+        (**self).read(stream, from)
+    }
+
+    fn snapshot(&self, stream: StreamId) -> Result<Option<Snapshot>, Error> {
+        (**self).snapshot(stream)
+    }
+
+    fn open_streams(
+        &self,
+        visit: &mut dyn FnMut(OpenStream) -> ControlFlow<()>,
+    ) -> Result<(), Error> {
+        (**self).open_streams(visit)
+    }
+
+    fn closed_streams(
+        &self,
+        before: Option<StreamId>,
+        limit: usize,
+    ) -> Result<Vec<ClosedStream>, Error> {
+        (**self).closed_streams(before, limit)
+    }
+
+    fn put_blob(&self, content: &[u8]) -> Result<BlobId, Error> {
+        (**self).put_blob(content)
+    }
+
+    fn blob(&self, id: BlobId) -> Result<Option<Vec<u8>>, Error> {
+        (**self).blob(id)
+    }
+}

@@ -1,0 +1,48 @@
+//! A bounded memory of where streams end, so that most appends are checked without a lookup.
+//!
+//! Invariant: what it says is true; what it does not know must be looked up. It holds at most
+//! two generations of streams and forgets the older one whole.
+
+use std::mem;
+
+use legwork_model::id::StreamId;
+use rustc_hash::FxHashMap;
+
+use crate::Version;
+
+/// A stream takes about 40 bytes: both generations together stay below 6 MiB.
+const GENERATION_MAX: usize = 65_536;
+
+/// The versions of open streams, the lately used ones.
+#[derive(Debug, Default)]
+pub(super) struct Heads {
+    young: FxHashMap<[u64; 2], u32>,
+    old: FxHashMap<[u64; 2], u32>,
+}
+
+impl Heads {
+    pub(super) fn get(&self, stream: StreamId) -> Option<Version> {
+        let key = key(stream);
+        let version = self.young.get(&key).or_else(|| self.old.get(&key));
+        version.map(|&version| Version(version.into()))
+    }
+
+    pub(super) fn insert(&mut self, stream: StreamId, version: Version) {
+        let Ok(version) = u32::try_from(version.0) else { return self.remove(stream) };
+        if self.young.len() >= GENERATION_MAX {
+            self.old = mem::take(&mut self.young);
+        }
+        self.young.insert(key(stream), version);
+    }
+
+    pub(super) fn remove(&mut self, stream: StreamId) {
+        let key = key(stream);
+        self.young.remove(&key);
+        self.old.remove(&key);
+    }
+}
+
+/// Two words instead of one of 128 bits, whose alignment would cost 8 bytes for each stream.
+fn key(stream: StreamId) -> [u64; 2] {
+    [(stream.0 >> 64) as u64, stream.0 as u64]
+}

@@ -1,0 +1,360 @@
+//! The store in a directory of the local disk, on the log-structured engine fjall.
+//!
+//! Invariant: a commit is one entry of the engine's journal and one `fdatasync`. Before the engine
+//! opens the directory, everything acknowledged is proven to be there, or nothing is touched.
+//!
+//! See `docs/decisions/0003-embedded-store.md` for the layout and for what was measured.
+
+mod backup;
+mod blobs;
+mod files;
+mod heads;
+mod journal;
+mod keys;
+mod open;
+mod restore;
+mod scan;
+mod tuning;
+mod verify;
+mod watermark;
+
+use std::fs::File;
+use std::ops::{Bound, ControlFlow};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
+use std::thread;
+use std::time::Duration;
+
+use fjall::{AbstractTree, Database, Keyspace, OwnedWriteBatch, PersistMode, Readable};
+use legwork_model::id::StreamId;
+
+use crate::admit::{Admitted, Head, admit};
+use crate::{Batch, BlobId, ClosedStream, Error, EventStore, OpenStream, Snapshot, Version};
+use blobs::Blobs;
+use heads::Heads;
+use keys::Commit;
+use watermark::{Watermark, WatermarkFile};
+
+pub use open::{FORMAT, Options};
+pub use restore::restore;
+
+/// An open store. The directory is locked until it is dropped.
+pub struct Embedded {
+    // Fields drop in this order: the engine must be closed before the directory is unlocked.
+    view: RwLock<View>,
+    writer: Mutex<Writer>,
+    records: Keyspace,
+    open: Keyspace,
+    closed: Keyspace,
+    db: Database,
+    blobs: Blobs,
+    data: PathBuf,
+    _lock: File,
+}
+
+/// The store as of the last completed commit. The engine's own idea of what is visible can run
+/// ahead of a batch that it is just applying.
+type View = Arc<fjall::Snapshot>;
+
+/// The bytes that a store occupies on disk.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DiskUse {
+    /// The streams: what grows with their number.
+    pub tables: u64,
+    /// The journals: bounded, whatever the store holds.
+    pub journals: u64,
+    pub blobs: u64,
+}
+
+struct Writer {
+    /// Of the last commit.
+    sequence: u64,
+    /// The journal file that the engine writes to, as far as known.
+    journal: u64,
+    heads: Heads,
+    watermark: WatermarkFile,
+    /// Why nothing more is written.
+    stopped: Option<String>,
+}
+
+/// The engine halts a commit without end if flushing or compacting has died. These are below the
+/// limits at which it does, so that the waiting is done here, where death is noticed.
+const WAITING_MEMTABLES_MAX: usize = 1;
+const UNCOMPACTED_RUNS_MAX: usize = 16;
+const WAIT: Duration = Duration::from_millis(1);
+
+impl EventStore for Embedded {
+    fn commit(&self, batch: Batch) -> Result<(), Error> {
+        if batch.is_empty() {
+            return Ok(());
+        }
+        let mut writer = self.running()?;
+        let admitted = admit(&batch, |stream| self.head(&writer.heads, stream))?;
+        self.write(&mut writer, |items| self.encode(items, batch, &admitted))?;
+        for change in admitted.changes {
+            match change.after {
+                Head { closed: true, .. } => writer.heads.remove(change.stream),
+                Head { version, closed: false } => writer.heads.insert(change.stream, version),
+            }
+        }
+        Ok(())
+    }
+
+    fn read(&self, stream: StreamId, from: Version) -> Result<Vec<Vec<u8>>, Error> {
+        let range = keys::record(stream, from)..=keys::record(stream, Version(u64::MAX));
+        let mut records = Vec::new();
+        for item in self.view().range(&self.records, range) {
+            let (key, record) = item.into_inner().map_err(|error| self.failed(error))?;
+            let expected = Version(from.0 + records.len() as u64);
+            if keys::parse_record(&key) != Some((stream, expected)) {
+                return Err(self.damaged(format!("record {expected} of {stream:?} is missing")));
+            }
+            records.push(record.to_vec());
+        }
+        Ok(records)
+    }
+
+    fn snapshot(&self, stream: StreamId) -> Result<Option<Snapshot>, Error> {
+        let value = self.view().get(&self.open, keys::stream(stream));
+        match value.map_err(|error| self.failed(error))? {
+            Some(value) => self.parse_snapshot(stream, &value),
+            None => Ok(None),
+        }
+    }
+
+    fn open_streams(
+        &self,
+        visit: &mut dyn FnMut(OpenStream) -> ControlFlow<()>,
+    ) -> Result<(), Error> {
+        scan::open_streams(self, visit)
+    }
+
+    fn closed_streams(
+        &self,
+        before: Option<StreamId>,
+        limit: usize,
+    ) -> Result<Vec<ClosedStream>, Error> {
+        let below = before.map_or(Bound::Unbounded, |id| Bound::Excluded(keys::stream(id)));
+        let range = (Bound::Unbounded, below);
+        let newest_first = self.view().range::<[u8; 16], _>(&self.closed, range).rev();
+        let closed = newest_first.take(limit).map(|item| {
+            let (key, summary) = item.into_inner().map_err(|error| self.failed(error))?;
+            let stream = self.parse_stream(&key)?;
+            Ok(ClosedStream { stream, summary: summary.to_vec() })
+        });
+        closed.collect()
+    }
+
+    fn put_blob(&self, content: &[u8]) -> Result<BlobId, Error> {
+        self.blobs.put(content)
+    }
+
+    fn blob(&self, id: BlobId) -> Result<Option<Vec<u8>>, Error> {
+        self.blobs.get(id)
+    }
+}
+
+impl Embedded {
+    /// Opens the store in a directory, which is created if it does not exist.
+    pub fn open(dir: &Path) -> Result<Self, Error> {
+        open::open(dir, Options::default())
+    }
+
+    pub fn open_with(dir: &Path, options: Options) -> Result<Self, Error> {
+        open::open(dir, options)
+    }
+
+    /// What the store occupies on disk now.
+    pub fn disk_use(&self) -> Result<DiskUse, Error> {
+        let engine = self.data.join(open::ENGINE);
+        let tables = files::occupied(&engine.join("keyspaces"))?;
+        let journals = files::occupied(&engine)?.saturating_sub(tables);
+        Ok(DiskUse { tables, journals, blobs: files::occupied(&self.data.join(open::BLOBS))? })
+    }
+
+    /// Rewrites all tables into their smallest form. Commits and reads go on meanwhile.
+    pub fn compact(&self) -> Result<(), Error> {
+        self.flush()?;
+        for keyspace in self.keyspaces() {
+            keyspace.major_compact().map_err(|error| self.failed(error))?;
+        }
+        self.flush()
+    }
+
+    fn keyspaces(&self) -> [&Keyspace; 3] {
+        [&self.records, &self.open, &self.closed]
+    }
+
+    /// Moves what is in memory to tables, and drops the tables that nobody needs any more: the
+    /// engine does so only when it moves something, so there is a commit to be moved.
+    fn flush(&self) -> Result<(), Error> {
+        self.write(&mut *self.running()?, |_| {})?;
+        for keyspace in self.keyspaces() {
+            keyspace.rotate_memtable().map_err(|error| self.failed(error))?;
+            self.wait_until(|| keyspace.sealed_memtable_count() == 0)?;
+        }
+        Ok(())
+    }
+
+    /// Writes one entry and marks it as acknowledged. If that fails, it is the last one.
+    fn write(
+        &self,
+        writer: &mut Writer,
+        fill: impl FnOnce(&mut OwnedWriteBatch),
+    ) -> Result<(), Error> {
+        self.try_write(writer, fill).inspect_err(|error| writer.stopped = Some(error.to_string()))
+    }
+
+    fn try_write(
+        &self,
+        writer: &mut Writer,
+        fill: impl FnOnce(&mut OwnedWriteBatch),
+    ) -> Result<(), Error> {
+        self.wait_until(|| !self.is_behind())?;
+        self.write_entry(writer, fill)?;
+        // A new journal file means that it is unknown which of the two holds the entry. The next
+        // entry is in the new one for certain.
+        while self.journal_has_moved(writer)? {
+            self.write_entry(writer, |_| {})?;
+        }
+        let Writer { sequence, journal, .. } = *writer;
+        writer.watermark.write(Watermark { sequence, journal })?;
+        self.refresh_view(writer);
+        Ok(())
+    }
+
+    fn write_entry(
+        &self,
+        writer: &mut Writer,
+        fill: impl FnOnce(&mut OwnedWriteBatch),
+    ) -> Result<(), Error> {
+        let mut items = OwnedWriteBatch::with_capacity(self.db.clone(), 16)
+            .durability(Some(PersistMode::SyncData));
+        let sequence = writer.sequence + 1;
+        let commit = Commit { sequence, entry_number_min: self.db.seqno() };
+        items.insert(&self.records, keys::COMMIT_KEY, commit.encode());
+        fill(&mut items);
+        items.commit().map_err(|error| self.failed(error))?;
+        writer.sequence = sequence;
+        Ok(())
+    }
+
+    /// Each key at most once: the items of one entry have no order among themselves.
+    fn encode(&self, items: &mut OwnedWriteBatch, batch: Batch, admitted: &Admitted) {
+        for append in batch.appends {
+            let key = keys::record(append.stream, append.expected);
+            items.insert(&self.records, key, append.record);
+            if let Some(summary) = append.close {
+                items.insert(&self.closed, keys::stream(append.stream), summary);
+            }
+        }
+        for change in &admitted.changes {
+            let key = keys::stream(change.stream);
+            let born = change.before == Head::NEW;
+            if change.after.closed {
+                if !born && !change.before.closed {
+                    items.remove(&self.open, key);
+                }
+            } else if let Some(place) = change.snapshot {
+                items.insert(&self.open, key, keys::snapshot_value(&batch.snapshots[place]));
+            } else if born {
+                items.insert(&self.open, key, []);
+            }
+        }
+    }
+
+    /// Whether the engine has begun a new journal file since the last look.
+    fn journal_has_moved(&self, writer: &mut Writer) -> Result<bool, Error> {
+        let engine = self.data.join(open::ENGINE);
+        let exists = |file| journal::path(&engine, file).exists();
+        if exists(writer.journal) && !exists(writer.journal + 1) {
+            return Ok(false);
+        }
+        let newest = journal::list(&engine)?.last().copied();
+        let moved = newest.is_some_and(|newest| newest != writer.journal);
+        writer.journal = newest.unwrap_or(writer.journal);
+        Ok(moved)
+    }
+
+    fn head(&self, heads: &Heads, stream: StreamId) -> Result<Head, Error> {
+        if let Some(version) = heads.get(stream) {
+            return Ok(Head { version, closed: false });
+        }
+        self.look_up(stream).map_err(|error| self.failed(error))
+    }
+
+    /// Under the writer's lock nothing changes: the engine may be asked without a view.
+    fn look_up(&self, stream: StreamId) -> Result<Head, fjall::Error> {
+        let first = keys::record(stream, Version(0));
+        if !self.records.contains_key(first)? {
+            return Ok(Head::NEW);
+        }
+        let all = first..=keys::record(stream, Version(u64::MAX));
+        let last = self.records.range(all).next_back().map(fjall::Guard::key).transpose()?;
+        let last = last.as_deref().and_then(keys::parse_record).unwrap_or((stream, Version(0)));
+        let closed = !self.open.contains_key(keys::stream(stream))?;
+        Ok(Head { version: Version(last.1.0 + 1), closed })
+    }
+
+    fn is_behind(&self) -> bool {
+        self.keyspaces().iter().any(|keyspace| {
+            keyspace.sealed_memtable_count() > WAITING_MEMTABLES_MAX
+                || keyspace.tree.l0_run_count() > UNCOMPACTED_RUNS_MAX
+        })
+    }
+
+    /// Waits for the engine's background work, and fails when that has failed.
+    fn wait_until(&self, done: impl Fn() -> bool) -> Result<(), Error> {
+        while !done() {
+            self.db.persist(PersistMode::Buffer).map_err(|error| self.failed(error))?;
+            thread::sleep(WAIT);
+        }
+        Ok(())
+    }
+
+    fn writer(&self) -> MutexGuard<'_, Writer> {
+        self.writer.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The writer, if it has not stopped.
+    fn running(&self) -> Result<MutexGuard<'_, Writer>, Error> {
+        let writer = self.writer();
+        match &writer.stopped {
+            Some(cause) => Err(Error::Stopped { cause: cause.clone() }),
+            None => Ok(writer),
+        }
+    }
+
+    fn view(&self) -> View {
+        self.view.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Takes the writer as proof that no batch is being applied.
+    fn refresh_view(&self, _: &mut Writer) {
+        *self.view.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(self.db.snapshot());
+    }
+
+    fn parse_stream(&self, key: &[u8]) -> Result<StreamId, Error> {
+        keys::parse_stream(key).ok_or_else(|| self.damaged("a key is not the id of a stream"))
+    }
+
+    fn parse_snapshot(&self, stream: StreamId, value: &[u8]) -> Result<Option<Snapshot>, Error> {
+        let parsed = keys::parse_snapshot(stream, value);
+        parsed.map_err(|()| self.damaged(format!("the snapshot of {stream:?} is too short")))
+    }
+
+    fn failed(&self, error: fjall::Error) -> Error {
+        open::engine_error(&self.data, error)
+    }
+
+    fn damaged(&self, detail: impl Into<String>) -> Error {
+        Error::damaged(&self.data, detail)
+    }
+}
+
+impl Drop for Embedded {
+    fn drop(&mut self) {
+        // The watermark is only a proof; a store that closes without it lacks nothing.
+        let _ = self.writer().watermark.sync();
+    }
+}

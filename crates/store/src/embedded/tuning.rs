@@ -1,0 +1,72 @@
+//! How the storage engine is set up, and why.
+//!
+//! Invariant: memory is bounded whatever the store holds: the block cache, and for each keyspace
+//! one active and at most two waiting memtables.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use fjall::compaction::Leveled;
+use fjall::config::{
+    BlockSizePolicy, BloomConstructionPolicy, CompressionPolicy, FilterPolicy, FilterPolicyEntry,
+    PinningPolicy, RestartIntervalPolicy,
+};
+use fjall::{CompressionType, Database, DatabaseBuilder, KeyspaceCreateOptions};
+
+const MIB: u64 = 1 << 20;
+
+/// Journals are kept until every keyspace has flushed what they hold: this bounds both the disk
+/// they take and what a restart replays.
+const JOURNAL_BYTES_MAX: u64 = 128 * MIB;
+
+pub(super) fn database(data: &Path, cache_bytes: u64) -> DatabaseBuilder<Database> {
+    Database::builder(data)
+        .cache_size(cache_bytes)
+        .max_journaling_size(JOURNAL_BYTES_MAX)
+        // A compressed entry is compressed again when it is replayed, to check its checksum: a
+        // later version of the compressor could make the store unreadable.
+        .journal_compression(CompressionType::None)
+        // Every commit is flushed and synced by itself, explicitly.
+        .manual_journal_persist(true)
+        .worker_threads(WORKERS)
+}
+
+/// Of several workers the engine reserves the first for flushing, and that one spins for as long
+/// as a compaction waits: a whole core of a small machine. One worker flushes and compacts in turn.
+const WORKERS: usize = 1;
+
+/// The records: by far the most bytes; read in order, hardly ever by key.
+pub(super) fn records() -> KeyspaceCreateOptions {
+    common()
+        .max_memtable_size(16 * MIB)
+        // Larger blocks compress better, and histories are read whole.
+        .data_block_size_policy(BlockSizePolicy::new([4 << 10, 16 << 10]))
+        // A lookup by key happens on the first append after a restart, to a stream that exists.
+        .expect_point_read_hits(true)
+}
+
+/// The open streams and their snapshots: small, short-lived, asked for by key.
+pub(super) fn open() -> KeyspaceCreateOptions {
+    common().max_memtable_size(8 * MIB)
+}
+
+/// The summaries of closed streams: written once, listed by page.
+pub(super) fn closed() -> KeyspaceCreateOptions {
+    common()
+        .max_memtable_size(4 * MIB)
+        .data_block_size_policy(BlockSizePolicy::new([4 << 10, 16 << 10]))
+        .expect_point_read_hits(true)
+}
+
+fn common() -> KeyspaceCreateOptions {
+    let filter = FilterPolicyEntry::Bloom(BloomConstructionPolicy::BitsPerKey(10.0));
+    KeyspaceCreateOptions::default()
+        .manual_journal_persist(true)
+        .data_block_compression_policy(CompressionPolicy::all(CompressionType::Lz4))
+        .data_block_restart_interval_policy(RestartIntervalPolicy::all(16))
+        .filter_policy(FilterPolicy::all(filter))
+        // Below the first level, indexes and filters live in the block cache and nowhere else.
+        .index_block_pinning_policy(PinningPolicy::new([true, false]))
+        .filter_block_pinning_policy(PinningPolicy::new([true, false]))
+        .compaction_strategy(Arc::new(Leveled::default().with_table_target_size(16 * MIB)))
+}

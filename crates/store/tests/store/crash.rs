@@ -1,0 +1,129 @@
+//! Killed at any moment: everything acknowledged is there, exactly once, in order.
+
+use std::env;
+use std::io::{BufRead, BufReader, Write, stdout};
+use std::path::Path;
+use std::process::{Child, ChildStdout, Command, Stdio};
+
+use legwork_model::id::StreamId;
+use legwork_store::embedded::Embedded;
+use legwork_store::{Append, Batch, EventStore, Snapshot, Version};
+
+use crate::support::{Numbers, text};
+
+const KILLS: u64 = 15;
+const STREAMS: u64 = 5;
+/// Names the directory to the child: this test binary, started again.
+const DIR: &str = "LEGWORK_STORE_CRASH_DIR";
+
+#[test]
+fn what_was_acknowledged_before_a_kill_is_there_exactly_once_and_in_order() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut numbers = Numbers(42);
+    let mut acknowledged = 0;
+    for kill in 0..KILLS {
+        let (mut child, mut output) = start(dir.path());
+        // The child runs on while its lines are read, so the kill meets it anywhere in a commit.
+        for _ in 0..numbers.below(150) {
+            acknowledged = next(&mut output).unwrap_or(acknowledged);
+        }
+        child.kill().unwrap();
+        child.wait().unwrap();
+        while let Some(line) = next(&mut output) {
+            acknowledged = line;
+        }
+        let there = check(dir.path());
+        println!("kill {kill}: acknowledged {acknowledged}, there {there}");
+        assert!(there >= acknowledged, "lost: {acknowledged} acknowledged, {there} there");
+        assert!(there <= acknowledged + 1, "{acknowledged} acknowledged, {there} there");
+        acknowledged = there;
+    }
+    assert!(acknowledged > KILLS);
+}
+
+/// Not a test of its own: what the child does until it is killed.
+#[test]
+fn child_that_commits_until_it_is_killed() {
+    let Some(dir) = env::var_os(DIR) else { return };
+    let store = Embedded::open(Path::new(&dir)).unwrap();
+    let mut round = count(&store);
+    loop {
+        store.commit(commit(round)).unwrap();
+        round += 1;
+        let mut out = stdout().lock();
+        writeln!(out, "acknowledged {round}").unwrap();
+        out.flush().unwrap();
+    }
+}
+
+/// Commit `round` appends `round` to three of five streams, so that each stream has gaps it knows.
+fn commit(round: u64) -> Batch {
+    let touched = (0..STREAMS).filter(|stream| touches(*stream, round));
+    let mut batch = Batch::default();
+    for stream in touched {
+        let expected = (0..round).filter(|before| touches(stream, *before)).count() as u64;
+        // Of very different lengths: entries of the journal begin and end anywhere in a page.
+        let padding = "x".repeat((round * 37 % 9000) as usize);
+        let record = format!("{round} {padding}").into_bytes();
+        let id = StreamId(stream.into());
+        let append = Append { stream: id, expected: Version(expected), record, close: None };
+        batch.appends.push(append);
+        if round % 10 == stream {
+            let bytes = vec![0; 5000];
+            batch.snapshots.push(Snapshot { stream: id, version: Version(expected + 1), bytes });
+        }
+    }
+    batch
+}
+
+fn touches(stream: u64, round: u64) -> bool {
+    (round + stream) % STREAMS < 3
+}
+
+/// How many commits are there. Fails if one of them is there in part, twice or out of order.
+fn check(dir: &Path) -> u64 {
+    let store = Embedded::open(dir).unwrap();
+    let rounds = count(&store);
+    for stream in 0..STREAMS {
+        let records = store.read(StreamId(stream.into()), Version(0)).unwrap();
+        let numbers: Vec<u64> = records.iter().map(|record| number(record)).collect();
+        let expected: Vec<u64> = (0..rounds).filter(|round| touches(stream, *round)).collect();
+        assert_eq!(numbers, expected, "stream {stream}");
+    }
+    rounds
+}
+
+fn count(store: &Embedded) -> u64 {
+    let last = (0..STREAMS).filter_map(|stream| {
+        let records = store.read(StreamId(stream.into()), Version(0)).unwrap();
+        records.last().map(|record| number(record) + 1)
+    });
+    last.max().unwrap_or(0)
+}
+
+fn number(record: &[u8]) -> u64 {
+    text(record).split(' ').next().unwrap().parse().unwrap()
+}
+
+fn start(dir: &Path) -> (Child, BufReader<ChildStdout>) {
+    let mut child = Command::new(env::current_exe().unwrap())
+        .args(["--exact", "crash::child_that_commits_until_it_is_killed", "--nocapture"])
+        .env(DIR, dir)
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let output = BufReader::new(child.stdout.take().unwrap());
+    (child, output)
+}
+
+/// The number of the next acknowledgement; a line that the kill has cut off is none.
+fn next(output: &mut BufReader<ChildStdout>) -> Option<u64> {
+    loop {
+        let mut line = String::new();
+        output.read_line(&mut line).unwrap();
+        let line = line.strip_suffix('\n')?;
+        if let Some(number) = line.strip_prefix("acknowledged ") {
+            return Some(number.parse().unwrap());
+        }
+    }
+}

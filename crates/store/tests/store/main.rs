@@ -1,0 +1,20 @@
+//! All tests of the stores, in one binary.
+//!
+//! Invariant: what every store must do is in `contract`, and runs over every store.
+
+#[cfg(test)]
+mod backup;
+#[cfg(test)]
+mod contract;
+#[cfg(test)]
+mod crash;
+#[cfg(test)]
+mod damage;
+#[cfg(test)]
+mod full_disk;
+#[cfg(test)]
+mod opening;
+#[cfg(test)]
+mod random;
+#[cfg(test)]
+mod support;

@@ -1,0 +1,75 @@
+//! Random commands: the store on disk and the store in memory cannot be told apart.
+
+use legwork_model::id::StreamId;
+use legwork_store::embedded::Embedded;
+use legwork_store::memory::Memory;
+use legwork_store::{Append, Batch, EventStore, Snapshot, Version};
+use proptest::collection::vec;
+use proptest::prelude::*;
+
+use crate::support::{content, scratch};
+
+#[derive(Clone, Debug)]
+enum Step {
+    Commit { appends: Vec<(u8, u8, bool)>, snapshots: Vec<(u8, u8)> },
+    Reopen,
+    Compact,
+}
+
+fn steps() -> impl Strategy<Value = Vec<Step>> {
+    let append = (0..8_u8, prop_oneof![9 => Just(0_u8), 1 => 1..3_u8], prop::bool::weighted(0.1));
+    let commit = (vec(append, 0..6), vec((0..8_u8, 0..4_u8), 0..2));
+    let commit = commit.prop_map(|(appends, snapshots)| Step::Commit { appends, snapshots });
+    vec(prop_oneof![12 => commit, 1 => Just(Step::Reopen), 1 => Just(Step::Compact)], 1..40)
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 12, ..ProptestConfig::default() })]
+
+    #[test]
+    fn memory_and_embedded_answer_alike(steps in steps()) {
+        let dir = scratch();
+        let memory = Memory::default();
+        let mut embedded = Embedded::open(dir.path()).unwrap();
+        for step in steps {
+            match step {
+                Step::Commit { appends, snapshots } => {
+                    let batch = batch(&memory, &appends, &snapshots);
+                    let expected = memory.commit(batch.clone()).map_err(|error| error.to_string());
+                    let got = embedded.commit(batch).map_err(|error| error.to_string());
+                    prop_assert_eq!(got, expected);
+                }
+                Step::Reopen => {
+                    drop(embedded);
+                    embedded = Embedded::open(dir.path()).unwrap();
+                }
+                Step::Compact => embedded.compact().unwrap(),
+            }
+            prop_assert_eq!(content(&embedded, &[]).unwrap(), content(&memory, &[]).unwrap());
+        }
+    }
+}
+
+/// Mostly what fits: versions are taken from the store, sometimes off by a little.
+fn batch(memory: &Memory, appends: &[(u8, u8, bool)], snapshots: &[(u8, u8)]) -> Batch {
+    let mut grown = [0; 8];
+    let head = |id: u8| memory.read(stream(id), Version(0)).unwrap().len() as u64;
+    let appends = appends.iter().map(|&(id, off, ends)| {
+        let expected = head(id) + grown[usize::from(id)] + u64::from(off);
+        grown[usize::from(id)] += 1;
+        let record = format!("{id}/{expected}").into_bytes();
+        let close = ends.then(|| vec![id]);
+        Append { stream: stream(id), expected: Version(expected), record, close }
+    });
+    let appends = appends.collect();
+    let snapshots = snapshots.iter().map(|&(id, back)| Snapshot {
+        stream: stream(id),
+        version: Version((head(id) + grown[usize::from(id)]).saturating_sub(back.into())),
+        bytes: vec![id, back],
+    });
+    Batch { appends, snapshots: snapshots.collect() }
+}
+
+fn stream(id: u8) -> StreamId {
+    StreamId(u128::from(id) << 96)
+}

@@ -11,6 +11,7 @@ pub mod definition;
 pub mod event;
 pub mod finding;
 pub mod id;
+pub mod json_schema;
 pub mod rule;
 pub mod rule_parser;
 pub mod schema;

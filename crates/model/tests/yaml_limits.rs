@@ -112,7 +112,7 @@ fn nodes_elements_and_branches_are_counted() {
 #[test]
 fn a_file_may_hold_only_so_many_values() {
     let many = format!("process: p\nsteps: []\nx: [{}]", "a,".repeat(tree::YAML_NODES_MAX));
-    check(&many, Rule::Y3, "the file holds more than 100000 values");
+    check(&many, Rule::Y3, "the file holds more than 300000 values");
 }
 
 #[test]

@@ -194,6 +194,7 @@ impl<'r> Blocks<'r> {
         {
             let message = format!("{} repeats nothing", fields.what());
             self.report.error(node.span, Rule::Y2, message, "write at least one step");
+            self.report.mark_incomplete();
         }
         let until = self.until(fields);
         let times_max = match fields.value("max") {
@@ -246,6 +247,7 @@ impl<'r> Blocks<'r> {
             };
             let hint = "add a branch (it may be without steps), or write the steps without it";
             self.report.error(node.span, Rule::K1, message, hint);
+            self.report.mark_incomplete();
         }
         if items.len() > BRANCHES_MAX {
             let message = format!("{what} has more than {BRANCHES_MAX} entries");

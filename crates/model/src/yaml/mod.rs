@@ -15,6 +15,17 @@ mod write;
 
 pub use blocks::{BLOCK_DEPTH_MAX, BRANCHES_MAX, ITERATIONS_DEFAULT, ITERATIONS_MAX, NODES_MAX};
 pub use nearest::nearest;
+pub(crate) use process::CONDITION_WORDS;
 pub use process::{ELEMENTS_MAX, parse};
 pub use values::{DURATION_MAX, RETRIES_MAX};
 pub use write::write;
+
+/// The fields each part of a definition may have.
+#[cfg(test)]
+pub(crate) mod known_fields {
+    pub(crate) use super::blocks::{
+        BRANCH_FIELDS, CHOICE_FIELDS, LOOP_FIELDS, PARALLEL_FIELDS, STEP_FIELDS,
+    };
+    pub(crate) use super::process::{ELEMENT_FIELDS, PROCESS_FIELDS};
+    pub(crate) use super::values::{RETRY_FIELDS, UNDO_FIELDS};
+}

@@ -170,6 +170,7 @@ impl Names {
         let message = format!("the rule speaks of {}, which is no step", quote(&name.value));
         let hint = self.near_block(&name.value, |kind| kind != BlockKind::Parallel);
         report.error(name.span, Rule::Z1, message, hint);
+        report.mark_incomplete();
     }
 
     fn near_block(&self, name: &str, fits: impl Fn(BlockKind) -> bool) -> String {

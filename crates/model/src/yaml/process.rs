@@ -61,7 +61,7 @@ const SYNONYMS: [(&str, &str); 8] = [
 /// Reads a definition and says all that is wrong with it, in the order of the text.
 ///
 /// Without an error among the findings there is a definition, and it compiles unless its sync
-/// edges form a cycle.
+/// edges form a cycle, which `check` finds.
 pub fn parse(source: &str) -> (Option<Definition>, Vec<Finding>) {
     let mut report = Report::default();
     let definition = tree::read(source, &mut report).and_then(|root| process(&root, &mut report));

@@ -13,7 +13,7 @@ pub const SOURCE_BYTES_MAX: usize = 1024 * 1024;
 /// How deeply lists and mappings may nest. A block inside a block takes four levels.
 pub const YAML_DEPTH_MAX: usize = 160;
 /// The most values (texts, lists and mappings, keys included) a document may hold.
-pub const YAML_NODES_MAX: usize = 100_000;
+pub const YAML_NODES_MAX: usize = 300_000;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Node {

@@ -9,7 +9,7 @@ use std::time::Duration;
 use super::blocks::Blocks;
 use super::fields::{self, Fields, NAME_LEN_MAX, quote};
 use super::tree::{Node, ScalarKind};
-use crate::condition::Condition;
+use crate::condition::{Condition, ConditionError};
 use crate::definition::{Decider, Retry, Sync, Use, Work};
 use crate::finding::{Rule, Span, Spanned};
 use crate::rule::Rule as WhoRule;
@@ -142,11 +142,14 @@ impl Blocks<'_> {
         match Condition::parse(text.value) {
             Ok(condition) => Some(Spanned::new(condition, node.span)),
             Err(error) => {
-                let reason = error.to_string();
-                let reason = reason.lines().next().unwrap_or_default();
-                let message = format!("{what} is not a condition: {reason}");
+                let mut span = node.span;
+                if let ConditionError::Syntax { line: 1, column, .. } = &error {
+                    span = within(node, u32::try_from(*column).unwrap_or(1));
+                }
+                let error = error.to_string();
+                let message = format!("{what}: {}", error.lines().next().unwrap_or_default());
                 let hint = "write, for example, `amount < 1000 && !approved`";
-                self.report.error(node.span, rule, message, hint);
+                self.report.error(span, rule, message, hint);
                 None
             }
         }

@@ -26,6 +26,11 @@ pub enum Command {
         by: AgentId,
         to: AgentId,
     },
+    /// Take a work item from its holder, who is away, in their place.
+    TakeOver {
+        activity: Activity,
+        by: AgentId,
+    },
     /// A step, or a decision by a person, is done.
     Complete {
         activity: Activity,

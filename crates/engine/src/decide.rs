@@ -15,6 +15,7 @@ mod raise;
 mod release;
 mod resolve;
 mod suspend;
+mod take_over;
 
 use legwork_model::event::Event;
 use legwork_model::id::{Activity, NodeId};
@@ -54,6 +55,7 @@ pub fn decide(
         Command::Claim { activity, by } => claim::claim(case, activity, by),
         Command::Release { activity, by } => release::release(case, activity, by),
         Command::Delegate { activity, by, to } => delegate::delegate(case, activity, by, to),
+        Command::TakeOver { activity, by } => take_over::take_over(case, activity, by),
         Command::Complete { activity, by, started_at, outputs, answer, request } => {
             let done = complete::Done { activity, by, started_at, outputs, answer, request };
             complete::complete(case, done)

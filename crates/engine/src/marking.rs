@@ -70,9 +70,8 @@ impl<'a, N: FnMut(&mut Vec<NodeId>) -> Option<NodeId>> Spread<'a, N> {
             self.state.nodes.set(node, NodeState::NotActivated);
         }
         self.state.pending.retain(|pending| !range.contains(&pending.node.0));
-        for (inner, rounds) in self.state.rounds.iter_mut().enumerate() {
-            let start = self.schema.loops[inner].start.0;
-            if inner != id.0 as usize && range.contains(&start) {
+        for (inner, rounds) in self.schema.loops.iter().zip(&mut self.state.rounds) {
+            if inner.start.0 > *range.start() && range.contains(&inner.start.0) {
                 *rounds = 0;
             }
         }

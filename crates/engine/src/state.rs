@@ -472,3 +472,22 @@ mod shared_text {
         d.str().map(Arc::from)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_state_stays_small() {
+        assert!(size_of::<State>() <= 192, "{}", size_of::<State>());
+        assert!(size_of::<Pending>() <= 24, "{}", size_of::<Pending>());
+        assert!(size_of::<Done>() <= 64, "{}", size_of::<Done>());
+    }
+
+    #[test]
+    fn a_snapshot_of_another_format_is_refused() {
+        // A list whose first entry is the number of the format.
+        let refusal = State::from_bytes(&[0x81, 0x02]).unwrap_err();
+        assert!(refusal.to_string().contains("another format"), "{refusal}");
+    }
+}

@@ -35,7 +35,8 @@ impl<'a> Before<'a> {
     }
 
     pub(crate) fn contains(&self, writer: &Activity) -> bool {
-        if !self.schema.activity_precedes(writer, self.reader) {
+        let known = (writer.node.max(self.reader.node).0 as usize) < self.schema.nodes.len();
+        if !known || !self.schema.activity_precedes(writer, self.reader) {
             return false;
         }
         match &self.ordered {

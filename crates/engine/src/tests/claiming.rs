@@ -243,3 +243,35 @@ fn people_and_workers_keep_to_their_own() {
       refused answer_unexpected: `book` is not a decision; leave the answer out
     ");
 }
+
+#[test]
+fn a_substitute_takes_over_what_somebody_else_holds() {
+    assert_snapshot!(play(STEP, "
+        start
+        take approve by bob
+        claim approve by ann
+        take approve by ann
+        suspend
+        take approve by bob
+        complete approve by ann sum=1
+        complete approve by bob sum=1
+    "), @"
+    > start
+      approve Activated
+    > take approve by bob
+      refused not_held: nobody holds `approve`; claim it first
+    > claim approve by ann
+      approve Activated -> Selected
+    > take approve by ann
+      refused held_by: held by ann; ask them to release or delegate it
+    > suspend
+      instance Suspended
+    > take approve by bob
+      approve Selected -> Selected
+    > complete approve by ann sum=1
+      refused held_by: held by bob; ask them to release or delegate it
+    > complete approve by bob sum=1
+      approve Selected -> Completed
+      book Activated
+    ");
+}

@@ -203,3 +203,57 @@ steps:
       n = 0
     ");
 }
+
+#[test]
+fn a_step_after_a_skipped_one_does_not_see_what_the_skipped_one_would_have_waited_for() {
+    let process = "
+process: p
+data: { n: int, go: bool }
+start: [n, go]
+steps:
+  - parallel: both
+    branches:
+      - steps: [{ step: writer, job: j, writes: [n] }]
+      - steps:
+          - choice: maybe
+            branches:
+              - { name: do, when: go, steps: [{ step: waiting, job: j, after: [writer] }] }
+              - { name: not, otherwise: true, steps: [] }
+          - { step: reader, job: j, reads: [n] }
+";
+    assert_snapshot!(play(process, "
+        start n=1 go=false
+        reads reader
+        complete writer by worker n=2
+        reads reader
+    "), @"
+    > start n=1 go=false
+      maybe: decided not
+      writer Activated
+      reader Activated
+    > reads reader
+      n = 1
+    > complete writer by worker n=2
+      writer Activated -> Completed
+    > reads reader
+      n = 1
+    ");
+    assert_snapshot!(play(process, "
+        start n=1 go=true
+        complete writer by worker n=2
+        complete waiting by worker
+        reads reader
+    "), @"
+    > start n=1 go=true
+      maybe: decided do
+      writer Activated
+    > complete writer by worker n=2
+      writer Activated -> Completed
+      waiting Activated
+    > complete waiting by worker
+      waiting Activated -> Completed
+      reader Activated
+    > reads reader
+      n = 2
+    ");
+}

@@ -247,17 +247,25 @@ steps:
 }
 
 #[test]
-fn a_loop_without_steps_that_never_ends_by_itself_is_stopped() {
+fn a_loop_of_decisions_that_never_ends_by_itself_is_stopped() {
     let process = "
 process: p
 data: { ok: bool }
 start: [ok]
 steps:
-  - { loop: forever, steps: [], until: ok, max: 1000000 }
+  - loop: forever
+    steps:
+      - choice: either
+        branches:
+          - { name: one, when: ok, steps: [] }
+          - { name: other, otherwise: true, steps: [] }
+    until: ok
+    max: 1000000
 ";
     let transcript = play(process, "start ok=false\nopen");
-    assert_eq!(transcript.matches("forever:998: decided repeat").count(), 1);
-    assert!(transcript.contains("forever:999: TooManyIterations { limit: 1000 }"));
+    assert_eq!(transcript.matches("forever:498: decided repeat").count(), 1);
+    assert!(transcript.contains("forever:499: TooManyIterations { limit: 1000 }"));
+    assert_eq!(transcript.matches("decided").count(), 999);
 }
 
 fn synced(kind: &str) -> String {

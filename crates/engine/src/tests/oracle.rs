@@ -17,7 +17,7 @@ use crate::{NodeState, State};
 pub(super) fn check_marking(schema: &Schema, state: &State) {
     for node in &schema.nodes[1..] {
         let found = state.node_state(node.id);
-        let right = match expected(schema, state, node) {
+        let right = match expected(state, node) {
             Expected::Waiting => found == NodeState::NotActivated,
             Expected::Skipped => found == NodeState::Skipped,
             Expected::Reached => {
@@ -43,7 +43,7 @@ enum Expected {
     Skipped,
 }
 
-fn expected(_: &Schema, state: &State, node: &Node) -> Expected {
+fn expected(state: &State, node: &Node) -> Expected {
     let is = |id: NodeId, wanted: NodeState| state.node_state(id) == wanted;
     // Per control edge: `None` before its source is settled.
     let edges: Vec<Option<bool>> = node
@@ -67,12 +67,9 @@ fn expected(_: &Schema, state: &State, node: &Node) -> Expected {
         // Also at a join after a choice: when one branch is through, the others are dead.
         return Expected::Waiting;
     }
-    let reached = match node.kind {
-        NodeKind::AndJoin => falses == 0,
-        _ => trues == 1,
-    };
-    if !reached {
-        assert!(trues <= 1 || matches!(node.kind, NodeKind::AndJoin), "`{}`", node.name);
+    let joins = matches!(node.kind, NodeKind::AndJoin);
+    if !(if joins { falses == 0 } else { trues == 1 }) {
+        assert!(trues <= 1 || joins, "`{}`", node.name);
         return Expected::Skipped;
     }
     let killed = node.sync_in.iter().any(|edge| edge.strict && is(edge.from, NodeState::Skipped));

@@ -110,6 +110,7 @@ fn act(schema: &Schema, state: &State, dice: &mut Dice) -> Option<Command> {
     Some(match (manual, dice.roll(10)) {
         (true, 0 | 1) => Command::Claim { activity, by: agent(dice) },
         (true, 2) => Command::Release { activity, by: holder },
+        (true, 3) if dice.roll(2) == 0 => Command::TakeOver { activity, by: agent(dice) },
         (true, 3) => Command::Delegate { activity, by: holder, to: agent(dice) },
         (true, 4) => {
             let incident = Incident::NobodyCanDoIt { rule: "Role(none)".to_owned() };
@@ -145,6 +146,7 @@ pub(super) fn wild(schema: &Schema, dice: &mut Dice) -> Command {
     match dice.roll(10) {
         0 => Command::Claim { activity, by: agent(dice) },
         1 => Command::Release { activity, by: agent(dice) },
+        2 if dice.roll(2) == 0 => Command::TakeOver { activity, by: agent(dice) },
         2 => Command::Delegate { activity, by: agent(dice), to: agent(dice) },
         3 => Command::Complete {
             activity,
@@ -215,7 +217,7 @@ fn values(schema: &Schema, node: &Node, dice: &mut Dice) -> Vec<(ElementId, Valu
 fn value(kind: ValueType, dice: &mut Dice) -> Value {
     let number = dice.roll(4);
     let json = match kind {
-        ValueType::Bool => json!(number % 2 == 0),
+        ValueType::Bool => json!(number < 2),
         ValueType::Int => json!(number),
         ValueType::Decimal => json!(format!("{number}.50")),
         ValueType::String => json!(format!("text {number}")),

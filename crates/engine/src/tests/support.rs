@@ -27,7 +27,7 @@ pub(super) fn schema(source: &str) -> Schema {
 ///
 /// ```text
 /// start amount=12            claim STEP by ann         complete STEP by ann ok=true
-/// release STEP by ann        delegate STEP by ann to bob
+/// release STEP by ann        delegate STEP by ann to bob                take STEP by bob
 /// complete STEP by ann answer=yes request=7            complete STEP by worker
 /// fail STEP the error        fail! STEP the error      raise STEP
 /// retry STEP                 choose STEP yes           supply STEP ok=true
@@ -103,6 +103,7 @@ impl Stage {
             "claim" => Command::Claim { activity: activity(), by: agent(3) },
             "release" => Command::Release { activity: activity(), by: agent(3) },
             "delegate" => Command::Delegate { activity: activity(), by: agent(3), to: agent(5) },
+            "take" => Command::TakeOver { activity: activity(), by: agent(3) },
             "complete" => {
                 let mut pairs = pairs(&words[4..]);
                 let answer = pairs.remove("answer");

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use legwork_model::finding::{Finding, Rule, Severity, Span};
 use legwork_model::schema::Schema;
 use legwork_model::time::Timestamp;
-use legwork_model::{compile, yaml};
+use legwork_model::{check, compile, yaml};
 use legwork_org::Organisation;
 
 use crate::answer::DefinitionInfo;
@@ -50,7 +50,7 @@ impl Catalog {
     pub(crate) fn check(&self, source: &str) -> Result<Checked, Vec<Finding>> {
         let (definition, mut findings) = yaml::parse(source);
         let Some(definition) = definition else { return Err(findings) };
-        //CHECK
+        findings.extend(check::check(&definition));
         if self.organisation.version > 0 {
             findings.extend(legwork_org::check(&definition, &self.organisation.organisation));
         }

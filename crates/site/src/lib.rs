@@ -34,6 +34,7 @@ use legwork_org::Worklists;
 pub use access::{Scope, UnknownScope};
 pub use answer::*;
 pub use input::*;
+pub use legwork_engine::Lifecycle;
 pub use output::{Append, ClosedStream, Output};
 pub use refusal::{Kind, Refusal};
 pub use summary::Summary;

@@ -111,10 +111,9 @@ impl Site {
     /// An instance asked for has come: whoever waited for it gets their turn.
     pub(crate) fn loaded(&mut self, stream: Stream, now: Timestamp) {
         let id = InstanceId(stream.id);
-        if !stream.records.is_empty() || stream.snapshot.is_some() {
-            if !self.take_in(stream, now) {
-                return;
-            }
+        let is_there = !stream.records.is_empty() || stream.snapshot.is_some();
+        if is_there && !self.take_in(stream, now) {
+            return;
         }
         for held in self.loading.remove(&id).unwrap_or_default() {
             self.carry_out(held, now);

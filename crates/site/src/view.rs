@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use legwork_engine::State;
+use legwork_engine::{NodeState, State};
 use legwork_model::event::{Event, Incident, Performer, Record};
 use legwork_model::id::{Activity, ActivityId, ElementId, InstanceId};
 use legwork_model::schema::{Node, NodeKind, Schema};
@@ -95,17 +95,11 @@ fn step_state(state: &State, entry: &Node, node: &Node) -> StepState {
     if state.node_state(node.id).is_pending() {
         return own;
     }
-    match StepState::from(state.node_state(exit)) {
-        done @ (StepState::Completed | StepState::Skipped) => done,
-        StepState::NotActivated
-        | StepState::Activated
-        | StepState::Selected
-        | StepState::Running
-        | StepState::Failed => match StepState::from(state.node_state(entry.id)) {
-            StepState::Completed => StepState::Running,
-            other => other,
-        },
+    let (began, ended) = (state.node_state(entry.id), state.node_state(exit));
+    if matches!(ended, NodeState::Completed | NodeState::Skipped) {
+        return ended.into();
     }
+    if began == NodeState::Completed { StepState::Running } else { began.into() }
 }
 
 fn branch(schema: &Schema, node: &Node) -> Option<Arc<str>> {

@@ -153,7 +153,7 @@ impl Site {
         let (_, own) = self.workable(caller, &agent, activity, now)?;
         let command = match self.holder_to_stand_in_for(&agent, activity, &own, now) {
             // The holder is away: their substitute takes it over.
-            true => Command::Delegate { activity: own, by: agent.clone(), to: agent },
+            true => Command::TakeOver { activity: own, by: agent },
             false => Command::Claim { activity: own, by: agent },
         };
         self.command(activity.instance, command, now).map(|()| Answer::Done)
@@ -212,8 +212,7 @@ impl Site {
             .map_err(|rejection| Refusal::from(&rejection))?;
         let answer = answer.map(|answer| view::code_of(node, &answer)).transpose()?;
         if self.holder_to_stand_in_for(&agent, &activity, &own, now) {
-            let (by, to) = (agent.clone(), agent.clone());
-            let take_over = Command::Delegate { activity: own.clone(), by, to };
+            let take_over = Command::TakeOver { activity: own.clone(), by: agent.clone() };
             self.command(activity.instance, take_over, now)?;
         }
         let started_at = item.and_then(|item| item.claimed_at).unwrap_or(now);

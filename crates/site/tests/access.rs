@@ -1,0 +1,77 @@
+//! Tokens: who may call what.
+
+#![expect(clippy::unwrap_used, reason = "a wrong assumption is a failed test")]
+
+mod support;
+
+use legwork_model::id::AgentId;
+use legwork_site::*;
+use support::{Harness, activate, claim, complete};
+
+fn issue(bank: &mut Harness, name: &str, scope: &str) -> Credential {
+    let mut hash = [0; 32];
+    hash[..name.len()].copy_from_slice(name.as_bytes());
+    let scopes = vec![scope.parse().unwrap()];
+    bank.ask(Request::IssueToken { name: name.to_owned(), hash, scopes }).unwrap();
+    Credential::Token(hash)
+}
+
+#[test]
+fn without_tokens_everybody_may_do_everything_and_from_the_first_on_nothing() {
+    let mut bank = Harness::bank();
+    let hash = [9; 32];
+    let scopes = vec![Scope::Worker];
+    let refused = bank.refusal(Request::IssueToken { name: "w".into(), hash, scopes });
+    assert!(refused.ends_with("(first_token_not_admin)"), "{refused}");
+    let admin = issue(&mut bank, "root", "admin");
+    let refused = bank.refusal(Request::Definitions);
+    assert!(refused.ends_with("(unauthenticated)"), "{refused}");
+    bank.credential = Credential::Token([1; 32]);
+    assert!(bank.refusal(Request::Definitions).ends_with("(unauthenticated)"));
+    bank.credential = admin;
+    bank.ask(Request::Definitions).unwrap();
+    bank.restart();
+    bank.ask(Request::Definitions).unwrap();
+}
+
+#[test]
+fn a_scope_allows_its_own_business_only() {
+    let mut bank = Harness::bank();
+    let admin = issue(&mut bank, "root", "admin");
+    bank.credential = admin.clone();
+    let ann = issue(&mut bank, "ann", "work:ann");
+    let robot = issue(&mut bank, "robot", "worker");
+    let starter = issue(&mut bank, "desk", "start");
+    bank.credential = starter;
+    let loan = bank.start(1);
+    bank.ask(Request::Show { instance: loan, wait_until: None }).unwrap();
+    for request in [
+        claim("ann", loan, "capture"),
+        activate("credit-score", 1, None),
+        Request::Abort { instance: loan, reason: String::new() },
+        Request::Deploy { source: String::new() },
+        Request::Tokens,
+    ] {
+        assert!(bank.refusal(request).ends_with("(forbidden)"));
+    }
+    bank.credential = ann;
+    assert_eq!(bank.items("ann"), ["capture"]);
+    let ben = AgentId::from("ben");
+    let worklist = Worklist { agent: ben, since: None, limit: 1, wait_until: None };
+    for request in [
+        Request::Worklist(worklist),
+        claim("ben", loan, "capture"),
+        Request::Complete(complete("ben", loan, "capture")),
+        Request::Show { instance: loan, wait_until: None },
+        activate("credit-score", 1, None),
+    ] {
+        assert!(bank.refusal(request).ends_with("(forbidden)"));
+    }
+    bank.ask(Request::Complete(complete("ann", loan, "capture"))).unwrap();
+    bank.credential = robot;
+    assert_eq!(bank.jobs("credit-score", 1).len(), 1);
+    bank.credential = admin;
+    bank.ask(Request::RevokeToken { name: "robot".into() }).unwrap();
+    let refused = bank.refusal(Request::RevokeToken { name: "root".into() });
+    assert!(refused.ends_with("(last_admin_token)"), "{refused}");
+}

@@ -1,0 +1,266 @@
+//! A site with a clock that stands still and a store in a map, told what to do in short lines.
+//!
+//! One harness knows the boundary; the tests are data.
+
+#![allow(dead_code, reason = "each test file uses its own part of it")]
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a wrong assumption is a failed test")]
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use legwork_model::id::{ActivityId, AgentId, InstanceId};
+use legwork_model::time::Timestamp;
+use legwork_site::*;
+use serde_json::json;
+
+pub const LOAN: &str = r#"
+process: loan
+data: { amount: int, risk: int, approved: bool }
+start: [amount]
+result: [approved?]
+steps:
+  - step: capture
+    who: Role(clerk)
+    reads: [amount]
+    writes: [amount?]
+  - step: score
+    job: credit-score
+    retry: { times: 1, pause: 10s }
+    reads: [amount]
+    writes: [risk]
+  - choice: verdict
+    who: Role(clerk) EXCEPT NodePerformingAgent(capture)
+    reads: [risk]
+    branches:
+      - name: approve
+        steps:
+          - step: pay
+            job: payment
+            writes: [approved]
+      - name: reject
+"#;
+
+pub const BANK: &str = r#"
+organisation: bank
+agents:
+  ann: { name: Ann, roles: [clerk], substitutes: [dan], absent: [{ from: 2026-02-01, to: 2026-02-28 }] }
+  ben: { name: Ben, roles: [clerk] }
+  cleo: { name: Cleo, roles: [guard] }
+  dan: { name: Dan, roles: [guard] }
+"#;
+
+pub struct Harness {
+    pub site: Site,
+    pub now: Timestamp,
+    pub config: Config,
+    pub credential: Credential,
+    streams: BTreeMap<u128, (Vec<Vec<u8>>, Option<Vec<u8>>)>,
+    last: u64,
+    replies: BTreeMap<RequestId, Result<Answer, Refusal>>,
+}
+
+impl Harness {
+    pub fn new() -> Self {
+        let now: Timestamp = "2026-01-10T08:00:00Z".parse().unwrap();
+        let config = Config { epoch: now, ..Config::default() };
+        Self {
+            site: Site::new(config.clone()),
+            now,
+            config,
+            credential: Credential::None,
+            streams: BTreeMap::new(),
+            last: 0,
+            replies: BTreeMap::new(),
+        }
+    }
+
+    /// With the bank and its loan in force.
+    pub fn bank() -> Self {
+        let mut harness = Self::new();
+        harness.ask(Request::PublishOrganisation { source: BANK.to_owned() }).unwrap();
+        harness.ask(Request::Deploy { source: LOAN.to_owned() }).unwrap();
+        harness
+    }
+
+    pub fn send(&mut self, request: Request) -> RequestId {
+        self.last += 1;
+        let id = RequestId(self.last);
+        let credential = self.credential.clone();
+        self.feed(Input::Request { id, credential, request });
+        id
+    }
+
+    pub fn reply(&mut self, id: RequestId) -> Option<Result<Answer, Refusal>> {
+        self.replies.remove(&id)
+    }
+
+    pub fn ask(&mut self, request: Request) -> Result<Answer, Refusal> {
+        let id = self.send(request);
+        self.feed(Input::Settle);
+        self.reply(id).expect("an answer")
+    }
+
+    pub fn refusal(&mut self, request: Request) -> String {
+        match self.ask(request) {
+            Err(refusal) => refusal.to_string(),
+            Ok(answer) => panic!("not refused: {answer:?}"),
+        }
+    }
+
+    pub fn feed(&mut self, input: Input) {
+        let mut inputs = vec![input];
+        while let Some(input) = inputs.pop() {
+            for output in self.site.handle(input, self.now) {
+                match output {
+                    Output::Append(Append { stream, expected, record, close }) => {
+                        let (records, closed) = self.streams.entry(stream).or_default();
+                        assert_eq!(records.len() as u64, expected, "appends are in order");
+                        assert!(closed.is_none(), "nothing follows the end");
+                        records.push(record);
+                        *closed = close;
+                    }
+                    Output::Snapshot { .. } => {}
+                    Output::Answer { id, answer } => {
+                        assert!(self.replies.insert(id, answer).is_none(), "answered once");
+                    }
+                    Output::Load { instance, .. } => {
+                        inputs.push(Input::Loaded(self.stream(instance.0)));
+                    }
+                    Output::ReadHistory { id, instance } => {
+                        let records = self.stream(instance.0).records;
+                        inputs.push(Input::HistoryRead { id, instance, records });
+                    }
+                    Output::ReadClosed { id, before, limit } => {
+                        let end = before.map_or(u128::MAX, |id| id.0);
+                        let streams = self.streams.range(..end).rev();
+                        let streams = streams
+                            .filter_map(|(&stream, (_, closed))| {
+                                Some(ClosedStream { stream, summary: closed.clone()? })
+                            })
+                            .take(limit)
+                            .collect();
+                        inputs.push(Input::ClosedRead { id, streams });
+                    }
+                }
+            }
+        }
+    }
+
+    fn stream(&self, id: u128) -> Stream {
+        let records = self.streams.get(&id).map(|(records, _)| records.clone());
+        Stream { id, snapshot: None, records: records.unwrap_or_default() }
+    }
+
+    /// Everything in memory is gone; the streams are not.
+    pub fn restart(&mut self) {
+        self.config.epoch = Timestamp(self.config.epoch.0 + 1);
+        self.site = Site::new(self.config.clone());
+        let open: Vec<u128> = self
+            .streams
+            .iter()
+            .filter(|(_, (_, closed))| closed.is_none())
+            .map(|(&id, _)| id)
+            .collect();
+        for id in open {
+            self.feed(Input::Recovered(self.stream(id)));
+        }
+    }
+
+    pub fn pass(&mut self, time: Duration) {
+        self.now = self.now + time;
+        self.feed(Input::Settle);
+    }
+
+    pub fn start(&mut self, number: u128) -> InstanceId {
+        let instance = InstanceId(number);
+        self.ask(start(instance, json!({ "amount": 100 }), None)).unwrap();
+        instance
+    }
+
+    pub fn items(&mut self, agent: &str) -> Vec<String> {
+        let agent = AgentId::from(agent);
+        let worklist = Worklist { agent, since: None, limit: 100, wait_until: None };
+        match self.ask(Request::Worklist(worklist)).unwrap() {
+            Answer::Worklist(view) => {
+                view.items.iter().map(|item| item.activity.step.to_string()).collect()
+            }
+            other => panic!("{other:?}"),
+        }
+    }
+
+    pub fn jobs(&mut self, kind: &str, max: usize) -> Vec<Job> {
+        match self.ask(activate(kind, max, None)).unwrap() {
+            Answer::Jobs(jobs) => jobs,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    pub fn report(&mut self, job: &Job, data: serde_json::Value) -> Result<(), String> {
+        let lease = JobLease { activity: job.activity.clone(), lease: job.lease };
+        let jobs = vec![JobResult { job: lease, data: data_of(data) }];
+        let request = Request::CompleteJobs { worker: Arc::from("robot"), jobs };
+        match self.ask(request).unwrap() {
+            Answer::JobResults(mut results) => {
+                results.remove(0).map_err(|refusal| refusal.to_string())
+            }
+            other => panic!("{other:?}"),
+        }
+    }
+
+    pub fn states(&mut self, instance: InstanceId) -> String {
+        match self.ask(Request::Show { instance, wait_until: None }).unwrap() {
+            Answer::Instance(view) => {
+                let nodes = view.nodes.iter();
+                let nodes: Vec<_> =
+                    nodes.map(|node| format!("{}={:?}", node.name, node.state)).collect();
+                format!("{:?}: {}", view.info.lifecycle, nodes.join(" "))
+            }
+            other => panic!("{other:?}"),
+        }
+    }
+}
+
+pub fn data_of(json: serde_json::Value) -> Data {
+    json.as_object().unwrap().clone().into_iter().collect()
+}
+
+pub fn start(instance: InstanceId, data: serde_json::Value, request: Option<u64>) -> Request {
+    Request::Start(Start {
+        instance,
+        process: Arc::from("loan"),
+        version: None,
+        data: data_of(data),
+        agent: None,
+        request,
+        wait_until: None,
+    })
+}
+
+pub fn activate(kind: &str, max: usize, wait_until: Option<Timestamp>) -> Request {
+    Request::Activate(Activate {
+        worker: Arc::from("robot"),
+        types: vec![Arc::from(kind)],
+        max,
+        lease: Duration::from_secs(60),
+        wait_until,
+    })
+}
+
+pub fn activity(instance: InstanceId, step: &str) -> ActivityId {
+    ActivityId { instance, step: Arc::from(step), iteration: Default::default() }
+}
+
+pub fn claim(agent: &str, instance: InstanceId, step: &str) -> Request {
+    Request::Claim { agent: AgentId::from(agent), activity: activity(instance, step) }
+}
+
+pub fn complete(agent: &str, instance: InstanceId, step: &str) -> Complete {
+    Complete {
+        agent: AgentId::from(agent),
+        activity: activity(instance, step),
+        data: Data::new(),
+        answer: None,
+        request: None,
+    }
+}

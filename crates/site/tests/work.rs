@@ -1,0 +1,269 @@
+//! People and programs at one site: who sees what, who may do what, and what a second one is told.
+
+#![expect(clippy::unwrap_used, reason = "a wrong assumption is a failed test")]
+
+mod support;
+
+use std::time::Duration;
+
+use legwork_model::id::{AgentId, InstanceId};
+use legwork_model::time::Timestamp;
+use legwork_site::*;
+use serde_json::json;
+use support::{Harness, activate, activity, claim, complete, data_of, start};
+
+#[test]
+fn a_case_goes_from_start_to_result_by_several_hands() {
+    let mut bank = Harness::bank();
+    let loan = bank.start(1);
+    assert_eq!(bank.items("ann"), ["capture"]);
+    bank.ask(Request::Complete(complete("ann", loan, "capture"))).unwrap();
+    let score = bank.jobs("credit-score", 10).remove(0);
+    bank.report(&score, json!({ "risk": 20 })).unwrap();
+    assert_eq!(bank.items("ann"), [""; 0], "four eyes: not the one who captured it");
+    let verdict = Complete { answer: Some("approve".into()), ..complete("ben", loan, "verdict") };
+    bank.ask(Request::Complete(verdict)).unwrap();
+    let show = bank.send(Request::Show { instance: loan, wait_until: Some(Timestamp(i64::MAX)) });
+    let pay = bank.jobs("payment", 10).remove(0);
+    assert!(bank.reply(show).is_none(), "it waits for the end");
+    bank.report(&pay, json!({ "approved": true })).unwrap();
+    assert!(bank.reply(show).is_some(), "it is told of the end");
+    insta::assert_snapshot!(
+        bank.states(loan),
+        @"Completed: capture=Completed score=Completed verdict=Completed pay=Completed"
+    );
+}
+
+#[test]
+fn a_second_claim_is_rejected_naming_the_holder() {
+    let mut bank = Harness::bank();
+    let loan = bank.start(1);
+    bank.ask(claim("ann", loan, "capture")).unwrap();
+    insta::assert_snapshot!(
+        bank.refusal(claim("ben", loan, "capture")),
+        @"held by ann; ask them to release or delegate it (held_by)"
+    );
+    assert_eq!(bank.items("ben"), [""; 0]);
+    let release =
+        Request::Release { agent: AgentId::from("ann"), activity: activity(loan, "capture") };
+    bank.ask(release).unwrap();
+    assert_eq!(bank.items("ben"), ["capture"]);
+}
+
+#[test]
+fn who_may_not_do_a_step_does_not_learn_of_it() {
+    let mut bank = Harness::bank();
+    let loan = bank.start(1);
+    let refused = bank.refusal(claim("cleo", loan, "capture"));
+    assert!(refused.ends_with("(no_such_item)"), "{refused}");
+    let unknown = bank.refusal(claim("zoe", loan, "capture"));
+    assert!(unknown.ends_with("(no_such_agent)"), "{unknown}");
+}
+
+#[test]
+fn a_wrong_or_missing_output_changes_nothing() {
+    let mut bank = Harness::bank();
+    let loan = bank.start(1);
+    let data = data_of(json!({ "amount": "much" }));
+    let wrong = Complete { data, ..complete("ann", loan, "capture") };
+    let refused = bank.refusal(Request::Complete(wrong));
+    assert!(refused.ends_with("(wrong_type)"), "{refused}");
+    bank.ask(Request::Complete(complete("ann", loan, "capture"))).unwrap();
+    let score = bank.jobs("credit-score", 1).remove(0);
+    let missing = bank.report(&score, json!({})).unwrap_err();
+    assert!(missing.ends_with("(missing_output)"), "{missing}");
+    bank.report(&score, json!({ "risk": 1 })).unwrap();
+}
+
+#[test]
+fn a_substitute_sees_and_takes_over_what_the_absent_holds_but_four_eyes_stay_four() {
+    let mut bank = Harness::bank();
+    let loan = bank.start(1);
+    bank.ask(claim("ann", loan, "capture")).unwrap();
+    assert_eq!(bank.items("dan"), [""; 0]);
+    bank.now = "2026-02-10T08:00:00Z".parse().unwrap();
+    assert_eq!(bank.items("dan"), ["capture"], "ann is away, dan stands in");
+    bank.ask(Request::Complete(complete("dan", loan, "capture"))).unwrap();
+    let score = bank.jobs("credit-score", 1).remove(0);
+    bank.report(&score, json!({ "risk": 1 })).unwrap();
+    assert_eq!(bank.items("dan"), [""; 0], "he captured it: he must not decide, for ann either");
+    assert_eq!(bank.items("ben"), ["verdict"]);
+}
+
+#[test]
+fn a_job_whose_lease_ran_out_is_offered_again_and_a_second_completion_is_refused() {
+    let mut bank = Harness::bank();
+    let loan = bank.start(1);
+    bank.ask(Request::Complete(complete("ann", loan, "capture"))).unwrap();
+    let first = bank.jobs("credit-score", 1).remove(0);
+    assert!(bank.jobs("credit-score", 1).is_empty());
+    bank.pass(Duration::from_secs(61));
+    let second = bank.jobs("credit-score", 1).remove(0);
+    let lost = bank.report(&first, json!({ "risk": 1 })).unwrap_err();
+    assert!(lost.ends_with("(lease_lost)"), "{lost}");
+    bank.report(&second, json!({ "risk": 2 })).unwrap();
+    let again = bank.report(&second, json!({ "risk": 2 })).unwrap_err();
+    assert!(again.ends_with("(job_not_open)"), "{again}");
+}
+
+#[test]
+fn a_waiting_worker_is_served_as_soon_as_a_job_comes_up() {
+    let mut bank = Harness::bank();
+    let until = bank.now + Duration::from_secs(30);
+    let poll = bank.send(activate("credit-score", 5, Some(until)));
+    bank.feed(Input::Settle);
+    assert!(bank.reply(poll).is_none());
+    assert_eq!(bank.site.next_timeout(), Some(until));
+    let loan = bank.start(1);
+    bank.ask(Request::Complete(complete("ann", loan, "capture"))).unwrap();
+    assert!(matches!(bank.reply(poll), Some(Ok(Answer::Jobs(jobs))) if jobs.len() == 1));
+    let empty = bank.send(activate("payment", 5, Some(until)));
+    bank.pass(Duration::from_secs(30));
+    assert!(matches!(bank.reply(empty), Some(Ok(Answer::Jobs(jobs))) if jobs.is_empty()));
+}
+
+#[test]
+fn retries_back_off_and_end_in_an_incident_that_can_be_resolved() {
+    let mut bank = Harness::bank();
+    let loan = bank.start(1);
+    bank.ask(Request::Complete(complete("ann", loan, "capture"))).unwrap();
+    for _ in 0..2 {
+        let job = bank.jobs("credit-score", 1).remove(0);
+        let job = JobLease { activity: job.activity.clone(), lease: job.lease };
+        let jobs = vec![JobFailure { job, error: "no line".into(), retry: true }];
+        bank.ask(Request::FailJobs { worker: "robot".into(), jobs }).unwrap();
+        assert!(bank.jobs("credit-score", 1).is_empty(), "not before its time");
+        bank.pass(Duration::from_secs(10));
+    }
+    let Answer::Incidents { incidents, .. } =
+        bank.ask(Request::Incidents { limit: 10, after: None }).unwrap()
+    else {
+        unreachable!("incidents were asked for")
+    };
+    insta::assert_snapshot!(incidents[0].message, @"failed 2 times, at last with: no line");
+    bank.restart();
+    let resolution = Resolution::Complete(data_of(json!({ "risk": 3 })));
+    let activity = activity(loan, "score");
+    bank.ask(Request::Resolve { activity, resolution }).unwrap();
+    assert_eq!(bank.items("ben"), ["verdict"]);
+}
+
+#[test]
+fn a_step_nobody_can_do_raises_an_incident_naming_the_rule_until_somebody_can() {
+    let mut bank = Harness::bank();
+    let source = support::BANK.replace("[clerk]", "[waiter]");
+    bank.ask(Request::PublishOrganisation { source }).unwrap();
+    bank.start(1);
+    let Answer::Incidents { incidents, .. } =
+        bank.ask(Request::Incidents { limit: 10, after: None }).unwrap()
+    else {
+        unreachable!("incidents were asked for")
+    };
+    insta::assert_snapshot!(
+        incidents[0].message,
+        @"nobody in the organisation fits the rule `Role(clerk)`"
+    );
+    let source = format!("{}# changed\n", support::BANK);
+    bank.ask(Request::PublishOrganisation { source }).unwrap();
+    assert_eq!(bank.items("ann"), ["capture"]);
+}
+
+#[test]
+fn the_same_start_twice_is_one_instance_and_another_with_its_key_is_refused() {
+    let mut bank = Harness::bank();
+    let id = InstanceId(7);
+    bank.ask(start(id, json!({ "amount": 1 }), Some(99))).unwrap();
+    for _ in 0..2 {
+        let again = bank.ask(start(id, json!({ "amount": 1 }), Some(99))).unwrap();
+        assert!(matches!(again, Answer::Started { repeated: true, .. }));
+        let clash = bank.refusal(start(id, json!({ "amount": 2 }), Some(98)));
+        assert!(clash.ends_with("(idempotency_key_reused)"), "{clash}");
+        bank.ask(Request::Abort { instance: id, reason: String::new() }).ok();
+        bank.restart();
+    }
+}
+
+#[test]
+fn a_repeated_completion_with_its_key_succeeds_even_after_the_end() {
+    let mut bank = Harness::bank();
+    let loan = bank.start(1);
+    let capture = || Complete { request: Some(5), ..complete("ann", loan, "capture") };
+    bank.ask(Request::Complete(capture())).unwrap();
+    bank.ask(Request::Complete(capture())).unwrap();
+    bank.ask(Request::Abort { instance: loan, reason: String::new() }).unwrap();
+    bank.restart();
+    bank.ask(Request::Complete(capture())).unwrap();
+    let other = Complete { request: Some(6), ..complete("ann", loan, "capture") };
+    let refused = bank.refusal(Request::Complete(other));
+    assert!(refused.ends_with("(instance_ended)"), "{refused}");
+}
+
+#[test]
+fn a_restart_keeps_worklists_claims_and_jobs() {
+    let mut bank = Harness::bank();
+    let (one, two) = (bank.start(1), bank.start(2));
+    bank.ask(claim("ann", one, "capture")).unwrap();
+    bank.ask(Request::Complete(complete("ben", two, "capture"))).unwrap();
+    let job = bank.jobs("credit-score", 1).remove(0);
+    bank.restart();
+    assert_eq!(bank.items("ann"), ["capture"]);
+    assert_eq!(bank.items("ben"), [""; 0]);
+    bank.report(&job, json!({ "risk": 1 })).unwrap();
+    assert_eq!(bank.items("ann"), ["capture", "verdict"]);
+}
+
+#[test]
+fn evicted_instances_come_back_when_they_are_needed() {
+    let mut bank = Harness::bank();
+    bank.config.resident_max = 0;
+    bank.restart();
+    let loans: Vec<InstanceId> = (1..=5).map(|number| bank.start(number)).collect();
+    assert_eq!(bank.site.gauges().instances_resident, 0);
+    for loan in loans {
+        bank.ask(Request::Complete(complete("ann", loan, "capture"))).unwrap();
+    }
+    assert_eq!(bank.site.gauges().jobs_queued, 5);
+    assert_eq!(bank.site.gauges().instances_resident, 5, "workers may ask at any moment");
+}
+
+#[test]
+fn a_suspended_instance_offers_nothing_new_and_finishes_what_is_begun() {
+    let mut bank = Harness::bank();
+    let (one, two) = (bank.start(1), bank.start(2));
+    bank.ask(claim("ann", one, "capture")).unwrap();
+    for instance in [one, two] {
+        bank.ask(Request::Suspend { instance }).unwrap();
+    }
+    assert_eq!(bank.items("ann"), ["capture"], "the one she holds");
+    bank.ask(Request::Complete(complete("ann", one, "capture"))).unwrap();
+    assert!(bank.jobs("credit-score", 1).is_empty());
+    bank.restart();
+    assert!(bank.jobs("credit-score", 1).is_empty());
+    bank.ask(Request::Resume { instance: one }).unwrap();
+    assert_eq!(bank.jobs("credit-score", 1).len(), 1);
+}
+
+#[test]
+fn a_worklist_is_followed_by_its_cursor() {
+    let mut bank = Harness::bank();
+    let list = |bank: &mut Harness, since: Option<String>| {
+        let agent = AgentId::from("ben");
+        let worklist = Worklist { agent, since, limit: 10, wait_until: None };
+        match bank.ask(Request::Worklist(worklist)).unwrap() {
+            Answer::Worklist(view) => view,
+            other => panic!("{other:?}"),
+        }
+    };
+    let first = list(&mut bank, None);
+    let loan = bank.start(1);
+    let second = list(&mut bank, Some(first.cursor.clone()));
+    assert_eq!((second.reset, second.items.len()), (false, 1));
+    bank.ask(claim("ann", loan, "capture")).unwrap();
+    let third = list(&mut bank, Some(second.cursor));
+    assert_eq!(third.removed, [activity(loan, "capture")]);
+    bank.ask(Request::Abort { instance: loan, reason: String::new() }).unwrap();
+    let fourth = list(&mut bank, Some(first.cursor));
+    assert_eq!(fourth.removed, [activity(loan, "capture")], "also of an instance that is gone");
+    let bad = Worklist { agent: "ben".into(), since: Some("x".into()), limit: 1, wait_until: None };
+    assert!(bank.refusal(Request::Worklist(bad)).ends_with("(bad_cursor)"));
+}

@@ -1,2 +1,101 @@
-//! Placeholder.
-fn main() {}
+//! `legwork`, the one binary: reads the command line and hands over to the command.
+//!
+//! Invariant: every command answers through `output` and fails through `failure`, so that `--json`
+//! and exit codes mean the same everywhere.
+
+mod abbreviate;
+mod args;
+mod backup;
+mod check;
+mod context;
+mod control;
+mod deploy;
+mod failure;
+mod findings;
+mod history;
+mod incidents;
+mod jobs;
+mod list;
+mod output;
+mod progress;
+mod schema;
+mod show;
+mod source;
+mod start;
+mod style;
+mod table;
+mod token;
+mod tree;
+mod up;
+mod values;
+mod work;
+
+use std::process::ExitCode;
+
+use anyhow::{Context as _, Result};
+use clap::Parser;
+
+use args::{Cli, Command, Global};
+use context::Context;
+use output::Output;
+
+fn main() -> ExitCode {
+    let cli = Cli::parse();
+    let json = cli.global.json;
+    match run(cli) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => failure::report(&error, json),
+    }
+}
+
+fn run(cli: Cli) -> Result<()> {
+    let Cli { global, command } = cli;
+    let out = Output { json: global.json };
+    match command {
+        // Without a server.
+        Command::Check(args) => check::run(&args, out),
+        Command::Schema(args) => schema::run(&args),
+        Command::Restore(args) => backup::restore(&args, out),
+        Command::Completions(args) => schema::completions(&args),
+        // As a server.
+        Command::Up(args) => up::run(args, out),
+        // With a server.
+        Command::Deploy(args) => {
+            online(&global, async |context| deploy::run(&context, &args).await)
+        }
+        Command::Start(args) => online(&global, async |context| start::run(&context, &args).await),
+        Command::Show(args) => online(&global, async |context| show::run(&context, &args).await),
+        Command::History(args) => {
+            online(&global, async |context| history::run(&context, &args).await)
+        }
+        Command::List(args) => online(&global, async |context| list::run(&context, &args).await),
+        Command::Work(args) => online(&global, async |context| work::run(&context, &args).await),
+        Command::Incidents(args) => {
+            online(&global, async |context| incidents::list(&context, &args).await)
+        }
+        Command::Resolve(args) => {
+            online(&global, async |context| incidents::resolve(&context, &args).await)
+        }
+        Command::Suspend(args) => {
+            online(&global, async |context| control::suspend(&context, &args).await)
+        }
+        Command::Resume(args) => {
+            online(&global, async |context| control::resume(&context, &args).await)
+        }
+        Command::Abort(args) => {
+            online(&global, async |context| control::abort(&context, &args).await)
+        }
+        Command::Jobs(args) => online(&global, async |context| jobs::run(&context, &args).await),
+        Command::Backup(args) => {
+            online(&global, async |context| backup::backup(&context, &args).await)
+        }
+        Command::Token(args) => online(&global, async |context| token::run(&context, &args).await),
+    }
+}
+
+/// Runs a command that talks to a server. One thread is enough to wait with.
+fn online(global: &Global, command: impl AsyncFnOnce(Context) -> Result<()>) -> Result<()> {
+    let context = Context::new(global)?;
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    runtime.context("cannot start")?.block_on(command(context))
+}

@@ -1,0 +1,145 @@
+//! The command line as a whole: what all commands share, and which commands there are.
+//!
+//! Invariant: this is the public contract of `legwork`; a script that works goes on working.
+
+use clap::{Parser, Subcommand};
+
+use crate::{
+    backup, check, control, deploy, history, incidents, jobs, list, schema, show, start, token, up,
+    work,
+};
+
+/// Where a server is looked for.
+pub(crate) const SERVER_DEFAULT: &str = "http://127.0.0.1:7700";
+
+const AFTER_HELP: &str = "\
+Ids may be shortened to any end that only one has, or `last` for the newest.
+Exit codes: 0 done, 1 refused or failed, 2 a command line that cannot be read.";
+
+/// Workflows that go where the work is
+#[derive(Debug, Parser)]
+#[command(name = "legwork", version, after_help = AFTER_HELP, max_term_width = 100)]
+pub(crate) struct Cli {
+    #[command(flatten)]
+    pub(crate) global: Global,
+    #[command(subcommand)]
+    pub(crate) command: Command,
+}
+
+#[derive(Clone, Debug, clap::Args)]
+#[command(next_help_heading = "Everywhere")]
+pub(crate) struct Global {
+    /// The address of the server
+    #[arg(long, global = true, env = "LEGWORK_SERVER", value_name = "URL", default_value = SERVER_DEFAULT)]
+    pub(crate) server: String,
+    /// The token to show it
+    #[arg(long, global = true, env = "LEGWORK_TOKEN", hide_env_values = true)]
+    pub(crate) token: Option<String>,
+    /// The person you are, for worklists and starts
+    #[arg(long = "as", global = true, env = "LEGWORK_AGENT", value_name = "AGENT")]
+    pub(crate) agent: Option<String>,
+    /// Print JSON for programs instead of text for people
+    #[arg(long, global = true)]
+    pub(crate) json: bool,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    /// Start a server here
+    Up(up::Args),
+    /// Check definitions and organisations; needs no server
+    Check(check::Args),
+    /// Print the JSON Schema of definitions or organisations, for editors
+    Schema(schema::Args),
+    /// Take definitions and an organisation into service
+    Deploy(deploy::Args),
+    /// Start a case of a process
+    Start(start::Args),
+    /// Show an instance as a tree with states, its data and incidents
+    Show(show::Args),
+    /// Tell what happened in an instance, step by step
+    History(history::Args),
+    /// List instances, newest first
+    List(list::Args),
+    /// See and do the work of a person
+    Work(work::Args),
+    /// List what cannot go on without somebody's decision
+    Incidents(incidents::ListArgs),
+    /// Find a way out of an incident
+    Resolve(incidents::ResolveArgs),
+    /// Stop an instance for a while
+    Suspend(control::Args),
+    /// Let a suspended instance go on
+    Resume(control::Args),
+    /// End an instance for good
+    Abort(control::AbortArgs),
+    /// Do the jobs of automatic steps from the shell
+    Jobs(jobs::Args),
+    /// Save everything a running server holds into a file
+    Backup(backup::BackupArgs),
+    /// Make a new store from a backup; needs no server
+    Restore(backup::RestoreArgs),
+    /// Create, list and revoke tokens
+    Token(token::Args),
+    /// Print completions for your shell
+    Completions(schema::CompletionArgs),
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory;
+
+    #[test]
+    fn the_command_line_is_sound() {
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn every_command_takes_json() {
+        for command in Cli::command().get_subcommands() {
+            let name = command.get_name();
+            let parsed = Cli::command().try_get_matches_from(["legwork", name, "--help"]);
+            assert!(parsed.is_err_and(|e| e.to_string().contains("--json")), "{name}");
+        }
+    }
+
+    #[test]
+    fn wrong_command_lines_are_refused() {
+        for line in [
+            "legwork",
+            "legwork check",
+            "legwork start",
+            "legwork start p --set amount",
+            "legwork start p --wait=soon",
+            "legwork resolve x --retry --choose y",
+            "legwork resolve x",
+            "legwork work delegate x",
+            "legwork token create x",
+            "legwork completions klingon",
+        ] {
+            assert!(Cli::try_parse_from(line.split(' ')).is_err(), "{line}");
+        }
+    }
+
+    #[test]
+    fn common_command_lines_are_understood() {
+        for line in [
+            "legwork up --data d --listen 127.0.0.1:0 --log-format json",
+            "legwork check a.yaml b.yaml --org o.yaml --json",
+            "legwork schema organisation",
+            "legwork start p --set a=1 --set b=x=y --data {} --version 2 --wait --key k",
+            "legwork start p --wait=5s --file contract=a.pdf --as ann",
+            "legwork work --as ann complete last --answer yes",
+            "legwork --as ann work list --follow",
+            "legwork resolve x --complete --set a=1",
+            "legwork resolve x --choose yes",
+            "legwork jobs work mail --exec cat --once",
+            "legwork abort last --reason enough",
+            "legwork token create ann --scope work:ann --scope start",
+        ] {
+            let parsed = Cli::try_parse_from(line.split(' '));
+            assert!(parsed.is_ok(), "{line}: {}", parsed.unwrap_err());
+        }
+    }
+}

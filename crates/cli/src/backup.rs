@@ -1,0 +1,123 @@
+//! `legwork backup` and `legwork restore`: everything a server holds, as one file and back.
+//!
+//! Invariant: a file under the name asked for is a whole backup, checked against its checksum;
+//! before that it has another name. A store is restored wholly or not at all.
+
+use std::fs::{self, File};
+use std::io::{BufReader, Read, Write};
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context as _, Result, ensure};
+use legwork_store::embedded;
+use serde_json::json;
+
+use crate::context::Context;
+use crate::output::Output;
+use crate::progress::{Progress, Watched};
+use crate::style::{GOOD, STRONG, paint};
+
+const HASH_BYTES: usize = 32;
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct BackupArgs {
+    /// The file to write; it must not exist
+    file: PathBuf,
+    /// Replace the file if it exists
+    #[arg(long)]
+    force: bool,
+}
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct RestoreArgs {
+    /// A file that `legwork backup` wrote
+    file: PathBuf,
+    /// The folder for the new store; it must not exist or be empty
+    #[arg(long, value_name = "DIR")]
+    data: PathBuf,
+}
+
+pub(crate) async fn backup(context: &Context, args: &BackupArgs) -> Result<()> {
+    let shown = args.file.display();
+    ensure!(
+        args.force || !args.file.exists(),
+        "{shown} is there already; name another file, or replace it with --force"
+    );
+    let incoming = incoming(&args.file)?;
+    let bytes = match receive(context, &incoming).await {
+        Ok(bytes) => bytes,
+        Err(error) => {
+            // What is left is of no use; that it cannot be removed would only hide the reason.
+            let _ = fs::remove_file(&incoming);
+            return Err(error);
+        }
+    };
+    fs::rename(&incoming, &args.file).with_context(|| format!("cannot write {shown}"))?;
+    let document = json!({"file": args.file, "bytes": bytes});
+    context.out.answer(&document, || {
+        let file = paint(STRONG, shown);
+        format!("{} saved to {file}, {bytes} bytes, checksum verified\n", paint(GOOD, "✔"))
+    })
+}
+
+pub(crate) fn restore(args: &RestoreArgs, out: Output) -> Result<()> {
+    let shown = args.file.display();
+    let file = File::open(&args.file).with_context(|| format!("cannot read {shown}"))?;
+    let total = file.metadata().with_context(|| format!("cannot read {shown}"))?.len();
+    let progress = Progress::bytes_of(total, "restoring");
+    let mut input = BufReader::new(Watched { reader: file, progress });
+    let mut bytes = 0;
+    embedded::restore(&mut input, &args.data, &mut |written| bytes = written)?;
+    drop(input);
+    let document = json!({"data": args.data, "bytes": bytes});
+    out.answer(&document, || {
+        let data = args.data.display();
+        let next = format!("start it with `legwork up --data {data}`");
+        format!("{} restored to {}; {next}\n", paint(GOOD, "✔"), paint(STRONG, data))
+    })
+}
+
+async fn receive(context: &Context, path: &Path) -> Result<u64> {
+    let failed = || format!("cannot write {}", path.display());
+    let mut download = context.client.backup().await?;
+    let mut file = File::create(path).with_context(failed)?;
+    let mut progress = Progress::bytes("saving");
+    let mut bytes = 0;
+    while let Some(chunk) = download.chunk().await? {
+        file.write_all(&chunk).with_context(failed)?;
+        bytes += chunk.len() as u64;
+        progress.advance(chunk.len() as u64);
+    }
+    file.sync_all().with_context(failed)?;
+    drop(progress);
+    verify(path).with_context(|| format!("the backup was not received whole; {}", failed()))?;
+    Ok(bytes)
+}
+
+/// The last bytes of a backup are the hash of all before.
+fn verify(path: &Path) -> Result<()> {
+    let mut file = File::open(path)?;
+    let total = file.metadata()?.len();
+    let body = total.checked_sub(HASH_BYTES as u64).context("it is too short")?;
+    let mut hash = blake3::Hasher::new();
+    let mut progress = Progress::bytes_of(body, "verifying");
+    let mut buffer = vec![0; 1 << 16];
+    let mut rest = (&mut file).take(body);
+    loop {
+        let bytes = rest.read(&mut buffer)?;
+        if bytes == 0 {
+            break;
+        }
+        hash.update(&buffer[..bytes]);
+        progress.advance(bytes as u64);
+    }
+    let mut expected = [0; HASH_BYTES];
+    file.read_exact(&mut expected)?;
+    ensure!(*hash.finalize().as_bytes() == expected, "its checksum does not fit");
+    Ok(())
+}
+
+/// The name of the file while it is written.
+fn incoming(file: &Path) -> Result<PathBuf> {
+    let name = file.file_name().with_context(|| format!("{} is no file", file.display()))?;
+    Ok(file.with_file_name(format!(".{}.incoming", name.to_string_lossy())))
+}

@@ -1,0 +1,142 @@
+//! What a command needs to talk to a server: the client, the output, who one is.
+//!
+//! Invariant: an id is resolved against what the server lists now; a whole id is taken as it is.
+
+use anyhow::{Context as _, Result};
+use legwork_api::client::{Client, InstanceQuery, WorklistQuery};
+use legwork_api::instances::{Incident, InstanceSummary};
+use legwork_api::work::Item;
+use legwork_model::id::{ActivityId, InstanceId};
+
+use crate::abbreviate::{self, LAST};
+use crate::args::Global;
+use crate::output::Output;
+
+/// How many things are read at once.
+pub(crate) const PAGE: usize = 1_000;
+/// Among how many a short id is looked for.
+const LOOKED_THROUGH_MAX: usize = 50_000;
+
+pub(crate) struct Context {
+    pub(crate) client: Client,
+    pub(crate) out: Output,
+    pub(crate) agent: Option<String>,
+}
+
+impl Context {
+    pub(crate) fn new(global: &Global) -> Result<Self> {
+        let client = Client::new(&global.server, global.token.as_deref())?;
+        let out = Output { json: global.json };
+        Ok(Self { client, out, agent: global.agent.clone() })
+    }
+
+    pub(crate) fn agent(&self) -> Option<&str> {
+        self.agent.as_deref()
+    }
+
+    /// The instance that `text` names, wholly or by its end.
+    pub(crate) async fn instance(&self, text: &str) -> Result<InstanceId> {
+        if let Ok(id) = text.parse() {
+            return Ok(id);
+        }
+        // Nobody is asked for more than the newest of either kind.
+        let most = if text == LAST { 1 } else { LOOKED_THROUGH_MAX };
+        let mut known = self.instances(&InstanceQuery::default(), most).await?;
+        let ended = InstanceQuery { ended: true, ..InstanceQuery::default() };
+        known.extend(self.instances(&ended, most).await?);
+        known.sort_by_key(|summary| std::cmp::Reverse(summary.instance));
+        let found = abbreviate::find(text, "instance", &known, |one| one.instance.to_string());
+        let hint = "list instances with `legwork list`, ended ones with `legwork list --ended`";
+        Ok(found.context(hint).map_err(turned)?.instance)
+    }
+
+    /// The item of one's worklist that `text` names, wholly or by its end.
+    pub(crate) async fn item(&self, text: &str) -> Result<ActivityId> {
+        if let Ok(id) = text.parse() {
+            return Ok(id);
+        }
+        let mut items = self.items().await?;
+        items.sort_by_key(|item| std::cmp::Reverse((item.offered_at, item.activity.clone())));
+        let found = abbreviate::find(text, "work item", &items, |item| item.activity.to_string());
+        let hint = "see what there is to do with `legwork work list`";
+        Ok(found.context(hint).map_err(turned)?.activity.clone())
+    }
+
+    /// The activity with an incident that `text` names, wholly or by its end.
+    pub(crate) async fn incident(&self, text: &str) -> Result<ActivityId> {
+        if let Ok(id) = text.parse() {
+            return Ok(id);
+        }
+        let mut incidents = self.incidents(LOOKED_THROUGH_MAX).await?;
+        incidents.sort_by_key(|incident| std::cmp::Reverse(incident.at));
+        let id = |incident: &Incident| incident.activity.to_string();
+        let found = abbreviate::find(text, "incident", &incidents, id);
+        let hint = "list incidents with `legwork incidents`";
+        Ok(found.context(hint).map_err(turned)?.activity.clone())
+    }
+
+    /// Up to `most` instances, newest first, page by page.
+    pub(crate) async fn instances(
+        &self,
+        query: &InstanceQuery,
+        most: usize,
+    ) -> Result<Vec<InstanceSummary>> {
+        let mut found = Vec::new();
+        let mut query = query.clone();
+        loop {
+            query.limit = Some(PAGE.min(most - found.len()));
+            let page = self.client.instances(&query).await?;
+            found.extend(page.instances);
+            query.cursor = page.next;
+            if query.cursor.is_none() || found.len() >= most {
+                return Ok(found);
+            }
+        }
+    }
+
+    pub(crate) async fn incidents(&self, most: usize) -> Result<Vec<Incident>> {
+        let mut found = Vec::new();
+        let mut cursor = None;
+        loop {
+            let limit = Some(PAGE.min(most - found.len()));
+            let page = self.client.incidents(limit, cursor.as_deref()).await?;
+            found.extend(page.incidents);
+            cursor = page.next;
+            if cursor.is_none() || found.len() >= most {
+                found.truncate(most);
+                return Ok(found);
+            }
+        }
+    }
+
+    /// One's whole worklist.
+    pub(crate) async fn items(&self) -> Result<Vec<Item>> {
+        let mut items: Vec<Item> = Vec::new();
+        let mut query = WorklistQuery {
+            agent: self.agent.clone(),
+            limit: Some(PAGE),
+            ..WorklistQuery::default()
+        };
+        loop {
+            let page = self.client.worklist(&query).await?;
+            if page.reset {
+                items.clear();
+            }
+            // Between two pages an item may have changed.
+            items.retain(|item| {
+                !page.removed.contains(&item.activity)
+                    && page.items.iter().all(|newer| newer.activity != item.activity)
+            });
+            items.extend(page.items);
+            if !page.more {
+                return Ok(items);
+            }
+            query.since = Some(page.cursor);
+        }
+    }
+}
+
+/// What went wrong first, then what to do.
+fn turned(error: anyhow::Error) -> anyhow::Error {
+    anyhow::anyhow!("{}; {error}", error.root_cause())
+}

@@ -1,0 +1,125 @@
+//! What is said when a command fails, and the exit code.
+//!
+//! Invariant: 0 done, 1 refused or failed, 2 a command line that cannot be read (clap's). A failure
+//! is told once, on standard error: as text that says what to do next, or with `--json` as one
+//! problem document.
+
+use std::fmt;
+use std::io;
+use std::process::ExitCode;
+
+use anyhow::Error;
+use legwork_api::{Problem, client};
+use serde_json::json;
+
+use crate::output::remark;
+use crate::style::{BAD, DIM, paint, plain};
+
+/// The command has said everything itself; only the exit code is left.
+#[derive(Debug)]
+pub(crate) struct Told;
+
+impl fmt::Display for Told {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("failed")
+    }
+}
+
+impl std::error::Error for Told {}
+
+pub(crate) fn report(error: &Error, json: bool) -> ExitCode {
+    if error.is::<Told>() {
+        return ExitCode::FAILURE;
+    }
+    // Whoever read our output has seen enough (`legwork list | head`).
+    if is_broken_pipe(error) {
+        return ExitCode::SUCCESS;
+    }
+    remark(&if json { as_json(error) } else { as_text(error) });
+    ExitCode::FAILURE
+}
+
+fn as_text(error: &Error) -> String {
+    let head = paint(BAD, "error:");
+    let Some(problem) = problem(error) else {
+        let lines = format!("{error:#}");
+        return format!("{head} {}", lines.lines().map(plain).collect::<Vec<_>>().join("\n"));
+    };
+    let code = paint(DIM, format!("({})", problem.code));
+    let mut text = format!("{head} {} {code}", plain(&problem.detail));
+    for finding in &problem.findings {
+        text.push_str(&format!("\n{finding}"));
+    }
+    if let Some(next) = next(&problem.code) {
+        text.push_str(&format!("\n  {} {next}", paint(DIM, "hint:")));
+    }
+    text
+}
+
+/// What only the command line knows of a way on.
+fn next(code: &str) -> Option<&'static str> {
+    match code {
+        "agent_missing" | "agent_needed" | "no_agent" => {
+            Some("say who you are with --as AGENT, or set LEGWORK_AGENT")
+        }
+        "unauthenticated" => Some("give the token with --token, or set LEGWORK_TOKEN"),
+        _ => None,
+    }
+}
+
+fn as_json(error: &Error) -> String {
+    let document = match problem(error) {
+        Some(problem) => json!(problem),
+        None => {
+            let code = match error.downcast_ref::<client::Error>() {
+                Some(client::Error::Unreachable { .. }) => "unreachable",
+                Some(client::Error::Broken { .. }) => "connection_broken",
+                Some(client::Error::TimedOut { .. }) => "timed_out",
+                Some(
+                    client::Error::Problem(_)
+                    | client::Error::BadAddress { .. }
+                    | client::Error::BadToken
+                    | client::Error::BadArgument { .. }
+                    | client::Error::Unexpected { .. },
+                )
+                | None => "failed",
+            };
+            json!({
+                "type": format!("urn:legwork:problem:{code}"),
+                "title": "The command failed",
+                "detail": format!("{error:#}"),
+                "code": code,
+            })
+        }
+    };
+    document.to_string()
+}
+
+fn problem(error: &Error) -> Option<&Problem> {
+    error.downcast_ref::<client::Error>().and_then(client::Error::problem)
+}
+
+fn is_broken_pipe(error: &Error) -> bool {
+    let kind = |cause: &io::Error| cause.kind() == io::ErrorKind::BrokenPipe;
+    error.chain().any(|cause| cause.downcast_ref::<io::Error>().is_some_and(kind))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_refusal_of_the_server_is_passed_on_as_it_came() {
+        let problem = Problem::new(409, "held_by", "held by ann; ask them to release it");
+        let error = Error::from(client::Error::Problem(Box::new(problem)));
+        let text = anstream::adapter::strip_str(&as_text(&error)).to_string();
+        assert_eq!(text, "error: held by ann; ask them to release it (held_by)");
+        insta::assert_snapshot!(as_json(&error), @r#"{"code":"held_by","detail":"held by ann; ask them to release it","status":409,"title":"It does not fit the present state","type":"urn:legwork:problem:held_by"}"#);
+    }
+
+    #[test]
+    fn a_failure_here_has_the_same_form() {
+        let error = Error::msg("permission denied").context("cannot read a.yaml");
+        insta::assert_snapshot!(as_json(&error), @r#"{"code":"failed","detail":"cannot read a.yaml: permission denied","title":"The command failed","type":"urn:legwork:problem:failed"}"#);
+    }
+}

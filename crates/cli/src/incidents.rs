@@ -1,0 +1,99 @@
+//! `legwork incidents` and `legwork resolve`: what is stuck, and the ways out.
+//!
+//! Invariant: a way out is chosen by a person, never guessed: exactly one must be given.
+
+use anyhow::Result;
+use legwork_api::instances::{Incident, IncidentList, ResolveAction, ResolveRequest};
+use serde_json::json;
+
+use crate::context::Context;
+use crate::start;
+use crate::style::{BAD, DIM, GOOD, STRONG, paint, plain};
+use crate::tree;
+use crate::values::{Types, ValueArgs};
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct ListArgs {
+    /// At most so many
+    #[arg(long, value_name = "N", default_value_t = 100, value_parser = clap::value_parser!(u32).range(1..))]
+    limit: u32,
+}
+
+#[derive(Debug, clap::Args)]
+#[command(group = clap::ArgGroup::new("way").required(true))]
+pub(crate) struct ResolveArgs {
+    /// The activity: its id, the end of it, or `last`
+    activity: String,
+    /// Try again
+    #[arg(long, group = "way")]
+    retry: bool,
+    /// At a decision that failed: take this branch
+    #[arg(long, value_name = "BRANCH", group = "way")]
+    choose: Option<String>,
+    /// At a step that failed: it is done, its outputs are given with --set or --data
+    #[arg(long, group = "way")]
+    complete: bool,
+    #[command(flatten)]
+    values: ValueArgs,
+}
+
+pub(crate) async fn list(context: &Context, args: &ListArgs) -> Result<()> {
+    let incidents = context.incidents(args.limit as usize).await?;
+    let list = IncidentList { incidents, next: None };
+    context.out.answer(&list, || render(&list.incidents))
+}
+
+pub(crate) async fn resolve(context: &Context, args: &ResolveArgs) -> Result<()> {
+    anyhow::ensure!(
+        args.complete || args.values.is_empty(),
+        "values are given with --complete only"
+    );
+    let activity = context.incident(&args.activity).await?;
+    let (action, word) = match (&args.choose, args.complete) {
+        (Some(_), _) => (ResolveAction::Choose, "choose"),
+        (None, true) => (ResolveAction::Complete, "complete"),
+        (None, false) => (ResolveAction::Retry, "retry"),
+    };
+    let types = match args.values.needs_types() {
+        true => {
+            let instance =
+                context.client.instance(activity.instance, std::time::Duration::ZERO).await?;
+            let summary = instance.summary;
+            start::types(context, &summary.process, Some(summary.version)).await
+        }
+        false => Types::new(),
+    };
+    let data = args.complete.then(|| args.values.data(&types)).transpose()?;
+    let request = ResolveRequest { action, answer: args.choose.clone(), data };
+    context.client.resolve(&activity, &request).await?;
+    let document = json!({"activity": activity.to_string(), "action": word});
+    context.out.answer(&document, || {
+        format!("{} {} goes on\n", paint(GOOD, "✔"), paint(STRONG, &activity))
+    })
+}
+
+pub(crate) fn render(incidents: &[Incident]) -> String {
+    if incidents.is_empty() {
+        return "no incidents\n".to_owned();
+    }
+    let mut out = String::new();
+    for incident in incidents {
+        let Incident { activity, process, kind, message, at } = incident;
+        let about = format!("{process} · {kind} · {}", tree::moment(*at));
+        let head = format!("{} {}", paint(BAD, "✘"), paint(STRONG, activity));
+        out.push_str(&format!("{head}  {}\n    {}\n", paint(DIM, about), plain(message)));
+        out.push_str(&format!("    {} {}\n", paint(DIM, "way out:"), way_out(kind)));
+    }
+    out
+}
+
+fn way_out(kind: &str) -> &'static str {
+    match kind {
+        "nobody_can_do_it" => "deploy an organisation where somebody can, then --retry",
+        "no_branch_matches" | "several_branches_match" => "--choose BRANCH",
+        "condition_failed" => "--choose BRANCH, or --retry",
+        "too_many_iterations" => "--choose leave, or --choose repeat",
+        "retries_exhausted" => "--retry, or --complete with its outputs",
+        _ => "--retry",
+    }
+}

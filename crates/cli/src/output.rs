@@ -1,0 +1,52 @@
+//! What a command prints: text for people, or with `--json` one document for programs.
+//!
+//! Invariant: with `--json` standard output holds JSON and nothing else, one document per command
+//! and one per line where a command goes on (`--follow`, `--watch`).
+
+use std::io::Write;
+
+use anyhow::Result;
+use serde::Serialize;
+
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Output {
+    pub(crate) json: bool,
+}
+
+impl Output {
+    /// The answer of a command.
+    pub(crate) fn answer(
+        self,
+        document: &impl Serialize,
+        text: impl FnOnce() -> String,
+    ) -> Result<()> {
+        if self.json {
+            write(&(serde_json::to_string_pretty(document)? + "\n"))
+        } else {
+            write(&text())
+        }
+    }
+
+    /// One of many answers of a command that goes on.
+    pub(crate) fn event(
+        self,
+        document: &impl Serialize,
+        text: impl FnOnce() -> String,
+    ) -> Result<()> {
+        if self.json { write(&(serde_json::to_string(document)? + "\n")) } else { write(&text()) }
+    }
+}
+
+/// Text to standard output, as it is but for colours where they do not belong.
+pub(crate) fn write(text: &str) -> Result<()> {
+    let mut out = anstream::stdout().lock();
+    out.write_all(text.as_bytes())?;
+    out.flush()?;
+    Ok(())
+}
+
+/// A remark beside the answer.
+pub(crate) fn remark(text: &str) {
+    // If standard error is closed there is nobody to tell.
+    let _ = writeln!(anstream::stderr().lock(), "{text}");
+}

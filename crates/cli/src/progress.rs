@@ -1,0 +1,100 @@
+//! Tells people that something goes on when it takes longer than a second.
+//!
+//! Invariant: only on a terminal, only on standard error, and gone without a trace at the end.
+
+use std::io::Read;
+use std::time::{Duration, Instant};
+
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+
+const SILENCE: Duration = Duration::from_secs(1);
+const TICK: Duration = Duration::from_millis(120);
+
+/// Waits, with a spinner if it takes long.
+pub(crate) async fn waiting<T>(what: &str, future: impl Future<Output = T>) -> T {
+    let mut future = std::pin::pin!(future);
+    tokio::select! {
+        done = &mut future => return done,
+        () = tokio::time::sleep(SILENCE) => {}
+    }
+    let bar = visible(ProgressBar::new_spinner(), "{spinner} {msg} ({elapsed})");
+    bar.set_message(what.to_owned());
+    bar.enable_steady_tick(TICK);
+    let done = future.await;
+    bar.finish_and_clear();
+    done
+}
+
+/// How far something has come.
+pub(crate) struct Progress {
+    bar: ProgressBar,
+    template: &'static str,
+    since: Instant,
+    shown: bool,
+}
+
+impl Progress {
+    /// Bytes out of a known number.
+    pub(crate) fn bytes_of(total: u64, what: &str) -> Self {
+        let template = "{msg} {wide_bar} {bytes} of {total_bytes}, {bytes_per_sec}";
+        Self::new(ProgressBar::hidden(), template, what).with_length(total)
+    }
+
+    /// Bytes of an unknown number.
+    pub(crate) fn bytes(what: &str) -> Self {
+        Self::new(ProgressBar::hidden(), "{spinner} {msg} {bytes}, {bytes_per_sec}", what)
+    }
+
+    /// Things out of a known number.
+    pub(crate) fn things_of(total: usize, what: &str) -> Self {
+        let bar = Self::new(ProgressBar::hidden(), "{msg} {wide_bar} {pos} of {len}", what);
+        bar.with_length(total as u64)
+    }
+
+    pub(crate) fn advance(&mut self, by: u64) {
+        self.bar.inc(by);
+        if !self.shown && self.since.elapsed() >= SILENCE {
+            self.shown = true;
+            self.bar = visible(self.bar.clone(), self.template);
+        }
+    }
+
+    fn new(bar: ProgressBar, template: &'static str, what: &str) -> Self {
+        bar.set_message(what.to_owned());
+        Self { bar, template, since: Instant::now(), shown: false }
+    }
+
+    fn with_length(self, total: u64) -> Self {
+        self.bar.set_length(total);
+        self
+    }
+}
+
+impl Drop for Progress {
+    fn drop(&mut self) {
+        self.bar.finish_and_clear();
+    }
+}
+
+/// Reads and tells how much.
+pub(crate) struct Watched<R> {
+    pub(crate) reader: R,
+    pub(crate) progress: Progress,
+}
+
+impl<R: Read> Read for Watched<R> {
+    fn read(&mut self, into: &mut [u8]) -> std::io::Result<usize> {
+        let bytes = self.reader.read(into)?;
+        self.progress.advance(bytes as u64);
+        Ok(bytes)
+    }
+}
+
+fn visible(bar: ProgressBar, template: &str) -> ProgressBar {
+    if let Ok(style) = ProgressStyle::with_template(template) {
+        bar.set_style(style);
+    }
+    // Hides itself where standard error is no terminal.
+    bar.set_draw_target(ProgressDrawTarget::stderr());
+    bar
+}

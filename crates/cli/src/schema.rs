@@ -1,0 +1,45 @@
+//! `legwork schema` and `legwork completions`: what editors and shells want to know.
+//!
+//! Invariant: both are printed exactly as the programs that read them expect.
+
+use anyhow::Result;
+use clap::{CommandFactory, ValueEnum};
+use clap_complete::Shell;
+
+use crate::args::Cli;
+use crate::output::{self, Output};
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    /// What to describe
+    #[arg(value_enum, default_value = "definition")]
+    of: Described,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum Described {
+    Definition,
+    Organisation,
+}
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct CompletionArgs {
+    /// Your shell
+    #[arg(value_enum)]
+    shell: Shell,
+}
+
+pub(crate) fn run(args: &Args) -> Result<()> {
+    let schema = match args.of {
+        Described::Definition => legwork_model::json_schema::definition(),
+        Described::Organisation => legwork_org::json_schema(),
+    };
+    // JSON is what people and programs want here.
+    Output { json: true }.answer(&schema, String::new)
+}
+
+pub(crate) fn completions(args: &CompletionArgs) -> Result<()> {
+    let mut script = Vec::new();
+    clap_complete::generate(args.shell, &mut Cli::command(), "legwork", &mut script);
+    output::write(&String::from_utf8(script)?)
+}

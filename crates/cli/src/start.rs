@@ -1,0 +1,155 @@
+//! `legwork start`: starts a case, with its data and files, and waits for its end if asked to.
+//!
+//! Invariant: with a key, running the same command again never starts a second case.
+
+use std::path::Path;
+use std::time::Duration;
+
+use anyhow::{Context as _, Result};
+use legwork_api::Data;
+use legwork_api::instances::{InstanceState, StartRequest, Started};
+use legwork_model::time::{format_duration, parse_duration};
+use tokio::time::Instant;
+
+use crate::context::Context;
+use crate::failure::Told;
+use crate::output::remark;
+use crate::progress;
+use crate::style::{DIM, GOOD, STRONG, WARN, paint};
+use crate::table::{Cell, Table};
+use crate::tree;
+use crate::values::{FileArgs, Types, ValueArgs, types_of};
+
+/// How long one request waits at most; longer waits are several.
+const WAIT_MAX: Duration = Duration::from_secs(50);
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    /// The name of the process
+    process: String,
+    #[command(flatten)]
+    values: ValueArgs,
+    #[command(flatten)]
+    files: FileArgs,
+    /// The version of the process [default: the latest]
+    #[arg(long, value_name = "N")]
+    version: Option<u32>,
+    /// Wait until the case has ended, or for a time such as 5m
+    #[arg(
+        long, value_name = "TIME", num_args = 0..=1, require_equals = true,
+        default_missing_value = "30s", value_parser = parse_duration
+    )]
+    wait: Option<Duration>,
+    /// Any text: the same command with the same key starts one case, however often it runs
+    #[arg(long)]
+    key: Option<String>,
+}
+
+pub(crate) async fn run(context: &Context, args: &Args) -> Result<()> {
+    let types = match args.values.needs_types() {
+        true => types(context, &args.process, args.version).await,
+        false => Types::new(),
+    };
+    let mut data = args.values.data(&types)?;
+    upload(context, &args.files, &mut data).await?;
+    let request = StartRequest {
+        process: args.process.as_str().into(),
+        version: args.version,
+        data,
+        agent: context.agent().map(Into::into),
+        wait_ms: None,
+    };
+    let mut started = context.client.start(&request, args.key.as_deref()).await?;
+    if let Some(wait) = args.wait {
+        let what = format!("waiting for {}", started.instance);
+        progress::waiting(&what, ended(context, &mut started, wait)).await?;
+    }
+    context.out.answer(&started, || text(&started))?;
+    match (args.wait, is_over(started.state)) {
+        (Some(wait), false) if !context.out.json => {
+            let (wait, id) = (format_duration(wait), started.instance);
+            let mark = paint(WARN, "not ended");
+            remark(&format!("{mark} after {wait}; look with `legwork show {id}`"));
+            Err(Told.into())
+        }
+        (Some(_), false) => Err(Told.into()),
+        (Some(_), true) | (None, _) => Ok(()),
+    }
+}
+
+/// The types of the elements, if this caller may see the definition.
+pub(crate) async fn types(context: &Context, process: &str, version: Option<u32>) -> Types {
+    let definition = context.client.definition(process, version).await;
+    definition.map(|definition| types_of(&definition.source)).unwrap_or_default()
+}
+
+/// Stores files and puts what they are known by into the data.
+pub(crate) async fn upload(context: &Context, args: &FileArgs, data: &mut Data) -> Result<()> {
+    for (element, path) in args.files() {
+        let shown = path.display();
+        let content = std::fs::read(&path).with_context(|| format!("cannot read {shown}"))?;
+        let name = path.file_name().map_or_else(String::new, |name| name.to_string_lossy().into());
+        let sending = context.client.upload(&name, media_type(&path), content.into());
+        let file = progress::waiting(&format!("sending {shown}"), sending).await?;
+        anyhow::ensure!(
+            data.insert(element.to_owned(), serde_json::to_value(file)?).is_none(),
+            "`{element}` is given twice; give it once"
+        );
+    }
+    Ok(())
+}
+
+async fn ended(context: &Context, started: &mut Started, wait: Duration) -> Result<()> {
+    let deadline = Instant::now() + wait;
+    while !is_over(started.state) {
+        let left = deadline.saturating_duration_since(Instant::now()).min(WAIT_MAX);
+        if left.is_zero() {
+            break;
+        }
+        let instance = context.client.instance(started.instance, left).await?;
+        started.state = instance.summary.state;
+        started.result = instance.result;
+    }
+    Ok(())
+}
+
+fn is_over(state: InstanceState) -> bool {
+    matches!(state, InstanceState::Completed | InstanceState::Aborted)
+}
+
+fn text(started: &Started) -> String {
+    let Started { instance, process, version, state, result, repeated } = started;
+    let word = if *repeated { "started before" } else { "started" };
+    let of = format!("{process} v{version}");
+    let id = paint(STRONG, instance);
+    let mut out = format!("{} {word} {id} {}\n", paint(GOOD, "✔"), paint(DIM, of));
+    if is_over(*state) {
+        out.push_str(&format!("  {}\n", tree::state_name(*state)));
+    }
+    let mut table = Table::bare();
+    for (name, value) in result.iter().flatten() {
+        table.row([Cell::from(name), Cell::from(tree::value(value))]);
+    }
+    out.push_str(&table.render("  "));
+    out
+}
+
+/// By the end of the name; programs that care look inside.
+fn media_type(path: &Path) -> &'static str {
+    let end = path.extension().and_then(|end| end.to_str()).unwrap_or_default();
+    match end.to_ascii_lowercase().as_str() {
+        "csv" => "text/csv",
+        "gif" => "image/gif",
+        "htm" | "html" => "text/html",
+        "jpeg" | "jpg" => "image/jpeg",
+        "json" => "application/json",
+        "md" => "text/markdown",
+        "pdf" => "application/pdf",
+        "png" => "image/png",
+        "svg" => "image/svg+xml",
+        "txt" => "text/plain",
+        "xml" => "application/xml",
+        "zip" => "application/zip",
+        _ => "application/octet-stream",
+    }
+}

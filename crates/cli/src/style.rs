@@ -1,0 +1,79 @@
+//! Colours and the other small things that make text pleasant on a terminal.
+//!
+//! Invariant: text of others goes through [`plain`] before it is shown, so that no process and no
+//! worker can send escape sequences to somebody's terminal. Whether colours are shown at all is
+//! decided where the text is written (`NO_COLOR`, pipes), never here.
+
+use std::fmt::Display;
+
+use anstyle::{AnsiColor, Style};
+
+pub(crate) const GOOD: Style = AnsiColor::Green.on_default();
+pub(crate) const BAD: Style = AnsiColor::Red.on_default().bold();
+pub(crate) const WARN: Style = AnsiColor::Yellow.on_default();
+pub(crate) const ACTIVE: Style = AnsiColor::Cyan.on_default();
+pub(crate) const DIM: Style = Style::new().dimmed();
+pub(crate) const STRONG: Style = Style::new().bold();
+
+/// The text in a style.
+pub(crate) fn paint(style: Style, text: impl Display) -> String {
+    format!("{style}{text}{style:#}")
+}
+
+/// The text without control characters, on one line.
+pub(crate) fn plain(text: &str) -> String {
+    let shown = |c: char| if c.is_control() { ' ' } else { c };
+    text.chars().map(shown).collect()
+}
+
+/// At most `max` characters of the text.
+pub(crate) fn shorten(text: &str, max: usize) -> String {
+    if text.chars().count() <= max {
+        return text.to_owned();
+    }
+    text.chars().take(max.saturating_sub(1)).chain(['…']).collect()
+}
+
+/// `1 file`, `2 files`.
+pub(crate) fn count(number: usize, noun: &str) -> String {
+    if number == 1 { format!("1 {noun}") } else { format!("{number} {noun}s") }
+}
+
+/// How many columns of a terminal the text takes, near enough for tables: East Asian wide
+/// characters take two, combining marks none.
+pub(crate) fn width(text: &str) -> usize {
+    text.chars().map(char_width).sum()
+}
+
+pub(crate) fn char_width(c: char) -> usize {
+    match u32::from(c) {
+        0x0300..=0x036F | 0x200B..=0x200F | 0xFE00..=0xFE0F => 0,
+        0x1100..=0x115F
+        | 0x2E80..=0xA4CF
+        | 0xAC00..=0xD7A3
+        | 0xF900..=0xFAFF
+        | 0xFE30..=0xFE6F
+        | 0xFF00..=0xFF60
+        | 0xFFE0..=0xFFE6
+        | 0x1F300..=0x1FAFF
+        | 0x20000..=0x3FFFD => 2,
+        _ => 1,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn escape_sequences_of_others_never_reach_the_terminal() {
+        assert_eq!(plain("a\u{1b}[2Jb\u{9b}c\nd"), "a [2Jb c d");
+    }
+
+    #[test]
+    fn wide_characters_count_twice() {
+        assert_eq!(width("日本"), 4);
+        assert_eq!(width("e\u{301}"), 1);
+        assert_eq!(shorten("abcdef", 4), "abc…");
+    }
+}

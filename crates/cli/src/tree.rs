@@ -1,0 +1,434 @@
+//! An instance as a tree: its blocks and steps with their states.
+//!
+//! Invariant: every node is on exactly one line; nodes keep the order of the definition.
+
+use legwork_api::instances::{
+    Instance, InstanceState, InstanceSummary, Node, NodeState, Performer,
+};
+use legwork_model::time::Timestamp;
+
+use crate::style::{ACTIVE, BAD, DIM, GOOD, STRONG, WARN, paint, plain, shorten, width};
+use crate::table::{Cell, Table};
+
+/// How much of a value is shown.
+const VALUE_CHARS: usize = 100;
+
+/// Everything about an instance, as text.
+pub(crate) fn render(instance: &Instance) -> String {
+    let summary = &instance.summary;
+    let title = paint(STRONG, plain(&instance.title));
+    let process = format!("{} v{}", summary.process, summary.version);
+    let mut out = format!("{title} · {process} · {}\n", summary.instance);
+    out.push_str(&format!("{}\n\n", lifetime(summary, &instance.started_by)));
+    out.push_str(&nodes(&instance.nodes));
+    out.push_str(&data(instance));
+    out.push_str(&incidents(&instance.nodes));
+    out
+}
+
+pub(crate) fn state(state: InstanceState) -> Cell {
+    let style = match state {
+        InstanceState::Running => ACTIVE,
+        InstanceState::Suspended => WARN,
+        InstanceState::Completed => GOOD,
+        InstanceState::Aborted => BAD,
+    };
+    Cell::styled(style, state_name(state))
+}
+
+pub(crate) fn state_name(state: InstanceState) -> &'static str {
+    match state {
+        InstanceState::Running => "running",
+        InstanceState::Suspended => "suspended",
+        InstanceState::Completed => "completed",
+        InstanceState::Aborted => "aborted",
+    }
+}
+
+/// Nobody in particular has no name.
+pub(crate) fn performer(performer: &Performer) -> String {
+    match performer {
+        Performer::System => String::new(),
+        Performer::Agent(agent) => plain(agent),
+        Performer::Worker(worker) => format!("worker {}", plain(worker)),
+    }
+}
+
+/// `2026-03-01 09:30:05Z`: without milliseconds, which tell people nothing.
+pub(crate) fn moment(moment: Timestamp) -> String {
+    let text = moment.to_string().replace('T', " ");
+    text.split_once('.').map_or_else(|| text.clone(), |(seconds, _)| format!("{seconds}Z"))
+}
+
+fn lifetime(summary: &InstanceSummary, by: &Performer) -> String {
+    let word = state_name(summary.state);
+    let style = match summary.state {
+        InstanceState::Running => ACTIVE,
+        InstanceState::Suspended => WARN,
+        InstanceState::Completed => GOOD,
+        InstanceState::Aborted => BAD,
+    };
+    let by = match performer(by) {
+        by if by.is_empty() => by,
+        by => format!(" by {by}"),
+    };
+    let started = format!("started {}{by}", moment(summary.started_at));
+    let ended = match summary.ended_at {
+        Some(ended) => format!(" · ended {}", moment(ended)),
+        None => String::new(),
+    };
+    format!("{} · {started}{ended}", paint(style, word))
+}
+
+fn nodes(nodes: &[Node]) -> String {
+    let mut lines = Vec::new();
+    let mut rest = nodes;
+    while let Some((first, _)) = rest.split_first() {
+        rest = siblings(rest, first.depth, "", true, &mut lines);
+    }
+    let label = lines.iter().map(|line| line.label_width()).max().unwrap_or(0);
+    let title = lines.iter().map(|line| width(&line.title)).max().unwrap_or(0);
+    lines.iter().map(|line| line.render(label, title)).collect()
+}
+
+struct Line<'n> {
+    /// The branches of the tree before it.
+    prefix: String,
+    /// A node, or the name of a branch.
+    node: Option<&'n Node>,
+    name: String,
+    title: String,
+}
+
+/// Lines for all nodes of `depth` up to the end of the block or branch; answers what is left.
+fn siblings<'n>(
+    nodes: &'n [Node],
+    depth: u32,
+    prefix: &str,
+    outermost: bool,
+    lines: &mut Vec<Line<'n>>,
+) -> &'n [Node] {
+    let mut rest = nodes;
+    while let Some((node, after)) = rest.split_first().filter(|(node, _)| node.depth >= depth) {
+        let inner = after.iter().take_while(|inner| inner.depth > depth).count();
+        let (children, next) = after.split_at(inner);
+        let continues = |next: &[Node]| {
+            next.first().is_some_and(|next| next.depth == depth && next.branch.is_none())
+        };
+        let last = !continues(next);
+        let (knot, below) = match (outermost, last) {
+            (true, _) => (String::new(), String::new()),
+            (false, true) => (format!("{prefix}└─ "), format!("{prefix}   ")),
+            (false, false) => (format!("{prefix}├─ "), format!("{prefix}│  ")),
+        };
+        let title = if node.title == node.name { String::new() } else { plain(&node.title) };
+        let name = plain(&node.name);
+        lines.push(Line { prefix: knot, node: Some(node), name, title });
+        branches(children, depth + 1, &below, lines);
+        rest = next;
+        if last && !outermost {
+            break;
+        }
+    }
+    rest
+}
+
+/// The inside of a block: its branches, each under its name, or the steps of a loop.
+fn branches<'n>(nodes: &'n [Node], depth: u32, prefix: &str, lines: &mut Vec<Line<'n>>) {
+    let mut rest = nodes;
+    while let Some((first, _)) = rest.split_first() {
+        let next = 1 + rest[1..]
+            .iter()
+            .take_while(|node| node.depth > depth || node.branch.is_none())
+            .count();
+        let (own, others) = rest.split_at(next);
+        match &first.branch {
+            None => {
+                siblings(own, depth, prefix, false, lines);
+            }
+            Some(branch) => {
+                let (knot, below) = match others.is_empty() {
+                    true => (format!("{prefix}└─ "), format!("{prefix}   ")),
+                    false => (format!("{prefix}├─ "), format!("{prefix}│  ")),
+                };
+                let name = plain(branch);
+                lines.push(Line { prefix: knot, node: None, name, title: String::new() });
+                siblings(own, depth, &below, false, lines);
+            }
+        }
+        rest = others;
+    }
+}
+
+impl Line<'_> {
+    fn label_width(&self) -> usize {
+        let mark = if self.node.is_some() { 2 } else { 0 };
+        width(&self.prefix) + mark + width(&self.name)
+    }
+
+    fn render(&self, label: usize, title: usize) -> String {
+        let prefix = paint(DIM, &self.prefix);
+        let Some(node) = self.node else {
+            return format!("{prefix}{}\n", paint(DIM, &self.name));
+        };
+        let (mark, style) = mark(node);
+        let name = paint(style, format!("{mark} {}", self.name));
+        let remark = remark(node);
+        let gap = " ".repeat(label - self.label_width());
+        let text = format!("{prefix}{name}{gap}  {}", self.title);
+        if remark.is_empty() {
+            return format!("{}\n", text.trim_end());
+        }
+        let gap = " ".repeat(title - width(&self.title) + if title == 0 { 0 } else { 2 });
+        format!("{text}{gap}{}\n", paint(style, remark))
+    }
+}
+
+fn mark(node: &Node) -> (char, anstyle::Style) {
+    match node.state {
+        NodeState::NotActivated => ('○', DIM),
+        NodeState::Activated if node.attempts > 0 => ('↻', WARN),
+        NodeState::Activated => ('●', ACTIVE),
+        NodeState::Claimed | NodeState::Running => ('▶', ACTIVE),
+        NodeState::Completed => ('✔', GOOD),
+        NodeState::Skipped => ('–', DIM),
+        NodeState::Failed => ('✘', BAD),
+    }
+}
+
+fn remark(node: &Node) -> String {
+    let is_step = matches!(node.kind.as_str(), "manual" | "automatic");
+    let by = node.performer.as_ref().filter(|by| **by != Performer::System).map(performer);
+    let iteration = match node.activity.iteration.0.last() {
+        Some(round) if node.kind == "loop" && node.state != NodeState::NotActivated => {
+            format!("round {}", u64::from(*round) + 1)
+        }
+        Some(_) | None => String::new(),
+    };
+    let words = match node.state {
+        NodeState::NotActivated => String::new(),
+        NodeState::Skipped => "skipped".to_owned(),
+        NodeState::Failed => "incident".to_owned(),
+        NodeState::Completed => by.map(|by| format!("by {by}")).unwrap_or_default(),
+        NodeState::Activated | NodeState::Claimed | NodeState::Running => {
+            match (&node.holder, node.retry_at) {
+                (Some(holder), _) => format!("claimed by {}", plain(holder)),
+                (None, Some(retry)) => {
+                    format!("failed {}×, again at {}", node.attempts, moment(retry))
+                }
+                (None, None) if node.kind == "automatic" => "waits for a worker".to_owned(),
+                (None, None) if is_step || node.state == NodeState::Activated => {
+                    "offered".to_owned()
+                }
+                (None, None) => String::new(),
+            }
+        }
+    };
+    [iteration, words].into_iter().filter(|word| !word.is_empty()).collect::<Vec<_>>().join(", ")
+}
+
+fn data(instance: &Instance) -> String {
+    let mut table = Table::bare();
+    for element in instance.data.iter().filter(|element| element.value.is_some()) {
+        let value = element.value.as_ref().map(value).unwrap_or_default();
+        let versions = match element.versions {
+            0 | 1 => String::new(),
+            versions => format!("(version {versions})"),
+        };
+        table.row([
+            Cell::from(&element.element),
+            Cell::styled(DIM, &element.kind),
+            Cell::from(value),
+            Cell::styled(DIM, versions),
+        ]);
+    }
+    if table.is_empty() { String::new() } else { format!("\nData\n{}", table.render("  ")) }
+}
+
+/// A value on one line.
+pub(crate) fn value(value: &serde_json::Value) -> String {
+    let text = match value.as_object().filter(|object| object.contains_key("blob")) {
+        Some(file) => {
+            let name = file.get("name").and_then(|name| name.as_str()).unwrap_or("file");
+            let size = file.get("size").and_then(|size| size.as_u64()).unwrap_or(0);
+            format!("{name} ({size} bytes)")
+        }
+        None => match value.as_str() {
+            Some(text) if !text.contains(char::is_control) => text.to_owned(),
+            Some(_) | None => value.to_string(),
+        },
+    };
+    shorten(&plain(&text), VALUE_CHARS)
+}
+
+fn incidents(nodes: &[Node]) -> String {
+    let mut out = String::new();
+    for node in nodes {
+        let Some(incident) = &node.incident else { continue };
+        let activity = paint(STRONG, &node.activity);
+        out.push_str(&format!("  {} {activity}\n    {}\n", paint(BAD, "✘"), plain(incident)));
+    }
+    if out.is_empty() {
+        return out;
+    }
+    format!("\nIncidents (a way out: `legwork resolve ACTIVITY --retry`)\n{out}")
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use super::*;
+    use legwork_api::instances::Element;
+    use serde_json::json;
+
+    /// A node as `depth|branch|kind|name|state|more`, more being `by ann`, `held ann`, `×2`, `!why`
+    /// or `round 3`.
+    fn node(text: &str) -> Node {
+        let parts: Vec<&str> = text.split('|').map(str::trim).collect();
+        let more = parts.get(5).copied().unwrap_or_default();
+        let rounds = more.strip_prefix("round ").map(|round| round.parse::<u32>().unwrap() - 1);
+        let activity = format!("inst_01KFZQ9Y5GB4D7T3N8XJ2M6RVC:{}", parts[3]);
+        let activity = rounds.map_or(activity.clone(), |round| format!("{activity}:{round}"));
+        let attempts = more.strip_prefix('×').map_or(0, |times| times.parse().unwrap());
+        Node {
+            name: parts[3].into(),
+            title: format!("Title of {}", parts[3]).into(),
+            kind: parts[2].to_owned(),
+            depth: parts[0].parse().unwrap(),
+            branch: Some(parts[1]).filter(|branch| !branch.is_empty()).map(Into::into),
+            state: serde_json::from_value(json!(parts[4])).unwrap(),
+            activity: activity.parse().unwrap(),
+            holder: more.strip_prefix("held ").map(Into::into),
+            performer: more.strip_prefix("by ").map(|by| match by.strip_prefix("worker ") {
+                Some(worker) => Performer::Worker(worker.into()),
+                None => Performer::Agent(by.into()),
+            }),
+            attempts,
+            retry_at: (attempts > 0).then_some(Timestamp(1_772_357_465_000)),
+            incident: more.strip_prefix('!').map(str::to_owned),
+        }
+    }
+
+    pub(crate) fn summary(state: InstanceState) -> InstanceSummary {
+        InstanceSummary {
+            instance: "inst_01KFZQ9Y5GB4D7T3N8XJ2M6RVC".parse().unwrap(),
+            process: "loan".into(),
+            version: 2,
+            state,
+            incidents: 0,
+            started_at: Timestamp(1_772_357_405_123),
+            ended_at: None,
+        }
+    }
+
+    fn shown(nodes: &[&str]) -> String {
+        let instance = Instance {
+            summary: summary(InstanceState::Running),
+            title: "Loan with \x1b[31mfour eyes".into(),
+            started_by: Performer::Agent("ann".into()),
+            result: None,
+            data: Vec::new(),
+            nodes: nodes.iter().map(|text| node(text)).collect(),
+        };
+        anstream::adapter::strip_str(&render(&instance)).to_string()
+    }
+
+    #[test]
+    fn blocks_nest_and_branches_are_named() {
+        insta::assert_snapshot!(shown(&[
+            "0||manual|capture|completed|by ann",
+            "0||parallel|checks|running",
+            "1|1|automatic|bureau|completed|by worker w1",
+            "1||automatic|score|activated|×2",
+            "1|2|choice|salary|completed",
+            "2|employed|manual|payslip|claimed|held bob",
+            "2|free|loop|accounts|skipped",
+            "3||manual|year|skipped",
+            "3||manual|sum|skipped",
+            "1||manual|note|not_activated",
+            "0||manual|approve|not_activated",
+        ]), @r"
+        Loan with  [31mfour eyes · loan v2 · inst_01KFZQ9Y5GB4D7T3N8XJ2M6RVC
+        running · started 2026-03-01 09:30:05Z by ann
+
+        ✔ capture               Title of capture   by ann
+        ▶ checks                Title of checks
+        ├─ 1
+        │  ├─ ✔ bureau          Title of bureau    by worker w1
+        │  └─ ↻ score           Title of score     failed 2×, again at 2026-03-01 09:31:05Z
+        └─ 2
+           ├─ ✔ salary          Title of salary
+           │  ├─ employed
+           │  │  └─ ▶ payslip   Title of payslip   claimed by bob
+           │  └─ free
+           │     └─ – accounts  Title of accounts  skipped
+           │        ├─ – year   Title of year      skipped
+           │        └─ – sum    Title of sum       skipped
+           └─ ○ note            Title of note
+        ○ approve               Title of approve
+        ");
+    }
+
+    #[test]
+    fn loops_tell_their_round_and_incidents_their_reason() {
+        insta::assert_snapshot!(shown(&[
+            "0||loop|cycle|running|round 3",
+            "1||manual|give-drug|activated",
+            "1||automatic|lab|failed|!failed 4 times, at last with: no answer",
+        ]), @r"
+        Loan with  [31mfour eyes · loan v2 · inst_01KFZQ9Y5GB4D7T3N8XJ2M6RVC
+        running · started 2026-03-01 09:30:05Z by ann
+
+        ▶ cycle         Title of cycle      round 3
+        ├─ ● give-drug  Title of give-drug  offered
+        └─ ✘ lab        Title of lab        incident
+
+        Incidents (a way out: `legwork resolve ACTIVITY --retry`)
+          ✘ inst_01KFZQ9Y5GB4D7T3N8XJ2M6RVC:lab
+            failed 4 times, at last with: no answer
+        ");
+    }
+
+    #[test]
+    fn data_is_shown_on_one_line_each() {
+        let element = |name: &str, kind: &str, value, versions| Element {
+            element: name.into(),
+            kind: kind.to_owned(),
+            value,
+            versions,
+        };
+        let instance = Instance {
+            summary: InstanceSummary {
+                ended_at: Some(Timestamp(1_772_358_000_000)),
+                ..summary(InstanceState::Completed)
+            },
+            title: "loan".into(),
+            started_by: Performer::System,
+            result: None,
+            data: vec![
+                element("amount", "decimal", Some(json!("12.50")), 2),
+                element("note", "string", Some(json!("two\nlines \u{1b}[2J")), 1),
+                element("lines", "json", Some(json!({"a": [1, 2]})), 1),
+                element(
+                    "offer",
+                    "file",
+                    Some(json!({"blob": "ab", "size": 3, "name": "o.pdf"})),
+                    1,
+                ),
+                element("never", "bool", None, 0),
+            ],
+            nodes: Vec::new(),
+        };
+        let text = anstream::adapter::strip_str(&render(&instance)).to_string();
+        insta::assert_snapshot!(text, @r#"
+        loan · loan v2 · inst_01KFZQ9Y5GB4D7T3N8XJ2M6RVC
+        completed · started 2026-03-01 09:30:05Z · ended 2026-03-01 09:40:00Z
+
+
+        Data
+          amount  decimal  12.50                   (version 2)
+          note    string   "two\nlines \u001b[2J"
+          lines   json     {"a":[1,2]}
+          offer   file     o.pdf (3 bytes)
+        "#);
+    }
+}

@@ -1,0 +1,170 @@
+//! `legwork up`: one server, here.
+//!
+//! Invariant: the banner is printed when the server listens, not before; with `--json` it is one
+//! document, so that a program that starts a server knows where it listens. The log goes to
+//! standard error.
+
+use std::io::IsTerminal;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use anyhow::Result;
+use clap::ValueEnum;
+use legwork_model::time::parse_duration;
+use legwork_server::{Config, Server, StoreChoice, log};
+use serde_json::json;
+
+use crate::args::SERVER_DEFAULT;
+use crate::output::{Output, remark};
+use crate::style::{DIM, GOOD, STRONG, WARN, paint};
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    /// The folder of the store; it is made if it does not exist
+    #[arg(long, env = "LEGWORK_DATA", value_name = "DIR", default_value = ".legwork")]
+    data: PathBuf,
+    /// Keep everything in memory: it is gone when the server stops
+    #[arg(long, conflicts_with = "data")]
+    in_memory: bool,
+    /// Where to listen; without any token on this machine only. Port 0 takes any that is free
+    #[arg(long, env = "LEGWORK_LISTEN", value_name = "ADDRESS", default_value = "127.0.0.1:7700")]
+    listen: SocketAddr,
+    /// Requests a second per token, or per address without one; 0 does not limit
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    rate: u32,
+    /// Threads that serve connections; 0 chooses by the number of processors
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    threads: usize,
+    /// How long requests under way may take when the server stops
+    #[arg(long, value_name = "TIME", default_value = "10s", value_parser = parse_duration)]
+    grace: Duration,
+    /// What to log: error, warn, info, debug or trace, also per part (legwork_server=debug)
+    #[arg(long, env = "LEGWORK_LOG", value_name = "FILTER", default_value = "warn")]
+    log: String,
+    /// How to log
+    #[arg(long, value_enum, default_value = "text")]
+    log_format: LogFormat,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum LogFormat {
+    Text,
+    Json,
+}
+
+pub(crate) fn run(args: Args, out: Output) -> Result<()> {
+    let format = match args.log_format {
+        LogFormat::Text => log::Format::Text,
+        LogFormat::Json => log::Format::Json,
+    };
+    let colour = anstream::AutoStream::choice(&std::io::stderr()) != anstream::ColorChoice::Never;
+    log::init(format, &args.log, colour)?;
+    let store = match args.in_memory {
+        true => StoreChoice::Memory,
+        false => StoreChoice::Directory(args.data),
+    };
+    let mut config = Config::new(store.clone());
+    config.listen = args.listen;
+    config.threads = args.threads;
+    config.grace = args.grace;
+    config.limits.rate_per_s = args.rate;
+    let mut told = Ok(());
+    legwork_server::run(config, |server| told = tell(server, &store, out))?;
+    told?;
+    if !out.json && std::io::stdout().is_terminal() {
+        remark("stopped; everything acknowledged is stored");
+    }
+    Ok(())
+}
+
+fn tell(server: &Server, store: &StoreChoice, out: Output) -> Result<()> {
+    let url = format!("http://{}", server.address());
+    let data = match store {
+        StoreChoice::Memory => None,
+        StoreChoice::Directory(path) => Some(path.canonicalize().unwrap_or_else(|_| path.clone())),
+    };
+    let document = json!({
+        "url": url,
+        "data": data,
+        "tokens": server.has_tokens(),
+        "withheld": server.withheld().map(|address| address.to_string()),
+        "pid": std::process::id(),
+    });
+    // One line: a program that starts a server reads it and goes on.
+    out.event(&document, || {
+        let data = data.map_or_else(
+            || "memory only, gone when the server stops".to_owned(),
+            |path| path.display().to_string(),
+        );
+        banner(&url, &data, server.has_tokens(), server.withheld())
+    })
+}
+
+fn banner(url: &str, data: &str, tokens: bool, withheld: Option<SocketAddr>) -> String {
+    let version = env!("CARGO_PKG_VERSION");
+    let mut out = format!("{} {version} is up\n\n", paint(GOOD.bold(), "legwork"));
+    let mut line = |name: &str, text: &str| {
+        out.push_str(&format!("  {}  {text}\n", paint(DIM, format!("{name:<6}"))));
+    };
+    line("API", &paint(STRONG, url));
+    line("Store", data);
+    match (tokens, withheld) {
+        (true, _) => line("Access", "with a token only"),
+        (false, None) => {
+            line("Access", "everybody on this machine, as no token was made yet");
+        }
+        (false, Some(address)) => {
+            let why = format!("this machine only, not {address}, as no token was made yet");
+            line("Access", &paint(WARN, why));
+            line("", "make one (`legwork token create NAME --scope admin`) and start again");
+        }
+    }
+    let server = if url == SERVER_DEFAULT { String::new() } else { format!(" --server {url}") };
+    out.push_str(&format!(
+        "\n  Try next, in another terminal:\n    \
+         legwork{server} deploy FILE...\n    \
+         legwork{server} start PROCESS\n    \
+         legwork{server} work list --as AGENT\n\n  \
+         {}\n",
+        paint(DIM, "Ctrl-C stops it; nothing acknowledged is lost, even by kill -9.")
+    ));
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn shown(url: &str, tokens: bool, withheld: Option<&str>) -> String {
+        let withheld = withheld.map(|address| address.parse().unwrap());
+        let text = banner(url, "/srv/legwork", tokens, withheld);
+        anstream::adapter::strip_str(&text).to_string().replace(env!("CARGO_PKG_VERSION"), "1.2.3")
+    }
+
+    #[test]
+    fn the_banner_tells_where_how_and_what_next() {
+        insta::assert_snapshot!(shown(SERVER_DEFAULT, false, None), @r"
+        legwork 1.2.3 is up
+
+          API     http://127.0.0.1:7700
+          Store   /srv/legwork
+          Access  everybody on this machine, as no token was made yet
+
+          Try next, in another terminal:
+            legwork deploy FILE...
+            legwork start PROCESS
+            legwork work list --as AGENT
+
+          Ctrl-C stops it; nothing acknowledged is lost, even by kill -9.
+        ");
+    }
+
+    #[test]
+    fn the_banner_says_when_it_does_not_listen_where_it_was_told() {
+        let text = shown("http://127.0.0.1:8000", false, Some("0.0.0.0:8000"));
+        assert!(text.contains("this machine only, not 0.0.0.0:8000"), "{text}");
+        assert!(text.contains("legwork --server http://127.0.0.1:8000 start PROCESS"), "{text}");
+        assert!(shown("http://10.0.0.1:7700", true, None).contains("with a token only"));
+    }
+}

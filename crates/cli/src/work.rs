@@ -1,0 +1,307 @@
+//! `legwork work`: the worklist of a person, and what they do with its items.
+//!
+//! Invariant: everything is done as the agent of `--as`, or as the one agent the token allows.
+
+use anyhow::Result;
+use legwork_api::work::{CompleteRequest, Item, ItemDetail, Worklist};
+use legwork_model::id::ActivityId;
+use legwork_model::time::format_duration;
+use legwork_model::value::ValueType;
+use serde_json::json;
+
+use crate::abbreviate::short;
+use crate::context::Context;
+use crate::start;
+use crate::style::{ACTIVE, DIM, GOOD, STRONG, paint, plain};
+use crate::table::{Cell, Table};
+use crate::tree;
+use crate::values::{FileArgs, Types, ValueArgs};
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, clap::Subcommand)]
+enum Command {
+    /// What there is to do
+    List {
+        /// Go on and tell what comes and goes
+        #[arg(long, short)]
+        follow: bool,
+    },
+    /// An item with its data and what it wants from you
+    Show {
+        /// The item: its id, the end of it, or `last`
+        item: String,
+    },
+    /// Take an item, so that nobody else does
+    Claim { item: String },
+    /// Give an item back to all who may do it
+    Release { item: String },
+    /// Hand an item to somebody else
+    Delegate {
+        item: String,
+        /// Who gets it
+        #[arg(long, value_name = "AGENT")]
+        to: String,
+    },
+    /// Hand in the result of an item
+    Complete(CompleteArgs),
+}
+
+#[derive(Debug, clap::Args)]
+struct CompleteArgs {
+    /// The item: its id, the end of it, or `last`
+    item: String,
+    #[command(flatten)]
+    values: ValueArgs,
+    #[command(flatten)]
+    files: FileArgs,
+    /// At a decision: the branch; at the end of a loop `repeat` or `leave`
+    #[arg(long, value_name = "ANSWER")]
+    answer: Option<String>,
+    /// Any text: the same command with the same key completes once, however often it runs
+    #[arg(long)]
+    key: Option<String>,
+}
+
+pub(crate) async fn run(context: &Context, args: &Args) -> Result<()> {
+    let agent = context.agent();
+    match &args.command {
+        Command::List { follow: false } => list(context).await,
+        Command::List { follow: true } => follow(context).await,
+        Command::Show { item } => {
+            let activity = context.item(item).await?;
+            let detail = context.client.item(&activity, agent).await?;
+            context.out.answer(&detail, || render_detail(&detail))
+        }
+        Command::Claim { item } => {
+            let activity = context.item(item).await?;
+            context.client.claim(&activity, agent).await?;
+            done(context, &activity, "claimed")
+        }
+        Command::Release { item } => {
+            let activity = context.item(item).await?;
+            context.client.release(&activity, agent).await?;
+            done(context, &activity, "released")
+        }
+        Command::Delegate { item, to } => {
+            let activity = context.item(item).await?;
+            context.client.delegate(&activity, agent, to).await?;
+            done(context, &activity, &format!("delegated to {to}"))
+        }
+        Command::Complete(args) => complete(context, args).await,
+    }
+}
+
+async fn list(context: &Context) -> Result<()> {
+    let mut items = context.items().await?;
+    items.sort_by(|a, b| (a.offered_at, &a.activity).cmp(&(b.offered_at, &b.activity)));
+    context.out.answer(&json!({"items": items}), || render(&items))
+}
+
+/// The list, then what changes, for as long as the server is there.
+async fn follow(context: &Context) -> Result<()> {
+    let mut since: Option<String> = None;
+    loop {
+        let mut events = context.client.worklist_events(context.agent(), since.as_deref()).await?;
+        while let Some(change) = events.next().await? {
+            context.out.event(&change, || render_change(&change))?;
+        }
+        // The server has ended the stream in good order: go on where it stopped.
+        since = events.last_id().map(str::to_owned).or(since);
+    }
+}
+
+async fn complete(context: &Context, args: &CompleteArgs) -> Result<()> {
+    let activity = context.item(&args.item).await?;
+    let types = match args.values.needs_types() {
+        // If the item is not there (any more), the server says so in its own words below.
+        true => context.client.item(&activity, context.agent()).await.map(|item| types(&item)).ok(),
+        false => None,
+    };
+    let mut data = args.values.data(&types.unwrap_or_default())?;
+    start::upload(context, &args.files, &mut data).await?;
+    let agent = context.agent().map(Into::into);
+    let request = CompleteRequest { agent, data, answer: args.answer.clone() };
+    context.client.complete(&activity, &request, args.key.as_deref()).await?;
+    done(context, &activity, "completed")
+}
+
+fn types(item: &ItemDetail) -> Types {
+    let kinds = item.outputs.iter().filter_map(|output| {
+        ValueType::named(&output.kind).map(|kind| (output.element.to_string(), kind))
+    });
+    kinds.collect()
+}
+
+fn done(context: &Context, activity: &ActivityId, what: &str) -> Result<()> {
+    let document = json!({"activity": activity.to_string(), "done": what});
+    context
+        .out
+        .answer(&document, || format!("{} {what} {}\n", paint(GOOD, "✔"), paint(STRONG, activity)))
+}
+
+pub(crate) fn render(items: &[Item]) -> String {
+    if items.is_empty() {
+        return "nothing to do\n".to_owned();
+    }
+    let mut table = Table::new(&["ITEM", "PROCESS", "TITLE", "OFFERED", ""]);
+    items.iter().for_each(|item| table.row(cells(item)));
+    table.render("")
+}
+
+fn cells(item: &Item) -> [Cell; 5] {
+    [
+        Cell::styled(STRONG, short(&item.activity.to_string())),
+        Cell::from(&item.process),
+        Cell::from(&item.title),
+        Cell::styled(DIM, tree::moment(item.offered_at)),
+        Cell::styled(ACTIVE, remarks(item)),
+    ]
+}
+
+fn remarks(item: &Item) -> String {
+    let claimed = item.claimed_by.as_ref().map(|agent| format!("claimed by {agent}"));
+    let takes = item.takes_ms.map(std::time::Duration::from_millis).map(format_duration);
+    let takes = takes.map(|takes| format!("takes {takes}"));
+    let behalf = item.on_behalf_of.as_ref().map(|agent| format!("for {agent}"));
+    claimed.into_iter().chain(takes).chain(behalf).collect::<Vec<_>>().join(", ")
+}
+
+fn render_change(change: &Worklist) -> String {
+    let mut table = Table::bare();
+    for item in &change.items {
+        let mark = Cell::styled(GOOD, if change.reset { " " } else { "+" });
+        table.row([mark].into_iter().chain(cells(item)));
+    }
+    for gone in &change.removed {
+        table.row([Cell::styled(DIM, "-"), Cell::styled(DIM, short(&gone.to_string()))]);
+    }
+    table.render("")
+}
+
+fn render_detail(detail: &ItemDetail) -> String {
+    let Item { activity, process, title, offered_at, claimed_by, .. } = &detail.item;
+    let mut out = format!("{} · {process} · {activity}\n", paint(STRONG, plain(title)));
+    let offered = if claimed_by.is_none() { "offered" } else { "" };
+    let remarks = [offered.to_owned(), remarks(&detail.item)];
+    let remarks = remarks.into_iter().filter(|text| !text.is_empty()).collect::<Vec<_>>();
+    let state = paint(ACTIVE, remarks.join(", "));
+    out.push_str(&format!("{state} · since {}\n", tree::moment(*offered_at)));
+    let mut table = Table::bare();
+    for (name, value) in &detail.inputs {
+        table.row([Cell::from(name), Cell::from(tree::value(value))]);
+    }
+    if !table.is_empty() {
+        out.push_str(&format!("\nGiven\n{}", table.render("  ")));
+    }
+    let mut table = Table::bare();
+    for output in &detail.outputs {
+        let optional = if output.optional { "optional" } else { "" };
+        table.row([
+            Cell::from(&output.element),
+            Cell::styled(DIM, &output.kind),
+            Cell::styled(DIM, optional),
+            Cell::from(output.title.as_deref().unwrap_or_default()),
+        ]);
+    }
+    if !table.is_empty() {
+        out.push_str(&format!("\nWanted, with --set\n{}", table.render("  ")));
+    }
+    let mut table = Table::bare();
+    for answer in &detail.answers {
+        let title = if answer.title == answer.answer { "" } else { &*answer.title };
+        table.row([Cell::from(&answer.answer), Cell::from(title)]);
+    }
+    if !table.is_empty() {
+        out.push_str(&format!("\nDecide, with --answer\n{}", table.render("  ")));
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use legwork_api::Data;
+    use legwork_api::work::{AnswerOption, Output};
+    use legwork_model::time::Timestamp;
+
+    fn item(step: &str, claimed_by: Option<&str>) -> Item {
+        Item {
+            activity: format!("inst_01KFZQ9Y5GB4D7T3N8XJ2M6RVC:{step}").parse().unwrap(),
+            process: "loan".into(),
+            title: format!("Title of {step}").into(),
+            offered_at: Timestamp(1_772_357_405_123),
+            claimed_by: claimed_by.map(Into::into),
+            takes_ms: Some(900_000),
+            on_behalf_of: None,
+        }
+    }
+
+    fn plain(text: &str) -> String {
+        anstream::adapter::strip_str(text).to_string()
+    }
+
+    #[test]
+    fn a_worklist_names_items_by_what_they_can_be_called() {
+        let substitute = Item { on_behalf_of: Some("eve".into()), ..item("assess:1", None) };
+        let text = render(&[item("capture", Some("ann")), substitute]);
+        insta::assert_snapshot!(plain(&text), @r"
+        ITEM             PROCESS  TITLE              OFFERED
+        2M6RVC:capture   loan     Title of capture   2026-03-01 09:30:05Z  claimed by ann, takes 15m
+        2M6RVC:assess:1  loan     Title of assess:1  2026-03-01 09:30:05Z  takes 15m, for eve
+        ");
+        assert_eq!(render(&[]), "nothing to do\n");
+    }
+
+    #[test]
+    fn changes_tell_what_came_and_what_went() {
+        let change = Worklist {
+            cursor: "7".to_owned(),
+            reset: false,
+            items: vec![item("capture", None)],
+            removed: vec![item("assess", None).activity],
+            more: false,
+        };
+        insta::assert_snapshot!(plain(&render_change(&change)), @r"
+        +  2M6RVC:capture  loan  Title of capture  2026-03-01 09:30:05Z  takes 15m
+        -  2M6RVC:assess
+        ");
+    }
+
+    #[test]
+    fn an_item_says_what_is_given_and_what_is_wanted() {
+        let detail = ItemDetail {
+            item: item("verdict", None),
+            inputs: Data::from([("amount".to_owned(), json!("12.50"))]),
+            outputs: vec![Output {
+                element: "rate".into(),
+                kind: "decimal".to_owned(),
+                optional: true,
+                title: Some("Rate of interest".to_owned()),
+            }],
+            answers: vec![
+                AnswerOption { answer: "approve".into(), title: "Approve it".into() },
+                AnswerOption { answer: "reject".into(), title: "reject".into() },
+            ],
+        };
+        assert_eq!(types(&detail), Types::from([("rate".to_owned(), ValueType::Decimal)]));
+        insta::assert_snapshot!(plain(&render_detail(&detail)), @r"
+        Title of verdict · loan · inst_01KFZQ9Y5GB4D7T3N8XJ2M6RVC:verdict
+        offered, takes 15m · since 2026-03-01 09:30:05Z
+
+        Given
+          amount  12.50
+
+        Wanted, with --set
+          rate  decimal  optional  Rate of interest
+
+        Decide, with --answer
+          approve  Approve it
+          reject
+        ");
+    }
+}

@@ -159,6 +159,9 @@ impl Builder {
             let kind = dice.pick(&ValueType::ALL).unwrap_or(ValueType::String);
             elements.push(element(&format!("e{place}"), kind));
         }
+        if options.details {
+            elements[0].title = Some("true".to_owned());
+        }
         Self { options, dice, elements, blocks: 0, around: Vec::new(), places: Vec::new() }
     }
 
@@ -221,7 +224,7 @@ impl Builder {
             reads,
             writes,
             after: Vec::new(),
-            at: (details && dice.roll(3) == 1).then(|| Spanned::nowhere("north: 1".to_owned())),
+            at: self.at(&mut dice),
             takes: self.takes(&mut dice),
             work,
         };
@@ -257,7 +260,7 @@ impl Builder {
                 self.around.pop();
                 after.supplied.extend(inner.supplied);
                 after.performed.extend(inner.performed);
-                branch(place, Guard::None, steps)
+                branch(place, Guard::None, steps, self.title("One of them", &mut dice))
             })
             .collect();
         *scope = after;
@@ -291,7 +294,7 @@ impl Builder {
                 let steps = self.sequence(shapes, &mut inner);
                 self.around.pop();
                 outcomes.push(inner);
-                let mut branch = branch(place, guard, steps);
+                let mut branch = branch(place, guard, steps, self.title("This way?", &mut dice));
                 if by_person {
                     branch.name.value = Arc::from(format!("b{place}"));
                 }
@@ -377,7 +380,7 @@ impl Builder {
     fn decider(&self, name: &Arc<str>, scope: &mut Scope, dice: &mut Dice) -> Decider {
         let who = Spanned::nowhere(who(scope, dice));
         scope.performed.insert(name.clone());
-        Decider { who, reads: self.reads(scope, dice), at: None, takes: self.takes(dice) }
+        Decider { who, reads: self.reads(scope, dice), at: self.at(dice), takes: self.takes(dice) }
     }
 
     fn reads(&self, scope: &Scope, dice: &mut Dice) -> Vec<Use> {
@@ -429,6 +432,11 @@ impl Builder {
         (self.options.details && dice.roll(2) == 1).then(|| title.to_owned())
     }
 
+    fn at(&self, dice: &mut Dice) -> Option<Spanned<String>> {
+        let somewhere = self.options.details && dice.roll(3) == 1;
+        somewhere.then(|| Spanned::nowhere("north: 1".to_owned()))
+    }
+
     fn takes(&self, dice: &mut Dice) -> Option<Duration> {
         let minutes = dice.roll(3) as u64;
         (self.options.details && minutes > 0).then(|| Duration::from_secs(minutes * 60))
@@ -439,9 +447,9 @@ fn element(name: &str, kind: ValueType) -> Element {
     Element { name: Spanned::nowhere(Arc::from(name)), kind, title: None }
 }
 
-fn branch(place: usize, guard: Guard, steps: Vec<Block>) -> Branch {
+fn branch(place: usize, guard: Guard, steps: Vec<Block>, title: Option<String>) -> Branch {
     let name = Spanned::nowhere(Arc::from((place + 1).to_string()));
-    Branch { name, title: None, guard, steps }
+    Branch { name, title, guard, steps }
 }
 
 fn who(scope: &Scope, dice: &mut Dice) -> Rule {

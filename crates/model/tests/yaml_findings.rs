@@ -208,7 +208,7 @@ fn parallels_and_choices_have_branches_each_with_its_name_and_guard() {
          - { when: done, otherwise: true }\n      - otherwise: false\n      - when:\n"
     ), @r"
     6:9 K6 nothing says when branch `x` of choice `a` is taken -- write `when:` with a condition, or `otherwise: true`; if a person decides, write `who:` at the choice
-    7:15 K6 `when` of branch 2 of choice `a` is not a condition: ERROR: <input>:1:9: Syntax error: mismatched input '<EOF>' expecting {'[', '{', '(', '.', '-', '!', 'true', 'false', 'null', NUM_FLOAT, NUM_INT, NUM_UINT, STRING, BYTES, IDENTIFIER} -- write, for example, `amount < 1000 && !approved`
+    7:23 K6 `when` of branch 2 of choice `a`: syntax error at line 1, column 9: mismatched input '<EOF>' -- write, for example, `amount < 1000 && !approved`
     8:34 K6 branch 3 of choice `a` has both `when` and `otherwise` -- keep one of them
     9:20 Y2 `otherwise` of branch 4 of choice `a` can only be true -- write `otherwise: true`, or a condition after `when:`
     10:9 Y2 `when` of branch 5 of choice `a` must be text, not nothing -- write a text after the `:`, or leave the field out
@@ -244,7 +244,7 @@ fn a_loop_has_a_body_and_one_way_to_end() {
     11:5 Y2 loop `c` needs `steps` -- write `steps:` and, below, what is repeated
     13:10 Y3 `max` of loop `c` cannot be `0` -- write a whole number from 1 to 1000000
     14:5 Y2 loop `c` has `takes`, but nobody to decide -- leave it out, or write `who:`
-    16:12 K5 `until` of loop `d` is not a condition: ERROR: <input>:1:8: Syntax error: mismatched input '<EOF>' expecting {'[', '{', '(', '.', '-', '!', 'true', 'false', 'null', NUM_FLOAT, NUM_INT, NUM_UINT, STRING, BYTES, IDENTIFIER} -- write, for example, `amount < 1000 && !approved`
+    16:19 K5 `until` of loop `d`: syntax error at line 1, column 8: mismatched input '<EOF>' -- write, for example, `amount < 1000 && !approved`
     17:10 Y2 `max` of loop `d` must be a whole number, not text -- write a whole number from 1 to 1000000
     18:12 Y2 `steps` of loop `d` must be a list, not text -- write a list of `- step: …`, or `[]` for nothing to do
     ");

@@ -20,6 +20,7 @@ pub use limits::{BRACKETS_MAX, OPERATORS_MAX, SOURCE_BYTES_MAX};
 pub use profile::ADDITIONS_MAX;
 use scope::Scope;
 pub use scope::WORK_MAX;
+pub(crate) use scope::double;
 
 /// A condition that has been read and found to keep to the limits.
 #[derive(Clone)]
@@ -132,6 +133,11 @@ impl Condition {
     pub(crate) fn expression(&self) -> &Expression {
         &self.inner.expression
     }
+}
+
+/// The value of an expression that reads no data.
+pub(crate) fn constant(expression: &Expression) -> Option<cel::Value> {
+    evaluate_constant(expression).ok()
 }
 
 /// Evaluates an expression that reads no data.

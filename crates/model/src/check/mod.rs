@@ -1,0 +1,82 @@
+//! Says whether a definition is correct: what would go wrong when it runs, and what would mend it.
+//!
+//! A definition without an error here cannot get stuck, read data that is not there, lose an
+//! update, or ask for the performer of a step that was not done. Where that cannot be proven the
+//! author is warned. Checking ends quickly and never panics, whatever the definition.
+
+mod blocks;
+mod choices;
+mod data;
+mod facts;
+mod graph;
+mod people;
+mod places;
+mod report;
+mod samples;
+mod syncs;
+
+use crate::compile::compile;
+use crate::definition::{Block, Definition};
+use crate::finding::{Finding, Rule};
+use facts::Facts;
+pub use graph::graph;
+use places::Places;
+use report::Report;
+pub use report::{ERRORS_MAX, WARNINGS_MAX};
+pub use samples::POINTS_MAX;
+
+/// Finds everything wrong with a definition, in the order of its text.
+pub fn check(definition: &Definition) -> Vec<Finding> {
+    let mut report = Report::default();
+    check_into(definition, &mut report);
+    report.into_findings()
+}
+
+fn check_into(definition: &Definition, report: &mut Report) {
+    places::check_names(definition, report);
+    blocks::check(definition, report);
+    if report.has_errors() {
+        // Names or blocks that do not hold together: whatever else could be said follows from it.
+        return;
+    }
+    data::check_types(definition, report);
+    let Some((schema, places)) = draw(definition, report) else { return };
+    let facts = Facts::new(&schema, &places);
+    syncs::check_effects(&schema, &places, &facts, report);
+    data::check(&schema, &places, &facts, report);
+    people::check(&schema, &places, &facts, report);
+    choices::check(&schema, &places, &facts, report);
+}
+
+/// Draws the graph without the sync edges that are wrong, so that the rest can be checked too.
+fn draw<'d>(
+    definition: &'d Definition,
+    report: &mut Report,
+) -> Option<(crate::schema::Schema, Places<'d>)> {
+    let places = Places::new(definition);
+    let mut sound = definition.clone();
+    without_syncs(&mut sound.steps);
+    let sequence = compile(&sound, 0).map_err(|error| report.unexpected(&error)).ok()?;
+    let wrong = syncs::check(&sequence, &places, report);
+    if wrong.is_empty() {
+        sound = definition.clone();
+    } else {
+        sound.steps.clone_from(&definition.steps);
+        places::remove_syncs(&mut sound.steps, &wrong);
+    }
+    let schema = compile(&sound, 0).map_err(|error| report.unexpected(&error)).ok()?;
+    Some((schema, places))
+}
+
+fn without_syncs(blocks: &mut [Block]) {
+    places::for_each_step(blocks, &mut |step| step.after.clear());
+}
+
+impl Report {
+    /// Names were checked and cycles removed, so compiling cannot fail; if it does, that is told
+    /// rather than hidden.
+    fn unexpected(&mut self, error: &crate::compile::CompileError) {
+        let hint = "this is a mistake in the check itself; please report it";
+        self.error(crate::finding::Span::default(), Rule::K1, error.to_string(), hint);
+    }
+}

@@ -134,6 +134,24 @@ fn references_to_nothing_are_told_with_what_may_be_meant() {
 }
 
 #[test]
+fn a_definition_is_answered_only_if_nothing_of_it_is_missing() {
+    for (whole, source) in [
+        (true, "process: p\ntitel: T\nsteps: []"),
+        (true, "process: p\ntitle: 7\nsteps: [{ step: s, job: j, takes: soon }]"),
+        (false, "process: p\ndata:\nstart: [a]\nsteps: []"),
+        (false, "process: p\nstart: a\nsteps: []"),
+        (false, "process: p\nsteps: [{ step: s }, { step: t, job: j }]"),
+        (false, "process: p\nsteps: [{ step: s, job: j }, { step: s, job: j }]"),
+        (false, "process: p\nsteps: [{ step: s, who: NodePerformingAgent(t) }]"),
+        (false, "process: p\nsteps: [{ parallel: s, branches: [{}] }]"),
+    ] {
+        let (definition, findings) = yaml::parse(source);
+        assert!(!findings.is_empty(), "{source}");
+        assert_eq!(definition.is_some(), whole, "{source}");
+    }
+}
+
+#[test]
 fn a_block_is_one_of_four() {
     assert_snapshot!(in_steps(
         "  - name: x\n  - stpe: y\n  - step: a\n    loop: b\n  - just text\n  -\n"

@@ -94,6 +94,7 @@ fn process(root: &Node, report: &mut Report) -> Option<Definition> {
 fn elements(node: &Node, blocks: &mut Blocks<'_>) -> Vec<Element> {
     let Some(fields) = Fields::of(node, "`data`", blocks.report) else {
         blocks.names.elements_unknown = true;
+        blocks.report.mark_incomplete();
         return Vec::new();
     };
     let mut elements = Vec::new();

@@ -3,26 +3,32 @@
 //! State is a fold over these. A record holds all events of one command and is appended whole.
 //! Numbers in `#[n(…)]` are the persistent format: new fields and variants get new numbers, old
 //! ones are never reused or given another meaning. Golden bytes in the tests hold this in place.
+//! A new field must be optional: older records lack it, and older programs skip it.
 
 use std::sync::Arc;
 
-use minicbor::{Decode, Encode};
+use minicbor::{Decode, Decoder, Encode, Encoder};
 
 use crate::id::{Activity, AgentId, ElementId, shared_text};
 use crate::time::Timestamp;
 use crate::value::Value;
 
-/// The events of one command on one instance, at one moment.
-#[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
+/// The events of one command on one instance, at one moment. Stored as an array of the moment and
+/// the array of the events.
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Record<E> {
-    #[n(0)]
     pub at: Timestamp,
-    #[n(1)]
     pub events: Vec<E>,
 }
 
+/// The moment of the record around an event. Other moments are stored as their distance from it:
+/// one or two bytes instead of nine.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RecordedAt(pub Timestamp);
+
 /// What happened in one instance: its execution history.
 #[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
+#[cbor(flat, context_bound = "AsRef<RecordedAt>")]
 pub enum Event {
     /// The instance began; its inputs are the writes of the start node.
     #[n(0)]
@@ -30,7 +36,7 @@ pub enum Event {
     /// A person reserved the activity for themselves.
     #[n(1)]
     Claimed {
-        #[n(0)]
+        #[cbor(n(0), with = "compact_activity")]
         activity: Activity,
         #[n(1)]
         by: AgentId,
@@ -38,7 +44,7 @@ pub enum Event {
     /// The activity went back to all who may do it.
     #[n(2)]
     Released {
-        #[n(0)]
+        #[cbor(n(0), with = "compact_activity")]
         activity: Activity,
         #[n(1)]
         by: AgentId,
@@ -46,7 +52,7 @@ pub enum Event {
     /// The activity was handed to another person, who holds it now.
     #[n(3)]
     Delegated {
-        #[n(0)]
+        #[cbor(n(0), with = "compact_activity")]
         activity: Activity,
         #[n(1)]
         by: AgentId,
@@ -60,7 +66,7 @@ pub enum Event {
     /// never depends on the evaluator.
     #[n(5)]
     Decided {
-        #[n(0)]
+        #[cbor(n(0), with = "compact_activity")]
         activity: Activity,
         /// The branch taken; at the end of a loop 0 repeats and 1 leaves.
         #[n(1)]
@@ -69,19 +75,19 @@ pub enum Event {
     /// An attempt failed; the next one is due at `retry_at`. Without one an incident follows.
     #[n(6)]
     Failed {
-        #[n(0)]
+        #[cbor(n(0), with = "compact_activity")]
         activity: Activity,
         #[n(1)]
         by: Performer,
         #[n(2)]
         error: String,
-        #[n(3)]
+        #[cbor(n(3), with = "relative_if_any", has_nil)]
         retry_at: Option<Timestamp>,
     },
     /// The activity cannot go on without somebody's decision.
     #[n(7)]
     IncidentRaised {
-        #[n(0)]
+        #[cbor(n(0), with = "compact_activity")]
         activity: Activity,
         #[n(1)]
         incident: Incident,
@@ -90,7 +96,7 @@ pub enum Event {
     /// or `Decided` that follows.
     #[n(8)]
     IncidentResolved {
-        #[n(0)]
+        #[cbor(n(0), with = "compact_activity")]
         activity: Activity,
         #[n(1)]
         by: Performer,
@@ -122,7 +128,7 @@ pub struct Created {
     pub version: u32,
     #[n(2)]
     pub by: Performer,
-    #[n(3)]
+    #[cbor(n(3), skip_if = "Vec::is_empty")]
     pub inputs: Vec<(ElementId, Value)>,
     /// Digest of the request that carried an idempotency key, to tell a repetition from a clash.
     #[n(4)]
@@ -130,14 +136,15 @@ pub struct Created {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
+#[cbor(context_bound = "AsRef<RecordedAt>")]
 pub struct Completed {
-    #[n(0)]
+    #[cbor(n(0), with = "compact_activity")]
     pub activity: Activity,
     #[n(1)]
     pub by: Performer,
-    #[n(2)]
+    #[cbor(n(2), with = "relative")]
     pub started_at: Timestamp,
-    #[n(3)]
+    #[cbor(n(3), skip_if = "Vec::is_empty")]
     pub writes: Vec<(ElementId, Value)>,
     /// The branch a person chose, at a choice; at the end of a loop 0 repeats and 1 leaves.
     #[n(4)]
@@ -149,6 +156,7 @@ pub struct Completed {
 
 /// Who did it.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Encode, Decode)]
+#[cbor(flat)]
 pub enum Performer {
     /// Nobody in particular: the server itself, or a caller without an agent's name.
     #[n(0)]
@@ -161,6 +169,7 @@ pub enum Performer {
 
 /// Why an activity cannot go on by itself.
 #[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
+#[cbor(flat)]
 pub enum Incident {
     /// The rule yields no agent of the present organisation.
     #[n(0)]
@@ -204,6 +213,7 @@ pub enum Incident {
 
 /// What happened to the site itself, in the site's own stream.
 #[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
+#[cbor(flat)]
 pub enum SiteEvent {
     #[n(0)]
     DefinitionDeployed {
@@ -258,24 +268,141 @@ pub struct Unreadable {
     pub reason: String,
 }
 
-impl<E: Encode<()>> Record<E> {
+impl<E: Encode<RecordedAt>> Record<E> {
     pub fn to_bytes(&self) -> Vec<u8> {
-        let mut bytes = Vec::with_capacity(64);
-        // Writing to memory cannot fail; the type is Infallible.
-        match minicbor::encode(self, &mut bytes) {
-            Ok(()) => bytes,
+        let mut encoder = Encoder::new(Vec::with_capacity(64));
+        match self.encode(&mut encoder) {
+            Ok(()) => encoder.into_writer(),
+            // Writing to memory cannot fail; the type is Infallible.
             Err(_) => unreachable!("encoding into memory cannot fail"),
         }
     }
+
+    fn encode(
+        &self,
+        e: &mut Encoder<Vec<u8>>,
+    ) -> Result<(), minicbor::encode::Error<std::convert::Infallible>> {
+        e.array(2)?.i64(self.at.0)?;
+        self.events.encode(e, &mut RecordedAt(self.at))
+    }
 }
 
-impl<'b, E: Decode<'b, ()>> Record<E> {
+impl<'b, E: Decode<'b, RecordedAt>> Record<E> {
     pub fn from_bytes(bytes: &'b [u8]) -> Result<Self, Unreadable> {
-        let mut decoder = minicbor::Decoder::new(bytes);
-        let record = decoder.decode().map_err(|e| Unreadable { reason: e.to_string() })?;
+        let mut decoder = Decoder::new(bytes);
+        let record =
+            Self::decode(&mut decoder).map_err(|e| Unreadable { reason: e.to_string() })?;
         if decoder.position() != bytes.len() {
             return Err(Unreadable { reason: "it is followed by foreign bytes".to_owned() });
         }
         Ok(record)
+    }
+
+    fn decode(d: &mut Decoder<'b>) -> Result<Self, minicbor::decode::Error> {
+        let Some(fields @ 2..) = d.array()? else {
+            return Err(minicbor::decode::Error::message("not a record"));
+        };
+        let at = Timestamp(d.i64()?);
+        let events = d.decode_with(&mut RecordedAt(at))?;
+        // Fields of a later program.
+        for _ in 2..fields {
+            d.skip()?;
+        }
+        Ok(Self { at, events })
+    }
+}
+
+impl AsRef<Self> for RecordedAt {
+    fn as_ref(&self) -> &Self {
+        self
+    }
+}
+
+/// A moment as the milliseconds that lie between it and the record.
+mod relative {
+    use super::{Decoder, Encoder, RecordedAt, Timestamp};
+
+    pub(super) fn encode<C: AsRef<RecordedAt>, W: minicbor::encode::Write>(
+        moment: &Timestamp,
+        e: &mut Encoder<W>,
+        around: &mut C,
+    ) -> Result<(), minicbor::encode::Error<W::Error>> {
+        // Wrapping loses nothing: reading wraps back.
+        e.i64(around.as_ref().0.0.wrapping_sub(moment.0))?.ok()
+    }
+
+    pub(super) fn decode<C: AsRef<RecordedAt>>(
+        d: &mut Decoder<'_>,
+        around: &mut C,
+    ) -> Result<Timestamp, minicbor::decode::Error> {
+        Ok(Timestamp(around.as_ref().0.0.wrapping_sub(d.i64()?)))
+    }
+}
+
+mod relative_if_any {
+    use super::{Decoder, Encoder, RecordedAt, Timestamp, relative};
+
+    pub(super) fn encode<C: AsRef<RecordedAt>, W: minicbor::encode::Write>(
+        moment: &Option<Timestamp>,
+        e: &mut Encoder<W>,
+        around: &mut C,
+    ) -> Result<(), minicbor::encode::Error<W::Error>> {
+        match moment {
+            Some(moment) => relative::encode(moment, e, around),
+            None => e.null()?.ok(),
+        }
+    }
+
+    pub(super) fn decode<C: AsRef<RecordedAt>>(
+        d: &mut Decoder<'_>,
+        around: &mut C,
+    ) -> Result<Option<Timestamp>, minicbor::decode::Error> {
+        if d.datatype()? == minicbor::data::Type::Null {
+            return d.null().map(|()| None);
+        }
+        relative::decode(d, around).map(Some)
+    }
+
+    pub(super) fn nil() -> Option<Option<Timestamp>> {
+        Some(None)
+    }
+
+    pub(super) fn is_nil(moment: &Option<Timestamp>) -> bool {
+        moment.is_none()
+    }
+}
+
+/// An activity outside of loops as the number of its node alone, inside as an array of the number
+/// and the counters.
+mod compact_activity {
+    use super::{Activity, Decoder, Encoder};
+    use crate::id::{Iteration, NodeId};
+
+    pub(super) fn encode<C, W: minicbor::encode::Write>(
+        activity: &Activity,
+        e: &mut Encoder<W>,
+        _: &mut C,
+    ) -> Result<(), minicbor::encode::Error<W::Error>> {
+        let Activity { node: NodeId(node), iteration: Iteration(counts) } = activity;
+        if counts.is_empty() {
+            return e.u32(*node)?.ok();
+        }
+        e.array(1 + counts.len() as u64)?.u32(*node)?;
+        counts.iter().try_for_each(|count| e.u32(*count)?.ok())
+    }
+
+    pub(super) fn decode<C>(
+        d: &mut Decoder<'_>,
+        _: &mut C,
+    ) -> Result<Activity, minicbor::decode::Error> {
+        if d.datatype()? != minicbor::data::Type::Array {
+            return Ok(Activity::once(NodeId(d.u32()?)));
+        }
+        let mut numbers = d.array_iter::<u32>()?;
+        let node = numbers
+            .next()
+            .ok_or_else(|| minicbor::decode::Error::message("an activity without a node"))??;
+        let counts = numbers.collect::<Result<_, _>>()?;
+        Ok(Activity { node: NodeId(node), iteration: Iteration(counts) })
     }
 }

@@ -1,0 +1,217 @@
+//! The bytes that events are stored as. They must never change: stores out there hold them.
+//!
+//! A case that fails here is a change of the format, not a test to be adapted: give the new field
+//! or variant a new number instead.
+
+use legwork_model::event::{
+    Completed, Created, Event, Incident, Performer, Record, SiteEvent, TokenIssued,
+};
+use legwork_model::id::{Activity, ElementId, Iteration, NodeId};
+use legwork_model::time::Timestamp;
+use legwork_model::value::{FileRef, Value, hex};
+
+/// 2026-03-01T09:30:05.123Z
+const AT: Timestamp = Timestamp(1_772_357_405_123);
+
+fn activity() -> Activity {
+    Activity::once(NodeId(5))
+}
+
+fn in_loops() -> Activity {
+    Activity { node: NodeId(300), iteration: Iteration(vec![2, 0]) }
+}
+
+fn worker() -> Performer {
+    Performer::Worker("worker-1".into())
+}
+
+fn ann() -> Performer {
+    Performer::Agent("ann".into())
+}
+
+fn completed() -> Completed {
+    Completed {
+        activity: activity(),
+        by: worker(),
+        started_at: Timestamp(AT.0 - 12),
+        writes: Vec::new(),
+        code: None,
+        request: None,
+    }
+}
+
+/// One value of each type, on the elements 0 to 6.
+fn values() -> Vec<(ElementId, Value)> {
+    let file =
+        FileRef { blob: [7; 32], size: 9, name: "a.txt".to_owned(), media_type: "t/p".to_owned() };
+    let values = [
+        Value::Bool(true),
+        Value::Int(-1),
+        Value::Decimal(rust_decimal::Decimal::new(1250, 2)),
+        Value::String("ä".to_owned()),
+        Value::DateTime(AT),
+        Value::Json("{\"a\":1}".to_owned()),
+        Value::File(file),
+    ];
+    (0..).map(ElementId).zip(values).collect()
+}
+
+/// Holds an event of an instance to its bytes; all stand in a record of the same moment.
+fn check(event: Event, bytes: &str) {
+    let record = Record { at: AT, events: vec![event] };
+    let stored = record.to_bytes();
+    let head = "821b0000019ca8bbc9c381";
+    assert_eq!(hex(&stored), format!("{head}{bytes}"), "{record:?}");
+    assert_eq!(Record::from_bytes(&stored), Ok(record));
+}
+
+/// The same for an event of the site.
+fn check_site(event: SiteEvent, bytes: &str) {
+    let record = Record { at: Timestamp(0), events: vec![event] };
+    let stored = record.to_bytes();
+    assert_eq!(hex(&stored), format!("820081{bytes}"), "{record:?}");
+    assert_eq!(Record::from_bytes(&stored), Ok(record));
+}
+
+#[test]
+fn beginnings() {
+    let created = Created {
+        process: "loan".into(),
+        version: 3,
+        by: ann(),
+        inputs: values(),
+        request: Some(u64::MAX),
+    };
+    check(
+        Event::Created(Box::new(created.clone())),
+        "820085646c6f616e03820163616e6e878200820081f582018201812082028202816531322e3530820382038162c3a482048204811b0000019ca8bbc9c38205820581677b2261223a317d820682068184582007070707070707070707070707070707070707070707070707070707070707070965612e74787463742f701bffffffffffffffff",
+    );
+    let plain = Created { by: Performer::System, inputs: vec![], request: None, ..created };
+    check(Event::Created(Box::new(plain.clone())), "820083646c6f616e038100");
+    let keyed = Created { request: Some(1), ..plain };
+    check(Event::Created(Box::new(keyed)), "820085646c6f616e0381008001");
+}
+
+#[test]
+fn work_of_people() {
+    check(Event::Claimed { activity: activity(), by: "ann".into() }, "83010563616e6e");
+    check(Event::Claimed { activity: in_loops(), by: "ann".into() }, "83018319012c020063616e6e");
+    check(Event::Released { activity: activity(), by: "ann".into() }, "83020563616e6e");
+    check(
+        Event::Delegated { activity: activity(), by: "ann".into(), to: "bob".into() },
+        "84030563616e6e63626f62",
+    );
+}
+
+#[test]
+fn completions() {
+    check(Event::Completed(completed()), "82048305820268776f726b65722d310c");
+    let decided = Completed { by: ann(), code: Some(1), ..completed() };
+    check(Event::Completed(decided), "82048505820163616e6e0c8001");
+    let written = Completed {
+        activity: in_loops(),
+        writes: vec![(ElementId(2), Value::Int(1000))],
+        request: Some(7),
+        ..completed()
+    };
+    check(
+        Event::Completed(written),
+        "8204868319012c0200820268776f726b65722d310c8182028201811903e8f607",
+    );
+    let odd = Completed { started_at: Timestamp(i64::MIN), by: Performer::System, ..completed() };
+    check(Event::Completed(odd), "8204830581003b7ffffe635744363c");
+}
+
+#[test]
+fn decisions() {
+    check(Event::Decided { activity: activity(), code: 0 }, "83050500");
+    check(Event::Decided { activity: in_loops(), code: 1 }, "83058319012c020001");
+}
+
+#[test]
+fn failures_and_incidents() {
+    let failed = |retry_at| Event::Failed {
+        activity: activity(),
+        by: worker(),
+        error: "no".to_owned(),
+        retry_at,
+    };
+    check(failed(Some(Timestamp(AT.0 + 1000))), "850605820268776f726b65722d31626e6f3903e7");
+    check(failed(None), "840605820268776f726b65722d31626e6f");
+    let raised = |incident| Event::IncidentRaised { activity: activity(), incident };
+    check(raised(Incident::NobodyCanDoIt { rule: "r".to_owned() }), "83070582006172");
+    check(raised(Incident::NoBranchMatches { values: "v".to_owned() }), "83070582016176");
+    let branches = vec!["a".to_owned(), "b".to_owned()];
+    check(raised(Incident::SeveralBranchesMatch { branches }), "83070582028261616162");
+    let (condition, error) = ("c".to_owned(), "e".to_owned());
+    check(raised(Incident::ConditionFailed { condition, error }), "830705830361636165");
+    check(
+        raised(Incident::RetriesExhausted { attempts: 4, error: "e".to_owned() }),
+        "8307058304046165",
+    );
+    check(raised(Incident::TooManyIterations { limit: 1000 }), "83070582051903e8");
+    check(Event::IncidentResolved { activity: activity(), by: ann() }, "830805820163616e6e");
+}
+
+#[test]
+fn lifecycle() {
+    check(Event::Suspended { by: ann() }, "8209820163616e6e");
+    check(Event::Resumed { by: Performer::System }, "820a8100");
+    check(
+        Event::Aborted { by: worker(), reason: "stop".to_owned() },
+        "830b820268776f726b65722d316473746f70",
+    );
+}
+
+#[test]
+fn events_of_the_site() {
+    let source = "process: p".to_owned();
+    check_site(
+        SiteEvent::DefinitionDeployed { process: "p".into(), version: 1, source, by: ann() },
+        "85006170016a70726f636573733a2070820163616e6e",
+    );
+    check_site(
+        SiteEvent::OrganisationPublished {
+            version: 2,
+            source: "o".to_owned(),
+            by: Performer::System,
+        },
+        "840102616f8100",
+    );
+    let issued = TokenIssued {
+        name: "ci".to_owned(),
+        hash: [0xAB; 32],
+        scopes: vec!["admin".to_owned()],
+        by: ann(),
+    };
+    check_site(
+        SiteEvent::TokenIssued(issued),
+        "8202846263695820abababababababababababababababababababababababababababababababab816561646d696e820163616e6e",
+    );
+    check_site(
+        SiteEvent::TokenRevoked { name: "ci".to_owned(), by: ann() },
+        "8303626369820163616e6e",
+    );
+}
+
+#[test]
+fn several_events_share_one_moment() {
+    let record = Record {
+        at: AT,
+        events: vec![
+            Event::Completed(completed()),
+            Event::Decided { activity: Activity::once(NodeId(6)), code: 1 },
+        ],
+    };
+    assert_eq!(
+        hex(&record.to_bytes()),
+        "821b0000019ca8bbc9c38282048305820268776f726b65722d310c83050601"
+    );
+}
+
+#[test]
+fn the_commonest_record_is_small() {
+    let record = Record { at: AT, events: vec![Event::Completed(completed())] };
+    // Of these, 8 are the name of the worker and 9 the moment.
+    assert_eq!(record.to_bytes().len(), 27);
+}

@@ -21,5 +21,5 @@ pub use resolve::{Performers, Resolved};
 pub use schema::json_schema;
 pub use set::AgentSet;
 pub use worklist::{
-    Cursor, Delta, Item, ItemKey, ItemView, PAGE_MAX, Reoffered, Retention, Worklists,
+    Cursor, Delta, Item, ItemKey, ItemView, PAGE_MAX, Removed, Reoffered, Retention, Worklists,
 };

@@ -3,7 +3,7 @@
 //! A file with an error gives no organisation, and all of its errors at once.
 
 use legwork_model::id::AgentId;
-use legwork_org::{AGENTS_MAX, NAMES_MAX, Organisation, UNIT_DEPTH_MAX, UNITS_MAX, json_schema};
+use legwork_org::{AGENTS_MAX, NAMES_MAX, Organisation, UNIT_DEPTH_MAX, UNITS_MAX};
 
 fn findings(source: &str) -> String {
     let (organisation, findings) = Organisation::parse(source);
@@ -217,14 +217,4 @@ fn thousands_of_unknown_names_are_answered_quickly_and_counted() {
     let findings = findings(&format!("organisation: x\nagents:\n{agents}\n"));
     assert!(findings.contains("did you mean `agent-number-0`?"), "{findings:.500}");
     assert!(findings.contains("2900 more findings are not shown"), "{findings:.500}");
-}
-
-#[test]
-fn the_json_schema_names_every_field() {
-    let text = json_schema().to_string();
-    for field in ["organisation", "units", "positions", "agents", "manager", "substitutes", "from"]
-    {
-        assert!(text.contains(&format!("\"{field}\"")), "{field}");
-    }
-    assert_eq!(json_schema()["$schema"], "https://json-schema.org/draft/2020-12/schema");
 }

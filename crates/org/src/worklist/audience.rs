@@ -165,6 +165,12 @@ impl Audiences {
         }
     }
 
+    /// Forgets what is of use only to those who have read before.
+    pub(super) fn forget(&mut self) {
+        self.groups.iter_mut().flatten().for_each(|group| group.list.forget());
+        self.people.iter_mut().filter_map(|person| person.held.as_mut()).for_each(|l| l.forget());
+    }
+
     /// The lists that the agent of this number can see something of, and the revision up to which
     /// removals from such lists are forgotten.
     pub(super) fn lists_of(&self, person: u32) -> (impl Iterator<Item = ListNo> + '_, u64) {

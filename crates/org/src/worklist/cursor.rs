@@ -7,6 +7,9 @@ use std::fmt;
 use std::str::FromStr;
 
 use legwork_model::id::ParseError;
+use legwork_model::time::Timestamp;
+
+use super::item::Age;
 
 /// A point in the reading of one agent's list. Displays as text for clients to hand back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -15,8 +18,8 @@ pub struct Cursor {
     pub(super) epoch: u64,
     /// Of the agent and whom they stood in for.
     pub(super) fingerprint: u64,
-    /// Items offered up to this revision were read.
-    pub(super) aged: u64,
+    /// Items up to this age were read.
+    pub(super) aged: Age,
     /// Moves and removals up to this revision were read.
     pub(super) changed: u64,
 }
@@ -24,7 +27,8 @@ pub struct Cursor {
 impl fmt::Display for Cursor {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { epoch, fingerprint, aged, changed } = self;
-        write!(f, "{epoch:x}-{fingerprint:x}-{aged:x}-{changed:x}")
+        let Age(Timestamp(at), order) = aged;
+        write!(f, "{epoch:x}-{fingerprint:x}-{at:x}-{order:x}-{changed:x}")
     }
 }
 
@@ -41,8 +45,12 @@ impl FromStr for Cursor {
             u64::from_str_radix(part, 16).ok().filter(|_| plain).ok_or_else(wrong)
         });
         let mut number = || numbers.next().unwrap_or_else(|| Err(wrong()));
-        let cursor =
-            Self { epoch: number()?, fingerprint: number()?, aged: number()?, changed: number()? };
+        let cursor = Self {
+            epoch: number()?,
+            fingerprint: number()?,
+            aged: Age(Timestamp(number()?.cast_signed()), number()?),
+            changed: number()?,
+        };
         if numbers.next().is_none() { Ok(cursor) } else { Err(wrong()) }
     }
 }
@@ -54,16 +62,19 @@ mod tests {
     #[test]
     fn cursors_round_trip_through_their_text() {
         for number in [0, 1, u64::MAX] {
-            let cursor = Cursor { epoch: number, fingerprint: 7, aged: number / 2, changed: 3 };
+            let aged = Age(Timestamp(number.cast_signed()), number / 2);
+            let cursor = Cursor { epoch: number, fingerprint: 7, aged, changed: 3 };
             assert_eq!(cursor.to_string().parse(), Ok(cursor));
         }
     }
 
     #[test]
     fn foreign_cursors_are_refused() {
-        for text in ["", "1-2-3", "1-2-3-4-5", "1-2-3-", "+1-2-3-4", "g-1-1-1", "1-2-3-4 "] {
+        for text in
+            ["", "1-2-3-4", "1-2-3-4-5-6", "1-2-3-4-", "+1-2-3-4-5", "g-1-1-1-1", "1-2-3-4-5 "]
+        {
             assert!(text.parse::<Cursor>().is_err(), "{text}");
         }
-        assert!("11112222333344445-1-1-1".parse::<Cursor>().is_err());
+        assert!("11112222333344445-1-1-1-1".parse::<Cursor>().is_err());
     }
 }

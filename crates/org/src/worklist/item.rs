@@ -14,6 +14,8 @@ use rustc_hash::{FxHashMap, FxHasher};
 /// Stands for no slot, no holder.
 pub(super) const NONE: u32 = u32::MAX;
 const CHUNK: usize = 4096;
+/// Once all slots are free, memory beyond this goes back.
+const CHUNKS_KEPT: usize = 8;
 
 /// What an item is known by.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -40,6 +42,10 @@ pub(super) struct PackedKey {
     iteration: Box<[u32]>,
 }
 
+/// The place of an item in every list: when it was offered and, in one moment, in which order.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(super) struct Age(pub(super) Timestamp, pub(super) u64);
+
 #[derive(Debug)]
 pub(super) struct Slot {
     pub(super) key: PackedKey,
@@ -50,8 +56,8 @@ pub(super) struct Slot {
     pub(super) claimed_at: Timestamp,
     pub(super) holder: u32,
     pub(super) queue: u32,
-    /// The revision at which it was offered: its place in every list.
-    pub(super) age: u64,
+    /// The revision at which it was first offered.
+    pub(super) offered: u64,
     /// The revision at which it came into the list it is in.
     pub(super) changed: u64,
     /// The next slot of the same hash, or the next free one.
@@ -151,15 +157,18 @@ impl Slots {
         let free = std::mem::replace(&mut self.free, place);
         self.get_mut(place).next = free;
         self.len -= 1;
+        if self.len == 0 && self.chunks.len() > CHUNKS_KEPT {
+            *self = Self::new();
+        }
         key
     }
 
     /// All that are taken, oldest first.
     pub(super) fn by_age(&self) -> Vec<u32> {
         let slots = (0..).zip(self.chunks.iter().flatten());
-        let mut taken: Vec<(u64, u32)> = slots
+        let mut taken: Vec<(Age, u32)> = slots
             .filter(|(_, slot)| slot.schema.is_some())
-            .map(|(place, slot)| (slot.age, place))
+            .map(|(place, slot)| (slot.age(), place))
             .collect();
         taken.sort_unstable();
         taken.into_iter().map(|(_, place)| place).collect()
@@ -207,7 +216,7 @@ impl Slot {
         key: PackedKey,
         schema: Arc<Schema>,
         queue: u32,
-        age: u64,
+        revision: u64,
         at: Timestamp,
     ) -> Self {
         Self {
@@ -217,11 +226,20 @@ impl Slot {
             claimed_at: at,
             holder: NONE,
             queue,
-            age,
-            changed: age,
+            offered: revision,
+            changed: revision,
             next: NONE,
         }
     }
+
+    pub(super) fn age(&self) -> Age {
+        Age(self.offered_at, self.offered)
+    }
+}
+
+impl Age {
+    /// Before everything.
+    pub(super) const MIN: Self = Self(Timestamp(i64::MIN), 0);
 }
 
 fn hash(instance: [u64; 2], node: u32, iteration: &[u32]) -> u32 {
@@ -262,7 +280,7 @@ mod tests {
             for (age, (number, insert)) in (1..).zip(steps) {
                 let key = key(number);
                 let found = slots.find(&key);
-                prop_assert_eq!(found.map(|place| slots.get(place).age), plain.get(&key).copied());
+                prop_assert_eq!(found.map(|place| slots.get(place).offered), plain.get(&key).copied());
                 match found {
                     None if insert => {
                         let packed = PackedKey::new(&key);
@@ -280,7 +298,7 @@ mod tests {
             let mut ages: Vec<u64> = plain.into_values().collect();
             ages.sort_unstable();
             let by_age: Vec<u64> =
-                slots.by_age().into_iter().map(|place| slots.get(place).age).collect();
+                slots.by_age().into_iter().map(|place| slots.get(place).offered).collect();
             prop_assert_eq!(by_age, ages);
         }
     }

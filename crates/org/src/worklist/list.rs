@@ -1,13 +1,17 @@
 //! One list of items and what left it lately: read from any point by age and by revision.
 //!
-//! `items` holds every item at the revision it was offered, so that the oldest come first however
-//! often they were taken and given back. `moved` holds those that came in later than that, at the
-//! revision they came. Removals after `kept_since` are all in the log, those before are forgotten.
+//! `items` holds every item by its age, so that the oldest come first however often they were taken
+//! and given back. `moved` holds those that came in behind somebody who may have read past their
+//! age, at the revision they came. Removals after `kept_since` are all in the log, those before
+//! are forgotten.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::ops::Bound::{Excluded, Unbounded};
+use std::sync::Arc;
 
-use super::item::PackedKey;
+use legwork_model::schema::Schema;
+
+use super::item::{Age, PackedKey};
 
 /// How much of what left a list is remembered for clients that read on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -22,21 +26,22 @@ pub struct Retention {
 
 #[derive(Debug, Default)]
 pub(super) struct List {
-    items: BTreeMap<u64, u32>,
+    items: BTreeMap<Age, u32>,
     moved: BTreeMap<u64, u32>,
     removals: VecDeque<Removal>,
     kept_since: u64,
 }
 
 #[derive(Debug)]
-struct Removal {
-    revision: u64,
-    key: PackedKey,
+pub(super) struct Removal {
+    pub(super) revision: u64,
+    pub(super) key: PackedKey,
+    pub(super) schema: Option<Arc<Schema>>,
 }
 
 pub(super) enum Change<'l> {
     Came(u32),
-    Left(&'l PackedKey),
+    Left(&'l Removal),
 }
 
 impl Default for Retention {
@@ -46,22 +51,19 @@ impl Default for Retention {
 }
 
 impl List {
-    pub(super) fn enter(&mut self, place: u32, age: u64, changed: u64) {
+    /// Takes an item in; at a revision, if somebody may have read past its age.
+    pub(super) fn enter(&mut self, place: u32, age: Age, moved_at: Option<u64>) {
         self.items.insert(age, place);
-        if changed != age {
-            self.moved.insert(changed, place);
-        }
+        self.moved.extend(moved_at.map(|revision| (revision, place)));
     }
 
-    pub(super) fn leave(&mut self, age: u64, changed: u64) {
+    pub(super) fn leave(&mut self, age: Age, changed: u64) {
         self.items.remove(&age);
-        if changed != age {
-            self.moved.remove(&changed);
-        }
+        self.moved.remove(&changed);
     }
 
-    pub(super) fn remember(&mut self, revision: u64, key: PackedKey, retention: Retention) {
-        self.removals.push_back(Removal { revision, key });
+    pub(super) fn remember(&mut self, removal: Removal, retention: Retention) {
+        self.removals.push_back(removal);
         let Retention { removals_min, removals_max, .. } = retention;
         let most = self.items.len().max(removals_min).min(removals_max);
         while self.removals.len() > most
@@ -85,8 +87,15 @@ impl List {
         self.removals.back().map_or(self.kept_since, |removal| removal.revision)
     }
 
-    /// Whether there are items offered after that revision.
-    pub(super) fn has_items_after(&self, age: u64) -> bool {
+    /// Forgets what is of use only to those who have read before.
+    pub(super) fn forget(&mut self) {
+        self.moved.clear();
+        self.kept_since = self.left_last();
+        self.removals.clear();
+    }
+
+    /// Whether there are younger items.
+    pub(super) fn has_items_after(&self, age: Age) -> bool {
         self.items.last_key_value().is_some_and(|(&last, _)| last > age)
     }
 
@@ -96,8 +105,8 @@ impl List {
             || self.left_last() > revision
     }
 
-    /// Items offered after a revision, oldest first.
-    pub(super) fn items_after(&self, age: u64) -> impl Iterator<Item = (u64, u32)> {
+    /// Younger items, oldest first.
+    pub(super) fn items_after(&self, age: Age) -> impl Iterator<Item = (Age, u32)> {
         self.items.range((Excluded(age), Unbounded)).map(|(&age, &place)| (age, place))
     }
 
@@ -110,6 +119,6 @@ impl List {
     /// Items that left after a revision.
     pub(super) fn removed_after(&self, revision: u64) -> impl Iterator<Item = (u64, Change<'_>)> {
         let known = self.removals.partition_point(|removal| removal.revision <= revision);
-        self.removals.range(known..).map(|left| (left.revision, Change::Left(&left.key)))
+        self.removals.range(known..).map(|left| (left.revision, Change::Left(left)))
     }
 }

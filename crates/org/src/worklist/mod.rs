@@ -19,10 +19,11 @@ use legwork_model::time::Timestamp;
 pub use cursor::Cursor;
 pub use item::{Item, ItemKey};
 pub use list::Retention;
-pub use read::{Delta, ItemView, PAGE_MAX};
+pub use read::{Delta, ItemView, PAGE_MAX, Removed};
 
 use self::audience::{Audiences, ListNo};
-use self::item::{NONE, PackedKey, Slot, Slots};
+use self::item::{Age, NONE, PackedKey, Slot, Slots};
+use self::list::Removal;
 use crate::organisation::Organisation;
 use crate::resolve::Resolved;
 
@@ -30,8 +31,10 @@ use crate::resolve::Resolved;
 pub struct Worklists {
     epoch: u64,
     revision: u64,
-    /// Cursors from before this revision know another organisation.
+    /// Cursors from before this revision start afresh.
     horizon: u64,
+    /// The age of the youngest item ever.
+    youngest: Age,
     slots: Slots,
     claimed: usize,
     audiences: Audiences,
@@ -58,6 +61,7 @@ impl Worklists {
             epoch,
             revision: 0,
             horizon: 0,
+            youngest: Age::MIN,
             slots: Slots::new(),
             claimed: 0,
             audiences: Audiences::new(organisation.roster.clone(), retention),
@@ -93,7 +97,8 @@ impl Worklists {
         self.audiences.resolved(self.slots.get(place).queue)
     }
 
-    /// Offers an item to all its actors. One that is there already is offered afresh.
+    /// Offers an item to all its actors. One that is there already is offered again, to the new
+    /// actors, whoever held it; of the same moment it keeps its place.
     pub fn offer(
         &mut self,
         key: &ItemKey,
@@ -101,10 +106,12 @@ impl Worklists {
         resolved: &Resolved,
         at: Timestamp,
     ) {
+        let first = self.slots.find(key).map(|place| self.slots.get(place).offered);
         self.withdraw(key);
         self.revision += 1;
         let queue = self.audiences.join(resolved);
-        let slot = Slot::new(PackedKey::new(key), schema.clone(), queue, self.revision, at);
+        let mut slot = Slot::new(PackedKey::new(key), schema.clone(), queue, self.revision, at);
+        slot.offered = first.unwrap_or(self.revision);
         let place = self.slots.insert(slot);
         self.enter(place);
     }
@@ -137,8 +144,9 @@ impl Worklists {
         self.revision += 1;
         let (list, queue) = (self.leave(place), self.slots.get(place).queue);
         self.claimed -= usize::from(self.slots.get(place).holder != NONE);
+        let schema = self.slots.get(place).schema.clone();
         let key = self.slots.remove(place);
-        self.remember(list, key);
+        self.remember(list, key, schema);
         self.audiences.part(queue);
         true
     }
@@ -174,10 +182,21 @@ impl Worklists {
             let slot = self.slots.get_mut(place);
             slot.queue = queue;
             slot.holder = holder.unwrap_or(NONE);
-            slot.changed = slot.age;
-            self.enter(place);
+            slot.changed = self.revision;
+            let list = self.list_at(self.slots.get(place));
+            if let Some(list) = self.audiences.list_mut(list) {
+                list.enter(place, self.slots.get(place).age(), None);
+            }
         }
         reoffered
+    }
+
+    /// Drops what is remembered for the cursors handed out so far; they all start afresh. Worth
+    /// it after a recovery, which offers in any order, when there are none yet.
+    pub fn start_afresh(&mut self) {
+        self.revision += 1;
+        self.horizon = self.revision;
+        self.audiences.forget();
     }
 
     fn move_to(&mut self, place: u32, holder: u32, at: Timestamp) {
@@ -187,8 +206,9 @@ impl Worklists {
         }
         self.revision += 1;
         let list = self.leave(place);
-        let key = self.slots.get(place).key.clone();
-        self.remember(list, key);
+        let slot = self.slots.get(place);
+        let (key, schema) = (slot.key.clone(), slot.schema.clone());
+        self.remember(list, key, schema);
         let slot = self.slots.get_mut(place);
         slot.holder = holder;
         slot.claimed_at = at;
@@ -208,9 +228,12 @@ impl Worklists {
 
     fn enter(&mut self, place: u32) {
         let slot = self.slots.get(place);
-        let number = self.list_at(slot);
+        let (number, age) = (self.list_at(slot), slot.age());
+        // Readers come to what is younger than all by itself; of the rest they must be told.
+        let moved_at = (age <= self.youngest).then_some(slot.changed);
+        self.youngest = self.youngest.max(age);
         if let Some(list) = self.audiences.list_mut(number) {
-            list.enter(place, slot.age, slot.changed);
+            list.enter(place, age, moved_at);
         }
     }
 
@@ -218,16 +241,16 @@ impl Worklists {
         let slot = self.slots.get(place);
         let number = self.list_at(slot);
         if let Some(list) = self.audiences.list_mut(number) {
-            list.leave(slot.age, slot.changed);
+            list.leave(slot.age(), slot.changed);
         }
         number
     }
 
-    fn remember(&mut self, number: ListNo, key: PackedKey) {
+    fn remember(&mut self, number: ListNo, key: PackedKey, schema: Option<Arc<Schema>>) {
         let retention = self.audiences.retention();
-        let revision = self.revision;
+        let removal = Removal { revision: self.revision, key, schema };
         if let Some(list) = self.audiences.list_mut(number) {
-            list.remember(revision, key, retention);
+            list.remember(removal, retention);
         }
         self.audiences.rest(number);
     }

@@ -7,14 +7,16 @@
 use std::cmp::Reverse;
 use std::collections::{BTreeSet, BinaryHeap};
 use std::hash::{Hash, Hasher};
+use std::sync::Arc;
 
 use legwork_model::id::AgentId;
+use legwork_model::schema::Schema;
 use legwork_model::time::Timestamp;
 use rustc_hash::FxHasher;
 
 use super::Worklists;
 use super::cursor::Cursor;
-use super::item::{Item, ItemKey, NONE, Slot};
+use super::item::{Age, Item, ItemKey, NONE, Slot};
 use super::list::{Change, List};
 use crate::organisation::Organisation;
 
@@ -32,8 +34,24 @@ pub struct Delta {
     /// Oldest first.
     pub items: Vec<ItemView>,
     /// Items that are not on the list any more; the client need not have had them.
-    pub removed: Vec<ItemKey>,
+    pub removed: Vec<Removed>,
     pub more: bool,
+}
+
+/// An item that is not on the list any more. The instance may have ended and be forgotten, so it
+/// comes with the schema that knows the name of its step.
+#[derive(Clone, Debug)]
+pub struct Removed {
+    pub key: ItemKey,
+    pub schema: Arc<Schema>,
+}
+
+impl std::ops::Deref for Removed {
+    type Target = ItemKey;
+
+    fn deref(&self) -> &ItemKey {
+        &self.key
+    }
 }
 
 /// An item as one agent sees it.
@@ -74,7 +92,7 @@ impl Worklists {
             cursor: fitting.unwrap_or(Cursor {
                 epoch: self.epoch,
                 fingerprint: reader.fingerprint,
-                aged: 0,
+                aged: Age::MIN,
                 changed: self.revision,
             }),
             reset: fitting.is_none(),
@@ -176,7 +194,7 @@ impl Worklists {
         let Cursor { epoch, fingerprint, aged, changed } = *cursor;
         epoch == self.epoch
             && fingerprint == reader.fingerprint
-            && aged <= self.revision
+            && aged <= self.youngest
             && (reader.kept_since..=self.revision).contains(&changed)
     }
 
@@ -186,13 +204,13 @@ impl Worklists {
         &self,
         reader: &Reader<'_>,
         delta: &mut Delta,
-        found: &mut Vec<(u64, u32)>,
+        found: &mut Vec<(Age, u32)>,
         limit: usize,
     ) {
         let since = delta.cursor.changed;
         let changed = reader.lists.iter().filter(|list| list.has_changes_after(since));
         let streams = changed.flat_map(|list| {
-            let moved: Stream<'_, Change<'_>> = Box::new(list.moved_after(since));
+            let moved: Stream<'_, u64, Change<'_>> = Box::new(list.moved_after(since));
             [moved, Box::new(list.removed_after(since))]
         });
         let mut merged = Merged::new(streams.collect());
@@ -209,16 +227,18 @@ impl Worklists {
             match merged.next() {
                 Some(Change::Came(place)) => {
                     let slot = self.slots.get(place);
-                    if slot.age <= delta.cursor.aged && self.sight(slot, reader).is_some() {
-                        found.push((slot.age, place));
+                    if slot.age() <= delta.cursor.aged && self.sight(slot, reader).is_some() {
+                        found.push((slot.age(), place));
                     }
                 }
-                Some(Change::Left(key)) => {
-                    let key = key.unpack();
+                Some(Change::Left(removal)) => {
+                    let key = removal.key.unpack();
                     let place = self.slots.find(&key);
                     let slot = place.map(|place| self.slots.get(place));
-                    if slot.is_none_or(|slot| self.sight(slot, reader).is_none()) {
-                        delta.removed.push(key);
+                    if slot.is_none_or(|slot| self.sight(slot, reader).is_none())
+                        && let Some(schema) = removal.schema.clone()
+                    {
+                        delta.removed.push(Removed { key, schema });
                     }
                 }
                 None => {}
@@ -231,12 +251,13 @@ impl Worklists {
         &self,
         reader: &Reader<'_>,
         cursor: &mut Cursor,
-        found: &mut Vec<(u64, u32)>,
+        found: &mut Vec<(Age, u32)>,
         limit: usize,
     ) {
         let since = cursor.aged;
         let lists = reader.lists.iter().filter(|list| list.has_items_after(since));
-        let streams = lists.map(|list| -> Stream<'_, u32> { Box::new(list.items_after(since)) });
+        let streams =
+            lists.map(|list| -> Stream<'_, Age, u32> { Box::new(list.items_after(since)) });
         let mut merged = Merged::new(streams.collect());
         let mut scanned = 0;
         while let Some(age) = merged.peek() {
@@ -251,7 +272,7 @@ impl Worklists {
                 found.push((age, place));
             }
         }
-        cursor.aged = self.revision;
+        cursor.aged = self.youngest;
     }
 
     /// Whether the reader sees an item, and in whose place.
@@ -290,18 +311,18 @@ impl Reader<'_> {
     }
 }
 
-type Stream<'l, T> = Box<dyn Iterator<Item = (u64, T)> + 'l>;
+type Stream<'l, N, T> = Box<dyn Iterator<Item = (N, T)> + 'l>;
 
 /// Several ascending streams as one.
-struct Merged<'l, T> {
-    streams: Vec<Stream<'l, T>>,
+struct Merged<'l, N, T> {
+    streams: Vec<Stream<'l, N, T>>,
     /// The next of every stream, by its number and the place of the stream.
-    heads: BinaryHeap<Reverse<(u64, usize)>>,
+    heads: BinaryHeap<Reverse<(N, usize)>>,
     values: Vec<Option<T>>,
 }
 
-impl<'l, T> Merged<'l, T> {
-    fn new(streams: Vec<Stream<'l, T>>) -> Self {
+impl<'l, N: Ord + Copy, T> Merged<'l, N, T> {
+    fn new(streams: Vec<Stream<'l, N, T>>) -> Self {
         let count = streams.len();
         let values = (0..count).map(|_| None).collect();
         let mut merged = Self { streams, heads: BinaryHeap::with_capacity(count), values };
@@ -309,7 +330,7 @@ impl<'l, T> Merged<'l, T> {
         merged
     }
 
-    fn peek(&self) -> Option<u64> {
+    fn peek(&self) -> Option<N> {
         self.heads.peek().map(|Reverse((number, _))| *number)
     }
 

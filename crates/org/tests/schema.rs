@@ -1,0 +1,94 @@
+//! The JSON Schema of organisation files agrees with the reader.
+//!
+//! What the reader takes the schema takes; what is wrong in form the schema refuses too. Whether
+//! names exist only the reader can say.
+
+#![expect(clippy::unwrap_used, reason = "a wrong assumption is a failed test")]
+
+use legwork_model::finding::Rule;
+use legwork_model::yaml::report::Report;
+use legwork_model::yaml::tree::{self, Content, Node, ScalarKind};
+use legwork_org::{Organisation, json_schema};
+use proptest::prelude::*;
+use serde_json::Value;
+
+fn to_json(node: &Node) -> Value {
+    match &node.content {
+        Content::Scalar(scalar) => match scalar.kind {
+            ScalarKind::Null => Value::Null,
+            ScalarKind::Bool => Value::Bool(scalar.text.to_lowercase() == "true"),
+            ScalarKind::Int | ScalarKind::Float => {
+                serde_json::from_str(&scalar.text).unwrap_or(Value::from(0))
+            }
+            ScalarKind::Text => Value::from(scalar.text.as_str()),
+        },
+        Content::List(items) => items.iter().map(to_json).collect(),
+        Content::Mapping(entries) => {
+            let text = |node: &Node| node.scalar().map(|key| key.text.clone()).unwrap_or_default();
+            entries.iter().map(|(key, value)| (text(key), to_json(value))).collect()
+        }
+    }
+}
+
+/// Whether the reader and the schema find nothing wrong in form.
+fn judge(source: &str) -> (bool, bool) {
+    let schema = jsonschema::validator_for(&json_schema()).unwrap();
+    let root = tree::read(source, &mut Report::default()).unwrap();
+    let (_, findings) = Organisation::parse(source);
+    let sound = findings.iter().all(|finding| finding.rule == Rule::Z1);
+    (sound, schema.is_valid(&to_json(&root)))
+}
+
+#[test]
+fn schema_and_reader_agree_on_form() {
+    for (good, agents) in [
+        (true, "{}"),
+        (true, "{ ann: , ben@x.org: {}, 'C.3': { name: C } }"),
+        (true, "{ ann: { positions: [p], roles: [r], abilities: [a], substitutes: [ben] } }"),
+        (true, "{ ann: { absent: [{ from: 2026-01-01 }] } }"),
+        (true, "{ ann: { absent: [{ from: 2026-01-01, to: 2026-02-01T08:00:00Z }] } }"),
+        (false, "[]"),
+        (false, "{ 'a b': {} }"),
+        (false, "{ -a: {} }"),
+        (false, "{ ann: [] }"),
+        (false, "{ ann: { title: x } }"),
+        (false, "{ ann: { name: '' } }"),
+        (false, "{ ann: { roles: r } }"),
+        (false, "{ ann: { roles: [1] } }"),
+        (false, "{ ann: { roles: [r, r] } }"),
+        (false, "{ ann: { absent: [{ to: 2026-01-01 }] } }"),
+        (false, "{ ann: { absent: [{ from: tomorrow }] } }"),
+        (false, "{ ann: { absent: [{ from: 2026-01-01, until: 2026-02-01 }] } }"),
+    ] {
+        let source = format!("organisation: x\nagents: {agents}\n");
+        assert_eq!(judge(&source), (good, good), "{source}");
+    }
+    for (good, rest) in [
+        (true, "units: { u: , v: { in: u, manager: m, title: V } }"),
+        (true, "positions: { p: { unit: u, roles: [r], title: P } }"),
+        (false, "positions: { p: }"),
+        (false, "units: { u: { unit: v } }"),
+        (false, "people: {}"),
+    ] {
+        let source = format!("organisation: x\nagents: {{}}\n{rest}\n");
+        assert_eq!(judge(&source), (good, good), "{source}");
+    }
+    assert_eq!(judge("organisation: x\n"), (false, false));
+    assert_eq!(judge("agents: {}\n"), (false, false));
+}
+
+proptest! {
+    #[test]
+    fn no_text_makes_the_reader_panic(
+        noise in "[ \\na-z:{}\\[\\],'\"&*!0-9-]{0,60}",
+        cut in 0..300_usize,
+    ) {
+        let whole = "organisation: x\nunits:\n  u: { in: v, manager: ann }\n  v: {}\npositions:\n  \
+                     p: { unit: u, roles: [r] }\nagents:\n  ann: { positions: [p], substitutes: \
+                     [ben], absent: [{ from: 2026-01-01, to: 2026-02-01 }] }\n  ben:\n";
+        let cut = cut.min(whole.len());
+        let source = format!("{}{noise}{}", &whole[..cut], &whole[cut..]);
+        let (organisation, findings) = Organisation::parse(&source);
+        prop_assert_eq!(organisation.is_some(), findings.is_empty());
+    }
+}

@@ -156,10 +156,16 @@ pub struct Node {
 #[serde(rename_all = "snake_case")]
 pub enum NodeState {
     NotActivated,
+    /// Due: offered to people, or waiting for a worker.
     Activated,
+    /// A person has it.
+    Claimed,
+    /// Of blocks: begun and not ended.
     Running,
     Completed,
+    /// It can no longer run: the instance took another way.
     Skipped,
+    /// It has an incident.
     Failed,
 }
 

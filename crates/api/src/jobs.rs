@@ -21,10 +21,10 @@ pub struct ActivateRequest {
     /// The types of jobs it can do.
     pub types: Vec<Arc<str>>,
     /// At most this many jobs.
-    #[schema(minimum = 1, maximum = 1024)]
+    #[schema(minimum = 1, maximum = 1000)]
     pub max: usize,
     /// How long it may work on them before they are offered to others again.
-    #[schema(minimum = 1, maximum = 86_400_000)]
+    #[schema(minimum = 100, maximum = 86_400_000)]
     pub lease_ms: u64,
     /// Answer only when there is a job, or after this time.
     #[serde(default)]
@@ -48,6 +48,8 @@ pub struct Job {
     pub kind: Arc<str>,
     pub process: Arc<str>,
     /// Give it with the report.
+    #[serde(with = "text")]
+    #[schema(value_type = String)]
     pub lease: u64,
     #[serde(with = "text")]
     #[schema(value_type = String, format = DateTime)]
@@ -64,7 +66,7 @@ pub struct Job {
 #[serde(deny_unknown_fields)]
 pub struct CompleteJobsRequest {
     pub worker: Arc<str>,
-    #[schema(max_items = 1024)]
+    #[schema(max_items = 1000)]
     pub jobs: Vec<CompletedJob>,
 }
 
@@ -74,6 +76,8 @@ pub struct CompletedJob {
     #[serde(with = "text")]
     #[schema(value_type = String)]
     pub job: ActivityId,
+    #[serde(with = "text")]
+    #[schema(value_type = String)]
     pub lease: u64,
     /// The values of the step's outputs.
     #[serde(default, skip_serializing_if = "Data::is_empty")]
@@ -86,7 +90,7 @@ pub struct CompletedJob {
 #[serde(deny_unknown_fields)]
 pub struct FailJobsRequest {
     pub worker: Arc<str>,
-    #[schema(max_items = 1024)]
+    #[schema(max_items = 1000)]
     pub jobs: Vec<FailedJob>,
 }
 
@@ -96,6 +100,8 @@ pub struct FailedJob {
     #[serde(with = "text")]
     #[schema(value_type = String)]
     pub job: ActivityId,
+    #[serde(with = "text")]
+    #[schema(value_type = String)]
     pub lease: u64,
     /// What went wrong, in words.
     pub error: String,
@@ -109,10 +115,10 @@ pub struct FailedJob {
 #[serde(deny_unknown_fields)]
 pub struct ExtendJobsRequest {
     pub worker: Arc<str>,
-    #[schema(max_items = 1024)]
+    #[schema(max_items = 1000)]
     pub jobs: Vec<LeasedJob>,
     /// The leases run out this long from now.
-    #[schema(minimum = 1, maximum = 86_400_000)]
+    #[schema(minimum = 100, maximum = 86_400_000)]
     pub lease_ms: u64,
 }
 
@@ -122,6 +128,8 @@ pub struct LeasedJob {
     #[serde(with = "text")]
     #[schema(value_type = String)]
     pub job: ActivityId,
+    #[serde(with = "text")]
+    #[schema(value_type = String)]
     pub lease: u64,
 }
 

@@ -1,1 +1,57 @@
-//! Placeholder.
+//! Drives a site: clock, store, and the HTTP API.
+//!
+//! Invariant: nothing is decided here. Requests become inputs of the site, its outputs are carried
+//! out, and an answer leaves only after what it rests on is durable.
+
+mod backend;
+mod clock;
+mod config;
+mod convert;
+mod drive;
+mod gate;
+mod http;
+mod ids;
+mod listen;
+pub mod log;
+mod meters;
+mod queue;
+mod server;
+mod status;
+mod supervise;
+
+#[cfg(test)]
+mod tests;
+
+use std::io;
+use std::net::SocketAddr;
+
+pub use config::{Config, Limits, PORT, StoreChoice};
+pub use server::{Server, run};
+
+/// Why a server does not start.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    #[error(transparent)]
+    Store(legwork_store::Error),
+
+    #[error(
+        "the store was written by something else or by a newer version: {}; \
+         use a newer legwork, or restore a backup into a new directory; nothing was changed",
+        .faults.join("; ")
+    )]
+    Unreadable { faults: Vec<String> },
+
+    #[error(
+        "cannot listen on {address}: {source}; \
+         stop what listens there, or choose another address with --listen"
+    )]
+    Listen { address: SocketAddr, source: io::Error },
+
+    #[error("the server does not start: {0}")]
+    Start(String),
+}
+
+/// The OpenAPI document, as the server gives it out.
+pub fn openapi() -> String {
+    String::from_utf8_lossy(&http::documents::openapi()).into_owned()
+}

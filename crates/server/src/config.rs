@@ -1,0 +1,84 @@
+//! How a server is set up, and its limits.
+//!
+//! Invariant: every limit has a default that suits one machine, and an error of its own.
+
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::path::PathBuf;
+use std::time::Duration;
+
+#[derive(Clone, Debug)]
+pub struct Config {
+    /// Where to listen. Without any token only loopback addresses are used, whatever this says.
+    pub listen: SocketAddr,
+    pub store: StoreChoice,
+    pub limits: Limits,
+    /// Threads that serve connections; 0 chooses by the number of processors.
+    pub threads: usize,
+    /// How many instances keep their state in memory; the others are loaded when needed.
+    pub resident_max: usize,
+    /// How long to wait for requests under way when the server stops.
+    pub grace: Duration,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum StoreChoice {
+    /// Everything is gone when the server stops.
+    Memory,
+    /// In this directory, which is created if it does not exist.
+    Directory(PathBuf),
+}
+
+#[derive(Clone, Debug)]
+pub struct Limits {
+    pub body_bytes_max: usize,
+    /// Of a definition or an organisation.
+    pub source_bytes_max: usize,
+    pub file_bytes_max: usize,
+    pub json_depth_max: usize,
+    pub header_bytes_max: usize,
+    pub connections_max: usize,
+    /// Requests on their way to the site.
+    pub queue_max: usize,
+    /// Requests that wait for a job, a change or an end.
+    pub waiting_max: usize,
+    /// The longest a request may wait.
+    pub wait_max: Duration,
+    /// Requests a second per token, or per address without a token; 0 does not limit.
+    pub rate_per_s: u32,
+    /// How many requests may come at once before the rate counts; 0 stands for two seconds' worth.
+    pub rate_burst: u32,
+}
+
+/// The port of a server that is not told another.
+pub const PORT: u16 = 7878;
+
+impl Config {
+    pub fn new(store: StoreChoice) -> Self {
+        Self {
+            listen: SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), PORT),
+            store,
+            limits: Limits::default(),
+            threads: 0,
+            resident_max: legwork_site::Config::default().resident_max,
+            grace: Duration::from_secs(10),
+        }
+    }
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            body_bytes_max: 1 << 20,
+            source_bytes_max: 1 << 20,
+            file_bytes_max: 64 << 20,
+            json_depth_max: 64,
+            header_bytes_max: 16 << 10,
+            connections_max: 10_000,
+            queue_max: 10_000,
+            waiting_max: 10_000,
+            wait_max: Duration::from_secs(60),
+            rate_per_s: 0,
+            rate_burst: 0,
+        }
+    }
+}

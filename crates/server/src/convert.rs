@@ -1,0 +1,221 @@
+//! From what a site answers to what goes over the wire.
+//!
+//! Invariant: a translation and nothing else; the words of the site and those of the wire may
+//! change apart from each other.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use legwork_api::definitions::{Agent, DefinitionSummary, Finding};
+use legwork_api::instances::{
+    Element, History, HistoryEntry, Incident, IncidentList, Instance, InstanceList, InstanceState,
+    InstanceSummary, Node, NodeState, Performer, Started,
+};
+use legwork_api::jobs::{Job, JobList, JobResult, JobResults};
+use legwork_api::tokens::TokenSummary;
+use legwork_api::work::{AnswerOption, Item, ItemDetail, Output, Worklist};
+use legwork_api::{Data, Problem};
+use legwork_model::event;
+use legwork_model::finding;
+use legwork_model::value::Value;
+use legwork_site::{self as site, Lifecycle, Refusal, StepState};
+
+use crate::http::reply::problem;
+
+pub(crate) fn findings(found: &[finding::Finding]) -> Vec<Finding> {
+    found.iter().map(Into::into).collect()
+}
+
+pub(crate) fn definition_summary(info: site::DefinitionInfo) -> DefinitionSummary {
+    let site::DefinitionInfo { process, version, title, deployed_at } = info;
+    DefinitionSummary { process, version, title, deployed_at }
+}
+
+pub(crate) fn agents(agents: Vec<site::AgentInfo>) -> Vec<Agent> {
+    agents.into_iter().map(|info| Agent { agent: info.agent.0, name: info.name }).collect()
+}
+
+pub(crate) fn started(info: site::InstanceInfo, repeated: bool) -> Started {
+    let state = state(info.lifecycle);
+    let result = result(&info);
+    let site::InstanceInfo { instance, process, version, .. } = info;
+    Started { instance, process, version, state, result, repeated }
+}
+
+pub(crate) fn instance_list(instances: Vec<site::InstanceInfo>, more: bool) -> InstanceList {
+    let next = instances.last().filter(|_| more).map(|last| last.instance.to_string());
+    InstanceList { instances: instances.into_iter().map(summary).collect(), next }
+}
+
+pub(crate) fn instance(view: site::InstanceView) -> Instance {
+    let result = result(&view.info);
+    Instance {
+        summary: summary(view.info),
+        title: view.title,
+        started_by: performer(view.started_by),
+        result,
+        data: view.data.into_iter().map(element).collect(),
+        nodes: view.nodes.into_iter().map(node).collect(),
+    }
+}
+
+fn summary(info: site::InstanceInfo) -> InstanceSummary {
+    InstanceSummary {
+        instance: info.instance,
+        process: info.process,
+        version: info.version,
+        state: state(info.lifecycle),
+        incidents: info.incidents,
+        started_at: info.started_at,
+        ended_at: info.ended_at,
+    }
+}
+
+fn state(lifecycle: Lifecycle) -> InstanceState {
+    match lifecycle {
+        Lifecycle::Running => InstanceState::Running,
+        Lifecycle::Suspended => InstanceState::Suspended,
+        Lifecycle::Completed => InstanceState::Completed,
+        Lifecycle::Aborted => InstanceState::Aborted,
+    }
+}
+
+fn result(info: &site::InstanceInfo) -> Option<Data> {
+    info.ended_at.map(|_| data(&info.result))
+}
+
+fn element(view: site::DataView) -> Element {
+    Element {
+        element: view.element,
+        kind: view.kind.name().to_owned(),
+        value: view.value.as_ref().map(Value::to_json),
+        versions: view.versions,
+    }
+}
+
+fn node(view: site::NodeView) -> Node {
+    Node {
+        name: view.name,
+        title: view.title,
+        kind: view.kind.to_owned(),
+        depth: view.depth,
+        branch: view.branch,
+        state: match view.state {
+            StepState::NotActivated => NodeState::NotActivated,
+            StepState::Activated => NodeState::Activated,
+            StepState::Selected => NodeState::Claimed,
+            StepState::Running => NodeState::Running,
+            StepState::Completed => NodeState::Completed,
+            StepState::Skipped => NodeState::Skipped,
+            StepState::Failed => NodeState::Failed,
+        },
+        activity: view.activity,
+        holder: view.holder.map(|holder| holder.0),
+        performer: view.performer.map(performer),
+        attempts: view.attempts,
+        retry_at: view.retry_at,
+        incident: view.incident,
+    }
+}
+
+fn performer(performer: event::Performer) -> Performer {
+    match performer {
+        event::Performer::System => Performer::System,
+        event::Performer::Agent(agent) => Performer::Agent(agent.0),
+        event::Performer::Worker(worker) => Performer::Worker(worker),
+    }
+}
+
+pub(crate) fn history(entries: Vec<site::HistoryEntry>, next: Option<u64>) -> History {
+    let entries = entries.into_iter().map(|entry| HistoryEntry {
+        record: entry.record,
+        at: entry.at,
+        kind: entry.kind.to_owned(),
+        step: entry.step,
+        iteration: entry.iteration,
+        by: performer(entry.by),
+        started_at: entry.started_at,
+        writes: data(&entry.writes),
+        detail: entry.detail,
+    });
+    History { entries: entries.collect(), next }
+}
+
+pub(crate) fn incident_list(incidents: Vec<site::IncidentView>, more: bool) -> IncidentList {
+    let next = incidents.last().filter(|_| more).map(|last| last.activity.instance.to_string());
+    let incidents = incidents.into_iter().map(|view| Incident {
+        activity: view.activity,
+        process: view.process,
+        kind: view.kind.to_owned(),
+        message: view.message,
+        at: view.at,
+    });
+    IncidentList { incidents: incidents.collect(), next }
+}
+
+pub(crate) fn worklist(view: site::WorklistView) -> Worklist {
+    let site::WorklistView { cursor, reset, items, removed, more } = view;
+    Worklist { cursor, reset, items: items.into_iter().map(item).collect(), removed, more }
+}
+
+fn item(info: site::ItemInfo) -> Item {
+    Item {
+        activity: info.activity,
+        process: info.process,
+        title: info.title,
+        offered_at: info.offered_at,
+        claimed_by: info.claimed_by.map(|agent| agent.0),
+        takes_ms: info.takes.map(millis),
+        on_behalf_of: info.on_behalf_of.map(|agent| agent.0),
+    }
+}
+
+pub(crate) fn item_detail(detail: site::ItemDetail) -> ItemDetail {
+    let outputs = detail.outputs.into_iter().map(|output| Output {
+        element: output.element,
+        kind: output.kind.name().to_owned(),
+        optional: output.optional,
+        title: output.title,
+    });
+    let answers = detail.answers.into_iter().map(|(answer, title)| AnswerOption { answer, title });
+    ItemDetail {
+        item: item(detail.info),
+        inputs: data(&detail.inputs),
+        outputs: outputs.collect(),
+        answers: answers.collect(),
+    }
+}
+
+pub(crate) fn jobs(jobs: Vec<site::Job>) -> JobList {
+    let jobs = jobs.into_iter().map(|job| Job {
+        data: data(&job.inputs),
+        job: job.activity,
+        kind: job.job,
+        process: job.process,
+        lease: job.lease,
+        expires_at: job.expires_at,
+        attempt: job.attempt,
+    });
+    JobList { jobs: jobs.collect() }
+}
+
+pub(crate) fn job_results(results: Vec<Result<(), Refusal>>) -> JobResults {
+    let results = results.into_iter().map(|result| {
+        let result: Result<(), Problem> = result.map_err(|refusal| *problem(&refusal));
+        JobResult::from(result)
+    });
+    JobResults { results: results.collect() }
+}
+
+pub(crate) fn token(info: site::TokenInfo) -> TokenSummary {
+    let scopes = info.scopes.iter().map(ToString::to_string).collect();
+    TokenSummary { name: info.name, scopes, issued_at: info.issued_at }
+}
+
+fn data(values: &[(Arc<str>, Value)]) -> Data {
+    values.iter().map(|(name, value)| (name.to_string(), value.to_json())).collect()
+}
+
+fn millis(length: Duration) -> u64 {
+    u64::try_from(length.as_millis()).unwrap_or(u64::MAX)
+}

@@ -1,0 +1,270 @@
+//! The drive thread: it alone owns the site and writes to the store.
+//!
+//! Invariant: appends of one round are committed together, and only then are the answers of that
+//! round released. Whatever goes wrong, the site in memory is dropped and made anew from the store:
+//! nothing that was acknowledged is ever taken back, and nothing that was not is ever shown.
+
+use std::collections::VecDeque;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use legwork_model::id::{InstanceId, StreamId};
+use legwork_model::time::Timestamp;
+use legwork_site::{
+    Answer, ClosedStream, Credential, Input, Output, Refusal, Request, RequestId, Site, Stream,
+};
+use legwork_store::{Append, Batch, Snapshot, Version};
+use rustc_hash::FxHashMap;
+use tokio::sync::oneshot;
+
+use crate::backend::{Backend, Slot};
+use crate::clock::Clock;
+use crate::meters::DriveMeters;
+use crate::queue::Queue;
+use crate::status::Status;
+
+/// A round takes no more messages once it has this much to commit.
+const APPENDS_PER_ROUND: usize = 8_192;
+const BYTES_PER_ROUND: usize = 16 << 20;
+/// How long the thread sleeps when a timeout seems to lie in the past.
+const PATIENCE_MIN: Duration = Duration::from_millis(1);
+
+/// What reaches the drive thread.
+pub(crate) enum Message {
+    Ask {
+        id: RequestId,
+        credential: Credential,
+        request: Request,
+        reply: oneshot::Sender<Reply>,
+    },
+    /// The caller of a waiting request is gone, or must not wait any longer.
+    Cancel(RequestId),
+    Stop,
+}
+
+pub(crate) type Reply = Result<Answer, Failure>;
+
+/// Why there is no answer.
+#[derive(Debug)]
+pub(crate) enum Failure {
+    Refused(Refusal),
+    /// The store has failed; whether the request was carried out shows after the next start.
+    Unavailable(Arc<str>),
+}
+
+/// What the thread shares with the rest of the server.
+#[derive(Clone)]
+pub(crate) struct Surroundings {
+    pub(crate) queue: Arc<Queue<Message>>,
+    pub(crate) clock: Arc<Clock>,
+    pub(crate) status: Arc<Status>,
+    pub(crate) slot: Arc<Slot>,
+    pub(crate) meters: Arc<DriveMeters>,
+}
+
+/// Why a round could not be finished.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum Broken {
+    #[error(transparent)]
+    Store(#[from] legwork_store::Error),
+    #[error("a fault in the server itself ({0}); please report it")]
+    Panic(String),
+}
+
+pub(crate) enum Round {
+    GoOn,
+    Stop,
+}
+
+/// A site at work on its store.
+pub(crate) struct Driver {
+    around: Surroundings,
+    site: Site,
+    store: Arc<dyn Backend>,
+    /// Who waits for the answer to which request.
+    pending: FxHashMap<RequestId, oneshot::Sender<Reply>>,
+    batch: Batch,
+    batch_bytes: usize,
+    /// Answers that wait for the commit.
+    answers: Vec<(oneshot::Sender<Reply>, Reply)>,
+    /// What the site wants to read, after the commit.
+    reads: Vec<Read>,
+}
+
+enum Read {
+    Instance { instance: InstanceId, whole: bool },
+    History { id: RequestId, instance: InstanceId },
+    Closed { id: RequestId, before: Option<InstanceId>, limit: usize },
+}
+
+impl Driver {
+    pub(crate) fn new(around: Surroundings, site: Site, store: Arc<dyn Backend>) -> Self {
+        Self {
+            around,
+            site,
+            store,
+            pending: FxHashMap::default(),
+            batch: Batch::default(),
+            batch_bytes: 0,
+            answers: Vec::new(),
+            reads: Vec::new(),
+        }
+    }
+
+    pub(crate) fn site(&self) -> &Site {
+        &self.site
+    }
+
+    /// Takes what has come in, lets the site decide, commits, answers. A panic in the site counts
+    /// as a failure: what it left behind is dropped with it.
+    pub(crate) fn round(&mut self, backlog: &mut VecDeque<Message>) -> Result<Round, Broken> {
+        catch_unwind(AssertUnwindSafe(|| self.round_unguarded(backlog))).unwrap_or_else(|panic| {
+            let text = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
+            let text = text.or_else(|| panic.downcast_ref::<String>().cloned());
+            Err(Broken::Panic(text.unwrap_or_default()))
+        })
+    }
+
+    fn round_unguarded(&mut self, backlog: &mut VecDeque<Message>) -> Result<Round, Broken> {
+        if backlog.is_empty() {
+            self.around.queue.take_all(backlog, self.patience());
+        }
+        let now = self.around.clock.now();
+        self.serve_reads(now)?;
+        let mut round = Round::GoOn;
+        while !self.is_full()
+            && let Some(message) = backlog.pop_front()
+        {
+            match message {
+                Message::Ask { id, credential, request, reply } => {
+                    self.pending.insert(id, reply);
+                    self.handle(Input::Request { id, credential, request }, now);
+                }
+                Message::Cancel(id) => {
+                    if self.pending.remove(&id).is_some() {
+                        self.handle(Input::Cancelled { id }, now);
+                    }
+                }
+                Message::Stop => round = Round::Stop,
+            }
+        }
+        self.handle(Input::Settle, now);
+        self.commit()?;
+        Ok(round)
+    }
+
+    /// How long to sleep when nothing comes in.
+    fn patience(&self) -> Option<Duration> {
+        if !self.reads.is_empty() {
+            return Some(Duration::ZERO);
+        }
+        let due = self.site.next_timeout()?;
+        Some(due.since(self.around.clock.now()).max(PATIENCE_MIN))
+    }
+
+    fn is_full(&self) -> bool {
+        self.batch.appends.len() >= APPENDS_PER_ROUND || self.batch_bytes >= BYTES_PER_ROUND
+    }
+
+    /// Takes in a stream found at start.
+    pub(crate) fn recover(&mut self, stream: Stream) -> Result<(), Broken> {
+        self.handle(Input::Recovered(stream), Timestamp::default());
+        if self.is_full() { self.commit() } else { Ok(()) }
+    }
+
+    pub(crate) fn handle(&mut self, input: Input, now: Timestamp) {
+        for output in self.site.handle(input, now) {
+            match output {
+                Output::Append(append) => {
+                    self.batch_bytes += append.record.len();
+                    self.batch.appends.push(Append {
+                        stream: StreamId(append.stream),
+                        expected: Version(append.expected),
+                        record: append.record,
+                        close: append.close,
+                    });
+                }
+                Output::Snapshot { stream, version, bytes } => {
+                    self.batch_bytes += bytes.len();
+                    let (stream, version) = (StreamId(stream), Version(version));
+                    self.batch.snapshots.push(Snapshot { stream, version, bytes });
+                }
+                Output::Answer { id, answer } => {
+                    if let Some(reply) = self.pending.remove(&id) {
+                        self.answers.push((reply, answer.map_err(Failure::Refused)));
+                    }
+                }
+                Output::Load { instance, whole } => {
+                    self.reads.push(Read::Instance { instance, whole });
+                }
+                Output::ReadHistory { id, instance } => {
+                    self.reads.push(Read::History { id, instance });
+                }
+                Output::ReadClosed { id, before, limit } => {
+                    self.reads.push(Read::Closed { id, before, limit });
+                }
+            }
+        }
+    }
+
+    /// Makes the round durable, then tells those who wait.
+    fn commit(&mut self) -> Result<(), Broken> {
+        if !self.batch.is_empty() {
+            let appends = self.batch.appends.len();
+            let begun = Instant::now();
+            self.batch_bytes = 0;
+            self.store.commit(std::mem::take(&mut self.batch))?;
+            self.around.meters.committed(appends, begun.elapsed());
+        }
+        let gauges = self.site.gauges();
+        self.around.status.set_tokens(gauges.tokens);
+        self.around.meters.show(&gauges);
+        for (reply, answer) in self.answers.drain(..) {
+            // Whoever asked may have gone.
+            drop(reply.send(answer));
+        }
+        Ok(())
+    }
+
+    fn serve_reads(&mut self, now: Timestamp) -> Result<(), Broken> {
+        for read in std::mem::take(&mut self.reads) {
+            let input = match read {
+                Read::Instance { instance, whole } => {
+                    Input::Loaded(load(&*self.store, instance, whole)?)
+                }
+                Read::History { id, instance } => {
+                    let records = self.store.read(instance.into(), Version(0))?;
+                    Input::HistoryRead { id, instance, records }
+                }
+                Read::Closed { id, before, limit } => {
+                    let closed = self.store.closed_streams(before.map(Into::into), limit)?;
+                    let streams = closed.into_iter().map(|closed| ClosedStream {
+                        stream: closed.stream.0,
+                        summary: closed.summary,
+                    });
+                    Input::ClosedRead { id, streams: streams.collect() }
+                }
+            };
+            self.handle(input, now);
+        }
+        Ok(())
+    }
+
+    /// Tells all who wait that there will be no answer.
+    pub(crate) fn refuse_all(mut self, reason: &Arc<str>) {
+        let unanswered = self.pending.drain().map(|(_, reply)| reply);
+        for reply in self.answers.drain(..).map(|(reply, _)| reply).chain(unanswered) {
+            drop(reply.send(Err(Failure::Unavailable(reason.clone()))));
+        }
+    }
+}
+
+fn load(store: &dyn Backend, instance: InstanceId, whole: bool) -> Result<Stream, Broken> {
+    let id = StreamId::from(instance);
+    let snapshot = if whole { None } else { store.snapshot(id)? };
+    let from = snapshot.as_ref().map_or(Version(0), |snapshot| snapshot.version);
+    let records = store.read(id, from)?;
+    let snapshot = snapshot.map(|snapshot| (snapshot.version.0, snapshot.bytes));
+    Ok(Stream { id: id.0, snapshot, records })
+}

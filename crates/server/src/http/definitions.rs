@@ -1,0 +1,133 @@
+//! Operations on definitions and on the organisation.
+//!
+//! Invariant: checking changes nothing and needs no site: it is done here, beside the drive thread.
+
+use legwork_api::definitions::{
+    CheckAnswer, CheckRequest, Definition, DefinitionList, Deployed, Organisation, Published,
+    Source,
+};
+use legwork_site::{Answer, Request};
+
+use super::exchange::Exchange;
+use super::reply::{Refused, Reply, Result};
+use crate::convert;
+
+/// Takes a definition into service if it passes the check.
+#[utoipa::path(
+    post, path = "/v1/definitions", tag = "definitions", operation_id = "deploy",
+    request_body(content(
+        (String = "text/yaml", example = "process: hello\n…"),
+        (Source = "application/json"),
+    )),
+    responses((status = 200, body = Deployed)),
+)]
+pub(super) async fn deploy(x: Exchange<'_>) -> Result {
+    x.query(&[])?;
+    let answer = x.ask(Request::Deploy { source: x.source()? }).await?;
+    let Answer::Deployed { process, version, unchanged, warnings } = answer else {
+        return Err(Refused::strange_answer());
+    };
+    let warnings = convert::findings(&warnings);
+    Reply::json(&Deployed { process, version, unchanged, warnings })
+}
+
+/// The latest version of every process.
+#[utoipa::path(
+    get, path = "/v1/definitions", tag = "definitions", operation_id = "definitions",
+    responses((status = 200, body = DefinitionList)),
+)]
+pub(super) async fn list(x: Exchange<'_>) -> Result {
+    x.query(&[])?;
+    let Answer::Definitions(definitions) = x.ask(Request::Definitions).await? else {
+        return Err(Refused::strange_answer());
+    };
+    let definitions = definitions.into_iter().map(convert::definition_summary).collect();
+    Reply::json(&DefinitionList { definitions })
+}
+
+/// One version of a process, with its text.
+#[utoipa::path(
+    get, path = "/v1/definitions/{process}", tag = "definitions", operation_id = "definition",
+    params(
+        ("process" = String, Path),
+        ("version" = Option<u32>, Query, description = "Without one, the latest"),
+    ),
+    responses((status = 200, body = Definition)),
+)]
+pub(super) async fn show(x: Exchange<'_>) -> Result {
+    let process = x.name()?.into();
+    let version = x.query(&["version"])?.parsed("version")?;
+    let answer = x.ask(Request::Definition { process, version }).await?;
+    let Answer::Definition { info, source } = answer else {
+        return Err(Refused::strange_answer());
+    };
+    Reply::json(&Definition { summary: convert::definition_summary(info), source })
+}
+
+/// Puts an organisation in force.
+#[utoipa::path(
+    put, path = "/v1/organisation", tag = "definitions", operation_id = "publish_organisation",
+    request_body(content(
+        (String = "text/yaml", example = "organisation: acme\n…"),
+        (Source = "application/json"),
+    )),
+    responses((status = 200, body = Published)),
+)]
+pub(super) async fn publish_organisation(x: Exchange<'_>) -> Result {
+    x.query(&[])?;
+    let answer = x.ask(Request::PublishOrganisation { source: x.source()? }).await?;
+    let Answer::Published { version, unchanged, warnings } = answer else {
+        return Err(Refused::strange_answer());
+    };
+    Reply::json(&Published { version, unchanged, warnings: convert::findings(&warnings) })
+}
+
+/// The organisation in force.
+#[utoipa::path(
+    get, path = "/v1/organisation", tag = "definitions", operation_id = "organisation",
+    responses((status = 200, body = Organisation)),
+)]
+pub(super) async fn organisation(x: Exchange<'_>) -> Result {
+    x.query(&[])?;
+    let answer = x.ask(Request::Organisation).await?;
+    let Answer::Organisation { version, source, agents } = answer else {
+        return Err(Refused::strange_answer());
+    };
+    Reply::json(&Organisation { version, source, agents: convert::agents(agents) })
+}
+
+/// Checks a definition, and an organisation with it, without storing anything.
+#[utoipa::path(
+    post, path = "/v1/check", tag = "definitions", operation_id = "check",
+    request_body = CheckRequest,
+    responses((status = 200, body = CheckAnswer)),
+)]
+pub(super) async fn check(x: Exchange<'_>) -> Result {
+    x.query(&[])?;
+    x.order(Request::RequireFiles).await?;
+    let CheckRequest { source, organisation } = x.json()?;
+    // A large text takes a while: it must not hold up the others on this thread.
+    let found = tokio::task::spawn_blocking(move || find(&source, organisation.as_deref())).await;
+    Reply::json(&found.map_err(|error| Refused::fault(&error))?)
+}
+
+fn find(source: &str, organisation: Option<&str>) -> CheckAnswer {
+    use legwork_model::finding::Severity;
+    let (definition, mut findings) = legwork_model::yaml::parse(source);
+    let (parsed, organisation_findings) = match organisation {
+        Some(text) => legwork_org::Organisation::parse(text),
+        None => (None, Vec::new()),
+    };
+    if let Some(definition) = &definition {
+        findings.extend(legwork_model::check::check(definition));
+        if let Some(organisation) = &parsed {
+            findings.extend(legwork_org::check(definition, organisation));
+        }
+    }
+    let mut all = findings.iter().chain(&organisation_findings);
+    CheckAnswer {
+        ok: all.all(|finding| finding.severity != Severity::Error),
+        findings: convert::findings(&findings),
+        organisation_findings: convert::findings(&organisation_findings),
+    }
+}

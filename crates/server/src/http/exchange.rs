@@ -1,0 +1,138 @@
+//! One request while it is being carried out, and what operations need of it.
+//!
+//! Invariant: whatever is wrong with a request is refused before the site hears of it, and names
+//! the field.
+
+use std::fmt::Display;
+use std::str::FromStr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use hyper::http::request::Parts;
+use legwork_model::id::AgentId;
+use legwork_model::time::Timestamp;
+use legwork_site::{Answer, Credential, Request, Scope};
+use percent_encoding::percent_decode_str;
+use serde::de::DeserializeOwned;
+
+use super::query::Query;
+use super::reply::{Refused, Result};
+use super::{App, body};
+
+/// Long enough for any generated key, short enough to be hashed at every request.
+const KEY_BYTES_MAX: usize = 256;
+const NAME_BYTES_MAX: usize = 256;
+
+pub(super) struct Exchange<'a> {
+    pub(super) app: &'a Arc<App>,
+    pub(super) head: &'a Parts,
+    /// What stands for the segment in braces, still encoded.
+    pub(super) parameter: Option<&'a str>,
+    pub(super) credential: Credential,
+    pub(super) body: Bytes,
+}
+
+impl<'a> Exchange<'a> {
+    pub(super) fn json<T: DeserializeOwned>(&self) -> Result<T> {
+        body::json(&self.head.headers, &self.body, self.app.limits.json_depth_max)
+    }
+
+    /// For operations whose body may be left out.
+    pub(super) fn json_or_default<T: DeserializeOwned + Default>(&self) -> Result<T> {
+        if self.body.is_empty() { Ok(T::default()) } else { self.json() }
+    }
+
+    pub(super) fn source(&self) -> Result<String> {
+        body::source(&self.head.headers, &self.body, self.app.limits.json_depth_max)
+    }
+
+    pub(super) fn query(&self, known: &[&str]) -> Result<Query<'a>> {
+        Query::parse(self.head.uri.query(), known)
+    }
+
+    /// The segment in braces, as text.
+    pub(super) fn name(&self) -> Result<String> {
+        let text = percent_decode_str(self.parameter.unwrap_or_default()).decode_utf8();
+        let text = text.map_err(|_| bad_segment(&"it is not UTF-8"))?;
+        if text.len() > NAME_BYTES_MAX {
+            return Err(bad_segment(&format!("it has more than {NAME_BYTES_MAX} bytes")));
+        }
+        Ok(text.into_owned())
+    }
+
+    /// The segment in braces, as an id.
+    pub(super) fn id<T: FromStr<Err: Display>>(&self) -> Result<T> {
+        self.name()?.parse().map_err(|error: T::Err| bad_segment(&error))
+    }
+
+    /// The idempotency key, if there is one.
+    pub(super) fn key(&self) -> Result<Option<&'a str>> {
+        let Some(value) = self.head.headers.get("idempotency-key") else { return Ok(None) };
+        match value.to_str() {
+            Ok(key) if !key.is_empty() && key.len() <= KEY_BYTES_MAX => Ok(Some(key)),
+            Ok(_) | Err(_) => {
+                let detail = format!(
+                    "an idempotency key has 1 to {KEY_BYTES_MAX} printable ASCII characters"
+                );
+                Err(Refused::bad_request("bad_idempotency_key", detail))
+            }
+        }
+    }
+
+    /// Until when to wait; `None` not to wait.
+    pub(super) fn wait_until(&self, wait_ms: Option<u64>) -> Result<Option<Timestamp>> {
+        let Some(wait_ms) = wait_ms.filter(|wait_ms| *wait_ms > 0) else { return Ok(None) };
+        let wait = Duration::from_millis(wait_ms);
+        if wait > self.app.limits.wait_max {
+            let most = self.app.limits.wait_max.as_millis();
+            let detail = format!("`wait_ms` can be {most} at most; ask again after that");
+            return Err(Refused::bad_request("wait_too_long", detail));
+        }
+        Ok(Some(self.app.clock.now() + wait))
+    }
+
+    pub(super) async fn ask(&self, request: Request) -> Result<Answer> {
+        self.app.gate.ask(self.credential.clone(), request).await
+    }
+
+    /// For operations that answer nothing but that they are done.
+    pub(super) async fn order(&self, request: Request) -> Result<()> {
+        let done = matches!(self.ask(request).await?, Answer::Done);
+        if done { Ok(()) } else { Err(Refused::strange_answer()) }
+    }
+
+    /// Waits if the request says so. `None` if the server stops meanwhile.
+    pub(super) async fn ask_patiently(&self, request: Request) -> Result<Option<Answer>> {
+        self.app.gate.ask_patiently(self.credential.clone(), request).await
+    }
+
+    pub(super) async fn require_files(&self) -> Result<()> {
+        self.order(Request::RequireFiles).await
+    }
+
+    /// The agent given, or the one the token is for.
+    pub(super) async fn agent(&self, given: Option<&str>) -> Result<AgentId> {
+        if let Some(agent) = given {
+            return Ok(AgentId::from(agent));
+        }
+        let Answer::Caller { scopes, .. } = self.ask(Request::WhoAmI).await? else {
+            return Err(Refused::strange_answer());
+        };
+        let mut own = scopes.into_iter().filter_map(|scope| match scope {
+            Scope::Work(agent) => Some(agent),
+            Scope::Admin | Scope::Start | Scope::Worker => None,
+        });
+        match (own.next(), own.next()) {
+            (Some(Some(agent)), None) => Ok(agent),
+            (Some(Some(_)), Some(_)) | (Some(None) | None, _) => {
+                let detail = "say which agent acts in `agent`: the token is not for exactly one";
+                Err(Refused::bad_request("agent_missing", detail))
+            }
+        }
+    }
+}
+
+fn bad_segment(error: &dyn Display) -> Refused {
+    Refused::bad_request("bad_id", format!("the path does not fit: {error}"))
+}

@@ -1,0 +1,85 @@
+//! Operations on files.
+//!
+//! Invariant: an upload is answered when its content is durable; content is known by its hash, so
+//! the same file is stored once however often it is sent.
+
+use std::sync::Arc;
+
+use hyper::StatusCode;
+use hyper::header::{CONTENT_DISPOSITION, HeaderValue};
+use legwork_api::files::File;
+use legwork_model::value::unhex;
+use legwork_store::BlobId;
+
+use super::body::media_type;
+use super::exchange::Exchange;
+use super::reply::{Refused, Reply, Result};
+use crate::backend::Backend;
+
+const NAME_BYTES_MAX: usize = 255;
+const MEDIA_TYPE_DEFAULT: &str = "application/octet-stream";
+
+/// Stores a file. The answer is what a data element of type `file` takes as its value.
+#[utoipa::path(
+    put, path = "/v1/files", tag = "files", operation_id = "upload",
+    params(("name" = Option<String>, Query)),
+    request_body(content = Vec<u8>, content_type = "application/octet-stream"),
+    responses((status = 200, body = File)),
+)]
+pub(super) async fn upload(x: Exchange<'_>) -> Result {
+    let query = x.query(&["name"])?;
+    let name = query.text("name").unwrap_or("file").to_owned();
+    if name.is_empty() || name.len() > NAME_BYTES_MAX || name.chars().any(char::is_control) {
+        let detail = format!("a file's name has 1 to {NAME_BYTES_MAX} bytes and no control codes");
+        return Err(Refused::bad_request("bad_file_name", detail));
+    }
+    let media_type = match media_type(&x.head.headers) {
+        "" => MEDIA_TYPE_DEFAULT.to_owned(),
+        media_type => media_type.to_owned(),
+    };
+    let (store, content) = (store(&x)?, x.body.clone());
+    let size = content.len() as u64;
+    let stored = tokio::task::spawn_blocking(move || store.put_blob(&content)).await;
+    let blob = stored.map_err(|error| Refused::fault(&error))?.map_err(|error| failed(&error))?;
+    Reply::json(&File { blob: blob.to_string(), size, name, media_type })
+}
+
+/// The content of a file.
+#[utoipa::path(
+    get, path = "/v1/files/{blob}", tag = "files", operation_id = "download",
+    params(("blob" = String, Path, description = "The hash that the upload answered")),
+    responses((status = 200, body = Vec<u8>, content_type = "application/octet-stream")),
+)]
+pub(super) async fn download(x: Exchange<'_>) -> Result {
+    x.query(&[])?;
+    let name = x.name()?;
+    let Some(id) = unhex(&name) else {
+        let detail = "a file is known by the 64 hexadecimal digits that its upload answered";
+        return Err(Refused::bad_request("bad_id", detail));
+    };
+    x.require_files().await?;
+    let store = store(&x)?;
+    let read = tokio::task::spawn_blocking(move || store.blob(BlobId(id))).await;
+    let content = read.map_err(|error| Refused::fault(&error))?.map_err(|error| failed(&error))?;
+    let Some(content) = content else {
+        let detail = format!("there is no file {name}; upload it first");
+        return Err(Refused::new(StatusCode::NOT_FOUND, "no_such_file", detail));
+    };
+    // Never shown by a browser as a page of this server.
+    let octets = HeaderValue::from_static(MEDIA_TYPE_DEFAULT);
+    let attachment = HeaderValue::from_static("attachment");
+    let reply = Reply::of(StatusCode::OK, octets, content.into());
+    Ok(reply.with_header(CONTENT_DISPOSITION, attachment))
+}
+
+pub(super) fn store(x: &Exchange<'_>) -> Result<Arc<dyn Backend>> {
+    x.app.gate.check_ready()?;
+    x.app.slot.borrow().ok_or_else(|| {
+        Refused::unavailable("storage_unavailable", "the store is being opened again".to_owned())
+    })
+}
+
+pub(super) fn failed(error: &legwork_store::Error) -> Refused {
+    tracing::error!(reason = %error, "a file could not be stored or read");
+    Refused::unavailable("storage_unavailable", format!("{error}; try again later"))
+}

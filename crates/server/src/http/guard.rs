@@ -1,0 +1,119 @@
+//! Who is let in at all, before anything is read.
+//!
+//! Invariant: while there is no token, only callers on this machine are served, and no web page
+//! that a browser on this machine shows can speak for its user.
+
+use std::net::{IpAddr, Ipv6Addr};
+
+use hyper::StatusCode;
+use hyper::header::{AUTHORIZATION, HOST, HeaderMap, ORIGIN};
+use hyper::http::request::Parts;
+use legwork_site::Credential;
+
+use super::reply::{Refused, Result};
+use crate::ids::hash_token;
+
+pub(super) fn check_headers(headers: &HeaderMap, bytes_max: usize) -> Result<()> {
+    // Without the names and separators: whoever sends that many is over the limit anyway.
+    let bytes: usize = headers.iter().map(|(name, value)| name.as_str().len() + value.len()).sum();
+    if bytes <= bytes_max {
+        return Ok(());
+    }
+    let detail = format!("the header has more than {bytes_max} bytes; send less");
+    let status = StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE;
+    Err(Refused::new(status, "header_too_large", detail))
+}
+
+/// What the caller presents.
+pub(super) fn credential(headers: &HeaderMap) -> Result<Credential> {
+    let Some(value) = headers.get(AUTHORIZATION) else { return Ok(Credential::None) };
+    let text = value.to_str().unwrap_or_default();
+    match text.split_once(' ') {
+        Some((scheme, token)) if scheme.eq_ignore_ascii_case("bearer") => {
+            Ok(Credential::Token(hash_token(token.trim())))
+        }
+        Some(_) | None => {
+            let detail = "send `Authorization: Bearer` and the token; nothing else is understood";
+            Err(Refused::new(StatusCode::UNAUTHORIZED, "unauthenticated", detail))
+        }
+    }
+}
+
+/// The rule of a server without tokens.
+pub(super) fn check_local(peer: IpAddr, head: &Parts) -> Result<()> {
+    let text = |name| head.headers.get(name).map(|value| value.to_str().unwrap_or("?"));
+    let refuse = |code, what: &str| {
+        let detail = format!(
+            "{what}: a server without tokens serves this machine alone; \
+             make a token with `legwork token create NAME --scope admin`"
+        );
+        Err(Refused::new(StatusCode::FORBIDDEN, code, detail))
+    };
+    if !is_loopback(peer) {
+        return refuse("loopback_only", "the call comes from another machine");
+    }
+    // A page from anywhere can have its own name resolve to this machine.
+    if !text(HOST).is_none_or(is_local_host) {
+        return refuse("foreign_host", "the call is addressed to another name than localhost");
+    }
+    let page = text(ORIGIN).map(|origin| origin.split_once("://").map_or(origin, |(_, host)| host));
+    if !page.is_none_or(is_local_host) {
+        return refuse("foreign_origin", "the call comes from a web page of another server");
+    }
+    Ok(())
+}
+
+fn is_loopback(peer: IpAddr) -> bool {
+    match peer {
+        IpAddr::V4(address) => address.is_loopback(),
+        IpAddr::V6(address) => {
+            address.is_loopback()
+                || address.to_ipv4_mapped().is_some_and(|address| address.is_loopback())
+        }
+    }
+}
+
+fn is_local_host(host: &str) -> bool {
+    if let Some(rest) = host.strip_prefix('[') {
+        let address = rest.split(']').next().and_then(|text| text.parse::<Ipv6Addr>().ok());
+        return address.is_some_and(|address| is_loopback(address.into()));
+    }
+    let name = host.split(':').next().unwrap_or_default();
+    name.eq_ignore_ascii_case("localhost") || name.parse::<IpAddr>().is_ok_and(is_loopback)
+}
+
+#[cfg(test)]
+mod tests {
+    use hyper::Request;
+
+    use super::*;
+
+    fn check(peer: &str, headers: &[(&str, &str)]) -> Option<String> {
+        let mut request = Request::get("/");
+        for (name, value) in headers {
+            request = request.header(*name, *value);
+        }
+        let head = request.body(()).unwrap().into_parts().0;
+        let result = check_local(peer.parse().unwrap(), &head);
+        result.err().map(|refused| refused.code().to_owned())
+    }
+
+    #[test]
+    fn without_tokens_only_this_machine_is_served() {
+        for host in ["localhost", "LOCALHOST:7878", "127.0.0.1:7878", "[::1]:7878", "127.9.9.9"] {
+            assert_eq!(check("127.0.0.1", &[("host", host)]), None, "{host}");
+        }
+        assert_eq!(check("::1", &[("origin", "http://localhost:7878")]), None);
+        assert_eq!(check("::ffff:127.0.0.1", &[]), None);
+        assert_eq!(check("10.0.0.1", &[]).as_deref(), Some("loopback_only"));
+        assert_eq!(check("2001:db8::1", &[]).as_deref(), Some("loopback_only"));
+        for host in ["evil.example", "localhost.evil.example", "10.0.0.1", "[2001:db8::1]", ""] {
+            let code = check("127.0.0.1", &[("host", host)]);
+            assert_eq!(code.as_deref(), Some("foreign_host"), "{host}");
+        }
+        for origin in ["http://evil.example", "null"] {
+            let code = check("127.0.0.1", &[("origin", origin)]);
+            assert_eq!(code.as_deref(), Some("foreign_origin"), "{origin}");
+        }
+    }
+}

@@ -1,0 +1,243 @@
+//! Operations on instances.
+//!
+//! Invariant: a start with an idempotency key happens once, however often it is sent.
+
+use hyper::StatusCode;
+use legwork_api::instances::{
+    History, IncidentList, Instance, InstanceList, Reason, ResolveAction, ResolveRequest,
+    StartRequest, Started,
+};
+use legwork_model::id::{ActivityId, AgentId, InstanceId};
+use legwork_site::{Answer, InstanceInfo, List, Request, Resolution, Start};
+
+use super::exchange::Exchange;
+use super::reply::{Refused, Reply, Result};
+use crate::convert;
+use crate::ids::{keyed_instance, request_digest};
+
+/// Starts an instance of a process.
+#[utoipa::path(
+    post, path = "/v1/instances", tag = "instances", operation_id = "start",
+    params(("Idempotency-Key" = Option<String>, Header, description = "A repetition with the \
+        same key and body answers the instance that the first one started")),
+    request_body = StartRequest,
+    responses((status = 201, body = Started), (status = 200, body = Started,
+        description = "The same request had started it before")),
+)]
+pub(super) async fn start(x: Exchange<'_>) -> Result {
+    x.query(&[])?;
+    let request: StartRequest = x.json()?;
+    let key = x.key()?;
+    let instance = match key {
+        Some(key) => keyed_instance(&request.process, key),
+        None => x.app.ids.draw(x.app.clock.now()).map_err(|error| Refused::fault(&error))?,
+    };
+    tracing::debug!(%instance, process = %request.process, "start");
+    let wait_until = x.wait_until(request.wait_ms)?;
+    let start = Request::Start(Start {
+        instance,
+        process: request.process,
+        version: request.version,
+        data: request.data,
+        agent: request.agent.map(AgentId),
+        request: key.map(|key| request_digest(key, &x.body)),
+        wait_until,
+    });
+    let (info, repeated) = if wait_until.is_none() {
+        started(x.ask(start).await?)?
+    } else {
+        match x.ask_patiently(start).await? {
+            Some(answer) => started(answer)?,
+            // The server stops: it is started and will go on, but not while anybody waits here.
+            None => (view(&x, instance).await?.info, false),
+        }
+    };
+    let status = if repeated { StatusCode::OK } else { StatusCode::CREATED };
+    Reply::json_with(status, &convert::started(info, repeated))
+}
+
+fn started(answer: Answer) -> Result<(InstanceInfo, bool)> {
+    let Answer::Started { instance, repeated } = answer else {
+        return Err(Refused::strange_answer());
+    };
+    Ok((*instance, repeated))
+}
+
+async fn view(x: &Exchange<'_>, instance: InstanceId) -> Result<legwork_site::InstanceView> {
+    let show = Request::Show { instance, wait_until: None };
+    let Answer::Instance(view) = x.ask(show).await? else { return Err(Refused::strange_answer()) };
+    Ok(*view)
+}
+
+/// Lists instances, newest first.
+#[utoipa::path(
+    get, path = "/v1/instances", tag = "instances", operation_id = "instances",
+    params(
+        ("process" = Option<String>, Query),
+        ("state" = Option<String>, Query, description = "`open` (the default) or `ended`"),
+        ("limit" = Option<usize>, Query, minimum = 1, maximum = 1000),
+        ("cursor" = Option<String>, Query, description = "`next` of the page before"),
+    ),
+    responses((status = 200, body = InstanceList)),
+)]
+pub(super) async fn list(x: Exchange<'_>) -> Result {
+    let query = x.query(&["process", "state", "limit", "cursor"])?;
+    let ended = match query.text("state") {
+        None | Some("open") => false,
+        Some("ended") => true,
+        Some(_) => {
+            let detail = "the parameter `state` is `open` or `ended`";
+            return Err(Refused::bad_request("bad_parameter", detail));
+        }
+    };
+    let list = List {
+        process: query.text("process").map(Into::into),
+        ended,
+        limit: query.limit()?,
+        before: query.parsed("cursor")?,
+    };
+    let Answer::Instances { instances, more } = x.ask(Request::List(list)).await? else {
+        return Err(Refused::strange_answer());
+    };
+    Reply::json(&convert::instance_list(instances, more))
+}
+
+/// An instance as a whole. With `wait_ms` the answer comes when it has ended.
+#[utoipa::path(
+    get, path = "/v1/instances/{instance}", tag = "instances", operation_id = "instance",
+    params(
+        ("instance" = String, Path),
+        ("wait_ms" = Option<u64>, Query, maximum = 60000),
+    ),
+    responses((status = 200, body = Instance)),
+)]
+pub(super) async fn show(x: Exchange<'_>) -> Result {
+    let instance: InstanceId = x.id()?;
+    let wait_until = x.wait_until(x.query(&["wait_ms"])?.parsed("wait_ms")?)?;
+    let answered = match wait_until {
+        Some(_) => x.ask_patiently(Request::Show { instance, wait_until }).await?,
+        None => None,
+    };
+    let view = match answered {
+        Some(Answer::Instance(view)) => *view,
+        Some(_) => return Err(Refused::strange_answer()),
+        None => view(&x, instance).await?,
+    };
+    Reply::json(&convert::instance(view))
+}
+
+/// The execution history of an instance.
+#[utoipa::path(
+    get, path = "/v1/instances/{instance}/history", tag = "instances", operation_id = "history",
+    params(
+        ("instance" = String, Path),
+        ("from" = Option<u64>, Query, description = "Number of the first record"),
+        ("limit" = Option<usize>, Query, minimum = 1, maximum = 1000),
+    ),
+    responses((status = 200, body = History)),
+)]
+pub(super) async fn history(x: Exchange<'_>) -> Result {
+    let instance: InstanceId = x.id()?;
+    let query = x.query(&["from", "limit"])?;
+    let from = query.parsed("from")?.unwrap_or(0);
+    let history = Request::History { instance, from, limit: query.limit()? };
+    let Answer::History { entries, next } = x.ask(history).await? else {
+        return Err(Refused::strange_answer());
+    };
+    Reply::json(&convert::history(entries, next))
+}
+
+/// Holds an instance: nothing new of it is offered.
+#[utoipa::path(
+    post, path = "/v1/instances/{instance}/suspend", tag = "instances", operation_id = "suspend",
+    params(("instance" = String, Path)), request_body = Reason,
+    responses((status = 204)),
+)]
+pub(super) async fn suspend(x: Exchange<'_>) -> Result {
+    let (instance, _) = control(&x)?;
+    x.order(Request::Suspend { instance }).await?;
+    Reply::done()
+}
+
+/// Lets a suspended instance go on.
+#[utoipa::path(
+    post, path = "/v1/instances/{instance}/resume", tag = "instances", operation_id = "resume",
+    params(("instance" = String, Path)), request_body = Reason,
+    responses((status = 204)),
+)]
+pub(super) async fn resume(x: Exchange<'_>) -> Result {
+    let (instance, _) = control(&x)?;
+    x.order(Request::Resume { instance }).await?;
+    Reply::done()
+}
+
+/// Ends an instance for good.
+#[utoipa::path(
+    post, path = "/v1/instances/{instance}/abort", tag = "instances", operation_id = "abort",
+    params(("instance" = String, Path)), request_body = Reason,
+    responses((status = 204)),
+)]
+pub(super) async fn abort(x: Exchange<'_>) -> Result {
+    let (instance, Reason { reason }) = control(&x)?;
+    x.order(Request::Abort { instance, reason: reason.unwrap_or_default() }).await?;
+    Reply::done()
+}
+
+fn control(x: &Exchange<'_>) -> Result<(InstanceId, Reason)> {
+    let instance = x.id()?;
+    x.query(&[])?;
+    tracing::debug!(%instance, path = x.head.uri.path(), "control");
+    Ok((instance, x.json_or_default()?))
+}
+
+/// Activities that cannot go on without somebody's decision.
+#[utoipa::path(
+    get, path = "/v1/incidents", tag = "instances", operation_id = "incidents",
+    params(
+        ("limit" = Option<usize>, Query, minimum = 1, maximum = 1000),
+        ("cursor" = Option<String>, Query, description = "`next` of the page before"),
+    ),
+    responses((status = 200, body = IncidentList)),
+)]
+pub(super) async fn incidents(x: Exchange<'_>) -> Result {
+    let query = x.query(&["limit", "cursor"])?;
+    let (limit, after) = (query.limit()?, query.parsed("cursor")?);
+    let answer = x.ask(Request::Incidents { limit, after }).await?;
+    let Answer::Incidents { incidents, more } = answer else {
+        return Err(Refused::strange_answer());
+    };
+    Reply::json(&convert::incident_list(incidents, more))
+}
+
+/// The way out of an incident.
+#[utoipa::path(
+    post, path = "/v1/activities/{activity}/resolve", tag = "instances", operation_id = "resolve",
+    params(("activity" = String, Path)), request_body = ResolveRequest,
+    responses((status = 204)),
+)]
+pub(super) async fn resolve(x: Exchange<'_>) -> Result {
+    let activity: ActivityId = x.id()?;
+    x.query(&[])?;
+    let ResolveRequest { action, answer, data } = x.json()?;
+    let misplaced = |field: &str| {
+        let detail = format!("`{field}` does not belong to this action; leave it out");
+        Refused::bad_request("unexpected_json", detail)
+    };
+    let resolution = match (action, answer, data) {
+        (ResolveAction::Retry, None, None) => Resolution::Retry,
+        (ResolveAction::Choose, Some(answer), None) => Resolution::Choose(answer),
+        (ResolveAction::Choose, None, _) => {
+            let detail = "`choose` needs the branch in `answer`";
+            return Err(Refused::bad_request("unexpected_json", detail));
+        }
+        (ResolveAction::Complete, None, data) => Resolution::Complete(data.unwrap_or_default()),
+        (ResolveAction::Retry | ResolveAction::Complete, Some(_), _) => {
+            return Err(misplaced("answer"));
+        }
+        (ResolveAction::Retry | ResolveAction::Choose, _, Some(_)) => {
+            return Err(misplaced("data"));
+        }
+    };
+    x.order(Request::Resolve { activity, resolution }).await?;
+    Reply::done()
+}

@@ -1,0 +1,192 @@
+//! HTTP: from a request to an operation and back.
+//!
+//! Invariant: every request gets exactly one answer, counted by route and status; nothing that a
+//! caller sends makes the server panic.
+
+mod body;
+mod definitions;
+mod events;
+mod exchange;
+mod files;
+mod guard;
+mod instances;
+mod jobs;
+mod query;
+mod rate;
+pub(crate) mod reply;
+pub(crate) mod route;
+mod system;
+mod tokens;
+mod work;
+
+pub(crate) mod documents;
+
+use std::fmt::Display;
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::time::Instant;
+
+use bytes::Bytes;
+use hyper::body::Body;
+use hyper::http::request::Parts;
+use hyper::{Request, Response, StatusCode};
+
+use crate::backend::Slot;
+use crate::clock::Clock;
+use crate::config::Limits;
+use crate::gate::Gate;
+use crate::ids::Ids;
+use crate::meters::Meters;
+use crate::status::Status;
+use exchange::Exchange;
+use rate::Rates;
+use reply::{Content, Refused, Reply, Result};
+use route::{Astray, Operation, Route, Verb};
+
+/// What all requests share.
+pub(crate) struct App {
+    pub(crate) gate: Gate,
+    pub(crate) clock: Arc<Clock>,
+    pub(crate) ids: Ids,
+    pub(crate) limits: Limits,
+    pub(crate) meters: Meters,
+    pub(crate) rates: Rates,
+    pub(crate) slot: Arc<Slot>,
+    pub(crate) status: Arc<Status>,
+}
+
+impl App {
+    pub(crate) fn new(
+        gate: Gate,
+        clock: Arc<Clock>,
+        limits: Limits,
+        meters: Meters,
+        slot: Arc<Slot>,
+        status: Arc<Status>,
+    ) -> Self {
+        let rates = Rates::new(limits.rate_per_s, limits.rate_burst);
+        Self { gate, clock, ids: Ids::default(), limits, meters, rates, slot, status }
+    }
+}
+
+/// Answers one request.
+pub(crate) async fn serve<B>(app: &Arc<App>, peer: IpAddr, request: Request<B>) -> Response<Content>
+where
+    B: Body<Data = Bytes>,
+    B::Error: Display,
+{
+    let begun = Instant::now();
+    let (head, body) = request.into_parts();
+    let (route, result) = match route::find(&head.method, head.uri.path()) {
+        Ok((route, parameter)) => {
+            (Some(route), answer(app, peer, route, parameter, &head, body).await)
+        }
+        Err(astray) => (None, Err(astray.into())),
+    };
+    let reply = result.unwrap_or_else(Reply::from);
+    app.meters.answered(route, reply.status.as_u16(), begun.elapsed());
+    reply.into_response()
+}
+
+async fn answer<B>(
+    app: &Arc<App>,
+    peer: IpAddr,
+    route: &'static Route,
+    parameter: Option<&str>,
+    head: &Parts,
+    body: B,
+) -> Result
+where
+    B: Body<Data = Bytes>,
+    B::Error: Display,
+{
+    guard::check_headers(&head.headers, app.limits.header_bytes_max)?;
+    if !app.status.has_tokens() {
+        guard::check_local(peer, head)?;
+    }
+    let credential = guard::credential(&head.headers)?;
+    app.rates.check(&credential, peer, begun_millis(app))?;
+    let mut exchange = Exchange { app, head, parameter, credential, body: Bytes::new() };
+    if route.operation == Operation::Upload {
+        // Before 64 MiB are taken in.
+        exchange.require_files().await?;
+    }
+    if matches!(route.verb, Verb::Post | Verb::Put) {
+        exchange.body = body::read(body, bytes_max(app, route.operation)).await?;
+    }
+    carry_out(route.operation, exchange).await
+}
+
+async fn carry_out(operation: Operation, x: Exchange<'_>) -> Result {
+    match operation {
+        Operation::Complete => work::complete(x).await,
+        Operation::Claim => work::claim(x).await,
+        Operation::Release => work::release(x).await,
+        Operation::Delegate => work::delegate(x).await,
+        Operation::Item => work::item(x).await,
+        Operation::Worklist => work::worklist(x).await,
+        Operation::WorklistEvents => events::worklist_events(x).await,
+        Operation::ActivateJobs => jobs::activate(x).await,
+        Operation::CompleteJobs => jobs::complete(x).await,
+        Operation::FailJobs => jobs::fail(x).await,
+        Operation::ExtendJobs => jobs::extend(x).await,
+        Operation::Start => instances::start(x).await,
+        Operation::Instances => instances::list(x).await,
+        Operation::Instance => instances::show(x).await,
+        Operation::History => instances::history(x).await,
+        Operation::Suspend => instances::suspend(x).await,
+        Operation::Resume => instances::resume(x).await,
+        Operation::Abort => instances::abort(x).await,
+        Operation::Incidents => instances::incidents(x).await,
+        Operation::Resolve => instances::resolve(x).await,
+        Operation::Deploy => definitions::deploy(x).await,
+        Operation::Definitions => definitions::list(x).await,
+        Operation::Definition => definitions::show(x).await,
+        Operation::PublishOrganisation => definitions::publish_organisation(x).await,
+        Operation::Organisation => definitions::organisation(x).await,
+        Operation::Check => definitions::check(x).await,
+        Operation::Upload => files::upload(x).await,
+        Operation::Download => files::download(x).await,
+        Operation::CreateToken => tokens::create(x).await,
+        Operation::Tokens => tokens::list(x).await,
+        Operation::RevokeToken => tokens::revoke(x).await,
+        Operation::WhoAmI => tokens::whoami(x).await,
+        Operation::Backup => system::backup(x).await,
+        Operation::OpenApi => system::openapi(&x),
+        Operation::DefinitionSchema => system::definition_schema(&x),
+        Operation::OrganisationSchema => system::organisation_schema(&x),
+        Operation::Metrics => system::metrics(x).await,
+        Operation::Health => system::health(&x),
+        Operation::Ready => system::ready(&x),
+    }
+}
+
+fn bytes_max(app: &App, operation: Operation) -> usize {
+    if operation == Operation::Upload {
+        app.limits.file_bytes_max
+    } else if matches!(operation, Operation::Deploy | Operation::PublishOrganisation) {
+        app.limits.source_bytes_max
+    } else {
+        app.limits.body_bytes_max
+    }
+}
+
+fn begun_millis(app: &App) -> u64 {
+    app.clock.now().0.unsigned_abs()
+}
+
+impl From<Astray> for Refused {
+    fn from(astray: Astray) -> Self {
+        match astray {
+            Astray::WrongMethod { allowed } => Self::wrong_method(&allowed),
+            Astray::NoSuchPath { nearest } => {
+                let next = match nearest {
+                    Some(path) => format!("did you mean {path}?"),
+                    None => "all paths are listed in /openapi.json".to_owned(),
+                };
+                let detail = format!("there is no such path; {next}");
+                Self::new(StatusCode::NOT_FOUND, "no_such_path", detail)
+            }
+        }
+    }
+}

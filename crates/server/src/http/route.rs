@@ -1,0 +1,242 @@
+//! The paths a server knows.
+//!
+//! Invariant: one table. The OpenAPI document, the metrics and the refusals of wrong paths and
+//! methods all follow from it, and a test holds the document against it.
+
+use hyper::Method;
+use legwork_model::yaml::nearest;
+
+/// One operation: its method, its path and what it is.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Route {
+    pub(crate) verb: Verb,
+    /// Segments in braces stand for any text.
+    pub(crate) path: &'static str,
+    pub(crate) operation: Operation,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Verb {
+    Get,
+    Post,
+    Put,
+    Delete,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Operation {
+    Complete,
+    Claim,
+    Release,
+    Delegate,
+    Item,
+    ActivateJobs,
+    CompleteJobs,
+    FailJobs,
+    ExtendJobs,
+    Start,
+    Instances,
+    Instance,
+    History,
+    Suspend,
+    Resume,
+    Abort,
+    Incidents,
+    Resolve,
+    Worklist,
+    WorklistEvents,
+    Deploy,
+    Definitions,
+    Definition,
+    PublishOrganisation,
+    Organisation,
+    Check,
+    Upload,
+    Download,
+    CreateToken,
+    Tokens,
+    RevokeToken,
+    WhoAmI,
+    Backup,
+    OpenApi,
+    DefinitionSchema,
+    OrganisationSchema,
+    Metrics,
+    Health,
+    Ready,
+}
+
+use Operation as Op;
+use Verb::{Delete, Get, Post, Put};
+
+/// Those in use at every step of every instance come first.
+pub(crate) static ROUTES: [Route; 39] = [
+    route(Post, "/v1/work/{activity}/complete", Op::Complete),
+    route(Post, "/v1/jobs/activate", Op::ActivateJobs),
+    route(Post, "/v1/jobs/complete", Op::CompleteJobs),
+    route(Post, "/v1/jobs/fail", Op::FailJobs),
+    route(Post, "/v1/jobs/extend", Op::ExtendJobs),
+    route(Post, "/v1/instances", Op::Start),
+    route(Get, "/v1/instances", Op::Instances),
+    route(Get, "/v1/instances/{instance}", Op::Instance),
+    route(Get, "/v1/instances/{instance}/history", Op::History),
+    route(Post, "/v1/instances/{instance}/suspend", Op::Suspend),
+    route(Post, "/v1/instances/{instance}/resume", Op::Resume),
+    route(Post, "/v1/instances/{instance}/abort", Op::Abort),
+    route(Get, "/v1/worklist", Op::Worklist),
+    route(Get, "/v1/worklist/events", Op::WorklistEvents),
+    route(Get, "/v1/work/{activity}", Op::Item),
+    route(Post, "/v1/work/{activity}/claim", Op::Claim),
+    route(Post, "/v1/work/{activity}/release", Op::Release),
+    route(Post, "/v1/work/{activity}/delegate", Op::Delegate),
+    route(Get, "/v1/incidents", Op::Incidents),
+    route(Post, "/v1/activities/{activity}/resolve", Op::Resolve),
+    route(Post, "/v1/definitions", Op::Deploy),
+    route(Get, "/v1/definitions", Op::Definitions),
+    route(Get, "/v1/definitions/{process}", Op::Definition),
+    route(Put, "/v1/organisation", Op::PublishOrganisation),
+    route(Get, "/v1/organisation", Op::Organisation),
+    route(Post, "/v1/check", Op::Check),
+    route(Put, "/v1/files", Op::Upload),
+    route(Get, "/v1/files/{blob}", Op::Download),
+    route(Post, "/v1/tokens", Op::CreateToken),
+    route(Get, "/v1/tokens", Op::Tokens),
+    route(Delete, "/v1/tokens/{name}", Op::RevokeToken),
+    route(Get, "/v1/whoami", Op::WhoAmI),
+    route(Get, "/v1/backup", Op::Backup),
+    route(Get, "/v1/schema/definition.json", Op::DefinitionSchema),
+    route(Get, "/v1/schema/organisation.json", Op::OrganisationSchema),
+    route(Get, "/openapi.json", Op::OpenApi),
+    route(Get, "/metrics", Op::Metrics),
+    route(Get, "/health", Op::Health),
+    route(Get, "/ready", Op::Ready),
+];
+
+const fn route(verb: Verb, path: &'static str, operation: Operation) -> Route {
+    Route { verb, path, operation }
+}
+
+/// Why a request reaches no operation.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Astray {
+    /// There is no such path; perhaps one like it.
+    NoSuchPath { nearest: Option<&'static str> },
+    /// The path is there, for these methods.
+    WrongMethod { allowed: Vec<Verb> },
+}
+
+/// Finds the operation, and the text (still encoded) that stands for the segment in braces.
+pub(crate) fn find<'p>(
+    method: &Method,
+    path: &'p str,
+) -> Result<(&'static Route, Option<&'p str>), Astray> {
+    let verb = Verb::of(method);
+    let mut allowed = Vec::new();
+    for route in &ROUTES {
+        let Some(parameter) = matches(route.path, path) else { continue };
+        if Some(route.verb) == verb {
+            return Ok((route, parameter));
+        }
+        allowed.push(route.verb);
+    }
+    if allowed.is_empty() {
+        return Err(Astray::NoSuchPath { nearest: nearest_path(path) });
+    }
+    Err(Astray::WrongMethod { allowed })
+}
+
+/// Whether a path fits; if so, what stands for the segment in braces, if there is one.
+fn matches<'p>(pattern: &str, path: &'p str) -> Option<Option<&'p str>> {
+    match pattern.split_once('{') {
+        None => (pattern == path).then_some(None),
+        Some((before, rest)) => {
+            let after = rest.split_once('}')?.1;
+            let parameter = path.strip_prefix(before)?.strip_suffix(after)?;
+            (!parameter.is_empty() && !parameter.contains('/')).then_some(Some(parameter))
+        }
+    }
+}
+
+fn nearest_path(path: &str) -> Option<&'static str> {
+    let path: String = path.chars().take(100).collect();
+    let whole = path.trim_end_matches('/').to_lowercase();
+    let whole = if whole.starts_with("/v1") { whole } else { format!("/v1{whole}") };
+    nearest(&whole, ROUTES.iter().map(|route| route.path)).or_else(|| nearest_parted(&whole))
+}
+
+/// Compares segment by segment, so that long ids do not count.
+fn nearest_parted(path: &str) -> Option<&'static str> {
+    let segments: Vec<&str> = path.split('/').collect();
+    ROUTES.iter().map(|route| route.path).find(|pattern| {
+        let own: Vec<&str> = pattern.split('/').collect();
+        own.len() == segments.len()
+            && own.iter().zip(&segments).all(|(own, segment)| {
+                own.starts_with('{') || nearest(segment, std::iter::once(*own)).is_some()
+            })
+    })
+}
+
+impl Route {
+    /// Its place in the table.
+    pub(crate) fn index(&self) -> usize {
+        ROUTES.iter().position(|route| std::ptr::eq(route, self)).unwrap_or(ROUTES.len())
+    }
+}
+
+impl Verb {
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Get => "GET",
+            Post => "POST",
+            Put => "PUT",
+            Delete => "DELETE",
+        }
+    }
+
+    fn of(method: &Method) -> Option<Self> {
+        [Get, Post, Put, Delete].into_iter().find(|verb| verb.name() == method.as_str())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_route_is_found_by_its_own_path() {
+        for route in &ROUTES {
+            let path = route.path.split('/').map(|s| if s.starts_with('{') { "x:y" } else { s });
+            let path = path.collect::<Vec<_>>().join("/");
+            let method = Method::from_bytes(route.verb.name().as_bytes()).unwrap();
+            let (found, parameter) = find(&method, &path).unwrap();
+            assert_eq!(found, route);
+            assert_eq!(parameter, route.path.contains('{').then_some("x:y"));
+        }
+    }
+
+    #[test]
+    fn a_path_that_is_not_there_is_answered_with_the_nearest() {
+        for (path, nearest) in [
+            ("/v1/instance", Some("/v1/instances")),
+            ("/v1/instances/", Some("/v1/instances")),
+            ("/instances", Some("/v1/instances")),
+            ("/v1/work/inst_0:a/complet", Some("/v1/work/{activity}/complete")),
+            ("/v1/job/activate", Some("/v1/jobs/activate")),
+            ("/something/else/entirely", None),
+            ("/", None),
+        ] {
+            assert_eq!(find(&Method::POST, path), Err(Astray::NoSuchPath { nearest }), "{path}");
+        }
+    }
+
+    #[test]
+    fn a_wrong_method_is_answered_with_the_right_ones() {
+        for (method, path, allowed) in [
+            (Method::DELETE, "/v1/instances", vec![Post, Get]),
+            (Method::GET, "/v1/jobs/activate", vec![Post]),
+            (Method::PATCH, "/health", vec![Get]),
+        ] {
+            assert_eq!(find(&method, path), Err(Astray::WrongMethod { allowed }), "{path}");
+        }
+    }
+}

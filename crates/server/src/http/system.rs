@@ -1,0 +1,150 @@
+//! Operations on the server itself.
+//!
+//! Invariant: `/health` answers as long as the process does, whatever has happened to the store.
+
+use std::io::{self, Write};
+
+use bytes::Bytes;
+use hyper::StatusCode;
+use hyper::header::{CONTENT_DISPOSITION, HeaderValue};
+use legwork_api::system::{Health, Ready};
+use legwork_site::Request;
+use tokio::sync::mpsc;
+
+use super::exchange::Exchange;
+use super::reply::{Refused, Reply, Result};
+use super::{documents, files};
+
+const PROMETHEUS: HeaderValue = HeaderValue::from_static("text/plain; version=0.0.4");
+const OCTETS: HeaderValue = HeaderValue::from_static("application/octet-stream");
+/// The pieces a backup is sent in.
+const PIECE_BYTES: usize = 64 << 10;
+
+/// A backup of the whole store, taken while the server runs. The file ends with a checksum.
+#[utoipa::path(
+    get, path = "/v1/backup", tag = "system", operation_id = "backup",
+    responses((status = 200, body = Vec<u8>, content_type = "application/octet-stream")),
+)]
+pub(super) async fn backup(x: Exchange<'_>) -> Result {
+    x.query(&[])?;
+    x.order(Request::RequireAdmin).await?;
+    let store = files::store(&x)?;
+    let (sender, mut pieces) = mpsc::channel(4);
+    tokio::task::spawn_blocking(move || {
+        let mut out = Pieces { sender, buffer: Vec::with_capacity(PIECE_BYTES) };
+        match store.backup(&mut out) {
+            Some(Ok(())) | None => {}
+            Some(Err(error)) => {
+                tracing::error!(reason = %error, "a backup broke off");
+                // The connection is cut: a backup that is not whole must not look like one.
+                drop(out.sender.blocking_send(Err(io::Error::other(error.to_string()))));
+            }
+        }
+    });
+    // What goes wrong at once can still be told.
+    let Some(first) = pieces.recv().await else {
+        let detail = "a store in memory has no backups; start the server with a directory";
+        return Err(Refused::new(StatusCode::CONFLICT, "no_backups", detail));
+    };
+    let first = first.map_err(|error| {
+        Refused::unavailable("storage_unavailable", format!("{error}; try again later"))
+    })?;
+    let name = HeaderValue::from_static("attachment; filename=\"legwork.backup\"");
+    Ok(Reply::stream(OCTETS, Some(first), pieces).with_header(CONTENT_DISPOSITION, name))
+}
+
+/// Gathers what is written into pieces and sends them on.
+struct Pieces {
+    sender: mpsc::Sender<io::Result<Bytes>>,
+    buffer: Vec<u8>,
+}
+
+impl Write for Pieces {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.buffer.extend_from_slice(bytes);
+        if self.buffer.len() >= PIECE_BYTES {
+            self.flush()?;
+        }
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        if self.buffer.is_empty() {
+            return Ok(());
+        }
+        let piece = std::mem::replace(&mut self.buffer, Vec::with_capacity(PIECE_BYTES));
+        self.sender.blocking_send(Ok(piece.into())).map_err(|_| io::ErrorKind::BrokenPipe.into())
+    }
+}
+
+/// This document.
+#[utoipa::path(
+    get, path = "/openapi.json", tag = "system", operation_id = "openapi", security(()),
+    responses((status = 200, body = Object, content_type = "application/json")),
+)]
+pub(super) fn openapi(x: &Exchange<'_>) -> Result {
+    x.query(&[])?;
+    Reply::document(documents::openapi())
+}
+
+/// The JSON Schema of definitions, for editors.
+#[utoipa::path(
+    get, path = "/v1/schema/definition.json", tag = "system", operation_id = "definition_schema",
+    security(()),
+    responses((status = 200, body = Object, content_type = "application/json")),
+)]
+pub(super) fn definition_schema(x: &Exchange<'_>) -> Result {
+    x.query(&[])?;
+    Reply::document(documents::definition_schema())
+}
+
+/// The JSON Schema of organisations, for editors.
+#[utoipa::path(
+    get, path = "/v1/schema/organisation.json", tag = "system",
+    operation_id = "organisation_schema", security(()),
+    responses((status = 200, body = Object, content_type = "application/json")),
+)]
+pub(super) fn organisation_schema(x: &Exchange<'_>) -> Result {
+    x.query(&[])?;
+    Reply::document(documents::organisation_schema())
+}
+
+/// What the server counts, in the text format of Prometheus.
+#[utoipa::path(
+    get, path = "/metrics", tag = "system", operation_id = "metrics", security(()),
+    responses((status = 200, body = String, content_type = "text/plain")),
+)]
+pub(super) async fn metrics(x: Exchange<'_>) -> Result {
+    x.query(&[])?;
+    if let Some(store) = x.app.slot.borrow() {
+        let bytes = tokio::task::spawn_blocking(move || store.bytes()).await;
+        if let Ok(Ok(bytes)) = bytes {
+            x.app.meters.show_store_bytes(bytes);
+        }
+    }
+    Ok(Reply::of(StatusCode::OK, PROMETHEUS, x.app.meters.render().into()))
+}
+
+/// The process is alive.
+#[utoipa::path(
+    get, path = "/health", tag = "system", operation_id = "health", security(()),
+    responses((status = 200, body = Health)),
+)]
+pub(super) fn health(x: &Exchange<'_>) -> Result {
+    x.query(&[])?;
+    Reply::json(&Health { version: env!("CARGO_PKG_VERSION").to_owned() })
+}
+
+/// The server has recovered and stores; if not, the problem says what it is waiting for.
+#[utoipa::path(
+    get, path = "/ready", tag = "system", operation_id = "ready", security(()),
+    responses((status = 200, body = Ready)),
+)]
+pub(super) fn ready(x: &Exchange<'_>) -> Result {
+    x.query(&[])?;
+    if x.app.gate.is_stopping() {
+        return Err(Refused::unavailable("stopping", "the server is stopping".to_owned()));
+    }
+    x.app.gate.check_ready()?;
+    Reply::json(&Ready { ready: true })
+}

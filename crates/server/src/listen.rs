@@ -1,0 +1,191 @@
+//! Accepting connections and serving them.
+//!
+//! Invariant: when the server stops, requests under way are finished and nothing new is taken.
+
+use std::convert::Infallible;
+use std::net::SocketAddr;
+use std::pin::pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use hyper::body::Incoming;
+use hyper::server::conn::http1;
+use hyper::service::service_fn;
+use hyper::{Request, Response};
+use hyper_util::rt::TokioIo;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::{Semaphore, watch};
+use tokio::task::JoinSet;
+use tokio::time::MissedTickBehavior;
+
+use crate::gate::stopped;
+use crate::http::reply::Content;
+use crate::http::{App, serve};
+
+/// A connection without a request for this long (twice at most) is closed.
+const IDLE: Duration = Duration::from_secs(90);
+/// What to wait after an error that is not the caller's, such as too many open files.
+const PAUSE: Duration = Duration::from_millis(50);
+
+const TURNED_AWAY: &[u8] = b"HTTP/1.1 503 Service Unavailable\r\n\
+    content-type: application/problem+json\r\nretry-after: 1\r\nconnection: close\r\n\
+    content-length: 218\r\n\r\n\
+    {\"type\":\"urn:legwork:problem:too_many_connections\",\"title\":\"Not possible at present\",\
+    \"status\":503,\"detail\":\"all connections are taken; close some, or try again later\",\
+    \"code\":\"too_many_connections\"}\r\n     ";
+
+/// Accepts until the server stops, then waits for the requests under way.
+pub(crate) async fn accept(
+    listener: TcpListener,
+    app: Arc<App>,
+    mut stopping: watch::Receiver<bool>,
+    grace: Duration,
+) {
+    let places = Arc::new(Semaphore::new(app.limits.connections_max));
+    let mut connections = JoinSet::new();
+    loop {
+        let accepted = tokio::select! {
+            accepted = listener.accept() => accepted,
+            () = stopped(&mut stopping) => break,
+        };
+        // Those that have ended are forgotten.
+        while connections.try_join_next().is_some() {}
+        match accepted {
+            Ok((stream, peer)) => match places.clone().try_acquire_owned() {
+                Ok(place) => {
+                    let (app, stopping) = (app.clone(), stopping.clone());
+                    connections.spawn(async move {
+                        connection(stream, peer, app, stopping).await;
+                        drop(place);
+                    });
+                }
+                Err(_) => {
+                    connections.spawn(turn_away(stream));
+                }
+            },
+            Err(error) => {
+                tracing::warn!(%error, "a connection could not be accepted");
+                tokio::time::sleep(PAUSE).await;
+            }
+        }
+    }
+    drop(listener);
+    let finished = async { while connections.join_next().await.is_some() {} };
+    if tokio::time::timeout(grace, finished).await.is_err() {
+        tracing::warn!(left = connections.len(), "connections are cut off");
+        connections.shutdown().await;
+    }
+}
+
+async fn connection(
+    stream: TcpStream,
+    peer: SocketAddr,
+    app: Arc<App>,
+    mut stopping: watch::Receiver<bool>,
+) {
+    // Answers are small and written whole: waiting to fill a packet only costs.
+    if stream.set_nodelay(true).is_err() {
+        return;
+    }
+    let activity = Activity::default();
+    let service = service_fn(|request: Request<Incoming>| {
+        let (app, activity) = (&app, &activity);
+        async move {
+            let _under_way = activity.begin();
+            Ok::<Response<Content>, Infallible>(serve(app, peer.ip(), request).await)
+        }
+    });
+    let connection = http1::Builder::new().serve_connection(TokioIo::new(stream), service);
+    let mut connection = pin!(connection);
+    let mut ticks = tokio::time::interval(IDLE);
+    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    let mut stopped = pin!(stopped(&mut stopping));
+    let mut is_stopping = false;
+    loop {
+        tokio::select! {
+            biased;
+            // Broken connections are the caller's business.
+            _ = connection.as_mut() => return,
+            () = &mut stopped, if !is_stopping => {
+                is_stopping = true;
+                connection.as_mut().graceful_shutdown();
+            }
+            _ = ticks.tick() => {
+                if activity.is_idle() {
+                    connection.as_mut().graceful_shutdown();
+                }
+            }
+        }
+    }
+}
+
+/// Whether a connection is in use. Cheaper than a timer that is set anew at every request.
+#[derive(Default)]
+struct Activity {
+    begun: AtomicU64,
+    under_way: AtomicU64,
+    /// `begun` as it was at the last tick.
+    seen: AtomicU64,
+    ticks: AtomicU64,
+}
+
+struct UnderWay<'a>(&'a AtomicU64);
+
+impl Activity {
+    fn begin(&self) -> UnderWay<'_> {
+        self.begun.fetch_add(1, Ordering::Relaxed);
+        self.under_way.fetch_add(1, Ordering::Relaxed);
+        UnderWay(&self.under_way)
+    }
+
+    /// Asked once per tick: nothing has happened since the last one. The first tick comes at once.
+    fn is_idle(&self) -> bool {
+        let begun = self.begun.load(Ordering::Relaxed);
+        let quiet = self.seen.swap(begun, Ordering::Relaxed) == begun;
+        self.ticks.fetch_add(1, Ordering::Relaxed) > 0
+            && quiet
+            && self.under_way.load(Ordering::Relaxed) == 0
+    }
+}
+
+impl Drop for UnderWay<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+async fn turn_away(stream: TcpStream) {
+    // A new connection has room for so little at once.
+    let writable = tokio::time::timeout(Duration::from_secs(1), stream.writable()).await;
+    if let Ok(Ok(())) = writable {
+        let _ = stream.try_write(TURNED_AWAY);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_connection_is_idle_when_nothing_happened_between_two_ticks() {
+        let activity = Activity::default();
+        assert!(!activity.is_idle(), "the first tick comes at once");
+        drop(activity.begin());
+        assert!(!activity.is_idle());
+        let under_way = activity.begin();
+        assert!(!activity.is_idle());
+        assert!(!activity.is_idle(), "a long poll is no idling");
+        drop(under_way);
+        assert!(activity.is_idle());
+    }
+
+    #[test]
+    fn whoever_is_turned_away_gets_a_problem() {
+        let text = std::str::from_utf8(TURNED_AWAY).unwrap();
+        let (head, body) = text.split_once("\r\n\r\n").unwrap();
+        assert!(head.contains(&format!("content-length: {}", body.len())), "{}", body.len());
+        let problem: legwork_api::Problem = serde_json::from_str(body).unwrap();
+        assert_eq!(problem.code, "too_many_connections");
+    }
+}

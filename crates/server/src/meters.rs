@@ -1,0 +1,193 @@
+//! What the server counts, in the text format of Prometheus.
+//!
+//! Invariant: counting costs a handful of nanoseconds and never a lock: every counter is looked up
+//! once and kept.
+
+use std::fmt;
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+use legwork_site::Gauges;
+use metrics::{
+    Counter, Gauge, Histogram, Key, KeyName, Label, Level, Metadata, Recorder, SharedString,
+};
+use metrics_exporter_prometheus::{
+    Matcher, PrometheusBuilder, PrometheusHandle, PrometheusRecorder,
+};
+
+use crate::http::route::{ROUTES, Route};
+
+const METADATA: Metadata<'static> = Metadata::new("legwork", Level::INFO, Some("legwork_server"));
+
+const REQUESTS: &str = "legwork_http_requests_total";
+const REQUEST_SECONDS: &str = "legwork_http_request_seconds";
+const COMMIT_SECONDS: &str = "legwork_store_commit_seconds";
+const COMMIT_RECORDS: &str = "legwork_store_commit_records";
+
+const SECONDS: [f64; 12] =
+    [0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 1.0, 10.0];
+const RECORDS: [f64; 10] = [1.0, 2.0, 4.0, 8.0, 16.0, 64.0, 256.0, 1024.0, 4096.0, 16384.0];
+const STATUSES: [u16; 17] =
+    [200, 201, 204, 400, 401, 403, 404, 405, 409, 413, 415, 422, 429, 431, 500, 503, 0];
+
+pub(crate) struct Meters {
+    recorder: PrometheusRecorder,
+    handle: PrometheusHandle,
+    pub(crate) drive: Arc<DriveMeters>,
+    /// By route, the last for paths that do not exist.
+    routes: Vec<RouteMeters>,
+    store_bytes: Gauge,
+}
+
+#[derive(Default)]
+struct RouteMeters {
+    by_status: [OnceLock<Counter>; STATUSES.len()],
+    seconds: OnceLock<Histogram>,
+}
+
+/// What the drive thread counts.
+pub(crate) struct DriveMeters {
+    commits: Counter,
+    records: Counter,
+    failures: Counter,
+    commit_seconds: Histogram,
+    commit_records: Histogram,
+    instances_open: Gauge,
+    instances_resident: Gauge,
+    instances_broken: Gauge,
+    items_open: Gauge,
+    jobs_queued: Gauge,
+    jobs_leased: Gauge,
+    requests_waiting: Gauge,
+}
+
+impl Meters {
+    pub(crate) fn new() -> Self {
+        let recorder = builder().build_recorder();
+        let describe = |name: &'static str, text: &'static str| {
+            (KeyName::from_const_str(name), SharedString::const_str(text))
+        };
+        let (name, text) = describe(REQUESTS, "Requests answered, by route and status.");
+        recorder.describe_counter(name, None, text);
+        let (name, text) = describe(REQUEST_SECONDS, "Time to answer, by route.");
+        recorder.describe_histogram(name, None, text);
+        let gauge = |name, text| {
+            recorder.describe_gauge(
+                KeyName::from_const_str(name),
+                None,
+                SharedString::const_str(text),
+            );
+            recorder.register_gauge(&Key::from_static_name(name), &METADATA)
+        };
+        let store_bytes = gauge("legwork_store_bytes", "What the store occupies on disk.");
+        let drive = Arc::new(DriveMeters::new(&recorder));
+        let routes = (0..=ROUTES.len()).map(|_| RouteMeters::default()).collect();
+        Self { handle: recorder.handle(), recorder, drive, routes, store_bytes }
+    }
+
+    pub(crate) fn answered(&self, route: Option<&'static Route>, status: u16, took: Duration) {
+        let place = route.map_or(ROUTES.len(), Route::index);
+        let Some(meters) = self.routes.get(place) else { return };
+        let path = route.map_or("none", |route| route.path);
+        let method = route.map_or("none", |route| route.verb.name());
+        let labels = || vec![Label::new("method", method), Label::new("path", path)];
+        let known = STATUSES.iter().position(|known| *known == status);
+        let column = known.unwrap_or(STATUSES.len() - 1);
+        let counter = meters.by_status[column].get_or_init(|| {
+            let mut labels = labels();
+            labels.push(Label::new("status", status.to_string()));
+            self.recorder.register_counter(&Key::from_parts(REQUESTS, labels), &METADATA)
+        });
+        counter.increment(1);
+        let seconds = meters.seconds.get_or_init(|| {
+            self.recorder.register_histogram(&Key::from_parts(REQUEST_SECONDS, labels()), &METADATA)
+        });
+        seconds.record(took.as_secs_f64());
+    }
+
+    pub(crate) fn show_store_bytes(&self, bytes: u64) {
+        self.store_bytes.set(bytes as f64);
+    }
+
+    pub(crate) fn render(&self) -> String {
+        self.handle.render()
+    }
+
+    /// Folds what was recorded into the histograms; without it they would grow.
+    pub(crate) fn fold(&self) {
+        self.handle.run_upkeep();
+    }
+}
+
+impl DriveMeters {
+    fn new(recorder: &PrometheusRecorder) -> Self {
+        let text = |text| SharedString::const_str(text);
+        let counter = |name, about| {
+            recorder.describe_counter(KeyName::from_const_str(name), None, text(about));
+            recorder.register_counter(&Key::from_static_name(name), &METADATA)
+        };
+        let gauge = |name, about| {
+            recorder.describe_gauge(KeyName::from_const_str(name), None, text(about));
+            recorder.register_gauge(&Key::from_static_name(name), &METADATA)
+        };
+        let histogram = |name, about| {
+            recorder.describe_histogram(KeyName::from_const_str(name), None, text(about));
+            recorder.register_histogram(&Key::from_static_name(name), &METADATA)
+        };
+        Self {
+            commits: counter("legwork_store_commits_total", "Commits to the store."),
+            records: counter("legwork_store_records_total", "Records appended to the store."),
+            failures: counter("legwork_store_failures_total", "Failures of the store."),
+            commit_seconds: histogram(COMMIT_SECONDS, "Time of a commit, sync included."),
+            commit_records: histogram(COMMIT_RECORDS, "Records of a commit."),
+            instances_open: gauge("legwork_instances_open", "Instances that have not ended."),
+            instances_resident: gauge("legwork_instances_resident", "Instances held in memory."),
+            instances_broken: gauge("legwork_instances_broken", "Instances set apart as broken."),
+            items_open: gauge("legwork_items_open", "Work items of people."),
+            jobs_queued: gauge("legwork_jobs_queued", "Jobs that wait for a worker."),
+            jobs_leased: gauge("legwork_jobs_leased", "Jobs that workers have."),
+            requests_waiting: gauge("legwork_requests_waiting", "Requests that wait for a change."),
+        }
+    }
+
+    pub(crate) fn committed(&self, records: usize, took: Duration) {
+        self.commits.increment(1);
+        self.records.increment(records as u64);
+        self.commit_seconds.record(took.as_secs_f64());
+        self.commit_records.record(records as f64);
+    }
+
+    pub(crate) fn failed(&self) {
+        self.failures.increment(1);
+    }
+
+    pub(crate) fn show(&self, gauges: &Gauges) {
+        for (gauge, value) in [
+            (&self.instances_open, gauges.instances_open),
+            (&self.instances_resident, gauges.instances_resident),
+            (&self.instances_broken, gauges.instances_broken),
+            (&self.items_open, gauges.items_open),
+            (&self.jobs_queued, gauges.jobs_queued),
+            (&self.jobs_leased, gauges.jobs_leased),
+            (&self.requests_waiting, gauges.requests_waiting),
+        ] {
+            gauge.set(value as f64);
+        }
+    }
+}
+
+fn builder() -> PrometheusBuilder {
+    let buckets: [(&str, &[f64]); 3] =
+        [(REQUEST_SECONDS, &SECONDS), (COMMIT_SECONDS, &SECONDS), (COMMIT_RECORDS, &RECORDS)];
+    buckets.into_iter().fold(PrometheusBuilder::new(), |builder, (name, values)| {
+        let matcher = Matcher::Full(name.to_owned());
+        // Fails for an empty list alone; without buckets it would be a summary.
+        builder.set_buckets_for_metric(matcher, values).unwrap_or_else(|_| PrometheusBuilder::new())
+    })
+}
+
+impl fmt::Debug for Meters {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Meters").finish_non_exhaustive()
+    }
+}

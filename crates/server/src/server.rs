@@ -1,0 +1,242 @@
+//! A server: started, asked, stopped.
+//!
+//! Invariant: when `stop` has returned, everything acknowledged is on disk and the store is
+//! closed.
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::sync::Arc;
+use std::thread;
+use std::time::Duration;
+
+use tokio::net::TcpListener;
+use tokio::sync::{oneshot, watch};
+use tokio::task::JoinHandle;
+
+use crate::backend::{self, Opener, Slot};
+use crate::clock::Clock;
+use crate::config::Config;
+use crate::drive::{Message, Surroundings};
+use crate::gate::Gate;
+use crate::http::App;
+use crate::meters::Meters;
+use crate::queue::Queue;
+use crate::status::{Phase, Status};
+use crate::supervise::Supervisor;
+use crate::{Error, listen};
+
+/// How often histograms are folded.
+const FOLD_EVERY: Duration = Duration::from_secs(1);
+
+/// A running server.
+pub struct Server {
+    address: SocketAddr,
+    /// The address asked for, when it was not used because there is no token.
+    withheld: Option<SocketAddr>,
+    stop: watch::Sender<bool>,
+    accepting: JoinHandle<()>,
+    folding: JoinHandle<()>,
+    core: Core,
+}
+
+/// A server without its sockets.
+pub(crate) struct Core {
+    pub(crate) app: Arc<App>,
+    status: Arc<Status>,
+    queue: Arc<Queue<Message>>,
+    drive: Option<thread::JoinHandle<()>>,
+}
+
+/// Runs a server until the process is told to stop (SIGTERM or SIGINT). `started` hears of it as
+/// soon as it listens, which may be before it has read its store.
+pub fn run(config: Config, started: impl FnOnce(&Server)) -> Result<(), Error> {
+    let threads = match config.threads {
+        // The drive thread and the callers want processors too.
+        0 => thread::available_parallelism().map_or(1, |n| n.get() / 2).clamp(1, 16),
+        threads => threads,
+    };
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(threads)
+        .thread_name("legwork-http")
+        .enable_all()
+        .build()
+        .map_err(|error| Error::Start(format!("no threads: {error}")))?;
+    runtime.block_on(async {
+        let signals = signals()?;
+        let server = Server::start(config).await?;
+        started(&server);
+        signals.await;
+        tracing::info!("stopping: requests under way are finished");
+        server.stop().await;
+        tracing::info!("stopped");
+        Ok(())
+    })
+}
+
+impl Server {
+    /// Opens the store and listens. The instances are read in the background: see `until_ready`.
+    pub async fn start(config: Config) -> Result<Self, Error> {
+        let opener = backend::opener(&config.store);
+        Self::start_on(config, opener).await
+    }
+
+    pub(crate) async fn start_on(config: Config, opener: Opener) -> Result<Self, Error> {
+        let (stop, stopping) = watch::channel(false);
+        let core = Core::start(&config, opener, stopping.clone()).await?;
+        let address = permitted(config.listen, core.status.has_tokens());
+        let withheld = (address != config.listen).then_some(config.listen);
+        let listener = match TcpListener::bind(address).await {
+            Ok(listener) => listener,
+            Err(source) => {
+                core.stop().await;
+                return Err(Error::Listen { address, source });
+            }
+        };
+        let address = listener.local_addr().unwrap_or(address);
+        if let Some(withheld) = withheld {
+            tracing::warn!(
+                asked = %withheld,
+                used = %address,
+                "there is no token yet, so the server listens on this machine alone; make one \
+                 with `legwork token create NAME --scope admin` and start the server again"
+            );
+        }
+        tracing::info!(%address, "listening");
+        let accepting =
+            tokio::spawn(listen::accept(listener, core.app.clone(), stopping, config.grace));
+        let folding = tokio::spawn(fold(core.app.clone()));
+        Ok(Self { address, withheld, stop, accepting, folding, core })
+    }
+
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// The address that was asked for and not used: without any token a server serves only the
+    /// machine it runs on.
+    pub fn withheld(&self) -> Option<SocketAddr> {
+        self.withheld
+    }
+
+    /// Whether there are tokens; without any, everybody on this machine may do everything.
+    pub fn has_tokens(&self) -> bool {
+        self.core.status.has_tokens()
+    }
+
+    /// Waits until the store is read and requests are served.
+    pub async fn until_ready(&self) {
+        self.core.status.until(Phase::Ready).await;
+    }
+
+    /// What the server is doing, in words.
+    pub fn state(&self) -> String {
+        self.core.status.reason()
+    }
+
+    /// Finishes what is under way, commits it and closes the store.
+    pub async fn stop(self) {
+        // Nobody listens any more if all connections are gone.
+        let _ = self.stop.send(true);
+        let _ = self.accepting.await;
+        self.folding.abort();
+        self.core.stop().await;
+    }
+}
+
+impl Core {
+    pub(crate) async fn start(
+        config: &Config,
+        opener: Opener,
+        stopping: watch::Receiver<bool>,
+    ) -> Result<Self, Error> {
+        let meters = Meters::new();
+        let around = Surroundings {
+            queue: Arc::new(Queue::new(config.limits.queue_max)),
+            clock: Arc::new(Clock::default()),
+            status: Arc::new(Status::new()),
+            slot: Arc::new(Slot::default()),
+            meters: meters.drive.clone(),
+        };
+        let (queue, status) = (around.queue.clone(), around.status.clone());
+        let limits = config.limits.clone();
+        let gate = Gate::new(queue.clone(), status.clone(), limits.waiting_max, stopping);
+        let (clock, slot) = (around.clock.clone(), around.slot.clone());
+        let app = Arc::new(App::new(gate, clock, limits, meters, slot, status.clone()));
+        let site = legwork_site::Config {
+            resident_max: config.resident_max,
+            waiting_max: config.limits.waiting_max,
+            ..legwork_site::Config::default()
+        };
+        let (opened, outcome) = oneshot::channel();
+        let drive = thread::Builder::new()
+            .name("legwork-drive".to_owned())
+            .spawn(move || Supervisor { around, opener, site }.run(opened))
+            .map_err(|error| Error::Start(format!("no thread: {error}")))?;
+        match outcome.await {
+            Ok(Ok(())) => Ok(Self { app, status, queue, drive: Some(drive) }),
+            Ok(Err(error)) => Err(error),
+            Err(_) => Err(Error::Start("its drive thread died; please report it".to_owned())),
+        }
+    }
+
+    pub(crate) async fn stop(mut self) {
+        self.queue.push_beyond_limit(Message::Stop);
+        let Some(drive) = self.drive.take() else { return };
+        let joined = tokio::task::spawn_blocking(move || drive.join().is_ok()).await;
+        if !matches!(joined, Ok(true)) {
+            tracing::error!("the drive thread died");
+        }
+    }
+}
+
+/// Without tokens, loopback.
+fn permitted(asked: SocketAddr, has_tokens: bool) -> SocketAddr {
+    if has_tokens || asked.ip().is_loopback() {
+        return asked;
+    }
+    let ip = match asked.ip() {
+        IpAddr::V4(_) => IpAddr::V4(Ipv4Addr::LOCALHOST),
+        IpAddr::V6(_) => IpAddr::V6(Ipv6Addr::LOCALHOST),
+    };
+    SocketAddr::new(ip, asked.port())
+}
+
+async fn fold(app: Arc<App>) {
+    let mut ticks = tokio::time::interval(FOLD_EVERY);
+    loop {
+        ticks.tick().await;
+        app.meters.fold();
+    }
+}
+
+/// Set up before the server starts: a signal during the start counts too.
+fn signals() -> Result<impl Future<Output = ()>, Error> {
+    use tokio::signal::unix::{SignalKind, signal};
+    let fail = |error: std::io::Error| Error::Start(format!("no signals: {error}"));
+    let mut terminate = signal(SignalKind::terminate()).map_err(fail)?;
+    let mut interrupt = signal(SignalKind::interrupt()).map_err(fail)?;
+    Ok(async move {
+        tokio::select! {
+            _ = terminate.recv() => {}
+            _ = interrupt.recv() => {}
+        }
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn without_tokens_only_loopback_is_listened_on() {
+        for (asked, tokens, used) in [
+            ("0.0.0.0:7878", false, "127.0.0.1:7878"),
+            ("[::]:7878", false, "[::1]:7878"),
+            ("192.168.1.5:80", false, "127.0.0.1:80"),
+            ("127.0.0.1:7878", false, "127.0.0.1:7878"),
+            ("0.0.0.0:7878", true, "0.0.0.0:7878"),
+        ] {
+            let permitted = permitted(asked.parse().unwrap(), tokens);
+            assert_eq!(permitted, used.parse().unwrap(), "{asked} {tokens}");
+        }
+    }
+}

@@ -1,0 +1,94 @@
+//! What the server is doing, for `/ready` and for requests that must not wait.
+//!
+//! Invariant: `Ready` is told only while the store takes commits.
+
+use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
+use std::sync::{Mutex, PoisonError};
+
+use tokio::sync::Notify;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Phase {
+    Recovering,
+    Ready,
+    /// The store failed and is being reopened.
+    Failing,
+    Stopping,
+}
+
+#[derive(Debug)]
+pub(crate) struct Status {
+    phase: AtomicU8,
+    reason: Mutex<String>,
+    recovered: AtomicU64,
+    /// How many tokens there are: without any, only callers from this machine are let in.
+    tokens: AtomicU64,
+    changed: Notify,
+}
+
+impl Status {
+    pub(crate) fn new() -> Self {
+        Self {
+            phase: AtomicU8::new(Phase::Recovering as u8),
+            reason: Mutex::new(String::new()),
+            recovered: AtomicU64::new(0),
+            tokens: AtomicU64::new(0),
+            changed: Notify::new(),
+        }
+    }
+
+    pub(crate) fn phase(&self) -> Phase {
+        match self.phase.load(Ordering::Acquire) {
+            0 => Phase::Recovering,
+            1 => Phase::Ready,
+            2 => Phase::Failing,
+            _ => Phase::Stopping,
+        }
+    }
+
+    pub(crate) fn enter(&self, phase: Phase) {
+        self.phase.store(phase as u8, Ordering::Release);
+        self.changed.notify_waiters();
+    }
+
+    /// Waits until the server is in this phase.
+    pub(crate) async fn until(&self, phase: Phase) {
+        loop {
+            let changed = self.changed.notified();
+            if self.phase() == phase {
+                return;
+            }
+            changed.await;
+        }
+    }
+
+    pub(crate) fn fail(&self, reason: &str) {
+        reason.clone_into(&mut self.reason.lock().unwrap_or_else(PoisonError::into_inner));
+        self.enter(Phase::Failing);
+    }
+
+    pub(crate) fn count_recovered(&self, instances: u64) {
+        self.recovered.store(instances, Ordering::Relaxed);
+    }
+
+    pub(crate) fn set_tokens(&self, tokens: usize) {
+        self.tokens.store(tokens as u64, Ordering::Release);
+    }
+
+    pub(crate) fn has_tokens(&self) -> bool {
+        self.tokens.load(Ordering::Acquire) > 0
+    }
+
+    /// Why requests are not served, in words.
+    pub(crate) fn reason(&self) -> String {
+        match self.phase() {
+            Phase::Recovering => {
+                let instances = self.recovered.load(Ordering::Relaxed);
+                format!("the server is reading its store ({instances} instances so far)")
+            }
+            Phase::Ready => "the server is ready".to_owned(),
+            Phase::Failing => self.reason.lock().unwrap_or_else(PoisonError::into_inner).clone(),
+            Phase::Stopping => "the server is stopping".to_owned(),
+        }
+    }
+}

@@ -1,0 +1,201 @@
+//! The life of the drive thread: open, recover, drive, and begin again after a failure.
+//!
+//! Invariant: after a failure every caller gets an answer at once, and the store is tried again
+//! with growing pauses until it works or the server stops.
+
+use std::collections::VecDeque;
+use std::ops::ControlFlow;
+use std::sync::Arc;
+use std::time::Duration;
+
+use legwork_model::id::StreamId;
+use legwork_site::{Site, Stream};
+use legwork_store::{OpenStream, Version};
+use tokio::sync::oneshot;
+
+use crate::Error;
+use crate::backend::{Backend, Opener};
+use crate::drive::{Broken, Driver, Failure, Message, Round, Surroundings};
+use crate::status::Phase;
+
+const PAUSE_MIN: Duration = Duration::from_millis(50);
+const PAUSE_MAX: Duration = Duration::from_secs(5);
+/// How often the number of instances read so far is told.
+const TOLD_EVERY: u64 = 4_096;
+
+pub(crate) struct Supervisor {
+    pub(crate) around: Surroundings,
+    pub(crate) opener: Opener,
+    pub(crate) site: legwork_site::Config,
+}
+
+/// Tells whoever starts the server that the store is open and its tokens are known.
+pub(crate) type Opened = oneshot::Sender<Result<(), Error>>;
+
+impl Supervisor {
+    /// Runs until the server stops.
+    pub(crate) fn run(mut self, opened: Opened) {
+        let mut driver = match self.open() {
+            Ok(driver) => {
+                drop(opened.send(Ok(())));
+                driver
+            }
+            Err(error) => return drop(opened.send(Err(error))),
+        };
+        let mut backlog = VecDeque::new();
+        let mut result = self.recover(&mut driver);
+        loop {
+            while result.is_ok() {
+                result = match driver.round(&mut backlog) {
+                    Ok(Round::GoOn) => Ok(()),
+                    Ok(Round::Stop) => return self.stop(driver, &mut backlog),
+                    Err(broken) => Err(broken),
+                };
+            }
+            let Err(broken) = result else { return };
+            let Some(next) = self.begin_again(driver, &broken, &mut backlog) else { return };
+            driver = next;
+            result = Ok(());
+        }
+    }
+
+    /// Opens the store and reads the site's own stream.
+    fn open(&mut self) -> Result<Driver, Error> {
+        let store = (self.opener)().map_err(Error::Store)?;
+        let config = legwork_site::Config { epoch: self.around.clock.now(), ..self.site.clone() };
+        let site = Site::new(config);
+        let mut driver = Driver::new(self.around.clone(), site, store.clone());
+        let own = own_stream(&*store).map_err(Error::Store)?;
+        driver.recover(own).map_err(|broken| Error::Start(broken.to_string()))?;
+        if !driver.site().faults().is_empty() {
+            return Err(Error::Unreadable { faults: driver.site().faults().to_vec() });
+        }
+        self.around.status.set_tokens(driver.site().gauges().tokens);
+        self.around.slot.set(Some(store));
+        Ok(driver)
+    }
+
+    /// Reads the instances. From here on the server can be asked.
+    fn recover(&self, driver: &mut Driver) -> Result<(), Broken> {
+        self.around.status.enter(Phase::Recovering);
+        let Some(store) = self.around.slot.borrow() else { return Ok(()) };
+        let mut instances = 0;
+        let mut result = Ok(());
+        store.open_streams(&mut |open| {
+            if open.stream == StreamId::SITE {
+                return ControlFlow::Continue(());
+            }
+            instances += 1;
+            if instances % TOLD_EVERY == 0 {
+                self.around.status.count_recovered(instances);
+            }
+            result = driver.recover(stream(open));
+            if result.is_ok() { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
+        })?;
+        result?;
+        self.around.clock.advance_to(driver.site().latest());
+        let lag = self.around.clock.lag();
+        if lag > 1_000 {
+            tracing::warn!(
+                lag_ms = lag,
+                "the clock of this machine is behind what the store has recorded; time stands \
+                 still until it has caught up: check the clock"
+            );
+        }
+        tracing::info!(instances, "the store is read");
+        self.around.status.enter(Phase::Ready);
+        Ok(())
+    }
+
+    /// Drops everything that was in memory, and opens the store until that works.
+    fn begin_again(
+        &mut self,
+        driver: Driver,
+        broken: &Broken,
+        backlog: &mut VecDeque<Message>,
+    ) -> Option<Driver> {
+        tracing::error!(reason = %broken, "the store failed; it will be opened again");
+        self.around.meters.failed();
+        let mut reason: Arc<str> = chain(broken).into();
+        self.around.status.fail(&reason);
+        self.around.slot.set(None);
+        driver.refuse_all(&reason);
+        let mut pause = PAUSE_MIN;
+        loop {
+            if backlog.is_empty() {
+                self.around.queue.take_all(backlog, Some(pause));
+            }
+            while let Some(message) = backlog.pop_front() {
+                match message {
+                    Message::Ask { reply, .. } => {
+                        drop(reply.send(Err(Failure::Unavailable(reason.clone()))));
+                    }
+                    Message::Cancel(_) => {}
+                    Message::Stop => return None,
+                }
+            }
+            let attempt = self.open().map_err(|error| chain(&error)).and_then(|mut driver| {
+                match self.recover(&mut driver) {
+                    Ok(()) => Ok(driver),
+                    Err(broken) => {
+                        let reason = chain(&broken);
+                        self.around.slot.set(None);
+                        driver.refuse_all(&reason.as_str().into());
+                        Err(reason)
+                    }
+                }
+            });
+            match attempt {
+                Ok(driver) => {
+                    tracing::info!("the store works again");
+                    return Some(driver);
+                }
+                Err(why) => {
+                    tracing::warn!(reason = %why, "the store still fails");
+                    reason = why.into();
+                    self.around.status.fail(&reason);
+                    pause = (pause * 2).min(PAUSE_MAX);
+                }
+            }
+        }
+    }
+
+    /// Nothing new comes in any more: what is there is worked off, the rest is told.
+    fn stop(self, mut driver: Driver, backlog: &mut VecDeque<Message>) {
+        self.around.status.enter(Phase::Stopping);
+        self.around.queue.push_beyond_limit(Message::Stop);
+        loop {
+            match driver.round(backlog) {
+                Ok(Round::Stop) if backlog.is_empty() => break,
+                Ok(Round::Stop | Round::GoOn) => {}
+                Err(broken) => {
+                    tracing::error!(reason = %broken, "the store failed while the server stopped");
+                    break;
+                }
+            }
+        }
+        self.around.slot.set(None);
+        driver.refuse_all(&"the server is stopping".into());
+    }
+}
+
+fn own_stream(store: &dyn Backend) -> Result<Stream, legwork_store::Error> {
+    let records = store.read(StreamId::SITE, Version(0))?;
+    Ok(Stream { id: StreamId::SITE.0, snapshot: None, records })
+}
+
+fn stream(open: OpenStream) -> Stream {
+    let snapshot = open.snapshot.map(|snapshot| (snapshot.version.0, snapshot.bytes));
+    Stream { id: open.stream.0, snapshot, records: open.records }
+}
+
+/// An error with its causes: "writing x failed: no space left on device".
+fn chain(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut cause = error.source();
+    while let Some(error) = cause {
+        text = format!("{text}: {error}");
+        cause = error.source();
+    }
+    text
+}

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use crate::condition::Condition;
 use crate::definition::{Retry, Work};
-use crate::id::{Activity, ElementId, Iteration, NodeId};
+use crate::id::{Activity, ElementId, NodeId};
 use crate::rule::Rule;
 use crate::value::ValueType;
 
@@ -43,7 +43,7 @@ pub struct Node {
     pub kind: NodeKind,
     /// Control edges in.
     pub incoming: Vec<Edge>,
-    /// Control edges out. At a choice the place in this list is the selection code.
+    /// Control edges out, in the order of the branches.
     pub outgoing: Vec<NodeId>,
     pub sync_in: Vec<SyncEdge>,
     pub sync_out: Vec<NodeId>,
@@ -170,10 +170,8 @@ impl Schema {
     pub fn activity_precedes(&self, a: &Activity, b: &Activity) -> bool {
         let (node_a, node_b) = (self.node(a.node), self.node(b.node));
         let shared = node_a.loops.iter().zip(&node_b.loops).take_while(|(x, y)| x == y).count();
-        let counts = |iteration: &Iteration| -> Vec<u32> {
-            iteration.0.iter().take(shared).copied().collect()
-        };
-        match counts(&a.iteration).cmp(&counts(&b.iteration)) {
+        let ours = a.iteration.0.iter().take(shared);
+        match ours.cmp(b.iteration.0.iter().take(shared)) {
             std::cmp::Ordering::Less => true,
             std::cmp::Ordering::Equal => self.precedes(a.node, b.node),
             std::cmp::Ordering::Greater => false,

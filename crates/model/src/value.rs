@@ -44,8 +44,9 @@ pub enum Value {
     /// Compact JSON text; kept as text because the engine never looks inside but in conditions.
     #[n(5)]
     Json(#[n(0)] String),
+    /// Boxed: very many values are held in memory, and few of them are files.
     #[n(6)]
-    File(#[n(0)] FileRef),
+    File(#[n(0)] Box<FileRef>),
 }
 
 /// A file whose content is stored apart, known by its content hash.
@@ -134,7 +135,7 @@ impl Value {
             }
             ValueType::Json if depth(json) > JSON_DEPTH_MAX => return Err(Mismatch::TooDeep),
             ValueType::Json => (!json.is_null()).then(|| Self::Json(json.to_string())),
-            ValueType::File => file_from_json(json).map(Self::File),
+            ValueType::File => file_from_json(json).map(Box::new).map(Self::File),
         };
         let value = value.ok_or_else(|| Mismatch::Type {
             expected: kind.expectation(),

@@ -51,6 +51,51 @@ fn the_largest_definitions_are_checked_in_time() {
     assert_eq!(count(&findings, Severity::Error), 0, "{:?}", findings.first());
 }
 
+/// Every step of one branch waits for every step of the other; the last closes a cycle.
+fn web(steps: usize, cycle: bool) -> String {
+    let mut text = "process: p\nsteps:\n- parallel: p\n  branches:\n  - steps:\n".to_owned();
+    for step in 0..steps {
+        let after =
+            if cycle && step == 0 { format!(", after: [b{}]", steps - 1) } else { String::new() };
+        let _ = writeln!(text, "    - {{ step: a{step}, job: j{after} }}");
+    }
+    let all: Vec<String> = (0..steps).map(|step| format!("a{step}")).collect();
+    let all = all.join(", ");
+    text += "  - steps:\n";
+    for step in 0..steps {
+        let _ = writeln!(text, "    - {{ step: b{step}, job: j, after: [{all}] }}");
+    }
+    text
+}
+
+#[test]
+fn definitions_full_of_sync_edges_are_checked_in_time() {
+    let findings = check(&web(300, false));
+    assert_eq!(count(&findings, Severity::Error), 0);
+    assert_eq!(count(&findings, Severity::Warning), WARNINGS_MAX + 1);
+    let findings = check(&web(300, true));
+    let cycles = findings.iter().filter(|finding| finding.severity == Severity::Error).count();
+    assert!((1..=10).contains(&cycles), "{cycles}");
+    assert!(findings[0].message.starts_with("steps wait for each other: b299 -> a0 -> "));
+}
+
+#[test]
+fn a_definition_full_of_choices_is_checked_in_time() {
+    let mut text =
+        "process: p\ndata: { x: decimal, y: decimal, z: decimal }\nstart: [x, y, z]\nsteps:\n"
+            .to_owned();
+    let literals = (1..20).map(|number| format!("{number}")).collect::<Vec<_>>().join(", ");
+    for choice in 0..400 {
+        let all = format!("x in [{literals}] && y in [{literals}] && z in [{literals}]");
+        let _ = write!(
+            text,
+            "- choice: c{choice}\n  branches:\n  - {{ when: \"{all}\" }}\n  - {{ otherwise: true }}\n"
+        );
+    }
+    let findings = check(&text);
+    assert_eq!(count(&findings, Severity::Error), 0);
+}
+
 #[test]
 fn no_more_findings_are_told_than_anybody_would_read() {
     let findings = check(&ladder(400, false));

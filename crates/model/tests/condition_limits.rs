@@ -255,7 +255,7 @@ fn value() -> impl Strategy<Value = Value> {
         ]
         .prop_map(Value::Json),
         (any::<u64>(), any::<String>()).prop_map(|(size, name)| {
-            Value::File(FileRef { blob: [7; 32], size, media_type: name.clone(), name })
+            Value::File(Box::new(FileRef { blob: [7; 32], size, media_type: name.clone(), name }))
         }),
     ]
 }

@@ -51,7 +51,7 @@ fn values() -> Vec<(ElementId, Value)> {
         Value::String("ä".to_owned()),
         Value::DateTime(AT),
         Value::Json("{\"a\":1}".to_owned()),
-        Value::File(file),
+        Value::File(Box::new(file)),
     ];
     (0..).map(ElementId).zip(values).collect()
 }

@@ -42,7 +42,7 @@ fn value() -> impl Strategy<Value = Value> {
         moment().prop_map(Value::DateTime),
         ".*".prop_map(Value::Json),
         (any::<[u8; 32]>(), any::<u64>(), ".*", ".*").prop_map(|(blob, size, name, media_type)| {
-            Value::File(FileRef { blob, size, name, media_type })
+            Value::File(Box::new(FileRef { blob, size, name, media_type }))
         }),
     ]
 }

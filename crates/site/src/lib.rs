@@ -91,6 +91,8 @@ pub struct Site {
     worklists: Worklists,
     jobs: Jobs,
     waiting: WaitingRoom,
+    /// Instances that the input at hand has brought to their end.
+    ended: Vec<InstanceId>,
     /// Requests that wait for their instance to be loaded.
     loading: BTreeMap<InstanceId, Vec<Held>>,
     /// Pages of histories asked for and being read.
@@ -137,6 +139,7 @@ impl Site {
             tokens: Tokens::default(),
             instances: Instances::default(),
             waiting: WaitingRoom::default(),
+            ended: Vec::new(),
             loading: BTreeMap::new(),
             histories: BTreeMap::new(),
             listings: BTreeMap::new(),
@@ -169,6 +172,9 @@ impl Site {
             Input::ClosedRead { id, streams } => self.closed_read(id, &streams),
             Input::Cancelled { id } => drop(self.waiting.take(id)),
             Input::Settle => self.settle(now),
+        }
+        for id in std::mem::take(&mut self.ended) {
+            self.instances.remove(id);
         }
         std::mem::take(&mut self.out)
     }

@@ -264,13 +264,13 @@ impl Site {
         }
     }
 
-    /// Answers those who waited for the end and forgets the instance: from now on it is looked up
-    /// in the store.
+    /// Answers those who waited for the end. Once the input is handled the instance is forgotten:
+    /// from then on it is looked up in the store.
     fn end(&mut self, id: InstanceId) {
         for (request, waiting) in self.waiting.take_for(id) {
             self.answer_end(request, &waiting);
         }
-        self.instances.remove(id);
+        self.ended.push(id);
     }
 
     fn quarantine(&mut self, id: InstanceId, reason: &str) {

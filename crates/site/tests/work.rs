@@ -35,6 +35,17 @@ fn a_case_goes_from_start_to_result_by_several_hands() {
 }
 
 #[test]
+fn a_case_that_ends_with_its_start_is_answered_with_its_result() {
+    let mut bank = Harness::bank();
+    let source = "process: loan\ndata: { amount: int }\nstart: [amount]\nresult: [amount]\nsteps: []\n";
+    bank.ask(Request::Deploy { source: source.to_owned() }).unwrap();
+    let started = bank.ask(start(InstanceId(1), json!({ "amount": 1 }), None)).unwrap();
+    let Answer::Started { instance, repeated: false } = started else { panic!("{started:?}") };
+    assert_eq!((instance.lifecycle, instance.result.len()), (Lifecycle::Completed, 1));
+    assert_eq!(bank.site.gauges().instances_open, 0);
+}
+
+#[test]
 fn a_second_claim_is_rejected_naming_the_holder() {
     let mut bank = Harness::bank();
     let loan = bank.start(1);

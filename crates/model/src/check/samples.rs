@@ -64,6 +64,11 @@ impl Samples {
         if points > POINTS_MAX { Err(Undecidable::TooManyPoints) } else { Ok(Self { axes }) }
     }
 
+    /// How many combinations there are.
+    pub(super) fn count(&self) -> u64 {
+        self.axes.iter().map(|(_, values)| values.len() as u64).product()
+    }
+
     /// All combinations.
     pub(super) fn points(&self) -> impl Iterator<Item = Point<'_>> {
         let first = Some(vec![0; self.axes.len()]);
@@ -270,12 +275,12 @@ fn values(kind: ValueType, literals: &[Literal]) -> Vec<Value> {
             .map(|millis| Value::DateTime(Timestamp(millis)))
             .collect(),
         ValueType::Json => vec![Value::Json("{}".to_owned())],
-        ValueType::File => vec![Value::File(FileRef {
+        ValueType::File => vec![Value::File(Box::new(FileRef {
             blob: [0; 32],
             size: 0,
             name: String::new(),
             media_type: String::new(),
-        })],
+        }))],
     }
 }
 

@@ -14,7 +14,7 @@ use legwork_model::time::Timestamp;
 use legwork_site::*;
 use serde_json::json;
 
-pub const LOAN: &str = r#"
+pub(crate) const LOAN: &str = r#"
 process: loan
 data: { amount: int, risk: int, approved: bool }
 start: [amount]
@@ -41,7 +41,7 @@ steps:
       - name: reject
 "#;
 
-pub const BANK: &str = r#"
+pub(crate) const BANK: &str = r#"
 organisation: bank
 agents:
   ann: { name: Ann, roles: [clerk], substitutes: [dan], absent: [{ from: 2026-02-01, to: 2026-02-28 }] }
@@ -50,18 +50,18 @@ agents:
   dan: { name: Dan, roles: [guard] }
 "#;
 
-pub struct Harness {
-    pub site: Site,
-    pub now: Timestamp,
-    pub config: Config,
-    pub credential: Credential,
+pub(crate) struct Harness {
+    pub(crate) site: Site,
+    pub(crate) now: Timestamp,
+    pub(crate) config: Config,
+    pub(crate) credential: Credential,
     streams: BTreeMap<u128, (Vec<Vec<u8>>, Option<Vec<u8>>)>,
     last: u64,
     replies: BTreeMap<RequestId, Result<Answer, Refusal>>,
 }
 
 impl Harness {
-    pub fn new() -> Self {
+    pub(crate) fn new() -> Self {
         let now: Timestamp = "2026-01-10T08:00:00Z".parse().unwrap();
         let config = Config { epoch: now, ..Config::default() };
         Self {
@@ -76,14 +76,14 @@ impl Harness {
     }
 
     /// With the bank and its loan in force.
-    pub fn bank() -> Self {
+    pub(crate) fn bank() -> Self {
         let mut harness = Self::new();
         harness.ask(Request::PublishOrganisation { source: BANK.to_owned() }).unwrap();
         harness.ask(Request::Deploy { source: LOAN.to_owned() }).unwrap();
         harness
     }
 
-    pub fn send(&mut self, request: Request) -> RequestId {
+    pub(crate) fn send(&mut self, request: Request) -> RequestId {
         self.last += 1;
         let id = RequestId(self.last);
         let credential = self.credential.clone();
@@ -91,24 +91,24 @@ impl Harness {
         id
     }
 
-    pub fn reply(&mut self, id: RequestId) -> Option<Result<Answer, Refusal>> {
+    pub(crate) fn reply(&mut self, id: RequestId) -> Option<Result<Answer, Refusal>> {
         self.replies.remove(&id)
     }
 
-    pub fn ask(&mut self, request: Request) -> Result<Answer, Refusal> {
+    pub(crate) fn ask(&mut self, request: Request) -> Result<Answer, Refusal> {
         let id = self.send(request);
         self.feed(Input::Settle);
         self.reply(id).expect("an answer")
     }
 
-    pub fn refusal(&mut self, request: Request) -> String {
+    pub(crate) fn refusal(&mut self, request: Request) -> String {
         match self.ask(request) {
             Err(refusal) => refusal.to_string(),
             Ok(answer) => panic!("not refused: {answer:?}"),
         }
     }
 
-    pub fn feed(&mut self, input: Input) {
+    pub(crate) fn feed(&mut self, input: Input) {
         let mut inputs = vec![input];
         while let Some(input) = inputs.pop() {
             for output in self.site.handle(input, self.now) {
@@ -153,7 +153,7 @@ impl Harness {
     }
 
     /// Everything in memory is gone; the streams are not.
-    pub fn restart(&mut self) {
+    pub(crate) fn restart(&mut self) {
         self.config.epoch = Timestamp(self.config.epoch.0 + 1);
         self.site = Site::new(self.config.clone());
         let open: Vec<u128> = self
@@ -167,18 +167,18 @@ impl Harness {
         }
     }
 
-    pub fn pass(&mut self, time: Duration) {
+    pub(crate) fn pass(&mut self, time: Duration) {
         self.now = self.now + time;
         self.feed(Input::Settle);
     }
 
-    pub fn start(&mut self, number: u128) -> InstanceId {
+    pub(crate) fn start(&mut self, number: u128) -> InstanceId {
         let instance = InstanceId(number);
         self.ask(start(instance, json!({ "amount": 100 }), None)).unwrap();
         instance
     }
 
-    pub fn items(&mut self, agent: &str) -> Vec<String> {
+    pub(crate) fn items(&mut self, agent: &str) -> Vec<String> {
         let agent = AgentId::from(agent);
         let worklist = Worklist { agent, since: None, limit: 100, wait_until: None };
         match self.ask(Request::Worklist(worklist)).unwrap() {
@@ -189,14 +189,14 @@ impl Harness {
         }
     }
 
-    pub fn jobs(&mut self, kind: &str, max: usize) -> Vec<Job> {
+    pub(crate) fn jobs(&mut self, kind: &str, max: usize) -> Vec<Job> {
         match self.ask(activate(kind, max, None)).unwrap() {
             Answer::Jobs(jobs) => jobs,
             other => panic!("{other:?}"),
         }
     }
 
-    pub fn report(&mut self, job: &Job, data: serde_json::Value) -> Result<(), String> {
+    pub(crate) fn report(&mut self, job: &Job, data: serde_json::Value) -> Result<(), String> {
         let lease = JobLease { activity: job.activity.clone(), lease: job.lease };
         let jobs = vec![JobResult { job: lease, data: data_of(data) }];
         let request = Request::CompleteJobs { worker: Arc::from("robot"), jobs };
@@ -208,7 +208,7 @@ impl Harness {
         }
     }
 
-    pub fn states(&mut self, instance: InstanceId) -> String {
+    pub(crate) fn states(&mut self, instance: InstanceId) -> String {
         match self.ask(Request::Show { instance, wait_until: None }).unwrap() {
             Answer::Instance(view) => {
                 let nodes = view.nodes.iter();
@@ -221,11 +221,11 @@ impl Harness {
     }
 }
 
-pub fn data_of(json: serde_json::Value) -> Data {
+pub(crate) fn data_of(json: serde_json::Value) -> Data {
     json.as_object().unwrap().clone().into_iter().collect()
 }
 
-pub fn start(instance: InstanceId, data: serde_json::Value, request: Option<u64>) -> Request {
+pub(crate) fn start(instance: InstanceId, data: serde_json::Value, request: Option<u64>) -> Request {
     Request::Start(Start {
         instance,
         process: Arc::from("loan"),
@@ -237,7 +237,7 @@ pub fn start(instance: InstanceId, data: serde_json::Value, request: Option<u64>
     })
 }
 
-pub fn activate(kind: &str, max: usize, wait_until: Option<Timestamp>) -> Request {
+pub(crate) fn activate(kind: &str, max: usize, wait_until: Option<Timestamp>) -> Request {
     Request::Activate(Activate {
         worker: Arc::from("robot"),
         types: vec![Arc::from(kind)],
@@ -247,15 +247,15 @@ pub fn activate(kind: &str, max: usize, wait_until: Option<Timestamp>) -> Reques
     })
 }
 
-pub fn activity(instance: InstanceId, step: &str) -> ActivityId {
+pub(crate) fn activity(instance: InstanceId, step: &str) -> ActivityId {
     ActivityId { instance, step: Arc::from(step), iteration: Default::default() }
 }
 
-pub fn claim(agent: &str, instance: InstanceId, step: &str) -> Request {
+pub(crate) fn claim(agent: &str, instance: InstanceId, step: &str) -> Request {
     Request::Claim { agent: AgentId::from(agent), activity: activity(instance, step) }
 }
 
-pub fn complete(agent: &str, instance: InstanceId, step: &str) -> Complete {
+pub(crate) fn complete(agent: &str, instance: InstanceId, step: &str) -> Complete {
     Complete {
         agent: AgentId::from(agent),
         activity: activity(instance, step),

@@ -10,7 +10,7 @@ use legwork_model::event::Performer;
 use legwork_model::id::{Activity, ActivityId, AgentId};
 use legwork_model::schema::Schema;
 use legwork_model::time::Timestamp;
-use legwork_org::{Cursor, ItemKey, ItemView, Organisation};
+use legwork_org::{Cursor, Item, ItemKey, ItemView, Organisation};
 
 use crate::Site;
 use crate::access::Caller;
@@ -95,7 +95,7 @@ impl Site {
             removed: delta
                 .removed
                 .iter()
-                .filter_map(|key| Some(public_name(&self.instances.get(key.instance)?.schema, key)))
+                .map(|gone| public_name(&gone.schema, &gone.key))
                 .collect(),
             more: delta.more,
         }))
@@ -115,12 +115,12 @@ impl Site {
             .state(activity.instance)
             .ok_or_else(|| crate::step::no_instance(activity.instance))?;
         let org = self.organisation_in_force()?;
-        let item = self
-            .worklists
-            .item(&key)
-            .filter(|_| self.worklists.sees(org, agent, &key, now))
-            .map(|item| ItemView { key: key.clone(), item, on_behalf_of: None })
-            .ok_or_else(|| not_yours(agent, activity))?;
+        if !self.worklists.sees(org, agent, &key, now) {
+            return Err(not_yours(agent, activity));
+        }
+        let item = self.worklists.item(&key).ok_or_else(|| not_yours(agent, activity))?;
+        let on_behalf_of = self.absent_concerned(org, agent, &key, &item, now);
+        let item = ItemView { key, item, on_behalf_of };
         let node = schema.node(own.node);
         let outputs = node
             .writes
@@ -219,6 +219,27 @@ impl Site {
         let by = Performer::Agent(agent);
         let command = Command::Complete { activity: own, by, started_at, outputs, answer, request };
         self.command(activity.instance, command, now).map(|()| Answer::Done)
+    }
+
+    /// The absent person in whose place the agent sees an item, if it is not their own.
+    fn absent_concerned(
+        &self,
+        org: &Organisation,
+        agent: &AgentId,
+        key: &ItemKey,
+        item: &Item,
+        now: Timestamp,
+    ) -> Option<AgentId> {
+        let resolved = self.worklists.resolved(key)?;
+        let concerns = |person: &AgentId| match &item.claimed_by {
+            Some(holder) => holder == person,
+            None => resolved.actors.contains(person),
+        };
+        if concerns(agent) {
+            None
+        } else {
+            org.stands_in_for(agent, now).into_iter().find(concerns)
+        }
     }
 
     /// Whether the very same request has completed the activity before.

@@ -37,7 +37,8 @@ fn a_case_goes_from_start_to_result_by_several_hands() {
 #[test]
 fn a_case_that_ends_with_its_start_is_answered_with_its_result() {
     let mut bank = Harness::bank();
-    let source = "process: loan\ndata: { amount: int }\nstart: [amount]\nresult: [amount]\nsteps: []\n";
+    let source =
+        "process: loan\ndata: { amount: int }\nstart: [amount]\nresult: [amount]\nsteps: []\n";
     bank.ask(Request::Deploy { source: source.to_owned() }).unwrap();
     let started = bank.ask(start(InstanceId(1), json!({ "amount": 1 }), None)).unwrap();
     let Answer::Started { instance, repeated: false } = started else { panic!("{started:?}") };

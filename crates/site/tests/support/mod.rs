@@ -225,7 +225,11 @@ pub(crate) fn data_of(json: serde_json::Value) -> Data {
     json.as_object().unwrap().clone().into_iter().collect()
 }
 
-pub(crate) fn start(instance: InstanceId, data: serde_json::Value, request: Option<u64>) -> Request {
+pub(crate) fn start(
+    instance: InstanceId,
+    data: serde_json::Value,
+    request: Option<u64>,
+) -> Request {
     Request::Start(Start {
         instance,
         process: Arc::from("loan"),

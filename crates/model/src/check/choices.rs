@@ -18,8 +18,12 @@ use crate::id::NodeId;
 use crate::schema::Schema;
 use crate::value::ValueType;
 
+/// The most work for all choices and loops of a definition: bytes of conditions evaluated. About
+/// a second.
+const WORK_MAX: u64 = 40_000_000;
+
 pub(super) fn check(schema: &Schema, places: &Places<'_>, facts: &Facts<'_>, report: &mut Report) {
-    let checks = Checks { schema, facts };
+    let mut checks = Checks { schema, facts, work_left: WORK_MAX };
     for node in places.nodes() {
         if !conditions(places.origin(node)).iter().all(|condition| checks.is_sound(condition)) {
             continue;
@@ -47,6 +51,7 @@ pub(super) fn check(schema: &Schema, places: &Places<'_>, facts: &Facts<'_>, rep
 struct Checks<'c> {
     schema: &'c Schema,
     facts: &'c Facts<'c>,
+    work_left: u64,
 }
 
 /// A branch with a condition.
@@ -78,7 +83,7 @@ impl Checks<'_> {
         self.schema.element_named(name).map(|id| self.schema.element(id).kind)
     }
 
-    fn check_choice(&self, node: NodeId, choice: &Choice, report: &mut Report) {
+    fn check_choice(&mut self, node: NodeId, choice: &Choice, report: &mut Report) {
         let cases: Vec<Case<'_>> = choice
             .branches
             .iter()
@@ -118,7 +123,7 @@ impl Checks<'_> {
     }
 
     fn samples<'d>(
-        &self,
+        &mut self,
         node: NodeId,
         conditions: impl Iterator<Item = &'d Condition> + Clone,
     ) -> Result<Samples, Undecidable> {
@@ -130,10 +135,20 @@ impl Checks<'_> {
         let may_be_absent = |name: &str| {
             tested(name) && element(name).is_some_and(|id| !self.facts.has_value(id, node))
         };
-        Samples::new(conditions.clone(), &|name| self.kind_of(name), &may_be_absent)
+        let samples = Samples::new(conditions.clone(), &|name| self.kind_of(name), &may_be_absent)?;
+        let bytes: u64 = conditions.map(|condition| condition.source().len() as u64).sum();
+        let work = samples.count().saturating_mul(bytes);
+        self.work_left = self.work_left.checked_sub(work).ok_or(Undecidable::TooManyPoints)?;
+        Ok(samples)
     }
 
-    fn check_until(&self, node: NodeId, l: &Loop, until: &Spanned<Condition>, report: &mut Report) {
+    fn check_until(
+        &mut self,
+        node: NodeId,
+        l: &Loop,
+        until: &Spanned<Condition>,
+        report: &mut Report,
+    ) {
         let Ok(samples) = self.samples(node, std::iter::once(&until.value)) else { return };
         let (mut ends, mut repeats) = (false, false);
         for point in samples.points() {

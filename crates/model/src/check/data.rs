@@ -197,7 +197,11 @@ impl Checked<'_> {
                 continue;
             }
             let (reader, name) = (self.places.call(read.node), self.name);
-            let (why, hint) = self.why_missing(read.node);
+            let (why, hint) = if report.errors_are_full() {
+                Default::default()
+            } else {
+                self.why_missing(read.node)
+            };
             let verb = match self.places.origin(read.node) {
                 Origin::Choice(_) | Origin::Loop(_) => "depends on",
                 Origin::Start

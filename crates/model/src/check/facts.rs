@@ -20,7 +20,7 @@ pub(super) struct Facts<'s> {
     /// Nodes that are done or skipped for good when the node starts.
     settled: Vec<Set>,
     /// Nodes that a strict sync edge may skip although their branch runs.
-    killable: Vec<bool>,
+    killable: Vec<NodeId>,
 }
 
 impl<'s> Facts<'s> {
@@ -33,15 +33,16 @@ impl<'s> Facts<'s> {
             after: vec![Set::new(nodes); nodes],
             certain: vec![Set::new(nodes + elements); nodes],
             settled: vec![Set::new(nodes); nodes],
-            killable: vec![false; nodes],
+            killable: Vec::new(),
         };
         for id in order(schema) {
             let node = schema.node(id);
-            facts.killable[id.0 as usize] =
-                node.sync_in.iter().any(|sync| sync.strict && facts.may_be_skipped(sync.from, id));
+            if node.sync_in.iter().any(|sync| sync.strict && facts.may_be_skipped(sync.from, id)) {
+                facts.killable.push(id);
+            }
             facts.before[id.0 as usize] = facts.before_start(node);
             facts.certain[id.0 as usize] = facts.certain_at(node);
-            facts.settled[id.0 as usize] = facts.settled_at(node, None);
+            facts.settled[id.0 as usize] = facts.settled_at(node);
         }
         for id in 0..nodes {
             for earlier in facts.before[id].iter() {
@@ -76,12 +77,27 @@ impl<'s> Facts<'s> {
         self.settled[at.0 as usize].contains(node.0 as usize)
     }
 
-    /// Whether a node would wait for the source of its sync edge without that edge, too.
-    pub(super) fn is_ordered_without(&self, node: NodeId, sync: usize) -> bool {
+    /// For each sync edge into a node, whether the node would wait for its source without it, too.
+    pub(super) fn implied_syncs(&self, node: NodeId) -> Vec<bool> {
         let node = self.schema.node(node);
-        node.sync_in
-            .get(sync)
-            .is_some_and(|edge| self.settled_at(node, Some(sync)).contains(edge.from.0 as usize))
+        let over: Vec<Set> =
+            node.sync_in.iter().map(|edge| self.settled_over(edge, node.id)).collect();
+        // What the edges behind each one settle, last first.
+        let mut behind = vec![Set::new(self.schema.nodes.len())];
+        for set in over.iter().rev() {
+            let mut all = behind.last().cloned().unwrap_or_else(|| set.clone());
+            all.union(set);
+            behind.push(all);
+        }
+        behind.reverse();
+        let mut others = self.settled_by_control(node);
+        let mut implied = Vec::with_capacity(over.len());
+        for ((edge, set), behind) in node.sync_in.iter().zip(&over).zip(&behind[1..]) {
+            let from = edge.from.0 as usize;
+            implied.push(others.contains(from) || behind.contains(from));
+            others.union(set);
+        }
+        implied
     }
 
     /// Whether `node` may be skipped although `other`, in another branch of a parallel, runs.
@@ -100,13 +116,9 @@ impl<'s> Facts<'s> {
     fn may_be_killed(&self, node: NodeId, depth: usize) -> bool {
         let branch = &self.places.frames(node)[..=depth];
         let in_branch =
-            |other: &NodeId| self.places.frames(*other).get(..=depth).is_some_and(|f| f == branch);
-        let killable = |other: &NodeId| self.killable[other.0 as usize];
-        self.places
-            .nodes()
-            .take(node.0 as usize + 1)
-            .filter(|other| killable(other) && in_branch(other))
-            .any(|other| other == node || self.precedes(other, node))
+            |other: NodeId| self.places.frames(other).get(..=depth).is_some_and(|f| f == branch);
+        let reaches = |other: NodeId| other == node || self.precedes(other, node);
+        self.killable.iter().any(|other| in_branch(*other) && reaches(*other))
     }
 
     /// Whether a strict sync edge may skip `second` although `first`, before it, has run.
@@ -116,7 +128,7 @@ impl<'s> Facts<'s> {
                 && other != first
                 && !self.precedes(other, first)
         };
-        self.places.nodes().any(|other| self.killable[other.0 as usize] && may_stop(other))
+        self.killable.iter().any(|other| may_stop(*other))
     }
 
     fn before_start(&self, node: &Node) -> Set {
@@ -149,17 +161,20 @@ impl<'s> Facts<'s> {
         set
     }
 
-    fn settled_at(&self, node: &Node, without: Option<usize>) -> Set {
+    fn settled_at(&self, node: &Node) -> Set {
+        let mut set = self.settled_by_control(node);
+        for edge in &node.sync_in {
+            set.union(&self.settled_over(edge, node.id));
+        }
+        set
+    }
+
+    fn settled_by_control(&self, node: &Node) -> Set {
         let ends = node.incoming.iter().map(|edge| self.settled_after(edge.from));
         let mut set = self.join(node, ends, self.schema.nodes.len());
         if let (NodeKind::XorJoin, Some(split)) = (&node.kind, node.partner) {
             // One branch was done, the others were skipped.
             (split.0..node.id.0).for_each(|inside| set.insert(inside as usize));
-        }
-        for (place, edge) in node.sync_in.iter().enumerate() {
-            if without != Some(place) {
-                set.union(&self.settled_over(edge, node.id));
-            }
         }
         set
     }
@@ -181,8 +196,7 @@ impl<'s> Facts<'s> {
         }
         for frame in self.choices_inside(edge.from, depth) {
             let mut skipped = self.settled_after(frame.block);
-            let inside = |other: &NodeId| self.places.frames(*other).contains(&frame);
-            let nodes = self.places.nodes().skip(frame.block.0 as usize).filter(inside);
+            let nodes = self.places.branch_nodes(frame);
             nodes.for_each(|inside| skipped.insert(inside.0 as usize));
             set.intersect(&skipped);
         }

@@ -3,7 +3,7 @@
 //! Walks the definition in the order in which `compile` numbers the nodes; both rest on the
 //! documented numbering of `schema`.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use super::report::Report;
@@ -50,12 +50,19 @@ pub(super) struct Places<'d> {
     /// The blocks around each node, outermost first.
     frames: Vec<Vec<Frame>>,
     by_name: BTreeMap<&'d str, NodeId>,
+    /// The nodes of each branch: the first and the one after the last.
+    branches: BTreeMap<(NodeId, usize), (NodeId, NodeId)>,
 }
 
 impl<'d> Places<'d> {
     pub(super) fn new(definition: &'d Definition) -> Self {
-        let mut places =
-            Self { definition, origins: Vec::new(), frames: Vec::new(), by_name: BTreeMap::new() };
+        let mut places = Self {
+            definition,
+            origins: Vec::new(),
+            frames: Vec::new(),
+            by_name: BTreeMap::new(),
+            branches: BTreeMap::new(),
+        };
         let mut around = Vec::new();
         places.add(Origin::Start, &around);
         places.sequence(&definition.steps, &mut around);
@@ -63,8 +70,13 @@ impl<'d> Places<'d> {
         places
     }
 
+    /// The number of the next node.
+    fn next(&self) -> NodeId {
+        NodeId(self.origins.len() as u32)
+    }
+
     fn add(&mut self, origin: Origin<'d>, around: &[Frame]) -> NodeId {
-        let id = NodeId(self.origins.len() as u32);
+        let id = self.next();
         self.origins.push(origin);
         self.frames.push(around.to_vec());
         id
@@ -88,7 +100,7 @@ impl<'d> Places<'d> {
                     split
                 }
                 Block::Loop(l) => {
-                    let block = NodeId(self.origins.len() as u32);
+                    let block = self.next();
                     around.push(Frame { kind: FrameKind::Loop, block, branch: 0 });
                     self.add(Origin::Silent(name), around);
                     self.sequence(&l.body, around);
@@ -110,7 +122,9 @@ impl<'d> Places<'d> {
     ) {
         for (place, branch) in branches.iter().enumerate() {
             around.push(Frame { kind, block, branch: place });
+            let first = self.next();
             self.sequence(&branch.steps, around);
+            self.branches.insert((block, place), (first, self.next()));
             around.pop();
         }
     }
@@ -151,6 +165,13 @@ impl<'d> Places<'d> {
             Origin::Loop(l) => format!("loop `{}`", l.name.value),
             Origin::Silent(name) => format!("`{}`", name.value),
         }
+    }
+
+    /// The nodes of the branch of a frame.
+    pub(super) fn branch_nodes(&self, frame: Frame) -> impl Iterator<Item = NodeId> + use<> {
+        let range = self.branches.get(&(frame.block, frame.branch)).copied();
+        let (first, end) = range.unwrap_or_default();
+        (first.0..end.0).map(NodeId)
     }
 
     /// The branch of a frame, as the author named it.
@@ -287,10 +308,9 @@ pub(super) fn for_each_step(blocks: &mut [Block], f: &mut impl FnMut(&mut Step))
 }
 
 /// Removes sync edges, given as the names of their ends.
-pub(super) fn remove_syncs(blocks: &mut [Block], wrong: &[(Arc<str>, Arc<str>)]) {
+pub(super) fn remove_syncs(blocks: &mut [Block], wrong: &BTreeSet<(Arc<str>, Arc<str>)>) {
     for_each_step(blocks, &mut |step| {
         let name = step.name.value.clone();
-        step.after
-            .retain(|sync| !wrong.iter().any(|(from, to)| *from == sync.from.value && *to == name));
+        step.after.retain(|sync| !wrong.contains(&(sync.from.value.clone(), name.clone())));
     });
 }

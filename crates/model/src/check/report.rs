@@ -43,6 +43,11 @@ impl Report {
         }
     }
 
+    /// Whether no further error would be told: no need to find out more about it.
+    pub(super) fn errors_are_full(&self) -> bool {
+        self.errors >= ERRORS_MAX
+    }
+
     pub(super) fn has_errors(&self) -> bool {
         self.errors > 0
     }

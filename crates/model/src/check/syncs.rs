@@ -2,7 +2,7 @@
 //!
 //! What `check` answers are the edges to leave out; without them the graph has no cycle.
 
-use std::collections::{BTreeSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
 use super::facts::Facts;
@@ -15,6 +15,8 @@ use crate::schema::Schema;
 
 /// The most steps of a cycle that are named.
 const CYCLE_NAMED_MAX: usize = 12;
+/// The most cycles that are told.
+const CYCLES_TOLD_MAX: usize = 10;
 
 /// A sync edge as it was written.
 #[derive(Clone, Copy)]
@@ -23,6 +25,8 @@ struct Edge<'d> {
     to: NodeId,
     sync: &'d Sync,
     step: &'d Step,
+    /// Whether the same is written before.
+    is_repeated: bool,
 }
 
 /// Reports sync edges that may not be; answers them by the names of their ends.
@@ -30,15 +34,15 @@ pub(super) fn check(
     sequence: &Schema,
     places: &Places<'_>,
     report: &mut Report,
-) -> Vec<(Arc<str>, Arc<str>)> {
+) -> BTreeSet<(Arc<str>, Arc<str>)> {
     let mut sound = Vec::new();
-    let mut wrong = Vec::new();
+    let mut wrong = BTreeSet::new();
     for edge in edges(places) {
         match misplaced(&edge, sequence, places) {
             None => sound.push(edge),
             Some((message, hint)) => {
                 report.error(edge.sync.from.span, Rule::K4, message, hint);
-                wrong.push(edge.names());
+                wrong.insert(edge.names());
             }
         }
     }
@@ -53,24 +57,29 @@ pub(super) fn check_effects(
     facts: &Facts<'_>,
     report: &mut Report,
 ) {
-    for edge in edges(places) {
-        let node = schema.node(edge.to);
-        let Some(place) = node.sync_in.iter().position(|sync| sync.from == edge.from) else {
-            continue;
-        };
-        let (from, to) = (&edge.sync.from.value, &edge.step.name.value);
-        if edge.sync.strict && facts.may_be_skipped(edge.from, edge.to) {
-            let message = format!(
-                "when `{from}` is skipped, `{to}` is skipped too, and with it everything that \
-                 follows up to the end of the process"
-            );
-            let hint = format!("write `after: [{from}]` if `{to}` shall go ahead without `{from}`");
-            report.warning(edge.sync.from.span, Rule::K4, message, hint);
-        }
-        if !edge.sync.strict && facts.is_ordered_without(edge.to, place) {
-            let message = format!("`{to}` comes after `{from}` in any case");
-            let hint = format!("remove `{from}` from `after`");
-            report.warning(edge.sync.from.span, Rule::K4, message, hint);
+    for node in &schema.nodes {
+        let Origin::Step(step) = places.origin(node.id) else { continue };
+        let source = |sync: &'_ Sync| places.named(&sync.from.value);
+        let written: BTreeMap<NodeId, &Sync> =
+            step.after.iter().filter_map(|sync| Some((source(sync)?, sync))).collect();
+        let implied = facts.implied_syncs(node.id);
+        for (edge, implied) in node.sync_in.iter().zip(implied) {
+            let Some(sync) = written.get(&edge.from) else { continue };
+            let (from, to) = (&sync.from.value, &step.name.value);
+            if sync.strict && facts.may_be_skipped(edge.from, node.id) {
+                let message = format!(
+                    "when `{from}` is skipped, `{to}` is skipped too, and with it everything that \
+                     follows up to the end of the process"
+                );
+                let hint =
+                    format!("write `after: [{from}]` if `{to}` shall go ahead without `{from}`");
+                report.warning(sync.from.span, Rule::K4, message, hint);
+            }
+            if !sync.strict && implied {
+                let message = format!("`{to}` comes after `{from}` in any case");
+                let hint = format!("remove `{from}` from `after`");
+                report.warning(sync.from.span, Rule::K4, message, hint);
+            }
         }
     }
 }
@@ -85,9 +94,11 @@ fn edges<'d>(places: &Places<'d>) -> Vec<Edge<'d>> {
     let mut edges = Vec::new();
     for to in places.nodes() {
         let Origin::Step(step) = places.origin(to) else { continue };
+        let mut sources = BTreeSet::new();
         for sync in &step.after {
             if let Some(from) = places.named(&sync.from.value) {
-                edges.push(Edge { from, to, sync, step });
+                let is_repeated = !sources.insert(from);
+                edges.push(Edge { from, to, sync, step, is_repeated });
             }
         }
     }
@@ -132,15 +143,14 @@ fn misplaced(edge: &Edge<'_>, sequence: &Schema, places: &Places<'_>) -> Option<
         let hint = format!("`{inside}` may run several times; let the two be in the same loop");
         return Some((message, hint));
     }
-    let twice = |sync: &Sync| sync.from.value == *from;
-    if edge.step.after.iter().find(|sync| twice(sync)) != Some(edge.sync) {
+    if edge.is_repeated {
         let message = format!("`{to}` waits for `{from}` twice");
         return Some((message, "keep one of them".to_owned()));
     }
     None
 }
 
-/// Reports each cycle once; answers the sync edges it consists of.
+/// Reports each cycle once; answers the sync edges to leave out, at least those on cycles.
 fn check_cycles(
     sequence: &Schema,
     places: &Places<'_>,
@@ -151,14 +161,16 @@ fn check_cycles(
     for edge in edges {
         syncs[edge.from.0 as usize].push(edge.to);
     }
+    let stuck = stuck(sequence, &syncs);
+    let is_stuck = |edge: &&Edge<'_>| stuck.contains(&edge.from) && stuck.contains(&edge.to);
     let mut told: BTreeSet<(NodeId, NodeId)> = BTreeSet::new();
-    let mut wrong = Vec::new();
-    for edge in edges {
-        let Some(path) = shortest_path(sequence, &syncs, edge.to, edge.from) else { continue };
-        wrong.push(edge.names());
-        if told.contains(&(edge.from, edge.to)) {
+    let mut cycles = 0;
+    for edge in edges.iter().filter(is_stuck) {
+        if cycles == CYCLES_TOLD_MAX || told.contains(&(edge.from, edge.to)) {
             continue;
         }
+        let Some(path) = shortest_path(sequence, &syncs, edge.to, edge.from) else { continue };
+        cycles += 1;
         told.insert((edge.from, edge.to));
         told.extend(path.windows(2).map(|pair| (pair[0], pair[1])));
         let names: Vec<&str> = std::iter::once(edge.from)
@@ -166,11 +178,47 @@ fn check_cycles(
             .filter(|node| matches!(places.origin(*node), Origin::Step(_)))
             .map(|node| &*sequence.node(node).name)
             .collect();
+        let (from, to) = (&edge.sync.from.value, &edge.step.name.value);
         let message = format!("steps wait for each other: {}", shorten(&names));
-        let hint = format!("remove `{}` from what `{}` waits for", names[0], edge.step.name.value);
+        let hint = format!("remove `{from}` from what `{to}` waits for");
         report.error(edge.sync.from.span, Rule::K4, message, hint);
     }
-    wrong
+    edges.iter().filter(is_stuck).map(Edge::names).collect()
+}
+
+/// The nodes on cycles, and those between two cycles.
+fn stuck(sequence: &Schema, syncs: &[Vec<NodeId>]) -> BTreeSet<NodeId> {
+    let edges = || {
+        let outgoing = |node: &'_ crate::schema::Node| {
+            let next = node.outgoing.iter().chain(&syncs[node.id.0 as usize]).copied();
+            next.map(|to| (node.id, to)).collect::<Vec<_>>()
+        };
+        sequence.nodes.iter().flat_map(outgoing)
+    };
+    let forward = without_order(sequence.nodes.len(), edges());
+    let back = without_order(sequence.nodes.len(), edges().map(|(from, to)| (to, from)));
+    forward.intersection(&back).copied().collect()
+}
+
+/// The nodes that cannot be put into an order: those on cycles and those behind.
+fn without_order(nodes: usize, edges: impl Iterator<Item = (NodeId, NodeId)>) -> BTreeSet<NodeId> {
+    let mut next: Vec<Vec<NodeId>> = vec![Vec::new(); nodes];
+    let mut waiting = vec![0_usize; nodes];
+    for (from, to) in edges {
+        next[from.0 as usize].push(to);
+        waiting[to.0 as usize] += 1;
+    }
+    let all = (0..nodes as u32).map(NodeId);
+    let mut ready: Vec<NodeId> = all.clone().filter(|id| waiting[id.0 as usize] == 0).collect();
+    while let Some(id) = ready.pop() {
+        for &to in &next[id.0 as usize] {
+            waiting[to.0 as usize] -= 1;
+            if waiting[to.0 as usize] == 0 {
+                ready.push(to);
+            }
+        }
+    }
+    all.filter(|id| waiting[id.0 as usize] > 0).collect()
 }
 
 fn shorten(names: &[&str]) -> String {

@@ -2,12 +2,12 @@
 //!
 //! One million items offered to a role of a thousand people, half of them under four eyes; then
 //! claims, completions and reads. Bytes are resident memory as the kernel counts it (Linux), all
-//! included. `cargo run --release -p legwork-org --example memory -- [items] [people]`
+//! included; times are of the processor, so that neighbours do not count. `cargo run --release -p legwork-org --example memory -- [items] [people]`
 
 use std::error::Error;
 use std::fmt::Write;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use legwork_model::compile::compile;
 use legwork_model::id::{Activity, AgentId, InstanceId, NodeId};
@@ -55,10 +55,10 @@ fn main() -> Result<(), Box<dyn Error>> {
         let rule = if place % 2 == 0 { &plain } else { &four_eyes };
         let resolved = organisation.resolve(rule, &Did(by(place).clone()));
         lists.offer(key, &schema, &resolved, at);
-    });
+    })?;
     let bytes = (resident_bytes()? - before) / f64::from(items);
 
-    let reading = Instant::now();
+    let reading = processor_time()?;
     let (mut cursor, mut read, mut pages) = (None, 0, 0_u32);
     loop {
         let page = lists.list(&organisation, by(7), at, cursor, 100);
@@ -69,20 +69,20 @@ fn main() -> Result<(), Box<dyn Error>> {
             break;
         }
     }
-    let page = reading.elapsed() / pages;
+    let page = (processor_time()? - reading) / pages;
     let polled = timed(&keys, |place, _| {
         let changed = cursor.is_some_and(|c| lists.changed_since(&organisation, by(7), at, c));
         assert!(!changed, "nothing has happened at {place}");
-    });
+    })?;
 
     let half = &keys[..keys.len() / 2];
     let claimed = timed(half, |place, key| {
         lists.claim(key, by(place), at);
-    });
+    })?;
     let after_claims = (resident_bytes()? - before) / f64::from(items);
     let withdrawn = timed(&keys, |_, key| {
         lists.withdraw(key);
-    });
+    })?;
     let left = (resident_bytes()? - before) / 1024.0 / 1024.0;
 
     println!("{items} items, {people} people, result {read}-{}", lists.revision());
@@ -103,10 +103,20 @@ fn resident_bytes() -> Result<f64, Box<dyn Error>> {
 }
 
 /// The mean time of one operation.
-fn timed(keys: &[ItemKey], mut operation: impl FnMut(usize, &ItemKey)) -> Duration {
-    let start = Instant::now();
+fn timed(
+    keys: &[ItemKey],
+    mut operation: impl FnMut(usize, &ItemKey),
+) -> Result<Duration, Box<dyn Error>> {
+    let start = processor_time()?;
     keys.iter().enumerate().for_each(|(place, key)| operation(place, key));
-    start.elapsed() / u32::try_from(keys.len().max(1)).unwrap_or(u32::MAX)
+    Ok((processor_time()? - start) / u32::try_from(keys.len().max(1))?)
+}
+
+/// How long this thread has been running on a processor.
+fn processor_time() -> Result<Duration, Box<dyn Error>> {
+    let schedule = std::fs::read_to_string("/proc/thread-self/schedstat")?;
+    let nanos = schedule.split(' ').next().ok_or("no schedstat")?;
+    Ok(Duration::from_nanos(nanos.parse()?))
 }
 
 /// Ids as a server draws them: the time above, noise below.

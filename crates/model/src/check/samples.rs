@@ -270,9 +270,12 @@ fn values(kind: ValueType, literals: &[Literal]) -> Vec<Value> {
         ValueType::Int => around_integers(literals).into_iter().map(Value::Int).collect(),
         ValueType::Decimal => around_decimals(literals).into_iter().map(Value::Decimal).collect(),
         ValueType::String => around_texts(literals).into_iter().map(Value::String).collect(),
+        // Others than those conditions can speak of have no place in any of them.
         ValueType::DateTime => around_integers(literals)
             .into_iter()
-            .map(|millis| Value::DateTime(Timestamp(millis)))
+            .map(Timestamp)
+            .filter(|moment| crate::condition::is_in_range(*moment))
+            .map(Value::DateTime)
             .collect(),
         ValueType::Json => vec![Value::Json("{}".to_owned())],
         ValueType::File => vec![Value::File(Box::new(FileRef {

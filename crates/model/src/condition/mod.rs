@@ -20,7 +20,7 @@ pub use limits::{BRACKETS_MAX, OPERATORS_MAX, SOURCE_BYTES_MAX};
 pub use profile::ADDITIONS_MAX;
 use scope::Scope;
 pub use scope::WORK_MAX;
-pub(crate) use scope::double;
+pub(crate) use scope::{double, is_in_range};
 
 /// A condition that has been read and found to keep to the limits.
 #[derive(Clone)]

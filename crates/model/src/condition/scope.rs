@@ -3,7 +3,6 @@
 //! Values are borrowed where they can be, converted once, and looked up without hashing. A loop
 //! that would take too long over these values is refused before it starts.
 
-use std::collections::HashMap;
 use std::sync::Arc;
 
 use cel::common::types::{
@@ -175,13 +174,17 @@ pub(crate) fn double(number: Decimal) -> f64 {
 }
 
 fn timestamp(moment: Timestamp) -> Option<CelTimestamp> {
-    const YEAR_1: i64 = -62_135_596_800_000;
-    const YEAR_9999_END: i64 = 253_402_300_799_999;
-    // CEL's own range. Beyond it, adding a length of time could overflow.
-    if !(YEAR_1..=YEAR_9999_END).contains(&moment.0) {
+    if !is_in_range(moment) {
         return None;
     }
     DateTime::from_timestamp_millis(moment.0).map(|moment| moment.fixed_offset().into())
+}
+
+/// Whether a moment lies in CEL's own range. Beyond it, adding a length of time could overflow.
+pub(crate) fn is_in_range(moment: Timestamp) -> bool {
+    const YEAR_1: i64 = -62_135_596_800_000;
+    const YEAR_9999_END: i64 = 253_402_300_799_999;
+    (YEAR_1..=YEAR_9999_END).contains(&moment.0)
 }
 
 fn content(json: Json, items: &mut u64) -> Box<dyn Val> {
@@ -205,14 +208,8 @@ fn content(json: Json, items: &mut u64) -> Box<dyn Val> {
             Box::new(CelList::from(list))
         }
         Json::Object(fields) => {
-            // CEL's own map. Nothing a condition may say depends on the order of its keys.
-            let fields: HashMap<CelMapKey<'static>, Box<dyn Val>> = fields
-                .into_iter()
-                .map(|(name, field)| {
-                    (CelMapKey::String(CelString::from(name)), content(field, items))
-                })
-                .collect();
-            Box::new(CelMap::from(fields))
+            let fields = fields.into_iter().map(|(name, field)| (name, content(field, items)));
+            Box::new(map(fields))
         }
     }
 }
@@ -223,12 +220,23 @@ fn fields(file: &FileRef) -> CelMap<'_> {
         Ok(size) => Box::new(CelInt::from(size)),
         Err(_) => Box::new(CelUInt::from(file.size)),
     };
-    let key = |name: &'static str| CelMapKey::String(CelString::from(name));
-    CelMap::from(HashMap::from([
-        (key("name"), text(file.name.as_str())),
-        (key("media_type"), text(file.media_type.as_str())),
-        (key("size"), size),
-    ]))
+    map([
+        ("name", text(file.name.as_str())),
+        ("media_type", text(file.media_type.as_str())),
+        ("size", size),
+    ])
+}
+
+/// CEL's own map, which hashes with chance. Nothing a condition may say depends on its order.
+fn map<'v, N>(fields: impl IntoIterator<Item = (N, Box<dyn Val + 'v>)>) -> CelMap<'v>
+where
+    CelString<'v>: From<N>,
+{
+    let mut map = CelMap::default().into_inner();
+    map.extend(
+        fields.into_iter().map(|(name, field)| (CelMapKey::String(CelString::from(name)), field)),
+    );
+    CelMap::from(map)
 }
 
 fn explain(error: &ExecutionError) -> String {

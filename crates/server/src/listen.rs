@@ -20,7 +20,7 @@ use tokio::task::JoinSet;
 use tokio::time::MissedTickBehavior;
 
 use crate::gate::stopped;
-use crate::http::reply::Content;
+use crate::http::reply::{Content, Refused, Reply};
 use crate::http::{App, serve};
 
 /// A connection without a request for this long (twice at most) is closed.
@@ -28,12 +28,8 @@ const IDLE: Duration = Duration::from_secs(90);
 /// What to wait after an error that is not the caller's, such as too many open files.
 const PAUSE: Duration = Duration::from_millis(50);
 
-const TURNED_AWAY: &[u8] = b"HTTP/1.1 503 Service Unavailable\r\n\
-    content-type: application/problem+json\r\nretry-after: 1\r\nconnection: close\r\n\
-    content-length: 218\r\n\r\n\
-    {\"type\":\"urn:legwork:problem:too_many_connections\",\"title\":\"Not possible at present\",\
-    \"status\":503,\"detail\":\"all connections are taken; close some, or try again later\",\
-    \"code\":\"too_many_connections\"}\r\n     ";
+/// How long whoever is turned away has to say what it wanted.
+const FAREWELL: Duration = Duration::from_secs(1);
 
 /// Accepts until the server stops, then waits for the requests under way.
 pub(crate) async fn accept(
@@ -155,12 +151,16 @@ impl Drop for UnderWay<'_> {
     }
 }
 
+/// Answers one request with a problem and closes.
 async fn turn_away(stream: TcpStream) {
-    // A new connection has room for so little at once.
-    let writable = tokio::time::timeout(Duration::from_secs(1), stream.writable()).await;
-    if let Ok(Ok(())) = writable {
-        let _ = stream.try_write(TURNED_AWAY);
-    }
+    let service = service_fn(|_: Request<Incoming>| async {
+        let detail = "all connections are taken; close some, or try again later".to_owned();
+        let refused = Refused::unavailable("too_many_connections", detail);
+        Ok::<Response<Content>, Infallible>(Reply::from(refused).into_response())
+    });
+    let mut builder = http1::Builder::new();
+    let connection = builder.keep_alive(false).serve_connection(TokioIo::new(stream), service);
+    let _ = tokio::time::timeout(FAREWELL, connection).await;
 }
 
 #[cfg(test)]
@@ -178,14 +178,5 @@ mod tests {
         assert!(!activity.is_idle(), "a long poll is no idling");
         drop(under_way);
         assert!(activity.is_idle());
-    }
-
-    #[test]
-    fn whoever_is_turned_away_gets_a_problem() {
-        let text = std::str::from_utf8(TURNED_AWAY).unwrap();
-        let (head, body) = text.split_once("\r\n\r\n").unwrap();
-        assert!(head.contains(&format!("content-length: {}", body.len())), "{}", body.len());
-        let problem: legwork_api::Problem = serde_json::from_str(body).unwrap();
-        assert_eq!(problem.code, "too_many_connections");
     }
 }

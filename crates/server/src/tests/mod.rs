@@ -4,10 +4,10 @@
 //! over loopback. None waits for time to pass.
 
 mod access;
-//F
+mod failures;
 mod flow;
-//Z
+mod fuzz;
 mod limits;
-//O
-//S
+mod openapi;
+mod sockets;
 mod support;

@@ -88,8 +88,8 @@ pub(super) struct Answered {
 
 /// One call being put together: `call("POST /v1/instances").json(…)`.
 pub(super) struct Call {
-    method: String,
-    path: String,
+    pub(super) method: String,
+    pub(super) path: String,
     headers: Vec<(String, String)>,
     body: Bytes,
 }
@@ -168,6 +168,29 @@ impl Fixture {
         let (head, body) = response.into_parts();
         let body = body.collect().await.unwrap().to_bytes();
         Answered { status: head.status.as_u16(), headers: head.headers, body }
+    }
+
+    /// Without the body of an answer that may have no end.
+    pub(super) async fn head(&self, call: Call) -> Answered {
+        let response = serve(&self.core.app, self.peer, call.request()).await;
+        let (head, body) = response.into_parts();
+        let endless = head.headers.get("content-type").is_some_and(|t| t == "text/event-stream");
+        let body = if endless { Bytes::new() } else { body.collect().await.unwrap().to_bytes() };
+        Answered { status: head.status.as_u16(), headers: head.headers, body }
+    }
+
+    /// Waits until so many requests wait in the site.
+    pub(super) async fn until_waiting(&self, count: u32) {
+        loop {
+            // Every call is a round of the drive thread, so that the figure is of now.
+            self.send(call("GET /v1/whoami")).await;
+            let metrics = self.send(call("GET /metrics")).await;
+            let text = String::from_utf8(metrics.body.to_vec()).unwrap();
+            if text.lines().any(|line| line == format!("legwork_requests_waiting {count}")) {
+                return;
+            }
+            tokio::task::yield_now().await;
+        }
     }
 
     /// For calls that must go through.

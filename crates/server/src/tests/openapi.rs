@@ -1,0 +1,248 @@
+//! The OpenAPI document against what the server really answers.
+//!
+//! Every operation is called, with success and with refusals; status, content type and body of
+//! each answer must be what the document says.
+
+use std::collections::BTreeSet;
+
+use hyper::Method;
+use serde_json::{Value as Json, json};
+
+use super::support::{Answered, Call, Fixture, LETTER, OFFICE, call};
+use crate::backend;
+use crate::config::{Config, StoreChoice};
+use crate::http::route::{self, ROUTES};
+
+/// Calls and holds the answers against the document.
+struct Reader {
+    f: Fixture,
+    document: Json,
+    /// Method, path and status of all that was answered.
+    seen: BTreeSet<(String, String, u16)>,
+}
+
+impl Reader {
+    async fn send(&mut self, call: Call) -> Answered {
+        let (method, path) = (call.method.clone(), call.path.clone());
+        let answered = self.f.send(call).await;
+        self.hold(&method, &path, &answered);
+        answered
+    }
+
+    async fn ok(&mut self, call: Call) -> Json {
+        let answered = self.send(call).await;
+        assert!(answered.status < 300, "{answered:?}");
+        answered.json()
+    }
+
+    fn hold(&mut self, method: &str, path: &str, answered: &Answered) {
+        let bare = path.split('?').next().unwrap();
+        let verb = Method::from_bytes(method.as_bytes()).unwrap();
+        let (route, _) = route::find(&verb, bare).unwrap();
+        let operation = &self.document["paths"][route.path][method.to_lowercase()];
+        let status = answered.status;
+        self.seen.insert((method.to_owned(), route.path.to_owned(), status));
+        let responses = &operation["responses"];
+        let declared = &responses[status.to_string()];
+        assert!(status >= 400 || declared.is_object(), "{method} {path}: {status} is not declared");
+        let response = if declared.is_object() { declared } else { &responses["default"] };
+        let media = answered.content_type().split(';').next().unwrap();
+        let Some(content) = response["content"].as_object() else {
+            assert!(answered.body.is_empty() && media.is_empty(), "{method} {path}: {answered:?}");
+            return;
+        };
+        let schema = content.get(media).unwrap_or_else(|| panic!("{method} {path}: {media}"));
+        if media.ends_with("json") {
+            self.validate(&schema["schema"], &answered.json(), &format!("{method} {path}"));
+        }
+    }
+
+    fn validate(&self, schema: &Json, body: &Json, what: &str) {
+        let mut whole = json!({"allOf": [schema], "components": self.document["components"]});
+        if schema.get("$ref").is_some() {
+            // What is answered and not documented is a gap too.
+            whole["unevaluatedProperties"] = json!(false);
+        }
+        let validator = jsonschema::validator_for(&whole).unwrap();
+        let errors: Vec<String> = validator.iter_errors(body).map(|e| e.to_string()).collect();
+        assert!(errors.is_empty(), "{what}: {errors:?}\n{body:#}");
+    }
+}
+
+async fn reader(dir: &std::path::Path) -> Reader {
+    let choice = StoreChoice::Directory(dir.to_path_buf());
+    let f = Fixture::on(Config::new(choice.clone()), backend::opener(&choice)).await;
+    let document = f.ok(call("GET /openapi.json")).await;
+    Reader { f, document, seen: BTreeSet::new() }
+}
+
+#[test]
+fn the_document_and_the_table_of_routes_name_the_same_operations() {
+    let document: Json = serde_json::from_str(&crate::openapi()).unwrap();
+    assert_eq!(document["openapi"], "3.1.0");
+    let mut documented = BTreeSet::new();
+    for (path, operations) in document["paths"].as_object().unwrap() {
+        for method in operations.as_object().unwrap().keys() {
+            documented.insert((method.to_uppercase(), path.clone()));
+        }
+    }
+    let served: BTreeSet<_> =
+        ROUTES.iter().map(|route| (route.verb.name().to_owned(), route.path.to_owned())).collect();
+    assert_eq!(documented, served);
+}
+
+#[tokio::test]
+async fn every_operation_answers_what_the_document_says() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut r = reader(dir.path()).await;
+    publish(&mut r).await;
+    let instance = run_a_letter(&mut r).await;
+    mend_a_letter(&mut r).await;
+    look_around(&mut r, &instance).await;
+    refuse(&mut r, &instance).await;
+    manage_tokens(&mut r).await;
+    let Reader { f, seen, .. } = r;
+    for route in &ROUTES {
+        let of = |good: bool| {
+            seen.iter().any(|(method, path, status)| {
+                method == route.verb.name() && path == route.path && (*status < 300) == good
+            })
+        };
+        assert!(of(true), "{} was never answered", route.path);
+        assert!(of(false), "{} was never refused", route.path);
+    }
+    f.stop().await;
+}
+
+async fn publish(r: &mut Reader) {
+    r.ok(call("PUT /v1/organisation").body("text/yaml", OFFICE)).await;
+    r.ok(call("PUT /v1/organisation").json(json!({"source": OFFICE}))).await;
+    r.ok(call("GET /v1/organisation")).await;
+    r.ok(call("POST /v1/definitions").body("text/yaml", LETTER)).await;
+    r.ok(call("GET /v1/definitions")).await;
+    r.ok(call("GET /v1/definitions/letter?version=1")).await;
+    r.ok(call("POST /v1/check").json(json!({"source": LETTER, "organisation": OFFICE}))).await;
+    r.ok(call("POST /v1/check").json(json!({"source": "a: 1"}))).await;
+    r.send(call("POST /v1/definitions").body("text/yaml", "process: x")).await;
+    r.send(call("PUT /v1/organisation").body("text/yaml", "x: y")).await;
+}
+
+async fn run_a_letter(r: &mut Reader) -> String {
+    let body = json!({"process": "letter", "data": {"to": "Zoe"}});
+    let start = || call("POST /v1/instances").header("idempotency-key", "k").json(body.clone());
+    let started = r.ok(start()).await;
+    assert_eq!(r.send(start()).await.status, 200);
+    let instance = started["instance"].as_str().unwrap().to_owned();
+    let activate = json!({"worker": "w", "types": ["writer"], "max": 1, "lease_ms": 60_000});
+    let jobs = r.ok(call("POST /v1/jobs/activate").json(activate)).await;
+    let job = json!({"job": jobs["jobs"][0]["job"], "lease": jobs["jobs"][0]["lease"]});
+    let extend = json!({"worker": "w", "jobs": [job], "lease_ms": 60_000});
+    r.ok(call("POST /v1/jobs/extend").json(extend)).await;
+    let mut done = job.clone();
+    done["data"] = json!({"text": "Dear Zoe"});
+    let complete = json!({"worker": "w", "jobs": [done, job]});
+    let results = r.ok(call("POST /v1/jobs/complete").json(complete)).await;
+    assert_eq!(results["results"][1]["ok"], false);
+
+    r.ok(call("GET /v1/worklist?agent=ann")).await;
+    let item = format!("{instance}:sign");
+    r.ok(call(&format!("GET /v1/work/{item}?agent=ann"))).await;
+    for (order, body) in [
+        ("claim", json!({"agent": "ann"})),
+        ("delegate", json!({"agent": "ann", "to": "ben"})),
+        ("release", json!({"agent": "ben"})),
+        ("complete", json!({"agent": "ben", "data": {"signed": true}})),
+    ] {
+        r.ok(call(&format!("POST /v1/work/{item}/{order}")).json(body)).await;
+    }
+    r.ok(call(&format!("GET /v1/work/{instance}:send?agent=ann"))).await;
+    for order in ["suspend", "resume", "abort"] {
+        r.ok(call(&format!("POST /v1/instances/{instance}/{order}")).json(json!({}))).await;
+    }
+    instance
+}
+
+async fn mend_a_letter(r: &mut Reader) {
+    let body = json!({"process": "letter", "data": {"to": "Max"}});
+    r.ok(call("POST /v1/instances").json(body)).await;
+    let activate = json!({"worker": "w", "types": ["writer"], "max": 1, "lease_ms": 60_000});
+    let jobs = r.ok(call("POST /v1/jobs/activate").json(activate)).await;
+    let (job, lease) = (&jobs["jobs"][0]["job"], &jobs["jobs"][0]["lease"]);
+    let fail = json!({"worker": "w",
+        "jobs": [{"job": job, "lease": lease, "error": "no ink", "retry": false}]});
+    r.ok(call("POST /v1/jobs/fail").json(fail)).await;
+    r.ok(call("GET /v1/incidents")).await;
+    let path = format!("POST /v1/activities/{}/resolve", job.as_str().unwrap());
+    r.send(call(&path).json(json!({"action": "choose"}))).await;
+    let complete = json!({"action": "complete", "data": {"text": "Dear Max"}});
+    r.ok(call(&path).json(complete)).await;
+}
+
+async fn look_around(r: &mut Reader, instance: &str) {
+    for line in [
+        "GET /v1/instances".to_owned(),
+        "GET /v1/instances?state=ended&limit=1".to_owned(),
+        format!("GET /v1/instances/{instance}"),
+        format!("GET /v1/instances/{instance}/history"),
+        "GET /openapi.json".to_owned(),
+        "GET /v1/schema/definition.json".to_owned(),
+        "GET /v1/schema/organisation.json".to_owned(),
+        "GET /health".to_owned(),
+        "GET /ready".to_owned(),
+    ] {
+        r.ok(call(&line)).await;
+    }
+    let stored = r.ok(call("PUT /v1/files?name=a").body("text/plain", "x")).await;
+    let file = r.send(call(&format!("GET /v1/files/{}", stored["blob"].as_str().unwrap()))).await;
+    assert_eq!(&file.body[..], b"x");
+    let backup = r.send(call("GET /v1/backup")).await;
+    assert!(backup.body.starts_with(b"LEGWORK BACKUP"), "{}", backup.status);
+    let metrics = r.send(call("GET /metrics")).await;
+    let text = String::from_utf8(metrics.body.to_vec()).unwrap();
+    for name in [
+        "legwork_http_requests_total",
+        "legwork_store_commits_total",
+        "legwork_store_commit_seconds_bucket",
+        "legwork_instances_open",
+        "legwork_store_bytes",
+    ] {
+        assert!(text.contains(name), "{name} is missing in\n{text}");
+    }
+    // The stream has no end: only its head is looked at.
+    let head = r.f.head(call("GET /v1/worklist/events?agent=ann")).await;
+    assert_eq!((head.status, head.content_type()), (200, "text/event-stream"));
+    r.hold("GET", "/v1/worklist/events", &head);
+}
+
+/// Every operation knows how to say no.
+async fn refuse(r: &mut Reader, instance: &str) {
+    let filled = |path: &str| {
+        path.replace("{activity}", &format!("{instance}:nothing"))
+            .replace("{instance}", "inst_00000000000000000000000001")
+            .replace("{process}", "nothing")
+            .replace("{blob}", &"ab".repeat(32))
+            .replace("{name}", "nobody")
+    };
+    for route in &ROUTES {
+        let line = format!("{} {}", route.verb.name(), filled(route.path));
+        let answered = r.send(call(&line).json(json!({"agent": "ann", "to": "ben"}))).await;
+        if answered.status < 300 {
+            let answered = r.send(call(&format!("{line}?nonsense=1")).json(json!({}))).await;
+            assert_eq!(answered.status, 400, "{line}");
+        }
+    }
+}
+
+async fn manage_tokens(r: &mut Reader) {
+    r.ok(call("GET /v1/whoami")).await;
+    let made = json!({"name": "root", "scopes": ["admin"]});
+    let admin = r.ok(call("POST /v1/tokens").json(made)).await["token"].clone();
+    let admin = admin.as_str().unwrap();
+    r.ok(call("GET /v1/tokens").token(admin)).await;
+    let made = json!({"name": "ann", "scopes": ["work:ann"]});
+    r.ok(call("POST /v1/tokens").token(admin).json(made)).await;
+    r.ok(call("DELETE /v1/tokens/ann").token(admin)).await;
+    for line in ["GET /v1/tokens", "GET /v1/whoami", "GET /v1/backup", "GET /v1/definitions"] {
+        assert_eq!(r.send(call(line)).await.status, 401, "{line}");
+    }
+}

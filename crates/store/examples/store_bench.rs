@@ -5,8 +5,9 @@
 //! bytes, measured beside it. What was measured where is in `docs/decisions/0003-embedded-store.md`.
 //!
 //! ```text
-//! store_bench commits          durable commits/s of 1, 16 and 128 appends, and their lookups
+//! store_bench commits [COUNT]  durable commits/s of 1, 16 and 128 appends, and their lookups
 //! store_bench restart STREAMS  kill -9 after STREAMS open streams, then seconds until all are read
+//! store_bench crash KILLS      kill -9 under load, with tables and journals on the move
 //! store_bench size STREAMS     bytes on disk of a closed stream of 11 records of 60 bytes
 //! ```
 
@@ -30,22 +31,28 @@ fn main() -> Outcome {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
     match arguments[..] {
-        ["commits"] => commits(),
+        ["commits"] => commits(8_000),
+        ["commits", count] => commits(count.parse()?),
         ["restart", streams] => restart(streams.parse()?),
         ["size", streams] => size(streams.parse()?),
+        ["crash", kills] => crash(kills.parse()?),
+        ["rounds", dir] => rounds(Path::new(dir)),
         ["fill", dir, streams] => fill(Path::new(dir), streams.parse()?),
-        _ => Err("usage: store_bench commits | restart STREAMS | size STREAMS".into()),
+        _ => {
+            Err("usage: store_bench commits [COUNT] | restart STREAMS | size STREAMS | crash KILLS"
+                .into())
+        }
     }
 }
 
-fn commits() -> Outcome {
+fn commits(count_max: usize) -> Outcome {
     for appends in [1, 16, 128] {
         let dir = scratch()?;
         let bare = bare_syncs(&dir, appends)?;
-        let count = (60_000 / appends).min(8_000);
+        let count = (2_000_000 / appends).min(count_max);
         let store = Embedded::open(&dir.join("store"))?;
         let mut latencies = Vec::with_capacity(count);
-        let start = Instant::now();
+        let (start, cpu) = (Instant::now(), cpu_seconds()?);
         for round in 0..count {
             // Streams of 8 records: of 8 appends one starts a stream, 7 continue one.
             let batch = (0..appends).map(|lane| append(stream(round / 8, lane), round % 8));
@@ -59,9 +66,10 @@ fn commits() -> Outcome {
         let (p50, p99) = (latencies[count / 2], latencies[count * 99 / 100]);
         println!(
             "commits appends={appends} commits_per_s={:.0} appends_per_s={:.0} p50_us={p50:.0} \
-             p99_us={p99:.0} bare_fdatasync_p50_us={bare:.0} rss_mib={:.0}",
+             p99_us={p99:.0} bare_fdatasync_p50_us={bare:.0} cpu_us_per_append={:.2} rss_mib={:.0}",
             count as f64 / seconds,
             (count * appends) as f64 / seconds,
+            (cpu_seconds()? - cpu) * 1e6 / (count * appends) as f64,
             memory("VmRSS")?,
         );
         drop(store);
@@ -74,16 +82,17 @@ fn commits() -> Outcome {
 /// After reopening no head is remembered: each append to an old stream looks its head up.
 fn lookups(dir: &Path, streams: usize, lanes: usize) -> Outcome {
     let store = Embedded::open(dir)?;
-    let count = streams.min(4096);
+    let count = streams.min(50_000);
     let mut appends = Vec::new();
     for place in 0..count {
         let place = place * streams / count;
         appends.push(append(stream(place / lanes, place % lanes), 8));
     }
-    let begun = Instant::now();
+    let (begun, cpu) = (Instant::now(), cpu_seconds()?);
     store.commit(Batch { appends, snapshots: Vec::new() })?;
     let each = begun.elapsed().as_nanos() as f64 / 1e3 / count as f64;
-    println!("lookups streams={count} us_per_append={each:.2}");
+    let cpu = (cpu_seconds()? - cpu) * 1e6 / count as f64;
+    println!("lookups streams={count} us_per_append={each:.2} cpu_us_per_append={cpu:.2}");
     Ok(())
 }
 
@@ -118,9 +127,9 @@ fn restart(streams: usize) -> Outcome {
     child.wait()?;
     print!("{line}");
     println!("filled_and_killed_s={:.2}", begun.elapsed().as_secs_f64());
-    let begun = Instant::now();
+    let (begun, cpu) = (Instant::now(), cpu_seconds()?);
     let opened = Embedded::open(&store)?;
-    let open_s = begun.elapsed().as_secs_f64();
+    let (open_s, open_cpu_s) = (begun.elapsed().as_secs_f64(), cpu_seconds()? - cpu);
     let (mut count, mut records, mut hash) = (0, 0, 0_u64);
     opened.open_streams(&mut |open| {
         count += 1;
@@ -130,8 +139,9 @@ fn restart(streams: usize) -> Outcome {
     })?;
     let total_s = begun.elapsed().as_secs_f64();
     println!(
-        "restart streams={count} records={records} open_s={open_s:.2} total_s={total_s:.2} \
-         rss_mib={:.0} rss_max_mib={:.0} hash={hash:016x}",
+        "restart streams={count} records={records} open_s={open_s:.2} open_cpu_s={open_cpu_s:.2} \
+         total_s={total_s:.2} cpu_s={:.2} rss_mib={:.0} rss_max_mib={:.0} hash={hash:016x}",
+        cpu_seconds()? - cpu,
         memory("VmRSS")?,
         memory("VmHWM")?,
     );
@@ -162,8 +172,9 @@ fn fill(dir: &Path, streams: usize) -> Outcome {
         }
     }
     println!(
-        "filled streams={streams} seconds={:.2} rss_mib={:.0} rss_max_mib={:.0} {:?}",
+        "filled streams={streams} seconds={:.2} cpu_s={:.2} rss_mib={:.0} rss_max_mib={:.0} {:?}",
         begun.elapsed().as_secs_f64(),
+        cpu_seconds()?,
         memory("VmRSS")?,
         memory("VmHWM")?,
         store.disk_use()?,
@@ -207,6 +218,86 @@ fn size(streams: usize) -> Outcome {
     Ok(())
 }
 
+/// Each round appends to one of these groups, in turn.
+const GROUPS: usize = 40;
+const GROUP_STREAMS: usize = 150;
+
+/// Unlike the test of the same name this one writes enough for the engine to flush, compact and
+/// begin new journals all the time, so that kills meet those too.
+fn crash(kills: usize) -> Outcome {
+    let dir = scratch()?;
+    let store = dir.join("store");
+    let (mut acknowledged, mut seed) = (0, 1);
+    for kill in 1..=kills {
+        let mut child = Command::new(std::env::current_exe()?)
+            .arg("rounds")
+            .arg(&store)
+            .stdout(Stdio::piped())
+            .spawn()?;
+        let mut lines = BufReader::new(child.stdout.take().ok_or("no output")?).lines();
+        seed = scatter(seed);
+        for _ in 0..seed % 800 {
+            acknowledged = lines.next().ok_or("the child died")??.parse()?;
+        }
+        child.kill()?;
+        child.wait()?;
+        // The last line may be cut off: then its commit counts as not acknowledged.
+        for line in lines {
+            acknowledged = acknowledged.max(line?.parse()?);
+        }
+        let there = count_rounds(&Embedded::open(&store)?)?;
+        if there < acknowledged || there > acknowledged + 1 {
+            return Err(format!("acknowledged={acknowledged} there={there}").into());
+        }
+        acknowledged = there;
+        eprintln!("kill {kill}: acknowledged={acknowledged}");
+    }
+    let tables = Embedded::open(&store)?.disk_use()?.tables;
+    println!("crash kills={kills} acknowledged={acknowledged} lost=0 duplicated=0 tables={tables}");
+    fs::remove_dir_all(dir)?;
+    Ok(())
+}
+
+fn rounds(dir: &Path) -> Outcome {
+    let store = Embedded::open(dir)?;
+    for round in count_rounds(&store)?.. {
+        let group = (0..GROUP_STREAMS).map(|lane| Append {
+            record: bytes(round ^ lane, 700),
+            ..append(stream(round % GROUPS, lane), round / GROUPS)
+        });
+        store.commit(Batch { appends: group.collect(), snapshots: Vec::new() })?;
+        println!("{}", round + 1);
+    }
+    Ok(())
+}
+
+/// How many rounds are there, each wholly.
+fn count_rounds(store: &Embedded) -> Result<usize, Box<dyn Error>> {
+    let mut versions = [const { Vec::new() }; GROUPS];
+    store.open_streams(&mut |open| {
+        let time = (open.stream.0 >> 80) - 1_700_000_000_000;
+        versions[time as usize].push(open.records.len());
+        ControlFlow::Continue(())
+    })?;
+    let mut rounds = 0;
+    for group in &versions {
+        if group.iter().any(|count| *count != group[0])
+            || !(group.is_empty() || group.len() == GROUP_STREAMS)
+        {
+            return Err(format!("a commit is there in part: {group:?}").into());
+        }
+        rounds += group.first().unwrap_or(&0);
+    }
+    // Whole rounds in turn: groups before the next one are one ahead of those after.
+    for (place, group) in versions.iter().enumerate() {
+        let expected = rounds / GROUPS + usize::from(place < rounds % GROUPS);
+        if group.first().unwrap_or(&0) != &expected {
+            return Err(format!("group {place} should have {expected} rounds").into());
+        }
+    }
+    Ok(rounds)
+}
+
 fn append(stream: StreamId, version: usize) -> Append {
     let record = bytes(stream.0 as usize ^ version, RECORD_BYTES);
     Append { stream, expected: Version(version as u64), record, close: None }
@@ -232,6 +323,14 @@ fn scatter(seed: u64) -> u64 {
     let mixed = (seed ^ (seed >> 31)).wrapping_add(0x9E37_79B9_7F4A_7C15);
     let mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
     (mixed ^ (mixed >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB)
+}
+
+/// The processor time of the whole process, which a busy machine does not stretch.
+fn cpu_seconds() -> Result<f64, Box<dyn Error>> {
+    let stat = fs::read_to_string("/proc/self/stat")?;
+    let fields = stat.rsplit_once(')').ok_or("no name")?.1.split_whitespace();
+    let ticks: u64 = fields.skip(11).take(2).map(|ticks| ticks.parse().unwrap_or(0)).sum();
+    Ok(ticks as f64 / 100.0)
 }
 
 fn memory(field: &str) -> Result<f64, Box<dyn Error>> {

@@ -42,10 +42,11 @@ pub(crate) struct Change {
     pub(crate) snapshot: Option<usize>,
 }
 
-/// Checks the batch against the heads of its streams, which `head` looks up.
+/// Checks the batch against the heads of its streams, which `head` looks up. It is told which
+/// version to expect: a store may find it cheaper to confirm a version than to find one.
 pub(crate) fn admit(
     batch: &Batch,
-    mut head: impl FnMut(StreamId) -> Result<Head, Error>,
+    mut head: impl FnMut(StreamId, Version) -> Result<Head, Error>,
 ) -> Result<Admitted, Error> {
     check_sizes(batch)?;
     let mut admitted = Admitted::default();
@@ -71,10 +72,10 @@ impl Admitted {
     fn append(
         &mut self,
         append: &Append,
-        head: &mut impl FnMut(StreamId) -> Result<Head, Error>,
+        head: &mut impl FnMut(StreamId, Version) -> Result<Head, Error>,
     ) -> Result<(), Error> {
         let stream = append.stream;
-        let change = self.look_up(stream, head)?;
+        let change = self.look_up(stream, append.expected, head)?;
         let Head { version: found, closed } = change.after;
         if closed {
             return Err(Error::Closed { stream });
@@ -94,10 +95,10 @@ impl Admitted {
         &mut self,
         place: usize,
         snapshot: &Snapshot,
-        head: &mut impl FnMut(StreamId) -> Result<Head, Error>,
+        head: &mut impl FnMut(StreamId, Version) -> Result<Head, Error>,
     ) -> Result<(), Error> {
         let &Snapshot { stream, version, .. } = snapshot;
-        let change = self.look_up(stream, head)?;
+        let change = self.look_up(stream, version, head)?;
         let found = change.after.version;
         if version.0 == 0 || version > found {
             return Err(Error::Snapshot { stream, version, found });
@@ -109,12 +110,13 @@ impl Admitted {
     fn look_up(
         &mut self,
         stream: StreamId,
-        head: &mut impl FnMut(StreamId) -> Result<Head, Error>,
+        expected: Version,
+        head: &mut impl FnMut(StreamId, Version) -> Result<Head, Error>,
     ) -> Result<&mut Change, Error> {
         let place = match self.places.get(&stream) {
             Some(&place) => place,
             None => {
-                let before = head(stream)?;
+                let before = head(stream, expected)?;
                 self.changes.push(Change { stream, before, after: before, snapshot: None });
                 self.places.insert(stream, self.changes.len() - 1);
                 self.changes.len() - 1

@@ -64,19 +64,14 @@ pub enum Error {
     #[error("this is not a usable backup: {detail}; nothing was restored, use another backup file")]
     BadBackup { detail: String },
 
-    #[error("{action} {} failed", .path.display())]
-    Io {
-        action: &'static str,
-        path: PathBuf,
-        #[source]
-        source: io::Error,
-    },
+    #[error("{action} {} failed: {error}", .path.display())]
+    Io { action: &'static str, path: PathBuf, error: io::Error },
 }
 
 impl Error {
     pub(crate) fn io(action: &'static str, path: &Path) -> impl FnOnce(io::Error) -> Self + use<> {
         let path = path.to_path_buf();
-        move |source| Self::Io { action, path, source }
+        move |error| Self::Io { action, path, error }
     }
 
     pub(crate) fn damaged(path: &Path, detail: impl Into<String>) -> Self {

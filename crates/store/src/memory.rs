@@ -33,7 +33,7 @@ struct Stream {
 impl EventStore for Memory {
     fn commit(&self, batch: Batch) -> Result<(), Error> {
         let mut state = self.lock();
-        admit(&batch, |stream| Ok(state.streams.get(&stream).map_or(Head::NEW, Stream::head)))?;
+        admit(&batch, |stream, _| Ok(state.streams.get(&stream).map_or(Head::NEW, Stream::head)))?;
         for append in batch.appends {
             let stream = state.streams.entry(append.stream).or_default();
             stream.records.push(append.record);

@@ -71,13 +71,12 @@ struct Dump<'a, W: Write> {
 
 impl<W: Write> Dump<'_, W> {
     fn streams(&mut self, store: &Embedded, view: &View) -> Result<(), Error> {
-        let commit = view.get(&store.records, COMMIT_KEY).map_err(|error| store.failed(error))?;
+        let commit = view.get(&store.open, COMMIT_KEY).map_err(|error| store.failed(error))?;
         let commit = commit.and_then(|commit| Commit::decode(&commit));
         let sequence = commit.map_or(0, |commit| commit.sequence);
         self.put(&[&[Kind::BEGIN], &sequence.to_be_bytes()])?;
-        let first = keys::record(legwork_model::id::StreamId(0), crate::Version(0));
-        self.items(store, Kind::RECORD, view.range(&store.records, first..))?;
-        self.items(store, Kind::OPEN, view.iter(&store.open))?;
+        self.items(store, Kind::RECORD, view.iter(&store.records))?;
+        self.items(store, Kind::OPEN, view.range(&store.open, keys::STREAMS))?;
         self.items(store, Kind::CLOSED, view.iter(&store.closed))
     }
 
@@ -133,6 +132,6 @@ impl Write for Hashed<'_> {
     }
 }
 
-fn write_failed(source: io::Error) -> Error {
-    Error::Io { action: "writing", path: PathBuf::from("the backup"), source }
+fn write_failed(error: io::Error) -> Error {
+    Error::Io { action: "writing", path: PathBuf::from("the backup"), error }
 }

@@ -15,6 +15,14 @@ pub(super) fn sync_dir(dir: &Path) -> Result<(), Error> {
     opened.sync_all().map_err(Error::io("syncing", dir))
 }
 
+/// Makes the name of a new directory durable, as far as its parent may be opened.
+pub(super) fn sync_parent(dir: &Path) -> Result<(), Error> {
+    match dir.parent().map(File::open) {
+        Some(Ok(parent)) => parent.sync_all().map_err(Error::io("syncing the parent of", dir)),
+        Some(Err(_)) | None => Ok(()),
+    }
+}
+
 /// Reads a file that belongs to the store.
 pub(super) fn read(path: &Path) -> Result<Vec<u8>, Error> {
     match fs::read(path) {
@@ -35,10 +43,7 @@ pub(super) fn write_atomic(path: &Path, through: &Path, content: &[u8]) -> Resul
         return Err(Error::io("writing", through)(error));
     }
     fs::rename(through, path).map_err(Error::io("renaming", through))?;
-    match path.parent() {
-        Some(dir) => sync_dir(dir),
-        None => Ok(()),
-    }
+    sync_parent(path)
 }
 
 /// The names in a directory; none if it does not exist.

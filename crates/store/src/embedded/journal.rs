@@ -156,13 +156,16 @@ fn refuse_entries_beyond(
     Ok(())
 }
 
+static ZEROS: [u8; 4096] = [0; 4096];
+
 fn is_zero(reader: &mut impl io::BufRead) -> io::Result<bool> {
     loop {
         let bytes = reader.fill_buf()?;
         if bytes.is_empty() {
             return Ok(true);
         }
-        if bytes.iter().any(|&byte| byte != 0) {
+        // Compared in blocks: this reads 64 MiB each time that a store is opened after a crash.
+        if bytes.chunks(ZEROS.len()).any(|block| *block != ZEROS[..block.len()]) {
             return Ok(false);
         }
         let read = bytes.len();

@@ -5,16 +5,20 @@
 //!
 //! | keyspace  | key                           | value                                      |
 //! |-----------|-------------------------------|--------------------------------------------|
-//! | `records` | `00`                          | [`Commit`]: 16 bytes                       |
 //! | `records` | stream (16), version (4)      | the record                                 |
+//! | `open`    | `00`                          | [`Commit`]: 16 bytes                       |
 //! | `open`    | stream (16)                   | empty, or version (4) and the snapshot     |
 //! | `closed`  | stream (16)                   | the summary                                |
+
+use std::ops::RangeFrom;
 
 use legwork_model::id::StreamId;
 
 use crate::{Snapshot, Version};
 
-/// Sorts before all records: every commit overwrites it.
+/// Sorts before all streams; every commit overwrites it. It lives among the open streams because
+/// those are few: a table that holds it reaches from the least to the greatest key, and must be
+/// merged with every other table. New records go into tables that overlap no other.
 pub(super) const COMMIT_KEY: [u8; 1] = [0];
 
 pub(super) const STREAM_BYTES: usize = 16;
@@ -61,6 +65,9 @@ pub(super) fn parse_record(key: &[u8]) -> Option<(StreamId, Version)> {
     let version = u32::from_be_bytes(version.try_into().ok()?);
     Some((StreamId(u128::from_be_bytes(*stream)), Version(version.into())))
 }
+
+/// Below all keys of streams.
+pub(super) const STREAMS: RangeFrom<[u8; STREAM_BYTES]> = [0; STREAM_BYTES]..;
 
 pub(super) fn stream(stream: StreamId) -> [u8; STREAM_BYTES] {
     stream.0.to_be_bytes()

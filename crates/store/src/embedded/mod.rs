@@ -18,6 +18,7 @@ mod tuning;
 mod verify;
 mod watermark;
 
+use std::fmt;
 use std::fs::File;
 use std::ops::{Bound, ControlFlow};
 use std::path::{Path, PathBuf};
@@ -89,7 +90,8 @@ impl EventStore for Embedded {
             return Ok(());
         }
         let mut writer = self.running()?;
-        let admitted = admit(&batch, |stream| self.head(&writer.heads, stream))?;
+        let admitted =
+            admit(&batch, |stream, expected| self.head(&writer.heads, stream, expected))?;
         self.write(&mut writer, |items| self.encode(items, batch, &admitted))?;
         for change in admitted.changes {
             match change.after {
@@ -181,6 +183,7 @@ impl Embedded {
         self.flush()
     }
 
+    /// In the order of [`tuning::MEMTABLE_BYTES_MAX`].
     fn keyspaces(&self) -> [&Keyspace; 3] {
         [&self.records, &self.open, &self.closed]
     }
@@ -188,10 +191,15 @@ impl Embedded {
     /// Moves what is in memory to tables, and drops the tables that nobody needs any more: the
     /// engine does so only when it moves something, so there is a commit to be moved.
     fn flush(&self) -> Result<(), Error> {
-        self.write(&mut *self.running()?, |_| {})?;
+        {
+            let mut writer = self.running()?;
+            self.write(&mut writer, |_| {})?;
+            for keyspace in self.keyspaces() {
+                self.rotate(keyspace)?;
+            }
+        }
         for keyspace in self.keyspaces() {
-            keyspace.rotate_memtable().map_err(|error| self.failed(error))?;
-            self.wait_until(|| keyspace.sealed_memtable_count() == 0)?;
+            self.wait_until(|| Ok(keyspace.sealed_memtable_count() == 0))?;
         }
         Ok(())
     }
@@ -210,7 +218,7 @@ impl Embedded {
         writer: &mut Writer,
         fill: impl FnOnce(&mut OwnedWriteBatch),
     ) -> Result<(), Error> {
-        self.wait_until(|| !self.is_behind())?;
+        self.make_room()?;
         self.write_entry(writer, fill)?;
         // A new journal file means that it is unknown which of the two holds the entry. The next
         // entry is in the new one for certain.
@@ -232,7 +240,7 @@ impl Embedded {
             .durability(Some(PersistMode::SyncData));
         let sequence = writer.sequence + 1;
         let commit = Commit { sequence, entry_number_min: self.db.seqno() };
-        items.insert(&self.records, keys::COMMIT_KEY, commit.encode());
+        items.insert(&self.open, keys::COMMIT_KEY, commit.encode());
         fill(&mut items);
         items.commit().map_err(|error| self.failed(error))?;
         writer.sequence = sequence;
@@ -276,36 +284,71 @@ impl Embedded {
         Ok(moved)
     }
 
-    fn head(&self, heads: &Heads, stream: StreamId) -> Result<Head, Error> {
+    fn head(&self, heads: &Heads, stream: StreamId, expected: Version) -> Result<Head, Error> {
         if let Some(version) = heads.get(stream) {
             return Ok(Head { version, closed: false });
         }
-        self.look_up(stream).map_err(|error| self.failed(error))
+        self.look_up(stream, expected).map_err(|error| self.failed(error))
     }
 
     /// Under the writer's lock nothing changes: the engine may be asked without a view.
-    fn look_up(&self, stream: StreamId) -> Result<Head, fjall::Error> {
-        let first = keys::record(stream, Version(0));
-        if !self.records.contains_key(first)? {
+    fn look_up(&self, stream: StreamId, expected: Version) -> Result<Head, fjall::Error> {
+        let has_record = |version| self.records.contains_key(keys::record(stream, version));
+        if !has_record(Version(0))? {
             return Ok(Head::NEW);
         }
-        let all = first..=keys::record(stream, Version(u64::MAX));
+        let closed = !self.open.contains_key(keys::stream(stream))?;
+        // Two lookups confirm what is expected; to find the last record takes an iterator, which
+        // is several times as much.
+        if let Some(last) = expected.0.checked_sub(1)
+            && has_record(Version(last))?
+            && !has_record(expected)?
+        {
+            return Ok(Head { version: expected, closed });
+        }
+        let all = keys::record(stream, Version(0))..=keys::record(stream, Version(u64::MAX));
         let last = self.records.range(all).next_back().map(fjall::Guard::key).transpose()?;
         let last = last.as_deref().and_then(keys::parse_record).unwrap_or((stream, Version(0)));
-        let closed = !self.open.contains_key(keys::stream(stream))?;
         Ok(Head { version: Version(last.1.0 + 1), closed })
     }
 
-    fn is_behind(&self) -> bool {
-        self.keyspaces().iter().any(|keyspace| {
-            keyspace.sealed_memtable_count() > WAITING_MEMTABLES_MAX
-                || keyspace.tree.l0_run_count() > UNCOMPACTED_RUNS_MAX
+    /// Hands memtables that are full to the engine's worker, and waits if it is behind.
+    ///
+    /// The engine could do that itself, by a message to its worker for each commit beyond the
+    /// limit. But a worker that compacts for a second leaves them lying; their queue fills up, and
+    /// then the worker waits for ever for a place in its own queue.
+    fn make_room(&self) -> Result<(), Error> {
+        for (keyspace, bytes_max) in self.keyspaces().into_iter().zip(tuning::MEMTABLE_BYTES_MAX) {
+            self.help_compact(keyspace)?;
+            if keyspace.tree.active_memtable().size() >= bytes_max {
+                self.rotate(keyspace)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// The engine compacts once for each flush, which may not be enough; without another flush it
+    /// would not go on.
+    fn help_compact(&self, keyspace: &Keyspace) -> Result<(), Error> {
+        self.wait_until(|| {
+            if keyspace.tree.l0_run_count() <= UNCOMPACTED_RUNS_MAX {
+                return Ok(true);
+            }
+            let strategy = keyspace.config.compaction_strategy.clone();
+            keyspace.tree.compact(strategy, 0)?;
+            Ok(false)
         })
     }
 
+    fn rotate(&self, keyspace: &Keyspace) -> Result<(), Error> {
+        self.wait_until(|| Ok(keyspace.sealed_memtable_count() <= WAITING_MEMTABLES_MAX))?;
+        keyspace.rotate_memtable().map_err(|error| self.failed(error))?;
+        Ok(())
+    }
+
     /// Waits for the engine's background work, and fails when that has failed.
-    fn wait_until(&self, done: impl Fn() -> bool) -> Result<(), Error> {
-        while !done() {
+    fn wait_until(&self, done: impl Fn() -> fjall::Result<bool>) -> Result<(), Error> {
+        while !done().map_err(|error| self.failed(error))? {
             self.db.persist(PersistMode::Buffer).map_err(|error| self.failed(error))?;
             thread::sleep(WAIT);
         }
@@ -349,6 +392,12 @@ impl Embedded {
 
     fn damaged(&self, detail: impl Into<String>) -> Error {
         Error::damaged(&self.data, detail)
+    }
+}
+
+impl fmt::Debug for Embedded {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Embedded").field("data", &self.data).finish_non_exhaustive()
     }
 }
 

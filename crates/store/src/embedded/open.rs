@@ -13,13 +13,13 @@
 
 use std::fs::{self, File, TryLockError};
 use std::io;
-use std::path::Path;
+use std::path::{self, Path};
 use std::sync::{Arc, Mutex, RwLock};
 
 use fjall::{Database, LsmError};
 
 use super::blobs::Blobs;
-use super::files::{names, sync_dir, write_atomic};
+use super::files::{names, sync_dir, sync_parent, write_atomic};
 use super::heads::Heads;
 use super::journal::{self, Journals};
 use super::keys::{COMMIT_KEY, Commit};
@@ -60,9 +60,13 @@ const OPEN: &str = "open";
 const CLOSED: &str = "closed";
 
 pub(super) fn open(dir: &Path, options: Options) -> Result<Embedded, Error> {
+    let dir = &path::absolute(dir).map_err(Error::io("finding", dir))?;
     // Twice: a store of the future is not even locked, and the lock may have been waited for.
     has_format(dir)?;
-    fs::create_dir_all(dir).map_err(Error::io("creating", dir))?;
+    if !dir.exists() {
+        fs::create_dir_all(dir).map_err(Error::io("creating", dir))?;
+        sync_parent(dir)?;
+    }
     let lock = lock(dir)?;
     if has_format(dir)? {
         finish_creation(dir)?;
@@ -77,7 +81,7 @@ pub(super) fn open(dir: &Path, options: Options) -> Result<Embedded, Error> {
     let db = tuning::database(&engine, options.cache_bytes).open();
     let db = db.map_err(|error| engine_error(&engine, error))?;
     let [records, open, closed] = open_keyspaces(&engine, &db)?;
-    let last = records.get(COMMIT_KEY).map_err(|error| engine_error(&engine, error))?;
+    let last = open.get(COMMIT_KEY).map_err(|error| engine_error(&engine, error))?;
     let sequence = last.and_then(|last| Commit::decode(&last)).map_or(0, |last| last.sequence);
     check_recovered(&engine, sequence, &journals, acked)?;
     if let Some(last) = journals.last {
@@ -112,6 +116,9 @@ pub(super) fn lock(dir: &Path) -> Result<File, Error> {
 
 pub(super) fn engine_error(path: &Path, error: fjall::Error) -> Error {
     if let fjall::Error::Io(source) | fjall::Error::Storage(LsmError::Io(source)) = error {
+        if source.kind() == io::ErrorKind::UnexpectedEof {
+            return Error::damaged(path, "a file ends too early");
+        }
         return Error::io("using", path)(source);
     }
     if let fjall::Error::Poisoned = error {

@@ -6,12 +6,12 @@
 
 use std::fs;
 use std::io::{self, BufRead, BufReader, Read};
-use std::path::{Path, PathBuf};
+use std::path::{self, Path, PathBuf};
 
 use fjall::Keyspace;
 
 use super::backup::{FORMAT, HASH_BYTES, Kind, MAGIC};
-use super::files::{names, sync_dir};
+use super::files::{names, sync_parent};
 use super::keys::{RECORD_KEY_BYTES, STREAM_BYTES};
 use super::{Embedded, open};
 use crate::admit::{BLOB_BYTES_MAX, RECORD_BYTES_MAX, SNAPSHOT_BYTES_MAX, SUMMARY_BYTES_MAX};
@@ -24,6 +24,7 @@ pub fn restore(
     dir: &Path,
     progress: &mut dyn FnMut(u64),
 ) -> Result<(), Error> {
+    let dir = &path::absolute(dir).map_err(Error::io("finding", dir))?;
     if !names(dir)?.is_empty() {
         return Err(Error::NotEmpty { path: dir.to_path_buf() });
     }
@@ -40,10 +41,7 @@ pub fn restore(
     drop(lock);
     restored?;
     removed?;
-    match dir.parent().filter(|parent| !parent.as_os_str().is_empty()) {
-        Some(parent) => sync_dir(parent),
-        None => sync_dir(Path::new(".")),
-    }
+    sync_parent(dir)
 }
 
 const INCOMING: &str = "store";
@@ -262,6 +260,6 @@ fn decode_failed(error: io::Error) -> Error {
     bad(format!("it is truncated or damaged ({error})"))
 }
 
-fn read_failed(source: io::Error) -> Error {
-    Error::Io { action: "reading", path: PathBuf::from("the backup"), source }
+fn read_failed(error: io::Error) -> Error {
+    Error::Io { action: "reading", path: PathBuf::from("the backup"), error }
 }

@@ -20,7 +20,7 @@ pub(super) fn open_streams(
 ) -> Result<(), Error> {
     let view = store.view();
     let mut records = Records { store, view: view.clone(), iter: None, next: None };
-    for item in view.iter(&store.open) {
+    for item in view.range(&store.open, keys::STREAMS) {
         let (key, value) = item.into_inner().map_err(|error| store.failed(error))?;
         let stream = store.parse_stream(&key)?;
         let snapshot = store.parse_snapshot(stream, &value)?;

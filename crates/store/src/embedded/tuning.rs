@@ -15,9 +15,16 @@ use fjall::{CompressionType, Database, DatabaseBuilder, KeyspaceCreateOptions};
 
 const MIB: u64 = 1 << 20;
 
+/// How much `records`, `open` and `closed` collect in memory before it goes to a table. In memory
+/// it takes about twice as much, and there may be three times as much while the worker is busy.
+pub(super) const MEMTABLE_BYTES_MAX: [u64; 3] = [8 * MIB, 4 * MIB, 2 * MIB];
+
+/// Where the engine would act by itself; the store does so before, see `Embedded::make_room`.
+const ENGINE_MEMTABLE_BYTES_MAX: u64 = 1024 * MIB;
+
 /// Journals are kept until every keyspace has flushed what they hold: this bounds both the disk
 /// they take and what a restart replays.
-const JOURNAL_BYTES_MAX: u64 = 128 * MIB;
+const JOURNAL_BYTES_MAX: u64 = 64 * MIB;
 
 pub(super) fn database(data: &Path, cache_bytes: u64) -> DatabaseBuilder<Database> {
     Database::builder(data)
@@ -38,7 +45,6 @@ const WORKERS: usize = 1;
 /// The records: by far the most bytes; read in order, hardly ever by key.
 pub(super) fn records() -> KeyspaceCreateOptions {
     common()
-        .max_memtable_size(16 * MIB)
         // Larger blocks compress better, and histories are read whole.
         .data_block_size_policy(BlockSizePolicy::new([4 << 10, 16 << 10]))
         // A lookup by key happens on the first append after a restart, to a stream that exists.
@@ -47,13 +53,12 @@ pub(super) fn records() -> KeyspaceCreateOptions {
 
 /// The open streams and their snapshots: small, short-lived, asked for by key.
 pub(super) fn open() -> KeyspaceCreateOptions {
-    common().max_memtable_size(8 * MIB)
+    common()
 }
 
 /// The summaries of closed streams: written once, listed by page.
 pub(super) fn closed() -> KeyspaceCreateOptions {
     common()
-        .max_memtable_size(4 * MIB)
         .data_block_size_policy(BlockSizePolicy::new([4 << 10, 16 << 10]))
         .expect_point_read_hits(true)
 }
@@ -62,6 +67,7 @@ fn common() -> KeyspaceCreateOptions {
     let filter = FilterPolicyEntry::Bloom(BloomConstructionPolicy::BitsPerKey(10.0));
     KeyspaceCreateOptions::default()
         .manual_journal_persist(true)
+        .max_memtable_size(ENGINE_MEMTABLE_BYTES_MAX)
         .data_block_compression_policy(CompressionPolicy::all(CompressionType::Lz4))
         .data_block_restart_interval_policy(RestartIntervalPolicy::all(16))
         .filter_policy(FilterPolicy::all(filter))

@@ -129,6 +129,56 @@ fn damage_before_the_last_entry_is_told_even_without_the_watermark() {
 }
 
 #[test]
+fn damage_in_either_of_two_journals_is_told() {
+    let Torn { after, journal, from, .. } = torn();
+    let expected = outcome(&after, Options::default(), "one journal").unwrap();
+    let (first, second) = after[&journal].split_at(from);
+    let mut split = after.clone();
+    split.insert(journal.clone(), first.to_vec());
+    split.insert("data/engine/1.jnl".into(), second.to_vec());
+    assert_eq!(outcome(&split, Options::default(), "two journals").unwrap(), expected);
+    for path in [journal, "data/engine/1.jnl".into()] {
+        for at in (0..split[&path].len()).step_by(5) {
+            let name = format!("{} byte {at}", path.display());
+            let flipped = flip(&split, &path, at, 4);
+            match outcome(&flipped, Options::default(), &name) {
+                Err(error) => assert!(tells_what_to_do(&error)),
+                Ok(content) => assert_eq!(content, expected, "{name}"),
+            }
+        }
+    }
+}
+
+/// The engine begins a new journal and removes the old one when the tables have all of it. A torn
+/// entry at the very beginning of the new one is then judged by the watermark alone.
+#[test]
+fn a_new_journal_without_a_whole_entry_is_judged_by_the_watermark() {
+    let dir = scratch();
+    let store = Embedded::open(dir.path()).unwrap();
+    store.commit(batch([append(A, 0, "a0"), append(B, 0, "b0")])).unwrap();
+    store.compact().unwrap();
+    let old = content(&store, &[BlobId::of(BLOB)]).unwrap();
+    drop(store);
+    let mut moved = trimmed(dir.path());
+    moved.remove(Path::new("data/engine/0.jnl"));
+    let journal = PathBuf::from("data/engine/1.jnl");
+    moved.insert(journal.clone(), Vec::new());
+    assert_eq!(outcome(&moved, Options::default(), "new journal").unwrap(), old);
+    let dir = scratch();
+    write_files(dir.path(), &moved);
+    Embedded::open(dir.path()).unwrap().commit(batch([append(A, 1, "a1")])).unwrap();
+    let after = trimmed(dir.path());
+    for end in (1..after[&journal].len()).step_by(9) {
+        let mut unacknowledged = moved.clone();
+        unacknowledged.insert(journal.clone(), after[&journal][..end].to_vec());
+        assert_eq!(outcome(&unacknowledged, Options::default(), "torn").unwrap(), old);
+        let told =
+            outcome(&flip(&after, &journal, end, 2), Options::default(), "flip").unwrap_err();
+        assert!(matches!(told, Error::Damaged { .. }), "{end}: {told}");
+    }
+}
+
+#[test]
 fn the_rest_of_a_preallocated_journal_may_hold_anything() {
     let Torn { after, journal, .. } = torn();
     let expected = outcome(&after, Options::default(), "after").unwrap();

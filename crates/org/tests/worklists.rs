@@ -273,6 +273,20 @@ fn cursors_of_another_life_or_another_person_start_afresh() {
 }
 
 #[test]
+fn a_cursor_from_the_future_hides_nothing() {
+    let mut story = Story::begin(SPRING);
+    story.offer(1, "Role(clerk)");
+    let text = story.read("ann", None, 10).cursor.to_string();
+    for part in [2, 4] {
+        let mut parts: Vec<&str> = text.split('-').collect();
+        parts[part] = "7fffffffffffffff";
+        let forged: Cursor = parts.join("-").parse().unwrap();
+        assert!(story.changed("ann", forged));
+        assert_eq!(show(&story.read("ann", Some(forged), 10)), "reset: 1");
+    }
+}
+
+#[test]
 fn forgotten_removals_lead_to_a_fresh_read() {
     let mut story = Story::begin(SPRING);
     story.offer(0, "Role(clerk)");

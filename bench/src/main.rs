@@ -1,2 +1,320 @@
-//! Placeholder.
-fn main() {}
+//! `legwork-bench`: the benchmarks and the crash test of a real server, from outside.
+//!
+//! Started by `cargo xtask bench` and `cargo xtask crash`. What is measured, how, and what came out:
+//! `docs/benchmarks.md`. Invariant: with `--json` standard output holds one object a line and
+//! nothing else.
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use anyhow::{Result, bail};
+use clap::{Args, Parser, Subcommand, value_parser};
+use legwork_bench::load::Scale;
+use legwork_bench::peer::{Peer, PeerRow, Wanted};
+use legwork_bench::place::{Place, repository};
+use legwork_bench::report::Report;
+use legwork_bench::steps::Shape;
+use legwork_bench::{crash, disk, engine, restart, steps, waiting};
+use tokio::signal::unix::{SignalKind, signal};
+
+const CLIENTS_DEFAULT: [u16; 3] = [1, 16, 128];
+const CLIENTS_WAITING_DEFAULT: [u16; 1] = [64];
+/// The number of clients at which the goals count.
+const CLIENTS_GOAL: usize = 128;
+const CLIENTS_WAITING_GOAL: usize = 64;
+const RSS_MIB_MAX: f64 = 400.0;
+const READY_S_MAX: f64 = 20.0;
+const DISK_BYTES_MAX: f64 = 4096.0;
+
+const CASES_WAITING: usize = 10_000;
+const CASES_MEMORY: usize = 100_000;
+const CASES_RESTART: usize = 1_000_000;
+const CASES_DISK: usize = 50_000;
+const CASES_ENGINE: usize = 200_000;
+/// Under callgrind everything takes fifty times as long.
+const CASES_ENGINE_COUNTED: usize = 1_000;
+
+/// Benchmarks and the crash test of a real Legwork server.
+#[derive(Debug, Parser)]
+struct Arguments {
+    #[command(subcommand)]
+    chore: Chore,
+}
+
+#[derive(Debug, Subcommand)]
+enum Chore {
+    /// Ten automatic steps one after the other.
+    Sequence(Options),
+    /// Ten automatic steps side by side.
+    Fanout(Options),
+    /// Cases that wait for a person: completions a second, and memory.
+    Waiting(Options),
+    /// Seconds until a killed server with many waiting cases is ready again.
+    Restart(Options),
+    /// Bytes on disk of a completed case.
+    Disk(Options),
+    /// The engine alone: steps a second, instructions a step.
+    Engine(Options),
+    /// All of them.
+    All(Options),
+    /// Kills a server under load over and over and checks that it keeps its word.
+    Crash(CrashOptions),
+}
+
+#[derive(Clone, Debug, Args)]
+struct Options {
+    /// Numbers of clients, each with one call in flight [default: 1,16,128; waiting: 64]
+    #[arg(long, value_delimiter = ',', value_parser = value_parser!(u16).range(1..=1024))]
+    clients: Vec<u16>,
+
+    /// Seconds measured for each number of clients
+    #[arg(long, default_value_t = 10, value_parser = value_parser!(u16).range(1..=600))]
+    seconds: u16,
+
+    /// Seconds of load before the measurement
+    #[arg(long, default_value_t = 3, value_parser = value_parser!(u16).range(0..=60))]
+    warm_up: u16,
+
+    /// How many cases, where the workload counts cases instead of seconds
+    #[arg(long, value_parser = value_parser!(u32).range(1..=10_000_000))]
+    cases: Option<u32>,
+
+    /// Do not measure the peer
+    #[arg(long)]
+    no_peer: bool,
+
+    /// Folder the peer's server is installed into [default: in the target folder]
+    #[arg(long, value_name = "DIR")]
+    peer_cache: Option<PathBuf>,
+
+    /// Folder for the data of all servers; its file system is part of what is measured
+    /// [default: in the target folder]
+    #[arg(long, value_name = "DIR")]
+    data: Option<PathBuf>,
+
+    /// Do not append the figures to bench/results.jsonl
+    #[arg(long)]
+    no_record: bool,
+
+    /// One JSON object a line
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Debug, Args)]
+struct CrashOptions {
+    /// How often the server is killed
+    #[arg(long, default_value_t = 200, value_parser = value_parser!(u32).range(1..=100_000))]
+    kills: u32,
+
+    /// Decides the moments of the kills
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+
+    /// Folder for the data of the server [default: in the target folder]
+    #[arg(long, value_name = "DIR")]
+    data: Option<PathBuf>,
+
+    /// One JSON object instead of a line of words
+    #[arg(long)]
+    json: bool,
+}
+
+#[tokio::main(worker_threads = 1)]
+async fn main() -> ExitCode {
+    match guarded(Arguments::parse().chore).await {
+        Ok(code) => code,
+        Err(error) => {
+            eprintln!("legwork-bench: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// Leaving the select drops the run, and with it all servers and their directories.
+async fn guarded(chore: Chore) -> Result<ExitCode> {
+    let mut interrupt = signal(SignalKind::interrupt())?;
+    let mut terminate = signal(SignalKind::terminate())?;
+    let mut hang_up = signal(SignalKind::hangup())?;
+    tokio::select! {
+        result = run(chore) => result,
+        _ = interrupt.recv() => bail!("interrupted"),
+        _ = terminate.recv() => bail!("terminated"),
+        _ = hang_up.recv() => bail!("hung up"),
+    }
+}
+
+async fn run(chore: Chore) -> Result<ExitCode> {
+    match chore {
+        Chore::Sequence(options) => Bench::new(options)?.steps(Shape::Sequence).await?,
+        Chore::Fanout(options) => Bench::new(options)?.steps(Shape::Fanout).await?,
+        Chore::Waiting(options) => Bench::new(options)?.waiting().await?,
+        Chore::Restart(options) => Bench::alone(options)?.restart().await?,
+        Chore::Disk(options) => Bench::alone(options)?.disk().await?,
+        Chore::Engine(options) => Bench::alone(options)?.engine()?,
+        Chore::All(options) => {
+            let mut bench = Bench::new(options)?;
+            bench.steps(Shape::Sequence).await?;
+            bench.steps(Shape::Fanout).await?;
+            bench.waiting().await?;
+            bench.restart().await?;
+            bench.disk().await?;
+            bench.engine()?;
+        }
+        Chore::Crash(options) => return crash_test(options).await,
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+async fn crash_test(options: CrashOptions) -> Result<ExitCode> {
+    let place = Place::find(options.data)?;
+    let plan = crash::Plan { kills: options.kills, seed: options.seed };
+    let outcome = crash::run(&place, plan).await?;
+    for fault in outcome.faults.iter().take(100) {
+        eprintln!("{fault}");
+    }
+    if options.json {
+        println!("{}", serde_json::to_string(&outcome)?);
+    } else {
+        println!("{outcome}");
+    }
+    Ok(if outcome.is_good() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+/// One run of the program: where it measures, beside whom, and where the figures go.
+struct Bench {
+    options: Options,
+    place: Place,
+    peer: Option<Peer>,
+    report: Report,
+}
+
+impl Bench {
+    /// With the peer, unless it is not wanted.
+    fn new(options: Options) -> Result<Self> {
+        let mut bench = Self::alone(options)?;
+        if !bench.options.no_peer {
+            bench.peer = Some(Peer::build(&bench.place, bench.options.peer_cache.clone())?);
+        }
+        Ok(bench)
+    }
+
+    fn alone(options: Options) -> Result<Self> {
+        let place = Place::find(options.data.clone())?;
+        let results = repository().join("bench/results.jsonl");
+        let record = (!options.no_record).then_some(results.as_path());
+        let report = Report::new(options.json, record);
+        Ok(Self { options, place, peer: None, report })
+    }
+
+    async fn steps(&mut self, shape: Shape) -> Result<()> {
+        for clients in self.clients(&CLIENTS_DEFAULT) {
+            let scale = Scale {
+                clients,
+                warm_up: Duration::from_secs(self.options.warm_up.into()),
+                window: Duration::from_secs(self.options.seconds.into()),
+            };
+            let row = steps::measure(shape, &self.place, scale).await?;
+            let row = row.beside(self.peer_row(shape.name(), clients, None).await?);
+            let row = match (shape, clients) {
+                (Shape::Sequence, CLIENTS_GOAL) => {
+                    row.goal_beside_peer("5 times the peer, lower p99", 5.0, true)
+                }
+                (Shape::Fanout, CLIENTS_GOAL) => {
+                    row.goal_beside_peer("5 times the peer", 5.0, false)
+                }
+                (Shape::Sequence | Shape::Fanout, _) => row,
+            };
+            self.report.add(&row)?;
+        }
+        Ok(())
+    }
+
+    async fn waiting(&mut self) -> Result<()> {
+        let cases = self.cases(CASES_WAITING);
+        for clients in self.clients(&CLIENTS_WAITING_DEFAULT) {
+            let row = waiting::measure(&self.place, cases, clients).await?;
+            let row = row.beside(self.peer_row("waiting", clients, Some(cases)).await?);
+            let row = match clients {
+                CLIENTS_WAITING_GOAL => row.goal_beside_peer("5 times the peer", 5.0, false),
+                _ => row,
+            };
+            self.report.add(&row)?;
+        }
+        let cases = self.cases(CASES_MEMORY);
+        let row = waiting::memory(&self.place, cases).await?;
+        let met = row.rss_mib.map(|mib| mib <= RSS_MIB_MAX);
+        self.report.add(&row.goal("400 MiB for 100,000 cases", met))
+    }
+
+    async fn restart(&mut self) -> Result<()> {
+        let row = restart::measure(&self.place, self.cases(CASES_RESTART)).await?;
+        let met = row.ready_s.map(|seconds| seconds <= READY_S_MAX);
+        self.report.add(&row.goal("20 s for 1,000,000 cases", met))
+    }
+
+    async fn disk(&mut self) -> Result<()> {
+        let row = disk::measure(&self.place, self.cases(CASES_DISK)).await?;
+        let met = row.disk_bytes_per_case.map(|bytes| bytes <= DISK_BYTES_MAX);
+        self.report.add(&row.goal("4 KiB a case", met))
+    }
+
+    fn engine(&mut self) -> Result<()> {
+        let cases = self.cases(CASES_ENGINE);
+        let counted = CASES_ENGINE_COUNTED.min(cases);
+        self.report.add(&engine::measure(&self.place, cases, counted)?)
+    }
+
+    async fn peer_row(
+        &self,
+        workload: &str,
+        clients: usize,
+        cases: Option<usize>,
+    ) -> Result<Option<PeerRow>> {
+        let Some(peer) = &self.peer else { return Ok(None) };
+        let seconds = self.options.seconds.into();
+        let warm_up = self.options.warm_up.into();
+        peer.run(&Wanted { workload, clients, seconds, warm_up, cases }).await.map(Some)
+    }
+
+    fn clients(&self, default: &[u16]) -> Vec<usize> {
+        let given = &self.options.clients;
+        let clients = if given.is_empty() { default } else { given };
+        clients.iter().map(|clients| usize::from(*clients)).collect()
+    }
+
+    fn cases(&self, default: usize) -> usize {
+        self.options.cases.map_or(default, |cases| cases as usize)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory;
+
+    use super::*;
+
+    #[test]
+    fn arguments_are_consistent() {
+        Arguments::command().debug_assert();
+    }
+
+    #[test]
+    fn command_lines_of_the_chores_are_understood() {
+        for line in [
+            "bench sequence --json",
+            "bench fanout --clients 1,16,128 --seconds 5 --no-peer",
+            "bench waiting --peer-cache cache --data d --no-record",
+            "bench restart --cases 1000",
+            "bench all",
+            "bench crash --kills 5 --seed 7",
+        ] {
+            let parsed = Arguments::try_parse_from(line.split(' '));
+            assert!(parsed.is_ok(), "{line}: {}", parsed.unwrap_err());
+        }
+        for line in ["bench", "bench sequence --clients 0", "bench crash --kills none"] {
+            assert!(Arguments::try_parse_from(line.split(' ')).is_err(), "{line}");
+        }
+    }
+}

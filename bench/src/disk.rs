@@ -1,0 +1,77 @@
+//! `disk`: how many bytes does a completed case of ten steps keep on disk?
+//!
+//! Runs a number of cases, stops the server in good order, lets the store compact itself (the
+//! server has no command for it, so a small program does it with the store's own function) and
+//! compares with the store as it was before the first case. Invariant: what is counted is what the
+//! files occupy, journals and reserved blocks included.
+
+use std::path::Path;
+use std::process::Command;
+
+use anyhow::{Context, Result, ensure};
+
+use crate::load::{Calls, apart, drain};
+use crate::place::Place;
+use crate::report::Row;
+use crate::server::Server;
+use crate::steps::{Shape, case};
+use crate::usage::{load_average, occupied_bytes};
+use crate::worker::Worker;
+
+const CLIENTS: usize = 128;
+
+pub async fn measure(place: &Place, cases: usize) -> Result<Row> {
+    let load_average = load_average();
+    // An example, because the benchmark itself sees nothing but the public API.
+    let compact = place.example("legwork-bench", "compact")?;
+    // Both are taken in the same manner: stopped, compacted, without a process.
+    let empty = {
+        let mut server = Server::with(place, Shape::Sequence.definition()).await?;
+        server.stop().await?;
+        compacted(&compact, &server)?
+    };
+    let mut server = Server::with(place, Shape::Sequence.definition()).await?;
+    let worker = Worker::start(&server.url(), "no-op")?;
+    let before = server.usage();
+    let ran = run_cases(&server, cases).await;
+    let after = server.usage();
+    worker.stop().await?;
+    ran?;
+    server.stop().await?;
+    let stopped = server.disk_bytes()?;
+    let kept = compacted(&compact, &server)?;
+
+    let per_case = |bytes: u64| (bytes as f64 / cases as f64).round();
+    let written = after.written_bytes.zip(before.written_bytes);
+    Ok(Row {
+        workload: "disk",
+        clients: Some(CLIENTS.min(cases)),
+        cases,
+        disk_bytes_per_case: Some(per_case(kept.saturating_sub(empty))),
+        disk_bytes_per_case_before_compaction: Some(per_case(stopped.saturating_sub(empty))),
+        written_bytes_per_case: written.map(|(after, before)| per_case(after - before)),
+        load_average,
+        ..Row::default()
+    })
+}
+
+async fn run_cases(server: &Server, cases: usize) -> Result<()> {
+    let call = case(Shape::Sequence)?;
+    let (url, clients) = (server.url(), CLIENTS.min(cases));
+    let body = call.body.clone();
+    let calls = Calls {
+        count: cases,
+        request: Box::new(move |_, _| (call.path.to_owned(), body.clone())),
+        wait: call.wait,
+        accept: call.check,
+    };
+    apart("load", move || async move { drain(&url, clients, calls).await })?.result().await?;
+    Ok(())
+}
+
+fn compacted(compact: &Path, server: &Server) -> Result<u64> {
+    let status = Command::new(compact).arg(server.data()).status();
+    let status = status.with_context(|| format!("cannot run {}", compact.display()))?;
+    ensure!(status.success(), "compacting failed: {status}");
+    occupied_bytes(&server.data())
+}

@@ -1,0 +1,20 @@
+//! Load, kills and measurements from outside: everything goes through the public API of a real
+//! `legwork` process on loopback.
+//!
+//! Invariant: no figure counts a failed call, every loop is bounded in time and count, and whatever
+//! ends the program, the servers it started are gone and so are their directories.
+
+pub mod crash;
+pub mod disk;
+pub mod engine;
+pub mod load;
+pub mod machine;
+pub mod peer;
+pub mod place;
+pub mod report;
+pub mod restart;
+pub mod server;
+pub mod steps;
+pub mod usage;
+pub mod waiting;
+pub mod worker;

@@ -1,0 +1,79 @@
+//! Every workload, small, against a real server: the benchmark cannot rot.
+//!
+//! Invariant: the figures are not looked at, only that they come out and that nothing was lost.
+
+use std::time::Duration;
+
+use anyhow::Result;
+use legwork_bench::load::Scale;
+use legwork_bench::place::Place;
+use legwork_bench::report::Row;
+use legwork_bench::steps::Shape;
+use legwork_bench::{crash, disk, engine, restart, steps, waiting};
+
+const SMALL: Scale =
+    Scale { clients: 4, warm_up: Duration::ZERO, window: Duration::from_millis(500) };
+
+fn run<T>(workload: impl AsyncFnOnce(Place) -> Result<T>) -> T {
+    let runtime = tokio::runtime::Runtime::new().unwrap();
+    let place = Place::built().unwrap();
+    runtime.block_on(workload(place)).unwrap()
+}
+
+fn assert_loaded(row: &Row) {
+    assert!(row.cases > 0, "{row:?}");
+    let figures = [row.steps_per_s, row.p50_ms, row.p99_ms, row.rss_mib];
+    assert!(figures.iter().all(|figure| figure.is_some_and(|figure| figure > 0.0)), "{row:?}");
+}
+
+#[test]
+fn sequence_is_measured() {
+    let row = run(async |place| steps::measure(Shape::Sequence, &place, SMALL).await);
+    assert_loaded(&row);
+}
+
+#[test]
+fn fanout_is_measured() {
+    let row = run(async |place| steps::measure(Shape::Fanout, &place, SMALL).await);
+    assert_loaded(&row);
+}
+
+#[test]
+fn waiting_is_measured() {
+    let row = run(async |place| waiting::measure(&place, 40, 4).await);
+    assert_loaded(&row);
+    assert_eq!(row.cases, 40);
+}
+
+#[test]
+fn memory_of_waiting_cases_is_measured() {
+    let row = run(async |place| waiting::memory(&place, 40).await);
+    assert!(row.rss_mib.is_some_and(|mib| mib > 1.0), "{row:?}");
+}
+
+#[test]
+fn restart_is_measured() {
+    let row = run(async |place| restart::measure(&place, 40).await);
+    assert!(row.ready_s.is_some_and(|seconds| seconds > 0.0), "{row:?}");
+}
+
+#[test]
+fn disk_use_of_completed_cases_is_measured() {
+    let row = run(async |place| disk::measure(&place, 40).await);
+    assert!(row.disk_bytes_per_case.is_some(), "{row:?}");
+}
+
+#[test]
+fn engine_alone_is_measured() {
+    let row = run(async |place| engine::measure(&place, 20, 5));
+    assert!(row.steps_per_s.is_some_and(|steps| steps > 0.0), "{row:?}");
+}
+
+#[test]
+fn killed_server_keeps_its_word() {
+    let plan = crash::Plan { kills: 5, seed: 1 };
+    let outcome = run(async |place| crash::run(&place, plan).await);
+    let faults: Vec<String> = outcome.faults.iter().map(ToString::to_string).collect();
+    assert!(outcome.is_good(), "{outcome}: {faults:#?}");
+    assert!(outcome.acknowledged > 0, "{outcome}");
+}

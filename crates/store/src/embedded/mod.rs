@@ -84,6 +84,12 @@ const WAITING_MEMTABLES_MAX: usize = 1;
 const UNCOMPACTED_RUNS_MAX: usize = 16;
 const WAIT: Duration = Duration::from_millis(1);
 
+impl DiskUse {
+    pub fn total(self) -> u64 {
+        self.tables + self.journals + self.blobs
+    }
+}
+
 impl EventStore for Embedded {
     fn commit(&self, batch: Batch) -> Result<(), Error> {
         if batch.is_empty() {

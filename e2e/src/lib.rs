@@ -1,1 +1,13 @@
-//! Placeholder.
+//! Starts real `legwork` processes and looks at them from outside, as their users do.
+//!
+//! Invariant: every process started here is killed when its value is dropped, and everything it
+//! writes lies in a temporary folder. Waiting is for a real sign (a line, an answer), and bounded.
+
+pub mod binary;
+pub mod command;
+pub mod fixture;
+pub mod server;
+pub mod tutorial;
+
+pub use command::{Outcome, legwork};
+pub use server::{Folder, Server};

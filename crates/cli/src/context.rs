@@ -2,6 +2,8 @@
 //!
 //! Invariant: an id is resolved against what the server lists now; a whole id is taken as it is.
 
+use std::time::Duration;
+
 use anyhow::{Context as _, Result};
 use legwork_api::client::{Client, InstanceQuery, WorklistQuery};
 use legwork_api::instances::{Incident, InstanceSummary};
@@ -16,6 +18,8 @@ use crate::output::Output;
 pub(crate) const PAGE: usize = 1_000;
 /// Among how many a short id is looked for.
 const LOOKED_THROUGH_MAX: usize = 50_000;
+/// Among how many of the newest instances somebody else's item is looked for.
+const OPEN_LOOKED_THROUGH: usize = 50;
 
 pub(crate) struct Context {
     pub(crate) client: Client,
@@ -58,8 +62,30 @@ impl Context {
         let mut items = self.items().await?;
         items.sort_by_key(|item| std::cmp::Reverse((item.offered_at, item.activity.clone())));
         let found = abbreviate::find(text, "work item", &items, |item| item.activity.to_string());
-        let hint = "see what there is to do with `legwork work list`";
-        Ok(found.context(hint).map_err(turned)?.activity.clone())
+        match found {
+            Ok(item) => Ok(item.activity.clone()),
+            Err(error) => match self.open_activity(text).await {
+                Some(activity) => Ok(activity),
+                None => {
+                    let hint = "see what there is to do with `legwork work list`";
+                    Err(turned(error.context(hint)))
+                }
+            },
+        }
+    }
+
+    /// What is open but on nobody's list of ours: somebody else has it, and the server will say
+    /// who. Only for callers who may look at instances, and only among the newest.
+    async fn open_activity(&self, text: &str) -> Option<ActivityId> {
+        let instances =
+            self.instances(&InstanceQuery::default(), OPEN_LOOKED_THROUGH).await.ok()?;
+        let mut open = Vec::new();
+        for summary in instances {
+            let instance = self.client.instance(summary.instance, Duration::ZERO).await.ok()?;
+            let claimed = instance.nodes.into_iter().filter(|node| node.holder.is_some());
+            open.extend(claimed.map(|node| node.activity));
+        }
+        abbreviate::find(text, "activity", &open, ActivityId::to_string).ok().cloned()
     }
 
     /// The activity with an incident that `text` names, wholly or by its end.

@@ -137,8 +137,8 @@ async fn work(context: &Context, args: &WorkArgs, job: &Job) -> Result<()> {
     };
     match report(context, args, job, outcome).await? {
         None => context.out.event(&document, || {
-            let line = format!("{mark} {} {}", paint(STRONG, &job.job), paint(DIM, why));
-            format!("{}\n", line.trim_end())
+            let why = if why.is_empty() { why } else { format!(" {}", paint(DIM, why)) };
+            format!("{mark} {}{why}\n", paint(STRONG, &job.job))
         }),
         // Somebody else has the job now, or it is done: nothing is lost.
         Some(problem) => {

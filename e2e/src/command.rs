@@ -1,0 +1,79 @@
+//! Runs one `legwork` command to its end.
+//!
+//! Invariant: nothing of the caller's environment that `legwork` would read gets through.
+
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+use anyhow::{Context, Result, ensure};
+use serde_json::Value as Json;
+
+use crate::binary;
+
+/// The variables that `legwork` reads.
+const VARIABLES: [&str; 9] = [
+    "LEGWORK_SERVER",
+    "LEGWORK_TOKEN",
+    "LEGWORK_AGENT",
+    "LEGWORK_DATA",
+    "LEGWORK_LISTEN",
+    "LEGWORK_LOG",
+    "NO_COLOR",
+    "CLICOLOR_FORCE",
+    "RUST_BACKTRACE",
+];
+
+/// What a command said, and how it ended.
+#[derive(Clone, Debug)]
+pub struct Outcome {
+    pub code: Option<i32>,
+    pub stdout: String,
+    pub stderr: String,
+}
+
+/// A `legwork` command without arguments, ready to get some.
+pub fn prepared() -> Result<Command> {
+    let mut command = Command::new(binary::legwork()?);
+    VARIABLES.iter().for_each(|name| {
+        command.env_remove(name);
+    });
+    command.stdin(Stdio::null());
+    Ok(command)
+}
+
+/// Runs `legwork` with these arguments in a folder.
+pub fn legwork(folder: &Path, args: &[&str]) -> Result<Outcome> {
+    let output = prepared()?.args(args).current_dir(folder).output();
+    let output = output.with_context(|| format!("cannot run legwork {}", args.join(" ")))?;
+    Ok(Outcome {
+        code: output.status.code(),
+        stdout: String::from_utf8_lossy(&output.stdout).into_owned(),
+        stderr: String::from_utf8_lossy(&output.stderr).into_owned(),
+    })
+}
+
+impl Outcome {
+    /// What it printed, if it succeeded.
+    pub fn succeeded(self) -> Result<String> {
+        ensure!(self.code == Some(0), "ended with {:?}: {}", self.code, self.stderr);
+        Ok(self.stdout)
+    }
+
+    /// What it complained about, if it was refused.
+    pub fn refused(self) -> Result<String> {
+        ensure!(self.code == Some(1), "ended with {:?}: {}", self.code, self.stdout);
+        Ok(self.stderr)
+    }
+
+    /// The document it printed, if it succeeded.
+    pub fn json(self) -> Result<Json> {
+        let text = self.succeeded()?;
+        serde_json::from_str(&text).with_context(|| format!("not one JSON document: {text}"))
+    }
+
+    /// The problem it told, if it was refused with `--json`.
+    pub fn problem(self) -> Result<Json> {
+        let text = self.refused()?;
+        serde_json::from_str(&text).with_context(|| format!("not one problem: {text}"))
+    }
+}

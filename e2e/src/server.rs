@@ -1,0 +1,215 @@
+//! A server as its own process, on a free port and in a temporary folder.
+//!
+//! Invariant: a value of this type answers: it is handed out only once its server is ready.
+
+use std::fs::File;
+use std::io::{BufRead, BufReader};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail};
+use legwork_api::Client;
+use serde_json::Value as Json;
+use tempfile::TempDir;
+
+use crate::command::{self, Outcome};
+
+/// The longest anything may take to start or to end.
+const PATIENCE: Duration = Duration::from_secs(60);
+const POLL: Duration = Duration::from_millis(20);
+
+/// A folder for stores, files and logs; gone when dropped.
+pub struct Folder {
+    dir: TempDir,
+}
+
+pub struct Server {
+    child: Child,
+    url: String,
+    token: Option<String>,
+    folder: PathBuf,
+    log: PathBuf,
+}
+
+impl Folder {
+    pub fn new() -> Result<Self> {
+        let dir = tempfile::Builder::new().prefix("legwork-e2e-").tempdir()?;
+        Ok(Self { dir })
+    }
+
+    pub fn path(&self) -> &Path {
+        self.dir.path()
+    }
+
+    /// Writes a file and answers its path as text.
+    pub fn file(&self, name: &str, content: impl AsRef<[u8]>) -> Result<String> {
+        let path = self.path().join(name);
+        std::fs::write(&path, content)?;
+        Ok(path.display().to_string())
+    }
+
+    /// A server on the store `name` of this folder, with more arguments.
+    pub async fn server(&self, name: &str, args: &[&str]) -> Result<Server> {
+        self.server_with(name, args, None).await
+    }
+
+    /// The same, to be asked with a token.
+    pub async fn server_with(
+        &self,
+        name: &str,
+        args: &[&str],
+        token: Option<&str>,
+    ) -> Result<Server> {
+        Server::start(self.path(), &self.path().join(name), args, token).await
+    }
+
+    /// A server that is expected not to start: what it said.
+    pub fn server_refused(&self, name: &str) -> Result<String> {
+        let data = self.path().join(name);
+        let data = data.to_string_lossy();
+        let args = ["up", "--data", &data, "--listen", "127.0.0.1:0"];
+        let mut child = command::prepared()?
+            .args(args)
+            .current_dir(self.path())
+            .stdout(Stdio::null())
+            .stderr(Stdio::piped())
+            .spawn()?;
+        let Ok(status) = ended(&mut child, PATIENCE) else {
+            child.kill()?;
+            bail!("a server started on {name}, which it should have refused");
+        };
+        let mut said = String::new();
+        if let Some(mut stderr) = child.stderr.take() {
+            std::io::Read::read_to_string(&mut stderr, &mut said)?;
+        }
+        Outcome { code: status.code(), stdout: String::new(), stderr: said }.refused()
+    }
+}
+
+impl Server {
+    /// Starts a server and waits until it is ready.
+    pub async fn start(
+        folder: &Path,
+        data: &Path,
+        args: &[&str],
+        token: Option<&str>,
+    ) -> Result<Self> {
+        let name = data.file_name().context("a store needs a name")?.to_string_lossy();
+        let log = folder.join(format!("{name}.log"));
+        let to_log = File::options().create(true).append(true).open(&log)?;
+        let mut command: Command = command::prepared()?;
+        command.args(["--json", "up", "--log", "info", "--data"]).arg(data).args(args);
+        // A variable, so that an argument can say otherwise.
+        command.env("LEGWORK_LISTEN", "127.0.0.1:0").current_dir(folder);
+        let mut child = command.stdout(Stdio::piped()).stderr(to_log).spawn()?;
+        let stdout = child.stdout.take().context("no standard output")?;
+        let mut server = Self {
+            child,
+            url: String::new(),
+            token: token.map(str::to_owned),
+            folder: folder.to_owned(),
+            log,
+        };
+        // Blocks until the line is there, or the process is gone.
+        let mut line = String::new();
+        BufReader::new(stdout).read_line(&mut line)?;
+        let banner: Json = serde_json::from_str(&line)
+            .with_context(|| format!("the server did not start: {}", server.log()))?;
+        server.url = banner["url"].as_str().context("the banner has no url")?.to_owned();
+        server.until_ready().await?;
+        Ok(server)
+    }
+
+    pub fn url(&self) -> &str {
+        &self.url
+    }
+
+    /// `127.0.0.1:PORT`
+    pub fn authority(&self) -> &str {
+        self.url.trim_start_matches("http://")
+    }
+
+    pub fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
+    pub fn client(&self) -> Result<Client> {
+        Ok(Client::new(&self.url, self.token.as_deref())?)
+    }
+
+    pub fn client_with(&self, token: &str) -> Result<Client> {
+        Ok(Client::new(&self.url, Some(token))?)
+    }
+
+    /// Runs a command against this server.
+    pub fn run(&self, args: &[&str]) -> Result<Outcome> {
+        let mut all = vec!["--server", &self.url];
+        all.extend(self.token.as_deref().map(|token| ["--token", token]).into_iter().flatten());
+        all.extend(args);
+        command::legwork(&self.folder, &all)
+    }
+
+    /// What it has logged.
+    pub fn log(&self) -> String {
+        std::fs::read_to_string(&self.log).unwrap_or_default()
+    }
+
+    /// As if the power had gone.
+    pub fn kill(mut self) -> Result<()> {
+        self.child.kill()?;
+        self.child.wait()?;
+        Ok(())
+    }
+
+    /// SIGTERM; answers how it ended.
+    pub fn terminate(mut self) -> Result<ExitStatus> {
+        self.signal("TERM")?;
+        ended(&mut self.child, PATIENCE)
+    }
+
+    pub fn signal(&self, name: &str) -> Result<()> {
+        let status =
+            Command::new("kill").args(["-s", name, &self.child.id().to_string()]).status()?;
+        anyhow::ensure!(status.success(), "cannot send SIG{name}");
+        Ok(())
+    }
+
+    async fn until_ready(&mut self) -> Result<()> {
+        let client = self.client()?;
+        let deadline = Instant::now() + PATIENCE;
+        loop {
+            match client.ready().await {
+                Ok(_) => return Ok(()),
+                Err(error) if Instant::now() > deadline => {
+                    bail!("the server does not get ready: {error}; {}", self.log())
+                }
+                Err(_) => {}
+            }
+            if let Some(status) = self.child.try_wait()? {
+                bail!("the server ended with {status}: {}", self.log());
+            }
+            tokio::time::sleep(POLL).await;
+        }
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        // It may have ended already; then there is nothing to kill.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// Waits for the end of a process.
+fn ended(child: &mut Child, patience: Duration) -> Result<ExitStatus> {
+    let deadline = Instant::now() + patience;
+    while Instant::now() < deadline {
+        if let Some(status) = child.try_wait()? {
+            return Ok(status);
+        }
+        std::thread::sleep(POLL);
+    }
+    bail!("the process {} does not end", child.id())
+}

@@ -1,0 +1,133 @@
+//! From nothing to a completed case, by the command line alone.
+
+use anyhow::Result;
+use legwork_e2e::fixture::{ERRAND, PEOPLE};
+use legwork_e2e::{Folder, legwork};
+use serde_json::json;
+
+#[tokio::test]
+async fn a_case_goes_from_its_start_to_its_end() -> Result<()> {
+    let folder = Folder::new()?;
+    let (people, errand) =
+        (folder.file("people.yaml", PEOPLE)?, folder.file("errand.yaml", ERRAND)?);
+    let check = legwork(folder.path(), &["check", &people, &errand])?.succeeded()?;
+    assert_eq!(check, "✔ 2 files, nothing to mend\n");
+
+    let server = folder.server("store", &[]).await?;
+    let deployed = server.run(&["deploy", &errand, &people])?.succeeded()?;
+    assert_eq!(deployed, "✔ organisation, version 1\n✔ process errand, version 1\n");
+    let again = server.run(&["deploy", &errand, "--json"])?.json()?;
+    assert_eq!(again["definitions"][0]["unchanged"], json!(true));
+
+    let started = server.run(&["start", "errand", "--as", "ann", "--set", "what=tea", "--json"])?;
+    let started = started.json()?;
+    assert_eq!(started["state"], json!("running"));
+    let instance = started["instance"].as_str().unwrap_or_default().to_owned();
+
+    let list = server.run(&["list"])?.succeeded()?;
+    assert!(list.contains(&instance[instance.len() - 6..]), "{list}");
+    let work = server.run(&["work", "list", "--as", "bob", "--json"])?.json()?;
+    assert_eq!(work["items"][0]["activity"], json!(format!("{instance}:look")));
+    server.run(&["work", "complete", "look", "--as", "bob", "--set", "ok=true"])?.succeeded()?;
+    let exec = r#"grep -q '"what":"tea"' && echo '{"receipt": "r1"}'"#;
+    server.run(&["jobs", "work", "book", "--once", "--exec", exec])?.succeeded()?;
+
+    let shown = server.run(&["show", "last"])?.succeeded()?;
+    for expected in ["completed", "✔ look", "by bob", "✔ book", "by worker shell", "r1"] {
+        assert!(shown.contains(expected), "{expected} is missing:\n{shown}");
+    }
+    assert!(!shown.contains('\u{1b}'), "colours in a pipe: {shown:?}");
+    let whole = server.run(&["show", &instance, "--json"])?.json()?;
+    assert_eq!(whole["result"], json!({"ok": true, "receipt": "r1"}));
+    let history = server.run(&["history", "last", "--json"])?.json()?;
+    let kinds: Vec<_> = history["entries"].as_array().into_iter().flatten().collect();
+    let kinds: Vec<_> = kinds.iter().map(|entry| entry["kind"].as_str().unwrap_or("")).collect();
+    assert_eq!(kinds.first(), Some(&"created"));
+    assert_eq!(kinds.iter().filter(|kind| **kind == "completed").count(), 2, "{kinds:?}");
+    assert!(server.run(&["list"])?.succeeded()?.contains("no instance is running"));
+    assert!(server.run(&["list", "--ended"])?.succeeded()?.contains("completed"));
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_start_with_a_key_starts_once_and_can_be_waited_for() -> Result<()> {
+    let folder = Folder::new()?;
+    let server = folder.server("store", &[]).await?;
+    let auto = "process: auto\ndata: {n: int, done: string}\nstart: [n]\nresult: [done]\n\
+                steps:\n  - {step: go, job: go, reads: [n], writes: [done]}\n";
+    let auto = folder.file("auto.yaml", auto)?;
+    server.run(&["deploy", &auto])?.succeeded()?;
+    let start = ["start", "auto", "--set", "n=1", "--key", "k1", "--json"];
+    let first = server.run(&start)?.json()?;
+    let second = server.run(&start)?.json()?;
+    assert_eq!((&first["instance"], &second["repeated"]), (&second["instance"], &json!(true)));
+    let other =
+        server.run(&["start", "auto", "--set", "n=2", "--key", "k1", "--json"])?.problem()?;
+    assert_eq!(other["code"], json!("idempotency_key_reused"));
+
+    let late = server.run(&["start", "auto", "--set", "n=3", "--wait=1ms"])?;
+    assert_eq!(late.code, Some(1));
+    assert!(late.stderr.contains("not ended after 1ms"), "{}", late.stderr);
+    // The two jobs that are there, and the one of the start below.
+    let worker = ["jobs", "work", "go", "--count", "3", "--exec", "echo '{\"done\": \"yes\"}'"];
+    let ended = std::thread::scope(|scope| {
+        let worker = scope.spawn(|| server.run(&worker));
+        let ended = server.run(&["start", "auto", "--set", "n=4", "--wait=60s", "--json"]);
+        (ended, worker.join())
+    });
+    assert_eq!(ended.0?.json()?["result"], json!({"done": "yes"}));
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_file_travels_with_a_case() -> Result<()> {
+    let folder = Folder::new()?;
+    let server = folder.server("store", &[]).await?;
+    let process = "process: scan\ndata: {page: file}\nstart: [page]\nresult: [page]\n\
+                   steps:\n  - {step: read, job: read, reads: [page]}\n";
+    let process = folder.file("scan.yaml", process)?;
+    let page = folder.file("page.pdf", vec![7_u8; 300_000])?;
+    server.run(&["deploy", &process])?.succeeded()?;
+    let file = format!("page={page}");
+    server.run(&["start", "scan", "--file", &file])?.succeeded()?;
+    let shown = server.run(&["show", "last", "--json"])?.json()?;
+    let value = &shown["data"][0]["value"];
+    assert_eq!(value["name"], json!("page.pdf"));
+    assert_eq!(value["media_type"], json!("application/pdf"));
+    let mut content = server.client()?.download(value["blob"].as_str().unwrap_or("")).await?;
+    let mut bytes = 0;
+    while let Some(chunk) = content.chunk().await? {
+        assert!(chunk.iter().all(|byte| *byte == 7));
+        bytes += chunk.len();
+    }
+    assert_eq!(bytes, 300_000);
+    Ok(())
+}
+
+#[tokio::test]
+async fn what_fails_the_check_is_not_deployed_at_all() -> Result<()> {
+    let folder = Folder::new()?;
+    let server = folder.server("store", &[]).await?;
+    let good = folder.file("good.yaml", ERRAND)?;
+    let bad = folder.file("bad.yaml", ERRAND.replace("reads: [what, ok]", "reads: [what, oj]"))?;
+    let said = server.run(&["deploy", &good, &bad])?.refused()?;
+    assert!(said.contains("bad.yaml:19:19:"), "{said}");
+    assert!(said.contains("nothing was deployed"), "{said}");
+    assert!(server.client()?.definitions().await?.definitions.is_empty());
+    let start = server.run(&["start", "errand", "--set", "what=x", "--json"])?.problem()?;
+    assert_eq!(start["code"], json!("no_such_process"));
+    Ok(())
+}
+
+#[test]
+fn without_a_server_the_way_on_is_told() -> Result<()> {
+    let folder = Folder::new()?;
+    // Port 1 is nobody's.
+    let server = ["--server", "http://127.0.0.1:1"];
+    let said = legwork(folder.path(), &[&server[..], &["list"]].concat())?.refused()?;
+    assert!(said.contains("legwork up"), "{said}");
+    let problem =
+        legwork(folder.path(), &[&server[..], &["list", "--json"]].concat())?.problem()?;
+    assert_eq!(problem["code"], json!("unreachable"));
+    Ok(())
+}

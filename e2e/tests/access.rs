@@ -30,7 +30,7 @@ async fn each_token_does_what_its_scopes_allow_and_nothing_else() -> Result<()> 
     let show = format!("show {instance}");
     let suspend = format!("suspend {instance}");
     let show_bob = format!("work show {item} --as bob");
-    let claim_dora = format!("work claim {item} --as dora");
+    let show_dora = format!("work show {item} --as dora");
     // Which commands go through: admin, start, work:bob, work:*, worker.
     let table = [
         ("token list", "y----"),
@@ -40,7 +40,7 @@ async fn each_token_does_what_its_scopes_allow_and_nothing_else() -> Result<()> 
         ("work list --as bob", "y-yy-"),
         ("work list --as dora", "y--y-"),
         (&*show_bob, "y-yy-"),
-        (&*claim_dora, "y--y-"),
+        (&*show_dora, "y--y-"),
         ("backup all.lwb --force", "y----"),
         (&*suspend, "y----"),
     ];

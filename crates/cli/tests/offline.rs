@@ -1,9 +1,9 @@
 //! Commands that need no server, as a shell sees them: output, exit codes, JSON.
 
-use std::path::Path;
-use std::process::{Command, Output};
+use std::process::Command;
 
 use serde_json::Value as Json;
+use support::{check, legwork, text};
 
 const PROCESS: &str = "\
 process: claim
@@ -13,31 +13,6 @@ steps:
   - { step: pay, who: Role(clerk), reads: [amount] }
 ";
 const PEOPLE: &str = "organisation: us\nagents: { ann: { roles: [clerk] } }\n";
-
-fn legwork(folder: &Path, args: &[&str]) -> Output {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_legwork"));
-    command.args(args).current_dir(folder).env_remove("CLICOLOR_FORCE").env_remove("NO_COLOR");
-    command.output().unwrap()
-}
-
-fn text(bytes: &[u8]) -> String {
-    String::from_utf8(bytes.to_vec()).unwrap()
-}
-
-/// What `check` prints about these files, and its exit code.
-fn check(files: &[(&str, &str)], more: &[&str]) -> (i32, String) {
-    let folder = tempfile::tempdir().unwrap();
-    let mut args = vec!["check"];
-    for (name, content) in files {
-        let path = folder.path().join(name);
-        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
-        std::fs::write(path, content).unwrap();
-        args.push(name);
-    }
-    args.extend(more);
-    let output = legwork(folder.path(), &args);
-    (output.status.code().unwrap(), text(&output.stdout) + &text(&output.stderr))
-}
 
 #[test]
 fn errors_are_shown_in_their_place_and_make_the_exit_code() {
@@ -83,9 +58,10 @@ fn findings_come_as_one_document_for_programs() {
     assert_eq!((code, &report["ok"]), (1, &Json::Bool(false)));
     assert_eq!(report["files"][0]["file"], "claim.yaml");
     assert_eq!(report["files"][1]["kind"], "organisation");
-    let finding = &report["files"][0]["findings"][0];
-    assert_eq!((&finding["line"], &finding["column"]), (&Json::from(1), &Json::from(10)));
-    assert!(finding["hint"].as_str().is_some_and(|hint| !hint.is_empty()), "{finding}");
+    let findings = report["files"][0]["findings"].as_array().unwrap();
+    assert!(findings.iter().any(|finding| finding["line"] == 1 && finding["column"] == 10));
+    let has_hint = |finding: &Json| finding["hint"].as_str().is_some_and(|hint| !hint.is_empty());
+    assert!(findings.iter().all(has_hint), "{findings:?}");
 }
 
 #[test]
@@ -127,10 +103,10 @@ fn exit_codes_tell_usage_from_failure() {
 #[test]
 fn schemas_and_completions_are_printed() {
     let folder = tempfile::tempdir().unwrap();
-    for (of, id) in [("definition", "urn:legwork:schema:definition"), ("organisation", "urn:")] {
+    for (of, key) in [("definition", "process"), ("organisation", "organisation")] {
         let schema: Json =
             serde_json::from_slice(&legwork(folder.path(), &["schema", of]).stdout).unwrap();
-        assert!(schema["$id"].as_str().is_some_and(|found| found.starts_with(id)), "{schema}");
+        assert!(schema["$schema"].is_string() && schema["properties"][key].is_object());
     }
     for shell in ["bash", "zsh", "fish"] {
         let script = text(&legwork(folder.path(), &["completions", shell]).stdout);
@@ -151,4 +127,35 @@ fn colours_are_for_terminals_and_for_those_who_ask() {
     assert!(!run("TERM", "xterm").contains('\u{1b}'));
     assert!(!run("NO_COLOR", "1").contains('\u{1b}'));
     assert!(run("CLICOLOR_FORCE", "1").contains('\u{1b}'));
+}
+
+#[cfg(test)]
+mod support {
+    use std::path::Path;
+    use std::process::{Command, Output};
+
+    pub(crate) fn legwork(folder: &Path, args: &[&str]) -> Output {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_legwork"));
+        command.args(args).current_dir(folder).env_remove("CLICOLOR_FORCE").env_remove("NO_COLOR");
+        command.output().unwrap()
+    }
+
+    pub(crate) fn text(bytes: &[u8]) -> String {
+        String::from_utf8(bytes.to_vec()).unwrap()
+    }
+
+    /// What `check` prints about these files, and its exit code.
+    pub(crate) fn check(files: &[(&str, &str)], more: &[&str]) -> (i32, String) {
+        let folder = tempfile::tempdir().unwrap();
+        let mut args = vec!["check"];
+        for (name, content) in files {
+            let path = folder.path().join(name);
+            std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+            std::fs::write(path, content).unwrap();
+            args.push(name);
+        }
+        args.extend(more);
+        let output = legwork(folder.path(), &args);
+        (output.status.code().unwrap(), text(&output.stdout) + &text(&output.stderr))
+    }
 }

@@ -156,3 +156,41 @@ impl From<Result<(), Problem>> for JobResult {
 fn yes() -> bool {
     true
 }
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn ids_times_and_leases_are_text_and_round_trip() {
+        let wire = json!({
+            "job": "inst_00000000000000000000000001:give-drug:2.0",
+            "type": "pump",
+            "process": "chemotherapy",
+            "lease": "1887436800000000123",
+            "expires_at": "2026-03-01T09:30:00.000Z",
+            "attempt": 1,
+            "data": {"dose": "12.50"},
+        });
+        let job: Job = serde_json::from_value(wire.clone()).unwrap();
+        assert_eq!(job.lease, 1_887_436_800_000_000_123, "more than JavaScript keeps exact");
+        assert_eq!(serde_json::to_value(&job).unwrap(), wire);
+    }
+
+    #[test]
+    fn requests_refuse_what_they_do_not_know_and_say_what_is_wrong() {
+        for (wire, reason) in [
+            (json!({"job": "inst_0:a", "lease": "1"}), "is not an activity id"),
+            (json!({"job": "inst_00000000000000000000000001:a", "lease": 1}), "expected text"),
+            (
+                json!({"job": "inst_00000000000000000000000001:a", "lease": "1", "dat": {}}),
+                "unknown field `dat`",
+            ),
+        ] {
+            let error = serde_json::from_value::<CompletedJob>(wire).unwrap_err().to_string();
+            assert!(error.contains(reason), "{error}");
+        }
+    }
+}

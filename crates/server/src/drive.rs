@@ -137,6 +137,8 @@ impl Driver {
             && let Some(message) = backlog.pop_front()
         {
             match message {
+                // Nobody has been told anything: what its asker gave up on is not begun.
+                Message::Ask { reply, .. } if reply.is_closed() => {}
                 Message::Ask { id, credential, request, reply } => {
                     self.pending.insert(id, reply);
                     self.handle(Input::Request { id, credential, request }, now);

@@ -24,7 +24,7 @@ pub(super) struct Base {
 impl Base {
     pub(super) fn parse(url: &str) -> Result<Self, Error> {
         let bad = |reason| Error::BadAddress { url: url.chars().take(200).collect(), reason };
-        let text = url.trim().trim_end_matches('/');
+        let text = url.trim();
         let whole = if text.contains("://") { text.to_owned() } else { format!("http://{text}") };
         let uri: Uri = whole.parse().map_err(|_| bad("write it like http://127.0.0.1:7878"))?;
         match uri.scheme_str() {

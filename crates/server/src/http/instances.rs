@@ -186,7 +186,6 @@ pub(super) async fn abort(x: Exchange<'_>) -> Result {
 fn control(x: &Exchange<'_>) -> Result<(InstanceId, Reason)> {
     let instance = x.id()?;
     x.query(&[])?;
-    tracing::debug!(%instance, path = x.head.uri.path(), "control");
     Ok((instance, x.json_or_default()?))
 }
 

@@ -30,6 +30,7 @@ use bytes::Bytes;
 use hyper::body::Body;
 use hyper::http::request::Parts;
 use hyper::{Request, Response, StatusCode};
+use tracing::Instrument;
 
 use crate::backend::Slot;
 use crate::clock::Clock;
@@ -79,7 +80,10 @@ where
     let (head, body) = request.into_parts();
     let (route, result) = match route::find(&head.method, head.uri.path()) {
         Ok((route, parameter)) => {
-            (Some(route), answer(app, peer, route, parameter, &head, body).await)
+            // `of` is the instance, activity or other thing the path names.
+            let span = tracing::debug_span!("request", path = route.path, of = parameter);
+            let answer = answer(app, peer, route, parameter, &head, body);
+            (Some(route), answer.instrument(span).await)
         }
         Err(astray) => (None, Err(astray.into())),
     };

@@ -116,13 +116,13 @@ impl Drawing {
         let name = &parallel.name.value;
         let split = self.node(name, parallel.title.as_deref(), NodeKind::AndSplit);
         self.enter(split, from);
-        let mut ends = Vec::new();
+        let (mut firsts, mut ends) = (Vec::new(), Vec::new());
         for branch in &parallel.branches {
+            firsts.push(self.next_id());
             ends.extend(self.sequence(&branch.steps, vec![Edge { from: split, code: None }])?);
         }
         let join = self.node(&format!("{name}/join"), parallel.title.as_deref(), NodeKind::AndJoin);
-        self.enter(join, ends);
-        self.pair(split, join);
+        self.join(split, join, firsts, ends);
         Ok(join)
     }
 
@@ -155,14 +155,14 @@ impl Drawing {
         if let ChoiceBy::Person(decider) = &choice.by {
             self.decider(split, decider)?;
         }
-        let mut ends = Vec::new();
+        let (mut firsts, mut ends) = (Vec::new(), Vec::new());
         for (code, branch) in choice.branches.iter().enumerate() {
+            firsts.push(self.next_id());
             let edge = Edge { from: split, code: Some(code as u32) };
             ends.extend(self.sequence(&branch.steps, vec![edge])?);
         }
         let join = self.node(&format!("{name}/join"), choice.title.as_deref(), NodeKind::XorJoin);
-        self.enter(join, ends);
-        self.pair(split, join);
+        self.join(split, join, firsts, ends);
         Ok(join)
     }
 
@@ -200,7 +200,7 @@ impl Drawing {
     }
 
     fn node(&mut self, name: &str, title: Option<&str>, kind: NodeKind) -> NodeId {
-        let id = NodeId(self.schema.nodes.len() as u32);
+        let id = self.next_id();
         let name: Arc<str> = Arc::from(name);
         self.schema.nodes.push(Node {
             id,
@@ -227,6 +227,23 @@ impl Drawing {
             self.schema.nodes[edge.from.0 as usize].outgoing.push(to);
         }
         self.schema.nodes[to.0 as usize].incoming = edges;
+    }
+
+    /// Closes a block. `firsts` are the nodes after the split, one per branch: after an empty
+    /// branch that is the first node of the next, where the join is meant.
+    fn join(&mut self, split: NodeId, join: NodeId, firsts: Vec<NodeId>, ends: Vec<Edge>) {
+        let begins = firsts.iter().zip(firsts.iter().skip(1).chain([&join]));
+        let outgoing = begins.map(|(&first, &next)| if first == next { join } else { first });
+        self.schema.nodes[split.0 as usize].outgoing = outgoing.collect();
+        for edge in ends.iter().filter(|edge| edge.from != split) {
+            self.schema.nodes[edge.from.0 as usize].outgoing.push(join);
+        }
+        self.schema.nodes[join.0 as usize].incoming = ends;
+        self.pair(split, join);
+    }
+
+    fn next_id(&self) -> NodeId {
+        NodeId(self.schema.nodes.len() as u32)
     }
 
     fn pair(&mut self, a: NodeId, b: NodeId) {

@@ -100,7 +100,7 @@ fn show(delta: &Delta) -> String {
     if delta.reset {
         words.push("reset:".into());
     }
-    words.extend(delta.removed.iter().map(|key| format!("-{}", key.instance.0)));
+    words.extend(delta.removed.iter().map(|gone| format!("-{}", gone.key.instance.0)));
     for view in &delta.items {
         let holder = view.item.claimed_by.as_ref().map(|by| format!("({by})")).unwrap_or_default();
         let absent = view.on_behalf_of.as_ref().map(|a| format!("[for {a}]")).unwrap_or_default();

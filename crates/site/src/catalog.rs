@@ -59,11 +59,11 @@ impl Catalog {
         }
         let version = self.versions(&definition.process.value).len() as u32 + 1;
         match compile::compile(&definition, version) {
-            Ok(schema) => Ok(Checked { schema, warnings: findings }),
-            Err(error) => {
-                findings.push(not_compiled(&error));
-                Err(findings)
-            }
+            Ok(schema) => match check::graph(&schema).into_iter().next() {
+                None => Ok(Checked { schema, warnings: findings }),
+                Some(fault) => Err(vec![not_runnable(fault)]),
+            },
+            Err(error) => Err(vec![not_runnable(error.to_string())]),
         }
     }
 
@@ -109,14 +109,15 @@ impl Catalog {
     }
 }
 
-/// What the check has let through and the compiler refuses: a gap in the check.
-fn not_compiled(error: &compile::CompileError) -> Finding {
+/// What the check has let through and cannot run all the same: a gap in the check.
+fn not_runnable(message: String) -> Finding {
     Finding {
         span: Span::default(),
         severity: Severity::Error,
         rule: Rule::Y2,
-        message: error.to_string(),
-        hint: "correct the name or the sync edges it speaks of".to_owned(),
+        message,
+        hint: "correct the step or the sync edges it speaks of, and report this gap in the check"
+            .to_owned(),
     }
 }
 

@@ -91,6 +91,8 @@ pub struct Site {
     worklists: Worklists,
     jobs: Jobs,
     waiting: WaitingRoom,
+    /// Streams are being taken in; nobody has looked at the worklists yet.
+    recovering: bool,
     /// Instances that the input at hand has brought to their end.
     ended: Vec<InstanceId>,
     /// Requests that wait for their instance to be loaded.
@@ -139,6 +141,7 @@ impl Site {
             tokens: Tokens::default(),
             instances: Instances::default(),
             waiting: WaitingRoom::default(),
+            recovering: false,
             ended: Vec::new(),
             loading: BTreeMap::new(),
             histories: BTreeMap::new(),
@@ -181,7 +184,13 @@ impl Site {
 
     /// When `Input::Settle` is due even if nothing else comes in.
     pub fn next_timeout(&self) -> Option<Timestamp> {
-        [self.jobs.next_due(), self.waiting.next_due()].into_iter().flatten().min()
+        // Whoever follows a worklist sees other items when somebody's absence begins or ends.
+        let absence = self
+            .waiting
+            .has_watches()
+            .then(|| self.catalog.organisation().next_absence_change(self.latest))
+            .flatten();
+        [self.jobs.next_due(), self.waiting.next_due(), absence].into_iter().flatten().min()
     }
 
     /// The latest moment in what was recovered or handled: the clock must not fall behind it.

@@ -36,6 +36,7 @@ impl Site {
         if stream.id == StreamId::SITE.0 {
             return self.recover_site(&stream);
         }
+        self.recovering = true;
         self.take_in(stream, Timestamp::default());
         let waiting = &self.waiting;
         let awaited = |id| waiting.awaits_end_of(id);

@@ -21,6 +21,10 @@ const REOFFERED_AT_ONCE: usize = 256;
 
 impl Site {
     pub(crate) fn settle(&mut self, now: Timestamp) {
+        self.latest = now;
+        if std::mem::take(&mut self.recovering) {
+            self.worklists.start_afresh();
+        }
         self.jobs.expire(now);
         self.serve_polls(now);
         self.serve_watches(now);

@@ -98,6 +98,10 @@ impl WaitingRoom {
             .collect()
     }
 
+    pub(crate) fn has_watches(&self) -> bool {
+        !self.watches.is_empty()
+    }
+
     pub(crate) fn awaits_end_of(&self, instance: InstanceId) -> bool {
         self.by_instance.contains_key(&instance)
     }

@@ -46,14 +46,6 @@ pub struct Removed {
     pub schema: Arc<Schema>,
 }
 
-impl std::ops::Deref for Removed {
-    type Target = ItemKey;
-
-    fn deref(&self) -> &ItemKey {
-        &self.key
-    }
-}
-
 /// An item as one agent sees it.
 #[derive(Clone, Debug)]
 pub struct ItemView {

@@ -189,6 +189,32 @@ fn every_rule_of_the_checking_page_is_shown_broken_and_kept() -> Result<()> {
     Ok(())
 }
 
+#[tokio::test]
+async fn the_readme_leads_to_a_completed_case_in_three_commands() -> Result<()> {
+    let readme = std::fs::read_to_string(binary::repository().join("README.md"))?;
+    let blocks = tutorial::blocks(&readme);
+    let commands: Vec<&str> = blocks
+        .iter()
+        .filter(|block| block.info == "sh" && block.text.contains("legwork"))
+        .flat_map(|block| block.text.lines())
+        .collect();
+    ensure!(commands.len() <= 3, "{commands:?}");
+    let (up, rest) = commands.split_first().context("the README has no commands")?;
+    ensure!(up.ends_with("-- up"), "the first command does not start a server: {up}");
+    let folder = Folder::new()?;
+    let server = folder.server("store", &[]).await?;
+    let mut last = String::new();
+    for command in rest {
+        let (program, args) = command.split_once(' ').context("no arguments")?;
+        ensure!(program.ends_with("/legwork"), "{command}");
+        let examples = format!("{}/examples", binary::repository().display());
+        let args = args.replace("examples", &examples);
+        last = server.run(&args.split(' ').collect::<Vec<_>>())?.succeeded()?;
+    }
+    ensure!(last.contains("completed"), "{last}");
+    Ok(())
+}
+
 #[test]
 fn the_examples_pass_the_check() -> Result<()> {
     let examples: PathBuf = binary::repository().join("examples");

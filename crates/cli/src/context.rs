@@ -13,6 +13,7 @@ use legwork_model::id::{ActivityId, InstanceId};
 use crate::abbreviate::{self, LAST};
 use crate::args::Global;
 use crate::output::Output;
+use crate::progress;
 
 /// How many things are read at once.
 pub(crate) const PAGE: usize = 1_000;
@@ -45,9 +46,13 @@ impl Context {
         }
         // Nobody is asked for more than the newest of either kind.
         let most = if text == LAST { 1 } else { LOOKED_THROUGH_MAX };
-        let mut known = self.instances(&InstanceQuery::default(), most).await?;
-        let ended = InstanceQuery { ended: true, ..InstanceQuery::default() };
-        known.extend(self.instances(&ended, most).await?);
+        let looking = async {
+            let mut known = self.instances(&InstanceQuery::default(), most).await?;
+            let ended = InstanceQuery { ended: true, ..InstanceQuery::default() };
+            known.extend(self.instances(&ended, most).await?);
+            anyhow::Ok(known)
+        };
+        let mut known = progress::waiting("looking for the instance", looking).await?;
         known.sort_by_key(|summary| std::cmp::Reverse(summary.instance));
         let found = abbreviate::find(text, "instance", &known, |one| one.instance.to_string());
         let hint = "list instances with `legwork list`, ended ones with `legwork list --ended`";

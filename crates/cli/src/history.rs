@@ -4,8 +4,10 @@
 
 use anyhow::Result;
 use legwork_api::instances::{History, HistoryEntry};
+use legwork_model::id::InstanceId;
 
 use crate::context::{Context, PAGE};
+use crate::progress;
 use crate::style::{BAD, DIM, GOOD, WARN};
 use crate::table::{Cell, Table};
 use crate::tree;
@@ -18,13 +20,18 @@ pub(crate) struct Args {
 
 pub(crate) async fn run(context: &Context, args: &Args) -> Result<()> {
     let id = context.instance(&args.instance).await?;
+    let history = progress::waiting("reading the history", read(context, id)).await?;
+    context.out.answer(&history, || render(&history.entries))
+}
+
+async fn read(context: &Context, id: InstanceId) -> Result<History> {
     let mut history = History { entries: Vec::new(), next: Some(0) };
     while let Some(from) = history.next {
         let page = context.client.history(id, from, Some(PAGE)).await?;
         history.entries.extend(page.entries);
         history.next = page.next;
     }
-    context.out.answer(&history, || render(&history.entries))
+    Ok(history)
 }
 
 pub(crate) fn render(entries: &[HistoryEntry]) -> String {

@@ -124,28 +124,43 @@ async fn work(context: &Context, args: &WorkArgs, job: &Job) -> Result<()> {
             args.values.data(&types)
         }
     };
-    let (mark, document, why) = match &outcome {
-        Ok(data) => {
-            let document = json!({"job": job.job.to_string(), "done": "completed", "data": data});
-            (paint(GOOD, "✔"), document, String::new())
-        }
-        Err(error) => {
-            let error = format!("{error:#}");
-            let document = json!({"job": job.job.to_string(), "done": "failed", "error": error});
-            (paint(BAD, "✘"), document, plain(&error))
-        }
-    };
-    match report(context, args, job, outcome).await? {
-        None => context.out.event(&document, || {
-            let why = if why.is_empty() { why } else { format!(" {}", paint(DIM, why)) };
-            format!("{mark} {}{why}\n", paint(STRONG, &job.job))
-        }),
+    let done = outcome.is_ok();
+    let outcome = outcome.map_err(|error| shorten(&format!("{error:#}"), ERROR_CHARS));
+    match report(context, args, job, &outcome).await? {
+        None => tell(context, job, &outcome),
         // Somebody else has the job now, or it is done: nothing is lost.
-        Some(problem) => {
+        Some(problem)
+            if !done || matches!(problem.code.as_str(), "lease_lost" | "job_not_open") =>
+        {
             remark(&paint(WARN, problem));
             Ok(())
         }
+        // The result does not fit: whoever is responsible hears of it by way of the retries.
+        Some(problem) => {
+            let outcome = Err(shorten(&problem.detail, ERROR_CHARS));
+            match report(context, args, job, &outcome).await? {
+                None => tell(context, job, &outcome),
+                Some(problem) => {
+                    remark(&paint(WARN, problem));
+                    Ok(())
+                }
+            }
+        }
     }
+}
+
+fn tell(context: &Context, job: &Job, outcome: &Result<Data, String>) -> Result<()> {
+    let id = job.job.to_string();
+    let document = match outcome {
+        Ok(data) => json!({"job": id, "done": "completed", "data": data}),
+        Err(error) => json!({"job": id, "done": "failed", "error": error}),
+    };
+    context.out.event(&document, || match outcome {
+        Ok(_) => format!("{} {}\n", paint(GOOD, "✔"), paint(STRONG, id)),
+        Err(error) => {
+            format!("{} {} {}\n", paint(BAD, "✘"), paint(STRONG, id), paint(DIM, plain(error)))
+        }
+    })
 }
 
 /// Tells the server what came of the job, also if it has to be waited for; answers its refusal.
@@ -153,12 +168,11 @@ async fn report(
     context: &Context,
     args: &WorkArgs,
     job: &Job,
-    outcome: Result<Data>,
+    outcome: &Result<Data, String>,
 ) -> Result<Option<Problem>> {
     let worker: Arc<str> = args.name.as_str().into();
     let (id, lease) = (job.job.clone(), job.lease);
     let deadline = Instant::now() + args.lease;
-    let outcome = outcome.map_err(|error| shorten(&format!("{error:#}"), ERROR_CHARS));
     loop {
         let (worker, job) = (worker.clone(), id.clone());
         let reported = match outcome.clone() {

@@ -9,6 +9,7 @@ use legwork_api::instances::{InstanceList, InstanceSummary};
 use crate::abbreviate::short;
 use crate::context::Context;
 use crate::output::remark;
+use crate::progress;
 use crate::style::{self, BAD, DIM, STRONG, paint};
 use crate::table::{Cell, Table};
 use crate::tree;
@@ -37,7 +38,8 @@ pub(crate) async fn run(context: &Context, args: &Args) -> Result<()> {
     };
     // One more than asked for tells whether there are more.
     let most = if args.all { usize::MAX } else { args.limit as usize };
-    let mut found = context.instances(&query, most.saturating_add(1)).await?;
+    let reading = context.instances(&query, most.saturating_add(1));
+    let mut found = progress::waiting("reading the list", reading).await?;
     let more = found.len() > most;
     found.truncate(most);
     let list = InstanceList { instances: found, next: None };

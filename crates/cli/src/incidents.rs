@@ -89,7 +89,7 @@ pub(crate) fn render(incidents: &[Incident]) -> String {
 
 fn way_out(kind: &str) -> &'static str {
     match kind {
-        "nobody_can_do_it" => "deploy an organisation where somebody can, then --retry",
+        "nobody_can_do_it" => "deploy an organisation in which somebody can",
         "no_branch_matches" | "several_branches_match" => "--choose BRANCH",
         "condition_failed" => "--choose BRANCH, or --retry",
         "too_many_iterations" => "--choose leave, or --choose repeat",

@@ -4,6 +4,7 @@
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::time::SystemTime;
 
 use anyhow::{Context, Result, ensure};
 
@@ -49,16 +50,23 @@ impl Place {
 
     /// Like `find`, but has cargo build the server first; for tests.
     pub fn built() -> Result<Self> {
-        if std::env::var_os(BINARY_VARIABLE).is_none() {
-            build(&profile_folder()?, &["--package", "legwork-cli"])?;
+        let profile = profile_folder()?;
+        if std::env::var_os(BINARY_VARIABLE).is_none() && !is_fresh(&binary_in(&profile)) {
+            // The features of the whole workspace: what the gate has built is used again.
+            build(&profile, &["--workspace", "--bin", "legwork"])?;
         }
         Self::find(None)
     }
 
     /// Builds an example of one of our packages, optimised like this program; answers its path.
     pub fn example(&self, package: &str, name: &str) -> Result<PathBuf> {
-        build(&self.profile, &["--package", package, "--example", name])?;
-        Ok(self.profile.join("examples").join(name))
+        let program = self.profile.join("examples").join(name);
+        let in_test = self.profile.file_name().is_some_and(|name| name == "debug");
+        // `cargo test` builds examples along; a figure is worth asking cargo.
+        if !(in_test && is_fresh(&program)) {
+            build(&self.profile, &["--package", package, "--example", name])?;
+        }
+        Ok(program)
     }
 }
 
@@ -102,4 +110,25 @@ fn profile_folder() -> Result<PathBuf> {
 
 fn binary_in(profile: &Path) -> PathBuf {
     profile.join(format!("legwork{}", std::env::consts::EXE_SUFFIX))
+}
+
+/// Whether a program is newer than all our sources.
+fn is_fresh(program: &Path) -> bool {
+    let Some(built) = modified(program) else { return false };
+    let folders = ["crates", "bench/src", "bench/examples"].map(|name| repository().join(name));
+    folders.iter().all(|folder| newest(folder).is_some_and(|newest| newest < built))
+}
+
+fn newest(folder: &Path) -> Option<SystemTime> {
+    let entries = std::fs::read_dir(folder).ok()?.flatten();
+    let times = entries.filter_map(|entry| {
+        let path = entry.path();
+        let is_source = path.extension().is_some_and(|end| end == "rs" || end == "toml");
+        if path.is_dir() { newest(&path) } else { modified(&path).filter(|_| is_source) }
+    });
+    times.max()
+}
+
+fn modified(path: &Path) -> Option<SystemTime> {
+    std::fs::metadata(path).and_then(|metadata| metadata.modified()).ok()
 }

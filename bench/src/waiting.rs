@@ -22,8 +22,6 @@ pub const DEFINITION: &str = include_str!("../processes/waiting.yaml");
 /// The clerks of the organisation: each client acts as one of them.
 const CLERKS: usize = 64;
 const STARTERS: usize = 64;
-/// The cases come in a burst; memory is read when the server is at rest again.
-const REST: Duration = Duration::from_secs(3);
 
 /// How fast `clients` complete `cases` cases.
 pub async fn measure(place: &Place, cases: usize, clients: usize) -> Result<Row> {
@@ -51,13 +49,14 @@ pub async fn measure(place: &Place, cases: usize, clients: usize) -> Result<Row>
     Ok(Row { load_average, rss_mib: before.rss_mib.map(|mib| rounded(mib, 1)), ..row })
 }
 
-/// What the server holds in memory while so many cases wait.
-pub async fn memory(place: &Place, cases: usize) -> Result<Row> {
+/// What the server holds in memory while so many cases wait. They come in a burst; memory is read
+/// after a rest.
+pub async fn memory(place: &Place, cases: usize, rest: Duration) -> Result<Row> {
     let load_average = load_average();
     let server = Server::with(place, DEFINITION).await?;
     let empty = server.disk_bytes()?;
     start_all(&server, cases).await?;
-    tokio::time::sleep(REST).await;
+    tokio::time::sleep(rest).await;
     let disk = server.disk_bytes()?.saturating_sub(empty);
     let rss_mib = server.usage().rss_mib.map(|mib| rounded(mib, 1));
     Ok(Row {

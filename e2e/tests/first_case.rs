@@ -113,6 +113,9 @@ async fn what_fails_the_check_is_not_deployed_at_all() -> Result<()> {
     let said = server.run(&["deploy", &good, &bad])?.refused()?;
     assert!(said.contains("bad.yaml:19:19:"), "{said}");
     assert!(said.contains("nothing was deployed"), "{said}");
+    let problem = server.run(&["deploy", &good, &bad, "--json"])?.problem()?;
+    assert_eq!(problem["code"], json!("check_failed"));
+    assert_eq!(problem["findings"][0]["rule"], json!("D1"));
     assert!(server.client()?.definitions().await?.definitions.is_empty());
     let start = server.run(&["start", "errand", "--set", "what=x", "--json"])?.problem()?;
     assert_eq!(start["code"], json!("no_such_process"));

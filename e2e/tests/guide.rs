@@ -150,6 +150,49 @@ fn definitions_and_organisations_in_the_guide_pass_the_check() -> Result<()> {
     Ok(())
 }
 
+#[test]
+fn conditions_and_rules_in_the_guide_are_understood() -> Result<()> {
+    let folder = Folder::new()?;
+    let mut count = 0;
+    for name in ["definitions.md", "organisation.md"] {
+        let blocks = tutorial::blocks(&page(name)?);
+        for block in blocks.iter().filter(|block| matches!(&*block.info, "cel" | "rules")) {
+            for line in block.text.lines() {
+                let text = match &*block.info {
+                    "cel" => CONDITION.replace("CONDITION", line),
+                    _ => RULE.replace("RULE", line),
+                };
+                let found = findings(&folder, &text, None)?;
+                ensure!(found.is_empty(), "docs/guide/{name}:{}: {line}: {found:#?}", block.line);
+                count += 1;
+            }
+        }
+    }
+    ensure!(count >= 6, "only {count} were found");
+    Ok(())
+}
+
+const CONDITION: &str = "\
+process: sample
+data:
+  { amount: decimal, approved: bool, reason: string, items: json, due: date-time, note: string }
+start: [amount, approved, reason, items, due, note?]
+result: [amount, approved, reason, items, due, note?]
+steps:
+  - choice: which
+    branches:
+      - { name: yes, when: 'CONDITION' }
+      - { name: no, otherwise: true }
+";
+
+const RULE: &str = "\
+process: sample
+steps:
+  - { step: capture, who: Agent() }
+  - step: check
+    who: RULE
+";
+
 /// The blocks of the checking page are marked `yaml wrong D1`, `yaml right D1` and `yaml people`.
 #[test]
 fn every_rule_of_the_checking_page_is_shown_broken_and_kept() -> Result<()> {

@@ -51,7 +51,7 @@ pub(crate) async fn backup(context: &Context, args: &BackupArgs) -> Result<()> {
             return Err(error);
         }
     };
-    fs::rename(&incoming, &args.file).with_context(|| format!("cannot write {shown}"))?;
+    publish(&incoming, &args.file).with_context(|| format!("cannot write {shown}"))?;
     let document = json!({"file": args.file, "bytes": bytes});
     context.out.answer(&document, || {
         let file = paint(STRONG, shown);
@@ -113,6 +113,14 @@ fn verify(path: &Path) -> Result<()> {
     let mut expected = [0; HASH_BYTES];
     file.read_exact(&mut expected)?;
     ensure!(*hash.finalize().as_bytes() == expected, "its checksum does not fit");
+    Ok(())
+}
+
+/// Gives the file its name, for good.
+fn publish(incoming: &Path, file: &Path) -> Result<()> {
+    fs::rename(incoming, file)?;
+    let folder = file.parent().filter(|folder| !folder.as_os_str().is_empty());
+    File::open(folder.unwrap_or(Path::new(".")))?.sync_all()?;
     Ok(())
 }
 

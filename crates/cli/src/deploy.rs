@@ -6,6 +6,7 @@
 use std::path::PathBuf;
 
 use anyhow::{Result, bail};
+use legwork_api::Problem;
 use legwork_api::client::Error;
 use legwork_api::definitions::{Deployed, Finding, Published};
 use serde::Serialize;
@@ -80,7 +81,11 @@ fn refuse_wrong(context: &Context, sources: &[Source]) -> Result<()> {
         return Ok(());
     }
     if context.out.json {
-        bail!("the check found errors, nothing was deployed; see them with `legwork check`");
+        // As the server would have put it.
+        let detail = "the check found errors, nothing was deployed; mend them and try again";
+        let mut problem = Problem::new(422, "check_failed", detail);
+        problem.findings = found.into_iter().flatten().collect();
+        return Err(Error::Problem(Box::new(problem)).into());
     }
     for (source, findings) in sources.iter().zip(&found) {
         render(source, findings).iter().for_each(|text| remark(text));

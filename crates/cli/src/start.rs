@@ -5,17 +5,15 @@
 use std::path::Path;
 use std::time::Duration;
 
-use anyhow::{Context as _, Result};
+use anyhow::{Context as _, Result, bail};
 use legwork_api::Data;
 use legwork_api::instances::{InstanceState, StartRequest, Started};
 use legwork_model::time::{format_duration, parse_duration};
 use tokio::time::Instant;
 
 use crate::context::Context;
-use crate::failure::Told;
-use crate::output::remark;
 use crate::progress;
-use crate::style::{DIM, GOOD, STRONG, WARN, paint};
+use crate::style::{DIM, GOOD, STRONG, paint};
 use crate::table::{Cell, Table};
 use crate::tree;
 use crate::values::{FileArgs, Types, ValueArgs, types_of};
@@ -65,15 +63,12 @@ pub(crate) async fn run(context: &Context, args: &Args) -> Result<()> {
         progress::waiting(&what, ended(context, &mut started, wait)).await?;
     }
     context.out.answer(&started, || text(&started))?;
-    match (args.wait, is_over(started.state)) {
-        (Some(wait), false) if !context.out.json => {
+    match args.wait {
+        Some(wait) if !is_over(started.state) => {
             let (wait, id) = (format_duration(wait), started.instance);
-            let mark = paint(WARN, "not ended");
-            remark(&format!("{mark} after {wait}; look with `legwork show {id}`"));
-            Err(Told.into())
+            bail!("not ended after {wait}; look with `legwork show {id}`")
         }
-        (Some(_), false) => Err(Told.into()),
-        (Some(_), true) | (None, _) => Ok(()),
+        Some(_) | None => Ok(()),
     }
 }
 

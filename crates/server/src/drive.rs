@@ -219,14 +219,19 @@ impl Driver {
             self.store.commit(std::mem::take(&mut self.batch))?;
             self.around.meters.committed(appends, begun.elapsed());
         }
-        let gauges = self.site.gauges();
-        self.around.status.set_tokens(gauges.tokens);
-        self.around.meters.show(&gauges);
+        self.show();
         for (reply, answer) in self.answers.drain(..) {
             // Whoever asked may have gone.
             drop(reply.send(answer));
         }
         Ok(())
+    }
+
+    /// Tells the figures of the site to those outside.
+    pub(crate) fn show(&self) {
+        let gauges = self.site.gauges();
+        self.around.status.set_tokens(gauges.tokens);
+        self.around.meters.show(&gauges);
     }
 
     fn serve_reads(&mut self, now: Timestamp) -> Result<(), Broken> {

@@ -70,7 +70,7 @@ impl Supervisor {
         if !driver.site().faults().is_empty() {
             return Err(Error::Unreadable { faults: driver.site().faults().to_vec() });
         }
-        self.around.status.set_tokens(driver.site().gauges().tokens);
+        driver.show();
         self.around.slot.set(Some(store));
         Ok(driver)
     }
@@ -93,6 +93,7 @@ impl Supervisor {
             if result.is_ok() { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
         })?;
         result?;
+        driver.show();
         self.around.clock.advance_to(driver.site().latest());
         let lag = self.around.clock.lag();
         if lag > 1_000 {

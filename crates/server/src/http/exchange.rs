@@ -9,6 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
+use hyper::header::HeaderName;
 use hyper::http::request::Parts;
 use legwork_model::id::AgentId;
 use legwork_model::time::Timestamp;
@@ -23,6 +24,7 @@ use super::{App, body};
 /// Long enough for any generated key, short enough to be hashed at every request.
 const KEY_BYTES_MAX: usize = 256;
 const NAME_BYTES_MAX: usize = 256;
+static KEY: HeaderName = HeaderName::from_static("idempotency-key");
 
 pub(super) struct Exchange<'a> {
     pub(super) app: &'a Arc<App>,
@@ -68,7 +70,7 @@ impl<'a> Exchange<'a> {
 
     /// The idempotency key, if there is one.
     pub(super) fn key(&self) -> Result<Option<&'a str>> {
-        let Some(value) = self.head.headers.get("idempotency-key") else { return Ok(None) };
+        let Some(value) = self.head.headers.get(&KEY) else { return Ok(None) };
         match value.to_str() {
             Ok(key) if !key.is_empty() && key.len() <= KEY_BYTES_MAX => Ok(Some(key)),
             Ok(_) | Err(_) => {

@@ -109,7 +109,7 @@ where
         guard::check_local(peer, head)?;
     }
     let credential = guard::credential(&head.headers)?;
-    app.rates.check(&credential, peer, begun_millis(app))?;
+    app.rates.check(&credential, peer, || app.clock.now())?;
     let mut exchange = Exchange { app, head, parameter, credential, body: Bytes::new() };
     if route.operation == Operation::Upload {
         // Before 64 MiB are taken in.
@@ -173,10 +173,6 @@ fn bytes_max(app: &App, operation: Operation) -> usize {
     } else {
         app.limits.body_bytes_max
     }
-}
-
-fn begun_millis(app: &App) -> u64 {
-    app.clock.now().0.unsigned_abs()
 }
 
 impl From<Astray> for Refused {

@@ -7,6 +7,7 @@ use std::net::IpAddr;
 use std::sync::{Mutex, PoisonError};
 
 use hyper::StatusCode;
+use legwork_model::time::Timestamp;
 use legwork_site::Credential;
 use rustc_hash::FxHashMap;
 
@@ -41,10 +42,16 @@ impl Rates {
         Self { per_s, burst: burst.max(1), callers: Mutex::default() }
     }
 
-    pub(crate) fn check(&self, credential: &Credential, peer: IpAddr, millis: u64) -> Result<()> {
+    pub(crate) fn check(
+        &self,
+        credential: &Credential,
+        peer: IpAddr,
+        now: impl FnOnce() -> Timestamp,
+    ) -> Result<()> {
         if self.per_s == 0 {
             return Ok(());
         }
+        let millis = now().0.unsigned_abs();
         let caller = match credential {
             Credential::Token(hash) => Caller::Token(*hash),
             Credential::None => Caller::Address(peer),
@@ -96,8 +103,8 @@ impl Bucket {
 mod tests {
     use super::*;
 
-    fn pass(rates: &Rates, peer: &str, millis: u64) -> bool {
-        rates.check(&Credential::None, peer.parse().unwrap(), millis).is_ok()
+    fn pass(rates: &Rates, peer: &str, millis: i64) -> bool {
+        rates.check(&Credential::None, peer.parse().unwrap(), || Timestamp(millis)).is_ok()
     }
 
     #[test]
@@ -113,7 +120,8 @@ mod tests {
     fn the_refusal_says_when_to_come_back() {
         let rates = Rates::new(1, 1);
         assert!(pass(&rates, "10.0.0.1", 0));
-        let refused = rates.check(&Credential::None, "10.0.0.1".parse().unwrap(), 1).unwrap_err();
+        let peer = "10.0.0.1".parse().unwrap();
+        let refused = rates.check(&Credential::None, peer, || Timestamp(1)).unwrap_err();
         assert_eq!(refused.code(), "rate_limited");
         assert!(format!("{refused:?}").contains("retry-after"), "{refused:?}");
     }

@@ -13,6 +13,8 @@ pub(crate) struct Route {
     /// Segments in braces stand for any text.
     pub(crate) path: &'static str,
     pub(crate) operation: Operation,
+    /// Where the braces are, looked for once.
+    braces: Option<(usize, usize)>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -113,7 +115,17 @@ pub(crate) static ROUTES: [Route; 39] = [
 ];
 
 const fn route(verb: Verb, path: &'static str, operation: Operation) -> Route {
-    Route { verb, path, operation }
+    let (mut open, mut place) = (None, 0);
+    let mut braces = None;
+    while place < path.len() {
+        match (path.as_bytes()[place], open) {
+            (b'{', _) => open = Some(place),
+            (b'}', Some(open)) => braces = Some((open, place)),
+            _ => {}
+        }
+        place += 1;
+    }
+    Route { verb, path, operation, braces }
 }
 
 /// Why a request reaches no operation.
@@ -133,7 +145,7 @@ pub(crate) fn find<'p>(
     let verb = Verb::of(method);
     let mut allowed = Vec::new();
     for route in &ROUTES {
-        let Some(parameter) = matches(route.path, path) else { continue };
+        let Some(parameter) = route.matches(path) else { continue };
         if Some(route.verb) == verb {
             return Ok((route, parameter));
         }
@@ -143,18 +155,6 @@ pub(crate) fn find<'p>(
         return Err(Astray::NoSuchPath { nearest: nearest_path(path) });
     }
     Err(Astray::WrongMethod { allowed })
-}
-
-/// Whether a path fits; if so, what stands for the segment in braces, if there is one.
-fn matches<'p>(pattern: &str, path: &'p str) -> Option<Option<&'p str>> {
-    match pattern.split_once('{') {
-        None => (pattern == path).then_some(None),
-        Some((before, rest)) => {
-            let after = rest.split_once('}')?.1;
-            let parameter = path.strip_prefix(before)?.strip_suffix(after)?;
-            (!parameter.is_empty() && !parameter.contains('/')).then_some(Some(parameter))
-        }
-    }
 }
 
 fn nearest_path(path: &str) -> Option<&'static str> {
@@ -177,6 +177,16 @@ fn nearest_parted(path: &str) -> Option<&'static str> {
 }
 
 impl Route {
+    /// Whether a path fits; if so, what stands for the segment in braces, if there is one.
+    fn matches<'p>(&self, path: &'p str) -> Option<Option<&'p str>> {
+        let Some((open, close)) = self.braces else {
+            return (self.path == path).then_some(None);
+        };
+        let parameter =
+            path.strip_prefix(&self.path[..open])?.strip_suffix(&self.path[close + 1..])?;
+        (!parameter.is_empty() && !parameter.contains('/')).then_some(Some(parameter))
+    }
+
     /// Its place in the table.
     pub(crate) fn index(&self) -> usize {
         ROUTES.iter().position(|route| std::ptr::eq(route, self)).unwrap_or(ROUTES.len())

@@ -50,7 +50,7 @@ pub struct Limits {
 }
 
 /// The port of a server that is not told another.
-pub const PORT: u16 = 7878;
+pub const PORT: u16 = 7700;
 
 impl Config {
     pub fn new(store: StoreChoice) -> Self {

@@ -17,6 +17,7 @@ use legwork_api::work::{AnswerOption, Item, ItemDetail, Output, Worklist};
 use legwork_api::{Data, Problem};
 use legwork_model::event;
 use legwork_model::finding;
+use legwork_model::id::InstanceId;
 use legwork_model::value::Value;
 use legwork_site::{self as site, Lifecycle, Refusal, StepState};
 
@@ -42,8 +43,11 @@ pub(crate) fn started(info: site::InstanceInfo, repeated: bool) -> Started {
     Started { instance, process, version, state, result, repeated }
 }
 
-pub(crate) fn instance_list(instances: Vec<site::InstanceInfo>, more: bool) -> InstanceList {
-    let next = instances.last().filter(|_| more).map(|last| last.instance.to_string());
+pub(crate) fn instance_list(
+    instances: Vec<site::InstanceInfo>,
+    next: Option<InstanceId>,
+) -> InstanceList {
+    let next = next.map(|next| next.to_string());
     InstanceList { instances: instances.into_iter().map(summary).collect(), next }
 }
 

@@ -43,9 +43,10 @@ pub enum Answer {
         repeated: bool,
     },
     Instance(Box<InstanceView>),
+    /// `next` is where to go on.
     Instances {
         instances: Vec<InstanceInfo>,
-        more: bool,
+        next: Option<InstanceId>,
     },
     History {
         entries: Vec<HistoryEntry>,

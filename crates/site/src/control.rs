@@ -46,6 +46,9 @@ impl Site {
             caller.require_work_as(agent)?;
             self.require_known(agent)?;
         }
+        if let Some(reason) = self.instances.broken(start.instance) {
+            return Err(broken(start.instance, reason));
+        }
         if let Some((_, state)) = self.instances.state(start.instance) {
             return match (start.request, state.request()) {
                 (Some(this), Some(earlier)) if this == earlier => Ok(true),
@@ -194,7 +197,8 @@ impl Site {
             .collect();
         let more = found.len() > limit;
         found.truncate(limit);
-        self.answer(id, Ok(Answer::Instances { instances: found, more }));
+        let next = found.last().filter(|_| more).map(|last| last.instance);
+        self.answer(id, Ok(Answer::Instances { instances: found, next }));
     }
 
     pub(crate) fn closed_read(&mut self, id: RequestId, streams: &[ClosedStream]) {
@@ -206,10 +210,16 @@ impl Site {
                 process.as_ref().is_none_or(|asked| *asked == info.process).then_some(info)
             })
             .collect();
-        // A page of a filtered listing may be short although more follows.
-        let more = found.len() > limit || (process.is_some() && streams.len() >= PAGE_MAX);
-        found.truncate(limit);
-        self.answer(id, Ok(Answer::Instances { instances: found, more }));
+        // A page of a filtered listing may be short, or empty, although more follows: it goes on
+        // after the last stream looked at.
+        let looked_at = streams.last().map(|last| InstanceId(last.stream));
+        let next = if found.len() > limit {
+            found.truncate(limit);
+            found.last().map(|last| last.instance)
+        } else {
+            looked_at.filter(|_| process.is_some() && streams.len() >= PAGE_MAX)
+        };
+        self.answer(id, Ok(Answer::Instances { instances: found, next }));
     }
 
     pub(crate) fn suspend(

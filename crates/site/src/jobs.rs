@@ -27,9 +27,12 @@ struct Entry {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Phase {
     Queued,
-    Delayed { until: Timestamp },
-    Leased { lease: u64, since: Timestamp, expires: Timestamp },
+    Delayed { due: Timer },
+    Leased { lease: u64, since: Timestamp, due: Timer },
 }
+
+/// The moment something is due, and a number that tells timers of one moment apart.
+type Timer = (Timestamp, u64);
 
 /// Why a report about a job does not count.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -46,8 +49,8 @@ pub(crate) struct Jobs {
     entries: FxHashMap<JobKey, Entry>,
     /// Oldest first. May hold keys that are no longer queued: they are skipped when they come up.
     queues: BTreeMap<Arc<str>, VecDeque<JobKey>>,
-    /// When leases run out and delays end; entries that no longer fit are skipped.
-    timers: BTreeMap<(Timestamp, u64), JobKey>,
+    /// When leases run out and delays end.
+    timers: BTreeMap<Timer, JobKey>,
     last_lease: u64,
     last_timer: u64,
     queued: usize,
@@ -70,10 +73,7 @@ impl Jobs {
     ) {
         self.close(&key);
         let phase = match not_before.filter(|&until| until > now) {
-            Some(until) => {
-                self.set_timer(until, key.clone());
-                Phase::Delayed { until }
-            }
+            Some(until) => Phase::Delayed { due: self.set_timer(until, key.clone()) },
             None => {
                 self.enqueue(&job, key.clone());
                 Phase::Queued
@@ -105,11 +105,13 @@ impl Jobs {
                 }
                 self.last_lease += 1;
                 let (lease, expires) = (self.last_lease, now + lease_for);
-                entry.phase = Phase::Leased { lease, since: now, expires };
+                self.last_timer += 1;
+                let due = (expires, self.last_timer);
+                entry.phase = Phase::Leased { lease, since: now, due };
                 let job = entry.job.clone();
                 self.queued -= 1;
                 self.leased += 1;
-                self.set_timer(expires, key.clone());
+                self.timers.insert(due, key.clone());
                 return Some((key, job, lease, expires));
             }
         }
@@ -141,10 +143,11 @@ impl Jobs {
     ) -> Result<(), LeaseError> {
         let entry = self.entries.get_mut(key).ok_or(LeaseError::NotOpen)?;
         match &mut entry.phase {
-            Phase::Leased { lease: current, expires, .. } if *current == lease => {
-                *expires = now + lease_for;
-                let expires = *expires;
-                self.set_timer(expires, key.clone());
+            Phase::Leased { lease: current, due, .. } if *current == lease => {
+                self.timers.remove(due);
+                self.last_timer += 1;
+                *due = (now + lease_for, self.last_timer);
+                self.timers.insert(*due, key.clone());
                 Ok(())
             }
             Phase::Leased { .. } | Phase::Queued | Phase::Delayed { .. } => Err(LeaseError::Lost),
@@ -159,17 +162,10 @@ impl Jobs {
             }
             let key = timer.remove();
             let Some(entry) = self.entries.get_mut(&key) else { continue };
-            let due = match entry.phase {
-                Phase::Delayed { until } => until <= now,
-                Phase::Leased { expires, .. } => expires <= now,
-                Phase::Queued => false,
-            };
-            if due {
-                let (phase, job) = (entry.phase, entry.job.clone());
-                entry.phase = Phase::Queued;
-                self.count_out(phase);
-                self.enqueue(&job, key);
-            }
+            let (phase, job) = (entry.phase, entry.job.clone());
+            entry.phase = Phase::Queued;
+            self.count_out(phase);
+            self.enqueue(&job, key);
         }
     }
 
@@ -202,16 +198,21 @@ impl Jobs {
         }
     }
 
-    fn set_timer(&mut self, at: Timestamp, key: JobKey) {
+    fn set_timer(&mut self, at: Timestamp, key: JobKey) -> Timer {
         self.last_timer += 1;
-        self.timers.insert((at, self.last_timer), key);
+        let due = (at, self.last_timer);
+        self.timers.insert(due, key);
+        due
     }
 
     fn count_out(&mut self, phase: Phase) {
         match phase {
             Phase::Queued => self.queued -= 1,
-            Phase::Leased { .. } => self.leased -= 1,
-            Phase::Delayed { .. } => {}
+            Phase::Leased { due, .. } => {
+                self.timers.remove(&due);
+                self.leased -= 1;
+            }
+            Phase::Delayed { due } => drop(self.timers.remove(&due)),
         }
     }
 }

@@ -95,6 +95,9 @@ pub struct Site {
     recovering: bool,
     /// Instances that the input at hand has brought to their end.
     ended: Vec<InstanceId>,
+    /// Instances asked for and not come yet: never twice at a time, or the second copy could be
+    /// older than what has happened since the first came.
+    loads: BTreeSet<InstanceId>,
     /// Requests that wait for their instance to be loaded.
     loading: BTreeMap<InstanceId, Vec<Held>>,
     /// Pages of histories asked for and being read.
@@ -143,6 +146,7 @@ impl Site {
             waiting: WaitingRoom::default(),
             recovering: false,
             ended: Vec::new(),
+            loads: BTreeSet::new(),
             loading: BTreeMap::new(),
             histories: BTreeMap::new(),
             listings: BTreeMap::new(),
@@ -190,7 +194,9 @@ impl Site {
             .has_watches()
             .then(|| self.catalog.organisation().next_absence_change(self.latest))
             .flatten();
-        [self.jobs.next_due(), self.waiting.next_due(), absence].into_iter().flatten().min()
+        let stale = (!self.stale.is_empty()).then_some(self.latest);
+        let due = [self.jobs.next_due(), self.waiting.next_due(), absence, stale];
+        due.into_iter().flatten().min()
     }
 
     /// The latest moment in what was recovered or handled: the clock must not fall behind it.

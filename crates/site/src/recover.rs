@@ -14,6 +14,7 @@ use legwork_model::time::Timestamp;
 use crate::input::{Request, Stream};
 use crate::instances::Slot;
 use crate::output::Output;
+use crate::step::guarded;
 use crate::{Held, Site};
 
 /// An instance made of its records.
@@ -102,16 +103,20 @@ impl Site {
     }
 
     pub(crate) fn load(&mut self, instance: InstanceId, held: Held) {
-        let queue = self.loading.entry(instance).or_default();
-        queue.push(held);
-        if queue.len() == 1 {
-            self.out.push(Output::Load { instance, whole: false });
+        self.loading.entry(instance).or_default().push(held);
+        self.ask_for(instance, false);
+    }
+
+    pub(crate) fn ask_for(&mut self, instance: InstanceId, whole: bool) {
+        if self.loads.insert(instance) {
+            self.out.push(Output::Load { instance, whole });
         }
     }
 
     /// An instance asked for has come: whoever waited for it gets their turn.
     pub(crate) fn loaded(&mut self, stream: Stream, now: Timestamp) {
         let id = InstanceId(stream.id);
+        self.loads.remove(&id);
         let is_there = !stream.records.is_empty() || stream.snapshot.is_some();
         if is_there && !self.take_in(stream, now) {
             return;
@@ -127,19 +132,17 @@ impl Site {
     /// Replays a stream into its slot. False if it has to be loaded once more, as a whole.
     fn take_in(&mut self, stream: Stream, now: Timestamp) -> bool {
         let id = InstanceId(stream.id);
-        match self.rebuild(&stream) {
+        let rebuilt = guarded(|| self.rebuild(&stream));
+        match rebuilt.unwrap_or_else(|panic| Err(Failure::Broken(panic))) {
             Ok(Rebuilt { schema, state, version, latest }) => {
                 self.latest = self.latest.max(latest);
                 if let Some(slot) = self.instances.get(id) {
-                    // Asked for twice, it comes twice; the second copy may be older than what has
-                    // happened since.
-                    if slot.state.is_none() && slot.version != version {
-                        self.out.push(Output::Load { instance: id, whole: false });
-                        return false;
+                    if slot.version != version {
+                        let reason = format!("it has {version} records, not {}", slot.version);
+                        self.instances.mark_broken(id, reason);
+                        return true;
                     }
-                    if slot.state.is_none() {
-                        self.instances.restore(id, state);
-                    }
+                    self.instances.restore(id, state);
                     if self.reoffering.remove(&id) {
                         self.reoffer(id, now);
                     }
@@ -157,7 +160,7 @@ impl Site {
                 true
             }
             Err(Failure::SnapshotUnreadable) => {
-                self.out.push(Output::Load { instance: id, whole: true });
+                self.ask_for(id, true);
                 false
             }
             Err(Failure::Broken(reason)) => {

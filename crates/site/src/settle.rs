@@ -12,11 +12,10 @@ use legwork_org::ItemKey;
 
 use crate::Site;
 use crate::answer::Answer;
-use crate::output::Output;
 use crate::step::History;
 use crate::waiting::Waiting;
 
-/// How many instances are loaded at a time to offer their items anew.
+/// How many instances are offered anew, or loaded for that, at a time.
 const REOFFERED_AT_ONCE: usize = 256;
 
 impl Site {
@@ -39,7 +38,7 @@ impl Site {
                 Waiting::End { .. } => self.answer_end(id, &waiting),
             }
         }
-        self.reoffer_some();
+        self.reoffer_some(now);
         let waiting = &self.waiting;
         let awaited = |id| waiting.awaits_end_of(id);
         self.instances.evict(self.config.resident_max, awaited);
@@ -60,53 +59,58 @@ impl Site {
             }
             org.resolve(who, &History { schema: &item.schema, state })
         });
-        let stale = stale.into_inner();
-        for key in reoffered.without_actors {
-            if !stale.contains(&key.instance) {
-                self.raise_nobody(&key, now);
-            }
-        }
-        for key in reoffered.without_holder {
-            if let Some(holder) = self.worklists.item(&key).and_then(|item| item.claimed_by) {
-                let release = Command::Release { activity: key.activity, by: holder };
-                self.by_itself(key.instance, release, now);
-            }
-        }
-        let stuck: Vec<InstanceId> =
-            self.instances.with_incidents(None).map(|(id, _)| id).collect();
-        stuck.into_iter().for_each(|id| self.retry_nobody(id, now));
+        let mut stale = stale.into_inner();
+        let left = reoffered.without_actors.iter().chain(&reoffered.without_holder);
+        stale.extend(left.map(|key| key.instance));
+        stale.extend(self.instances.with_incidents(None).map(|(id, _)| id));
         self.stale = stale.into_iter().collect();
-        self.reoffer_some();
+        self.reoffer_some(now);
     }
 
-    fn reoffer_some(&mut self) {
-        while self.reoffering.len() < REOFFERED_AT_ONCE {
+    /// Goes on with the instances that need a decision under the new organisation, a portion at a
+    /// time: one commit takes only so many records.
+    fn reoffer_some(&mut self, now: Timestamp) {
+        for _ in 0..REOFFERED_AT_ONCE {
+            if self.reoffering.len() >= REOFFERED_AT_ONCE {
+                return;
+            }
             let Some(id) = self.stale.pop_front() else { return };
-            if self.instances.get(id).is_some() {
+            if self.instances.state(id).is_some() {
+                self.reoffer(id, now);
+            } else if self.instances.get(id).is_some() {
                 self.reoffering.insert(id);
-                self.out.push(Output::Load { instance: id, whole: false });
+                self.ask_for(id, false);
             }
         }
     }
 
-    /// Offers the items of an instance that has just been loaded to whom they are for now.
+    /// Offers the items of an instance to whom they are for now, gives back those whose holder is
+    /// gone, and tells of those that nobody can do.
     pub(crate) fn reoffer(&mut self, id: InstanceId, now: Timestamp) {
+        self.retry_nobody(id, now);
         let Some((schema, state)) = self.instances.state(id) else { return };
         let schema = schema.clone();
-        let mut undoable = Vec::new();
+        let (mut undoable, mut abandoned) = (Vec::new(), Vec::new());
         for open in state.open(&schema) {
             let resolved = self.resolved(&schema, state, &open.activity);
             let key = ItemKey { instance: id, activity: open.activity };
             let Some(item) = self.worklists.item(&key) else { continue };
             self.worklists.offer(&key, &schema, &resolved, item.offered_at);
             match item.claimed_by {
-                Some(holder) => {
+                Some(holder) if self.catalog.organisation().contains(&holder) => {
                     let at = item.claimed_at.unwrap_or(item.offered_at);
                     self.worklists.claim(&key, &holder, at);
                 }
+                Some(holder) => abandoned.push((key, holder)),
                 None if resolved.actors.is_empty() => undoable.push(key),
                 None => {}
             }
+        }
+        for (key, holder) in abandoned {
+            let release = Command::Release { activity: key.activity.clone(), by: holder };
+            self.by_itself(id, release, now);
+            let nobody = self.worklists.resolved(&key).is_some_and(|who| who.actors.is_empty());
+            undoable.extend(nobody.then_some(key));
         }
         undoable.iter().for_each(|key| self.raise_nobody(key, now));
     }
@@ -138,7 +142,7 @@ impl Site {
     }
 
     /// Carries out what the site itself has decided. Nobody waits for the answer, and a rejection
-    /// means that it is no longer needed; what could not be loaded comes up with the next load.
+    /// means that it is no longer needed; nothing else is lost by it.
     fn by_itself(&mut self, id: InstanceId, command: Command, now: Timestamp) {
         drop(self.command(id, command, now));
     }

@@ -7,7 +7,9 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
-use legwork_engine::{self as engine, Change, Command, Decision, Lifecycle, NodeState, State};
+use legwork_engine::{
+    self as engine, Change, Command, Decision, Lifecycle, NodeState, Rejection, State,
+};
 use legwork_model::event::{Created, Incident, Performer, Record};
 use legwork_model::id::{Activity, ActivityId, AgentId, InstanceId};
 use legwork_model::rule::Rule;
@@ -21,6 +23,9 @@ use crate::jobs::JobKey;
 use crate::output::{Append, Output};
 use crate::refusal::{Kind, Refusal};
 use crate::summary::Summary;
+
+/// A state larger than this is not stored as a snapshot.
+const SNAPSHOT_BYTES_MAX: usize = 1 << 20;
 
 impl Site {
     /// Starts an instance.
@@ -48,19 +53,33 @@ impl Site {
         command: Command,
         now: Timestamp,
     ) -> Result<(), Refusal> {
+        self.commands(id, vec![command], now)
+    }
+
+    /// Carries commands out one after the other, all or none of them, in one record.
+    pub(crate) fn commands(
+        &mut self,
+        id: InstanceId,
+        commands: Vec<Command>,
+        now: Timestamp,
+    ) -> Result<(), Refusal> {
         let Some((schema, state)) = self.instances.state(id) else { return Err(no_instance(id)) };
         let schema = schema.clone();
-        let decided = guarded(|| engine::decide(&schema, state, command, now));
-        let decision = match decided {
-            Ok(decision) => decision.map_err(|rejection| Refusal::from(&rejection))?,
+        let decided = guarded(|| {
+            let decision = decide_all(&schema, state, commands, now)?;
+            Ok(self.with_actors(&schema, decision, now))
+        });
+        match decided {
+            Ok(Ok(decision)) => {
+                self.commit(id, decision, now);
+                Ok(())
+            }
+            Ok(Err(rejection)) => Err(Refusal::from(&rejection)),
             Err(reason) => {
                 self.quarantine(id, &reason);
-                return Err(broken(id, &reason));
+                Err(broken(id, &reason))
             }
-        };
-        let decision = self.with_actors(&schema, decision, now);
-        self.commit(id, decision, now);
-        Ok(())
+        }
     }
 
     /// Adds an incident for every activity that has come up and that nobody can do, so that it
@@ -127,7 +146,10 @@ impl Site {
             && let Some(state) = slot.state.as_deref()
         {
             let bytes = state.to_bytes();
-            self.out.push(Output::Snapshot { stream: id.0, version: slot.version, bytes });
+            // Only a cache: a large state is cheaper replayed than written over and over.
+            if bytes.len() <= SNAPSHOT_BYTES_MAX {
+                self.out.push(Output::Snapshot { stream: id.0, version: slot.version, bytes });
+            }
         }
     }
 
@@ -321,8 +343,28 @@ fn agent(performer: &Performer) -> Option<AgentId> {
     }
 }
 
+fn decide_all(
+    schema: &Schema,
+    state: &State,
+    commands: Vec<Command>,
+    now: Timestamp,
+) -> Result<Decision, Rejection> {
+    let mut all: Option<Decision> = None;
+    for command in commands {
+        let before = all.as_ref().map_or(state, |decision| &decision.state);
+        let mut next = engine::decide(schema, before, command, now)?;
+        if let Some(mut earlier) = all.take() {
+            earlier.events.append(&mut next.events);
+            earlier.changes.append(&mut next.changes);
+            (next.events, next.changes) = (earlier.events, earlier.changes);
+        }
+        all = Some(next);
+    }
+    all.ok_or(Rejection::NoSuchActivity)
+}
+
 /// Runs the engine; a panic becomes a reason.
-fn guarded<T>(run: impl FnOnce() -> T) -> Result<T, String> {
+pub(crate) fn guarded<T>(run: impl FnOnce() -> T) -> Result<T, String> {
     // The state is only borrowed by the engine, so a panic leaves nothing half-changed.
     catch_unwind(AssertUnwindSafe(run)).map_err(|panic| {
         let text = panic.downcast_ref::<String>().map(String::as_str);

@@ -151,6 +151,10 @@ impl Site {
         now: Timestamp,
     ) -> Result<Answer, Refusal> {
         let (_, own) = self.workable(caller, &agent, activity, now)?;
+        let key = ItemKey { instance: activity.instance, activity: own.clone() };
+        if self.worklists.item(&key).is_some_and(|item| item.claimed_by.as_ref() == Some(&agent)) {
+            return Ok(Answer::Done);
+        }
         let command = match self.holder_to_stand_in_for(&agent, activity, &own, now) {
             // The holder is away: their substitute takes it over.
             true => Command::TakeOver { activity: own, by: agent },
@@ -211,14 +215,15 @@ impl Site {
         let outputs = engine::data::typed(&schema, own.node, &data)
             .map_err(|rejection| Refusal::from(&rejection))?;
         let answer = answer.map(|answer| view::code_of(node, &answer)).transpose()?;
+        let mut commands = Vec::new();
         if self.holder_to_stand_in_for(&agent, &activity, &own, now) {
-            let take_over = Command::TakeOver { activity: own.clone(), by: agent.clone() };
-            self.command(activity.instance, take_over, now)?;
+            commands.push(Command::TakeOver { activity: own.clone(), by: agent.clone() });
         }
         let started_at = item.and_then(|item| item.claimed_at).unwrap_or(now);
         let by = Performer::Agent(agent);
-        let command = Command::Complete { activity: own, by, started_at, outputs, answer, request };
-        self.command(activity.instance, command, now).map(|()| Answer::Done)
+        let done = Command::Complete { activity: own, by, started_at, outputs, answer, request };
+        commands.push(done);
+        self.commands(activity.instance, commands, now).map(|()| Answer::Done)
     }
 
     /// The absent person in whose place the agent sees an item, if it is not their own.

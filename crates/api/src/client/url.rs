@@ -10,7 +10,7 @@ use hyper::header::HeaderValue;
 
 use super::Error;
 
-const PORT: u16 = 7878;
+const PORT: u16 = 7700;
 
 #[derive(Debug)]
 pub(super) struct Base {
@@ -26,7 +26,7 @@ impl Base {
         let bad = |reason| Error::BadAddress { url: url.chars().take(200).collect(), reason };
         let text = url.trim();
         let whole = if text.contains("://") { text.to_owned() } else { format!("http://{text}") };
-        let uri: Uri = whole.parse().map_err(|_| bad("write it like http://127.0.0.1:7878"))?;
+        let uri: Uri = whole.parse().map_err(|_| bad("write it like http://127.0.0.1:7700"))?;
         match uri.scheme_str() {
             Some("http") => {}
             Some("https") => {
@@ -104,8 +104,8 @@ mod tests {
     #[test]
     fn addresses_are_read_as_people_write_them() {
         for (text, authority, prefix) in [
-            ("http://127.0.0.1:7878", "127.0.0.1:7878", ""),
-            ("localhost", "localhost:7878", ""),
+            ("http://127.0.0.1:7700", "127.0.0.1:7700", ""),
+            ("localhost", "localhost:7700", ""),
             ("http://wf.example:80/legwork/", "wf.example:80", "/legwork"),
             ("[::1]:9000", "[::1]:9000", ""),
         ] {

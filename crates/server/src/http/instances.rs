@@ -96,10 +96,10 @@ pub(super) async fn list(x: Exchange<'_>) -> Result {
         limit: query.limit()?,
         before: query.parsed("cursor")?,
     };
-    let Answer::Instances { instances, more } = x.ask(Request::List(list)).await? else {
+    let Answer::Instances { instances, next } = x.ask(Request::List(list)).await? else {
         return Err(Refused::strange_answer());
     };
-    Reply::json(&convert::instance_list(instances, more))
+    Reply::json(&convert::instance_list(instances, next))
 }
 
 /// An instance as a whole. With `wait_ms` the answer comes when it has ended.

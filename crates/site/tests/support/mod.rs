@@ -55,6 +55,7 @@ pub(crate) struct Harness {
     pub(crate) now: Timestamp,
     pub(crate) config: Config,
     pub(crate) credential: Credential,
+    pub(crate) snapshot_bytes_max: usize,
     streams: BTreeMap<u128, (Vec<Vec<u8>>, Option<Vec<u8>>)>,
     last: u64,
     replies: BTreeMap<RequestId, Result<Answer, Refusal>>,
@@ -69,6 +70,7 @@ impl Harness {
             now,
             config,
             credential: Credential::None,
+            snapshot_bytes_max: 0,
             streams: BTreeMap::new(),
             last: 0,
             replies: BTreeMap::new(),
@@ -120,7 +122,9 @@ impl Harness {
                         records.push(record);
                         *closed = close;
                     }
-                    Output::Snapshot { .. } => {}
+                    Output::Snapshot { bytes, .. } => {
+                        self.snapshot_bytes_max = self.snapshot_bytes_max.max(bytes.len());
+                    }
                     Output::Answer { id, answer } => {
                         assert!(self.replies.insert(id, answer).is_none(), "answered once");
                     }
@@ -150,6 +154,12 @@ impl Harness {
     fn stream(&self, id: u128) -> Stream {
         let records = self.streams.get(&id).map(|(records, _)| records.clone());
         Stream { id, snapshot: None, records: records.unwrap_or_default() }
+    }
+
+    /// The first record of a stream is no longer what was written.
+    pub(crate) fn corrupt(&mut self, instance: InstanceId) {
+        let (records, _) = self.streams.get_mut(&instance.0).unwrap();
+        records[0] = vec![0xFF, 0x00];
     }
 
     /// Everything in memory is gone; the streams are not.

@@ -1,0 +1,128 @@
+//! Many, large and broken ones: what one instance does must not stop the others.
+
+#![expect(clippy::unwrap_used, reason = "a wrong assumption is a failed test")]
+
+mod support;
+
+use std::sync::Arc;
+
+use legwork_model::id::InstanceId;
+use legwork_site::*;
+use serde_json::json;
+use support::{BANK, Harness, complete, data_of, start};
+
+#[test]
+fn an_organisation_without_actors_raises_incidents_a_portion_at_a_time() {
+    let mut bank = Harness::bank();
+    (1..=1_000).for_each(|number| drop(bank.start(number)));
+    let source = BANK.replace("[clerk]", "[waiter]");
+    bank.ask(Request::PublishOrganisation { source }).unwrap();
+    let raised = |bank: &mut Harness| match bank
+        .ask(Request::Incidents { limit: 1_000, after: None })
+        .unwrap()
+    {
+        Answer::Incidents { incidents, .. } => incidents.len(),
+        other => panic!("{other:?}"),
+    };
+    assert!(raised(&mut bank) < 1_000, "not all in one commit");
+    while bank.site.next_timeout().is_some() {
+        bank.feed(Input::Settle);
+    }
+    assert_eq!(raised(&mut bank), 1_000);
+}
+
+#[test]
+fn holders_who_leave_the_organisation_give_back_what_they_hold_also_of_evicted_instances() {
+    let mut bank = Harness::bank();
+    bank.config.resident_max = 0;
+    bank.restart();
+    let loan = bank.start(1);
+    bank.ask(support::claim("ann", loan, "capture")).unwrap();
+    bank.feed(Input::Settle);
+    assert_eq!(bank.site.gauges().instances_resident, 0);
+    let source = BANK.replace("ann:", "zoe:");
+    bank.ask(Request::PublishOrganisation { source }).unwrap();
+    bank.feed(Input::Settle);
+    assert_eq!(bank.items("ben"), ["capture"]);
+}
+
+#[test]
+fn a_listing_of_ended_instances_of_one_process_goes_on_past_those_of_others() {
+    let mut bank = Harness::bank();
+    let rare = "process: rare\nsteps: []\n";
+    bank.ask(Request::Deploy { source: rare.to_owned() }).unwrap();
+    let Request::Start(first) = start(InstanceId(1), json!({}), None) else { unreachable!() };
+    bank.ask(Request::Start(Start { process: Arc::from("rare"), ..first })).unwrap();
+    for number in 2..=1_200 {
+        let loan = bank.start(number);
+        bank.ask(Request::Abort { instance: loan, reason: String::new() }).unwrap();
+    }
+    let (mut found, mut before, mut pages) = (0, None, 0);
+    loop {
+        let process = Some(Arc::from("rare"));
+        let list = List { process, ended: true, limit: 10, before };
+        let Answer::Instances { instances, next } = bank.ask(Request::List(list)).unwrap() else {
+            unreachable!("instances were asked for")
+        };
+        found += instances.len();
+        pages += 1;
+        before = next;
+        if next.is_none() {
+            break;
+        }
+    }
+    assert_eq!((found, pages), (1, 2));
+}
+
+#[test]
+fn a_refused_completion_by_a_substitute_leaves_the_item_with_its_holder() {
+    let mut bank = Harness::bank();
+    let loan = bank.start(1);
+    bank.ask(support::claim("ann", loan, "capture")).unwrap();
+    bank.now = "2026-02-10T08:00:00Z".parse().unwrap();
+    let answer = Some("nonsense".to_owned());
+    let data = data_of(json!({}));
+    let wrong = Complete { answer, data, ..complete("dan", loan, "capture") };
+    bank.refusal(Request::Complete(wrong));
+    let Answer::History { entries, .. } =
+        bank.ask(Request::History { instance: loan, from: 0, limit: 100 }).unwrap()
+    else {
+        unreachable!("the history was asked for")
+    };
+    let kinds: Vec<_> = entries.iter().map(|entry| entry.kind).collect();
+    assert_eq!(kinds, ["created", "claimed"]);
+}
+
+#[test]
+fn an_instance_that_cannot_be_replayed_is_set_aside_and_the_others_go_on() {
+    let mut bank = Harness::bank();
+    let (one, two) = (bank.start(1), bank.start(2));
+    bank.corrupt(one);
+    bank.restart();
+    assert_eq!(bank.site.gauges().instances_broken, 1);
+    let refused = bank.refusal(Request::Show { instance: one, wait_until: None });
+    assert!(refused.ends_with("(instance_broken)"), "{refused}");
+    let again = bank.refusal(start(one, json!({ "amount": 1 }), Some(1)));
+    assert!(again.ends_with("(instance_broken)"), "{again}");
+    bank.ask(Request::Complete(complete("ann", two, "capture"))).unwrap();
+}
+
+#[test]
+fn a_state_too_large_for_a_snapshot_does_without() {
+    let mut bank = Harness::bank();
+    bank.config.snapshot_every = 1;
+    bank.restart();
+    let source = "process: loan\ndata: { note: string }\nstart: [note]\nsteps:\n  - loop: again\n    steps:\n      - step: write\n        who: Role(clerk)\n        writes: [note]\n    until: note == \"done\"\n";
+    bank.ask(Request::Deploy { source: source.to_owned() }).unwrap();
+    let loan = InstanceId(1);
+    bank.ask(start(loan, json!({ "note": "" }), None)).unwrap();
+    let text = "x".repeat(200_000);
+    for round in 0..8 {
+        let mut done = complete("ann", loan, "write");
+        done.activity.iteration.0 = vec![round];
+        done.data = data_of(json!({ "note": text }));
+        bank.ask(Request::Complete(done)).unwrap();
+    }
+    assert!(bank.snapshot_bytes_max <= 1 << 20, "{} bytes", bank.snapshot_bytes_max);
+    assert!(bank.snapshot_bytes_max > 0);
+}

@@ -119,11 +119,7 @@ impl Driver {
     /// Takes what has come in, lets the site decide, commits, answers. A panic in the site counts
     /// as a failure: what it left behind is dropped with it.
     pub(crate) fn round(&mut self, backlog: &mut VecDeque<Message>) -> Result<Round, Broken> {
-        catch_unwind(AssertUnwindSafe(|| self.round_unguarded(backlog))).unwrap_or_else(|panic| {
-            let text = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
-            let text = text.or_else(|| panic.downcast_ref::<String>().cloned());
-            Err(Broken::Panic(text.unwrap_or_default()))
-        })
+        guarded(|| self.round_unguarded(backlog))
     }
 
     fn round_unguarded(&mut self, backlog: &mut VecDeque<Message>) -> Result<Round, Broken> {
@@ -265,6 +261,15 @@ impl Driver {
             drop(reply.send(Err(Failure::Unavailable(reason.clone()))));
         }
     }
+}
+
+/// Makes a failure of a panic. Whatever was being changed must be dropped afterwards.
+pub(crate) fn guarded<T>(work: impl FnOnce() -> Result<T, Broken>) -> Result<T, Broken> {
+    catch_unwind(AssertUnwindSafe(work)).unwrap_or_else(|panic| {
+        let text = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
+        let text = text.or_else(|| panic.downcast_ref::<String>().cloned());
+        Err(Broken::Panic(text.unwrap_or_default()))
+    })
 }
 
 fn load(store: &dyn Backend, instance: InstanceId, whole: bool) -> Result<Stream, Broken> {

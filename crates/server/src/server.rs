@@ -179,6 +179,7 @@ impl Core {
     }
 
     pub(crate) async fn stop(mut self) {
+        self.status.ask_to_stop();
         self.queue.push_beyond_limit(Message::Stop);
         let Some(drive) = self.drive.take() else { return };
         let joined = tokio::task::spawn_blocking(move || drive.join().is_ok()).await;
@@ -229,11 +230,11 @@ mod tests {
     #[test]
     fn without_tokens_only_loopback_is_listened_on() {
         for (asked, tokens, used) in [
-            ("0.0.0.0:7878", false, "127.0.0.1:7878"),
-            ("[::]:7878", false, "[::1]:7878"),
+            ("0.0.0.0:7700", false, "127.0.0.1:7700"),
+            ("[::]:7700", false, "[::1]:7700"),
             ("192.168.1.5:80", false, "127.0.0.1:80"),
-            ("127.0.0.1:7878", false, "127.0.0.1:7878"),
-            ("0.0.0.0:7878", true, "0.0.0.0:7878"),
+            ("127.0.0.1:7700", false, "127.0.0.1:7700"),
+            ("0.0.0.0:7700", true, "0.0.0.0:7700"),
         ] {
             let permitted = permitted(asked.parse().unwrap(), tokens);
             assert_eq!(permitted, used.parse().unwrap(), "{asked} {tokens}");

@@ -2,7 +2,7 @@
 //!
 //! Invariant: `Ready` is told only while the store takes commits.
 
-use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 
 use tokio::sync::Notify;
@@ -24,6 +24,8 @@ pub(crate) struct Status {
     /// How many tokens there are: without any, only callers from this machine are let in.
     tokens: AtomicU64,
     changed: Notify,
+    /// The server was told to stop.
+    stop: AtomicBool,
 }
 
 impl Status {
@@ -34,6 +36,7 @@ impl Status {
             recovered: AtomicU64::new(0),
             tokens: AtomicU64::new(0),
             changed: Notify::new(),
+            stop: AtomicBool::new(false),
         }
     }
 
@@ -60,6 +63,14 @@ impl Status {
             }
             changed.await;
         }
+    }
+
+    pub(crate) fn ask_to_stop(&self) {
+        self.stop.store(true, Ordering::Release);
+    }
+
+    pub(crate) fn must_stop(&self) -> bool {
+        self.stop.load(Ordering::Acquire)
     }
 
     pub(crate) fn fail(&self, reason: &str) {

@@ -15,7 +15,7 @@ use tokio::sync::oneshot;
 
 use crate::Error;
 use crate::backend::{Backend, Opener};
-use crate::drive::{Broken, Driver, Failure, Message, Round, Surroundings};
+use crate::drive::{Broken, Driver, Failure, Message, Round, Surroundings, guarded};
 use crate::status::Phase;
 
 const PAUSE_MIN: Duration = Duration::from_millis(50);
@@ -43,8 +43,12 @@ impl Supervisor {
             Err(error) => return drop(opened.send(Err(error))),
         };
         let mut backlog = VecDeque::new();
-        let mut result = self.recover(&mut driver);
+        let mut result = guarded(|| self.recover(&mut driver));
         loop {
+            if self.around.status.phase() == Phase::Recovering && result.is_ok() {
+                // Told to stop before all was read.
+                return self.around.slot.set(None);
+            }
             while result.is_ok() {
                 result = match driver.round(&mut backlog) {
                     Ok(Round::GoOn) => Ok(()),
@@ -75,7 +79,8 @@ impl Supervisor {
         Ok(driver)
     }
 
-    /// Reads the instances. From here on the server can be asked.
+    /// Reads the instances. From here on the server can be asked, unless it was told to stop
+    /// meanwhile: then nothing is done with the part that was read.
     fn recover(&self, driver: &mut Driver) -> Result<(), Broken> {
         self.around.status.enter(Phase::Recovering);
         let Some(store) = self.around.slot.borrow() else { return Ok(()) };
@@ -85,6 +90,9 @@ impl Supervisor {
             if open.stream == StreamId::SITE {
                 return ControlFlow::Continue(());
             }
+            if self.around.status.must_stop() {
+                return ControlFlow::Break(());
+            }
             instances += 1;
             if instances % TOLD_EVERY == 0 {
                 self.around.status.count_recovered(instances);
@@ -93,6 +101,9 @@ impl Supervisor {
             if result.is_ok() { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
         })?;
         result?;
+        if self.around.status.must_stop() {
+            return Ok(());
+        }
         driver.show();
         self.around.clock.advance_to(driver.site().latest());
         let lag = self.around.clock.lag();
@@ -136,7 +147,7 @@ impl Supervisor {
                 }
             }
             let attempt = self.open().map_err(|error| chain(&error)).and_then(|mut driver| {
-                match self.recover(&mut driver) {
+                match guarded(|| self.recover(&mut driver)) {
                     Ok(()) => Ok(driver),
                     Err(broken) => {
                         let reason = chain(&broken);

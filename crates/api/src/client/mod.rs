@@ -71,7 +71,7 @@ struct Call {
 }
 
 impl Client {
-    /// `base_url` such as `http://127.0.0.1:7878`; the token as `legwork token create` printed it.
+    /// `base_url` such as `http://127.0.0.1:7700`; the token as `legwork token create` printed it.
     pub fn new(base_url: &str, token: Option<&str>) -> Result<Self, Error> {
         let base = Base::parse(base_url)?;
         let authorization = token

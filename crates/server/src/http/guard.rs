@@ -100,10 +100,10 @@ mod tests {
 
     #[test]
     fn without_tokens_only_this_machine_is_served() {
-        for host in ["localhost", "LOCALHOST:7878", "127.0.0.1:7878", "[::1]:7878", "127.9.9.9"] {
+        for host in ["localhost", "LOCALHOST:7700", "127.0.0.1:7700", "[::1]:7700", "127.9.9.9"] {
             assert_eq!(check("127.0.0.1", &[("host", host)]), None, "{host}");
         }
-        assert_eq!(check("::1", &[("origin", "http://localhost:7878")]), None);
+        assert_eq!(check("::1", &[("origin", "http://localhost:7700")]), None);
         assert_eq!(check("::ffff:127.0.0.1", &[]), None);
         assert_eq!(check("10.0.0.1", &[]).as_deref(), Some("loopback_only"));
         assert_eq!(check("2001:db8::1", &[]).as_deref(), Some("loopback_only"));

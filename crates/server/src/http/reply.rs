@@ -21,6 +21,8 @@ const JSON: HeaderValue = HeaderValue::from_static("application/json");
 const PROBLEM: HeaderValue = HeaderValue::from_static(legwork_api::problem::CONTENT_TYPE);
 const BEARER: HeaderValue = HeaderValue::from_static("Bearer");
 
+const PIECE_BYTES_MAX: usize = 64 << 10;
+
 pub(crate) type Result<T = Reply> = std::result::Result<T, Refused>;
 
 /// An answer.
@@ -194,7 +196,11 @@ impl Body for Content {
     ) -> Poll<Option<io::Result<Frame<Bytes>>>> {
         match &mut *self {
             Self::Whole(bytes) if bytes.is_empty() => Poll::Ready(None),
-            Self::Whole(bytes) => Poll::Ready(Some(Ok(Frame::data(std::mem::take(bytes))))),
+            Self::Whole(bytes) => {
+                // A large one goes in pieces: what is handed over at once is copied once more.
+                let piece = bytes.split_to(bytes.len().min(PIECE_BYTES_MAX));
+                Poll::Ready(Some(Ok(Frame::data(piece))))
+            }
             Self::Pieces { first, rest } => match first.take() {
                 Some(first) => Poll::Ready(Some(Ok(Frame::data(first)))),
                 None => rest.poll_recv(cx).map(|piece| piece.map(|piece| piece.map(Frame::data))),

@@ -139,7 +139,7 @@ async fn without_tokens_other_machines_are_turned_away() {
     let refused = f.refused(call("GET /v1/instances")).await;
     assert_eq!(refused, (403, "loopback_only".to_owned()));
     f.peer = "127.0.0.1".parse().unwrap();
-    let rebound = call("GET /v1/instances").header("host", "evil.example:7878");
+    let rebound = call("GET /v1/instances").header("host", "evil.example:7700");
     assert_eq!(f.refused(rebound).await, (403, "foreign_host".to_owned()));
     f.token("", "root", &["admin"]).await;
     f.peer = "192.168.1.9".parse().unwrap();

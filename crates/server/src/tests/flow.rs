@@ -278,13 +278,14 @@ async fn definitions_are_checked_deployed_and_read_back_word_for_word() {
 #[tokio::test]
 async fn a_file_is_stored_once_and_fetched_by_its_hash() {
     let f = Fixture::new().await;
-    let upload = || call("PUT /v1/files?name=a.txt").body("text/plain", "content");
+    let content = "content".repeat(50_000);
+    let upload = || call("PUT /v1/files?name=a.txt").body("text/plain", content.clone());
     let stored = f.ok(upload()).await;
     assert_eq!(stored, f.ok(upload()).await);
-    assert_eq!((&stored["size"], &stored["media_type"]), (&json!(7), &json!("text/plain")));
+    assert_eq!((&stored["size"], &stored["media_type"]), (&json!(350_000), &json!("text/plain")));
     let blob = stored["blob"].as_str().unwrap();
     let fetched = f.send(call(&format!("GET /v1/files/{blob}"))).await;
-    assert_eq!((fetched.status, &fetched.body[..]), (200, &b"content"[..]));
+    assert_eq!((fetched.status, &fetched.body[..]), (200, content.as_bytes()));
     let unknown = format!("GET /v1/files/{}", "ab".repeat(32));
     assert_eq!(f.refused(call(&unknown)).await, (404, "no_such_file".to_owned()));
     f.stop().await;

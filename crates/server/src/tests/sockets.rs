@@ -205,3 +205,33 @@ async fn an_address_is_withheld_until_there_is_a_token() {
     assert_eq!(client.whoami().await.unwrap().name.as_deref(), Some("root"));
     server.stop().await;
 }
+
+#[tokio::test]
+async fn a_backup_taken_while_the_server_runs_restores_the_cases() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut config = config();
+    config.store = StoreChoice::Directory(dir.path().join("store"));
+    let server = Server::start(config.clone()).await.unwrap();
+    server.until_ready().await;
+    let client = Client::new(&format!("http://{}", server.address()), None).unwrap();
+    client.deploy(PLAIN).await.unwrap();
+    let data = [("n".to_owned(), json!(1))].into();
+    let start = StartRequest { process: "plain".into(), data, ..StartRequest::default() };
+    let started = client.start(&start, None).await.unwrap();
+    let mut download = client.backup().await.unwrap();
+    let mut bytes = Vec::new();
+    while let Some(piece) = download.chunk().await.unwrap() {
+        bytes.extend_from_slice(&piece);
+    }
+    server.stop().await;
+
+    let restored = dir.path().join("restored");
+    legwork_store::embedded::restore(&mut &bytes[..], &restored, &mut |_| {}).unwrap();
+    config.store = StoreChoice::Directory(restored);
+    let server = Server::start(config).await.unwrap();
+    server.until_ready().await;
+    let client = Client::new(&format!("http://{}", server.address()), None).unwrap();
+    let shown = client.instance(started.instance, Duration::ZERO).await.unwrap();
+    assert_eq!(shown.summary.state, InstanceState::Running);
+    server.stop().await;
+}

@@ -3,7 +3,13 @@
 //! One harness knows the boundary; the tests are data.
 
 #![allow(dead_code, reason = "each test file uses its own part of it")]
-#![allow(clippy::unwrap_used, clippy::panic, reason = "a wrong assumption is a failed test")]
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::wildcard_enum_match_arm,
+    reason = "a wrong assumption is a failed test"
+)]
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -50,13 +56,16 @@ agents:
   dan: { name: Dan, roles: [guard] }
 "#;
 
+/// The records of a stream, and its summary once it is closed.
+type Stored = (Vec<Vec<u8>>, Option<Vec<u8>>);
+
 pub(crate) struct Harness {
     pub(crate) site: Site,
     pub(crate) now: Timestamp,
     pub(crate) config: Config,
     pub(crate) credential: Credential,
     pub(crate) snapshot_bytes_max: usize,
-    streams: BTreeMap<u128, (Vec<Vec<u8>>, Option<Vec<u8>>)>,
+    streams: BTreeMap<u128, Stored>,
     last: u64,
     replies: BTreeMap<RequestId, Result<Answer, Refusal>>,
 }

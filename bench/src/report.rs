@@ -13,7 +13,7 @@ use serde::Serialize;
 use crate::load::Measured;
 use crate::machine::{self, Machine};
 use crate::peer::PeerRow;
-use crate::usage::Usage;
+use crate::usage::{Both, Usage};
 
 /// One line of results.
 #[derive(Clone, Debug, Default, Serialize)]
@@ -46,6 +46,9 @@ pub struct Row {
     /// Processor time of the server.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cpu_us_per_step: Option<f64>,
+    /// Processor time of the clients and the worker.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub load_cpu_us_per_step: Option<f64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub disk_bytes_per_case: Option<f64>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -86,12 +89,15 @@ impl Row {
         }
     }
 
-    /// What the server took between two moments, for this many steps.
-    pub fn used(mut self, before: Usage, after: Usage, steps: usize) -> Self {
-        self.rss_mib = after.rss_mib.map(|mib| rounded(mib, 1));
-        let cpu = after.cpu_seconds.zip(before.cpu_seconds);
-        self.cpu_us_per_step =
-            cpu.map(|(after, before)| rounded((after - before) * 1e6 / steps as f64, 1));
+    /// What the server and this process took between two moments, for this many steps.
+    pub fn used(mut self, before: Both, after: Both, steps: usize) -> Self {
+        self.rss_mib = after.server.rss_mib.map(|mib| rounded(mib, 1));
+        let spent = |before: Usage, after: Usage| {
+            let seconds = after.cpu_seconds? - before.cpu_seconds?;
+            Some(rounded(seconds * 1e6 / steps as f64, 1))
+        };
+        self.cpu_us_per_step = spent(before.server, after.server);
+        self.load_cpu_us_per_step = spent(before.load, after.load);
         self
     }
 
@@ -235,6 +241,7 @@ fn figures(row: &Row) -> String {
         row.disk_bytes_per_case.map(|value| format!("{value:.0} B/case on disk")),
         row.rss_mib.map(|value| format!("{value:.0} MiB RSS")),
         row.cpu_us_per_step.map(|value| format!("{value:.1} µs CPU/step")),
+        row.load_cpu_us_per_step.map(|value| format!("load {value:.1} µs")),
     ];
     parts.into_iter().flatten().collect::<Vec<_>>().join(", ")
 }

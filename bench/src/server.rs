@@ -14,7 +14,7 @@ use legwork_api::Client;
 use tempfile::TempDir;
 
 use crate::place::Place;
-use crate::usage::{self, Usage};
+use crate::usage::{self, Both, Usage};
 
 const STARTS_MAX: u32 = 3;
 const READY_TIME_MAX: Duration = Duration::from_secs(60);
@@ -134,6 +134,11 @@ impl Server {
 
     pub fn usage(&self) -> Usage {
         self.process.as_ref().map_or_else(Usage::default, |process| Usage::of(process.id()))
+    }
+
+    /// The server and this process.
+    pub fn usages(&self) -> Both {
+        Both { server: self.usage(), load: Usage::of(std::process::id()) }
     }
 
     pub fn disk_bytes(&self) -> Result<u64> {

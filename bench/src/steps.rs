@@ -54,10 +54,10 @@ pub async fn measure(shape: Shape, place: &Place, scale: Scale) -> Result<Row> {
     check_steps(&server, shape).await?;
 
     let (url, call) = (server.url(), case(shape)?);
-    let before = server.usage();
+    let before = server.usages();
     let load = apart("load", move || async move { closed_loop(&url, call, scale).await })?;
     let measured = load.result().await;
-    let after = server.usage();
+    let after = server.usages();
     // If the worker broke down, that is why the load did.
     let done = worker.stop().await?;
     let measured = measured?;

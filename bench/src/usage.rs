@@ -34,6 +34,13 @@ impl Usage {
     }
 }
 
+/// The server and this process, which makes the load, at one moment.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Both {
+    pub server: Usage,
+    pub load: Usage,
+}
+
 /// The load of the last minute, to be read beside every figure.
 pub fn load_average() -> Option<f64> {
     fs::read_to_string("/proc/loadavg").ok()?.split_whitespace().next()?.parse().ok()

@@ -28,7 +28,7 @@ pub async fn measure(place: &Place, cases: usize, clients: usize) -> Result<Row>
     let load_average = load_average();
     let server = Server::with(place, DEFINITION).await?;
     let instances = Arc::new(start_all(&server, cases).await?);
-    let before = server.usage();
+    let before = server.usages();
     let url = server.url();
     let bodies = bodies(clients)?;
     let calls = Calls {
@@ -42,11 +42,11 @@ pub async fn measure(place: &Place, cases: usize, clients: usize) -> Result<Row>
     };
     let load = apart("load", move || async move { drain(&url, clients, calls).await })?;
     let (measured, _) = load.result().await?;
-    let after = server.usage();
+    let after = server.usages();
     let open = server.client()?.instances(&Default::default()).await?.instances.len();
     ensure!(open == 0, "{open} cases are still open after all were completed");
     let row = Row::loaded("waiting", clients, 1, &measured).used(before, after, cases);
-    Ok(Row { load_average, rss_mib: before.rss_mib.map(|mib| rounded(mib, 1)), ..row })
+    Ok(Row { load_average, rss_mib: before.server.rss_mib.map(|mib| rounded(mib, 1)), ..row })
 }
 
 /// What the server holds in memory while so many cases wait. They come in a burst; memory is read

@@ -15,7 +15,7 @@ use crate::load::{Apart, apart};
 /// Requests for jobs under way at the same time: while one batch is being reported, the next is
 /// already on its way.
 const POLLERS: usize = 4;
-const JOBS_PER_BATCH: usize = 128;
+const JOBS_PER_BATCH: usize = 256;
 const LEASE: Duration = Duration::from_secs(60);
 const WAIT: Duration = Duration::from_secs(10);
 

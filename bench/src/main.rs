@@ -99,6 +99,10 @@ struct Options {
     #[arg(long)]
     no_record: bool,
 
+    /// Recorded with the figures: what else is to be known of the run
+    #[arg(long, value_name = "TEXT")]
+    note: Option<String>,
+
     /// One JSON object a line
     #[arg(long)]
     json: bool,
@@ -206,7 +210,7 @@ impl Bench {
         let place = Place::find(options.data.clone())?;
         let results = repository().join("bench/results.jsonl");
         let record = (!options.no_record).then_some(results.as_path());
-        let report = Report::new(options.json, record);
+        let report = Report::new(options.json, record, options.note.clone());
         Ok(Self { options, place, peer: None, report })
     }
 

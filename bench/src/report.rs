@@ -149,6 +149,9 @@ struct Origin {
     commit: String,
     date: String,
     machine: Machine,
+    /// What else is to be known of the run.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    note: Option<String>,
 }
 
 #[derive(Serialize)]
@@ -160,9 +163,13 @@ struct Line<'a> {
 }
 
 impl Report {
-    pub fn new(json: bool, record: Option<&Path>) -> Self {
-        let origin =
-            Origin { commit: machine::commit(), date: machine::date(), machine: Machine::here() };
+    pub fn new(json: bool, record: Option<&Path>, note: Option<String>) -> Self {
+        let origin = Origin {
+            commit: machine::commit(),
+            date: machine::date(),
+            machine: Machine::here(),
+            note,
+        };
         Self { json, record: record.map(Path::to_path_buf), origin, headed: false }
     }
 

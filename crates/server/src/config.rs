@@ -36,6 +36,8 @@ pub struct Limits {
     pub file_bytes_max: usize,
     pub json_depth_max: usize,
     pub header_bytes_max: usize,
+    /// How long the head of a request may take to come; twice that at most.
+    pub head_wait: Duration,
     pub connections_max: usize,
     /// Requests on their way to the site.
     pub queue_max: usize,
@@ -73,6 +75,7 @@ impl Default for Limits {
             file_bytes_max: 64 << 20,
             json_depth_max: 64,
             header_bytes_max: 16 << 10,
+            head_wait: Duration::from_secs(10),
             connections_max: 10_000,
             queue_max: 10_000,
             waiting_max: 10_000,

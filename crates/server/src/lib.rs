@@ -3,6 +3,7 @@
 //! Invariant: nothing is decided here. Requests become inputs of the site, its outputs are carried
 //! out, and an answer leaves only after what it rests on is durable.
 
+mod activity;
 mod backend;
 mod clock;
 mod config;

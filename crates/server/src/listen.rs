@@ -1,12 +1,12 @@
 //! Accepting connections and serving them.
 //!
-//! Invariant: when the server stops, requests under way are finished and nothing new is taken.
+//! Invariant: when the server stops, requests under way are finished and nothing new is taken. No
+//! connection keeps its place without asking something.
 
 use std::convert::Infallible;
 use std::net::SocketAddr;
 use std::pin::pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use hyper::body::Incoming;
@@ -17,16 +17,18 @@ use hyper_util::rt::TokioIo;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{Semaphore, watch};
 use tokio::task::JoinSet;
-use tokio::time::MissedTickBehavior;
+use tokio::time::{Instant, MissedTickBehavior};
 
+use crate::activity::{Activity, Metered, Use, Watch};
 use crate::gate::stopped;
 use crate::http::reply::{Content, Refused, Reply};
 use crate::http::{App, serve};
 
-/// A connection without a request for this long (twice at most) is closed.
-const IDLE: Duration = Duration::from_secs(90);
 /// What to wait after an error that is not the caller's, such as too many open files.
 const PAUSE: Duration = Duration::from_millis(50);
+
+/// How often a connection is looked at, at most.
+const PERIOD_MIN: Duration = Duration::from_millis(1);
 
 /// How long whoever is turned away has to say what it wanted.
 const FAREWELL: Duration = Duration::from_secs(1);
@@ -85,6 +87,7 @@ async fn connection(
         return;
     }
     let activity = Activity::default();
+    let io = TokioIo::new(Metered::new(stream, &activity));
     let service = service_fn(|request: Request<Incoming>| {
         let (app, activity) = (&app, &activity);
         async move {
@@ -95,10 +98,12 @@ async fn connection(
     let mut builder = http1::Builder::new();
     // Head and body are copied together and written once: cheaper than two vectors when small.
     builder.writev(false);
-    let connection = builder.serve_connection(TokioIo::new(stream), service);
+    let connection = builder.serve_connection(io, service);
     let mut connection = pin!(connection);
-    let mut ticks = tokio::time::interval(IDLE);
+    let period = app.limits.head_wait.max(PERIOD_MIN);
+    let mut ticks = tokio::time::interval_at(Instant::now() + period, period);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    let mut watch = Watch::new(period);
     let mut stopped = pin!(stopped(&mut stopping));
     let mut is_stopping = false;
     loop {
@@ -110,47 +115,13 @@ async fn connection(
                 is_stopping = true;
                 connection.as_mut().graceful_shutdown();
             }
-            _ = ticks.tick() => {
-                if activity.is_idle() {
-                    connection.as_mut().graceful_shutdown();
-                }
-            }
+            _ = ticks.tick() => match watch.look(&activity) {
+                Use::Busy => {}
+                Use::Idle => connection.as_mut().graceful_shutdown(),
+                // There is no request yet that an answer could be given to.
+                Use::Stalled => return,
+            },
         }
-    }
-}
-
-/// Whether a connection is in use. Cheaper than a timer that is set anew at every request.
-#[derive(Default)]
-struct Activity {
-    begun: AtomicU64,
-    under_way: AtomicU64,
-    /// `begun` as it was at the last tick.
-    seen: AtomicU64,
-    ticks: AtomicU64,
-}
-
-struct UnderWay<'a>(&'a AtomicU64);
-
-impl Activity {
-    fn begin(&self) -> UnderWay<'_> {
-        self.begun.fetch_add(1, Ordering::Relaxed);
-        self.under_way.fetch_add(1, Ordering::Relaxed);
-        UnderWay(&self.under_way)
-    }
-
-    /// Asked once per tick: nothing has happened since the last one. The first tick comes at once.
-    fn is_idle(&self) -> bool {
-        let begun = self.begun.load(Ordering::Relaxed);
-        let quiet = self.seen.swap(begun, Ordering::Relaxed) == begun;
-        self.ticks.fetch_add(1, Ordering::Relaxed) > 0
-            && quiet
-            && self.under_way.load(Ordering::Relaxed) == 0
-    }
-}
-
-impl Drop for UnderWay<'_> {
-    fn drop(&mut self) {
-        self.0.fetch_sub(1, Ordering::Relaxed);
     }
 }
 
@@ -164,22 +135,4 @@ async fn turn_away(stream: TcpStream) {
     let mut builder = http1::Builder::new();
     let connection = builder.keep_alive(false).serve_connection(TokioIo::new(stream), service);
     let _ = tokio::time::timeout(FAREWELL, connection).await;
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_connection_is_idle_when_nothing_happened_between_two_ticks() {
-        let activity = Activity::default();
-        assert!(!activity.is_idle(), "the first tick comes at once");
-        drop(activity.begin());
-        assert!(!activity.is_idle());
-        let under_way = activity.begin();
-        assert!(!activity.is_idle());
-        assert!(!activity.is_idle(), "a long poll is no idling");
-        drop(under_way);
-        assert!(activity.is_idle());
-    }
 }

@@ -9,6 +9,7 @@ use legwork_api::jobs::{ActivateRequest, CompleteJobsRequest, CompletedJob};
 use legwork_api::tokens::TokenRequest;
 use legwork_api::work::CompleteRequest;
 use serde_json::json;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
 use super::support::{LETTER, OFFICE, PLAIN};
@@ -164,6 +165,34 @@ async fn what_is_not_http_does_no_harm() {
         let _ = stream.try_write(garbage);
     }
     client.whoami().await.unwrap();
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn a_request_that_is_begun_and_never_ends_loses_its_connection() {
+    let mut config = config();
+    config.limits.head_wait = Duration::from_millis(20);
+    let server = Server::start(config).await.unwrap();
+    server.until_ready().await;
+    let ask = b"GET /health HTTP/1.1\r\nhost: localhost\r\n\r\n";
+    let mut patient = TcpStream::connect(server.address()).await.unwrap();
+    let mut answer = [0; 15];
+    patient.write_all(ask).await.unwrap();
+    patient.read_exact(&mut answer).await.unwrap();
+    assert_eq!(&answer, b"HTTP/1.1 200 OK");
+
+    let mut stalled = TcpStream::connect(server.address()).await.unwrap();
+    stalled.write_all(&ask[..30]).await.unwrap();
+    let read = stalled.read(&mut answer);
+    let read = tokio::time::timeout(Duration::from_secs(60), read).await.expect("it is cut off");
+    assert!(matches!(read, Ok(0) | Err(_)), "{read:?}");
+
+    // One that is quiet between two requests keeps its connection.
+    let last = b"GET /health HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n";
+    patient.write_all(last).await.unwrap();
+    let mut rest = String::new();
+    patient.read_to_string(&mut rest).await.unwrap();
+    assert!(rest.contains("HTTP/1.1 200 OK"), "{rest}");
     server.stop().await;
 }
 

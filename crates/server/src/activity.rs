@@ -1,0 +1,188 @@
+//! Whether a connection is in use.
+//!
+//! Invariant: serving a request sets no timer. A connection is looked at now and then, and what is
+//! seen at two looks one after the other tells what becomes of it.
+
+use std::io;
+use std::pin::Pin;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+
+/// A connection without a request for this long is closed.
+const IDLE: Duration = Duration::from_secs(90);
+
+/// What happens on one connection.
+#[derive(Debug, Default)]
+pub(crate) struct Activity {
+    begun: AtomicU64,
+    under_way: AtomicU64,
+    /// Bytes that came in.
+    received: AtomicU64,
+    /// `received` as it was when the last request was answered: what came later is a beginning.
+    settled: AtomicU64,
+}
+
+/// A request is being carried out.
+pub(crate) struct UnderWay<'a>(&'a Activity);
+
+impl Activity {
+    pub(crate) fn begin(&self) -> UnderWay<'_> {
+        self.begun.fetch_add(1, Ordering::Relaxed);
+        self.under_way.fetch_add(1, Ordering::Relaxed);
+        UnderWay(self)
+    }
+}
+
+impl Drop for UnderWay<'_> {
+    fn drop(&mut self) {
+        self.0.under_way.fetch_sub(1, Ordering::Relaxed);
+        self.0.settled.store(self.0.received.load(Ordering::Relaxed), Ordering::Relaxed);
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Use {
+    Busy,
+    /// Nothing was asked for long enough.
+    Idle,
+    /// A request has begun to come and does not get on, or gets on too slowly.
+    Stalled,
+}
+
+/// Looks at one connection at fixed intervals.
+#[derive(Debug)]
+pub(crate) struct Watch {
+    begun: u64,
+    /// How many looks found that nothing had been asked since the one before.
+    quiet: u32,
+    quiet_max: u32,
+    /// At the last look a part of a request was there.
+    partial: bool,
+}
+
+impl Watch {
+    pub(crate) fn new(period: Duration) -> Self {
+        let looks = IDLE.as_millis().div_ceil(period.as_millis().max(1));
+        let quiet_max = u32::try_from(looks).unwrap_or(u32::MAX);
+        Self { begun: 0, quiet: 0, quiet_max, partial: false }
+    }
+
+    pub(crate) fn look(&mut self, activity: &Activity) -> Use {
+        let begun = activity.begun.load(Ordering::Relaxed);
+        let news = begun != self.begun || activity.under_way.load(Ordering::Relaxed) > 0;
+        let partial =
+            activity.received.load(Ordering::Relaxed) != activity.settled.load(Ordering::Relaxed);
+        let was_partial = self.partial;
+        self.begun = begun;
+        self.partial = partial && !news;
+        if news {
+            self.quiet = 0;
+            return Use::Busy;
+        }
+        self.quiet += 1;
+        match (was_partial && partial, self.quiet >= self.quiet_max) {
+            (true, _) => Use::Stalled,
+            (false, true) => Use::Idle,
+            (false, false) => Use::Busy,
+        }
+    }
+}
+
+/// Counts what comes in.
+pub(crate) struct Metered<'a, S> {
+    stream: S,
+    activity: &'a Activity,
+}
+
+impl<'a, S> Metered<'a, S> {
+    pub(crate) fn new(stream: S, activity: &'a Activity) -> Self {
+        Self { stream, activity }
+    }
+}
+
+impl<S: AsyncRead + Unpin> AsyncRead for Metered<'_, S> {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        let before = buffer.filled().len();
+        let polled = Pin::new(&mut self.stream).poll_read(cx, buffer);
+        let came = buffer.filled().len() - before;
+        self.activity.received.fetch_add(came as u64, Ordering::Relaxed);
+        polled
+    }
+}
+
+impl<S: AsyncWrite + Unpin> AsyncWrite for Metered<'_, S> {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.stream).poll_write(cx, bytes)
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_flush(cx)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_shutdown(cx)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn receive(activity: &Activity, bytes: u64) {
+        activity.received.fetch_add(bytes, Ordering::Relaxed);
+    }
+
+    #[test]
+    fn a_connection_is_idle_when_nothing_was_asked_for_long_enough() {
+        let activity = Activity::default();
+        let mut watch = Watch::new(IDLE / 2);
+        assert_eq!(watch.look(&activity), Use::Busy);
+        drop(activity.begin());
+        assert_eq!(watch.look(&activity), Use::Busy);
+        let under_way = activity.begin();
+        for _ in 0..3 {
+            assert_eq!(watch.look(&activity), Use::Busy, "a long poll is no idling");
+        }
+        drop(under_way);
+        assert_eq!(watch.look(&activity), Use::Busy);
+        assert_eq!(watch.look(&activity), Use::Idle);
+    }
+
+    #[test]
+    fn a_request_that_comes_drop_by_drop_stalls() {
+        let activity = Activity::default();
+        let mut watch = Watch::new(IDLE / 100);
+        receive(&activity, 1);
+        assert_eq!(watch.look(&activity), Use::Busy, "it may have come just now");
+        receive(&activity, 1);
+        assert_eq!(watch.look(&activity), Use::Stalled);
+    }
+
+    #[test]
+    fn a_request_that_comes_as_a_whole_does_not_stall() {
+        let activity = Activity::default();
+        let mut watch = Watch::new(IDLE / 100);
+        for _ in 0..3 {
+            receive(&activity, 100);
+            let under_way = activity.begin();
+            // Its body.
+            receive(&activity, 100);
+            assert_eq!(watch.look(&activity), Use::Busy);
+            assert_eq!(watch.look(&activity), Use::Busy);
+            drop(under_way);
+            assert_eq!(watch.look(&activity), Use::Busy);
+            assert_eq!(watch.look(&activity), Use::Busy);
+        }
+    }
+}

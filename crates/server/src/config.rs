@@ -34,6 +34,8 @@ pub struct Limits {
     /// Of a definition or an organisation.
     pub source_bytes_max: usize,
     pub file_bytes_max: usize,
+    /// Files on their way in at once: each is held in memory until it is stored.
+    pub uploads_max: usize,
     pub json_depth_max: usize,
     pub header_bytes_max: usize,
     /// How long the head of a request may take to come; twice that at most.
@@ -73,6 +75,7 @@ impl Default for Limits {
             body_bytes_max: 1 << 20,
             source_bytes_max: 1 << 20,
             file_bytes_max: 64 << 20,
+            uploads_max: 8,
             json_depth_max: 64,
             header_bytes_max: 16 << 10,
             head_wait: Duration::from_secs(10),

@@ -137,8 +137,12 @@ impl<'g> Place<'g> {
                 "{} requests wait already; ask without waiting, or try again later",
                 gate.waiting_max
             );
-            let status = StatusCode::SERVICE_UNAVAILABLE;
-            return Err(Refused::later(status, "too_many_waiting", 1, detail));
+            return Err(Refused::later(
+                StatusCode::TOO_MANY_REQUESTS,
+                "too_many_waiting",
+                1,
+                detail,
+            ));
         }
         Ok(place)
     }

@@ -14,12 +14,14 @@ use hyper::body::Body;
 use hyper::header::{CONTENT_TYPE, HeaderMap};
 use legwork_api::definitions::Source;
 use serde::de::DeserializeOwned;
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout, timeout_at};
 
 use super::reply::{Refused, Result};
 
-/// How long the next piece of a body may take.
+/// How long a body may pause, all pauses together.
 const PATIENCE: Duration = Duration::from_secs(20);
+/// What is slower than this counts as a pause.
+const BYTES_PER_S_MIN: usize = 32 << 10;
 /// How much of a body that is too large is read and thrown away, so that a caller who does not
 /// listen while it sends still gets the answer.
 const DRAIN_BYTES_MAX: usize = 256 << 20;
@@ -37,11 +39,14 @@ where
         drain(body).await;
         return Err(too_large(bytes_max));
     }
+    let begun = Instant::now();
     let mut first = Bytes::new();
     let mut rest = BytesMut::new();
     loop {
-        let Ok(frame) = timeout(PATIENCE, body.frame()).await else {
-            let detail = "the rest of the body did not come; send it without pauses";
+        let received = first.len().max(rest.len());
+        let patience = PATIENCE + Duration::from_secs((received / BYTES_PER_S_MIN) as u64);
+        let Ok(frame) = timeout_at(begun + patience, body.frame()).await else {
+            let detail = "the rest of the body did not come in time; send it without pauses";
             return Err(Refused::new(StatusCode::REQUEST_TIMEOUT, "body_timeout", detail));
         };
         let Some(frame) = frame else { break };
@@ -50,7 +55,7 @@ where
             Refused::bad_request("body_incomplete", detail)
         })?;
         let Ok(data) = frame.into_data() else { continue };
-        if first.len().max(rest.len()) + data.len() > bytes_max {
+        if received + data.len() > bytes_max {
             drain(body).await;
             return Err(too_large(bytes_max));
         }
@@ -68,7 +73,8 @@ where
     Ok(if rest.is_empty() { first } else { rest.freeze() })
 }
 
-async fn drain<B: Body<Data = Bytes> + Unpin>(mut body: B) {
+/// Throws a body away.
+pub(crate) async fn drain<B: Body<Data = Bytes> + Unpin>(mut body: B) {
     let discard = async {
         let mut seen = 0;
         while let Some(Ok(frame)) = body.frame().await {
@@ -181,8 +187,13 @@ fn line_and_column(text: &[u8], place: usize) -> (usize, usize) {
 
 #[cfg(test)]
 mod tests {
+    use std::pin::Pin;
+    use std::task::{Context, Poll};
+
+    use hyper::body::Frame;
     use hyper::header::HeaderValue;
     use legwork_api::instances::StartRequest;
+    use tokio::time::{Sleep, sleep};
 
     use super::*;
 
@@ -207,6 +218,33 @@ mod tests {
             assert!(format!("{refused:?}").contains(detail), "{refused:?}");
         }
         parse("application/json; charset=utf-8", b"{\"process\":\"a\"}").unwrap();
+    }
+
+    /// One byte every ten seconds.
+    struct Dripping(Pin<Box<Sleep>>);
+
+    impl Body for Dripping {
+        type Data = Bytes;
+        type Error = std::convert::Infallible;
+
+        fn poll_frame(
+            mut self: Pin<&mut Self>,
+            cx: &mut Context<'_>,
+        ) -> Poll<Option<std::result::Result<Frame<Bytes>, Self::Error>>> {
+            self.0.as_mut().poll(cx).map(|()| {
+                self.0 = Box::pin(sleep(Duration::from_secs(10)));
+                Some(Ok(Frame::data(Bytes::from_static(b"x"))))
+            })
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_body_that_comes_drop_by_drop_is_not_waited_for() {
+        let begun = Instant::now();
+        let dripping = Dripping(Box::pin(sleep(Duration::ZERO)));
+        let refused = read(dripping, 1 << 20).await.unwrap_err();
+        assert_eq!(refused.code(), "body_timeout");
+        assert!(begun.elapsed() <= PATIENCE + Duration::from_secs(1), "{:?}", begun.elapsed());
     }
 
     #[test]

@@ -17,6 +17,7 @@ use legwork_site::{Answer, Credential, Request, Scope};
 use percent_encoding::percent_decode_str;
 use serde::de::DeserializeOwned;
 
+use super::files::Place;
 use super::query::Query;
 use super::reply::{Refused, Result};
 use super::{App, body};
@@ -33,6 +34,8 @@ pub(super) struct Exchange<'a> {
     pub(super) parameter: Option<&'a str>,
     pub(super) credential: Credential,
     pub(super) body: Bytes,
+    /// Held by an upload.
+    pub(super) place: Option<Place>,
 }
 
 impl<'a> Exchange<'a> {

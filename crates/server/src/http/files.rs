@@ -1,7 +1,7 @@
 //! Operations on files.
 //!
 //! Invariant: an upload is answered when its content is durable; content is known by its hash, so
-//! the same file is stored once however often it is sent.
+//! the same file is stored once however often it is sent. Only so many are held in memory at once.
 
 use std::sync::Arc;
 
@@ -10,6 +10,7 @@ use hyper::header::{CONTENT_DISPOSITION, HeaderValue};
 use legwork_api::files::File;
 use legwork_model::value::unhex;
 use legwork_store::BlobId;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use super::body::media_type;
 use super::exchange::Exchange;
@@ -18,6 +19,30 @@ use crate::backend::Backend;
 
 const NAME_BYTES_MAX: usize = 255;
 const MEDIA_TYPE_DEFAULT: &str = "application/octet-stream";
+
+/// The limited places for files on their way in.
+#[derive(Debug)]
+pub(crate) struct Uploads {
+    places: Arc<Semaphore>,
+    max: usize,
+}
+
+/// One of them, free again when it is dropped.
+pub(crate) type Place = OwnedSemaphorePermit;
+
+impl Uploads {
+    pub(crate) fn new(max: usize) -> Self {
+        Self { places: Arc::new(Semaphore::new(max)), max }
+    }
+
+    pub(crate) fn enter(&self) -> Result<Place> {
+        self.places.clone().try_acquire_owned().map_err(|_| {
+            let max = self.max;
+            let detail = format!("{max} files are being uploaded already; try again in a moment");
+            Refused::later(StatusCode::TOO_MANY_REQUESTS, "too_many_uploads", 1, detail)
+        })
+    }
+}
 
 /// Stores a file. The answer is what a data element of type `file` takes as its value.
 #[utoipa::path(
@@ -37,9 +62,15 @@ pub(super) async fn upload(x: Exchange<'_>) -> Result {
         "" => MEDIA_TYPE_DEFAULT.to_owned(),
         media_type => media_type.to_owned(),
     };
-    let (store, content) = (store(&x)?, x.body.clone());
+    let (store, content, place) = (store(&x)?, x.body, x.place);
     let size = content.len() as u64;
-    let stored = tokio::task::spawn_blocking(move || store.put_blob(&content)).await;
+    // A caller who goes away does not take the place along: the content is still held.
+    let store = move || {
+        let stored = store.put_blob(&content);
+        drop((content, place));
+        stored
+    };
+    let stored = tokio::task::spawn_blocking(store).await;
     let blob = stored.map_err(|error| Refused::fault(&error))?.map_err(|error| failed(&error))?;
     Reply::json(&File { blob: blob.to_string(), size, name, media_type })
 }

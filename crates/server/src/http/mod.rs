@@ -23,6 +23,7 @@ pub(crate) mod documents;
 
 use std::fmt::Display;
 use std::net::IpAddr;
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -40,6 +41,7 @@ use crate::ids::Ids;
 use crate::meters::Meters;
 use crate::status::Status;
 use exchange::Exchange;
+use files::Uploads;
 use rate::Rates;
 use reply::{Content, Refused, Reply, Result};
 use route::{Astray, Operation, Route, Verb};
@@ -52,6 +54,7 @@ pub(crate) struct App {
     pub(crate) limits: Limits,
     pub(crate) meters: Meters,
     pub(crate) rates: Rates,
+    pub(crate) uploads: Uploads,
     pub(crate) slot: Arc<Slot>,
     pub(crate) status: Arc<Status>,
 }
@@ -66,7 +69,8 @@ impl App {
         status: Arc<Status>,
     ) -> Self {
         let rates = Rates::new(limits.rate_per_s, limits.rate_burst);
-        Self { gate, clock, ids: Ids::default(), limits, meters, rates, slot, status }
+        let uploads = Uploads::new(limits.uploads_max);
+        Self { gate, clock, ids: Ids::default(), limits, meters, rates, uploads, slot, status }
     }
 }
 
@@ -110,10 +114,18 @@ where
     }
     let credential = guard::credential(&head.headers)?;
     app.rates.check(&credential, peer, || app.clock.now())?;
-    let mut exchange = Exchange { app, head, parameter, credential, body: Bytes::new() };
+    let (place, nothing) = (None, Bytes::new());
+    let mut exchange = Exchange { app, head, parameter, credential, body: nothing, place };
     if route.operation == Operation::Upload {
         // Before 64 MiB are taken in.
         exchange.require_files().await?;
+        match app.uploads.enter() {
+            Ok(place) => exchange.place = Some(place),
+            Err(refused) => {
+                body::drain(pin!(body)).await;
+                return Err(refused);
+            }
+        }
     }
     if matches!(route.verb, Verb::Post | Verb::Put) {
         exchange.body = body::read(body, bytes_max(app, route.operation)).await?;

@@ -1,9 +1,19 @@
 //! Bad input: each limit has its code, and a refused request has changed nothing.
 
+use std::convert::Infallible;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+use bytes::Bytes;
+use hyper::Request;
+use hyper::body::{Body, Frame};
 use serde_json::json;
+use tokio::sync::Notify;
 
 use super::support::{Fixture, call};
 use crate::config::{Config, StoreChoice};
+use crate::http::serve;
 
 #[tokio::test]
 async fn what_cannot_be_understood_is_refused_by_code() {
@@ -133,6 +143,44 @@ async fn a_full_queue_and_a_full_waiting_room_are_told_apart() {
     let f = Fixture::with(config).await;
     let body = json!({"worker": "w", "types": ["a"], "max": 1, "lease_ms": 100, "wait_ms": 1000});
     let refused = f.refused(call("POST /v1/jobs/activate").json(body)).await;
-    assert_eq!(refused, (503, "too_many_waiting".to_owned()));
+    // As the site answers it, which has a limit of its own.
+    assert_eq!(refused, (429, "too_many_waiting".to_owned()));
+    f.stop().await;
+}
+
+/// A body that never comes, and tells when somebody waits for it.
+struct Endless(Arc<Notify>);
+
+impl Body for Endless {
+    type Data = Bytes;
+    type Error = Infallible;
+
+    fn poll_frame(
+        self: Pin<&mut Self>,
+        _: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+        self.0.notify_one();
+        Poll::Pending
+    }
+}
+
+#[tokio::test]
+async fn more_uploads_than_there_are_places_for_are_to_be_tried_again() {
+    let mut config = Config::new(StoreChoice::Memory);
+    config.limits.uploads_max = 1;
+    let f = Fixture::with(config).await;
+    let reading = Arc::new(Notify::new());
+    let endless = Request::put("/v1/files").body(Endless(reading.clone())).unwrap();
+    let (app, peer) = (f.core.app.clone(), f.peer);
+    let first = tokio::spawn(async move { serve(&app, peer, endless).await });
+    reading.notified().await;
+    let upload = || call("PUT /v1/files?name=a.txt").body("text/plain", "a");
+    let answered = f.send(upload()).await;
+    assert_eq!((answered.status, &answered.json()["code"]), (429, &json!("too_many_uploads")));
+    assert_eq!(answered.headers["retry-after"], "1");
+    first.abort();
+    assert!(first.await.is_err_and(|error| error.is_cancelled()));
+    f.ok(upload()).await;
+    f.ok(upload()).await;
     f.stop().await;
 }

@@ -20,8 +20,7 @@ pub(super) fn check_headers(headers: &HeaderMap, bytes_max: usize) -> Result<()>
         return Ok(());
     }
     let detail = format!("the header has more than {bytes_max} bytes; send less");
-    let status = StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE;
-    Err(Refused::new(status, "header_too_large", detail))
+    Err(Refused::new(StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE, "header_too_large", detail))
 }
 
 /// What the caller presents.
@@ -42,25 +41,22 @@ pub(super) fn credential(headers: &HeaderMap) -> Result<Credential> {
 /// The rule of a server without tokens.
 pub(super) fn check_local(peer: IpAddr, head: &Parts) -> Result<()> {
     let text = |name| head.headers.get(name).map(|value| value.to_str().unwrap_or("?"));
-    let refuse = |code, what: &str| {
-        let detail = format!(
-            "{what}: a server without tokens serves this machine alone; \
-             make a token with `legwork token create NAME --scope admin`"
-        );
-        Err(Refused::new(StatusCode::FORBIDDEN, code, detail))
-    };
-    if !is_loopback(peer) {
-        return refuse("loopback_only", "the call comes from another machine");
-    }
-    // A page from anywhere can have its own name resolve to this machine.
-    if !text(HOST).is_none_or(is_local_host) {
-        return refuse("foreign_host", "the call is addressed to another name than localhost");
-    }
     let page = text(ORIGIN).map(|origin| origin.split_once("://").map_or(origin, |(_, host)| host));
-    if !page.is_none_or(is_local_host) {
-        return refuse("foreign_origin", "the call comes from a web page of another server");
-    }
-    Ok(())
+    let (code, what) = if !is_loopback(peer) {
+        ("loopback_only", "the call comes from another machine")
+    } else if !text(HOST).is_none_or(is_local_host) {
+        // A page from anywhere can have its own name resolve to this machine.
+        ("foreign_host", "the call is addressed to another name than localhost")
+    } else if !page.is_none_or(is_local_host) {
+        ("foreign_origin", "the call comes from a web page of another server")
+    } else {
+        return Ok(());
+    };
+    let detail = format!(
+        "{what}: a server without tokens serves this machine alone; \
+         make a token with `legwork token create NAME --scope admin`"
+    );
+    Err(Refused::new(StatusCode::FORBIDDEN, code, detail))
 }
 
 fn is_loopback(peer: IpAddr) -> bool {

@@ -1,0 +1,254 @@
+//! The guide's tables of error codes and limits, held against the sources.
+//!
+//! Every refusal is made by one of a few functions, so the codes and their statuses can be read off
+//! the places that call them. A call whose code cannot be seen there fails the test.
+
+#![expect(clippy::unwrap_used, reason = "a wrong assumption is a failed test")]
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+
+const GUIDE: &str = "docs/guide/operating.md";
+
+/// What makes refusals, and the status when it is always the same.
+const MAKERS: [(&str, Option<&str>); 8] = [
+    ("Refusal::new(", None),
+    ("Refusal::not_found(", Some("404")),
+    ("Refused::new(", None),
+    ("Refused::later(", None),
+    ("Refused::bad_request(", Some("400")),
+    ("Refused::unavailable(", Some("503")),
+    ("Self::new(Kind::", None),
+    ("Self::new(StatusCode::", None),
+];
+
+/// Names of statuses, and the kinds of refusals of a site that become them.
+const STATUSES: [(&str, &str, &str); 14] = [
+    ("400", "BAD_REQUEST", "-"),
+    ("401", "UNAUTHORIZED", "Unauthenticated"),
+    ("403", "FORBIDDEN", "Forbidden"),
+    ("404", "NOT_FOUND", "NotFound"),
+    ("405", "METHOD_NOT_ALLOWED", "-"),
+    ("408", "REQUEST_TIMEOUT", "-"),
+    ("409", "CONFLICT", "Conflict"),
+    ("413", "PAYLOAD_TOO_LARGE", "-"),
+    ("415", "UNSUPPORTED_MEDIA_TYPE", "-"),
+    ("422", "UNPROCESSABLE_ENTITY", "Invalid"),
+    ("429", "TOO_MANY_REQUESTS", "Exhausted"),
+    ("431", "REQUEST_HEADER_FIELDS_TOO_LARGE", "-"),
+    ("500", "INTERNAL_SERVER_ERROR", "-"),
+    ("503", "SERVICE_UNAVAILABLE", "Unavailable"),
+];
+
+type Codes = BTreeSet<(String, String)>;
+
+#[test]
+fn the_guide_lists_every_error_code_with_its_status_and_no_other() {
+    let (made, listed) = (made(), listed());
+    let missing: Vec<_> = made.difference(&listed).collect();
+    let invented: Vec<_> = listed.difference(&made).collect();
+    assert!(missing.is_empty(), "add these to the table in {GUIDE}: {missing:#?}");
+    assert!(invented.is_empty(), "nothing answers these, listed in {GUIDE}: {invented:#?}");
+}
+
+/// What the guide says of a limit, and where the source says the same.
+const LIMITS: [(&str, &str, &str); 20] = [
+    ("body of a request | 1 MiB", CONFIG, "body_bytes_max: 1 << 20,"),
+    ("a file | 64 MiB", CONFIG, "file_bytes_max: 64 << 20,"),
+    ("files on their way in at once | 8", CONFIG, "uploads_max: 8,"),
+    (
+        "pauses in a body, and what is slower than 32 KiB a second | 20 s",
+        "crates/server/src/http/body.rs",
+        "PATIENCE: Duration = Duration::from_secs(20);",
+    ),
+    ("nesting of JSON | 64", CONFIG, "json_depth_max: 64,"),
+    ("header of a request | 16 KiB", CONFIG, "header_bytes_max: 16 << 10,"),
+    ("time for a header to come | 10 to 20 s", CONFIG, "head_wait: Duration::from_secs(10),"),
+    ("connections | 10000", CONFIG, "connections_max: 10_000,"),
+    ("requests that wait | 10000", CONFIG, "waiting_max: 10_000,"),
+    ("requests on their way to being carried out | 10000", CONFIG, "queue_max: 10_000,"),
+    ("waiting time of a request | 60 s", CONFIG, "wait_max: Duration::from_secs(60),"),
+    ("requests a second | not limited; `--rate`", CONFIG, "rate_per_s: 0,"),
+    ("jobs in one request | 1000", "crates/site/src/worker.rs", "BATCH_MAX: usize = 1_000;"),
+    ("entries of one page | 1000", "crates/server/src/http/query.rs", "LIMIT_MAX: usize = 1_000;"),
+    (
+        "an idempotency key | 256 bytes",
+        "crates/server/src/http/exchange.rs",
+        "KEY_BYTES_MAX: usize = 256;",
+    ),
+    (
+        "a reason or another remark | 4 KiB",
+        "crates/site/src/control.rs",
+        "REASON_BYTES_MAX: usize = 4_096;",
+    ),
+    (
+        "processes; versions of one | 10000; 10000",
+        "crates/site/src/catalog.rs",
+        "PROCESSES_MAX: usize = 10_000;",
+    ),
+    ("tokens | 10000", "crates/site/src/publish.rs", "TOKENS_MAX: usize = 10_000;"),
+    ("a value | 256 KiB", "crates/model/src/value.rs", "VALUE_BYTES_MAX: usize = 256 * 1024;"),
+    (
+        "a definition | see [definitions](definitions.md#limits)",
+        CONFIG,
+        "source_bytes_max: 1 << 20,",
+    ),
+];
+const CONFIG: &str = "crates/server/src/config.rs";
+
+#[test]
+fn the_guide_lists_every_limit_as_the_sources_have_it() {
+    let text = std::fs::read_to_string(root().join(GUIDE)).unwrap();
+    let table = text.split("## Limits").nth(1).unwrap().split("\n## ").next().unwrap();
+    let rows: Vec<&str> = table.lines().filter(|line| line.starts_with("| ")).skip(1).collect();
+    for row in &rows {
+        let known = LIMITS.iter().any(|(start, _, _)| row[2..].starts_with(start));
+        assert!(known, "say in LIMITS where the source has this: {row}");
+    }
+    for (start, path, source) in LIMITS {
+        let listed = rows.iter().any(|row| row[2..].starts_with(start));
+        let there = std::fs::read_to_string(root().join(path)).unwrap().contains(source);
+        assert!(listed, "{GUIDE} does not say `{start}`");
+        assert!(there, "{path} does not have `{source}` any more: mend the guide and this test");
+    }
+}
+
+/// Codes and statuses in the table of the guide.
+fn listed() -> Codes {
+    let text = std::fs::read_to_string(root().join(GUIDE)).unwrap();
+    let table = text.split("## Error codes").nth(1).unwrap();
+    let mut codes = Codes::new();
+    for row in table.lines().filter(|line| line.starts_with("| `")) {
+        let cells: Vec<&str> = row.split('|').map(str::trim).collect();
+        for code in cells[1].split(',') {
+            for status in cells[2].split(',') {
+                codes.insert((code.trim().trim_matches('`').to_owned(), status.trim().to_owned()));
+            }
+        }
+    }
+    codes
+}
+
+/// Codes and statuses in the sources.
+fn made() -> Codes {
+    let mut codes = rejections();
+    for folder in ["crates/server/src", "crates/site/src"] {
+        for path in rust_files(&root().join(folder)) {
+            let text = without_tests(&std::fs::read_to_string(&path).unwrap());
+            for (maker, status) in MAKERS {
+                for (place, _) in text.match_indices(maker) {
+                    let call = &text[place + maker.find('(').unwrap() + 1..];
+                    codes.extend(codes_of_call(&text[..place], arguments(call), status, &path));
+                }
+            }
+        }
+    }
+    // The one refusal with findings, put together in `Refusal::check_failed`.
+    codes.insert(("check_failed".to_owned(), "422".to_owned()));
+    codes
+}
+
+/// The codes that one call gives: a literal, or a variable `code` whose values are spelt out
+/// before it in the same function.
+fn codes_of_call(before: &str, call: &str, status: Option<&str>, path: &Path) -> Codes {
+    let function = &before[before.rfind("fn ").unwrap_or(0)..];
+    // What only passes on what it was given.
+    let signature = function.split('{').next().unwrap_or_default();
+    let at_hand: String = call.split('"').next().unwrap_or_default().to_owned();
+    let names: Vec<&str> = at_hand.split([',', '(', ')']).map(str::trim).collect();
+    if names.contains(&"rejection.code") || (names.contains(&"code") && signature.contains("code:"))
+    {
+        return Codes::new();
+    }
+    let codes: Vec<String> = if names.contains(&"code") {
+        words(function.rsplit("code").find(|part| !words(part).is_empty()).unwrap_or_default())
+    } else {
+        words(call).into_iter().take(1).collect()
+    };
+    assert!(!codes.is_empty(), "{}: which code is it? {call}", path.display());
+    let status = status.map_or_else(|| status_in(&at_hand, path), str::to_owned);
+    codes.into_iter().map(|code| (code, status.clone())).collect()
+}
+
+fn status_in(arguments: &str, path: &Path) -> String {
+    let named = STATUSES.iter().find(|(_, name, kind)| {
+        let word = |word: &str| arguments.split([',', ':', ' ', '\n']).any(|part| part == word);
+        word(name) || word(kind)
+    });
+    let Some((status, _, _)) = named else {
+        panic!("{}: write the status where the code is: {arguments}", path.display())
+    };
+    (*status).to_owned()
+}
+
+/// The engine's: `fn code` names them, the site's `fn kind_of` sorts them.
+fn rejections() -> Codes {
+    let read = |path: &str| std::fs::read_to_string(root().join(path)).unwrap();
+    let engine = read("crates/engine/src/rejection.rs");
+    let body = engine.split("fn code(").nth(1).unwrap().split("\n    }\n").next().unwrap();
+    let mut codes: BTreeMap<String, Vec<String>> = BTreeMap::new();
+    for arm in body.split("Self::").skip(1) {
+        codes.entry(first_name(arm)).or_default().extend(words(arm));
+    }
+    let site = read("crates/site/src/control.rs");
+    let body = site.split("fn kind_of(").nth(1).unwrap().split("\n}\n").next().unwrap();
+    let mut found = Codes::new();
+    for group in body.split_inclusive("=> Kind::").collect::<Vec<_>>().windows(2) {
+        let kind = group[1].split(',').next().unwrap();
+        let (status, _, _) = STATUSES.iter().find(|(_, _, known)| *known == kind).unwrap();
+        for name in group[0].split("Rejection::").skip(1) {
+            found.extend(
+                codes[&first_name(name)].iter().map(|code| (code.clone(), (*status).to_owned())),
+            );
+        }
+    }
+    assert!(found.len() >= codes.len(), "some rejections have no kind");
+    found
+}
+
+fn first_name(text: &str) -> String {
+    text.chars().take_while(|c| c.is_alphanumeric()).collect()
+}
+
+/// Literals that are nothing but a lowercase name.
+fn words(text: &str) -> Vec<String> {
+    let literals = text.split('"').skip(1).step_by(2);
+    let is_code = |word: &&str| {
+        !word.is_empty() && word.chars().all(|c| c.is_ascii_lowercase() || c == '_' || c == '8')
+    };
+    literals.filter(is_code).map(str::to_owned).collect()
+}
+
+/// Up to the bracket that closes the call.
+fn arguments(call: &str) -> &str {
+    let mut depth = 1;
+    for (place, c) in call.char_indices() {
+        match c {
+            '(' => depth += 1,
+            ')' => depth -= 1,
+            _ => {}
+        }
+        if depth == 0 {
+            return &call[..place];
+        }
+    }
+    call
+}
+
+fn without_tests(text: &str) -> String {
+    let mut parts = text.split("#[cfg(test)]\nmod tests {");
+    parts.next().unwrap_or_default().to_owned()
+}
+
+fn rust_files(folder: &Path) -> Vec<PathBuf> {
+    let entries = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
+    entries
+        .filter(|path| !path.ends_with("tests"))
+        .flat_map(|path| if path.is_dir() { rust_files(&path) } else { vec![path] })
+        .filter(|path| path.extension().is_some_and(|extension| extension == "rs"))
+        .collect()
+}
+
+fn root() -> PathBuf {
+    PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/.."))
+}

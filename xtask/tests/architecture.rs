@@ -30,7 +30,7 @@ const ARROWS: [(&str, &[&str]); 12] = [
     ),
     ("legwork-e2e", &["legwork-api", "legwork-model"]),
     ("legwork-bench", &["legwork-api", "legwork-model", "legwork-engine"]),
-    ("xtask", &["legwork-sim"]),
+    ("xtask", &[]),
 ];
 
 /// What a pure crate may use besides our own: no runtime, no clock, no randomness, no files.

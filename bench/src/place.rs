@@ -4,7 +4,7 @@
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::time::SystemTime;
+use std::sync::{Mutex, PoisonError};
 
 use anyhow::{Context, Result, ensure};
 
@@ -21,7 +21,13 @@ pub struct Place {
     pub target: PathBuf,
     /// `target/PROFILE`, where this program lies.
     profile: PathBuf,
+    /// Everything a test starts is there already.
+    built: bool,
 }
+
+/// What the tests start. With a target that knows the dependencies of tests, cargo uses what `cargo
+/// test --workspace` has built; any other choice has it build the server anew, with other features.
+const FOR_TESTS: [&str; 5] = ["--workspace", "--bin", "legwork", "--example", "compact"];
 
 impl Place {
     /// With data in `data`, or in the target folder: that one is on a disk, unlike many a
@@ -45,25 +51,28 @@ impl Place {
         let absolute = |path: PathBuf| {
             path.canonicalize().with_context(|| format!("cannot find {}", path.display()))
         };
-        Ok(Self { binary: absolute(binary)?, data: absolute(data)?, target, profile })
+        let (binary, data) = (absolute(binary)?, absolute(data)?);
+        Ok(Self { binary, data, target, profile, built: false })
     }
 
     /// Like `find`, but has cargo build the server first; for tests.
     pub fn built() -> Result<Self> {
-        let profile = profile_folder()?;
-        if std::env::var_os(BINARY_VARIABLE).is_none() && !is_fresh(&binary_in(&profile)) {
-            // The features of the whole workspace: what the gate has built is used again.
-            build(&profile, &["--workspace", "--bin", "legwork"])?;
+        if std::env::var_os(BINARY_VARIABLE).is_some() {
+            return Self::find(None);
         }
-        Self::find(None)
+        static BUILT: Mutex<bool> = Mutex::new(false);
+        let mut built = BUILT.lock().unwrap_or_else(PoisonError::into_inner);
+        if !*built {
+            build(&profile_folder()?, &FOR_TESTS)?;
+            *built = true;
+        }
+        Ok(Self { built: true, ..Self::find(None)? })
     }
 
     /// Builds an example of one of our packages, optimised like this program; answers its path.
     pub fn example(&self, package: &str, name: &str) -> Result<PathBuf> {
         let program = self.profile.join("examples").join(name);
-        let in_test = self.profile.file_name().is_some_and(|name| name == "debug");
-        // `cargo test` builds examples along; a figure is worth asking cargo.
-        if !(in_test && is_fresh(&program)) {
+        if !self.built {
             build(&self.profile, &["--package", package, "--example", name])?;
         }
         Ok(program)
@@ -110,25 +119,4 @@ fn profile_folder() -> Result<PathBuf> {
 
 fn binary_in(profile: &Path) -> PathBuf {
     profile.join(format!("legwork{}", std::env::consts::EXE_SUFFIX))
-}
-
-/// Whether a program is newer than all our sources.
-fn is_fresh(program: &Path) -> bool {
-    let Some(built) = modified(program) else { return false };
-    let folders = ["crates", "bench/src", "bench/examples"].map(|name| repository().join(name));
-    folders.iter().all(|folder| newest(folder).is_some_and(|newest| newest < built))
-}
-
-fn newest(folder: &Path) -> Option<SystemTime> {
-    let entries = std::fs::read_dir(folder).ok()?.flatten();
-    let times = entries.filter_map(|entry| {
-        let path = entry.path();
-        let is_source = path.extension().is_some_and(|end| end == "rs" || end == "toml");
-        if path.is_dir() { newest(&path) } else { modified(&path).filter(|_| is_source) }
-    });
-    times.max()
-}
-
-fn modified(path: &Path) -> Option<SystemTime> {
-    std::fs::metadata(path).and_then(|metadata| metadata.modified()).ok()
 }

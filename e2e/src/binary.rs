@@ -1,20 +1,20 @@
-//! Finds the `legwork` binary that belongs to the sources, and builds it if it does not.
+//! Finds the `legwork` binary, once cargo has seen to it that it belongs to the sources.
 //!
 //! Invariant: tests never run against a binary that is older than the code.
 
-use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::OnceLock;
-use std::time::SystemTime;
 
 use anyhow::{Context, Result, ensure};
 
 /// Names a binary to use as it is.
 pub const BINARY_VARIABLE: &str = "LEGWORK_BIN";
 
-/// The crates that the binary is made of.
-const CRATES: [&str; 8] = ["api", "cli", "engine", "model", "org", "server", "site", "store"];
+/// With a target that knows the dependencies of tests, cargo uses what `cargo test --workspace` has
+/// built; any other choice has it build the server anew, with other features.
+const BUILD: [&str; 7] =
+    ["build", "--quiet", "--workspace", "--bin", "legwork", "--example", "compact"];
 
 /// The path of the binary.
 pub fn legwork() -> Result<&'static Path> {
@@ -45,9 +45,7 @@ fn find() -> Result<PathBuf> {
         .and_then(Path::parent)
         .context("this test does not lie in a target folder")?;
     let binary = profile.join(format!("legwork{}", std::env::consts::EXE_SUFFIX));
-    if !is_fresh(&binary) {
-        build(profile)?;
-    }
+    build(profile)?;
     ensure!(binary.is_file(), "cargo built no {}", binary.display());
     Ok(binary)
 }
@@ -60,7 +58,8 @@ fn build(profile: &Path) -> Result<()> {
     };
     let target = profile.parent().context("the target folder has no parent")?;
     let built = Command::new(cargo)
-        .args(["build", "--quiet", "--package", "legwork-cli", "--profile", name, "--target-dir"])
+        .args(BUILD)
+        .args(["--profile", name, "--target-dir"])
         .arg(target)
         .current_dir(repository())
         .output()
@@ -68,27 +67,4 @@ fn build(profile: &Path) -> Result<()> {
     let error = String::from_utf8_lossy(&built.stderr);
     ensure!(built.status.success(), "cargo cannot build legwork:\n{error}");
     Ok(())
-}
-
-fn is_fresh(binary: &Path) -> bool {
-    let Some(built) = modified(binary) else { return false };
-    CRATES.iter().all(|name| {
-        let folder = repository().join("crates").join(name);
-        modified(&folder.join("Cargo.toml")).is_some_and(|time| time < built)
-            && newest(&folder.join("src")).is_some_and(|time| time < built)
-    })
-}
-
-fn newest(folder: &Path) -> Option<SystemTime> {
-    let entries = fs::read_dir(folder).ok()?.flatten();
-    entries
-        .filter_map(|entry| {
-            let path = entry.path();
-            if path.is_dir() { newest(&path) } else { modified(&path) }
-        })
-        .max()
-}
-
-fn modified(path: &Path) -> Option<SystemTime> {
-    fs::metadata(path).and_then(|metadata| metadata.modified()).ok()
 }

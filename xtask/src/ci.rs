@@ -4,11 +4,15 @@ use std::time::Instant;
 
 use anyhow::{Context, Result};
 
-use crate::{cargo, prepare, program};
+use crate::{cargo, cargo_with, measured, prepare, program};
 
 /// Seeds of the bounded simulation; fixed, so that a failure is never a matter of luck.
 const SEEDS: &str = "200";
 const SEEDS_LONG: &str = "20000";
+/// Cases of each random test that has no number of its own, or a smaller one it may exceed.
+const CASES_LONG: &str = "20000";
+/// How often a real server under load is killed.
+const KILLS_LONG: &str = "200";
 
 pub(crate) fn run(long: bool) -> Result<()> {
     let begin = Instant::now();
@@ -26,12 +30,17 @@ pub(crate) fn run(long: bool) -> Result<()> {
             "warnings",
         ])
     })?;
-    // The end-to-end tests start the real program.
-    stage("build", || cargo(&["build", "--quiet", "--workspace"]))?;
-    stage("tests", || cargo(&["test", "--workspace", "--quiet", "--no-fail-fast"]))?;
+    stage("build", || cargo(&["test", "--quiet", "--workspace", "--no-run"]))?;
+    let tests = ["test", "--workspace", "--quiet", "--no-fail-fast"];
+    let more: &[(&str, &str)] = if long { &[("PROPTEST_CASES", CASES_LONG)] } else { &[] };
+    stage("tests", || cargo_with(&tests, more))?;
     let seeds = if long { SEEDS_LONG } else { SEEDS };
     let arguments = ["--seeds".to_owned(), seeds.to_owned()];
     stage("simulation", || program("legwork-sim", "legwork-sim", &[], &arguments))?;
+    if long {
+        let arguments = ["--kills".to_owned(), KILLS_LONG.to_owned()];
+        stage("kills", || measured(&["crash"], &arguments))?;
+    }
     println!("ci passed in {} s", begin.elapsed().as_secs());
     Ok(())
 }

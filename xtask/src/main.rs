@@ -21,7 +21,8 @@ struct Arguments {
 enum Chore {
     /// The gate: formatting, lints, all tests, a bounded simulation.
     Ci {
-        /// Go on for longer where a suite can: more seeds, more fuzzing, more kills.
+        /// Go on for longer: 20000 seeds, 20000 cases of random tests without a number of their
+        /// own (PROPTEST_CASES), 200 kills of a real server.
         #[arg(long)]
         long: bool,
     },
@@ -75,9 +76,14 @@ fn program(package: &str, binary: &str, first: &[&str], arguments: &[String]) ->
 
 /// Runs cargo in the project's folder and fails if it does.
 fn cargo(arguments: &[&str]) -> Result<()> {
+    cargo_with(arguments, &[])
+}
+
+fn cargo_with(arguments: &[&str], variables: &[(&str, &str)]) -> Result<()> {
     let cargo = std::env::var("CARGO").unwrap_or_else(|_| "cargo".to_owned());
     let status = Command::new(cargo)
         .args(arguments)
+        .envs(variables.iter().copied())
         .current_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/.."))
         .status()
         .context("cargo cannot be started")?;

@@ -3,7 +3,7 @@
 //! Every refusal is made by one of a few functions, so the codes and their statuses can be read off
 //! the places that call them. A call whose code cannot be seen there fails the test.
 
-#![expect(clippy::unwrap_used, reason = "a wrong assumption is a failed test")]
+#![expect(clippy::unwrap_used, clippy::panic, reason = "a wrong assumption is a failed test")]
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};

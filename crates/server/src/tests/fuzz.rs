@@ -127,7 +127,7 @@ static FIXTURE: LazyLock<Fixture> = LazyLock::new(|| {
 });
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 1_500, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig::with_cases(ProptestConfig::default().cases.max(1_500)))]
 
     #[test]
     fn nothing_sent_to_any_route_makes_the_server_fail(

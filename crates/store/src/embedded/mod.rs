@@ -19,7 +19,6 @@ mod verify;
 mod watermark;
 
 use std::fmt;
-use std::fs::File;
 use std::ops::{Bound, ControlFlow};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
@@ -50,7 +49,7 @@ pub struct Embedded {
     db: Database,
     blobs: Blobs,
     data: PathBuf,
-    _lock: File,
+    _lock: open::Lock,
 }
 
 /// The store as of the last completed commit. The engine's own idea of what is visible can run

@@ -102,13 +102,24 @@ pub(super) fn open(dir: &Path, options: Options) -> Result<Embedded, Error> {
     })
 }
 
-/// Takes the lock of a directory for as long as the file lives.
-pub(super) fn lock(dir: &Path) -> Result<File, Error> {
+/// The lock of a directory, held until it is dropped.
+pub(super) struct Lock(File);
+
+impl Drop for Lock {
+    fn drop(&mut self) {
+        // Closing the file is not enough: a process that is just being started by another thread
+        // has a copy of it for a moment, and would keep the directory locked.
+        let _ = self.0.unlock();
+    }
+}
+
+/// Takes the lock of a directory.
+pub(super) fn lock(dir: &Path) -> Result<Lock, Error> {
     let path = dir.join(LOCK_FILE);
     let opened = File::options().create(true).truncate(false).write(true).open(&path);
     let file = opened.map_err(Error::io("opening", &path))?;
     match file.try_lock() {
-        Ok(()) => Ok(file),
+        Ok(()) => Ok(Lock(file)),
         Err(TryLockError::WouldBlock) => Err(Error::Locked { path: dir.to_path_buf() }),
         Err(TryLockError::Error(error)) => Err(Error::io("locking", &path)(error)),
     }

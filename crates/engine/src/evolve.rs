@@ -55,7 +55,7 @@ pub(crate) fn begin(
     undecided: &mut Vec<NodeId>,
     next: impl FnMut(&mut Vec<NodeId>) -> Option<NodeId>,
 ) -> State {
-    let mut state = State::fresh(schema, created.by.clone(), created.request, at);
+    let mut state = State::fresh(schema, created.by.clone(), at);
     let start = Activity::once(Schema::START);
     for (element, value) in &created.inputs {
         state.versions.write(*element, value.clone(), &start, at);

@@ -68,19 +68,17 @@ pub struct State {
     #[n(6)]
     pub(crate) ended_at: Timestamp,
     #[n(7)]
-    pub(crate) request: Option<u64>,
-    #[n(8)]
     pub(crate) nodes: Nodes,
     /// How often each loop has gone round, by its number.
-    #[n(9)]
+    #[n(8)]
     pub(crate) rounds: Box<[u32]>,
     /// The nodes that are activated, selected or failed, in their order.
-    #[n(10)]
+    #[n(9)]
     pub(crate) pending: Vec<Pending>,
     /// The last completion of each node with work or a choice of its own, in their order.
-    #[n(11)]
+    #[n(10)]
     pub(crate) done: Vec<Done>,
-    #[n(12)]
+    #[n(11)]
     pub(crate) versions: Versions,
 }
 
@@ -187,11 +185,6 @@ impl State {
 
     pub fn ended_at(&self) -> Option<Timestamp> {
         self.lifecycle.has_ended().then_some(self.ended_at)
-    }
-
-    /// Digest of the request that started it, when that carried an idempotency key.
-    pub fn request(&self) -> Option<u64> {
-        self.request
     }
 
     pub fn node_state(&self, node: NodeId) -> NodeState {
@@ -340,12 +333,7 @@ impl State {
 
 /// What the rooms of this crate need besides.
 impl State {
-    pub(crate) fn fresh(
-        schema: &Schema,
-        starter: Performer,
-        request: Option<u64>,
-        at: Timestamp,
-    ) -> Self {
+    pub(crate) fn fresh(schema: &Schema, starter: Performer, at: Timestamp) -> Self {
         Self {
             format: Format,
             process: schema.process.clone(),
@@ -354,7 +342,6 @@ impl State {
             starter,
             started_at: at,
             ended_at: at,
-            request,
             nodes: Nodes::new(schema.nodes.len()),
             rounds: vec![0; schema.loops.len()].into(),
             pending: Vec::new(),
@@ -431,7 +418,7 @@ impl Lifecycle {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Format;
 
-const FORMAT: u32 = 1;
+const FORMAT: u32 = 2;
 
 impl<C> Encode<C> for Format {
     fn encode<W: minicbor::encode::Write>(
@@ -487,7 +474,7 @@ mod tests {
     #[test]
     fn a_snapshot_of_another_format_is_refused() {
         // A list whose first entry is the number of the format.
-        let refusal = State::from_bytes(&[0x81, 0x02]).unwrap_err();
+        let refusal = State::from_bytes(&[0x81, 0x01]).unwrap_err();
         assert!(refusal.to_string().contains("another format"), "{refusal}");
     }
 }

@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use minicbor::{Decode, Decoder, Encode, Encoder};
 
-use crate::id::{Activity, AgentId, ElementId, shared_text};
+use crate::id::{Activity, AgentId, ElementId, InstanceId, instance_bytes, shared_text};
 use crate::time::Timestamp;
 use crate::value::Value;
 
@@ -130,9 +130,6 @@ pub struct Created {
     pub by: Performer,
     #[cbor(n(3), skip_if = "Vec::is_empty")]
     pub inputs: Vec<(ElementId, Value)>,
-    /// Digest of the request that carried an idempotency key, to tell a repetition from a clash.
-    #[n(4)]
-    pub request: Option<u64>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
@@ -208,6 +205,20 @@ pub enum Incident {
     TooManyIterations {
         #[n(0)]
         limit: u32,
+    },
+}
+
+/// What an idempotency key was used for: the only event of the key's own stream.
+#[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
+#[cbor(flat)]
+pub enum KeyEvent {
+    #[n(0)]
+    Started {
+        #[cbor(n(0), with = "instance_bytes")]
+        instance: InstanceId,
+        /// Digest of what was asked for, to tell a repetition from another request.
+        #[n(1)]
+        request: u64,
     },
 }
 

@@ -11,13 +11,23 @@ use minicbor::{Decode, Encode};
 
 /// A running or finished case of a process. Displays as `inst_` and 26 Crockford base-32 digits.
 ///
-/// The upper 48 bits are the milliseconds of its creation, so that ids sort by age.
+/// The upper 48 bits are the milliseconds of its creation, so that ids sort by age; the uppermost of
+/// them is clear, and not all bits are: other streams have those ids.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct InstanceId(pub u128);
 
-/// An append-only sequence of records in a store: one per instance, and one for the site itself.
+/// An append-only sequence of records in a store: one for the site itself, one per instance, one
+/// per idempotency key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct StreamId(pub u128);
+
+/// What a stream is about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum StreamKind {
+    Site,
+    Instance(InstanceId),
+    Key,
+}
 
 /// A node of one version of a process. Numbered in document order, which makes the number part of
 /// the persistent format: see `schema`.
@@ -70,6 +80,24 @@ pub struct ParseError {
 impl StreamId {
     /// The site's own stream: definitions, organisations, tokens.
     pub const SITE: Self = Self(0);
+
+    /// The least id of an idempotency key: all instances lie below, all keys from here on.
+    pub const KEYS: Self = Self(1 << 127);
+
+    /// The stream of an idempotency key, by a hash of the key.
+    pub fn of_key(hash: u128) -> Self {
+        Self(hash | Self::KEYS.0)
+    }
+
+    pub fn kind(self) -> StreamKind {
+        if self == Self::SITE {
+            StreamKind::Site
+        } else if self < Self::KEYS {
+            StreamKind::Instance(InstanceId(self.0))
+        } else {
+            StreamKind::Key
+        }
+    }
 }
 
 impl From<InstanceId> for StreamId {
@@ -123,14 +151,15 @@ impl FromStr for InstanceId {
         if digits.len() != DIGITS || digits[0] > b'7' {
             return Err(wrong());
         }
-        digits
-            .iter()
-            .try_fold(0_u128, |id, digit| {
-                let value = CROCKFORD.iter().position(|c| c == &digit.to_ascii_uppercase())?;
-                Some(id << 5 | value as u128)
-            })
-            .map(Self)
-            .ok_or_else(wrong)
+        let id = digits.iter().try_fold(0_u128, |id, digit| {
+            let value = CROCKFORD.iter().position(|c| c == &digit.to_ascii_uppercase())?;
+            Some(id << 5 | value as u128)
+        });
+        // No text names a stream that is not an instance's.
+        match id.map(|id| StreamId(id).kind()) {
+            Some(StreamKind::Instance(id)) => Ok(id),
+            Some(StreamKind::Site | StreamKind::Key) | None => Err(wrong()),
+        }
     }
 }
 
@@ -177,6 +206,30 @@ impl FromStr for ActivityId {
     }
 }
 
+/// An instance as the 16 bytes of its id, for `#[cbor(with = "…")]`.
+pub(crate) mod instance_bytes {
+    use minicbor::bytes::ByteArray;
+    use minicbor::{Decoder, Encoder};
+
+    use super::InstanceId;
+
+    pub(crate) fn encode<C, W: minicbor::encode::Write>(
+        id: &InstanceId,
+        e: &mut Encoder<W>,
+        _: &mut C,
+    ) -> Result<(), minicbor::encode::Error<W::Error>> {
+        e.bytes(&id.0.to_be_bytes())?.ok()
+    }
+
+    pub(crate) fn decode<C>(
+        d: &mut Decoder<'_>,
+        _: &mut C,
+    ) -> Result<InstanceId, minicbor::decode::Error> {
+        let bytes: ByteArray<16> = d.decode()?;
+        Ok(InstanceId(u128::from_be_bytes(*bytes)))
+    }
+}
+
 /// Shared text as a CBOR string, for `#[cbor(with = "…")]`.
 pub(crate) mod shared_text {
     use std::sync::Arc;
@@ -205,7 +258,7 @@ mod tests {
 
     #[test]
     fn ids_round_trip_through_their_text() {
-        for id in [0, 1, u128::MAX, 0x0192_3456_789A_BCDE_F012_3456_789A_BCDE] {
+        for id in [1, u128::MAX >> 1, 0x0192_3456_789A_BCDE_F012_3456_789A_BCDE] {
             let text = InstanceId(id).to_string();
             assert_eq!(text.parse(), Ok(InstanceId(id)), "{text}");
             for iteration in [vec![], vec![0], vec![3, 0, 12]] {
@@ -220,12 +273,27 @@ mod tests {
     }
 
     #[test]
+    fn a_stream_is_of_the_site_or_of_an_instance_or_of_a_key() {
+        assert_eq!(StreamId::SITE.kind(), StreamKind::Site);
+        for id in [1, u128::MAX >> 1] {
+            assert_eq!(StreamId(id).kind(), StreamKind::Instance(InstanceId(id)));
+        }
+        for hash in [0, 1, u128::MAX] {
+            let stream = StreamId::of_key(hash);
+            assert_eq!(stream.kind(), StreamKind::Key);
+            let text = InstanceId(stream.0).to_string();
+            assert!(text.parse::<InstanceId>().is_err(), "{text}");
+        }
+        assert!("inst_00000000000000000000000000".parse::<InstanceId>().is_err());
+    }
+
+    #[test]
     fn foreign_texts_are_refused() {
         for text in ["", "inst_", "inst_8ZZZZZZZZZZZZZZZZZZZZZZZZZ", "inst_0", "01234", "inst_U"] {
             assert!(text.parse::<InstanceId>().is_err(), "{text}");
         }
         for text in
-            ["x:y", "inst_00000000000000000000000000:", "inst_00000000000000000000000000:a:b"]
+            ["x:y", "inst_00000000000000000000000001:", "inst_00000000000000000000000001:a:b"]
         {
             assert!(text.parse::<ActivityId>().is_err(), "{text}");
         }

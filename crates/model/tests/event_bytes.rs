@@ -4,9 +4,9 @@
 //! or variant a new number instead.
 
 use legwork_model::event::{
-    Completed, Created, Event, Incident, Performer, Record, SiteEvent, TokenIssued,
+    Completed, Created, Event, Incident, KeyEvent, Performer, Record, SiteEvent, TokenIssued,
 };
-use legwork_model::id::{Activity, ElementId, Iteration, NodeId};
+use legwork_model::id::{Activity, ElementId, InstanceId, Iteration, NodeId};
 use legwork_model::time::Timestamp;
 use legwork_model::value::{FileRef, Value, hex};
 
@@ -75,21 +75,13 @@ fn check_site(event: SiteEvent, bytes: &str) {
 
 #[test]
 fn beginnings() {
-    let created = Created {
-        process: "loan".into(),
-        version: 3,
-        by: ann(),
-        inputs: values(),
-        request: Some(u64::MAX),
-    };
+    let created = Created { process: "loan".into(), version: 3, by: ann(), inputs: values() };
     check(
         Event::Created(Box::new(created.clone())),
-        "820085646c6f616e03820163616e6e878200820081f582018201812082028202816531322e3530820382038162c3a482048204811b0000019ca8bbc9c38205820581677b2261223a317d820682068184582007070707070707070707070707070707070707070707070707070707070707070965612e74787463742f701bffffffffffffffff",
+        "820084646c6f616e03820163616e6e878200820081f582018201812082028202816531322e3530820382038162c3a482048204811b0000019ca8bbc9c38205820581677b2261223a317d820682068184582007070707070707070707070707070707070707070707070707070707070707070965612e74787463742f70",
     );
-    let plain = Created { by: Performer::System, inputs: vec![], request: None, ..created };
-    check(Event::Created(Box::new(plain.clone())), "820083646c6f616e038100");
-    let keyed = Created { request: Some(1), ..plain };
-    check(Event::Created(Box::new(keyed)), "820085646c6f616e0381008001");
+    let plain = Created { by: Performer::System, inputs: vec![], ..created };
+    check(Event::Created(Box::new(plain)), "820083646c6f616e038100");
 }
 
 #[test]
@@ -192,6 +184,17 @@ fn events_of_the_site() {
         SiteEvent::TokenRevoked { name: "ci".to_owned(), by: ann() },
         "8303626369820163616e6e",
     );
+}
+
+#[test]
+fn events_of_idempotency_keys() {
+    let instance = InstanceId(0x0192_3456_789A_BCDE_F012_3456_789A_BCDE);
+    let started = KeyEvent::Started { instance, request: u64::MAX };
+    let record = Record { at: Timestamp(0), events: vec![started] };
+    let stored = record.to_bytes();
+    let expected = "82008183005001923456789abcdef0123456789abcde1bffffffffffffffff";
+    assert_eq!(hex(&stored), expected);
+    assert_eq!(Record::from_bytes(&stored), Ok(record));
 }
 
 #[test]

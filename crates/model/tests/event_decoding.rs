@@ -64,12 +64,10 @@ fn incident() -> impl Strategy<Value = Incident> {
 }
 
 fn created() -> impl Strategy<Value = Event> {
-    (".{0,9}", any::<u32>(), performer(), values(), option::of(any::<u64>())).prop_map(
-        |(process, version, by, inputs, request)| {
-            let process = process.as_str().into();
-            Event::Created(Box::new(Created { process, version, by, inputs, request }))
-        },
-    )
+    (".{0,9}", any::<u32>(), performer(), values()).prop_map(|(process, version, by, inputs)| {
+        let process = process.as_str().into();
+        Event::Created(Box::new(Created { process, version, by, inputs }))
+    })
 }
 
 fn completed() -> impl Strategy<Value = Event> {

@@ -93,9 +93,9 @@ pub(crate) struct Driver {
 }
 
 enum Read {
-    Instance { instance: InstanceId, whole: bool },
+    Stream { stream: StreamId, whole: bool },
     History { id: RequestId, instance: InstanceId },
-    Closed { id: RequestId, before: Option<InstanceId>, limit: usize },
+    Closed { id: RequestId, before: StreamId, limit: usize },
 }
 
 impl Driver {
@@ -193,8 +193,8 @@ impl Driver {
                         self.answers.push((reply, answer.map_err(Failure::Refused)));
                     }
                 }
-                Output::Load { instance, whole } => {
-                    self.reads.push(Read::Instance { instance, whole });
+                Output::Load { stream, whole } => {
+                    self.reads.push(Read::Stream { stream, whole });
                 }
                 Output::ReadHistory { id, instance } => {
                     self.reads.push(Read::History { id, instance });
@@ -233,15 +233,13 @@ impl Driver {
     fn serve_reads(&mut self, now: Timestamp) -> Result<(), Broken> {
         for read in std::mem::take(&mut self.reads) {
             let input = match read {
-                Read::Instance { instance, whole } => {
-                    Input::Loaded(load(&*self.store, instance, whole)?)
-                }
+                Read::Stream { stream, whole } => Input::Loaded(load(&*self.store, stream, whole)?),
                 Read::History { id, instance } => {
                     let records = self.store.read(instance.into(), Version(0))?;
                     Input::HistoryRead { id, instance, records }
                 }
                 Read::Closed { id, before, limit } => {
-                    let closed = self.store.closed_streams(before.map(Into::into), limit)?;
+                    let closed = self.store.closed_streams(Some(before), limit)?;
                     let streams = closed.into_iter().map(|closed| ClosedStream {
                         stream: closed.stream.0,
                         summary: closed.summary,
@@ -272,8 +270,7 @@ pub(crate) fn guarded<T>(work: impl FnOnce() -> Result<T, Broken>) -> Result<T, 
     })
 }
 
-fn load(store: &dyn Backend, instance: InstanceId, whole: bool) -> Result<Stream, Broken> {
-    let id = StreamId::from(instance);
+fn load(store: &dyn Backend, id: StreamId, whole: bool) -> Result<Stream, Broken> {
     let snapshot = if whole { None } else { store.snapshot(id)? };
     let from = snapshot.as_ref().map_or(Version(0), |snapshot| snapshot.version);
     let records = store.read(id, from)?;

@@ -1,11 +1,11 @@
-//! Ids and secrets: drawn at random, or derived from an idempotency key.
+//! Ids and secrets, drawn at random, and the hashes of idempotency keys.
 //!
-//! Invariant: ids drawn later by one server sort after those drawn before; the same key for the
-//! same process always gives the same id.
+//! Invariant: ids of instances drawn later by one server sort after those drawn before; the same key
+//! for the same process always gives the same stream.
 
 use std::sync::{Mutex, PoisonError};
 
-use legwork_model::id::InstanceId;
+use legwork_model::id::{InstanceId, StreamId};
 use legwork_model::time::Timestamp;
 
 /// The lower bits of an id are random, the upper ones the moment it was drawn.
@@ -36,12 +36,12 @@ impl Ids {
     }
 }
 
-/// The id of the instance that this key starts.
-pub(crate) fn keyed_instance(process: &str, key: &str) -> InstanceId {
+/// The stream that tells which instance of the process this key has started.
+pub(crate) fn key_stream(process: &str, key: &str) -> StreamId {
     let hash = framed_hash(&[b"start", process.as_bytes(), key.as_bytes()]);
     let mut id = [0; 16];
     id.copy_from_slice(&hash.as_bytes()[..16]);
-    InstanceId(u128::from_be_bytes(id))
+    StreamId::of_key(u128::from_be_bytes(id))
 }
 
 /// Tells a repetition of a request from another request under the same key.
@@ -103,12 +103,12 @@ mod tests {
     }
 
     #[test]
-    fn a_key_names_one_instance_per_process() {
-        let id = keyed_instance("loan", "k1");
-        assert_eq!(id, keyed_instance("loan", "k1"));
-        assert_ne!(id, keyed_instance("loan", "k2"));
-        assert_ne!(id, keyed_instance("claim", "k1"));
-        assert_ne!(keyed_instance("ab", "c"), keyed_instance("a", "bc"));
+    fn a_key_has_one_stream_per_process() {
+        let stream = key_stream("loan", "k1");
+        assert_eq!(stream, key_stream("loan", "k1"));
+        assert_ne!(stream, key_stream("loan", "k2"));
+        assert_ne!(stream, key_stream("claim", "k1"));
+        assert_ne!(key_stream("ab", "c"), key_stream("a", "bc"));
     }
 
     #[test]

@@ -1,40 +1,44 @@
 //! People, workers and an administrator, all driven by the dice, and what they remember.
 //!
 //! They know only what the site has answered: a lost answer leaves them in doubt, and they repeat
-//! the request with its key, or give it up.
+//! the request with its key, or give it up. Some are impatient and repeat what is not lost.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-use legwork_model::arbitrary::{self, JOBS, Options, ROLES};
+use legwork_model::arbitrary::JOBS;
 use legwork_model::compile::compile;
-use legwork_model::id::{ActivityId, AgentId, InstanceId};
+use legwork_model::id::{ActivityId, AgentId, InstanceId, StreamId};
 use legwork_model::schema::{NodeKind, Schema};
 use legwork_model::time::Timestamp;
-use legwork_model::value::ValueType;
 use legwork_model::yaml;
 use legwork_site::{
-    Activate, Answer, Complete, Data, Job, JobFailure, JobLease, JobResult, Kind, Refusal, Request,
-    RequestId, Resolution, Start, Worklist,
+    Activate, Answer, Complete, Data, Job, JobFailure, JobLease, JobResult, Key, Kind, Refusal,
+    Request, RequestId, Resolution, Start, Worklist,
 };
-use proptest::strategy::{Strategy, ValueTree};
-use proptest::test_runner::{Config, RngAlgorithm, TestRng, TestRunner};
-use serde_json::{Value as Json, json};
 
 use crate::dice::Dice;
+use crate::material::{AGENTS, definition, organisation, outputs};
 use crate::world::{Reply, World};
 
 const PROCESS: &str = "random";
 const WORKER: &str = "robot";
-const AGENTS: [&str; 5] = ["ann", "ben", "cleo", "dan", "eve"];
 
 /// What the site has acknowledged.
 #[derive(Default)]
 pub(crate) struct Ledger {
     pub(crate) started: BTreeMap<InstanceId, ()>,
+    /// All ids drawn for the starts under one key, and the one that was answered.
+    pub(crate) keyed: BTreeMap<u64, Keyed>,
     pub(crate) completed: BTreeMap<ActivityId, AgentId>,
     pub(crate) aborted: BTreeMap<InstanceId, ()>,
+}
+
+#[derive(Default)]
+pub(crate) struct Keyed {
+    pub(crate) drawn: BTreeSet<InstanceId>,
+    pub(crate) answered: Option<InstanceId>,
 }
 
 /// What somebody wants and has not heard about yet.
@@ -45,6 +49,8 @@ enum Intent {
         version: u32,
         data: Data,
         key: Option<u64>,
+        /// Stands for what is asked for: the same key with another one is another request.
+        request: u64,
     },
     Complete {
         agent: AgentId,
@@ -72,6 +78,7 @@ pub(crate) struct Crowd {
     jobs: Vec<Job>,
     ledger: Ledger,
     last_key: u64,
+    last_instance: u128,
     pub(crate) refusals: u32,
 }
 
@@ -97,6 +104,7 @@ impl Crowd {
             jobs: Vec::new(),
             ledger: Ledger::default(),
             last_key: 0,
+            last_instance: 0,
             refusals: 0,
         })
     }
@@ -132,11 +140,23 @@ impl Crowd {
 
     fn start(&mut self, world: &mut World, dice: &mut Dice) {
         let Some(schema) = dice.pick(&self.schemas).cloned() else { return };
-        let instance = InstanceId(u128::from(dice.roll()) << 64 | u128::from(dice.roll()));
         let data = outputs(&schema, "start", dice);
-        let key = self.key(dice);
-        self.versions.insert(instance, schema.version);
-        self.send(world, Intent::Start { instance, version: schema.version, data, key });
+        let (key, version) = (self.key(dice), schema.version);
+        let start = Intent::Start { instance: InstanceId(0), version, data, key, request: 1 };
+        let times = if key.is_some() && dice.chance(40) { 2 + dice.below(3) } else { 1 };
+        for _ in 0..times {
+            self.send(world, start.clone());
+        }
+        if dice.chance(20) {
+            self.send(world, another(start));
+        }
+    }
+
+    /// Later ids are larger, as those of the server are, whatever the clock does.
+    fn draw(&mut self, now: Timestamp) -> InstanceId {
+        let moment = u128::from(now.0.unsigned_abs()) << 80;
+        self.last_instance = moment.max(self.last_instance + 1);
+        InstanceId(self.last_instance)
     }
 
     fn list(&mut self, world: &mut World, dice: &mut Dice) {
@@ -250,15 +270,23 @@ impl Crowd {
         self.pending.insert(id, Intent::Other);
     }
 
-    fn send(&mut self, world: &mut World, intent: Intent) {
+    fn send(&mut self, world: &mut World, mut intent: Intent) {
+        // Drawn anew each time, as the server does.
+        if let Intent::Start { instance, version, key, .. } = &mut intent {
+            *instance = self.draw(world.now());
+            self.versions.insert(*instance, *version);
+            if let Some(key) = key {
+                self.ledger.keyed.entry(*key).or_default().drawn.insert(*instance);
+            }
+        }
         let request = match intent.clone() {
-            Intent::Start { instance, version, data, key } => Request::Start(Start {
+            Intent::Start { instance, version, data, key, request } => Request::Start(Start {
                 instance,
                 process: Arc::from(PROCESS),
                 version: Some(version),
                 data,
                 agent: None,
-                request: key,
+                key: key.map(|key| Box::new(Key { stream: key_stream(key), request })),
                 wait_until: None,
             }),
             Intent::Complete { agent, activity, data, answer, key } => {
@@ -305,8 +333,8 @@ impl Crowd {
             Err(refusal) => return self.refused(&intent, &refusal),
         };
         match (intent, answer) {
-            (Intent::Start { instance, .. }, Answer::Started { .. }) => {
-                self.ledger.started.insert(instance, ());
+            (Intent::Start { instance, key, .. }, Answer::Started { instance: info, repeated }) => {
+                self.note_start(instance, key, info.instance, repeated)?;
             }
             (Intent::Complete { agent, activity, .. }, Answer::Done) => {
                 self.note(activity, agent)?;
@@ -354,6 +382,28 @@ impl Crowd {
             }
             Kind::Invalid | Kind::NotFound | Kind::Conflict => Ok(()),
         }
+    }
+
+    /// Without a key it is the instance asked for; under a key always the same one.
+    fn note_start(
+        &mut self,
+        drawn: InstanceId,
+        key: Option<u64>,
+        answered: InstanceId,
+        repeated: bool,
+    ) -> Result<(), String> {
+        let expected = match key.and_then(|key| self.ledger.keyed.get_mut(&key)) {
+            None => drawn,
+            Some(keyed) if keyed.drawn.contains(&answered) => {
+                *keyed.answered.get_or_insert(answered)
+            }
+            Some(_) => return Err(format!("{answered} was never asked for under {key:?}")),
+        };
+        if answered != expected || repeated != (answered != drawn) {
+            return Err(format!("{answered} was answered to the start of {drawn} under {key:?}"));
+        }
+        self.ledger.started.insert(answered, ());
+        Ok(())
     }
 
     fn note(&mut self, activity: ActivityId, by: AgentId) -> Result<(), String> {
@@ -422,71 +472,26 @@ impl Crowd {
     }
 }
 
+/// Another request under the same key.
+fn another(start: Intent) -> Intent {
+    match start {
+        Intent::Start { instance, version, data, key, request } => {
+            Intent::Start { instance, version, data, key, request: request + 1 }
+        }
+        other @ (Intent::Complete { .. }
+        | Intent::List(_)
+        | Intent::Poll
+        | Intent::Report(_)
+        | Intent::Abort(_)
+        | Intent::Other) => other,
+    }
+}
+
+/// The hashes of keys have no order.
+pub(crate) fn key_stream(key: u64) -> StreamId {
+    StreamId::of_key(u128::from(Dice::new(key).roll()) << 64)
+}
+
 fn expect(reply: Reply) -> Result<Answer, String> {
     reply.map_err(|refusal| format!("refused: {refusal} {:?}", refusal.findings))
-}
-
-/// A random definition, from the generator that the property tests use.
-fn definition(dice: &mut Dice) -> legwork_model::definition::Definition {
-    let mut seed = [0_u8; 32];
-    for chunk in seed.chunks_mut(8) {
-        chunk.copy_from_slice(&dice.roll().to_le_bytes());
-    }
-    let rng = TestRng::from_seed(RngAlgorithm::ChaCha, &seed);
-    let mut runner = TestRunner::new_with_rng(Config::default(), rng);
-    let strategy = arbitrary::definition(Options { blocks_max: 14, ..Options::default() });
-    loop {
-        if let Ok(tree) = strategy.new_tree(&mut runner) {
-            return tree.current();
-        }
-    }
-}
-
-/// Five people with random roles, somebody for every role, some of them away.
-fn organisation(dice: &mut Dice) -> String {
-    let mut text = format!("organisation: simulated-{}\nagents:\n", dice.below(1_000));
-    for (place, agent) in AGENTS.into_iter().enumerate() {
-        let own = ROLES[place % ROLES.len()];
-        let more = ROLES[dice.below(ROLES.len())];
-        let roles = if own == more { own.to_owned() } else { format!("{own}, {more}") };
-        let substitute = AGENTS[(place + 1 + dice.below(3)) % AGENTS.len()];
-        text += &format!("  {agent}:\n    name: {agent}\n    roles: [{roles}]\n");
-        text += &format!("    substitutes: [{substitute}]\n");
-        if dice.chance(30) {
-            let from = Timestamp(1_000_000 + dice.below(100_000) as i64);
-            let to = Timestamp(from.0 + 1 + dice.below(100_000) as i64);
-            text += &format!("    absent:\n      - {{ from: \"{from}\", to: \"{to}\" }}\n");
-        }
-    }
-    text
-}
-
-/// Values for all that a step writes; now and then one is missing or wrong.
-fn outputs(schema: &Schema, step: &str, dice: &mut Dice) -> Data {
-    let node = schema.node_named(step);
-    let writes = node.map(|node| node.writes.as_slice()).unwrap_or_default();
-    let mut data = Data::new();
-    for access in writes {
-        if access.optional && dice.chance(50) {
-            continue;
-        }
-        let element = schema.element(access.element);
-        data.insert(element.name.to_string(), value(element.kind, dice));
-    }
-    if dice.chance(3) {
-        data.insert("nonsense".to_owned(), json!(1));
-    }
-    data
-}
-
-fn value(kind: ValueType, dice: &mut Dice) -> Json {
-    match kind {
-        ValueType::Bool => json!(dice.chance(50)),
-        ValueType::Int => json!(dice.below(9)),
-        ValueType::Decimal => json!(format!("{}.5", dice.below(9))),
-        ValueType::String => json!(format!("text {}", dice.below(9))),
-        ValueType::DateTime => json!(Timestamp(dice.below(1_000_000) as i64).to_string()),
-        ValueType::Json => json!({ "n": dice.below(9) }),
-        ValueType::File => json!({ "blob": "00".repeat(32), "size": 1, "name": "f" }),
-    }
 }

@@ -5,13 +5,13 @@ use std::sync::Arc;
 
 use legwork_engine as engine;
 use legwork_model::compile::compile;
-use legwork_model::event::{Event, Performer, Record, SiteEvent};
-use legwork_model::id::{ActivityId, AgentId, InstanceId, StreamId};
+use legwork_model::event::{Event, KeyEvent, Performer, Record, SiteEvent};
+use legwork_model::id::{ActivityId, AgentId, InstanceId, StreamId, StreamKind};
 use legwork_model::schema::Schema;
 use legwork_model::yaml;
 use legwork_site::{Answer, List, Request, Worklist};
 
-use crate::actors::Ledger;
+use crate::actors::{Ledger, key_stream};
 use crate::world::World;
 
 /// A site made of the store alone answers like the one that has been running.
@@ -60,7 +60,8 @@ pub(crate) fn histories(world: &World, ledger: &Ledger) -> Result<(), String> {
     let streams = world.streams()?;
     let schemas = schemas(&streams)?;
     let mut completed: BTreeMap<ActivityId, Performer> = BTreeMap::new();
-    for (&id, bytes) in streams.iter().filter(|(id, _)| StreamId::from(**id) != StreamId::SITE) {
+    for (stream, bytes) in &streams {
+        let StreamKind::Instance(id) = stream.kind() else { continue };
         let records = bytes
             .iter()
             .map(|bytes| Record::<Event>::from_bytes(bytes).map_err(|error| error.to_string()))
@@ -82,16 +83,69 @@ pub(crate) fn histories(world: &World, ledger: &Ledger) -> Result<(), String> {
         proper_end(id, schema, &records)?;
     }
     for id in ledger.started.keys() {
-        if !streams.contains_key(id) {
+        if !streams.contains_key(&StreamId::from(*id)) {
             return Err(format!("{id} was acknowledged and is lost"));
         }
     }
+    keys(&streams, ledger)?;
     for activity in ledger.completed.keys() {
         if !completed.contains_key(activity) {
             return Err(format!("the completion of {activity} was acknowledged and is lost"));
         }
     }
     Ok(())
+}
+
+/// Under each key at most one instance was started, and the key's own stream tells which.
+fn keys(streams: &BTreeMap<StreamId, Vec<Vec<u8>>>, ledger: &Ledger) -> Result<(), String> {
+    let mut used = 0;
+    for (&key, keyed) in &ledger.keyed {
+        let is_there = |id: &&InstanceId| streams.contains_key(&StreamId::from(**id));
+        let started: Vec<InstanceId> = keyed.drawn.iter().filter(is_there).copied().collect();
+        let mut told = Vec::new();
+        for bytes in streams.get(&key_stream(key)).into_iter().flatten() {
+            let record =
+                Record::<KeyEvent>::from_bytes(bytes).map_err(|error| error.to_string())?;
+            told.extend(record.events.iter().map(|KeyEvent::Started { instance, .. }| *instance));
+        }
+        if started.len() > 1 || started != told {
+            return Err(format!("key {key} has started {started:?} and tells of {told:?}"));
+        }
+        if keyed.answered.is_some() && keyed.answered != started.first().copied() {
+            return Err(format!(
+                "key {key} was answered with {:?}, not {started:?}",
+                keyed.answered
+            ));
+        }
+        used += started.len();
+    }
+    let all = streams.keys().filter(|stream| stream.kind() == StreamKind::Key).count();
+    if all == used { Ok(()) } else { Err(format!("{all} keys are stored, {used} were used")) }
+}
+
+/// The listing of what has ended holds every instance once, newest first, and nothing else.
+pub(crate) fn listing(world: &mut World) -> Result<(), String> {
+    let streams = world.streams()?;
+    let stored = streams.keys().rev().filter_map(|stream| match stream.kind() {
+        StreamKind::Instance(id) => Some(id),
+        StreamKind::Site | StreamKind::Key => None,
+    });
+    let mut listed = Vec::new();
+    let mut before = None;
+    loop {
+        let list = List { ended: true, limit: 7, before, process: None };
+        let answer = world.ask_calmly(Request::List(list))?;
+        let Ok(Answer::Instances { instances, next }) = answer else {
+            return Err(format!("a listing answers {answer:?}"));
+        };
+        listed.extend(instances.iter().map(|info| info.instance));
+        before = next;
+        if next.is_none() {
+            break;
+        }
+    }
+    let stored: Vec<InstanceId> = stored.collect();
+    if listed == stored { Ok(()) } else { Err(format!("{stored:?} are listed as {listed:?}")) }
 }
 
 fn proper_end(id: InstanceId, schema: &Schema, records: &[Record<Event>]) -> Result<(), String> {
@@ -119,10 +173,10 @@ fn proper_end(id: InstanceId, schema: &Schema, records: &[Record<Event>]) -> Res
 
 /// The definitions, as the site's own stream tells them.
 fn schemas(
-    streams: &BTreeMap<InstanceId, Vec<Vec<u8>>>,
+    streams: &BTreeMap<StreamId, Vec<Vec<u8>>>,
 ) -> Result<BTreeMap<u32, Arc<Schema>>, String> {
     let mut schemas = BTreeMap::new();
-    for bytes in streams.get(&InstanceId(StreamId::SITE.0)).into_iter().flatten() {
+    for bytes in streams.get(&StreamId::SITE).into_iter().flatten() {
         let record = Record::<SiteEvent>::from_bytes(bytes).map_err(|error| error.to_string())?;
         for event in record.events {
             if let SiteEvent::DefinitionDeployed { version, source, .. } = event {

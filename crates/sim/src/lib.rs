@@ -7,6 +7,7 @@
 mod actors;
 mod checks;
 mod dice;
+mod material;
 mod world;
 
 use std::fmt;
@@ -64,6 +65,7 @@ fn simulate(seed: u64) -> Result<Report, String> {
     }
     checks::recovered_equals_running(&mut world, crowd.agents())?;
     checks::histories(&world, crowd.ledger())?;
+    checks::listing(&mut world)?;
     Ok(Report {
         instances: crowd.ledger().started.len(),
         completions: crowd.ledger().completed.len(),

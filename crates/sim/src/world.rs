@@ -7,7 +7,7 @@
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 
-use legwork_model::id::{InstanceId, StreamId};
+use legwork_model::id::StreamId;
 use legwork_model::time::Timestamp;
 use legwork_site::{
     Answer, Append, ClosedStream, Config, Credential, Input, Output, Refusal, Request, RequestId,
@@ -25,6 +25,8 @@ pub(crate) struct World {
     config: Config,
     now: Timestamp,
     inbox: Vec<Input>,
+    /// What the site wants to read; some reads take longer than others.
+    reads: Vec<Output>,
     answers: BTreeMap<RequestId, Reply>,
     /// Requests whose answers died in a crash.
     lost: Vec<RequestId>,
@@ -56,6 +58,7 @@ impl World {
             now: config.epoch,
             config,
             inbox: Vec::new(),
+            reads: Vec::new(),
             answers: BTreeMap::new(),
             lost: Vec::new(),
             asked: Vec::new(),
@@ -112,6 +115,7 @@ impl World {
             3..6 => Crash::AfterCommit,
             6.. => Crash::No,
         };
+        self.serve_reads(dice)?;
         let mut outputs = Vec::new();
         for input in std::mem::take(&mut self.inbox) {
             outputs.extend(self.site.handle(input, self.now));
@@ -133,7 +137,6 @@ impl World {
     fn carry_out(&mut self, outputs: Vec<Output>) -> Result<BTreeMap<RequestId, Reply>, String> {
         let mut batch = Batch::default();
         let mut answers = BTreeMap::new();
-        let mut reads = Vec::new();
         for output in outputs {
             match output {
                 Output::Append(Append { stream, expected, record, close }) => {
@@ -151,30 +154,39 @@ impl World {
                 }
                 read @ (Output::Load { .. }
                 | Output::ReadHistory { .. }
-                | Output::ReadClosed { .. }) => reads.push(read),
+                | Output::ReadClosed { .. }) => self.reads.push(read),
             }
         }
         self.store.commit(batch).map_err(|error| format!("commit: {error}"))?;
-        for read in reads {
-            let input = self.read(read)?;
-            self.inbox.push(input);
-        }
         Ok(answers)
+    }
+
+    /// Reads what was asked for in earlier turns, before or among what has come in since.
+    fn serve_reads(&mut self, dice: &mut Dice) -> Result<(), String> {
+        for read in std::mem::take(&mut self.reads) {
+            if !self.calm && dice.chance(30) {
+                self.reads.push(read);
+                continue;
+            }
+            let input = self.read(read)?;
+            let place = dice.below(self.inbox.len() + 1);
+            self.inbox.insert(place, input);
+        }
+        Ok(())
     }
 
     fn read(&self, read: Output) -> Result<Input, String> {
         let failed = |error: store::Error| format!("read: {error}");
         Ok(match read {
-            Output::Load { instance, whole } => {
-                Input::Loaded(self.stream(instance.into(), !whole).map_err(failed)?)
+            Output::Load { stream, whole } => {
+                Input::Loaded(self.stream(stream, !whole).map_err(failed)?)
             }
             Output::ReadHistory { id, instance } => {
                 let records = self.store.read(instance.into(), Version(0)).map_err(failed)?;
                 Input::HistoryRead { id, instance, records }
             }
             Output::ReadClosed { id, before, limit } => {
-                let before = before.map(StreamId::from);
-                let streams = self.store.closed_streams(before, limit).map_err(failed)?;
+                let streams = self.store.closed_streams(Some(before), limit).map_err(failed)?;
                 let streams = streams
                     .into_iter()
                     .map(|closed| ClosedStream { stream: closed.stream.0, summary: closed.summary })
@@ -199,6 +211,7 @@ impl World {
     fn crash(&mut self, dice: &mut Dice) -> Result<(), String> {
         self.crashes += 1;
         self.inbox.clear();
+        self.reads.clear();
         self.lost.append(&mut self.asked);
         // Up to a minute of darkness, and the clock of the next machine may be behind.
         self.now = Timestamp(self.now.0 + dice.below(90_000) as i64 - 30_000);
@@ -243,7 +256,7 @@ impl World {
     }
 
     /// Every stream there is, with its records.
-    pub(crate) fn streams(&self) -> Result<BTreeMap<InstanceId, Vec<Vec<u8>>>, String> {
+    pub(crate) fn streams(&self) -> Result<BTreeMap<StreamId, Vec<Vec<u8>>>, String> {
         let failed = |error: store::Error| format!("read: {error}");
         let mut ids = Vec::new();
         self.store
@@ -255,7 +268,7 @@ impl World {
         let closed = self.store.closed_streams(None, usize::MAX).map_err(failed)?;
         ids.extend(closed.into_iter().map(|closed| closed.stream));
         ids.into_iter()
-            .map(|id| Ok((InstanceId(id.0), self.store.read(id, Version(0)).map_err(failed)?)))
+            .map(|id| Ok((id, self.store.read(id, Version(0)).map_err(failed)?)))
             .collect()
     }
 

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use legwork_engine::{self as engine, Command, Rejection};
 use legwork_model::event::Created;
-use legwork_model::id::{ActivityId, InstanceId};
+use legwork_model::id::{ActivityId, InstanceId, StreamId};
 use legwork_model::schema::Schema;
 use legwork_model::time::Timestamp;
 
@@ -24,47 +24,37 @@ pub(crate) const PAGE_MAX: usize = 1_000;
 const REASON_BYTES_MAX: usize = 4_096;
 
 impl Site {
-    pub(crate) fn start(&mut self, id: RequestId, caller: &Caller, start: Start, now: Timestamp) {
-        let (instance, wait_until) = (start.instance, start.wait_until);
-        match self.start_now(caller, start, now) {
+    pub(crate) fn start(&mut self, id: RequestId, caller: &Caller, start: &Start, now: Timestamp) {
+        let started =
+            self.may_start(caller, start).and_then(|()| self.start_now(caller, start, now));
+        match started {
             Err(refusal) => self.answer(id, Err(refusal)),
-            Ok(repeated) => {
-                self.answer_or_wait(id, instance, wait_until, Some(repeated), now);
-            }
+            Ok(()) => self.answer_or_wait(id, start.instance, start.wait_until, Some(false), now),
         }
     }
 
-    /// Starts an instance, or finds that the same request has started it before.
-    fn start_now(
-        &mut self,
-        caller: &Caller,
-        start: Start,
-        now: Timestamp,
-    ) -> Result<bool, Refusal> {
+    /// Whether the caller may start something, in the name they give.
+    pub(crate) fn may_start(&self, caller: &Caller, start: &Start) -> Result<(), Refusal> {
         caller.require_start()?;
         if let Some(agent) = &start.agent {
             caller.require_work_as(agent)?;
             self.require_known(agent)?;
         }
-        if let Some(reason) = self.instances.broken(start.instance) {
-            return Err(broken(start.instance, reason));
+        Ok(())
+    }
+
+    pub(crate) fn start_now(
+        &mut self,
+        caller: &Caller,
+        start: &Start,
+        now: Timestamp,
+    ) -> Result<(), Refusal> {
+        let id = start.instance;
+        if self.instances.get(id).is_some() || self.instances.broken(id).is_some() {
+            let message = format!("there is an instance {id} already");
+            return Err(Refusal::new(Kind::Conflict, "instance_exists", message));
         }
-        if let Some((_, state)) = self.instances.state(start.instance) {
-            return match (start.request, state.request()) {
-                (Some(this), Some(earlier)) if this == earlier => Ok(true),
-                (Some(_), _) => Err(Refusal::new(
-                    Kind::Conflict,
-                    "idempotency_key_reused",
-                    "this idempotency key was used for another request; use a fresh one",
-                )),
-                (None, _) => Err(Refusal::new(
-                    Kind::Conflict,
-                    "instance_exists",
-                    format!("there is an instance {} already", start.instance),
-                )),
-            };
-        }
-        let Start { process, version, .. } = &start;
+        let Start { process, version, .. } = start;
         let deployed = self.catalog.find(process, *version).ok_or_else(|| {
             let version = version.map(|number| format!(" version {number}")).unwrap_or_default();
             let what = format!("process `{process}`{version}; deploy it first");
@@ -78,10 +68,8 @@ impl Site {
             version: schema.version,
             by: as_performer(start.agent.as_ref(), caller),
             inputs,
-            request: start.request,
         };
-        self.create(start.instance, &schema, created, now)?;
-        Ok(false)
+        self.create(id, &schema, created, now)
     }
 
     pub(crate) fn show(
@@ -100,7 +88,7 @@ impl Site {
 
     /// Answers at once if the instance has ended or nobody wants to wait. `started` is set when
     /// the question was a start, and tells whether it was a repetition.
-    fn answer_or_wait(
+    pub(crate) fn answer_or_wait(
         &mut self,
         id: RequestId,
         instance: InstanceId,
@@ -132,6 +120,9 @@ impl Site {
     }
 
     fn info_with_result(&self, id: InstanceId) -> Result<InstanceInfo, Refusal> {
+        if let Some(reason) = self.instances.broken(id) {
+            return Err(broken(id, reason));
+        }
         let slot = self.instances.get(id).ok_or_else(|| no_instance(id))?;
         let mut info = slot.info(id);
         if slot.has_ended()
@@ -143,9 +134,6 @@ impl Site {
     }
 
     fn view(&self, id: InstanceId) -> Result<crate::answer::InstanceView, Refusal> {
-        if let Some(reason) = self.instances.broken(id) {
-            return Err(broken(id, reason));
-        }
         let info = self.info_with_result(id)?;
         let (schema, state) = self.instances.state(id).ok_or_else(|| no_instance(id))?;
         Ok(view::instance(schema, state, info))
@@ -185,7 +173,9 @@ impl Site {
         if list.ended {
             self.listings.insert(id, (list.process.clone(), limit));
             let limit = if list.process.is_some() { PAGE_MAX } else { limit + 1 };
-            return self.out.push(Output::ReadClosed { id, before: list.before, limit });
+            // Keys are streams that have ended too; they lie above all instances.
+            let before = list.before.map_or(StreamId::KEYS, StreamId::from);
+            return self.out.push(Output::ReadClosed { id, before, limit });
         }
         let fits = |process: &Arc<str>| list.process.as_ref().is_none_or(|asked| asked == process);
         let mut found: Vec<_> = self

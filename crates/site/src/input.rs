@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use legwork_model::id::{ActivityId, AgentId, InstanceId};
+use legwork_model::id::{ActivityId, AgentId, InstanceId, StreamId};
 use legwork_model::time::Timestamp;
 use serde_json::Value as Json;
 
@@ -158,17 +158,25 @@ pub enum Request {
 
 #[derive(Debug)]
 pub struct Start {
-    /// Drawn by the driver, or derived from the idempotency key: then a repetition finds the
-    /// instance that is there already.
+    /// Drawn by the driver, larger than those before. A repetition does not use it.
     pub instance: InstanceId,
     pub process: Arc<str>,
     pub version: Option<u32>,
     pub data: Data,
     pub agent: Option<AgentId>,
-    /// Digest of the whole request, if it carries an idempotency key.
-    pub request: Option<u64>,
+    /// A start with a key happens once, however often it is asked for. Boxed: most have none.
+    pub key: Option<Box<Key>>,
     /// Answer only when the instance has ended or this moment has come.
     pub wait_until: Option<Timestamp>,
+}
+
+/// The idempotency key of a start.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Key {
+    /// The key's own stream.
+    pub stream: StreamId,
+    /// Digest of what is asked for, to tell a repetition from another request.
+    pub request: u64,
 }
 
 #[derive(Debug, Default)]

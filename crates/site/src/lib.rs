@@ -12,6 +12,7 @@ mod control;
 mod input;
 mod instances;
 mod jobs;
+mod keys;
 mod output;
 mod publish;
 mod recover;
@@ -27,7 +28,7 @@ mod worker;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
-use legwork_model::id::InstanceId;
+use legwork_model::id::{InstanceId, StreamId};
 use legwork_model::time::Timestamp;
 use legwork_org::Worklists;
 
@@ -95,11 +96,13 @@ pub struct Site {
     recovering: bool,
     /// Instances that the input at hand has brought to their end.
     ended: Vec<InstanceId>,
-    /// Instances asked for and not come yet: never twice at a time, or the second copy could be
+    /// Streams asked for and not come yet: never twice at a time, or the second copy could be
     /// older than what has happened since the first came.
-    loads: BTreeSet<InstanceId>,
-    /// Requests that wait for their instance to be loaded.
-    loading: BTreeMap<InstanceId, Vec<Held>>,
+    loads: BTreeSet<StreamId>,
+    /// Requests that wait for the stream of their instance, or of their key.
+    loading: BTreeMap<StreamId, Vec<Held>>,
+    /// Repeated starts that wait for the instance that the first one has started.
+    repeated: BTreeMap<InstanceId, Vec<Repeated>>,
     /// Pages of histories asked for and being read.
     histories: BTreeMap<RequestId, Page>,
     /// Listings of ended instances being read: the process asked for, and how many.
@@ -124,7 +127,14 @@ struct Page {
     limit: usize,
 }
 
-/// A request held back until its instance is in memory.
+/// A start that was carried out before; the answer is what became of it.
+#[derive(Clone, Copy, Debug)]
+struct Repeated {
+    id: RequestId,
+    wait_until: Option<Timestamp>,
+}
+
+/// A request held back until the stream it is about has come.
 #[derive(Debug)]
 struct Held {
     id: RequestId,
@@ -148,6 +158,7 @@ impl Site {
             ended: Vec::new(),
             loads: BTreeSet::new(),
             loading: BTreeMap::new(),
+            repeated: BTreeMap::new(),
             histories: BTreeMap::new(),
             listings: BTreeMap::new(),
             stale: VecDeque::new(),
@@ -172,7 +183,7 @@ impl Site {
                     Err(refusal) => self.answer(id, Err(refusal)),
                 }
             }
-            Input::Loaded(stream) => self.loaded(stream, now),
+            Input::Loaded(stream) => self.loaded(&stream, now),
             Input::HistoryRead { id, instance, records } => {
                 self.history_read(id, instance, &records);
             }
@@ -231,10 +242,10 @@ impl Site {
         self.out.push(Output::Answer { id, answer });
     }
 
-    /// Carries a request out, or holds it until its instance is in memory.
+    /// Carries a request out, or holds it until what it needs is in memory.
     fn admit(&mut self, held: Held, now: Timestamp) {
         match self.needs_loading(&held.request) {
-            Some(instance) => self.load(instance, held),
+            Some(stream) => self.load(stream, held),
             None => self.carry_out(held, now),
         }
     }
@@ -249,7 +260,7 @@ impl Site {
             }
             Request::PublishOrganisation { source } => self.publish(&caller, &source, now),
             Request::Organisation => caller.require_any().and_then(|()| self.organisation()),
-            Request::Start(start) => return self.start(id, &caller, start, now),
+            Request::Start(start) => return self.start(id, &caller, &start, now),
             Request::Show { instance, wait_until } => {
                 return self.show(id, &caller, instance, wait_until, now);
             }

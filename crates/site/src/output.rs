@@ -3,7 +3,7 @@
 //! Appends of one batch of inputs are committed together and are durable before any answer of
 //! that batch is released: nobody ever sees what a crash could take back.
 
-use legwork_model::id::InstanceId;
+use legwork_model::id::{InstanceId, StreamId};
 
 use crate::answer::Answer;
 use crate::input::RequestId;
@@ -22,10 +22,11 @@ pub enum Output {
         id: RequestId,
         answer: Result<Answer, Refusal>,
     },
-    /// Answered by `Input::Loaded`; with no records if there is no such stream. `whole` asks for
-    /// all records and no snapshot: the stored one is of another version.
+    /// Answered by `Input::Loaded`; with no records if there is no such stream. It is read after
+    /// everything that the site has appended before is committed. `whole` asks for all records
+    /// and no snapshot: the stored one is of another version.
     Load {
-        instance: InstanceId,
+        stream: StreamId,
         whole: bool,
     },
     /// Answered by `Input::HistoryRead` with all records of the stream.
@@ -36,7 +37,7 @@ pub enum Output {
     /// Answered by `Input::ClosedRead`, newest first.
     ReadClosed {
         id: RequestId,
-        before: Option<InstanceId>,
+        before: StreamId,
         limit: usize,
     },
 }

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use legwork_engine::{self as engine, State};
 use legwork_model::event::{Event, Record, SiteEvent};
-use legwork_model::id::{InstanceId, StreamId};
+use legwork_model::id::{InstanceId, StreamId, StreamKind};
 use legwork_model::schema::Schema;
 use legwork_model::time::Timestamp;
 
@@ -34,11 +34,15 @@ enum Failure {
 impl Site {
     /// Takes in a stream that was open when the site last went down.
     pub(crate) fn recover(&mut self, stream: Stream) {
-        if stream.id == StreamId::SITE.0 {
-            return self.recover_site(&stream);
+        match StreamId(stream.id).kind() {
+            StreamKind::Site => return self.recover_site(&stream),
+            StreamKind::Instance(id) => {
+                self.recovering = true;
+                self.take_in(id, &stream, Timestamp::default());
+            }
+            // Closed with their only record: never open.
+            StreamKind::Key => {}
         }
-        self.recovering = true;
-        self.take_in(stream, Timestamp::default());
         let waiting = &self.waiting;
         let awaited = |id| waiting.awaits_end_of(id);
         self.instances.evict(self.config.resident_max, awaited);
@@ -61,11 +65,11 @@ impl Site {
         }
     }
 
-    /// The instance a request needs in memory and that is not there.
-    pub(crate) fn needs_loading(&self, request: &Request) -> Option<InstanceId> {
+    /// The stream a request needs and that is not in memory.
+    pub(crate) fn needs_loading(&self, request: &Request) -> Option<StreamId> {
         let instance = match request {
-            // Whether a keyed start is a repetition only its stream can tell.
-            Request::Start(start) if start.request.is_some() => start.instance,
+            // Whether a start with a key is a repetition only the key's stream can tell.
+            Request::Start(start) => return start.key.as_ref().map(|key| key.stream),
             Request::Show { instance, .. }
             | Request::Suspend { instance }
             | Request::Resume { instance }
@@ -76,8 +80,7 @@ impl Site {
             | Request::Release { activity, .. }
             | Request::Delegate { activity, .. } => activity.instance,
             Request::Complete(complete) => complete.activity.instance,
-            Request::Start(_)
-            | Request::Deploy { .. }
+            Request::Deploy { .. }
             | Request::Definitions
             | Request::Definition { .. }
             | Request::PublishOrganisation { .. }
@@ -99,30 +102,42 @@ impl Site {
             | Request::RequireFiles => return None,
         };
         let at_hand = self.instances.state(instance).is_some();
-        (!at_hand && self.instances.broken(instance).is_none()).then_some(instance)
+        (!at_hand && self.instances.broken(instance).is_none()).then_some(instance.into())
     }
 
-    pub(crate) fn load(&mut self, instance: InstanceId, held: Held) {
-        self.loading.entry(instance).or_default().push(held);
-        self.ask_for(instance, false);
+    pub(crate) fn load(&mut self, stream: StreamId, held: Held) {
+        self.loading.entry(stream).or_default().push(held);
+        self.ask_for(stream, false);
     }
 
-    pub(crate) fn ask_for(&mut self, instance: InstanceId, whole: bool) {
-        if self.loads.insert(instance) {
-            self.out.push(Output::Load { instance, whole });
+    pub(crate) fn ask_for(&mut self, stream: StreamId, whole: bool) {
+        if self.loads.insert(stream) {
+            self.out.push(Output::Load { stream, whole });
         }
     }
 
-    /// An instance asked for has come: whoever waited for it gets their turn.
-    pub(crate) fn loaded(&mut self, stream: Stream, now: Timestamp) {
-        let id = InstanceId(stream.id);
+    /// A stream asked for has come: whoever waited for it gets their turn.
+    pub(crate) fn loaded(&mut self, stream: &Stream, now: Timestamp) {
+        let id = StreamId(stream.id);
         self.loads.remove(&id);
+        match id.kind() {
+            StreamKind::Instance(id) => self.instance_loaded(id, stream, now),
+            StreamKind::Key => self.key_loaded(id, stream, now),
+            // It is in memory always and never asked for.
+            StreamKind::Site => {}
+        }
+    }
+
+    fn instance_loaded(&mut self, id: InstanceId, stream: &Stream, now: Timestamp) {
         let is_there = !stream.records.is_empty() || stream.snapshot.is_some();
-        if is_there && !self.take_in(stream, now) {
+        if is_there && !self.take_in(id, stream, now) {
             return;
         }
-        for held in self.loading.remove(&id).unwrap_or_default() {
+        for held in self.loading.remove(&id.into()).unwrap_or_default() {
             self.carry_out(held, now);
+        }
+        for repeated in self.repeated.remove(&id).unwrap_or_default() {
+            self.answer_or_wait(repeated.id, id, repeated.wait_until, Some(true), now);
         }
         if self.instances.get(id).is_some_and(Slot::has_ended) {
             self.instances.remove(id);
@@ -130,9 +145,8 @@ impl Site {
     }
 
     /// Replays a stream into its slot. False if it has to be loaded once more, as a whole.
-    fn take_in(&mut self, stream: Stream, now: Timestamp) -> bool {
-        let id = InstanceId(stream.id);
-        let rebuilt = guarded(|| self.rebuild(&stream));
+    fn take_in(&mut self, id: InstanceId, stream: &Stream, now: Timestamp) -> bool {
+        let rebuilt = guarded(|| self.rebuild(stream));
         match rebuilt.unwrap_or_else(|panic| Err(Failure::Broken(panic))) {
             Ok(Rebuilt { schema, state, version, latest }) => {
                 self.latest = self.latest.max(latest);
@@ -160,7 +174,7 @@ impl Site {
                 true
             }
             Err(Failure::SnapshotUnreadable) => {
-                self.ask_for(id, true);
+                self.ask_for(id.into(), true);
                 false
             }
             Err(Failure::Broken(reason)) => {

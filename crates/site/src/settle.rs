@@ -79,7 +79,7 @@ impl Site {
                 self.reoffer(id, now);
             } else if self.instances.get(id).is_some() {
                 self.reoffering.insert(id);
-                self.ask_for(id, false);
+                self.ask_for(id.into(), false);
             }
         }
     }

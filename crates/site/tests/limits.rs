@@ -109,8 +109,6 @@ fn an_instance_that_cannot_be_replayed_is_set_aside_and_the_others_go_on() {
     assert_eq!(bank.site.gauges().instances_broken, 1);
     let refused = bank.refusal(Request::Show { instance: one, wait_until: None });
     assert!(refused.ends_with("(instance_broken)"), "{refused}");
-    let again = bank.refusal(start(one, json!({ "amount": 1 }), Some(1)));
-    assert!(again.ends_with("(instance_broken)"), "{again}");
     bank.ask(Request::Complete(complete("ann", two, "capture"))).unwrap();
 }
 

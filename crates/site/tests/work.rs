@@ -186,21 +186,6 @@ fn a_step_nobody_can_do_raises_an_incident_naming_the_rule_until_somebody_can() 
 }
 
 #[test]
-fn the_same_start_twice_is_one_instance_and_another_with_its_key_is_refused() {
-    let mut bank = Harness::bank();
-    let id = InstanceId(7);
-    bank.ask(start(id, json!({ "amount": 1 }), Some(99))).unwrap();
-    for _ in 0..2 {
-        let again = bank.ask(start(id, json!({ "amount": 1 }), Some(99))).unwrap();
-        assert!(matches!(again, Answer::Started { repeated: true, .. }));
-        let clash = bank.refusal(start(id, json!({ "amount": 2 }), Some(98)));
-        assert!(clash.ends_with("(idempotency_key_reused)"), "{clash}");
-        bank.ask(Request::Abort { instance: id, reason: String::new() }).ok();
-        bank.restart();
-    }
-}
-
-#[test]
 fn a_repeated_completion_with_its_key_succeeds_even_after_the_end() {
     let mut bank = Harness::bank();
     let loan = bank.start(1);

@@ -5,7 +5,7 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
-use legwork_model::id::{InstanceId, StreamId};
+use legwork_model::id::{StreamId, StreamKind};
 
 use crate::Version;
 
@@ -80,8 +80,9 @@ impl Error {
 }
 
 fn name(stream: &StreamId) -> String {
-    match *stream {
-        StreamId::SITE => "the site's stream".into(),
-        StreamId(id) => format!("stream {}", InstanceId(id)),
+    match stream.kind() {
+        StreamKind::Site => "the site's stream".to_owned(),
+        StreamKind::Instance(id) => format!("stream {id}"),
+        StreamKind::Key => format!("the stream of key {:032x}", stream.0),
     }
 }

@@ -85,7 +85,6 @@ impl Stage {
                 version: 1,
                 by: performer("ann"),
                 inputs: data::inputs_typed(&self.schema, &pairs(&words[1..]))?,
-                request: None,
             };
             return create(&self.schema, created, now);
         }

@@ -8,52 +8,65 @@ use legwork_api::instances::{
     StartRequest, Started,
 };
 use legwork_model::id::{ActivityId, AgentId, InstanceId};
-use legwork_site::{Answer, InstanceInfo, List, Request, Resolution, Start};
+use legwork_site::{Answer, InstanceInfo, Key, List, Request, Resolution, Start};
 
 use super::exchange::Exchange;
 use super::reply::{Refused, Reply, Result};
 use crate::convert;
-use crate::ids::{keyed_instance, request_digest};
+use crate::ids::{key_stream, request_digest};
 
 /// Starts an instance of a process.
 #[utoipa::path(
     post, path = "/v1/instances", tag = "instances", operation_id = "start",
     params(("Idempotency-Key" = Option<String>, Header, description = "A repetition with the \
-        same key and body answers the instance that the first one started")),
+        same key and content answers the instance that the first one started; a start of the \
+        same process with the key and another content is refused")),
     request_body = StartRequest,
     responses((status = 201, body = Started), (status = 200, body = Started,
         description = "The same request had started it before")),
 )]
 pub(super) async fn start(x: Exchange<'_>) -> Result {
     x.query(&[])?;
-    let request: StartRequest = x.json()?;
-    let key = x.key()?;
-    let instance = match key {
-        Some(key) => keyed_instance(&request.process, key),
-        None => x.app.ids.draw(x.app.clock.now()).map_err(|error| Refused::fault(&error))?,
+    let start = start_request(&x)?;
+    let (instance, wait_until, has_key) = (start.instance, start.wait_until, start.key.is_some());
+    tracing::debug!(%instance, process = %start.process, "start");
+    let start = Request::Start(start);
+    let answer = match wait_until {
+        None => Some(x.ask(start).await?),
+        Some(_) => x.ask_patiently(start).await?,
     };
-    tracing::debug!(%instance, process = %request.process, "start");
-    let wait_until = x.wait_until(request.wait_ms)?;
-    let start = Request::Start(Start {
-        instance,
-        process: request.process,
-        version: request.version,
-        data: request.data,
-        agent: request.agent.map(AgentId),
-        request: key.map(|key| request_digest(key, &x.body)),
-        wait_until,
-    });
-    let (info, repeated) = if wait_until.is_none() {
-        started(x.ask(start).await?)?
-    } else {
-        match x.ask_patiently(start).await? {
-            Some(answer) => started(answer)?,
-            // The server stops: it is started and will go on, but not while anybody waits here.
-            None => (view(&x, instance).await?.info, false),
+    // Without an answer the server stops: it is started and will go on, but not while anybody
+    // waits here.
+    let (info, repeated) = match (answer, has_key) {
+        (Some(answer), _) => started(answer)?,
+        (None, false) => (view(&x, instance).await?.info, false),
+        (None, true) => {
+            // Only the key can tell which instance it is.
+            let again = Start { instance, wait_until: None, ..start_request(&x)? };
+            let (info, _) = started(x.ask(Request::Start(again)).await?)?;
+            let repeated = info.instance != instance;
+            (info, repeated)
         }
     };
     let status = if repeated { StatusCode::OK } else { StatusCode::CREATED };
     Reply::json_with(status, &convert::started(info, repeated))
+}
+
+fn start_request(x: &Exchange<'_>) -> Result<Start> {
+    let request: StartRequest = x.json()?;
+    let key = x.key()?.map(|key| {
+        let stream = key_stream(&request.process, key);
+        Box::new(Key { stream, request: request_digest(key, &x.body) })
+    });
+    Ok(Start {
+        instance: x.app.ids.draw(x.app.clock.now()).map_err(|error| Refused::fault(&error))?,
+        process: request.process,
+        version: request.version,
+        data: request.data,
+        agent: request.agent.map(AgentId),
+        key,
+        wait_until: x.wait_until(request.wait_ms)?,
+    })
 }
 
 fn started(answer: Answer) -> Result<(InstanceInfo, bool)> {

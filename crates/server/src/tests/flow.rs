@@ -97,6 +97,29 @@ async fn a_repeated_start_answers_the_same_instance() {
 }
 
 #[tokio::test]
+async fn starts_with_and_without_keys_are_listed_newest_first() {
+    let f = Fixture::furnished().await;
+    let mut started = Vec::new();
+    for n in 0..6 {
+        let start = call("POST /v1/instances").json(json!({"process": "plain", "data": {"n": n}}));
+        let keyed = n % 2 == 0;
+        let start = if keyed { start.header("idempotency-key", &format!("k{n}")) } else { start };
+        started.insert(0, f.ok(start).await["instance"].clone());
+    }
+    for ended in [false, true] {
+        let query = if ended { "ended" } else { "open" };
+        let list = f.ok(call(&format!("GET /v1/instances?state={query}"))).await;
+        let listed = list["instances"].as_array().unwrap().iter();
+        assert_eq!(listed.map(|one| one["instance"].clone()).collect::<Vec<_>>(), started);
+        for instance in started.iter().filter(|_| !ended) {
+            let instance = instance.as_str().unwrap();
+            f.send(call(&format!("POST /v1/instances/{instance}/abort"))).await;
+        }
+    }
+    f.stop().await;
+}
+
+#[tokio::test]
 async fn a_repeated_completion_is_answered_like_the_first_and_another_is_refused() {
     let f = Fixture::furnished().await;
     let item = format!("{}:sign", f.letter_to_sign().await);

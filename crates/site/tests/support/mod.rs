@@ -15,7 +15,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use legwork_model::id::{ActivityId, AgentId, InstanceId};
+use legwork_model::id::{ActivityId, AgentId, InstanceId, StreamId};
 use legwork_model::time::Timestamp;
 use legwork_site::*;
 use serde_json::json;
@@ -65,6 +65,9 @@ pub(crate) struct Harness {
     pub(crate) config: Config,
     pub(crate) credential: Credential,
     pub(crate) snapshot_bytes_max: usize,
+    /// Whether what the site wants to read is kept waiting.
+    pub(crate) hold_reads: bool,
+    held_reads: Vec<StreamId>,
     streams: BTreeMap<u128, Stored>,
     last: u64,
     replies: BTreeMap<RequestId, Result<Answer, Refusal>>,
@@ -80,6 +83,8 @@ impl Harness {
             config,
             credential: Credential::None,
             snapshot_bytes_max: 0,
+            hold_reads: false,
+            held_reads: Vec::new(),
             streams: BTreeMap::new(),
             last: 0,
             replies: BTreeMap::new(),
@@ -137,16 +142,16 @@ impl Harness {
                     Output::Answer { id, answer } => {
                         assert!(self.replies.insert(id, answer).is_none(), "answered once");
                     }
-                    Output::Load { instance, .. } => {
-                        inputs.push(Input::Loaded(self.stream(instance.0)));
+                    Output::Load { stream, .. } if self.hold_reads => self.held_reads.push(stream),
+                    Output::Load { stream, .. } => {
+                        inputs.push(Input::Loaded(self.stream(stream.0)));
                     }
                     Output::ReadHistory { id, instance } => {
                         let records = self.stream(instance.0).records;
                         inputs.push(Input::HistoryRead { id, instance, records });
                     }
                     Output::ReadClosed { id, before, limit } => {
-                        let end = before.map_or(u128::MAX, |id| id.0);
-                        let streams = self.streams.range(..end).rev();
+                        let streams = self.streams.range(..before.0).rev();
                         let streams = streams
                             .filter_map(|(&stream, (_, closed))| {
                                 Some(ClosedStream { stream, summary: closed.clone()? })
@@ -160,14 +165,28 @@ impl Harness {
         }
     }
 
+    /// Reads what was kept waiting.
+    pub(crate) fn read_held(&mut self) {
+        self.hold_reads = false;
+        for stream in std::mem::take(&mut self.held_reads) {
+            self.feed(Input::Loaded(self.stream(stream.0)));
+        }
+    }
+
+    /// The streams of instances, and of keys.
+    pub(crate) fn count_streams(&self) -> (usize, usize) {
+        let keys = self.streams.range(StreamId::KEYS.0..).count();
+        (self.streams.range(1..).count() - keys, keys)
+    }
+
     fn stream(&self, id: u128) -> Stream {
         let records = self.streams.get(&id).map(|(records, _)| records.clone());
         Stream { id, snapshot: None, records: records.unwrap_or_default() }
     }
 
     /// The first record of a stream is no longer what was written.
-    pub(crate) fn corrupt(&mut self, instance: InstanceId) {
-        let (records, _) = self.streams.get_mut(&instance.0).unwrap();
+    pub(crate) fn corrupt(&mut self, stream: impl Into<StreamId>) {
+        let (records, _) = self.streams.get_mut(&stream.into().0).unwrap();
         records[0] = vec![0xFF, 0x00];
     }
 
@@ -247,7 +266,7 @@ pub(crate) fn data_of(json: serde_json::Value) -> Data {
 pub(crate) fn start(
     instance: InstanceId,
     data: serde_json::Value,
-    request: Option<u64>,
+    key: Option<Box<Key>>,
 ) -> Request {
     Request::Start(Start {
         instance,
@@ -255,9 +274,14 @@ pub(crate) fn start(
         version: None,
         data: data_of(data),
         agent: None,
-        request,
+        key,
         wait_until: None,
     })
+}
+
+/// The key of that number, on a request of that content.
+pub(crate) fn key(number: u128, request: u64) -> Option<Box<Key>> {
+    Some(Box::new(Key { stream: StreamId::of_key(number), request }))
 }
 
 pub(crate) fn activate(kind: &str, max: usize, wait_until: Option<Timestamp>) -> Request {

@@ -117,7 +117,9 @@ impl Server {
         let banner: Json = serde_json::from_str(&line)
             .with_context(|| format!("the server did not start: {}", server.log()))?;
         server.url = banner["url"].as_str().context("the banner has no url")?.to_owned();
-        server.until_ready().await?;
+        // The banner is a promise.
+        let ready = server.client()?.ready().await;
+        ready.with_context(|| format!("it is up and not ready: {}", server.log()))?;
         Ok(server)
     }
 
@@ -173,24 +175,6 @@ impl Server {
             Command::new("kill").args(["-s", name, &self.child.id().to_string()]).status()?;
         anyhow::ensure!(status.success(), "cannot send SIG{name}");
         Ok(())
-    }
-
-    async fn until_ready(&mut self) -> Result<()> {
-        let client = self.client()?;
-        let deadline = Instant::now() + PATIENCE;
-        loop {
-            match client.ready().await {
-                Ok(_) => return Ok(()),
-                Err(error) if Instant::now() > deadline => {
-                    bail!("the server does not get ready: {error}; {}", self.log())
-                }
-                Err(_) => {}
-            }
-            if let Some(status) = self.child.try_wait()? {
-                bail!("the server ended with {status}: {}", self.log());
-            }
-            tokio::time::sleep(POLL).await;
-        }
     }
 }
 

@@ -25,6 +25,35 @@ pub(crate) async fn waiting<T>(what: &str, future: impl Future<Output = T>) -> T
     done
 }
 
+/// Something that goes on and is told of again and again. Shown from the first word.
+#[derive(Default)]
+pub(crate) struct Spinner {
+    bar: Option<ProgressBar>,
+}
+
+impl Spinner {
+    pub(crate) fn say(&mut self, what: &str) {
+        let bar = self.bar.get_or_insert_with(|| {
+            let bar = visible(ProgressBar::new_spinner(), "{spinner} {msg} ({elapsed})");
+            bar.enable_steady_tick(TICK);
+            bar
+        });
+        bar.set_message(what.to_owned());
+    }
+
+    pub(crate) fn stop(&mut self) {
+        if let Some(bar) = self.bar.take() {
+            bar.finish_and_clear();
+        }
+    }
+}
+
+impl Drop for Spinner {
+    fn drop(&mut self) {
+        self.stop();
+    }
+}
+
 /// How far something has come.
 pub(crate) struct Progress {
     bar: ProgressBar,

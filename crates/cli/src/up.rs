@@ -1,6 +1,6 @@
 //! `legwork up`: one server, here.
 //!
-//! Invariant: the banner is printed when the server listens, not before; with `--json` it is one
+//! Invariant: the banner is printed when the server takes requests, not before; with `--json` it is one
 //! document, so that a program that starts a server knows where it listens. The log goes to
 //! standard error.
 
@@ -12,11 +12,12 @@ use std::time::Duration;
 use anyhow::Result;
 use clap::ValueEnum;
 use legwork_model::time::parse_duration;
-use legwork_server::{Config, Server, StoreChoice, log};
+use legwork_server::{Config, News, Server, StoreChoice, log};
 use serde_json::json;
 
 use crate::args::SERVER_DEFAULT;
 use crate::output::{Output, remark};
+use crate::progress::Spinner;
 use crate::style::{DIM, GOOD, STRONG, WARN, paint};
 
 #[derive(Debug, clap::Args)]
@@ -70,7 +71,14 @@ pub(crate) fn run(args: Args, out: Output) -> Result<()> {
     config.grace = args.grace;
     config.limits.rate_per_s = args.rate;
     let mut told = Ok(());
-    legwork_server::run(config, |server| told = tell(server, &store, out))?;
+    let mut spinner = Spinner::default();
+    legwork_server::run(config, |news| match news {
+        News::Starting(state) => spinner.say(state),
+        News::Ready(server) => {
+            spinner.stop();
+            told = tell(server, &store, out);
+        }
+    })?;
     told?;
     if !out.json && std::io::stdout().is_terminal() {
         remark("stopped; everything acknowledged is stored");

@@ -27,7 +27,7 @@ use std::io;
 use std::net::SocketAddr;
 
 pub use config::{Config, Limits, PORT, StoreChoice};
-pub use server::{Server, run};
+pub use server::{News, Server, run};
 
 /// Why a server does not start.
 #[derive(Debug, thiserror::Error)]

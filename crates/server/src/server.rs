@@ -4,6 +4,7 @@
 //! closed.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::pin::pin;
 use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
@@ -26,6 +27,8 @@ use crate::{Error, listen};
 
 /// How often histograms are folded.
 const FOLD_EVERY: Duration = Duration::from_secs(1);
+/// How often a start that takes long is told of.
+const TELL_EVERY: Duration = Duration::from_secs(1);
 
 /// A running server.
 pub struct Server {
@@ -46,9 +49,17 @@ pub(crate) struct Core {
     drive: Option<thread::JoinHandle<()>>,
 }
 
-/// Runs a server until the process is told to stop (SIGTERM or SIGINT). `started` hears of it as
-/// soon as it listens, which may be before it has read its store.
-pub fn run(config: Config, started: impl FnOnce(&Server)) -> Result<(), Error> {
+/// What there is to tell while a server starts.
+#[derive(Clone, Copy)]
+pub enum News<'a> {
+    /// It takes a while; told every second, with what the server is doing.
+    Starting(&'a str),
+    /// It listens, has read its store and takes requests.
+    Ready(&'a Server),
+}
+
+/// Runs a server until the process is told to stop (SIGTERM or SIGINT).
+pub fn run(config: Config, mut tell: impl FnMut(News<'_>)) -> Result<(), Error> {
     let threads = match config.threads {
         // The drive thread and the callers want processors too.
         0 => thread::available_parallelism().map_or(1, |n| n.get() / 2).clamp(1, 16),
@@ -61,15 +72,40 @@ pub fn run(config: Config, started: impl FnOnce(&Server)) -> Result<(), Error> {
         .build()
         .map_err(|error| Error::Start(format!("no threads: {error}")))?;
     runtime.block_on(async {
-        let signals = signals()?;
-        let server = Server::start(config).await?;
-        started(&server);
-        signals.await;
+        let mut signals = pin!(signals()?);
+        let opening = || "the store is being opened".to_owned();
+        let server = telling(&mut tell, opening, Server::start(config)).await?;
+        let ready = telling(&mut tell, || server.state(), server.until_ready());
+        let is_ready = tokio::select! {
+            biased;
+            () = ready => true,
+            // Whoever has had enough of waiting need not wait.
+            () = &mut signals => false,
+        };
+        if is_ready {
+            tell(News::Ready(&server));
+            signals.await;
+        }
         tracing::info!("stopping: requests under way are finished");
         server.stop().await;
         tracing::info!("stopped");
         Ok(())
     })
+}
+
+/// Waits, and tells every second what for.
+async fn telling<T>(
+    tell: &mut impl FnMut(News<'_>),
+    state: impl Fn() -> String,
+    future: impl Future<Output = T>,
+) -> T {
+    let mut future = pin!(future);
+    loop {
+        match tokio::time::timeout(TELL_EVERY, &mut future).await {
+            Ok(done) => return done,
+            Err(_) => tell(News::Starting(&state())),
+        }
+    }
 }
 
 impl Server {
@@ -226,6 +262,19 @@ fn signals() -> Result<impl Future<Output = ()>, Error> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn what_takes_long_is_told_of_every_second() {
+        let mut told = Vec::new();
+        let mut tell = |news: News<'_>| match news {
+            News::Starting(state) => told.push(state.to_owned()),
+            News::Ready(_) => {}
+        };
+        let long = tokio::time::sleep(TELL_EVERY * 5 / 2);
+        telling(&mut tell, || "reading".to_owned(), long).await;
+        telling(&mut tell, || "nothing".to_owned(), std::future::ready(())).await;
+        assert_eq!(told, ["reading", "reading"]);
+    }
 
     #[test]
     fn without_tokens_only_loopback_is_listened_on() {

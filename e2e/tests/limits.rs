@@ -109,7 +109,8 @@ impl Drop for SmallDisk<'_> {
 async fn a_full_disk_refuses_what_it_cannot_store_and_recovers() -> Result<()> {
     let folder = Folder::new()?;
     let Some(disk) = SmallDisk::mount(&folder, 192)? else {
-        eprintln!("not tested: a small disk can be mounted by root only");
+        // Not by a macro: those are kept quiet in a test that passes.
+        writeln!(std::io::stderr(), "SKIPPED the full disk: only root can mount a small one")?;
         return Ok(());
     };
     let ballast = folder.path().join("disk/ballast");

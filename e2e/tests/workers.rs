@@ -35,7 +35,9 @@ async fn a_failing_job_is_repeated_and_then_an_incident_to_resolve() -> Result<(
     server.run(&["start", "print", "--set", "pages=3"])?.succeeded()?;
     let exec = "echo ignored; echo 'no paper' >&2; exit 3";
     let worker = ["jobs", "work", "print", "--count", "3", "--json", "--exec", exec];
-    let said = server.run(&worker)?.succeeded()?;
+    let outcome = server.run(&worker)?;
+    assert_eq!(outcome.stderr, "no paper\n".repeat(3), "what it says is passed on");
+    let said = outcome.succeeded()?;
     let reports: Vec<Json> = said.lines().map(serde_json::from_str).collect::<Result<_, _>>()?;
     assert_eq!(reports.len(), 3);
     ensure!(reports.iter().all(|report| report["error"] == "no paper"), "{said}");

@@ -24,7 +24,7 @@ pub(crate) async fn run(context: &Context, args: &Args) -> Result<()> {
     context.out.answer(&history, || render(&history.entries))
 }
 
-async fn read(context: &Context, id: InstanceId) -> Result<History> {
+pub(crate) async fn read(context: &Context, id: InstanceId) -> Result<History> {
     let mut history = History { entries: Vec::new(), next: Some(0) };
     while let Some(from) = history.next {
         let page = context.client.history(id, from, Some(PAGE)).await?;

@@ -3,6 +3,7 @@
 //! Invariant: a job is reported once: completed with what the command printed, or failed with why.
 //! While a command runs its lease is extended, so that nobody else does the same job.
 
+use std::io::Write;
 use std::process::Stdio;
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,8 +17,8 @@ use legwork_api::jobs::{
 use legwork_api::{Data, Problem};
 use legwork_model::time::parse_duration;
 use serde_json::json;
-use tokio::io::AsyncWriteExt;
-use tokio::process::Command as Process;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::process::{ChildStderr, Command as Process};
 use tokio::time::Instant;
 
 use crate::context::Context;
@@ -32,6 +33,8 @@ const WAIT: Duration = Duration::from_secs(30);
 const PAUSE: Duration = Duration::from_millis(500);
 /// How much of what a command says is sent as the reason of a failure.
 const ERROR_CHARS: usize = 1_000;
+/// How much of it is kept to find the reason in.
+const TAIL_BYTES_MAX: usize = 8 << 10;
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
@@ -211,27 +214,43 @@ async fn execute(command: &str, job: &Job) -> Result<Data> {
         .spawn()
         .context("cannot run sh")?;
     let input = serde_json::to_vec(&job.data)?;
-    let stdin = child.stdin.take();
+    let (stdin, stderr) = (child.stdin.take(), child.stderr.take());
     let feed = async {
         if let Some(mut stdin) = stdin {
             // A command need not read its input; then the pipe breaks, which is no failure.
             let _ = stdin.write_all(&input).await;
         }
     };
-    let (output, ()) = tokio::join!(child.wait_with_output(), feed);
+    let (output, (), last) = tokio::join!(child.wait_with_output(), feed, pass_on(stderr));
     let output = output.context("the command cannot be waited for")?;
     if !output.status.success() {
-        let said = String::from_utf8_lossy(&output.stderr);
-        let last = said.lines().rfind(|line| !line.trim().is_empty()).unwrap_or_default();
-        match last {
+        match last.as_str() {
             "" => bail!("the command ended with {}", output.status),
-            last => bail!("{}", last.trim()),
+            last => bail!("{last}"),
         }
     }
     if output.stdout.iter().all(u8::is_ascii_whitespace) {
         return Ok(Data::new());
     }
     serde_json::from_slice(&output.stdout).context("the command did not print a JSON object")
+}
+
+/// Passes on what the command complains about, as it comes; answers the last line with words.
+async fn pass_on(stderr: Option<ChildStderr>) -> String {
+    let (mut stderr, mut tail, mut piece) = match stderr {
+        Some(stderr) => (stderr, Vec::new(), [0; 4_096]),
+        None => return String::new(),
+    };
+    while let Ok(bytes @ 1..) = stderr.read(&mut piece).await {
+        let piece = &piece[..bytes];
+        // Nobody may be listening there; the job goes on all the same.
+        let _ = std::io::stderr().write_all(piece);
+        tail.extend_from_slice(piece);
+        let surplus = tail.len().saturating_sub(TAIL_BYTES_MAX);
+        tail.drain(..surplus);
+    }
+    let said = String::from_utf8_lossy(&tail);
+    said.lines().map(str::trim).rfind(|line| !line.is_empty()).unwrap_or_default().to_owned()
 }
 
 /// Extends the lease for as long as this is not dropped; answers why it cannot.

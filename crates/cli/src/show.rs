@@ -6,11 +6,11 @@ use std::io::IsTerminal;
 use std::time::Duration;
 
 use anyhow::Result;
-use legwork_api::instances::{Instance, InstanceState};
+use legwork_api::instances::{Instance, InstanceState, Node, NodeState};
 
 use crate::context::Context;
-use crate::output;
-use crate::tree;
+use crate::tree::{self, Taken};
+use crate::{history, output};
 
 /// How often a watched instance is looked at.
 const INTERVAL: Duration = Duration::from_millis(500);
@@ -30,14 +30,15 @@ pub(crate) async fn run(context: &Context, args: &Args) -> Result<()> {
     let id = context.instance(&args.instance).await?;
     let mut instance = context.client.instance(id, Duration::ZERO).await?;
     if !args.watch {
-        return context.out.answer(&instance, || tree::render(&instance));
+        let taken = taken(context, &instance).await?;
+        return context.out.answer(&instance, || tree::render(&instance, &taken));
     }
-    print(context, &instance)?;
+    print(context, &instance).await?;
     while !is_over(&instance) {
         // Answers at once when it ends, and else in time for a look at what has changed.
         let newer = context.client.instance(id, INTERVAL).await?;
         if newer != instance {
-            print(context, &newer)?;
+            print(context, &newer).await?;
         }
         instance = newer;
     }
@@ -51,10 +52,28 @@ fn is_over(instance: &Instance) -> bool {
     }
 }
 
-fn print(context: &Context, instance: &Instance) -> Result<()> {
+/// Which branches were taken, from the history: a branch without steps leaves no other trace.
+async fn taken(context: &Context, instance: &Instance) -> Result<Taken> {
+    let begun = |node: &Node| match node.state {
+        NodeState::Completed | NodeState::Running => node.kind == "choice",
+        NodeState::NotActivated
+        | NodeState::Activated
+        | NodeState::Claimed
+        | NodeState::Skipped
+        | NodeState::Failed => false,
+    };
+    if context.out.json || !instance.nodes.iter().any(begun) {
+        return Ok(Taken::default());
+    }
+    let history = history::read(context, instance.summary.instance).await?;
+    Ok(Taken::of(history.entries))
+}
+
+async fn print(context: &Context, instance: &Instance) -> Result<()> {
+    let taken = taken(context, instance).await?;
     context.out.event(instance, || {
         let clear = if std::io::stdout().is_terminal() { CLEAR } else { "" };
-        format!("{clear}{}", tree::render(instance))
+        format!("{clear}{}", tree::render(instance, &taken))
     })?;
     if !context.out.json && !std::io::stdout().is_terminal() {
         output::write("\n")?;

@@ -2,8 +2,11 @@
 //!
 //! Invariant: every node is on exactly one line; nodes keep the order of the definition.
 
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
 use legwork_api::instances::{
-    Instance, InstanceState, InstanceSummary, Node, NodeState, Performer,
+    HistoryEntry, Instance, InstanceState, InstanceSummary, Node, NodeState, Performer,
 };
 use legwork_model::time::Timestamp;
 
@@ -14,16 +17,35 @@ use crate::table::{Cell, Table};
 const VALUE_CHARS: usize = 100;
 
 /// Everything about an instance, as text.
-pub(crate) fn render(instance: &Instance) -> String {
+pub(crate) fn render(instance: &Instance, taken: &Taken) -> String {
     let summary = &instance.summary;
     let title = paint(STRONG, plain(&instance.title));
     let process = format!("{} v{}", summary.process, summary.version);
     let mut out = format!("{title} · {process} · {}\n", summary.instance);
     out.push_str(&format!("{}\n\n", lifetime(summary, &instance.started_by)));
-    out.push_str(&nodes(&instance.nodes));
+    out.push_str(&nodes(&instance.nodes, taken));
     out.push_str(&data(instance));
     out.push_str(&incidents(&instance.nodes));
     out
+}
+
+/// Which branch was taken at a choice, by its name and the rounds of the loops around it.
+#[derive(Debug, Default)]
+pub(crate) struct Taken(BTreeMap<(Arc<str>, Vec<u32>), String>);
+
+impl Taken {
+    pub(crate) fn of(entries: Vec<HistoryEntry>) -> Self {
+        let decisions = entries.into_iter().filter_map(|entry| match entry.kind.as_str() {
+            "completed" | "decided" => Some(((entry.step?, entry.iteration), entry.detail?)),
+            _ => None,
+        });
+        Self(decisions.collect())
+    }
+
+    fn at(&self, choice: &Node) -> Option<&str> {
+        let place = (choice.name.clone(), choice.activity.iteration.0.clone());
+        self.0.get(&place).filter(|_| choice.kind == "choice").map(String::as_str)
+    }
 }
 
 pub(crate) fn state(state: InstanceState) -> Cell {
@@ -80,7 +102,7 @@ fn lifetime(summary: &InstanceSummary, by: &Performer) -> String {
     format!("{} · {started}{ended}", paint(style, word))
 }
 
-fn nodes(nodes: &[Node]) -> String {
+fn nodes(nodes: &[Node], taken: &Taken) -> String {
     let mut lines = Vec::new();
     let mut rest = nodes;
     while let Some((first, _)) = rest.split_first() {
@@ -88,7 +110,7 @@ fn nodes(nodes: &[Node]) -> String {
     }
     let label = lines.iter().map(|line| line.label_width()).max().unwrap_or(0);
     let title = lines.iter().map(|line| width(&line.title)).max().unwrap_or(0);
-    lines.iter().map(|line| line.render(label, title)).collect()
+    lines.iter().map(|line| line.render(label, title, taken)).collect()
 }
 
 struct Line<'n> {
@@ -166,14 +188,14 @@ impl Line<'_> {
         width(&self.prefix) + mark + width(&self.name)
     }
 
-    fn render(&self, label: usize, title: usize) -> String {
+    fn render(&self, label: usize, title: usize, taken: &Taken) -> String {
         let prefix = paint(DIM, &self.prefix);
         let Some(node) = self.node else {
             return format!("{prefix}{}\n", paint(DIM, &self.name));
         };
         let (mark, style) = mark(node);
         let name = paint(style, format!("{mark} {}", self.name));
-        let remark = remark(node);
+        let remark = remark(node, taken);
         let gap = " ".repeat(label - self.label_width());
         let text = format!("{prefix}{name}{gap}  {}", self.title);
         if remark.is_empty() {
@@ -196,7 +218,7 @@ fn mark(node: &Node) -> (char, anstyle::Style) {
     }
 }
 
-fn remark(node: &Node) -> String {
+fn remark(node: &Node, taken: &Taken) -> String {
     let is_step = matches!(node.kind.as_str(), "manual" | "automatic");
     let by = node.performer.as_ref().filter(|by| **by != Performer::System).map(performer);
     let iteration = match node.activity.iteration.0.last() {
@@ -224,7 +246,12 @@ fn remark(node: &Node) -> String {
             }
         }
     };
-    [iteration, words].into_iter().filter(|word| !word.is_empty()).collect::<Vec<_>>().join(", ")
+    let branch = taken.at(node).map(|branch| format!("took {}", plain(branch)));
+    [iteration, branch.unwrap_or_default(), words]
+        .into_iter()
+        .filter(|word| !word.is_empty())
+        .collect::<Vec<_>>()
+        .join(", ")
 }
 
 fn data(instance: &Instance) -> String {
@@ -329,7 +356,7 @@ pub(crate) mod tests {
             data: Vec::new(),
             nodes: nodes.iter().map(|text| node(text)).collect(),
         };
-        anstream::adapter::strip_str(&render(&instance)).to_string()
+        anstream::adapter::strip_str(&render(&instance, &Taken::default())).to_string()
     }
 
     #[test]
@@ -365,6 +392,38 @@ pub(crate) mod tests {
            │        └─ – sum    Title of sum       skipped
            └─ ○ note            Title of note
         ○ approve               Title of approve
+        ");
+    }
+
+    #[test]
+    fn a_choice_tells_which_branch_was_taken_even_if_it_is_empty() {
+        let decided = |step: &str, iteration: &[u32], kind: &str, branch: &str| HistoryEntry {
+            record: 0,
+            at: Timestamp(0),
+            kind: kind.to_owned(),
+            step: Some(step.into()),
+            iteration: iteration.to_vec(),
+            by: Performer::System,
+            started_at: None,
+            writes: legwork_api::Data::new(),
+            detail: Some(branch.to_owned()),
+        };
+        let taken = Taken::of(vec![
+            decided("route", &[0], "completed", "long"),
+            decided("route", &[1], "completed", "none"),
+            decided("cycle", &[1], "decided", "leave"),
+        ]);
+        let rows = [
+            "0||loop|cycle|completed|round 2",
+            "1||choice|route|completed|round 2",
+            "2|long|manual|walk|skipped",
+        ];
+        let lines = nodes(&rows.map(node), &taken);
+        insta::assert_snapshot!(anstream::adapter::strip_str(&lines).to_string(), @r"
+        ✔ cycle          Title of cycle  round 2
+        └─ ✔ route       Title of route  took none
+           └─ long
+              └─ – walk  Title of walk   skipped
         ");
     }
 
@@ -418,7 +477,7 @@ pub(crate) mod tests {
             ],
             nodes: Vec::new(),
         };
-        let text = anstream::adapter::strip_str(&render(&instance)).to_string();
+        let text = anstream::adapter::strip_str(&render(&instance, &Taken::default())).to_string();
         insta::assert_snapshot!(text, @r#"
         loan · loan v2 · inst_01KFZQ9Y5GB4D7T3N8XJ2M6RVC
         completed · started 2026-03-01 09:30:05Z · ended 2026-03-01 09:40:00Z

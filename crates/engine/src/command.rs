@@ -3,7 +3,7 @@
 //! Whether the asker is allowed to ask is settled before: commands carry who it is, for the history
 //! and for the rules of claiming alone.
 
-use legwork_model::event::{Incident, Performer};
+use legwork_model::event::{Incident, Performer, RequestDigest};
 use legwork_model::id::{Activity, AgentId, ElementId};
 use legwork_model::time::Timestamp;
 use legwork_model::value::Value;
@@ -39,8 +39,8 @@ pub enum Command {
         outputs: Vec<(ElementId, Value)>,
         /// The code of the answer, exactly where a person decides.
         answer: Option<u32>,
-        /// Digest of the request, when it carried an idempotency key.
-        request: Option<u64>,
+        /// The request, when it carried an idempotency key.
+        request: Option<RequestDigest>,
     },
     /// An attempt at a job failed. Without `retry` it becomes an incident at once.
     Fail {

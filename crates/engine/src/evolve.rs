@@ -4,7 +4,7 @@
 //! schema, the state before and the event alone. Facts about nodes that the schema does not have
 //! are passed over, so that not even a foreign history can stop the server.
 
-use legwork_model::event::{Completed, Created, Event, Performer, Record};
+use legwork_model::event::{Completed, Created, Event, Performer, Record, RequestDigest};
 use legwork_model::id::{Activity, NodeId};
 use legwork_model::schema::{LOOP_REPEAT, Node, NodeKind, Schema};
 use legwork_model::time::Timestamp;
@@ -159,7 +159,7 @@ fn finish<N: FnMut(&mut Vec<NodeId>) -> Option<NodeId>>(
     node: &Node,
     by: Performer,
     code: Option<u32>,
-    request: Option<u64>,
+    request: Option<RequestDigest>,
 ) {
     let done = Done { node: node.id, code, by, at: spread.at, request };
     let all = &mut spread.state.done;

@@ -21,6 +21,8 @@ pub enum Rejection {
     /// The very same request was carried out before: the caller answers as it did then.
     #[error("this request was carried out before; nothing is left to do")]
     AlreadyDone,
+    #[error("this idempotency key was used for another request; use a fresh one")]
+    KeyReused,
     #[error("held by {holder}; ask them to release or delegate it")]
     HeldBy { holder: AgentId },
     #[error("nobody holds `{step}`; claim it first")]
@@ -75,6 +77,7 @@ impl Rejection {
             Self::NotOpen { .. } => "not_open",
             Self::IterationOver { .. } => "iteration_over",
             Self::AlreadyDone => "already_done",
+            Self::KeyReused => "idempotency_key_reused",
             Self::HeldBy { .. } => "held_by",
             Self::NotHeld { .. } => "not_held",
             Self::NotAWorkItem { .. } => "not_a_work_item",

@@ -8,7 +8,7 @@ mod nodes;
 
 use std::sync::Arc;
 
-use legwork_model::event::{Incident, Performer};
+use legwork_model::event::{Incident, Performer, RequestDigest};
 use legwork_model::id::{Activity, AgentId, ElementId, Iteration, NodeId};
 use legwork_model::schema::{LoopId, Node, Schema};
 use legwork_model::time::Timestamp;
@@ -123,7 +123,7 @@ pub(crate) struct Done {
     #[n(3)]
     pub(crate) at: Timestamp,
     #[n(4)]
-    pub(crate) request: Option<u64>,
+    pub(crate) request: Option<RequestDigest>,
 }
 
 /// A node went from one state to another, and somebody outside has to know: a work item or a job

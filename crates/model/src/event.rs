@@ -146,9 +146,26 @@ pub struct Completed {
     /// The branch a person chose, at a choice; at the end of a loop 0 repeats and 1 leaves.
     #[n(4)]
     pub code: Option<u32>,
-    /// Digest of the request that carried an idempotency key.
+    /// The request that carried an idempotency key.
     #[n(5)]
-    pub request: Option<u64>,
+    pub request: Option<RequestDigest>,
+}
+
+/// What a request with an idempotency key asked for, in short: the upper half stands for the key, the
+/// lower one for the content. It is compared with the one completion of an activity alone, so 32
+/// bits are enough of each.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Encode, Decode)]
+#[cbor(transparent)]
+pub struct RequestDigest(#[n(0)] pub u64);
+
+impl RequestDigest {
+    pub fn new(key: u32, content: u32) -> Self {
+        Self(u64::from(key) << 32 | u64::from(content))
+    }
+
+    pub fn has_key_of(self, other: Self) -> bool {
+        self.0 >> 32 == other.0 >> 32
+    }
 }
 
 /// Who did it.

@@ -4,7 +4,8 @@
 //! or variant a new number instead.
 
 use legwork_model::event::{
-    Completed, Created, Event, Incident, KeyEvent, Performer, Record, SiteEvent, TokenIssued,
+    Completed, Created, Event, Incident, KeyEvent, Performer, Record, RequestDigest, SiteEvent,
+    TokenIssued,
 };
 use legwork_model::id::{Activity, ElementId, InstanceId, Iteration, NodeId};
 use legwork_model::time::Timestamp;
@@ -103,7 +104,7 @@ fn completions() {
     let written = Completed {
         activity: in_loops(),
         writes: vec![(ElementId(2), Value::Int(1000))],
-        request: Some(7),
+        request: Some(RequestDigest(7)),
         ..completed()
     };
     check(

@@ -2,7 +2,7 @@
 //! what a later program added is passed over.
 
 use legwork_model::event::{
-    Completed, Created, Event, Incident, Performer, Record, SiteEvent, TokenIssued,
+    Completed, Created, Event, Incident, Performer, Record, RequestDigest, SiteEvent, TokenIssued,
 };
 use legwork_model::id::{Activity, AgentId, ElementId, Iteration, NodeId};
 use legwork_model::time::Timestamp;
@@ -71,7 +71,8 @@ fn created() -> impl Strategy<Value = Event> {
 }
 
 fn completed() -> impl Strategy<Value = Event> {
-    let decision = (option::of(any::<u32>()), option::of(any::<u64>()));
+    let request = option::of(any::<u64>().prop_map(RequestDigest));
+    let decision = (option::of(any::<u32>()), request);
     (activity(), performer(), moment(), values(), decision).prop_map(
         |(activity, by, started_at, writes, (code, request))| {
             Event::Completed(Completed { activity, by, started_at, writes, code, request })

@@ -5,7 +5,10 @@
 
 use std::sync::{Mutex, PoisonError};
 
-use legwork_model::id::{InstanceId, StreamId};
+use legwork_api::Data;
+use legwork_api::instances::StartRequest;
+use legwork_model::event::RequestDigest;
+use legwork_model::id::{ActivityId, AgentId, InstanceId, StreamId};
 use legwork_model::time::Timestamp;
 
 /// The lower bits of an id are random, the upper ones the moment it was drawn.
@@ -44,9 +47,30 @@ pub(crate) fn key_stream(process: &str, key: &str) -> StreamId {
     StreamId::of_key(u128::from_be_bytes(id))
 }
 
-/// Tells a repetition of a request from another request under the same key.
-pub(crate) fn request_digest(key: &str, body: &[u8]) -> u64 {
-    let hash = framed_hash(&[key.as_bytes(), body]);
+/// Tells a repetition of a start from another start under the same key: by what it asks for, however
+/// that is written. How long the caller would wait is no part of it.
+pub(crate) fn start_digest(start: &StartRequest) -> serde_json::Result<u64> {
+    let StartRequest { process, version, data, agent, wait_ms: _ } = start;
+    // Objects are sorted by their keys.
+    let content = serde_json::to_vec(&(process, version, data, agent))?;
+    Ok(first_bytes(&blake3::hash(&content)))
+}
+
+/// The same for the completion of an activity.
+pub(crate) fn completion_digest(
+    key: &str,
+    activity: &ActivityId,
+    agent: &AgentId,
+    data: &Data,
+    answer: Option<&str>,
+) -> serde_json::Result<RequestDigest> {
+    let key = framed_hash(&[key.as_bytes(), activity.to_string().as_bytes()]);
+    let content = blake3::hash(&serde_json::to_vec(&(agent.as_str(), data, answer))?);
+    let half = |hash| (first_bytes(hash) >> 32) as u32;
+    Ok(RequestDigest::new(half(&key), half(&content)))
+}
+
+fn first_bytes(hash: &blake3::Hash) -> u64 {
     let mut digest = [0; 8];
     digest.copy_from_slice(&hash.as_bytes()[..8]);
     u64::from_be_bytes(digest)
@@ -109,6 +133,41 @@ mod tests {
         assert_ne!(stream, key_stream("loan", "k2"));
         assert_ne!(stream, key_stream("claim", "k1"));
         assert_ne!(key_stream("ab", "c"), key_stream("a", "bc"));
+    }
+
+    #[test]
+    fn a_start_is_the_same_however_it_is_written_and_however_long_somebody_waits() {
+        let digest = |text: &str| start_digest(&serde_json::from_str(text).unwrap()).unwrap();
+        let start = digest(r#"{"process": "loan", "data": {"a": 1, "b": {"c": 2, "d": 3}}}"#);
+        for same in [
+            r#"{"data":{"b":{"d":3,"c":2},"a":1},"process":"loan"}"#,
+            r#"{"process": "loan", "data": {"a": 1, "b": {"c": 2, "d": 3}}, "wait_ms": 5000}"#,
+        ] {
+            assert_eq!(digest(same), start, "{same}");
+        }
+        for other in [
+            r#"{"process": "loan", "data": {"a": 2, "b": {"c": 2, "d": 3}}}"#,
+            r#"{"process": "loan", "data": {"a": 1, "b": {"c": 2, "d": 3}}, "version": 1}"#,
+            r#"{"process": "loan", "data": {"a": 1, "b": {"c": 2, "d": 3}}, "agent": "ann"}"#,
+            r#"{"process": "claim", "data": {"a": 1, "b": {"c": 2, "d": 3}}}"#,
+        ] {
+            assert_ne!(digest(other), start, "{other}");
+        }
+    }
+
+    #[test]
+    fn completions_differ_by_key_or_by_content() {
+        let activity: ActivityId = "inst_00000000000000000000000001:a".parse().unwrap();
+        let digest = |key, agent, answer| {
+            let agent = AgentId::from(agent);
+            completion_digest(key, &activity, &agent, &Data::new(), answer).unwrap()
+        };
+        let first = digest("k", "ann", None);
+        assert_eq!(first, digest("k", "ann", None));
+        for other in [digest("k", "ben", None), digest("k", "ann", Some("yes"))] {
+            assert!(other != first && other.has_key_of(first));
+        }
+        assert!(!digest("l", "ann", None).has_key_of(first));
     }
 
     #[test]

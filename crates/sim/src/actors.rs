@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use legwork_model::arbitrary::JOBS;
 use legwork_model::compile::compile;
+use legwork_model::event::RequestDigest;
 use legwork_model::id::{ActivityId, AgentId, InstanceId, StreamId};
 use legwork_model::schema::{NodeKind, Schema};
 use legwork_model::time::Timestamp;
@@ -290,7 +291,8 @@ impl Crowd {
                 wait_until: None,
             }),
             Intent::Complete { agent, activity, data, answer, key } => {
-                Request::Complete(Complete { agent, activity, data, answer, request: key })
+                let request = key.map(|key| RequestDigest::new(key as u32, 1));
+                Request::Complete(Complete { agent, activity, data, answer, request })
             }
             Intent::List(agent) => Request::Worklist(Worklist {
                 since: self.cursors.get(&agent).cloned(),

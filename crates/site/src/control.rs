@@ -331,6 +331,7 @@ fn kind_of(rejection: &Rejection) -> Kind {
         Rejection::NotOpen { .. }
         | Rejection::IterationOver { .. }
         | Rejection::AlreadyDone
+        | Rejection::KeyReused
         | Rejection::HeldBy { .. }
         | Rejection::NotHeld { .. }
         | Rejection::NoIncident { .. }

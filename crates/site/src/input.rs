@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use legwork_model::event::RequestDigest;
 use legwork_model::id::{ActivityId, AgentId, InstanceId, StreamId};
 use legwork_model::time::Timestamp;
 use serde_json::Value as Json;
@@ -206,7 +207,8 @@ pub struct Complete {
     pub data: Data,
     /// At decisions: the name of the branch, at the end of a loop `repeat` or `leave`.
     pub answer: Option<String>,
-    pub request: Option<u64>,
+    /// If it carries an idempotency key.
+    pub request: Option<RequestDigest>,
 }
 
 #[derive(Debug)]

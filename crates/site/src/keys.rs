@@ -6,6 +6,7 @@
 //! other; whoever comes later asks for the stream again, which is read after that commit. So no key
 //! is kept in memory.
 
+use legwork_engine::Rejection;
 use legwork_model::event::{KeyEvent, Record};
 use legwork_model::id::{InstanceId, StreamId};
 use legwork_model::time::Timestamp;
@@ -50,7 +51,7 @@ impl Site {
         self.may_start(&caller, &start)?;
         match used {
             Err(reason) => Err(unreadable(reason)),
-            Ok(Some(used)) if used.request != request => Err(reused()),
+            Ok(Some(used)) if used.request != request => Err(Refusal::from(&Rejection::KeyReused)),
             Ok(Some(used)) => {
                 self.answer_repeated(Repeated { id, wait_until: start.wait_until }, *used, now);
                 Ok(None)
@@ -94,11 +95,6 @@ fn used_for(stream: &Stream) -> Result<Option<Use>, String> {
         Some(&KeyEvent::Started { instance, request }) => Ok(Some(Use { instance, request })),
         None => Err("it says nothing".to_owned()),
     }
-}
-
-fn reused() -> Refusal {
-    let message = "this idempotency key was used for another request; use a fresh one";
-    Refusal::new(Kind::Conflict, "idempotency_key_reused", message)
 }
 
 fn unreadable(reason: &str) -> Refusal {

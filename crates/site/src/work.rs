@@ -6,7 +6,7 @@
 use std::sync::Arc;
 
 use legwork_engine::{self as engine, Command, Rejection};
-use legwork_model::event::Performer;
+use legwork_model::event::{Performer, RequestDigest};
 use legwork_model::id::{Activity, ActivityId, AgentId};
 use legwork_model::schema::Schema;
 use legwork_model::time::Timestamp;
@@ -207,8 +207,10 @@ impl Site {
         let (schema, own) = self.activity(&activity)?;
         let key = ItemKey { instance: activity.instance, activity: own.clone() };
         let item = self.worklists.item(&key);
-        if item.is_none() && self.is_repetition(&agent, &activity, &own, request, now) {
-            return Ok(Answer::Done);
+        if item.is_none()
+            && let Some(answer) = self.repeated(&agent, &activity, &own, request, now)
+        {
+            return answer;
         }
         self.workable(caller, &agent, &activity, now)?;
         let node = schema.node(own.node);
@@ -247,16 +249,16 @@ impl Site {
         }
     }
 
-    /// Whether the very same request has completed the activity before.
-    fn is_repetition(
+    /// The answer if a request with the same key has completed the activity before.
+    fn repeated(
         &self,
         agent: &AgentId,
         activity: &ActivityId,
         own: &Activity,
-        request: Option<u64>,
+        request: Option<RequestDigest>,
         now: Timestamp,
-    ) -> bool {
-        let Some((schema, state)) = self.instances.state(activity.instance) else { return false };
+    ) -> Option<Result<Answer, Refusal>> {
+        let (schema, state) = self.instances.state(activity.instance)?;
         let probe = Command::Complete {
             activity: own.clone(),
             by: Performer::Agent(agent.clone()),
@@ -265,7 +267,11 @@ impl Site {
             answer: None,
             request,
         };
-        matches!(engine::decide(schema, state, probe, now), Err(Rejection::AlreadyDone))
+        let rejection = engine::decide(schema, state, probe, now).err()?;
+        if rejection == Rejection::AlreadyDone {
+            return Some(Ok(Answer::Done));
+        }
+        (rejection == Rejection::KeyReused).then(|| Err(Refusal::from(&rejection)))
     }
 
     /// Whether the item is held by somebody absent for whom the agent stands in.

@@ -11,6 +11,7 @@ mod support;
 
 use std::time::Duration;
 
+use legwork_model::event::RequestDigest;
 use legwork_model::id::{AgentId, InstanceId};
 use legwork_model::time::Timestamp;
 use legwork_site::*;
@@ -189,14 +190,19 @@ fn a_step_nobody_can_do_raises_an_incident_naming_the_rule_until_somebody_can() 
 fn a_repeated_completion_with_its_key_succeeds_even_after_the_end() {
     let mut bank = Harness::bank();
     let loan = bank.start(1);
-    let capture = || Complete { request: Some(5), ..complete("ann", loan, "capture") };
+    let keyed = |key, content| Complete {
+        request: Some(RequestDigest::new(key, content)),
+        ..complete("ann", loan, "capture")
+    };
+    let capture = || keyed(5, 1);
     bank.ask(Request::Complete(capture())).unwrap();
     bank.ask(Request::Complete(capture())).unwrap();
     bank.ask(Request::Abort { instance: loan, reason: String::new() }).unwrap();
     bank.restart();
     bank.ask(Request::Complete(capture())).unwrap();
-    let other = Complete { request: Some(6), ..complete("ann", loan, "capture") };
-    let refused = bank.refusal(Request::Complete(other));
+    let clash = bank.refusal(Request::Complete(keyed(5, 2)));
+    assert!(clash.ends_with("(idempotency_key_reused)"), "{clash}");
+    let refused = bank.refusal(Request::Complete(keyed(6, 1)));
     assert!(refused.ends_with("(instance_ended)"), "{refused}");
 }
 

@@ -3,7 +3,7 @@
 //! Either everything handed over is right and recorded, or nothing is. Completing what nobody holds
 //! counts as claiming it first.
 
-use legwork_model::event::{Completed, Event, Incident, Performer};
+use legwork_model::event::{Completed, Event, Incident, Performer, RequestDigest};
 use legwork_model::id::{Activity, ElementId};
 use legwork_model::schema::{LOOP_REPEAT, Node, NodeKind};
 use legwork_model::time::Timestamp;
@@ -20,14 +20,13 @@ pub(super) struct Done {
     pub(super) started_at: Timestamp,
     pub(super) outputs: Vec<(ElementId, Value)>,
     pub(super) answer: Option<u32>,
-    pub(super) request: Option<u64>,
+    pub(super) request: Option<RequestDigest>,
 }
 
 pub(super) fn complete(case: Case<'_>, done: Done) -> Result<Decision, Rejection> {
     let node = match case.alive().and_then(|()| case.open(&done.activity)) {
         Ok(node) => node,
-        Err(_) if repeated(case, &done) => return Err(Rejection::AlreadyDone),
-        Err(rejection) => return Err(rejection),
+        Err(rejection) => return Err(repeated(case, &done).unwrap_or(rejection)),
     };
     if node.who().is_some() {
         entitled(case, node, &done.by)?;
@@ -48,13 +47,19 @@ pub(super) fn complete(case: Case<'_>, done: Done) -> Result<Decision, Rejection
     }))
 }
 
-/// Whether this very request completed the activity before, be it that the instance ended or its
-/// loop went on since.
-fn repeated(case: Case<'_>, done: &Done) -> bool {
-    let Some(node) = case.schema.nodes.get(done.activity.node.0 as usize) else { return false };
-    let begun = case.state.compare_iteration(node, &done.activity.iteration).is_le();
-    let last = case.state.done(node.id);
-    begun && done.request.is_some() && last.is_some_and(|last| last.request == done.request)
+/// What to say if this very request completed the activity before, or another one by the same
+/// person and with the same key; be it that the instance ended or its loop went on since.
+fn repeated(case: Case<'_>, done: &Done) -> Option<Rejection> {
+    let node = case.schema.nodes.get(done.activity.node.0 as usize)?;
+    let last = case.state.done(node.id)?;
+    let (now, before) = (done.request?, last.request?);
+    if case.state.compare_iteration(node, &done.activity.iteration).is_gt() || last.by != done.by {
+        None
+    } else if now == before {
+        Some(Rejection::AlreadyDone)
+    } else {
+        now.has_key_of(before).then_some(Rejection::KeyReused)
+    }
 }
 
 /// The person who holds it, or anybody while nobody does.

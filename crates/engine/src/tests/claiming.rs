@@ -151,8 +151,11 @@ fn a_second_completion_is_refused_and_a_repeated_request_is_told_apart() {
         complete approve by bob sum=2
         complete approve by bob sum=2 request=8
         complete approve by ann sum=1 request=7
+        complete approve by ann sum=1 request=7 content=1
+        complete approve by bob sum=1 request=7 content=1
         complete book by worker request=9
         complete book by worker request=9
+        complete book by worker request=9 content=1
         complete book by worker request=10
     "), @"
     > start
@@ -166,11 +169,17 @@ fn a_second_completion_is_refused_and_a_repeated_request_is_told_apart() {
       refused not_open: `approve` is done already; nothing is left to do
     > complete approve by ann sum=1 request=7
       refused already_done: this request was carried out before; nothing is left to do
+    > complete approve by ann sum=1 request=7 content=1
+      refused idempotency_key_reused: this idempotency key was used for another request; use a fresh one
+    > complete approve by bob sum=1 request=7 content=1
+      refused not_open: `approve` is done already; nothing is left to do
     > complete book by worker request=9
       book Activated -> Completed
       instance Completed
     > complete book by worker request=9
       refused already_done: this request was carried out before; nothing is left to do
+    > complete book by worker request=9 content=1
+      refused idempotency_key_reused: this idempotency key was used for another request; use a fresh one
     > complete book by worker request=10
       refused instance_ended: the instance has ended: it was completed
     ");

@@ -5,7 +5,7 @@
 
 use legwork_model::arbitrary::{Options, definition};
 use legwork_model::compile::compile;
-use legwork_model::event::{Created, Event, Incident, Performer, Record};
+use legwork_model::event::{Created, Event, Incident, Performer, Record, RequestDigest};
 use legwork_model::id::{Activity, AgentId, ElementId, Iteration, NodeId};
 use legwork_model::schema::{Access, Node, Schema};
 use legwork_model::time::Timestamp;
@@ -154,7 +154,7 @@ pub(super) fn wild(schema: &Schema, dice: &mut Dice) -> Command {
             started_at: Timestamp(0),
             outputs,
             answer: (dice.roll(2) == 0).then_some(code),
-            request: (dice.roll(2) == 0).then_some(u64::from(code)),
+            request: (dice.roll(2) == 0).then_some(RequestDigest::new(1, code)),
         },
         4 => Command::Fail { activity, by, error: "ä".repeat(5_000), retry: dice.roll(2) == 0 },
         5 => Command::Raise { activity, incident: Incident::TooManyIterations { limit: code } },
@@ -183,7 +183,7 @@ fn complete(schema: &Schema, open: &Open<'_>, dice: &mut Dice) -> Command {
         started_at: open.claimed_at.unwrap_or(open.since),
         outputs: values(schema, node, dice),
         answer: (answers > 0).then(|| dice.roll(answers) as u32),
-        request: (dice.roll(2) == 0).then_some(7),
+        request: (dice.roll(2) == 0).then_some(RequestDigest(7)),
     }
 }
 

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use std::fmt::Write;
 
 use legwork_model::compile::compile;
-use legwork_model::event::{Created, Event, Incident, Performer, Record};
+use legwork_model::event::{Created, Event, Incident, Performer, Record, RequestDigest};
 use legwork_model::id::{Activity, AgentId, Iteration, NodeId};
 use legwork_model::schema::Schema;
 use legwork_model::time::{Timestamp, parse_duration};
@@ -28,7 +28,7 @@ pub(super) fn schema(source: &str) -> Schema {
 /// ```text
 /// start amount=12            claim STEP by ann         complete STEP by ann ok=true
 /// release STEP by ann        delegate STEP by ann to bob                take STEP by bob
-/// complete STEP by ann answer=yes request=7            complete STEP by worker
+/// complete STEP by ann answer=yes request=7 content=1  complete STEP by worker
 /// fail STEP the error        fail! STEP the error      raise STEP
 /// retry STEP                 choose STEP yes           supply STEP ok=true
 /// suspend   resume   abort the reason
@@ -109,7 +109,9 @@ impl Stage {
                 let answer = answer.map(|name| name.as_str().unwrap().to_owned());
                 let node = activity().node;
                 let answer = answer.map(|name| data::answer(&self.schema, node, &name));
-                let request = pairs.remove("request").and_then(|digest| digest.as_u64());
+                let mut number = |name| pairs.remove(name).and_then(|json| json.as_u64());
+                let (key, content) = (number("request"), number("content").unwrap_or(0));
+                let request = key.map(|key| RequestDigest::new(key as u32, content as u32));
                 let outputs = data::typed(&self.schema, node, &pairs)?;
                 let (activity, by) = (activity(), performer(words[3]));
                 let (started_at, answer) = (Timestamp(self.now), answer.transpose()?);

@@ -13,7 +13,7 @@ use legwork_site::{Answer, InstanceInfo, Key, List, Request, Resolution, Start};
 use super::exchange::Exchange;
 use super::reply::{Refused, Reply, Result};
 use crate::convert;
-use crate::ids::{key_stream, request_digest};
+use crate::ids::{key_stream, start_digest};
 
 /// Starts an instance of a process.
 #[utoipa::path(
@@ -54,10 +54,13 @@ pub(super) async fn start(x: Exchange<'_>) -> Result {
 
 fn start_request(x: &Exchange<'_>) -> Result<Start> {
     let request: StartRequest = x.json()?;
-    let key = x.key()?.map(|key| {
-        let stream = key_stream(&request.process, key);
-        Box::new(Key { stream, request: request_digest(key, &x.body) })
-    });
+    let key = match x.key()? {
+        None => None,
+        Some(key) => Some(Box::new(Key {
+            stream: key_stream(&request.process, key),
+            request: start_digest(&request).map_err(|error| Refused::fault(&error))?,
+        })),
+    };
     Ok(Start {
         instance: x.app.ids.draw(x.app.clock.now()).map_err(|error| Refused::fault(&error))?,
         process: request.process,

@@ -11,7 +11,7 @@ use legwork_site::{Answer, Complete, Request};
 use super::exchange::Exchange;
 use super::reply::{Refused, Reply, Result};
 use crate::convert;
-use crate::ids::request_digest;
+use crate::ids::completion_digest;
 
 /// What is in a person's worklist, or has changed in it.
 #[utoipa::path(
@@ -125,7 +125,7 @@ pub(super) async fn delegate(x: Exchange<'_>) -> Result {
     params(
         ("activity" = String, Path),
         ("Idempotency-Key" = Option<String>, Header, description = "A repetition with the same \
-            key and body is answered like the first"),
+            key and content is answered like the first; with another content it is refused"),
     ),
     request_body = CompleteRequest,
     responses((status = 204)),
@@ -133,12 +133,16 @@ pub(super) async fn delegate(x: Exchange<'_>) -> Result {
 pub(super) async fn complete(x: Exchange<'_>) -> Result {
     let activity: ActivityId = x.id()?;
     x.query(&[])?;
-    let request = x.key()?.map(|key| request_digest(key, &x.body));
     let CompleteRequest { agent, data, answer } = x.json_or_default()?;
     let agent = match agent {
         Some(agent) => AgentId(agent),
         None => x.agent(None).await?,
     };
+    let request = x
+        .key()?
+        .map(|key| completion_digest(key, &activity, &agent, &data, answer.as_deref()))
+        .transpose()
+        .map_err(|error| Refused::fault(&error))?;
     x.order(Request::Complete(Complete { agent, activity, data, answer, request })).await?;
     Reply::done()
 }

@@ -124,12 +124,15 @@ async fn a_repeated_completion_is_answered_like_the_first_and_another_is_refused
     let f = Fixture::furnished().await;
     let item = format!("{}:sign", f.letter_to_sign().await);
     let complete = |key: &str| {
-        let body = json!({"agent": "ann", "data": {"signed": true}});
+        let body = json!({"agent": "ann", "data": {"signed": key != "other"}});
+        let key = if key == "other" { "a" } else { key };
         call(&format!("POST /v1/work/{item}/complete")).header("idempotency-key", key).json(body)
     };
     assert_eq!(f.send(complete("a")).await.status, 204);
     assert_eq!(f.send(complete("a")).await.status, 204);
     assert_eq!(f.refused(complete("b")).await.0, 409);
+    let reused = (409, "idempotency_key_reused".to_owned());
+    assert_eq!(f.refused(complete("other")).await, reused);
     f.stop().await;
 }
 

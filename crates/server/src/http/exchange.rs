@@ -16,11 +16,12 @@ use legwork_model::time::Timestamp;
 use legwork_site::{Answer, Credential, Request, Scope};
 use percent_encoding::percent_decode_str;
 use serde::de::DeserializeOwned;
+use tracing::Span;
 
 use super::files::Place;
 use super::query::Query;
 use super::reply::{Refused, Result};
-use super::{App, body};
+use super::{App, body, trace};
 
 /// Long enough for any generated key, short enough to be hashed at every request.
 const KEY_BYTES_MAX: usize = 256;
@@ -36,6 +37,8 @@ pub(super) struct Exchange<'a> {
     pub(super) body: Bytes,
     /// Held by an upload.
     pub(super) place: Option<Place>,
+    /// Told which instances it is about.
+    pub(super) span: &'a Span,
 }
 
 impl<'a> Exchange<'a> {
@@ -98,7 +101,10 @@ impl<'a> Exchange<'a> {
     }
 
     pub(super) async fn ask(&self, request: Request) -> Result<Answer> {
-        self.app.gate.ask(self.credential.clone(), request).await
+        trace::asked(self.span, &request);
+        let answer = self.app.gate.ask(self.credential.clone(), request).await?;
+        trace::heard(self.span, &answer);
+        Ok(answer)
     }
 
     /// For operations that answer nothing but that they are done.
@@ -109,7 +115,12 @@ impl<'a> Exchange<'a> {
 
     /// Waits if the request says so. `None` if the server stops meanwhile.
     pub(super) async fn ask_patiently(&self, request: Request) -> Result<Option<Answer>> {
-        self.app.gate.ask_patiently(self.credential.clone(), request).await
+        trace::asked(self.span, &request);
+        let answer = self.app.gate.ask_patiently(self.credential.clone(), request).await?;
+        if let Some(answer) = &answer {
+            trace::heard(self.span, answer);
+        }
+        Ok(answer)
     }
 
     pub(super) async fn require_files(&self) -> Result<()> {

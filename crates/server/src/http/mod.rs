@@ -17,6 +17,7 @@ pub(crate) mod reply;
 pub(crate) mod route;
 mod system;
 mod tokens;
+mod trace;
 mod work;
 
 pub(crate) mod documents;
@@ -31,7 +32,7 @@ use bytes::Bytes;
 use hyper::body::Body;
 use hyper::http::request::Parts;
 use hyper::{Request, Response, StatusCode};
-use tracing::Instrument;
+use tracing::{Instrument, Span};
 
 use crate::backend::Slot;
 use crate::clock::Clock;
@@ -84,10 +85,11 @@ where
     let (head, body) = request.into_parts();
     let (route, result) = match route::find(&head.method, head.uri.path()) {
         Ok((route, parameter)) => {
-            // `of` is the instance, activity or other thing the path names.
-            let span = tracing::debug_span!("request", path = route.path, of = parameter);
-            let answer = answer(app, peer, route, parameter, &head, body);
-            (Some(route), answer.instrument(span).await)
+            let span = trace::span(route, parameter);
+            let answer = answer(app, peer, route, parameter, &head, body, &span);
+            let result = answer.instrument(span.clone()).await;
+            trace::answered(&span, &result, begun.elapsed());
+            (Some(route), result)
         }
         Err(astray) => (None, Err(astray.into())),
     };
@@ -103,6 +105,7 @@ async fn answer<B>(
     parameter: Option<&str>,
     head: &Parts,
     body: B,
+    span: &Span,
 ) -> Result
 where
     B: Body<Data = Bytes>,
@@ -115,7 +118,7 @@ where
     let credential = guard::credential(&head.headers)?;
     app.rates.check(&credential, peer, || app.clock.now())?;
     let (place, nothing) = (None, Bytes::new());
-    let mut exchange = Exchange { app, head, parameter, credential, body: nothing, place };
+    let mut exchange = Exchange { app, head, parameter, credential, body: nothing, place, span };
     if route.operation == Operation::Upload {
         // Before 64 MiB are taken in.
         exchange.require_files().await?;

@@ -141,7 +141,10 @@ impl Refused {
         Self::fault(&"an answer of the wrong kind")
     }
 
-    #[cfg(test)]
+    pub(crate) fn status(&self) -> u16 {
+        self.problem.status
+    }
+
     pub(crate) fn code(&self) -> &str {
         &self.problem.code
     }

@@ -11,3 +11,4 @@ mod limits;
 mod openapi;
 mod sockets;
 mod support;
+mod traces;

@@ -52,7 +52,7 @@ fn the_guide_lists_every_error_code_with_its_status_and_no_other() {
 }
 
 /// What the guide says of a limit, and where the source says the same.
-const LIMITS: [(&str, &str, &str); 20] = [
+const LIMITS: [(&str, &str, &str); 24] = [
     ("body of a request | 1 MiB", CONFIG, "body_bytes_max: 1 << 20,"),
     ("a file | 64 MiB", CONFIG, "file_bytes_max: 64 << 20,"),
     ("files on their way in at once | 8", CONFIG, "uploads_max: 8,"),
@@ -89,12 +89,33 @@ const LIMITS: [(&str, &str, &str); 20] = [
     ("tokens | 10000", "crates/site/src/publish.rs", "TOKENS_MAX: usize = 10_000;"),
     ("a value | 256 KiB", "crates/model/src/value.rs", "VALUE_BYTES_MAX: usize = 256 * 1024;"),
     (
+        "all values of a case, older ones included, each counting 64 bytes more | 16 MiB",
+        BOUNDS,
+        "INSTANCE_DATA_BYTES_MAX: u64 = 16 << 20;",
+    ),
+    (
+        "records in the history of a case; one more may end it | 1000000",
+        BOUNDS,
+        "HISTORY_RECORDS_MAX: u64 = 1_000_000;",
+    ),
+    (
+        "events that one request entails in a case | 8 MiB",
+        BOUNDS,
+        "RECORD_BYTES_MAX: usize = 8 << 20;",
+    ),
+    (
+        "events that one request, or requests held back for the same case, entail | 32 MiB",
+        BOUNDS,
+        "OUTPUT_BYTES_MAX: usize = 32 << 20;",
+    ),
+    (
         "a definition | see [definitions](definitions.md#limits)",
         CONFIG,
         "source_bytes_max: 1 << 20,",
     ),
 ];
 const CONFIG: &str = "crates/server/src/config.rs";
+const BOUNDS: &str = "crates/site/src/bounds.rs";
 
 #[test]
 fn the_guide_lists_every_limit_as_the_sources_have_it() {

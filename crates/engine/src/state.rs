@@ -267,6 +267,11 @@ impl State {
         versions
     }
 
+    /// What all values that were ever written take in memory, about: older ones are kept too.
+    pub fn data_bytes(&self) -> u64 {
+        self.versions.bytes()
+    }
+
     /// Replaces the names in it by shared ones. A state read from a snapshot has its own copy of
     /// each; with very many states in memory that adds up.
     pub fn intern(&mut self, mut shared: impl FnMut(&Arc<str>) -> Arc<str>) {

@@ -176,6 +176,18 @@ impl Value {
         }
     }
 
+    /// The bytes of its content; of a file, of what is known of it.
+    pub fn content_bytes(&self) -> usize {
+        match self {
+            Self::Bool(_) => size_of::<bool>(),
+            Self::Int(_) => size_of::<i64>(),
+            Self::Decimal(_) => size_of::<Decimal>(),
+            Self::DateTime(_) => size_of::<Timestamp>(),
+            Self::String(text) | Self::Json(text) => text.len(),
+            Self::File(file) => size_of::<FileRef>() + file.name.len() + file.media_type.len(),
+        }
+    }
+
     pub fn kind(&self) -> ValueType {
         match self {
             Self::Bool(_) => ValueType::Bool,

@@ -12,6 +12,11 @@ use legwork_store::{Error, EventStore};
 
 use crate::config::StoreChoice;
 
+// The store never refuses what a site appends, and a round of the drive thread is cut in time.
+const _: () = assert!(legwork_site::RECORD_BYTES_MAX < legwork_store::RECORD_BYTES_MAX);
+const _: () = assert!(2 * legwork_site::OUTPUT_BYTES_MAX <= legwork_store::BATCH_BYTES_MAX);
+const _: () = assert!(4 * legwork_site::OUTPUT_APPENDS_MAX <= legwork_store::APPENDS_PER_BATCH_MAX);
+
 pub(crate) trait Backend: EventStore {
     /// Writes the whole store as of now; `None` if this kind of store has no backups.
     fn backup(&self, out: &mut dyn Write) -> Option<Result<(), Error>>;

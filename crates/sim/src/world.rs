@@ -51,6 +51,7 @@ impl World {
             snapshot_every: 2 + dice.below(6) as u64,
             waiting_max: 1_000,
             epoch: Timestamp(1_000_000),
+            ..Config::default()
         };
         Self {
             site: Site::new(config.clone()),

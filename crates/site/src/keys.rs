@@ -48,6 +48,7 @@ impl Site {
         let Held { id, caller, request } = held;
         let Request::Start(start) = request else { return Ok(None) };
         let Some(&Key { stream, request }) = start.key.as_deref() else { return Ok(None) };
+        self.require_room()?;
         self.may_start(&caller, &start)?;
         match used {
             Err(reason) => Err(unreadable(reason)),

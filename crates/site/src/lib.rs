@@ -7,6 +7,7 @@
 
 mod access;
 mod answer;
+mod bounds;
 mod catalog;
 mod control;
 mod input;
@@ -34,6 +35,7 @@ use legwork_org::Worklists;
 
 pub use access::{Scope, UnknownScope};
 pub use answer::*;
+pub use bounds::{OUTPUT_APPENDS_MAX, OUTPUT_BYTES_MAX, RECORD_BYTES_MAX};
 pub use input::*;
 pub use legwork_engine::Lifecycle;
 pub use output::{Append, ClosedStream, Output};
@@ -41,6 +43,7 @@ pub use refusal::{Kind, Refusal};
 pub use summary::Summary;
 
 use access::{Caller, Tokens};
+use bounds::Entailed;
 use catalog::Catalog;
 use instances::Instances;
 use jobs::Jobs;
@@ -55,6 +58,10 @@ pub struct Config {
     pub waiting_max: usize,
     /// After how many records of an instance its state is stored as a snapshot.
     pub snapshot_every: u64,
+    /// The most bytes of all values of an instance, the older ones included.
+    pub data_bytes_max: u64,
+    /// The most records of an instance; one more may end it.
+    pub history_records_max: u64,
     /// The moment the site came up: leases and cursors of an earlier life are told apart by it.
     pub epoch: Timestamp,
 }
@@ -65,6 +72,8 @@ impl Default for Config {
             resident_max: 200_000,
             waiting_max: 20_000,
             snapshot_every: 128,
+            data_bytes_max: bounds::INSTANCE_DATA_BYTES_MAX,
+            history_records_max: bounds::HISTORY_RECORDS_MAX,
             epoch: Timestamp(0),
         }
     }
@@ -117,6 +126,7 @@ pub struct Site {
     version: u64,
     /// The latest moment seen or recorded.
     latest: Timestamp,
+    entailed: Entailed,
     out: Vec<Output>,
 }
 
@@ -166,6 +176,7 @@ impl Site {
             faults: Vec::new(),
             version: 0,
             latest: Timestamp::default(),
+            entailed: Entailed::default(),
             out: Vec::new(),
             config,
         }
@@ -174,6 +185,7 @@ impl Site {
     /// Takes one input; answers what is to be done outside, in this order.
     pub fn handle(&mut self, input: Input, now: Timestamp) -> Vec<Output> {
         let now = now.max(self.latest);
+        self.entailed = Entailed::default();
         match input {
             Input::Recovered(stream) => self.recover(stream),
             Input::Request { id, credential, request } => {
@@ -252,6 +264,9 @@ impl Site {
 
     fn carry_out(&mut self, held: Held, now: Timestamp) {
         let Held { id, caller, request } = held;
+        if let Err(refusal) = self.require_room() {
+            return self.answer(id, Err(refusal));
+        }
         let answer = match request {
             Request::Deploy { source } => self.deploy(&caller, &source, now),
             Request::Definitions => caller.require_any().map(|()| self.definitions()),

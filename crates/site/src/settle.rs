@@ -71,7 +71,7 @@ impl Site {
     /// time: one commit takes only so many records.
     fn reoffer_some(&mut self, now: Timestamp) {
         for _ in 0..REOFFERED_AT_ONCE {
-            if self.reoffering.len() >= REOFFERED_AT_ONCE {
+            if self.reoffering.len() >= REOFFERED_AT_ONCE || self.entailed.is_enough() {
                 return;
             }
             let Some(id) = self.stale.pop_front() else { return };

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use legwork_engine::{
     self as engine, Change, Command, Decision, Lifecycle, NodeState, Rejection, State,
 };
-use legwork_model::event::{Created, Incident, Performer, Record};
+use legwork_model::event::{Created, Incident, Performer};
 use legwork_model::id::{Activity, ActivityId, AgentId, InstanceId};
 use legwork_model::rule::Rule;
 use legwork_model::schema::Schema;
@@ -39,10 +39,11 @@ impl Site {
         let decision = guarded(|| engine::create(schema, created, now))
             .map_err(|reason| broken(id, &reason))?
             .map_err(|rejection| Refusal::from(&rejection))?;
-        let decision = self.with_actors(schema, decision, now);
+        let mut decision = self.with_actors(schema, decision, now);
+        let record = self.record_of(&mut decision, 0, 0, now)?;
         let slot = Slot::new(schema.clone(), 0, decision.state.clone());
         self.instances.insert(id, slot);
-        self.commit(id, decision, now);
+        self.commit(id, decision, record, now);
         Ok(())
     }
 
@@ -63,15 +64,17 @@ impl Site {
         commands: Vec<Command>,
         now: Timestamp,
     ) -> Result<(), Refusal> {
-        let Some((schema, state)) = self.instances.state(id) else { return Err(no_instance(id)) };
-        let schema = schema.clone();
+        let Some(slot) = self.instances.get(id) else { return Err(no_instance(id)) };
+        let Some(state) = slot.state.as_deref() else { return Err(no_instance(id)) };
+        let (schema, version, data) = (slot.schema.clone(), slot.version, state.data_bytes());
         let decided = guarded(|| {
             let decision = decide_all(&schema, state, commands, now)?;
             Ok(self.with_actors(&schema, decision, now))
         });
         match decided {
-            Ok(Ok(decision)) => {
-                self.commit(id, decision, now);
+            Ok(Ok(mut decision)) => {
+                let record = self.record_of(&mut decision, version, data, now)?;
+                self.commit(id, decision, record, now);
                 Ok(())
             }
             Ok(Err(rejection)) => Err(Refusal::from(&rejection)),
@@ -116,8 +119,8 @@ impl Site {
         org.resolve(who, &History { schema, state: Some(state) })
     }
 
-    fn commit(&mut self, id: InstanceId, decision: Decision, now: Timestamp) {
-        let Decision { events, state, changes } = decision;
+    fn commit(&mut self, id: InstanceId, decision: Decision, record: Vec<u8>, now: Timestamp) {
+        let Decision { events: _, state, changes } = decision;
         let lifecycle = state.lifecycle();
         let ended = lifecycle.has_ended();
         let Some(slot) = self.instances.get_mut(id) else { return };
@@ -127,7 +130,7 @@ impl Site {
             slot.ended_at = Some(now);
         }
         let close = ended.then(|| Summary::of(slot, id).to_bytes());
-        let record = Record { at: now, events }.to_bytes();
+        self.entailed.add_append(record.len());
         let append = Append { stream: id.0, expected: slot.version, record, close };
         slot.version += 1;
         self.out.push(Output::Append(append));
@@ -147,7 +150,8 @@ impl Site {
         {
             let bytes = state.to_bytes();
             // Only a cache: a large state is cheaper replayed than written over and over.
-            if bytes.len() <= SNAPSHOT_BYTES_MAX {
+            if bytes.len() <= SNAPSHOT_BYTES_MAX && self.entailed.has_room_for(bytes.len()) {
+                self.entailed.add_snapshot(bytes.len());
                 self.out.push(Output::Snapshot { stream: id.0, version: slot.version, bytes });
             }
         }

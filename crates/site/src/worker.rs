@@ -93,6 +93,7 @@ impl Site {
         let results = jobs
             .into_iter()
             .map(|JobResult { job, data }| {
+                self.require_room()?;
                 let (activity, started) = self.leased(&job)?;
                 let (schema, _) = self.activity(&job.activity)?;
                 let outputs = engine::data::typed(&schema, activity.node, &data)
@@ -123,6 +124,7 @@ impl Site {
         let results = jobs
             .into_iter()
             .map(|JobFailure { job, error, retry }| {
+                self.require_room()?;
                 let (activity, _) = self.leased(&job)?;
                 let error = bounded(error, "error")?;
                 let by = Performer::Worker(worker.clone());

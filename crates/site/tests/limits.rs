@@ -117,17 +117,93 @@ fn a_state_too_large_for_a_snapshot_does_without() {
     let mut bank = Harness::bank();
     bank.config.snapshot_every = 1;
     bank.restart();
-    let source = "process: loan\ndata: { note: string }\nstart: [note]\nsteps:\n  - loop: again\n    steps:\n      - step: write\n        who: Role(clerk)\n        writes: [note]\n    until: note == \"done\"\n";
-    bank.ask(Request::Deploy { source: source.to_owned() }).unwrap();
+    bank.ask(Request::Deploy { source: NOTES.to_owned() }).unwrap();
     let loan = InstanceId(1);
     bank.ask(start(loan, json!({ "note": "" }), None)).unwrap();
     let text = "x".repeat(200_000);
     for round in 0..8 {
-        let mut done = complete("ann", loan, "write");
-        done.activity.iteration.0 = vec![round];
-        done.data = data_of(json!({ "note": text }));
-        bank.ask(Request::Complete(done)).unwrap();
+        write(&mut bank, loan, round, &text).unwrap();
     }
     assert!(bank.snapshot_bytes_max <= 1 << 20, "{} bytes", bank.snapshot_bytes_max);
     assert!(bank.snapshot_bytes_max > 0);
+}
+
+/// A loop in which a clerk writes a note until it says that it is done.
+const NOTES: &str = "process: loan\ndata: { note: string }\nstart: [note]\nsteps:\n  - loop: again\n    steps:\n      - step: write\n        who: Role(clerk)\n        writes: [note]\n    until: note == \"done\"\n";
+
+fn write(bank: &mut Harness, loan: InstanceId, round: u32, note: &str) -> Result<Answer, Refusal> {
+    let mut done = complete("ann", loan, "write");
+    done.activity.iteration.0 = vec![round];
+    done.data = data_of(json!({ "note": note }));
+    bank.ask(Request::Complete(done))
+}
+
+#[test]
+fn values_beyond_what_an_instance_may_hold_are_refused_and_change_nothing() {
+    let mut bank = Harness::bank();
+    bank.config.data_bytes_max = 990;
+    bank.restart();
+    bank.ask(Request::Deploy { source: NOTES.to_owned() }).unwrap();
+    let large = "x".repeat(400);
+    let loan = InstanceId(1);
+    let refused = bank.refusal(start(loan, json!({ "note": "x".repeat(1_000) }), None));
+    assert!(refused.ends_with("(instance_data_too_large)"), "{refused}");
+    bank.ask(start(loan, json!({ "note": large }), None)).unwrap();
+    write(&mut bank, loan, 0, &large).unwrap();
+    for _ in 0..2 {
+        let refused = write(&mut bank, loan, 1, &large).unwrap_err();
+        assert_eq!(refused.code, "instance_data_too_large", "{refused}");
+        bank.restart();
+    }
+    write(&mut bank, loan, 1, "done").unwrap_err();
+    bank.ask(Request::Abort { instance: loan, reason: String::new() }).unwrap();
+}
+
+#[test]
+fn a_history_that_is_full_takes_nothing_but_its_end() {
+    let mut bank = Harness::bank();
+    bank.config.history_records_max = 3;
+    bank.restart();
+    bank.ask(Request::Deploy { source: NOTES.to_owned() }).unwrap();
+    let (one, two) = (InstanceId(1), InstanceId(2));
+    for loan in [one, two] {
+        bank.ask(start(loan, json!({ "note": "" }), None)).unwrap();
+        write(&mut bank, loan, 0, "a").unwrap();
+        write(&mut bank, loan, 1, "b").unwrap();
+        let refused = write(&mut bank, loan, 2, "c").unwrap_err();
+        assert_eq!(refused.code, "history_too_long", "{refused}");
+    }
+    write(&mut bank, one, 2, "done").unwrap();
+    bank.ask(Request::Abort { instance: two, reason: String::new() }).unwrap();
+    assert_eq!(bank.site.gauges().instances_open, 0);
+}
+
+#[test]
+fn jobs_that_entail_too_much_at_once_are_to_be_sent_again() {
+    let mut bank = Harness::bank();
+    let source = "process: loan\ndata: { note: string }\nsteps:\n  - { step: write, job: j, writes: [note] }\n";
+    bank.ask(Request::Deploy { source: source.to_owned() }).unwrap();
+    for number in 1..=200 {
+        bank.ask(start(InstanceId(number), json!({}), None)).unwrap();
+    }
+    let jobs = bank.jobs("j", 200);
+    let data = data_of(json!({ "note": "x".repeat(200_000) }));
+    let report = |bank: &mut Harness, jobs: &[Job]| {
+        let result = |job: &Job| JobResult {
+            job: JobLease { activity: job.activity.clone(), lease: job.lease },
+            data: data.clone(),
+        };
+        let jobs = jobs.iter().map(result).collect();
+        match bank.ask(Request::CompleteJobs { worker: Arc::from("robot"), jobs }).unwrap() {
+            Answer::JobResults(results) => results,
+            other => panic!("{other:?}"),
+        }
+    };
+    let results = report(&mut bank, &jobs);
+    let done = results.iter().take_while(|result| result.is_ok()).count();
+    assert!((100..200).contains(&done), "{done} of 200");
+    for refused in &results[done..] {
+        assert_eq!(refused.as_ref().unwrap_err().code, "too_much_at_once");
+    }
+    assert!(report(&mut bank, &jobs[done..]).iter().all(Result::is_ok));
 }

@@ -13,9 +13,16 @@ use minicbor::{Decode, Decoder, Encode, Encoder};
 
 use super::precedence::Before;
 
-/// For every element that was written, its newest version; ordered by element.
 #[derive(Clone, Default)]
-pub(crate) struct Versions(Vec<Arc<Link>>);
+pub(crate) struct Versions {
+    /// For every element that was written, its newest version; ordered by element.
+    newest: Vec<Arc<Link>>,
+    /// Of all versions together.
+    bytes: u64,
+}
+
+/// What a version takes in memory besides its value, about.
+const LINK_BYTES: u64 = 64;
 
 /// A version and, through it, all older ones of the same element.
 struct Link {
@@ -36,18 +43,19 @@ impl Versions {
         writer: &Activity,
         at: Timestamp,
     ) {
+        self.bytes += LINK_BYTES + value.content_bytes() as u64;
         let iteration =
             (!writer.iteration.0.is_empty()).then(|| Box::new(writer.iteration.clone()));
         let link =
             |older| Arc::new(Link { value, older, at, element, writer: writer.node, iteration });
         match self.place(element) {
             Ok(place) => {
-                let older = self.0[place].clone();
-                self.0[place] = link(Some(older));
+                let older = self.newest[place].clone();
+                self.newest[place] = link(Some(older));
             }
             Err(place) => {
-                self.0.reserve_exact(1);
-                self.0.insert(place, link(None));
+                self.newest.reserve_exact(1);
+                self.newest.insert(place, link(None));
             }
         }
     }
@@ -59,6 +67,10 @@ impl Versions {
             .map(|link| &link.value)
     }
 
+    pub(crate) fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
     /// All versions of an element, newest first.
     pub(crate) fn of(
         &self,
@@ -68,12 +80,12 @@ impl Versions {
     }
 
     fn newest_first(&self, element: ElementId) -> impl Iterator<Item = &Link> {
-        let newest = self.place(element).ok().map(|place| &*self.0[place]);
+        let newest = self.place(element).ok().map(|place| &*self.newest[place]);
         std::iter::successors(newest, |link| link.older.as_deref())
     }
 
     fn place(&self, element: ElementId) -> Result<usize, usize> {
-        self.0.binary_search_by_key(&element, |link| link.element)
+        self.newest.binary_search_by_key(&element, |link| link.element)
     }
 }
 
@@ -101,8 +113,8 @@ impl PartialEq for Versions {
             (a.element, a.writer, a.at, &a.iteration, &a.value)
                 == (b.element, b.writer, b.at, &b.iteration, &b.value)
         };
-        self.0.len() == other.0.len()
-            && self.0.iter().zip(&other.0).all(|(mine, theirs)| {
+        self.newest.len() == other.newest.len()
+            && self.newest.iter().zip(&other.newest).all(|(mine, theirs)| {
                 Arc::ptr_eq(mine, theirs) || {
                     let mine = std::iter::successors(Some(&**mine), |l| l.older.as_deref());
                     let mut theirs = std::iter::successors(Some(&**theirs), |l| l.older.as_deref());
@@ -117,7 +129,7 @@ impl Eq for Versions {}
 
 impl std::fmt::Debug for Versions {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let all = self.0.iter().flat_map(|newest| self.of(newest.element));
+        let all = self.newest.iter().flat_map(|newest| self.of(newest.element));
         f.debug_list().entries(all).finish()
     }
 }
@@ -143,7 +155,7 @@ impl<C> Encode<C> for Versions {
         ctx: &mut C,
     ) -> Result<(), minicbor::encode::Error<W::Error>> {
         e.begin_array()?;
-        for newest in &self.0 {
+        for newest in &self.newest {
             let mut links: Vec<&Link> = self.newest_first(newest.element).collect();
             links.reverse();
             for link in links {

@@ -1,0 +1,99 @@
+//! What one instance, and one input, may add to the store.
+//!
+//! Invariant: whatever comes in, the store has room for what the site appends. A record is refused
+//! here, before anything has changed; the store would refuse the whole batch, and with it the site.
+
+use legwork_engine::Decision;
+use legwork_model::event::Record;
+use legwork_model::time::Timestamp;
+
+use crate::Site;
+use crate::refusal::{Kind, Refusal};
+
+/// All values of an instance, the older ones included: they are kept in memory.
+pub(crate) const INSTANCE_DATA_BYTES_MAX: u64 = 16 << 20;
+/// Records of an instance; one more may end it.
+pub(crate) const HISTORY_RECORDS_MAX: u64 = 1_000_000;
+/// The events of one command.
+pub const RECORD_BYTES_MAX: usize = 8 << 20;
+/// All appends and snapshots that one input entails, but for what the last request in it adds.
+pub const OUTPUT_BYTES_MAX: usize = 32 << 20;
+/// The same in number of appends.
+pub const OUTPUT_APPENDS_MAX: usize = 8_192;
+
+/// How much the input at hand has entailed so far.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Entailed {
+    appends: usize,
+    bytes: usize,
+}
+
+impl Entailed {
+    pub(crate) fn add_append(&mut self, bytes: usize) {
+        self.appends += 1;
+        self.bytes += bytes;
+    }
+
+    pub(crate) fn add_snapshot(&mut self, bytes: usize) {
+        self.bytes += bytes;
+    }
+
+    /// Whether what the site does by itself has to go on later.
+    pub(crate) fn is_enough(self) -> bool {
+        self.appends >= OUTPUT_APPENDS_MAX || self.bytes >= OUTPUT_BYTES_MAX
+    }
+
+    pub(crate) fn has_room_for(self, bytes: usize) -> bool {
+        self.bytes + bytes <= OUTPUT_BYTES_MAX
+    }
+}
+
+impl Site {
+    /// The record of a decision on an instance that has `version` records and `data` bytes of
+    /// values so far, if there is room for it.
+    pub(crate) fn record_of(
+        &self,
+        decision: &mut Decision,
+        version: u64,
+        data: u64,
+        now: Timestamp,
+    ) -> Result<Vec<u8>, Refusal> {
+        let bytes = decision.state.data_bytes();
+        let most = self.config.data_bytes_max;
+        if bytes > most && bytes > data {
+            let message = format!(
+                "the values of the instance would take {bytes} bytes with these, at most {most} \
+                 fit; upload large ones as files"
+            );
+            return Err(Refusal::new(Kind::Invalid, "instance_data_too_large", message));
+        }
+        let most = self.config.history_records_max;
+        if version >= most && !decision.state.lifecycle().has_ended() {
+            let message = format!(
+                "the history of the instance has {version} records, at most {most} fit; abort it \
+                 and start another one for the rest"
+            );
+            return Err(Refusal::new(Kind::Conflict, "history_too_long", message));
+        }
+        let record = Record { at: now, events: std::mem::take(&mut decision.events) }.to_bytes();
+        if record.len() > RECORD_BYTES_MAX {
+            let message = format!(
+                "this would entail {} bytes of events at once, at most {RECORD_BYTES_MAX} fit; \
+                 change the process so that fewer steps begin at the same moment",
+                record.len()
+            );
+            return Err(Refusal::new(Kind::Conflict, "record_too_large", message));
+        }
+        Ok(record)
+    }
+
+    /// Refuses the next of several requests that one input brings, when those before have entailed
+    /// enough. What the site does by itself is not refused but put off.
+    pub(crate) fn require_room(&self) -> Result<(), Refusal> {
+        if !self.entailed.is_enough() {
+            return Ok(());
+        }
+        let message = "what came with this entails too much at once already; send it again";
+        Err(Refusal::new(Kind::Exhausted, "too_much_at_once", message))
+    }
+}

@@ -91,7 +91,7 @@ pub struct CheckRequest {
     /// The YAML text of a definition.
     pub source: String,
     /// The YAML text of an organisation: then it is checked too, and whether every step of the
-    /// definition can be done by somebody in it.
+    /// definition can be done by somebody in it. Without one, by somebody in the one in force.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub organisation: Option<String>,
 }

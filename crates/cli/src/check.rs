@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Result, bail};
 use legwork_api::definitions::Finding;
-use legwork_model::{check, finding, yaml};
+use legwork_model::finding;
 use legwork_org::Organisation;
 use serde::Serialize;
 
@@ -114,11 +114,5 @@ fn people_of<'p>(
 }
 
 fn check_definition(text: &str, people: Option<&Organisation>) -> Vec<finding::Finding> {
-    let (definition, mut findings) = yaml::parse(text);
-    if let Some(definition) = definition {
-        findings.extend(check::check(&definition));
-        findings.extend(people.into_iter().flat_map(|org| legwork_org::check(&definition, org)));
-    }
-    findings.sort();
-    findings
+    legwork_org::check_text(text, people).1
 }

@@ -5,6 +5,7 @@
 
 mod absence;
 mod check;
+mod check_text;
 mod organisation;
 mod read;
 mod resolve;
@@ -15,6 +16,7 @@ mod support;
 mod worklist;
 
 pub use check::check;
+pub use check_text::check_text;
 pub use organisation::{Absence, Agent, Organisation, Position, Unit};
 pub use read::{AGENTS_MAX, NAMES_MAX, POSITIONS_MAX, UNIT_DEPTH_MAX, UNITS_MAX};
 pub use resolve::{Performers, Resolved};

@@ -1,6 +1,9 @@
 //! Operations on definitions and on the organisation.
 //!
-//! Invariant: checking changes nothing and needs no site: it is done here, beside the drive thread.
+//! Invariant: checking changes nothing and is done here, beside the drive thread; it finds what a
+//! deployment would find.
+
+use std::sync::Arc;
 
 use legwork_api::definitions::{
     CheckAnswer, CheckRequest, Definition, DefinitionList, Deployed, Organisation, Published,
@@ -106,24 +109,39 @@ pub(super) async fn check(x: Exchange<'_>) -> Result {
     x.query(&[])?;
     x.order(Request::RequireFiles).await?;
     let CheckRequest { source, organisation } = x.json()?;
+    let in_force = match organisation {
+        Some(_) => None,
+        None => in_force(&x).await?,
+    };
     // A large text takes a while: it must not hold up the others on this thread.
-    let found = tokio::task::spawn_blocking(move || find(&source, organisation.as_deref())).await;
-    Reply::json(&found.map_err(|error| Refused::fault(&error))?)
+    let found = tokio::task::spawn_blocking(move || match (&organisation, &in_force) {
+        (Some(organisation), _) => find(&source, Some(organisation), true),
+        (None, in_force) => find(&source, in_force.as_deref(), false),
+    });
+    Reply::json(&found.await.map_err(|error| Refused::fault(&error))?)
 }
 
-fn find(source: &str, organisation: Option<&str>) -> CheckAnswer {
+/// The organisation that a deployment would be checked against.
+async fn in_force(x: &Exchange<'_>) -> Result<Option<Arc<str>>> {
+    match x.ask(Request::Organisation).await {
+        Ok(Answer::Organisation { source, .. }) => Ok(Some(source)),
+        Ok(_) => Err(Refused::strange_answer()),
+        Err(refused) if refused.code() == "no_organisation" => Ok(None),
+        Err(refused) => Err(refused),
+    }
+}
+
+/// As a deployment would find it; `told` if the organisation too is in question.
+fn find(source: &str, organisation: Option<&str>, told: bool) -> CheckAnswer {
     use legwork_model::finding::Severity;
-    let (definition, mut findings) = legwork_model::yaml::parse(source);
-    let (parsed, organisation_findings) = match organisation {
+    let (parsed, mut organisation_findings) = match organisation {
         Some(text) => legwork_org::Organisation::parse(text),
         None => (None, Vec::new()),
     };
-    if let Some(definition) = &definition {
-        findings.extend(legwork_model::check::check(definition));
-        if let Some(organisation) = &parsed {
-            findings.extend(legwork_org::check(definition, organisation));
-        }
+    if !told {
+        organisation_findings.clear();
     }
+    let (_, findings) = legwork_org::check_text(source, parsed.as_ref());
     let mut all = findings.iter().chain(&organisation_findings);
     CheckAnswer {
         ok: all.all(|finding| finding.severity != Severity::Error),

@@ -302,6 +302,26 @@ async fn definitions_are_checked_deployed_and_read_back_word_for_word() {
 }
 
 #[tokio::test]
+async fn checking_finds_what_deploying_would_find() {
+    let f = Fixture::furnished().await;
+    for broken in [
+        LETTER.replace("reads: [to]", "reads: [nothing]"),
+        // Who may do it is a matter of the organisation in force.
+        LETTER.replace("Role(clerk)", "Role(cleric)"),
+        LETTER.replace("steps:", "stops:"),
+        "process: [".to_owned(),
+    ] {
+        let check = f.ok(call("POST /v1/check").json(json!({"source": broken}))).await;
+        let deploy = f.send(call("POST /v1/definitions").body("text/yaml", broken.clone())).await;
+        assert_eq!((deploy.status, &check["ok"]), (422, &json!(false)), "{broken}");
+        assert_eq!(check["findings"], deploy.json()["findings"], "{broken}");
+    }
+    let check = f.ok(call("POST /v1/check").json(json!({"source": LETTER}))).await;
+    assert_eq!(check, json!({"ok": true, "findings": [], "organisation_findings": []}));
+    f.stop().await;
+}
+
+#[tokio::test]
 async fn a_file_is_stored_once_and_fetched_by_its_hash() {
     let f = Fixture::new().await;
     let content = "content".repeat(50_000);

@@ -1,0 +1,95 @@
+//! The one way to find out what is wrong with the text of a definition.
+//!
+//! Invariant: what passes here can be deployed and run; whoever checks a text, wherever, gets the
+//! same findings.
+
+use legwork_model::finding::{Finding, Rule, Severity, Span};
+use legwork_model::schema::Schema;
+use legwork_model::{check, compile, yaml};
+
+use crate::organisation::Organisation;
+
+const VERSION: u32 = 1;
+
+/// All findings, in the order of the text; and the compiled definition if none is an error, as its
+/// first version until whoever deploys it knows better. Without an organisation the people are taken
+/// on trust.
+pub fn check_text(
+    text: &str,
+    organisation: Option<&Organisation>,
+) -> (Option<Schema>, Vec<Finding>) {
+    let (definition, mut findings) = yaml::parse(text);
+    let Some(definition) = definition else { return (None, findings) };
+    findings.extend(check::check(&definition));
+    if let Some(organisation) = organisation {
+        findings.extend(crate::check(&definition, organisation));
+    }
+    findings.sort();
+    if findings.iter().any(|finding| finding.severity == Severity::Error) {
+        return (None, findings);
+    }
+    let compiled = compile::compile(&definition, VERSION).map_err(|error| error.to_string());
+    let runs = compiled.and_then(|schema| match check::graph(&schema).into_iter().next() {
+        None => Ok(schema),
+        Some(fault) => Err(fault),
+    });
+    match runs {
+        Ok(schema) => (Some(schema), findings),
+        Err(fault) => {
+            findings.push(not_runnable(fault));
+            (None, findings)
+        }
+    }
+}
+
+/// What the check has let through and cannot run all the same: a gap in the check.
+fn not_runnable(message: String) -> Finding {
+    Finding {
+        span: Span::default(),
+        severity: Severity::Error,
+        rule: Rule::Y2,
+        message,
+        hint: "correct the step or the sync edges it speaks of, and report this gap in the check"
+            .to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const PROCESS: &str = "\
+process: ask
+data: { reply: string }
+result: [reply]
+steps:
+  - step: ask
+    who: Role(clerk)
+    writes: [reply]
+";
+
+    fn rules(text: &str, organisation: Option<&str>) -> (bool, Vec<Rule>) {
+        let organisation = organisation.map(|text| Organisation::parse(text).0.unwrap());
+        let (schema, findings) = check_text(text, organisation.as_ref());
+        (schema.is_some(), findings.into_iter().map(|finding| finding.rule).collect())
+    }
+
+    #[test]
+    fn a_text_passes_or_says_why_not() {
+        let clerks = "organisation: office\nagents: { ann: { name: Ann, roles: [clerk] } }\n";
+        let nobody = "organisation: office\nagents: { ann: { name: Ann } }\n";
+        let unread = PROCESS.replace("result: [reply]", "result: [reply, other]");
+        for (text, organisation, passes) in [
+            (PROCESS, None, true),
+            (PROCESS, Some(clerks), true),
+            (PROCESS, Some(nobody), false),
+            (&unread, None, false),
+            ("process: [", None, false),
+            ("", None, false),
+        ] {
+            let (passed, rules) = rules(text, organisation);
+            assert_eq!(passed, passes, "{text}: {rules:?}");
+            assert_eq!(rules.is_empty(), passes, "{text}: {rules:?}");
+        }
+    }
+}

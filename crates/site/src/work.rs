@@ -204,15 +204,12 @@ impl Site {
     ) -> Result<Answer, Refusal> {
         let Complete { agent, activity, data, answer, request } = complete;
         caller.require_work_as(&agent)?;
-        let (schema, own) = self.activity(&activity)?;
-        let key = ItemKey { instance: activity.instance, activity: own.clone() };
-        let item = self.worklists.item(&key);
-        if item.is_none()
-            && let Some(answer) = self.repeated(&agent, &activity, &own, request, now)
-        {
+        if let Some(answer) = self.repeated(&agent, &activity, request, now) {
             return answer;
         }
-        self.workable(caller, &agent, &activity, now)?;
+        let (schema, own) = self.workable(caller, &agent, &activity, now)?;
+        let key = ItemKey { instance: activity.instance, activity: own.clone() };
+        let item = self.worklists.item(&key);
         let node = schema.node(own.node);
         let outputs = engine::data::typed(&schema, own.node, &data)
             .map_err(|rejection| Refusal::from(&rejection))?;
@@ -254,13 +251,17 @@ impl Site {
         &self,
         agent: &AgentId,
         activity: &ActivityId,
-        own: &Activity,
         request: Option<RequestDigest>,
         now: Timestamp,
     ) -> Option<Result<Answer, Refusal>> {
+        let (_, own) = self.activity(activity).ok()?;
+        let key = ItemKey { instance: activity.instance, activity: own.clone() };
+        if request.is_none() || self.worklists.item(&key).is_some() {
+            return None;
+        }
         let (schema, state) = self.instances.state(activity.instance)?;
         let probe = Command::Complete {
-            activity: own.clone(),
+            activity: own,
             by: Performer::Agent(agent.clone()),
             started_at: now,
             outputs: Vec::new(),
@@ -301,10 +302,13 @@ impl Site {
     ) -> Result<(Arc<Schema>, Activity), Refusal> {
         caller.require_work_as(agent)?;
         self.require_known(agent)?;
-        if let Some(reason) = self.instances.broken(activity.instance) {
+        if caller.is_admin()
+            && let Some(reason) = self.instances.broken(activity.instance)
+        {
             return Err(crate::step::broken(activity.instance, reason));
         }
-        let (schema, own) = self.activity(activity)?;
+        // Whether the instance or the step is there at all is nothing for those without a share.
+        let (schema, own) = self.activity(activity).map_err(|_| not_yours(agent, activity))?;
         let key = ItemKey { instance: activity.instance, activity: own.clone() };
         let org = self.organisation_in_force()?;
         if self.worklists.may_work_on(org, agent, &key, now) {

@@ -9,9 +9,9 @@
 
 mod support;
 
-use legwork_model::id::AgentId;
+use legwork_model::id::{ActivityId, AgentId, InstanceId};
 use legwork_site::*;
-use support::{Harness, activate, claim, complete};
+use support::{Harness, activate, activity, claim, complete};
 
 fn issue(bank: &mut Harness, name: &str, scope: &str) -> Credential {
     let mut hash = [0; 32];
@@ -79,4 +79,47 @@ fn a_scope_allows_its_own_business_only() {
     bank.ask(Request::RevokeToken { name: "robot".into() }).unwrap();
     let refused = bank.refusal(Request::RevokeToken { name: "root".into() });
     assert!(refused.ends_with("(last_admin_token)"), "{refused}");
+}
+
+/// Everything that somebody can do with an item.
+fn deeds(agent: &str, activity: &ActivityId) -> [Request; 5] {
+    let (agent, activity) = (AgentId::from(agent), activity.clone());
+    let done = complete(agent.as_str(), activity.instance, &activity.step);
+    [
+        Request::Item { agent: agent.clone(), activity: activity.clone() },
+        Request::Claim { agent: agent.clone(), activity: activity.clone() },
+        Request::Release { agent: agent.clone(), activity: activity.clone() },
+        Request::Delegate { agent: agent.clone(), activity: activity.clone(), to: agent },
+        Request::Complete(Complete { activity, ..done }),
+    ]
+}
+
+#[test]
+fn an_item_of_others_is_refused_like_one_that_does_not_exist() {
+    let mut bank = Harness::bank();
+    let admin = issue(&mut bank, "root", "admin");
+    bank.credential = admin;
+    let cleo = issue(&mut bank, "cleo", "work:cleo");
+    let (loan, damaged) = (bank.start(1), bank.start(2));
+    bank.corrupt(damaged);
+    bank.restart();
+    assert_eq!(bank.site.gauges().instances_broken, 1);
+    bank.credential = cleo;
+    let mut told = Vec::new();
+    for activity in [
+        activity(loan, "capture"),
+        activity(loan, "score"),
+        activity(loan, "verdict"),
+        activity(loan, "no-such-step"),
+        activity(damaged, "capture"),
+        activity(InstanceId(99), "capture"),
+    ] {
+        for request in deeds("cleo", &activity) {
+            let refusal = bank.ask(request).unwrap_err();
+            let message = refusal.message.replace(&activity.to_string(), "ITEM");
+            told.push((refusal.kind, refusal.code, message));
+        }
+    }
+    let message = "there is no item ITEM for `cleo`".to_owned();
+    assert!(told.iter().all(|one| *one == (Kind::NotFound, "no_such_item", message.clone())));
 }

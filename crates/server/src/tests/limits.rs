@@ -59,7 +59,7 @@ async fn what_cannot_be_understood_is_refused_by_code() {
         (call("GET /v1/instances/inst_1"), 400, "bad_id"),
         (call("GET /v1/instances/%FF"), 400, "bad_id"),
         (call("GET /v1/instances/inst_00000000000000000000000001"), 404, "no_such_instance"),
-        (call("GET /v1/work/inst_00000000000000000000000001:a?agent=ann"), 404, "no_such_instance"),
+        (call("GET /v1/work/inst_00000000000000000000000001:a?agent=ann"), 404, "no_such_item"),
         (call("POST /v1/definitions").body("text/yaml", vec![0xff]), 400, "not_utf8"),
         (call("POST /v1/definitions").body("text/yaml", "a: ["), 422, "check_failed"),
         (call("GET /v1/files/abc"), 400, "bad_id"),

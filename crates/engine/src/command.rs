@@ -63,9 +63,11 @@ pub enum Command {
     /// Offer nothing new until resumed.
     Suspend {
         by: Performer,
+        reason: Option<String>,
     },
     Resume {
         by: Performer,
+        reason: Option<String>,
     },
     /// End the instance where it stands.
     Abort {

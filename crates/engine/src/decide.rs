@@ -67,8 +67,8 @@ pub fn decide(
         Command::Resolve { activity, by, resolution } => {
             resolve::resolve(case, activity, by, resolution)
         }
-        Command::Suspend { by } => suspend::suspend(case, by),
-        Command::Resume { by } => suspend::resume(case, by),
+        Command::Suspend { by, reason } => suspend::suspend(case, by, reason.as_deref()),
+        Command::Resume { by, reason } => suspend::resume(case, by, reason.as_deref()),
         Command::Abort { by, reason } => abort::abort(case, by, &reason),
     }
 }

@@ -105,11 +105,15 @@ pub enum Event {
     Suspended {
         #[n(0)]
         by: Performer,
+        #[n(1)]
+        reason: Option<String>,
     },
     #[n(10)]
     Resumed {
         #[n(0)]
         by: Performer,
+        #[n(1)]
+        reason: Option<String>,
     },
     #[n(11)]
     Aborted {

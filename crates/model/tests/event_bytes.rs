@@ -148,8 +148,11 @@ fn failures_and_incidents() {
 
 #[test]
 fn lifecycle() {
-    check(Event::Suspended { by: ann() }, "8209820163616e6e");
-    check(Event::Resumed { by: Performer::System }, "820a8100");
+    check(Event::Suspended { by: ann(), reason: None }, "8209820163616e6e");
+    let reason = Some("no".to_owned());
+    check(Event::Suspended { by: ann(), reason: reason.clone() }, "8309820163616e6e626e6f");
+    check(Event::Resumed { by: Performer::System, reason: None }, "820a8100");
+    check(Event::Resumed { by: Performer::System, reason }, "830a8100626e6f");
     check(
         Event::Aborted { by: worker(), reason: "stop".to_owned() },
         "830b820268776f726b65722d316473746f70",

@@ -99,8 +99,8 @@ fn event() -> impl Strategy<Value = Event> {
             .prop_map(|(activity, incident)| Event::IncidentRaised { activity, incident }),
         (activity(), performer())
             .prop_map(|(activity, by)| Event::IncidentResolved { activity, by }),
-        performer().prop_map(|by| Event::Suspended { by }),
-        performer().prop_map(|by| Event::Resumed { by }),
+        (performer(), option::of(".*")).prop_map(|(by, reason)| Event::Suspended { by, reason }),
+        (performer(), option::of(".*")).prop_map(|(by, reason)| Event::Resumed { by, reason }),
         (performer(), ".*").prop_map(|(by, reason)| Event::Aborted { by, reason }),
     ]
 }

@@ -256,8 +256,8 @@ impl Crowd {
         let ids: Vec<InstanceId> = self.ledger.started.keys().copied().collect();
         let Some(&instance) = dice.pick(&ids) else { return };
         let (request, intent) = match dice.below(6) {
-            0..2 => (Request::Suspend { instance }, Intent::Other),
-            2..5 => (Request::Resume { instance }, Intent::Other),
+            0..2 => (Request::Suspend { instance, reason: None }, Intent::Other),
+            2..5 => (Request::Resume { instance, reason: None }, Intent::Other),
             5.. => {
                 (Request::Abort { instance, reason: "test".to_owned() }, Intent::Abort(instance))
             }
@@ -423,7 +423,7 @@ impl Crowd {
     /// Brings everything to its end: resumes, resolves, completes.
     pub(crate) fn finish(&mut self, world: &mut World, dice: &mut Dice) -> Result<(), String> {
         for instance in self.versions.keys().copied().collect::<Vec<_>>() {
-            let id = world.ask(Request::Resume { instance });
+            let id = world.ask(Request::Resume { instance, reason: None });
             self.pending.insert(id, Intent::Other);
         }
         if let Answer::Incidents { incidents, .. } =

@@ -216,20 +216,24 @@ impl Site {
         &mut self,
         caller: &Caller,
         instance: InstanceId,
+        reason: Option<String>,
         now: Timestamp,
     ) -> Result<Answer, Refusal> {
         caller.require_admin()?;
-        self.control(instance, Command::Suspend { by: caller.performer() }, now)
+        let reason = reason.map(|reason| bounded(reason, "reason")).transpose()?;
+        self.control(instance, Command::Suspend { by: caller.performer(), reason }, now)
     }
 
     pub(crate) fn resume(
         &mut self,
         caller: &Caller,
         instance: InstanceId,
+        reason: Option<String>,
         now: Timestamp,
     ) -> Result<Answer, Refusal> {
         caller.require_admin()?;
-        self.control(instance, Command::Resume { by: caller.performer() }, now)
+        let reason = reason.map(|reason| bounded(reason, "reason")).transpose()?;
+        self.control(instance, Command::Resume { by: caller.performer(), reason }, now)
     }
 
     pub(crate) fn abort(

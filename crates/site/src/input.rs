@@ -87,9 +87,11 @@ pub enum Request {
     List(List),
     Suspend {
         instance: InstanceId,
+        reason: Option<String>,
     },
     Resume {
         instance: InstanceId,
+        reason: Option<String>,
     },
     Abort {
         instance: InstanceId,

@@ -283,8 +283,8 @@ impl Site {
                 return self.history(id, &caller, instance, from, limit);
             }
             Request::List(list) => return self.list(id, &caller, &list),
-            Request::Suspend { instance } => self.suspend(&caller, instance, now),
-            Request::Resume { instance } => self.resume(&caller, instance, now),
+            Request::Suspend { instance, reason } => self.suspend(&caller, instance, reason, now),
+            Request::Resume { instance, reason } => self.resume(&caller, instance, reason, now),
             Request::Abort { instance, reason } => self.abort(&caller, instance, reason, now),
             Request::Incidents { limit, after } => self.incidents(&caller, limit, after),
             Request::Resolve { activity, resolution } => {

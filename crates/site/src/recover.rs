@@ -71,8 +71,8 @@ impl Site {
             // Whether a start with a key is a repetition only the key's stream can tell.
             Request::Start(start) => return start.key.as_ref().map(|key| key.stream),
             Request::Show { instance, .. }
-            | Request::Suspend { instance }
-            | Request::Resume { instance }
+            | Request::Suspend { instance, .. }
+            | Request::Resume { instance, .. }
             | Request::Abort { instance, .. } => *instance,
             Request::Resolve { activity, .. }
             | Request::Item { activity, .. }

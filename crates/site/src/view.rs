@@ -312,8 +312,12 @@ fn entry(schema: &Schema, event: &Event, at: legwork_model::time::Timestamp) -> 
             ..blank("incident_raised", Some(activity), &system)
         },
         Event::IncidentResolved { activity, by } => blank("incident_resolved", Some(activity), by),
-        Event::Suspended { by } => blank("suspended", None, by),
-        Event::Resumed { by } => blank("resumed", None, by),
+        Event::Suspended { by, reason } => {
+            HistoryEntry { detail: reason.clone(), ..blank("suspended", None, by) }
+        }
+        Event::Resumed { by, reason } => {
+            HistoryEntry { detail: reason.clone(), ..blank("resumed", None, by) }
+        }
         Event::Aborted { by, reason } => HistoryEntry {
             detail: (!reason.is_empty()).then(|| reason.clone()),
             ..blank("aborted", None, by)

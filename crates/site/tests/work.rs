@@ -240,15 +240,37 @@ fn a_suspended_instance_offers_nothing_new_and_finishes_what_is_begun() {
     let (one, two) = (bank.start(1), bank.start(2));
     bank.ask(claim("ann", one, "capture")).unwrap();
     for instance in [one, two] {
-        bank.ask(Request::Suspend { instance }).unwrap();
+        bank.ask(Request::Suspend { instance, reason: None }).unwrap();
     }
     assert_eq!(bank.items("ann"), ["capture"], "the one she holds");
     bank.ask(Request::Complete(complete("ann", one, "capture"))).unwrap();
     assert!(bank.jobs("credit-score", 1).is_empty());
     bank.restart();
     assert!(bank.jobs("credit-score", 1).is_empty());
-    bank.ask(Request::Resume { instance: one }).unwrap();
+    bank.ask(Request::Resume { instance: one, reason: None }).unwrap();
     assert_eq!(bank.jobs("credit-score", 1).len(), 1);
+}
+
+#[test]
+fn the_history_tells_why_an_instance_was_suspended_and_resumed() {
+    let mut bank = Harness::bank();
+    let instance = bank.start(1);
+    let reason = |text: &str| Some(text.to_owned());
+    bank.ask(Request::Suspend { instance, reason: reason("audit") }).unwrap();
+    bank.ask(Request::Resume { instance, reason: reason("all is well") }).unwrap();
+    bank.ask(Request::Suspend { instance, reason: None }).unwrap();
+    let long = "x".repeat(5_000);
+    let refused = bank.refusal(Request::Resume { instance, reason: reason(&long) });
+    assert!(refused.ends_with("(text_too_long)"), "{refused}");
+    let Answer::History { entries, .. } =
+        bank.ask(Request::History { instance, from: 1, limit: 10 }).unwrap()
+    else {
+        unreachable!("the history was asked for")
+    };
+    let told: Vec<_> = entries.iter().map(|entry| (entry.kind, entry.detail.as_deref())).collect();
+    let expected =
+        [("suspended", Some("audit")), ("resumed", Some("all is well")), ("suspended", None)];
+    assert_eq!(told, expected);
 }
 
 #[test]

@@ -5,20 +5,28 @@
 
 use legwork_model::event::{Event, Performer};
 
-use super::{Case, Decision};
+use super::{Case, Decision, cut};
 use crate::rejection::Rejection;
 use crate::state::Lifecycle;
 
-pub(super) fn suspend(case: Case<'_>, by: Performer) -> Result<Decision, Rejection> {
+pub(super) fn suspend(
+    case: Case<'_>,
+    by: Performer,
+    reason: Option<&str>,
+) -> Result<Decision, Rejection> {
     case.alive()?;
     case.not_suspended()?;
-    case.answer(Event::Suspended { by })
+    case.answer(Event::Suspended { by, reason: reason.map(cut) })
 }
 
-pub(super) fn resume(case: Case<'_>, by: Performer) -> Result<Decision, Rejection> {
+pub(super) fn resume(
+    case: Case<'_>,
+    by: Performer,
+    reason: Option<&str>,
+) -> Result<Decision, Rejection> {
     case.alive()?;
     match case.state.lifecycle() {
-        Lifecycle::Suspended => case.answer(Event::Resumed { by }),
+        Lifecycle::Suspended => case.answer(Event::Resumed { by, reason: reason.map(cut) }),
         Lifecycle::Running | Lifecycle::Completed | Lifecycle::Aborted => {
             Err(Rejection::NotSuspended)
         }

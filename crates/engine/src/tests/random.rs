@@ -92,8 +92,8 @@ fn play(
 fn act(schema: &Schema, state: &State, dice: &mut Dice) -> Option<Command> {
     let by = || Performer::Agent("root".into());
     match (state.lifecycle(), dice.roll(30)) {
-        (Lifecycle::Suspended, 0..12) => return Some(Command::Resume { by: by() }),
-        (Lifecycle::Running, 0) => return Some(Command::Suspend { by: by() }),
+        (Lifecycle::Suspended, 0..12) => return Some(Command::Resume { by: by(), reason: None }),
+        (Lifecycle::Running, 0) => return Some(Command::Suspend { by: by(), reason: None }),
         (Lifecycle::Running | Lifecycle::Suspended, 29) if dice.roll(10) == 0 => {
             return Some(Command::Abort { by: by(), reason: "enough".to_owned() });
         }
@@ -164,8 +164,8 @@ pub(super) fn wild(schema: &Schema, dice: &mut Dice) -> Command {
             let resolution = resolutions[dice.roll(3)].clone();
             Command::Resolve { activity, by, resolution }
         }
-        8 if dice.roll(2) == 0 => Command::Suspend { by },
-        8 => Command::Resume { by },
+        8 if dice.roll(2) == 0 => Command::Suspend { by, reason: None },
+        8 => Command::Resume { by, reason: None },
         _ => Command::Abort { by, reason: "ä".repeat(5_000) },
     }
 }

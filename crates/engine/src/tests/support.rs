@@ -137,8 +137,8 @@ impl Stage {
                 let resolution = Resolution::Complete(typed(2)?);
                 Command::Resolve { activity: activity(), by, resolution }
             }
-            "suspend" => Command::Suspend { by },
-            "resume" => Command::Resume { by },
+            "suspend" => Command::Suspend { by, reason: None },
+            "resume" => Command::Resume { by, reason: None },
             "abort" => Command::Abort { by, reason: rest(1) },
             unknown => panic!("no such command: {unknown}"),
         })

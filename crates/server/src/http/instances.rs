@@ -170,8 +170,8 @@ pub(super) async fn history(x: Exchange<'_>) -> Result {
     responses((status = 204)),
 )]
 pub(super) async fn suspend(x: Exchange<'_>) -> Result {
-    let (instance, _) = control(&x)?;
-    x.order(Request::Suspend { instance }).await?;
+    let (instance, Reason { reason }) = control(&x)?;
+    x.order(Request::Suspend { instance, reason }).await?;
     Reply::done()
 }
 
@@ -182,8 +182,8 @@ pub(super) async fn suspend(x: Exchange<'_>) -> Result {
     responses((status = 204)),
 )]
 pub(super) async fn resume(x: Exchange<'_>) -> Result {
-    let (instance, _) = control(&x)?;
-    x.order(Request::Resume { instance }).await?;
+    let (instance, Reason { reason }) = control(&x)?;
+    x.order(Request::Resume { instance, reason }).await?;
     Reply::done()
 }
 

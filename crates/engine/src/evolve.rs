@@ -6,7 +6,7 @@
 
 use legwork_model::event::{Completed, Created, Event, Performer, Record, RequestDigest};
 use legwork_model::id::{Activity, NodeId};
-use legwork_model::schema::{LOOP_REPEAT, Node, NodeKind, Schema};
+use legwork_model::schema::{LOOP_REPEAT, LoopId, Node, NodeKind, Schema};
 use legwork_model::time::Timestamp;
 
 use crate::marking::Spread;
@@ -32,13 +32,13 @@ pub fn replay<'a>(
     let mut changes = Vec::new();
     for record in records {
         for event in &record.events {
-            match (&mut state, event) {
-                (Some(state), event) => evolve(schema, state, event, record.at, &mut changes),
-                (None, Event::Created(created)) => {
-                    let (first, undecided) = (&mut changes, &mut Vec::new());
-                    state = Some(begin(schema, created, record.at, first, undecided, Vec::pop));
-                }
-                (None, _) => return None,
+            if let Some(state) = &mut state {
+                evolve(schema, state, event, record.at, &mut changes);
+            } else if let Event::Created(created) = event {
+                let (first, undecided) = (&mut changes, &mut Vec::new());
+                state = Some(begin(schema, created, record.at, first, undecided, Vec::pop));
+            } else {
+                return None;
             }
             changes.clear();
         }
@@ -77,6 +77,7 @@ pub(crate) fn apply(
     undecided: &mut Vec<NodeId>,
     next: impl FnMut(&mut Vec<NodeId>) -> Option<NodeId>,
 ) {
+    state.latest = at;
     let mut spread = Spread::new(schema, state, at, changes, undecided, next);
     let node = |activity: &Activity| schema.nodes.get(activity.node.0 as usize);
     match event {
@@ -170,12 +171,28 @@ fn finish<N: FnMut(&mut Vec<NodeId>) -> Option<NodeId>>(
             all.insert(place, done);
         }
     }
-    match (&node.kind, node.loops.last()) {
-        (NodeKind::LoopEnd { .. }, Some(id)) if code == Some(LOOP_REPEAT) => {
+    match around(node) {
+        Some(id) if code == Some(LOOP_REPEAT) => {
             spread.enter(node, NodeState::Completed);
-            spread.iterate(*id);
+            spread.iterate(id);
         }
-        _ => spread.completed(node),
+        Some(_) | None => spread.completed(node),
+    }
+}
+
+/// The loop that a node is the end of.
+fn around(node: &Node) -> Option<LoopId> {
+    match node.kind {
+        NodeKind::LoopEnd { .. } => node.loops.last().copied(),
+        NodeKind::Start
+        | NodeKind::End
+        | NodeKind::Manual { .. }
+        | NodeKind::Automatic { .. }
+        | NodeKind::AndSplit
+        | NodeKind::AndJoin
+        | NodeKind::XorSplit { .. }
+        | NodeKind::XorJoin
+        | NodeKind::LoopStart => None,
     }
 }
 
@@ -188,5 +205,4 @@ fn aborted<N: FnMut(&mut Vec<NodeId>) -> Option<NodeId>>(spread: &mut Spread<'_,
         }
     }
     spread.state.lifecycle = Lifecycle::Aborted;
-    spread.state.ended_at = spread.at;
 }

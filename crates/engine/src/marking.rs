@@ -144,7 +144,6 @@ impl<'a, N: FnMut(&mut Vec<NodeId>) -> Option<NodeId>> Spread<'a, N> {
         self.waiting.extend(node.outgoing.iter().chain(&node.sync_out).rev());
         if let NodeKind::End = node.kind {
             self.state.lifecycle = Lifecycle::Completed;
-            self.state.ended_at = self.at;
         }
     }
 }

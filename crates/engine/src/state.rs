@@ -65,8 +65,9 @@ pub struct State {
     pub(crate) starter: Performer,
     #[n(5)]
     pub(crate) started_at: Timestamp,
+    /// When something happened in it last.
     #[n(6)]
-    pub(crate) ended_at: Timestamp,
+    pub(crate) latest: Timestamp,
     #[n(7)]
     pub(crate) nodes: Nodes,
     /// How often each loop has gone round, by its number.
@@ -184,7 +185,12 @@ impl State {
     }
 
     pub fn ended_at(&self) -> Option<Timestamp> {
-        self.lifecycle.has_ended().then_some(self.ended_at)
+        self.lifecycle.has_ended().then_some(self.latest)
+    }
+
+    /// The moment of the last record.
+    pub fn latest(&self) -> Timestamp {
+        self.latest
     }
 
     pub fn node_state(&self, node: NodeId) -> NodeState {
@@ -346,7 +352,7 @@ impl State {
             lifecycle: Lifecycle::Running,
             starter,
             started_at: at,
-            ended_at: at,
+            latest: at,
             nodes: Nodes::new(schema.nodes.len()),
             rounds: vec![0; schema.loops.len()].into(),
             pending: Vec::new(),

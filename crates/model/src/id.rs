@@ -130,12 +130,14 @@ const PREFIX: &str = "inst_";
 
 impl fmt::Display for InstanceId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let mut text = [0_u8; DIGITS];
-        for (place, digit) in text.iter_mut().rev().enumerate() {
+        let mut text = [0_u8; PREFIX.len() + DIGITS];
+        let (prefix, digits) = text.split_at_mut(PREFIX.len());
+        prefix.copy_from_slice(PREFIX.as_bytes());
+        for (place, digit) in digits.iter_mut().rev().enumerate() {
             *digit = CROCKFORD[((self.0 >> (place * 5)) & 31) as usize];
         }
-        f.write_str(PREFIX)?;
-        text.iter().try_for_each(|&digit| fmt::Write::write_char(f, char::from(digit)))
+        // All at once: ids are written into nearly every answer.
+        f.write_str(std::str::from_utf8(&text).map_err(|_| fmt::Error)?)
     }
 }
 

@@ -76,6 +76,11 @@ fn first_bytes(hash: &blake3::Hash) -> u64 {
     u64::from_be_bytes(digest)
 }
 
+/// A number that no other life of the site has.
+pub(crate) fn draw_life() -> Result<u64, NoRandomness> {
+    random().map(u64::from_le_bytes)
+}
+
 /// What every token begins with, so that one is recognised where it has leaked to.
 const TOKEN_PREFIX: &str = "lw_";
 
@@ -168,6 +173,11 @@ mod tests {
             assert!(other != first && other.has_key_of(first));
         }
         assert!(!digest("l", "ann", None).has_key_of(first));
+    }
+
+    #[test]
+    fn two_lives_are_never_the_same() {
+        assert_ne!(draw_life().unwrap(), draw_life().unwrap());
     }
 
     #[test]

@@ -16,6 +16,7 @@ use tokio::sync::oneshot;
 use crate::Error;
 use crate::backend::{Backend, Opener};
 use crate::drive::{Broken, Driver, Failure, Message, Round, Surroundings, guarded};
+use crate::ids::draw_life;
 use crate::status::Phase;
 
 const PAUSE_MIN: Duration = Duration::from_millis(50);
@@ -66,7 +67,8 @@ impl Supervisor {
     /// Opens the store and reads the site's own stream.
     fn open(&mut self) -> Result<Driver, Error> {
         let store = (self.opener)().map_err(Error::Store)?;
-        let config = legwork_site::Config { epoch: self.around.clock.now(), ..self.site.clone() };
+        let life = draw_life().map_err(|error| Error::Start(error.to_string()))?;
+        let config = legwork_site::Config { life, ..self.site.clone() };
         let site = Site::new(config);
         let mut driver = Driver::new(self.around.clone(), site, store.clone());
         let own = own_stream(&*store).map_err(Error::Store)?;

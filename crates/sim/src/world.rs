@@ -50,13 +50,13 @@ impl World {
             resident_max: dice.below(12),
             snapshot_every: 2 + dice.below(6) as u64,
             waiting_max: 1_000,
-            epoch: Timestamp(1_000_000),
+            life: dice.roll(),
             ..Config::default()
         };
         Self {
             site: Site::new(config.clone()),
             store: Memory::default(),
-            now: config.epoch,
+            now: Timestamp(1_000_000),
             config,
             inbox: Vec::new(),
             reads: Vec::new(),
@@ -216,7 +216,7 @@ impl World {
         self.lost.append(&mut self.asked);
         // Up to a minute of darkness, and the clock of the next machine may be behind.
         self.now = Timestamp(self.now.0 + dice.below(90_000) as i64 - 30_000);
-        self.config.epoch = Timestamp(self.config.epoch.0 + 1 + dice.below(5) as i64);
+        self.config.life = dice.roll();
         self.site = self.recovered()?;
         Ok(())
     }

@@ -58,7 +58,7 @@ pub(crate) struct Jobs {
 }
 
 impl Jobs {
-    /// `first_lease` must be larger than any lease given out before a restart.
+    /// From `first_lease` on no number may have been given out before a restart.
     pub(crate) fn new(first_lease: u64) -> Self {
         Self { last_lease: first_lease, ..Self::default() }
     }

@@ -62,8 +62,9 @@ pub struct Config {
     pub data_bytes_max: u64,
     /// The most records of an instance; one more may end it.
     pub history_records_max: u64,
-    /// The moment the site came up: leases and cursors of an earlier life are told apart by it.
-    pub epoch: Timestamp,
+    /// Drawn anew whenever a site is made: leases and cursors of another life are told apart by it.
+    /// Not a moment, for clocks are set back.
+    pub life: u64,
 }
 
 impl Default for Config {
@@ -74,7 +75,7 @@ impl Default for Config {
             snapshot_every: 128,
             data_bytes_max: bounds::INSTANCE_DATA_BYTES_MAX,
             history_records_max: bounds::HISTORY_RECORDS_MAX,
-            epoch: Timestamp(0),
+            life: 0,
         }
     }
 }
@@ -154,8 +155,8 @@ struct Held {
 
 impl Site {
     pub fn new(config: Config) -> Self {
-        // 2^20 leases a millisecond: a later life always begins above an earlier one.
-        let first_lease = u64::try_from(config.epoch.0).unwrap_or(0) << 20;
+        // Leases count up from here. Two lives have 2^63 numbers to begin at: they do not meet.
+        let first_lease = config.life >> 1;
         let catalog = Catalog::default();
         Self {
             worklists: Self::empty_worklists(&config, &catalog),
@@ -247,7 +248,7 @@ impl Site {
     }
 
     fn empty_worklists(config: &Config, catalog: &Catalog) -> Worklists {
-        Worklists::new(config.epoch.0.unsigned_abs(), catalog.organisation())
+        Worklists::new(config.life, catalog.organisation())
     }
 
     fn answer(&mut self, id: RequestId, answer: Result<Answer, Refusal>) {

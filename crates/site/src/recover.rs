@@ -22,7 +22,6 @@ struct Rebuilt {
     schema: Arc<Schema>,
     state: State,
     version: u64,
-    latest: Timestamp,
 }
 
 enum Failure {
@@ -148,8 +147,8 @@ impl Site {
     fn take_in(&mut self, id: InstanceId, stream: &Stream, now: Timestamp) -> bool {
         let rebuilt = guarded(|| self.rebuild(stream));
         match rebuilt.unwrap_or_else(|panic| Err(Failure::Broken(panic))) {
-            Ok(Rebuilt { schema, state, version, latest }) => {
-                self.latest = self.latest.max(latest);
+            Ok(Rebuilt { schema, state, version }) => {
+                self.latest = self.latest.max(state.latest());
                 if let Some(slot) = self.instances.get(id) {
                     if slot.version != version {
                         let reason = format!("it has {version} records, not {}", slot.version);
@@ -162,9 +161,7 @@ impl Site {
                     }
                 } else {
                     let mut slot = Slot::new(schema, version, state);
-                    if slot.has_ended() {
-                        slot.ended_at = Some(latest);
-                    }
+                    slot.ended_at = slot.state.as_ref().and_then(|state| state.ended_at());
                     let ended = slot.has_ended();
                     self.instances.insert(id, slot);
                     if !ended {
@@ -192,7 +189,6 @@ impl Site {
             .map(|bytes| Record::from_bytes(bytes))
             .collect::<Result<Vec<Record<Event>>, _>>()
             .map_err(|error| broken(error.to_string()))?;
-        let latest = records.last().map_or(Timestamp::default(), |record| record.at);
         let (schema, state, before) = match &stream.snapshot {
             Some((version, bytes)) => {
                 let state = State::from_bytes(bytes).map_err(|_| Failure::SnapshotUnreadable)?;
@@ -211,7 +207,7 @@ impl Site {
             }
         };
         let version = before + records.len() as u64;
-        Ok(Rebuilt { schema, state, version, latest })
+        Ok(Rebuilt { schema, state, version })
     }
 
     fn schema_of(&self, process: &str, version: u32) -> Result<Arc<Schema>, String> {

@@ -129,7 +129,7 @@ impl Site {
         if ended {
             slot.ended_at = Some(now);
         }
-        let close = ended.then(|| Summary::of(slot, id).to_bytes());
+        let close = ended.then(|| Summary::of(slot).to_bytes());
         self.entailed.add_append(record.len());
         let append = Append { stream: id.0, expected: slot.version, record, close };
         slot.version += 1;

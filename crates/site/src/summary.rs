@@ -27,7 +27,7 @@ pub struct Summary {
 }
 
 impl Summary {
-    pub(crate) fn of(slot: &Slot, _: InstanceId) -> Self {
+    pub(crate) fn of(slot: &Slot) -> Self {
         Self {
             process: slot.schema.process.to_string(),
             version: slot.schema.version,

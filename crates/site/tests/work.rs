@@ -221,6 +221,33 @@ fn a_restart_keeps_worklists_claims_and_jobs() {
 }
 
 #[test]
+fn time_goes_on_from_a_snapshot_that_covers_all_records() {
+    let mut bank = Harness::bank();
+    bank.config.snapshot_every = 1;
+    bank.restart();
+    let loan = bank.start(1);
+    bank.pass(Duration::from_secs(60));
+    bank.ask(claim("ann", loan, "capture")).unwrap();
+    bank.restart();
+    assert_eq!(bank.site.latest(), bank.now);
+}
+
+#[test]
+fn a_lease_of_an_earlier_life_is_not_taken_for_one_of_now_though_the_clock_was_set_back() {
+    let mut bank = Harness::bank();
+    let loan = bank.start(1);
+    bank.ask(Request::Complete(complete("ann", loan, "capture"))).unwrap();
+    let first = bank.jobs("credit-score", 1).remove(0);
+    for back in [0, 3_600_000] {
+        bank.now = Timestamp(bank.now.0 - back);
+        bank.restart();
+        assert_eq!(bank.jobs("credit-score", 1).len(), 1);
+        let lost = bank.report(&first, json!({ "risk": 1 })).unwrap_err();
+        assert!(lost.ends_with("(lease_lost)"), "{lost}");
+    }
+}
+
+#[test]
 fn evicted_instances_come_back_when_they_are_needed() {
     let mut bank = Harness::bank();
     bank.config.resident_max = 0;

@@ -81,7 +81,7 @@ proptest! {
         if state.lifecycle() == Lifecycle::Completed {
             check_marking(&schema, state);
             check_end(&schema, state);
-            prop_assert!(state.ended_at().is_some());
+            prop_assert_eq!(state.ended_at(), Some(state.latest()));
         } else {
             prop_assert_eq!(moments.len(), dice.len());
         }

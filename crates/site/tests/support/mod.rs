@@ -68,6 +68,7 @@ pub(crate) struct Harness {
     /// Whether what the site wants to read is kept waiting.
     pub(crate) hold_reads: bool,
     held_reads: Vec<StreamId>,
+    snapshots: BTreeMap<u128, (u64, Vec<u8>)>,
     streams: BTreeMap<u128, Stored>,
     last: u64,
     replies: BTreeMap<RequestId, Result<Answer, Refusal>>,
@@ -76,7 +77,7 @@ pub(crate) struct Harness {
 impl Harness {
     pub(crate) fn new() -> Self {
         let now: Timestamp = "2026-01-10T08:00:00Z".parse().unwrap();
-        let config = Config { epoch: now, ..Config::default() };
+        let config = Config { life: 1 << 40, ..Config::default() };
         Self {
             site: Site::new(config.clone()),
             now,
@@ -85,6 +86,7 @@ impl Harness {
             snapshot_bytes_max: 0,
             hold_reads: false,
             held_reads: Vec::new(),
+            snapshots: BTreeMap::new(),
             streams: BTreeMap::new(),
             last: 0,
             replies: BTreeMap::new(),
@@ -136,18 +138,19 @@ impl Harness {
                         records.push(record);
                         *closed = close;
                     }
-                    Output::Snapshot { bytes, .. } => {
+                    Output::Snapshot { stream, version, bytes } => {
                         self.snapshot_bytes_max = self.snapshot_bytes_max.max(bytes.len());
+                        self.snapshots.insert(stream, (version, bytes));
                     }
                     Output::Answer { id, answer } => {
                         assert!(self.replies.insert(id, answer).is_none(), "answered once");
                     }
                     Output::Load { stream, .. } if self.hold_reads => self.held_reads.push(stream),
-                    Output::Load { stream, .. } => {
-                        inputs.push(Input::Loaded(self.stream(stream.0)));
+                    Output::Load { stream, whole } => {
+                        inputs.push(Input::Loaded(self.stream(stream.0, !whole)));
                     }
                     Output::ReadHistory { id, instance } => {
-                        let records = self.stream(instance.0).records;
+                        let records = self.stream(instance.0, false).records;
                         inputs.push(Input::HistoryRead { id, instance, records });
                     }
                     Output::ReadClosed { id, before, limit } => {
@@ -169,7 +172,7 @@ impl Harness {
     pub(crate) fn read_held(&mut self) {
         self.hold_reads = false;
         for stream in std::mem::take(&mut self.held_reads) {
-            self.feed(Input::Loaded(self.stream(stream.0)));
+            self.feed(Input::Loaded(self.stream(stream.0, true)));
         }
     }
 
@@ -179,9 +182,14 @@ impl Harness {
         (self.streams.range(1..).count() - keys, keys)
     }
 
-    fn stream(&self, id: u128) -> Stream {
-        let records = self.streams.get(&id).map(|(records, _)| records.clone());
-        Stream { id, snapshot: None, records: records.unwrap_or_default() }
+    fn stream(&self, id: u128, with_snapshot: bool) -> Stream {
+        let Some((records, closed)) = self.streams.get(&id) else {
+            return Stream { id, ..Stream::default() };
+        };
+        let is_wanted = with_snapshot && closed.is_none();
+        let snapshot = self.snapshots.get(&id).filter(|_| is_wanted).cloned();
+        let from = snapshot.as_ref().map_or(0, |(version, _)| *version as usize);
+        Stream { id, snapshot, records: records[from..].to_vec() }
     }
 
     /// The first record of a stream is no longer what was written.
@@ -192,7 +200,7 @@ impl Harness {
 
     /// Everything in memory is gone; the streams are not.
     pub(crate) fn restart(&mut self) {
-        self.config.epoch = Timestamp(self.config.epoch.0 + 1);
+        self.config.life += 1 << 40;
         self.site = Site::new(self.config.clone());
         let open: Vec<u128> = self
             .streams
@@ -201,7 +209,7 @@ impl Harness {
             .map(|(&id, _)| id)
             .collect();
         for id in open {
-            self.feed(Input::Recovered(self.stream(id)));
+            self.feed(Input::Recovered(self.stream(id, true)));
         }
     }
 

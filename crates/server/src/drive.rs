@@ -94,7 +94,7 @@ pub(crate) struct Driver {
 
 enum Read {
     Stream { stream: StreamId, whole: bool },
-    History { id: RequestId, instance: InstanceId },
+    History { id: RequestId, instance: InstanceId, from: u64, limit: usize },
     Closed { id: RequestId, before: StreamId, limit: usize },
 }
 
@@ -196,8 +196,8 @@ impl Driver {
                 Output::Load { stream, whole } => {
                     self.reads.push(Read::Stream { stream, whole });
                 }
-                Output::ReadHistory { id, instance } => {
-                    self.reads.push(Read::History { id, instance });
+                Output::ReadHistory { id, instance, from, limit } => {
+                    self.reads.push(Read::History { id, instance, from, limit });
                 }
                 Output::ReadClosed { id, before, limit } => {
                     self.reads.push(Read::Closed { id, before, limit });
@@ -234,9 +234,10 @@ impl Driver {
         for read in std::mem::take(&mut self.reads) {
             let input = match read {
                 Read::Stream { stream, whole } => Input::Loaded(load(&*self.store, stream, whole)?),
-                Read::History { id, instance } => {
-                    let records = self.store.read(instance.into(), Version(0))?;
-                    Input::HistoryRead { id, instance, records }
+                Read::History { id, instance, from, limit } => {
+                    let first = self.store.read(instance.into(), Version(0), 1)?.pop();
+                    let records = self.store.read(instance.into(), Version(from), limit)?;
+                    Input::HistoryRead { id, instance, first, records }
                 }
                 Read::Closed { id, before, limit } => {
                     let closed = self.store.closed_streams(Some(before), limit)?;
@@ -273,7 +274,7 @@ pub(crate) fn guarded<T>(work: impl FnOnce() -> Result<T, Broken>) -> Result<T, 
 fn load(store: &dyn Backend, id: StreamId, whole: bool) -> Result<Stream, Broken> {
     let snapshot = if whole { None } else { store.snapshot(id)? };
     let from = snapshot.as_ref().map_or(Version(0), |snapshot| snapshot.version);
-    let records = store.read(id, from)?;
+    let records = store.read(id, from, usize::MAX)?;
     let snapshot = snapshot.map(|snapshot| (snapshot.version.0, snapshot.bytes));
     Ok(Stream { id: id.0, snapshot, records })
 }

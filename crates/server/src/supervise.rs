@@ -194,7 +194,7 @@ impl Supervisor {
 }
 
 fn own_stream(store: &dyn Backend) -> Result<Stream, legwork_store::Error> {
-    let records = store.read(StreamId::SITE, Version(0))?;
+    let records = store.read(StreamId::SITE, Version(0), usize::MAX)?;
     Ok(Stream { id: StreamId::SITE.0, snapshot: None, records })
 }
 

@@ -182,9 +182,11 @@ impl World {
             Output::Load { stream, whole } => {
                 Input::Loaded(self.stream(stream, !whole).map_err(failed)?)
             }
-            Output::ReadHistory { id, instance } => {
-                let records = self.store.read(instance.into(), Version(0)).map_err(failed)?;
-                Input::HistoryRead { id, instance, records }
+            Output::ReadHistory { id, instance, from, limit } => {
+                let first = self.store.read(instance.into(), Version(0), 1).map_err(failed)?.pop();
+                let records =
+                    self.store.read(instance.into(), Version(from), limit).map_err(failed)?;
+                Input::HistoryRead { id, instance, first, records }
             }
             Output::ReadClosed { id, before, limit } => {
                 let streams = self.store.closed_streams(Some(before), limit).map_err(failed)?;
@@ -204,7 +206,7 @@ impl World {
         Ok(Stream {
             id: id.0,
             snapshot: snapshot.map(|snapshot| (snapshot.version.0, snapshot.bytes)),
-            records: self.store.read(id, from)?,
+            records: self.store.read(id, from, usize::MAX)?,
         })
     }
 
@@ -269,7 +271,7 @@ impl World {
         let closed = self.store.closed_streams(None, usize::MAX).map_err(failed)?;
         ids.extend(closed.into_iter().map(|closed| closed.stream));
         ids.into_iter()
-            .map(|id| Ok((id, self.store.read(id, Version(0)).map_err(failed)?)))
+            .map(|id| Ok((id, self.store.read(id, Version(0), usize::MAX).map_err(failed)?)))
             .collect()
     }
 

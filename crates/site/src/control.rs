@@ -150,18 +150,21 @@ impl Site {
         if let Err(refusal) = caller.require_start() {
             return self.answer(id, Err(refusal));
         }
-        self.histories.insert(id, Page { from, limit: limit.clamp(1, PAGE_MAX) });
-        self.out.push(Output::ReadHistory { id, instance });
+        let limit = limit.clamp(1, PAGE_MAX);
+        self.histories.insert(id, Page { from, limit });
+        // One more tells whether there is a next page.
+        self.out.push(Output::ReadHistory { id, instance, from, limit: limit + 1 });
     }
 
     pub(crate) fn history_read(
         &mut self,
         id: RequestId,
         instance: InstanceId,
+        first: Option<&[u8]>,
         records: &[Vec<u8>],
     ) {
         let Some(page) = self.histories.remove(&id) else { return };
-        let answer = view::history(&self.catalog, instance, records, page.from, page.limit);
+        let answer = view::history(&self.catalog, instance, first, records, page);
         self.answer(id, answer);
     }
 

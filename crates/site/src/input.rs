@@ -27,7 +27,12 @@ pub enum Input {
     /// What `Output::Load` asked for.
     Loaded(Stream),
     /// What `Output::ReadHistory` asked for.
-    HistoryRead { id: RequestId, instance: InstanceId, records: Vec<Vec<u8>> },
+    HistoryRead {
+        id: RequestId,
+        instance: InstanceId,
+        first: Option<Vec<u8>>,
+        records: Vec<Vec<u8>>,
+    },
     /// What `Output::ReadClosed` asked for.
     ClosedRead { id: RequestId, streams: Vec<ClosedStream> },
     /// The caller of a waiting request hung up.

@@ -197,8 +197,8 @@ impl Site {
                 }
             }
             Input::Loaded(stream) => self.loaded(&stream, now),
-            Input::HistoryRead { id, instance, records } => {
-                self.history_read(id, instance, &records);
+            Input::HistoryRead { id, instance, first, records } => {
+                self.history_read(id, instance, first.as_deref(), &records);
             }
             Input::ClosedRead { id, streams } => self.closed_read(id, &streams),
             Input::Cancelled { id } => drop(self.waiting.take(id)),

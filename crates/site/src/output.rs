@@ -29,10 +29,13 @@ pub enum Output {
         stream: StreamId,
         whole: bool,
     },
-    /// Answered by `Input::HistoryRead` with all records of the stream.
+    /// Answered by `Input::HistoryRead` with the first record of the stream, and at most `limit`
+    /// from number `from` on.
     ReadHistory {
         id: RequestId,
         instance: InstanceId,
+        from: u64,
+        limit: usize,
     },
     /// Answered by `Input::ClosedRead`, newest first.
     ReadClosed {

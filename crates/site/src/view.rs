@@ -8,6 +8,7 @@ use legwork_model::id::{Activity, ActivityId, ElementId, InstanceId};
 use legwork_model::schema::{Node, NodeKind, Schema};
 use legwork_model::value::Value;
 
+use crate::Page;
 use crate::answer::{
     Answer, DataView, HistoryEntry, IncidentView, InstanceInfo, InstanceView, NodeView, StepState,
 };
@@ -230,17 +231,14 @@ pub(crate) fn incident(incident: &Incident) -> (&'static str, String) {
 pub(crate) fn history(
     catalog: &Catalog,
     instance: InstanceId,
+    first: Option<&[u8]>,
     records: &[Vec<u8>],
-    from: u64,
-    limit: usize,
+    page: Page,
 ) -> Result<Answer, Refusal> {
-    if records.is_empty() {
-        return Err(no_instance(instance));
-    }
-    let read = |bytes: &Vec<u8>| {
+    let read = |bytes: &[u8]| {
         Record::<Event>::from_bytes(bytes).map_err(|error| broken(instance, &error.to_string()))
     };
-    let first = read(&records[0])?;
+    let first = read(first.ok_or_else(|| no_instance(instance))?)?;
     let Some(Event::Created(created)) = first.events.first() else {
         return Err(broken(instance, "its history does not begin with its start"));
     };
@@ -248,18 +246,16 @@ pub(crate) fn history(
         .find(&created.process, Some(created.version))
         .ok_or_else(|| broken(instance, "its definition is not known here"))?;
     let mut entries = Vec::new();
-    let start = usize::try_from(from).unwrap_or(usize::MAX);
-    for (number, bytes) in records.iter().enumerate().skip(start).take(limit) {
+    for (place, bytes) in records.iter().take(page.limit).enumerate() {
         let record = read(bytes)?;
         let events = record.events.iter();
         entries.extend(events.map(|event| HistoryEntry {
-            record: number as u64,
+            record: page.from + place as u64,
             at: record.at,
             ..entry(&deployed.schema, event, record.at)
         }));
     }
-    let end = start.saturating_add(limit);
-    let next = (end < records.len()).then_some(end as u64);
+    let next = (records.len() > page.limit).then_some(page.from + page.limit as u64);
     Ok(Answer::History { entries, next })
 }
 

@@ -301,6 +301,35 @@ fn the_history_tells_why_an_instance_was_suspended_and_resumed() {
 }
 
 #[test]
+fn a_history_is_read_in_pages() {
+    let mut bank = Harness::bank();
+    let loan = bank.start(1);
+    for _ in 0..2 {
+        bank.ask(claim("ann", loan, "capture")).unwrap();
+        let agent = AgentId::from("ann");
+        bank.ask(Request::Release { agent, activity: activity(loan, "capture") }).unwrap();
+    }
+    let page = |bank: &mut Harness, from| {
+        let history = Request::History { instance: loan, from, limit: 2 };
+        match bank.ask(history).unwrap() {
+            Answer::History { entries, next } => {
+                let told = entries.iter().map(|entry| format!("{} {}", entry.record, entry.kind));
+                (told.collect::<Vec<_>>().join(", "), next)
+            }
+            other => panic!("{other:?}"),
+        }
+    };
+    assert_eq!(page(&mut bank, 0), ("0 created, 1 claimed".to_owned(), Some(2)));
+    assert_eq!(page(&mut bank, 2), ("2 released, 3 claimed".to_owned(), Some(4)));
+    assert_eq!(page(&mut bank, 4), ("4 released".to_owned(), None));
+    for beyond in [5, u64::MAX] {
+        assert_eq!(page(&mut bank, beyond), (String::new(), None));
+    }
+    let nobody = Request::History { instance: InstanceId(99), from: 0, limit: 2 };
+    assert!(bank.refusal(nobody).ends_with("(no_such_instance)"));
+}
+
+#[test]
 fn a_worklist_is_followed_by_its_cursor() {
     let mut bank = Harness::bank();
     let list = |bank: &mut Harness, since: Option<String>| {

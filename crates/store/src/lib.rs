@@ -85,8 +85,9 @@ pub trait EventStore: Send + Sync {
     /// everything acknowledged before is there.
     fn commit(&self, batch: Batch) -> Result<(), Error>;
 
-    /// The records of a stream from version `from` on; empty for an unknown stream.
-    fn read(&self, stream: StreamId, from: Version) -> Result<Vec<Vec<u8>>, Error>;
+    /// At most `limit` records of a stream, from version `from` on; none of an unknown stream. No
+    /// more than these are read.
+    fn read(&self, stream: StreamId, from: Version, limit: usize) -> Result<Vec<Vec<u8>>, Error>;
 
     /// The last snapshot of an open stream. Closing a stream drops its snapshot.
     fn snapshot(&self, stream: StreamId) -> Result<Option<Snapshot>, Error>;
@@ -155,8 +156,8 @@ impl<S: EventStore + ?Sized> EventStore for Arc<S> {
         (**self).commit(batch)
     }
 
-    fn read(&self, stream: StreamId, from: Version) -> Result<Vec<Vec<u8>>, Error> {
-        (**self).read(stream, from)
+    fn read(&self, stream: StreamId, from: Version, limit: usize) -> Result<Vec<Vec<u8>>, Error> {
+        (**self).read(stream, from, limit)
     }
 
     fn snapshot(&self, stream: StreamId) -> Result<Option<Snapshot>, Error> {

@@ -47,8 +47,10 @@ impl EventStore for Memory {
         Ok(())
     }
 
-    fn read(&self, stream: StreamId, from: Version) -> Result<Vec<Vec<u8>>, Error> {
-        Ok(self.lock().streams.get(&stream).map_or_else(Vec::new, |stream| stream.since(from)))
+    fn read(&self, stream: StreamId, from: Version, limit: usize) -> Result<Vec<Vec<u8>>, Error> {
+        let state = self.lock();
+        let records = state.streams.get(&stream).map_or(&[][..], |stream| stream.since(from));
+        Ok(records.iter().take(limit).cloned().collect())
     }
 
     fn snapshot(&self, stream: StreamId) -> Result<Option<Snapshot>, Error> {
@@ -109,13 +111,13 @@ impl Stream {
         Head { version: Version(self.records.len() as u64), closed: self.summary.is_some() }
     }
 
-    fn since(&self, from: Version) -> Vec<Vec<u8>> {
+    fn since(&self, from: Version) -> &[Vec<u8>] {
         let from = usize::try_from(from.0).unwrap_or(usize::MAX);
-        self.records.get(from..).unwrap_or_default().to_vec()
+        self.records.get(from..).unwrap_or_default()
     }
 
     fn open(&self, stream: StreamId) -> OpenStream {
         let from = self.snapshot.as_ref().map_or(Version(0), |snapshot| snapshot.version);
-        OpenStream { stream, snapshot: self.snapshot.clone(), records: self.since(from) }
+        OpenStream { stream, snapshot: self.snapshot.clone(), records: self.since(from).to_vec() }
     }
 }

@@ -36,8 +36,8 @@ impl EventStore for Faulty {
             _ => self.inner.commit(batch),
         }
     }
-    fn read(&self, stream: StreamId, from: Version) -> Result<Vec<Vec<u8>>, Error> {
-        self.inner.read(stream, from)
+    fn read(&self, stream: StreamId, from: Version, limit: usize) -> Result<Vec<Vec<u8>>, Error> {
+        self.inner.read(stream, from, limit)
     }
     fn snapshot(&self, stream: StreamId) -> Result<Option<Snapshot>, Error> {
         self.inner.snapshot(stream)

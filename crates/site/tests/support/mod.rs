@@ -149,9 +149,11 @@ impl Harness {
                     Output::Load { stream, whole } => {
                         inputs.push(Input::Loaded(self.stream(stream.0, !whole)));
                     }
-                    Output::ReadHistory { id, instance } => {
-                        let records = self.stream(instance.0, false).records;
-                        inputs.push(Input::HistoryRead { id, instance, records });
+                    Output::ReadHistory { id, instance, from, limit } => {
+                        let all = self.stream(instance.0, false).records;
+                        let first = all.first().cloned();
+                        let records = all.into_iter().skip(from as usize).take(limit).collect();
+                        inputs.push(Input::HistoryRead { id, instance, first, records });
                     }
                     Output::ReadClosed { id, before, limit } => {
                         let streams = self.streams.range(..before.0).rev();

@@ -107,10 +107,10 @@ impl EventStore for Embedded {
         Ok(())
     }
 
-    fn read(&self, stream: StreamId, from: Version) -> Result<Vec<Vec<u8>>, Error> {
+    fn read(&self, stream: StreamId, from: Version, limit: usize) -> Result<Vec<Vec<u8>>, Error> {
         let range = keys::record(stream, from)..=keys::record(stream, Version(u64::MAX));
         let mut records = Vec::new();
-        for item in self.view().range(&self.records, range) {
+        for item in self.view().range(&self.records, range).take(limit) {
             let (key, record) = item.into_inner().map_err(|error| self.failed(error))?;
             let expected = Version(from.0 + records.len() as u64);
             if keys::parse_record(&key) != Some((stream, expected)) {

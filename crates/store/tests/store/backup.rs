@@ -30,7 +30,7 @@ fn a_restored_store_has_the_same_content_and_goes_on() {
     assert!(matches!(store.commit(batch([append(C, 1, "x")])), Err(Error::Closed { .. })));
     drop(store);
     let store = Embedded::open(&dir).unwrap();
-    assert_eq!(store.read(A, Version(0)).unwrap().len(), 3);
+    assert_eq!(store.read(A, Version(0), usize::MAX).unwrap().len(), 3);
     assert_eq!(names(parent.path()), ["restored"]);
 }
 
@@ -68,7 +68,7 @@ fn a_backup_beside_commits_shows_one_moment() {
             let target = scratch();
             restore(&mut backup.as_slice(), target.path(), &mut |_| {}).unwrap();
             let restored = Embedded::open(target.path()).unwrap();
-            let count = |stream| restored.read(stream, Version(0)).unwrap().len();
+            let count = |stream| restored.read(stream, Version(0), usize::MAX).unwrap().len();
             assert_eq!(count(left), count(right), "round {round}");
         }
         done.store(true, Ordering::Relaxed);

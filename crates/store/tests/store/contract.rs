@@ -49,6 +49,7 @@ type Case = fn(&mut Subject);
 
 const CASES: &[(&str, Case)] = &[
     ("records_are_read_back_in_order_and_from_any_version", records_are_read_back),
+    ("records_are_read_in_pages", records_are_read_in_pages),
     ("an_unknown_stream_is_empty", an_unknown_stream_is_empty),
     ("a_conflict_names_the_stream_and_both_versions", a_conflict_is_named),
     ("a_refused_batch_changes_nothing", a_refused_batch_changes_nothing),
@@ -94,7 +95,7 @@ impl<'a> Subject<'a> {
     }
 
     fn read(&self, stream: StreamId, from: u64) -> String {
-        let records = self.store().read(stream, Version(from)).unwrap();
+        let records = self.store().read(stream, Version(from), usize::MAX).unwrap();
         records.iter().map(|record| text(record)).collect::<Vec<_>>().join(" ")
     }
 
@@ -126,6 +127,22 @@ fn records_are_read_back(subject: &mut Subject) {
     assert_eq!(subject.read(A, 3), "");
     assert_eq!(subject.read(A, u64::MAX), "");
     assert_eq!(subject.read(B, 0), "b0");
+}
+
+fn records_are_read_in_pages(subject: &mut Subject) {
+    let appends: Vec<_> = (0..5).map(|at| append(A, at, &format!("a{at}"))).collect();
+    subject.commit(batch(appends)).unwrap();
+    subject.commit(batch([append(B, 0, "b0")])).unwrap();
+    let page = |from, limit| {
+        let records = subject.store().read(A, Version(from), limit).unwrap();
+        records.iter().map(|record| text(record)).collect::<Vec<_>>().join(" ")
+    };
+    assert_eq!(page(0, 2), "a0 a1");
+    assert_eq!(page(2, 2), "a2 a3");
+    assert_eq!(page(4, 2), "a4", "and not on to the next stream");
+    assert_eq!(page(5, 2), "");
+    assert_eq!(page(0, 0), "");
+    assert_eq!(page(1, usize::MAX), "a1 a2 a3 a4");
 }
 
 fn an_unknown_stream_is_empty(subject: &mut Subject) {
@@ -268,7 +285,7 @@ fn a_visitor_may_stop_and_may_read(subject: &mut Subject) {
     let mut visit = |open: legwork_store::OpenStream| {
         seen.set(seen.get() + 1);
         assert_eq!(open.version(), Version(1));
-        assert_eq!(store.read(open.stream, Version(0)).unwrap(), open.records);
+        assert_eq!(store.read(open.stream, Version(0), usize::MAX).unwrap(), open.records);
         if open.stream == B { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
     };
     store.open_streams(&mut visit).unwrap();

@@ -85,7 +85,7 @@ fn check(dir: &Path) -> u64 {
     let store = Embedded::open(dir).unwrap();
     let rounds = count(&store);
     for stream in 0..STREAMS {
-        let records = store.read(StreamId(stream.into()), Version(0)).unwrap();
+        let records = store.read(StreamId(stream.into()), Version(0), usize::MAX).unwrap();
         let numbers: Vec<u64> = records.iter().map(|record| number(record)).collect();
         let expected: Vec<u64> = (0..rounds).filter(|round| touches(stream, *round)).collect();
         assert_eq!(numbers, expected, "stream {stream}");
@@ -95,7 +95,7 @@ fn check(dir: &Path) -> u64 {
 
 fn count(store: &Embedded) -> u64 {
     let last = (0..STREAMS).filter_map(|stream| {
-        let records = store.read(StreamId(stream.into()), Version(0)).unwrap();
+        let records = store.read(StreamId(stream.into()), Version(0), usize::MAX).unwrap();
         records.last().map(|record| number(record) + 1)
     });
     last.max().unwrap_or(0)

@@ -253,7 +253,7 @@ fn torn() -> Torn {
     drop(store);
     let before = trimmed(dir.path());
     let store = Embedded::open(dir.path()).unwrap();
-    assert_eq!(store.read(A, Version(0)).unwrap().len(), 2);
+    assert_eq!(store.read(A, Version(0), usize::MAX).unwrap().len(), 2);
     store.commit(batch([append(A, 2, "a2 and some more"), close(B, 1, "b1", "sum")])).unwrap();
     drop(store);
     let after = trimmed(dir.path());

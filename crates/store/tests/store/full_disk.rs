@@ -34,11 +34,11 @@ fn a_commit_that_hits_a_file_size_limit_fails_and_loses_nothing() {
     assert!(child.status.success(), "{said}\n{}", String::from_utf8_lossy(&child.stderr));
     assert!(said.contains("stopped as it should"), "{said}");
     let store = Embedded::open(dir.path()).unwrap();
-    assert_eq!(store.read(A, Version(0)).unwrap(), [b"a0", b"a1"]);
+    assert_eq!(store.read(A, Version(0), usize::MAX).unwrap(), [b"a0", b"a1"]);
     store.commit(batch([append(A, 2, "a2")])).unwrap();
     drop(store);
     let store = Embedded::open(dir.path()).unwrap();
-    assert_eq!(store.read(A, Version(0)).unwrap(), [b"a0", b"a1", b"a2"]);
+    assert_eq!(store.read(A, Version(0), usize::MAX).unwrap(), [b"a0", b"a1", b"a2"]);
 }
 
 /// Not a test of its own: what the child does under the limit.
@@ -54,7 +54,7 @@ fn child_that_commits_beyond_the_limit() {
     let stopped = store.commit(batch([append(A, 2, "a2")])).unwrap_err();
     assert!(matches!(stopped, Error::Stopped { .. }), "{stopped}");
     assert!(stopped.to_string().contains("then reopen it"), "{stopped}");
-    assert_eq!(store.read(A, Version(0)).unwrap(), [b"a0", b"a1"]);
+    assert_eq!(store.read(A, Version(0), usize::MAX).unwrap(), [b"a0", b"a1"]);
     println!("stopped as it should");
 }
 
@@ -81,12 +81,12 @@ fn a_full_file_system_stops_the_store_and_loses_nothing() {
     // Still full: what is there can be read.
     {
         let store = Embedded::open(&dir).unwrap();
-        let found = store.read(A, Version(0)).unwrap().len() as u64;
+        let found = store.read(A, Version(0), usize::MAX).unwrap().len() as u64;
         assert!((acknowledged..=acknowledged + 1).contains(&found), "{acknowledged}, {found}");
     }
     Mounted::resize(mount.path(), "200m");
     let store = Embedded::open(&dir).unwrap();
-    let found = store.read(A, Version(0)).unwrap();
+    let found = store.read(A, Version(0), usize::MAX).unwrap();
     let found = found.len() as u64;
     assert!((acknowledged..=acknowledged + 1).contains(&found), "{acknowledged}, {found}");
     store.commit(batch([large(A, found, 10)])).unwrap();

@@ -25,7 +25,7 @@ fn a_second_opener_is_told_which_directory_is_in_use() {
     first.commit(batch([append(A, 1, "a1")])).unwrap();
     drop(first);
     let third = Embedded::open(dir.path()).unwrap();
-    assert_eq!(third.read(A, Version(0)).unwrap().len(), 2);
+    assert_eq!(third.read(A, Version(0), usize::MAX).unwrap().len(), 2);
 }
 
 #[test]
@@ -95,7 +95,7 @@ fn creation_that_was_cut_off_is_done_again_or_finished() {
         store.commit(batch([append(A, 0, "a0")])).unwrap();
         drop(store);
         let store = Embedded::open(dir.path()).unwrap();
-        assert_eq!(store.read(A, Version(0)).unwrap(), [b"a0"]);
+        assert_eq!(store.read(A, Version(0), usize::MAX).unwrap(), [b"a0"]);
     }
 }
 

@@ -53,7 +53,7 @@ proptest! {
 /// Mostly what fits: versions are taken from the store, sometimes off by a little.
 fn batch(memory: &Memory, appends: &[(u8, u8, bool)], snapshots: &[(u8, u8)]) -> Batch {
     let mut grown = [0; 8];
-    let head = |id: u8| memory.read(stream(id), Version(0)).unwrap().len() as u64;
+    let head = |id: u8| memory.read(stream(id), Version(0), usize::MAX).unwrap().len() as u64;
     let appends = appends.iter().map(|&(id, off, ends)| {
         let expected = head(id) + grown[usize::from(id)] + u64::from(off);
         grown[usize::from(id)] += 1;

@@ -66,11 +66,11 @@ pub(crate) fn content(
     for (stream, snapshot, since) in ids {
         assert_eq!(store.snapshot(stream)?, snapshot, "the scan and the lookup agree");
         let from = snapshot.as_ref().map_or(Version(0), |snapshot| snapshot.version);
-        assert_eq!(store.read(stream, from)?, since, "the scan and the read agree");
-        content.open.push((stream, snapshot, store.read(stream, Version(0))?));
+        assert_eq!(store.read(stream, from, usize::MAX)?, since, "the scan and the read agree");
+        content.open.push((stream, snapshot, store.read(stream, Version(0), usize::MAX)?));
     }
     for closed in store.closed_streams(None, usize::MAX)? {
-        let records = store.read(closed.stream, Version(0))?;
+        let records = store.read(closed.stream, Version(0), usize::MAX)?;
         content.closed.push((closed.stream, closed.summary, records));
     }
     content.blobs = blobs.iter().map(|&id| store.blob(id)).collect::<Result<_, _>>()?;

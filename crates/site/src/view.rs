@@ -255,7 +255,7 @@ pub(crate) fn history(
             ..entry(&deployed.schema, event, record.at)
         }));
     }
-    let next = (records.len() > page.limit).then_some(page.from + page.limit as u64);
+    let next = (records.len() > page.limit).then(|| page.from + page.limit as u64);
     Ok(Answer::History { entries, next })
 }
 

@@ -22,41 +22,62 @@ const TRIALS_ALL_MAX: usize = 200_000;
 
 /// What the organisation has to say against the rules of a definition, in the order of the text.
 pub fn check(definition: &Definition, organisation: &Organisation) -> Vec<Finding> {
-    let mut rules = Rules::default();
-    rules.collect(&definition.steps);
-    let mut findings = Vec::new();
-    let mut trials = Trials::new(&rules, organisation);
-    for (step, rule) in &rules.all {
-        let unknown = unknown_names(rule, organisation);
-        if unknown.is_empty() {
-            let case = trials.of(&rule.value).nobody;
-            findings.extend(case.map(|case| nobody_left(step, rule, &case)));
-        }
-        findings.extend(unknown);
-    }
-    findings.sort();
-    findings.dedup();
-    findings
+    Assignments::of(definition).check(organisation)
 }
 
-/// The assignment rules of a definition.
-#[derive(Default)]
-struct Rules<'d> {
+/// The assignment rules of a definition: all that an organisation can say something against, and
+/// much less than the definition.
+#[derive(Clone, Debug, Default)]
+pub struct Assignments {
     /// With the names of the steps they are written at.
-    all: Vec<(&'d Arc<str>, &'d Spanned<Rule>)>,
-    /// By the step whose performer they choose; steps done by programs have none.
-    of_step: BTreeMap<&'d str, Option<&'d Rule>>,
+    all: Vec<(Arc<str>, Spanned<Rule>)>,
+    /// The place of the rule that chooses the performer of a step; steps done by programs have
+    /// none.
+    of_step: BTreeMap<Arc<str>, Option<usize>>,
 }
 
-impl<'d> Rules<'d> {
-    fn collect(&mut self, blocks: &'d [Block]) {
+impl Assignments {
+    pub fn of(definition: &Definition) -> Self {
+        let mut rules = Self::default();
+        rules.collect(&definition.steps);
+        rules.all.shrink_to_fit();
+        rules
+    }
+
+    /// What the organisation has to say against them, in the order of the text.
+    pub fn check(&self, organisation: &Organisation) -> Vec<Finding> {
+        let mut findings = Vec::new();
+        let mut trials = Trials::new(self, organisation);
+        for (step, rule) in &self.all {
+            let unknown = unknown_names(rule, organisation);
+            if unknown.is_empty() {
+                let case = trials.of(&rule.value).nobody;
+                findings.extend(case.map(|case| nobody_left(step, rule, &case)));
+            }
+            findings.extend(unknown);
+        }
+        findings.sort();
+        findings.dedup();
+        findings
+    }
+
+    fn rule_of(&self, step: &str) -> Option<&Rule> {
+        let place = (*self.of_step.get(step)?)?;
+        self.all.get(place).map(|(_, rule)| &rule.value)
+    }
+
+    fn is_of_program(&self, step: &str) -> bool {
+        self.of_step.get(step) == Some(&None)
+    }
+
+    fn collect(&mut self, blocks: &[Block]) {
         for block in blocks {
             let name = &block.name().value;
             match block {
                 Block::Step(step) => {
                     self.work(name, &step.work);
                     if let Some(Work::Manual { who }) = &step.undo {
-                        self.all.push((name, who));
+                        self.all.push((name.clone(), who.clone()));
                     }
                 }
                 Block::Parallel(parallel) => {
@@ -78,18 +99,18 @@ impl<'d> Rules<'d> {
         }
     }
 
-    fn work(&mut self, name: &'d Arc<str>, work: &'d Work) {
+    fn work(&mut self, name: &Arc<str>, work: &Work) {
         match work {
             Work::Manual { who } => self.person(name, who),
             Work::Automatic { .. } => {
-                self.of_step.insert(name, None);
+                self.of_step.insert(name.clone(), None);
             }
         }
     }
 
-    fn person(&mut self, name: &'d Arc<str>, who: &'d Spanned<Rule>) {
-        self.all.push((name, who));
-        self.of_step.insert(name, Some(&who.value));
+    fn person(&mut self, name: &Arc<str>, who: &Spanned<Rule>) {
+        self.of_step.insert(name.clone(), Some(self.all.len()));
+        self.all.push((name.clone(), who.clone()));
     }
 }
 
@@ -157,7 +178,7 @@ fn nobody_left(step: &str, rule: &Spanned<Rule>, case: &str) -> Finding {
 
 /// Tries rules with everybody who might have done the steps they speak of.
 struct Trials<'d> {
-    rules: &'d Rules<'d>,
+    rules: &'d Assignments,
     organisation: &'d Organisation,
     /// Who might do a step, as far as it is known.
     performers: BTreeMap<Arc<str>, AgentSet>,
@@ -172,7 +193,7 @@ struct Tried {
 }
 
 impl<'d> Trials<'d> {
-    fn new(rules: &'d Rules<'d>, organisation: &'d Organisation) -> Self {
+    fn new(rules: &'d Assignments, organisation: &'d Organisation) -> Self {
         Self { rules, organisation, performers: BTreeMap::new(), left: TRIALS_ALL_MAX }
     }
 
@@ -213,7 +234,7 @@ impl<'d> Trials<'d> {
         if let Some(known) = self.performers.get(step) {
             return known.clone();
         }
-        let Some(Some(rule)) = self.rules.of_step.get(&**step) else {
+        let Some(rule) = self.rules.rule_of(step) else {
             return self.organisation.sets.nobody.clone();
         };
         // Rules that ask for each other in a ring end here.
@@ -228,7 +249,7 @@ impl<'d> Trials<'d> {
     fn without_performer(&self, rule: &Rule, asked: &[Option<Arc<str>>]) -> Tried {
         let past = Past { asked, agents: vec![None; asked.len()] };
         let named = self.organisation.resolve(rule, &past).actors;
-        let by_program = |step: &&Arc<str>| matches!(self.rules.of_step.get(&***step), Some(None));
+        let by_program = |step: &&Arc<str>| self.rules.is_of_program(step);
         let step = asked.iter().flatten().find(by_program);
         let nobody = step.filter(|_| named.is_empty());
         Tried { nobody: nobody.map(|step| format!("because a program does `{step}`")), named }

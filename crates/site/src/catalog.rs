@@ -10,7 +10,7 @@ use legwork_model::finding::{Finding, Rule, Severity, Span};
 use legwork_model::schema::Schema;
 use legwork_model::time::Timestamp;
 use legwork_model::{check, compile, yaml};
-use legwork_org::Organisation;
+use legwork_org::{Assignments, Organisation};
 
 use crate::answer::DefinitionInfo;
 
@@ -21,6 +21,8 @@ pub(crate) const VERSIONS_MAX: usize = 10_000;
 #[derive(Debug, Default)]
 pub(crate) struct Catalog {
     processes: BTreeMap<Arc<str>, Vec<Deployed>>,
+    /// Of the latest version of every process, to be held against each new organisation.
+    assignments: BTreeMap<Arc<str>, Assignments>,
     organisation: Published,
 }
 
@@ -42,6 +44,7 @@ pub(crate) struct Published {
 /// A definition that passed the check.
 pub(crate) struct Checked {
     pub(crate) schema: Schema,
+    pub(crate) assignments: Assignments,
     pub(crate) warnings: Vec<Finding>,
 }
 
@@ -51,8 +54,9 @@ impl Catalog {
         let (definition, mut findings) = yaml::parse(source);
         let Some(definition) = definition else { return Err(findings) };
         findings.extend(check::check(&definition));
+        let assignments = Assignments::of(&definition);
         if self.organisation.version > 0 {
-            findings.extend(legwork_org::check(&definition, &self.organisation.organisation));
+            findings.extend(assignments.check(&self.organisation.organisation));
         }
         if findings.iter().any(|finding| finding.severity == Severity::Error) {
             return Err(findings);
@@ -60,7 +64,7 @@ impl Catalog {
         let version = self.versions(&definition.process.value).len() as u32 + 1;
         match compile::compile(&definition, version) {
             Ok(schema) => match check::graph(&schema).into_iter().next() {
-                None => Ok(Checked { schema, warnings: findings }),
+                None => Ok(Checked { schema, assignments, warnings: findings }),
                 Some(fault) => Err(vec![not_runnable(fault)]),
             },
             Err(error) => Err(vec![not_runnable(error.to_string())]),
@@ -84,8 +88,15 @@ impl Catalog {
         }
     }
 
-    pub(crate) fn deploy(&mut self, schema: Schema, source: &str, at: Timestamp) {
+    pub(crate) fn deploy(
+        &mut self,
+        schema: Schema,
+        assignments: Assignments,
+        source: &str,
+        at: Timestamp,
+    ) {
         let process = schema.process.clone();
+        self.assignments.insert(process.clone(), assignments);
         let deployed = Deployed { schema: Arc::new(schema), source: Arc::from(source), at };
         self.processes.entry(process).or_default().push(deployed);
     }
@@ -93,6 +104,20 @@ impl Catalog {
     /// The latest version of every process.
     pub(crate) fn list(&self) -> Vec<DefinitionInfo> {
         self.processes.values().filter_map(|versions| versions.last()).map(Deployed::info).collect()
+    }
+
+    /// What the latest definitions miss in an organisation; a warning, since they run already.
+    pub(crate) fn check_all(&self, organisation: &Organisation) -> Vec<Finding> {
+        let mut findings = Vec::new();
+        for (process, assignments) in &self.assignments {
+            for finding in assignments.check(organisation) {
+                let message =
+                    format!("process `{process}` at {}: {}", finding.span, finding.message);
+                let (severity, span) = (Severity::Warning, Span::default());
+                findings.push(Finding { severity, span, message, ..finding });
+            }
+        }
+        findings
     }
 
     pub(crate) fn organisation(&self) -> &Organisation {

@@ -1,11 +1,11 @@
 //! Deploying definitions, publishing organisations, issuing tokens: the site's own stream.
 
 use legwork_model::event::{Performer, Record, SiteEvent, TokenIssued};
-use legwork_model::finding::{Finding, Severity};
+use legwork_model::finding::Severity;
 use legwork_model::id::StreamId;
 use legwork_model::time::Timestamp;
 use legwork_model::yaml;
-use legwork_org::Organisation;
+use legwork_org::{Assignments, Organisation};
 
 use crate::Site;
 use crate::access::{Caller, Scope};
@@ -48,7 +48,7 @@ impl Site {
             by: caller.performer(),
         };
         self.record(event, now);
-        self.catalog.deploy(checked.schema, source, now);
+        self.catalog.deploy(checked.schema, checked.assignments, source, now);
         Ok(Answer::Deployed { process, version, unchanged: false, warnings: checked.warnings })
     }
 
@@ -86,7 +86,7 @@ impl Site {
         if &*self.catalog.published().source == source {
             return Ok(Answer::Published { version, unchanged: true, warnings: findings });
         }
-        findings.extend(self.definitions_under(&organisation));
+        findings.extend(self.catalog.check_all(&organisation));
         let version = version + 1;
         let event = SiteEvent::OrganisationPublished {
             version,
@@ -97,22 +97,6 @@ impl Site {
         self.catalog.publish(organisation, version, source);
         self.offer_anew(now);
         Ok(Answer::Published { version, unchanged: false, warnings: findings })
-    }
-
-    /// What the latest definitions miss in an organisation; a warning, since they run already.
-    fn definitions_under(&self, organisation: &Organisation) -> Vec<Finding> {
-        let mut findings = Vec::new();
-        for info in self.catalog.list() {
-            let Some(deployed) = self.catalog.find(&info.process, None) else { continue };
-            let (Some(definition), _) = yaml::parse(&deployed.source) else { continue };
-            for finding in legwork_org::check(&definition, organisation) {
-                let message =
-                    format!("process `{}` at {}: {}", info.process, finding.span, finding.message);
-                let severity = Severity::Warning;
-                findings.push(Finding { severity, span: Default::default(), message, ..finding });
-            }
-        }
-        findings
     }
 
     pub(crate) fn organisation(&self) -> Result<Answer, Refusal> {
@@ -209,7 +193,7 @@ impl Site {
                 })?;
                 let schema = legwork_model::compile::compile(&definition, version)
                     .map_err(|error| format!("process `{process}` version {version}: {error}"))?;
-                self.catalog.deploy(schema, &source, at);
+                self.catalog.deploy(schema, Assignments::of(&definition), &source, at);
             }
             SiteEvent::OrganisationPublished { version, source, by: _ } => {
                 let (organisation, _) = Organisation::parse(&source);

@@ -301,6 +301,32 @@ fn the_history_tells_why_an_instance_was_suspended_and_resumed() {
 }
 
 #[test]
+fn an_organisation_is_held_against_the_latest_version_of_every_process() {
+    let mut bank = Harness::bank();
+    let credit = support::LOAN.replace("process: loan", "process: credit");
+    let loan = support::LOAN.replace("Role(clerk)", "(Agent(ben) OR Agent(cleo))");
+    for source in [credit, loan] {
+        bank.ask(Request::Deploy { source }).unwrap();
+    }
+    let complaints = |bank: &mut Harness, source: String| match bank
+        .ask(Request::PublishOrganisation { source })
+        .unwrap()
+    {
+        Answer::Published { warnings, .. } => {
+            let of_process = |message: &str| message.split('`').nth(1).map(str::to_owned);
+            let all = warnings.iter().filter_map(|warning| of_process(&warning.message));
+            all.collect::<Vec<_>>()
+        }
+        other => panic!("{other:?}"),
+    };
+    let no_clerks = support::BANK.replace("[clerk]", "[waiter]");
+    assert_eq!(complaints(&mut bank, no_clerks), ["credit", "credit"]);
+    bank.restart();
+    let no_ben = support::BANK.replace("ben:", "bob:");
+    assert_eq!(complaints(&mut bank, no_ben), ["loan", "loan"]);
+}
+
+#[test]
 fn a_history_is_read_in_pages() {
     let mut bank = Harness::bank();
     let loan = bank.start(1);

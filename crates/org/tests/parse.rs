@@ -139,7 +139,7 @@ fn what_is_missing_is_told() {
         "#);
     insta::assert_snapshot!(findings(""), @r#"
         1:1: error Y2: the file is empty
-            hint: write a mapping of fields, such as `process: my-process`
+            hint: write `organisation: my-organisation` and, in `agents:`, everybody
         "#);
     insta::assert_snapshot!(findings("[]"), @r#"
         1:1: error Y2: an organisation must be a mapping of fields, not a list

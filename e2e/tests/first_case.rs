@@ -50,6 +50,17 @@ async fn a_case_goes_from_its_start_to_its_end() -> Result<()> {
 }
 
 #[tokio::test]
+async fn a_second_server_on_one_port_is_told_so_once() -> Result<()> {
+    let folder = Folder::new()?;
+    let first = folder.server("store", &[]).await?;
+    let second = ["up", "--in-memory", "--listen", first.authority()];
+    let said = legwork(folder.path(), &second)?.refused()?;
+    assert_eq!(said.matches("in use").count(), 1, "{said}");
+    assert!(said.contains("--listen"), "{said}");
+    Ok(())
+}
+
+#[tokio::test]
 async fn a_start_with_a_key_starts_once_and_can_be_waited_for() -> Result<()> {
     let folder = Folder::new()?;
     let server = folder.server("store", &[]).await?;

@@ -105,11 +105,17 @@ fn tell(server: &Server, store: &StoreChoice, out: Output) -> Result<()> {
             || "memory only, gone when the server stops".to_owned(),
             |path| path.display().to_string(),
         );
-        banner(&url, &data, server.has_tokens(), server.withheld())
+        let end = match store {
+            StoreChoice::Memory => "Ctrl-C stops it, and everything is gone.",
+            StoreChoice::Directory(_) => {
+                "Ctrl-C stops it; nothing acknowledged is lost, even by kill -9."
+            }
+        };
+        banner(&url, &data, server.has_tokens(), server.withheld(), end)
     })
 }
 
-fn banner(url: &str, data: &str, tokens: bool, withheld: Option<SocketAddr>) -> String {
+fn banner(url: &str, data: &str, tokens: bool, withheld: Option<SocketAddr>, end: &str) -> String {
     let version = env!("CARGO_PKG_VERSION");
     let mut out = format!("{} {version} is up\n\n", paint(GOOD.bold(), "legwork"));
     let mut line = |name: &str, text: &str| {
@@ -135,7 +141,7 @@ fn banner(url: &str, data: &str, tokens: bool, withheld: Option<SocketAddr>) -> 
          legwork{server} start PROCESS\n    \
          legwork{server} work list --as AGENT\n\n  \
          {}\n",
-        paint(DIM, "Ctrl-C stops it; nothing acknowledged is lost, even by kill -9.")
+        paint(DIM, end)
     ));
     out
 }
@@ -146,7 +152,7 @@ mod tests {
 
     fn shown(url: &str, tokens: bool, withheld: Option<&str>) -> String {
         let withheld = withheld.map(|address| address.parse().unwrap());
-        let text = banner(url, "/srv/legwork", tokens, withheld);
+        let text = banner(url, "/srv/legwork", tokens, withheld, "Ctrl-C stops it.");
         anstream::adapter::strip_str(&text).to_string().replace(env!("CARGO_PKG_VERSION"), "1.2.3")
     }
 
@@ -164,7 +170,7 @@ mod tests {
             legwork start PROCESS
             legwork work list --as AGENT
 
-          Ctrl-C stops it; nothing acknowledged is lost, even by kill -9.
+          Ctrl-C stops it.
         ");
     }
 

@@ -43,10 +43,10 @@ pub enum Error {
     Unreadable { faults: Vec<String> },
 
     #[error(
-        "cannot listen on {address}: {source}; \
+        "cannot listen on {address}: {why}; \
          stop what listens there, or choose another address with --listen"
     )]
-    Listen { address: SocketAddr, source: io::Error },
+    Listen { address: SocketAddr, why: io::Error },
 
     #[error("the server does not start: {0}")]
     Start(String),

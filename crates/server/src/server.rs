@@ -122,9 +122,9 @@ impl Server {
         let withheld = (address != config.listen).then_some(config.listen);
         let listener = match TcpListener::bind(address).await {
             Ok(listener) => listener,
-            Err(source) => {
+            Err(why) => {
                 core.stop().await;
-                return Err(Error::Listen { address, source });
+                return Err(Error::Listen { address, why });
             }
         };
         let address = listener.local_addr().unwrap_or(address);

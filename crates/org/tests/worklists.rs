@@ -362,3 +362,28 @@ fn pages_have_a_limit_of_their_own() {
     assert!(page.more);
     assert_eq!(story.read("ann", None, 0).items.len(), 1);
 }
+
+#[test]
+fn only_those_whose_lists_have_changed_are_told_to_look() {
+    let mut story = Story::begin(SPRING);
+    let concerned = |story: &mut Story, waiting: &[&str]| {
+        let waiting: Vec<AgentId> = waiting.iter().map(|name| AgentId::from(*name)).collect();
+        let concerned = story.lists.take_concerned(waiting.iter());
+        concerned.iter().map(AgentId::as_str).collect::<Vec<_>>().join(" ")
+    };
+    let all = ["ann", "ben", "cora", "dan", "eve"];
+    assert_eq!(concerned(&mut story, &all), "ann ben cora dan eve", "nobody has looked yet");
+    assert_eq!(concerned(&mut story, &all), "");
+    story.offer(1, "Role(manager)");
+    assert_eq!(concerned(&mut story, &all), "cora dan");
+    story.offer(2, "Role(manager)");
+    assert_eq!(concerned(&mut story, &["dan"]), "dan", "fewer wait than are concerned");
+    story.claim(1, "dan");
+    assert_eq!(concerned(&mut story, &all), "cora dan");
+    story.claim(2, "stranger");
+    assert_eq!(concerned(&mut story, &["cora"]), "cora");
+    story.lists.withdraw(&key(1));
+    assert_eq!(concerned(&mut story, &all), "dan", "he held it");
+    story.lists.start_afresh();
+    assert_eq!(concerned(&mut story, &["eve"]), "eve");
+}

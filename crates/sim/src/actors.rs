@@ -21,6 +21,7 @@ use legwork_site::{
 
 use crate::dice::Dice;
 use crate::material::{AGENTS, definition, organisation, outputs};
+use crate::watchers::Watchers;
 use crate::world::{Reply, World};
 
 const PROCESS: &str = "random";
@@ -77,6 +78,7 @@ pub(crate) struct Crowd {
     /// Items each agent has seen lately.
     seen: BTreeMap<AgentId, Vec<ActivityId>>,
     jobs: Vec<Job>,
+    watchers: Watchers,
     ledger: Ledger,
     last_key: u64,
     last_instance: u128,
@@ -103,6 +105,7 @@ impl Crowd {
             cursors: BTreeMap::new(),
             seen: BTreeMap::new(),
             jobs: Vec::new(),
+            watchers: Watchers::default(),
             ledger: Ledger::default(),
             last_key: 0,
             last_instance: 0,
@@ -120,6 +123,7 @@ impl Crowd {
 
     /// A few things at once, as in life.
     pub(crate) fn act(&mut self, world: &mut World, dice: &mut Dice) -> Result<(), String> {
+        self.watchers.act(world, dice, &self.cursors);
         for _ in 0..dice.below(6) {
             match dice.below(20) {
                 0..3 => self.start(world, dice),
@@ -309,6 +313,7 @@ impl Crowd {
     /// Takes in what has been answered; repeats what was lost and carries a key.
     pub(crate) fn listen(&mut self, world: &mut World) -> Result<(), String> {
         for id in world.take_lost() {
+            self.watchers.lost(id);
             match self.pending.remove(&id) {
                 Some(
                     intent @ (Intent::Start { key: Some(_), .. }
@@ -318,6 +323,7 @@ impl Crowd {
                 Some(_) | None => {}
             }
         }
+        self.watchers.listen(world)?;
         let answered: Vec<RequestId> = self.pending.keys().copied().collect();
         for id in answered {
             if let Some(reply) = world.reply(id)

@@ -8,6 +8,7 @@ mod actors;
 mod checks;
 mod dice;
 mod material;
+mod watchers;
 mod world;
 
 use std::fmt;

@@ -44,11 +44,19 @@ pub(crate) enum LeaseError {
 }
 
 #[derive(Debug, Default)]
+struct Queue {
+    /// Oldest first. May hold keys that are no longer queued: they are skipped when they come up.
+    keys: VecDeque<JobKey>,
+    /// How many of them are queued.
+    queued: usize,
+}
+
+#[derive(Debug, Default)]
 pub(crate) struct Jobs {
     /// Looked up by key; never iterated.
     entries: FxHashMap<JobKey, Entry>,
-    /// Oldest first. May hold keys that are no longer queued: they are skipped when they come up.
-    queues: BTreeMap<Arc<str>, VecDeque<JobKey>>,
+    /// One for each type that has jobs queued, and no other.
+    queues: BTreeMap<Arc<str>, Queue>,
     /// When leases run out and delays end.
     timers: BTreeMap<Timer, JobKey>,
     last_lease: u64,
@@ -85,7 +93,7 @@ impl Jobs {
     /// The job is done or no longer wanted.
     pub(crate) fn close(&mut self, key: &JobKey) {
         if let Some(entry) = self.entries.remove(key) {
-            self.count_out(entry.phase);
+            self.count_out(entry.phase, &entry.job);
         }
     }
 
@@ -98,7 +106,7 @@ impl Jobs {
     ) -> Option<(JobKey, Arc<str>, u64, Timestamp)> {
         for job in types {
             let Some(queue) = self.queues.get_mut(job) else { continue };
-            while let Some(key) = queue.pop_front() {
+            while let Some(key) = queue.keys.pop_front() {
                 let Some(entry) = self.entries.get_mut(&key) else { continue };
                 if entry.phase != Phase::Queued {
                     continue;
@@ -109,7 +117,7 @@ impl Jobs {
                 let due = (expires, self.last_timer);
                 entry.phase = Phase::Leased { lease, since: now, due };
                 let job = entry.job.clone();
-                self.queued -= 1;
+                self.leave_queue(&job);
                 self.leased += 1;
                 self.timers.insert(due, key.clone());
                 return Some((key, job, lease, expires));
@@ -164,7 +172,7 @@ impl Jobs {
             let Some(entry) = self.entries.get_mut(&key) else { continue };
             let (phase, job) = (entry.phase, entry.job.clone());
             entry.phase = Phase::Queued;
-            self.count_out(phase);
+            self.count_out(phase, &job);
             self.enqueue(&job, key);
         }
     }
@@ -185,6 +193,15 @@ impl Jobs {
         self.queued
     }
 
+    /// The types that have jobs queued.
+    pub(crate) fn types_queued(&self) -> Vec<Arc<str>> {
+        self.queues.keys().cloned().collect()
+    }
+
+    pub(crate) fn has_queued(&self, job: &str) -> bool {
+        self.queues.contains_key(job)
+    }
+
     pub(crate) fn leased(&self) -> usize {
         self.leased
     }
@@ -192,9 +209,19 @@ impl Jobs {
     fn enqueue(&mut self, job: &Arc<str>, key: JobKey) {
         self.queued += 1;
         if let Some(queue) = self.queues.get_mut(job) {
-            queue.push_back(key);
+            queue.keys.push_back(key);
+            queue.queued += 1;
         } else {
-            self.queues.insert(job.clone(), VecDeque::from([key]));
+            self.queues.insert(job.clone(), Queue { keys: VecDeque::from([key]), queued: 1 });
+        }
+    }
+
+    fn leave_queue(&mut self, job: &Arc<str>) {
+        self.queued -= 1;
+        let Some(queue) = self.queues.get_mut(job) else { return };
+        queue.queued -= 1;
+        if queue.queued == 0 {
+            self.queues.remove(job);
         }
     }
 
@@ -205,9 +232,9 @@ impl Jobs {
         due
     }
 
-    fn count_out(&mut self, phase: Phase) {
+    fn count_out(&mut self, phase: Phase, job: &Arc<str>) {
         match phase {
-            Phase::Queued => self.queued -= 1,
+            Phase::Queued => self.leave_queue(job),
             Phase::Leased { due, .. } => {
                 self.timers.remove(&due);
                 self.leased -= 1;

@@ -127,6 +127,8 @@ pub struct Site {
     version: u64,
     /// The latest moment seen or recorded.
     latest: Timestamp,
+    /// When those who follow worklists were served last.
+    watched_at: Timestamp,
     entailed: Entailed,
     out: Vec<Output>,
 }
@@ -177,6 +179,7 @@ impl Site {
             faults: Vec::new(),
             version: 0,
             latest: Timestamp::default(),
+            watched_at: Timestamp::default(),
             entailed: Entailed::default(),
             out: Vec::new(),
             config,

@@ -30,7 +30,7 @@ impl Site {
         while let Some((id, waiting)) = self.waiting.take_due(now) {
             match waiting {
                 Waiting::Jobs(_) => self.answer(id, Ok(Answer::Jobs(Vec::new()))),
-                Waiting::Worklist(mut worklist) => {
+                Waiting::Worklist { mut worklist, .. } => {
                     worklist.wait_until = None;
                     let answer = self.worklist_now(&worklist, now);
                     self.answer(id, answer);

@@ -1,10 +1,13 @@
 //! Requests that wait: for a job, for a change of a worklist, for the end of an instance.
 //!
 //! Each has a moment at which it is answered anyway. Their number is limited.
+//!
+//! Invariant: whoever can have news is found by what the news are about; nobody else is visited.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
-use legwork_model::id::InstanceId;
+use legwork_model::id::{AgentId, InstanceId};
 use legwork_model::time::Timestamp;
 
 use crate::input::{Activate, RequestId, Worklist};
@@ -12,7 +15,11 @@ use crate::input::{Activate, RequestId, Worklist};
 #[derive(Debug)]
 pub(crate) enum Waiting {
     Jobs(Activate),
-    Worklist(Worklist),
+    /// For a change of what an agent sees, together with the absent ones they stand in for.
+    Worklist {
+        worklist: Worklist,
+        stands_in_for: Vec<AgentId>,
+    },
     /// For the end of an instance. `started` is set when the question was a start, and tells
     /// whether it was a repetition.
     End {
@@ -26,22 +33,26 @@ pub(crate) enum Waiting {
 pub(crate) struct WaitingRoom {
     requests: BTreeMap<RequestId, (Timestamp, Waiting)>,
     deadlines: BTreeSet<(Timestamp, RequestId)>,
-    by_instance: BTreeMap<InstanceId, Vec<RequestId>>,
-    polls: BTreeSet<RequestId>,
-    watches: BTreeSet<RequestId>,
+    by_instance: BTreeMap<InstanceId, BTreeSet<RequestId>>,
+    by_job: BTreeMap<Arc<str>, BTreeSet<RequestId>>,
+    by_agent: BTreeMap<AgentId, BTreeSet<RequestId>>,
 }
 
 impl WaitingRoom {
     pub(crate) fn park(&mut self, id: RequestId, until: Timestamp, waiting: Waiting) {
         match &waiting {
-            Waiting::Jobs(_) => {
-                self.polls.insert(id);
+            Waiting::Jobs(Activate { types, .. }) => {
+                for job in types {
+                    self.by_job.entry(job.clone()).or_default().insert(id);
+                }
             }
-            Waiting::Worklist(_) => {
-                self.watches.insert(id);
+            Waiting::Worklist { worklist, stands_in_for } => {
+                for agent in stands_in_for.iter().chain([&worklist.agent]) {
+                    self.by_agent.entry(agent.clone()).or_default().insert(id);
+                }
             }
             Waiting::End { instance, .. } => {
-                self.by_instance.entry(*instance).or_default().push(id);
+                self.by_instance.entry(*instance).or_default().insert(id);
             }
         }
         self.deadlines.insert((until, id));
@@ -51,15 +62,15 @@ impl WaitingRoom {
     pub(crate) fn take(&mut self, id: RequestId) -> Option<Waiting> {
         let (until, waiting) = self.requests.remove(&id)?;
         self.deadlines.remove(&(until, id));
-        self.polls.remove(&id);
-        self.watches.remove(&id);
-        if let Waiting::End { instance, .. } = &waiting
-            && let Some(ids) = self.by_instance.get_mut(instance)
-        {
-            ids.retain(|other| *other != id);
-            if ids.is_empty() {
-                self.by_instance.remove(instance);
+        match &waiting {
+            Waiting::Jobs(Activate { types, .. }) => {
+                types.iter().for_each(|job| leave(&mut self.by_job, job, id));
             }
+            Waiting::Worklist { worklist, stands_in_for } => {
+                let agents = stands_in_for.iter().chain([&worklist.agent]);
+                agents.for_each(|agent| leave(&mut self.by_agent, agent, id));
+            }
+            Waiting::End { instance, .. } => leave(&mut self.by_instance, instance, id),
         }
         Some(waiting)
     }
@@ -83,23 +94,27 @@ impl WaitingRoom {
         ids.into_iter().filter_map(|id| Some((id, self.take(id)?))).collect()
     }
 
-    /// Requests for jobs, oldest first.
-    pub(crate) fn polls(&self) -> Vec<RequestId> {
-        self.polls.iter().copied().collect()
+    /// The request that has waited longest for jobs of a type.
+    pub(crate) fn poll_for(&self, job: &str) -> Option<RequestId> {
+        self.by_job.get(job)?.first().copied()
     }
 
-    pub(crate) fn watches(&self) -> Vec<(RequestId, &Worklist)> {
-        self.watches
-            .iter()
-            .filter_map(|id| match self.requests.get(id) {
-                Some((_, Waiting::Worklist(worklist))) => Some((*id, worklist)),
-                Some((_, Waiting::Jobs(_) | Waiting::End { .. })) | None => None,
-            })
-            .collect()
+    /// Those whose lists somebody waits for.
+    pub(crate) fn watched(&self) -> impl ExactSizeIterator<Item = &AgentId> {
+        self.by_agent.keys()
+    }
+
+    /// The requests that wait for a change of what one of these agents sees, oldest first.
+    pub(crate) fn watches_of<'a>(
+        &self,
+        agents: impl IntoIterator<Item = &'a AgentId>,
+    ) -> BTreeSet<RequestId> {
+        let requests = agents.into_iter().filter_map(|agent| self.by_agent.get(agent));
+        requests.flatten().copied().collect()
     }
 
     pub(crate) fn has_watches(&self) -> bool {
-        !self.watches.is_empty()
+        !self.by_agent.is_empty()
     }
 
     pub(crate) fn awaits_end_of(&self, instance: InstanceId) -> bool {
@@ -112,5 +127,76 @@ impl WaitingRoom {
 
     pub(crate) fn len(&self) -> usize {
         self.requests.len()
+    }
+}
+
+fn leave<K: Ord>(index: &mut BTreeMap<K, BTreeSet<RequestId>>, key: &K, id: RequestId) {
+    if let Some(ids) = index.get_mut(key) {
+        ids.remove(&id);
+        if ids.is_empty() {
+            index.remove(key);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    fn poll(types: &[&str]) -> Waiting {
+        Waiting::Jobs(Activate {
+            worker: Arc::from("robot"),
+            types: types.iter().map(|job| Arc::from(*job)).collect(),
+            max: 1,
+            lease: Duration::from_secs(1),
+            wait_until: None,
+        })
+    }
+
+    fn watch(agent: &str, stands_in_for: &[&str]) -> Waiting {
+        let agent = AgentId::from(agent);
+        Waiting::Worklist {
+            worklist: Worklist { agent, since: None, limit: 1, wait_until: None },
+            stands_in_for: stands_in_for.iter().map(|name| AgentId::from(*name)).collect(),
+        }
+    }
+
+    fn room(waiting: impl IntoIterator<Item = Waiting>) -> WaitingRoom {
+        let mut room = WaitingRoom::default();
+        for (number, waiting) in (1..).zip(waiting) {
+            room.park(RequestId(number), Timestamp(100), waiting);
+        }
+        room
+    }
+
+    fn watches(room: &WaitingRoom, agent: &str) -> Vec<u64> {
+        room.watches_of([&AgentId::from(agent)]).into_iter().map(|id| id.0).collect()
+    }
+
+    #[test]
+    fn workers_are_found_by_the_types_they_wait_for_oldest_first() {
+        let mut room = room([poll(&["mail"]), poll(&["print", "mail"]), poll(&["print"])]);
+        assert_eq!(room.poll_for("mail"), Some(RequestId(1)));
+        assert_eq!(room.poll_for("print"), Some(RequestId(2)));
+        assert_eq!(room.poll_for("other"), None);
+        room.take(RequestId(1));
+        assert_eq!(room.poll_for("mail"), Some(RequestId(2)));
+        room.take(RequestId(2));
+        assert_eq!((room.poll_for("mail"), room.poll_for("print")), (None, Some(RequestId(3))));
+    }
+
+    #[test]
+    fn watchers_are_found_by_those_whose_items_they_see() {
+        let mut room = room([watch("ann", &[]), watch("ben", &["ann", "cleo"]), watch("ann", &[])]);
+        assert_eq!(watches(&room, "ann"), [1, 2, 3]);
+        assert_eq!(watches(&room, "cleo"), [2]);
+        assert_eq!(watches(&room, "dan"), [0; 0]);
+        assert_eq!(room.watched().len(), 3);
+        room.take(RequestId(2));
+        assert_eq!(watches(&room, "ann"), [1, 3]);
+        assert_eq!(watches(&room, "cleo"), [0; 0]);
+        assert_eq!(room.watched().len(), 1, "nothing is left behind");
     }
 }

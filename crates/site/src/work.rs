@@ -40,7 +40,9 @@ impl Site {
                 self.answer(id, Err(too_many_waiting()));
             }
             Some(until) if !self.has_news(&worklist, now) => {
-                self.waiting.park(id, until, Waiting::Worklist(worklist));
+                let org = self.catalog.organisation();
+                let stands_in_for = org.stands_in_for(&worklist.agent, now);
+                self.waiting.park(id, until, Waiting::Worklist { worklist, stands_in_for });
             }
             Some(_) | None => {
                 let answer = self.worklist_now(&worklist, now);
@@ -50,15 +52,20 @@ impl Site {
     }
 
     pub(crate) fn serve_watches(&mut self, now: Timestamp) {
-        let ready: Vec<RequestId> = self
-            .waiting
-            .watches()
-            .into_iter()
-            .filter(|(_, worklist)| self.has_news(worklist, now))
-            .map(|(id, _)| id)
-            .collect();
-        for id in ready {
-            if let Some(Waiting::Worklist(worklist)) = self.waiting.take(id) {
+        let concerned = self.worklists.take_concerned(self.waiting.watched());
+        let moved = self.catalog.organisation().next_absence_change(self.watched_at);
+        self.watched_at = now;
+        let candidates = if moved.is_some_and(|moment| moment <= now) {
+            // Somebody left or came back: others see other items now, though none has changed.
+            self.waiting.watches_of(self.waiting.watched())
+        } else {
+            self.waiting.watches_of(&concerned)
+        };
+        for id in candidates {
+            let Some(Waiting::Worklist { worklist, .. }) = self.waiting.peek(id) else { continue };
+            if self.has_news(worklist, now)
+                && let Some(Waiting::Worklist { worklist, .. }) = self.waiting.take(id)
+            {
                 let answer = self.worklist_now(&worklist, now);
                 self.answer(id, answer);
             }

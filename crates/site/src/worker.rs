@@ -45,26 +45,28 @@ impl Site {
     }
 
     pub(crate) fn serve_polls(&mut self, now: Timestamp) {
-        if self.jobs.queued() == 0 {
-            return;
-        }
-        for id in self.waiting.polls() {
-            let Some(Waiting::Jobs(activate)) = self.waiting.peek(id) else { continue };
-            let (types, max) = (activate.types.clone(), activate.max);
-            let lease = activate.lease;
-            let mut jobs = Vec::new();
-            while jobs.len() < max
-                && let Some((key, job, lease, expires_at)) = self.jobs.take(&types, lease, now)
+        for job in self.jobs.types_queued() {
+            while self.jobs.has_queued(&job)
+                && let Some(id) = self.waiting.poll_for(&job)
             {
-                jobs.extend(self.job(&key, job, lease, expires_at));
+                self.serve_poll(id, now);
             }
-            if !jobs.is_empty() {
-                self.waiting.take(id);
-                self.answer(id, Ok(Answer::Jobs(jobs)));
-            }
-            if self.jobs.queued() == 0 {
-                return;
-            }
+        }
+    }
+
+    /// Gives a request as many jobs as it wants and as there are.
+    fn serve_poll(&mut self, id: RequestId, now: Timestamp) {
+        let Some(Waiting::Jobs(activate)) = self.waiting.peek(id) else { return };
+        let (types, max, lease) = (activate.types.clone(), activate.max, activate.lease);
+        let mut jobs = Vec::new();
+        while jobs.len() < max
+            && let Some((key, job, lease, expires_at)) = self.jobs.take(&types, lease, now)
+        {
+            jobs.extend(self.job(&key, job, lease, expires_at));
+        }
+        if !jobs.is_empty() {
+            self.waiting.take(id);
+            self.answer(id, Ok(Answer::Jobs(jobs)));
         }
     }
 

@@ -3,7 +3,7 @@
 //! Items lie in the list of their queue's group (all queues whose sets have the same base) or, once
 //! claimed, in the list of the one holder; never in both. Nothing is stored per item and agent.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
 use legwork_model::id::AgentId;
@@ -29,6 +29,10 @@ pub(super) struct Audiences {
     stranger_names: Vec<AgentId>,
     /// Lists that were empty at some time, longest ago first; each at most once.
     idle: VecDeque<ListNo>,
+    /// Lists that were changed since somebody asked for them.
+    touched: BTreeSet<ListNo>,
+    /// Whether all lists count as changed.
+    afresh: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -87,6 +91,8 @@ impl Audiences {
             strangers: BTreeMap::new(),
             stranger_names: Vec::new(),
             idle: VecDeque::new(),
+            touched: BTreeSet::new(),
+            afresh: true,
         }
     }
 
@@ -154,7 +160,9 @@ impl Audiences {
         }
     }
 
+    /// A list to be changed.
     pub(super) fn list_mut(&mut self, number: ListNo) -> Option<&mut List> {
+        self.touched.insert(number);
         match number {
             ListNo::Group(group) => {
                 self.groups[group as usize].as_mut().map(|group| &mut group.list)
@@ -165,8 +173,27 @@ impl Audiences {
         }
     }
 
+    /// The lists changed since this was asked last; `None` if that may be all.
+    pub(super) fn take_touched(&mut self) -> Option<BTreeSet<ListNo>> {
+        let touched = std::mem::take(&mut self.touched);
+        (!std::mem::take(&mut self.afresh)).then_some(touched)
+    }
+
+    /// Those who can see something of a list: the members of its group, or its holder.
+    pub(super) fn readers(&self, number: ListNo) -> (&[u32], Option<u32>) {
+        match number {
+            ListNo::Group(group) => {
+                let group = self.groups[group as usize].as_ref();
+                (group.map_or(&[], |group| group.members.numbers()), None)
+            }
+            // Strangers see nothing.
+            ListNo::Held(person) => (&[], (!self.is_stranger(person)).then_some(person)),
+        }
+    }
+
     /// Forgets what is of use only to those who have read before.
     pub(super) fn forget(&mut self) {
+        self.afresh = true;
         self.groups.iter_mut().flatten().for_each(|group| group.list.forget());
         self.people.iter_mut().filter_map(|person| person.held.as_mut()).for_each(|l| l.forget());
     }
@@ -255,6 +282,8 @@ impl Audiences {
             }
             ListNo::Group(number) => {
                 let Some(group) = self.groups[number as usize].take() else { return };
+                // Its number may be given to another before anybody asks who was concerned.
+                self.afresh |= self.touched.remove(&ListNo::Group(number));
                 self.groups_free.push(number);
                 self.group_of.remove(&group.members);
                 for &member in group.members.numbers() {

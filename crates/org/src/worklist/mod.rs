@@ -5,6 +5,7 @@
 //! says what happened, and this follows.
 
 mod audience;
+mod concerned;
 mod cursor;
 mod item;
 mod list;

@@ -37,6 +37,13 @@ fn warnings_alone_are_no_failure() {
 }
 
 #[test]
+fn a_file_that_says_nothing_may_be_meant_to_be_either() {
+    let (code, said) = check(&[("people.yaml", "# nobody yet\n")], &[]);
+    assert!(said.contains("the file is empty") && said.contains("`organisation: NAME`"), "{said}");
+    assert_eq!(code, 1);
+}
+
+#[test]
 fn people_are_those_asked_for_or_those_beside_the_definition() {
     let others = PEOPLE.replace("clerk", "cook");
     let (code, said) = check(&[("claim.yaml", PROCESS), ("people.yaml", &others)], &[]);

@@ -52,7 +52,7 @@ fn the_guide_lists_every_error_code_with_its_status_and_no_other() {
 }
 
 /// What the guide says of a limit, and where the source says the same.
-const LIMITS: [(&str, &str, &str); 24] = [
+const LIMITS: [(&str, &str, &str); 25] = [
     ("body of a request | 1 MiB", CONFIG, "body_bytes_max: 1 << 20,"),
     ("a file | 64 MiB", CONFIG, "file_bytes_max: 64 << 20,"),
     ("files on their way in at once | 8", CONFIG, "uploads_max: 8,"),
@@ -64,6 +64,11 @@ const LIMITS: [(&str, &str, &str); 24] = [
     ("nesting of JSON | 64", CONFIG, "json_depth_max: 64,"),
     ("header of a request | 16 KiB", CONFIG, "header_bytes_max: 16 << 10,"),
     ("time for a header to come | 10 to 20 s", CONFIG, "head_wait: Duration::from_secs(10),"),
+    (
+        "time for which nothing of an answer is taken | 60 to 80 s",
+        "crates/server/src/activity.rs",
+        "STUCK: Duration = Duration::from_secs(60);",
+    ),
     ("connections | 10000", CONFIG, "connections_max: 10_000,"),
     ("requests that wait | 10000", CONFIG, "waiting_max: 10_000,"),
     ("requests on their way to being carried out | 10000", CONFIG, "queue_max: 10_000,"),

@@ -5,7 +5,7 @@
 
 use std::io;
 use std::pin::Pin;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
@@ -13,6 +13,8 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 /// A connection without a request for this long is closed.
 const IDLE: Duration = Duration::from_secs(90);
+/// A caller who takes nothing of an answer for this long is not waited for.
+const STUCK: Duration = Duration::from_secs(60);
 
 /// What happens on one connection.
 #[derive(Debug, Default)]
@@ -23,6 +25,10 @@ pub(crate) struct Activity {
     received: AtomicU64,
     /// `received` as it was when the last request was answered: what came later is a beginning.
     settled: AtomicU64,
+    /// Bytes that went out.
+    sent: AtomicU64,
+    /// The last write found no room: the caller does not read.
+    blocked: AtomicBool,
 }
 
 /// A request is being carried out.
@@ -48,7 +54,7 @@ pub(crate) enum Use {
     Busy,
     /// Nothing was asked for long enough.
     Idle,
-    /// A request has begun to come and does not get on, or gets on too slowly.
+    /// A request has begun to come and gets on too slowly, or an answer is not taken.
     Stalled,
 }
 
@@ -61,16 +67,36 @@ pub(crate) struct Watch {
     quiet_max: u32,
     /// At the last look a part of a request was there.
     partial: bool,
+    /// How many looks found an answer that had not got on since the one before.
+    stuck: u32,
+    stuck_max: u32,
+    sent: u64,
 }
 
 impl Watch {
     pub(crate) fn new(period: Duration) -> Self {
-        let looks = IDLE.as_millis().div_ceil(period.as_millis().max(1));
-        let quiet_max = u32::try_from(looks).unwrap_or(u32::MAX);
-        Self { begun: 0, quiet: 0, quiet_max, partial: false }
+        let looks = |length: Duration| {
+            let looks = length.as_millis().div_ceil(period.as_millis().max(1));
+            u32::try_from(looks).unwrap_or(u32::MAX)
+        };
+        let (quiet_max, stuck_max) = (looks(IDLE), looks(STUCK));
+        Self { begun: 0, quiet: 0, quiet_max, partial: false, stuck: 0, stuck_max, sent: 0 }
     }
 
     pub(crate) fn look(&mut self, activity: &Activity) -> Use {
+        if self.is_stuck(activity) { Use::Stalled } else { self.is_asked(activity) }
+    }
+
+    /// Whether an answer has not got on for too long.
+    fn is_stuck(&mut self, activity: &Activity) -> bool {
+        let sent = activity.sent.load(Ordering::Relaxed);
+        let stands = activity.blocked.load(Ordering::Relaxed) && sent == self.sent;
+        self.sent = sent;
+        self.stuck = if stands { self.stuck + 1 } else { 0 };
+        self.stuck >= self.stuck_max
+    }
+
+    fn is_asked(&mut self, activity: &Activity) -> Use {
         let begun = activity.begun.load(Ordering::Relaxed);
         let news = begun != self.begun || activity.under_way.load(Ordering::Relaxed) > 0;
         let partial =
@@ -91,7 +117,7 @@ impl Watch {
     }
 }
 
-/// Counts what comes in.
+/// Counts what comes in and goes out.
 pub(crate) struct Metered<'a, S> {
     stream: S,
     activity: &'a Activity,
@@ -123,7 +149,12 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Metered<'_, S> {
         cx: &mut Context<'_>,
         bytes: &[u8],
     ) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.stream).poll_write(cx, bytes)
+        let polled = Pin::new(&mut self.stream).poll_write(cx, bytes);
+        self.activity.blocked.store(polled.is_pending(), Ordering::Relaxed);
+        if let Poll::Ready(Ok(bytes)) = &polled {
+            self.activity.sent.fetch_add(*bytes as u64, Ordering::Relaxed);
+        }
+        polled
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
@@ -137,6 +168,11 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Metered<'_, S> {
 
 #[cfg(test)]
 mod tests {
+    use std::pin::pin;
+    use std::task::Waker;
+
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+
     use super::*;
 
     fn receive(activity: &Activity, bytes: u64) {
@@ -167,6 +203,24 @@ mod tests {
         assert_eq!(watch.look(&activity), Use::Busy, "it may have come just now");
         receive(&activity, 1);
         assert_eq!(watch.look(&activity), Use::Stalled);
+    }
+
+    #[tokio::test]
+    async fn an_answer_that_nobody_takes_stalls_and_one_that_gets_on_does_not() {
+        let activity = Activity::default();
+        let (near, mut far) = tokio::io::duplex(4);
+        let mut metered = Metered::new(near, &activity);
+        let mut watch = Watch::new(STUCK / 2);
+        let answer = [0; 100];
+        let mut write = pin!(metered.write_all(&answer));
+        let mut context = Context::from_waker(Waker::noop());
+        assert!(write.as_mut().poll(&mut context).is_pending());
+        let mut stalls = || watch.look(&activity) == Use::Stalled;
+        assert_eq!([stalls(), stalls()], [false, false]);
+        // A little is taken just in time.
+        far.read_exact(&mut [0; 4]).await.unwrap();
+        assert!(write.as_mut().poll(&mut context).is_pending());
+        assert_eq!([stalls(), stalls(), stalls()], [false, false, true]);
     }
 
     #[test]

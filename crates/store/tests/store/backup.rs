@@ -139,7 +139,8 @@ fn sample() -> (Vec<u8>, Content) {
     let dir = scratch();
     let store = Embedded::open(dir.path()).unwrap();
     store.put_blob(BLOB).unwrap();
-    let appends = vec![append(A, 0, "a0"), append(B, 0, "b0"), close(C, 0, "c0", "sum")];
+    let key = close(StreamId::of_key(7), 0, "k0", "");
+    let appends = vec![append(A, 0, "a0"), append(B, 0, "b0"), close(C, 0, "c0", "sum"), key];
     store.commit(Batch { appends, snapshots: vec![snapshot(A, 1, "state")] }).unwrap();
     store.commit(batch([append(A, 1, "a1")])).unwrap();
     (back_up(&store), content(&store, &[BlobId::of(BLOB)]).unwrap())

@@ -10,7 +10,7 @@ use std::time::Duration;
 use legwork_model::arbitrary::JOBS;
 use legwork_model::compile::compile;
 use legwork_model::event::RequestDigest;
-use legwork_model::id::{ActivityId, AgentId, InstanceId, StreamId};
+use legwork_model::id::{ActivityId, AgentId, InstanceId};
 use legwork_model::schema::{NodeKind, Schema};
 use legwork_model::time::Timestamp;
 use legwork_model::yaml;
@@ -20,7 +20,7 @@ use legwork_site::{
 };
 
 use crate::dice::Dice;
-use crate::material::{AGENTS, definition, organisation, outputs};
+use crate::material::{AGENTS, definition, key_stream, organisation, outputs};
 use crate::watchers::Watchers;
 use crate::world::{Reply, World};
 
@@ -493,11 +493,6 @@ fn another(start: Intent) -> Intent {
         | Intent::Abort(_)
         | Intent::Other) => other,
     }
-}
-
-/// The hashes of keys have no order.
-pub(crate) fn key_stream(key: u64) -> StreamId {
-    StreamId::of_key(u128::from(Dice::new(key).roll()) << 64)
 }
 
 fn expect(reply: Reply) -> Result<Answer, String> {

@@ -11,7 +11,8 @@ use legwork_model::schema::Schema;
 use legwork_model::yaml;
 use legwork_site::{Answer, List, Request, Worklist};
 
-use crate::actors::{Ledger, key_stream};
+use crate::actors::Ledger;
+use crate::material::key_stream;
 use crate::world::World;
 
 /// A site made of the store alone answers like the one that has been running.

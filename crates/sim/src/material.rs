@@ -3,6 +3,7 @@
 //! Invariant: the same dice give the same material.
 
 use legwork_model::arbitrary::{self, Options, ROLES};
+use legwork_model::id::StreamId;
 use legwork_model::schema::Schema;
 use legwork_model::time::Timestamp;
 use legwork_model::value::ValueType;
@@ -78,4 +79,9 @@ fn value(kind: ValueType, dice: &mut Dice) -> Json {
         ValueType::Json => json!({ "n": dice.below(9) }),
         ValueType::File => json!({ "blob": "00".repeat(32), "size": 1, "name": "f" }),
     }
+}
+
+/// The hashes of keys have no order.
+pub(crate) fn key_stream(key: u64) -> StreamId {
+    StreamId::of_key(u128::from(Dice::new(key).roll()) << 64)
 }

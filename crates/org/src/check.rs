@@ -20,11 +20,6 @@ use crate::set::AgentSet;
 const TRIALS_MAX: usize = 10_000;
 const TRIALS_ALL_MAX: usize = 200_000;
 
-/// What the organisation has to say against the rules of a definition, in the order of the text.
-pub fn check(definition: &Definition, organisation: &Organisation) -> Vec<Finding> {
-    Assignments::of(definition).check(organisation)
-}
-
 /// The assignment rules of a definition: all that an organisation can say something against, and
 /// much less than the definition.
 #[derive(Clone, Debug, Default)]
@@ -379,7 +374,7 @@ mod tests {
         }
         let (definition, findings) = legwork_model::yaml::parse(&source);
         let definition = definition.unwrap_or_else(|| panic!("{findings:?}"));
-        let findings = check(&definition, &organisation(HOSPITAL));
+        let findings = Assignments::of(&definition).check(&organisation(HOSPITAL));
         findings.iter().map(Finding::to_string).collect::<Vec<_>>().join("\n")
     }
 
@@ -490,7 +485,7 @@ steps:
 ";
         let (definition, found) = legwork_model::yaml::parse(source);
         let definition = definition.unwrap_or_else(|| panic!("{found:?}"));
-        let findings = check(&definition, &organisation(HOSPITAL));
+        let findings = Assignments::of(&definition).check(&organisation(HOSPITAL));
         assert_eq!(findings.len(), 3, "{findings:?}");
     }
 }

@@ -7,22 +7,31 @@ use legwork_model::finding::{Finding, Rule, Severity, Span};
 use legwork_model::schema::Schema;
 use legwork_model::{check, compile, yaml};
 
+use crate::check::Assignments;
 use crate::organisation::Organisation;
 
 const VERSION: u32 = 1;
 
-/// All findings, in the order of the text; and the compiled definition if none is an error, as its
-/// first version until whoever deploys it knows better. Without an organisation the people are taken
-/// on trust.
+/// A definition that passed.
+#[derive(Debug)]
+pub struct Checked {
+    /// As its first version, until whoever deploys it knows better.
+    pub schema: Schema,
+    pub assignments: Assignments,
+}
+
+/// All findings, in the order of the text; and the definition if none is an error. Without an
+/// organisation the people are taken on trust.
 pub fn check_text(
     text: &str,
     organisation: Option<&Organisation>,
-) -> (Option<Schema>, Vec<Finding>) {
+) -> (Option<Checked>, Vec<Finding>) {
     let (definition, mut findings) = yaml::parse(text);
     let Some(definition) = definition else { return (None, findings) };
     findings.extend(check::check(&definition));
+    let assignments = Assignments::of(&definition);
     if let Some(organisation) = organisation {
-        findings.extend(crate::check(&definition, organisation));
+        findings.extend(assignments.check(organisation));
     }
     findings.sort();
     if findings.iter().any(|finding| finding.severity == Severity::Error) {
@@ -34,7 +43,7 @@ pub fn check_text(
         Some(fault) => Err(fault),
     });
     match runs {
-        Ok(schema) => (Some(schema), findings),
+        Ok(schema) => (Some(Checked { schema, assignments }), findings),
         Err(fault) => {
             findings.push(not_runnable(fault));
             (None, findings)
@@ -70,8 +79,8 @@ steps:
 
     fn rules(text: &str, organisation: Option<&str>) -> (bool, Vec<Rule>) {
         let organisation = organisation.map(|text| Organisation::parse(text).0.unwrap());
-        let (schema, findings) = check_text(text, organisation.as_ref());
-        (schema.is_some(), findings.into_iter().map(|finding| finding.rule).collect())
+        let (checked, findings) = check_text(text, organisation.as_ref());
+        (checked.is_some(), findings.into_iter().map(|finding| finding.rule).collect())
     }
 
     #[test]

@@ -15,8 +15,8 @@ mod set;
 mod support;
 mod worklist;
 
-pub use check::{Assignments, check};
-pub use check_text::check_text;
+pub use check::Assignments;
+pub use check_text::{Checked, check_text};
 pub use organisation::{Absence, Agent, Organisation, Position, Unit};
 pub use read::{AGENTS_MAX, NAMES_MAX, POSITIONS_MAX, UNIT_DEPTH_MAX, UNITS_MAX};
 pub use resolve::{Performers, Resolved};

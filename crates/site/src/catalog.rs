@@ -6,11 +6,10 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use legwork_model::finding::{Finding, Rule, Severity, Span};
+use legwork_model::finding::{Finding, Severity, Span};
 use legwork_model::schema::Schema;
 use legwork_model::time::Timestamp;
-use legwork_model::{check, compile, yaml};
-use legwork_org::{Assignments, Organisation};
+use legwork_org::{Assignments, Checked, Organisation};
 
 use crate::answer::DefinitionInfo;
 
@@ -41,34 +40,16 @@ pub(crate) struct Published {
     pub(crate) source: Arc<str>,
 }
 
-/// A definition that passed the check.
-pub(crate) struct Checked {
-    pub(crate) schema: Schema,
-    pub(crate) assignments: Assignments,
-    pub(crate) warnings: Vec<Finding>,
-}
-
 impl Catalog {
-    /// Reads and checks a definition; `version` is the number it will have.
-    pub(crate) fn check(&self, source: &str) -> Result<Checked, Vec<Finding>> {
-        let (definition, mut findings) = yaml::parse(source);
-        let Some(definition) = definition else { return Err(findings) };
-        findings.extend(check::check(&definition));
-        let assignments = Assignments::of(&definition);
-        if self.organisation.version > 0 {
-            findings.extend(assignments.check(&self.organisation.organisation));
-        }
-        if findings.iter().any(|finding| finding.severity == Severity::Error) {
-            return Err(findings);
-        }
-        let version = self.versions(&definition.process.value).len() as u32 + 1;
-        match compile::compile(&definition, version) {
-            Ok(schema) => match check::graph(&schema).into_iter().next() {
-                None => Ok(Checked { schema, assignments, warnings: findings }),
-                Some(fault) => Err(vec![not_runnable(fault)]),
-            },
-            Err(error) => Err(vec![not_runnable(error.to_string())]),
-        }
+    /// Reads and checks a definition against the organisation in force, if there is one; with the
+    /// version it will have, and the warnings.
+    pub(crate) fn check(&self, source: &str) -> Result<(Checked, Vec<Finding>), Vec<Finding>> {
+        let Published { organisation, version, .. } = &self.organisation;
+        let organisation = (*version > 0).then_some(&**organisation);
+        let (checked, findings) = legwork_org::check_text(source, organisation);
+        let Some(mut checked) = checked else { return Err(findings) };
+        checked.schema.version = self.versions(&checked.schema.process).len() as u32 + 1;
+        Ok((checked, findings))
     }
 
     pub(crate) fn versions(&self, process: &str) -> &[Deployed] {
@@ -131,18 +112,6 @@ impl Catalog {
     pub(crate) fn publish(&mut self, organisation: Organisation, version: u32, source: &str) {
         let organisation = Arc::new(organisation);
         self.organisation = Published { organisation, version, source: Arc::from(source) };
-    }
-}
-
-/// What the check has let through and cannot run all the same: a gap in the check.
-fn not_runnable(message: String) -> Finding {
-    Finding {
-        span: Span::default(),
-        severity: Severity::Error,
-        rule: Rule::Y2,
-        message,
-        hint: "correct the step or the sync edges it speaks of, and report this gap in the check"
-            .to_owned(),
     }
 }
 

@@ -27,12 +27,11 @@ impl Site {
         now: Timestamp,
     ) -> Result<Answer, Refusal> {
         caller.require_admin()?;
-        let checked = self.catalog.check(source).map_err(Refusal::check_failed)?;
+        let (checked, warnings) = self.catalog.check(source).map_err(Refusal::check_failed)?;
         let process = checked.schema.process.clone();
         let versions = self.catalog.versions(&process);
         if let Some(latest) = versions.last().filter(|latest| &*latest.source == source) {
             let version = latest.schema.version;
-            let warnings = checked.warnings;
             return Ok(Answer::Deployed { process, version, unchanged: true, warnings });
         }
         if versions.len() >= VERSIONS_MAX || self.catalog.len() >= PROCESSES_MAX {
@@ -49,7 +48,7 @@ impl Site {
         };
         self.record(event, now);
         self.catalog.deploy(checked.schema, checked.assignments, source, now);
-        Ok(Answer::Deployed { process, version, unchanged: false, warnings: checked.warnings })
+        Ok(Answer::Deployed { process, version, unchanged: false, warnings })
     }
 
     pub(crate) fn definitions(&self) -> Answer {

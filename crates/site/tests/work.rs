@@ -327,6 +327,18 @@ fn an_organisation_is_held_against_the_latest_version_of_every_process() {
 }
 
 #[test]
+fn a_deployment_is_refused_with_what_the_check_finds() {
+    let mut bank = Harness::bank();
+    let unknown = support::LOAN.replace("Role(clerk)", "Role(waiter)");
+    let source = unknown.replace("    writes: [risk]\n", "");
+    let organisation = legwork_org::Organisation::parse(support::BANK).0;
+    let (_, found) = legwork_org::check_text(&source, organisation.as_ref());
+    assert!(found.len() > 1 && found.is_sorted(), "{found:?}");
+    let refused = bank.ask(Request::Deploy { source }).unwrap_err();
+    assert_eq!((refused.code, refused.findings), ("check_failed", found));
+}
+
+#[test]
 fn a_history_is_read_in_pages() {
     let mut bank = Harness::bank();
     let loan = bank.start(1);

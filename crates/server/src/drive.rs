@@ -17,6 +17,7 @@ use legwork_site::{
 use legwork_store::{Append, Batch, Snapshot, Version};
 use rustc_hash::FxHashMap;
 use tokio::sync::oneshot;
+use tracing::Span;
 
 use crate::backend::{Backend, Slot};
 use crate::clock::Clock;
@@ -31,12 +32,15 @@ const BYTES_PER_ROUND: usize = 16 << 20;
 const PATIENCE_MIN: Duration = Duration::from_millis(1);
 
 /// What reaches the drive thread.
+#[expect(clippy::large_enum_variant, reason = "nearly all messages are questions")]
 pub(crate) enum Message {
     Ask {
         id: RequestId,
         credential: Credential,
         request: Request,
         reply: oneshot::Sender<Reply>,
+        /// Of the request it comes from: what is said about it here is said within that.
+        span: Span,
     },
     /// The caller of a waiting request is gone, or must not wait any longer.
     Cancel(RequestId),
@@ -135,7 +139,9 @@ impl Driver {
             match message {
                 // Nobody has been told anything: what its asker gave up on is not begun.
                 Message::Ask { reply, .. } if reply.is_closed() => {}
-                Message::Ask { id, credential, request, reply } => {
+                Message::Ask { id, credential, request, reply, span } => {
+                    let _entered = span.enter();
+                    tracing::trace!("taken up");
                     self.pending.insert(id, reply);
                     self.handle(Input::Request { id, credential, request }, now);
                 }
@@ -201,6 +207,14 @@ impl Driver {
                 }
                 Output::ReadClosed { id, before, limit } => {
                     self.reads.push(Read::Closed { id, before, limit });
+                }
+                Output::Broken { instance, reason } => {
+                    tracing::warn!(
+                        %instance,
+                        reason,
+                        "an instance cannot be carried on and is left as it is stored; please \
+                         report this"
+                    );
                 }
             }
         }

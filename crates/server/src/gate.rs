@@ -9,6 +9,7 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use hyper::StatusCode;
 use legwork_site::{Answer, Credential, Request, RequestId};
 use tokio::sync::{oneshot, watch};
+use tracing::Span;
 
 use crate::drive::{Failure, Message, Reply};
 use crate::http::reply::{Refused, Result};
@@ -82,7 +83,7 @@ impl Gate {
         self.check_ready()?;
         let id = RequestId(self.next_id.fetch_add(1, Ordering::Relaxed));
         let (reply, receiver) = oneshot::channel();
-        let message = Message::Ask { id, credential, request, reply };
+        let message = Message::Ask { id, credential, request, reply, span: Span::current() };
         match self.queue.push(message) {
             Ok(()) => Ok((id, receiver)),
             Err(_) => {

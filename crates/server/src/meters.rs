@@ -137,7 +137,10 @@ impl DriveMeters {
         Self {
             commits: counter("legwork_store_commits_total", "Commits to the store."),
             records: counter("legwork_store_records_total", "Records appended to the store."),
-            failures: counter("legwork_store_failures_total", "Failures of the store."),
+            failures: counter(
+                "legwork_store_failures_total",
+                "How often the server began again from its store.",
+            ),
             commit_seconds: histogram(COMMIT_SECONDS, "Time of a commit, sync included."),
             commit_records: histogram(COMMIT_RECORDS, "Records of a commit."),
             instances_open: gauge("legwork_instances_open", "Instances that have not ended."),

@@ -128,7 +128,14 @@ impl Supervisor {
         broken: &Broken,
         backlog: &mut VecDeque<Message>,
     ) -> Option<Driver> {
-        tracing::error!(reason = %broken, "the store failed; it will be opened again");
+        match broken {
+            Broken::Store(error) => {
+                tracing::error!(reason = %chain(error), "the store failed; it is opened again");
+            }
+            Broken::Panic(_) => {
+                tracing::error!(reason = %broken, "the server begins again from its store");
+            }
+        }
         self.around.meters.failed();
         let mut reason: Arc<str> = chain(broken).into();
         self.around.status.fail(&reason);
@@ -161,11 +168,11 @@ impl Supervisor {
             });
             match attempt {
                 Ok(driver) => {
-                    tracing::info!("the store works again");
+                    tracing::info!("the server works again");
                     return Some(driver);
                 }
                 Err(why) => {
-                    tracing::warn!(reason = %why, "the store still fails");
+                    tracing::warn!(reason = %why, "the server cannot go on yet; it tries again");
                     reason = why.into();
                     self.around.status.fail(&reason);
                     pause = (pause * 2).min(PAUSE_MAX);
@@ -183,7 +190,7 @@ impl Supervisor {
                 Ok(Round::Stop) if backlog.is_empty() => break,
                 Ok(Round::Stop | Round::GoOn) => {}
                 Err(broken) => {
-                    tracing::error!(reason = %broken, "the store failed while the server stopped");
+                    tracing::error!(reason = %chain(&broken), "failed while the server stopped");
                     break;
                 }
             }

@@ -7,7 +7,7 @@
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 
-use legwork_model::id::StreamId;
+use legwork_model::id::{InstanceId, StreamId};
 use legwork_model::time::Timestamp;
 use legwork_site::{
     Answer, Append, ClosedStream, Config, Credential, Input, Output, Refusal, Request, RequestId,
@@ -156,6 +156,7 @@ impl World {
                 read @ (Output::Load { .. }
                 | Output::ReadHistory { .. }
                 | Output::ReadClosed { .. }) => self.reads.push(read),
+                Output::Broken { instance, reason } => return Err(broken(instance, &reason)),
             }
         }
         self.store.commit(batch).map_err(|error| format!("commit: {error}"))?;
@@ -196,6 +197,7 @@ impl World {
                     .collect();
                 Input::ClosedRead { id, streams }
             }
+            Output::Broken { instance, reason } => return Err(broken(instance, &reason)),
             Output::Append(_) | Output::Snapshot { .. } | Output::Answer { .. } => Input::Settle,
         })
     }
@@ -294,4 +296,8 @@ impl World {
     pub(crate) fn describe(&self) -> String {
         format!("{:?}", self.site.gauges())
     }
+}
+
+fn broken(instance: InstanceId, reason: &str) -> String {
+    format!("{instance} is broken: {reason}")
 }

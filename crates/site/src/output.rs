@@ -43,6 +43,12 @@ pub enum Output {
         before: StreamId,
         limit: usize,
     },
+    /// An instance cannot be carried on, by a fault in its history or in the engine. Nothing is to
+    /// be done but to tell whoever runs the site.
+    Broken {
+        instance: InstanceId,
+        reason: String,
+    },
 }
 
 /// A record to append to a stream that has `expected` records so far.

@@ -152,7 +152,7 @@ impl Site {
                 if let Some(slot) = self.instances.get(id) {
                     if slot.version != version {
                         let reason = format!("it has {version} records, not {}", slot.version);
-                        self.instances.mark_broken(id, reason);
+                        self.set_apart(id, reason);
                         return true;
                     }
                     self.instances.restore(id, state);
@@ -175,7 +175,7 @@ impl Site {
                 false
             }
             Err(Failure::Broken(reason)) => {
-                self.instances.mark_broken(id, reason);
+                self.set_apart(id, reason);
                 true
             }
         }

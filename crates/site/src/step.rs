@@ -37,7 +37,11 @@ impl Site {
         now: Timestamp,
     ) -> Result<(), Refusal> {
         let decision = guarded(|| engine::create(schema, created, now))
-            .map_err(|reason| broken(id, &reason))?
+            .map_err(|reason| {
+                let refusal = broken(id, &reason);
+                self.out.push(Output::Broken { instance: id, reason });
+                refusal
+            })?
             .map_err(|rejection| Refusal::from(&rejection))?;
         let mut decision = self.with_actors(schema, decision, now);
         let record = self.record_of(&mut decision, 0, 0, now)?;
@@ -79,7 +83,7 @@ impl Site {
             }
             Ok(Err(rejection)) => Err(Refusal::from(&rejection)),
             Err(reason) => {
-                self.quarantine(id, &reason);
+                self.quarantine(id, reason.clone());
                 Err(broken(id, &reason))
             }
         }
@@ -299,7 +303,7 @@ impl Site {
         self.ended.push(id);
     }
 
-    fn quarantine(&mut self, id: InstanceId, reason: &str) {
+    fn quarantine(&mut self, id: InstanceId, reason: String) {
         if let Some((schema, state)) = self.instances.state(id) {
             let schema = schema.clone();
             let open: Vec<Activity> = state.open(&schema).map(|open| open.activity).collect();
@@ -308,7 +312,13 @@ impl Site {
                 self.worklists.withdraw(&ItemKey { instance: id, activity });
             }
         }
-        self.instances.mark_broken(id, reason.to_owned());
+        self.set_apart(id, reason);
+    }
+
+    /// From here on the instance is left as it is stored.
+    pub(crate) fn set_apart(&mut self, id: InstanceId, reason: String) {
+        self.out.push(Output::Broken { instance: id, reason: reason.clone() });
+        self.instances.mark_broken(id, reason);
     }
 
     /// The activity an id names, in an instance that is in memory.

@@ -107,6 +107,8 @@ fn an_instance_that_cannot_be_replayed_is_set_aside_and_the_others_go_on() {
     bank.corrupt(one);
     bank.restart();
     assert_eq!(bank.site.gauges().instances_broken, 1);
+    let [(instance, reason)] = bank.broken.as_slice() else { panic!("{:?}", bank.broken) };
+    assert_eq!((*instance, reason.is_empty()), (one, false), "{reason}");
     let refused = bank.refusal(Request::Show { instance: one, wait_until: None });
     assert!(refused.ends_with("(instance_broken)"), "{refused}");
     bank.ask(Request::Complete(complete("ann", two, "capture"))).unwrap();

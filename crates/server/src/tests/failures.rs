@@ -17,15 +17,15 @@ use crate::config::{Config, StoreChoice};
 use crate::status::Phase;
 use crate::{Server, backend};
 
-const FINE: u8 = 0;
-const FULL_DISK: u8 = 1;
-const PANIC: u8 = 2;
+pub(super) const FINE: u8 = 0;
+pub(super) const FULL_DISK: u8 = 1;
+pub(super) const PANIC: u8 = 2;
 const CANNOT_OPEN: u8 = 3;
 
 /// A store that fails when told to, and counts its commits.
-struct Faulty {
+pub(super) struct Faulty {
     inner: Memory,
-    mode: AtomicU8,
+    pub(super) mode: AtomicU8,
 }
 
 impl EventStore for Faulty {
@@ -72,7 +72,7 @@ impl Backend for Faulty {
     }
 }
 
-fn faulty() -> (Arc<Faulty>, Opener) {
+pub(super) fn faulty() -> (Arc<Faulty>, Opener) {
     let store = Arc::new(Faulty { inner: Memory::default(), mode: AtomicU8::new(FINE) });
     let opened = store.clone();
     let opener: Opener = Box::new(move || match opened.mode.load(Ordering::SeqCst) {

@@ -68,6 +68,8 @@ pub(crate) struct Harness {
     /// Whether what the site wants to read is kept waiting.
     pub(crate) hold_reads: bool,
     held_reads: Vec<StreamId>,
+    /// What the site has set apart, and why.
+    pub(crate) broken: Vec<(InstanceId, String)>,
     snapshots: BTreeMap<u128, (u64, Vec<u8>)>,
     streams: BTreeMap<u128, Stored>,
     last: u64,
@@ -86,6 +88,7 @@ impl Harness {
             snapshot_bytes_max: 0,
             hold_reads: false,
             held_reads: Vec::new(),
+            broken: Vec::new(),
             snapshots: BTreeMap::new(),
             streams: BTreeMap::new(),
             last: 0,
@@ -165,6 +168,7 @@ impl Harness {
                             .collect();
                         inputs.push(Input::ClosedRead { id, streams });
                     }
+                    Output::Broken { instance, reason } => self.broken.push((instance, reason)),
                 }
             }
         }

@@ -99,9 +99,10 @@ impl Server {
         let log = folder.join(format!("{name}.log"));
         let to_log = File::options().create(true).append(true).open(&log)?;
         let mut command: Command = command::prepared()?;
-        command.args(["--json", "up", "--log", "info", "--data"]).arg(data).args(args);
-        // A variable, so that an argument can say otherwise.
-        command.env("LEGWORK_LISTEN", "127.0.0.1:0").current_dir(folder);
+        command.args(["--json", "up", "--data"]).arg(data).args(args);
+        // Variables, so that an argument can say otherwise.
+        command.env("LEGWORK_LISTEN", "127.0.0.1:0").env("LEGWORK_LOG", "info");
+        command.current_dir(folder);
         let mut child = command.stdout(Stdio::piped()).stderr(to_log).spawn()?;
         let stdout = child.stdout.take().context("no standard output")?;
         let mut server = Self {

@@ -5,7 +5,7 @@
 //! the difference between two runs, so that reading the definition is not counted.
 
 use std::path::Path;
-use std::process::{Command, Stdio};
+use std::process::Command;
 
 use anyhow::{Context, Result, ensure};
 
@@ -15,14 +15,17 @@ use crate::usage::{load_average, number_after};
 
 const STEPS_PER_CASE: usize = 10;
 
-pub fn measure(place: &Place, cases: usize, cases_counted: usize) -> Result<Row> {
+/// The instructions of `cases_counted` cases are counted, if any, which needs valgrind.
+pub fn measure(place: &Place, cases: usize, cases_counted: Option<usize>) -> Result<Row> {
     let load_average = load_average();
     let program = place.example("legwork-engine", "speed")?;
     Ok(Row {
         workload: "engine",
         cases,
         steps_per_s: Some(steps_per_s(&program, cases)?),
-        instructions_per_step: instructions_per_step(&program, cases_counted)?,
+        instructions_per_step: cases_counted
+            .map(|cases| instructions_per_step(&program, cases))
+            .transpose()?,
         load_average,
         ..Row::default()
     })
@@ -38,16 +41,11 @@ fn steps_per_s(program: &Path, cases: usize) -> Result<f64> {
     Ok(steps.parse()?)
 }
 
-/// `None`, and a loud word, if valgrind is not installed.
-fn instructions_per_step(program: &Path, cases: usize) -> Result<Option<f64>> {
-    if Command::new("valgrind").arg("--version").stdout(Stdio::null()).status().is_err() {
-        eprintln!("valgrind is not installed: INSTRUCTIONS PER STEP ARE NOT MEASURED");
-        return Ok(None);
-    }
+fn instructions_per_step(program: &Path, cases: usize) -> Result<f64> {
     let few = instructions(program, cases)?;
     let many = instructions(program, 2 * cases)?;
     let steps = (cases * STEPS_PER_CASE) as f64;
-    Ok(Some(rounded(many.saturating_sub(few) as f64 / steps, 1)))
+    Ok(rounded(many.saturating_sub(few) as f64 / steps, 1))
 }
 
 fn instructions(program: &Path, cases: usize) -> Result<u64> {
@@ -55,7 +53,8 @@ fn instructions(program: &Path, cases: usize) -> Result<u64> {
         .args(["--tool=callgrind", "--callgrind-out-file=/dev/null"])
         .arg(program)
         .arg(cases.to_string())
-        .output()?;
+        .output()
+        .context("cannot run valgrind; run `apt-get install valgrind` as root and try again")?;
     let text = String::from_utf8_lossy(&output.stderr);
     ensure!(output.status.success(), "valgrind failed: {text}");
     collected(&text).with_context(|| format!("valgrind said no number of instructions: {text}"))

@@ -269,7 +269,7 @@ impl Bench {
     fn engine(&mut self) -> Result<()> {
         let cases = self.cases(CASES_ENGINE);
         let counted = CASES_ENGINE_COUNTED.min(cases);
-        self.report.add(&engine::measure(&self.place, cases, counted)?)
+        self.report.add(&engine::measure(&self.place, cases, Some(counted))?)
     }
 
     async fn peer_row(

@@ -67,7 +67,7 @@ fn disk_use_of_completed_cases_is_measured() {
 
 #[test]
 fn engine_alone_is_measured() {
-    let row = run(async |place| engine::measure(&place, 20, 5));
+    let row = run(async |place| engine::measure(&place, 20, None));
     assert!(row.steps_per_s.is_some_and(|steps| steps > 0.0), "{row:?}");
 }
 

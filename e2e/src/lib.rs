@@ -10,4 +10,4 @@ pub mod server;
 pub mod tutorial;
 
 pub use command::{Outcome, legwork};
-pub use server::{Folder, Server};
+pub use server::{Folder, Server, send_signal};

@@ -77,6 +77,7 @@ impl Folder {
             .spawn()?;
         let Ok(status) = ended(&mut child, PATIENCE) else {
             child.kill()?;
+            child.wait()?;
             bail!("a server started on {name}, which it should have refused");
         };
         let mut said = String::new();
@@ -172,11 +173,17 @@ impl Server {
     }
 
     pub fn signal(&self, name: &str) -> Result<()> {
-        let status =
-            Command::new("kill").args(["-s", name, &self.child.id().to_string()]).status()?;
-        anyhow::ensure!(status.success(), "cannot send SIG{name}");
-        Ok(())
+        send_signal(name, &self.child.id().to_string())
     }
+}
+
+/// To a process, or with a minus before it to a group. The shell's own `kill` is there on every
+/// machine, the program of that name is not.
+pub fn send_signal(name: &str, to: &str) -> Result<()> {
+    let script = format!("kill -s {name} -- {to}");
+    let status = Command::new("sh").args(["-c", &script]).status()?;
+    anyhow::ensure!(status.success(), "cannot send SIG{name} to {to}");
+    Ok(())
 }
 
 impl Drop for Server {

@@ -1,13 +1,14 @@
 //! The guide says what is true: its commands are run, its examples are checked.
 
 use std::io::{BufRead, BufReader, Write};
+use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
 use anyhow::{Context, Result, bail, ensure};
 use legwork_api::Client;
 use legwork_e2e::tutorial::{self, Part};
-use legwork_e2e::{Folder, binary, legwork};
+use legwork_e2e::{Folder, binary, legwork, send_signal};
 use serde_json::Value as Json;
 
 fn page(name: &str) -> Result<String> {
@@ -28,8 +29,9 @@ impl Shell {
         let folder_of_binary = binary::legwork()?.parent().context("no folder")?;
         let path = std::env::var("PATH").unwrap_or_default();
         // A group of its own, so that the servers it starts can be killed with it.
-        let mut child = Command::new("setsid")
-            .args(["bash", "--noprofile", "--norc"])
+        let mut child = Command::new("bash")
+            .args(["--noprofile", "--norc"])
+            .process_group(0)
             .current_dir(folder)
             .env("PATH", format!("{}:{path}", folder_of_binary.display()))
             .env("LEGWORK_LISTEN", address)
@@ -66,9 +68,12 @@ impl Shell {
 
 impl Drop for Shell {
     fn drop(&mut self) {
-        let group = format!("-{}", self.child.id());
-        let _ = Command::new("kill").args(["-s", "KILL", "--", &group]).status();
+        let killed = send_signal("KILL", &format!("-{}", self.child.id()));
         let _ = self.child.wait();
+        // A server that survives would hold its port and its folder: that must not go unnoticed.
+        if !std::thread::panicking() {
+            assert!(killed.is_ok(), "the tutorial's servers are still there: {killed:?}");
+        }
     }
 }
 

@@ -17,6 +17,7 @@ const KILLS_LONG: &str = "200";
 pub(crate) fn run(long: bool) -> Result<()> {
     let begin = Instant::now();
     prepare::tools()?;
+    prepare::components()?;
     stage("formatting", || cargo(&["fmt", "--all", "--check"]))?;
     stage("lints", || {
         cargo(&[

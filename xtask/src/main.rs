@@ -48,7 +48,9 @@ fn main() -> ExitCode {
         Chore::Ci { long } => ci::run(long),
         Chore::Sim { arguments } => program("legwork-sim", "legwork-sim", &[], &arguments),
         Chore::Crash { arguments } => measured(&["crash"], &arguments),
-        Chore::Bench { arguments } => measured(&[], &arguments),
+        Chore::Bench { arguments } => {
+            prepare::benchmark(&arguments).and_then(|()| measured(&[], &arguments))
+        }
     };
     match outcome {
         Ok(()) => ExitCode::SUCCESS,
@@ -79,9 +81,13 @@ fn cargo(arguments: &[&str]) -> Result<()> {
     cargo_with(arguments, &[])
 }
 
+/// The one that runs us.
+fn cargo_program() -> String {
+    std::env::var("CARGO").unwrap_or_else(|_| "cargo".to_owned())
+}
+
 fn cargo_with(arguments: &[&str], variables: &[(&str, &str)]) -> Result<()> {
-    let cargo = std::env::var("CARGO").unwrap_or_else(|_| "cargo".to_owned());
-    let status = Command::new(cargo)
+    let status = Command::new(cargo_program())
         .args(arguments)
         .envs(variables.iter().copied())
         .current_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/.."))

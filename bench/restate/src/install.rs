@@ -67,7 +67,7 @@ fn npm_install(cache: &Path) -> Result<()> {
         // Standard output belongs to the figures.
         .stdout(Stdio::null())
         .status()
-        .context("cannot run npm; install Node.js with npm, then try again")?;
+        .context("cannot run npm; run `apt-get install npm` as root, or install Node.js, and try again")?;
     ensure!(status.success(), "npm install {PACKAGE}@{SERIES} failed: {status}");
     Ok(())
 }

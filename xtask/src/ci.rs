@@ -9,7 +9,7 @@ use crate::{cargo, cargo_with, measured, prepare, program};
 /// Seeds of the bounded simulation; fixed, so that a failure is never a matter of luck.
 const SEEDS: &str = "200";
 const SEEDS_LONG: &str = "20000";
-/// Cases of each random test that has no number of its own, or a smaller one it may exceed.
+/// Cases of each random test that has no number of its own; the others go up in proportion.
 const CASES_LONG: &str = "20000";
 /// How often a real server under load is killed.
 const KILLS_LONG: &str = "200";

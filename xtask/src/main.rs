@@ -21,8 +21,8 @@ struct Arguments {
 enum Chore {
     /// The gate: formatting, lints, all tests, a bounded simulation.
     Ci {
-        /// Go on for longer: 20000 seeds, 20000 cases of random tests without a number of their
-        /// own (PROPTEST_CASES), 200 kills of a real server.
+        /// Go on for longer: 20000 seeds, 78 times the cases of random tests (PROPTEST_CASES),
+        /// 200 kills of a real server.
         #[arg(long)]
         long: bool,
     },

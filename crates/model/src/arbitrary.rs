@@ -25,6 +25,16 @@ pub const ROLES: [&str; 3] = ["clerk", "nurse", "manager"];
 /// The job types that generated automatic steps have.
 pub const JOBS: [&str; 3] = ["book", "print", "score"];
 
+/// How many cases a random test tries: `usual` ones, and in proportion more or fewer where
+/// `PROPTEST_CASES` asks for other than the 256 of proptest. So all tests take longer alike, the
+/// slow ones with few cases and the fast ones with many.
+pub fn cases(usual: u32) -> ProptestConfig {
+    const PROPTEST_OWN: u64 = 256;
+    let config = ProptestConfig::default();
+    let cases = u64::from(usual) * u64::from(config.cases) / PROPTEST_OWN;
+    ProptestConfig { cases: u32::try_from(cases.max(1)).unwrap_or(u32::MAX), ..config }
+}
+
 /// What may occur in a generated definition.
 #[derive(Clone, Copy, Debug)]
 pub struct Options {

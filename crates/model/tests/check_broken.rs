@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use legwork_model::arbitrary::{Options, definition};
+use legwork_model::arbitrary::{Options, cases, definition};
 use legwork_model::check;
 use legwork_model::compile::compile;
 use legwork_model::condition::Condition;
@@ -127,7 +127,7 @@ impl Change {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(600))]
+    #![proptest_config(cases(600))]
 
     #[test]
     fn what_does_not_hold_together_is_told(

@@ -5,7 +5,7 @@
 
 use std::collections::BTreeSet;
 
-use legwork_model::arbitrary::{Options, definition};
+use legwork_model::arbitrary::{Options, cases, definition};
 use legwork_model::check;
 use legwork_model::compile::compile;
 use legwork_model::definition::Definition;
@@ -35,7 +35,7 @@ const CARELESS: Options = Options {
 };
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(400))]
+    #![proptest_config(cases(400))]
 
     #[test]
     fn correct_definitions_have_no_errors(definition in definition(Options::default())) {

@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
+use legwork_model::arbitrary::cases;
 use legwork_model::condition::{
     BRACKETS_MAX, Condition, ConditionError, OPERATORS_MAX, SOURCE_BYTES_MAX, WORK_MAX,
 };
@@ -261,7 +262,7 @@ fn value() -> impl Strategy<Value = Value> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(2_000))]
+    #![proptest_config(cases(2_000))]
 
     #[test]
     fn any_text_over_any_values_is_answered_or_refused(

@@ -1,6 +1,6 @@
 //! No text makes the reader panic, and what it accepts can be compiled.
 
-use legwork_model::arbitrary::{Options, definition};
+use legwork_model::arbitrary::{Options, cases, definition};
 use legwork_model::compile::{CompileError, compile};
 use legwork_model::finding::Severity;
 use legwork_model::yaml::{self, report::FINDINGS_MAX};
@@ -95,7 +95,7 @@ fn apply(source: &str, changes: &[Change]) -> String {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(512))]
+    #![proptest_config(cases(512))]
 
     #[test]
     fn any_bytes_are_answered(bytes in vec(any::<u8>(), 0..400)) {

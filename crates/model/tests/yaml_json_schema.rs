@@ -3,7 +3,7 @@
 #![expect(clippy::unwrap_used, clippy::panic, reason = "a wrong assumption is a failed test")]
 
 use jsonschema::Validator;
-use legwork_model::arbitrary::{Options, definition};
+use legwork_model::arbitrary::{Options, cases, definition};
 use legwork_model::json_schema;
 use legwork_model::yaml;
 use legwork_model::yaml::report::Report;
@@ -202,7 +202,7 @@ fn what_the_reader_accepts_the_schema_accepts() {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(48))]
+    #![proptest_config(cases(48))]
 
     #[test]
     fn random_definitions_are_valid(

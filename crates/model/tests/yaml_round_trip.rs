@@ -1,13 +1,13 @@
 //! What is written as YAML reads as the same definition; what is generated keeps its promises.
 
-use legwork_model::arbitrary::{Options, definition};
+use legwork_model::arbitrary::{Options, cases, definition};
 use legwork_model::compile::compile;
 use legwork_model::definition::Definition;
 use legwork_model::yaml;
 use proptest::prelude::*;
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(96))]
+    #![proptest_config(cases(96))]
 
     #[test]
     fn a_definition_reads_back_from_its_yaml(definition in definition(detailed())) {

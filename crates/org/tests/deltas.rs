@@ -10,6 +10,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
 use std::sync::Arc;
 
+use legwork_model::arbitrary::cases;
 use legwork_model::compile::compile;
 use legwork_model::id::{Activity, AgentId, InstanceId, Iteration, NodeId};
 use legwork_model::rule::Rule;
@@ -399,7 +400,7 @@ fn run(first: Plan, ops: Vec<Op>, retention: Retention) {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(400))]
+    #![proptest_config(cases(400))]
 
     #[test]
     fn following_deltas_gives_the_list_of_a_full_read(

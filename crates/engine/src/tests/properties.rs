@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use legwork_model::arbitrary::cases;
 use legwork_model::event::{Event, Record};
 use legwork_model::id::{Activity, ElementId};
 use legwork_model::value::Value;
@@ -13,7 +14,7 @@ use crate::evolve::{apply, begin};
 use crate::{Lifecycle, NodeState, State, decide, evolve, replay};
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(200))]
+    #![proptest_config(cases(200))]
 
     #[test]
     fn the_order_in_which_the_rules_are_applied_does_not_matter(

@@ -3,6 +3,7 @@
 use std::sync::LazyLock;
 
 use bytes::Bytes;
+use legwork_model::arbitrary::cases;
 use proptest::prelude::*;
 use serde_json::{Value as Json, json};
 
@@ -127,7 +128,7 @@ static FIXTURE: LazyLock<Fixture> = LazyLock::new(|| {
 });
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(ProptestConfig::default().cases.max(1_500)))]
+    #![proptest_config(cases(1_500))]
 
     #[test]
     fn nothing_sent_to_any_route_makes_the_server_fail(

@@ -1,5 +1,6 @@
 //! Random commands: the store on disk and the store in memory cannot be told apart.
 
+use legwork_model::arbitrary::cases;
 use legwork_model::id::StreamId;
 use legwork_store::embedded::Embedded;
 use legwork_store::memory::Memory;
@@ -24,7 +25,7 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 24, ..ProptestConfig::default() })]
+    #![proptest_config(cases(24))]
 
     #[test]
     fn memory_and_embedded_answer_alike(steps in steps()) {

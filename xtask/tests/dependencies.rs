@@ -64,9 +64,25 @@ fn every_dependency_of_the_workspace_is_used_by_a_member() {
     let manifests = manifests();
     let unused: Vec<String> = workspace_dependencies()
         .into_iter()
-        .filter(|name| !manifests.iter().any(|manifest| invites(manifest, name)))
+        .filter(|name| !manifests.iter().any(|(_, manifest)| invites(manifest, name)))
         .collect();
     assert!(unused.is_empty(), "remove these from the root Cargo.toml: {unused:?}");
+}
+
+#[test]
+fn every_dependency_of_a_member_is_spoken_of_in_its_code() {
+    let unused: Vec<String> = manifests()
+        .into_iter()
+        .flat_map(|(folder, manifest)| {
+            let code = code_below(&folder);
+            let names: Vec<String> = dependencies(&manifest)
+                .filter(|name| !words_of(&code).any(|word| word == name.replace('-', "_")))
+                .map(|name| format!("{}: {name}", folder.display()))
+                .collect();
+            names
+        })
+        .collect();
+    assert!(unused.is_empty(), "remove these from the Cargo.toml: {unused:#?}");
 }
 
 /// One of the alternatives, each of its parts.
@@ -129,15 +145,37 @@ fn workspace_dependencies() -> Vec<String> {
     names.map(|(name, _)| name.to_owned()).collect()
 }
 
-/// Those of the members.
-fn manifests() -> Vec<String> {
+/// Those of the members, with their folders.
+fn manifests() -> Vec<(PathBuf, String)> {
     let tracked = output("git", &["ls-files", "*Cargo.toml"]);
     let members =
         tracked.lines().map(Path::new).filter(|path| path.parent() != Some(Path::new("")));
     members
         .filter(|path| !path.starts_with("bench/restate"))
-        .map(|path| std::fs::read_to_string(root().join(path)).unwrap())
+        .map(|path| {
+            let text = std::fs::read_to_string(root().join(path)).unwrap();
+            (path.parent().unwrap().to_owned(), text)
+        })
         .collect()
+}
+
+fn dependencies(manifest: &str) -> impl Iterator<Item = &str> {
+    let sections = manifest.split("dependencies]\n").skip(1);
+    let lines = sections.flat_map(|section| section.split("\n[").next().unwrap().lines());
+    lines
+        .filter(|line| !line.starts_with('#'))
+        .filter_map(|line| line.split(['.', ' ']).next())
+        .filter(|name| !name.is_empty())
+}
+
+fn code_below(folder: &Path) -> String {
+    let files = output("git", &["ls-files", &format!("{}/*.rs", folder.display())]);
+    let there = files.lines().map(|path| root().join(path)).filter(|path| path.exists());
+    there.map(|path| std::fs::read_to_string(path).unwrap()).collect()
+}
+
+fn words_of(code: &str) -> impl Iterator<Item = &str> {
+    code.split(|c: char| !(c.is_alphanumeric() || c == '_'))
 }
 
 fn invites(manifest: &str, name: &str) -> bool {

@@ -133,6 +133,21 @@ async fn what_fails_the_check_is_not_deployed_at_all() -> Result<()> {
     Ok(())
 }
 
+#[tokio::test]
+async fn a_mistyped_process_is_answered_with_the_one_that_was_meant() -> Result<()> {
+    let folder = Folder::new()?;
+    let server = folder.server("store", &[]).await?;
+    let said = server.run(&["start", "erand"])?.refused()?;
+    assert!(said.contains("legwork deploy"), "{said}");
+    let errand = folder.file("errand.yaml", ERRAND)?;
+    server.run(&["deploy", &errand])?.succeeded()?;
+    let said = server.run(&["start", "erand", "--set", "what=tea"])?.refused()?;
+    assert!(said.contains("did you mean `errand`?"), "{said}");
+    let problem = server.run(&["start", "erand", "--json"])?.problem()?;
+    assert_eq!(problem["code"], json!("no_such_process"));
+    Ok(())
+}
+
 #[test]
 fn without_a_server_the_way_on_is_told() -> Result<()> {
     let folder = Folder::new()?;

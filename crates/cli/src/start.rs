@@ -7,8 +7,10 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail};
 use legwork_api::Data;
+use legwork_api::client::Error;
 use legwork_api::instances::{InstanceState, StartRequest, Started};
 use legwork_model::time::{format_duration, parse_duration};
+use legwork_model::yaml::nearest;
 use tokio::time::Instant;
 
 use crate::context::Context;
@@ -57,7 +59,10 @@ pub(crate) async fn run(context: &Context, args: &Args) -> Result<()> {
         agent: context.agent().map(Into::into),
         wait_ms: None,
     };
-    let mut started = context.client.start(&request, args.key.as_deref()).await?;
+    let mut started = match context.client.start(&request, args.key.as_deref()).await {
+        Ok(started) => started,
+        Err(error) => return Err(named(context, error, &args.process).await.into()),
+    };
     if let Some(wait) = args.wait {
         let what = format!("waiting for {}", started.instance);
         progress::waiting(&what, ended(context, &mut started, wait)).await?;
@@ -69,6 +74,25 @@ pub(crate) async fn run(context: &Context, args: &Args) -> Result<()> {
             bail!("not ended after {wait}; look with `legwork show {id}`")
         }
         Some(_) | None => Ok(()),
+    }
+}
+
+/// With the name that was meant, or where to find it, if there is no such process.
+pub(crate) async fn named(context: &Context, error: Error, process: &str) -> Error {
+    match error {
+        Error::Problem(mut problem) if problem.code == "no_such_process" => {
+            let known = context.client.definitions().await.ok();
+            let known = known.iter().flat_map(|list| &list.definitions);
+            let names =
+                known.map(|definition| &*definition.process).filter(|name| *name != process);
+            let next = match nearest(process, names) {
+                Some(near) => format!("; did you mean `{near}`?"),
+                None => "; take it into service with `legwork deploy FILE`".to_owned(),
+            };
+            problem.detail.push_str(&next);
+            Error::Problem(problem)
+        }
+        other => other,
     }
 }
 

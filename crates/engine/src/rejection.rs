@@ -40,7 +40,7 @@ pub enum Rejection {
     NotWritten { element: String, step: String, writes: Vec<String> },
     #[error("`{element}` is given twice; give it once")]
     GivenTwice { element: String },
-    #[error("`{element}` must be of type {kind}: {mismatch}")]
+    #[error("`{element}` must be of type {kind}: {mismatch}{}", mended(.mismatch))]
     WrongType { element: String, kind: ValueType, mismatch: Mismatch },
     #[error("`{step}` must write `{element}`; give its value")]
     MissingOutput { element: String, step: String },
@@ -61,11 +61,14 @@ pub enum Rejection {
 
     #[error("the instance is suspended; resume it first")]
     Suspended,
-    #[error("the instance is not suspended")]
+    #[error("the instance is not suspended; it goes on by itself, nothing is left to do")]
     NotSuspended,
-    #[error("the instance has ended: it was {}", ended(*.lifecycle))]
+    #[error("the instance was {}; start another one if more is to be done", ended(*.lifecycle))]
     Ended { lifecycle: Lifecycle },
-    #[error("version {version} of `{process}` is another definition than the one given")]
+    #[error(
+        "version {version} of `{process}` is another definition than the one given; \
+         give the one that the instance was started with"
+    )]
     WrongDefinition { process: String, version: u32 },
 }
 
@@ -111,12 +114,23 @@ fn list(names: &[String]) -> String {
     names.iter().map(|name| format!("`{name}`")).collect::<Vec<_>>().join(", ")
 }
 
+/// What to do about a value, where its mismatch does not say so itself.
+fn mended(mismatch: &Mismatch) -> &'static str {
+    match mismatch {
+        Mismatch::Type { .. } => "; give such a value",
+        Mismatch::TooDeep => "; flatten it, or upload it as a file",
+        Mismatch::TooLarge { .. } => "",
+    }
+}
+
 fn not_open(state: NodeState) -> &'static str {
     match state {
         NodeState::NotActivated => "is not due yet; wait for the steps before it",
-        NodeState::Activated | NodeState::Selected => "is open, but not for this",
+        NodeState::Activated | NodeState::Selected => {
+            "is open, but not for this; look at its state and do what it waits for"
+        }
         NodeState::Completed => "is done already; nothing is left to do",
-        NodeState::Skipped => "was skipped: the case took another way",
+        NodeState::Skipped => "was skipped, as the case took another way; work on what is open",
         NodeState::Failed => "has an incident; resolve it first",
     }
 }
@@ -126,5 +140,99 @@ fn ended(lifecycle: Lifecycle) -> &'static str {
         Lifecycle::Completed => "completed",
         Lifecycle::Aborted => "aborted",
         Lifecycle::Running | Lifecycle::Suspended => "left",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// One of each; a new kind of rejection does not compile until it is listed.
+    fn all() -> Vec<Rejection> {
+        let step = || "pay".to_owned();
+        let element = || "sum".to_owned();
+        let names = || vec!["a".to_owned(), "b".to_owned()];
+        let wrong =
+            |mismatch| Rejection::WrongType { element: element(), kind: ValueType::Bool, mismatch };
+        let mut all = vec![
+            Rejection::NoSuchActivity,
+            Rejection::IterationOver { step: step(), current: Iteration::default() },
+            Rejection::AlreadyDone,
+            Rejection::KeyReused,
+            Rejection::HeldBy { holder: "ann".into() },
+            Rejection::NotHeld { step: step() },
+            Rejection::NotAWorkItem { step: step() },
+            Rejection::NotAJob { step: step() },
+            Rejection::AgentMissing { step: step() },
+            Rejection::UnknownElement { element: element(), step: step(), writes: names() },
+            Rejection::NotWritten { element: element(), step: step(), writes: Vec::new() },
+            Rejection::GivenTwice { element: element() },
+            wrong(Mismatch::Type { expected: "true or false", found: "1".to_owned() }),
+            wrong(Mismatch::TooLarge { bytes: 9 }),
+            wrong(Mismatch::TooDeep),
+            Rejection::MissingOutput { element: element(), step: step() },
+            Rejection::MissingInput { element: element() },
+            Rejection::AnswerMissing { step: step(), answers: names() },
+            Rejection::AnswerUnknown { step: step(), answers: names() },
+            Rejection::AnswerUnexpected { step: step() },
+            Rejection::NoIncident { step: step() },
+            Rejection::ResolutionUnfit { step: step(), fits: "retry it" },
+            Rejection::Suspended,
+            Rejection::NotSuspended,
+            Rejection::Ended { lifecycle: Lifecycle::Completed },
+            Rejection::Ended { lifecycle: Lifecycle::Aborted },
+            Rejection::WrongDefinition { process: "p".to_owned(), version: 1 },
+        ];
+        let states = [
+            NodeState::NotActivated,
+            NodeState::Activated,
+            NodeState::Selected,
+            NodeState::Completed,
+            NodeState::Skipped,
+            NodeState::Failed,
+        ];
+        all.extend(states.map(|state| Rejection::NotOpen { step: step(), state }));
+        all
+    }
+
+    /// Only here so that nobody forgets `all`.
+    fn is_listed(rejection: &Rejection) {
+        match rejection {
+            Rejection::NoSuchActivity
+            | Rejection::NotOpen { .. }
+            | Rejection::IterationOver { .. }
+            | Rejection::AlreadyDone
+            | Rejection::KeyReused
+            | Rejection::HeldBy { .. }
+            | Rejection::NotHeld { .. }
+            | Rejection::NotAWorkItem { .. }
+            | Rejection::NotAJob { .. }
+            | Rejection::AgentMissing { .. }
+            | Rejection::UnknownElement { .. }
+            | Rejection::NotWritten { .. }
+            | Rejection::GivenTwice { .. }
+            | Rejection::WrongType { .. }
+            | Rejection::MissingOutput { .. }
+            | Rejection::MissingInput { .. }
+            | Rejection::AnswerMissing { .. }
+            | Rejection::AnswerUnknown { .. }
+            | Rejection::AnswerUnexpected { .. }
+            | Rejection::NoIncident { .. }
+            | Rejection::ResolutionUnfit { .. }
+            | Rejection::Suspended
+            | Rejection::NotSuspended
+            | Rejection::Ended { .. }
+            | Rejection::WrongDefinition { .. } => {}
+        }
+    }
+
+    #[test]
+    fn every_rejection_says_what_to_do_next() {
+        for rejection in all() {
+            is_listed(&rejection);
+            let text = rejection.to_string();
+            let next = text.split_once("; ").map(|(_, next)| next);
+            assert!(next.is_some_and(|next| next.contains(' ')), "{text}");
+        }
     }
 }

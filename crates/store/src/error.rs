@@ -17,10 +17,10 @@ pub enum Error {
     )]
     Conflict { stream: StreamId, expected: Version, found: Version },
 
-    #[error("{} is closed: nothing can be appended to it", name(.stream))]
+    #[error("{} is closed; append to another stream", name(.stream))]
     Closed { stream: StreamId },
 
-    #[error("{what} of {size} exceeds the limit of {max}")]
+    #[error("{what} of {size} exceeds the limit of {max}; nothing was stored, store less at once")]
     TooLarge { what: &'static str, size: u64, max: u64 },
 
     #[error(
@@ -64,7 +64,7 @@ pub enum Error {
     #[error("this is not a usable backup: {detail}; nothing was restored, use another backup file")]
     BadBackup { detail: String },
 
-    #[error("{action} {} failed: {error}", .path.display())]
+    #[error("{action} {} failed: {error}; {}", .path.display(), remedy(.error.kind()))]
     Io { action: &'static str, path: PathBuf, error: io::Error },
 }
 
@@ -84,5 +84,84 @@ fn name(stream: &StreamId) -> String {
         StreamKind::Site => "the site's stream".to_owned(),
         StreamKind::Instance(id) => format!("stream {id}"),
         StreamKind::Key => format!("the stream of key {:032x}", stream.0),
+    }
+}
+
+/// What to do about a failure of the operating system.
+fn remedy(kind: io::ErrorKind) -> &'static str {
+    match kind {
+        io::ErrorKind::PermissionDenied => {
+            "let this user read and write there, or name another directory"
+        }
+        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded | io::ErrorKind::FileTooLarge => {
+            "free space there, or name a directory on a larger disk"
+        }
+        io::ErrorKind::ReadOnlyFilesystem => "name a directory on a disk that can be written",
+        io::ErrorKind::NotFound | io::ErrorKind::NotADirectory => {
+            "check the path, or name a directory on a disk that can be written"
+        }
+        _ => "check the disk and the rights of this user, then try again",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// One of each; a new kind of error does not compile until it is listed.
+    fn all() -> Vec<Error> {
+        let path = PathBuf::from("d");
+        let stream = StreamId(7);
+        let (version, found) = (Version(1), Version(2));
+        let mut errors = vec![
+            Error::Stopped { cause: "no space".to_owned() },
+            Error::Conflict { stream, expected: version, found },
+            Error::Closed { stream },
+            Error::TooLarge { what: "record", size: 2, max: 1 },
+            Error::Snapshot { stream, version, found },
+            Error::Locked { path: path.clone() },
+            Error::NewerFormat { path: path.clone(), found: 2, known: 1 },
+            Error::NotAStore { path: path.clone(), reason: "it is a file".to_owned() },
+            Error::damaged(&path, "torn"),
+            Error::NotEmpty { path: path.clone() },
+            Error::BadBackup { detail: "torn".to_owned() },
+        ];
+        let kinds = [
+            io::ErrorKind::PermissionDenied,
+            io::ErrorKind::StorageFull,
+            io::ErrorKind::ReadOnlyFilesystem,
+            io::ErrorKind::NotFound,
+            io::ErrorKind::TimedOut,
+        ];
+        errors.extend(kinds.map(|kind| Error::io("reading", &path)(kind.into())));
+        errors
+    }
+
+    /// Only here so that nobody forgets `all`.
+    fn is_listed(error: &Error) {
+        match error {
+            Error::Conflict { .. }
+            | Error::Closed { .. }
+            | Error::TooLarge { .. }
+            | Error::Snapshot { .. }
+            | Error::Locked { .. }
+            | Error::NewerFormat { .. }
+            | Error::NotAStore { .. }
+            | Error::Damaged { .. }
+            | Error::Stopped { .. }
+            | Error::NotEmpty { .. }
+            | Error::BadBackup { .. }
+            | Error::Io { .. } => {}
+        }
+    }
+
+    #[test]
+    fn every_error_says_what_to_do_next() {
+        for error in all() {
+            is_listed(&error);
+            let text = error.to_string();
+            let next = text.split_once("; ").map(|(_, next)| next);
+            assert!(next.is_some_and(|next| next.contains(' ')), "{text}");
+        }
     }
 }

@@ -181,7 +181,7 @@ fn a_second_completion_is_refused_and_a_repeated_request_is_told_apart() {
     > complete book by worker request=9 content=1
       refused idempotency_key_reused: this idempotency key was used for another request; use a fresh one
     > complete book by worker request=10
-      refused instance_ended: the instance has ended: it was completed
+      refused instance_ended: the instance was completed; start another one if more is to be done
     ");
 }
 

@@ -34,9 +34,9 @@ fn outputs_that_do_not_fit_are_refused_one_by_one() {
     > complete approve by ann sum=1 sun=2
       refused unknown_element: there is no data element `sun`; `approve` writes `sum`, `note`
     > complete approve by ann sum=many
-      refused wrong_type: `sum` must be of type decimal: expected a decimal number, as a number or as text such as "12.50", found "many"
+      refused wrong_type: `sum` must be of type decimal: expected a decimal number, as a number or as text such as "12.50", found "many"; give such a value
     > complete approve by ann sum=1 note=7
-      refused wrong_type: `note` must be of type string: expected text, found 7
+      refused wrong_type: `note` must be of type string: expected text, found 7; give such a value
     > complete approve by ann sum=1.50
       approve Activated -> Completed
       instance Completed
@@ -58,7 +58,7 @@ fn inputs_that_do_not_fit_start_nothing() {
     > start
       refused missing_input: starting needs `flag`; give its value
     > start flag=1
-      refused wrong_type: `flag` must be of type bool: expected true or false, found 1
+      refused wrong_type: `flag` must be of type bool: expected true or false, found 1; give such a value
     > start flag=true sum=1
       refused not_written: `start` does not write `sum`; it writes `flag`, `note`
     > start flag=true other=1

@@ -69,7 +69,7 @@ fn while_suspended_what_is_held_goes_on_and_nothing_new_is_taken_up() {
       next Activated, offered, since 0
       free Activated, offered, since 0
     > resume
-      refused not_suspended: the instance is not suspended
+      refused not_suspended: the instance is not suspended; it goes on by itself, nothing is left to do
     ");
 }
 
@@ -113,25 +113,25 @@ fn aborting_withdraws_everything_open_and_ends_the_instance() {
       +start +both ·held ·next ·free ·job ·both/join ·end
     > open
     > complete held by ann
-      refused instance_ended: the instance has ended: it was aborted
+      refused instance_ended: the instance was aborted; start another one if more is to be done
     > claim free by ann
-      refused instance_ended: the instance has ended: it was aborted
+      refused instance_ended: the instance was aborted; start another one if more is to be done
     > release held by ann
-      refused instance_ended: the instance has ended: it was aborted
+      refused instance_ended: the instance was aborted; start another one if more is to be done
     > delegate held by ann to bob
-      refused instance_ended: the instance has ended: it was aborted
+      refused instance_ended: the instance was aborted; start another one if more is to be done
     > fail job late
-      refused instance_ended: the instance has ended: it was aborted
+      refused instance_ended: the instance was aborted; start another one if more is to be done
     > retry job
-      refused instance_ended: the instance has ended: it was aborted
+      refused instance_ended: the instance was aborted; start another one if more is to be done
     > raise free
-      refused instance_ended: the instance has ended: it was aborted
+      refused instance_ended: the instance was aborted; start another one if more is to be done
     > suspend
-      refused instance_ended: the instance has ended: it was aborted
+      refused instance_ended: the instance was aborted; start another one if more is to be done
     > resume
-      refused instance_ended: the instance has ended: it was aborted
+      refused instance_ended: the instance was aborted; start another one if more is to be done
     > abort again
-      refused instance_ended: the instance has ended: it was aborted
+      refused instance_ended: the instance was aborted; start another one if more is to be done
     "#);
 }
 
@@ -150,11 +150,11 @@ fn a_completed_instance_refuses_everything() {
       a Activated -> Completed
       instance Completed
     > complete a by worker
-      refused instance_ended: the instance has ended: it was completed
+      refused instance_ended: the instance was completed; start another one if more is to be done
     > suspend
-      refused instance_ended: the instance has ended: it was completed
+      refused instance_ended: the instance was completed; start another one if more is to be done
     > abort late
-      refused instance_ended: the instance has ended: it was completed
+      refused instance_ended: the instance was completed; start another one if more is to be done
     ");
 }
 
@@ -169,6 +169,6 @@ fn a_process_without_steps_ends_as_it_starts() {
     > show
       +start +end
     > suspend
-      refused instance_ended: the instance has ended: it was completed
+      refused instance_ended: the instance was completed; start another one if more is to be done
     ");
 }

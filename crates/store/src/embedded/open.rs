@@ -61,6 +61,10 @@ const CLOSED: &str = "closed";
 
 pub(super) fn open(dir: &Path, options: Options) -> Result<Embedded, Error> {
     let dir = &path::absolute(dir).map_err(Error::io("finding", dir))?;
+    if dir.exists() && !dir.is_dir() {
+        let reason = "it is not a directory".to_owned();
+        return Err(Error::NotAStore { path: dir.to_path_buf(), reason });
+    }
     // Twice: a store of the future is not even locked, and the lock may have been waited for.
     has_format(dir)?;
     if !dir.exists() {

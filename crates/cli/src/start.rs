@@ -77,23 +77,21 @@ pub(crate) async fn run(context: &Context, args: &Args) -> Result<()> {
     }
 }
 
-/// With the name that was meant, or where to find it, if there is no such process.
-pub(crate) async fn named(context: &Context, error: Error, process: &str) -> Error {
-    match error {
-        Error::Problem(mut problem) if problem.code == "no_such_process" => {
-            let known = context.client.definitions().await.ok();
-            let known = known.iter().flat_map(|list| &list.definitions);
-            let names =
-                known.map(|definition| &*definition.process).filter(|name| *name != process);
-            let next = match nearest(process, names) {
-                Some(near) => format!("; did you mean `{near}`?"),
-                None => "; take it into service with `legwork deploy FILE`".to_owned(),
-            };
-            problem.detail.push_str(&next);
-            Error::Problem(problem)
-        }
-        other => other,
+/// With the name that was meant, or the way to have it, if there is no such process.
+async fn named(context: &Context, mut error: Error, process: &str) -> Error {
+    if let Error::Problem(problem) = &mut error
+        && problem.code == "no_such_process"
+    {
+        let known = context.client.definitions().await.ok();
+        let known = known.iter().flat_map(|list| &list.definitions);
+        let names = known.map(|definition| &*definition.process).filter(|name| *name != process);
+        let next = match nearest(process, names) {
+            Some(near) => format!("; did you mean `{near}`?"),
+            None => "; take it into service with `legwork deploy FILE`".to_owned(),
+        };
+        problem.detail.push_str(&next);
     }
+    error
 }
 
 /// The types of the elements, if this caller may see the definition.

@@ -89,19 +89,25 @@ fn name(stream: &StreamId) -> String {
 
 /// What to do about a failure of the operating system.
 fn remedy(kind: io::ErrorKind) -> &'static str {
-    match kind {
-        io::ErrorKind::PermissionDenied => {
-            "let this user read and write there, or name another directory"
-        }
-        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded | io::ErrorKind::FileTooLarge => {
-            "free space there, or name a directory on a larger disk"
-        }
-        io::ErrorKind::ReadOnlyFilesystem => "name a directory on a disk that can be written",
-        io::ErrorKind::NotFound | io::ErrorKind::NotADirectory => {
-            "check the path, or name a directory on a disk that can be written"
-        }
-        _ => "check the disk and the rights of this user, then try again",
-    }
+    use io::ErrorKind as Kind;
+
+    const REMEDIES: [(&[Kind], &str); 4] = [
+        (
+            &[Kind::PermissionDenied],
+            "let this user read and write there, or name another directory",
+        ),
+        (
+            &[Kind::StorageFull, Kind::QuotaExceeded, Kind::FileTooLarge],
+            "free space there, or name a directory on a larger disk",
+        ),
+        (&[Kind::ReadOnlyFilesystem], "name a directory on a disk that can be written"),
+        (
+            &[Kind::NotFound, Kind::NotADirectory],
+            "check the path, or name a directory on a disk that can be written",
+        ),
+    ];
+    let found = REMEDIES.iter().find(|(kinds, _)| kinds.contains(&kind));
+    found.map_or("check the disk and the rights of this user, then try again", |(_, next)| next)
 }
 
 #[cfg(test)]

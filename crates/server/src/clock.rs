@@ -1,54 +1,129 @@
 //! The clock: the only place where time is read.
 //!
-//! Invariant: it never goes backwards, and never behind what the store has recorded. While the
-//! machine's clock is set back, time stands still here.
+//! Invariant: it never goes backwards, never behind what the store has recorded, and never stands
+//! still. While the machine's clock is behind, because it was set back, time goes on here by the
+//! time that passes.
 
-use std::sync::atomic::{AtomicI64, Ordering};
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
+use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use legwork_model::time::Timestamp;
 
-#[derive(Debug, Default)]
+/// The machine's clock may be so far behind without a word: it is corrected all the time.
+const LAG_TOLD_MILLIS: i64 = 1_000;
+
+#[derive(Debug)]
 pub(crate) struct Clock {
-    /// The largest moment seen, in milliseconds.
-    latest: AtomicI64,
+    /// When `passed` was zero.
+    begun: Instant,
+    /// What to add to the time passed; it only grows.
+    offset_millis: AtomicI64,
+    /// That the machine's clock is behind was told, and still holds.
+    told: AtomicBool,
+}
+
+/// Both clocks of the machine at one moment, in milliseconds.
+#[derive(Clone, Copy, Debug)]
+struct Reading {
+    /// The time of day, which can be set.
+    wall: i64,
+    /// The time passed since this clock was made, which cannot.
+    passed: i64,
 }
 
 impl Clock {
     pub(crate) fn now(&self) -> Timestamp {
-        self.not_before(machine_millis())
+        let reading = self.read();
+        let now = self.at(reading);
+        if let Some(lag) = self.news(now.0.saturating_sub(reading.wall)) {
+            tracing::warn!(
+                lag_ms = lag,
+                "the clock of this machine was set back, or is behind what the store has \
+                 recorded; time goes on from where it was, ahead of that clock: check it"
+            );
+        }
+        now
     }
 
     /// Time goes on from here at the earliest.
     pub(crate) fn advance_to(&self, moment: Timestamp) {
-        self.latest.fetch_max(moment.0, Ordering::Relaxed);
+        let reading = self.read();
+        self.at(Reading { wall: moment.0, ..reading });
     }
 
-    /// How far the machine's clock is behind what was recorded, in milliseconds.
-    pub(crate) fn lag(&self) -> i64 {
-        self.latest.load(Ordering::Relaxed).saturating_sub(machine_millis()).max(0)
+    fn at(&self, Reading { wall, passed }: Reading) -> Timestamp {
+        let offset = wall.saturating_sub(passed);
+        let offset = self.offset_millis.fetch_max(offset, Ordering::Relaxed).max(offset);
+        Timestamp(passed.saturating_add(offset))
     }
 
-    fn not_before(&self, millis: i64) -> Timestamp {
-        Timestamp(self.latest.fetch_max(millis, Ordering::Relaxed).max(millis))
+    /// How far the machine's clock is behind, if that is worth telling and was not told before.
+    fn news(&self, lag: i64) -> Option<i64> {
+        let behind = lag > LAG_TOLD_MILLIS;
+        if self.told.load(Ordering::Relaxed) == behind {
+            return None;
+        }
+        let told = self.told.swap(behind, Ordering::Relaxed);
+        (behind && !told).then_some(lag)
+    }
+
+    #[expect(clippy::disallowed_methods, reason = "the clock")]
+    fn read(&self) -> Reading {
+        let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        let millis =
+            |length: std::time::Duration| i64::try_from(length.as_millis()).unwrap_or(i64::MAX);
+        Reading { wall: millis(since), passed: millis(self.begun.elapsed()) }
     }
 }
 
-#[expect(clippy::disallowed_methods, reason = "the clock")]
-fn machine_millis() -> i64 {
-    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    i64::try_from(since.as_millis()).unwrap_or(i64::MAX)
+impl Default for Clock {
+    fn default() -> Self {
+        Self {
+            begun: Instant::now(),
+            offset_millis: AtomicI64::new(i64::MIN),
+            told: AtomicBool::new(false),
+        }
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    const HOUR: i64 = 3_600_000;
+
     #[test]
-    fn a_clock_that_is_set_back_stands_still() {
+    fn time_goes_on_while_the_clock_is_set_back() {
         let clock = Clock::default();
-        let seen: Vec<_> = [5, 9, 3, 8, 10].map(|millis| clock.not_before(millis).0).into();
-        assert_eq!(seen, [5, 9, 9, 9, 10]);
+        let readings = [
+            (10 * HOUR, 0),
+            (10 * HOUR + 500, 500),
+            // Set back by one hour.
+            (9 * HOUR + 1_000, 1_000),
+            (9 * HOUR + 4_000, 4_000),
+            // Set to the right time again, and then on by one hour.
+            (10 * HOUR + 5_000, 5_000),
+            (11 * HOUR + 6_000, 6_000),
+            (11 * HOUR + 7_000, 7_000),
+        ];
+        let seen = readings.map(|(wall, passed)| clock.at(Reading { wall, passed }).0);
+        let expected = [
+            10 * HOUR,
+            10 * HOUR + 500,
+            10 * HOUR + 1_000,
+            10 * HOUR + 4_000,
+            10 * HOUR + 5_000,
+            11 * HOUR + 6_000,
+            11 * HOUR + 7_000,
+        ];
+        assert_eq!(seen, expected);
+    }
+
+    #[test]
+    fn a_step_back_is_told_once() {
+        let clock = Clock::default();
+        let told = [0, 900, HOUR, HOUR, 0, 2_000, 2_000].map(|lag| clock.news(lag));
+        assert_eq!(told, [None, None, Some(HOUR), None, None, Some(2_000), None]);
     }
 
     #[test]
@@ -56,7 +131,6 @@ mod tests {
         let clock = Clock::default();
         let ahead = clock.now() + std::time::Duration::from_secs(3600);
         clock.advance_to(ahead);
-        assert_eq!(clock.now(), ahead);
-        assert!(clock.lag() > 0);
+        assert!(clock.now() >= ahead);
     }
 }

@@ -108,14 +108,6 @@ impl Supervisor {
         }
         driver.show();
         self.around.clock.advance_to(driver.site().latest());
-        let lag = self.around.clock.lag();
-        if lag > 1_000 {
-            tracing::warn!(
-                lag_ms = lag,
-                "the clock of this machine is behind what the store has recorded; time stands \
-                 still until it has caught up: check the clock"
-            );
-        }
         tracing::info!(instances, "the store is read");
         self.around.status.enter(Phase::Ready);
         Ok(())

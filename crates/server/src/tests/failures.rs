@@ -249,3 +249,22 @@ async fn time_never_goes_back_behind_what_was_recorded() {
     assert!(after.as_str().unwrap() >= before.as_str().unwrap(), "{before} {after}");
     f.stop().await;
 }
+
+#[tokio::test]
+async fn a_poll_ends_and_a_lease_runs_out_although_the_clock_was_set_back() {
+    let f = Fixture::furnished().await;
+    // The same to the server: its clock has shown a later time than the machine's does now.
+    let ahead = f.core.app.clock.now() + std::time::Duration::from_secs(3_600);
+    f.core.app.clock.advance_to(ahead);
+    let poll = |types: &str, wait_ms: u64| {
+        let body = json!({"worker": "w", "types": [types], "max": 1, "lease_ms": 100,
+            "wait_ms": wait_ms});
+        call("POST /v1/jobs/activate").json(body)
+    };
+    assert_eq!(f.ok(poll("nothing", 20)).await, json!({"jobs": []}));
+    f.ok(start(1)).await;
+    let first = f.ok(poll("plain", 0)).await;
+    let second = f.ok(poll("plain", 60_000)).await;
+    assert_eq!(first["jobs"][0]["job"], second["jobs"][0]["job"]);
+    f.stop().await;
+}

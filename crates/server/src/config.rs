@@ -47,7 +47,7 @@ pub struct Limits {
     pub waiting_max: usize,
     /// The longest a request may wait.
     pub wait_max: Duration,
-    /// Requests a second per token, or per address without a token; 0 does not limit.
+    /// Requests a second per token, or per address without a valid one; 0 does not limit.
     pub rate_per_s: u32,
     /// How many requests may come at once before the rate counts; 0 stands for two seconds' worth.
     pub rate_burst: u32,

@@ -94,6 +94,8 @@ pub(crate) struct Driver {
     answers: Vec<(oneshot::Sender<Reply>, Reply)>,
     /// What the site wants to read, after the commit.
     reads: Vec<Read>,
+    /// The revision of the tokens that was told to those outside.
+    tokens_shown: Option<u64>,
 }
 
 enum Read {
@@ -113,6 +115,7 @@ impl Driver {
             batch_bytes: 0,
             answers: Vec::new(),
             reads: Vec::new(),
+            tokens_shown: None,
         }
     }
 
@@ -238,10 +241,12 @@ impl Driver {
     }
 
     /// Tells the figures of the site to those outside.
-    pub(crate) fn show(&self) {
-        let gauges = self.site.gauges();
-        self.around.status.set_tokens(gauges.tokens);
-        self.around.meters.show(&gauges);
+    pub(crate) fn show(&mut self) {
+        let revision = self.site.tokens_revision();
+        if self.tokens_shown.replace(revision) != Some(revision) {
+            self.around.status.set_tokens(self.site.token_hashes().collect());
+        }
+        self.around.meters.show(&self.site.gauges());
     }
 
     fn serve_reads(&mut self, now: Timestamp) -> Result<(), Broken> {

@@ -3,8 +3,9 @@
 //! Invariant: `Ready` is told only while the store takes commits.
 
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, PoisonError, RwLock};
 
+use rustc_hash::FxHashSet;
 use tokio::sync::Notify;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -21,8 +22,10 @@ pub(crate) struct Status {
     phase: AtomicU8,
     reason: Mutex<String>,
     recovered: AtomicU64,
-    /// How many tokens there are: without any, only callers from this machine are let in.
-    tokens: AtomicU64,
+    /// The hashes of the tokens there are.
+    tokens: RwLock<FxHashSet<[u8; 32]>>,
+    /// Without any, only callers from this machine are let in.
+    has_tokens: AtomicBool,
     changed: Notify,
     /// The server was told to stop.
     stop: AtomicBool,
@@ -34,7 +37,8 @@ impl Status {
             phase: AtomicU8::new(Phase::Recovering as u8),
             reason: Mutex::new(String::new()),
             recovered: AtomicU64::new(0),
-            tokens: AtomicU64::new(0),
+            tokens: RwLock::default(),
+            has_tokens: AtomicBool::new(false),
             changed: Notify::new(),
             stop: AtomicBool::new(false),
         }
@@ -82,12 +86,18 @@ impl Status {
         self.recovered.store(instances, Ordering::Relaxed);
     }
 
-    pub(crate) fn set_tokens(&self, tokens: usize) {
-        self.tokens.store(tokens as u64, Ordering::Release);
+    pub(crate) fn set_tokens(&self, hashes: FxHashSet<[u8; 32]>) {
+        self.has_tokens.store(!hashes.is_empty(), Ordering::Release);
+        *self.tokens.write().unwrap_or_else(PoisonError::into_inner) = hashes;
     }
 
     pub(crate) fn has_tokens(&self) -> bool {
-        self.tokens.load(Ordering::Acquire) > 0
+        self.has_tokens.load(Ordering::Acquire)
+    }
+
+    /// Whether there is a token with this hash.
+    pub(crate) fn knows(&self, hash: &[u8; 32]) -> bool {
+        self.tokens.read().unwrap_or_else(PoisonError::into_inner).contains(hash)
     }
 
     /// Why requests are not served, in words.

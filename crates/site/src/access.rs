@@ -42,6 +42,8 @@ pub(crate) struct Tokens {
     by_name: std::collections::BTreeMap<String, Token>,
     /// Looked up by hash on every request; never iterated.
     by_hash: FxHashMap<[u8; 32], Caller>,
+    /// How often they have changed.
+    revision: u64,
 }
 
 #[derive(Debug)]
@@ -71,6 +73,7 @@ impl Tokens {
             token.scopes.iter().filter_map(|scope| scope.parse().ok()).collect();
         let name: Arc<str> = Arc::from(token.name.as_str());
         let caller = Caller { name: Some(name), scopes: scopes.clone() };
+        self.revision += 1;
         self.by_hash.insert(token.hash, caller);
         let entry = Token { hash: token.hash, scopes, issued_at: at };
         self.by_name.insert(token.name.clone(), entry);
@@ -78,6 +81,7 @@ impl Tokens {
 
     pub(crate) fn revoke(&mut self, name: &str) {
         if let Some(token) = self.by_name.remove(name) {
+            self.revision += 1;
             self.by_hash.remove(&token.hash);
         }
     }
@@ -96,6 +100,14 @@ impl Tokens {
 
     pub(crate) fn len(&self) -> usize {
         self.by_name.len()
+    }
+
+    pub(crate) fn revision(&self) -> u64 {
+        self.revision
+    }
+
+    pub(crate) fn hashes(&self) -> impl Iterator<Item = [u8; 32]> {
+        self.by_name.values().map(|token| token.hash)
     }
 
     pub(crate) fn list(&self) -> Vec<TokenInfo> {

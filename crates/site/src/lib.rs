@@ -90,7 +90,6 @@ pub struct Gauges {
     pub jobs_queued: usize,
     pub jobs_leased: usize,
     pub requests_waiting: usize,
-    pub tokens: usize,
 }
 
 #[derive(Debug)]
@@ -237,6 +236,17 @@ impl Site {
         &self.faults
     }
 
+    /// How often the tokens have changed.
+    pub fn tokens_revision(&self) -> u64 {
+        self.tokens.revision()
+    }
+
+    /// The hashes of the tokens there are, for whoever has to tell them from made-up ones before
+    /// a request gets here.
+    pub fn token_hashes(&self) -> impl Iterator<Item = [u8; 32]> {
+        self.tokens.hashes()
+    }
+
     pub fn gauges(&self) -> Gauges {
         Gauges {
             instances_open: self.instances.len(),
@@ -246,7 +256,6 @@ impl Site {
             jobs_queued: self.jobs.queued(),
             jobs_leased: self.jobs.leased(),
             requests_waiting: self.waiting.len(),
-            tokens: self.tokens.len(),
         }
     }
 

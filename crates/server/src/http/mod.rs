@@ -32,6 +32,7 @@ use bytes::Bytes;
 use hyper::body::Body;
 use hyper::http::request::Parts;
 use hyper::{Request, Response, StatusCode};
+use legwork_site::Credential;
 use tracing::{Instrument, Span};
 
 use crate::backend::Slot;
@@ -115,8 +116,13 @@ where
     if !app.status.has_tokens() {
         guard::check_local(peer, head)?;
     }
-    let credential = guard::credential(&head.headers)?;
-    app.rates.check(&credential, peer, || app.clock.now())?;
+    let credential = guard::credential(&head.headers);
+    let token = match &credential {
+        Ok(Credential::Token(hash)) => Some(*hash).filter(|hash| app.status.knows(hash)),
+        Ok(Credential::None) | Err(_) => None,
+    };
+    app.rates.check(token, peer, || app.clock.now())?;
+    let credential = credential?;
     let (place, nothing) = (None, Bytes::new());
     let mut exchange = Exchange { app, head, parameter, credential, body: nothing, place, span };
     if route.operation == Operation::Upload {

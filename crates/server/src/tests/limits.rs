@@ -115,6 +115,25 @@ async fn the_refusal_of_a_wrong_path_names_the_right_one() {
 }
 
 #[tokio::test]
+async fn a_made_up_token_gives_no_new_allowance_and_takes_none_from_others() {
+    let mut config = Config::new(StoreChoice::Memory);
+    config.limits.rate_per_s = 1;
+    config.limits.rate_burst = 5;
+    let f = Fixture::with(config).await;
+    let admin = f.token("", "admin", &["admin"]).await;
+    let mut codes = Vec::new();
+    for n in 0..20 {
+        let made_up = call("GET /v1/whoami").token(&format!("lw_{n}"));
+        codes.push(f.refused(made_up).await);
+    }
+    let basic = call("GET /v1/whoami").header("authorization", "Basic YTpi");
+    codes.push(f.refused(basic).await);
+    assert!(codes.contains(&(429, "rate_limited".to_owned())), "{codes:?}");
+    f.ok(call("GET /v1/whoami").token(&admin)).await;
+    f.stop().await;
+}
+
+#[tokio::test]
 async fn a_caller_over_the_rate_is_told_when_to_come_back() {
     let mut config = Config::new(StoreChoice::Memory);
     config.limits.rate_per_s = 1;

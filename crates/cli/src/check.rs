@@ -16,9 +16,6 @@ use crate::findings;
 use crate::output::{self, Output};
 use crate::source::{self, Kind, Source};
 
-/// What a file that says nothing may be meant to be is anybody's guess.
-const BEGIN: &str = "begin it with `process: NAME` or with `organisation: NAME`";
-
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     /// Definitions and organisations; a file that begins with `organisation:` is one
@@ -87,11 +84,6 @@ pub(crate) fn check_all(sources: &[Source], own: Option<&Path>) -> Vec<Vec<Findi
         })
         .collect();
     let check = |source: &Source| match source.kind {
-        Kind::Definition if source.is_blank() => {
-            let mut findings = check_definition(&source.text, None);
-            findings.iter_mut().for_each(|finding| finding.hint = BEGIN.to_owned());
-            findings
-        }
         Kind::Definition => check_definition(&source.text, people_of(source, &people, own)),
         Kind::Organisation => {
             let own = people.iter().find(|people| people.path == source.path);

@@ -32,14 +32,6 @@ impl Kind {
     }
 }
 
-impl Source {
-    /// Whether it says nothing at all.
-    pub(crate) fn is_blank(&self) -> bool {
-        let says = |line: &str| !line.trim().is_empty() && !line.trim_start().starts_with('#');
-        !self.text.lines().any(says)
-    }
-}
-
 /// Reads the files, all that are named once.
 pub(crate) fn read_all(paths: &[PathBuf]) -> Result<Vec<Source>> {
     let mut sources: Vec<Source> = Vec::new();

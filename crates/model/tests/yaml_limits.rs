@@ -31,7 +31,7 @@ fn check(source: &str, rule: Rule, message: &str) {
 #[test]
 fn a_hundred_megabytes_are_refused_by_their_size() {
     let huge = "process: p\n# ".to_owned() + &"x".repeat(100 * 1024 * 1024);
-    check(&huge, Rule::Y3, "more than the 1048576 a file may have");
+    check(&huge, Rule::Y3, "the file has more than 1 MiB");
 }
 
 #[test]
@@ -40,7 +40,7 @@ fn a_file_of_the_largest_size_is_read() {
     source.push_str(&"x".repeat(tree::SOURCE_BYTES_MAX - source.len()));
     assert!(yaml::parse(&source).0.is_some());
     source.push('x');
-    check(&source, Rule::Y3, "bytes are more than");
+    check(&source, Rule::Y3, "the file has more than 1 MiB");
 }
 
 #[test]

@@ -12,7 +12,7 @@ use legwork_model::time::Timestamp;
 use legwork_model::yaml::fields::{self, Fields, NAME_LEN_MAX, quote};
 use legwork_model::yaml::nearest;
 use legwork_model::yaml::report::Report;
-use legwork_model::yaml::tree::{self, Content, Node, SOURCE_BYTES_MAX, ScalarKind};
+use legwork_model::yaml::tree::{self, Content, Node, ScalarKind};
 
 use crate::organisation::{Absence, Agent, Organisation, Parts, Position, Unit};
 
@@ -43,9 +43,6 @@ static NOTHING: Node =
 
 pub(crate) fn parse(source: &str) -> (Option<Organisation>, Vec<Finding>) {
     let mut reading = Reading::default();
-    if refuse_size(source, &mut reading.report) {
-        return (None, reading.report.into_findings());
-    }
     let parts = tree::read(source, &mut reading.report).and_then(|root| reading.parts(&root));
     if let Some(parts) = &parts {
         reading.look_up();
@@ -53,27 +50,6 @@ pub(crate) fn parse(source: &str) -> (Option<Organisation>, Vec<Finding>) {
     }
     let whole = parts.filter(|_| reading.report.is_clean()).map(Organisation::new);
     (whole, reading.report.into_findings())
-}
-
-/// Whether there is nothing to read, or too much: said here, since the hints that suit definitions
-/// would mislead.
-fn refuse_size(source: &str, report: &mut Report) -> bool {
-    if source.len() > SOURCE_BYTES_MAX {
-        let message = format!(
-            "{} bytes are more than the {SOURCE_BYTES_MAX} an organisation may have",
-            source.len()
-        );
-        let hint = "leave out what no rule speaks of; give roles to positions instead of everybody";
-        report.error(Span::default(), Rule::Y3, message, hint);
-        return true;
-    }
-    let says = |line: &str| !line.trim().is_empty() && !line.trim_start().starts_with('#');
-    if !source.lines().any(says) {
-        let hint = "write `organisation: my-organisation` and, in `agents:`, everybody";
-        report.error(Span { line: 1, column: 1 }, Rule::Y2, "the file is empty", hint);
-        return true;
-    }
-    false
 }
 
 #[derive(Default)]

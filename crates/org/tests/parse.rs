@@ -126,6 +126,15 @@ agents:
 }
 
 #[test]
+fn what_is_too_large_is_told_with_a_way_to_make_it_smaller() {
+    let huge = "organisation: x\n#".to_owned() + &"x".repeat(2 << 20);
+    insta::assert_snapshot!(findings(&huge), @"
+        0:0: error Y3: the file has more than 1 MiB
+            hint: split a process into several; in an organisation, leave out what no rule speaks of and give roles to positions instead of everybody
+        ");
+}
+
+#[test]
 fn what_is_missing_is_told() {
     insta::assert_snapshot!(findings("units: {}\n"), @r#"
         1:1: error Y2: an organisation needs `agents`
@@ -139,7 +148,7 @@ fn what_is_missing_is_told() {
         "#);
     insta::assert_snapshot!(findings(""), @r#"
         1:1: error Y2: the file is empty
-            hint: write `organisation: my-organisation` and, in `agents:`, everybody
+            hint: begin it with `process: NAME` or with `organisation: NAME`
         "#);
     insta::assert_snapshot!(findings("[]"), @r#"
         1:1: error Y2: an organisation must be a mapping of fields, not a list

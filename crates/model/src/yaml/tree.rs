@@ -15,6 +15,10 @@ pub const YAML_DEPTH_MAX: usize = 160;
 /// The most values (texts, lists and mappings, keys included) a document may hold.
 pub const YAML_NODES_MAX: usize = 300_000;
 
+/// Definitions and organisations are read here alike.
+const SMALLER: &str = "split a process into several; in an organisation, leave out what no rule \
+                       speaks of and give roles to positions instead of everybody";
+
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Node {
     pub span: Span,
@@ -55,8 +59,8 @@ pub fn read(source: &str, report: &mut Report) -> Option<Node> {
         report.error(
             Span::default(),
             Rule::Y3,
-            format!("{} bytes are more than the {SOURCE_BYTES_MAX} a file may have", source.len()),
-            "split it into several files",
+            format!("the file has more than {} MiB", SOURCE_BYTES_MAX >> 20),
+            SMALLER,
         );
         return None;
     }
@@ -72,7 +76,7 @@ pub fn read(source: &str, report: &mut Report) -> Option<Node> {
         builder.take(event, span, report)?;
     }
     if builder.root.is_none() {
-        let hint = "write a mapping of fields, such as `process: my-process`";
+        let hint = "begin it with `process: NAME` or with `organisation: NAME`";
         report.error(Span { line: 1, column: 1 }, Rule::Y2, "the file is empty", hint);
     }
     builder.root
@@ -146,7 +150,7 @@ impl Builder {
         self.nodes += 1;
         if self.nodes > YAML_NODES_MAX {
             let message = format!("the file holds more than {YAML_NODES_MAX} values");
-            report.error(span, Rule::Y3, message, "split it into several files");
+            report.error(span, Rule::Y3, message, SMALLER);
             return None;
         }
         if anchor != 0 {
@@ -226,7 +230,7 @@ fn refuse_anchor(span: Span, report: &mut Report) {
 
 fn too_deep(span: Span, report: &mut Report) {
     let message = format!("nested deeper than {YAML_DEPTH_MAX} levels");
-    report.error(span, Rule::Y3, message, "flatten it, or split the process into several");
+    report.error(span, Rule::Y3, message, "flatten it; a process can be split into several");
 }
 
 fn unreadable(error: &ScanError, report: &mut Report) {

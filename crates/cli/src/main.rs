@@ -61,7 +61,7 @@ fn run(cli: Cli) -> Result<()> {
         Command::Check(args) => check::run(&args, out),
         Command::Schema(args) => schema::run(&args),
         Command::Restore(args) => backup::restore(&args, out),
-        Command::Completions(args) => schema::completions(&args),
+        Command::Completions(args) => schema::completions(&args, out),
         // As a server.
         Command::Up(args) => up::run(args, out),
         // With a server.

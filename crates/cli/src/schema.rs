@@ -1,13 +1,15 @@
 //! `legwork schema` and `legwork completions`: what editors and shells want to know.
 //!
-//! Invariant: both are printed exactly as the programs that read them expect.
+//! Invariant: both are printed exactly as the programs that read them expect; with `--json` a script
+//! is text within one document.
 
 use anyhow::Result;
 use clap::{CommandFactory, ValueEnum};
 use clap_complete::Shell;
+use serde_json::json;
 
 use crate::args::Cli;
-use crate::output::{self, Output};
+use crate::output::Output;
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
@@ -38,8 +40,9 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     Output { json: true }.answer(&schema, String::new)
 }
 
-pub(crate) fn completions(args: &CompletionArgs) -> Result<()> {
+pub(crate) fn completions(args: &CompletionArgs, out: Output) -> Result<()> {
     let mut script = Vec::new();
     clap_complete::generate(args.shell, &mut Cli::command(), "legwork", &mut script);
-    output::write(&String::from_utf8(script)?)
+    let script = String::from_utf8(script)?;
+    out.answer(&json!({"shell": args.shell.to_string(), "script": script}), || script.clone())
 }

@@ -118,6 +118,9 @@ fn schemas_and_completions_are_printed() {
     for shell in ["bash", "zsh", "fish"] {
         let script = text(&legwork(folder.path(), &["completions", shell]).stdout);
         assert!(script.contains("legwork") && script.contains("resolve"), "{shell}");
+        let output = legwork(folder.path(), &["completions", shell, "--json"]);
+        let document: Json = serde_json::from_slice(&output.stdout).unwrap();
+        assert_eq!((&document["shell"], &document["script"]), (&shell.into(), &script.into()));
     }
 }
 

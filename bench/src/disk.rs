@@ -1,11 +1,9 @@
 //! `disk`: how many bytes does a completed case of ten steps keep on disk?
 //!
-//! Runs a number of cases, stops the server in good order, lets the store compact itself (the
-//! server has no command for it, so a small program does it with the store's own function) and
-//! compares with the store as it was before the first case. Invariant: what is counted is what the
+//! Runs a number of cases, stops the server in good order, compacts its store with `legwork compact`
+//! and compares with the store as it was before the first case. Invariant: what is counted is what the
 //! files occupy, journals and reserved blocks included.
 
-use std::path::Path;
 use std::process::Command;
 
 use anyhow::{Context, Result, ensure};
@@ -22,13 +20,11 @@ const CLIENTS: usize = 128;
 
 pub async fn measure(place: &Place, cases: usize) -> Result<Row> {
     let load_average = load_average();
-    // An example, because the benchmark itself sees nothing but the public API.
-    let compact = place.example("legwork-bench", "compact")?;
     // Both are taken in the same manner: stopped, compacted, without a process.
     let empty = {
         let mut server = Server::with(place, Shape::Sequence.definition()).await?;
         server.stop().await?;
-        compacted(&compact, &server)?
+        compacted(place, &server)?
     };
     let mut server = Server::with(place, Shape::Sequence.definition()).await?;
     let worker = Worker::start(&server.url(), "no-op")?;
@@ -39,7 +35,7 @@ pub async fn measure(place: &Place, cases: usize) -> Result<Row> {
     ran?;
     server.stop().await?;
     let stopped = server.disk_bytes()?;
-    let kept = compacted(&compact, &server)?;
+    let kept = compacted(place, &server)?;
 
     let per_case = |bytes: u64| (bytes as f64 / cases as f64).round();
     let written = after.written_bytes.zip(before.written_bytes);
@@ -69,9 +65,11 @@ async fn run_cases(server: &Server, cases: usize) -> Result<()> {
     Ok(())
 }
 
-fn compacted(compact: &Path, server: &Server) -> Result<u64> {
-    let status = Command::new(compact).arg(server.data()).status();
-    let status = status.with_context(|| format!("cannot run {}", compact.display()))?;
-    ensure!(status.success(), "compacting failed: {status}");
+fn compacted(place: &Place, server: &Server) -> Result<u64> {
+    let output =
+        Command::new(&place.binary).args(["compact", "--data"]).arg(server.data()).output();
+    let output = output.with_context(|| format!("cannot run {}", place.binary.display()))?;
+    let said = String::from_utf8_lossy(&output.stderr);
+    ensure!(output.status.success(), "compacting failed: {said}");
     occupied_bytes(&server.data())
 }

@@ -27,8 +27,7 @@ pub struct Place {
 
 /// What the tests start. With a target that knows the dependencies of tests, cargo uses what `cargo
 /// test --workspace` has built; any other choice has it build the server anew, with other features.
-const FOR_TESTS: [&str; 7] =
-    ["--workspace", "--bin", "legwork", "--example", "compact", "--example", "speed"];
+const FOR_TESTS: [&str; 5] = ["--workspace", "--bin", "legwork", "--example", "speed"];
 
 impl Place {
     /// With data in `data`, or in the target folder: that one is on a disk, unlike many a

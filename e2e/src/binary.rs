@@ -14,7 +14,7 @@ pub const BINARY_VARIABLE: &str = "LEGWORK_BIN";
 /// With a target that knows the dependencies of tests, cargo uses what `cargo test --workspace` has
 /// built; any other choice has it build the server anew, with other features.
 const BUILD: [&str; 7] =
-    ["build", "--quiet", "--workspace", "--bin", "legwork", "--example", "compact"];
+    ["build", "--quiet", "--workspace", "--bin", "legwork", "--example", "speed"];
 
 /// The path of the binary.
 pub fn legwork() -> Result<&'static Path> {

@@ -105,13 +105,48 @@ async fn a_file_travels_with_a_case() -> Result<()> {
     let value = &shown["data"][0]["value"];
     assert_eq!(value["name"], json!("page.pdf"));
     assert_eq!(value["media_type"], json!("application/pdf"));
-    let mut content = server.client()?.download(value["blob"].as_str().unwrap_or("")).await?;
-    let mut bytes = 0;
-    while let Some(chunk) = content.chunk().await? {
-        assert!(chunk.iter().all(|byte| *byte == 7));
-        bytes += chunk.len();
+    let said = server.run(&["file", "last", "page"])?.refused()?;
+    assert!(said.contains("page.pdf is there already") && said.contains("--force"), "{said}");
+    let blob = value["blob"].as_str().unwrap_or_default();
+    for (args, name) in [
+        (&["file", "last", "page", "--output", "copy.pdf"][..], "copy.pdf"),
+        (&["file", blob], blob),
+        (&["file", "last", "page", "--force"], "page.pdf"),
+    ] {
+        server.run(args)?.succeeded()?;
+        let content = std::fs::read(folder.path().join(name))?;
+        assert!(content == vec![7_u8; 300_000], "{name} has {} bytes", content.len());
     }
-    assert_eq!(bytes, 300_000);
+    let said = server.run(&["file", "last", "pages"])?.refused()?;
+    assert!(said.contains("those that hold files: `page`"), "{said}");
+    let said = server.run(&["file", "last"])?.refused()?;
+    assert!(said.contains("ELEMENT"), "{said}");
+    let unknown = server.run(&["file", &"0".repeat(64), "--json"])?.problem()?;
+    assert_eq!(unknown["code"], json!("no_such_file"));
+    let left = std::fs::read_dir(folder.path())?.flatten();
+    let left: Vec<_> = left.filter(|e| e.file_name().to_string_lossy().contains("inc")).collect();
+    assert!(left.is_empty(), "{left:?}");
+    Ok(())
+}
+
+#[tokio::test]
+async fn what_is_in_service_is_listed_and_printed_as_it_came() -> Result<()> {
+    let folder = Folder::new()?;
+    let server = folder.server("store", &[]).await?;
+    assert!(server.run(&["processes"])?.succeeded()?.contains("nothing is deployed yet"));
+    assert_eq!(server.run(&["organisation", "--json"])?.problem()?["code"], "no_organisation");
+    let (people, errand) =
+        (folder.file("people.yaml", PEOPLE)?, folder.file("errand.yaml", ERRAND)?);
+    server.run(&["deploy", &people, &errand])?.succeeded()?;
+    let newer = folder.file("errand.yaml", ERRAND.replace("Run an errand", "Run two errands"))?;
+    server.run(&["deploy", &newer])?.succeeded()?;
+    let list = server.run(&["processes"])?.succeeded()?;
+    assert!(list.contains("errand") && list.contains("Run two errands"), "{list}");
+    assert_eq!(server.run(&["processes", "errand", "--version", "1"])?.succeeded()?, ERRAND);
+    assert_eq!(server.run(&["processes", "errand", "--json"])?.json()?["version"], 2);
+    assert_eq!(server.run(&["organisation"])?.succeeded()?, PEOPLE);
+    let said = server.run(&["processes", "erand"])?.refused()?;
+    assert!(said.contains("did you mean `errand`?"), "{said}");
     Ok(())
 }
 
@@ -138,7 +173,7 @@ async fn a_mistyped_process_is_answered_with_the_one_that_was_meant() -> Result<
     let folder = Folder::new()?;
     let server = folder.server("store", &[]).await?;
     let said = server.run(&["start", "erand"])?.refused()?;
-    assert!(said.contains("legwork deploy"), "{said}");
+    assert!(said.contains("legwork processes"), "{said}");
     let errand = folder.file("errand.yaml", ERRAND)?;
     server.run(&["deploy", &errand])?.succeeded()?;
     let said = server.run(&["start", "erand", "--set", "what=tea"])?.refused()?;

@@ -2,10 +2,11 @@
 
 use std::collections::BTreeMap;
 use std::path::Path;
+use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use legwork_api::client::InstanceQuery;
-use legwork_e2e::{Folder, fixture};
+use legwork_e2e::{Folder, fixture, legwork};
 
 #[test]
 fn a_file_is_no_store() -> Result<()> {
@@ -65,6 +66,28 @@ async fn a_damaged_store_is_refused_and_left_as_it_is() -> Result<()> {
     let server = folder.server("store", &[]).await?;
     let open = server.client()?.instances(&InstanceQuery::default()).await?.instances;
     assert_eq!(open.len(), 20);
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_store_is_compacted_when_no_server_uses_it_and_holds_the_same_after() -> Result<()> {
+    let folder = Folder::new()?;
+    let server = folder.server("store", &[]).await?;
+    let client = server.client()?;
+    fixture::deploy(&client).await?;
+    let instance = fixture::start(&client, "tea").await?;
+    let data = folder.path().join("store").display().to_string();
+    let said = legwork(folder.path(), &["compact", "--data", &data])?.refused()?;
+    assert!(said.contains("in use by another process"), "{said}");
+    let before = client.instance(instance, Duration::ZERO).await?;
+    assert!(server.terminate()?.success());
+    let report = legwork(folder.path(), &["compact", "--data", &data, "--json"])?.json()?;
+    assert!(report["bytes"].as_u64() > Some(0), "{report}");
+    let server = folder.server("store", &[]).await?;
+    assert_eq!(server.client()?.instance(instance, Duration::ZERO).await?, before);
+    let said = legwork(folder.path(), &["compact", "--data", "nowhere"])?.refused()?;
+    assert!(said.contains("there is no store in nowhere"), "{said}");
+    assert!(!folder.path().join("nowhere").exists());
     Ok(())
 }
 

@@ -5,8 +5,8 @@
 use clap::{Parser, Subcommand};
 
 use crate::{
-    backup, check, control, deploy, history, incidents, jobs, list, schema, show, start, token, up,
-    work,
+    backup, check, compact, control, deploy, deployed, file, history, incidents, jobs, list,
+    schema, show, start, token, up, work,
 };
 
 /// Where a server is looked for.
@@ -53,6 +53,10 @@ pub(crate) enum Command {
     Schema(schema::Args),
     /// Take definitions and an organisation into service
     Deploy(deploy::Args),
+    /// List what is deployed, or print a definition
+    Processes(deployed::ProcessArgs),
+    /// Print the organisation in force
+    Organisation,
     /// Start a case of a process
     Start(start::Args),
     /// Show an instance as a tree with states, its data and incidents
@@ -61,6 +65,8 @@ pub(crate) enum Command {
     History(history::Args),
     /// List instances, newest first
     List(list::Args),
+    /// Fetch a file that an instance holds
+    File(file::Args),
     /// See and do the work of a person
     Work(work::Args),
     /// List what cannot go on without somebody's decision
@@ -79,6 +85,8 @@ pub(crate) enum Command {
     Backup(backup::BackupArgs),
     /// Make a new store from a backup; needs no server
     Restore(backup::RestoreArgs),
+    /// Make a store that no server uses as small as it can be; needs no server
+    Compact(compact::Args),
     /// Create, list and revoke tokens
     Token(token::Args),
     /// Print completions for your shell
@@ -117,6 +125,8 @@ mod tests {
             "legwork work delegate x",
             "legwork token create x",
             "legwork completions klingon",
+            "legwork processes --version 2",
+            "legwork file",
         ] {
             assert!(Cli::try_parse_from(line.split(' ')).is_err(), "{line}");
         }
@@ -136,6 +146,10 @@ mod tests {
             "legwork resolve x --choose yes",
             "legwork jobs work mail --exec cat --once",
             "legwork abort last --reason enough",
+            "legwork processes p --version 2",
+            "legwork organisation --json",
+            "legwork file last offer --output offer.pdf --force",
+            "legwork compact --data d",
             "legwork token create ann --scope work:ann --scope start",
         ] {
             let parsed = Cli::try_parse_from(line.split(' '));

@@ -124,8 +124,8 @@ fn publish(incoming: &Path, file: &Path) -> Result<()> {
     Ok(())
 }
 
-/// The name of the file while it is written.
-fn incoming(file: &Path) -> Result<PathBuf> {
+/// The name of a file while it is written.
+pub(crate) fn incoming(file: &Path) -> Result<PathBuf> {
     let name = file.file_name().with_context(|| format!("{} is no file", file.display()))?;
     Ok(file.with_file_name(format!(".{}.incoming", name.to_string_lossy())))
 }

@@ -7,10 +7,13 @@ mod abbreviate;
 mod args;
 mod backup;
 mod check;
+mod compact;
 mod context;
 mod control;
 mod deploy;
+mod deployed;
 mod failure;
+mod file;
 mod findings;
 mod history;
 mod incidents;
@@ -61,6 +64,7 @@ fn run(cli: Cli) -> Result<()> {
         Command::Check(args) => check::run(&args, out),
         Command::Schema(args) => schema::run(&args),
         Command::Restore(args) => backup::restore(&args, out),
+        Command::Compact(args) => compact::run(&args, out),
         Command::Completions(args) => schema::completions(&args, out),
         // As a server.
         Command::Up(args) => up::run(args, out),
@@ -68,6 +72,13 @@ fn run(cli: Cli) -> Result<()> {
         Command::Deploy(args) => {
             online(&global, async |context| deploy::run(&context, &args).await)
         }
+        Command::Processes(args) => {
+            online(&global, async |context| deployed::processes(&context, &args).await)
+        }
+        Command::Organisation => {
+            online(&global, async |context| deployed::organisation(&context).await)
+        }
+        Command::File(args) => online(&global, async |context| file::run(&context, &args).await),
         Command::Start(args) => online(&global, async |context| start::run(&context, &args).await),
         Command::Show(args) => online(&global, async |context| show::run(&context, &args).await),
         Command::History(args) => {

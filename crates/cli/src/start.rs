@@ -7,13 +7,12 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail};
 use legwork_api::Data;
-use legwork_api::client::Error;
 use legwork_api::instances::{InstanceState, StartRequest, Started};
 use legwork_model::time::{format_duration, parse_duration};
-use legwork_model::yaml::nearest;
 use tokio::time::Instant;
 
 use crate::context::Context;
+use crate::deployed::named;
 use crate::progress;
 use crate::style::{DIM, GOOD, STRONG, paint};
 use crate::table::{Cell, Table};
@@ -75,23 +74,6 @@ pub(crate) async fn run(context: &Context, args: &Args) -> Result<()> {
         }
         Some(_) | None => Ok(()),
     }
-}
-
-/// With the name that was meant, or the way to have it, if there is no such process.
-async fn named(context: &Context, mut error: Error, process: &str) -> Error {
-    if let Error::Problem(problem) = &mut error
-        && problem.code == "no_such_process"
-    {
-        let known = context.client.definitions().await.ok();
-        let known = known.iter().flat_map(|list| &list.definitions);
-        let names = known.map(|definition| &*definition.process).filter(|name| *name != process);
-        let next = match nearest(process, names) {
-            Some(near) => format!("; did you mean `{near}`?"),
-            None => "; take it into service with `legwork deploy FILE`".to_owned(),
-        };
-        problem.detail.push_str(&next);
-    }
-    error
 }
 
 /// The types of the elements, if this caller may see the definition.

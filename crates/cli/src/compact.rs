@@ -1,0 +1,45 @@
+//! `legwork compact`: rewrites a store that no server uses into its smallest form.
+//!
+//! Invariant: nothing is made where there is no store, and a store in use is refused.
+
+use std::path::PathBuf;
+
+use anyhow::{Context as _, Result, ensure};
+use legwork_store::embedded::Embedded;
+use serde_json::json;
+
+use crate::output::Output;
+use crate::progress::Spinner;
+use crate::style::{GOOD, STRONG, paint};
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    /// The folder of the store
+    #[arg(long, env = "LEGWORK_DATA", value_name = "DIR", default_value = ".legwork")]
+    data: PathBuf,
+}
+
+pub(crate) fn run(args: &Args, out: Output) -> Result<()> {
+    let shown = args.data.display();
+    // Opening would make one.
+    ensure!(
+        args.data.join("FORMAT").is_file(),
+        "there is no store in {shown}; name the folder of one with --data"
+    );
+    let mut spinner = Spinner::default();
+    spinner.say("compacting");
+    let store = Embedded::open(&args.data)?;
+    let occupied = || -> Result<u64> {
+        let used = store.disk_use().context("cannot tell the size of the store")?;
+        Ok(used.tables + used.journals + used.blobs)
+    };
+    let before = occupied()?;
+    store.compact()?;
+    let after = occupied()?;
+    spinner.stop();
+    let document = json!({"data": args.data, "bytes_before": before, "bytes": after});
+    out.answer(&document, || {
+        let data = paint(STRONG, shown);
+        format!("{} compacted {data}: {before} bytes before, {after} now\n", paint(GOOD, "✔"))
+    })
+}

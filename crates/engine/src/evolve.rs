@@ -6,7 +6,7 @@
 
 use legwork_model::event::{Completed, Created, Event, Performer, Record, RequestDigest};
 use legwork_model::id::{Activity, NodeId};
-use legwork_model::schema::{LOOP_REPEAT, LoopId, Node, NodeKind, Schema};
+use legwork_model::schema::{LOOP_REPEAT, Node, Schema};
 use legwork_model::time::Timestamp;
 
 use crate::marking::Spread;
@@ -171,28 +171,12 @@ fn finish<N: FnMut(&mut Vec<NodeId>) -> Option<NodeId>>(
             all.insert(place, done);
         }
     }
-    match around(node) {
+    match node.ends() {
         Some(id) if code == Some(LOOP_REPEAT) => {
             spread.enter(node, NodeState::Completed);
             spread.iterate(id);
         }
         Some(_) | None => spread.completed(node),
-    }
-}
-
-/// The loop that a node is the end of.
-fn around(node: &Node) -> Option<LoopId> {
-    match node.kind {
-        NodeKind::LoopEnd { .. } => node.loops.last().copied(),
-        NodeKind::Start
-        | NodeKind::End
-        | NodeKind::Manual { .. }
-        | NodeKind::Automatic { .. }
-        | NodeKind::AndSplit
-        | NodeKind::AndJoin
-        | NodeKind::XorSplit { .. }
-        | NodeKind::XorJoin
-        | NodeKind::LoopStart => None,
     }
 }
 

@@ -9,7 +9,7 @@ mod nodes;
 use std::sync::Arc;
 
 use legwork_model::event::{Incident, Performer, RequestDigest};
-use legwork_model::id::{Activity, AgentId, ElementId, Iteration, NodeId};
+use legwork_model::id::{Activity, AgentId, ElementId, Iteration, NodeId, shared_text};
 use legwork_model::schema::{LoopId, Node, Schema};
 use legwork_model::time::Timestamp;
 use legwork_model::value::Value;
@@ -447,27 +447,6 @@ impl<'b, C> Decode<'b, C> for Format {
             FORMAT => Ok(Self),
             _ => Err(minicbor::decode::Error::message("a snapshot of another format")),
         }
-    }
-}
-
-mod shared_text {
-    use std::sync::Arc;
-
-    use minicbor::{Decoder, Encoder};
-
-    pub(super) fn encode<C, W: minicbor::encode::Write>(
-        text: &Arc<str>,
-        e: &mut Encoder<W>,
-        _: &mut C,
-    ) -> Result<(), minicbor::encode::Error<W::Error>> {
-        e.str(text)?.ok()
-    }
-
-    pub(super) fn decode<C>(
-        d: &mut Decoder<'_>,
-        _: &mut C,
-    ) -> Result<Arc<str>, minicbor::decode::Error> {
-        d.str().map(Arc::from)
     }
 }
 

@@ -233,12 +233,12 @@ pub(crate) mod instance_bytes {
 }
 
 /// Shared text as a CBOR string, for `#[cbor(with = "…")]`.
-pub(crate) mod shared_text {
+pub mod shared_text {
     use std::sync::Arc;
 
     use minicbor::{Decoder, Encoder};
 
-    pub(crate) fn encode<C, W: minicbor::encode::Write>(
+    pub fn encode<C, W: minicbor::encode::Write>(
         text: &Arc<str>,
         e: &mut Encoder<W>,
         _: &mut C,
@@ -246,10 +246,7 @@ pub(crate) mod shared_text {
         e.str(text)?.ok()
     }
 
-    pub(crate) fn decode<C>(
-        d: &mut Decoder<'_>,
-        _: &mut C,
-    ) -> Result<Arc<str>, minicbor::decode::Error> {
+    pub fn decode<C>(d: &mut Decoder<'_>, _: &mut C) -> Result<Arc<str>, minicbor::decode::Error> {
         d.str().map(Arc::from)
     }
 }

@@ -45,24 +45,43 @@ pub enum UnitReach {
 }
 
 impl Rule {
+    /// Visits every set of agents that is named directly, in the order of the text.
+    pub fn for_each_actors<'r>(&'r self, visit: &mut impl FnMut(&'r Actors)) {
+        match self {
+            Self::Any(rules) | Self::All(rules) => {
+                rules.iter().for_each(|rule| rule.for_each_actors(visit));
+            }
+            Self::Except(from, without) => {
+                from.for_each_actors(visit);
+                without.for_each_actors(visit);
+            }
+            Self::Are(actors) => visit(actors),
+        }
+    }
+
     /// Whether it speaks of who did something earlier in the same instance.
     pub fn depends_on_history(&self) -> bool {
+        let mut depends = false;
+        self.for_each_actors(&mut |actors| {
+            depends |= *actors == Actors::Starter || actors.performer_of().is_some();
+        });
+        depends
+    }
+}
+
+impl Actors {
+    /// The step whose performer they are, or are known by.
+    pub fn performer_of(&self) -> Option<&Arc<str>> {
         match self {
-            Self::Any(rules) | Self::All(rules) => rules.iter().any(Self::depends_on_history),
-            Self::Except(from, without) => {
-                from.depends_on_history() || without.depends_on_history()
-            }
-            Self::Are(actors) => match actors {
-                Actors::Performer(_)
-                | Actors::UnitOfPerformer(_)
-                | Actors::ManagerOfPerformer(_)
-                | Actors::Starter => true,
-                Actors::Agent(_)
-                | Actors::Role(_)
-                | Actors::OrgUnit(..)
-                | Actors::OrgPosition(_)
-                | Actors::Ability(_) => false,
-            },
+            Self::Performer(step)
+            | Self::UnitOfPerformer(step)
+            | Self::ManagerOfPerformer(step) => Some(step),
+            Self::Agent(_)
+            | Self::Role(_)
+            | Self::OrgUnit(..)
+            | Self::OrgPosition(_)
+            | Self::Ability(_)
+            | Self::Starter => None,
         }
     }
 }

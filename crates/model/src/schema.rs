@@ -203,6 +203,26 @@ impl Node {
         if let NodeKind::Automatic { job, .. } = &self.kind { Some(job) } else { None }
     }
 
+    /// Whether something is decided here, by a person or by conditions.
+    pub fn is_decision(&self) -> bool {
+        match self.kind {
+            NodeKind::XorSplit { .. } | NodeKind::LoopEnd { .. } => true,
+            NodeKind::Start
+            | NodeKind::End
+            | NodeKind::Manual { .. }
+            | NodeKind::Automatic { .. }
+            | NodeKind::AndSplit
+            | NodeKind::AndJoin
+            | NodeKind::XorJoin
+            | NodeKind::LoopStart => false,
+        }
+    }
+
+    /// The loop that ends here.
+    pub fn ends(&self) -> Option<LoopId> {
+        if let NodeKind::LoopEnd { .. } = self.kind { self.loops.last().copied() } else { None }
+    }
+
     /// The answers a person can give when deciding here, in the order of their codes.
     pub fn answers(&self) -> Vec<&str> {
         match &self.kind {

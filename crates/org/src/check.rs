@@ -111,7 +111,7 @@ impl Assignments {
 
 fn unknown_names(rule: &Spanned<Rule>, organisation: &Organisation) -> Vec<Finding> {
     let mut findings = Vec::new();
-    for_each_actors(&rule.value, &mut |actors| {
+    rule.value.for_each_actors(&mut |actors| {
         let sets = &organisation.sets;
         let (word, name, near) = match actors {
             Actors::Role(name) if !sets.roles.contains_key(name) => {
@@ -254,16 +254,10 @@ impl<'d> Trials<'d> {
 /// The steps whose performers a rule asks for; `None` stands for the start of the instance.
 fn asked_by(rule: &Rule) -> Vec<Option<Arc<str>>> {
     let mut asked = Vec::new();
-    for_each_actors(rule, &mut |actors| match actors {
-        Actors::Performer(step)
-        | Actors::UnitOfPerformer(step)
-        | Actors::ManagerOfPerformer(step) => asked.push(Some(step.clone())),
-        Actors::Starter => asked.push(None),
-        Actors::Agent(_)
-        | Actors::Role(_)
-        | Actors::OrgUnit(..)
-        | Actors::OrgPosition(_)
-        | Actors::Ability(_) => {}
+    rule.for_each_actors(&mut |actors| match actors.performer_of() {
+        Some(step) => asked.push(Some(step.clone())),
+        None if *actors == Actors::Starter => asked.push(None),
+        None => {}
     });
     asked.sort();
     asked.dedup();
@@ -294,30 +288,13 @@ fn widest(rule: &Rule, organisation: &Organisation) -> AgentSet {
             .map(|rule| widest(rule, organisation))
             .reduce(|a, b| a.intersection(&b))
             .unwrap_or_else(nobody),
-        Rule::Except(from, without) if is_dependent(without) => widest(from, organisation),
+        Rule::Except(from, without) if without.depends_on_history() => widest(from, organisation),
         Rule::Except(from, without) => {
             let without = organisation.resolve(without, &Past { asked: &[], agents: Vec::new() });
             widest(from, organisation).minus(&without.actors)
         }
-        Rule::Are(_) if is_dependent(rule) => organisation.sets.everybody.clone(),
+        Rule::Are(_) if rule.depends_on_history() => organisation.sets.everybody.clone(),
         Rule::Are(_) => organisation.resolve(rule, &Past { asked: &[], agents: Vec::new() }).actors,
-    }
-}
-
-fn is_dependent(rule: &Rule) -> bool {
-    !asked_by(rule).is_empty()
-}
-
-fn for_each_actors<'r>(rule: &'r Rule, f: &mut impl FnMut(&'r Actors)) {
-    match rule {
-        Rule::Any(rules) | Rule::All(rules) => {
-            rules.iter().for_each(|rule| for_each_actors(rule, f));
-        }
-        Rule::Except(from, without) => {
-            for_each_actors(from, f);
-            for_each_actors(without, f);
-        }
-        Rule::Are(actors) => f(actors),
     }
 }
 

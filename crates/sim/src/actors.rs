@@ -11,7 +11,7 @@ use legwork_model::arbitrary::JOBS;
 use legwork_model::compile::compile;
 use legwork_model::event::RequestDigest;
 use legwork_model::id::{ActivityId, AgentId, InstanceId};
-use legwork_model::schema::{NodeKind, Schema};
+use legwork_model::schema::Schema;
 use legwork_model::time::Timestamp;
 use legwork_model::yaml;
 use legwork_site::{
@@ -463,20 +463,11 @@ impl Crowd {
     fn way_out(&self, activity: &ActivityId, dice: &mut Dice) -> Resolution {
         let schema = self.schema_of(activity);
         let Some(node) = schema.node_named(&activity.step) else { return Resolution::Retry };
-        match &node.kind {
-            NodeKind::XorSplit { .. } | NodeKind::LoopEnd { .. } => {
-                let answer = node.answers().last().map(|answer| (*answer).to_owned());
-                Resolution::Choose(answer.unwrap_or_default())
-            }
-            NodeKind::Start
-            | NodeKind::End
-            | NodeKind::Manual { .. }
-            | NodeKind::Automatic { .. }
-            | NodeKind::AndSplit
-            | NodeKind::AndJoin
-            | NodeKind::XorJoin
-            | NodeKind::LoopStart => Resolution::Complete(outputs(&schema, &activity.step, dice)),
+        if !node.is_decision() {
+            return Resolution::Complete(outputs(&schema, &activity.step, dice));
         }
+        let answer = node.answers().last().map(|answer| (*answer).to_owned());
+        Resolution::Choose(answer.unwrap_or_default())
     }
 }
 

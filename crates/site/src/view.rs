@@ -152,24 +152,11 @@ pub(crate) fn named<'a>(
 
 /// The answers at a decision, with their titles.
 pub(crate) fn answers(node: &Node) -> Vec<(Arc<str>, Arc<str>)> {
-    match &node.kind {
-        NodeKind::XorSplit { branches, .. } => {
-            branches.iter().map(|branch| (branch.name.clone(), branch.title.clone())).collect()
-        }
-        NodeKind::Start
-        | NodeKind::End
-        | NodeKind::Manual { .. }
-        | NodeKind::Automatic { .. }
-        | NodeKind::AndSplit
-        | NodeKind::AndJoin
-        | NodeKind::XorJoin
-        | NodeKind::LoopStart
-        | NodeKind::LoopEnd { .. } => node
-            .answers()
-            .into_iter()
-            .map(|answer| (Arc::from(answer), Arc::from(answer)))
-            .collect(),
+    if let NodeKind::XorSplit { branches, .. } = &node.kind {
+        return branches.iter().map(|branch| (branch.name.clone(), branch.title.clone())).collect();
     }
+    let answers = node.answers().into_iter();
+    answers.map(|answer| (Arc::from(answer), Arc::from(answer))).collect()
 }
 
 /// The selection code of an answer.

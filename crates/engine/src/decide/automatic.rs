@@ -36,20 +36,9 @@ pub(super) fn decide_all(draft: &mut Draft<'_>) {
 
 /// How often the loop may go round, if it may not go round once more.
 pub(super) fn rounds_used_up(state: &State, node: &Node) -> Option<u32> {
-    let times_max = match node.kind {
-        NodeKind::LoopEnd { times_max, .. } => times_max,
-        NodeKind::Start
-        | NodeKind::End
-        | NodeKind::Manual { .. }
-        | NodeKind::Automatic { .. }
-        | NodeKind::AndSplit
-        | NodeKind::AndJoin
-        | NodeKind::XorSplit { .. }
-        | NodeKind::XorJoin
-        | NodeKind::LoopStart => return None,
-    };
-    let id = node.loops.last()?;
-    (state.round(*id).saturating_add(1) >= times_max).then_some(times_max)
+    let NodeKind::LoopEnd { times_max, .. } = node.kind else { return None };
+    let id = node.ends()?;
+    (state.round(id).saturating_add(1) >= times_max).then_some(times_max)
 }
 
 fn decide(draft: &Draft<'_>, id: NodeId, decisions: u32) -> Option<Event> {

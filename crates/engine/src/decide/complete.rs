@@ -5,7 +5,7 @@
 
 use legwork_model::event::{Completed, Event, Incident, Performer, RequestDigest};
 use legwork_model::id::{Activity, ElementId};
-use legwork_model::schema::{LOOP_REPEAT, Node, NodeKind};
+use legwork_model::schema::{LOOP_REPEAT, Node};
 use legwork_model::time::Timestamp;
 use legwork_model::value::Value;
 
@@ -75,18 +75,7 @@ fn entitled(case: Case<'_>, node: &Node, by: &Performer) -> Result<(), Rejection
 }
 
 fn answered(node: &Node, answer: Option<u32>) -> Result<Option<u32>, Rejection> {
-    let decides = match node.kind {
-        NodeKind::XorSplit { .. } | NodeKind::LoopEnd { .. } => true,
-        NodeKind::Start
-        | NodeKind::End
-        | NodeKind::Manual { .. }
-        | NodeKind::Automatic { .. }
-        | NodeKind::AndSplit
-        | NodeKind::AndJoin
-        | NodeKind::XorJoin
-        | NodeKind::LoopStart => false,
-    };
-    match (decides, answer) {
+    match (node.is_decision(), answer) {
         (true, Some(code)) if (code as usize) < node.answers().len() => Ok(Some(code)),
         (true, Some(_)) => Err(data::answer_unknown(node)),
         (true, None) => Err(Rejection::AnswerMissing {

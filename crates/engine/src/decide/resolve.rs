@@ -5,7 +5,7 @@
 
 use legwork_model::event::{Completed, Event, Performer};
 use legwork_model::id::Activity;
-use legwork_model::schema::{Node, NodeKind};
+use legwork_model::schema::Node;
 
 use super::{Case, Decision, Draft};
 use crate::command::Resolution;
@@ -24,7 +24,7 @@ pub(super) fn resolve(
     if case.state.node_state(node.id) != NodeState::Failed {
         return Err(Rejection::NoIncident { step: node.name.to_string() });
     }
-    let (writes, code) = match (resolution, is_step(node)) {
+    let (writes, code) = match (resolution, !node.is_decision()) {
         (Resolution::Retry, is_step) => {
             let mut draft = Draft::of(case);
             draft.record(Event::IncidentResolved { activity, by });
@@ -55,20 +55,6 @@ pub(super) fn resolve(
         code,
         request: None,
     }))
-}
-
-fn is_step(node: &Node) -> bool {
-    match node.kind {
-        NodeKind::Manual { .. } | NodeKind::Automatic { .. } => true,
-        NodeKind::Start
-        | NodeKind::End
-        | NodeKind::AndSplit
-        | NodeKind::AndJoin
-        | NodeKind::XorSplit { .. }
-        | NodeKind::XorJoin
-        | NodeKind::LoopStart
-        | NodeKind::LoopEnd { .. } => false,
-    }
 }
 
 fn unfit(node: &Node, fits: &'static str) -> Rejection {

@@ -4,7 +4,6 @@
 //! is known.
 
 use std::collections::BTreeSet;
-use std::sync::Arc;
 
 use super::data::Lack;
 use super::facts::Facts;
@@ -13,7 +12,7 @@ use super::report::Report;
 use crate::definition::{Choice, ChoiceBy, Decider, Loop, Step, Until, Work};
 use crate::finding::{self, Spanned};
 use crate::id::NodeId;
-use crate::rule::{Actors, Rule};
+use crate::rule::Rule;
 use crate::schema::Schema;
 
 pub(super) fn check(schema: &Schema, places: &Places<'_>, facts: &Facts<'_>, report: &mut Report) {
@@ -52,7 +51,7 @@ fn check_rule(
     report: &mut Report,
 ) {
     let mut performers = BTreeSet::new();
-    collect(&who.value, &mut performers);
+    who.value.for_each_actors(&mut |actors| performers.extend(actors.performer_of()));
     for name in performers {
         let Some(node) = places.named(name) else {
             let message = format!("the rule speaks of `{name}`, which is no step");
@@ -76,33 +75,6 @@ fn check_rule(
             );
             report.error(who.span, finding::Rule::Z3, message, hint);
         }
-    }
-}
-
-fn collect<'r>(rule: &'r Rule, performers: &mut BTreeSet<&'r Arc<str>>) {
-    match rule {
-        Rule::Any(rules) | Rule::All(rules) => {
-            rules.iter().for_each(|rule| collect(rule, performers));
-        }
-        Rule::Except(from, without) => {
-            collect(from, performers);
-            collect(without, performers);
-        }
-        Rule::Are(
-            Actors::Performer(step)
-            | Actors::UnitOfPerformer(step)
-            | Actors::ManagerOfPerformer(step),
-        ) => {
-            performers.insert(step);
-        }
-        Rule::Are(
-            Actors::Agent(_)
-            | Actors::Role(_)
-            | Actors::OrgUnit(..)
-            | Actors::OrgPosition(_)
-            | Actors::Ability(_)
-            | Actors::Starter,
-        ) => {}
     }
 }
 

@@ -10,7 +10,7 @@ use super::fields::quote;
 use super::nearest::nearest;
 use super::report::Report;
 use crate::finding::{Rule, Span, Spanned};
-use crate::rule::{self, Actors};
+use crate::rule;
 
 /// The start and the end node carry these.
 const RESERVED: [&str; 2] = ["start", "end"];
@@ -95,30 +95,11 @@ impl Names {
 
     /// Notes the steps whose performers a rule speaks of.
     pub(super) fn refer_to_performers(&mut self, rule: &rule::Rule, span: Span) {
-        match rule {
-            rule::Rule::Any(rules) | rule::Rule::All(rules) => {
-                rules.iter().for_each(|rule| self.refer_to_performers(rule, span));
-            }
-            rule::Rule::Except(from, without) => {
-                self.refer_to_performers(from, span);
-                self.refer_to_performers(without, span);
-            }
-            rule::Rule::Are(
-                Actors::Performer(step)
-                | Actors::UnitOfPerformer(step)
-                | Actors::ManagerOfPerformer(step),
-            ) => {
-                self.references.push((Spanned::new(step.clone(), span), Reference::Performer));
-            }
-            rule::Rule::Are(
-                Actors::Agent(_)
-                | Actors::Role(_)
-                | Actors::OrgUnit(..)
-                | Actors::OrgPosition(_)
-                | Actors::Ability(_)
-                | Actors::Starter,
-            ) => {}
-        }
+        rule.for_each_actors(&mut |actors| {
+            let step = actors.performer_of().cloned();
+            let name = step.map(|step| Spanned::new(step, span));
+            self.references.extend(name.map(|name| (name, Reference::Performer)));
+        });
     }
 
     /// Reports all references that lead nowhere.

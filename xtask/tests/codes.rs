@@ -52,7 +52,7 @@ fn the_guide_lists_every_error_code_with_its_status_and_no_other() {
 }
 
 /// What the guide says of a limit, and where the source says the same.
-const LIMITS: [(&str, &str, &str); 25] = [
+const LIMITS: [(&str, &str, &str); 27] = [
     ("body of a request | 1 MiB", CONFIG, "body_bytes_max: 1 << 20,"),
     ("a file | 64 MiB", CONFIG, "file_bytes_max: 64 << 20,"),
     ("files on their way in at once | 8", CONFIG, "uploads_max: 8,"),
@@ -86,12 +86,10 @@ const LIMITS: [(&str, &str, &str); 25] = [
         "crates/site/src/control.rs",
         "REASON_BYTES_MAX: usize = 4_096;",
     ),
-    (
-        "processes; versions of one | 10000; 10000",
-        "crates/site/src/catalog.rs",
-        "PROCESSES_MAX: usize = 10_000;",
-    ),
-    ("tokens | 10000", "crates/site/src/publish.rs", "TOKENS_MAX: usize = 10_000;"),
+    ("processes; versions of one | 10000; 10000", BOUNDS, "PROCESSES_MAX: usize = 10_000;"),
+    ("texts of all definitions | 256 MiB", BOUNDS, "DEFINITION_BYTES_MAX: u64 = 256 << 20;"),
+    ("versions of the organisation | 10000", BOUNDS, "ORGANISATIONS_MAX: usize = 10_000;"),
+    ("tokens | 10000", BOUNDS, "TOKENS_MAX: usize = 10_000;"),
     ("a value | 256 KiB", "crates/model/src/value.rs", "VALUE_BYTES_MAX: usize = 256 * 1024;"),
     (
         "all values of a case, older ones included, each counting 64 bytes more | 16 MiB",

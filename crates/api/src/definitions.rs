@@ -68,7 +68,25 @@ pub struct Definition {
     pub source: Arc<str>,
 }
 
-/// The organisation in force.
+/// The versions of a process or of the organisation, oldest first.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct VersionList {
+    pub versions: Vec<VersionSummary>,
+    /// The cursor of the next page; absent on the last.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub next: Option<String>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct VersionSummary {
+    /// Counts from 1.
+    pub version: u32,
+    #[serde(with = "text")]
+    #[schema(value_type = String, format = DateTime)]
+    pub published_at: Timestamp,
+}
+
+/// A version of the organisation.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Organisation {
     pub version: u32,

@@ -6,7 +6,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use legwork_api::definitions::{Agent, DefinitionSummary, Finding};
+use legwork_api::definitions::{Agent, DefinitionSummary, Finding, VersionSummary};
 use legwork_api::instances::{
     Element, History, HistoryEntry, Incident, IncidentList, Instance, InstanceList, InstanceState,
     InstanceSummary, Node, NodeState, Performer, Started,
@@ -30,6 +30,10 @@ pub(crate) fn findings(found: &[finding::Finding]) -> Vec<Finding> {
 pub(crate) fn definition_summary(info: site::DefinitionInfo) -> DefinitionSummary {
     let site::DefinitionInfo { process, version, title, deployed_at } = info;
     DefinitionSummary { process, version, title, deployed_at }
+}
+
+pub(crate) fn version(info: site::VersionInfo) -> VersionSummary {
+    VersionSummary { version: info.version, published_at: info.at }
 }
 
 pub(crate) fn agents(agents: Vec<site::AgentInfo>) -> Vec<Agent> {

@@ -102,6 +102,7 @@ enum Read {
     Stream { stream: StreamId, whole: bool },
     History { id: RequestId, instance: InstanceId, from: u64, limit: usize },
     Closed { id: RequestId, before: StreamId, limit: usize },
+    Own { id: RequestId, record: u64 },
 }
 
 impl Driver {
@@ -211,6 +212,7 @@ impl Driver {
                 Output::ReadClosed { id, before, limit } => {
                     self.reads.push(Read::Closed { id, before, limit });
                 }
+                Output::ReadOwn { id, record } => self.reads.push(Read::Own { id, record }),
                 Output::Broken { instance, reason } => {
                     tracing::warn!(
                         %instance,
@@ -257,6 +259,10 @@ impl Driver {
                     let first = self.store.read(instance.into(), Version(0), 1)?.pop();
                     let records = self.store.read(instance.into(), Version(from), limit)?;
                     Input::HistoryRead { id, instance, first, records }
+                }
+                Read::Own { id, record } => {
+                    let record = self.store.read(StreamId::SITE, Version(record), 1)?.pop();
+                    Input::OwnRead { id, record }
                 }
                 Read::Closed { id, before, limit } => {
                     let closed = self.store.closed_streams(Some(before), limit)?;

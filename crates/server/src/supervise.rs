@@ -9,7 +9,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use legwork_model::id::StreamId;
-use legwork_site::{Site, Stream};
+use legwork_model::time::Timestamp;
+use legwork_site::{Input, Site, Stream};
 use legwork_store::{OpenStream, Version};
 use tokio::sync::oneshot;
 
@@ -21,6 +22,8 @@ use crate::status::Phase;
 
 const PAUSE_MIN: Duration = Duration::from_millis(50);
 const PAUSE_MAX: Duration = Duration::from_secs(5);
+/// Records of the site's own stream that are read at a time; each may hold a text of 1 MiB.
+const OWN_RECORDS_AT_ONCE: usize = 64;
 /// How often the number of instances read so far is told.
 const TOLD_EVERY: u64 = 4_096;
 
@@ -71,8 +74,10 @@ impl Supervisor {
         let config = legwork_site::Config { life, ..self.site.clone() };
         let site = Site::new(config);
         let mut driver = Driver::new(self.around.clone(), site, store.clone());
-        let own = own_stream(&*store).map_err(Error::Store)?;
-        driver.recover(own).map_err(|broken| Error::Start(broken.to_string()))?;
+        recover_own(&mut driver, &*store).map_err(|broken| match broken {
+            Broken::Store(error) => Error::Store(error),
+            Broken::Panic(_) => Error::Start(broken.to_string()),
+        })?;
         if !driver.site().faults().is_empty() {
             return Err(Error::Unreadable { faults: driver.site().faults().to_vec() });
         }
@@ -88,10 +93,7 @@ impl Supervisor {
         let Some(store) = self.around.slot.borrow() else { return Ok(()) };
         let mut instances = 0;
         let mut result = Ok(());
-        store.open_streams(&mut |open| {
-            if open.stream == StreamId::SITE {
-                return ControlFlow::Continue(());
-            }
+        store.open_streams(Some(StreamId::SITE), &mut |open| {
             if self.around.status.must_stop() {
                 return ControlFlow::Break(());
             }
@@ -192,9 +194,19 @@ impl Supervisor {
     }
 }
 
-fn own_stream(store: &dyn Backend) -> Result<Stream, legwork_store::Error> {
-    let records = store.read(StreamId::SITE, Version(0), usize::MAX)?;
-    Ok(Stream { id: StreamId::SITE.0, snapshot: None, records })
+/// Reads the site's own stream, a portion at a time: it holds every text ever published.
+fn recover_own(driver: &mut Driver, store: &dyn Backend) -> Result<(), Broken> {
+    let mut from = 0;
+    loop {
+        let records = store.read(StreamId::SITE, Version(from), OWN_RECORDS_AT_ONCE)?;
+        if records.is_empty() {
+            break;
+        }
+        from += records.len() as u64;
+        driver.recover(Stream { id: StreamId::SITE.0, snapshot: None, records })?;
+    }
+    driver.handle(Input::SiteRecovered, Timestamp::default());
+    Ok(())
 }
 
 fn stream(open: OpenStream) -> Stream {

@@ -155,6 +155,7 @@ impl World {
                 }
                 read @ (Output::Load { .. }
                 | Output::ReadHistory { .. }
+                | Output::ReadOwn { .. }
                 | Output::ReadClosed { .. }) => self.reads.push(read),
                 Output::Broken { instance, reason } => return Err(broken(instance, &reason)),
             }
@@ -197,6 +198,10 @@ impl World {
                     .collect();
                 Input::ClosedRead { id, streams }
             }
+            Output::ReadOwn { id, record } => {
+                let records = self.store.read(StreamId::SITE, Version(record), 1);
+                Input::OwnRead { id, record: records.map_err(failed)?.pop() }
+            }
             Output::Broken { instance, reason } => return Err(broken(instance, &reason)),
             Output::Append(_) | Output::Snapshot { .. } | Output::Answer { .. } => Input::Settle,
         })
@@ -230,10 +235,13 @@ impl World {
         let mut site = Site::new(self.config.clone());
         let mut loads = Vec::new();
         self.store
-            .open_streams(&mut |open| {
+            .open_streams(None, &mut |open| {
                 let snapshot = open.snapshot.map(|snapshot| (snapshot.version.0, snapshot.bytes));
                 let stream = Stream { id: open.stream.0, snapshot, records: open.records };
                 loads.extend(site.handle(Input::Recovered(stream), self.now));
+                if open.stream == StreamId::SITE {
+                    site.handle(Input::SiteRecovered, self.now);
+                }
                 ControlFlow::Continue(())
             })
             .map_err(|error| format!("recovery: {error}"))?;
@@ -265,7 +273,7 @@ impl World {
         let failed = |error: store::Error| format!("read: {error}");
         let mut ids = Vec::new();
         self.store
-            .open_streams(&mut |open| {
+            .open_streams(None, &mut |open| {
                 ids.push(open.stream);
                 ControlFlow::Continue(())
             })

@@ -37,6 +37,15 @@ pub enum Answer {
         source: Arc<str>,
         agents: Vec<AgentInfo>,
     },
+    /// One that is no longer in force.
+    OrganisationText {
+        version: u32,
+        source: Arc<str>,
+    },
+    Versions {
+        versions: Vec<VersionInfo>,
+        more: bool,
+    },
     /// `repeated`: the same request had started it before.
     Started {
         instance: Box<InstanceInfo>,
@@ -74,6 +83,13 @@ pub struct DefinitionInfo {
     pub version: u32,
     pub title: Arc<str>,
     pub deployed_at: Timestamp,
+}
+
+/// A version of a process or of the organisation, and since when it is there.
+#[derive(Clone, Copy, Debug)]
+pub struct VersionInfo {
+    pub version: u32,
+    pub at: Timestamp,
 }
 
 #[derive(Clone, Debug)]

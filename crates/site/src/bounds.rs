@@ -21,6 +21,40 @@ pub const OUTPUT_BYTES_MAX: usize = 32 << 20;
 /// The same in number of appends.
 pub const OUTPUT_APPENDS_MAX: usize = 8_192;
 
+/// How many processes a site takes, and how many versions of each.
+const PROCESSES_MAX: usize = 10_000;
+const VERSIONS_MAX: usize = 10_000;
+/// The texts of all definitions in all versions: they are kept in memory.
+const DEFINITION_BYTES_MAX: u64 = 256 << 20;
+/// Versions of the organisation.
+const ORGANISATIONS_MAX: usize = 10_000;
+const TOKENS_MAX: usize = 10_000;
+
+/// What a site takes in for good.
+#[derive(Clone, Copy, Debug)]
+pub struct Limits {
+    pub processes: usize,
+    /// Of one process.
+    pub versions: usize,
+    /// Of the texts of all definitions.
+    pub definition_bytes: u64,
+    /// Versions of the organisation.
+    pub organisations: usize,
+    pub tokens: usize,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            processes: PROCESSES_MAX,
+            versions: VERSIONS_MAX,
+            definition_bytes: DEFINITION_BYTES_MAX,
+            organisations: ORGANISATIONS_MAX,
+            tokens: TOKENS_MAX,
+        }
+    }
+}
+
 /// How much the input at hand has entailed so far.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Entailed {

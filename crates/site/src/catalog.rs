@@ -1,21 +1,20 @@
 //! The definitions and the organisation in force, in all their versions.
 //!
 //! Versions count from 1 and are never changed or removed: an instance goes on with the one it
-//! started with.
+//! started with. What is not in use costs no more than its text, an organisation that is no longer
+//! in force not even that: it is read from the site's own stream when somebody asks for it.
 
+use std::cell::OnceCell;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use legwork_model::finding::{Finding, Severity, Span};
 use legwork_model::schema::Schema;
 use legwork_model::time::Timestamp;
+use legwork_model::yaml;
 use legwork_org::{Assignments, Checked, Organisation};
 
-use crate::answer::DefinitionInfo;
-
-/// How many processes a site takes, and how many versions of each.
-pub(crate) const PROCESSES_MAX: usize = 10_000;
-pub(crate) const VERSIONS_MAX: usize = 10_000;
+use crate::answer::{DefinitionInfo, VersionInfo};
 
 #[derive(Debug, Default)]
 pub(crate) struct Catalog {
@@ -23,13 +22,28 @@ pub(crate) struct Catalog {
     /// Of the latest version of every process, to be held against each new organisation.
     assignments: BTreeMap<Arc<str>, Assignments>,
     organisation: Published,
+    /// All versions of the organisation, the one in force included.
+    editions: Vec<Edition>,
+    /// Of the texts of all definitions.
+    source_bytes: u64,
 }
 
 #[derive(Debug)]
 pub(crate) struct Deployed {
-    pub(crate) schema: Arc<Schema>,
+    process: Arc<str>,
+    pub(crate) version: u32,
     pub(crate) source: Arc<str>,
-    pub(crate) at: Timestamp,
+    at: Timestamp,
+    /// Made of the text when it is needed: most versions are of the past.
+    schema: OnceCell<Result<Arc<Schema>, String>>,
+}
+
+/// Where a version of the organisation is kept.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Edition {
+    /// The number of its record in the site's own stream.
+    pub(crate) record: u64,
+    at: Timestamp,
 }
 
 /// The organisation in force; version 0 is the empty one before the first is published.
@@ -76,10 +90,56 @@ impl Catalog {
         source: &str,
         at: Timestamp,
     ) {
-        let process = schema.process.clone();
+        let (process, version) = (schema.process.clone(), schema.version);
         self.assignments.insert(process.clone(), assignments);
-        let deployed = Deployed { schema: Arc::new(schema), source: Arc::from(source), at };
-        self.processes.entry(process).or_default().push(deployed);
+        let deployed = Deployed {
+            process: process.clone(),
+            version,
+            source: Arc::from(source),
+            at,
+            schema: OnceCell::from(Ok(Arc::new(schema))),
+        };
+        self.push(deployed);
+    }
+
+    /// Takes in a version that was deployed before; see `finish_recovery`.
+    pub(crate) fn redeploy(&mut self, process: Arc<str>, source: &str, at: Timestamp) {
+        let version = self.versions(&process).len() as u32 + 1;
+        let (source, schema) = (Arc::from(source), OnceCell::new());
+        self.push(Deployed { process, version, source, at, schema });
+    }
+
+    fn push(&mut self, deployed: Deployed) {
+        self.source_bytes += deployed.source.len() as u64;
+        self.processes.entry(deployed.process.clone()).or_default().push(deployed);
+    }
+
+    /// The bytes of the texts of all definitions.
+    pub(crate) fn source_bytes(&self) -> u64 {
+        self.source_bytes
+    }
+
+    /// All has come that was published before: what is in force is put into force. Answers what
+    /// cannot be understood. Not checked again: what ran under an older check goes on running.
+    pub(crate) fn finish_recovery(&mut self) -> Vec<String> {
+        let mut faults = Vec::new();
+        let version = self.organisation.version;
+        if version > 0 {
+            match Organisation::parse(&self.organisation.source) {
+                (Some(parsed), _) => self.organisation.organisation = Arc::new(parsed),
+                (None, _) => faults.push(format!("organisation version {version} is unreadable")),
+            }
+        }
+        for latest in self.processes.values().filter_map(|versions| versions.last()) {
+            match latest.compile() {
+                Ok((schema, assignments)) => {
+                    self.assignments.insert(latest.process.clone(), assignments);
+                    drop(latest.schema.set(Ok(Arc::new(schema))));
+                }
+                Err(fault) => faults.push(fault),
+            }
+        }
+        faults
     }
 
     /// The latest version of every process.
@@ -109,18 +169,61 @@ impl Catalog {
         &self.organisation
     }
 
-    pub(crate) fn publish(&mut self, organisation: Organisation, version: u32, source: &str) {
-        let organisation = Arc::new(organisation);
-        self.organisation = Published { organisation, version, source: Arc::from(source) };
+    /// Where a version of the organisation is kept.
+    pub(crate) fn edition(&self, version: u32) -> Option<Edition> {
+        self.editions.get((version as usize).checked_sub(1)?).copied()
+    }
+
+    /// The versions of the organisation after the given one, oldest first.
+    pub(crate) fn editions(&self, after: u32) -> impl Iterator<Item = VersionInfo> {
+        let editions = self.editions.iter().enumerate().skip(after as usize);
+        editions.map(|(place, edition)| VersionInfo { version: place as u32 + 1, at: edition.at })
+    }
+
+    /// `record` is the number of its record in the site's own stream.
+    pub(crate) fn publish(
+        &mut self,
+        organisation: Organisation,
+        source: &str,
+        record: u64,
+        at: Timestamp,
+    ) {
+        self.republish(source, record, at);
+        self.organisation.organisation = Arc::new(organisation);
+    }
+
+    /// Takes in a version that was published before; see `finish_recovery`.
+    pub(crate) fn republish(&mut self, source: &str, record: u64, at: Timestamp) {
+        self.editions.push(Edition { record, at });
+        self.organisation.version = self.editions.len() as u32;
+        self.organisation.source = Arc::from(source);
     }
 }
 
 impl Deployed {
+    /// The executable form, or why there is none.
+    pub(crate) fn schema(&self) -> Result<&Arc<Schema>, &str> {
+        let made = || self.compile().map(|(schema, _)| Arc::new(schema));
+        self.schema.get_or_init(made).as_ref().map_err(String::as_str)
+    }
+
+    fn compile(&self) -> Result<(Schema, Assignments), String> {
+        let fault = |why: &dyn std::fmt::Display| {
+            format!("process `{}` version {} {why}", self.process, self.version)
+        };
+        let (definition, _) = yaml::parse(&self.source);
+        let definition = definition.ok_or_else(|| fault(&"is unreadable"))?;
+        let schema = legwork_model::compile::compile(&definition, self.version)
+            .map_err(|error| fault(&format!("cannot be carried out: {error}")))?;
+        Ok((schema, Assignments::of(&definition)))
+    }
+
     pub(crate) fn info(&self) -> DefinitionInfo {
+        let title = self.schema().map_or(&self.process, |schema| &schema.title);
         DefinitionInfo {
-            process: self.schema.process.clone(),
-            version: self.schema.version,
-            title: self.schema.title.clone(),
+            process: self.process.clone(),
+            version: self.version,
+            title: title.clone(),
             deployed_at: self.at,
         }
     }

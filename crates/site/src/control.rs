@@ -60,7 +60,10 @@ impl Site {
             let what = format!("process `{process}`{version}; deploy it first");
             Refusal::not_found("no_such_process", what)
         })?;
-        let schema = deployed.schema.clone();
+        let schema = deployed.schema().cloned().map_err(|reason| {
+            let message = format!("{reason}; start a later version");
+            Refusal::new(Kind::Conflict, "definition_unreadable", message)
+        })?;
         let inputs = engine::data::typed(&schema, Schema::START, &start.data)
             .map_err(|rejection| Refusal::from(&rejection))?;
         let created = Created {

@@ -20,8 +20,10 @@ pub type Data = BTreeMap<String, Json>;
 
 #[derive(Debug)]
 pub enum Input {
-    /// At start: a stream that is not closed. The site's own stream comes first.
+    /// At start: a stream that is not closed. The site's own stream comes first, in portions.
     Recovered(Stream),
+    /// The site's own stream has come as a whole.
+    SiteRecovered,
     /// Somebody wants something. Answered exactly once.
     Request { id: RequestId, credential: Credential, request: Request },
     /// What `Output::Load` asked for.
@@ -35,6 +37,8 @@ pub enum Input {
     },
     /// What `Output::ReadClosed` asked for.
     ClosedRead { id: RequestId, streams: Vec<ClosedStream> },
+    /// What `Output::ReadOwn` asked for.
+    OwnRead { id: RequestId, record: Option<Vec<u8>> },
     /// The caller of a waiting request hung up.
     Cancelled { id: RequestId },
     /// No more inputs are at hand: waiting requests are served with what has come up. Given once
@@ -76,7 +80,15 @@ pub enum Request {
     PublishOrganisation {
         source: String,
     },
-    Organisation,
+    /// The given version, or the one in force.
+    Organisation {
+        version: Option<u32>,
+    },
+    /// Oldest first; only versions after the given one.
+    OrganisationVersions {
+        after: u32,
+        limit: usize,
+    },
 
     Start(Start),
     /// The instance as it is; with `wait_until`, as soon as it has ended or that moment has come.

@@ -35,7 +35,7 @@ use legwork_org::Worklists;
 
 pub use access::{Scope, UnknownScope};
 pub use answer::*;
-pub use bounds::{OUTPUT_APPENDS_MAX, OUTPUT_BYTES_MAX, RECORD_BYTES_MAX};
+pub use bounds::{Limits, OUTPUT_APPENDS_MAX, OUTPUT_BYTES_MAX, RECORD_BYTES_MAX};
 pub use input::*;
 pub use legwork_engine::Lifecycle;
 pub use output::{Append, ClosedStream, Output};
@@ -62,6 +62,7 @@ pub struct Config {
     pub data_bytes_max: u64,
     /// The most records of an instance; one more may end it.
     pub history_records_max: u64,
+    pub limits: Limits,
     /// Drawn anew whenever a site is made: leases and cursors of another life are told apart by it.
     /// Not a moment, for clocks are set back.
     pub life: u64,
@@ -75,6 +76,7 @@ impl Default for Config {
             snapshot_every: 128,
             data_bytes_max: bounds::INSTANCE_DATA_BYTES_MAX,
             history_records_max: bounds::HISTORY_RECORDS_MAX,
+            limits: Limits::default(),
             life: 0,
         }
     }
@@ -191,6 +193,7 @@ impl Site {
         self.entailed = Entailed::default();
         match input {
             Input::Recovered(stream) => self.recover(stream),
+            Input::SiteRecovered => self.site_recovered(),
             Input::Request { id, credential, request } => {
                 self.latest = now;
                 match self.tokens.caller(&credential) {
@@ -203,6 +206,7 @@ impl Site {
                 self.history_read(id, instance, first.as_deref(), &records);
             }
             Input::ClosedRead { id, streams } => self.closed_read(id, &streams),
+            Input::OwnRead { id, record } => self.own_read(id, record.as_deref()),
             Input::Cancelled { id } => drop(self.waiting.take(id)),
             Input::Settle => self.settle(now),
         }
@@ -287,7 +291,10 @@ impl Site {
                 caller.require_any().and_then(|()| self.definition(&process, version))
             }
             Request::PublishOrganisation { source } => self.publish(&caller, &source, now),
-            Request::Organisation => caller.require_any().and_then(|()| self.organisation()),
+            Request::Organisation { version } => return self.organisation(id, &caller, version),
+            Request::OrganisationVersions { after, limit } => {
+                caller.require_any().map(|()| versions(self.catalog.editions(after), limit))
+            }
             Request::Start(start) => return self.start(id, &caller, &start, now),
             Request::Show { instance, wait_until } => {
                 return self.show(id, &caller, instance, wait_until, now);
@@ -333,4 +340,11 @@ impl Site {
         };
         self.answer(id, answer);
     }
+}
+
+/// A page of versions, oldest first.
+fn versions(mut all: impl Iterator<Item = VersionInfo>, limit: usize) -> Answer {
+    let limit = limit.clamp(1, control::PAGE_MAX);
+    let versions: Vec<VersionInfo> = all.by_ref().take(limit).collect();
+    Answer::Versions { versions, more: all.next().is_some() }
 }

@@ -43,6 +43,11 @@ pub enum Output {
         before: StreamId,
         limit: usize,
     },
+    /// Answered by `Input::OwnRead` with one record of the site's own stream.
+    ReadOwn {
+        id: RequestId,
+        record: u64,
+    },
     /// An instance cannot be carried on, by a fault in its history or in the engine. Nothing is to
     /// be done but to tell whoever runs the site.
     Broken {

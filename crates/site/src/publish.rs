@@ -4,17 +4,16 @@ use legwork_model::event::{Performer, Record, SiteEvent, TokenIssued};
 use legwork_model::finding::Severity;
 use legwork_model::id::StreamId;
 use legwork_model::time::Timestamp;
-use legwork_model::yaml;
-use legwork_org::{Assignments, Organisation};
+use legwork_org::Organisation;
 
 use crate::Site;
 use crate::access::{Caller, Scope};
 use crate::answer::{AgentInfo, Answer};
-use crate::catalog::{PROCESSES_MAX, VERSIONS_MAX};
+use crate::bounds::Limits;
+use crate::input::RequestId;
 use crate::output::{Append, Output};
 use crate::refusal::{Kind, Refusal};
 
-const TOKENS_MAX: usize = 10_000;
 const NAME_BYTES_MAX: usize = 64;
 
 impl Site {
@@ -31,14 +30,10 @@ impl Site {
         let process = checked.schema.process.clone();
         let versions = self.catalog.versions(&process);
         if let Some(latest) = versions.last().filter(|latest| &*latest.source == source) {
-            let version = latest.schema.version;
+            let version = latest.version;
             return Ok(Answer::Deployed { process, version, unchanged: true, warnings });
         }
-        if versions.len() >= VERSIONS_MAX || self.catalog.len() >= PROCESSES_MAX {
-            let message =
-                format!("a site takes {PROCESSES_MAX} processes with {VERSIONS_MAX} versions each");
-            return Err(Refusal::new(Kind::Exhausted, "too_many_definitions", message));
-        }
+        self.require_place(versions.len(), source)?;
         let version = checked.schema.version;
         let event = SiteEvent::DefinitionDeployed {
             process: process.clone(),
@@ -49,6 +44,31 @@ impl Site {
         self.record(event, now);
         self.catalog.deploy(checked.schema, checked.assignments, source, now);
         Ok(Answer::Deployed { process, version, unchanged: false, warnings })
+    }
+
+    /// Refuses a definition for which there is no place; its process has so many versions.
+    fn require_place(&self, versions: usize, source: &str) -> Result<(), Refusal> {
+        let Limits { processes, versions: versions_max, definition_bytes, .. } = self.config.limits;
+        let message = if versions == 0 && self.catalog.len() >= processes {
+            format!(
+                "there are {processes} processes, as many as fit; deploy it as a version of one of \
+                 them, or on another server"
+            )
+        } else if versions >= versions_max {
+            format!(
+                "there are {versions} versions of this process, as many as fit; give it another \
+                 name"
+            )
+        } else if self.catalog.source_bytes() + source.len() as u64 > definition_bytes {
+            format!(
+                "the texts of all definitions take {} bytes, at most {definition_bytes} fit; \
+                 shorten this one, or deploy it on another server",
+                self.catalog.source_bytes()
+            )
+        } else {
+            return Ok(());
+        };
+        Err(Refusal::new(Kind::Conflict, "too_many_definitions", message))
     }
 
     pub(crate) fn definitions(&self) -> Answer {
@@ -85,6 +105,14 @@ impl Site {
         if &*self.catalog.published().source == source {
             return Ok(Answer::Published { version, unchanged: true, warnings: findings });
         }
+        let most = self.config.limits.organisations;
+        if version as usize >= most {
+            let message = format!(
+                "the organisation has been published {version} times, as often as it may; publish \
+                 it less often, and go on with a new server"
+            );
+            return Err(Refusal::new(Kind::Conflict, "too_many_organisations", message));
+        }
         findings.extend(self.catalog.check_all(&organisation));
         let version = version + 1;
         let event = SiteEvent::OrganisationPublished {
@@ -92,13 +120,44 @@ impl Site {
             source: source.to_owned(),
             by: caller.performer(),
         };
+        self.catalog.publish(organisation, source, self.version, now);
         self.record(event, now);
-        self.catalog.publish(organisation, version, source);
         self.offer_anew(now);
         Ok(Answer::Published { version, unchanged: false, warnings: findings })
     }
 
-    pub(crate) fn organisation(&self) -> Result<Answer, Refusal> {
+    /// The organisation in force, or another version: that one is read from the store.
+    pub(crate) fn organisation(&mut self, id: RequestId, caller: &Caller, version: Option<u32>) {
+        let answer = match caller.require_any() {
+            Err(refusal) => Err(refusal),
+            Ok(()) if version.is_none_or(|asked| asked == self.catalog.published().version) => {
+                self.organisation_now()
+            }
+            Ok(()) => match version.and_then(|asked| self.catalog.edition(asked)) {
+                Some(edition) => {
+                    return self.out.push(Output::ReadOwn { id, record: edition.record });
+                }
+                None => Err(no_edition(version)),
+            },
+        };
+        self.answer(id, answer);
+    }
+
+    pub(crate) fn own_read(&mut self, id: RequestId, record: Option<&[u8]>) {
+        let read = record.and_then(|bytes| Record::<SiteEvent>::from_bytes(bytes).ok());
+        let found =
+            read.into_iter().flat_map(|record| record.events).find_map(|event| match event {
+                SiteEvent::OrganisationPublished { version, source, .. } => {
+                    Some(Answer::OrganisationText { version, source: source.into() })
+                }
+                SiteEvent::DefinitionDeployed { .. }
+                | SiteEvent::TokenIssued(_)
+                | SiteEvent::TokenRevoked { .. } => None,
+            });
+        self.answer(id, found.ok_or_else(|| no_edition(None)));
+    }
+
+    fn organisation_now(&self) -> Result<Answer, Refusal> {
         self.organisation_in_force()?;
         let published = self.catalog.published();
         let agents = published
@@ -135,9 +194,12 @@ impl Site {
                 format!("there is a token `{name}` already; revoke it or choose another name");
             return Err(Refusal::new(Kind::Conflict, "token_exists", message));
         }
-        if self.tokens.len() >= TOKENS_MAX {
-            let message = format!("a site keeps {TOKENS_MAX} tokens; revoke some");
-            return Err(Refusal::new(Kind::Exhausted, "too_many_tokens", message));
+        if self.tokens.len() >= self.config.limits.tokens {
+            let message = format!(
+                "there are {} tokens, as many as fit; revoke one that nobody uses any more",
+                self.tokens.len()
+            );
+            return Err(Refusal::new(Kind::Conflict, "too_many_tokens", message));
         }
         if self.tokens.len() == 0 && !scopes.contains(&Scope::Admin) {
             let message = "the first token must have the scope admin, or nobody could make others";
@@ -177,36 +239,37 @@ impl Site {
         self.out.push(Output::Append(append));
     }
 
-    /// Folds one stored event of the site's own stream.
+    /// Folds one stored event of the site's own stream; `record` is the number of its record.
     pub(crate) fn replay_site_event(
         &mut self,
         event: SiteEvent,
+        record: u64,
         at: Timestamp,
     ) -> Result<(), String> {
         match event {
             SiteEvent::DefinitionDeployed { process, version, source, by: _ } => {
-                // Not checked again: what ran under an older check goes on running.
-                let (definition, _) = yaml::parse(&source);
-                let definition = definition.ok_or_else(|| {
-                    format!("process `{process}` version {version} is unreadable")
-                })?;
-                let schema = legwork_model::compile::compile(&definition, version)
-                    .map_err(|error| format!("process `{process}` version {version}: {error}"))?;
-                self.catalog.deploy(schema, Assignments::of(&definition), &source, at);
+                self.catalog.redeploy(process.clone(), &source, at);
+                if self.catalog.versions(&process).len() as u32 != version {
+                    return Err(format!("process `{process}` version {version} is out of order"));
+                }
             }
             SiteEvent::OrganisationPublished { version, source, by: _ } => {
-                let (organisation, _) = Organisation::parse(&source);
-                let organisation = organisation
-                    .ok_or_else(|| format!("organisation version {version} is unreadable"))?;
-                self.catalog.publish(organisation, version, &source);
-                // The site's own stream comes first: there are no items yet to carry over.
-                self.worklists = Self::empty_worklists(&self.config, &self.catalog);
+                self.catalog.republish(&source, record, at);
+                if self.catalog.published().version != version {
+                    return Err(format!("organisation version {version} is out of order"));
+                }
             }
             SiteEvent::TokenIssued(token) => self.tokens.issue(&token, at),
             SiteEvent::TokenRevoked { name, by: _ } => self.tokens.revoke(&name),
         }
         Ok(())
     }
+}
+
+fn no_edition(version: Option<u32>) -> Refusal {
+    let version = version.map(|number| format!(" version {number}")).unwrap_or_default();
+    let what = format!("organisation{version}; `GET /v1/organisation/versions` lists them");
+    Refusal::not_found("no_organisation", what)
 }
 
 /// A person's name in the history.

@@ -49,12 +49,13 @@ impl Site {
 
     fn recover_site(&mut self, stream: &Stream) {
         for bytes in &stream.records {
+            let number = self.version;
             self.version += 1;
             match Record::<SiteEvent>::from_bytes(bytes) {
                 Ok(Record { at, events }) => {
                     self.latest = self.latest.max(at);
                     for event in events {
-                        if let Err(reason) = self.replay_site_event(event, at) {
+                        if let Err(reason) = self.replay_site_event(event, number, at) {
                             self.faults.push(reason);
                         }
                     }
@@ -62,6 +63,13 @@ impl Site {
                 Err(unreadable) => self.faults.push(unreadable.to_string()),
             }
         }
+    }
+
+    /// All portions of the site's own stream have come. There are no instances yet, and so no
+    /// items to carry over.
+    pub(crate) fn site_recovered(&mut self) {
+        self.faults.extend(self.catalog.finish_recovery());
+        self.worklists = Self::empty_worklists(&self.config, &self.catalog);
     }
 
     /// The stream a request needs and that is not in memory.
@@ -83,7 +91,8 @@ impl Site {
             | Request::Definitions
             | Request::Definition { .. }
             | Request::PublishOrganisation { .. }
-            | Request::Organisation
+            | Request::Organisation { .. }
+            | Request::OrganisationVersions { .. }
             | Request::History { .. }
             | Request::List(_)
             | Request::Incidents { .. }
@@ -211,10 +220,11 @@ impl Site {
     }
 
     fn schema_of(&self, process: &str, version: u32) -> Result<Arc<Schema>, String> {
-        self.catalog
+        let deployed = self
+            .catalog
             .find(process, Some(version))
-            .map(|deployed| deployed.schema.clone())
-            .ok_or_else(|| format!("process `{process}` version {version} is not known here"))
+            .ok_or_else(|| format!("process `{process}` version {version} is not known here"))?;
+        deployed.schema().cloned().map_err(str::to_owned)
     }
 }
 

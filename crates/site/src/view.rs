@@ -232,6 +232,7 @@ pub(crate) fn history(
     let deployed = catalog
         .find(&created.process, Some(created.version))
         .ok_or_else(|| broken(instance, "its definition is not known here"))?;
+    let schema = deployed.schema().map_err(|reason| broken(instance, reason))?;
     let mut entries = Vec::new();
     for (place, bytes) in records.iter().take(page.limit).enumerate() {
         let record = read(bytes)?;
@@ -239,7 +240,7 @@ pub(crate) fn history(
         entries.extend(events.map(|event| HistoryEntry {
             record: page.from + place as u64,
             at: record.at,
-            ..entry(&deployed.schema, event, record.at)
+            ..entry(schema, event, record.at)
         }));
     }
     let next = (records.len() > page.limit).then(|| page.from + page.limit as u64);

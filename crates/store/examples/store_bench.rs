@@ -131,7 +131,7 @@ fn restart(streams: usize) -> Outcome {
     let opened = Embedded::open(&store)?;
     let (open_s, open_cpu_s) = (begun.elapsed().as_secs_f64(), cpu_seconds()? - cpu);
     let (mut count, mut records, mut hash) = (0, 0, 0_u64);
-    opened.open_streams(&mut |open| {
+    opened.open_streams(None, &mut |open| {
         count += 1;
         records += open.records.len();
         hash = hash.rotate_left(5) ^ (open.stream.0 as u64) ^ open.records.len() as u64;
@@ -274,7 +274,7 @@ fn rounds(dir: &Path) -> Outcome {
 /// How many rounds are there, each wholly.
 fn count_rounds(store: &Embedded) -> Result<usize, Box<dyn Error>> {
     let mut versions = [const { Vec::new() }; GROUPS];
-    store.open_streams(&mut |open| {
+    store.open_streams(None, &mut |open| {
         let time = (open.stream.0 >> 80) - 1_700_000_000_000;
         versions[time as usize].push(open.records.len());
         ControlFlow::Continue(())

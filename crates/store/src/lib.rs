@@ -92,9 +92,11 @@ pub trait EventStore: Send + Sync {
     /// The last snapshot of an open stream. Closing a stream drops its snapshot.
     fn snapshot(&self, stream: StreamId) -> Result<Option<Snapshot>, Error>;
 
-    /// Visits each stream that is not closed, in the order of their ids, until `visit` breaks.
+    /// Visits each stream that is not closed and whose id is above `after`, in the order of their
+    /// ids, until `visit` breaks. The records of the others are not read.
     fn open_streams(
         &self,
+        after: Option<StreamId>,
         visit: &mut dyn FnMut(OpenStream) -> ControlFlow<()>,
     ) -> Result<(), Error>;
 
@@ -166,9 +168,10 @@ impl<S: EventStore + ?Sized> EventStore for Arc<S> {
 
     fn open_streams(
         &self,
+        after: Option<StreamId>,
         visit: &mut dyn FnMut(OpenStream) -> ControlFlow<()>,
     ) -> Result<(), Error> {
-        (**self).open_streams(visit)
+        (**self).open_streams(after, visit)
     }
 
     fn closed_streams(

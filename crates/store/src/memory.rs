@@ -61,12 +61,15 @@ impl EventStore for Memory {
 
     fn open_streams(
         &self,
+        after: Option<StreamId>,
         visit: &mut dyn FnMut(OpenStream) -> ControlFlow<()>,
     ) -> Result<(), Error> {
         // The visitor runs without the lock: it may read the store.
         let open: Vec<_> = {
             let state = self.lock();
-            let open = state.streams.iter().filter(|(_, stream)| stream.summary.is_none());
+            let above = after.map_or(Bound::Unbounded, Bound::Excluded);
+            let streams = state.streams.range((above, Bound::Unbounded));
+            let open = streams.filter(|(_, stream)| stream.summary.is_none());
             open.map(|(&id, stream)| stream.open(id)).collect()
         };
         let _ = open.into_iter().try_for_each(visit);

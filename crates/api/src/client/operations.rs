@@ -14,6 +14,7 @@ use super::url::Target;
 use super::{Call, Client, Download, Error, Events};
 use crate::definitions::{
     CheckAnswer, CheckRequest, Definition, DefinitionList, Deployed, Organisation, Published,
+    VersionList,
 };
 use crate::files::File;
 use crate::instances::{
@@ -74,8 +75,25 @@ impl Client {
         self.call(Call::new(Method::PUT, "/v1/organisation".into()).yaml(source)).await
     }
 
+    /// The one in force.
     pub async fn organisation(&self) -> Result<Organisation, Error> {
         self.get("/v1/organisation".into(), NO_WAIT).await
+    }
+
+    pub async fn organisation_version(&self, version: u32) -> Result<Organisation, Error> {
+        let target = Target::new("/v1/organisation").query("version", Some(version));
+        self.get(target.done(), NO_WAIT).await
+    }
+
+    /// A page of the versions of the organisation, oldest first.
+    pub async fn organisation_versions(
+        &self,
+        limit: Option<usize>,
+        cursor: Option<&str>,
+    ) -> Result<VersionList, Error> {
+        let target = Target::new("/v1/organisation/versions");
+        let target = target.query("limit", limit).query("cursor", cursor);
+        self.get(target.done(), NO_WAIT).await
     }
 
     pub async fn check(&self, request: &CheckRequest) -> Result<CheckAnswer, Error> {

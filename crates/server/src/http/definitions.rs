@@ -6,8 +6,8 @@
 use std::sync::Arc;
 
 use legwork_api::definitions::{
-    CheckAnswer, CheckRequest, Definition, DefinitionList, Deployed, Organisation, Published,
-    Source,
+    Agent, CheckAnswer, CheckRequest, Definition, DefinitionList, Deployed, Organisation,
+    Published, Source, VersionList,
 };
 use legwork_site::{Answer, Request};
 
@@ -85,18 +85,59 @@ pub(super) async fn publish_organisation(x: Exchange<'_>) -> Result {
     Reply::json(&Published { version, unchanged, warnings: convert::findings(&warnings) })
 }
 
-/// The organisation in force.
+/// The organisation in force, or another version of it.
 #[utoipa::path(
     get, path = "/v1/organisation", tag = "definitions", operation_id = "organisation",
+    params(("version" = Option<u32>, Query, description = "Without one, the one in force")),
     responses((status = 200, body = Organisation)),
 )]
 pub(super) async fn organisation(x: Exchange<'_>) -> Result {
-    x.query(&[])?;
-    let answer = x.ask(Request::Organisation).await?;
-    let Answer::Organisation { version, source, agents } = answer else {
+    let version = x.query(&["version"])?.parsed("version")?;
+    let answer = x.ask(Request::Organisation { version }).await?;
+    if let Answer::Organisation { version, source, agents } = answer {
+        let agents = convert::agents(agents);
+        return Reply::json(&Organisation { version, source, agents });
+    }
+    let Answer::OrganisationText { version, source } = answer else {
         return Err(Refused::strange_answer());
     };
-    Reply::json(&Organisation { version, source, agents: convert::agents(agents) })
+    // Nothing is kept of a version of the past but its text.
+    let read = tokio::task::spawn_blocking(move || (agents_in(&source), source)).await;
+    let (agents, source) = read.map_err(|error| Refused::fault(&error))?;
+    Reply::json(&Organisation { version, source, agents })
+}
+
+fn agents_in(source: &str) -> Vec<Agent> {
+    let organisation = legwork_org::Organisation::parse(source).0.unwrap_or_default();
+    let agents = organisation.agents().iter();
+    agents.map(|agent| Agent { agent: agent.id.0.clone(), name: agent.name.clone() }).collect()
+}
+
+/// All versions of the organisation, oldest first.
+#[utoipa::path(
+    get, path = "/v1/organisation/versions", tag = "definitions",
+    operation_id = "organisation_versions",
+    params(
+        ("limit" = Option<usize>, Query, minimum = 1, maximum = 1000),
+        ("cursor" = Option<u32>, Query, description = "`next` of the page before"),
+    ),
+    responses((status = 200, body = VersionList)),
+)]
+pub(super) async fn organisation_versions(x: Exchange<'_>) -> Result {
+    let query = x.query(&["limit", "cursor"])?;
+    let after = query.parsed("cursor")?.unwrap_or(0);
+    versions(&x, Request::OrganisationVersions { after, limit: query.limit()? }).await
+}
+
+async fn versions(x: &Exchange<'_>, request: Request) -> Result {
+    let Answer::Versions { versions, more } = x.ask(request).await? else {
+        return Err(Refused::strange_answer());
+    };
+    let next = versions.last().filter(|_| more).map(|last| last.version.to_string());
+    Reply::json(&VersionList {
+        versions: versions.into_iter().map(convert::version).collect(),
+        next,
+    })
 }
 
 /// Checks a definition, and an organisation with it, without storing anything.
@@ -123,7 +164,7 @@ pub(super) async fn check(x: Exchange<'_>) -> Result {
 
 /// The organisation that a deployment would be checked against.
 async fn in_force(x: &Exchange<'_>) -> Result<Option<Arc<str>>> {
-    match x.ask(Request::Organisation).await {
+    match x.ask(Request::Organisation { version: None }).await {
         Ok(Answer::Organisation { source, .. }) => Ok(Some(source)),
         Ok(_) => Err(Refused::strange_answer()),
         Err(refused) if refused.code() == "no_organisation" => Ok(None),

@@ -41,7 +41,8 @@ fn pretty(json: &serde_json::Value) -> Bytes {
     ),
     paths(
         definitions::deploy, definitions::list, definitions::show,
-        definitions::publish_organisation, definitions::organisation, definitions::check,
+        definitions::publish_organisation, definitions::organisation,
+        definitions::organisation_versions, definitions::check,
         instances::start, instances::list, instances::show, instances::history,
         instances::suspend, instances::resume, instances::abort, instances::incidents,
         instances::resolve,

@@ -169,6 +169,7 @@ async fn carry_out(operation: Operation, x: Exchange<'_>) -> Result {
         Operation::Definition => definitions::show(x).await,
         Operation::PublishOrganisation => definitions::publish_organisation(x).await,
         Operation::Organisation => definitions::organisation(x).await,
+        Operation::OrganisationVersions => definitions::organisation_versions(x).await,
         Operation::Check => definitions::check(x).await,
         Operation::Upload => files::upload(x).await,
         Operation::Download => files::download(x).await,

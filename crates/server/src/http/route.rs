@@ -52,6 +52,7 @@ pub(crate) enum Operation {
     Definition,
     PublishOrganisation,
     Organisation,
+    OrganisationVersions,
     Check,
     Upload,
     Download,
@@ -72,7 +73,7 @@ use Operation as Op;
 use Verb::{Delete, Get, Post, Put};
 
 /// Those in use at every step of every instance come first.
-pub(crate) static ROUTES: [Route; 39] = [
+pub(crate) static ROUTES: [Route; 40] = [
     route(Post, "/v1/work/{activity}/complete", Op::Complete),
     route(Post, "/v1/jobs/activate", Op::ActivateJobs),
     route(Post, "/v1/jobs/complete", Op::CompleteJobs),
@@ -98,6 +99,7 @@ pub(crate) static ROUTES: [Route; 39] = [
     route(Get, "/v1/definitions/{process}", Op::Definition),
     route(Put, "/v1/organisation", Op::PublishOrganisation),
     route(Get, "/v1/organisation", Op::Organisation),
+    route(Get, "/v1/organisation/versions", Op::OrganisationVersions),
     route(Post, "/v1/check", Op::Check),
     route(Put, "/v1/files", Op::Upload),
     route(Get, "/v1/files/{blob}", Op::Download),

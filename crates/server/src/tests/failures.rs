@@ -44,9 +44,10 @@ impl EventStore for Faulty {
     }
     fn open_streams(
         &self,
+        after: Option<StreamId>,
         visit: &mut dyn FnMut(OpenStream) -> ControlFlow<()>,
     ) -> Result<(), Error> {
-        self.inner.open_streams(visit)
+        self.inner.open_streams(after, visit)
     }
     fn closed_streams(
         &self,

@@ -118,6 +118,15 @@ async fn publish(r: &mut Reader) {
     r.ok(call("PUT /v1/organisation").body("text/yaml", OFFICE)).await;
     r.ok(call("PUT /v1/organisation").json(json!({"source": OFFICE}))).await;
     r.ok(call("GET /v1/organisation")).await;
+    r.ok(call("PUT /v1/organisation").body("text/yaml", format!("{OFFICE}# again\n"))).await;
+    let old = r.ok(call("GET /v1/organisation?version=1")).await;
+    assert_eq!((&old["source"], &old["agents"][0]["agent"]), (&json!(OFFICE), &json!("ann")));
+    r.send(call("GET /v1/organisation?version=3")).await;
+    let versions = r.ok(call("GET /v1/organisation/versions?limit=1")).await;
+    assert_eq!((&versions["versions"][0]["version"], &versions["next"]), (&json!(1), &json!("1")));
+    let versions = r.ok(call("GET /v1/organisation/versions?cursor=1")).await;
+    assert_eq!((&versions["versions"][0]["version"], &versions["next"]), (&json!(2), &Json::Null));
+    r.send(call("GET /v1/organisation/versions?cursor=x")).await;
     r.ok(call("POST /v1/definitions").body("text/yaml", LETTER)).await;
     r.ok(call("GET /v1/definitions")).await;
     r.ok(call("GET /v1/definitions/letter?version=1")).await;

@@ -168,6 +168,11 @@ impl Harness {
                             .collect();
                         inputs.push(Input::ClosedRead { id, streams });
                     }
+                    Output::ReadOwn { id, record } => {
+                        let all = self.stream(StreamId::SITE.0, false).records;
+                        let record = all.into_iter().nth(record as usize);
+                        inputs.push(Input::OwnRead { id, record });
+                    }
                     Output::Broken { instance, reason } => self.broken.push((instance, reason)),
                 }
             }
@@ -216,6 +221,9 @@ impl Harness {
             .collect();
         for id in open {
             self.feed(Input::Recovered(self.stream(id, true)));
+            if id == StreamId::SITE.0 {
+                self.feed(Input::SiteRecovered);
+            }
         }
     }
 

@@ -131,9 +131,10 @@ impl EventStore for Embedded {
 
     fn open_streams(
         &self,
+        after: Option<StreamId>,
         visit: &mut dyn FnMut(OpenStream) -> ControlFlow<()>,
     ) -> Result<(), Error> {
-        scan::open_streams(self, visit)
+        scan::open_streams(self, after, visit)
     }
 
     fn closed_streams(

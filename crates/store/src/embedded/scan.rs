@@ -16,6 +16,7 @@ const STEPS_MAX: usize = 32;
 
 pub(super) fn open_streams(
     store: &Embedded,
+    after: Option<StreamId>,
     visit: &mut dyn FnMut(OpenStream) -> ControlFlow<()>,
 ) -> Result<(), Error> {
     let view = store.view();
@@ -23,6 +24,9 @@ pub(super) fn open_streams(
     for item in view.range(&store.open, keys::STREAMS) {
         let (key, value) = item.into_inner().map_err(|error| store.failed(error))?;
         let stream = store.parse_stream(&key)?;
+        if after.is_some_and(|after| stream <= after) {
+            continue;
+        }
         let snapshot = store.parse_snapshot(stream, &value)?;
         let from = snapshot.as_ref().map_or(Version(0), |snapshot| snapshot.version);
         let records = records.of(stream, from)?;

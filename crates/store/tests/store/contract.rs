@@ -111,7 +111,7 @@ impl<'a> Subject<'a> {
             all.push(format!("{}{cached}={}", name(open.stream), since.join(",")));
             ControlFlow::Continue(())
         };
-        self.store().open_streams(&mut visit).unwrap();
+        self.store().open_streams(None, &mut visit).unwrap();
         let closed = self.store().closed_streams(None, 100).unwrap();
         all.extend(closed.iter().map(|it| format!("{}:{}", name(it.stream), text(&it.summary))));
         all.join(" ")
@@ -276,6 +276,13 @@ fn open_streams_are_merged(subject: &mut Subject) {
     subject.commit(snapshots([snapshot(B, 1, "sb"), snapshot(D, 1, "sd")])).unwrap();
     subject.commit(batch([append(B, 2, "b2")])).unwrap();
     assert_eq!(subject.streams(), "a=a0 b@1:sb=b1,b2 d@1:sd= c:sc");
+    let mut seen = Vec::new();
+    let mut visit = |open: legwork_store::OpenStream| {
+        seen.push(open.stream);
+        ControlFlow::Continue(())
+    };
+    subject.store().open_streams(Some(A), &mut visit).unwrap();
+    assert_eq!(seen, [B, D]);
 }
 
 fn a_visitor_may_stop_and_may_read(subject: &mut Subject) {
@@ -288,7 +295,7 @@ fn a_visitor_may_stop_and_may_read(subject: &mut Subject) {
         assert_eq!(store.read(open.stream, Version(0), usize::MAX).unwrap(), open.records);
         if open.stream == B { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
     };
-    store.open_streams(&mut visit).unwrap();
+    store.open_streams(None, &mut visit).unwrap();
     assert_eq!(seen.get(), 2);
 }
 

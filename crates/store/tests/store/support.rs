@@ -58,7 +58,7 @@ pub(crate) fn content(
 ) -> Result<Content, legwork_store::Error> {
     let mut content = Content::default();
     let mut ids = Vec::new();
-    store.open_streams(&mut |open| {
+    store.open_streams(None, &mut |open| {
         assert!(open.snapshot.is_some() || !open.records.is_empty());
         ids.push((open.stream, open.snapshot, open.records));
         ControlFlow::Continue(())

@@ -19,10 +19,12 @@ const STEPS_PER_CASE: usize = 10;
 pub fn measure(place: &Place, cases: usize, cases_counted: Option<usize>) -> Result<Row> {
     let load_average = load_average();
     let program = place.example("legwork-engine", "speed")?;
+    let (steps_per_s, hash) = speed(&program, cases)?;
     Ok(Row {
         workload: "engine",
         cases,
-        steps_per_s: Some(steps_per_s(&program, cases)?),
+        steps_per_s: Some(steps_per_s),
+        hash: Some(hash),
         instructions_per_step: cases_counted
             .map(|cases| instructions_per_step(&program, cases))
             .transpose()?,
@@ -31,14 +33,17 @@ pub fn measure(place: &Place, cases: usize, cases_counted: Option<usize>) -> Res
     })
 }
 
-fn steps_per_s(program: &Path, cases: usize) -> Result<f64> {
+/// Steps a second, and a hash of the answers.
+fn speed(program: &Path, cases: usize) -> Result<(f64, String)> {
     let output = Command::new(program).arg(cases.to_string()).output();
     let output = output.with_context(|| format!("cannot run {}", program.display()))?;
     ensure!(output.status.success(), "{} failed: {}", program.display(), output.status);
     let text = String::from_utf8_lossy(&output.stdout);
-    let steps = text.split_whitespace().find_map(|word| word.strip_prefix("steps_per_s="));
-    let steps = steps.with_context(|| format!("{} said {text:?}", program.display()))?;
-    Ok(steps.parse()?)
+    let said = |name: &str| {
+        let word = text.split_whitespace().find_map(|word| word.strip_prefix(name));
+        word.with_context(|| format!("{} said {text:?}", program.display()))
+    };
+    Ok((said("steps_per_s=")?.parse()?, said("hash=")?.to_owned()))
 }
 
 fn instructions_per_step(program: &Path, cases: usize) -> Result<f64> {

@@ -40,6 +40,9 @@ pub struct Row {
     pub ready_s: Option<f64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub instructions_per_step: Option<f64>,
+    /// Of what the engine answered: a change that makes it faster must leave this as it is.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub hash: Option<String>,
     /// Of the server.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub rss_mib: Option<f64>,
@@ -280,7 +283,8 @@ mod tests {
             peer_p99_ms: 50.0,
             ..PeerRow::default()
         };
-        Row { steps_per_s: Some(ours), p99_ms: Some(our_p99), ..row }.beside(Some(peer))
+        Row { steps_per_s: Some(ours), p50_ms: Some(1.0), p99_ms: Some(our_p99), ..row }
+            .beside(Some(peer))
     }
 
     #[test]
@@ -301,7 +305,17 @@ mod tests {
     #[test]
     fn line_has_the_promised_fields() {
         let line = serde_json::to_value(row(500.0, 49.0)).unwrap();
-        for field in ["workload", "clients", "steps_per_s", "p99_ms", "peer", "peer_steps_per_s"] {
+        for field in [
+            "workload",
+            "clients",
+            "steps_per_s",
+            "p50_ms",
+            "p99_ms",
+            "peer",
+            "peer_steps_per_s",
+            "peer_p99_ms",
+            "ratio",
+        ] {
             assert!(!line[field].is_null(), "{field} in {line}");
         }
         assert_eq!(line["ratio"], 5.0);
@@ -313,7 +327,7 @@ mod tests {
         let line = table_line(&row(500.0, 49.0).goal_beside_peer("5 times", 5.0, true));
         assert_eq!(
             line,
-            "sequence           128       500         -     49.00        100      50.0   5.00     -  5 times: met"
+            "sequence           128       500      1.00     49.00        100      50.0   5.00     -  5 times: met"
         );
         assert_eq!(head.find("figure"), line.find("5 times"));
     }

@@ -158,11 +158,15 @@ impl Server {
         let process = self.process.as_mut().context("the server does not run")?;
         terminate(process.id())?;
         let since = Instant::now();
-        while process.try_wait()?.is_none() {
+        let status = loop {
+            if let Some(status) = process.try_wait()? {
+                break status;
+            }
             ensure!(since.elapsed() < STOP_TIME_MAX, "it did not stop within {STOP_TIME_MAX:?}");
             tokio::time::sleep(STOP_POLL).await;
-        }
+        };
         self.process = None;
+        ensure!(status.success(), "it stopped with {status}; its last words:\n{}", self.log_tail());
         Ok(())
     }
 

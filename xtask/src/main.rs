@@ -31,7 +31,7 @@ enum Chore {
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         arguments: Vec<String>,
     },
-    /// Kills a real server over and over under load: `--kills N`.
+    /// Kills a real server over and over under load, now and then stops it: `--kills N`.
     Crash {
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         arguments: Vec<String>,

@@ -57,15 +57,21 @@ const PURE: [(&str, &[&str]); 4] = [
     ("legwork-site", &["minicbor", "rustc-hash", "serde_json", "thiserror"]),
 ];
 
+/// What the tests of a pure crate may use besides: still nothing with a clock or a socket of its own.
+const PURE_TESTS: [&str; 3] = ["insta", "jsonschema", "proptest"];
+
 #[test]
 fn crates_depend_only_along_the_arrows() {
-    let dependencies = dependencies();
+    // Tests and build scripts go along the arrows too: what a test may reach, a crate soon does.
+    let dependencies = dependencies(&[None, Some("dev"), Some("build")]);
     let arrows: BTreeMap<&str, &[&str]> = ARROWS.into_iter().collect();
     for (package, used) in &dependencies {
         let allowed = arrows
             .get(package.as_str())
             .unwrap_or_else(|| panic!("{package} is new: give it a place in ARROWS"));
-        for name in used.iter().filter(|name| name.starts_with("legwork-")) {
+        let ours = used.iter().filter(|name| name.starts_with("legwork-"));
+        // A crate may ask for more of itself in its tests: a feature.
+        for name in ours.filter(|name| *name != package) {
             assert!(allowed.contains(&name.as_str()), "{package} must not use {name}");
         }
     }
@@ -73,20 +79,28 @@ fn crates_depend_only_along_the_arrows() {
 
 #[test]
 fn pure_crates_have_no_guests_but_those_invited() {
-    let dependencies = dependencies();
+    let (normal, tests) = (dependencies(&[None]), dependencies(&[Some("dev")]));
     for (package, invited) in PURE {
-        for name in &dependencies[package] {
-            let ours = name.starts_with("legwork-");
-            assert!(
-                ours || invited.contains(&name.as_str()),
-                "{package} must not use {name} without a decision record"
-            );
+        let is_welcome = |name: &str| name.starts_with("legwork-") || invited.contains(&name);
+        for name in &normal[package] {
+            assert!(is_welcome(name), "{package} must not use {name} without a decision record");
+        }
+        for name in &tests[package] {
+            let welcome = is_welcome(name) || PURE_TESTS.contains(&name.as_str());
+            assert!(welcome, "the tests of {package} must not use {name}");
         }
     }
 }
 
-/// Normal dependencies of every workspace member.
-fn dependencies() -> BTreeMap<String, BTreeSet<String>> {
+#[test]
+fn nothing_of_ours_runs_while_it_is_built() {
+    for (package, used) in dependencies(&[Some("build")]) {
+        assert!(used.is_empty(), "{package} has build dependencies: {used:?}");
+    }
+}
+
+/// Dependencies of these kinds of every workspace member.
+fn dependencies(kinds: &[Option<&str>]) -> BTreeMap<String, BTreeSet<String>> {
     let cargo = std::env::var("CARGO").unwrap_or_else(|_| "cargo".to_owned());
     let output = Command::new(cargo)
         .args(["metadata", "--format-version", "1", "--no-deps", "--offline"])
@@ -105,7 +119,7 @@ fn dependencies() -> BTreeMap<String, BTreeSet<String>> {
                 .as_array()
                 .unwrap()
                 .iter()
-                .filter(|dependency| dependency["kind"].is_null())
+                .filter(|dependency| kinds.contains(&dependency["kind"].as_str()))
                 .map(|dependency| text(&dependency["name"]))
                 .collect();
             (text(&package["name"]), used)

@@ -1,7 +1,7 @@
 //! `crash`: a real server under load is killed over and over; does it keep its word?
 //!
 //! Customers, programs and clerks work through the public API while SIGKILL comes at random
-//! moments. What was acknowledged is written down outside; in the end, after one more kill, lists and
+//! moments, and now and then SIGTERM, upon which it has to end in good order. What was acknowledged is written down outside; in the end, after one more kill, lists and
 //! histories must hold exactly that. Invariant: the moments of the kills follow from the seed.
 
 mod actors;
@@ -30,6 +30,8 @@ const LOAD_MAX: Duration = Duration::from_millis(500);
 /// How often a server is killed again before it is ready.
 const EARLY_PERCENT: u64 = 10;
 const EARLY_MAX: Duration = Duration::from_millis(50);
+/// Before each so many kills the server is stopped in good order.
+const STOP_EVERY: u32 = 5;
 const READY_TIME_MAX: Duration = Duration::from_secs(60);
 const REPORT_EVERY: u32 = 20;
 
@@ -49,6 +51,8 @@ pub struct Outcome {
     pub lost: usize,
     pub duplicated: usize,
     pub kills: u32,
+    /// How often it was told to stop, beside the kills.
+    pub stops: u32,
     pub cases: usize,
     /// Requests without an answer, sent again until there was one.
     pub unanswered: usize,
@@ -67,12 +71,21 @@ impl Outcome {
 impl std::fmt::Display for Outcome {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let Self {
-            acknowledged, lost, duplicated, kills, cases, unanswered, seconds, seed, ..
+            acknowledged,
+            lost,
+            duplicated,
+            kills,
+            stops,
+            cases,
+            unanswered,
+            seconds,
+            seed,
+            ..
         } = self;
         write!(
             f,
             "acknowledged={acknowledged} lost={lost} duplicated={duplicated} kills={kills} \
-             cases={cases} unanswered={unanswered} seconds={seconds:.1} seed={seed}"
+             stops={stops} cases={cases} unanswered={unanswered} seconds={seconds:.1} seed={seed}"
         )
     }
 }
@@ -132,6 +145,15 @@ async fn kill_often(
     let mut dice = Dice::new(plan.seed, 0);
     let mut early = false;
     for kill in 1..=plan.kills {
+        if kill.is_multiple_of(STOP_EVERY) {
+            if early {
+                server.until_ready(READY_TIME_MAX).await?;
+            }
+            tokio::time::sleep(dice.between(LOAD_MIN, LOAD_MAX)).await;
+            server.stop().await.with_context(|| format!("before kill {kill}"))?;
+            server.up(READY_TIME_MAX).await?;
+            early = false;
+        }
         let (from, to) = if early { (Duration::ZERO, EARLY_MAX) } else { (LOAD_MIN, LOAD_MAX) };
         tokio::time::sleep(dice.between(from, to)).await;
         server.kill().with_context(|| format!("at kill {kill} it was gone already"))?;
@@ -176,6 +198,7 @@ async fn outcome(server: &Server, plan: Plan, ledger: &Shared, begun: Instant) -
         lost,
         duplicated: faults.len() - lost,
         kills: plan.kills,
+        stops: plan.kills / STOP_EVERY,
         cases: ledger.cases.len(),
         unanswered: ledger.unanswered,
         seconds: begun.elapsed().as_secs_f64(),

@@ -59,9 +59,7 @@ fn as_text(error: &Error) -> String {
 /// What only the command line knows of a way on.
 fn next(code: &str) -> Option<&'static str> {
     match code {
-        "agent_missing" | "agent_needed" | "no_agent" => {
-            Some("say who you are with --as AGENT, or set LEGWORK_AGENT")
-        }
+        "agent_missing" => Some("say who you are with --as AGENT, or set LEGWORK_AGENT"),
         "unauthenticated" => Some("give the token with --token, or set LEGWORK_TOKEN"),
         _ => None,
     }

@@ -9,6 +9,7 @@ pub mod disk;
 pub mod engine;
 pub mod load;
 pub mod machine;
+pub mod page;
 pub mod peer;
 pub mod place;
 pub mod report;

@@ -4,20 +4,22 @@
 //! `docs/benchmarks.md`. Invariant: with `--json` standard output holds one object a line and
 //! nothing else.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
 
-use anyhow::{Result, bail};
+use anyhow::{Context, Result, bail};
 use clap::{Args, Parser, Subcommand, value_parser};
 use legwork_bench::load::Scale;
 use legwork_bench::peer::{Peer, PeerRow, Wanted};
 use legwork_bench::place::{Place, repository};
 use legwork_bench::report::Report;
 use legwork_bench::steps::Shape;
-use legwork_bench::{crash, disk, engine, restart, steps, waiting};
+use legwork_bench::{crash, disk, engine, page, restart, steps, waiting};
 use tokio::signal::unix::{SignalKind, signal};
 
+/// Where figures are kept.
+const RESULTS: &str = "bench/results.jsonl";
 const CLIENTS_DEFAULT: [u16; 3] = [1, 16, 128];
 const CLIENTS_WAITING_DEFAULT: [u16; 1] = [64];
 /// The number of clients at which the goals count.
@@ -60,6 +62,8 @@ enum Chore {
     Engine(Options),
     /// All of them.
     All(Options),
+    /// Write the newest figures into docs/benchmarks.md; measures nothing.
+    Table,
     /// Kills a server under load over and over and checks that it keeps its word.
     Crash(CrashOptions),
 }
@@ -168,9 +172,19 @@ async fn run(chore: Chore) -> Result<ExitCode> {
             bench.disk().await?;
             bench.engine()?;
         }
+        Chore::Table => table()?,
         Chore::Crash(options) => return crash_test(options).await,
     }
     Ok(ExitCode::SUCCESS)
+}
+
+fn table() -> Result<()> {
+    let path = repository().join("docs/benchmarks.md");
+    let read = |path: &Path| {
+        std::fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))
+    };
+    let page = page::updated(&read(&path)?, &read(&repository().join(RESULTS))?)?;
+    std::fs::write(&path, page).with_context(|| format!("cannot write {}", path.display()))
 }
 
 async fn crash_test(options: CrashOptions) -> Result<ExitCode> {
@@ -208,7 +222,7 @@ impl Bench {
 
     fn alone(options: Options) -> Result<Self> {
         let place = Place::find(options.data.clone())?;
-        let results = repository().join("bench/results.jsonl");
+        let results = repository().join(RESULTS);
         let record = (!options.no_record).then_some(results.as_path());
         let report = Report::new(options.json, record, options.note.clone());
         Ok(Self { options, place, peer: None, report })
@@ -314,6 +328,7 @@ mod tests {
             "bench waiting --peer-cache cache --data d --no-record",
             "bench restart --cases 1000",
             "bench all",
+            "bench table",
             "bench crash --kills 5 --seed 7",
         ] {
             let parsed = Arguments::try_parse_from(line.split(' '));

@@ -36,7 +36,8 @@ enum Chore {
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         arguments: Vec<String>,
     },
-    /// Benchmarks: sequence, fanout, waiting, restart, disk, engine; `--json`.
+    /// Benchmarks: sequence, fanout, waiting, restart, disk, engine; `--json`. `table` writes the
+    /// newest figures into docs/benchmarks.md.
     Bench {
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         arguments: Vec<String>,
@@ -48,6 +49,9 @@ fn main() -> ExitCode {
         Chore::Ci { long } => ci::run(long),
         Chore::Sim { arguments } => program("legwork-sim", "legwork-sim", &[], &arguments),
         Chore::Crash { arguments } => measured(&["crash"], &arguments),
+        Chore::Bench { arguments } if arguments.first().is_some_and(|name| name == "table") => {
+            program("legwork-bench", "legwork-bench", &[], &arguments)
+        }
         Chore::Bench { arguments } => {
             prepare::benchmark(&arguments).and_then(|()| measured(&[], &arguments))
         }

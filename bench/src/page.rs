@@ -1,0 +1,162 @@
+//! The figures on `docs/benchmarks.md`, written from `bench/results.jsonl`.
+//!
+//! Invariant: the newest row of each workload and number of clients is what the page shows, so page
+//! and data never disagree; what stands outside of the marks is left alone.
+
+use anyhow::{Context, Result};
+use serde_json::Value as Json;
+
+const BEGIN: &str = "<!-- figures: written by `cargo xtask bench table` -->\n";
+const END: &str = "<!-- end of the figures -->\n";
+
+const BESIDE_HEAD: &str = "\
+| workload | clients | steps/s | p50 ms | p99 ms | peer steps/s | peer p99 ms | ratio | goal | commit | load |
+|---|---|---|---|---|---|---|---|---|---|---|
+";
+const ALONE_HEAD: &str = "\
+| workload | cases | figure | goal | commit | load |
+|---|---|---|---|---|---|
+";
+
+/// The page with the figures of these results.
+pub fn updated(page: &str, results: &str) -> Result<String> {
+    let (before, rest) = page.split_once(BEGIN).context("the page has no mark to begin at")?;
+    let (_, after) = rest.split_once(END).context("the page has no mark to end at")?;
+    Ok(format!("{before}{BEGIN}\n{}\n{END}{after}", tables(results)?))
+}
+
+/// What was measured beside a peer with steps a second, then everything else.
+fn tables(results: &str) -> Result<String> {
+    let newest = newest(results)?;
+    let (beside, alone): (Vec<_>, Vec<_>) =
+        newest.iter().partition(|row| row["p99_ms"].is_number() && row["clients"].is_number());
+    let mut text = BESIDE_HEAD.to_owned();
+    text.extend(beside.into_iter().map(beside_line));
+    text.push('\n');
+    text.push_str(ALONE_HEAD);
+    text.extend(alone.into_iter().map(alone_line));
+    Ok(text)
+}
+
+/// The last row of each workload and number of clients, in the order of their first.
+fn newest(results: &str) -> Result<Vec<Json>> {
+    let mut rows: Vec<Json> = Vec::new();
+    for (number, line) in results.lines().enumerate() {
+        let row: Json = serde_json::from_str(line)
+            .with_context(|| format!("line {} of the results is no JSON", number + 1))?;
+        let key = |row: &Json| (row["workload"].clone(), row["clients"].clone());
+        match rows.iter_mut().find(|other| key(other) == key(&row)) {
+            Some(older) => *older = row,
+            None => rows.push(row),
+        }
+    }
+    Ok(rows)
+}
+
+fn beside_line(row: &Json) -> String {
+    let cells = [
+        text(row, "workload"),
+        number(&row["clients"], 0),
+        number(&row["steps_per_s"], 0),
+        number(&row["p50_ms"], 1),
+        number(&row["p99_ms"], 1),
+        number(&row["peer_steps_per_s"], 0),
+        number(&row["peer_p99_ms"], 1),
+        number(&row["ratio"], 1),
+        goal(row),
+        text(row, "commit"),
+        number(&row["load_average"], 1),
+    ];
+    format!("| {} |\n", cells.join(" | "))
+}
+
+fn alone_line(row: &Json) -> String {
+    let figure = |name: &str, digits, unit: &str| {
+        row[name].is_number().then(|| format!("{} {unit}", number(&row[name], digits)))
+    };
+    let figures = [
+        figure("ready_s", 1, "s until ready"),
+        figure("disk_bytes_per_case", 0, "bytes a case on disk"),
+        figure("steps_per_s", 0, "steps/s"),
+        figure("instructions_per_step", 0, "instructions a step"),
+        figure("rss_mib", 0, "MiB of memory"),
+    ];
+    let cells = [
+        text(row, "workload"),
+        number(&row["cases"], 0),
+        figures.into_iter().flatten().collect::<Vec<_>>().join(", "),
+        goal(row),
+        text(row, "commit"),
+        number(&row["load_average"], 1),
+    ];
+    format!("| {} |\n", cells.join(" | "))
+}
+
+/// The goal, whether it was met, and what else is to be known of the run.
+fn goal(row: &Json) -> String {
+    let verdict = match (row["goal"].as_str(), row["met"].as_bool()) {
+        (Some(goal), Some(true)) => format!("{goal}: met"),
+        (Some(goal), Some(false)) => format!("{goal}: **missed**"),
+        (Some(goal), None) => format!("{goal}: not measured"),
+        (None, _) => String::new(),
+    };
+    let note = row["note"].as_str().map(|note| format!("({note})"));
+    [Some(verdict), note]
+        .into_iter()
+        .flatten()
+        .filter(|part| !part.is_empty())
+        .collect::<Vec<_>>()
+        .join(" ")
+}
+
+fn text(row: &Json, name: &str) -> String {
+    row[name].as_str().unwrap_or_default().to_owned()
+}
+
+/// With a comma after each three digits.
+fn number(value: &Json, digits: usize) -> String {
+    let Some(value) = value.as_f64() else { return "-".to_owned() };
+    let plain = format!("{value:.digits$}");
+    let (whole, rest) = plain.split_once('.').map_or((&*plain, None), |(a, b)| (a, Some(b)));
+    let mut grouped = String::new();
+    for (place, digit) in whole.chars().enumerate() {
+        if place > 0 && (whole.len() - place).is_multiple_of(3) {
+            grouped.push(',');
+        }
+        grouped.push(digit);
+    }
+    rest.map_or(grouped.clone(), |rest| format!("{grouped}.{rest}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::place::repository;
+
+    #[test]
+    fn the_page_shows_the_newest_figures() {
+        let read = |path: &str| std::fs::read_to_string(repository().join(path)).unwrap();
+        let page = read("docs/benchmarks.md");
+        let updated = updated(&page, &read("bench/results.jsonl")).unwrap();
+        assert!(page == updated, "run `cargo xtask bench table` and commit docs/benchmarks.md");
+    }
+
+    #[test]
+    fn the_newest_row_counts_and_the_rest_of_the_page_is_left_alone() {
+        let page = format!("before\n{BEGIN}old\n{END}after\n");
+        let results = r#"
+{"workload":"sequence","clients":1,"cases":5,"steps_per_s":10.0,"p50_ms":1.0,"p99_ms":2.0,"commit":"a","load_average":1.0}
+{"workload":"restart","cases":1000000,"ready_s":3.59,"rss_mib":429.5,"goal":"20 s","met":true,"commit":"b","load_average":0.56}
+{"workload":"sequence","clients":1,"cases":5,"steps_per_s":53900.0,"p50_ms":1.0,"p99_ms":80.02,"peer_steps_per_s":10579.0,"peer_p99_ms":99.9,"ratio":5.09,"goal":"5 times","met":false,"note":"busy","commit":"c","load_average":1.93}
+"#;
+        let updated = updated(&page, results.trim()).unwrap();
+        let expected = format!(
+            "before\n{BEGIN}\n{BESIDE_HEAD}\
+             | sequence | 1 | 53,900 | 1.0 | 80.0 | 10,579 | 99.9 | 5.1 | 5 times: **missed** (busy) | c | 1.9 |\n\
+             \n{ALONE_HEAD}\
+             | restart | 1,000,000 | 3.6 s until ready, 430 MiB of memory | 20 s: met | b | 0.6 |\n\
+             \n{END}after\n"
+        );
+        assert_eq!(updated, expected);
+    }
+}

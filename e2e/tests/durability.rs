@@ -106,7 +106,7 @@ async fn a_restart_keeps_worklists_claims_incidents_and_retries() -> Result<()> 
     client.claim(&activity(claimed, "look"), Some("bob")).await?;
     fixture::start(&client, "offered").await?;
     let suspended = fixture::start(&client, "suspended").await?;
-    client.suspend(suspended).await?;
+    client.suspend(suspended, Some("a break")).await?;
     // One attempt failed and is to be repeated in an hour.
     let retried = booked(&client, "retried").await?;
     fail(&client, true).await?;

@@ -28,13 +28,13 @@ pub(crate) struct AbortArgs {
 
 pub(crate) async fn suspend(context: &Context, args: &Args) -> Result<()> {
     let id = context.instance(&args.instance).await?;
-    context.client.suspend(id).await?;
+    context.client.suspend(id, None).await?;
     tell(context, id, InstanceState::Suspended)
 }
 
 pub(crate) async fn resume(context: &Context, args: &Args) -> Result<()> {
     let id = context.instance(&args.instance).await?;
-    context.client.resume(id).await?;
+    context.client.resume(id, None).await?;
     tell(context, id, InstanceState::Running)
 }
 

@@ -135,17 +135,19 @@ impl Client {
         self.get(target.done(), NO_WAIT).await
     }
 
-    pub async fn suspend(&self, instance: InstanceId) -> Result<(), Error> {
-        self.order(instance_call(instance, "suspend", &Reason::default())?).await
+    /// The reason, if given, stands in the history.
+    pub async fn suspend(&self, instance: InstanceId, reason: Option<&str>) -> Result<(), Error> {
+        self.order(instance_call(instance, "suspend", reason)?).await
     }
 
-    pub async fn resume(&self, instance: InstanceId) -> Result<(), Error> {
-        self.order(instance_call(instance, "resume", &Reason::default())?).await
+    /// The reason, if given, stands in the history.
+    pub async fn resume(&self, instance: InstanceId, reason: Option<&str>) -> Result<(), Error> {
+        self.order(instance_call(instance, "resume", reason)?).await
     }
 
+    /// The reason, if given, stands in the history.
     pub async fn abort(&self, instance: InstanceId, reason: Option<&str>) -> Result<(), Error> {
-        let reason = Reason { reason: reason.map(str::to_owned) };
-        self.order(instance_call(instance, "abort", &reason)?).await
+        self.order(instance_call(instance, "abort", reason)?).await
     }
 
     pub async fn incidents(
@@ -323,8 +325,9 @@ impl Client {
     }
 }
 
-fn instance_call(instance: InstanceId, order: &str, body: &Reason) -> Result<Call, Error> {
-    Call::post(Target::new("/v1/instances").segment(instance).segment(order).done(), body)
+fn instance_call(instance: InstanceId, order: &str, reason: Option<&str>) -> Result<Call, Error> {
+    let body = Reason { reason: reason.map(str::to_owned) };
+    Call::post(Target::new("/v1/instances").segment(instance).segment(order).done(), &body)
 }
 
 fn work_call(

@@ -36,8 +36,16 @@ const STATUSES: [(&str, &str, &str); 14] = [
     ("422", "UNPROCESSABLE_ENTITY", "Invalid"),
     ("429", "TOO_MANY_REQUESTS", "Exhausted"),
     ("431", "REQUEST_HEADER_FIELDS_TOO_LARGE", "-"),
-    ("500", "INTERNAL_SERVER_ERROR", "-"),
-    ("503", "SERVICE_UNAVAILABLE", "Unavailable"),
+    ("500", "INTERNAL_SERVER_ERROR", "Broken"),
+    ("503", "SERVICE_UNAVAILABLE", "-"),
+];
+
+/// What no caller of a server can be answered, and why.
+const NEVER_ANSWERED: [(&str, &str); 4] = [
+    ("already_done", "the site answers as it did the first time"),
+    ("wrong_definition", "the site gives the definition the instance was started with"),
+    ("given_twice", "an object has one value under one name"),
+    ("instance_exists", "the server draws the ids"),
 ];
 
 type Codes = BTreeSet<(String, String)>;
@@ -52,7 +60,7 @@ fn the_guide_lists_every_error_code_with_its_status_and_no_other() {
 }
 
 /// What the guide says of a limit, and where the source says the same.
-const LIMITS: [(&str, &str, &str); 27] = [
+const LIMITS: [(&str, &str, &str); 32] = [
     ("body of a request | 1 MiB", CONFIG, "body_bytes_max: 1 << 20,"),
     ("a file | 64 MiB", CONFIG, "file_bytes_max: 64 << 20,"),
     ("files on their way in at once | 8", CONFIG, "uploads_max: 8,"),
@@ -74,7 +82,16 @@ const LIMITS: [(&str, &str, &str); 27] = [
     ("requests on their way to being carried out | 10000", CONFIG, "queue_max: 10_000,"),
     ("waiting time of a request | 60 s", CONFIG, "wait_max: Duration::from_secs(60),"),
     ("requests a second | not limited; `--rate`", CONFIG, "rate_per_s: 0,"),
-    ("jobs in one request | 1000", "crates/site/src/worker.rs", "BATCH_MAX: usize = 1_000;"),
+    ("jobs in one request | 1000", WORKER, "BATCH_MAX: usize = 1_000;"),
+    ("types of jobs in one request | 100", WORKER, "TYPES_MAX: usize = 100;"),
+    ("a lease | 100 ms to 24 h", WORKER, "LEASE_MAX: Duration = Duration::from_secs(24 * 3600);"),
+    (
+        "a worker's name | 256 bytes",
+        "crates/server/src/http/jobs.rs",
+        "WORKER_BYTES_MAX: usize = 256;",
+    ),
+    ("a token's name | 64 bytes", "crates/site/src/publish.rs", "NAME_BYTES_MAX: usize = 64;"),
+    ("scopes of a token | 100", "crates/server/src/http/tokens.rs", "SCOPES_MAX: usize = 100;"),
     ("entries of one page | 1000", "crates/server/src/http/query.rs", "LIMIT_MAX: usize = 1_000;"),
     (
         "an idempotency key | 256 bytes",
@@ -118,6 +135,7 @@ const LIMITS: [(&str, &str, &str); 27] = [
     ),
 ];
 const CONFIG: &str = "crates/server/src/config.rs";
+const WORKER: &str = "crates/site/src/worker.rs";
 const BOUNDS: &str = "crates/site/src/bounds.rs";
 
 #[test]
@@ -169,6 +187,11 @@ fn made() -> Codes {
     }
     // The one refusal with findings, put together in `Refusal::check_failed`.
     codes.insert(("check_failed".to_owned(), "422".to_owned()));
+    for (never, why) in NEVER_ANSWERED {
+        let before = codes.len();
+        codes.retain(|(code, _)| code != never);
+        assert!(codes.len() < before, "{never} is gone ({why}): take it out of NEVER_ANSWERED");
+    }
     codes
 }
 

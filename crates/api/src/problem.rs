@@ -46,7 +46,9 @@ impl Problem {
         }
     }
 
-    /// Whether the same request may go through later without any change.
+    /// Whether the same request may go through later without any change. After
+    /// `storage_unavailable` alone it may have gone through already: repeat it under the same
+    /// idempotency key, or look first.
     pub fn is_temporary(&self) -> bool {
         matches!(self.status, 429 | 503)
     }

@@ -385,7 +385,7 @@ impl Crowd {
             self.cursors.remove(agent);
         }
         match refusal.kind {
-            Kind::Unavailable | Kind::Exhausted | Kind::Unauthenticated | Kind::Forbidden => {
+            Kind::Broken | Kind::Exhausted | Kind::Unauthenticated | Kind::Forbidden => {
                 Err(format!("refused: {refusal}"))
             }
             Kind::Invalid | Kind::NotFound | Kind::Conflict => Ok(()),

@@ -103,5 +103,5 @@ fn unreadable(reason: &str) -> Refusal {
         "what this idempotency key was used for cannot be read ({reason}); look whether the case \
          is there before you start it under another key, and report this"
     );
-    Refusal::new(Kind::Unavailable, "idempotency_key_broken", message)
+    Refusal::new(Kind::Broken, "idempotency_key_broken", message)
 }

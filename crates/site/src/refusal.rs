@@ -29,8 +29,8 @@ pub enum Kind {
     Conflict,
     /// A limit is reached; later it may go through.
     Exhausted,
-    /// The site cannot do it at present, or the instance is broken.
-    Unavailable,
+    /// What is stored cannot be understood; waiting does not help.
+    Broken,
 }
 
 impl Refusal {

@@ -391,7 +391,7 @@ pub(crate) fn broken(id: InstanceId, reason: &str) -> Refusal {
     let message = format!(
         "{id} cannot be carried on and is left as it is stored: {reason}; please report this"
     );
-    Refusal::new(Kind::Unavailable, "instance_broken", message)
+    Refusal::new(Kind::Broken, "instance_broken", message)
 }
 
 pub(crate) fn no_instance(id: InstanceId) -> Refusal {

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use legwork_engine::{NodeState, State};
+use legwork_engine::{NodeState, Rejection, State};
 use legwork_model::event::{Event, Incident, Performer, Record};
 use legwork_model::id::{Activity, ActivityId, ElementId, InstanceId};
 use legwork_model::schema::{Node, NodeKind, Schema};
@@ -13,7 +13,7 @@ use crate::answer::{
     Answer, DataView, HistoryEntry, IncidentView, InstanceInfo, InstanceView, NodeView, StepState,
 };
 use crate::catalog::Catalog;
-use crate::refusal::{Kind, Refusal};
+use crate::refusal::Refusal;
 use crate::step::{broken, no_instance};
 
 /// The whole instance.
@@ -161,16 +161,16 @@ pub(crate) fn answers(node: &Node) -> Vec<(Arc<str>, Arc<str>)> {
 
 /// The selection code of an answer.
 pub(crate) fn code_of(node: &Node, answer: &str) -> Result<u32, Refusal> {
-    let answers = node.answers();
-    answers.iter().position(|known| *known == answer).map(|code| code as u32).ok_or_else(|| {
-        let message = if answers.is_empty() {
-            format!("`{}` is not a decision; leave the answer out", node.name)
-        } else {
-            let known = answers.join(", ");
-            format!("`{answer}` is not an answer at `{}`; choose one of: {known}", node.name)
-        };
-        Refusal::new(Kind::Invalid, "unknown_answer", message)
-    })
+    let (step, answers) = (node.name.to_string(), node.answers());
+    if let Some(code) = answers.iter().position(|known| *known == answer) {
+        return Ok(code as u32);
+    }
+    Err(Refusal::from(&if answers.is_empty() {
+        Rejection::AnswerUnexpected { step }
+    } else {
+        let answers = answers.into_iter().map(str::to_owned).collect();
+        Rejection::AnswerUnknown { step, answers }
+    }))
 }
 
 pub(crate) fn incidents(schema: &Schema, state: &State, instance: InstanceId) -> Vec<IncidentView> {

@@ -29,13 +29,12 @@ impl Site {
         &mut self,
         id: RequestId,
         caller: &Caller,
-        mut activate: Activate,
+        activate: Activate,
         now: Timestamp,
     ) {
         if let Err(refusal) = check_poll(caller, &activate) {
             return self.answer(id, Err(refusal));
         }
-        activate.lease = activate.lease.clamp(LEASE_MIN, LEASE_MAX);
         // Served at the end of the batch of inputs, together with what the batch has brought up.
         let until = activate.wait_until.unwrap_or(now);
         if self.waiting.len() >= self.config.waiting_max {
@@ -146,7 +145,7 @@ impl Site {
     ) -> Result<Answer, Refusal> {
         caller.require_worker()?;
         check_batch(jobs.len())?;
-        let lease = lease.clamp(LEASE_MIN, LEASE_MAX);
+        check_lease(lease)?;
         let results = jobs
             .iter()
             .map(|job| {
@@ -180,11 +179,25 @@ impl Site {
 fn check_poll(caller: &Caller, activate: &Activate) -> Result<(), Refusal> {
     caller.require_worker()?;
     check_batch(activate.max)?;
+    check_lease(activate.lease)?;
     if activate.types.is_empty() || activate.types.len() > TYPES_MAX {
         let message = format!("name 1 to {TYPES_MAX} types of jobs to wait for");
         return Err(Refusal::new(Kind::Invalid, "bad_job_types", message));
     }
     Ok(())
+}
+
+fn check_lease(lease: Duration) -> Result<(), Refusal> {
+    if (LEASE_MIN..=LEASE_MAX).contains(&lease) {
+        return Ok(());
+    }
+    let message = format!(
+        "a lease lasts {} to {} ms, not {}; take a fitting one and extend it while you work",
+        LEASE_MIN.as_millis(),
+        LEASE_MAX.as_millis(),
+        lease.as_millis()
+    );
+    Err(Refusal::new(Kind::Invalid, "bad_lease", message))
 }
 
 fn check_batch(len: usize) -> Result<(), Refusal> {

@@ -155,7 +155,7 @@ impl From<Refusal> for Refused {
         let problem = problem(&refusal);
         let header = match problem.status {
             401 => Some((WWW_AUTHENTICATE, BEARER)),
-            429 | 503 => Some((RETRY_AFTER, HeaderValue::from(1))),
+            429 => Some((RETRY_AFTER, HeaderValue::from(1))),
             _ => None,
         };
         Self { problem, header }
@@ -182,7 +182,7 @@ pub(crate) fn problem(refusal: &Refusal) -> Box<Problem> {
         Kind::NotFound => StatusCode::NOT_FOUND,
         Kind::Conflict => StatusCode::CONFLICT,
         Kind::Exhausted => StatusCode::TOO_MANY_REQUESTS,
-        Kind::Unavailable => StatusCode::SERVICE_UNAVAILABLE,
+        Kind::Broken => StatusCode::INTERNAL_SERVER_ERROR,
     };
     let mut problem = Problem::new(status.as_u16(), refusal.code, refusal.message.clone());
     problem.findings = refusal.findings.iter().map(Into::into).collect();

@@ -70,7 +70,7 @@ async fn wrong_outputs_are_refused_and_nothing_changes() {
         (json!({"agent": "ann", "data": {"signed": "yes"}}), "wrong_type"),
         (json!({"agent": "ann", "data": {}}), "missing_output"),
         (json!({"agent": "ann", "data": {"signed": true, "weight": 1}}), "unknown_element"),
-        (json!({"agent": "ann", "data": {"signed": true}, "answer": "x"}), "unknown_answer"),
+        (json!({"agent": "ann", "data": {"signed": true}, "answer": "x"}), "answer_unexpected"),
     ] {
         assert_eq!(f.refused(call(&complete).json(body)).await, (422, code.to_owned()));
     }

@@ -115,6 +115,21 @@ async fn the_refusal_of_a_wrong_path_names_the_right_one() {
 }
 
 #[tokio::test]
+async fn a_lease_that_is_too_short_or_too_long_is_refused_and_not_changed() {
+    let f = Fixture::furnished().await;
+    for lease_ms in [0, 99, 86_400_001_u64] {
+        let poll = json!({"worker": "w", "types": ["plain"], "max": 1, "lease_ms": lease_ms});
+        let refused = f.refused(call("POST /v1/jobs/activate").json(poll)).await;
+        assert_eq!(refused, (422, "bad_lease".to_owned()), "{lease_ms}");
+        let extend = json!({"worker": "w", "lease_ms": lease_ms,
+            "jobs": [{"job": "inst_01KFZQ9Y5GB4D7T3N8XJ2M6RVC:one", "lease": "1"}]});
+        let refused = f.refused(call("POST /v1/jobs/extend").json(extend)).await;
+        assert_eq!(refused, (422, "bad_lease".to_owned()), "{lease_ms}");
+    }
+    f.stop().await;
+}
+
+#[tokio::test]
 async fn a_made_up_token_gives_no_new_allowance_and_takes_none_from_others() {
     let mut config = Config::new(StoreChoice::Memory);
     config.limits.rate_per_s = 1;

@@ -103,7 +103,7 @@ async fn an_instance_set_apart_is_told_of_with_the_reason() {
         assert!(log.contains(expected), "{expected}: {log}");
     }
     let show = f.refused(call(&format!("GET /v1/instances/{instance}"))).await;
-    assert_eq!(show, (503, "instance_broken".to_owned()));
+    assert_eq!(show, (500, "instance_broken".to_owned()));
     f.stop().await;
 }
 

@@ -50,6 +50,24 @@ async fn a_case_goes_from_its_start_to_its_end() -> Result<()> {
 }
 
 #[tokio::test]
+async fn why_a_case_was_stopped_and_went_on_stands_in_its_history() -> Result<()> {
+    let folder = Folder::new()?;
+    let server = folder.server("store", &[]).await?;
+    let errand = folder.file("errand.yaml", ERRAND)?;
+    let people = folder.file("people.yaml", PEOPLE)?;
+    server.run(&["deploy", &people, &errand])?.succeeded()?;
+    server.run(&["start", "errand", "--set", "what=tea"])?.succeeded()?;
+    for (order, reason) in
+        [("suspend", "under audit"), ("resume", "audited"), ("abort", "enough of it")]
+    {
+        server.run(&[order, "last", "--reason", reason])?.succeeded()?;
+        let told = server.run(&["history", "last"])?.succeeded()?;
+        assert!(told.contains(reason), "{order}: {told}");
+    }
+    Ok(())
+}
+
+#[tokio::test]
 async fn a_second_server_on_one_port_is_told_so_once() -> Result<()> {
     let folder = Folder::new()?;
     let first = folder.server("store", &[]).await?;

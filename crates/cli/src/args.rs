@@ -78,7 +78,7 @@ pub(crate) enum Command {
     /// Let a suspended instance go on
     Resume(control::Args),
     /// End an instance for good
-    Abort(control::AbortArgs),
+    Abort(control::Args),
     /// Do the jobs of automatic steps from the shell
     Jobs(jobs::Args),
     /// Save everything a running server holds into a file
@@ -146,6 +146,8 @@ mod tests {
             "legwork resolve x --choose yes",
             "legwork jobs work mail --exec cat --once",
             "legwork abort last --reason enough",
+            "legwork suspend last --reason audit",
+            "legwork resume last --reason audited",
             "legwork processes p --version 2",
             "legwork organisation --json",
             "legwork file last offer --output offer.pdf --force",

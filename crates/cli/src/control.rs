@@ -15,12 +15,6 @@ use crate::tree;
 pub(crate) struct Args {
     /// The instance: its id, the end of it, or `last`
     instance: String,
-}
-
-#[derive(Debug, clap::Args)]
-pub(crate) struct AbortArgs {
-    /// The instance: its id, the end of it, or `last`
-    instance: String,
     /// Why; it stands in the history
     #[arg(long)]
     reason: Option<String>,
@@ -28,17 +22,17 @@ pub(crate) struct AbortArgs {
 
 pub(crate) async fn suspend(context: &Context, args: &Args) -> Result<()> {
     let id = context.instance(&args.instance).await?;
-    context.client.suspend(id, None).await?;
+    context.client.suspend(id, args.reason.as_deref()).await?;
     tell(context, id, InstanceState::Suspended)
 }
 
 pub(crate) async fn resume(context: &Context, args: &Args) -> Result<()> {
     let id = context.instance(&args.instance).await?;
-    context.client.resume(id, None).await?;
+    context.client.resume(id, args.reason.as_deref()).await?;
     tell(context, id, InstanceState::Running)
 }
 
-pub(crate) async fn abort(context: &Context, args: &AbortArgs) -> Result<()> {
+pub(crate) async fn abort(context: &Context, args: &Args) -> Result<()> {
     let id = context.instance(&args.instance).await?;
     context.client.abort(id, args.reason.as_deref()).await?;
     tell(context, id, InstanceState::Aborted)

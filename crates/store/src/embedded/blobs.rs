@@ -11,16 +11,23 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
-use super::files::{names, sync_dir, write_atomic};
+use super::files::{names, occupied, occupied_by, sync_dir, write_atomic};
 use crate::admit::check_blob;
 use crate::{BlobId, Error};
 
 #[derive(Debug)]
 pub(super) struct Blobs {
     dir: PathBuf,
+    known: Mutex<Known>,
+}
+
+#[derive(Debug)]
+struct Known {
     /// The folders whose names are known to be durable. A folder that was left by a crash between
     /// a rename and the sync of its directory must be synced before its blobs are acknowledged.
-    synced: Mutex<[bool; 256]>,
+    synced: [bool; 256],
+    /// What all blobs occupy: counted when somebody first asks, kept up from then on.
+    occupied: Option<u64>,
 }
 
 /// Overwritten by each put: at most one unfinished file is ever left behind.
@@ -28,7 +35,7 @@ const INCOMING: &str = "incoming";
 
 impl Blobs {
     pub(super) fn open(dir: PathBuf) -> Self {
-        Self { dir, synced: Mutex::new([false; 256]) }
+        Self { dir, known: Mutex::new(Known { synced: [false; 256], occupied: None }) }
     }
 
     pub(super) fn create(dir: &Path) -> Result<(), Error> {
@@ -39,7 +46,8 @@ impl Blobs {
         check_blob(content)?;
         let id = BlobId::of(content);
         let (folder, path) = self.place(id);
-        let mut synced = self.synced.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        let Known { synced, occupied } = &mut *known;
         let synced = &mut synced[usize::from(id.0[0])];
         let present = match fs::read(&path) {
             Ok(found) => found == content,
@@ -53,7 +61,11 @@ impl Blobs {
             sync_dir(&folder)?;
         } else {
             fs::create_dir_all(&folder).map_err(Error::io("creating", &folder))?;
+            let before = occupied_by(&path)?;
             write_atomic(&path, &self.dir.join(INCOMING), content)?;
+            if let Some(bytes) = occupied {
+                *bytes = (*bytes + occupied_by(&path)?).saturating_sub(before);
+            }
         }
         if !*synced {
             sync_dir(&self.dir)?;
@@ -73,6 +85,17 @@ impl Blobs {
             return Err(Error::damaged(&path, "its content does not fit its name"));
         }
         Ok(Some(content))
+    }
+
+    /// What all blobs occupy on disk. The files are looked at once: there may be millions.
+    pub(super) fn occupied(&self) -> Result<u64, Error> {
+        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(bytes) = known.occupied {
+            return Ok(bytes);
+        }
+        let bytes = occupied(&self.dir)?;
+        known.occupied = Some(bytes);
+        Ok(bytes)
     }
 
     /// All blobs, in the order of their ids.

@@ -68,12 +68,17 @@ pub(super) fn occupied(dir: &Path) -> Result<u64, Error> {
     let mut bytes = 0;
     for name in names(dir)? {
         let path = dir.join(name);
-        match fs::symlink_metadata(&path) {
-            Ok(metadata) if metadata.is_dir() => bytes += occupied(&path)?,
-            Ok(metadata) => bytes += metadata.blocks() * 512,
-            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
-            Err(error) => return Err(Error::io("inspecting", &path)(error)),
-        }
+        let is_dir = fs::symlink_metadata(&path).is_ok_and(|metadata| metadata.is_dir());
+        bytes += if is_dir { occupied(&path)? } else { occupied_by(&path)? };
     }
     Ok(bytes)
+}
+
+/// The bytes that one file occupies on disk; none if it is not there.
+pub(super) fn occupied_by(path: &Path) -> Result<u64, Error> {
+    match fs::symlink_metadata(path) {
+        Ok(metadata) => Ok(metadata.blocks() * 512),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(0),
+        Err(error) => Err(Error::io("inspecting", path)(error)),
+    }
 }

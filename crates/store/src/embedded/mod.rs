@@ -177,7 +177,7 @@ impl Embedded {
         let engine = self.data.join(open::ENGINE);
         let tables = files::occupied(&engine.join("keyspaces"))?;
         let journals = files::occupied(&engine)?.saturating_sub(tables);
-        Ok(DiskUse { tables, journals, blobs: files::occupied(&self.data.join(open::BLOBS))? })
+        Ok(DiskUse { tables, journals, blobs: self.blobs.occupied()? })
     }
 
     /// Rewrites all tables into their smallest form. Commits and reads go on meanwhile.

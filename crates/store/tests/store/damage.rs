@@ -208,6 +208,21 @@ fn a_damaged_blob_is_told_and_healed_by_putting_it_again() {
     assert_eq!(store.blob(id).unwrap().as_deref(), Some(BLOB));
 }
 
+#[test]
+fn what_blobs_occupy_is_kept_up_without_counting_again() {
+    let dir = scratch();
+    let store = Embedded::open(dir.path()).unwrap();
+    let counted = |store: &Embedded| store.disk_use().unwrap().blobs;
+    let before = counted(&store);
+    store.put_blob(BLOB).unwrap();
+    store.put_blob(&vec![7; 100_000]).unwrap();
+    store.put_blob(BLOB).unwrap();
+    let after = counted(&store);
+    assert!(after >= before + 100_000, "{before} {after}");
+    drop(store);
+    assert_eq!(counted(&Embedded::open(dir.path()).unwrap()), after);
+}
+
 /// A store with all kinds of files: tables, journal entries beside them, a blob.
 fn specimen() -> (Files, Content) {
     let dir = scratch();

@@ -1,7 +1,5 @@
 //! Instances as a whole: start, look at, list, suspend, resume, abort, resolve incidents.
 
-use std::sync::Arc;
-
 use legwork_engine::{self as engine, Command, Rejection};
 use legwork_model::event::Created;
 use legwork_model::id::{ActivityId, InstanceId, StreamId};
@@ -11,6 +9,7 @@ use legwork_model::time::Timestamp;
 use crate::access::Caller;
 use crate::answer::{Answer, IncidentView, InstanceInfo};
 use crate::input::{List, RequestId, Resolution, Start};
+use crate::instances::Slot;
 use crate::output::{ClosedStream, Output};
 use crate::publish::as_performer;
 use crate::refusal::{Kind, Refusal};
@@ -183,14 +182,14 @@ impl Site {
             let before = list.before.map_or(StreamId::KEYS, StreamId::from);
             return self.out.push(Output::ReadClosed { id, before, limit });
         }
-        let fits = |process: &Arc<str>| list.process.as_ref().is_none_or(|asked| asked == process);
-        let mut found: Vec<_> = self
-            .instances
-            .newest_first(list.before)
-            .filter(|(_, slot)| fits(&slot.schema.process))
-            .take(limit + 1)
-            .map(|(id, slot)| slot.info(id))
-            .collect();
+        let info = |(id, slot): (InstanceId, &Slot)| slot.info(id);
+        let mut found: Vec<InstanceInfo> = match &list.process {
+            Some(process) => {
+                let newest = self.instances.newest_of(process, list.before);
+                newest.take(limit + 1).map(info).collect()
+            }
+            None => self.instances.newest_first(list.before).take(limit + 1).map(info).collect(),
+        };
         let more = found.len() > limit;
         found.truncate(limit);
         let next = found.last().filter(|_| more).map(|last| last.instance);

@@ -3,7 +3,8 @@
 //! Every instance that has not ended has a slot; its state may be evicted when nothing is going
 //! on and is loaded again from its stream when it is needed.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::ops::Bound;
 use std::sync::Arc;
 
 use legwork_engine::{Lifecycle, State};
@@ -33,6 +34,10 @@ pub(crate) struct Slot {
 #[derive(Debug, Default)]
 pub(crate) struct Instances {
     slots: BTreeMap<InstanceId, Slot>,
+    /// Those with incidents, and those of each process: a page of a listing must not cost a look
+    /// at all there are.
+    with_incidents: BTreeSet<InstanceId>,
+    by_process: BTreeMap<Arc<str>, BTreeSet<InstanceId>>,
     /// Instances that cannot be replayed, with the reason. They stay as they are in the store.
     broken: BTreeMap<InstanceId, String>,
     /// In the order they were last touched; entries with an outdated touch are skipped.
@@ -59,7 +64,7 @@ impl Slot {
     }
 
     /// Puts a new state in place and refreshes what is known without it.
-    pub(crate) fn install(&mut self, state: State) {
+    fn install(&mut self, state: State) {
         self.lifecycle = state.lifecycle();
         self.incidents = state.incidents(&self.schema).count() as u32;
         self.state = Some(Box::new(state));
@@ -101,6 +106,15 @@ impl Instances {
     pub(crate) fn insert(&mut self, id: InstanceId, slot: Slot) {
         self.remove(id);
         self.resident += usize::from(slot.state.is_some());
+        if slot.incidents > 0 {
+            self.with_incidents.insert(id);
+        }
+        match self.by_process.get_mut(&slot.schema.process) {
+            Some(ids) => drop(ids.insert(id)),
+            None => {
+                self.by_process.insert(slot.schema.process.clone(), BTreeSet::from([id]));
+            }
+        }
         self.slots.insert(id, slot);
         self.touch(id);
     }
@@ -108,14 +122,37 @@ impl Instances {
     pub(crate) fn remove(&mut self, id: InstanceId) -> Option<Slot> {
         let slot = self.slots.remove(&id)?;
         self.resident -= usize::from(slot.state.is_some());
+        self.with_incidents.remove(&id);
+        if let Some(ids) = self.by_process.get_mut(&slot.schema.process) {
+            ids.remove(&id);
+            if ids.is_empty() {
+                self.by_process.remove(&slot.schema.process);
+            }
+        }
         Some(slot)
+    }
+
+    /// Puts a new state in place; answers the slot and the lifecycle before.
+    pub(crate) fn install(
+        &mut self,
+        id: InstanceId,
+        state: State,
+    ) -> Option<(&mut Slot, Lifecycle)> {
+        let slot = self.slots.get_mut(&id)?;
+        let (was, had) = (slot.lifecycle, slot.incidents > 0);
+        self.resident += usize::from(slot.state.is_none());
+        slot.install(state);
+        match (had, slot.incidents > 0) {
+            (false, true) => drop(self.with_incidents.insert(id)),
+            (true, false) => drop(self.with_incidents.remove(&id)),
+            (true, true) | (false, false) => {}
+        }
+        Some((slot, was))
     }
 
     /// Puts a state back that had been evicted.
     pub(crate) fn restore(&mut self, id: InstanceId, state: State) {
-        if let Some(slot) = self.slots.get_mut(&id) {
-            self.resident += usize::from(slot.state.is_none());
-            slot.install(state);
+        if self.install(id, state).is_some() {
             self.touch(id);
         }
     }
@@ -174,16 +211,26 @@ impl Instances {
         self.slots.range(..end).rev().map(|(id, slot)| (*id, slot))
     }
 
+    /// Open instances of one process, newest first.
+    pub(crate) fn newest_of(
+        &self,
+        process: &str,
+        before: Option<InstanceId>,
+    ) -> impl Iterator<Item = (InstanceId, &Slot)> {
+        let end = before.unwrap_or(InstanceId(u128::MAX));
+        let ids =
+            self.by_process.get(process).into_iter().flat_map(move |ids| ids.range(..end).rev());
+        ids.filter_map(|id| Some((*id, self.slots.get(id)?)))
+    }
+
     /// Open instances with incidents, oldest first.
     pub(crate) fn with_incidents(
         &self,
         after: Option<InstanceId>,
     ) -> impl Iterator<Item = (InstanceId, &Slot)> {
-        let from = after.map_or(std::ops::Bound::Unbounded, std::ops::Bound::Excluded);
-        self.slots
-            .range((from, std::ops::Bound::Unbounded))
-            .filter(|(_, slot)| slot.incidents > 0)
-            .map(|(id, slot)| (*id, slot))
+        let from = after.map_or(Bound::Unbounded, Bound::Excluded);
+        let ids = self.with_incidents.range((from, Bound::Unbounded));
+        ids.filter_map(|id| Some((*id, self.slots.get(id)?)))
     }
 
     pub(crate) fn len(&self) -> usize {

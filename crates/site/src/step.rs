@@ -127,9 +127,7 @@ impl Site {
         let Decision { events: _, state, changes } = decision;
         let lifecycle = state.lifecycle();
         let ended = lifecycle.has_ended();
-        let Some(slot) = self.instances.get_mut(id) else { return };
-        let was = slot.lifecycle;
-        slot.install(state);
+        let Some((slot, was)) = self.instances.install(id, state) else { return };
         if ended {
             slot.ended_at = Some(now);
         }

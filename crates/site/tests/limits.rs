@@ -209,3 +209,38 @@ fn jobs_that_entail_too_much_at_once_are_to_be_sent_again() {
     }
     assert!(report(&mut bank, &jobs[done..]).iter().all(Result::is_ok));
 }
+
+#[test]
+fn the_open_instances_of_one_process_are_listed_without_those_of_others() {
+    let mut bank = Harness::bank();
+    let rare = "process: rare\nsteps: [{ step: wait, job: wait }]\n";
+    bank.ask(Request::Deploy { source: rare.to_owned() }).unwrap();
+    for number in 1..=6_u128 {
+        match start(InstanceId(number), json!({}), None) {
+            Request::Start(start) if number % 2 == 0 => {
+                bank.ask(Request::Start(Start { process: "rare".into(), ..start })).unwrap();
+            }
+            _ => drop(bank.start(number)),
+        }
+    }
+    let abort = Request::Abort { instance: InstanceId(4), reason: String::new() };
+    bank.ask(abort).unwrap();
+    for _ in 0..2 {
+        let mut page = |process: &str, before| {
+            let (process, before) = (Some(Arc::from(process)), before);
+            let list = Request::List(List { process, ended: false, limit: 2, before });
+            match bank.ask(list).unwrap() {
+                Answer::Instances { instances, next } => {
+                    let ids = instances.iter().map(|info| info.instance.0).collect::<Vec<_>>();
+                    (ids, next.map(|next| next.0))
+                }
+                other => panic!("{other:?}"),
+            }
+        };
+        assert_eq!(page("loan", None), (vec![5, 3], Some(3)));
+        assert_eq!(page("loan", Some(InstanceId(3))), (vec![1], None));
+        assert_eq!(page("rare", None), (vec![6, 2], None));
+        assert_eq!(page("none", None), (vec![], None));
+        bank.restart();
+    }
+}

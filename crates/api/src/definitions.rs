@@ -53,10 +53,13 @@ pub struct DefinitionSummary {
     pub deployed_at: Timestamp,
 }
 
-/// The latest version of every process.
+/// The latest version of every process, by name.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct DefinitionList {
     pub definitions: Vec<DefinitionSummary>,
+    /// The cursor of the next page; absent on the last.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub next: Option<String>,
 }
 
 /// One version of a process.

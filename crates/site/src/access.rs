@@ -4,6 +4,7 @@
 //! the first one on nothing goes without. Only hashes are kept.
 
 use std::fmt;
+use std::ops::Bound;
 use std::str::FromStr;
 use std::sync::Arc;
 
@@ -110,15 +111,15 @@ impl Tokens {
         self.by_name.values().map(|token| token.hash)
     }
 
-    pub(crate) fn list(&self) -> Vec<TokenInfo> {
-        self.by_name
-            .iter()
-            .map(|(name, token)| TokenInfo {
-                name: name.clone(),
-                scopes: token.scopes.to_vec(),
-                issued_at: token.issued_at,
-            })
-            .collect()
+    /// Those after the given one, by name.
+    pub(crate) fn list(&self, after: Option<&str>) -> impl Iterator<Item = TokenInfo> {
+        let from = after.map_or(Bound::Unbounded, Bound::Excluded);
+        let tokens = self.by_name.range::<str, _>((from, Bound::Unbounded));
+        tokens.map(|(name, token)| TokenInfo {
+            name: name.clone(),
+            scopes: token.scopes.to_vec(),
+            issued_at: token.issued_at,
+        })
     }
 }
 

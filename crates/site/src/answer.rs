@@ -27,7 +27,10 @@ pub enum Answer {
         unchanged: bool,
         warnings: Vec<Finding>,
     },
-    Definitions(Vec<DefinitionInfo>),
+    Definitions {
+        definitions: Vec<DefinitionInfo>,
+        more: bool,
+    },
     Definition {
         info: DefinitionInfo,
         source: Arc<str>,
@@ -70,7 +73,10 @@ pub enum Answer {
     Jobs(Vec<Job>),
     /// One per job asked for, in order.
     JobResults(Vec<Result<(), Refusal>>),
-    Tokens(Vec<TokenInfo>),
+    Tokens {
+        tokens: Vec<TokenInfo>,
+        more: bool,
+    },
     Caller {
         name: Option<String>,
         scopes: Vec<Scope>,

@@ -6,6 +6,7 @@
 
 use std::cell::OnceCell;
 use std::collections::BTreeMap;
+use std::ops::Bound;
 use std::sync::Arc;
 
 use legwork_model::finding::{Finding, Severity, Span};
@@ -142,9 +143,11 @@ impl Catalog {
         faults
     }
 
-    /// The latest version of every process.
-    pub(crate) fn list(&self) -> Vec<DefinitionInfo> {
-        self.processes.values().filter_map(|versions| versions.last()).map(Deployed::info).collect()
+    /// The latest version of every process after the given one.
+    pub(crate) fn list(&self, after: Option<&str>) -> impl Iterator<Item = DefinitionInfo> {
+        let from = after.map_or(Bound::Unbounded, Bound::Excluded);
+        let processes = self.processes.range::<str, _>((from, Bound::Unbounded));
+        processes.filter_map(|(_, versions)| versions.last()).map(Deployed::info)
     }
 
     /// What the latest definitions miss in an organisation; a warning, since they run already.
@@ -216,6 +219,10 @@ impl Deployed {
         let schema = legwork_model::compile::compile(&definition, self.version)
             .map_err(|error| fault(&format!("cannot be carried out: {error}")))?;
         Ok((schema, Assignments::of(&definition)))
+    }
+
+    pub(crate) fn version_info(&self) -> VersionInfo {
+        VersionInfo { version: self.version, at: self.at }
     }
 
     pub(crate) fn info(&self) -> DefinitionInfo {

@@ -72,7 +72,17 @@ pub enum Request {
     Deploy {
         source: String,
     },
-    Definitions,
+    /// The latest versions, by name; only processes after the given one.
+    Definitions {
+        after: Option<Arc<str>>,
+        limit: usize,
+    },
+    /// Oldest first; only versions after the given one.
+    DefinitionVersions {
+        process: Arc<str>,
+        after: u32,
+        limit: usize,
+    },
     Definition {
         process: Arc<str>,
         version: Option<u32>,
@@ -166,7 +176,11 @@ pub enum Request {
     RevokeToken {
         name: String,
     },
-    Tokens,
+    /// By name; only those after the given one.
+    Tokens {
+        after: Option<String>,
+        limit: usize,
+    },
     /// Answers who the caller is and what they may do.
     WhoAmI,
     /// May the caller read and change everything? Asked by handlers that work beside the site,

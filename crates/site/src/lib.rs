@@ -286,15 +286,22 @@ impl Site {
         }
         let answer = match request {
             Request::Deploy { source } => self.deploy(&caller, &source, now),
-            Request::Definitions => caller.require_any().map(|()| self.definitions()),
+            Request::Definitions { after, limit } => caller.require_any().map(|()| {
+                let (definitions, more) = page(self.catalog.list(after.as_deref()), limit);
+                Answer::Definitions { definitions, more }
+            }),
+            Request::DefinitionVersions { process, after, limit } => {
+                caller.require_any().and_then(|()| self.definition_versions(&process, after, limit))
+            }
             Request::Definition { process, version } => {
                 caller.require_any().and_then(|()| self.definition(&process, version))
             }
             Request::PublishOrganisation { source } => self.publish(&caller, &source, now),
             Request::Organisation { version } => return self.organisation(id, &caller, version),
-            Request::OrganisationVersions { after, limit } => {
-                caller.require_any().map(|()| versions(self.catalog.editions(after), limit))
-            }
+            Request::OrganisationVersions { after, limit } => caller.require_any().map(|()| {
+                let (versions, more) = page(self.catalog.editions(after), limit);
+                Answer::Versions { versions, more }
+            }),
             Request::Start(start) => return self.start(id, &caller, &start, now),
             Request::Show { instance, wait_until } => {
                 return self.show(id, &caller, instance, wait_until, now);
@@ -330,7 +337,10 @@ impl Site {
                 self.issue_token(&caller, name, hash, &scopes, now)
             }
             Request::RevokeToken { name } => self.revoke_token(&caller, name, now),
-            Request::Tokens => caller.require_admin().map(|()| Answer::Tokens(self.tokens.list())),
+            Request::Tokens { after, limit } => caller.require_admin().map(|()| {
+                let (tokens, more) = page(self.tokens.list(after.as_deref()), limit);
+                Answer::Tokens { tokens, more }
+            }),
             Request::WhoAmI => Ok(Answer::Caller {
                 name: caller.name.as_deref().map(str::to_owned),
                 scopes: caller.scopes.to_vec(),
@@ -342,9 +352,8 @@ impl Site {
     }
 }
 
-/// A page of versions, oldest first.
-fn versions(mut all: impl Iterator<Item = VersionInfo>, limit: usize) -> Answer {
-    let limit = limit.clamp(1, control::PAGE_MAX);
-    let versions: Vec<VersionInfo> = all.by_ref().take(limit).collect();
-    Answer::Versions { versions, more: all.next().is_some() }
+/// The first entries of a listing, and whether there are more.
+fn page<T>(mut all: impl Iterator<Item = T>, limit: usize) -> (Vec<T>, bool) {
+    let entries = all.by_ref().take(limit.clamp(1, control::PAGE_MAX)).collect();
+    (entries, all.next().is_some())
 }

@@ -6,13 +6,14 @@ use legwork_model::id::StreamId;
 use legwork_model::time::Timestamp;
 use legwork_org::Organisation;
 
-use crate::Site;
 use crate::access::{Caller, Scope};
 use crate::answer::{AgentInfo, Answer};
 use crate::bounds::Limits;
+use crate::catalog::Deployed;
 use crate::input::RequestId;
 use crate::output::{Append, Output};
 use crate::refusal::{Kind, Refusal};
+use crate::{Site, page};
 
 const NAME_BYTES_MAX: usize = 64;
 
@@ -71,8 +72,19 @@ impl Site {
         Err(Refusal::new(Kind::Conflict, "too_many_definitions", message))
     }
 
-    pub(crate) fn definitions(&self) -> Answer {
-        Answer::Definitions(self.catalog.list())
+    pub(crate) fn definition_versions(
+        &self,
+        process: &str,
+        after: u32,
+        limit: usize,
+    ) -> Result<Answer, Refusal> {
+        let deployed = self.catalog.versions(process);
+        if deployed.is_empty() {
+            return Err(Refusal::not_found("no_such_process", format!("process `{process}`")));
+        }
+        let all = deployed.iter().skip(after as usize).map(Deployed::version_info);
+        let (versions, more) = page(all, limit);
+        Ok(Answer::Versions { versions, more })
     }
 
     pub(crate) fn definition(

@@ -88,7 +88,8 @@ impl Site {
             | Request::Delegate { activity, .. } => activity.instance,
             Request::Complete(complete) => complete.activity.instance,
             Request::Deploy { .. }
-            | Request::Definitions
+            | Request::Definitions { .. }
+            | Request::DefinitionVersions { .. }
             | Request::Definition { .. }
             | Request::PublishOrganisation { .. }
             | Request::Organisation { .. }
@@ -104,7 +105,7 @@ impl Site {
             | Request::ExtendJobs { .. }
             | Request::IssueToken { .. }
             | Request::RevokeToken { .. }
-            | Request::Tokens
+            | Request::Tokens { .. }
             | Request::WhoAmI
             | Request::RequireAdmin
             | Request::RequireFiles => return None,

@@ -29,14 +29,17 @@ fn without_tokens_everybody_may_do_everything_and_from_the_first_on_nothing() {
     let refused = bank.refusal(Request::IssueToken { name: "w".into(), hash, scopes });
     assert!(refused.ends_with("(first_token_not_admin)"), "{refused}");
     let admin = issue(&mut bank, "root", "admin");
-    let refused = bank.refusal(Request::Definitions);
+    let refused = bank.refusal(Request::Definitions { after: None, limit: 10 });
     assert!(refused.ends_with("(unauthenticated)"), "{refused}");
     bank.credential = Credential::Token([1; 32]);
-    assert!(bank.refusal(Request::Definitions).ends_with("(unauthenticated)"));
+    assert!(
+        bank.refusal(Request::Definitions { after: None, limit: 10 })
+            .ends_with("(unauthenticated)")
+    );
     bank.credential = admin;
-    bank.ask(Request::Definitions).unwrap();
+    bank.ask(Request::Definitions { after: None, limit: 10 }).unwrap();
     bank.restart();
-    bank.ask(Request::Definitions).unwrap();
+    bank.ask(Request::Definitions { after: None, limit: 10 }).unwrap();
 }
 
 #[test]
@@ -55,7 +58,7 @@ fn a_scope_allows_its_own_business_only() {
         activate("credit-score", 1, None),
         Request::Abort { instance: loan, reason: String::new() },
         Request::Deploy { source: String::new() },
-        Request::Tokens,
+        Request::Tokens { after: None, limit: 10 },
     ] {
         assert!(bank.refusal(request).ends_with("(forbidden)"));
     }

@@ -28,6 +28,8 @@ use crate::tokens::{NewToken, TokenList, TokenRequest, WhoAmI};
 use crate::work::{ActRequest, CompleteRequest, DelegateRequest, ItemDetail, Worklist};
 
 const NO_WAIT: Duration = Duration::ZERO;
+/// The most entries a server gives at once.
+const PAGE: usize = 1_000;
 
 /// Which instances to list.
 #[derive(Clone, Debug, Default)]
@@ -58,8 +60,32 @@ impl Client {
         self.call(Call::new(Method::POST, "/v1/definitions".into()).yaml(source)).await
     }
 
+    /// The latest version of every process: all pages in one.
     pub async fn definitions(&self) -> Result<DefinitionList, Error> {
-        self.get("/v1/definitions".into(), NO_WAIT).await
+        let mut all = Vec::new();
+        let mut cursor: Option<String> = None;
+        loop {
+            let target = Target::new("/v1/definitions").query("limit", Some(PAGE));
+            let target = target.query("cursor", cursor.as_ref());
+            let page: DefinitionList = self.get(target.done(), NO_WAIT).await?;
+            all.extend(page.definitions);
+            cursor = page.next;
+            if cursor.is_none() {
+                return Ok(DefinitionList { definitions: all, next: None });
+            }
+        }
+    }
+
+    /// A page of the versions of a process, oldest first.
+    pub async fn definition_versions(
+        &self,
+        process: &str,
+        limit: Option<usize>,
+        cursor: Option<&str>,
+    ) -> Result<VersionList, Error> {
+        let target = Target::new("/v1/definitions").segment(process).segment("versions");
+        let target = target.query("limit", limit).query("cursor", cursor);
+        self.get(target.done(), NO_WAIT).await
     }
 
     pub async fn definition(
@@ -276,8 +302,20 @@ impl Client {
         self.call(Call::post("/v1/tokens", request)?).await
     }
 
+    /// All pages in one.
     pub async fn tokens(&self) -> Result<TokenList, Error> {
-        self.get("/v1/tokens".into(), NO_WAIT).await
+        let mut all = Vec::new();
+        let mut cursor: Option<String> = None;
+        loop {
+            let target = Target::new("/v1/tokens").query("limit", Some(PAGE));
+            let target = target.query("cursor", cursor.as_ref());
+            let page: TokenList = self.get(target.done(), NO_WAIT).await?;
+            all.extend(page.tokens);
+            cursor = page.next;
+            if cursor.is_none() {
+                return Ok(TokenList { tokens: all, next: None });
+            }
+        }
     }
 
     pub async fn revoke_token(&self, name: &str) -> Result<(), Error> {

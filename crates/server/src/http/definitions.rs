@@ -34,18 +34,43 @@ pub(super) async fn deploy(x: Exchange<'_>) -> Result {
     Reply::json(&Deployed { process, version, unchanged, warnings })
 }
 
-/// The latest version of every process.
+/// The latest version of every process, by name.
 #[utoipa::path(
     get, path = "/v1/definitions", tag = "definitions", operation_id = "definitions",
+    params(
+        ("limit" = Option<usize>, Query, minimum = 1, maximum = 1000),
+        ("cursor" = Option<String>, Query, description = "`next` of the page before"),
+    ),
     responses((status = 200, body = DefinitionList)),
 )]
 pub(super) async fn list(x: Exchange<'_>) -> Result {
-    x.query(&[])?;
-    let Answer::Definitions(definitions) = x.ask(Request::Definitions).await? else {
+    let query = x.query(&["limit", "cursor"])?;
+    let (after, limit) = (query.text("cursor").map(Into::into), query.limit()?);
+    let answer = x.ask(Request::Definitions { after, limit }).await?;
+    let Answer::Definitions { definitions, more } = answer else {
         return Err(Refused::strange_answer());
     };
+    let next = definitions.last().filter(|_| more).map(|last| last.process.to_string());
     let definitions = definitions.into_iter().map(convert::definition_summary).collect();
-    Reply::json(&DefinitionList { definitions })
+    Reply::json(&DefinitionList { definitions, next })
+}
+
+/// All versions of a process, oldest first.
+#[utoipa::path(
+    get, path = "/v1/definitions/{process}/versions", tag = "definitions",
+    operation_id = "definition_versions",
+    params(
+        ("process" = String, Path),
+        ("limit" = Option<usize>, Query, minimum = 1, maximum = 1000),
+        ("cursor" = Option<u32>, Query, description = "`next` of the page before"),
+    ),
+    responses((status = 200, body = VersionList)),
+)]
+pub(super) async fn definition_versions(x: Exchange<'_>) -> Result {
+    let process = x.name()?.into();
+    let query = x.query(&["limit", "cursor"])?;
+    let (after, limit) = (query.parsed("cursor")?.unwrap_or(0), query.limit()?);
+    versions(&x, Request::DefinitionVersions { process, after, limit }).await
 }
 
 /// One version of a process, with its text.

@@ -41,6 +41,7 @@ fn pretty(json: &serde_json::Value) -> Bytes {
     ),
     paths(
         definitions::deploy, definitions::list, definitions::show,
+        definitions::definition_versions,
         definitions::publish_organisation, definitions::organisation,
         definitions::organisation_versions, definitions::check,
         instances::start, instances::list, instances::show, instances::history,

@@ -167,6 +167,7 @@ async fn carry_out(operation: Operation, x: Exchange<'_>) -> Result {
         Operation::Deploy => definitions::deploy(x).await,
         Operation::Definitions => definitions::list(x).await,
         Operation::Definition => definitions::show(x).await,
+        Operation::DefinitionVersions => definitions::definition_versions(x).await,
         Operation::PublishOrganisation => definitions::publish_organisation(x).await,
         Operation::Organisation => definitions::organisation(x).await,
         Operation::OrganisationVersions => definitions::organisation_versions(x).await,

@@ -50,6 +50,7 @@ pub(crate) enum Operation {
     Deploy,
     Definitions,
     Definition,
+    DefinitionVersions,
     PublishOrganisation,
     Organisation,
     OrganisationVersions,
@@ -73,7 +74,7 @@ use Operation as Op;
 use Verb::{Delete, Get, Post, Put};
 
 /// Those in use at every step of every instance come first.
-pub(crate) static ROUTES: [Route; 40] = [
+pub(crate) static ROUTES: [Route; 41] = [
     route(Post, "/v1/work/{activity}/complete", Op::Complete),
     route(Post, "/v1/jobs/activate", Op::ActivateJobs),
     route(Post, "/v1/jobs/complete", Op::CompleteJobs),
@@ -97,6 +98,7 @@ pub(crate) static ROUTES: [Route; 40] = [
     route(Post, "/v1/definitions", Op::Deploy),
     route(Get, "/v1/definitions", Op::Definitions),
     route(Get, "/v1/definitions/{process}", Op::Definition),
+    route(Get, "/v1/definitions/{process}/versions", Op::DefinitionVersions),
     route(Put, "/v1/organisation", Op::PublishOrganisation),
     route(Get, "/v1/organisation", Op::Organisation),
     route(Get, "/v1/organisation/versions", Op::OrganisationVersions),

@@ -35,17 +35,23 @@ pub(super) async fn create(x: Exchange<'_>) -> Result {
     Reply::json_with(StatusCode::CREATED, &NewToken { name, token })
 }
 
-/// The tokens there are, without their secrets.
+/// The tokens there are, by name, without their secrets.
 #[utoipa::path(
     get, path = "/v1/tokens", tag = "tokens", operation_id = "tokens",
+    params(
+        ("limit" = Option<usize>, Query, minimum = 1, maximum = 1000),
+        ("cursor" = Option<String>, Query, description = "`next` of the page before"),
+    ),
     responses((status = 200, body = TokenList)),
 )]
 pub(super) async fn list(x: Exchange<'_>) -> Result {
-    x.query(&[])?;
-    let Answer::Tokens(tokens) = x.ask(Request::Tokens).await? else {
+    let query = x.query(&["limit", "cursor"])?;
+    let (after, limit) = (query.text("cursor").map(str::to_owned), query.limit()?);
+    let Answer::Tokens { tokens, more } = x.ask(Request::Tokens { after, limit }).await? else {
         return Err(Refused::strange_answer());
     };
-    Reply::json(&TokenList { tokens: tokens.into_iter().map(convert::token).collect() })
+    let next = tokens.last().filter(|_| more).map(|last| last.name.clone());
+    Reply::json(&TokenList { tokens: tokens.into_iter().map(convert::token).collect(), next })
 }
 
 /// Takes a token back.

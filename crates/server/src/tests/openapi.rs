@@ -8,7 +8,7 @@ use std::collections::BTreeSet;
 use hyper::Method;
 use serde_json::{Value as Json, json};
 
-use super::support::{Answered, Call, Fixture, LETTER, OFFICE, call};
+use super::support::{Answered, Call, Fixture, LETTER, OFFICE, PLAIN, call};
 use crate::backend;
 use crate::config::{Config, StoreChoice};
 use crate::http::route::{self, ROUTES};
@@ -128,7 +128,16 @@ async fn publish(r: &mut Reader) {
     assert_eq!((&versions["versions"][0]["version"], &versions["next"]), (&json!(2), &Json::Null));
     r.send(call("GET /v1/organisation/versions?cursor=x")).await;
     r.ok(call("POST /v1/definitions").body("text/yaml", LETTER)).await;
-    r.ok(call("GET /v1/definitions")).await;
+    r.ok(call("POST /v1/definitions").body("text/yaml", format!("{LETTER}# again\n"))).await;
+    r.ok(call("POST /v1/definitions").body("text/yaml", PLAIN)).await;
+    let names = |list: &Json| list["definitions"][0]["process"].clone();
+    let first = r.ok(call("GET /v1/definitions?limit=1")).await;
+    assert_eq!((names(&first), &first["next"]), (json!("letter"), &json!("letter")));
+    let second = r.ok(call("GET /v1/definitions?limit=1&cursor=letter")).await;
+    assert_eq!((names(&second), &second["next"]), (json!("plain"), &Json::Null));
+    let versions = r.ok(call("GET /v1/definitions/letter/versions?limit=1&cursor=1")).await;
+    assert_eq!((&versions["versions"][0]["version"], &versions["next"]), (&json!(2), &Json::Null));
+    r.send(call("GET /v1/definitions/nothing/versions")).await;
     r.ok(call("GET /v1/definitions/letter?version=1")).await;
     r.ok(call("POST /v1/check").json(json!({"source": LETTER, "organisation": OFFICE}))).await;
     r.ok(call("POST /v1/check").json(json!({"source": "a: 1"}))).await;
@@ -250,6 +259,10 @@ async fn manage_tokens(r: &mut Reader) {
     r.ok(call("GET /v1/tokens").token(admin)).await;
     let made = json!({"name": "ann", "scopes": ["work:ann"]});
     r.ok(call("POST /v1/tokens").token(admin).json(made)).await;
+    let page = r.ok(call("GET /v1/tokens?limit=1").token(admin)).await;
+    let next = page["next"].as_str().unwrap();
+    let rest = r.ok(call(&format!("GET /v1/tokens?cursor={next}")).token(admin)).await;
+    assert_eq!((rest["tokens"].as_array().unwrap().len(), &rest["next"]), (1, &Json::Null));
     r.ok(call("DELETE /v1/tokens/ann").token(admin)).await;
     for line in ["GET /v1/tokens", "GET /v1/whoami", "GET /v1/backup", "GET /v1/definitions"] {
         assert_eq!(r.send(call(line)).await.status, 401, "{line}");

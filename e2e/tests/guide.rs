@@ -6,7 +6,6 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
 use anyhow::{Context, Result, bail, ensure};
-use legwork_api::Client;
 use legwork_e2e::tutorial::{self, Part};
 use legwork_e2e::{Folder, binary, legwork, send_signal};
 use serde_json::Value as Json;
@@ -83,15 +82,18 @@ fn free_address() -> Result<String> {
     Ok(listener.local_addr()?.to_string())
 }
 
-async fn until_ready(address: &str) -> Result<()> {
-    let client = Client::new(&format!("http://{address}"), None)?;
+/// What a server in the background goes on to print, until it says that it is up: then a person
+/// would go on too.
+async fn until_up(shell: &mut Shell, mut printed: String) -> Result<String> {
     for _ in 0..1_000 {
-        if client.ready().await.is_ok() {
-            return Ok(());
+        // The last line of what it says.
+        if printed.contains("is up") && printed.contains("Ctrl-C") {
+            return Ok(printed);
         }
         tokio::time::sleep(std::time::Duration::from_millis(20)).await;
+        printed.push_str(&shell.run("true")?);
     }
-    bail!("the tutorial's server does not get ready")
+    bail!("the tutorial's server does not get ready: {printed}")
 }
 
 #[tokio::test]
@@ -108,9 +110,7 @@ async fn the_tutorial_works_as_it_is_written() -> Result<()> {
                 let place = || format!("docs/guide/tutorial.md:{line}:\n{text}");
                 let mut printed = shell.run(&text).with_context(place)?;
                 if text.lines().any(|line| line.starts_with("legwork up")) {
-                    until_ready(&address).await?;
-                    // What it printed meanwhile.
-                    printed.push_str(&shell.run("true")?);
+                    printed = until_up(&mut shell, printed).await?;
                 }
                 let printed = printed.replace(&address, "127.0.0.1:7700");
                 if let Err(missing) = tutorial::compare(&expected, &printed) {

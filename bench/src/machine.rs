@@ -4,6 +4,7 @@
 
 use std::fs;
 use std::process::Command;
+use std::time::Duration;
 
 use serde::Serialize;
 
@@ -57,6 +58,13 @@ fn cpu_model(cpuinfo: &str) -> Option<String> {
 
 fn unknown() -> String {
     "unknown".to_owned()
+}
+
+/// Has what earlier runs have left behind written out, so that nobody pays for it but who did it.
+pub async fn settle() {
+    // Without the program the pause alone has to do.
+    drop(Command::new("sync").status());
+    tokio::time::sleep(Duration::from_secs(2)).await;
 }
 
 #[cfg(test)]

@@ -11,6 +11,7 @@ use std::time::Duration;
 use anyhow::{Context, Result, bail};
 use clap::{Args, Parser, Subcommand, value_parser};
 use legwork_bench::load::Scale;
+use legwork_bench::machine::settle;
 use legwork_bench::peer::{Peer, PeerRow, Wanted};
 use legwork_bench::place::{Place, repository};
 use legwork_bench::report::Report;
@@ -235,6 +236,7 @@ impl Bench {
                 warm_up: Duration::from_secs(self.options.warm_up.into()),
                 window: Duration::from_secs(self.options.seconds.into()),
             };
+            settle().await;
             let row = steps::measure(shape, &self.place, scale).await?;
             let row = row.beside(self.peer_row(shape.name(), clients, None).await?);
             let row = match (shape, clients) {
@@ -254,6 +256,7 @@ impl Bench {
     async fn waiting(&mut self) -> Result<()> {
         let cases = self.cases(CASES_WAITING);
         for clients in self.clients(&CLIENTS_WAITING_DEFAULT) {
+            settle().await;
             let row = waiting::measure(&self.place, cases, clients).await?;
             let row = row.beside(self.peer_row("waiting", clients, Some(cases)).await?);
             let row = match clients {
@@ -293,6 +296,7 @@ impl Bench {
         cases: Option<usize>,
     ) -> Result<Option<PeerRow>> {
         let Some(peer) = &self.peer else { return Ok(None) };
+        settle().await;
         let seconds = self.options.seconds.into();
         let warm_up = self.options.warm_up.into();
         peer.run(&Wanted { workload, clients, seconds, warm_up, cases }).await.map(Some)

@@ -89,7 +89,8 @@ mod tests {
 
     #[test]
     fn a_few_seeds_end_well() {
-        for seed in 0..20 {
+        // 257: what nobody could do any more when it was resumed was offered to nobody, silently.
+        for seed in (0..20).chain([257]) {
             run(seed).unwrap_or_else(|failure| panic!("{failure}"));
         }
     }

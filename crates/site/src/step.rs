@@ -10,7 +10,7 @@ use std::sync::Arc;
 use legwork_engine::{
     self as engine, Change, Command, Decision, Lifecycle, NodeState, Rejection, State,
 };
-use legwork_model::event::{Created, Incident, Performer};
+use legwork_model::event::{Created, Event, Incident, Performer};
 use legwork_model::id::{Activity, ActivityId, AgentId, InstanceId};
 use legwork_model::rule::Rule;
 use legwork_model::schema::Schema;
@@ -92,13 +92,7 @@ impl Site {
     /// Adds an incident for every activity that has come up and that nobody can do, so that it
     /// stands in the same record.
     fn with_actors(&self, schema: &Schema, mut decision: Decision, now: Timestamp) -> Decision {
-        let mut place = 0;
-        while let Some(change) = decision.changes.get(place) {
-            place += 1;
-            if change.to != NodeState::Activated {
-                continue;
-            }
-            let activity = change.activity.clone();
+        for activity in came_up(schema, &decision) {
             let Some(who) = schema.node(activity.node).who() else { continue };
             if !self.resolved(schema, &decision.state, &activity).actors.is_empty() {
                 continue;
@@ -353,6 +347,17 @@ fn agent(performer: &Performer) -> Option<AgentId> {
         Performer::Agent(agent) => Some(agent.clone()),
         Performer::System | Performer::Worker(_) => None,
     }
+}
+
+/// The activities that a decision makes due. What came up while the instance was suspended, and
+/// what was taken back then, is offered only when it is resumed.
+fn came_up(schema: &Schema, decision: &Decision) -> Vec<Activity> {
+    if decision.events.iter().any(|event| matches!(event, Event::Resumed { .. })) {
+        let open = decision.state.open(schema).filter(|open| open.offered);
+        return open.map(|open| open.activity).collect();
+    }
+    let activated = decision.changes.iter().filter(|change| change.to == NodeState::Activated);
+    activated.map(|change| change.activity.clone()).collect()
 }
 
 fn decide_all(

@@ -187,6 +187,25 @@ fn a_step_nobody_can_do_raises_an_incident_naming_the_rule_until_somebody_can() 
 }
 
 #[test]
+fn what_nobody_can_do_any_more_when_it_is_resumed_raises_an_incident() {
+    let mut bank = Harness::bank();
+    let instance = bank.start(1);
+    bank.ask(Request::Suspend { instance, reason: None }).unwrap();
+    let source = support::BANK.replace("[clerk]", "[waiter]");
+    bank.ask(Request::PublishOrganisation { source }).unwrap();
+    bank.ask(Request::Resume { instance, reason: None }).unwrap();
+    let Answer::Incidents { incidents, .. } =
+        bank.ask(Request::Incidents { limit: 10, after: None }).unwrap()
+    else {
+        unreachable!("incidents were asked for")
+    };
+    assert_eq!(
+        incidents.iter().map(|incident| incident.kind).collect::<Vec<_>>(),
+        ["nobody_can_do_it"]
+    );
+}
+
+#[test]
 fn a_repeated_completion_with_its_key_succeeds_even_after_the_end() {
     let mut bank = Harness::bank();
     let loan = bank.start(1);

@@ -89,7 +89,7 @@ mod tests {
 
     #[test]
     fn a_few_seeds_end_well() {
-        // 257: what nobody could do any more when it was resumed was offered to nobody, silently.
+        // 257: what nobody could do any more after a crash was offered to nobody, silently.
         for seed in (0..20).chain([257]) {
             run(seed).unwrap_or_else(|failure| panic!("{failure}"));
         }

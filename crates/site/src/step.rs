@@ -224,20 +224,28 @@ impl Site {
         let schema = schema.clone();
         let suspended = state.lifecycle() == Lifecycle::Suspended;
         let mut jobs = Vec::new();
+        let mut is_stale = false;
         for open in state.open(&schema) {
             if schema.node(open.activity.node).who().is_none() {
                 jobs.push(open.activity);
                 continue;
             }
+            let resolved = self.resolved(&schema, state, &open.activity);
+            // An organisation was published, and the server died before its consequences were
+            // drawn here.
+            let nobody = matches!(open.incident, Some(Incident::NobodyCanDoIt { .. }));
+            is_stale |= nobody != resolved.actors.is_empty() && open.claimed_by.is_none();
             if open.state == NodeState::Failed || (suspended && open.claimed_by.is_none()) {
                 continue;
             }
-            let resolved = self.resolved(&schema, state, &open.activity);
             let key = ItemKey { instance: id, activity: open.activity };
             self.worklists.offer(&key, &schema, &resolved, open.since);
             if let Some(holder) = open.claimed_by {
                 self.worklists.claim(&key, holder, open.claimed_at.unwrap_or(open.since));
             }
+        }
+        if is_stale {
+            self.stale.push_back(id);
         }
         for activity in jobs {
             self.follow_activity(id, &schema, &activity, now);

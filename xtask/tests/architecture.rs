@@ -9,11 +9,12 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::process::Command;
 
 /// Our crates, and which of our crates each may use.
-const ARROWS: [(&str, &[&str]); 12] = [
+const ARROWS: [(&str, &[&str]); 13] = [
     ("legwork-model", &[]),
     ("legwork-engine", &["legwork-model"]),
     ("legwork-org", &["legwork-model"]),
-    ("legwork-site", &["legwork-model", "legwork-engine", "legwork-org"]),
+    ("legwork-placement", &["legwork-model"]),
+    ("legwork-site", &["legwork-model", "legwork-engine", "legwork-org", "legwork-placement"]),
     ("legwork-store", &["legwork-model"]),
     ("legwork-api", &["legwork-model"]),
     (
@@ -26,7 +27,14 @@ const ARROWS: [(&str, &[&str]); 12] = [
     ),
     (
         "legwork-sim",
-        &["legwork-model", "legwork-engine", "legwork-org", "legwork-site", "legwork-store"],
+        &[
+            "legwork-model",
+            "legwork-engine",
+            "legwork-org",
+            "legwork-placement",
+            "legwork-site",
+            "legwork-store",
+        ],
     ),
     ("legwork-e2e", &["legwork-api", "legwork-model"]),
     ("legwork-bench", &["legwork-api", "legwork-model", "legwork-engine"]),
@@ -34,7 +42,7 @@ const ARROWS: [(&str, &[&str]); 12] = [
 ];
 
 /// What a pure crate may use besides our own: no runtime, no clock, no randomness, no files.
-const PURE: [(&str, &[&str]); 4] = [
+const PURE: [(&str, &[&str]); 5] = [
     (
         "legwork-model",
         &[
@@ -54,6 +62,7 @@ const PURE: [(&str, &[&str]); 4] = [
         "legwork-org",
         &["jiff", "minicbor", "rustc-hash", "saphyr-parser", "serde_json", "thiserror"],
     ),
+    ("legwork-placement", &[]),
     ("legwork-site", &["minicbor", "rustc-hash", "serde_json", "thiserror"]),
 ];
 

@@ -3,8 +3,8 @@
 //! Whether the asker is allowed to ask is settled before: commands carry who it is, for the history
 //! and for the rules of claiming alone.
 
-use legwork_model::event::{Incident, Performer, RequestDigest};
-use legwork_model::id::{Activity, AgentId, ElementId};
+use legwork_model::event::{FetchedValue, Incident, Parcel, Performer, Received, RequestDigest};
+use legwork_model::id::{Activity, AgentId, ElementId, ServerId};
 use legwork_model::time::Timestamp;
 use legwork_model::value::Value;
 
@@ -74,6 +74,24 @@ pub enum Command {
         by: Performer,
         reason: String,
     },
+    /// Send something about the instance to another server.
+    Send {
+        to: ServerId,
+        parcel: Parcel,
+    },
+    /// The other server has it.
+    Deliver {
+        to: ServerId,
+        number: u32,
+    },
+    /// Something came from another server.
+    Receive(Box<Received>),
+    /// Values came that had been written elsewhere.
+    Fetch {
+        values: Vec<FetchedValue>,
+    },
+    /// The end was reached, by an instance that several servers have controlled.
+    Finish,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -16,9 +16,10 @@ mod release;
 mod resolve;
 mod suspend;
 mod take_over;
+mod travel;
 
 use legwork_model::event::Event;
-use legwork_model::id::{Activity, NodeId};
+use legwork_model::id::{Activity, AgentId, DomainId, NodeId};
 use legwork_model::schema::{Node, Schema};
 use legwork_model::time::Timestamp;
 
@@ -28,7 +29,8 @@ use crate::marking::has_outside_work;
 use crate::rejection::Rejection;
 use crate::state::{Change, Lifecycle, NodeState, State};
 
-pub use create::create;
+pub use create::{create, create_at};
+pub use travel::receive_first;
 
 /// The most bytes of an error or a reason that are kept; longer texts are cut.
 pub(crate) const TEXT_BYTES_MAX: usize = 4 * 1024;
@@ -43,14 +45,48 @@ pub struct Decision {
     pub changes: Vec<Change>,
 }
 
-/// Decides what follows from a command on a running instance.
+/// The server at which something is decided.
+pub trait Here {
+    /// Whether it controls a node.
+    fn controls(&self, schema: &Schema, state: &State, node: NodeId) -> bool;
+
+    /// Where an agent is at home, if not in the domain of this server.
+    fn home(&self, agent: &AgentId) -> Option<DomainId>;
+}
+
+/// One server alone controls everything.
+#[derive(Clone, Copy, Debug)]
+pub struct Everywhere;
+
+impl Here for Everywhere {
+    fn controls(&self, _: &Schema, _: &State, _: NodeId) -> bool {
+        true
+    }
+
+    fn home(&self, _: &AgentId) -> Option<DomainId> {
+        None
+    }
+}
+
+/// Decides what follows from a command on a running instance that one server controls.
 pub fn decide(
     schema: &Schema,
     state: &State,
     command: Command,
     now: Timestamp,
 ) -> Result<Decision, Rejection> {
-    let case = Case { schema, state, now };
+    decide_at(&Everywhere, schema, state, command, now)
+}
+
+/// Decides what follows from a command on a running instance at one of its servers.
+pub fn decide_at(
+    here: &dyn Here,
+    schema: &Schema,
+    state: &State,
+    command: Command,
+    now: Timestamp,
+) -> Result<Decision, Rejection> {
+    let case = Case { here, schema, state, now };
     match command {
         Command::Claim { activity, by } => claim::claim(case, activity, by),
         Command::Release { activity, by } => release::release(case, activity, by),
@@ -70,18 +106,32 @@ pub fn decide(
         Command::Suspend { by, reason } => suspend::suspend(case, by, reason.as_deref()),
         Command::Resume { by, reason } => suspend::resume(case, by, reason.as_deref()),
         Command::Abort { by, reason } => abort::abort(case, by, &reason),
+        Command::Send { to, parcel } => travel::send(case, to, parcel),
+        Command::Deliver { to, number } => travel::deliver(case, to, number),
+        Command::Receive(received) => travel::receive(case, received),
+        Command::Fetch { values } => travel::fetch(case, values),
+        Command::Finish => travel::finish(case),
     }
 }
 
 /// An instance that something is asked of.
 #[derive(Clone, Copy)]
 struct Case<'a> {
+    here: &'a dyn Here,
     schema: &'a Schema,
     state: &'a State,
     now: Timestamp,
 }
 
 impl<'a> Case<'a> {
+    /// Refuses orders for the instance as a whole where it was not started.
+    fn gives_orders(self) -> Result<(), Rejection> {
+        match self.state.started_elsewhere() {
+            Some(_) => Err(Rejection::StartedElsewhere),
+            None => Ok(()),
+        }
+    }
+
     /// Refuses anything once the instance has ended.
     fn alive(self) -> Result<(), Rejection> {
         let lifecycle = self.state.lifecycle();
@@ -111,6 +161,9 @@ impl<'a> Case<'a> {
         let node = self.node(activity)?;
         if !has_outside_work(node) {
             return Err(Rejection::NoSuchActivity);
+        }
+        if !self.here.controls(self.schema, self.state, node.id) {
+            return Err(Rejection::Elsewhere { step: node.name.to_string() });
         }
         match self.state.node_state(node.id) {
             NodeState::Activated | NodeState::Selected => Ok(node),
@@ -148,6 +201,7 @@ impl<'a> Case<'a> {
 
 /// A decision in the making.
 struct Draft<'a> {
+    here: &'a dyn Here,
     schema: &'a Schema,
     state: State,
     now: Timestamp,
@@ -157,8 +211,9 @@ struct Draft<'a> {
 }
 
 impl<'a> Draft<'a> {
-    fn of(Case { schema, state, now }: Case<'a>) -> Self {
+    fn of(Case { here, schema, state, now }: Case<'a>) -> Self {
         Self {
+            here,
             schema,
             state: state.clone(),
             now,

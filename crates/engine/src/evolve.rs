@@ -4,13 +4,21 @@
 //! schema, the state before and the event alone. Facts about nodes that the schema does not have
 //! are passed over, so that not even a foreign history can stop the server.
 
-use legwork_model::event::{Completed, Created, Event, Performer, Record, RequestDigest};
-use legwork_model::id::{Activity, NodeId};
+mod travel;
+
+use legwork_model::event::{
+    Completed, Created, Entry, Event, Performer, Received, Record, RequestDigest,
+};
+use legwork_model::id::{Activity, DomainId, ElementId, NodeId, ServerId};
 use legwork_model::schema::{LOOP_REPEAT, Node, Schema};
 use legwork_model::time::Timestamp;
 
+use legwork_model::value::Value;
+
+use crate::data::versions::Written;
 use crate::marking::Spread;
-use crate::state::{Change, Detail, Done, Lifecycle, NodeState, State};
+use crate::state::{Change, Detail, Done, Lifecycle, NodeState, State, Whereabouts};
+use crate::travel::Travel;
 
 /// Folds one event into the state, and tells what changed for somebody outside.
 pub fn evolve(
@@ -23,7 +31,8 @@ pub fn evolve(
     apply(schema, state, event, at, changes, &mut Vec::new(), Vec::pop);
 }
 
-/// Rebuilds a state from its whole history. `None` if that does not begin with a `Created`.
+/// Rebuilds a state from its whole history. `None` if that does not begin with a `Created`, here
+/// or at another server.
 pub fn replay<'a>(
     schema: &Schema,
     records: impl Iterator<Item = &'a Record<Event>>,
@@ -37,6 +46,10 @@ pub fn replay<'a>(
             } else if let Event::Created(created) = event {
                 let (first, undecided) = (&mut changes, &mut Vec::new());
                 state = Some(begin(schema, created, record.at, first, undecided, Vec::pop));
+            } else if let Event::Received(received) = event {
+                let mut first = begin_elsewhere(schema, received)?;
+                evolve(schema, &mut first, event, record.at, &mut changes);
+                state = Some(first);
             } else {
                 return None;
             }
@@ -57,13 +70,23 @@ pub(crate) fn begin(
 ) -> State {
     let mut state = State::fresh(schema, created.by.clone(), at);
     let start = Activity::once(Schema::START);
-    for (element, value) in &created.inputs {
-        state.versions.write(*element, value.clone(), &start, at);
-    }
+    write(&mut state, &created.inputs, &start, at, None);
     if let Some(start) = schema.nodes.first() {
         Spread::new(schema, &mut state, at, changes, undecided, next).completed(start);
     }
     state
+}
+
+/// The state of an instance that was started elsewhere, before anything of it is known here.
+/// `None` if what was received does not begin with its start.
+pub(crate) fn begin_elsewhere(schema: &Schema, received: &Received) -> Option<State> {
+    let Entry { event: Event::Created(created), at, server, .. } = received.entries.first()? else {
+        return None;
+    };
+    let mut state = State::fresh(schema, created.by.clone(), *at);
+    let travel = Travel { started_at: Some(*server), ..Travel::default() };
+    state.travel = Some(Box::new(travel));
+    Some(state)
 }
 
 /// `evolve`, with the order of examination as an argument, and answering in `undecided` which
@@ -101,7 +124,7 @@ pub(crate) fn apply(
         }
         Event::Decided { activity, code } => {
             if let Some(node) = node(activity) {
-                finish(&mut spread, node, Performer::System, Some(*code), None);
+                decided(&mut spread, node, *code);
             }
         }
         Event::Failed { activity, retry_at, .. } => {
@@ -127,6 +150,16 @@ pub(crate) fn apply(
         Event::Suspended { .. } => state.lifecycle = Lifecycle::Suspended,
         Event::Resumed { .. } => state.lifecycle = Lifecycle::Running,
         Event::Aborted { .. } => aborted(&mut spread),
+        Event::Sent { to, number, parcel } => state.travel_mut().sent(*to, *number, parcel),
+        Event::Delivered { to, number } => state.travel_mut().delivered(schema, *to, *number),
+        Event::Received(received) => travel::take(&mut spread, received),
+        Event::Fetched { values } => {
+            let state = &mut *spread.state;
+            values.iter().for_each(|value| state.versions.fetched(value.clone()));
+            // Decisions that waited for values can be taken now.
+            spread.undecided.extend(state.pending.iter().map(|pending| pending.node));
+        }
+        Event::Finished => state.lifecycle = Lifecycle::Completed,
     }
 }
 
@@ -144,25 +177,55 @@ fn tell<N: FnMut(&mut Vec<NodeId>) -> Option<NodeId>>(
     }
 }
 
+fn write(
+    state: &mut State,
+    values: &[(ElementId, Value)],
+    writer: &Activity,
+    at: Timestamp,
+    server: Option<ServerId>,
+) {
+    for (element, value) in values {
+        let (element, value) = (*element, Some(value.clone()));
+        state.versions.write(Written { element, value, writer, at, server });
+    }
+}
+
 fn completed<N: FnMut(&mut Vec<NodeId>) -> Option<NodeId>>(
     spread: &mut Spread<'_, N>,
     node: &Node,
     done: &Completed,
 ) {
-    for (element, value) in &done.writes {
-        spread.state.versions.write(*element, value.clone(), &done.activity, spread.at);
-    }
-    finish(spread, node, done.by.clone(), done.code, done.request);
+    write(spread.state, &done.writes, &done.activity, spread.at, spread.server);
+    let (by, code, request, home) = (done.by.clone(), done.code, done.request, done.home);
+    finish(spread, node, End { by, code, request, home });
+}
+
+fn decided<N: FnMut(&mut Vec<NodeId>) -> Option<NodeId>>(
+    spread: &mut Spread<'_, N>,
+    node: &Node,
+    code: u32,
+) {
+    let (by, code) = (Performer::System, Some(code));
+    finish(spread, node, End { by, code, request: None, home: None });
+}
+
+/// How an activity ended.
+struct End {
+    by: Performer,
+    code: Option<u32>,
+    request: Option<RequestDigest>,
+    home: Option<DomainId>,
 }
 
 fn finish<N: FnMut(&mut Vec<NodeId>) -> Option<NodeId>>(
     spread: &mut Spread<'_, N>,
     node: &Node,
-    by: Performer,
-    code: Option<u32>,
-    request: Option<RequestDigest>,
+    End { by, code, request, home }: End,
 ) {
-    let done = Done { node: node.id, code, by, at: spread.at, request };
+    let iteration = spread.state.activity(spread.schema, node.id).iteration;
+    let whereabouts = Whereabouts { iteration, server: spread.server, home };
+    let whereabouts = (whereabouts != Whereabouts::default()).then(|| Box::new(whereabouts));
+    let done = Done { node: node.id, code, by, at: spread.at, request, whereabouts };
     let all = &mut spread.state.done;
     match all.binary_search_by_key(&node.id, |done| done.node) {
         Ok(place) => all[place] = done,

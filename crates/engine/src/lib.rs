@@ -11,12 +11,14 @@ mod evolve;
 mod marking;
 mod rejection;
 mod state;
+mod travel;
 
 pub use command::{Command, Resolution};
-pub use decide::{Decision, create, decide};
+pub use decide::{Decision, Everywhere, Here, create, create_at, decide, decide_at, receive_first};
 pub use evolve::{evolve, replay};
 pub use rejection::Rejection;
-pub use state::{Change, Lifecycle, NodeState, Open, State, Version};
+pub use state::{Change, Completion, Lacking, Lifecycle, NodeState, Open, State, Version};
+pub use travel::{Outgoing, Peer};
 
 #[cfg(test)]
 mod tests;

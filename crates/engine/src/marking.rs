@@ -4,7 +4,8 @@
 //! `sync_signal`). A node leaves `NotActivated` at most once per iteration and the rules look at
 //! settled sources alone, so the order in which nodes are examined does not matter.
 
-use legwork_model::id::NodeId;
+use legwork_model::condition::Condition;
+use legwork_model::id::{ElementId, NodeId, ServerId};
 use legwork_model::schema::{
     Decision, Edge, LoopDecision, LoopId, Node, NodeKind, Schema, SyncEdge,
 };
@@ -24,6 +25,8 @@ pub(crate) struct Spread<'a, N> {
     /// Decisions by condition that became due.
     pub(crate) undecided: &'a mut Vec<NodeId>,
     pub(crate) next: N,
+    /// Who controlled what is told of; `None` if it was this server.
+    pub(crate) server: Option<ServerId>,
     waiting: Vec<NodeId>,
 }
 
@@ -52,7 +55,7 @@ impl<'a, N: FnMut(&mut Vec<NodeId>) -> Option<NodeId>> Spread<'a, N> {
         undecided: &'a mut Vec<NodeId>,
         next: N,
     ) -> Self {
-        Self { schema, state, at, changes, undecided, next, waiting: Vec::new() }
+        Self { schema, state, at, changes, undecided, next, server: None, waiting: Vec::new() }
     }
 
     /// A node completed: tells its successors, to a fixpoint.
@@ -142,10 +145,40 @@ impl<'a, N: FnMut(&mut Vec<NodeId>) -> Option<NodeId>> Spread<'a, N> {
         self.enter(node, to);
         // Reversed, so that the usual order, last in first out, is that of the document.
         self.waiting.extend(node.outgoing.iter().chain(&node.sync_out).rev());
-        if let NodeKind::End = node.kind {
+        // Where several servers take part, the one that controls the end says so.
+        if let NodeKind::End = node.kind
+            && self.state.travel.is_none()
+        {
             self.state.lifecycle = Lifecycle::Completed;
         }
     }
+}
+
+/// The elements a node needs the values of: what it reads, and what its conditions speak of.
+pub(crate) fn read_by(schema: &Schema, node: &Node) -> Vec<ElementId> {
+    let conditions: Vec<&Condition> = match &node.kind {
+        NodeKind::XorSplit { decision: Decision::Conditions(conditions), .. } => {
+            conditions.iter().flatten().collect()
+        }
+        NodeKind::LoopEnd { decision: LoopDecision::Condition(condition), .. } => vec![condition],
+        NodeKind::XorSplit { decision: Decision::Person { .. }, .. }
+        | NodeKind::LoopEnd { decision: LoopDecision::Person { .. }, .. }
+        | NodeKind::Start
+        | NodeKind::End
+        | NodeKind::Manual { .. }
+        | NodeKind::Automatic { .. }
+        | NodeKind::AndSplit
+        | NodeKind::AndJoin
+        | NodeKind::XorJoin
+        | NodeKind::LoopStart => Vec::new(),
+    };
+    let spoken_of = conditions.into_iter().flat_map(Condition::variables);
+    let spoken_of = spoken_of.filter_map(|name| schema.element_named(name));
+    let mut all: Vec<ElementId> =
+        node.reads.iter().map(|access| access.element).chain(spoken_of).collect();
+    all.sort_unstable();
+    all.dedup();
+    all
 }
 
 /// Whether a node is work for a person or a worker, rather than decided here.

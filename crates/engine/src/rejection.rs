@@ -65,6 +65,14 @@ pub enum Rejection {
     NotSuspended,
     #[error("the instance was {}; start another one if more is to be done", ended(*.lifecycle))]
     Ended { lifecycle: Lifecycle },
+    #[error("`{step}` is controlled by another server; ask there")]
+    Elsewhere { step: String },
+    #[error("the instance was started at another server, which gives it its orders; ask there")]
+    StartedElsewhere,
+    #[error("a part of the history is missing: number {expected} has to come first; send it again")]
+    OutOfOrder { expected: u32 },
+    #[error("the history does not begin with the start of the instance; send it from there on")]
+    NoBeginning,
     #[error(
         "version {version} of `{process}` is another definition than the one given; \
          give the one that the instance was started with"
@@ -102,6 +110,10 @@ impl Rejection {
             Self::Suspended => "instance_suspended",
             Self::NotSuspended => "not_suspended",
             Self::Ended { .. } => "instance_ended",
+            Self::Elsewhere { .. } => "elsewhere",
+            Self::StartedElsewhere => "started_elsewhere",
+            Self::OutOfOrder { .. } => "out_of_order",
+            Self::NoBeginning => "no_beginning",
             Self::WrongDefinition { .. } => "wrong_definition",
         }
     }
@@ -181,6 +193,10 @@ mod tests {
             Rejection::NotSuspended,
             Rejection::Ended { lifecycle: Lifecycle::Completed },
             Rejection::Ended { lifecycle: Lifecycle::Aborted },
+            Rejection::Elsewhere { step: step() },
+            Rejection::StartedElsewhere,
+            Rejection::OutOfOrder { expected: 2 },
+            Rejection::NoBeginning,
             Rejection::WrongDefinition { process: "p".to_owned(), version: 1 },
         ];
         let states = [
@@ -222,6 +238,10 @@ mod tests {
             | Rejection::Suspended
             | Rejection::NotSuspended
             | Rejection::Ended { .. }
+            | Rejection::Elsewhere { .. }
+            | Rejection::StartedElsewhere
+            | Rejection::OutOfOrder { .. }
+            | Rejection::NoBeginning
             | Rejection::WrongDefinition { .. } => {}
         }
     }

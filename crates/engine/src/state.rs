@@ -4,20 +4,25 @@
 //! byte per node, and more only for nodes that have more to tell. Equal histories give equal
 //! states, in memory and in snapshots.
 
+mod apart;
 mod nodes;
 
 use std::sync::Arc;
 
 use legwork_model::event::{Incident, Performer, RequestDigest};
-use legwork_model::id::{Activity, AgentId, ElementId, Iteration, NodeId, shared_text};
+use legwork_model::id::{
+    Activity, AgentId, DomainId, ElementId, Iteration, NodeId, ServerId, shared_text,
+};
 use legwork_model::schema::{LoopId, Node, Schema};
 use legwork_model::time::Timestamp;
 use legwork_model::value::Value;
 use minicbor::{Decode, Decoder, Encode, Encoder};
 
 use crate::data::precedence::Before;
-use crate::data::versions::Versions;
+use crate::data::versions::{Found, Versions};
 use crate::marking;
+use crate::travel::Travel;
+pub use apart::{Completion, Lacking};
 pub(crate) use nodes::Nodes;
 
 /// What a node is doing. A job that a worker is busy with is still `Activated`: leases are not
@@ -81,6 +86,9 @@ pub struct State {
     pub(crate) done: Vec<Done>,
     #[n(11)]
     pub(crate) versions: Versions,
+    /// `None` while one server alone controls it.
+    #[n(12)]
+    pub(crate) travel: Option<Box<Travel>>,
 }
 
 /// What is known of a node between its activation and its completion.
@@ -125,6 +133,22 @@ pub(crate) struct Done {
     pub(crate) at: Timestamp,
     #[n(4)]
     pub(crate) request: Option<RequestDigest>,
+    /// `None` outside of loops, at this server, by somebody at home here.
+    #[n(5)]
+    pub(crate) whereabouts: Option<Box<Whereabouts>>,
+}
+
+/// Where and in which iteration an activity was done.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Encode, Decode)]
+pub(crate) struct Whereabouts {
+    #[n(0)]
+    pub(crate) iteration: Iteration,
+    /// Who controlled it; `None` if it was this server.
+    #[n(1)]
+    pub(crate) server: Option<ServerId>,
+    /// Where whoever did it is at home, if not where it was controlled.
+    #[n(2)]
+    pub(crate) home: Option<DomainId>,
 }
 
 /// A node went from one state to another, and somebody outside has to know: a work item or a job
@@ -245,7 +269,7 @@ impl State {
             return Vec::new();
         }
         let before = Before::new(schema, self, activity);
-        let value = |element| Some((element, self.versions.valid(&before, element)?));
+        let value = |element| Some((element, self.versions.valid(&before, element)?.value?));
         reads.iter().filter_map(|access| value(access.element)).collect()
     }
 
@@ -256,7 +280,7 @@ impl State {
         reader: &Activity,
         element: ElementId,
     ) -> Option<&Value> {
-        self.versions.valid(&Before::new(schema, self, reader), element)
+        self.versions.valid(&Before::new(schema, self, reader), element)?.value
     }
 
     /// What the instance answers with once it has ended.
@@ -264,11 +288,14 @@ impl State {
         self.inputs(schema, &Activity::once(schema.end()))
     }
 
-    /// All values an element has had, oldest first.
+    /// All values an element has had as far as they are here, oldest first.
     pub fn versions(&self, element: ElementId) -> Vec<Version<'_>> {
         let newest_first = self.versions.of(element);
-        let mut versions: Vec<_> =
-            newest_first.map(|(value, writer, at)| Version { value, writer, at }).collect();
+        let mut versions: Vec<_> = newest_first
+            .filter_map(|Found { value, writer, at, .. }| {
+                Some(Version { value: value?, writer, at })
+            })
+            .collect();
         versions.reverse();
         versions
     }
@@ -358,7 +385,13 @@ impl State {
             pending: Vec::new(),
             done: Vec::new(),
             versions: Versions::default(),
+            travel: None,
         }
+    }
+
+    /// From now on several servers have to do with it.
+    pub(crate) fn travel_mut(&mut self) -> &mut Travel {
+        self.travel.get_or_insert_default()
     }
 
     pub(crate) fn round(&self, id: LoopId) -> u32 {
@@ -429,7 +462,7 @@ impl Lifecycle {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Format;
 
-const FORMAT: u32 = 2;
+const FORMAT: u32 = 3;
 
 impl<C> Encode<C> for Format {
     fn encode<W: minicbor::encode::Write>(
@@ -456,9 +489,9 @@ mod tests {
 
     #[test]
     fn a_state_stays_small() {
-        assert!(size_of::<State>() <= 192, "{}", size_of::<State>());
+        assert!(size_of::<State>() <= 200, "{}", size_of::<State>());
         assert!(size_of::<Pending>() <= 24, "{}", size_of::<Pending>());
-        assert!(size_of::<Done>() <= 64, "{}", size_of::<Done>());
+        assert!(size_of::<Done>() <= 72, "{}", size_of::<Done>());
     }
 
     #[test]

@@ -3,13 +3,16 @@
 //! What is generated compiles, keeps the rules K1 to K6 and Z3 always, D1 and D2 where asked, and
 //! reads back from its YAML. It shrinks towards fewer and simpler blocks.
 
-use std::collections::BTreeSet;
+mod placed;
+
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
 use proptest::collection::vec;
 use proptest::prelude::*;
 
+use crate::assignment::{self, Assignment};
 use crate::compile::compile;
 use crate::condition::Condition;
 use crate::definition::{
@@ -19,6 +22,7 @@ use crate::definition::{
 use crate::finding::{Span, Spanned};
 use crate::rule::{Actors, Rule};
 use crate::value::ValueType;
+pub use placed::placed_definition;
 
 /// The roles that generated rules name; `Agent()` may do the other steps.
 pub const ROLES: [&str; 3] = ["clerk", "nurse", "manager"];
@@ -442,9 +446,13 @@ impl Builder {
         (self.options.details && dice.roll(2) == 1).then(|| title.to_owned())
     }
 
-    fn at(&self, dice: &mut Dice) -> Option<Spanned<String>> {
+    fn at(&self, dice: &mut Dice) -> Option<Spanned<Assignment>> {
         let somewhere = self.options.details && dice.roll(3) == 1;
-        somewhere.then(|| Spanned::nowhere("north: 1".to_owned()))
+        let north = || Assignment {
+            place: assignment::Place::Domain(Arc::from("north")),
+            exceptions: BTreeMap::new(),
+        };
+        somewhere.then(|| Spanned::nowhere(north()))
     }
 
     fn takes(&self, dice: &mut Dice) -> Option<Duration> {

@@ -6,14 +6,14 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use crate::assignment::{Assignment, Place};
 use crate::definition::{
     Block, Choice, ChoiceBy, Decider, Definition, Guard, Loop, Parallel, Step, Until, Use, Work,
 };
-use crate::finding::Spanned;
 use crate::id::{ElementId, NodeId};
 use crate::schema::{
-    Access, BitSet, Branch, Decision, Edge, Element, LoopDecision, LoopId, Node, NodeKind, Schema,
-    SyncEdge,
+    Access, BitSet, Branch, Control, Decision, Edge, Element, LoopDecision, LoopId, Node, NodeKind,
+    Schema, SyncEdge,
 };
 
 /// A name the definition uses and does not have.
@@ -46,9 +46,11 @@ pub fn compile(definition: &Definition, version: u32) -> Result<Schema, CompileE
         },
         loops: Vec::new(),
         syncs: Vec::new(),
+        assignments: BTreeMap::new(),
     };
     drawing.process(definition)?;
     drawing.connect_syncs()?;
+    drawing.place()?;
     drawing.close_predecessors()?;
     Ok(drawing.schema)
 }
@@ -59,6 +61,8 @@ struct Drawing {
     loops: Vec<LoopId>,
     /// Sync edges to draw once all nodes have numbers.
     syncs: Vec<(NodeId, Arc<str>, bool)>,
+    /// What stands after `at:`.
+    assignments: BTreeMap<NodeId, Assignment>,
 }
 
 impl Drawing {
@@ -104,9 +108,9 @@ impl Drawing {
         let node = &mut self.schema.nodes[id.0 as usize];
         node.reads = reads;
         node.writes = writes;
-        node.at = text(&step.at);
         node.takes = step.takes;
         node.undo = step.undo.clone();
+        self.assignments.extend(step.at.as_ref().map(|at| (id, at.value.clone())));
         let syncs = step.after.iter().map(|sync| (id, sync.from.value.clone(), sync.strict));
         self.syncs.extend(syncs);
         Ok(id)
@@ -194,8 +198,8 @@ impl Drawing {
         let reads = self.accesses(&decider.reads)?;
         let node = &mut self.schema.nodes[id.0 as usize];
         node.reads = reads;
-        node.at = text(&decider.at);
         node.takes = decider.takes;
+        self.assignments.extend(decider.at.as_ref().map(|at| (id, at.value.clone())));
         Ok(())
     }
 
@@ -215,7 +219,7 @@ impl Drawing {
             loops: self.loops.clone(),
             reads: Vec::new(),
             writes: Vec::new(),
-            at: None,
+            control: Arc::new(Control::Start),
             takes: None,
             undo: None,
         });
@@ -275,6 +279,51 @@ impl Drawing {
         Ok(())
     }
 
+    /// Says of every node where it is controlled. In the order of the numbers: what a node
+    /// inherits from comes before it.
+    fn place(&mut self) -> Result<(), CompileError> {
+        let mut own = BTreeMap::new();
+        for (&id, assignment) in &self.assignments {
+            own.insert(id, Arc::new(self.control(assignment)?));
+        }
+        for place in 0..self.schema.nodes.len() {
+            let node = &self.schema.nodes[place];
+            let before = match node.kind {
+                NodeKind::AndJoin | NodeKind::XorJoin => node.partner,
+                NodeKind::Start
+                | NodeKind::End
+                | NodeKind::Manual { .. }
+                | NodeKind::Automatic { .. }
+                | NodeKind::AndSplit
+                | NodeKind::XorSplit { .. }
+                | NodeKind::LoopStart
+                | NodeKind::LoopEnd { .. } => node.incoming.first().map(|edge| edge.from),
+            };
+            // Ways that come together do so where they go on, not somewhere in between.
+            let gathers = node.incoming.len() > 1 || matches!(node.kind, NodeKind::LoopStart);
+            let next = node.outgoing.first().filter(|_| gathers);
+            let written = own.get(&node.id).or_else(|| own.get(next?));
+            let inherited = || before.map(|before| &self.schema.node(before).control);
+            if let Some(control) = written.or_else(inherited) {
+                self.schema.nodes[place].control = control.clone();
+            }
+        }
+        Ok(())
+    }
+
+    fn control(&self, assignment: &Assignment) -> Result<Control, CompileError> {
+        let step = |name: &Arc<str>| {
+            let unknown = || CompileError::Unknown { what: "step", name: name.clone() };
+            self.schema.node_named(name).map(|node| node.id).ok_or_else(unknown)
+        };
+        let exceptions = assignment.exceptions.clone();
+        Ok(match &assignment.place {
+            Place::Domain(domain) => Control::Domain(domain.clone()),
+            Place::Server(name) => Control::Server { of: step(name)?, exceptions },
+            Place::ActorsDomain(name) => Control::ActorsDomain { of: step(name)?, exceptions },
+        })
+    }
+
     /// Fills the predecessor sets in an order that respects control and sync edges.
     fn close_predecessors(&mut self) -> Result<(), CompileError> {
         let nodes = &self.schema.nodes;
@@ -308,8 +357,4 @@ impl Drawing {
         self.schema.predecessors = sets;
         Ok(())
     }
-}
-
-fn text(at: &Option<Spanned<String>>) -> Option<String> {
-    at.as_ref().map(|at| at.value.clone())
 }

@@ -6,6 +6,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::assignment::Assignment;
 use crate::condition::Condition;
 use crate::finding::{Span, Spanned};
 use crate::rule::Rule;
@@ -55,7 +56,7 @@ pub struct Step {
     /// Sync edges from steps of other branches of the same parallel block.
     pub after: Vec<Sync>,
     /// Where the step is controlled.
-    pub at: Option<Spanned<String>>,
+    pub at: Option<Spanned<Assignment>>,
     /// How long it is expected to take.
     pub takes: Option<Duration>,
     /// The step that undoes this one.
@@ -115,7 +116,7 @@ pub enum ChoiceBy {
 pub struct Decider {
     pub who: Spanned<Rule>,
     pub reads: Vec<Use>,
-    pub at: Option<Spanned<String>>,
+    pub at: Option<Spanned<Assignment>>,
     pub takes: Option<Duration>,
 }
 

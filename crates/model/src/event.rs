@@ -5,26 +5,24 @@
 //! ones are never reused or given another meaning. Golden bytes in the tests hold this in place.
 //! A new field must be optional: older records lack it, and older programs skip it.
 
+mod record;
+mod site;
+mod travel;
+
 use std::sync::Arc;
 
-use minicbor::{Decode, Decoder, Encode, Encoder};
+use minicbor::{Decode, Encode};
 
-use crate::id::{Activity, AgentId, ElementId, InstanceId, instance_bytes, shared_text};
+use crate::id::{
+    Activity, AgentId, DomainId, ElementId, InstanceId, ServerId, instance_bytes, shared_text,
+};
+use crate::schema::Schema;
 use crate::time::Timestamp;
 use crate::value::Value;
-
-/// The events of one command on one instance, at one moment. Stored as an array of the moment and
-/// the array of the events.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Record<E> {
-    pub at: Timestamp,
-    pub events: Vec<E>,
-}
-
-/// The moment of the record around an event. Other moments are stored as their distance from it:
-/// one or two bytes instead of nine.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct RecordedAt(pub Timestamp);
+pub use record::{Record, RecordedAt, Unreadable};
+use record::{compact_activity, relative, relative_if_any};
+pub use site::{SiteEvent, TokenIssued};
+pub use travel::{Entry, FetchedValue, Order, Orders, Parcel, Passage, Received};
 
 /// What happened in one instance: its execution history.
 #[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
@@ -122,6 +120,86 @@ pub enum Event {
         #[n(1)]
         reason: String,
     },
+    /// Something about the instance goes to another server. It is sent until it is `Delivered`.
+    #[n(12)]
+    Sent {
+        #[n(0)]
+        to: ServerId,
+        /// Counts what goes to this server, from 1.
+        #[n(1)]
+        number: u32,
+        #[n(2)]
+        parcel: Parcel,
+    },
+    /// The other server has stored it.
+    #[n(13)]
+    Delivered {
+        #[n(0)]
+        to: ServerId,
+        #[n(1)]
+        number: u32,
+    },
+    /// Something came from another server, with what was not known here of the history before it.
+    #[n(14)]
+    Received(#[n(0)] Box<Received>),
+    /// Values came that had been written elsewhere.
+    #[n(15)]
+    Fetched {
+        #[n(0)]
+        values: Vec<FetchedValue>,
+    },
+    /// The end was reached by an instance that was not controlled by one server alone.
+    #[n(16)]
+    Finished,
+}
+
+impl Event {
+    /// The start of the instance, if a history begins with this: here or at another server.
+    pub fn beginning(&self) -> Option<&Created> {
+        match self {
+            Self::Created(created) => Some(created),
+            Self::Received(received) => received.entries.first()?.event.beginning(),
+            Self::Claimed { .. }
+            | Self::Released { .. }
+            | Self::Delegated { .. }
+            | Self::Completed(_)
+            | Self::Decided { .. }
+            | Self::Failed { .. }
+            | Self::IncidentRaised { .. }
+            | Self::IncidentResolved { .. }
+            | Self::Suspended { .. }
+            | Self::Resumed { .. }
+            | Self::Aborted { .. }
+            | Self::Sent { .. }
+            | Self::Delivered { .. }
+            | Self::Fetched { .. }
+            | Self::Finished => None,
+        }
+    }
+
+    /// The activity that has ended by this; the start for `Created`, `None` for what is no entry
+    /// of an activity's end.
+    pub fn ends(&self) -> Option<Activity> {
+        match self {
+            Self::Created(_) => Some(Activity::once(Schema::START)),
+            Self::Completed(done) => Some(done.activity.clone()),
+            Self::Decided { activity, .. } => Some(activity.clone()),
+            Self::Claimed { .. }
+            | Self::Released { .. }
+            | Self::Delegated { .. }
+            | Self::Failed { .. }
+            | Self::IncidentRaised { .. }
+            | Self::IncidentResolved { .. }
+            | Self::Suspended { .. }
+            | Self::Resumed { .. }
+            | Self::Aborted { .. }
+            | Self::Sent { .. }
+            | Self::Delivered { .. }
+            | Self::Received(_)
+            | Self::Fetched { .. }
+            | Self::Finished => None,
+        }
+    }
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
@@ -153,6 +231,9 @@ pub struct Completed {
     /// The request that carried an idempotency key.
     #[n(5)]
     pub request: Option<RequestDigest>,
+    /// Where whoever did it is at home, if not where the step is controlled.
+    #[n(6)]
+    pub home: Option<DomainId>,
 }
 
 /// What a request with an idempotency key asked for, in short: the upper half stands for the key, the
@@ -241,200 +322,4 @@ pub enum KeyEvent {
         #[n(1)]
         request: u64,
     },
-}
-
-/// What happened to the site itself, in the site's own stream.
-#[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
-#[cbor(flat)]
-pub enum SiteEvent {
-    #[n(0)]
-    DefinitionDeployed {
-        #[cbor(n(0), with = "shared_text")]
-        process: Arc<str>,
-        #[n(1)]
-        version: u32,
-        /// The YAML as it was deployed; compiled anew at every start.
-        #[n(2)]
-        source: String,
-        #[n(3)]
-        by: Performer,
-    },
-    #[n(1)]
-    OrganisationPublished {
-        #[n(0)]
-        version: u32,
-        #[n(1)]
-        source: String,
-        #[n(2)]
-        by: Performer,
-    },
-    #[n(2)]
-    TokenIssued(#[n(0)] TokenIssued),
-    #[n(3)]
-    TokenRevoked {
-        #[n(0)]
-        name: String,
-        #[n(1)]
-        by: Performer,
-    },
-}
-
-#[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
-pub struct TokenIssued {
-    #[n(0)]
-    pub name: String,
-    /// Hash of the secret; the secret itself is shown once and never kept.
-    #[cbor(n(1), with = "minicbor::bytes")]
-    pub hash: [u8; 32],
-    /// In their text form, e.g. `admin`, `work:ann`.
-    #[n(2)]
-    pub scopes: Vec<String>,
-    #[n(3)]
-    pub by: Performer,
-}
-
-/// Bytes that are not a record of the expected kind.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("a stored record cannot be read: {reason}")]
-pub struct Unreadable {
-    pub reason: String,
-}
-
-impl<E: Encode<RecordedAt>> Record<E> {
-    pub fn to_bytes(&self) -> Vec<u8> {
-        let mut encoder = Encoder::new(Vec::with_capacity(64));
-        match self.encode(&mut encoder) {
-            Ok(()) => encoder.into_writer(),
-            // Writing to memory cannot fail; the type is Infallible.
-            Err(_) => unreachable!("encoding into memory cannot fail"),
-        }
-    }
-
-    fn encode(
-        &self,
-        e: &mut Encoder<Vec<u8>>,
-    ) -> Result<(), minicbor::encode::Error<std::convert::Infallible>> {
-        e.array(2)?.i64(self.at.0)?;
-        self.events.encode(e, &mut RecordedAt(self.at))
-    }
-}
-
-impl<'b, E: Decode<'b, RecordedAt>> Record<E> {
-    pub fn from_bytes(bytes: &'b [u8]) -> Result<Self, Unreadable> {
-        let mut decoder = Decoder::new(bytes);
-        let record =
-            Self::decode(&mut decoder).map_err(|e| Unreadable { reason: e.to_string() })?;
-        if decoder.position() != bytes.len() {
-            return Err(Unreadable { reason: "it is followed by foreign bytes".to_owned() });
-        }
-        Ok(record)
-    }
-
-    fn decode(d: &mut Decoder<'b>) -> Result<Self, minicbor::decode::Error> {
-        let Some(fields @ 2..) = d.array()? else {
-            return Err(minicbor::decode::Error::message("not a record"));
-        };
-        let at = Timestamp(d.i64()?);
-        let events = d.decode_with(&mut RecordedAt(at))?;
-        // Fields of a later program.
-        for _ in 2..fields {
-            d.skip()?;
-        }
-        Ok(Self { at, events })
-    }
-}
-
-impl AsRef<Self> for RecordedAt {
-    fn as_ref(&self) -> &Self {
-        self
-    }
-}
-
-/// A moment as the milliseconds that lie between it and the record.
-mod relative {
-    use super::{Decoder, Encoder, RecordedAt, Timestamp};
-
-    pub(super) fn encode<C: AsRef<RecordedAt>, W: minicbor::encode::Write>(
-        moment: &Timestamp,
-        e: &mut Encoder<W>,
-        around: &mut C,
-    ) -> Result<(), minicbor::encode::Error<W::Error>> {
-        // Wrapping loses nothing: reading wraps back.
-        e.i64(around.as_ref().0.0.wrapping_sub(moment.0))?.ok()
-    }
-
-    pub(super) fn decode<C: AsRef<RecordedAt>>(
-        d: &mut Decoder<'_>,
-        around: &mut C,
-    ) -> Result<Timestamp, minicbor::decode::Error> {
-        Ok(Timestamp(around.as_ref().0.0.wrapping_sub(d.i64()?)))
-    }
-}
-
-mod relative_if_any {
-    use super::{Decoder, Encoder, RecordedAt, Timestamp, relative};
-
-    pub(super) fn encode<C: AsRef<RecordedAt>, W: minicbor::encode::Write>(
-        moment: &Option<Timestamp>,
-        e: &mut Encoder<W>,
-        around: &mut C,
-    ) -> Result<(), minicbor::encode::Error<W::Error>> {
-        match moment {
-            Some(moment) => relative::encode(moment, e, around),
-            None => e.null()?.ok(),
-        }
-    }
-
-    pub(super) fn decode<C: AsRef<RecordedAt>>(
-        d: &mut Decoder<'_>,
-        around: &mut C,
-    ) -> Result<Option<Timestamp>, minicbor::decode::Error> {
-        if d.datatype()? == minicbor::data::Type::Null {
-            return d.null().map(|()| None);
-        }
-        relative::decode(d, around).map(Some)
-    }
-
-    pub(super) fn nil() -> Option<Option<Timestamp>> {
-        Some(None)
-    }
-
-    pub(super) fn is_nil(moment: &Option<Timestamp>) -> bool {
-        moment.is_none()
-    }
-}
-
-/// An activity outside of loops as the number of its node alone, inside as an array of the number
-/// and the counters.
-mod compact_activity {
-    use super::{Activity, Decoder, Encoder};
-    use crate::id::{Iteration, NodeId};
-
-    pub(super) fn encode<C, W: minicbor::encode::Write>(
-        activity: &Activity,
-        e: &mut Encoder<W>,
-        _: &mut C,
-    ) -> Result<(), minicbor::encode::Error<W::Error>> {
-        let Activity { node: NodeId(node), iteration: Iteration(counts) } = activity;
-        if counts.is_empty() {
-            return e.u32(*node)?.ok();
-        }
-        e.array(1 + counts.len() as u64)?.u32(*node)?;
-        counts.iter().try_for_each(|count| e.u32(*count)?.ok())
-    }
-
-    pub(super) fn decode<C>(
-        d: &mut Decoder<'_>,
-        _: &mut C,
-    ) -> Result<Activity, minicbor::decode::Error> {
-        if d.datatype()? != minicbor::data::Type::Array {
-            return Ok(Activity::once(NodeId(d.u32()?)));
-        }
-        let mut numbers = d.array_iter::<u32>()?;
-        let node = numbers
-            .next()
-            .ok_or_else(|| minicbor::decode::Error::message("an activity without a node"))??;
-        let counts = numbers.collect::<Result<_, _>>()?;
-        Ok(Activity { node: NodeId(node), iteration: Iteration(counts) })
-    }
 }

@@ -46,6 +46,8 @@ pub enum Rule {
     Z1,
     Z2,
     Z3,
+    Z4,
+    Z5,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]

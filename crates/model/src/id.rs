@@ -45,6 +45,17 @@ pub struct ElementId(#[n(0)] pub u32);
 #[cbor(transparent)]
 pub struct AgentId(#[cbor(n(0), with = "shared_text")] pub Arc<str>);
 
+/// A logical server: what controls steps, whatever machine it runs on just now. Numbered in the
+/// order in which servers joined the topology; numbers are never given again.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Encode, Decode)]
+#[cbor(transparent)]
+pub struct ServerId(#[n(0)] pub u16);
+
+/// A domain: a site with its servers, people and machines. Numbered like servers.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Encode, Decode)]
+#[cbor(transparent)]
+pub struct DomainId(#[n(0)] pub u16);
+
 /// The counters of all loops around a node, outermost first; empty outside of loops.
 /// The first iteration counts 0.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Encode, Decode)]
@@ -209,13 +220,13 @@ impl FromStr for ActivityId {
 }
 
 /// An instance as the 16 bytes of its id, for `#[cbor(with = "…")]`.
-pub(crate) mod instance_bytes {
+pub mod instance_bytes {
     use minicbor::bytes::ByteArray;
     use minicbor::{Decoder, Encoder};
 
     use super::InstanceId;
 
-    pub(crate) fn encode<C, W: minicbor::encode::Write>(
+    pub fn encode<C, W: minicbor::encode::Write>(
         id: &InstanceId,
         e: &mut Encoder<W>,
         _: &mut C,
@@ -223,7 +234,7 @@ pub(crate) mod instance_bytes {
         e.bytes(&id.0.to_be_bytes())?.ok()
     }
 
-    pub(crate) fn decode<C>(
+    pub fn decode<C>(
         d: &mut Decoder<'_>,
         _: &mut C,
     ) -> Result<InstanceId, minicbor::decode::Error> {

@@ -366,7 +366,14 @@ fn title(description: &str, example: &str) -> Value {
 }
 
 fn at() -> Value {
-    title("Where it is controlled.", "branch-office")
+    let text = json!({ "type": "string", "minLength": 1, "maxLength": EXPRESSION_LEN_MAX });
+    let examples = json!([
+        "branch-office",
+        "Server(capture)",
+        "Domain(Actor(capture))",
+        "Domain(Actor(capture)) WITH ulm = stuttgart",
+    ]);
+    described(text, "Where it is controlled; left out, where the step before it is.", examples)
 }
 
 fn who(description: &str) -> Value {

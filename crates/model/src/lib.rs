@@ -5,6 +5,7 @@
 
 #[cfg(feature = "arbitrary")]
 pub mod arbitrary;
+pub mod assignment;
 pub mod check;
 pub mod compile;
 pub mod condition;

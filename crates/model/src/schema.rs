@@ -4,6 +4,7 @@
 //! edges always lead to higher ones. The numbers stand in stored histories: the numbering of a
 //! given definition must never change.
 
+use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
 use std::sync::Arc;
 use std::time::Duration;
@@ -53,9 +54,30 @@ pub struct Node {
     pub loops: Vec<LoopId>,
     pub reads: Vec<Access>,
     pub writes: Vec<Access>,
-    pub at: Option<String>,
+    /// Where it is controlled.
+    pub control: Arc<Control>,
     pub takes: Option<Duration>,
     pub undo: Option<Work>,
+}
+
+/// Where a node is controlled. What the author left out is inherited: a node is where the one
+/// before it is; a join and the start of a loop where the step after it is to be, or else a join
+/// where its split is; the start where the instance was started.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Control {
+    /// Where the instance was started.
+    Start,
+    Domain(Arc<str>),
+    /// Where another node was controlled in its latest iteration, but for the exceptions.
+    Server {
+        of: NodeId,
+        exceptions: BTreeMap<Arc<str>, Arc<str>>,
+    },
+    /// Where whoever did that node in its latest iteration is at home, but for the exceptions.
+    ActorsDomain {
+        of: NodeId,
+        exceptions: BTreeMap<Arc<str>, Arc<str>>,
+    },
 }
 
 #[derive(Clone, Debug)]
@@ -179,6 +201,16 @@ impl Schema {
     }
 }
 
+impl Control {
+    /// The node it depends on.
+    pub fn depends_on(&self) -> Option<NodeId> {
+        match self {
+            Self::Start | Self::Domain(_) => None,
+            Self::Server { of, .. } | Self::ActorsDomain { of, .. } => Some(*of),
+        }
+    }
+}
+
 impl Node {
     /// Whether a person works on it: a manual step or a decision by a person.
     pub fn who(&self) -> Option<&Rule> {
@@ -195,6 +227,22 @@ impl Node {
             | NodeKind::XorJoin
             | NodeKind::LoopStart
             | NodeKind::LoopEnd { .. } => None,
+        }
+    }
+
+    /// Whether its completion is an entry of the history; that of other nodes follows from those.
+    pub fn has_entry(&self) -> bool {
+        match self.kind {
+            NodeKind::Start
+            | NodeKind::Manual { .. }
+            | NodeKind::Automatic { .. }
+            | NodeKind::XorSplit { .. }
+            | NodeKind::LoopEnd { .. } => true,
+            NodeKind::End
+            | NodeKind::AndSplit
+            | NodeKind::AndJoin
+            | NodeKind::XorJoin
+            | NodeKind::LoopStart => false,
         }
     }
 

@@ -38,6 +38,7 @@ fn completed() -> Completed {
         writes: Vec::new(),
         code: None,
         request: None,
+        home: None,
     }
 }
 

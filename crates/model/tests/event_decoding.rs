@@ -75,7 +75,15 @@ fn completed() -> impl Strategy<Value = Event> {
     let decision = (option::of(any::<u32>()), request);
     (activity(), performer(), moment(), values(), decision).prop_map(
         |(activity, by, started_at, writes, (code, request))| {
-            Event::Completed(Completed { activity, by, started_at, writes, code, request })
+            Event::Completed(Completed {
+                activity,
+                by,
+                started_at,
+                writes,
+                code,
+                request,
+                home: None,
+            })
         },
     )
 }
@@ -218,7 +226,7 @@ fn fields_of_a_later_program_are_passed_over() {
     assert_eq!(read(&whole), Ok(record));
     // A further field of a completion, behind those that may be missing.
     let completed =
-        [0x82, 0x04, 0x87, 0x05, 0x81, 0x00, 0x00, 0x80, 0xF6, 0xF6, 0x83, 0x01, 0x02, 0x03];
+        [0x82, 0x04, 0x88, 0x05, 0x81, 0x00, 0x00, 0x80, 0xF6, 0xF6, 0xF6, 0x83, 0x01, 0x02, 0x03];
     let expected = Completed {
         activity: Activity::once(NodeId(5)),
         by: Performer::System,
@@ -226,6 +234,7 @@ fn fields_of_a_later_program_are_passed_over() {
         writes: Vec::new(),
         code: None,
         request: None,
+        home: None,
     };
     let expected = Record { at: Timestamp(0), events: vec![Event::Completed(expected)] };
     assert_eq!(read(&in_record(&completed)), Ok(expected.clone()));

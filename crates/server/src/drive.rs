@@ -213,6 +213,8 @@ impl Driver {
                     self.reads.push(Read::Closed { id, before, limit });
                 }
                 Output::ReadOwn { id, record } => self.reads.push(Read::Own { id, record }),
+                // This server is alone: its site has nobody to say anything to.
+                Output::Send { .. } | Output::ReadEntries { .. } => {}
                 Output::Broken { instance, reason } => {
                     tracing::warn!(
                         %instance,

@@ -1,11 +1,13 @@
-//! A whole site in virtual time: the production `site` under a driver that crashes it, loses its
-//! answers and turns its clock back, all from one seed.
+//! Whole sites in virtual time: the production `site` under a driver that crashes it, loses its
+//! answers and turns its clock back, alone and several of them over a bad network, all from one
+//! seed.
 //!
 //! Invariant: a run depends on its seed alone. The same seed twice gives the same bytes, so a
 //! failing run can be repeated exactly.
 
 mod actors;
 mod checks;
+mod cluster;
 mod dice;
 mod material;
 mod watchers;
@@ -39,9 +41,20 @@ pub struct Failure {
     pub reason: String,
 }
 
-/// Runs one seed from an empty store to the end of all its instances.
+/// Runs one seed from empty stores to the end of all its instances: one site with all that people
+/// do to it, then several sites with all that a network does to them.
 pub fn run(seed: u64) -> Result<Report, Failure> {
-    simulate(seed).map_err(|reason| Failure { seed, reason })
+    let both = || {
+        let (alone, together) = (simulate(seed)?, cluster::simulate(seed)?);
+        Ok(Report {
+            instances: alone.instances + together.instances,
+            completions: alone.completions + together.completions,
+            crashes: alone.crashes + together.crashes,
+            refusals: alone.refusals + together.refusals,
+            digest: alone.digest.rotate_left(1) ^ together.digest,
+        })
+    };
+    both().map_err(|reason| Failure { seed, reason })
 }
 
 fn simulate(seed: u64) -> Result<Report, String> {

@@ -18,15 +18,38 @@ pub(crate) const AGENTS: [&str; 5] = ["ann", "ben", "cleo", "dan", "eve"];
 
 /// A random definition, from the generator that the property tests use.
 pub(crate) fn definition(dice: &mut Dice) -> legwork_model::definition::Definition {
+    let mut runner = runner(dice);
+    let strategy = arbitrary::definition(Options { blocks_max: 14, ..Options::default() });
+    draw(&strategy, &mut runner)
+}
+
+/// The domains that the steps of a placed definition may be in.
+pub(crate) const DOMAINS: [&str; 8] =
+    ["aalen", "bonn", "celle", "dresden", "essen", "fulda", "gera", "hof"];
+
+/// A random definition whose steps are spread over some of the domains.
+pub(crate) fn placed_definition(
+    dice: &mut Dice,
+    domains: usize,
+) -> legwork_model::definition::Definition {
+    let mut runner = runner(dice);
+    let domains = &DOMAINS[..domains.min(DOMAINS.len())];
+    let options = Options { blocks_max: 12, ..Options::default() };
+    draw(&arbitrary::placed_definition(options, domains), &mut runner)
+}
+
+fn runner(dice: &mut Dice) -> TestRunner {
     let mut seed = [0_u8; 32];
     for chunk in seed.chunks_mut(8) {
         chunk.copy_from_slice(&dice.roll().to_le_bytes());
     }
     let rng = TestRng::from_seed(RngAlgorithm::ChaCha, &seed);
-    let mut runner = TestRunner::new_with_rng(Config::default(), rng);
-    let strategy = arbitrary::definition(Options { blocks_max: 14, ..Options::default() });
+    TestRunner::new_with_rng(Config::default(), rng)
+}
+
+fn draw<S: Strategy>(strategy: &S, runner: &mut TestRunner) -> S::Value {
     loop {
-        if let Ok(tree) = strategy.new_tree(&mut runner) {
+        if let Ok(tree) = strategy.new_tree(runner) {
             return tree.current();
         }
     }
@@ -69,7 +92,7 @@ pub(crate) fn outputs(schema: &Schema, step: &str, dice: &mut Dice) -> Data {
     data
 }
 
-fn value(kind: ValueType, dice: &mut Dice) -> Json {
+pub(crate) fn value(kind: ValueType, dice: &mut Dice) -> Json {
     match kind {
         ValueType::Bool => json!(dice.chance(50)),
         ValueType::Int => json!(dice.below(9)),

@@ -7,11 +7,11 @@
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 
-use legwork_model::id::{InstanceId, StreamId};
+use legwork_model::id::{InstanceId, ServerId, StreamId};
 use legwork_model::time::Timestamp;
 use legwork_site::{
-    Answer, Append, ClosedStream, Config, Credential, Input, Output, Refusal, Request, RequestId,
-    Site, Stream,
+    Answer, Append, ClosedStream, Config, Credential, Input, Message, Output, Refusal, Request,
+    RequestId, Seat, Site, Stream,
 };
 use legwork_store::{self as store, Batch, EventStore, Version, memory::Memory};
 
@@ -34,6 +34,8 @@ pub(crate) struct World {
     last_request: u64,
     calm: bool,
     pub(crate) crashes: u32,
+    /// What the site says to others, released with the answers.
+    said: Vec<(ServerId, Message)>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -66,7 +68,37 @@ impl World {
             last_request: 0,
             calm: false,
             crashes: 0,
+            said: Vec::new(),
         }
+    }
+
+    /// A site that is one of several.
+    pub(crate) fn seated(dice: &mut Dice, seat: Seat) -> Self {
+        let mut world = Self::new(dice);
+        world.config.seat = Some(seat);
+        world.site = Site::new(world.config.clone());
+        world
+    }
+
+    pub(crate) fn set_now(&mut self, now: Timestamp) {
+        self.now = now;
+    }
+
+    pub(crate) fn next_timeout(&self) -> Option<Timestamp> {
+        self.site.next_timeout()
+    }
+
+    /// Another site says something.
+    pub(crate) fn hear(&mut self, from: ServerId, message: Message) {
+        self.inbox.push(Input::Message { from, message });
+    }
+
+    pub(crate) fn take_said(&mut self) -> Vec<(ServerId, Message)> {
+        std::mem::take(&mut self.said)
+    }
+
+    pub(crate) fn is_busy(&self) -> bool {
+        !self.inbox.is_empty() || !self.reads.is_empty()
     }
 
     pub(crate) fn now(&self) -> Timestamp {
@@ -110,6 +142,13 @@ impl World {
 
     /// One batch: inputs in, a commit, answers out; and time passes.
     pub(crate) fn turn(&mut self, dice: &mut Dice) -> Result<(), String> {
+        self.cycle(dice)?;
+        self.pass_time(dice);
+        Ok(())
+    }
+
+    /// One batch: inputs in, a commit, answers out; or a crash before or after the commit.
+    pub(crate) fn cycle(&mut self, dice: &mut Dice) -> Result<(), String> {
         let crash = match dice.below(100) {
             _ if self.calm => Crash::No,
             0..3 => Crash::BeforeCommit,
@@ -131,13 +170,13 @@ impl World {
         }
         self.asked.retain(|id| !answers.contains_key(id));
         self.answers.extend(answers);
-        self.pass_time(dice);
         Ok(())
     }
 
     fn carry_out(&mut self, outputs: Vec<Output>) -> Result<BTreeMap<RequestId, Reply>, String> {
         let mut batch = Batch::default();
         let mut answers = BTreeMap::new();
+        let mut said = Vec::new();
         for output in outputs {
             match output {
                 Output::Append(Append { stream, expected, record, close }) => {
@@ -153,14 +192,17 @@ impl World {
                         return Err(format!("{id:?} is answered twice"));
                     }
                 }
+                Output::Send { to, message } => said.push((to, message)),
                 read @ (Output::Load { .. }
                 | Output::ReadHistory { .. }
                 | Output::ReadOwn { .. }
+                | Output::ReadEntries { .. }
                 | Output::ReadClosed { .. }) => self.reads.push(read),
                 Output::Broken { instance, reason } => return Err(broken(instance, &reason)),
             }
         }
         self.store.commit(batch).map_err(|error| format!("commit: {error}"))?;
+        self.said.extend(said);
         Ok(answers)
     }
 
@@ -202,8 +244,16 @@ impl World {
                 let records = self.store.read(StreamId::SITE, Version(record), 1);
                 Input::OwnRead { id, record: records.map_err(failed)?.pop() }
             }
+            Output::ReadEntries { instance, to, number } => {
+                let records =
+                    self.store.read(instance.into(), Version(0), usize::MAX).map_err(failed)?;
+                Input::EntriesRead { instance, to, number, records }
+            }
             Output::Broken { instance, reason } => return Err(broken(instance, &reason)),
-            Output::Append(_) | Output::Snapshot { .. } | Output::Answer { .. } => Input::Settle,
+            Output::Append(_)
+            | Output::Snapshot { .. }
+            | Output::Answer { .. }
+            | Output::Send { .. } => Input::Settle,
         })
     }
 
@@ -222,6 +272,7 @@ impl World {
         self.crashes += 1;
         self.inbox.clear();
         self.reads.clear();
+        self.said.clear();
         self.lost.append(&mut self.asked);
         // Up to a minute of darkness, and the clock of the next machine may be behind.
         self.now = Timestamp(self.now.0 + dice.below(90_000) as i64 - 30_000);

@@ -98,7 +98,7 @@ impl Site {
         started: Option<bool>,
         now: Timestamp,
     ) {
-        let waits = self.instances.get(instance).is_some_and(|slot| !slot.has_ended());
+        let waits = self.instances.get(instance).is_some_and(|slot| !slot.has_results());
         let waiting = Waiting::End { instance, started };
         match wait_until.filter(|&until| waits && until > now) {
             None => self.answer_end(id, &waiting),
@@ -348,6 +348,10 @@ fn kind_of(rejection: &Rejection) -> Kind {
         | Rejection::Suspended
         | Rejection::NotSuspended
         | Rejection::Ended { .. }
+        | Rejection::Elsewhere { .. }
+        | Rejection::StartedElsewhere
+        | Rejection::OutOfOrder { .. }
+        | Rejection::NoBeginning
         | Rejection::WrongDefinition { .. } => Kind::Conflict,
         Rejection::NotAWorkItem { .. }
         | Rejection::NotAJob { .. }

@@ -8,11 +8,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use legwork_model::event::RequestDigest;
-use legwork_model::id::{ActivityId, AgentId, InstanceId, StreamId};
+use legwork_model::id::{ActivityId, AgentId, InstanceId, ServerId, StreamId};
 use legwork_model::time::Timestamp;
 use serde_json::Value as Json;
 
 use crate::access::Scope;
+use crate::message::Message;
 use crate::output::ClosedStream;
 
 /// Data by element name, as it comes over the wire.
@@ -39,6 +40,10 @@ pub enum Input {
     ClosedRead { id: RequestId, streams: Vec<ClosedStream> },
     /// What `Output::ReadOwn` asked for.
     OwnRead { id: RequestId, record: Option<Vec<u8>> },
+    /// Another server says something.
+    Message { from: ServerId, message: Message },
+    /// What `Output::ReadEntries` asked for.
+    EntriesRead { instance: InstanceId, to: ServerId, number: u32, records: Vec<Vec<u8>> },
     /// The caller of a waiting request hung up.
     Cancelled { id: RequestId },
     /// No more inputs are at hand: waiting requests are served with what has come up. Given once

@@ -74,6 +74,16 @@ impl Slot {
         self.lifecycle.has_ended()
     }
 
+    /// Whether it has ended and its results are there.
+    pub(crate) fn has_results(&self) -> bool {
+        self.has_ended() && self.state.as_ref().is_none_or(|state| state.has_results(&self.schema))
+    }
+
+    /// Whether it has ended and all are told.
+    pub(crate) fn is_over(&self) -> bool {
+        self.has_ended() && self.state.as_ref().is_none_or(|state| state.is_over(&self.schema))
+    }
+
     pub(crate) fn info(&self, instance: InstanceId) -> InstanceInfo {
         InstanceInfo {
             instance,

@@ -7,17 +7,25 @@
 
 mod access;
 mod answer;
+mod arrivals;
 mod bounds;
 mod catalog;
 mod control;
+mod departures;
+mod export;
+mod fetch;
 mod input;
 mod instances;
 mod jobs;
 mod keys;
+mod message;
+mod outbox;
 mod output;
+mod passages;
 mod publish;
 mod recover;
 mod refusal;
+mod seat;
 mod settle;
 mod step;
 mod summary;
@@ -29,7 +37,7 @@ mod worker;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
-use legwork_model::id::{InstanceId, StreamId};
+use legwork_model::id::{InstanceId, ServerId, StreamId};
 use legwork_model::time::Timestamp;
 use legwork_org::Worklists;
 
@@ -38,15 +46,20 @@ pub use answer::*;
 pub use bounds::{Limits, OUTPUT_APPENDS_MAX, OUTPUT_BYTES_MAX, RECORD_BYTES_MAX};
 pub use input::*;
 pub use legwork_engine::Lifecycle;
+pub use message::{Instance, Message, Offer, ParcelId, Wanted};
 pub use output::{Append, ClosedStream, Output};
 pub use refusal::{Kind, Refusal};
+pub use seat::Seat;
 pub use summary::Summary;
 
 use access::{Caller, Tokens};
+use arrivals::Arrivals;
 use bounds::Entailed;
 use catalog::Catalog;
+use fetch::Fetching;
 use instances::Instances;
 use jobs::Jobs;
+use outbox::Outbox;
 use waiting::WaitingRoom;
 
 /// How a site is set up.
@@ -66,6 +79,8 @@ pub struct Config {
     /// Drawn anew whenever a site is made: leases and cursors of another life are told apart by it.
     /// Not a moment, for clocks are set back.
     pub life: u64,
+    /// This server's place among others; `None` if it is alone.
+    pub seat: Option<Seat>,
 }
 
 impl Default for Config {
@@ -78,6 +93,7 @@ impl Default for Config {
             history_records_max: bounds::HISTORY_RECORDS_MAX,
             limits: Limits::default(),
             life: 0,
+            seat: None,
         }
     }
 }
@@ -130,6 +146,13 @@ pub struct Site {
     latest: Timestamp,
     /// When those who follow worklists were served last.
     watched_at: Timestamp,
+    /// This server among others; `None` if it is alone.
+    seat: Option<Seat>,
+    outbox: Outbox,
+    arrivals: Arrivals,
+    fetching: Fetching,
+    /// Messages about instances that are being loaded.
+    heard: BTreeMap<InstanceId, Vec<(ServerId, Message)>>,
     entailed: Entailed,
     out: Vec<Output>,
 }
@@ -181,6 +204,11 @@ impl Site {
             version: 0,
             latest: Timestamp::default(),
             watched_at: Timestamp::default(),
+            seat: config.seat.clone(),
+            outbox: Outbox::default(),
+            arrivals: Arrivals::default(),
+            fetching: Fetching::default(),
+            heard: BTreeMap::new(),
             entailed: Entailed::default(),
             out: Vec::new(),
             config,
@@ -207,6 +235,10 @@ impl Site {
             }
             Input::ClosedRead { id, streams } => self.closed_read(id, &streams),
             Input::OwnRead { id, record } => self.own_read(id, record.as_deref()),
+            Input::Message { from, message } => self.hear(from, message, now),
+            Input::EntriesRead { instance, to, number, records } => {
+                self.entries_read(instance, to, number, &records);
+            }
             Input::Cancelled { id } => drop(self.waiting.take(id)),
             Input::Settle => self.settle(now),
         }
@@ -225,7 +257,9 @@ impl Site {
             .then(|| self.catalog.organisation().next_absence_change(self.latest))
             .flatten();
         let stale = (!self.stale.is_empty()).then_some(self.latest);
-        let due = [self.jobs.next_due(), self.waiting.next_due(), absence, stale];
+        let parcels = self.outbox.next_due();
+        let values = self.fetching.next_due();
+        let due = [self.jobs.next_due(), self.waiting.next_due(), absence, stale, parcels, values];
         due.into_iter().flatten().min()
     }
 

@@ -3,10 +3,11 @@
 //! Appends of one batch of inputs are committed together and are durable before any answer of
 //! that batch is released: nobody ever sees what a crash could take back.
 
-use legwork_model::id::{InstanceId, StreamId};
+use legwork_model::id::{InstanceId, ServerId, StreamId};
 
 use crate::answer::Answer;
 use crate::input::RequestId;
+use crate::message::Message;
 use crate::refusal::Refusal;
 
 #[derive(Debug)]
@@ -36,6 +37,19 @@ pub enum Output {
         instance: InstanceId,
         from: u64,
         limit: usize,
+    },
+    /// Say something to another server. Like an answer it is released only when everything that
+    /// the site has appended before is committed. It may get lost.
+    Send {
+        to: ServerId,
+        message: Message,
+    },
+    /// Answered by `Input::EntriesRead` with all records of the instance, some of which go to
+    /// another server with the parcel of this number. Read like `Load`.
+    ReadEntries {
+        instance: InstanceId,
+        to: ServerId,
+        number: u32,
     },
     /// Answered by `Input::ClosedRead`, newest first.
     ReadClosed {

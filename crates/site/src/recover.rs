@@ -43,7 +43,9 @@ impl Site {
             StreamKind::Key => {}
         }
         let waiting = &self.waiting;
-        let awaited = |id| waiting.awaits_end_of(id);
+        let (outbox, fetching) = (&self.outbox, &self.fetching);
+        let awaited =
+            |id| waiting.awaits_end_of(id) || outbox.concerns(id) || fetching.concerns(id);
         self.instances.evict(self.config.resident_max, awaited);
     }
 
@@ -145,10 +147,13 @@ impl Site {
         for held in self.loading.remove(&id.into()).unwrap_or_default() {
             self.carry_out(held, now);
         }
+        for (from, message) in self.heard.remove(&id).unwrap_or_default() {
+            self.act_on(from, message, now);
+        }
         for repeated in self.repeated.remove(&id).unwrap_or_default() {
             self.answer_or_wait(repeated.id, id, repeated.wait_until, Some(true), now);
         }
-        if self.instances.get(id).is_some_and(Slot::has_ended) {
+        if self.instances.get(id).is_some_and(Slot::is_over) {
             self.instances.remove(id);
         }
     }
@@ -177,6 +182,8 @@ impl Site {
                     if !ended {
                         self.offer_open(id, self.latest.max(now));
                     }
+                    self.fetch_lacking(id, now);
+                    self.take_up(id);
                 }
                 true
             }
@@ -207,7 +214,7 @@ impl Site {
             }
             None => {
                 let first = records.first().and_then(|record| record.events.first());
-                let Some(Event::Created(created)) = first else {
+                let Some(created) = first.and_then(Event::beginning) else {
                     return Err(broken("its history does not begin with its start".to_owned()));
                 };
                 let schema = self.schema_of(&created.process, created.version).map_err(broken)?;
@@ -220,7 +227,7 @@ impl Site {
         Ok(Rebuilt { schema, state, version })
     }
 
-    fn schema_of(&self, process: &str, version: u32) -> Result<Arc<Schema>, String> {
+    pub(crate) fn schema_of(&self, process: &str, version: u32) -> Result<Arc<Schema>, String> {
         let deployed = self
             .catalog
             .find(process, Some(version))

@@ -39,8 +39,12 @@ impl Site {
             }
         }
         self.reoffer_some(now);
+        self.offer_again(now);
+        self.fetch_again(now);
         let waiting = &self.waiting;
-        let awaited = |id| waiting.awaits_end_of(id);
+        let (outbox, fetching) = (&self.outbox, &self.fetching);
+        let awaited =
+            |id| waiting.awaits_end_of(id) || outbox.concerns(id) || fetching.concerns(id);
         self.instances.evict(self.config.resident_max, awaited);
     }
 

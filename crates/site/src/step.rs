@@ -8,9 +8,10 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 use legwork_engine::{
-    self as engine, Change, Command, Decision, Lifecycle, NodeState, Rejection, State,
+    self as engine, Change, Command, Decision, Everywhere, Here, Lifecycle, NodeState, Rejection,
+    State,
 };
-use legwork_model::event::{Created, Event, Incident, Performer};
+use legwork_model::event::{Created, Event, Incident, Order, Orders, Parcel, Performer};
 use legwork_model::id::{Activity, ActivityId, AgentId, InstanceId};
 use legwork_model::rule::Rule;
 use legwork_model::schema::Schema;
@@ -36,14 +37,15 @@ impl Site {
         created: Created,
         now: Timestamp,
     ) -> Result<(), Refusal> {
-        let decision = guarded(|| engine::create(schema, created, now))
+        let decision = guarded(|| engine::create_at(self.here(), schema, created, now))
             .map_err(|reason| {
                 let refusal = broken(id, &reason);
                 self.out.push(Output::Broken { instance: id, reason });
                 refusal
             })?
             .map_err(|rejection| Refusal::from(&rejection))?;
-        let mut decision = self.with_actors(schema, decision, now);
+        let decision = self.with_actors(schema, decision, now);
+        let mut decision = self.with_departures(schema, None, decision, now);
         let record = self.record_of(&mut decision, 0, 0, now)?;
         let slot = Slot::new(schema.clone(), 0, decision.state.clone());
         self.instances.insert(id, slot);
@@ -72,8 +74,9 @@ impl Site {
         let Some(state) = slot.state.as_deref() else { return Err(no_instance(id)) };
         let (schema, version, data) = (slot.schema.clone(), slot.version, state.data_bytes());
         let decided = guarded(|| {
-            let decision = decide_all(&schema, state, commands, now)?;
-            Ok(self.with_actors(&schema, decision, now))
+            let decision = decide_all(self.here(), &schema, state, commands, now)?;
+            let decision = self.with_actors(&schema, decision, now);
+            Ok(self.with_departures(&schema, Some(state), decision, now))
         });
         match decided {
             Ok(Ok(mut decision)) => {
@@ -91,22 +94,49 @@ impl Site {
 
     /// Adds an incident for every activity that has come up and that nobody can do, so that it
     /// stands in the same record.
-    fn with_actors(&self, schema: &Schema, mut decision: Decision, now: Timestamp) -> Decision {
+    pub(crate) fn with_actors(
+        &self,
+        schema: &Schema,
+        mut decision: Decision,
+        now: Timestamp,
+    ) -> Decision {
         for activity in came_up(schema, &decision) {
             let Some(who) = schema.node(activity.node).who() else { continue };
+            if !self.here().controls(schema, &decision.state, activity.node) {
+                continue;
+            }
             if !self.resolved(schema, &decision.state, &activity).actors.is_empty() {
                 continue;
             }
             let incident = Incident::NobodyCanDoIt { rule: who.to_string() };
             let raise = Command::Raise { activity, incident };
             // A rejected raise means the activity is no longer there to be done.
-            if let Ok(raised) = engine::decide(schema, &decision.state, raise, now) {
-                decision.events.extend(raised.events);
-                decision.changes.extend(raised.changes);
-                decision.state = raised.state;
-            }
+            self.also(schema, &mut decision, raise, now);
         }
         decision
+    }
+
+    /// Adds what follows from one more command. A rejection says that it does not apply.
+    pub(crate) fn also(
+        &self,
+        schema: &Schema,
+        decision: &mut Decision,
+        command: Command,
+        now: Timestamp,
+    ) {
+        if let Ok(next) = engine::decide_at(self.here(), schema, &decision.state, command, now) {
+            decision.events.extend(next.events);
+            decision.changes.extend(next.changes);
+            decision.state = next.state;
+        }
+    }
+
+    /// This server, as the engine sees it.
+    pub(crate) fn here(&self) -> &dyn Here {
+        match &self.seat {
+            Some(seat) => seat,
+            None => &Everywhere,
+        }
     }
 
     /// Who may do an activity under the organisation in force.
@@ -117,26 +147,40 @@ impl Site {
         org.resolve(who, &History { schema, state: Some(state) })
     }
 
-    fn commit(&mut self, id: InstanceId, decision: Decision, record: Vec<u8>, now: Timestamp) {
+    pub(crate) fn commit(
+        &mut self,
+        id: InstanceId,
+        decision: Decision,
+        record: Vec<u8>,
+        now: Timestamp,
+    ) {
         let Decision { events: _, state, changes } = decision;
         let lifecycle = state.lifecycle();
-        let ended = lifecycle.has_ended();
+        let Some(slot) = self.instances.get(id) else { return };
+        // Until all are told, and the results have come, the instance stays here.
+        let (has_results, is_over) = (state.has_results(&slot.schema), state.is_over(&slot.schema));
         let Some((slot, was)) = self.instances.install(id, state) else { return };
-        if ended {
+        if lifecycle.has_ended() && !was.has_ended() {
             slot.ended_at = Some(now);
         }
-        let close = ended.then(|| Summary::of(slot).to_bytes());
+        let close = is_over.then(|| Summary::of(slot).to_bytes());
         self.entailed.add_append(record.len());
         let append = Append { stream: id.0, expected: slot.version, record, close };
         slot.version += 1;
         self.out.push(Output::Append(append));
-        if !ended && slot.version.is_multiple_of(self.config.snapshot_every) {
+        if !is_over && slot.version.is_multiple_of(self.config.snapshot_every) {
             self.snapshot(id);
         }
         self.instances.touch(id);
         self.follow(id, &changes, was, now);
-        if ended {
-            self.end(id);
+        if has_results {
+            self.answer_end_of(id);
+        }
+        if is_over {
+            self.ended.push(id);
+        } else {
+            self.dispatch(id, now);
+            self.fetch_lacking(id, now);
         }
     }
 
@@ -177,6 +221,9 @@ impl Site {
         now: Timestamp,
     ) {
         let Some((_, state)) = self.instances.state(id) else { return };
+        if !self.is_ready(schema, state, activity) {
+            return;
+        }
         let current = state.activity(schema, activity.node) == *activity;
         let node_state =
             if current { state.node_state(activity.node) } else { NodeState::Completed };
@@ -226,6 +273,9 @@ impl Site {
         let mut jobs = Vec::new();
         let mut is_stale = false;
         for open in state.open(&schema) {
+            if !self.is_ready(&schema, state, &open.activity) {
+                continue;
+            }
             if schema.node(open.activity.node).who().is_none() {
                 jobs.push(open.activity);
                 continue;
@@ -250,6 +300,12 @@ impl Site {
         for activity in jobs {
             self.follow_activity(id, &schema, &activity, now);
         }
+    }
+
+    /// Whether an activity is this server's to offer, and all that it reads is here.
+    fn is_ready(&self, schema: &Schema, state: &State, activity: &Activity) -> bool {
+        self.here().controls(schema, state, activity.node)
+            && state.lacking(schema, activity).is_empty()
     }
 
     /// Takes back what nobody has begun; what is claimed or leased may still be finished.
@@ -294,13 +350,12 @@ impl Site {
         }
     }
 
-    /// Answers those who waited for the end. Once the input is handled the instance is forgotten:
-    /// from then on it is looked up in the store.
-    fn end(&mut self, id: InstanceId) {
+    /// Answers those who waited for the end. When all are told the instance is forgotten: from then
+    /// on it is looked up in the store.
+    fn answer_end_of(&mut self, id: InstanceId) {
         for (request, waiting) in self.waiting.take_for(id) {
             self.answer_end(request, &waiting);
         }
-        self.ended.push(id);
     }
 
     fn quarantine(&mut self, id: InstanceId, reason: String) {
@@ -360,7 +415,28 @@ fn agent(performer: &Performer) -> Option<AgentId> {
 /// The activities that a decision makes due. What came up while the instance was suspended, and
 /// what was taken back then, is offered only when it is resumed.
 fn came_up(schema: &Schema, decision: &Decision) -> Vec<Activity> {
-    if decision.events.iter().any(|event| matches!(event, Event::Resumed { .. })) {
+    let resumes = |event: &Event| match event {
+        Event::Resumed { .. } => true,
+        Event::Received(received) => {
+            matches!(&received.parcel, Parcel::Order(Order { what: Orders::Resume, .. }))
+        }
+        Event::Created(_)
+        | Event::Claimed { .. }
+        | Event::Released { .. }
+        | Event::Delegated { .. }
+        | Event::Completed(_)
+        | Event::Decided { .. }
+        | Event::Failed { .. }
+        | Event::IncidentRaised { .. }
+        | Event::IncidentResolved { .. }
+        | Event::Suspended { .. }
+        | Event::Aborted { .. }
+        | Event::Sent { .. }
+        | Event::Delivered { .. }
+        | Event::Fetched { .. }
+        | Event::Finished => false,
+    };
+    if decision.events.iter().any(resumes) {
         let open = decision.state.open(schema).filter(|open| open.offered);
         return open.map(|open| open.activity).collect();
     }
@@ -369,6 +445,7 @@ fn came_up(schema: &Schema, decision: &Decision) -> Vec<Activity> {
 }
 
 fn decide_all(
+    here: &dyn Here,
     schema: &Schema,
     state: &State,
     commands: Vec<Command>,
@@ -377,7 +454,7 @@ fn decide_all(
     let mut all: Option<Decision> = None;
     for command in commands {
         let before = all.as_ref().map_or(state, |decision| &decision.state);
-        let mut next = engine::decide(schema, before, command, now)?;
+        let mut next = engine::decide_at(here, schema, before, command, now)?;
         if let Some(mut earlier) = all.take() {
             earlier.events.append(&mut next.events);
             earlier.changes.append(&mut next.changes);

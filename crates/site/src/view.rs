@@ -3,9 +3,10 @@
 use std::sync::Arc;
 
 use legwork_engine::{NodeState, Rejection, State};
-use legwork_model::event::{Event, Incident, Performer, Record};
+use legwork_model::event::{Event, Incident, Orders, Parcel, Performer, Received, Record};
 use legwork_model::id::{Activity, ActivityId, ElementId, InstanceId};
 use legwork_model::schema::{Node, NodeKind, Schema};
+use legwork_model::time::Timestamp;
 use legwork_model::value::Value;
 
 use crate::Page;
@@ -226,7 +227,7 @@ pub(crate) fn history(
         Record::<Event>::from_bytes(bytes).map_err(|error| broken(instance, &error.to_string()))
     };
     let first = read(first.ok_or_else(|| no_instance(instance))?)?;
-    let Some(Event::Created(created)) = first.events.first() else {
+    let Some(created) = first.events.first().and_then(Event::beginning) else {
         return Err(broken(instance, "its history does not begin with its start"));
     };
     let deployed = catalog
@@ -236,19 +237,32 @@ pub(crate) fn history(
     let mut entries = Vec::new();
     for (place, bytes) in records.iter().take(page.limit).enumerate() {
         let record = read(bytes)?;
-        let events = record.events.iter();
-        entries.extend(events.map(|event| HistoryEntry {
-            record: page.from + place as u64,
-            at: record.at,
-            ..entry(schema, event, record.at)
-        }));
+        let number = page.from + place as u64;
+        for event in &record.events {
+            if let Event::Received(received) = event {
+                let brought = received.entries.iter();
+                entries.extend(brought.map(|brought| HistoryEntry {
+                    record: number,
+                    ..entry(schema, &brought.event, brought.at)
+                }));
+            }
+            let entry = entry(schema, event, record.at);
+            entries.push(HistoryEntry { record: number, ..entry });
+        }
     }
     let next = (records.len() > page.limit).then(|| page.from + page.limit as u64);
     Ok(Answer::History { entries, next })
 }
 
-fn entry(schema: &Schema, event: &Event, at: legwork_model::time::Timestamp) -> HistoryEntry {
-    let blank = |kind, activity: Option<&Activity>, by: &Performer| HistoryEntry {
+/// An entry of which nothing is told but what happened to which activity.
+fn blank(
+    schema: &Schema,
+    at: Timestamp,
+    kind: &'static str,
+    activity: Option<&Activity>,
+    by: &Performer,
+) -> HistoryEntry {
+    HistoryEntry {
         record: 0,
         at,
         kind,
@@ -258,7 +272,12 @@ fn entry(schema: &Schema, event: &Event, at: legwork_model::time::Timestamp) -> 
         started_at: None,
         writes: Vec::new(),
         detail: None,
-    };
+    }
+}
+
+fn entry(schema: &Schema, event: &Event, at: Timestamp) -> HistoryEntry {
+    let blank =
+        |kind, activity: Option<&Activity>, by: &Performer| blank(schema, at, kind, activity, by);
     let agent = |agent: &legwork_model::id::AgentId| Performer::Agent(agent.clone());
     let system = Performer::System;
     let writes = |writes: &[(ElementId, Value)]| {
@@ -306,6 +325,44 @@ fn entry(schema: &Schema, event: &Event, at: legwork_model::time::Timestamp) -> 
             detail: (!reason.is_empty()).then(|| reason.clone()),
             ..blank("aborted", None, by)
         },
+        Event::Sent { to, parcel, .. } => HistoryEntry {
+            detail: Some(format!("{} to server {}", contents(schema, parcel), to.0)),
+            ..blank("sent", None, &system)
+        },
+        Event::Delivered { to, number } => HistoryEntry {
+            detail: Some(format!("number {number} to server {}", to.0)),
+            ..blank("delivered", None, &system)
+        },
+        Event::Received(received) => HistoryEntry {
+            detail: Some(came(schema, received)),
+            ..blank("received", None, &system)
+        },
+        Event::Fetched { values } => HistoryEntry {
+            writes: named(schema, values.iter().map(|value| (value.element, &value.value))),
+            ..blank("fetched", None, &system)
+        },
+        Event::Finished => blank("finished", None, &system),
+    }
+}
+
+/// What came from where.
+fn came(schema: &Schema, received: &Received) -> String {
+    format!("{} from server {}", contents(schema, &received.parcel), received.from.0)
+}
+
+/// What a parcel is about.
+fn contents(schema: &Schema, parcel: &Parcel) -> String {
+    match parcel {
+        Parcel::Control { passages, .. } => {
+            let targets = passages.iter().map(|passage| &*schema.node(passage.target.node).name);
+            format!("control of {}", targets.collect::<Vec<_>>().join(", "))
+        }
+        Parcel::Order(order) => match order.what {
+            Orders::Suspend => "the order to suspend".to_owned(),
+            Orders::Resume => "the order to resume".to_owned(),
+            Orders::Abort => "the order to abort".to_owned(),
+        },
+        Parcel::Finished { .. } => "word of the end".to_owned(),
     }
 }
 

@@ -2,11 +2,13 @@
 //!
 //! Versions are immutable and shared between copies of a state, so that copying a state never
 //! copies a value. A reader gets the version of the last writer before it, which need not be the
-//! newest one: a writer running parallel to the reader does not count.
+//! newest one: a writer running parallel to the reader does not count. The value of a version that
+//! was written at another server may still be there.
 
 use std::sync::Arc;
 
-use legwork_model::id::{Activity, ElementId, Iteration, NodeId};
+use legwork_model::event::FetchedValue;
+use legwork_model::id::{Activity, ElementId, Iteration, NodeId, ServerId};
 use legwork_model::time::Timestamp;
 use legwork_model::value::Value;
 use minicbor::{Decode, Decoder, Encode, Encoder};
@@ -17,8 +19,30 @@ use super::precedence::Before;
 pub(crate) struct Versions {
     /// For every element that was written, its newest version; ordered by element.
     newest: Vec<Arc<Link>>,
+    /// Values that came later than their versions, if any did.
+    fetched: Option<Arc<Vec<FetchedValue>>>,
     /// Of all versions together.
     bytes: u64,
+}
+
+/// One value that a data element had, or has elsewhere.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Found<'a> {
+    /// `None` if it is still at `server`.
+    pub(crate) value: Option<&'a Value>,
+    pub(crate) writer: Activity,
+    pub(crate) at: Timestamp,
+    /// Who controlled the writer; `None` if it was this server.
+    pub(crate) server: Option<ServerId>,
+}
+
+/// A version to be written.
+pub(crate) struct Written<'a> {
+    pub(crate) element: ElementId,
+    pub(crate) value: Option<Value>,
+    pub(crate) writer: &'a Activity,
+    pub(crate) at: Timestamp,
+    pub(crate) server: Option<ServerId>,
 }
 
 /// What a version takes in memory besides its value, about.
@@ -26,28 +50,24 @@ const LINK_BYTES: u64 = 64;
 
 /// A version and, through it, all older ones of the same element.
 struct Link {
-    value: Value,
+    value: Option<Value>,
     older: Option<Arc<Link>>,
     at: Timestamp,
     element: ElementId,
     writer: NodeId,
+    server: Option<ServerId>,
     /// `None` outside of loops, to keep the common case small.
     iteration: Option<Box<Iteration>>,
 }
 
 impl Versions {
-    pub(crate) fn write(
-        &mut self,
-        element: ElementId,
-        value: Value,
-        writer: &Activity,
-        at: Timestamp,
-    ) {
-        self.bytes += LINK_BYTES + value.content_bytes() as u64;
+    pub(crate) fn write(&mut self, written: Written<'_>) {
+        let Written { element, value, writer, at, server } = written;
+        self.bytes += LINK_BYTES + value.as_ref().map_or(0, Value::content_bytes) as u64;
         let iteration =
             (!writer.iteration.0.is_empty()).then(|| Box::new(writer.iteration.clone()));
-        let link =
-            |older| Arc::new(Link { value, older, at, element, writer: writer.node, iteration });
+        let writer = writer.node;
+        let link = |older| Arc::new(Link { value, older, at, element, writer, server, iteration });
         match self.place(element) {
             Ok(place) => {
                 let older = self.newest[place].clone();
@@ -60,11 +80,16 @@ impl Versions {
         }
     }
 
+    /// Adds the value of a version that had been elsewhere.
+    pub(crate) fn fetched(&mut self, value: FetchedValue) {
+        self.bytes += value.value.content_bytes() as u64;
+        Arc::make_mut(self.fetched.get_or_insert_default()).push(value);
+    }
+
     /// The version valid for a reader: that of the last writer before it.
-    pub(crate) fn valid(&self, before: &Before<'_>, element: ElementId) -> Option<&Value> {
-        self.newest_first(element)
-            .find(|link| before.contains(&link.activity()))
-            .map(|link| &link.value)
+    pub(crate) fn valid(&self, before: &Before<'_>, element: ElementId) -> Option<Found<'_>> {
+        let mut links = self.newest_first(element);
+        links.find(|link| before.contains(&link.activity())).map(|link| self.found(link))
     }
 
     pub(crate) fn bytes(&self) -> u64 {
@@ -72,11 +97,16 @@ impl Versions {
     }
 
     /// All versions of an element, newest first.
-    pub(crate) fn of(
-        &self,
-        element: ElementId,
-    ) -> impl Iterator<Item = (&Value, Activity, Timestamp)> {
-        self.newest_first(element).map(|link| (&link.value, link.activity(), link.at))
+    pub(crate) fn of(&self, element: ElementId) -> impl Iterator<Item = Found<'_>> {
+        self.newest_first(element).map(|link| self.found(link))
+    }
+
+    fn found<'a>(&'a self, link: &'a Link) -> Found<'a> {
+        let writer = link.activity();
+        let is_it = |value: &&FetchedValue| value.element == link.element && value.writer == writer;
+        let fetched = || self.fetched.as_ref()?.iter().find(is_it).map(|fetched| &fetched.value);
+        let value = link.value.as_ref().or_else(fetched);
+        Found { value, writer, at: link.at, server: link.server }
     }
 
     fn newest_first(&self, element: ElementId) -> impl Iterator<Item = &Link> {
@@ -110,10 +140,11 @@ impl Drop for Link {
 impl PartialEq for Versions {
     fn eq(&self, other: &Self) -> bool {
         let alike = |a: &Link, b: &Link| {
-            (a.element, a.writer, a.at, &a.iteration, &a.value)
-                == (b.element, b.writer, b.at, &b.iteration, &b.value)
+            (a.element, a.writer, a.at, &a.iteration, &a.value, a.server)
+                == (b.element, b.writer, b.at, &b.iteration, &b.value, b.server)
         };
         self.newest.len() == other.newest.len()
+            && self.fetched == other.fetched
             && self.newest.iter().zip(&other.newest).all(|(mine, theirs)| {
                 Arc::ptr_eq(mine, theirs) || {
                     let mine = std::iter::successors(Some(&**mine), |l| l.older.as_deref());
@@ -144,38 +175,50 @@ struct Stored {
     #[n(2)]
     at: Timestamp,
     #[n(3)]
-    value: Value,
+    value: Option<Value>,
+    #[n(4)]
+    server: Option<ServerId>,
 }
 
-/// As one list, the older versions of an element before the newer ones.
+/// The versions, as one list with the older ones of an element before the newer ones; then the
+/// values that came later.
 impl<C> Encode<C> for Versions {
     fn encode<W: minicbor::encode::Write>(
         &self,
         e: &mut Encoder<W>,
         ctx: &mut C,
     ) -> Result<(), minicbor::encode::Error<W::Error>> {
-        e.begin_array()?;
+        e.array(2)?.begin_array()?;
         for newest in &self.newest {
             let mut links: Vec<&Link> = self.newest_first(newest.element).collect();
             links.reverse();
             for link in links {
-                e.array(4)?;
+                e.array(5)?;
                 link.element.encode(e, ctx)?;
                 link.activity().encode(e, ctx)?;
                 link.at.encode(e, ctx)?;
                 link.value.encode(e, ctx)?;
+                link.server.encode(e, ctx)?;
             }
         }
-        e.end()?.ok()
+        let fetched = self.fetched.as_ref().map_or(&[][..], |fetched| fetched);
+        e.end()?.array(fetched.len() as u64)?;
+        fetched.iter().try_for_each(|value| value.encode(e, ctx))
     }
 }
 
 impl<'b, C> Decode<'b, C> for Versions {
     fn decode(d: &mut Decoder<'b>, ctx: &mut C) -> Result<Self, minicbor::decode::Error> {
         let mut versions = Self::default();
+        if d.array()? != Some(2) {
+            return Err(minicbor::decode::Error::message("not the versions of a state"));
+        }
         for stored in d.array_iter_with::<C, Stored>(ctx)? {
-            let Stored { element, writer, at, value } = stored?;
-            versions.write(element, value, &writer, at);
+            let Stored { element, writer, at, value, server } = stored?;
+            versions.write(Written { element, value, writer: &writer, at, server });
+        }
+        for value in d.array_iter_with::<C, FetchedValue>(ctx)? {
+            versions.fetched(value?);
         }
         Ok(versions)
     }
@@ -190,7 +233,13 @@ mod tests {
         let mut versions = Versions::default();
         let writer = Activity { node: NodeId(1), iteration: Iteration(vec![0]) };
         for count in 0..200_000 {
-            versions.write(ElementId(0), Value::Int(count), &writer, Timestamp(count));
+            versions.write(Written {
+                element: ElementId(0),
+                value: Some(Value::Int(count)),
+                writer: &writer,
+                at: Timestamp(count),
+                server: None,
+            });
         }
         let bytes = minicbor::to_vec(&versions).unwrap();
         let copy: Versions = minicbor::decode(&bytes).unwrap();

@@ -9,5 +9,6 @@ use crate::rejection::Rejection;
 
 pub(super) fn abort(case: Case<'_>, by: Performer, reason: &str) -> Result<Decision, Rejection> {
     case.alive()?;
+    case.gives_orders()?;
     case.answer(Event::Aborted { by, reason: cut(reason) })
 }

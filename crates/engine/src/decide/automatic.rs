@@ -24,7 +24,7 @@ pub(super) fn decide_all(draft: &mut Draft<'_>) {
     let mut decisions = 0;
     while !draft.undecided.is_empty() {
         let id = draft.undecided.remove(0);
-        if draft.state.node_state(id) != NodeState::Activated {
+        if draft.state.node_state(id) != NodeState::Activated || !is_due_here(draft, id) {
             continue;
         }
         decisions += 1;
@@ -32,6 +32,13 @@ pub(super) fn decide_all(draft: &mut Draft<'_>) {
             draft.record(event);
         }
     }
+}
+
+/// Whether a decision is to be taken at this server, and all that it depends on is here.
+fn is_due_here(draft: &Draft<'_>, id: NodeId) -> bool {
+    let Draft { here, schema, state, .. } = draft;
+    here.controls(schema, state, id)
+        && state.lacking(schema, &state.activity(schema, id)).is_empty()
 }
 
 /// How often the loop may go round, if it may not go round once more.

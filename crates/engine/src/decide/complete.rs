@@ -37,6 +37,10 @@ pub(super) fn complete(case: Case<'_>, done: Done) -> Result<Decision, Rejection
         let incident = Incident::TooManyIterations { limit };
         return case.answer(Event::IncidentRaised { activity: done.activity, incident });
     }
+    let home = match &done.by {
+        Performer::Agent(agent) => case.here.home(agent),
+        Performer::System | Performer::Worker(_) => None,
+    };
     case.answer(Event::Completed(Completed {
         activity: done.activity,
         by: done.by,
@@ -44,6 +48,7 @@ pub(super) fn complete(case: Case<'_>, done: Done) -> Result<Decision, Rejection
         writes: done.outputs,
         code,
         request: done.request,
+        home,
     }))
 }
 

@@ -54,6 +54,7 @@ pub(super) fn resolve(
         writes,
         code,
         request: None,
+        home: None,
     }))
 }
 

@@ -15,6 +15,7 @@ pub(super) fn suspend(
     reason: Option<&str>,
 ) -> Result<Decision, Rejection> {
     case.alive()?;
+    case.gives_orders()?;
     case.not_suspended()?;
     case.answer(Event::Suspended { by, reason: reason.map(cut) })
 }
@@ -25,6 +26,7 @@ pub(super) fn resume(
     reason: Option<&str>,
 ) -> Result<Decision, Rejection> {
     case.alive()?;
+    case.gives_orders()?;
     match case.state.lifecycle() {
         Lifecycle::Suspended => case.answer(Event::Resumed { by, reason: reason.map(cut) }),
         Lifecycle::Running | Lifecycle::Completed | Lifecycle::Aborted => {

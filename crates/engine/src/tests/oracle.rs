@@ -130,7 +130,12 @@ impl<'a> Knowledge<'a> {
             | Event::IncidentResolved { .. }
             | Event::Suspended { .. }
             | Event::Resumed { .. }
-            | Event::Aborted { .. } => {}
+            | Event::Aborted { .. }
+            | Event::Sent { .. }
+            | Event::Delivered { .. }
+            | Event::Received(_)
+            | Event::Fetched { .. }
+            | Event::Finished => {}
         }
     }
 

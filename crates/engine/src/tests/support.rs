@@ -184,7 +184,12 @@ impl Stage {
             | Event::Completed(_)
             | Event::IncidentResolved { .. }
             | Event::Suspended { .. }
-            | Event::Resumed { .. } => None,
+            | Event::Resumed { .. }
+            | Event::Sent { .. }
+            | Event::Delivered { .. }
+            | Event::Received(_)
+            | Event::Fetched { .. }
+            | Event::Finished => None,
         }
     }
 

@@ -13,6 +13,7 @@ mod people;
 mod places;
 mod report;
 mod samples;
+mod servers;
 mod syncs;
 
 use crate::compile::compile;
@@ -21,6 +22,8 @@ use crate::finding::{Finding, Rule};
 use facts::Facts;
 pub use graph::graph;
 use places::Places;
+#[cfg(feature = "arbitrary")]
+pub(crate) use places::for_each_step;
 use report::Report;
 pub use report::{ERRORS_MAX, WARNINGS_MAX};
 pub use samples::POINTS_MAX;
@@ -45,6 +48,7 @@ fn check_into(definition: &Definition, report: &mut Report) {
     syncs::check_effects(&schema, &places, &facts, report);
     data::check(&schema, &places, &facts, report);
     people::check(&schema, &places, &facts, report);
+    servers::check(&schema, &places, &facts, report);
     choices::check(&schema, &places, &facts, report);
 }
 

@@ -78,7 +78,8 @@ fn check_rule(
     }
 }
 
-fn why_not_done(
+/// Why a step may not have been done when another begins, and what would mend it.
+pub(super) fn why_not_done(
     node: NodeId,
     at: NodeId,
     places: &Places<'_>,

@@ -167,6 +167,18 @@ impl<'d> Places<'d> {
         }
     }
 
+    /// Where the author wrote it.
+    pub(super) fn span(&self, node: NodeId) -> Span {
+        match self.origin(node) {
+            Origin::Start | Origin::End => Span::default(),
+            Origin::Step(Step { name, .. })
+            | Origin::Parallel(Parallel { name, .. })
+            | Origin::Choice(Choice { name, .. })
+            | Origin::Loop(Loop { name, .. })
+            | Origin::Silent(name) => name.span,
+        }
+    }
+
     /// The nodes of the branch of a frame.
     pub(super) fn branch_nodes(&self, frame: Frame) -> impl Iterator<Item = NodeId> + use<> {
         let range = self.branches.get(&(frame.block, frame.branch)).copied();
@@ -295,7 +307,7 @@ impl<'d> Names<'d, '_> {
     }
 }
 
-pub(super) fn for_each_step(blocks: &mut [Block], f: &mut impl FnMut(&mut Step)) {
+pub(crate) fn for_each_step(blocks: &mut [Block], f: &mut impl FnMut(&mut Step)) {
     for block in blocks {
         match block {
             Block::Step(step) => f(step),

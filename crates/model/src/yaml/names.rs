@@ -93,6 +93,11 @@ impl Names {
         self.references.push((name.clone(), Reference::Step));
     }
 
+    /// Notes a step that a place depends on; a choice or a loop counts as the decision it is.
+    pub(super) fn refer_to_performer(&mut self, name: &Spanned<Arc<str>>) {
+        self.references.push((name.clone(), Reference::Performer));
+    }
+
     /// Notes the steps whose performers a rule speaks of.
     pub(super) fn refer_to_performers(&mut self, rule: &rule::Rule, span: Span) {
         rule.for_each_actors(&mut |actors| {

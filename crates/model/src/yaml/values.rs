@@ -9,6 +9,7 @@ use std::time::Duration;
 use super::blocks::Blocks;
 use super::fields::{self, Fields, NAME_LEN_MAX, quote};
 use super::tree::{Node, ScalarKind};
+use crate::assignment::Assignment;
 use crate::condition::{Condition, ConditionError};
 use crate::definition::{Decider, Retry, Sync, Use, Work};
 use crate::finding::{Rule, Span, Spanned};
@@ -188,10 +189,24 @@ impl Blocks<'_> {
         self.refuse_repeated(syncs.iter().map(|sync| &sync.from), &what);
     }
 
-    pub(super) fn at(&mut self, fields: &Fields<'_>) -> Option<Spanned<String>> {
+    pub(super) fn at(&mut self, fields: &Fields<'_>) -> Option<Spanned<Assignment>> {
         let node = fields.value("at")?;
-        let text = fields::title(node, &format!("`at` of {}", fields.what()), self.report)?;
-        Some(Spanned::new(text, node.span))
+        let what = format!("`at` of {}", fields.what());
+        let text = fields::expression(node, &what, self.report)?;
+        match text.value.parse::<Assignment>() {
+            Ok(assignment) => {
+                if let Some(step) = assignment.step() {
+                    self.names.refer_to_performer(&Spanned::new(step.clone(), node.span));
+                }
+                Some(Spanned::new(assignment, node.span))
+            }
+            Err(error) => {
+                let message = format!("{what} is no place: {error}");
+                let hint = "write the name of a domain, Server(step) or Domain(Actor(step))";
+                self.report.error(node.span, Rule::Y2, message, hint);
+                None
+            }
+        }
     }
 
     pub(super) fn duration(&mut self, fields: &Fields<'_>, key: &str) -> Option<Duration> {

@@ -8,10 +8,12 @@ use std::time::Duration;
 
 use super::blocks::ITERATIONS_DEFAULT;
 use super::tree::{ScalarKind, resolve};
+use crate::assignment::Assignment;
 use crate::definition::{
     Block, Branch, Choice, ChoiceBy, Decider, Definition, Element, Guard, Loop, Parallel, Retry,
     Step, Sync, Until, Use, Work,
 };
+use crate::finding::Spanned;
 use crate::time::format_duration;
 
 pub fn write(definition: &Definition) -> String {
@@ -85,7 +87,7 @@ impl Writer {
         self.uses("writes", &step.writes);
         self.syncs("after", step.after.iter().filter(|sync| !sync.strict));
         self.syncs("requires", step.after.iter().filter(|sync| sync.strict));
-        self.at(step.at.as_ref().map(|at| &*at.value));
+        self.at(step.at.as_ref());
         self.takes(step.takes);
         match &step.undo {
             None => {}
@@ -134,7 +136,7 @@ impl Writer {
     fn decider(&mut self, decider: &Decider) {
         self.scalar("who", &decider.who.value.to_string());
         self.uses("reads", &decider.reads);
-        self.at(decider.at.as_ref().map(|at| &*at.value));
+        self.at(decider.at.as_ref());
         self.takes(decider.takes);
     }
 
@@ -162,9 +164,9 @@ impl Writer {
         }
     }
 
-    fn at(&mut self, at: Option<&str>) {
+    fn at(&mut self, at: Option<&Spanned<Assignment>>) {
         if let Some(at) = at {
-            self.scalar("at", at);
+            self.scalar("at", &at.value.to_string());
         }
     }
 

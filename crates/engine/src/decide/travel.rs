@@ -1,0 +1,71 @@
+//! Working together: parcels to and from other servers that control parts of the same instance.
+//!
+//! A parcel is taken once, in order, and with it everything that precedes what it is about.
+
+use legwork_model::event::{Event, FetchedValue, Parcel, Received};
+use legwork_model::id::{NodeId, ServerId};
+use legwork_model::schema::Schema;
+use legwork_model::time::Timestamp;
+
+use super::{Case, Decision, Draft, Here};
+use crate::evolve;
+use crate::rejection::Rejection;
+use crate::state::NodeState;
+
+/// Begins an instance at a server that it comes to for the first time.
+pub fn receive_first(
+    here: &dyn Here,
+    schema: &Schema,
+    received: Box<Received>,
+    now: Timestamp,
+) -> Result<Decision, Rejection> {
+    let state = evolve::begin_elsewhere(schema, &received).ok_or(Rejection::NoBeginning)?;
+    receive(Case { here, schema, state: &state, now }, received)
+}
+
+pub(super) fn send(case: Case<'_>, to: ServerId, parcel: Parcel) -> Result<Decision, Rejection> {
+    let number = case.state.peer(to).map_or(0, |peer| peer.sent) + 1;
+    case.answer(Event::Sent { to, number, parcel })
+}
+
+pub(super) fn deliver(case: Case<'_>, to: ServerId, number: u32) -> Result<Decision, Rejection> {
+    let waiting = case.state.peer(to).map_or(&[][..], |peer| &peer.waiting);
+    if waiting.iter().any(|outgoing| outgoing.number == number) {
+        case.answer(Event::Delivered { to, number })
+    } else {
+        Err(Rejection::AlreadyDone)
+    }
+}
+
+pub(super) fn receive(case: Case<'_>, received: Box<Received>) -> Result<Decision, Rejection> {
+    let expected = case.state.peer(received.from).map_or(0, |peer| peer.received) + 1;
+    match received.number.cmp(&expected) {
+        std::cmp::Ordering::Less => Err(Rejection::AlreadyDone),
+        std::cmp::Ordering::Greater => Err(Rejection::OutOfOrder { expected }),
+        std::cmp::Ordering::Equal => case.answer(Event::Received(received)),
+    }
+}
+
+pub(super) fn fetch(case: Case<'_>, values: Vec<FetchedValue>) -> Result<Decision, Rejection> {
+    // Also after the end: its results may still be elsewhere.
+    case.answer(Event::Fetched { values })
+}
+
+/// The end was reached, or skipped: said once, by the server that is responsible for it.
+pub(super) fn finish(case: Case<'_>) -> Result<Decision, Rejection> {
+    case.alive()?;
+    let end: NodeId = case.schema.end();
+    let settled = match case.state.node_state(end) {
+        NodeState::Completed | NodeState::Skipped => true,
+        NodeState::NotActivated
+        | NodeState::Activated
+        | NodeState::Selected
+        | NodeState::Failed => false,
+    };
+    if !settled {
+        return Err(Rejection::NoSuchActivity);
+    }
+    let mut draft = Draft::of(case);
+    draft.record(Event::Finished);
+    Ok(draft.finish())
+}

@@ -1,0 +1,134 @@
+//! The state of an instance that several servers control, as placement and the site see it.
+
+use legwork_model::event::Order;
+use legwork_model::id::{Activity, DomainId, ElementId, NodeId, ServerId};
+use legwork_model::schema::{LoopId, Schema};
+use legwork_model::value::Value;
+
+use super::{Lifecycle, NodeState, State, Whereabouts};
+use crate::data::precedence::Before;
+use crate::marking;
+use crate::travel::Peer;
+
+/// A value that an activity reads and that is still elsewhere.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Lacking {
+    pub element: ElementId,
+    pub writer: Activity,
+}
+
+/// The last completion of a node.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Completion {
+    pub activity: Activity,
+    /// `None` if this server controlled it.
+    pub server: Option<ServerId>,
+    pub home: Option<DomainId>,
+}
+
+impl State {
+    /// Whose version of an element is valid for an activity, and who controlled that writer:
+    /// `None` stands for this server.
+    pub fn last_writer(
+        &self,
+        schema: &Schema,
+        reader: &Activity,
+        element: ElementId,
+    ) -> Option<(Activity, Option<ServerId>)> {
+        let found = self.versions.valid(&Before::new(schema, self, reader), element)?;
+        Some((found.writer, found.server))
+    }
+
+    /// The elements an activity reads whose values are still elsewhere.
+    pub fn lacking(&self, schema: &Schema, activity: &Activity) -> Vec<Lacking> {
+        if self.travel.is_none() {
+            return Vec::new();
+        }
+        let Some(node) = schema.nodes.get(activity.node.0 as usize) else { return Vec::new() };
+        let before = Before::new(schema, self, activity);
+        let lacking = |element: ElementId| {
+            let found = self.versions.valid(&before, element)?;
+            let is_elsewhere = found.value.is_none();
+            is_elsewhere.then_some(Lacking { element, writer: found.writer })
+        };
+        marking::read_by(schema, node).into_iter().filter_map(lacking).collect()
+    }
+
+    /// Whether one activity came before another, as they went here.
+    pub fn precedes(&self, schema: &Schema, a: &Activity, b: &Activity) -> bool {
+        Before::new(schema, self, b).contains(a)
+    }
+
+    /// How often a loop has gone round.
+    pub fn rounds(&self, id: LoopId) -> u32 {
+        self.round(id)
+    }
+
+    /// The last completion of each node that has entries, but for the start.
+    pub fn completions(&self) -> impl Iterator<Item = Completion> {
+        self.done.iter().map(|done| {
+            let Whereabouts { iteration, server, home } =
+                done.whereabouts.as_deref().cloned().unwrap_or_default();
+            Completion { activity: Activity { node: done.node, iteration }, server, home }
+        })
+    }
+
+    /// Where it was started; `None` stands for this server.
+    pub fn started_elsewhere(&self) -> Option<ServerId> {
+        self.travel.as_ref()?.started_at
+    }
+
+    /// The other servers it has to do with here.
+    pub fn peers(&self) -> &[Peer] {
+        self.travel.as_ref().map_or(&[], |travel| &travel.peers)
+    }
+
+    pub fn peer(&self, server: ServerId) -> Option<&Peer> {
+        self.travel.as_ref()?.peer(server)
+    }
+
+    /// The last order that took effect here.
+    pub fn order(&self) -> Option<&Order> {
+        self.travel.as_ref()?.order.as_ref()
+    }
+
+    /// Whether it has ended, and where it was started all its results are there.
+    pub fn has_results(&self, schema: &Schema) -> bool {
+        self.lifecycle.has_ended() && !self.lacks_results(schema)
+    }
+
+    /// Whether nothing is left to do with it at this server.
+    pub fn is_over(&self, schema: &Schema) -> bool {
+        self.has_results(schema) && !self.is_sending()
+    }
+
+    /// Whether it has come to its end, was started here, and some of its results are elsewhere.
+    pub fn lacks_results(&self, schema: &Schema) -> bool {
+        let end = Activity::once(schema.end());
+        self.lifecycle == Lifecycle::Completed
+            && self.started_elsewhere().is_none()
+            && !self.lacking(schema, &end).is_empty()
+    }
+
+    /// Whether several servers have to do with it.
+    pub fn is_shared(&self) -> bool {
+        self.travel.is_some()
+    }
+
+    /// Whether something is on its way to another server.
+    pub fn is_sending(&self) -> bool {
+        self.peers().iter().any(|peer| !peer.waiting.is_empty())
+    }
+
+    /// Every activity that is due, decisions by condition included.
+    pub fn due<'a>(&'a self, schema: &'a Schema) -> impl Iterator<Item = Activity> + 'a {
+        let due = |node: &NodeId| self.node_state(*node) == NodeState::Activated;
+        let nodes = self.pending.iter().map(|pending| pending.node);
+        nodes.filter(due).map(|node| self.activity(schema, node))
+    }
+
+    /// A version of an element by its writer, if its value is here.
+    pub fn value_by(&self, element: ElementId, writer: &Activity) -> Option<&Value> {
+        self.versions.of(element).find(|found| found.writer == *writer)?.value
+    }
+}

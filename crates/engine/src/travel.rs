@@ -1,0 +1,133 @@
+//! What an instance that several servers control has sent, is sending and has received here.
+//!
+//! Invariant: between two servers parcels are numbered from 1 without gaps. What was sent is kept
+//! until it is delivered; what was received is never taken twice.
+
+use legwork_model::event::{Order, Parcel, Passage};
+use legwork_model::id::{Activity, ServerId};
+use legwork_model::schema::Schema;
+use minicbor::{Decode, Encode};
+
+#[derive(Clone, Debug, Default, PartialEq, Eq, Encode, Decode)]
+pub(crate) struct Travel {
+    /// Where the instance was started, if not here.
+    #[n(0)]
+    pub(crate) started_at: Option<ServerId>,
+    /// The other servers it has to do with here, in their order.
+    #[n(1)]
+    pub(crate) peers: Vec<Peer>,
+    /// The last order that took effect here.
+    #[n(2)]
+    pub(crate) order: Option<Order>,
+}
+
+/// Another server, as far as this instance goes.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Encode, Decode)]
+pub struct Peer {
+    #[n(0)]
+    pub server: ServerId,
+    /// The number of the last parcel sent to it.
+    #[n(1)]
+    pub sent: u32,
+    /// Those that are not delivered yet, in their order.
+    #[n(2)]
+    pub waiting: Vec<Outgoing>,
+    /// The number of the last parcel received from it.
+    #[n(3)]
+    pub received: u32,
+    /// The last activities that it was told of from here, or has told of.
+    #[n(4)]
+    pub told: Vec<Activity>,
+}
+
+/// A parcel on its way.
+#[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
+pub struct Outgoing {
+    #[n(0)]
+    pub number: u32,
+    #[n(1)]
+    pub parcel: Parcel,
+}
+
+impl Travel {
+    pub(crate) fn peer(&self, server: ServerId) -> Option<&Peer> {
+        let place = self.peers.binary_search_by_key(&server, |peer| peer.server).ok()?;
+        self.peers.get(place)
+    }
+
+    pub(crate) fn sent(&mut self, to: ServerId, number: u32, parcel: &Parcel) {
+        if let Some(order) = order_in(parcel) {
+            self.ordered(order);
+        }
+        let peer = self.peer_mut(to);
+        peer.sent = number;
+        peer.waiting.push(Outgoing { number, parcel: parcel.clone() });
+    }
+
+    pub(crate) fn delivered(&mut self, schema: &Schema, to: ServerId, number: u32) {
+        let peer = self.peer_mut(to);
+        let gone = peer.waiting.partition_point(|outgoing| outgoing.number <= number);
+        let gone: Vec<Outgoing> = peer.waiting.drain(..gone).collect();
+        for outgoing in gone {
+            peer.hear(schema, &outgoing.parcel);
+        }
+    }
+
+    pub(crate) fn received(
+        &mut self,
+        schema: &Schema,
+        from: ServerId,
+        number: u32,
+        parcel: &Parcel,
+    ) {
+        let peer = self.peer_mut(from);
+        peer.received = number;
+        peer.hear(schema, parcel);
+    }
+
+    /// Whether an order is newer than all before.
+    pub(crate) fn ordered(&mut self, order: &Order) -> bool {
+        let is_new = self.order.as_ref().is_none_or(|last| order.number > last.number);
+        if is_new {
+            self.order = Some(order.clone());
+        }
+        is_new
+    }
+
+    fn peer_mut(&mut self, server: ServerId) -> &mut Peer {
+        match self.peers.binary_search_by_key(&server, |peer| peer.server) {
+            Ok(place) => &mut self.peers[place],
+            Err(place) => {
+                self.peers.insert(place, Peer { server, ..Peer::default() });
+                &mut self.peers[place]
+            }
+        }
+    }
+}
+
+/// The order that comes with a parcel.
+pub(crate) fn order_in(parcel: &Parcel) -> Option<&Order> {
+    match parcel {
+        Parcel::Control { order, .. } => order.as_ref(),
+        Parcel::Order(order) => Some(order),
+        Parcel::Finished { .. } => None,
+    }
+}
+
+impl Peer {
+    /// Remembers how far the other server is known to know the history.
+    fn hear(&mut self, schema: &Schema, parcel: &Parcel) {
+        let passages: &[Passage] = match parcel {
+            Parcel::Control { passages, .. } => passages,
+            Parcel::Order(_) | Parcel::Finished { .. } => &[],
+        };
+        for Passage { source, .. } in passages {
+            let known =
+                |other: &Activity| source == other || schema.activity_precedes(source, other);
+            if !self.told.iter().any(known) {
+                self.told.retain(|other| !schema.activity_precedes(other, source));
+                self.told.push(source.clone());
+            }
+        }
+    }
+}

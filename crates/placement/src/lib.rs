@@ -1,0 +1,20 @@
+//! WHERE an instance is controlled and how it moves: topology, places, what travels.
+//!
+//! Invariant: pure, and nothing here ever needs a message. Every question is answered from the
+//! schema, the topology and what is known of the history; servers that know the same come to the
+//! same answer.
+//!
+//! The algorithms are those of Bauer, Reichert, Dadam: "Effiziente Übertragung von
+//! Prozessinstanzdaten in verteilten Workflow-Management-Systemen", named as they are there.
+
+mod history;
+mod place;
+mod proof;
+mod sources;
+mod topology;
+
+pub use history::{Known, Last, is_missing, knows, last_activities, last_activities_of};
+pub use place::{Map, place};
+pub use proof::{Move, is_proven};
+pub use sources::{Reader, sources};
+pub use topology::{Domain, Server, Topology, Transfer};

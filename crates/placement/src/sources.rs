@@ -1,0 +1,43 @@
+//! Where a value that is not here can be had: Algorithm 4.
+//!
+//! Invariant: only servers that have, or had to have, the very version that is valid for the reader
+//! are named: the one of its writer, and those of steps before that read the same version.
+
+use std::collections::BTreeSet;
+
+use legwork_model::id::{Activity, ElementId, ServerId};
+use legwork_model::schema::Schema;
+
+use crate::history::Known;
+
+/// Who reads which element.
+#[derive(Clone, Copy, Debug)]
+pub struct Reader<'a> {
+    pub activity: &'a Activity,
+    pub element: ElementId,
+}
+
+/// The servers that a version can be had from, the cheapest first. `last_writer` answers whose
+/// version of an element is valid for an activity, and who controlled the writer.
+pub fn sources(
+    schema: &Schema,
+    known: &impl Known,
+    reader: Reader<'_>,
+    last_writer: impl Fn(ElementId, &Activity) -> Option<(Activity, ServerId)>,
+    cost: impl Fn(ServerId) -> u32,
+    here: ServerId,
+) -> Vec<ServerId> {
+    let Some(valid) = last_writer(reader.element, reader.activity) else { return Vec::new() };
+    let reads = |activity: &Activity| {
+        let reads = &schema.node(activity.node).reads;
+        reads.iter().any(|access| access.element == reader.element)
+    };
+    let has_it = |activity: &Activity| {
+        reads(activity) && last_writer(reader.element, activity).as_ref() == Some(&valid)
+    };
+    let readers = known.lasts().filter(|last| has_it(&last.activity)).map(|last| last.server);
+    let servers: BTreeSet<ServerId> = readers.chain([valid.1]).collect();
+    let mut servers: Vec<ServerId> = servers.into_iter().filter(|at| *at != here).collect();
+    servers.sort_by_key(|server| (cost(*server), *server));
+    servers
+}

@@ -1,0 +1,116 @@
+//! Which domains and servers there are, where people are at home, what it costs to send.
+//!
+//! Invariant: numbers are for ever. A domain or a server keeps its number in every later topology;
+//! one that is gone keeps it too, so that histories stay readable.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use legwork_model::id::{AgentId, DomainId, ServerId};
+
+use crate::place::Map;
+
+/// One state of the topology.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Topology {
+    /// Counts the changes: the newest counts.
+    pub epoch: u32,
+    pub domains: Vec<Domain>,
+    pub servers: Vec<Server>,
+    /// Where people are at home.
+    pub homes: BTreeMap<AgentId, DomainId>,
+    /// What a byte costs between two domains, the lower number first; 1 where nothing is said.
+    pub costs: BTreeMap<(DomainId, DomainId), u32>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Domain {
+    pub name: Arc<str>,
+    /// How what moves to this domain is sent.
+    pub transfer: Transfer,
+    /// No longer in use.
+    pub is_gone: bool,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Server {
+    pub name: Arc<str>,
+    pub domain: DomainId,
+    /// Where other servers reach it.
+    pub address: Arc<str>,
+    /// Where people and programs reach it.
+    pub api: Arc<str>,
+    /// No longer in use.
+    pub is_gone: bool,
+}
+
+/// How the history travels to a domain. All give the same results.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Transfer {
+    /// Everything, every time.
+    Full,
+    /// What the sender cannot rule out that the receiver lacks.
+    Sending,
+    /// What the receiver asks for: three messages.
+    Requested,
+    /// Like `Requested`, in one message where the sender can prove what the receiver lacks.
+    #[default]
+    Proven,
+}
+
+/// What it costs within a domain.
+const COST_NEAR: u32 = 0;
+/// What it costs between domains of whose link nothing is said.
+const COST_DEFAULT: u32 = 1;
+
+impl Topology {
+    pub fn domain(&self, id: DomainId) -> Option<&Domain> {
+        self.domains.get(usize::from(id.0))
+    }
+
+    pub fn server(&self, id: ServerId) -> Option<&Server> {
+        self.servers.get(usize::from(id.0))
+    }
+
+    pub fn server_named(&self, name: &str) -> Option<ServerId> {
+        let place = self.servers.iter().position(|server| &*server.name == name)?;
+        u16::try_from(place).ok().map(ServerId)
+    }
+
+    pub fn home(&self, agent: &AgentId) -> Option<DomainId> {
+        self.homes.get(agent).copied()
+    }
+
+    pub fn transfer_to(&self, server: ServerId) -> Transfer {
+        let domain = self.server(server).and_then(|server| self.domain(server.domain));
+        domain.map_or(Transfer::default(), |domain| domain.transfer)
+    }
+
+    /// What a byte costs from one server to another.
+    pub fn cost(&self, a: ServerId, b: ServerId) -> u32 {
+        match (self.domain_of(a), self.domain_of(b)) {
+            (Some(a), Some(b)) if a == b => COST_NEAR,
+            (Some(a), Some(b)) => {
+                self.costs.get(&(a.min(b), a.max(b))).copied().unwrap_or(COST_DEFAULT)
+            }
+            (Some(_) | None, Some(_) | None) => u32::MAX,
+        }
+    }
+}
+
+impl Map for Topology {
+    fn domain_named(&self, name: &str) -> Option<DomainId> {
+        let place = self.domains.iter().position(|domain| &*domain.name == name)?;
+        u16::try_from(place).ok().map(DomainId)
+    }
+
+    fn domain_of(&self, server: ServerId) -> Option<DomainId> {
+        self.server(server).map(|server| server.domain)
+    }
+
+    fn server_in(&self, domain: DomainId) -> Option<ServerId> {
+        let in_use = |server: &Server| server.domain == domain && !server.is_gone;
+        let place = self.servers.iter().position(in_use)?;
+        u16::try_from(place).ok().map(ServerId)
+    }
+}

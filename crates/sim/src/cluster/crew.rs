@@ -1,0 +1,242 @@
+//! People and workers at every site: they take what is offered and do it as the oracle says.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::time::Duration;
+
+use legwork_model::arbitrary::JOBS;
+use legwork_model::id::{ActivityId, AgentId, InstanceId};
+use legwork_site::{
+    Activate, Answer, Complete, JobLease, JobResult, Kind, Refusal, Request, RequestId, Resolution,
+    Start, Worklist,
+};
+
+use super::{Cluster, oracle};
+use crate::dice::Dice;
+use crate::material::AGENTS;
+
+const INSTANCES_MAX: u64 = 6;
+
+#[derive(Default)]
+pub(crate) struct Crew {
+    /// What was asked of which site.
+    pending: BTreeMap<(usize, RequestId), Intent>,
+    /// Where each instance was started.
+    started: BTreeMap<InstanceId, usize>,
+    drawn: u64,
+    /// Activities that a site has acknowledged.
+    pub(crate) acknowledged: BTreeSet<ActivityId>,
+    /// Instances that somebody wanted aborted.
+    pub(crate) abort_asked: BTreeSet<InstanceId>,
+    pub(crate) refusals: u32,
+}
+
+enum Intent {
+    Start(InstanceId),
+    Poll,
+    Report(Vec<ActivityId>),
+    List(AgentId),
+    Complete(ActivityId),
+    Incidents,
+    Other,
+}
+
+impl Crew {
+    pub(crate) fn new() -> Self {
+        Self::default()
+    }
+
+    /// Where each instance was started.
+    pub(crate) fn started(&self) -> &BTreeMap<InstanceId, usize> {
+        &self.started
+    }
+
+    pub(crate) fn start_some(&mut self, cluster: &mut Cluster, dice: &mut Dice) {
+        if self.drawn >= INSTANCES_MAX || !dice.chance(20) {
+            return;
+        }
+        self.drawn += 1;
+        let instance = cluster.draw_instance(self.drawn);
+        let place = dice.below(cluster.worlds.len());
+        let start = Start {
+            instance,
+            process: cluster.schema.process.clone(),
+            version: None,
+            data: oracle::start_data(&cluster.schema, instance),
+            agent: None,
+            key: None,
+            wait_until: None,
+        };
+        self.ask(cluster, place, Request::Start(start), Intent::Start(instance));
+    }
+
+    /// Everybody looks for something to do.
+    pub(crate) fn work(&mut self, cluster: &mut Cluster, dice: &mut Dice) {
+        for place in 0..cluster.worlds.len() {
+            if dice.chance(50) {
+                let activate = Activate {
+                    worker: Arc::from("robot"),
+                    types: JOBS.iter().map(|job| Arc::from(*job)).collect(),
+                    max: 1 + dice.below(4),
+                    lease: Duration::from_secs(20),
+                    wait_until: None,
+                };
+                self.ask(cluster, place, Request::Activate(activate), Intent::Poll);
+            }
+            if dice.chance(50) {
+                let agent = AgentId::from(*dice.pick(&AGENTS).unwrap_or(&"ann"));
+                let (since, limit, wait_until) = (None, 100, None);
+                let list = Worklist { agent: agent.clone(), since, limit, wait_until };
+                self.ask(cluster, place, Request::Worklist(list), Intent::List(agent));
+            }
+            if dice.chance(10) {
+                let incidents = Request::Incidents { limit: 100, after: None };
+                self.ask(cluster, place, incidents, Intent::Incidents);
+            }
+        }
+    }
+
+    /// Somebody has other plans with a case: it is suspended, resumed or, seldom, aborted.
+    pub(crate) fn order(&mut self, cluster: &mut Cluster, dice: &mut Dice) {
+        let all: Vec<_> = self.started.iter().map(|(id, place)| (*id, *place)).collect();
+        let Some(&(instance, place)) = dice.pick(&all) else { return };
+        let (reason, none) = ("changed plans".to_owned(), None);
+        let request = match dice.below(100) {
+            0..3 => Request::Suspend { instance, reason: none },
+            3..8 => Request::Resume { instance, reason: none },
+            8 if dice.chance(30) => {
+                self.abort_asked.insert(instance);
+                Request::Abort { instance, reason }
+            }
+            8.. => return,
+        };
+        self.ask(cluster, place, request, Intent::Other);
+    }
+
+    /// Nothing stays suspended.
+    pub(crate) fn resume_all(&mut self, cluster: &mut Cluster) {
+        for (instance, place) in self.started.clone() {
+            let request = Request::Resume { instance, reason: None };
+            self.ask(cluster, place, request, Intent::Other);
+        }
+    }
+
+    fn ask(&mut self, cluster: &mut Cluster, place: usize, request: Request, intent: Intent) {
+        let id = cluster.worlds[place].ask(request);
+        self.pending.insert((place, id), intent);
+    }
+
+    /// Takes what was answered, and acts on it.
+    pub(crate) fn listen(&mut self, cluster: &mut Cluster) -> Result<(), String> {
+        for place in 0..cluster.worlds.len() {
+            for lost in cluster.worlds[place].take_lost() {
+                if let Some(Intent::Start(instance)) = self.pending.remove(&(place, lost)) {
+                    // It may have been started or not: found out at the end.
+                    self.started.insert(instance, place);
+                }
+            }
+        }
+        for key in self.pending.keys().copied().collect::<Vec<_>>() {
+            let (place, id) = key;
+            let Some(reply) = cluster.worlds[place].reply(id) else { continue };
+            let Some(intent) = self.pending.remove(&key) else { continue };
+            match reply {
+                Ok(answer) => self.answered(cluster, place, intent, answer)?,
+                Err(refusal) => self.refused(&refusal)?,
+            }
+        }
+        Ok(())
+    }
+
+    fn answered(
+        &mut self,
+        cluster: &mut Cluster,
+        place: usize,
+        intent: Intent,
+        answer: Answer,
+    ) -> Result<(), String> {
+        let schema = cluster.schema.clone();
+        match (intent, answer) {
+            (Intent::Start(instance), Answer::Started { .. }) => {
+                self.started.insert(instance, place);
+            }
+            (Intent::Poll, Answer::Jobs(jobs)) if !jobs.is_empty() => {
+                let activities = jobs.iter().map(|job| job.activity.clone()).collect();
+                let results = jobs.into_iter().map(|job| {
+                    let data = oracle::data(&schema, job.activity.instance, &job.activity);
+                    let job = JobLease { activity: job.activity, lease: job.lease };
+                    JobResult { job, data }
+                });
+                let (worker, jobs) = (Arc::from("robot"), results.collect());
+                let request = Request::CompleteJobs { worker, jobs };
+                self.ask(cluster, place, request, Intent::Report(activities));
+            }
+            (Intent::Report(activities), Answer::JobResults(results)) => {
+                for (activity, result) in activities.into_iter().zip(results) {
+                    if result.is_ok() {
+                        self.note(activity)?;
+                    }
+                }
+            }
+            (Intent::List(agent), Answer::Worklist(list)) => {
+                for item in list.items {
+                    let activity = item.activity;
+                    let data = oracle::data(&schema, activity.instance, &activity);
+                    let code = oracle::answer(&schema, activity.instance, &activity);
+                    let node = schema.node_named(&activity.step);
+                    let answers = node.map(|node| node.answers()).unwrap_or_default();
+                    let answer = code.and_then(|code| answers.get(code as usize));
+                    let answer = answer.map(|answer| (*answer).to_owned());
+                    let (agent, request) = (agent.clone(), None);
+                    let complete =
+                        Complete { agent, activity: activity.clone(), data, answer, request };
+                    let request = Request::Complete(complete);
+                    self.ask(cluster, place, request, Intent::Complete(activity));
+                }
+            }
+            (Intent::Complete(activity), _) => self.note(activity)?,
+            (Intent::Incidents, Answer::Incidents { incidents, .. }) => {
+                for incident in incidents {
+                    let Some(node) = schema.node_named(&incident.activity.step) else { continue };
+                    let answers = node.answers();
+                    let Some(answer) = answers.get(oracle::way_out(node) as usize) else {
+                        return Err(format!(
+                            "{} is stuck: {}",
+                            incident.activity, incident.message
+                        ));
+                    };
+                    let resolution = Resolution::Choose((*answer).to_owned());
+                    let activity = incident.activity;
+                    let request = Request::Resolve { activity, resolution };
+                    self.ask(cluster, place, request, Intent::Other);
+                }
+            }
+            (_, _) => {}
+        }
+        Ok(())
+    }
+
+    fn note(&mut self, activity: ActivityId) -> Result<(), String> {
+        if self.acknowledged.insert(activity.clone()) {
+            Ok(())
+        } else {
+            Err(format!("{activity} was acknowledged twice"))
+        }
+    }
+
+    fn refused(&mut self, refusal: &Refusal) -> Result<(), String> {
+        self.refusals += 1;
+        match refusal.kind {
+            Kind::Broken | Kind::Exhausted | Kind::Unauthenticated | Kind::Forbidden => {
+                Err(format!("refused: {refusal}"))
+            }
+            Kind::Invalid | Kind::NotFound | Kind::Conflict => Ok(()),
+        }
+    }
+
+    /// Whether nothing is open at any site any more.
+    pub(crate) fn has_finished(&self, cluster: &mut Cluster) -> Result<bool, String> {
+        let over = |world: &crate::world::World| world.describe().contains("instances_open: 0,");
+        Ok(cluster.worlds.iter().all(over) && cluster.network.next_arrival().is_none())
+    }
+}

@@ -1,0 +1,103 @@
+//! The network between sites: slow, forgetful, repetitive, and now and then cut.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use legwork_model::id::{Activity, InstanceId, ServerId};
+use legwork_model::time::Timestamp;
+use legwork_site::{Instance, Message};
+
+use crate::dice::Dice;
+
+#[derive(Default)]
+pub(crate) struct Network {
+    /// By the moment of arrival and a number that keeps the order of equals.
+    under_way: BTreeMap<(Timestamp, u64), (ServerId, ServerId, Message)>,
+    sent: u64,
+    /// Links that are cut, the lower number first.
+    cut: BTreeSet<(ServerId, ServerId)>,
+    healed: bool,
+    /// Which parcel has brought which entry to a server.
+    brought: BTreeMap<(ServerId, InstanceId, Activity), BTreeSet<(ServerId, u32)>>,
+}
+
+impl Network {
+    /// Links are cut and mended.
+    pub(crate) fn turn(&mut self, dice: &mut Dice, size: usize, calm: bool) {
+        if calm {
+            return;
+        }
+        if dice.chance(5) {
+            let (a, b) = (dice.below(size) as u16, dice.below(size) as u16);
+            self.cut.insert((ServerId(a.min(b)), ServerId(a.max(b))));
+        }
+        if dice.chance(10) {
+            self.cut.clear();
+        }
+    }
+
+    pub(crate) fn heal(&mut self) {
+        self.healed = true;
+        self.cut.clear();
+    }
+
+    pub(crate) fn send(
+        &mut self,
+        from: ServerId,
+        to: ServerId,
+        message: Message,
+        now: Timestamp,
+        dice: &mut Dice,
+    ) {
+        self.note(from, to, &message);
+        if self.cut.contains(&(from.min(to), from.max(to))) {
+            return;
+        }
+        let copies = match dice.below(100) {
+            _ if self.healed => 1,
+            0..8 => 0,
+            8..14 => 2,
+            14.. => 1,
+        };
+        for _ in 0..copies {
+            let delay = if dice.chance(5) { dice.below(5_000) } else { dice.below(200) };
+            self.sent += 1;
+            let at = Timestamp(now.0 + 1 + delay as i64);
+            self.under_way.insert((at, self.sent), (from, to, message.clone()));
+        }
+    }
+
+    pub(crate) fn arrived(&mut self, now: Timestamp) -> Vec<(ServerId, ServerId, Message)> {
+        let later = self.under_way.split_off(&(Timestamp(now.0 + 1), 0));
+        std::mem::replace(&mut self.under_way, later).into_values().collect()
+    }
+
+    pub(crate) fn next_arrival(&self) -> Option<Timestamp> {
+        self.under_way.keys().next().map(|(at, _)| *at)
+    }
+
+    /// An entry may be sent again, but only with the parcel it was sent with before.
+    fn note(&mut self, from: ServerId, to: ServerId, message: &Message) {
+        let Message::Offer(offer) = message else { return };
+        let Instance(instance) = offer.id.instance;
+        for entry in offer.entries.iter().flatten() {
+            if let Some(activity) = entry.event.ends() {
+                let parcels = self.brought.entry((to, instance, activity)).or_default();
+                parcels.insert((from, offer.id.number));
+            }
+        }
+    }
+
+    /// Whether each entry has gone to each server with one parcel only.
+    pub(crate) fn nothing_twice(&self) -> Result<(), String> {
+        match self.brought.iter().find(|(_, parcels)| parcels.len() > 1) {
+            None => Ok(()),
+            Some(((to, instance, activity), parcels)) => {
+                Err(format!("{activity:?} of {instance} went to {to:?} twice: {parcels:?}"))
+            }
+        }
+    }
+
+    pub(crate) fn describe(&self) -> String {
+        format!("{} messages under way", self.under_way.len())
+    }
+}

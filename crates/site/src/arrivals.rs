@@ -1,0 +1,190 @@
+//! Parcels that come from other servers.
+//!
+//! Invariant: a parcel takes effect in one record, once, in the order of its number. Of one
+//! instance one sender at a time is asked for what is lacking here; the others wait their turn, so
+//! that nothing is delivered by two.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
+use std::time::Duration;
+
+use legwork_engine::{self as engine, Command};
+use legwork_model::event::{Entry, Parcel, Received};
+use legwork_model::id::{Activity, InstanceId, ServerId};
+use legwork_model::schema::Schema;
+use legwork_model::time::Timestamp;
+use legwork_placement::{knows, last_activities};
+
+use crate::Site;
+use crate::instances::Slot;
+use crate::message::{Instance, Message, Offer, ParcelId};
+use crate::output::Output;
+use crate::refusal::Refusal;
+use crate::seat::Knowledge;
+use crate::step::{broken, guarded};
+
+/// For how long the others wait for a sender that was asked.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// Who was asked for a part of an instance, and who waits to be asked.
+#[derive(Debug, Default)]
+pub(crate) struct Arrivals(BTreeMap<InstanceId, Asked>);
+
+#[derive(Debug)]
+struct Asked {
+    from: ServerId,
+    number: u32,
+    until: Timestamp,
+    waiting: VecDeque<(ServerId, Box<Offer>)>,
+}
+
+impl Site {
+    /// Another server says something about an instance.
+    pub(crate) fn hear(&mut self, from: ServerId, message: Message, now: Timestamp) {
+        self.latest = now;
+        let Instance(id) = match &message {
+            Message::Offer(offer) => offer.id.instance,
+            Message::Known { parcel, .. } | Message::Taken { parcel } => parcel.instance,
+            Message::Want { instance, .. } | Message::Have { instance, .. } => *instance,
+        };
+        if self.instances.broken(id).is_some() {
+            return;
+        }
+        if self.instances.state(id).is_some() {
+            return self.act_on(from, message, now);
+        }
+        self.heard.entry(id).or_default().push((from, message));
+        self.ask_for(id.into(), false);
+    }
+
+    /// Acts on a message about an instance that is in memory, if there is one at all.
+    pub(crate) fn act_on(&mut self, from: ServerId, message: Message, now: Timestamp) {
+        match message {
+            Message::Offer(offer) => self.offered(from, offer, now),
+            Message::Known { parcel, last } => self.known(from, parcel, last),
+            Message::Taken { parcel } => self.taken(from, parcel, now),
+            Message::Want { instance, values } => self.wanted(from, instance, &values),
+            Message::Have { instance, values } => self.have(from, instance, values, now),
+        }
+    }
+
+    fn offered(&mut self, from: ServerId, mut offer: Box<Offer>, now: Timestamp) {
+        let ParcelId { instance: Instance(id), number } = offer.id;
+        let (received, ended) = match self.instances.state(id) {
+            Some((schema, state)) => {
+                (state.peer(from).map_or(0, |peer| peer.received), state.is_over(schema))
+            }
+            None => (0, false),
+        };
+        if number <= received || ended {
+            // Taken before, or of no more use: the sender need not say it again.
+            return self.say_taken(from, offer.id);
+        }
+        if number > received + 1 {
+            return;
+        }
+        match offer.entries.take() {
+            None => self.ask(from, offer, now),
+            Some(entries) => self.take(from, *offer, entries, now),
+        }
+    }
+
+    /// Says what is known here, or puts the sender in line.
+    fn ask(&mut self, from: ServerId, offer: Box<Offer>, now: Timestamp) {
+        let ParcelId { instance: Instance(id), number } = offer.id;
+        if let Some(asked) = self.arrivals.0.get_mut(&id)
+            && (asked.from, asked.number) != (from, number)
+            && asked.until > now
+        {
+            asked.waiting.retain(|(sender, _)| *sender != from);
+            return asked.waiting.push_back((from, offer));
+        }
+        let Some(last) = self.last_known(id, &offer) else { return };
+        let waiting = self.arrivals.0.remove(&id).map(|asked| asked.waiting).unwrap_or_default();
+        let until = now.plus(PATIENCE);
+        self.arrivals.0.insert(id, Asked { from, number, until, waiting });
+        self.out
+            .push(Output::Send { to: from, message: Message::Known { parcel: offer.id, last } });
+    }
+
+    /// Algorithm 1. `None` if the definition is not known here yet.
+    fn last_known(&self, id: InstanceId, offer: &Offer) -> Option<Vec<Activity>> {
+        let seat = self.seat.as_ref()?;
+        self.schema_of(&offer.process, offer.version).ok()?;
+        let Some((schema, state)) = self.instances.state(id) else { return Some(Vec::new()) };
+        let sources: Vec<Activity> = match &offer.parcel {
+            Parcel::Control { passages, .. } => {
+                passages.iter().map(|passage| passage.source.clone()).collect()
+            }
+            Parcel::Order(_) | Parcel::Finished { .. } => vec![Activity::once(schema.end())],
+        };
+        let known = Knowledge { state, here: seat.here };
+        Some(last_activities(schema, &known, &sources))
+    }
+
+    /// Stores a parcel with what was not known here of the history.
+    fn take(&mut self, from: ServerId, offer: Offer, entries: Vec<Entry>, now: Timestamp) {
+        let ParcelId { instance: Instance(id), number } = offer.id;
+        let Some(seat) = self.seat.clone() else { return };
+        let Ok(schema) = self.schema_of(&offer.process, offer.version) else { return };
+        let state = self.instances.state(id).map(|(_, state)| state);
+        let is_new = |entry: &Entry| {
+            let activity = entry.event.ends();
+            match (state, activity) {
+                (_, None) => false,
+                (None, Some(_)) => true,
+                (Some(state), Some(activity)) => {
+                    !knows(&schema, &Knowledge { state, here: seat.here }, &activity)
+                }
+            }
+        };
+        let entries: Vec<Entry> = entries.into_iter().filter(is_new).collect();
+        let received = Box::new(Received { from, number, parcel: offer.parcel, entries });
+        let stored = match state {
+            Some(_) => self.command(id, Command::Receive(received), now),
+            None => self.begin_here(id, &schema, received, now),
+        };
+        // Refused: there is no room, or it is broken. The sender tries again.
+        if stored.is_ok() {
+            self.say_taken(from, offer.id);
+        }
+        self.ask_next(id, from, number, now);
+    }
+
+    fn begin_here(
+        &mut self,
+        id: InstanceId,
+        schema: &Arc<Schema>,
+        received: Box<Received>,
+        now: Timestamp,
+    ) -> Result<(), Refusal> {
+        let decision = guarded(|| engine::receive_first(self.here(), schema, received, now))
+            .map_err(|reason| broken(id, &reason))?
+            .map_err(|rejection| Refusal::from(&rejection))?;
+        let decision = self.with_actors(schema, decision, now);
+        let mut decision = self.with_departures(schema, None, decision, now);
+        let record = self.record_of(&mut decision, 0, 0, now)?;
+        let slot = Slot::new(schema.clone(), 0, decision.state.clone());
+        self.instances.insert(id, slot);
+        self.commit(id, decision, record, now);
+        Ok(())
+    }
+
+    /// Whoever waited while another sender was asked gets their turn.
+    fn ask_next(&mut self, id: InstanceId, from: ServerId, number: u32, now: Timestamp) {
+        let is_answer =
+            |asked: &Asked| asked.from == from && asked.number == number || asked.until <= now;
+        if self.arrivals.0.get(&id).is_none_or(|asked| !is_answer(asked)) {
+            return;
+        }
+        let Some(mut asked) = self.arrivals.0.remove(&id) else { return };
+        if let Some((from, offer)) = asked.waiting.pop_front() {
+            self.arrivals.0.insert(id, Asked { until: now, ..asked });
+            self.offered(from, offer, now);
+        }
+    }
+
+    fn say_taken(&mut self, to: ServerId, parcel: ParcelId) {
+        self.out.push(Output::Send { to, message: Message::Taken { parcel } });
+    }
+}

@@ -1,0 +1,127 @@
+//! What goes to other servers by a decision: control, orders, word of the end.
+//!
+//! Invariant: it stands in the same record as the decision, so that nothing is ever decided and not
+//! told. Each server is told the end, and each order, once.
+
+use std::collections::BTreeSet;
+
+use legwork_engine::{Command, Decision, Lifecycle, State};
+use legwork_model::event::{Event, Order, Orders, Parcel, Performer};
+use legwork_model::id::ServerId;
+use legwork_model::schema::Schema;
+use legwork_model::time::Timestamp;
+
+use crate::Site;
+use crate::passages::{ends_here, passages};
+use crate::seat::Seat;
+
+impl Site {
+    /// Adds to a decision what goes to other servers by it.
+    pub(crate) fn with_departures(
+        &self,
+        schema: &Schema,
+        before: Option<&State>,
+        mut decision: Decision,
+        now: Timestamp,
+    ) -> Decision {
+        let Some(seat) = &self.seat else { return decision };
+        for (to, passages) in passages(seat, schema, before, &decision.state) {
+            let order = order_in_force(&decision.state);
+            let parcel = Parcel::Control { passages, order };
+            self.also(schema, &mut decision, Command::Send { to, parcel }, now);
+        }
+        if !decision.state.is_shared() {
+            return decision;
+        }
+        if let Some(order) = new_order(before, &decision) {
+            for to in reached(&decision) {
+                let parcel = Parcel::Order(order.clone());
+                self.also(schema, &mut decision, Command::Send { to, parcel }, now);
+            }
+        }
+        if ends_here(seat, schema, &decision.state) {
+            self.also(schema, &mut decision, Command::Finish, now);
+        }
+        let is_completed = |state: &State| state.lifecycle() == Lifecycle::Completed;
+        if is_completed(&decision.state) && !before.is_some_and(is_completed) {
+            for (to, told) in untold(seat, &decision) {
+                let parcel = Parcel::Finished { told };
+                self.also(schema, &mut decision, Command::Send { to, parcel }, now);
+            }
+        }
+        decision
+    }
+}
+
+/// The order that whoever gets control has to know of.
+fn order_in_force(state: &State) -> Option<Order> {
+    let suspended =
+        || Order { number: 1, what: Orders::Suspend, by: Performer::System, reason: None };
+    let implied = || (state.lifecycle() == Lifecycle::Suspended).then(suspended);
+    state.order().cloned().or_else(implied)
+}
+
+/// The order to pass on: one that was given here, or one that came and is new here.
+fn new_order(before: Option<&State>, decision: &Decision) -> Option<Order> {
+    let last = before.and_then(State::order);
+    let next = last.map_or(1, |order| order.number + 1);
+    let given = decision.events.iter().find_map(|event| {
+        let (what, by, reason) = match event {
+            Event::Suspended { by, reason } => (Orders::Suspend, by, reason.clone()),
+            Event::Resumed { by, reason } => (Orders::Resume, by, reason.clone()),
+            Event::Aborted { by, reason } => (Orders::Abort, by, Some(reason.clone())),
+            Event::Created(_)
+            | Event::Claimed { .. }
+            | Event::Released { .. }
+            | Event::Delegated { .. }
+            | Event::Completed(_)
+            | Event::Decided { .. }
+            | Event::Failed { .. }
+            | Event::IncidentRaised { .. }
+            | Event::IncidentResolved { .. }
+            | Event::Sent { .. }
+            | Event::Delivered { .. }
+            | Event::Received(_)
+            | Event::Fetched { .. }
+            | Event::Finished => return None,
+        };
+        Some(Order { number: next, what, by: by.clone(), reason })
+    });
+    given.or_else(|| {
+        let come = match received(decision)?.1 {
+            Parcel::Control { order, .. } => order.as_ref()?,
+            Parcel::Order(order) => order,
+            Parcel::Finished { .. } => return None,
+        };
+        (come.number >= next).then(|| come.clone())
+    })
+}
+
+/// The servers that control went to from here, but for the one that an order came from.
+fn reached(decision: &Decision) -> Vec<ServerId> {
+    let from = received(decision).map(|(from, _)| from);
+    let peers = decision.state.peers().iter().filter(|peer| peer.sent > 0);
+    peers.map(|peer| peer.server).filter(|server| Some(*server) != from).collect()
+}
+
+/// Who has to be told the end, each with the list of all that know it then.
+fn untold(seat: &Seat, decision: &Decision) -> Vec<(ServerId, Vec<ServerId>)> {
+    let mut told: BTreeSet<ServerId> = BTreeSet::from([seat.here]);
+    if let Some((from, Parcel::Finished { told: others })) = received(decision) {
+        told.insert(from);
+        told.extend(others);
+    }
+    let others = seat.others(&decision.state);
+    let untold: Vec<ServerId> = others.into_iter().filter(|to| !told.contains(to)).collect();
+    told.extend(&untold);
+    let told: Vec<ServerId> = told.into_iter().collect();
+    untold.into_iter().map(|to| (to, told.clone())).collect()
+}
+
+/// What came from another server, if that is what the decision is about.
+fn received(decision: &Decision) -> Option<(ServerId, &Parcel)> {
+    decision.events.iter().find_map(|event| {
+        let Event::Received(received) = event else { return None };
+        Some((received.from, &received.parcel))
+    })
+}

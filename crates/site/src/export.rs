@@ -1,0 +1,130 @@
+//! What of a history goes along with a parcel: Algorithms 2 and 3.
+//!
+//! Invariant: an entry goes to a server once, a value at most with the entry of its writer, and
+//! only if it is the version that the target of the parcel will read.
+
+use std::collections::BTreeMap;
+
+use legwork_model::event::{Entry, Event, FetchedValue, Parcel, Record};
+use legwork_model::id::{Activity, ElementId, ServerId};
+use legwork_model::schema::Schema;
+use legwork_model::value::Value;
+use legwork_placement::{Move, Topology, Transfer, is_missing, is_proven, last_activities_of};
+
+use crate::seat::Knowledge;
+
+/// Values with more bytes than this are fetched by whoever needs them: about a network packet.
+const SMALL_BYTES_MAX: usize = 1_200;
+
+pub(crate) struct Export<'a> {
+    pub(crate) schema: &'a Schema,
+    pub(crate) known: Knowledge<'a>,
+    pub(crate) topology: &'a Topology,
+    pub(crate) to: ServerId,
+    pub(crate) parcel: &'a Parcel,
+    pub(crate) sources: &'a [Activity],
+}
+
+impl Export<'_> {
+    /// What goes without a question; `None` if the receiver has to be asked.
+    pub(crate) fn unasked(&self, records: &[Vec<u8>], transfer: Transfer) -> Option<Vec<Entry>> {
+        let told = self.known.state.peer(self.to).map_or(&[][..], |peer| &peer.told);
+        let sure = || {
+            let Self { schema, known, to, sources, .. } = self;
+            last_activities_of(schema, known, *to, told, sources)
+        };
+        match transfer {
+            Transfer::Full => Some(self.missing(records, &[])),
+            Transfer::Sending => Some(self.missing(records, &sure())),
+            Transfer::Requested => None,
+            Transfer::Proven => {
+                let missing = self.missing(records, &sure());
+                self.is_proven(&missing).then_some(missing)
+            }
+        }
+    }
+
+    /// Algorithm 2: the entries that a receiver lacks who knows all up to `last`.
+    pub(crate) fn missing(&self, records: &[Vec<u8>], last: &[Activity]) -> Vec<Entry> {
+        let (mut entries, mut fetched) = (Vec::new(), BTreeMap::new());
+        for record in records {
+            // What cannot be read would have kept the instance from being loaded.
+            let Ok(Record { at, events }) = Record::<Event>::from_bytes(record) else { continue };
+            for event in events {
+                if event.ends().is_some() {
+                    let server = self.known.here;
+                    entries.push(Entry { event, at, server, elsewhere: Vec::new() });
+                } else if let Event::Received(received) = event {
+                    entries.extend(received.entries);
+                } else if let Event::Fetched { values } = event {
+                    let of = |value: FetchedValue| ((value.element, value.writer), value.value);
+                    fetched.extend(values.into_iter().map(of));
+                }
+            }
+        }
+        entries.retain(|entry| {
+            let activity = entry.event.ends();
+            activity.is_some_and(|activity| {
+                is_missing(self.schema, &self.known, &activity, self.sources, last)
+            })
+        });
+        entries.into_iter().map(|entry| self.with_values(entry, &fetched)).collect()
+    }
+
+    fn is_proven(&self, missing: &[Entry]) -> bool {
+        let passages = match self.parcel {
+            Parcel::Control { passages, .. } => passages.clone(),
+            Parcel::Order(_) | Parcel::Finished { .. } => Vec::new(),
+        };
+        let missing: Vec<Activity> =
+            missing.iter().filter_map(|entry| entry.event.ends()).collect();
+        let movement = Move { to: self.to, passages };
+        is_proven(self.schema, &self.known, self.topology, &movement, &missing)
+    }
+
+    /// Algorithm 3: an entry with the values that go along, and with word of those that stay.
+    fn with_values(
+        &self,
+        mut entry: Entry,
+        fetched: &BTreeMap<(ElementId, Activity), Value>,
+    ) -> Entry {
+        let Some(writer) = entry.event.ends() else { return entry };
+        let writes = if let Event::Created(created) = &mut entry.event {
+            &mut created.inputs
+        } else if let Event::Completed(done) = &mut entry.event {
+            // Who repeats a request does so where it was carried out.
+            done.request = None;
+            &mut done.writes
+        } else {
+            return entry;
+        };
+        for element in std::mem::take(&mut entry.elsewhere) {
+            match fetched.get(&(element, writer.clone())) {
+                Some(value) => writes.push((element, value.clone())),
+                None => entry.elsewhere.push(element),
+            }
+        }
+        let (goes, stays): (Vec<_>, Vec<_>) = std::mem::take(writes)
+            .into_iter()
+            .partition(|(element, value)| self.is_wanted(*element, &writer, value));
+        *writes = goes;
+        entry.elsewhere.extend(stays.into_iter().map(|(element, _)| element));
+        entry
+    }
+
+    /// Whether a version is small, and the one that the target of the parcel will read.
+    fn is_wanted(&self, element: ElementId, writer: &Activity, value: &Value) -> bool {
+        let targets: Vec<&Activity> = match self.parcel {
+            Parcel::Control { passages, .. } => {
+                passages.iter().map(|passage| &passage.target).collect()
+            }
+            Parcel::Order(_) | Parcel::Finished { .. } => self.sources.iter().collect(),
+        };
+        let state = self.known.state;
+        let is_valid = |target: &&Activity| {
+            let last = state.last_writer(self.schema, target, element);
+            last.is_some_and(|(last, _)| last == *writer)
+        };
+        value.content_bytes() <= SMALL_BYTES_MAX && targets.iter().any(is_valid)
+    }
+}

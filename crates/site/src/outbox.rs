@@ -1,0 +1,228 @@
+//! Parcels on their way to other servers.
+//!
+//! Invariant: what is to be sent stands in the histories; here is only what is being done about it.
+//! Of an instance one parcel at a time is on its way to a server, the oldest, and it is offered
+//! again, with growing pauses, until it is taken.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use legwork_engine::{Command, Outgoing};
+use legwork_model::event::{Entry, Parcel};
+use legwork_model::id::{Activity, InstanceId, ServerId};
+use legwork_model::time::Timestamp;
+use legwork_placement::Transfer;
+
+use crate::Site;
+use crate::export::Export;
+use crate::message::{Instance, Message, Offer, ParcelId};
+use crate::output::Output;
+use crate::seat::Knowledge;
+
+/// How long an answer is waited for before the parcel is offered again: at first, and at most.
+const PAUSE_MIN: Duration = Duration::from_secs(1);
+const PAUSE_MAX: Duration = Duration::from_secs(60);
+
+#[derive(Debug, Default)]
+pub(crate) struct Outbox {
+    flights: BTreeMap<(InstanceId, ServerId), Flight>,
+    due: BTreeSet<(Timestamp, InstanceId, ServerId)>,
+}
+
+/// A parcel on its way.
+#[derive(Debug)]
+struct Flight {
+    number: u32,
+    attempts: u32,
+    /// When it is offered again.
+    due: Timestamp,
+    /// What the receiver has said that it knows.
+    last: Option<Vec<Activity>>,
+}
+
+impl Outbox {
+    /// Whether something of an instance is on its way: then it stays in memory.
+    pub(crate) fn concerns(&self, id: InstanceId) -> bool {
+        let all = (id, ServerId(0))..=(id, ServerId(u16::MAX));
+        self.flights.range(all).next().is_some()
+    }
+
+    pub(crate) fn next_due(&self) -> Option<Timestamp> {
+        self.due.first().map(|(due, _, _)| *due)
+    }
+
+    fn begin(&mut self, instance: InstanceId, to: ServerId, number: u32, due: Timestamp) {
+        self.due.insert((due, instance, to));
+        self.flights.insert((instance, to), Flight { number, attempts: 0, due, last: None });
+    }
+
+    fn end(&mut self, instance: InstanceId, to: ServerId) {
+        if let Some(flight) = self.flights.remove(&(instance, to)) {
+            self.due.remove(&(flight.due, instance, to));
+        }
+    }
+
+    /// Puts the next attempt off.
+    fn put_off(&mut self, instance: InstanceId, to: ServerId, now: Timestamp) {
+        if let Some(flight) = self.flights.get_mut(&(instance, to)) {
+            self.due.remove(&(flight.due, instance, to));
+            let doubled = PAUSE_MIN.saturating_mul(1 << flight.attempts.min(6));
+            flight.attempts += 1;
+            flight.due = now.plus(doubled.min(PAUSE_MAX));
+            self.due.insert((flight.due, instance, to));
+        }
+    }
+
+    fn take_due(&mut self, now: Timestamp) -> Option<(InstanceId, ServerId)> {
+        let (due, instance, to) = *self.due.first()?;
+        (due <= now).then_some((instance, to))
+    }
+}
+
+impl Site {
+    /// Sends what an instance has to send and what is not on its way yet.
+    pub(crate) fn dispatch(&mut self, id: InstanceId, now: Timestamp) {
+        let Some((_, state)) = self.instances.state(id) else { return };
+        let mut begun = Vec::new();
+        for peer in state.peers() {
+            let on_its_way = self.outbox.flights.contains_key(&(id, peer.server));
+            if let (Some(outgoing), false) = (peer.waiting.first(), on_its_way) {
+                begun.push((peer.server, outgoing.number));
+            }
+        }
+        for (to, number) in begun {
+            self.outbox.begin(id, to, number, now);
+            self.offer(id, to, now);
+        }
+    }
+
+    /// Takes up again what an earlier life was sending; it is offered with the next `Settle`.
+    pub(crate) fn take_up(&mut self, id: InstanceId) {
+        let Some((_, state)) = self.instances.state(id) else { return };
+        for peer in state.peers() {
+            if let Some(outgoing) = peer.waiting.first() {
+                self.outbox.begin(id, peer.server, outgoing.number, Timestamp::default());
+            }
+        }
+    }
+
+    /// Offers once more what has not been answered.
+    pub(crate) fn offer_again(&mut self, now: Timestamp) {
+        while let Some((id, to)) = self.outbox.take_due(now) {
+            if self.instances.state(id).is_some() {
+                self.offer(id, to, now);
+            } else {
+                // Ended or broken meanwhile.
+                self.outbox.end(id, to);
+            }
+        }
+    }
+
+    /// Offers the oldest parcel: at once if nothing of the history goes with it or the receiver is
+    /// to be asked what it lacks, else when the history is read.
+    fn offer(&mut self, id: InstanceId, to: ServerId, now: Timestamp) {
+        self.outbox.put_off(id, to, now);
+        let Some(flight) = self.outbox.flights.get_mut(&(id, to)) else { return };
+        flight.last = None;
+        let Some(outgoing) = self.outgoing(id, to) else { return self.outbox.end(id, to) };
+        let asks = self.transfer_to(to) == Transfer::Requested;
+        if self.sources(id, to, &outgoing.parcel).is_empty() {
+            self.send_offer(id, to, Some(Vec::new()));
+        } else if asks {
+            self.send_offer(id, to, None);
+        } else {
+            let number = outgoing.number;
+            self.out.push(Output::ReadEntries { instance: id, to, number });
+        }
+    }
+
+    /// The receiver has said what it knows: it gets the rest.
+    pub(crate) fn known(&mut self, from: ServerId, parcel: ParcelId, last: Vec<Activity>) {
+        let ParcelId { instance: Instance(id), number } = parcel;
+        let Some(flight) = self.outbox.flights.get_mut(&(id, from)) else { return };
+        if flight.number == number {
+            flight.last = Some(last);
+            self.out.push(Output::ReadEntries { instance: id, to: from, number });
+        }
+    }
+
+    /// The history has been read: what the receiver lacks of it goes to it, or the question.
+    pub(crate) fn entries_read(
+        &mut self,
+        id: InstanceId,
+        to: ServerId,
+        number: u32,
+        records: &[Vec<u8>],
+    ) {
+        let Some(flight) = self.outbox.flights.get(&(id, to)) else { return };
+        if flight.number != number {
+            // Read for an earlier parcel: what the present one is about may not be in it.
+            return;
+        }
+        let (Some(seat), Some((schema, state))) = (&self.seat, self.instances.state(id)) else {
+            return;
+        };
+        let Some(outgoing) = self.outgoing(id, to) else { return };
+        let sources = self.sources(id, to, &outgoing.parcel);
+        let export = Export {
+            schema,
+            known: Knowledge { state, here: seat.here },
+            topology: &seat.topology,
+            to,
+            parcel: &outgoing.parcel,
+            sources: &sources,
+        };
+        let entries = match &flight.last {
+            Some(last) => Some(export.missing(records, last)),
+            None => export.unasked(records, self.transfer_to(to)),
+        };
+        self.send_offer(id, to, entries);
+    }
+
+    /// The parcel is stored at the receiver: it is done with.
+    pub(crate) fn taken(&mut self, from: ServerId, parcel: ParcelId, now: Timestamp) {
+        let ParcelId { instance: Instance(id), number } = parcel;
+        let Some(flight) = self.outbox.flights.get(&(id, from)) else { return };
+        if flight.number == number {
+            self.outbox.end(id, from);
+            // A rejection says that it was noted before.
+            drop(self.command(id, Command::Deliver { to: from, number }, now));
+            self.dispatch(id, now);
+        }
+    }
+
+    fn send_offer(&mut self, id: InstanceId, to: ServerId, entries: Option<Vec<Entry>>) {
+        let Some(Outgoing { number, parcel }) = self.outgoing(id, to) else { return };
+        let Some(slot) = self.instances.get(id) else { return };
+        let (process, version) = (slot.schema.process.clone(), slot.schema.version);
+        let id = ParcelId { instance: Instance(id), number };
+        let offer = Box::new(Offer { id, process, version, parcel, entries });
+        self.out.push(Output::Send { to, message: Message::Offer(offer) });
+    }
+
+    fn outgoing(&self, id: InstanceId, to: ServerId) -> Option<Outgoing> {
+        let (_, state) = self.instances.state(id)?;
+        state.peer(to)?.waiting.first().cloned()
+    }
+
+    fn transfer_to(&self, to: ServerId) -> Transfer {
+        self.seat.as_ref().map_or(Transfer::default(), |seat| seat.topology.transfer_to(to))
+    }
+
+    /// The activities up to which the receiver must know the history.
+    fn sources(&self, id: InstanceId, to: ServerId, parcel: &Parcel) -> Vec<Activity> {
+        match parcel {
+            Parcel::Control { passages, .. } => {
+                passages.iter().map(|passage| passage.source.clone()).collect()
+            }
+            Parcel::Order(_) => Vec::new(),
+            // Where it was started the whole history comes together.
+            Parcel::Finished { .. } => match self.instances.state(id) {
+                Some((schema, state)) if state.started_elsewhere() == Some(to) => {
+                    vec![Activity::once(schema.end())]
+                }
+                Some(_) | None => Vec::new(),
+            },
+        }
+    }
+}

@@ -1,0 +1,177 @@
+//! Where control leaves this server: the edges that a decision sends it over.
+//!
+//! Invariant: of every node that settles, exactly one server tells those after it. It is the one
+//! that controls the node; if the node is skipped, the one whose decision skipped it.
+
+use std::collections::BTreeMap;
+
+use legwork_engine::{NodeState, State};
+use legwork_model::event::Passage;
+use legwork_model::id::{Activity, NodeId, ServerId};
+use legwork_model::schema::{Edge, LoopId, Node, NodeKind, Schema};
+
+use crate::seat::Seat;
+
+/// The passages that a decision opens, by the server they lead to. `before` is `None` if the
+/// instance has begun with it.
+pub(crate) fn passages(
+    seat: &Seat,
+    schema: &Schema,
+    before: Option<&State>,
+    after: &State,
+) -> BTreeMap<ServerId, Vec<Passage>> {
+    let view = View { seat, schema, state: after };
+    let mut found: BTreeMap<ServerId, Vec<Passage>> = BTreeMap::new();
+    let mut add = |source: Activity, target: NodeId| {
+        let to = seat.place(schema, after, target);
+        if to != seat.here {
+            let target = after.activity(schema, target);
+            found.entry(to).or_default().push(Passage { source, target });
+        }
+    };
+    for node in &schema.nodes {
+        if let Some(id) = ends_loop(node)
+            && after.rounds(id) > before.map_or(0, |before| before.rounds(id))
+            && view.went_round_here(node)
+        {
+            add(view.last_round(node), schema.loops[id.0 as usize].start);
+        }
+        if !is_news(schema, before, after, node) || view.responsible(node) != seat.here {
+            continue;
+        }
+        for &next in view.told(node) {
+            add(after.activity(schema, node.id), next);
+        }
+    }
+    found
+}
+
+/// Whether it is up to this server to say that the instance has ended.
+pub(crate) fn ends_here(seat: &Seat, schema: &Schema, state: &State) -> bool {
+    let end = schema.node(schema.end());
+    is_news(schema, None, state, end) && View { seat, schema, state }.responsible(end) == seat.here
+}
+
+/// Whether a node has settled by the decision.
+fn is_news(schema: &Schema, before: Option<&State>, after: &State, node: &Node) -> bool {
+    let settled = |state: &State| match state.node_state(node.id) {
+        NodeState::Completed | NodeState::Skipped => true,
+        NodeState::NotActivated
+        | NodeState::Activated
+        | NodeState::Selected
+        | NodeState::Failed => false,
+    };
+    let same_round = |before: &&State| {
+        before.activity(schema, node.id).iteration == after.activity(schema, node.id).iteration
+    };
+    settled(after) && !before.filter(same_round).is_some_and(settled)
+}
+
+fn ends_loop(node: &Node) -> Option<LoopId> {
+    match node.kind {
+        NodeKind::LoopEnd { .. } => node.loops.last().copied(),
+        NodeKind::Start
+        | NodeKind::End
+        | NodeKind::Manual { .. }
+        | NodeKind::Automatic { .. }
+        | NodeKind::AndSplit
+        | NodeKind::AndJoin
+        | NodeKind::XorSplit { .. }
+        | NodeKind::XorJoin
+        | NodeKind::LoopStart => None,
+    }
+}
+
+struct View<'a> {
+    seat: &'a Seat,
+    schema: &'a Schema,
+    state: &'a State,
+}
+
+impl<'a> View<'a> {
+    /// Who tells those after a settled node.
+    fn responsible(&self, node: &Node) -> ServerId {
+        let place = |id| self.seat.place(self.schema, self.state, id);
+        let Some(edge) = node.incoming.first() else { return place(node.id) };
+        if self.state.node_state(node.id) != NodeState::Skipped {
+            return place(node.id);
+        }
+        let before = self.schema.node(edge.from);
+        let split = self.schema.node(node.partner.unwrap_or(before.id));
+        match (&node.kind, self.state.node_state(before.id)) {
+            (NodeKind::AndJoin, _) if !self.is_skipped(split.id) => place(node.id),
+            (NodeKind::XorJoin, _) if !self.is_skipped(split.id) => {
+                // The branch that was taken was cut short.
+                let code = self.state.chosen(split.id).unwrap_or(0);
+                let end = node.incoming.get(code as usize).unwrap_or(edge);
+                self.responsible(self.schema.node(end.from))
+            }
+            (NodeKind::AndJoin | NodeKind::XorJoin, _) => self.responsible(split),
+            (_, NodeState::Skipped) => self.responsible(before),
+            // Its turn came, and a strict sync edge took it away.
+            (_, NodeState::Completed) if self.is_taken(edge) => place(node.id),
+            (_, _) => place(before.id),
+        }
+    }
+
+    fn is_skipped(&self, node: NodeId) -> bool {
+        self.state.node_state(node) == NodeState::Skipped
+    }
+
+    fn is_taken(&self, edge: &Edge) -> bool {
+        edge.code.is_none() || self.state.chosen(edge.from) == edge.code
+    }
+
+    /// The nodes that have to know that this one has settled.
+    fn told(&self, node: &'a Node) -> impl Iterator<Item = &'a NodeId> {
+        let skipped = self.is_skipped(node.id);
+        let over_control = move |next: &&NodeId| {
+            let target = self.schema.node(**next);
+            match target.kind {
+                // It waits for all branches, skipped ones too; unless it is skipped as a whole.
+                NodeKind::AndJoin => !target.partner.is_some_and(|split| self.is_skipped(split)),
+                NodeKind::XorJoin
+                | NodeKind::Start
+                | NodeKind::End
+                | NodeKind::Manual { .. }
+                | NodeKind::Automatic { .. }
+                | NodeKind::AndSplit
+                | NodeKind::XorSplit { .. }
+                | NodeKind::LoopStart
+                | NodeKind::LoopEnd { .. } => !skipped && self.leads_to(node.id, target),
+            }
+        };
+        let over_sync = |next: &&NodeId| !self.is_cut_off(self.schema.node(**next));
+        let control = node.outgoing.iter().filter(over_control);
+        control.chain(node.sync_out.iter().filter(over_sync))
+    }
+
+    /// Whether control goes from a completed node to another.
+    fn leads_to(&self, from: NodeId, to: &Node) -> bool {
+        to.incoming.iter().any(|edge| edge.from == from && self.is_taken(edge))
+    }
+
+    /// Whether a node was skipped because control goes another way. One that a strict sync edge
+    /// skips is skipped where it is controlled.
+    fn is_cut_off(&self, node: &Node) -> bool {
+        let completed = |id| self.state.node_state(id) == NodeState::Completed;
+        let reached = node.incoming.iter().any(|edge| completed(edge.from) && self.is_taken(edge));
+        self.is_skipped(node.id) && !reached
+    }
+
+    /// Whether the decision to go round once more was taken here.
+    fn went_round_here(&self, end: &Node) -> bool {
+        let last = self.last_round(end);
+        let mut done = self.state.completions();
+        done.any(|done| done.activity == last && done.server.is_none())
+    }
+
+    /// The end of a loop in the round before the present one.
+    fn last_round(&self, end: &Node) -> Activity {
+        let mut activity = self.state.activity(self.schema, end.id);
+        if let Some(round) = activity.iteration.0.last_mut() {
+            *round = round.saturating_sub(1);
+        }
+        activity
+    }
+}

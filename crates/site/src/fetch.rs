@@ -125,7 +125,11 @@ impl Site {
         values: Vec<FetchedValue>,
         now: Timestamp,
     ) {
-        let Some((_, state)) = self.instances.state(id) else { return };
+        let Some((schema, state)) = self.instances.state(id) else { return };
+        // Come twice, or too late: nothing is recorded behind the end.
+        if !self.fetching.concerns(id) || state.is_over(schema) {
+            return;
+        }
         let is_lacking =
             |value: &FetchedValue| state.value_by(value.element, &value.writer).is_none();
         let values: Vec<FetchedValue> = values.into_iter().filter(is_lacking).collect();

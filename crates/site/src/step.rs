@@ -177,6 +177,7 @@ impl Site {
             self.answer_end_of(id);
         }
         if is_over {
+            self.fetching.end(id);
             self.ended.push(id);
         } else {
             self.dispatch(id, now);

@@ -5,9 +5,11 @@
 
 pub mod binary;
 pub mod command;
+pub mod contents;
 pub mod fixture;
 pub mod server;
 pub mod tutorial;
 
 pub use command::{Outcome, legwork};
+pub use contents::contents;
 pub use server::{Folder, Server, send_signal};

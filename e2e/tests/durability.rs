@@ -1,7 +1,6 @@
 //! Whatever was acknowledged is there, however the server ended.
 
 use std::collections::BTreeMap;
-use std::path::Path;
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
@@ -11,7 +10,7 @@ use legwork_api::instances::NodeState;
 use legwork_api::jobs::{ActivateRequest, FailJobsRequest, FailedJob};
 use legwork_api::work::CompleteRequest;
 use legwork_e2e::fixture::{self, activity};
-use legwork_e2e::{Folder, Server};
+use legwork_e2e::{Folder, Server, contents};
 use legwork_model::id::InstanceId;
 use serde_json::{Value as Json, json};
 use tokio::sync::mpsc;
@@ -276,18 +275,4 @@ async fn a_store_of_the_future_is_refused_and_left_untouched() -> Result<()> {
     let open = server.client()?.instances(&InstanceQuery::default()).await?.instances;
     assert_eq!(open.len(), 1);
     Ok(())
-}
-
-/// Every file below a folder.
-fn contents(folder: &Path) -> Result<BTreeMap<String, Vec<u8>>> {
-    let mut files = BTreeMap::new();
-    for entry in std::fs::read_dir(folder)? {
-        let path = entry?.path();
-        if path.is_dir() {
-            files.extend(contents(&path)?);
-        } else {
-            files.insert(path.display().to_string(), std::fs::read(&path)?);
-        }
-    }
-    Ok(files)
 }

@@ -1,12 +1,10 @@
 //! A folder that cannot be the store of a server is refused: why, what to do, and nothing changed.
 
-use std::collections::BTreeMap;
-use std::path::Path;
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use legwork_api::client::InstanceQuery;
-use legwork_e2e::{Folder, fixture, legwork};
+use legwork_e2e::{Folder, contents, fixture, legwork};
 
 #[test]
 fn a_file_is_no_store() -> Result<()> {
@@ -89,18 +87,4 @@ async fn a_store_is_compacted_when_no_server_uses_it_and_holds_the_same_after() 
     assert!(said.contains("there is no store in nowhere"), "{said}");
     assert!(!folder.path().join("nowhere").exists());
     Ok(())
-}
-
-/// Every file below a folder.
-fn contents(folder: &Path) -> Result<BTreeMap<String, Vec<u8>>> {
-    let mut files = BTreeMap::new();
-    for entry in std::fs::read_dir(folder)? {
-        let path = entry?.path();
-        if path.is_dir() {
-            files.extend(contents(&path)?);
-        } else {
-            files.insert(path.display().to_string(), std::fs::read(&path)?);
-        }
-    }
-    Ok(files)
 }

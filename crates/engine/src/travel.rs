@@ -56,7 +56,7 @@ impl Travel {
     }
 
     pub(crate) fn sent(&mut self, to: ServerId, number: u32, parcel: &Parcel) {
-        if let Some(order) = order_in(parcel) {
+        if let Some(order) = parcel.order() {
             self.ordered(order);
         }
         let peer = self.peer_mut(to);
@@ -105,23 +105,10 @@ impl Travel {
     }
 }
 
-/// The order that comes with a parcel.
-pub(crate) fn order_in(parcel: &Parcel) -> Option<&Order> {
-    match parcel {
-        Parcel::Control { order, .. } => order.as_ref(),
-        Parcel::Order(order) => Some(order),
-        Parcel::Finished { .. } => None,
-    }
-}
-
 impl Peer {
     /// Remembers how far the other server is known to know the history.
     fn hear(&mut self, schema: &Schema, parcel: &Parcel) {
-        let passages: &[Passage] = match parcel {
-            Parcel::Control { passages, .. } => passages,
-            Parcel::Order(_) | Parcel::Finished { .. } => &[],
-        };
-        for Passage { source, .. } in passages {
+        for Passage { source, .. } in parcel.passages() {
             let known =
                 |other: &Activity| source == other || schema.activity_precedes(source, other);
             if !self.told.iter().any(known) {

@@ -64,7 +64,7 @@ impl Site {
             Message::Known { parcel, last } => self.known(from, parcel, last),
             Message::Taken { parcel } => self.taken(from, parcel, now),
             Message::Want { instance, values } => self.wanted(from, instance, &values),
-            Message::Have { instance, values } => self.have(from, instance, values, now),
+            Message::Have { instance, values } => self.have(instance, values, now),
         }
     }
 

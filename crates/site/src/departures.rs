@@ -66,33 +66,19 @@ fn new_order(before: Option<&State>, decision: &Decision) -> Option<Order> {
     let last = before.and_then(State::order);
     let next = last.map_or(1, |order| order.number + 1);
     let given = decision.events.iter().find_map(|event| {
-        let (what, by, reason) = match event {
-            Event::Suspended { by, reason } => (Orders::Suspend, by, reason.clone()),
-            Event::Resumed { by, reason } => (Orders::Resume, by, reason.clone()),
-            Event::Aborted { by, reason } => (Orders::Abort, by, Some(reason.clone())),
-            Event::Created(_)
-            | Event::Claimed { .. }
-            | Event::Released { .. }
-            | Event::Delegated { .. }
-            | Event::Completed(_)
-            | Event::Decided { .. }
-            | Event::Failed { .. }
-            | Event::IncidentRaised { .. }
-            | Event::IncidentResolved { .. }
-            | Event::Sent { .. }
-            | Event::Delivered { .. }
-            | Event::Received(_)
-            | Event::Fetched { .. }
-            | Event::Finished => return None,
+        let (what, by, reason) = if let Event::Suspended { by, reason } = event {
+            (Orders::Suspend, by, reason.clone())
+        } else if let Event::Resumed { by, reason } = event {
+            (Orders::Resume, by, reason.clone())
+        } else if let Event::Aborted { by, reason } = event {
+            (Orders::Abort, by, Some(reason.clone()))
+        } else {
+            return None;
         };
         Some(Order { number: next, what, by: by.clone(), reason })
     });
     given.or_else(|| {
-        let come = match received(decision)?.1 {
-            Parcel::Control { order, .. } => order.as_ref()?,
-            Parcel::Order(order) => order,
-            Parcel::Finished { .. } => return None,
-        };
+        let come = received(decision)?.1.order()?;
         (come.number >= next).then(|| come.clone())
     })
 }

@@ -72,10 +72,7 @@ impl Export<'_> {
     }
 
     fn is_proven(&self, missing: &[Entry]) -> bool {
-        let passages = match self.parcel {
-            Parcel::Control { passages, .. } => passages.clone(),
-            Parcel::Order(_) | Parcel::Finished { .. } => Vec::new(),
-        };
+        let passages = self.parcel.passages().to_vec();
         let missing: Vec<Activity> =
             missing.iter().filter_map(|entry| entry.event.ends()).collect();
         let movement = Move { to: self.to, passages };
@@ -114,11 +111,9 @@ impl Export<'_> {
 
     /// Whether a version is small, and the one that the target of the parcel will read.
     fn is_wanted(&self, element: ElementId, writer: &Activity, value: &Value) -> bool {
-        let targets: Vec<&Activity> = match self.parcel {
-            Parcel::Control { passages, .. } => {
-                passages.iter().map(|passage| &passage.target).collect()
-            }
-            Parcel::Order(_) | Parcel::Finished { .. } => self.sources.iter().collect(),
+        let targets: Vec<&Activity> = match self.parcel.passages() {
+            [] => self.sources.iter().collect(),
+            passages => passages.iter().map(|passage| &passage.target).collect(),
         };
         let state = self.known.state;
         let is_valid = |target: &&Activity| {

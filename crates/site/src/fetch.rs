@@ -120,7 +120,6 @@ impl Site {
     /// Values have come.
     pub(crate) fn have(
         &mut self,
-        _from: ServerId,
         Instance(id): Instance,
         values: Vec<FetchedValue>,
         now: Timestamp,

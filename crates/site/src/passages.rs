@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use legwork_engine::{NodeState, State};
 use legwork_model::event::Passage;
 use legwork_model::id::{Activity, NodeId, ServerId};
-use legwork_model::schema::{Edge, LoopId, Node, NodeKind, Schema};
+use legwork_model::schema::{Edge, Node, NodeKind, Schema};
 
 use crate::seat::Seat;
 
@@ -30,7 +30,7 @@ pub(crate) fn passages(
         }
     };
     for node in &schema.nodes {
-        if let Some(id) = ends_loop(node)
+        if let Some(id) = node.ends()
             && after.rounds(id) > before.map_or(0, |before| before.rounds(id))
             && view.went_round_here(node)
         {
@@ -65,21 +65,6 @@ fn is_news(schema: &Schema, before: Option<&State>, after: &State, node: &Node) 
         before.activity(schema, node.id).iteration == after.activity(schema, node.id).iteration
     };
     settled(after) && !before.filter(same_round).is_some_and(settled)
-}
-
-fn ends_loop(node: &Node) -> Option<LoopId> {
-    match node.kind {
-        NodeKind::LoopEnd { .. } => node.loops.last().copied(),
-        NodeKind::Start
-        | NodeKind::End
-        | NodeKind::Manual { .. }
-        | NodeKind::Automatic { .. }
-        | NodeKind::AndSplit
-        | NodeKind::AndJoin
-        | NodeKind::XorSplit { .. }
-        | NodeKind::XorJoin
-        | NodeKind::LoopStart => None,
-    }
 }
 
 struct View<'a> {

@@ -29,9 +29,7 @@ impl Seat {
         let known = Knowledge { state, here: self.here };
         place(schema, &known, &*self.topology, node).unwrap_or(self.here)
     }
-}
 
-impl Seat {
     /// All other servers that have to do with an instance, as far as known here.
     pub(crate) fn others(&self, state: &State) -> Vec<ServerId> {
         let known = Knowledge { state, here: self.here };

@@ -416,26 +416,11 @@ fn agent(performer: &Performer) -> Option<AgentId> {
 /// The activities that a decision makes due. What came up while the instance was suspended, and
 /// what was taken back then, is offered only when it is resumed.
 fn came_up(schema: &Schema, decision: &Decision) -> Vec<Activity> {
-    let resumes = |event: &Event| match event {
-        Event::Resumed { .. } => true,
-        Event::Received(received) => {
-            matches!(&received.parcel, Parcel::Order(Order { what: Orders::Resume, .. }))
-        }
-        Event::Created(_)
-        | Event::Claimed { .. }
-        | Event::Released { .. }
-        | Event::Delegated { .. }
-        | Event::Completed(_)
-        | Event::Decided { .. }
-        | Event::Failed { .. }
-        | Event::IncidentRaised { .. }
-        | Event::IncidentResolved { .. }
-        | Event::Suspended { .. }
-        | Event::Aborted { .. }
-        | Event::Sent { .. }
-        | Event::Delivered { .. }
-        | Event::Fetched { .. }
-        | Event::Finished => false,
+    let is_order =
+        |parcel: &Parcel| matches!(parcel, Parcel::Order(Order { what: Orders::Resume, .. }));
+    let resumes = |event: &Event| {
+        matches!(event, Event::Resumed { .. })
+            || matches!(event, Event::Received(received) if is_order(&received.parcel))
     };
     if decision.events.iter().any(resumes) {
         let open = decision.state.open(schema).filter(|open| open.offered);

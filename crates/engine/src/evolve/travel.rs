@@ -10,7 +10,6 @@ use super::{aborted, completed, decided, write};
 use crate::data::versions::Written;
 use crate::marking::Spread;
 use crate::state::Lifecycle;
-use crate::travel::order_in;
 
 /// Folds in what came from another server: the entries first, then what they were sent for.
 pub(super) fn take<N: FnMut(&mut Vec<NodeId>) -> Option<NodeId>>(
@@ -41,7 +40,7 @@ pub(super) fn take<N: FnMut(&mut Vec<NodeId>) -> Option<NodeId>>(
     (spread.at, spread.server) = (now, None);
     let Received { from, number, parcel, .. } = received;
     spread.state.travel_mut().received(spread.schema, *from, *number, parcel);
-    if let Some(order) = order_in(parcel)
+    if let Some(order) = parcel.order()
         && spread.state.travel_mut().ordered(order)
         && !spread.state.lifecycle.has_ended()
     {

@@ -36,6 +36,25 @@ pub enum Parcel {
     },
 }
 
+impl Parcel {
+    /// The passages that control takes with it.
+    pub fn passages(&self) -> &[Passage] {
+        match self {
+            Self::Control { passages, .. } => passages,
+            Self::Order(_) | Self::Finished { .. } => &[],
+        }
+    }
+
+    /// The order that comes with it.
+    pub fn order(&self) -> Option<&Order> {
+        match self {
+            Self::Control { order, .. } => order.as_ref(),
+            Self::Order(order) => Some(order),
+            Self::Finished { .. } => None,
+        }
+    }
+}
+
 /// An edge of the graph over which control goes on: from a settled activity to the next.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Encode, Decode)]
 pub struct Passage {

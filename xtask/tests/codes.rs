@@ -41,13 +41,12 @@ const STATUSES: [(&str, &str, &str); 14] = [
 ];
 
 /// What no caller of a server can be answered, and why.
-const NEVER_ANSWERED: [(&str, &str); 8] = [
+const NEVER_ANSWERED: [(&str, &str); 7] = [
     ("already_done", "the site answers as it did the first time"),
     ("wrong_definition", "the site gives the definition the instance was started with"),
     ("given_twice", "an object has one value under one name"),
     ("instance_exists", "the server draws the ids"),
-    ("elsewhere", "a server that is alone controls everything"),
-    ("started_elsewhere", "a server that is alone has started everything"),
+    ("started_elsewhere", "the site sends the request to where the instance was started"),
     ("out_of_order", "said between servers"),
     ("no_beginning", "said between servers"),
 ];

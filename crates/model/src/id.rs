@@ -12,7 +12,8 @@ use minicbor::{Decode, Encode};
 /// A running or finished case of a process. Displays as `inst_` and 26 Crockford base-32 digits.
 ///
 /// The upper 48 bits are the milliseconds of its creation, so that ids sort by age; the uppermost of
-/// them is clear, and not all bits are: other streams have those ids.
+/// them is clear, and not all bits are: other streams have those ids. The lowest 16 bits are the
+/// number of the server that started it, so that anybody finds that one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct InstanceId(pub u128);
 
@@ -138,6 +139,15 @@ impl Activity {
 const CROCKFORD: &[u8; 32] = b"0123456789ABCDEFGHJKMNPQRSTVWXYZ";
 const DIGITS: usize = 26;
 const PREFIX: &str = "inst_";
+
+impl InstanceId {
+    pub const SERVER_BITS: u32 = u16::BITS;
+
+    /// The server that started it. Of one that started when its server was alone it says nothing.
+    pub fn server(self) -> ServerId {
+        ServerId((self.0 & u128::from(u16::MAX)) as u16)
+    }
+}
 
 impl fmt::Display for InstanceId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -250,6 +250,9 @@ impl Driver {
         if self.tokens_shown.replace(revision) != Some(revision) {
             self.around.status.set_tokens(self.site.token_hashes().collect());
         }
+        if let Some(seat) = self.site.seat() {
+            self.around.status.set_server(seat.here);
+        }
         self.around.meters.show(&self.site.gauges());
     }
 

@@ -8,11 +8,12 @@ use std::sync::{Mutex, PoisonError};
 use legwork_api::Data;
 use legwork_api::instances::StartRequest;
 use legwork_model::event::RequestDigest;
-use legwork_model::id::{ActivityId, AgentId, InstanceId, StreamId};
+use legwork_model::id::{ActivityId, AgentId, InstanceId, ServerId, StreamId};
 use legwork_model::time::Timestamp;
 
-/// The lower bits of an id are random, the upper ones the moment it was drawn.
-const RANDOM_BITS: u32 = 80;
+/// The upper bits of an id are the moment it was drawn, the lowest the server; those between are
+/// random.
+const RANDOM_BITS: u32 = 80 - InstanceId::SERVER_BITS;
 
 #[derive(Debug, Default)]
 pub(crate) struct Ids {
@@ -25,7 +26,7 @@ pub(crate) struct Ids {
 pub(crate) struct NoRandomness(getrandom::Error);
 
 impl Ids {
-    pub(crate) fn draw(&self, now: Timestamp) -> Result<InstanceId, NoRandomness> {
+    pub(crate) fn draw(&self, now: Timestamp, by: ServerId) -> Result<InstanceId, NoRandomness> {
         let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
         let moment = u128::from(now.0.unsigned_abs()) << RANDOM_BITS;
         // Within a millisecond ids count up: that keeps their order and saves the random numbers.
@@ -35,7 +36,7 @@ impl Ids {
             moment | u128::from_le_bytes(random()?) >> (128 - RANDOM_BITS)
         };
         *last = next;
-        Ok(InstanceId(next))
+        Ok(InstanceId(next << InstanceId::SERVER_BITS | u128::from(by.0)))
     }
 }
 
@@ -125,10 +126,11 @@ mod tests {
     fn ids_sort_in_the_order_they_were_drawn_even_when_the_clock_stands_still() {
         let ids = Ids::default();
         let drawn: Vec<_> = [1_000, 1_000, 1_001, 1_000, 1_001, 1_002]
-            .map(|millis| ids.draw(Timestamp(millis)).unwrap())
+            .map(|millis| ids.draw(Timestamp(millis), ServerId(7)).unwrap())
             .into();
         assert!(drawn.is_sorted_by(|a, b| a < b), "{drawn:?}");
-        assert_eq!(drawn[0].0 >> RANDOM_BITS, 1_000);
+        assert_eq!(drawn[0].0 >> (RANDOM_BITS + InstanceId::SERVER_BITS), 1_000);
+        assert!(drawn.iter().all(|id| id.server() == ServerId(7)), "{drawn:?}");
     }
 
     #[test]

@@ -2,9 +2,10 @@
 //!
 //! Invariant: `Ready` is told only while the store takes commits.
 
-use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU16, AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError, RwLock};
 
+use legwork_model::id::ServerId;
 use rustc_hash::FxHashSet;
 use tokio::sync::Notify;
 
@@ -29,6 +30,8 @@ pub(crate) struct Status {
     changed: Notify,
     /// The server was told to stop.
     stop: AtomicBool,
+    /// Its number among others.
+    server: AtomicU16,
 }
 
 impl Status {
@@ -41,7 +44,17 @@ impl Status {
             has_tokens: AtomicBool::new(false),
             changed: Notify::new(),
             stop: AtomicBool::new(false),
+            server: AtomicU16::new(0),
         }
+    }
+
+    /// Its number among others; 0 while it is alone.
+    pub(crate) fn server(&self) -> ServerId {
+        ServerId(self.server.load(Ordering::Relaxed))
+    }
+
+    pub(crate) fn set_server(&self, server: ServerId) {
+        self.server.store(server.0, Ordering::Relaxed);
     }
 
     pub(crate) fn phase(&self) -> Phase {

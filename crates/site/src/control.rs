@@ -167,6 +167,8 @@ impl Site {
     ) {
         let Some(page) = self.histories.remove(&id) else { return };
         let answer = view::history(&self.catalog, instance, first, records, page);
+        let starter = first.is_none().then(|| self.starter_of(instance)).flatten();
+        let answer = answer.map_err(|refusal| refusal.at(starter));
         self.answer(id, answer);
     }
 

@@ -42,6 +42,8 @@ pub enum Input {
     OwnRead { id: RequestId, record: Option<Vec<u8>> },
     /// Another server says something.
     Message { from: ServerId, message: Message },
+    /// Another server can be reached now, or cannot any more.
+    Link { to: ServerId, is_up: bool },
     /// What `Output::ReadEntries` asked for.
     EntriesRead { instance: InstanceId, to: ServerId, number: u32, records: Vec<Vec<u8>> },
     /// The caller of a waiting request hung up.

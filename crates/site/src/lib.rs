@@ -31,6 +31,7 @@ mod step;
 mod summary;
 mod view;
 mod waiting;
+mod whereabouts;
 mod work;
 mod worker;
 
@@ -236,6 +237,7 @@ impl Site {
             Input::ClosedRead { id, streams } => self.closed_read(id, &streams),
             Input::OwnRead { id, record } => self.own_read(id, record.as_deref()),
             Input::Message { from, message } => self.hear(from, message, now),
+            Input::Link { to, is_up } => self.link(to, is_up, now),
             Input::EntriesRead { instance, to, number, records } => {
                 self.entries_read(instance, to, number, &records);
             }
@@ -272,6 +274,11 @@ impl Site {
     /// written by something else or a newer version, and must not be written to.
     pub fn faults(&self) -> &[String] {
         &self.faults
+    }
+
+    /// This server among others; `None` if it is alone.
+    pub fn seat(&self) -> Option<&Seat> {
+        self.seat.as_ref()
     }
 
     /// How often the tokens have changed.
@@ -315,7 +322,8 @@ impl Site {
 
     fn carry_out(&mut self, held: Held, now: Timestamp) {
         let Held { id, caller, request } = held;
-        if let Err(refusal) = self.require_room() {
+        let fit = self.require_room().and_then(|()| self.require_here(&request));
+        if let Err(refusal) = fit {
             return self.answer(id, Err(refusal));
         }
         let answer = match request {

@@ -73,6 +73,16 @@ impl Outbox {
         }
     }
 
+    /// Makes everything due that waits for a server; it begins anew with short pauses.
+    fn hurry(&mut self, to: ServerId, now: Timestamp) {
+        let flights = self.flights.iter_mut().filter(|((_, server), _)| *server == to);
+        for (&(instance, _), flight) in flights {
+            self.due.remove(&(flight.due, instance, to));
+            (flight.attempts, flight.due) = (0, now);
+            self.due.insert((now, instance, to));
+        }
+    }
+
     fn take_due(&mut self, now: Timestamp) -> Option<(InstanceId, ServerId)> {
         let (due, instance, to) = *self.due.first()?;
         (due <= now).then_some((instance, to))
@@ -103,6 +113,14 @@ impl Site {
             if let Some(outgoing) = peer.waiting.first() {
                 self.outbox.begin(id, peer.server, outgoing.number, Timestamp::default());
             }
+        }
+    }
+
+    /// A server can be reached again, or cannot any more: what waits for it need not wait longer.
+    pub(crate) fn link(&mut self, to: ServerId, is_up: bool, now: Timestamp) {
+        self.latest = now;
+        if is_up {
+            self.outbox.hurry(to, now);
         }
     }
 

@@ -5,6 +5,7 @@
 use std::fmt;
 
 use legwork_model::finding::Finding;
+use legwork_model::id::ServerId;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Refusal {
@@ -15,6 +16,9 @@ pub struct Refusal {
     pub message: String,
     /// What `check` found, when a definition or an organisation was refused.
     pub findings: Vec<Finding>,
+    /// The server that can carry it out, where this one cannot: whoever drives the site passes the
+    /// request on.
+    pub at: Option<ServerId>,
 }
 
 /// What sort of refusal it is; the API makes a status of it.
@@ -35,7 +39,7 @@ pub enum Kind {
 
 impl Refusal {
     pub(crate) fn new(kind: Kind, code: &'static str, message: impl Into<String>) -> Self {
-        Self { kind, code, message: message.into(), findings: Vec::new() }
+        Self { kind, code, message: message.into(), findings: Vec::new(), at: None }
     }
 
     pub(crate) fn unauthenticated(message: &str) -> Self {
@@ -59,7 +63,13 @@ impl Refusal {
             code: "check_failed",
             message: "the check found errors; mend them and try again".to_owned(),
             findings,
+            at: None,
         }
+    }
+
+    /// The same refusal, with the server that can carry the request out.
+    pub(crate) fn at(self, server: Option<ServerId>) -> Self {
+        Self { at: server, ..self }
     }
 }
 

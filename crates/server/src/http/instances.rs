@@ -61,8 +61,10 @@ fn start_request(x: &Exchange<'_>) -> Result<Start> {
             request: start_digest(&request).map_err(|error| Refused::fault(&error))?,
         })),
     };
+    let drawn = x.app.ids.draw(x.app.clock.now(), x.app.status.server());
+    let instance = drawn.map_err(|error| Refused::fault(&error))?;
     Ok(Start {
-        instance: x.app.ids.draw(x.app.clock.now()).map_err(|error| Refused::fault(&error))?,
+        instance,
         process: request.process,
         version: request.version,
         data: request.data,

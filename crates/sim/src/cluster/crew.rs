@@ -56,8 +56,8 @@ impl Crew {
             return;
         }
         self.drawn += 1;
-        let instance = cluster.draw_instance(self.drawn);
         let place = dice.below(cluster.worlds.len());
+        let instance = cluster.draw_instance(self.drawn, place);
         let start = Start {
             instance,
             process: cluster.schema.process.clone(),

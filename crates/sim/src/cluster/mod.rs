@@ -169,8 +169,9 @@ impl Cluster {
         self.now = Timestamp(self.now.0 + step);
     }
 
-    pub(crate) fn draw_instance(&self, number: u64) -> InstanceId {
-        InstanceId((self.now.0 as u128) << 80 | u128::from(self.seed) << 32 | u128::from(number))
+    pub(crate) fn draw_instance(&self, number: u64, by: usize) -> InstanceId {
+        let drawn = u128::from(self.seed) << 32 | u128::from(number) << 16 | by as u128;
+        InstanceId((self.now.0 as u128) << 80 | drawn)
     }
 
     /// Whether nothing may be sent twice.

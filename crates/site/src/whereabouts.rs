@@ -1,0 +1,102 @@
+//! Where a request belongs: the server that can carry it out.
+//!
+//! Invariant: it follows from what is known here, without a message. Of an instance that was never
+//! here its id tells who started it; whoever passed control on knows to whom.
+
+use legwork_model::id::{ActivityId, InstanceId, ServerId};
+use legwork_placement::place;
+
+use crate::Site;
+use crate::input::Request;
+use crate::refusal::{Kind, Refusal};
+use crate::seat::Knowledge;
+
+impl Site {
+    /// Refuses a request that another server can carry out, with word of that server.
+    pub(crate) fn require_here(&self, request: &Request) -> Result<(), Refusal> {
+        match self.server_for(request) {
+            None => Ok(()),
+            Some(server) => Err(self.elsewhere(server)),
+        }
+    }
+
+    /// Who started an instance that is not known here, if its id tells.
+    pub(crate) fn starter_of(&self, id: InstanceId) -> Option<ServerId> {
+        let seat = self.seat.as_ref()?;
+        let starter = id.server();
+        let is_there = seat.topology.server(starter).is_some_and(|server| !server.is_gone);
+        (is_there && starter != seat.here).then_some(starter)
+    }
+
+    fn elsewhere(&self, server: ServerId) -> Refusal {
+        let topology = self.seat.as_ref().map(|seat| &seat.topology);
+        let name = topology.and_then(|topology| Some(topology.server(server)?.name.clone()));
+        let message = match name {
+            Some(name) => format!("it is in the hands of the server `{name}`; ask there"),
+            None => format!("it is in the hands of server {}; ask there", server.0),
+        };
+        Refusal::new(Kind::Conflict, "elsewhere", message).at(Some(server))
+    }
+
+    /// `None` if the request is to be carried out, or refused, here.
+    fn server_for(&self, request: &Request) -> Option<ServerId> {
+        self.seat.as_ref()?;
+        match request {
+            Request::Show { instance, .. } => match self.instances.state(*instance) {
+                Some(_) => None,
+                None => self.starter_of(*instance),
+            },
+            // Orders for the instance as a whole are given where it was started.
+            Request::Suspend { instance, .. }
+            | Request::Resume { instance, .. }
+            | Request::Abort { instance, .. } => match self.instances.state(*instance) {
+                Some((_, state)) => state.started_elsewhere(),
+                None => self.starter_of(*instance),
+            },
+            Request::Resolve { activity, .. }
+            | Request::Item { activity, .. }
+            | Request::Claim { activity, .. }
+            | Request::Release { activity, .. }
+            | Request::Delegate { activity, .. } => self.controller_of(activity),
+            Request::Complete(complete) => self.controller_of(&complete.activity),
+            Request::Deploy { .. }
+            | Request::Definitions { .. }
+            | Request::DefinitionVersions { .. }
+            | Request::Definition { .. }
+            | Request::PublishOrganisation { .. }
+            | Request::Organisation { .. }
+            | Request::OrganisationVersions { .. }
+            | Request::Start(_)
+            | Request::History { .. }
+            | Request::List(_)
+            | Request::Incidents { .. }
+            | Request::Worklist(_)
+            | Request::Activate(_)
+            | Request::CompleteJobs { .. }
+            | Request::FailJobs { .. }
+            | Request::ExtendJobs { .. }
+            | Request::IssueToken { .. }
+            | Request::RevokeToken { .. }
+            | Request::Tokens { .. }
+            | Request::WhoAmI
+            | Request::RequireAdmin
+            | Request::RequireFiles => None,
+        }
+    }
+
+    /// Who controls an activity, as far as it is known here; `None` stands for this server.
+    fn controller_of(&self, activity: &ActivityId) -> Option<ServerId> {
+        let seat = self.seat.as_ref()?;
+        let Some((schema, state)) = self.instances.state(activity.instance) else {
+            return self.starter_of(activity.instance);
+        };
+        let node = schema.node_named(&activity.step)?;
+        let known = Knowledge { state, here: seat.here };
+        let controller = place(schema, &known, &*seat.topology, node.id).or_else(|| {
+            // What its place depends on came to pass further on: those know to whom control went.
+            let told = state.peers().iter().filter(|peer| peer.sent > 0);
+            told.map(|peer| peer.server).next_back()
+        });
+        controller.filter(|server| *server != seat.here)
+    }
+}

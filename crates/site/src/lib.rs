@@ -32,6 +32,7 @@ mod summary;
 mod view;
 mod waiting;
 mod whereabouts;
+mod wire;
 mod work;
 mod worker;
 
@@ -52,6 +53,7 @@ pub use output::{Append, ClosedStream, Output};
 pub use refusal::{Kind, Refusal};
 pub use seat::Seat;
 pub use summary::Summary;
+pub use wire::Shares;
 
 use access::{Caller, Tokens};
 use arrivals::Arrivals;

@@ -1,0 +1,134 @@
+//! The bytes of a message between servers, and what they are spent on.
+//!
+//! Invariant: what was encoded decodes to the same message; what was not is refused with a reason
+//! and never panics. A message is preceded by the moment that its other moments are told from:
+//! one or two bytes each instead of nine.
+
+use std::convert::Infallible;
+
+use legwork_model::event::{Entry, Event, RecordedAt, Unreadable};
+use legwork_model::time::Timestamp;
+use legwork_model::value::Value;
+use minicbor::encode::Write;
+use minicbor::{Decoder, Encode, Encoder};
+
+use crate::message::Message;
+
+/// What the bytes on a link are spent on.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Shares {
+    /// Entries of histories, without values.
+    pub history: u64,
+    /// Values of data elements that travel with their entries.
+    pub small: u64,
+    /// Values and files that are fetched because somebody reads them.
+    pub large: u64,
+    pub worklist: u64,
+    /// Everything else: what it takes to agree.
+    pub control: u64,
+}
+
+impl Message {
+    pub fn to_bytes(&self) -> Vec<u8> {
+        let base = self.base();
+        let mut encoder = Encoder::new(Vec::with_capacity(64));
+        // Writing to memory cannot fail.
+        let _: Result<_, minicbor::encode::Error<Infallible>> = encoder.i64(base.0.0).map(|_| ());
+        let _: Result<_, minicbor::encode::Error<Infallible>> =
+            self.encode(&mut encoder, &mut base.clone());
+        encoder.into_writer()
+    }
+
+    pub fn from_bytes(bytes: &[u8]) -> Result<Self, Unreadable> {
+        let unreadable = |error: minicbor::decode::Error| Unreadable { reason: error.to_string() };
+        let mut decoder = Decoder::new(bytes);
+        let mut base = RecordedAt(Timestamp(decoder.i64().map_err(unreadable)?));
+        let message = decoder.decode_with(&mut base).map_err(unreadable)?;
+        if decoder.position() != bytes.len() {
+            return Err(Unreadable { reason: "it is followed by foreign bytes".to_owned() });
+        }
+        Ok(message)
+    }
+
+    /// What the bytes of this message are spent on, `bytes` in all with what is around it.
+    pub fn shares(&self, bytes: u64) -> Shares {
+        let none = Shares::default();
+        match self {
+            Self::Offer(offer) => {
+                let entries = offer.entries.as_deref().unwrap_or_default();
+                let mut base = self.base();
+                let all: u64 = entries.iter().map(|entry| length(entry, &mut base)).sum();
+                let small: u64 =
+                    entries.iter().flat_map(written).map(|(_, value)| length(value, &mut ())).sum();
+                let history = all.saturating_sub(small);
+                Shares { history, small, control: bytes.saturating_sub(all), ..none }
+            }
+            Self::Want { .. } | Self::Have { .. } => Shares { large: bytes, ..none },
+            Self::Known { .. } | Self::Taken { .. } => Shares { control: bytes, ..none },
+        }
+    }
+
+    /// The moment that the others are told from.
+    fn base(&self) -> RecordedAt {
+        let first = match self {
+            Self::Offer(offer) => offer.entries.as_ref().and_then(|entries| entries.first()),
+            Self::Known { .. } | Self::Taken { .. } | Self::Want { .. } | Self::Have { .. } => None,
+        };
+        RecordedAt(first.map_or(Timestamp::default(), |entry| entry.at))
+    }
+}
+
+/// The values that travel with an entry.
+fn written(entry: &Entry) -> &[(legwork_model::id::ElementId, Value)] {
+    if let Event::Created(created) = &entry.event {
+        &created.inputs
+    } else if let Event::Completed(completed) = &entry.event {
+        &completed.writes
+    } else {
+        &[]
+    }
+}
+
+/// How many bytes something takes.
+fn length<C>(what: &impl Encode<C>, context: &mut C) -> u64 {
+    let mut encoder = Encoder::new(Count(0));
+    // Counting cannot fail.
+    let _ = what.encode(&mut encoder, context);
+    encoder.into_writer().0
+}
+
+struct Count(u64);
+
+impl Write for Count {
+    type Error = Infallible;
+
+    fn write_all(&mut self, bytes: &[u8]) -> Result<(), Infallible> {
+        self.0 += bytes.len() as u64;
+        Ok(())
+    }
+}
+
+impl Shares {
+    pub fn total(&self) -> u64 {
+        self.history + self.small + self.large + self.worklist + self.control
+    }
+
+    pub fn add(&mut self, other: &Self) {
+        self.history += other.history;
+        self.small += other.small;
+        self.large += other.large;
+        self.worklist += other.worklist;
+        self.control += other.control;
+    }
+
+    /// With their names, in a fixed order.
+    pub fn named(&self) -> [(&'static str, u64); 5] {
+        [
+            ("history", self.history),
+            ("small", self.small),
+            ("large", self.large),
+            ("worklist", self.worklist),
+            ("control", self.control),
+        ]
+    }
+}

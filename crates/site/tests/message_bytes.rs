@@ -1,0 +1,116 @@
+//! The bytes that servers say messages in. They must not change: servers of different releases
+//! talk to each other.
+//!
+//! A case that fails here is a change of the format, not a test to be adapted: give the new field
+//! or variant a new number instead.
+
+use legwork_model::event::{
+    Completed, Created, Entry, Event, FetchedValue, Parcel, Passage, Performer,
+};
+use legwork_model::id::{Activity, ElementId, InstanceId, NodeId, ServerId};
+use legwork_model::time::Timestamp;
+use legwork_model::value::{Value, hex};
+use legwork_site::{Instance, Message, Offer, ParcelId, Shares, Wanted};
+
+/// 2026-03-01T09:30:05.123Z
+const AT: Timestamp = Timestamp(1_772_357_405_123);
+
+fn instance() -> Instance {
+    Instance(InstanceId(0x0102_0304_0506_0708_090a_0b0c_0d0e_0f10))
+}
+
+fn parcel() -> ParcelId {
+    ParcelId { instance: instance(), number: 3 }
+}
+
+fn offer(entries: Option<Vec<Entry>>) -> Message {
+    let passage = Passage { source: Activity::once(NodeId(1)), target: Activity::once(NodeId(2)) };
+    let parcel_of_control = Parcel::Control { passages: vec![passage], order: None };
+    Message::Offer(Box::new(Offer {
+        id: parcel(),
+        process: "claim".into(),
+        version: 2,
+        parcel: parcel_of_control,
+        entries,
+    }))
+}
+
+fn entries() -> Vec<Entry> {
+    let created = Event::Created(Box::new(Created {
+        process: "claim".into(),
+        version: 2,
+        by: Performer::System,
+        inputs: vec![(ElementId(0), Value::Int(7))],
+    }));
+    let completed = Event::Completed(Completed {
+        activity: Activity::once(NodeId(1)),
+        by: Performer::Agent("ann".into()),
+        started_at: Timestamp(AT.0 + 900),
+        writes: vec![(ElementId(1), Value::String("yes".to_owned()))],
+        code: None,
+        request: None,
+        home: None,
+    });
+    let entry = |event, at, elsewhere| Entry { event, at, server: ServerId(0), elsewhere };
+    vec![
+        entry(created, AT, Vec::new()),
+        entry(completed, Timestamp(AT.0 + 1_000), vec![ElementId(2)]),
+    ]
+}
+
+fn check(message: &Message, expected: &str) {
+    let bytes = message.to_bytes();
+    assert_eq!(hex(&bytes), expected, "{message:?}");
+    assert_eq!(Message::from_bytes(&bytes).as_ref(), Ok(message));
+}
+
+#[test]
+fn messages_keep_their_bytes() {
+    check(&offer(None), "0082008482500102030405060708090a0b0c0d0e0f100365636c61696d02820081820102");
+    check(
+        &offer(Some(entries())),
+        "1b0000019ca8bbc9c382008582500102030405060708090a0b0c0d0e0f100365636c61696d02820081820102828382008465636c61696d0281008182008201810700008482048401820163616e6e390383818201820381637965733903e7008102",
+    );
+    let last = vec![Activity::once(NodeId(4))];
+    check(
+        &Message::Known { parcel: parcel(), last },
+        "00830182500102030405060708090a0b0c0d0e0f100381820480",
+    );
+    check(&Message::Taken { parcel: parcel() }, "00820282500102030405060708090a0b0c0d0e0f1003");
+    let writer = Activity::once(NodeId(1));
+    let values = vec![Wanted { element: ElementId(2), writer: writer.clone() }];
+    check(
+        &Message::Want { instance: instance(), values },
+        "008303500102030405060708090a0b0c0d0e0f10818202820180",
+    );
+    let value = Value::String("long".to_owned());
+    let values = vec![FetchedValue { element: ElementId(2), writer, value }];
+    check(
+        &Message::Have { instance: instance(), values },
+        "008304500102030405060708090a0b0c0d0e0f1081830201820381646c6f6e67",
+    );
+}
+
+#[test]
+fn what_is_cut_off_or_followed_by_something_is_refused() {
+    let bytes = offer(Some(entries())).to_bytes();
+    for end in 0..bytes.len() {
+        assert!(Message::from_bytes(&bytes[..end]).is_err(), "{end}");
+    }
+    assert!(Message::from_bytes(&[bytes, vec![0]].concat()).is_err());
+}
+
+#[test]
+fn the_bytes_of_an_offer_are_split_and_add_up() {
+    let whole = offer(Some(entries()));
+    let bytes = whole.to_bytes().len() as u64;
+    let shares = whole.shares(bytes + 2);
+    assert_eq!(shares.total(), bytes + 2);
+    // An array of the variant and a number, an array of the variant and a text.
+    assert_eq!(shares.small, 4 + 7);
+    assert!(shares.history > 20 && shares.control > 20, "{shares:?}");
+    let question = offer(None);
+    assert_eq!(question.shares(9), Shares { control: 9, ..Shares::default() });
+    let wanted = Message::Want { instance: instance(), values: Vec::new() };
+    assert_eq!(wanted.shares(9), Shares { large: 9, ..Shares::default() });
+}

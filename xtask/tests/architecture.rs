@@ -62,7 +62,7 @@ const PURE: [(&str, &[&str]); 5] = [
         "legwork-org",
         &["jiff", "minicbor", "rustc-hash", "saphyr-parser", "serde_json", "thiserror"],
     ),
-    ("legwork-placement", &[]),
+    ("legwork-placement", &["serde_json"]),
     ("legwork-site", &["minicbor", "rustc-hash", "serde_json", "thiserror"]),
 ];
 

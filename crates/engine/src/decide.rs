@@ -18,8 +18,8 @@ mod suspend;
 mod take_over;
 mod travel;
 
-use legwork_model::event::Event;
-use legwork_model::id::{Activity, AgentId, DomainId, NodeId};
+use legwork_model::event::{Event, Performer};
+use legwork_model::id::{Activity, DomainId, NodeId};
 use legwork_model::schema::{Node, Schema};
 use legwork_model::time::Timestamp;
 
@@ -50,8 +50,8 @@ pub trait Here {
     /// Whether it controls a node.
     fn controls(&self, schema: &Schema, state: &State, node: NodeId) -> bool;
 
-    /// Where an agent is at home, if not in the domain of this server.
-    fn home(&self, agent: &AgentId) -> Option<DomainId>;
+    /// Where whoever does a step is at home, if not in the domain of this server.
+    fn home(&self, performer: &Performer) -> Option<DomainId>;
 }
 
 /// One server alone controls everything.
@@ -63,7 +63,7 @@ impl Here for Everywhere {
         true
     }
 
-    fn home(&self, _: &AgentId) -> Option<DomainId> {
+    fn home(&self, _: &Performer) -> Option<DomainId> {
         None
     }
 }

@@ -148,7 +148,7 @@ fn what_is_missing_is_told() {
         "#);
     insta::assert_snapshot!(findings(""), @r#"
         1:1: error Y2: the file is empty
-            hint: begin it with `process: NAME` or with `organisation: NAME`
+            hint: begin it with `process: NAME`, `organisation: NAME` or `topology: NAME`
         "#);
     insta::assert_snapshot!(findings("[]"), @r#"
         1:1: error Y2: an organisation must be a mapping of fields, not a list

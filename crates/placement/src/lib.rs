@@ -7,14 +7,20 @@
 //! The algorithms are those of Bauer, Reichert, Dadam: "Effiziente Übertragung von
 //! Prozessinstanzdaten in verteilten Workflow-Management-Systemen", named as they are there.
 
+mod address;
 mod history;
+mod number;
 mod place;
 mod proof;
+mod read;
+mod schema;
 mod sources;
 mod topology;
 
 pub use history::{Known, Last, is_missing, knows, last_activities, last_activities_of};
 pub use place::{Map, place};
 pub use proof::{Move, is_proven};
+pub use read::{AT_HOME_MAX, COST_MAX, DOMAINS_MAX, LINKS_MAX, SERVER_NAME_LEN_MAX};
+pub use schema::json_schema;
 pub use sources::{Reader, sources};
 pub use topology::{Domain, Server, Topology, Transfer};

@@ -6,6 +6,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use legwork_model::event::Performer;
 use legwork_model::id::{AgentId, DomainId, ServerId};
 
 use crate::place::Map;
@@ -13,12 +14,15 @@ use crate::place::Map;
 /// One state of the topology.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Topology {
+    pub name: Arc<str>,
     /// Counts the changes: the newest counts.
     pub epoch: u32,
     pub domains: Vec<Domain>,
     pub servers: Vec<Server>,
     /// Where people are at home.
     pub homes: BTreeMap<AgentId, DomainId>,
+    /// Where workers are at home, by their names.
+    pub executors: BTreeMap<Arc<str>, DomainId>,
     /// What a byte costs between two domains, the lower number first; 1 where nothing is said.
     pub costs: BTreeMap<(DomainId, DomainId), u32>,
 }
@@ -58,6 +62,20 @@ pub enum Transfer {
     Proven,
 }
 
+impl Transfer {
+    pub const ALL: [Self; 4] = [Self::Full, Self::Sending, Self::Requested, Self::Proven];
+
+    /// The word for it in a topology file.
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Full => "full",
+            Self::Sending => "sending",
+            Self::Requested => "requested",
+            Self::Proven => "proven",
+        }
+    }
+}
+
 /// What it costs within a domain.
 const COST_NEAR: u32 = 0;
 /// What it costs between domains of whose link nothing is said.
@@ -77,8 +95,24 @@ impl Topology {
         u16::try_from(place).ok().map(ServerId)
     }
 
-    pub fn home(&self, agent: &AgentId) -> Option<DomainId> {
-        self.homes.get(agent).copied()
+    /// All servers in use, the lowest number first.
+    pub fn in_use(&self) -> impl Iterator<Item = (ServerId, &Server)> {
+        let numbered = (0..=u16::MAX).map(ServerId).zip(&self.servers);
+        numbered.filter(|(_, server)| !server.is_gone)
+    }
+
+    /// The one server that writes the catalog: definitions, organisations, tokens, topologies.
+    pub fn registrar(&self) -> Option<ServerId> {
+        self.in_use().map(|(id, _)| id).next()
+    }
+
+    /// Where whoever did something is at home, as far as anything is said of it.
+    pub fn home(&self, performer: &Performer) -> Option<DomainId> {
+        match performer {
+            Performer::System => None,
+            Performer::Agent(agent) => self.homes.get(agent).copied(),
+            Performer::Worker(name) => self.executors.get(name).copied(),
+        }
     }
 
     pub fn transfer_to(&self, server: ServerId) -> Transfer {

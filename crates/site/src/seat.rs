@@ -4,7 +4,8 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use legwork_engine::{Here, NodeState, State};
-use legwork_model::id::{Activity, AgentId, DomainId, NodeId, ServerId};
+use legwork_model::event::Performer;
+use legwork_model::id::{Activity, DomainId, NodeId, ServerId};
 use legwork_model::schema::{LoopId, Schema};
 use legwork_placement::{Known, Last, Map, Topology, place};
 
@@ -44,8 +45,8 @@ impl Here for Seat {
         self.place(schema, state, node) == self.here
     }
 
-    fn home(&self, agent: &AgentId) -> Option<DomainId> {
-        let home = self.topology.home(agent);
+    fn home(&self, performer: &Performer) -> Option<DomainId> {
+        let home = self.topology.home(performer);
         home.filter(|home| self.topology.domain_of(self.here) != Some(*home))
     }
 }

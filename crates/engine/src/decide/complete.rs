@@ -37,10 +37,7 @@ pub(super) fn complete(case: Case<'_>, done: Done) -> Result<Decision, Rejection
         let incident = Incident::TooManyIterations { limit };
         return case.answer(Event::IncidentRaised { activity: done.activity, incident });
     }
-    let home = match &done.by {
-        Performer::Agent(agent) => case.here.home(agent),
-        Performer::System | Performer::Worker(_) => None,
-    };
+    let home = case.here.home(&done.by);
     case.answer(Event::Completed(Completed {
         activity: done.activity,
         by: done.by,

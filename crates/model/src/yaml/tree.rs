@@ -76,7 +76,7 @@ pub fn read(source: &str, report: &mut Report) -> Option<Node> {
         builder.take(event, span, report)?;
     }
     if builder.root.is_none() {
-        let hint = "begin it with `process: NAME` or with `organisation: NAME`";
+        let hint = "begin it with `process: NAME`, `organisation: NAME` or `topology: NAME`";
         report.error(Span { line: 1, column: 1 }, Rule::Y2, "the file is empty", hint);
     }
     builder.root

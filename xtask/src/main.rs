@@ -1,4 +1,4 @@
-//! The one way to run the project's chores: `cargo xtask ci`, `sim`, `crash`, `bench`.
+//! The one way to run the project's chores: `cargo xtask ci`, `sim`, `figure`, `crash`, `bench`.
 //!
 //! Thin on purpose: it builds in seconds and starts the real programs.
 
@@ -36,6 +36,11 @@ enum Chore {
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         arguments: Vec<String>,
     },
+    /// A figure of a paper, made anew by the production code: `003-6`; `--json`.
+    Figure {
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+        arguments: Vec<String>,
+    },
     /// Benchmarks: sequence, fanout, waiting, restart, disk, engine; `--json`. `table` writes the
     /// newest figures into docs/benchmarks.md.
     Bench {
@@ -48,6 +53,9 @@ fn main() -> ExitCode {
     let outcome = match Arguments::parse().chore {
         Chore::Ci { long } => ci::run(long),
         Chore::Sim { arguments } => program("legwork-sim", "legwork-sim", &[], &arguments),
+        Chore::Figure { arguments } => {
+            program("legwork-experiments", "legwork-experiments", &[], &arguments)
+        }
         Chore::Crash { arguments } => measured(&["crash"], &arguments),
         Chore::Bench { arguments } if arguments.first().is_some_and(|name| name == "table") => {
             program("legwork-bench", "legwork-bench", &[], &arguments)

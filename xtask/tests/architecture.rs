@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::process::Command;
 
 /// Our crates, and which of our crates each may use.
-const ARROWS: [(&str, &[&str]); 13] = [
+const ARROWS: [(&str, &[&str]); 14] = [
     ("legwork-model", &[]),
     ("legwork-engine", &["legwork-model"]),
     ("legwork-org", &["legwork-model"]),
@@ -36,6 +36,7 @@ const ARROWS: [(&str, &[&str]); 13] = [
             "legwork-store",
         ],
     ),
+    ("legwork-experiments", &["legwork-model", "legwork-placement", "legwork-site", "legwork-sim"]),
     ("legwork-e2e", &["legwork-api", "legwork-model"]),
     ("legwork-bench", &["legwork-api", "legwork-model", "legwork-engine"]),
     ("xtask", &[]),

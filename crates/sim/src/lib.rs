@@ -6,6 +6,7 @@
 //! failing run can be repeated exactly.
 
 mod actors;
+pub mod calm;
 mod checks;
 mod cluster;
 mod dice;

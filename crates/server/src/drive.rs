@@ -214,7 +214,7 @@ impl Driver {
                 }
                 Output::ReadOwn { id, record } => self.reads.push(Read::Own { id, record }),
                 // This server is alone: its site has nobody to say anything to.
-                Output::Send { .. } | Output::ReadEntries { .. } => {}
+                Output::Send { .. } | Output::ReadEntries { .. } | Output::FetchFiles { .. } => {}
                 Output::Broken { instance, reason } => {
                     tracing::warn!(
                         %instance,

@@ -100,7 +100,10 @@ pub(crate) fn value(kind: ValueType, dice: &mut Dice) -> Json {
         ValueType::String => json!(format!("text {}", dice.below(9))),
         ValueType::DateTime => json!(Timestamp(dice.below(1_000_000) as i64).to_string()),
         ValueType::Json => json!({ "n": dice.below(9) }),
-        ValueType::File => json!({ "blob": "00".repeat(32), "size": 1, "name": "f" }),
+        ValueType::File => {
+            let blob: String = (0..4).map(|_| format!("{:016x}", dice.roll())).collect();
+            json!({ "blob": blob, "size": 1 + dice.below(1 << 20), "name": "f" })
+        }
     }
 }
 

@@ -4,14 +4,14 @@
 //! A crash may come before the commit (the batch is lost, and so are its answers) or after it (the
 //! batch is there, the answers are lost). Nothing else is ever lost.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::ControlFlow;
 
 use legwork_model::id::{InstanceId, ServerId, StreamId};
 use legwork_model::time::Timestamp;
 use legwork_site::{
-    Answer, Append, ClosedStream, Config, Credential, Input, Message, Output, Refusal, Request,
-    RequestId, Seat, Site, Stream,
+    Answer, Append, ClosedStream, Config, Credential, FileWanted, Input, Message, Output, Refusal,
+    Request, RequestId, Seat, Site, Stream,
 };
 use legwork_store::{self as store, Batch, EventStore, Version, memory::Memory};
 
@@ -36,6 +36,10 @@ pub(crate) struct World {
     pub(crate) crashes: u32,
     /// What the site says to others, released with the answers.
     said: Vec<(ServerId, Message)>,
+    /// The contents of files that are stored here: they outlive crashes.
+    blobs: BTreeSet<[u8; 32]>,
+    /// Contents that have to come from elsewhere.
+    wanted: Vec<(InstanceId, FileWanted)>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -69,6 +73,8 @@ impl World {
             calm: false,
             crashes: 0,
             said: Vec::new(),
+            blobs: BTreeSet::new(),
+            wanted: Vec::new(),
         }
     }
 
@@ -95,6 +101,34 @@ impl World {
 
     pub(crate) fn take_said(&mut self) -> Vec<(ServerId, Message)> {
         std::mem::take(&mut self.said)
+    }
+
+    pub(crate) fn take_wanted(&mut self) -> Vec<(InstanceId, FileWanted)> {
+        std::mem::take(&mut self.wanted)
+    }
+
+    /// Somebody uploads a file.
+    pub(crate) fn upload(&mut self, blob: [u8; 32]) {
+        self.blobs.insert(blob);
+    }
+
+    pub(crate) fn has_blob(&self, blob: &[u8; 32]) -> bool {
+        self.blobs.contains(blob)
+    }
+
+    /// A content has come from elsewhere; never one that was here before.
+    pub(crate) fn brought(
+        &mut self,
+        blob: [u8; 32],
+        instances: Vec<InstanceId>,
+    ) -> Result<(), String> {
+        if !self.blobs.insert(blob) {
+            return Err(format!("a file of {instances:?} was brought twice"));
+        }
+        for instance in instances {
+            self.inbox.push(Input::FilesHere { instance, blobs: vec![blob] });
+        }
+        Ok(())
     }
 
     pub(crate) fn is_busy(&self) -> bool {
@@ -193,6 +227,12 @@ impl World {
                     }
                 }
                 Output::Send { to, message } => said.push((to, message)),
+                Output::FetchFiles { instance, files } => {
+                    let is_here = |file: &FileWanted| self.blobs.contains(&file.blob);
+                    let (here, missing): (Vec<_>, Vec<_>) = files.into_iter().partition(is_here);
+                    self.wanted.extend(missing.into_iter().map(|file| (instance, file)));
+                    self.reads.push(Output::FetchFiles { instance, files: here });
+                }
                 read @ (Output::Load { .. }
                 | Output::ReadHistory { .. }
                 | Output::ReadOwn { .. }
@@ -249,6 +289,11 @@ impl World {
                     self.store.read(instance.into(), Version(0), usize::MAX).map_err(failed)?;
                 Input::EntriesRead { instance, to, number, records }
             }
+            Output::FetchFiles { instance, files } => {
+                let blobs = files.into_iter().map(|file| file.blob);
+                let blobs = blobs.filter(|blob| self.blobs.contains(blob)).collect();
+                Input::FilesHere { instance, blobs }
+            }
             Output::Broken { instance, reason } => return Err(broken(instance, &reason)),
             Output::Append(_)
             | Output::Snapshot { .. }
@@ -273,6 +318,7 @@ impl World {
         self.inbox.clear();
         self.reads.clear();
         self.said.clear();
+        self.wanted.clear();
         self.lost.append(&mut self.asked);
         // Up to a minute of darkness, and the clock of the next machine may be behind.
         self.now = Timestamp(self.now.0 + dice.below(90_000) as i64 - 30_000);

@@ -98,7 +98,8 @@ impl Site {
         started: Option<bool>,
         now: Timestamp,
     ) {
-        let waits = self.instances.get(instance).is_some_and(|slot| !slot.has_results());
+        let waits = self.instances.get(instance).is_some_and(|slot| !slot.has_results())
+            || self.contents.concerns(instance);
         let waiting = Waiting::End { instance, started };
         match wait_until.filter(|&until| waits && until > now) {
             None => self.answer_end(id, &waiting),

@@ -46,6 +46,8 @@ pub enum Input {
     Link { to: ServerId, is_up: bool },
     /// What `Output::ReadEntries` asked for.
     EntriesRead { instance: InstanceId, to: ServerId, number: u32, records: Vec<Vec<u8>> },
+    /// What `Output::FetchFiles` asked for, or some of it, is stored here.
+    FilesHere { instance: InstanceId, blobs: Vec<[u8; 32]> },
     /// The caller of a waiting request hung up.
     Cancelled { id: RequestId },
     /// No more inputs are at hand: waiting requests are served with what has come up. Given once

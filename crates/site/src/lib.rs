@@ -10,6 +10,7 @@ mod answer;
 mod arrivals;
 mod bounds;
 mod catalog;
+mod contents;
 mod control;
 mod departures;
 mod export;
@@ -49,7 +50,7 @@ pub use bounds::{Limits, OUTPUT_APPENDS_MAX, OUTPUT_BYTES_MAX, RECORD_BYTES_MAX}
 pub use input::*;
 pub use legwork_engine::Lifecycle;
 pub use message::{Instance, Message, Offer, ParcelId, Wanted};
-pub use output::{Append, ClosedStream, Output};
+pub use output::{Append, ClosedStream, FileWanted, Output};
 pub use refusal::{Kind, Refusal};
 pub use seat::Seat;
 pub use summary::Summary;
@@ -59,6 +60,7 @@ use access::{Caller, Tokens};
 use arrivals::Arrivals;
 use bounds::Entailed;
 use catalog::Catalog;
+use contents::Contents;
 use fetch::Fetching;
 use instances::Instances;
 use jobs::Jobs;
@@ -154,6 +156,9 @@ pub struct Site {
     outbox: Outbox,
     arrivals: Arrivals,
     fetching: Fetching,
+    contents: Contents,
+    /// Instances that were open at the start and have to be loaded as a whole.
+    unread: BTreeSet<InstanceId>,
     /// Messages about instances that are being loaded.
     heard: BTreeMap<InstanceId, Vec<(ServerId, Message)>>,
     entailed: Entailed,
@@ -211,6 +216,8 @@ impl Site {
             outbox: Outbox::default(),
             arrivals: Arrivals::default(),
             fetching: Fetching::default(),
+            contents: Contents::default(),
+            unread: BTreeSet::new(),
             heard: BTreeMap::new(),
             entailed: Entailed::default(),
             out: Vec::new(),
@@ -243,6 +250,7 @@ impl Site {
             Input::EntriesRead { instance, to, number, records } => {
                 self.entries_read(instance, to, number, &records);
             }
+            Input::FilesHere { instance, blobs } => self.files_here(instance, blobs, now),
             Input::Cancelled { id } => drop(self.waiting.take(id)),
             Input::Settle => self.settle(now),
         }
@@ -263,7 +271,9 @@ impl Site {
         let stale = (!self.stale.is_empty()).then_some(self.latest);
         let parcels = self.outbox.next_due();
         let values = self.fetching.next_due();
-        let due = [self.jobs.next_due(), self.waiting.next_due(), absence, stale, parcels, values];
+        let files = self.contents.next_due();
+        let (jobs, waiting) = (self.jobs.next_due(), self.waiting.next_due());
+        let due = [jobs, waiting, absence, stale, parcels, values, files];
         due.into_iter().flatten().min()
     }
 

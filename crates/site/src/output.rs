@@ -51,6 +51,13 @@ pub enum Output {
         to: ServerId,
         number: u32,
     },
+    /// Contents that steps of the instance read which have come up. Answered by
+    /// `Input::FilesHere`: at once for those that are here, without a word to anybody, for the
+    /// others as they have come. What no source gives is asked for again.
+    FetchFiles {
+        instance: InstanceId,
+        files: Vec<FileWanted>,
+    },
     /// Answered by `Input::ClosedRead`, newest first.
     ReadClosed {
         id: RequestId,
@@ -68,6 +75,17 @@ pub enum Output {
         instance: InstanceId,
         reason: String,
     },
+}
+
+/// A file whose content is needed here.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FileWanted {
+    pub blob: [u8; 32],
+    pub size: u64,
+    /// Other versions of the same document: what is here of them need not come again.
+    pub similar: Vec<[u8; 32]>,
+    /// Who has it, in the order in which they are to be asked.
+    pub sources: Vec<ServerId>,
 }
 
 /// A record to append to a stream that has `expected` records so far.

@@ -37,16 +37,14 @@ impl Site {
             StreamKind::Site => return self.recover_site(&stream),
             StreamKind::Instance(id) => {
                 self.recovering = true;
-                self.take_in(id, &stream, Timestamp::default());
+                if !self.take_in(id, &stream, true, Timestamp::default()) {
+                    self.unread.insert(id);
+                }
             }
             // Closed with their only record: never open.
             StreamKind::Key => {}
         }
-        let waiting = &self.waiting;
-        let (outbox, fetching) = (&self.outbox, &self.fetching);
-        let awaited =
-            |id| waiting.awaits_end_of(id) || outbox.concerns(id) || fetching.concerns(id);
-        self.instances.evict(self.config.resident_max, awaited);
+        self.evict();
     }
 
     fn recover_site(&mut self, stream: &Stream) {
@@ -141,7 +139,9 @@ impl Site {
 
     fn instance_loaded(&mut self, id: InstanceId, stream: &Stream, now: Timestamp) {
         let is_there = !stream.records.is_empty() || stream.snapshot.is_some();
-        if is_there && !self.take_in(id, stream, now) {
+        // One that is not known here has been closed.
+        let is_open = self.unread.remove(&id) || self.instances.get(id).is_some();
+        if is_there && !self.take_in(id, stream, is_open, now) {
             return;
         }
         for held in self.loading.remove(&id.into()).unwrap_or_default() {
@@ -153,13 +153,13 @@ impl Site {
         for repeated in self.repeated.remove(&id).unwrap_or_default() {
             self.answer_or_wait(repeated.id, id, repeated.wait_until, Some(true), now);
         }
-        if self.instances.get(id).is_some_and(Slot::is_over) {
+        if self.instances.get(id).is_some_and(Slot::is_over) && !self.contents.concerns(id) {
             self.instances.remove(id);
         }
     }
 
     /// Replays a stream into its slot. False if it has to be loaded once more, as a whole.
-    fn take_in(&mut self, id: InstanceId, stream: &Stream, now: Timestamp) -> bool {
+    fn take_in(&mut self, id: InstanceId, stream: &Stream, is_open: bool, now: Timestamp) -> bool {
         let rebuilt = guarded(|| self.rebuild(stream));
         match rebuilt.unwrap_or_else(|panic| Err(Failure::Broken(panic))) {
             Ok(Rebuilt { schema, state, version }) => {
@@ -183,6 +183,9 @@ impl Site {
                         self.offer_open(id, self.latest.max(now));
                     }
                     self.fetch_lacking(id, now);
+                    if is_open {
+                        self.fetch_contents(id, self.latest.max(now));
+                    }
                     self.take_up(id);
                 }
                 true

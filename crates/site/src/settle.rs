@@ -41,11 +41,20 @@ impl Site {
         self.reoffer_some(now);
         self.offer_again(now);
         self.fetch_again(now);
-        let waiting = &self.waiting;
-        let (outbox, fetching) = (&self.outbox, &self.fetching);
-        let awaited =
-            |id| waiting.awaits_end_of(id) || outbox.concerns(id) || fetching.concerns(id);
-        self.instances.evict(self.config.resident_max, awaited);
+        self.fetch_contents_again(now);
+        self.evict();
+    }
+
+    /// Drops states from memory; what is under way keeps its own there.
+    pub(crate) fn evict(&mut self) {
+        let Self { waiting, outbox, fetching, contents, instances, .. } = self;
+        let awaited = |id| {
+            waiting.awaits_end_of(id)
+                || outbox.concerns(id)
+                || fetching.concerns(id)
+                || contents.concerns(id)
+        };
+        instances.evict(self.config.resident_max, awaited);
     }
 
     /// Offers all open items anew because the organisation has changed, and gives activities that

@@ -158,7 +158,9 @@ impl Site {
         let lifecycle = state.lifecycle();
         let Some(slot) = self.instances.get(id) else { return };
         // Until all are told, and the results have come, the instance stays here.
-        let (has_results, is_over) = (state.has_results(&slot.schema), state.is_over(&slot.schema));
+        let lacks_files = self.lacks_result_files(id, &slot.schema, &state);
+        let has_results = state.has_results(&slot.schema) && !lacks_files;
+        let is_over = state.is_over(&slot.schema) && !lacks_files;
         let Some((slot, was)) = self.instances.install(id, state) else { return };
         if lifecycle.has_ended() && !was.has_ended() {
             slot.ended_at = Some(now);
@@ -178,10 +180,12 @@ impl Site {
         }
         if is_over {
             self.fetching.end(id);
+            self.contents.forget(id);
             self.ended.push(id);
         } else {
             self.dispatch(id, now);
             self.fetch_lacking(id, now);
+            self.fetch_contents(id, now);
         }
     }
 
@@ -232,7 +236,9 @@ impl Site {
         let node = schema.node(activity.node);
         if let Some(job) = node.job() {
             let key = JobKey { instance: id, activity: activity.clone() };
-            if node_state == NodeState::Activated && offered {
+            let can_begin =
+                self.jobs.contains(&key) || self.has_contents(id, schema, state, activity);
+            if node_state == NodeState::Activated && offered && can_begin {
                 let retry_at = state.open_at(schema, activity.node).and_then(|open| open.retry_at);
                 self.open_job(key, job.clone(), retry_at, now);
             } else if node_state != NodeState::Activated {
@@ -244,7 +250,7 @@ impl Site {
                 NodeState::Activated if offered => {
                     if self.worklists.item(&key).is_some() {
                         self.worklists.release(&key);
-                    } else {
+                    } else if self.has_contents(id, schema, state, activity) {
                         let resolved = self.resolved(schema, state, activity);
                         self.worklists.offer(&key, schema, &resolved, now);
                     }
@@ -287,6 +293,10 @@ impl Site {
             let nobody = matches!(open.incident, Some(Incident::NobodyCanDoIt { .. }));
             is_stale |= nobody != resolved.actors.is_empty() && open.claimed_by.is_none();
             if open.state == NodeState::Failed || (suspended && open.claimed_by.is_none()) {
+                continue;
+            }
+            // What somebody has taken was offered to them: all it reads is here.
+            if open.claimed_by.is_none() && !self.has_contents(id, &schema, state, &open.activity) {
                 continue;
             }
             let key = ItemKey { instance: id, activity: open.activity };
@@ -353,7 +363,7 @@ impl Site {
 
     /// Answers those who waited for the end. When all are told the instance is forgotten: from then
     /// on it is looked up in the store.
-    fn answer_end_of(&mut self, id: InstanceId) {
+    pub(crate) fn answer_end_of(&mut self, id: InstanceId) {
         for (request, waiting) in self.waiting.take_for(id) {
             self.answer_end(request, &waiting);
         }
@@ -374,6 +384,7 @@ impl Site {
     /// From here on the instance is left as it is stored.
     pub(crate) fn set_apart(&mut self, id: InstanceId, reason: String) {
         self.out.push(Output::Broken { instance: id, reason: reason.clone() });
+        self.contents.forget(id);
         self.instances.mark_broken(id, reason);
     }
 

@@ -8,7 +8,7 @@ use legwork_model::id::{Activity, InstanceId, StreamKind};
 use legwork_model::schema::Schema;
 use legwork_site::{Answer, Lifecycle, Request};
 
-use super::crew::Crew;
+use super::crew::{Crew, has_all};
 use super::{Cluster, oracle, story};
 
 /// Checks everything; how many activities were done.
@@ -54,6 +54,8 @@ pub(crate) fn all(cluster: &mut Cluster, crew: &Crew) -> Result<usize, String> {
         if view.info.lifecycle != Lifecycle::Completed {
             return Err(format!("{instance} is {:?} at its start", view.info.lifecycle));
         }
+        let end = oracle::named(&schema, instance, &Activity::once(schema.end()));
+        has_all(cluster, place, &end, &view.info.result)?;
         let results: BTreeMap<String, _> =
             view.info.result.iter().map(|(n, v)| (n.to_string(), v.to_json())).collect();
         if results != expected.results {

@@ -6,9 +6,10 @@ use std::time::Duration;
 
 use legwork_model::arbitrary::JOBS;
 use legwork_model::id::{ActivityId, AgentId, InstanceId};
+use legwork_model::value::{Value, unhex};
 use legwork_site::{
-    Activate, Answer, Complete, JobLease, JobResult, Kind, Refusal, Request, RequestId, Resolution,
-    Start, Worklist,
+    Activate, Answer, Complete, Data, JobLease, JobResult, Kind, Refusal, Request, RequestId,
+    Resolution, Start, Worklist,
 };
 
 use super::{Cluster, oracle};
@@ -36,6 +37,7 @@ enum Intent {
     Poll,
     Report(Vec<ActivityId>),
     List(AgentId),
+    Look(AgentId, ActivityId),
     Complete(ActivityId),
     Incidents,
     Other,
@@ -67,6 +69,7 @@ impl Crew {
             key: None,
             wait_until: None,
         };
+        upload(cluster, place, &start.data);
         self.ask(cluster, place, Request::Start(start), Intent::Start(instance));
     }
 
@@ -161,9 +164,13 @@ impl Crew {
                 self.started.insert(instance, place);
             }
             (Intent::Poll, Answer::Jobs(jobs)) if !jobs.is_empty() => {
+                for job in &jobs {
+                    has_all(cluster, place, &job.activity, &job.inputs)?;
+                }
                 let activities = jobs.iter().map(|job| job.activity.clone()).collect();
                 let results = jobs.into_iter().map(|job| {
                     let data = oracle::data(&schema, job.activity.instance, &job.activity);
+                    upload(cluster, place, &data);
                     let job = JobLease { activity: job.activity, lease: job.lease };
                     JobResult { job, data }
                 });
@@ -180,19 +187,25 @@ impl Crew {
             }
             (Intent::List(agent), Answer::Worklist(list)) => {
                 for item in list.items {
-                    let activity = item.activity;
-                    let data = oracle::data(&schema, activity.instance, &activity);
-                    let code = oracle::answer(&schema, activity.instance, &activity);
-                    let node = schema.node_named(&activity.step);
-                    let answers = node.map(|node| node.answers()).unwrap_or_default();
-                    let answer = code.and_then(|code| answers.get(code as usize));
-                    let answer = answer.map(|answer| (*answer).to_owned());
-                    let (agent, request) = (agent.clone(), None);
-                    let complete =
-                        Complete { agent, activity: activity.clone(), data, answer, request };
-                    let request = Request::Complete(complete);
-                    self.ask(cluster, place, request, Intent::Complete(activity));
+                    let (agent, activity) = (agent.clone(), item.activity);
+                    let intent = Intent::Look(agent.clone(), activity.clone());
+                    self.ask(cluster, place, Request::Item { agent, activity }, intent);
                 }
+            }
+            (Intent::Look(agent, activity), Answer::Item(detail)) => {
+                has_all(cluster, place, &activity, &detail.inputs)?;
+                let data = oracle::data(&schema, activity.instance, &activity);
+                upload(cluster, place, &data);
+                let code = oracle::answer(&schema, activity.instance, &activity);
+                let node = schema.node_named(&activity.step);
+                let answers = node.map(|node| node.answers()).unwrap_or_default();
+                let answer = code.and_then(|code| answers.get(code as usize));
+                let answer = answer.map(|answer| (*answer).to_owned());
+                let request = None;
+                let complete =
+                    Complete { agent, activity: activity.clone(), data, answer, request };
+                let request = Request::Complete(complete);
+                self.ask(cluster, place, request, Intent::Complete(activity));
             }
             (Intent::Complete(activity), _) => self.note(activity)?,
             (Intent::Incidents, Answer::Incidents { incidents, .. }) => {
@@ -239,4 +252,28 @@ impl Crew {
         let over = |world: &crate::world::World| world.describe().contains("instances_open: 0,");
         Ok(cluster.worlds.iter().all(over) && cluster.network.next_arrival().is_none())
     }
+}
+
+/// Files are uploaded where they are handed in.
+fn upload(cluster: &mut Cluster, place: usize, data: &Data) {
+    for blob in data.values().filter_map(|value| unhex(value.get("blob")?.as_str()?)) {
+        cluster.worlds[place].upload(blob);
+    }
+}
+
+/// A step is offered only where the contents of all files that it reads are.
+pub(super) fn has_all(
+    cluster: &Cluster,
+    place: usize,
+    activity: &ActivityId,
+    inputs: &[(Arc<str>, Value)],
+) -> Result<(), String> {
+    for (name, value) in inputs {
+        if let Value::File(file) = value
+            && !cluster.worlds[place].has_blob(&file.blob)
+        {
+            return Err(format!("{activity} is offered at {place} without the content of {name}"));
+        }
+    }
+    Ok(())
 }

@@ -4,6 +4,7 @@
 //! come to at one server.
 
 mod checks;
+mod couriers;
 mod crew;
 mod network;
 mod oracle;
@@ -24,6 +25,7 @@ use crate::Report;
 use crate::dice::Dice;
 use crate::material::{AGENTS, DOMAINS, placed_definition};
 use crate::world::World;
+use couriers::Couriers;
 use crew::Crew;
 use network::Network;
 
@@ -35,6 +37,7 @@ const TURNS_TO_FINISH_MAX: u32 = 3_000;
 pub(crate) struct Cluster {
     pub(crate) worlds: Vec<World>,
     network: Network,
+    couriers: Couriers,
     now: Timestamp,
     /// How far the clock of each site is off.
     skews: Vec<i64>,
@@ -122,6 +125,7 @@ impl Cluster {
         Ok(Self {
             worlds,
             network: Network::default(),
+            couriers: Couriers::default(),
             now: Timestamp(1_000_000),
             skews: (0..size).map(|_| dice.below(10_000) as i64 - 5_000).collect(),
             schema: Arc::new(schema(&definition)?),
@@ -144,6 +148,7 @@ impl Cluster {
         for (from, to, message) in self.network.arrived(self.now) {
             self.worlds[usize::from(to.0)].hear(from, message);
         }
+        self.couriers.arrive(&mut self.worlds, &self.network, self.now, dice)?;
         for place in 0..self.worlds.len() {
             let (world, skew) = (&mut self.worlds[place], self.skews[place]);
             world.set_now(Timestamp(self.now.0 + skew));
@@ -151,6 +156,9 @@ impl Cluster {
             let from = ServerId(place as u16);
             for (to, message) in world.take_said() {
                 self.network.send(from, to, message, self.now, dice);
+            }
+            for wanted in world.take_wanted() {
+                self.couriers.send((place, world), wanted, self.now, dice);
             }
         }
         self.pass_time(dice);
@@ -163,7 +171,9 @@ impl Cluster {
         if self.calm && !busy {
             let skewed = self.worlds.iter().zip(&self.skews);
             let due = skewed.filter_map(|(world, skew)| Some(world.next_timeout()?.0 - skew));
-            let next = due.chain(self.network.next_arrival().map(|at| at.0)).min();
+            let arrivals = [self.network.next_arrival(), self.couriers.next_arrival()];
+            let arrivals = arrivals.into_iter().flatten().map(|at| at.0);
+            let next = due.chain(arrivals).min();
             step = next.map_or(50, |next| next - self.now.0).clamp(1, 120_000);
         }
         self.now = Timestamp(self.now.0 + step);

@@ -49,7 +49,7 @@ impl Network {
         dice: &mut Dice,
     ) {
         self.note(from, to, &message);
-        if self.cut.contains(&(from.min(to), from.max(to))) {
+        if self.is_cut(from, to) {
             return;
         }
         let copies = match dice.below(100) {
@@ -64,6 +64,14 @@ impl Network {
             let at = Timestamp(now.0 + 1 + delay as i64);
             self.under_way.insert((at, self.sent), (from, to, message.clone()));
         }
+    }
+
+    pub(crate) fn is_cut(&self, a: ServerId, b: ServerId) -> bool {
+        self.cut.contains(&(a.min(b), a.max(b)))
+    }
+
+    pub(crate) fn is_healed(&self) -> bool {
+        self.healed
     }
 
     pub(crate) fn arrived(&mut self, now: Timestamp) -> Vec<(ServerId, ServerId, Message)> {

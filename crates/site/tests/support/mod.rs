@@ -174,7 +174,9 @@ impl Harness {
                         inputs.push(Input::OwnRead { id, record });
                     }
                     Output::Broken { instance, reason } => self.broken.push((instance, reason)),
-                    Output::Send { .. } | Output::ReadEntries { .. } => {
+                    Output::Send { .. }
+                    | Output::ReadEntries { .. }
+                    | Output::FetchFiles { .. } => {
                         panic!("this site is alone")
                     }
                 }

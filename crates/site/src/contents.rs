@@ -1,0 +1,270 @@
+//! Contents of files that were written elsewhere and are read here: Algorithm 4.
+//!
+//! Invariant: a step is offered only when the contents of all files that it reads are here, and a
+//! content is asked for only when a step that reads it has come up. Of one instance no content is
+//! asked for twice at a time. What was written here is here: a file is stored before the step that
+//! writes it is completed.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use legwork_engine::{Command, Lifecycle, State};
+use legwork_model::id::{Activity, ElementId, InstanceId};
+use legwork_model::schema::Schema;
+use legwork_model::time::Timestamp;
+use legwork_model::value::{FileRef, Value, ValueType};
+use legwork_placement::{Reader, sources};
+
+use crate::Site;
+use crate::output::{FileWanted, Output};
+use crate::seat::{Knowledge, Seat};
+
+/// How long the contents asked for may take before they are asked for once more: at first, and at
+/// most. Whoever fetches goes on with what is under way.
+const PAUSE_MIN: Duration = Duration::from_secs(2);
+const PAUSE_MAX: Duration = Duration::from_secs(60);
+/// How many other versions of an element are named to find unchanged parts in.
+const SIMILAR_MAX: usize = 4;
+
+type Blob = [u8; 32];
+
+/// Which contents are known to be here, and which ones are under way.
+#[derive(Debug, Default)]
+pub(crate) struct Contents {
+    here: BTreeMap<InstanceId, BTreeSet<Blob>>,
+    requests: BTreeMap<InstanceId, Request>,
+    due: BTreeSet<(Timestamp, InstanceId)>,
+}
+
+#[derive(Debug)]
+struct Request {
+    blobs: BTreeSet<Blob>,
+    attempts: u32,
+    due: Timestamp,
+}
+
+impl Contents {
+    pub(crate) fn next_due(&self) -> Option<Timestamp> {
+        self.due.first().map(|(due, _)| *due)
+    }
+
+    /// Whether something of an instance is under way: then it stays in memory.
+    pub(crate) fn concerns(&self, id: InstanceId) -> bool {
+        self.requests.contains_key(&id)
+    }
+
+    /// The instance is over.
+    pub(crate) fn forget(&mut self, id: InstanceId) {
+        self.end(id);
+        self.here.remove(&id);
+    }
+
+    fn end(&mut self, id: InstanceId) {
+        if let Some(request) = self.requests.remove(&id) {
+            self.due.remove(&(request.due, id));
+        }
+    }
+
+    fn is_here(&self, id: InstanceId, blob: &Blob) -> bool {
+        self.here.get(&id).is_some_and(|here| here.contains(blob))
+    }
+
+    /// Notes what is asked for.
+    fn ask(&mut self, id: InstanceId, blobs: impl Iterator<Item = Blob>, now: Timestamp) {
+        let due = now.plus(PAUSE_MIN);
+        let request = self.requests.entry(id).or_insert_with(|| {
+            self.due.insert((due, id));
+            Request { blobs: BTreeSet::new(), attempts: 0, due }
+        });
+        request.blobs.extend(blobs);
+    }
+}
+
+impl Site {
+    /// Asks for the contents that the due steps of an instance read, as far as they are neither
+    /// known to be here nor under way.
+    pub(crate) fn fetch_contents(&mut self, id: InstanceId, now: Timestamp) {
+        let mut files = self.lacking_contents(id);
+        if let Some(request) = self.contents.requests.get(&id) {
+            files.retain(|file| !request.blobs.contains(&file.blob));
+        }
+        if !files.is_empty() {
+            self.contents.ask(id, files.iter().map(|file| file.blob), now);
+            self.out.push(Output::FetchFiles { instance: id, files });
+        }
+    }
+
+    /// Asks once more for what has not come, the next source first.
+    pub(crate) fn fetch_contents_again(&mut self, now: Timestamp) {
+        while let Some((due, id)) = self.contents.due.first().copied().filter(|(at, _)| *at <= now)
+        {
+            let mut files = self.lacking_contents(id);
+            self.contents.due.remove(&(due, id));
+            let Some(mut request) = self.contents.requests.remove(&id) else { continue };
+            if files.is_empty() {
+                // Nobody reads it any more.
+                continue;
+            }
+            request.attempts += 1;
+            let doubled = PAUSE_MIN.saturating_mul(1 << request.attempts.min(5));
+            request.due = now.plus(doubled.min(PAUSE_MAX));
+            request.blobs = files.iter().map(|file| file.blob).collect();
+            for file in &mut files {
+                let first = request.attempts as usize % file.sources.len().max(1);
+                file.sources.rotate_left(first);
+            }
+            self.contents.due.insert((request.due, id));
+            self.contents.requests.insert(id, request);
+            self.out.push(Output::FetchFiles { instance: id, files });
+        }
+    }
+
+    /// Contents that were asked for are here.
+    pub(crate) fn files_here(&mut self, id: InstanceId, blobs: Vec<Blob>, now: Timestamp) {
+        let Some(request) = self.contents.requests.get_mut(&id) else { return };
+        let asked = |blob: &Blob| request.blobs.remove(blob);
+        let come: Vec<Blob> = blobs.into_iter().filter(asked).collect();
+        if request.blobs.is_empty() {
+            self.contents.end(id);
+        }
+        if come.is_empty() {
+            return;
+        }
+        self.contents.here.entry(id).or_default().extend(come);
+        let Some((schema, state)) = self.instances.state(id) else { return };
+        if !state.lifecycle().has_ended() {
+            return self.offer_open(id, now);
+        }
+        if !state.has_results(schema) || self.lacks_result_files(id, schema, state) {
+            return;
+        }
+        if state.is_over(schema) {
+            // The last thing that was waited for: with this record its stream ends.
+            drop(self.command(id, Command::Fetch { values: Vec::new() }, now));
+        } else {
+            self.answer_end_of(id);
+        }
+    }
+
+    /// Whether the contents of all files that a step reads are here.
+    pub(crate) fn has_contents(
+        &self,
+        id: InstanceId,
+        schema: &Schema,
+        state: &State,
+        activity: &Activity,
+    ) -> bool {
+        self.lacking_of(id, schema, state, activity).is_empty()
+    }
+
+    /// Whether an instance has come to its end, was started here, and the content of a file among
+    /// its results is not known to be here.
+    pub(crate) fn lacks_result_files(
+        &self,
+        id: InstanceId,
+        schema: &Schema,
+        state: &State,
+    ) -> bool {
+        state.lifecycle() == Lifecycle::Completed
+            && state.started_elsewhere().is_none()
+            && !self.has_contents(id, schema, state, &Activity::once(schema.end()))
+    }
+
+    /// All contents that due steps of an instance lack here, each once.
+    fn lacking_contents(&self, id: InstanceId) -> Vec<FileWanted> {
+        let (Some(seat), Some((schema, state))) = (&self.seat, self.instances.state(id)) else {
+            return Vec::new();
+        };
+        if !state.is_shared() {
+            return Vec::new();
+        }
+        let is_offered = |activity: &Activity| {
+            let node = schema.node(activity.node);
+            (node.who().is_some() || node.job().is_some())
+                && seat.place(schema, state, activity.node) == seat.here
+        };
+        let ends = state.has_results(schema) && self.lacks_result_files(id, schema, state);
+        let end = ends.then(|| Activity::once(schema.end()));
+        let mut wanted: BTreeMap<Blob, FileWanted> = BTreeMap::new();
+        for activity in state.due(schema).filter(is_offered).chain(end) {
+            for (element, file) in self.lacking_of(id, schema, state, &activity) {
+                wanted.entry(file.blob).or_insert_with(|| FileWanted {
+                    blob: file.blob,
+                    size: file.size,
+                    similar: similar(state, element, file),
+                    sources: sources_of(
+                        seat,
+                        schema,
+                        state,
+                        Reader { activity: &activity, element },
+                    ),
+                });
+            }
+        }
+        wanted.into_values().collect()
+    }
+
+    /// The files that an activity reads, that were written elsewhere and whose contents are not
+    /// known to be here.
+    fn lacking_of<'a>(
+        &self,
+        id: InstanceId,
+        schema: &Schema,
+        state: &'a State,
+        activity: &Activity,
+    ) -> Vec<(ElementId, &'a FileRef)> {
+        if self.seat.is_none() || !state.is_shared() {
+            return Vec::new();
+        }
+        let reads = schema.node(activity.node).reads.iter().map(|access| access.element);
+        let files = reads.filter(|element| schema.element(*element).kind == ValueType::File);
+        let lacking = |element: ElementId| {
+            let (writer, server) = state.last_writer(schema, activity, element)?;
+            server?;
+            match state.value_by(element, &writer)? {
+                Value::File(file) if !self.contents.is_here(id, &file.blob) => {
+                    Some((element, &**file))
+                }
+                Value::File(_)
+                | Value::Bool(_)
+                | Value::Int(_)
+                | Value::Decimal(_)
+                | Value::String(_)
+                | Value::DateTime(_)
+                | Value::Json(_) => None,
+            }
+        };
+        files.filter_map(lacking).collect()
+    }
+}
+
+/// Other versions of an element, the newest first.
+fn similar(state: &State, element: ElementId, file: &FileRef) -> Vec<Blob> {
+    let mut blobs = Vec::new();
+    for version in state.versions(element).into_iter().rev() {
+        if let Value::File(other) = version.value
+            && other.blob != file.blob
+            && !blobs.contains(&other.blob)
+            && blobs.len() < SIMILAR_MAX
+        {
+            blobs.push(other.blob);
+        }
+    }
+    blobs
+}
+
+/// Where the content can be had, the cheapest first.
+fn sources_of(
+    seat: &Seat,
+    schema: &Schema,
+    state: &State,
+    reader: Reader<'_>,
+) -> Vec<legwork_model::id::ServerId> {
+    let known = Knowledge { state, here: seat.here };
+    let last_writer = |element, reader: &_| {
+        let (writer, server) = state.last_writer(schema, reader, element)?;
+        Some((writer, server.unwrap_or(seat.here)))
+    };
+    let cost = |server| seat.topology.cost(seat.here, server);
+    sources(schema, &known, reader, last_writer, cost, seat.here)
+}

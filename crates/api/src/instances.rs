@@ -103,6 +103,17 @@ pub struct Instance {
     pub data: Vec<Element>,
     /// Steps and blocks in document order.
     pub nodes: Vec<Node>,
+    /// Other servers that control went to.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub elsewhere: Vec<Elsewhere>,
+}
+
+/// Another server that an instance went to.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct Elsewhere {
+    pub server: Arc<str>,
+    /// Parcels that have not arrived there yet.
+    pub waiting: usize,
 }
 
 /// A data element and its present value.
@@ -150,6 +161,9 @@ pub struct Node {
     /// Why it cannot go on by itself.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub incident: Option<String>,
+    /// The server that controls it, where there are several and that is known yet.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub server: Option<Arc<str>>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]

@@ -2,7 +2,7 @@
 //!
 //! Invariant: every node is on exactly one line; nodes keep the order of the definition.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use legwork_api::instances::{
@@ -24,6 +24,7 @@ pub(crate) fn render(instance: &Instance, taken: &Taken) -> String {
     let mut out = format!("{title} · {process} · {}\n", summary.instance);
     out.push_str(&format!("{}\n\n", lifetime(summary, &instance.started_by)));
     out.push_str(&nodes(&instance.nodes, taken));
+    out.push_str(&on_their_way(instance));
     out.push_str(&data(instance));
     out.push_str(&incidents(&instance.nodes));
     out
@@ -108,9 +109,12 @@ fn nodes(nodes: &[Node], taken: &Taken) -> String {
     while let Some((first, _)) = rest.split_first() {
         rest = siblings(rest, first.depth, "", true, &mut lines);
     }
+    let servers: BTreeSet<_> = nodes.iter().filter_map(|node| node.server.as_deref()).collect();
+    // Where everything is at one place, nobody wants to be told which.
+    let spread = servers.len() > 1;
     let label = lines.iter().map(|line| line.label_width()).max().unwrap_or(0);
     let title = lines.iter().map(|line| width(&line.title)).max().unwrap_or(0);
-    lines.iter().map(|line| line.render(label, title, taken)).collect()
+    lines.iter().map(|line| line.render(label, title, taken, spread)).collect()
 }
 
 struct Line<'n> {
@@ -188,14 +192,14 @@ impl Line<'_> {
         width(&self.prefix) + mark + width(&self.name)
     }
 
-    fn render(&self, label: usize, title: usize, taken: &Taken) -> String {
+    fn render(&self, label: usize, title: usize, taken: &Taken, spread: bool) -> String {
         let prefix = paint(DIM, &self.prefix);
         let Some(node) = self.node else {
             return format!("{prefix}{}\n", paint(DIM, &self.name));
         };
         let (mark, style) = mark(node);
         let name = paint(style, format!("{mark} {}", self.name));
-        let remark = remark(node, taken);
+        let remark = remark(node, taken, spread);
         let gap = " ".repeat(label - self.label_width());
         let text = format!("{prefix}{name}{gap}  {}", self.title);
         if remark.is_empty() {
@@ -218,7 +222,7 @@ fn mark(node: &Node) -> (char, anstyle::Style) {
     }
 }
 
-fn remark(node: &Node, taken: &Taken) -> String {
+fn remark(node: &Node, taken: &Taken, spread: bool) -> String {
     let is_step = matches!(node.kind.as_str(), "manual" | "automatic");
     let by = node.performer.as_ref().filter(|by| **by != Performer::System).map(performer);
     let iteration = match node.activity.iteration.0.last() {
@@ -247,11 +251,25 @@ fn remark(node: &Node, taken: &Taken) -> String {
         }
     };
     let branch = taken.at(node).map(|branch| format!("took {}", plain(branch)));
-    [iteration, branch.unwrap_or_default(), words]
+    let server = node.server.as_ref().filter(|_| spread && node.state != NodeState::Skipped);
+    let server = server.map(|server| format!("at {}", plain(server)));
+    [iteration, branch.unwrap_or_default(), words, server.unwrap_or_default()]
         .into_iter()
         .filter(|word| !word.is_empty())
         .collect::<Vec<_>>()
         .join(", ")
+}
+
+/// What has left for other servers and not arrived there.
+fn on_their_way(instance: &Instance) -> String {
+    let waiting = instance.elsewhere.iter().filter(|elsewhere| elsewhere.waiting > 0);
+    let lines = waiting.map(|elsewhere| {
+        let count = elsewhere.waiting;
+        let parcels = if count == 1 { "1 parcel".to_owned() } else { format!("{count} parcels") };
+        paint(WARN, format!("{parcels} on the way to {}", plain(&elsewhere.server))) + "\n"
+    });
+    let lines: String = lines.collect();
+    if lines.is_empty() { lines } else { format!("\n{lines}") }
 }
 
 fn data(instance: &Instance) -> String {
@@ -302,192 +320,4 @@ fn incidents(nodes: &[Node]) -> String {
 }
 
 #[cfg(test)]
-pub(crate) mod tests {
-    use super::*;
-    use legwork_api::instances::Element;
-    use serde_json::json;
-
-    /// A node as `depth|branch|kind|name|state|more`, more being `by ann`, `held ann`, `×2`, `!why`
-    /// or `round 3`.
-    fn node(text: &str) -> Node {
-        let parts: Vec<&str> = text.split('|').map(str::trim).collect();
-        let more = parts.get(5).copied().unwrap_or_default();
-        let rounds = more.strip_prefix("round ").map(|round| round.parse::<u32>().unwrap() - 1);
-        let activity = format!("inst_01KFZQ9Y5GB4D7T3N8XJ2M6RVC:{}", parts[3]);
-        let activity = rounds.map_or(activity.clone(), |round| format!("{activity}:{round}"));
-        let attempts = more.strip_prefix('×').map_or(0, |times| times.parse().unwrap());
-        Node {
-            name: parts[3].into(),
-            title: format!("Title of {}", parts[3]).into(),
-            kind: parts[2].to_owned(),
-            depth: parts[0].parse().unwrap(),
-            branch: Some(parts[1]).filter(|branch| !branch.is_empty()).map(Into::into),
-            state: serde_json::from_value(json!(parts[4])).unwrap(),
-            activity: activity.parse().unwrap(),
-            holder: more.strip_prefix("held ").map(Into::into),
-            performer: more.strip_prefix("by ").map(|by| match by.strip_prefix("worker ") {
-                Some(worker) => Performer::Worker(worker.into()),
-                None => Performer::Agent(by.into()),
-            }),
-            attempts,
-            retry_at: (attempts > 0).then_some(Timestamp(1_772_357_465_000)),
-            incident: more.strip_prefix('!').map(str::to_owned),
-        }
-    }
-
-    pub(crate) fn summary(state: InstanceState) -> InstanceSummary {
-        InstanceSummary {
-            instance: "inst_01KFZQ9Y5GB4D7T3N8XJ2M6RVC".parse().unwrap(),
-            process: "loan".into(),
-            version: 2,
-            state,
-            incidents: 0,
-            started_at: Timestamp(1_772_357_405_123),
-            ended_at: None,
-        }
-    }
-
-    fn shown(nodes: &[&str]) -> String {
-        let instance = Instance {
-            summary: summary(InstanceState::Running),
-            title: "Loan with \x1b[31mfour eyes".into(),
-            started_by: Performer::Agent("ann".into()),
-            result: None,
-            data: Vec::new(),
-            nodes: nodes.iter().map(|text| node(text)).collect(),
-        };
-        anstream::adapter::strip_str(&render(&instance, &Taken::default())).to_string()
-    }
-
-    #[test]
-    fn blocks_nest_and_branches_are_named() {
-        insta::assert_snapshot!(shown(&[
-            "0||manual|capture|completed|by ann",
-            "0||parallel|checks|running",
-            "1|1|automatic|bureau|completed|by worker w1",
-            "1||automatic|score|activated|×2",
-            "1|2|choice|salary|completed",
-            "2|employed|manual|payslip|claimed|held bob",
-            "2|free|loop|accounts|skipped",
-            "3||manual|year|skipped",
-            "3||manual|sum|skipped",
-            "1||manual|note|not_activated",
-            "0||manual|approve|not_activated",
-        ]), @r"
-        Loan with  [31mfour eyes · loan v2 · inst_01KFZQ9Y5GB4D7T3N8XJ2M6RVC
-        running · started 2026-03-01 09:30:05Z by ann
-
-        ✔ capture               Title of capture   by ann
-        ▶ checks                Title of checks
-        ├─ 1
-        │  ├─ ✔ bureau          Title of bureau    by worker w1
-        │  └─ ↻ score           Title of score     failed 2×, again at 2026-03-01 09:31:05Z
-        └─ 2
-           ├─ ✔ salary          Title of salary
-           │  ├─ employed
-           │  │  └─ ▶ payslip   Title of payslip   claimed by bob
-           │  └─ free
-           │     └─ – accounts  Title of accounts  skipped
-           │        ├─ – year   Title of year      skipped
-           │        └─ – sum    Title of sum       skipped
-           └─ ○ note            Title of note
-        ○ approve               Title of approve
-        ");
-    }
-
-    #[test]
-    fn a_choice_tells_which_branch_was_taken_even_if_it_is_empty() {
-        let decided = |step: &str, iteration: &[u32], kind: &str, branch: &str| HistoryEntry {
-            record: 0,
-            at: Timestamp(0),
-            kind: kind.to_owned(),
-            step: Some(step.into()),
-            iteration: iteration.to_vec(),
-            by: Performer::System,
-            started_at: None,
-            writes: legwork_api::Data::new(),
-            detail: Some(branch.to_owned()),
-        };
-        let taken = Taken::of(vec![
-            decided("route", &[0], "completed", "long"),
-            decided("route", &[1], "completed", "none"),
-            decided("cycle", &[1], "decided", "leave"),
-        ]);
-        let rows = [
-            "0||loop|cycle|completed|round 2",
-            "1||choice|route|completed|round 2",
-            "2|long|manual|walk|skipped",
-        ];
-        let lines = nodes(&rows.map(node), &taken);
-        insta::assert_snapshot!(anstream::adapter::strip_str(&lines).to_string(), @r"
-        ✔ cycle          Title of cycle  round 2
-        └─ ✔ route       Title of route  took none
-           └─ long
-              └─ – walk  Title of walk   skipped
-        ");
-    }
-
-    #[test]
-    fn loops_tell_their_round_and_incidents_their_reason() {
-        insta::assert_snapshot!(shown(&[
-            "0||loop|cycle|running|round 3",
-            "1||manual|give-drug|activated",
-            "1||automatic|lab|failed|!failed 4 times, at last with: no answer",
-        ]), @r"
-        Loan with  [31mfour eyes · loan v2 · inst_01KFZQ9Y5GB4D7T3N8XJ2M6RVC
-        running · started 2026-03-01 09:30:05Z by ann
-
-        ▶ cycle         Title of cycle      round 3
-        ├─ ● give-drug  Title of give-drug  offered
-        └─ ✘ lab        Title of lab        incident
-
-        Incidents (a way out: `legwork resolve ACTIVITY --retry`)
-          ✘ inst_01KFZQ9Y5GB4D7T3N8XJ2M6RVC:lab
-            failed 4 times, at last with: no answer
-        ");
-    }
-
-    #[test]
-    fn data_is_shown_on_one_line_each() {
-        let element = |name: &str, kind: &str, value, versions| Element {
-            element: name.into(),
-            kind: kind.to_owned(),
-            value,
-            versions,
-        };
-        let instance = Instance {
-            summary: InstanceSummary {
-                ended_at: Some(Timestamp(1_772_358_000_000)),
-                ..summary(InstanceState::Completed)
-            },
-            title: "loan".into(),
-            started_by: Performer::System,
-            result: None,
-            data: vec![
-                element("amount", "decimal", Some(json!("12.50")), 2),
-                element("note", "string", Some(json!("two\nlines \u{1b}[2J")), 1),
-                element("lines", "json", Some(json!({"a": [1, 2]})), 1),
-                element(
-                    "offer",
-                    "file",
-                    Some(json!({"blob": "ab", "size": 3, "name": "o.pdf"})),
-                    1,
-                ),
-                element("never", "bool", None, 0),
-            ],
-            nodes: Vec::new(),
-        };
-        let text = anstream::adapter::strip_str(&render(&instance, &Taken::default())).to_string();
-        insta::assert_snapshot!(text, @r#"
-        loan · loan v2 · inst_01KFZQ9Y5GB4D7T3N8XJ2M6RVC
-        completed · started 2026-03-01 09:30:05Z · ended 2026-03-01 09:40:00Z
-
-
-        Data
-          amount  decimal  12.50                   (version 2)
-          note    string   "two\nlines \u001b[2J"
-          lines   json     {"a":[1,2]}
-          offer   file     o.pdf (3 bytes)
-        "#);
-    }
-}
+pub(crate) mod tests;

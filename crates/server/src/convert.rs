@@ -8,8 +8,8 @@ use std::time::Duration;
 
 use legwork_api::definitions::{Agent, DefinitionSummary, Finding, VersionSummary};
 use legwork_api::instances::{
-    Element, History, HistoryEntry, Incident, IncidentList, Instance, InstanceList, InstanceState,
-    InstanceSummary, Node, NodeState, Performer, Started,
+    Element, Elsewhere, History, HistoryEntry, Incident, IncidentList, Instance, InstanceList,
+    InstanceState, InstanceSummary, Node, NodeState, Performer, Started,
 };
 use legwork_api::jobs::{Job, JobList, JobResult, JobResults};
 use legwork_api::tokens::TokenSummary;
@@ -64,7 +64,12 @@ pub(crate) fn instance(view: site::InstanceView) -> Instance {
         result,
         data: view.data.into_iter().map(element).collect(),
         nodes: view.nodes.into_iter().map(node).collect(),
+        elsewhere: view.elsewhere.into_iter().map(elsewhere).collect(),
     }
+}
+
+fn elsewhere(view: site::ElsewhereView) -> Elsewhere {
+    Elsewhere { server: view.server, waiting: view.waiting }
 }
 
 fn summary(info: site::InstanceInfo) -> InstanceSummary {
@@ -123,6 +128,7 @@ fn node(view: site::NodeView) -> Node {
         attempts: view.attempts,
         retry_at: view.retry_at,
         incident: view.incident,
+        server: view.server,
     }
 }
 

@@ -126,6 +126,16 @@ pub struct InstanceView {
     pub started_by: Performer,
     pub data: Vec<DataView>,
     pub nodes: Vec<NodeView>,
+    /// The servers that control went to from here.
+    pub elsewhere: Vec<ElsewhereView>,
+}
+
+/// Another server that an instance went to.
+#[derive(Debug)]
+pub struct ElsewhereView {
+    pub server: Arc<str>,
+    /// Parcels that have not arrived there yet.
+    pub waiting: usize,
 }
 
 #[derive(Debug)]
@@ -153,6 +163,8 @@ pub struct NodeView {
     pub attempts: u32,
     pub retry_at: Option<Timestamp>,
     pub incident: Option<String>,
+    /// Who controls it; `None` if that is not known yet, or there is one server alone.
+    pub server: Option<Arc<str>>,
 }
 
 /// What a step or a block is doing.

@@ -139,7 +139,7 @@ impl Site {
     fn view(&self, id: InstanceId) -> Result<crate::answer::InstanceView, Refusal> {
         let info = self.info_with_result(id)?;
         let (schema, state) = self.instances.state(id).ok_or_else(|| no_instance(id))?;
-        Ok(view::instance(schema, state, info))
+        Ok(view::instance(self.seat.as_ref(), schema, state, info))
     }
 
     pub(crate) fn history(

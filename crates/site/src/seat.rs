@@ -31,6 +31,18 @@ impl Seat {
         place(schema, &known, &*self.topology, node).unwrap_or(self.here)
     }
 
+    /// The name of the server that controls a node, if that can be told yet.
+    pub(crate) fn controller(
+        &self,
+        schema: &Schema,
+        state: &State,
+        node: NodeId,
+    ) -> Option<Arc<str>> {
+        let known = Knowledge { state, here: self.here };
+        let server = place(schema, &known, &*self.topology, node)?;
+        Some(self.topology.server(server)?.name.clone())
+    }
+
     /// All other servers that have to do with an instance, as far as known here.
     pub(crate) fn others(&self, state: &State) -> Vec<ServerId> {
         let known = Knowledge { state, here: self.here };

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use legwork_engine::{NodeState, Rejection, State};
+use legwork_engine::{NodeState, Peer, Rejection, State};
 use legwork_model::event::{Event, Incident, Orders, Parcel, Performer, Received, Record};
 use legwork_model::id::{Activity, ActivityId, ElementId, InstanceId};
 use legwork_model::schema::{Node, NodeKind, Schema};
@@ -11,14 +11,21 @@ use legwork_model::value::Value;
 
 use crate::Page;
 use crate::answer::{
-    Answer, DataView, HistoryEntry, IncidentView, InstanceInfo, InstanceView, NodeView, StepState,
+    Answer, DataView, ElsewhereView, HistoryEntry, IncidentView, InstanceInfo, InstanceView,
+    NodeView, StepState,
 };
 use crate::catalog::Catalog;
 use crate::refusal::Refusal;
+use crate::seat::Seat;
 use crate::step::{broken, no_instance};
 
-/// The whole instance.
-pub(crate) fn instance(schema: &Schema, state: &State, info: InstanceInfo) -> InstanceView {
+/// The whole instance, as far as it is known here.
+pub(crate) fn instance(
+    seat: Option<&Seat>,
+    schema: &Schema,
+    state: &State,
+    info: InstanceInfo,
+) -> InstanceView {
     let data = (0..schema.elements.len() as u32)
         .map(|number| {
             let element = schema.element(ElementId(number));
@@ -39,15 +46,15 @@ pub(crate) fn instance(schema: &Schema, state: &State, info: InstanceInfo) -> In
             NodeKind::AndJoin | NodeKind::XorJoin | NodeKind::LoopEnd { .. } => depth -= 1,
             NodeKind::Start | NodeKind::End => {}
             NodeKind::Manual { .. } | NodeKind::Automatic { .. } => {
-                nodes.push(node_view(schema, state, id, node, node, depth));
+                nodes.push(node_view(seat, schema, state, id, (node, node), depth));
             }
             NodeKind::AndSplit | NodeKind::XorSplit { .. } => {
-                nodes.push(node_view(schema, state, id, node, node, depth));
+                nodes.push(node_view(seat, schema, state, id, (node, node), depth));
                 depth += 1;
             }
             NodeKind::LoopStart => {
                 let end = node.partner.map_or(node, |end| schema.node(end));
-                nodes.push(node_view(schema, state, id, node, end, depth));
+                nodes.push(node_view(seat, schema, state, id, (node, end), depth));
                 depth += 1;
             }
         }
@@ -57,17 +64,28 @@ pub(crate) fn instance(schema: &Schema, state: &State, info: InstanceInfo) -> In
         started_by: state.starter().clone(),
         data,
         nodes,
+        elsewhere: seat.map(|seat| elsewhere(seat, state)).unwrap_or_default(),
         info,
     }
 }
 
+/// Where control went from here, and what is still on its way.
+fn elsewhere(seat: &Seat, state: &State) -> Vec<ElsewhereView> {
+    let peers = state.peers().iter().filter(|peer| peer.sent > 0);
+    let view = |peer: &Peer| {
+        let server = seat.topology.server(peer.server)?.name.clone();
+        Some(ElsewhereView { server, waiting: peer.waiting.len() })
+    };
+    peers.filter_map(view).collect()
+}
+
 /// One line of the tree: `entry` is where the block begins, `node` what decides in it.
 fn node_view(
+    seat: Option<&Seat>,
     schema: &Schema,
     state: &State,
     instance: InstanceId,
-    entry: &Node,
-    node: &Node,
+    (entry, node): (&Node, &Node),
     depth: u32,
 ) -> NodeView {
     let activity = state.activity(schema, node.id);
@@ -86,6 +104,7 @@ fn node_view(
         attempts: open.map_or(0, |open| open.attempts),
         retry_at: open.and_then(|open| open.retry_at),
         incident: open.and_then(|open| open.incident).map(|raised| incident(raised).1),
+        server: seat.and_then(|seat| seat.controller(schema, state, node.id)),
     }
 }
 

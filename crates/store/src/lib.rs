@@ -112,6 +112,9 @@ pub trait EventStore: Send + Sync {
 
     /// The content with this hash, verified against it.
     fn blob(&self, id: BlobId) -> Result<Option<Vec<u8>>, Error>;
+
+    /// How many bytes the content with this hash has, if it is here. They are not read.
+    fn blob_size(&self, id: BlobId) -> Result<Option<u64>, Error>;
 }
 
 impl Batch {
@@ -188,5 +191,9 @@ impl<S: EventStore + ?Sized> EventStore for Arc<S> {
 
     fn blob(&self, id: BlobId) -> Result<Option<Vec<u8>>, Error> {
         (**self).blob(id)
+    }
+
+    fn blob_size(&self, id: BlobId) -> Result<Option<u64>, Error> {
+        (**self).blob_size(id)
     }
 }

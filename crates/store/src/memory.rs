@@ -100,6 +100,10 @@ impl EventStore for Memory {
     fn blob(&self, id: BlobId) -> Result<Option<Vec<u8>>, Error> {
         Ok(self.lock().blobs.get(&id).cloned())
     }
+
+    fn blob_size(&self, id: BlobId) -> Result<Option<u64>, Error> {
+        Ok(self.lock().blobs.get(&id).map(|content| content.len() as u64))
+    }
 }
 
 impl Memory {

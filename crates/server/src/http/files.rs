@@ -8,7 +8,8 @@ use std::sync::Arc;
 use hyper::StatusCode;
 use hyper::header::{CONTENT_DISPOSITION, HeaderValue};
 use legwork_api::files::File;
-use legwork_model::value::unhex;
+use legwork_model::value::{FileRef, Value, ValueType, unhex};
+use legwork_site::Data;
 use legwork_store::BlobId;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
@@ -101,6 +102,52 @@ pub(super) async fn download(x: Exchange<'_>) -> Result {
     let attachment = HeaderValue::from_static("attachment");
     let reply = Reply::of(StatusCode::OK, octets, content.into());
     Ok(reply.with_header(CONTENT_DISPOSITION, attachment))
+}
+
+/// Refuses data that names a file whose content is not stored here: nobody could read it.
+pub(super) async fn require_stored(x: &Exchange<'_>, data: &Data) -> Result<()> {
+    let files: Vec<FileRef> = data.values().filter_map(file).collect();
+    if files.is_empty() {
+        return Ok(());
+    }
+    // Only those who may store files learn which there are.
+    x.require_files().await?;
+    for file in files {
+        if !is_stored(x, &file).await? {
+            return Err(no_such_file(&file));
+        }
+    }
+    Ok(())
+}
+
+/// A value that has the form of a file, and nothing besides.
+fn file(value: &serde_json::Value) -> Option<FileRef> {
+    const FIELDS: [&str; 4] = ["blob", "size", "name", "media_type"];
+    if !value.as_object()?.keys().all(|field| FIELDS.contains(&field.as_str())) {
+        return None;
+    }
+    match Value::from_json(ValueType::File, value).ok()? {
+        Value::File(file) => Some(*file),
+        Value::Bool(_)
+        | Value::Int(_)
+        | Value::Decimal(_)
+        | Value::String(_)
+        | Value::DateTime(_)
+        | Value::Json(_) => None,
+    }
+}
+
+async fn is_stored(x: &Exchange<'_>, file: &FileRef) -> Result<bool> {
+    let (store, blob) = (store(x)?, BlobId(file.blob));
+    let found = tokio::task::spawn_blocking(move || store.blob_size(blob)).await;
+    let found = found.map_err(|error| Refused::fault(&error))?.map_err(|error| failed(&error))?;
+    Ok(found == Some(file.size))
+}
+
+fn no_such_file(file: &FileRef) -> Refused {
+    let (blob, size) = (BlobId(file.blob), file.size);
+    let detail = format!("there is no file {blob} of {size} bytes; upload it first");
+    Refused::new(StatusCode::NOT_FOUND, "no_such_file", detail)
 }
 
 pub(super) fn store(x: &Exchange<'_>) -> Result<Arc<dyn Backend>> {

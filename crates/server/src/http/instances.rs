@@ -11,6 +11,7 @@ use legwork_model::id::{ActivityId, AgentId, InstanceId};
 use legwork_site::{Answer, InstanceInfo, Key, List, Request, Resolution, Start};
 
 use super::exchange::Exchange;
+use super::files::require_stored;
 use super::reply::{Refused, Reply, Result};
 use crate::convert;
 use crate::ids::{key_stream, start_digest};
@@ -28,6 +29,7 @@ use crate::ids::{key_stream, start_digest};
 pub(super) async fn start(x: Exchange<'_>) -> Result {
     x.query(&[])?;
     let start = start_request(&x)?;
+    require_stored(&x, &start.data).await?;
     let (instance, wait_until, has_key) = (start.instance, start.wait_until, start.key.is_some());
     tracing::debug!(%instance, process = %start.process, "start");
     let start = Request::Start(start);
@@ -255,6 +257,9 @@ pub(super) async fn resolve(x: Exchange<'_>) -> Result {
             return Err(misplaced("data"));
         }
     };
+    if let Resolution::Complete(data) = &resolution {
+        require_stored(&x, data).await?;
+    }
     x.order(Request::Resolve { activity, resolution }).await?;
     Reply::done()
 }

@@ -11,6 +11,7 @@ use legwork_api::jobs::{
 use legwork_site::{Activate, Answer, JobFailure, JobLease, JobResult, Request};
 
 use super::exchange::Exchange;
+use super::files::require_stored;
 use super::reply::{Refused, Reply, Result};
 use crate::convert;
 
@@ -56,11 +57,21 @@ pub(super) async fn complete(x: Exchange<'_>) -> Result {
     x.query(&[])?;
     let CompleteJobsRequest { worker, jobs } = x.json()?;
     check_worker(&worker)?;
-    let jobs = jobs.into_iter().map(|CompletedJob { job, lease, data }| JobResult {
-        job: JobLease { activity: job, lease },
-        data,
-    });
-    results(&x, Request::CompleteJobs { worker, jobs: jobs.collect() }).await
+    let (mut complete, mut refused) = (Vec::new(), Vec::new());
+    for (place, CompletedJob { job, lease, data }) in jobs.into_iter().enumerate() {
+        match require_stored(&x, &data).await {
+            Ok(()) => {
+                complete.push(JobResult { job: JobLease { activity: job, lease }, data });
+            }
+            Err(missing) => refused.push((place, missing)),
+        }
+    }
+    let mut results = results(&x, Request::CompleteJobs { worker, jobs: complete }).await?;
+    for (place, missing) in refused {
+        // In order: those before it are there already.
+        results.results.insert(place, Err(missing.into_problem()).into());
+    }
+    Reply::json(&results)
 }
 
 /// Reports jobs as failed; they are tried again after a pause, or become incidents.
@@ -78,7 +89,7 @@ pub(super) async fn fail(x: Exchange<'_>) -> Result {
         error,
         retry,
     });
-    results(&x, Request::FailJobs { worker, jobs: jobs.collect() }).await
+    Reply::json(&results(&x, Request::FailJobs { worker, jobs: jobs.collect() }).await?)
 }
 
 /// Asks for more time for jobs that are being worked on.
@@ -93,14 +104,14 @@ pub(super) async fn extend(x: Exchange<'_>) -> Result {
     check_worker(&worker)?;
     let jobs = jobs.into_iter().map(|LeasedJob { job, lease }| JobLease { activity: job, lease });
     let lease = Duration::from_millis(lease_ms);
-    results(&x, Request::ExtendJobs { worker, jobs: jobs.collect(), lease }).await
+    Reply::json(&results(&x, Request::ExtendJobs { worker, jobs: jobs.collect(), lease }).await?)
 }
 
-async fn results(x: &Exchange<'_>, request: Request) -> Result {
+async fn results(x: &Exchange<'_>, request: Request) -> Result<JobResults> {
     let Answer::JobResults(results) = x.ask(request).await? else {
         return Err(Refused::strange_answer());
     };
-    Reply::json(&convert::job_results(results))
+    Ok(convert::job_results(results))
 }
 
 fn check_worker(worker: &str) -> Result<()> {

@@ -141,6 +141,10 @@ impl Refused {
         Self::fault(&"an answer of the wrong kind")
     }
 
+    pub(crate) fn into_problem(self) -> Problem {
+        *self.problem
+    }
+
     pub(crate) fn status(&self) -> u16 {
         self.problem.status
     }

@@ -9,6 +9,7 @@ use legwork_model::id::{ActivityId, AgentId};
 use legwork_site::{Answer, Complete, Request};
 
 use super::exchange::Exchange;
+use super::files::require_stored;
 use super::reply::{Refused, Reply, Result};
 use crate::convert;
 use crate::ids::completion_digest;
@@ -134,6 +135,7 @@ pub(super) async fn complete(x: Exchange<'_>) -> Result {
     let activity: ActivityId = x.id()?;
     x.query(&[])?;
     let CompleteRequest { agent, data, answer } = x.json_or_default()?;
+    require_stored(&x, &data).await?;
     let agent = match agent {
         Some(agent) => AgentId(agent),
         None => x.agent(None).await?,

@@ -62,6 +62,9 @@ impl EventStore for Faulty {
     fn blob(&self, id: BlobId) -> Result<Option<Vec<u8>>, Error> {
         self.inner.blob(id)
     }
+    fn blob_size(&self, id: BlobId) -> Result<Option<u64>, Error> {
+        self.inner.blob_size(id)
+    }
 }
 
 impl Backend for Faulty {

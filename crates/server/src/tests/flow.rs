@@ -336,3 +336,44 @@ async fn a_file_is_stored_once_and_fetched_by_its_hash() {
     assert_eq!(f.refused(call(&unknown)).await, (404, "no_such_file".to_owned()));
     f.stop().await;
 }
+
+const PAPER: &str = "
+process: paper
+data: { draft: file, notes: json, review: file }
+start: [draft, notes?]
+steps:
+  - { step: review, job: review, reads: [draft], writes: [review] }
+";
+
+#[tokio::test]
+async fn a_file_must_be_stored_before_it_is_handed_in() {
+    let f = Fixture::new().await;
+    f.ok(call("POST /v1/definitions").body("text/yaml", PAPER)).await;
+    let start = |draft: &Json, notes: &Json| {
+        let data = json!({ "draft": draft, "notes": notes });
+        call("POST /v1/instances").json(json!({ "process": "paper", "data": data }))
+    };
+    let missing = json!({ "blob": "ab".repeat(32), "size": 7 });
+    let no_such_file = (404, "no_such_file".to_owned());
+    assert_eq!(f.refused(start(&missing, &json!(1))).await, no_such_file);
+    let stored = f.ok(call("PUT /v1/files").body("text/plain", "content")).await;
+    let mut other_size = stored.clone();
+    other_size["size"] = json!(8);
+    assert_eq!(f.refused(start(&other_size, &json!(1))).await, no_such_file);
+    // Anything else may look alike.
+    let notes = json!({ "blob": "ab".repeat(32), "size": 7, "page": 1 });
+    f.ok(start(&stored, &notes)).await;
+    f.ok(start(&stored, &json!(1))).await;
+    let asked = json!({ "worker": "w", "types": ["review"], "max": 2, "lease_ms": 60_000 });
+    let jobs = f.ok(call("POST /v1/jobs/activate").json(asked)).await;
+    let job = |place: usize, review: &Json| {
+        let job = &jobs["jobs"][place];
+        json!({ "job": job["job"], "lease": job["lease"], "data": { "review": review } })
+    };
+    let jobs = json!([job(0, &missing), job(1, &stored)]);
+    let body = json!({ "worker": "w", "jobs": jobs });
+    let results = f.ok(call("POST /v1/jobs/complete").json(body)).await;
+    assert_eq!(results["results"][0]["problem"]["code"], "no_such_file");
+    assert_eq!(results["results"][1], json!({ "ok": true }), "each is answered for itself");
+    f.stop().await;
+}

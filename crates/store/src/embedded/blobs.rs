@@ -87,6 +87,16 @@ impl Blobs {
         Ok(Some(content))
     }
 
+    /// The length of a content, as its file tells it.
+    pub(super) fn size(&self, id: BlobId) -> Result<Option<u64>, Error> {
+        let (_, path) = self.place(id);
+        match fs::metadata(&path) {
+            Ok(found) => Ok(Some(found.len())),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+            Err(error) => Err(Error::io("reading", &path)(error)),
+        }
+    }
+
     /// What all blobs occupy on disk. The files are looked at once: there may be millions.
     pub(super) fn occupied(&self) -> Result<u64, Error> {
         let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);

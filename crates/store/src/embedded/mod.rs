@@ -160,6 +160,10 @@ impl EventStore for Embedded {
     fn blob(&self, id: BlobId) -> Result<Option<Vec<u8>>, Error> {
         self.blobs.get(id)
     }
+
+    fn blob_size(&self, id: BlobId) -> Result<Option<u64>, Error> {
+        self.blobs.size(id)
+    }
 }
 
 impl Embedded {

@@ -364,8 +364,10 @@ fn blobs_are_found_by_content(subject: &mut Subject) {
         assert_eq!(id, BlobId::of(content));
         assert_eq!(store.put_blob(content).unwrap(), id);
         assert_eq!(store.blob(id).unwrap().as_deref(), Some(content));
+        assert_eq!(store.blob_size(id).unwrap(), Some(content.len() as u64));
     }
     assert_eq!(store.blob(BlobId([0; 32])).unwrap(), None);
+    assert_eq!(store.blob_size(BlobId([0; 32])).unwrap(), None);
     let hello = BlobId::of(b"hello").to_string();
     assert_eq!(hello, "ea8f163db38682925e4491c5e58d4bb3506ef8c14eb78a86e908c5624a67200f");
     subject.commit(batch([append(A, 0, "a0")])).unwrap();

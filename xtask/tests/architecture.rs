@@ -19,7 +19,14 @@ const ARROWS: [(&str, &[&str]); 14] = [
     ("legwork-api", &["legwork-model"]),
     (
         "legwork-server",
-        &["legwork-model", "legwork-org", "legwork-site", "legwork-store", "legwork-api"],
+        &[
+            "legwork-model",
+            "legwork-org",
+            "legwork-placement",
+            "legwork-site",
+            "legwork-store",
+            "legwork-api",
+        ],
     ),
     (
         "legwork-cli",

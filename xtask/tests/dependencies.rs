@@ -10,12 +10,13 @@ use std::process::Command;
 use serde_json::Value as Json;
 
 /// Permissive, and in use. Nothing that asks anything of those who use Legwork but a notice.
-const WELCOME: [&str; 9] = [
+const WELCOME: [&str; 10] = [
     "0BSD",
     "Apache-2.0",
     "BSD-3-Clause",
     "BSL-1.0",
     "BlueOak-1.0.0",
+    "ISC",
     "MIT",
     "MIT-0",
     "Unicode-3.0",

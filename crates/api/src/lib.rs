@@ -8,6 +8,7 @@ pub mod definitions;
 pub mod files;
 pub mod instances;
 pub mod jobs;
+pub mod links;
 pub mod problem;
 pub mod system;
 mod text;

@@ -4,7 +4,10 @@
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
+
+use legwork_placement::Topology;
 
 #[derive(Clone, Debug)]
 pub struct Config {
@@ -18,6 +21,21 @@ pub struct Config {
     pub resident_max: usize,
     /// How long to wait for requests under way when the server stops.
     pub grace: Duration,
+    /// This server's place among others; `None` if it is alone.
+    pub peering: Option<Peering>,
+}
+
+/// One server of a cluster.
+#[derive(Clone, Debug)]
+pub struct Peering {
+    /// Its name in the topology and in its certificate.
+    pub name: Arc<str>,
+    /// The folder of `ca.pem`, `cert.pem` and `key.pem`.
+    pub certificates: PathBuf,
+    /// What is known of the others until the catalog tells.
+    pub topology: Arc<Topology>,
+    /// Where other servers are listened to; where the topology says if nothing is said here.
+    pub listen: Option<SocketAddr>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -65,6 +83,7 @@ impl Config {
             threads: 0,
             resident_max: legwork_site::Config::default().resident_max,
             grace: Duration::from_secs(10),
+            peering: None,
         }
     }
 }

@@ -9,19 +9,20 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use legwork_model::id::{InstanceId, StreamId};
+use legwork_model::id::{InstanceId, ServerId, StreamId};
 use legwork_model::time::Timestamp;
 use legwork_site::{
     Answer, ClosedStream, Credential, Input, Output, Refusal, Request, RequestId, Site, Stream,
 };
 use legwork_store::{Append, Batch, Snapshot, Version};
 use rustc_hash::FxHashMap;
-use tokio::sync::oneshot;
+use tokio::sync::{OwnedSemaphorePermit, oneshot};
 use tracing::Span;
 
 use crate::backend::{Backend, Slot};
 use crate::clock::Clock;
 use crate::meters::DriveMeters;
+use crate::peer::Links;
 use crate::queue::Queue;
 use crate::status::Status;
 
@@ -32,7 +33,6 @@ const BYTES_PER_ROUND: usize = 16 << 20;
 const PATIENCE_MIN: Duration = Duration::from_millis(1);
 
 /// What reaches the drive thread.
-#[expect(clippy::large_enum_variant, reason = "nearly all messages are questions")]
 pub(crate) enum Message {
     Ask {
         id: RequestId,
@@ -44,6 +44,17 @@ pub(crate) enum Message {
     },
     /// The caller of a waiting request is gone, or must not wait any longer.
     Cancel(RequestId),
+    /// Another server says something; its next words have room when this is done with.
+    Heard {
+        from: ServerId,
+        message: legwork_site::Message,
+        room: OwnedSemaphorePermit,
+    },
+    /// Another server can be reached now, or cannot any more.
+    Link {
+        to: ServerId,
+        is_up: bool,
+    },
     Stop,
 }
 
@@ -65,6 +76,8 @@ pub(crate) struct Surroundings {
     pub(crate) status: Arc<Status>,
     pub(crate) slot: Arc<Slot>,
     pub(crate) meters: Arc<DriveMeters>,
+    /// To other servers; `None` if this one is alone.
+    pub(crate) links: Option<Arc<Links>>,
 }
 
 /// Why a round could not be finished.
@@ -94,6 +107,8 @@ pub(crate) struct Driver {
     answers: Vec<(oneshot::Sender<Reply>, Reply)>,
     /// What the site wants to read, after the commit.
     reads: Vec<Read>,
+    /// What is said to other servers, after the commit.
+    sends: Vec<(ServerId, legwork_site::Message)>,
     /// The revision of the tokens that was told to those outside.
     tokens_shown: Option<u64>,
 }
@@ -103,6 +118,7 @@ enum Read {
     History { id: RequestId, instance: InstanceId, from: u64, limit: usize },
     Closed { id: RequestId, before: StreamId, limit: usize },
     Own { id: RequestId, record: u64 },
+    Entries { instance: InstanceId, to: ServerId, number: u32 },
 }
 
 impl Driver {
@@ -116,7 +132,17 @@ impl Driver {
             batch_bytes: 0,
             answers: Vec::new(),
             reads: Vec::new(),
+            sends: Vec::new(),
             tokens_shown: None,
+        }
+    }
+
+    /// Tells the site which of the others can be reached.
+    pub(crate) fn tell_links(&mut self) {
+        let Some(links) = self.around.links.clone() else { return };
+        let now = self.around.clock.now();
+        for (to, is_up) in links.reachable() {
+            self.handle(Input::Link { to, is_up }, now);
         }
     }
 
@@ -154,6 +180,11 @@ impl Driver {
                         self.handle(Input::Cancelled { id }, now);
                     }
                 }
+                Message::Heard { from, message, room } => {
+                    self.handle(Input::Message { from, message }, now);
+                    drop(room);
+                }
+                Message::Link { to, is_up } => self.handle(Input::Link { to, is_up }, now),
                 Message::Stop => round = Round::Stop,
             }
         }
@@ -213,8 +244,12 @@ impl Driver {
                     self.reads.push(Read::Closed { id, before, limit });
                 }
                 Output::ReadOwn { id, record } => self.reads.push(Read::Own { id, record }),
-                // This server is alone: its site has nobody to say anything to.
-                Output::Send { .. } | Output::ReadEntries { .. } | Output::FetchFiles { .. } => {}
+                Output::ReadEntries { instance, to, number } => {
+                    self.reads.push(Read::Entries { instance, to, number });
+                }
+                Output::Send { to, message } => self.sends.push((to, message)),
+                // Contents are asked for again until they have come.
+                Output::FetchFiles { .. } => {}
                 Output::Broken { instance, reason } => {
                     tracing::warn!(
                         %instance,
@@ -237,6 +272,11 @@ impl Driver {
             self.around.meters.committed(appends, begun.elapsed());
         }
         self.show();
+        for (to, message) in self.sends.drain(..) {
+            if let Some(links) = &self.around.links {
+                links.post(to, &message);
+            }
+        }
         for (reply, answer) in self.answers.drain(..) {
             // Whoever asked may have gone.
             drop(reply.send(answer));
@@ -252,6 +292,10 @@ impl Driver {
         }
         if let Some(seat) = self.site.seat() {
             self.around.status.set_server(seat.here);
+            if let Some(links) = &self.around.links {
+                links.follow(&seat.topology);
+                links.show_parcels(self.site.parcels_waiting());
+            }
         }
         self.around.meters.show(&self.site.gauges());
     }
@@ -268,6 +312,10 @@ impl Driver {
                 Read::Own { id, record } => {
                     let record = self.store.read(StreamId::SITE, Version(record), 1)?.pop();
                     Input::OwnRead { id, record }
+                }
+                Read::Entries { instance, to, number } => {
+                    let records = self.store.read(instance.into(), Version(0), usize::MAX)?;
+                    Input::EntriesRead { instance, to, number, records }
                 }
                 Read::Closed { id, before, limit } => {
                     let closed = self.store.closed_streams(Some(before), limit)?;

@@ -15,6 +15,7 @@ mod ids;
 mod listen;
 pub mod log;
 mod meters;
+mod peer;
 mod queue;
 mod server;
 mod status;
@@ -26,7 +27,8 @@ mod tests;
 use std::io;
 use std::net::SocketAddr;
 
-pub use config::{Config, Limits, PORT, StoreChoice};
+pub use config::{Config, Limits, PORT, Peering, StoreChoice};
+pub use peer::{Authority, Certified, NotCertified, Unusable};
 pub use server::{News, Server, run};
 
 /// Why a server does not start.
@@ -47,6 +49,20 @@ pub enum Error {
          stop what listens there, or choose another address with --listen"
     )]
     Listen { address: SocketAddr, why: io::Error },
+
+    #[error(transparent)]
+    Certificates(#[from] Unusable),
+
+    #[error(
+        "the server `{name}` is not in the topology; `legwork cluster init` writes one that names it"
+    )]
+    NotInTopology { name: String },
+
+    #[error(
+        "cannot listen for other servers on {address}: {why}; \
+         stop what listens there, or choose another address with --peer-listen"
+    )]
+    PeerListen { address: String, why: io::Error },
 
     #[error("the server does not start: {0}")]
     Start(String),

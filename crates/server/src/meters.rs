@@ -16,6 +16,7 @@ use metrics_exporter_prometheus::{
 };
 
 use crate::http::route::{ROUTES, Route};
+use crate::peer::{Condition, Row};
 
 const METADATA: Metadata<'static> = Metadata::new("legwork", Level::INFO, Some("legwork_server"));
 
@@ -23,6 +24,12 @@ const REQUESTS: &str = "legwork_http_requests_total";
 const REQUEST_SECONDS: &str = "legwork_http_request_seconds";
 const COMMIT_SECONDS: &str = "legwork_store_commit_seconds";
 const COMMIT_RECORDS: &str = "legwork_store_commit_records";
+
+const LINK_UP: &str = "legwork_link_up";
+const LINK_PARCELS: &str = "legwork_link_parcels_waiting";
+const LINK_BYTES: &str = "legwork_link_bytes_total";
+const LINK_SOCKET_BYTES: &str = "legwork_link_socket_bytes_total";
+const LINK_DROPPED: &str = "legwork_link_dropped_total";
 
 const SECONDS: [f64; 12] =
     [0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 1.0, 10.0];
@@ -71,6 +78,21 @@ impl Meters {
         recorder.describe_counter(name, None, text);
         let (name, text) = describe(REQUEST_SECONDS, "Time to answer, by route.");
         recorder.describe_histogram(name, None, text);
+        for (name, text) in [
+            (LINK_BYTES, "Bytes to and from another server, frames included, by their kind."),
+            (LINK_SOCKET_BYTES, "Bytes to and from another server on the socket, with TLS."),
+            (LINK_DROPPED, "Messages dropped because a link was down or full."),
+        ] {
+            let (name, text) = describe(name, text);
+            recorder.describe_counter(name, None, text);
+        }
+        for (name, text) in [
+            (LINK_UP, "Whether another server can be reached."),
+            (LINK_PARCELS, "Instances with a parcel that another server has not taken yet."),
+        ] {
+            let (name, text) = describe(name, text);
+            recorder.describe_gauge(name, None, text);
+        }
         let gauge = |name, text| {
             recorder.describe_gauge(
                 KeyName::from_const_str(name),
@@ -107,6 +129,32 @@ impl Meters {
 
     pub(crate) fn show_store_bytes(&self, bytes: u64) {
         self.store_bytes.set(bytes as f64);
+    }
+
+    /// Brings the figures of the links up to date.
+    pub(crate) fn show_links(&self, rows: &[Row]) {
+        for row in rows {
+            let peer = || Label::new("peer", row.server.to_string());
+            let gauge = |name, value: f64| {
+                let key = Key::from_parts(name, vec![peer()]);
+                self.recorder.register_gauge(&key, &METADATA).set(value);
+            };
+            gauge(LINK_UP, f64::from(u8::from(row.condition == Condition::Up)));
+            gauge(LINK_PARCELS, row.parcels as f64);
+            for (direction, meter) in [("out", &row.sent), ("in", &row.received)] {
+                let labels = || vec![peer(), Label::new("direction", direction)];
+                let count = |name, labels: Vec<Label>, value| {
+                    let key = Key::from_parts(name, labels);
+                    self.recorder.register_counter(&key, &METADATA).absolute(value);
+                };
+                for (kind, bytes) in meter.kinds {
+                    let labels = [labels(), vec![Label::new("kind", kind)]].concat();
+                    count(LINK_BYTES, labels, bytes);
+                }
+                count(LINK_SOCKET_BYTES, labels(), meter.socket);
+                count(LINK_DROPPED, labels(), meter.dropped);
+            }
+        }
     }
 
     pub(crate) fn render(&self) -> String {

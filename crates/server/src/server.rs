@@ -9,17 +9,19 @@ use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
+use legwork_site::Seat;
 use tokio::net::TcpListener;
 use tokio::sync::{oneshot, watch};
 use tokio::task::JoinHandle;
 
 use crate::backend::{self, Opener, Slot};
 use crate::clock::Clock;
-use crate::config::Config;
+use crate::config::{Config, Peering};
 use crate::drive::{Message, Surroundings};
 use crate::gate::Gate;
 use crate::http::App;
 use crate::meters::Meters;
+use crate::peer::Links;
 use crate::queue::Queue;
 use crate::status::{Phase, Status};
 use crate::supervise::Supervisor;
@@ -38,7 +40,8 @@ pub struct Server {
     stop: watch::Sender<bool>,
     accepting: JoinHandle<()>,
     folding: JoinHandle<()>,
-    core: Core,
+    peering: Option<JoinHandle<()>>,
+    pub(crate) core: Core,
 }
 
 /// A server without its sockets.
@@ -117,6 +120,11 @@ impl Server {
 
     pub(crate) async fn start_on(config: Config, opener: Opener) -> Result<Self, Error> {
         let (stop, stopping) = watch::channel(false);
+        // Before anything is opened: nothing is to be undone if it cannot be.
+        let peers = match &config.peering {
+            Some(peering) => Some(peer_listener(peering).await?),
+            None => None,
+        };
         let core = Core::start(&config, opener, stopping.clone()).await?;
         let address = permitted(config.listen, core.status.has_tokens());
         let withheld = (address != config.listen).then_some(config.listen);
@@ -140,7 +148,9 @@ impl Server {
         let accepting =
             tokio::spawn(listen::accept(listener, core.app.clone(), stopping, config.grace));
         let folding = tokio::spawn(fold(core.app.clone()));
-        Ok(Self { address, withheld, stop, accepting, folding, core })
+        let links = core.app.links.clone();
+        let peering = links.zip(peers).map(|(links, peers)| tokio::spawn(links.run(peers)));
+        Ok(Self { address, withheld, stop, accepting, folding, peering, core })
     }
 
     pub fn address(&self) -> SocketAddr {
@@ -175,6 +185,11 @@ impl Server {
         let _ = self.accepting.await;
         self.folding.abort();
         self.core.stop().await;
+        // Last: what was committed while stopping may still be said.
+        if let Some(peering) = self.peering {
+            peering.abort();
+            let _ = peering.await;
+        }
     }
 }
 
@@ -185,21 +200,33 @@ impl Core {
         stopping: watch::Receiver<bool>,
     ) -> Result<Self, Error> {
         let meters = Meters::new();
+        let clock = Arc::new(Clock::default());
+        let queue = Arc::new(Queue::new(config.limits.queue_max));
+        let links = match &config.peering {
+            Some(peering) => Some(Arc::new(links(peering, &clock, &queue)?)),
+            None => None,
+        };
         let around = Surroundings {
-            queue: Arc::new(Queue::new(config.limits.queue_max)),
-            clock: Arc::new(Clock::default()),
+            queue: queue.clone(),
+            clock: clock.clone(),
             status: Arc::new(Status::new()),
             slot: Arc::new(Slot::default()),
             meters: meters.drive.clone(),
+            links: links.clone(),
         };
-        let (queue, status) = (around.queue.clone(), around.status.clone());
+        let status = around.status.clone();
         let limits = config.limits.clone();
         let gate = Gate::new(queue.clone(), status.clone(), limits.waiting_max, stopping);
-        let (clock, slot) = (around.clock.clone(), around.slot.clone());
-        let app = Arc::new(App::new(gate, clock, limits, meters, slot, status.clone()));
+        let slot = around.slot.clone();
+        let app =
+            Arc::new(App::new(gate, clock, limits, meters, slot, status.clone(), links.clone()));
+        if let Some(links) = &links {
+            links.serve_with(&app);
+        }
         let site = legwork_site::Config {
             resident_max: config.resident_max,
             waiting_max: config.limits.waiting_max,
+            seat: config.peering.as_ref().map(seat).transpose()?,
             ..legwork_site::Config::default()
         };
         let (opened, outcome) = oneshot::channel();
@@ -223,6 +250,37 @@ impl Core {
             tracing::error!("the drive thread died");
         }
     }
+}
+
+/// Where other servers are listened to.
+async fn peer_listener(peering: &Peering) -> Result<TcpListener, Error> {
+    let address = match peering.listen {
+        Some(address) => address.to_string(),
+        None => {
+            let seat = seat(peering)?;
+            let server = peering.topology.server(seat.here);
+            server.map_or_else(String::new, |server| server.address.to_string())
+        }
+    };
+    let bound = TcpListener::bind(&address).await;
+    bound.map_err(|why| Error::PeerListen { address, why })
+}
+
+fn links(
+    peering: &Peering,
+    clock: &Arc<Clock>,
+    queue: &Arc<Queue<Message>>,
+) -> Result<Links, Error> {
+    let Peering { name, certificates, topology, .. } = peering;
+    let links =
+        Links::new(name.clone(), certificates, topology.clone(), clock.clone(), queue.clone());
+    Ok(links?)
+}
+
+fn seat(peering: &Peering) -> Result<Seat, Error> {
+    let here = peering.topology.server_named(&peering.name);
+    let here = here.ok_or_else(|| Error::NotInTopology { name: peering.name.to_string() })?;
+    Ok(Seat { here, topology: peering.topology.clone() })
 }
 
 /// Without tokens, loopback.

@@ -110,6 +110,7 @@ impl Supervisor {
         }
         driver.show();
         self.around.clock.advance_to(driver.site().latest());
+        driver.tell_links();
         tracing::info!(instances, "the store is read");
         self.around.status.enter(Phase::Ready);
         Ok(())
@@ -145,7 +146,8 @@ impl Supervisor {
                     Message::Ask { reply, .. } => {
                         drop(reply.send(Err(Failure::Unavailable(reason.clone()))));
                     }
-                    Message::Cancel(_) => {}
+                    // The next life is told which links are up, and what it missed is said again.
+                    Message::Cancel(_) | Message::Heard { .. } | Message::Link { .. } => {}
                     Message::Stop => return None,
                 }
             }

@@ -27,6 +27,8 @@ const PAUSE_MAX: Duration = Duration::from_secs(60);
 pub(crate) struct Outbox {
     flights: BTreeMap<(InstanceId, ServerId), Flight>,
     due: BTreeSet<(Timestamp, InstanceId, ServerId)>,
+    /// How many are on their way to each server; none is not told.
+    waiting: BTreeMap<ServerId, usize>,
 }
 
 /// A parcel on its way.
@@ -53,12 +55,21 @@ impl Outbox {
 
     fn begin(&mut self, instance: InstanceId, to: ServerId, number: u32, due: Timestamp) {
         self.due.insert((due, instance, to));
-        self.flights.insert((instance, to), Flight { number, attempts: 0, due, last: None });
+        let flight = Flight { number, attempts: 0, due, last: None };
+        if self.flights.insert((instance, to), flight).is_none() {
+            *self.waiting.entry(to).or_default() += 1;
+        }
     }
 
     fn end(&mut self, instance: InstanceId, to: ServerId) {
         if let Some(flight) = self.flights.remove(&(instance, to)) {
             self.due.remove(&(flight.due, instance, to));
+            if let Some(waiting) = self.waiting.get_mut(&to) {
+                *waiting -= 1;
+                if *waiting == 0 {
+                    self.waiting.remove(&to);
+                }
+            }
         }
     }
 
@@ -90,6 +101,11 @@ impl Outbox {
 }
 
 impl Site {
+    /// How many instances have a parcel on its way to each server; none where none has.
+    pub fn parcels_waiting(&self) -> &BTreeMap<ServerId, usize> {
+        &self.outbox.waiting
+    }
+
     /// Sends what an instance has to send and what is not on its way yet.
     pub(crate) fn dispatch(&mut self, id: InstanceId, now: Timestamp) {
         let Some((_, state)) = self.instances.state(id) else { return };

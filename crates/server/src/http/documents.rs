@@ -9,7 +9,7 @@ use utoipa::openapi::security::{HttpAuthScheme, HttpBuilder, SecurityScheme};
 use utoipa::openapi::{Content, Ref, RefOr, ResponseBuilder};
 use utoipa::{Modify, OpenApi};
 
-use super::{definitions, events, files, instances, jobs, system, tokens, work};
+use super::{definitions, events, files, instances, jobs, links, system, tokens, work};
 
 pub(crate) fn openapi() -> Bytes {
     static DOCUMENT: OnceLock<Bytes> = OnceLock::new();
@@ -52,7 +52,7 @@ fn pretty(json: &serde_json::Value) -> Bytes {
         jobs::activate, jobs::complete, jobs::fail, jobs::extend,
         files::upload, files::download,
         tokens::create, tokens::list, tokens::revoke, tokens::whoami,
-        system::backup, system::openapi, system::definition_schema, system::organisation_schema,
+        links::list, system::backup, system::openapi, system::definition_schema, system::organisation_schema,
         system::metrics, system::health, system::ready,
     ),
     components(schemas(legwork_api::Problem)),

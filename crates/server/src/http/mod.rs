@@ -11,8 +11,10 @@ mod files;
 mod guard;
 mod instances;
 mod jobs;
+mod links;
 mod query;
 mod rate;
+mod relay;
 pub(crate) mod reply;
 pub(crate) mod route;
 mod system;
@@ -41,6 +43,7 @@ use crate::config::Limits;
 use crate::gate::Gate;
 use crate::ids::Ids;
 use crate::meters::Meters;
+use crate::peer::Links;
 use crate::status::Status;
 use exchange::Exchange;
 use files::Uploads;
@@ -59,6 +62,8 @@ pub(crate) struct App {
     pub(crate) uploads: Uploads,
     pub(crate) slot: Arc<Slot>,
     pub(crate) status: Arc<Status>,
+    /// To other servers; `None` if this one is alone.
+    pub(crate) links: Option<Arc<Links>>,
 }
 
 impl App {
@@ -69,10 +74,12 @@ impl App {
         meters: Meters,
         slot: Arc<Slot>,
         status: Arc<Status>,
+        links: Option<Arc<Links>>,
     ) -> Self {
         let rates = Rates::new(limits.rate_per_s, limits.rate_burst);
         let uploads = Uploads::new(limits.uploads_max);
-        Self { gate, clock, ids: Ids::default(), limits, meters, rates, uploads, slot, status }
+        let ids = Ids::default();
+        Self { gate, clock, ids, limits, meters, rates, uploads, slot, status, links }
     }
 }
 
@@ -139,7 +146,14 @@ where
     if matches!(route.verb, Verb::Post | Verb::Put) {
         exchange.body = body::read(body, bytes_max(app, route.operation)).await?;
     }
-    carry_out(route.operation, exchange).await
+    let body = exchange.body.clone();
+    match carry_out(route.operation, exchange).await {
+        Err(refused) => match refused.at {
+            Some(to) => relay::pass_on(app, to, head, body, refused).await,
+            None => Err(refused),
+        },
+        Ok(reply) => Ok(reply),
+    }
 }
 
 async fn carry_out(operation: Operation, x: Exchange<'_>) -> Result {
@@ -178,6 +192,7 @@ async fn carry_out(operation: Operation, x: Exchange<'_>) -> Result {
         Operation::Tokens => tokens::list(x).await,
         Operation::RevokeToken => tokens::revoke(x).await,
         Operation::WhoAmI => tokens::whoami(x).await,
+        Operation::Links => links::list(x).await,
         Operation::Backup => system::backup(x).await,
         Operation::OpenApi => system::openapi(&x),
         Operation::DefinitionSchema => system::definition_schema(&x),

@@ -11,6 +11,7 @@ use hyper::body::{Body, Frame, SizeHint};
 use hyper::header::{ALLOW, CONTENT_TYPE, HeaderName, HeaderValue, RETRY_AFTER, WWW_AUTHENTICATE};
 use hyper::{Response, StatusCode};
 use legwork_api::Problem;
+use legwork_model::id::ServerId;
 use legwork_site::{Kind, Refusal};
 use serde::Serialize;
 use tokio::sync::mpsc;
@@ -39,6 +40,8 @@ pub(crate) struct Reply {
 pub(crate) struct Refused {
     problem: Box<Problem>,
     header: Option<(HeaderName, HeaderValue)>,
+    /// The server that can carry it out.
+    pub(crate) at: Option<ServerId>,
 }
 
 /// The body of an answer: at hand as a whole, or coming piece by piece.
@@ -82,6 +85,16 @@ impl Reply {
         Self { status: StatusCode::OK, content_type, header: None, body }
     }
 
+    /// What another server has answered.
+    pub(crate) fn passed_back(
+        status: StatusCode,
+        content_type: Option<HeaderValue>,
+        header: Option<(HeaderName, HeaderValue)>,
+        body: Bytes,
+    ) -> Self {
+        Self { status, content_type, header, body: Content::Whole(body) }
+    }
+
     pub(crate) fn with_header(mut self, name: HeaderName, value: HeaderValue) -> Self {
         self.header = Some((name, value));
         self
@@ -104,7 +117,7 @@ impl Refused {
     pub(crate) fn new(status: StatusCode, code: &str, detail: impl Into<String>) -> Self {
         let problem = Box::new(Problem::new(status.as_u16(), code, detail));
         let header = (status == StatusCode::UNAUTHORIZED).then_some((WWW_AUTHENTICATE, BEARER));
-        Self { problem, header }
+        Self { problem, header, at: None }
     }
 
     pub(crate) fn bad_request(code: &str, detail: impl Into<String>) -> Self {
@@ -145,6 +158,12 @@ impl Refused {
         *self.problem
     }
 
+    /// Its status and its body.
+    pub(crate) fn into_json(self) -> (u16, Vec<u8>) {
+        let body = serde_json::to_vec(&self.problem).unwrap_or_default();
+        (self.problem.status, body)
+    }
+
     pub(crate) fn status(&self) -> u16 {
         self.problem.status
     }
@@ -162,13 +181,13 @@ impl From<Refusal> for Refused {
             429 => Some((RETRY_AFTER, HeaderValue::from(1))),
             _ => None,
         };
-        Self { problem, header }
+        Self { problem, header, at: refusal.at }
     }
 }
 
 impl From<Refused> for Reply {
     fn from(refused: Refused) -> Self {
-        let Refused { problem, header } = refused;
+        let Refused { problem, header, at: _ } = refused;
         let status =
             StatusCode::from_u16(problem.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
         let body = serde_json::to_vec(&problem).unwrap_or_default();

@@ -61,6 +61,7 @@ pub(crate) enum Operation {
     Tokens,
     RevokeToken,
     WhoAmI,
+    Links,
     Backup,
     OpenApi,
     DefinitionSchema,
@@ -74,7 +75,7 @@ use Operation as Op;
 use Verb::{Delete, Get, Post, Put};
 
 /// Those in use at every step of every instance come first.
-pub(crate) static ROUTES: [Route; 41] = [
+pub(crate) static ROUTES: [Route; 42] = [
     route(Post, "/v1/work/{activity}/complete", Op::Complete),
     route(Post, "/v1/jobs/activate", Op::ActivateJobs),
     route(Post, "/v1/jobs/complete", Op::CompleteJobs),
@@ -109,6 +110,7 @@ pub(crate) static ROUTES: [Route; 41] = [
     route(Get, "/v1/tokens", Op::Tokens),
     route(Delete, "/v1/tokens/{name}", Op::RevokeToken),
     route(Get, "/v1/whoami", Op::WhoAmI),
+    route(Get, "/v1/cluster/links", Op::Links),
     route(Get, "/v1/backup", Op::Backup),
     route(Get, "/v1/schema/definition.json", Op::DefinitionSchema),
     route(Get, "/v1/schema/organisation.json", Op::OrganisationSchema),

@@ -122,6 +122,9 @@ pub(super) async fn metrics(x: Exchange<'_>) -> Result {
             x.app.meters.show_store_bytes(bytes);
         }
     }
+    if let Some(links) = &x.app.links {
+        x.app.meters.show_links(&links.rows());
+    }
     Ok(Reply::of(StatusCode::OK, PROMETHEUS, x.app.meters.render().into()))
 }
 

@@ -4,6 +4,7 @@
 //! over loopback. None waits for time to pass.
 
 mod access;
+mod cluster;
 mod failures;
 mod flow;
 mod fuzz;

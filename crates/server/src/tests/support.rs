@@ -15,7 +15,7 @@ use tokio::sync::watch;
 
 use crate::backend::Opener;
 use crate::config::{Config, StoreChoice};
-use crate::http::serve;
+use crate::http::{App, serve};
 use crate::server::Core;
 use crate::status::Phase;
 
@@ -72,6 +72,14 @@ agents:
   ben: { name: Ben, roles: [clerk] }
   eva: { name: Eva }
 ";
+
+/// Has a server answer a call.
+pub(super) async fn send(app: &Arc<App>, peer: IpAddr, call: Call) -> Answered {
+    let response = serve(app, peer, call.request()).await;
+    let (head, body) = response.into_parts();
+    let body = body.collect().await.unwrap().to_bytes();
+    Answered { status: head.status.as_u16(), headers: head.headers, body }
+}
 
 pub(super) struct Fixture {
     pub(super) core: Core,
@@ -164,10 +172,7 @@ impl Fixture {
     }
 
     pub(super) async fn send(&self, call: Call) -> Answered {
-        let response = serve(&self.core.app, self.peer, call.request()).await;
-        let (head, body) = response.into_parts();
-        let body = body.collect().await.unwrap().to_bytes();
-        Answered { status: head.status.as_u16(), headers: head.headers, body }
+        send(&self.core.app, self.peer, call).await
     }
 
     /// Without the body of an answer that may have no end.

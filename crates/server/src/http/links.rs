@@ -1,0 +1,55 @@
+//! The links to other servers, shown.
+//!
+//! Invariant: what is shown is what the metrics count.
+
+use legwork_api::links::{Link, LinkBytes, LinkList, LinkState};
+use legwork_site::Request;
+
+use super::exchange::Exchange;
+use super::reply::{Reply, Result};
+use crate::peer::{Condition, Meter, Row};
+
+/// The links to the other servers: their state, what waits for them, what they have carried.
+#[utoipa::path(
+    get, path = "/v1/cluster/links", tag = "system", operation_id = "links",
+    responses((status = 200, body = LinkList)),
+)]
+pub(super) async fn list(x: Exchange<'_>) -> Result {
+    x.query(&[])?;
+    x.order(Request::RequireAdmin).await?;
+    let rows = x.app.links.as_ref().map(|links| links.rows()).unwrap_or_default();
+    let server = x.app.links.as_ref().map(|links| links.name.to_string());
+    Reply::json(&LinkList { server, links: rows.into_iter().map(link).collect() })
+}
+
+fn link(row: Row) -> Link {
+    let (state, reason) = match row.condition {
+        Condition::Up => (LinkState::Up, None),
+        Condition::Down { reason } => (LinkState::Down, Some(reason)),
+        Condition::Refused { reason } => (LinkState::Refused, Some(reason)),
+    };
+    Link {
+        server: row.server.to_string(),
+        domain: row.domain.to_string(),
+        address: row.address.to_string(),
+        state,
+        reason,
+        since: row.since,
+        parcels_waiting: row.parcels,
+        sent: bytes(&row.sent),
+        received: bytes(&row.received),
+    }
+}
+
+fn bytes(meter: &Meter) -> LinkBytes {
+    let [history, small, large, worklist, control] = meter.kinds.map(|(_, bytes)| bytes);
+    LinkBytes {
+        history,
+        small,
+        large,
+        worklist,
+        control,
+        socket: meter.socket,
+        dropped: meter.dropped,
+    }
+}

@@ -1,0 +1,88 @@
+//! A request that another server can carry out, passed on to it.
+//!
+//! Invariant: a request is passed on a few times at most, whatever the servers know of each other.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use hyper::StatusCode;
+use hyper::header::{
+    CONNECTION, CONTENT_LENGTH, CONTENT_TYPE, HOST, HeaderMap, HeaderName, HeaderValue, ORIGIN, TE,
+    TRANSFER_ENCODING, UPGRADE,
+};
+use hyper::http::request::Parts;
+use legwork_model::id::ServerId;
+
+use super::App;
+use super::reply::{Refused, Reply, Result};
+use crate::peer::{Answered, Header, Passed};
+
+/// How often a request may be passed on: where it belongs can change while it is on its way.
+const HOPS_MAX: u32 = 4;
+static HOPS: HeaderName = HeaderName::from_static("legwork-hops");
+/// What concerns the connection of the caller alone.
+static OF_THE_CONNECTION: [HeaderName; 7] =
+    [CONNECTION, CONTENT_LENGTH, HOST, ORIGIN, TE, TRANSFER_ENCODING, UPGRADE];
+
+/// Has another server answer; without links the refusal stands.
+pub(super) async fn pass_on(
+    app: &Arc<App>,
+    to: ServerId,
+    head: &Parts,
+    body: Bytes,
+    refused: Refused,
+) -> Result {
+    let Some(links) = &app.links else { return Err(refused) };
+    let hops = hops(&head.headers);
+    if hops >= HOPS_MAX {
+        let detail = format!(
+            "the request was passed on {hops} times and what it is about has moved on each time; \
+             try again later"
+        );
+        return Err(Refused::unavailable("too_many_hops", detail));
+    }
+    let target = head.uri.path_and_query().map_or("/", |target| target.as_str());
+    tracing::debug!(to = to.0, "passed on");
+    let passed = Passed {
+        method: head.method.as_str().to_owned(),
+        target: target.to_owned(),
+        headers: headers(&head.headers, hops + 1),
+        body: body.to_vec().into(),
+    };
+    match links.pass_on(to, passed).await {
+        Ok(answered) => Ok(reply(answered)),
+        Err(not_passed) => Err(Refused::unavailable("server_unreachable", not_passed.to_string())),
+    }
+}
+
+fn hops(headers: &HeaderMap) -> u32 {
+    let text = headers.get(&HOPS).and_then(|value| value.to_str().ok());
+    text.map_or(0, |text| text.parse().unwrap_or(HOPS_MAX))
+}
+
+fn headers(headers: &HeaderMap, hops: u32) -> Vec<Header> {
+    let own = headers.iter().filter(|(name, _)| !OF_THE_CONNECTION.contains(name) && *name != HOPS);
+    let header =
+        |name: &HeaderName, value: &[u8]| Header(name.as_str().to_owned(), value.to_vec().into());
+    let hops = header(&HOPS, hops.to_string().as_bytes());
+    own.map(|(name, value)| header(name, value.as_bytes())).chain([hops]).collect()
+}
+
+fn reply(answered: Answered) -> Reply {
+    let Answered { status, headers, body } = answered;
+    let status = StatusCode::from_u16(status).unwrap_or(StatusCode::BAD_GATEWAY);
+    let mut content_type = None;
+    let mut other = None;
+    for Header(name, value) in headers {
+        let (Ok(name), Ok(value)) = (HeaderName::try_from(name), HeaderValue::from_bytes(&value))
+        else {
+            continue;
+        };
+        if name == CONTENT_TYPE {
+            content_type = Some(value);
+        } else {
+            other = Some((name, value));
+        }
+    }
+    Reply::passed_back(status, content_type, other, Bytes::from(Vec::from(body)))
+}

@@ -1,0 +1,266 @@
+//! Links that others have dialled: who they are, what they say, what they ask.
+//!
+//! Invariant: nothing is heard of anybody whose certificate is not of this cluster, or not for the
+//! name it gives, or whose name is not in the topology; it is told why. What a peer says too fast
+//! waits in its own connection.
+
+use std::net::SocketAddr;
+use std::pin::pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use rustc_hash::FxHashMap;
+use rustls::pki_types::CertificateDer;
+use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt, split};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::Semaphore;
+use tokio::task::{AbortHandle, JoinSet};
+use tokio::time::timeout;
+use tokio_rustls::TlsAcceptor;
+
+use super::counters::{Counted, Tally};
+use super::frame::{Answered, Frame, Hello, Passed, VERSION, Welcome};
+use super::link::{self, Ended, INTRODUCTION, Incoming, control};
+use super::links::{Links, Peer};
+use super::outlet::Outlet;
+use super::passing;
+use super::tls::is_for;
+use crate::drive;
+
+/// Connections that others have dialled, strangers included.
+const CONNECTIONS_MAX: usize = 1_024;
+/// Requests of one connection under way at once.
+const REQUESTS_MAX: usize = 10_000;
+/// What to wait after an error that is not the caller's, such as too many open files.
+const PAUSE: Duration = Duration::from_millis(50);
+
+pub(crate) async fn accept(links: Arc<Links>, listener: TcpListener) {
+    let places = Arc::new(Semaphore::new(CONNECTIONS_MAX));
+    let mut connections = JoinSet::new();
+    loop {
+        while connections.try_join_next().is_some() {}
+        match listener.accept().await {
+            Ok((stream, from)) => {
+                let Ok(place) = places.clone().try_acquire_owned() else { continue };
+                let links = links.clone();
+                connections.spawn(async move {
+                    serve(&links, stream, from).await;
+                    drop(place);
+                });
+            }
+            Err(error) => {
+                tracing::warn!(%error, "a connection of a server could not be accepted");
+                tokio::time::sleep(PAUSE).await;
+            }
+        }
+    }
+}
+
+async fn serve(links: &Links, stream: TcpStream, from: SocketAddr) {
+    if stream.set_nodelay(true).is_err() {
+        return;
+    }
+    let (stream, tally) = Counted::new(stream);
+    let acceptor = TlsAcceptor::from(links.identity.current().server.clone());
+    let stream = match timeout(INTRODUCTION, acceptor.accept(stream)).await {
+        Ok(Ok(stream)) => stream,
+        Ok(Err(error)) => {
+            tracing::warn!(%from, reason = %error, "a connection was refused");
+            return;
+        }
+        Err(_) => return,
+    };
+    let certificates = stream.get_ref().1.peer_certificates();
+    let certificate =
+        certificates.and_then(|all| all.first()).map(|first| first.clone().into_owned());
+    let (read, mut write) = split(stream);
+    let mut incoming = Incoming::new(read);
+    let admitted = admit(links, &tally, certificate.as_ref(), &mut incoming, &mut write);
+    match timeout(INTRODUCTION, admitted).await {
+        Ok(Ok(peer)) => {
+            peer.sign_of_life.notify_one();
+            let ended = converse(links, &peer, &mut incoming, write).await;
+            tracing::debug!(peer = %peer.name, ?ended, "a link from another server has ended");
+        }
+        Ok(Err(ended)) => {
+            tracing::warn!(%from, reason = %ended, "a connection was refused");
+            // The reason is on its way: it is read before the end is.
+            drop(timeout(INTRODUCTION, write.shutdown()).await);
+        }
+        Err(_) => {}
+    }
+}
+
+/// Who is it? Whoever is not let in is told why.
+async fn admit<R: AsyncRead + Unpin, W: AsyncWrite + Unpin>(
+    links: &Links,
+    tally: &Tally,
+    certificate: Option<&CertificateDer<'static>>,
+    incoming: &mut Incoming<R>,
+    write: &mut W,
+) -> Result<Arc<Peer>, Ended> {
+    let (frame, bytes) = incoming.next().await?;
+    let known = if let Frame::Hello(hello) = frame {
+        recognise(links, &hello, certificate)
+    } else {
+        Err("the first word is not hello".to_owned())
+    };
+    match known {
+        Ok(peer) => {
+            tally.belongs_to(&peer.counters);
+            peer.counters.received.add(&control(bytes));
+            let welcome = Welcome { version: VERSION, epoch: links.topology().epoch };
+            peer.counters.sent.add(&link::say(write, &Frame::Welcome(welcome)).await?);
+            incoming.is_known = true;
+            Ok(peer)
+        }
+        Err(reason) => {
+            link::say(write, &Frame::Refused(reason.clone())).await?;
+            Err(Ended::Refused(reason))
+        }
+    }
+}
+
+fn recognise(
+    links: &Links,
+    hello: &Hello,
+    certificate: Option<&CertificateDer<'static>>,
+) -> Result<Arc<Peer>, String> {
+    let Hello { version, name, server, epoch } = hello;
+    let here = &links.name;
+    if *version != VERSION {
+        return Err(format!(
+            "`{name}` speaks version {version} of the protocol, `{here}` version {VERSION}; \
+             run the same release"
+        ));
+    }
+    if !certificate.is_some_and(|certificate| is_for(certificate, name)) {
+        return Err(format!("the certificate is not for `{name}`; take the one made for it"));
+    }
+    let topology = links.topology();
+    let number = topology.server_named(name);
+    let in_use = number.and_then(|number| links.in_use(number)).is_some();
+    let Some(number) = number.filter(|_| in_use) else {
+        return Err(format!(
+            "`{name}` is not in the topology of `{here}` (epoch {}, there {epoch}); publish one \
+             that names it",
+            topology.epoch
+        ));
+    };
+    if number.0 != *server {
+        return Err(format!(
+            "`{name}` is server {server} there and {} at `{here}`; these are not the same cluster",
+            number.0
+        ));
+    }
+    links.peer(number).ok_or_else(|| format!("`{name}` is the name of this server"))
+}
+
+/// What is under way on one connection.
+struct Session<'a> {
+    links: &'a Links,
+    peer: &'a Peer,
+    outlet: &'a Outlet,
+    requests: JoinSet<(u64, Answered)>,
+    handles: FxHashMap<u64, AbortHandle>,
+}
+
+async fn converse<R: AsyncRead + Unpin, W: AsyncWrite + Unpin>(
+    links: &Links,
+    peer: &Peer,
+    incoming: &mut Incoming<R>,
+    write: W,
+) -> Result<(), Ended> {
+    let mut topology = links.topology_changes();
+    let mut looks = link::looks();
+    let outlet = Outlet::default();
+    outlet.open();
+    let (requests, handles) = (JoinSet::new(), FxHashMap::default());
+    let mut session = Session { links, peer, outlet: &outlet, requests, handles };
+    let mut writing = pin!(link::write(&outlet, write, &peer.counters));
+    loop {
+        tokio::select! {
+            next = incoming.next() => {
+                let (frame, bytes) = next?;
+                session.hear(frame, bytes).await?;
+            }
+            Some(done) = session.requests.join_next() => {
+                // Those that were cancelled have nothing to say.
+                if let Ok((id, answered)) = done {
+                    session.handles.remove(&id);
+                    session.answer(&Frame::Response(id, answered));
+                }
+            }
+            ended = &mut writing => return ended,
+            _ = looks.tick() => incoming.look()?,
+            _ = topology.changed() => {
+                if links.in_use(peer.id).is_none() {
+                    return Err(Ended::Changed);
+                }
+            }
+        }
+    }
+}
+
+impl Session<'_> {
+    async fn hear(&mut self, frame: Frame, bytes: u64) -> Result<(), Ended> {
+        if let Frame::Message(content) = frame {
+            return self.hear_message(&content, bytes).await;
+        }
+        self.peer.counters.received.add(&control(bytes));
+        match frame {
+            Frame::Request(id, passed) => self.begin(id, passed),
+            Frame::Cancel(id) => {
+                if let Some(handle) = self.handles.remove(&id) {
+                    handle.abort();
+                }
+            }
+            Frame::Ping => self.answer(&Frame::Pong),
+            Frame::Unknown | Frame::Message(_) => {}
+            Frame::Hello(_)
+            | Frame::Welcome(_)
+            | Frame::Refused(_)
+            | Frame::Pong
+            | Frame::Response(..) => {
+                return Err(Ended::Refused("it says what whoever is dialled says".to_owned()));
+            }
+        }
+        Ok(())
+    }
+
+    /// Understood here, so that the drive thread has less to do.
+    async fn hear_message(&self, content: &[u8], bytes: u64) -> Result<(), Ended> {
+        let received = &self.peer.counters.received;
+        let message = match legwork_site::Message::from_bytes(content) {
+            Ok(message) => message,
+            Err(error) => {
+                // Of a later release, perhaps: others may be understood.
+                tracing::warn!(peer = %self.peer.name, reason = %error, "a message was dropped");
+                received.add(&control(bytes));
+                received.drop_one();
+                return Ok(());
+            }
+        };
+        received.add(&message.shares(bytes));
+        let Ok(room) = self.peer.room.clone().acquire_owned().await else {
+            return Err(Ended::Closed);
+        };
+        self.links.tell(drive::Message::Heard { from: self.peer.id, message, room });
+        Ok(())
+    }
+
+    fn begin(&mut self, id: u64, passed: Passed) {
+        let Some(app) = self.links.app() else { return };
+        if self.requests.len() >= REQUESTS_MAX {
+            let busy = passing::overloaded(REQUESTS_MAX);
+            return self.answer(&Frame::Response(id, busy));
+        }
+        let carry_out = async move { (id, passing::carry_out(&app, passed).await) };
+        self.handles.insert(id, self.requests.spawn(carry_out));
+    }
+
+    fn answer(&self, frame: &Frame) {
+        let bytes = frame.to_bytes();
+        self.outlet.put_beyond_limit(&bytes, &control(bytes.len() as u64));
+    }
+}

@@ -1,0 +1,109 @@
+//! Certificates of a cluster: one authority, one certificate per server.
+//!
+//! Invariant: a certificate names one server, and the authority's certificate cannot be used for
+//! anything but signing these. Keys never leave as anything but PEM for a file.
+
+use std::time::{Duration, UNIX_EPOCH};
+
+use rcgen::{
+    BasicConstraints, CertificateParams, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair,
+    KeyUsagePurpose,
+};
+
+use crate::clock::Clock;
+
+/// Clocks of servers differ.
+const SKEW: Duration = Duration::from_secs(3_600);
+/// The authority outlives what it signs.
+const AUTHORITY_VALID: Duration = Duration::from_secs(20 * 365 * 86_400);
+
+/// Signs the certificates of the servers of one cluster.
+pub struct Authority {
+    certificate: String,
+    issuer: Issuer<'static, KeyPair>,
+}
+
+/// The certificate of a server and its key, as PEM.
+#[derive(Clone, Debug)]
+pub struct Certified {
+    pub certificate: String,
+    pub key: String,
+}
+
+#[derive(Debug, thiserror::Error)]
+pub enum NotCertified {
+    #[error("`{name}` cannot stand in a certificate: {why}; name the server like a host")]
+    Name { name: String, why: String },
+    #[error("the key of the authority cannot be read: {0}; take the one `cluster init` wrote")]
+    Key(String),
+    #[error("the certificate cannot be made: {0}")]
+    Failed(String),
+}
+
+impl Authority {
+    pub fn new() -> Result<Self, NotCertified> {
+        let key = KeyPair::generate().map_err(failed)?;
+        let params = authority(&key);
+        let certificate = params.self_signed(&key).map_err(failed)?.pem();
+        Ok(Self { certificate, issuer: Issuer::new(params, key) })
+    }
+
+    /// From what `certificate` and `key` gave. The key must be that of the certificate: nobody
+    /// would trust what it signs otherwise.
+    pub fn from_pem(certificate: String, key: &str) -> Result<Self, NotCertified> {
+        let key = KeyPair::from_pem(key).map_err(|error| NotCertified::Key(error.to_string()))?;
+        let params = authority(&key);
+        Ok(Self { certificate, issuer: Issuer::new(params, key) })
+    }
+
+    pub fn certificate(&self) -> &str {
+        &self.certificate
+    }
+
+    pub fn key(&self) -> String {
+        self.issuer.key().serialize_pem()
+    }
+
+    pub fn certify(&self, server: &str, valid: Duration) -> Result<Certified, NotCertified> {
+        let named = CertificateParams::new([server.to_owned()]);
+        let mut params = named.map_err(|error| NotCertified::Name {
+            name: server.to_owned(),
+            why: error.to_string(),
+        })?;
+        params.distinguished_name = Default::default();
+        params.distinguished_name.push(DnType::CommonName, server);
+        params.key_usages = vec![KeyUsagePurpose::DigitalSignature];
+        // Every server dials and is dialled.
+        params.extended_key_usages =
+            vec![ExtendedKeyUsagePurpose::ServerAuth, ExtendedKeyUsagePurpose::ClientAuth];
+        params.use_authority_key_identifier_extension = true;
+        span(&mut params, valid);
+        let key = KeyPair::generate().map_err(failed)?;
+        let certificate = params.signed_by(&key, &self.issuer).map_err(failed)?;
+        Ok(Certified { certificate: certificate.pem(), key: key.serialize_pem() })
+    }
+}
+
+/// Named after its key: authorities of other clusters are told apart by their names, and the name
+/// need not be read from the certificate.
+fn authority(key: &KeyPair) -> CertificateParams {
+    let hash = blake3::hash(key.public_key_raw()).to_hex();
+    let name = format!("legwork cluster {}", &hash[..16]);
+    let mut params = CertificateParams::default();
+    params.distinguished_name = Default::default();
+    params.distinguished_name.push(DnType::CommonName, name);
+    params.is_ca = IsCa::Ca(BasicConstraints::Constrained(0));
+    params.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::CrlSign];
+    span(&mut params, AUTHORITY_VALID);
+    params
+}
+
+fn span(params: &mut CertificateParams, valid: Duration) {
+    let now = UNIX_EPOCH + Duration::from_millis(Clock::default().now().0.unsigned_abs());
+    params.not_before = (now - SKEW).into();
+    params.not_after = (now + valid).into();
+}
+
+fn failed(error: rcgen::Error) -> NotCertified {
+    NotCertified::Failed(error.to_string())
+}

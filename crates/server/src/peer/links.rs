@@ -1,0 +1,310 @@
+//! All links of a server: to whom, in which state, and the way there.
+//!
+//! Invariant: the drive thread puts messages in and never waits. There is one link to every other
+//! server of the topology, dialled from here; what others dialled is listened to and answered on,
+//! nothing else. The links follow the topology that the site has.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock, Weak};
+use std::time::Duration;
+
+use legwork_model::id::ServerId;
+use legwork_model::time::Timestamp;
+use legwork_placement::{Server, Topology};
+use legwork_site::Message;
+use rustc_hash::FxHashMap;
+use tokio::net::TcpListener;
+use tokio::sync::{Notify, Semaphore, oneshot, watch};
+use tokio::task::JoinSet;
+
+use super::counters::{Counters, Meter};
+use super::frame::{self, Answered};
+use super::link::Ended;
+use super::outlet::Outlet;
+use super::tls::{Identity, Unusable};
+use super::{accept, dial};
+use crate::clock::Clock;
+use crate::drive;
+use crate::http::App;
+use crate::queue::Queue;
+
+/// How often the files of the certificates are looked at, besides at every new connection.
+const RENEWAL: Duration = Duration::from_secs(5);
+/// Messages of one peer that wait for the drive thread; then its connection is not read further.
+const HEARD_MAX: usize = 4_096;
+
+pub(crate) struct Links {
+    /// What this server is called.
+    pub(crate) name: Arc<str>,
+    pub(crate) identity: Identity,
+    pub(crate) clock: Arc<Clock>,
+    queue: Arc<Queue<drive::Message>>,
+    topology: watch::Sender<Arc<Topology>>,
+    peers: RwLock<BTreeMap<ServerId, Arc<Peer>>>,
+    app: OnceLock<Weak<App>>,
+}
+
+/// Another server.
+pub(crate) struct Peer {
+    pub(crate) id: ServerId,
+    pub(crate) name: Arc<str>,
+    pub(crate) counters: Arc<Counters>,
+    /// Of the connection dialled from here.
+    pub(crate) outlet: Outlet,
+    /// Requests passed on that wait for their answer.
+    pub(crate) asked: Mutex<FxHashMap<u64, oneshot::Sender<Answered>>>,
+    pub(crate) next_request: AtomicU64,
+    /// Room for what it says.
+    pub(crate) room: Arc<Semaphore>,
+    /// It was heard of: worth another try.
+    pub(crate) sign_of_life: Notify,
+    state: Mutex<State>,
+    parcels: AtomicUsize,
+}
+
+#[derive(Clone, Debug)]
+struct State {
+    condition: Condition,
+    since: Timestamp,
+}
+
+/// How a link is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Condition {
+    Up,
+    Down {
+        reason: String,
+    },
+    /// One of both does not want the other.
+    Refused {
+        reason: String,
+    },
+}
+
+/// A link as it is shown.
+#[derive(Clone, Debug)]
+pub(crate) struct Row {
+    pub(crate) server: Arc<str>,
+    pub(crate) domain: Arc<str>,
+    pub(crate) address: Arc<str>,
+    pub(crate) condition: Condition,
+    pub(crate) since: Timestamp,
+    /// Parcels that wait until the other server has taken them.
+    pub(crate) parcels: usize,
+    pub(crate) sent: Meter,
+    pub(crate) received: Meter,
+}
+
+impl Links {
+    pub(crate) fn new(
+        name: Arc<str>,
+        certificates: &Path,
+        topology: Arc<Topology>,
+        clock: Arc<Clock>,
+        queue: Arc<Queue<drive::Message>>,
+    ) -> Result<Self, Unusable> {
+        let identity = Identity::read(certificates)?;
+        identity.require(&name)?;
+        let (topology, _) = watch::channel(topology);
+        let (peers, app) = (RwLock::default(), OnceLock::new());
+        let links = Self { name, identity, clock, queue, topology, peers, app };
+        links.acquaint();
+        Ok(links)
+    }
+
+    /// Who carries out what others pass on.
+    pub(crate) fn serve_with(&self, app: &Arc<App>) {
+        // Set once, before anybody can ask.
+        drop(self.app.set(Arc::downgrade(app)));
+    }
+
+    pub(crate) fn app(&self) -> Option<Arc<App>> {
+        self.app.get()?.upgrade()
+    }
+
+    /// Dials and listens until it is dropped.
+    pub(crate) async fn run(self: Arc<Self>, listener: TcpListener) {
+        let mut tasks = JoinSet::new();
+        tasks.spawn(accept::accept(self.clone(), listener));
+        let mut topology = self.topology.subscribe();
+        let mut renewal = tokio::time::interval(RENEWAL);
+        let mut dialled = BTreeSet::new();
+        loop {
+            for peer in self.peers() {
+                if dialled.insert(peer.id) {
+                    tasks.spawn(dial::keep(self.clone(), peer));
+                }
+            }
+            tokio::select! {
+                changed = topology.changed() => if changed.is_err() { return },
+                // Says at once when a new certificate cannot be used.
+                _ = renewal.tick() => drop(self.identity.current()),
+            }
+        }
+    }
+
+    /// The topology as the site has it.
+    pub(crate) fn follow(&self, topology: &Arc<Topology>) {
+        let is_new = self.topology.borrow().epoch != topology.epoch;
+        if is_new {
+            self.topology.send_replace(topology.clone());
+            self.acquaint();
+            // Those who dial look again when the peers are there.
+            self.topology.send_modify(|_| {});
+        }
+    }
+
+    pub(crate) fn topology(&self) -> Arc<Topology> {
+        self.topology.borrow().clone()
+    }
+
+    pub(crate) fn topology_changes(&self) -> watch::Receiver<Arc<Topology>> {
+        self.topology.subscribe()
+    }
+
+    /// The number of this server, by its name.
+    pub(crate) fn here(&self) -> Option<ServerId> {
+        self.topology.borrow().server_named(&self.name)
+    }
+
+    /// A server of the topology, unless it is gone.
+    pub(crate) fn in_use(&self, id: ServerId) -> Option<Server> {
+        self.topology.borrow().server(id).filter(|server| !server.is_gone).cloned()
+    }
+
+    pub(crate) fn peer(&self, id: ServerId) -> Option<Arc<Peer>> {
+        self.peers.read().unwrap_or_else(PoisonError::into_inner).get(&id).cloned()
+    }
+
+    fn peers(&self) -> Vec<Arc<Peer>> {
+        self.peers.read().unwrap_or_else(PoisonError::into_inner).values().cloned().collect()
+    }
+
+    /// Knows every other server of the topology.
+    fn acquaint(&self) {
+        let topology = self.topology();
+        let now = self.clock.now();
+        let mut peers = self.peers.write().unwrap_or_else(PoisonError::into_inner);
+        for (number, server) in (0..).zip(&topology.servers) {
+            let is_other = server.name != self.name && !server.is_gone;
+            if is_other && !peers.contains_key(&ServerId(number)) {
+                let peer = Peer::new(ServerId(number), server.name.clone(), now);
+                peers.insert(peer.id, Arc::new(peer));
+            }
+        }
+    }
+
+    /// Says something to another server, if it can be reached; else it is dropped.
+    pub(crate) fn post(&self, to: ServerId, message: &Message) {
+        let Some(peer) = self.peer(to) else { return };
+        let frame = frame::message(&message.to_bytes());
+        if peer.outlet.put(&frame, &message.shares(frame.len() as u64)).is_err() {
+            peer.counters.sent.drop_one();
+        }
+    }
+
+    /// Whether the other servers can be reached.
+    pub(crate) fn reachable(&self) -> Vec<(ServerId, bool)> {
+        self.peers().iter().map(|peer| (peer.id, peer.is_up())).collect()
+    }
+
+    /// How many parcels wait for each server; none for those not named.
+    pub(crate) fn show_parcels(&self, waiting: &BTreeMap<ServerId, usize>) {
+        let peers = self.peers.read().unwrap_or_else(PoisonError::into_inner);
+        for peer in peers.values() {
+            let parcels = waiting.get(&peer.id).copied().unwrap_or(0);
+            peer.parcels.store(parcels, Ordering::Relaxed);
+        }
+    }
+
+    /// The drive thread hears it.
+    pub(crate) fn tell(&self, message: drive::Message) {
+        self.queue.push_beyond_limit(message);
+    }
+
+    pub(crate) fn is_up(&self, peer: &Peer) {
+        if peer.enter(Condition::Up, self.clock.now()) {
+            tracing::info!(peer = %peer.name, "the link is up");
+            self.tell(drive::Message::Link { to: peer.id, is_up: true });
+        }
+    }
+
+    pub(crate) fn is_down(&self, peer: &Peer, why: &Ended) {
+        let was_up = peer.is_up();
+        let reason = why.to_string();
+        let is_new = if why.is_refusal() {
+            let is_new = peer.enter(Condition::Refused { reason }, self.clock.now());
+            if is_new {
+                tracing::warn!(peer = %peer.name, reason = %why, "the link is refused");
+            }
+            is_new
+        } else {
+            let is_new = peer.enter(Condition::Down { reason }, self.clock.now());
+            if is_new {
+                tracing::warn!(peer = %peer.name, reason = %why, "the link is down");
+            }
+            is_new
+        };
+        if is_new && was_up {
+            self.tell(drive::Message::Link { to: peer.id, is_up: false });
+        }
+    }
+
+    pub(crate) fn rows(&self) -> Vec<Row> {
+        let topology = self.topology();
+        let row = |peer: Arc<Peer>| {
+            let server = topology.server(peer.id).filter(|server| !server.is_gone)?;
+            let domain = topology.domain(server.domain)?;
+            let State { condition, since } = peer.state();
+            Some(Row {
+                server: peer.name.clone(),
+                domain: domain.name.clone(),
+                address: server.address.clone(),
+                condition,
+                since,
+                parcels: peer.parcels.load(Ordering::Relaxed),
+                sent: peer.counters.sent.read(),
+                received: peer.counters.received.read(),
+            })
+        };
+        self.peers().into_iter().filter_map(row).collect()
+    }
+}
+
+impl Peer {
+    fn new(id: ServerId, name: Arc<str>, now: Timestamp) -> Self {
+        let condition = Condition::Down { reason: "not dialled yet".to_owned() };
+        Self {
+            id,
+            name,
+            counters: Arc::default(),
+            outlet: Outlet::default(),
+            asked: Mutex::default(),
+            next_request: AtomicU64::new(1),
+            room: Arc::new(Semaphore::new(HEARD_MAX)),
+            sign_of_life: Notify::new(),
+            state: Mutex::new(State { condition, since: now }),
+            parcels: AtomicUsize::new(0),
+        }
+    }
+
+    pub(crate) fn is_up(&self) -> bool {
+        self.state().condition == Condition::Up
+    }
+
+    fn state(&self) -> State {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Whether that is new.
+    fn enter(&self, condition: Condition, now: Timestamp) -> bool {
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let is_new = state.condition != condition;
+        if is_new {
+            *state = State { condition, since: now };
+        }
+        is_new
+    }
+}

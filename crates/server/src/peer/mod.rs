@@ -1,0 +1,22 @@
+//! Servers among each other: frames over TCP and mutual TLS.
+//!
+//! Invariant: nothing here blocks the drive thread, and nothing has to arrive: a link that is down
+//! or full drops what it is given and counts it; the site says again what matters. Who is on the
+//! other side is what its certificate says, and it is in the topology, or it is not listened to.
+
+mod accept;
+mod certificates;
+mod counters;
+mod dial;
+mod frame;
+mod link;
+mod links;
+mod outlet;
+mod passing;
+mod tls;
+
+pub use certificates::{Authority, Certified, NotCertified};
+pub(crate) use counters::Meter;
+pub(crate) use frame::{Answered, Header, Passed};
+pub(crate) use links::{Condition, Links, Row};
+pub use tls::Unusable;

@@ -1,0 +1,143 @@
+//! What waits to be written on one connection.
+//!
+//! Invariant: whoever puts something in never waits. Everything that was put since the last visit
+//! is taken at once, in order, as one run of bytes: so it is written with one call and becomes one
+//! TLS record where it fits.
+
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use legwork_site::Shares;
+use tokio::sync::Notify;
+
+/// What may wait at most: about a second of a busy link.
+const FRAMES_MAX: usize = 65_536;
+const BYTES_MAX: usize = 64 << 20;
+
+#[derive(Debug, Default)]
+pub(crate) struct Outlet {
+    waiting: Mutex<Waiting>,
+    wake: Notify,
+}
+
+/// Frames one after the other, and what their bytes are for.
+#[derive(Debug, Default)]
+pub(crate) struct Waiting {
+    pub(crate) bytes: Vec<u8>,
+    pub(crate) shares: Shares,
+    frames: usize,
+    is_open: bool,
+}
+
+/// Why a frame was not put in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Dropped {
+    Closed,
+    Full,
+}
+
+impl Outlet {
+    /// From now on frames are taken.
+    pub(crate) fn open(&self) {
+        *self.lock() = Waiting { is_open: true, ..Waiting::default() };
+    }
+
+    /// From now on frames are dropped, those that wait too.
+    pub(crate) fn close(&self) {
+        *self.lock() = Waiting::default();
+    }
+
+    pub(crate) fn put(&self, frame: &[u8], shares: &Shares) -> Result<(), Dropped> {
+        let waiting = self.lock();
+        if !waiting.is_open {
+            return Err(Dropped::Closed);
+        }
+        let is_full = waiting.frames >= FRAMES_MAX || waiting.bytes.len() + frame.len() > BYTES_MAX;
+        if is_full && waiting.frames > 0 {
+            return Err(Dropped::Full);
+        }
+        self.add(waiting, frame, shares);
+        Ok(())
+    }
+
+    /// For what follows from something that came in and is bounded by it.
+    pub(crate) fn put_beyond_limit(&self, frame: &[u8], shares: &Shares) {
+        let waiting = self.lock();
+        if waiting.is_open {
+            self.add(waiting, frame, shares);
+        }
+    }
+
+    /// Waits until something is there and takes all of it. `into` is emptied first.
+    pub(crate) async fn take(&self, into: &mut Waiting) {
+        into.bytes.clear();
+        into.shares = Shares::default();
+        into.frames = 0;
+        loop {
+            let woken = self.wake.notified();
+            {
+                let mut waiting = self.lock();
+                if waiting.frames > 0 {
+                    into.is_open = waiting.is_open;
+                    std::mem::swap(&mut *waiting, into);
+                    return;
+                }
+            }
+            woken.await;
+        }
+    }
+
+    fn add(&self, mut waiting: MutexGuard<'_, Waiting>, frame: &[u8], shares: &Shares) {
+        let was_empty = waiting.frames == 0;
+        waiting.bytes.extend_from_slice(frame);
+        waiting.shares.add(shares);
+        waiting.frames += 1;
+        drop(waiting);
+        if was_empty {
+            self.wake.notify_one();
+        }
+    }
+
+    /// Nothing can panic while the lock is held, so a poisoned lock still guards a whole state.
+    fn lock(&self) -> MutexGuard<'_, Waiting> {
+        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn shares(control: u64) -> Shares {
+        Shares { control, ..Shares::default() }
+    }
+
+    #[tokio::test]
+    async fn what_was_put_is_taken_at_once_and_in_order() {
+        let outlet = Outlet::default();
+        assert_eq!(outlet.put(b"lost", &shares(4)), Err(Dropped::Closed));
+        outlet.open();
+        outlet.put(b"ab", &shares(2)).unwrap();
+        outlet.put(b"c", &shares(1)).unwrap();
+        let mut taken = Waiting::default();
+        outlet.take(&mut taken).await;
+        assert_eq!((&taken.bytes[..], taken.shares), (&b"abc"[..], shares(3)));
+        outlet.put(b"d", &shares(1)).unwrap();
+        outlet.take(&mut taken).await;
+        assert_eq!((&taken.bytes[..], taken.shares), (&b"d"[..], shares(1)));
+    }
+
+    #[test]
+    fn a_full_outlet_drops_and_says_so() {
+        let outlet = Outlet::default();
+        outlet.open();
+        for _ in 0..FRAMES_MAX {
+            outlet.put(b"x", &shares(1)).unwrap();
+        }
+        assert_eq!(outlet.put(b"x", &shares(1)), Err(Dropped::Full));
+        outlet.close();
+        outlet.open();
+        // Alone, even one that is larger than the limit goes through.
+        outlet.put(&vec![0; BYTES_MAX + 1], &shares(1)).unwrap();
+        assert_eq!(outlet.put(b"x", &shares(1)), Err(Dropped::Full));
+    }
+}

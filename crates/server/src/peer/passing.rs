@@ -1,0 +1,116 @@
+//! Requests that came to the wrong server: passed on, carried out, answered.
+//!
+//! Invariant: a request passed on is answered once, or its caller is told that there will be no
+//! answer. A caller who goes away takes the request along. The server that carries it out checks
+//! the credential itself; that the caller may call at all was checked where they called.
+
+use std::net::{IpAddr, Ipv4Addr};
+use std::sync::{Arc, PoisonError};
+
+use bytes::Bytes;
+use http_body_util::{BodyExt, Full, Limited};
+use hyper::header::{CONTENT_TYPE, HeaderName, HeaderValue};
+use hyper::{Request, StatusCode};
+use legwork_model::id::ServerId;
+use tokio::sync::oneshot;
+
+use super::frame::{Answered, Frame, Header, Passed, RESPONSE_BYTES_MAX};
+use super::link::control;
+use super::links::{Links, Peer};
+use super::outlet::Dropped;
+use crate::http::reply::Refused;
+use crate::http::{App, serve};
+
+/// Why a request was not passed on, or not answered.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum NotPassed {
+    #[error("the server `{0}` cannot be reached; try again later")]
+    Unreachable(Arc<str>),
+    #[error("too much waits for the server `{0}`; try again later")]
+    Full(Arc<str>),
+    #[error(
+        "the link to the server `{0}` broke before it answered; whether the request was carried \
+         out is not known: look, or repeat it with the same idempotency key"
+    )]
+    Unanswered(Arc<str>),
+    #[error("there is no server {}", .0.0)]
+    Unknown(ServerId),
+}
+
+impl Links {
+    /// Passes a request on and waits for the answer.
+    pub(crate) async fn pass_on(
+        &self,
+        to: ServerId,
+        passed: Passed,
+    ) -> Result<Answered, NotPassed> {
+        let peer = self.peer(to).ok_or(NotPassed::Unknown(to))?;
+        let id = peer.next_request.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+        let (sender, answer) = oneshot::channel();
+        peer.asked.lock().unwrap_or_else(PoisonError::into_inner).insert(id, sender);
+        let question = Question { peer: &peer, id };
+        let frame = Frame::Request(id, passed).to_bytes();
+        peer.outlet.put(&frame, &control(frame.len() as u64)).map_err(|dropped| match dropped {
+            Dropped::Closed => NotPassed::Unreachable(peer.name.clone()),
+            Dropped::Full => NotPassed::Full(peer.name.clone()),
+        })?;
+        let answer = answer.await.map_err(|_| NotPassed::Unanswered(peer.name.clone()));
+        drop(question);
+        answer
+    }
+}
+
+/// Taken back when its asker goes away.
+struct Question<'p> {
+    peer: &'p Peer,
+    id: u64,
+}
+
+impl Drop for Question<'_> {
+    fn drop(&mut self) {
+        let asked = self.peer.asked.lock().unwrap_or_else(PoisonError::into_inner).remove(&self.id);
+        if asked.is_some() {
+            let frame = Frame::Cancel(self.id).to_bytes();
+            self.peer.outlet.put_beyond_limit(&frame, &control(frame.len() as u64));
+        }
+    }
+}
+
+/// Carries out what another server passed on.
+pub(crate) async fn carry_out(app: &Arc<App>, passed: Passed) -> Answered {
+    let Passed { method, target, headers, body } = passed;
+    let mut request = Request::builder().method(method.as_str()).uri(&target);
+    for Header(name, value) in &headers {
+        request = request.header(name, &value[..]);
+    }
+    let body = Full::new(Bytes::from(Vec::from(body)));
+    let Ok(request) = request.body(body) else {
+        let detail = "a server passed on what is no request; run the same release everywhere";
+        return refused(Refused::bad_request("malformed_request", detail));
+    };
+    // As if it were asked here: where the caller is was looked at by the server they called.
+    let response = serve(app, IpAddr::V4(Ipv4Addr::LOCALHOST), request).await;
+    let (head, body) = response.into_parts();
+    let Ok(body) = Limited::new(body, RESPONSE_BYTES_MAX).collect().await else {
+        let detail = "the answer is too long to be passed on; ask for less at once";
+        let too_large = Refused::new(StatusCode::PAYLOAD_TOO_LARGE, "answer_too_large", detail);
+        return refused(too_large);
+    };
+    let header = |(name, value): (&HeaderName, &HeaderValue)| {
+        Header(name.as_str().to_owned(), value.as_bytes().to_vec().into())
+    };
+    let headers = head.headers.iter().map(header).collect();
+    Answered { status: head.status.as_u16(), headers, body: body.to_bytes().to_vec().into() }
+}
+
+pub(crate) fn overloaded(most: usize) -> Answered {
+    let detail = format!("{most} requests of one server are under way here; try again later");
+    refused(Refused::unavailable("overloaded", detail))
+}
+
+fn refused(refused: Refused) -> Answered {
+    let (status, body) = refused.into_json();
+    let problem = legwork_api::problem::CONTENT_TYPE.as_bytes().to_vec();
+    let headers = vec![Header(CONTENT_TYPE.as_str().to_owned(), problem.into())];
+    Answered { status, headers, body: body.into() }
+}

@@ -1,0 +1,386 @@
+//! Servers on loopback that control cases together.
+//!
+//! Requests take the same way as in production; between the servers are real sockets.
+
+use std::net::{IpAddr, Ipv4Addr, TcpListener};
+use std::sync::Arc;
+use std::time::Duration;
+
+use legwork_model::id::DomainId;
+use legwork_placement::{Domain, Server as Seated, Topology, Transfer};
+use serde_json::{Value as Json, json};
+use tempfile::TempDir;
+
+use super::support::{Answered, Call, call, send};
+use crate::config::{Config, Peering, StoreChoice};
+use crate::peer::{Condition, Row};
+use crate::{Authority, Server};
+
+/// From the first domain to the second and back, with a value that goes along.
+const TRIP: &str = "
+process: trip
+data: { n: int, text: string }
+start: [n]
+result: [text]
+steps:
+  - { step: one, job: first, at: north, reads: [n], writes: [text] }
+  - { step: two, job: second, at: south, reads: [text] }
+  - { step: three, job: third, at: north, reads: [n] }
+";
+
+const VALID: Duration = Duration::from_secs(3_600);
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// Everything servers are made of, before they run.
+struct Cluster {
+    folder: TempDir,
+    authority: Authority,
+    topology: Arc<Topology>,
+}
+
+struct Node {
+    server: Server,
+    name: String,
+}
+
+impl Cluster {
+    /// A server in each of these domains, called like it with a number.
+    fn new(domains: &[&str]) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let authority = Authority::new().unwrap();
+        // Held together, so that they differ.
+        let ports: Vec<TcpListener> =
+            domains.iter().map(|_| TcpListener::bind("127.0.0.1:0").unwrap()).collect();
+        let servers = (0..).zip(domains).zip(&ports).map(|((number, domain), port)| Seated {
+            name: format!("{domain}-1").into(),
+            domain: DomainId(number),
+            address: port.local_addr().unwrap().to_string().into(),
+            api: "".into(),
+            is_gone: false,
+        });
+        let topology = Topology {
+            epoch: 1,
+            servers: servers.collect(),
+            domains: domains
+                .iter()
+                .map(|name| Domain {
+                    name: (*name).into(),
+                    transfer: Transfer::default(),
+                    is_gone: false,
+                })
+                .collect(),
+            ..Topology::default()
+        };
+        let cluster = Self { folder, authority, topology: Arc::new(topology) };
+        for server in &cluster.topology.servers {
+            cluster.certify(&server.name, &cluster.authority, cluster.authority.certificate());
+        }
+        cluster
+    }
+
+    /// Writes a certificate of this authority for a server that trusts these.
+    fn certify(&self, server: &str, by: &Authority, trusted: &str) {
+        let folder = self.folder.path().join(server);
+        std::fs::create_dir_all(&folder).unwrap();
+        let certified = by.certify(server, VALID).unwrap();
+        std::fs::write(folder.join("ca.pem"), trusted).unwrap();
+        std::fs::write(folder.join("cert.pem"), certified.certificate).unwrap();
+        std::fs::write(folder.join("key.pem"), certified.key).unwrap();
+    }
+
+    fn config(&self, name: &str, store: StoreChoice) -> Config {
+        let mut config = Config::new(store);
+        config.listen.set_port(0);
+        config.peering = Some(Peering {
+            name: name.into(),
+            certificates: self.folder.path().join(name),
+            topology: self.topology.clone(),
+            listen: None,
+        });
+        config
+    }
+
+    async fn start(&self, name: &str) -> Node {
+        self.start_with(name, self.config(name, StoreChoice::Memory)).await
+    }
+
+    /// With a store on disk, which outlives the server.
+    async fn start_stored(&self, name: &str) -> Node {
+        let store = StoreChoice::Directory(self.folder.path().join(name).join("store"));
+        self.start_with(name, self.config(name, store)).await
+    }
+
+    async fn start_with(&self, name: &str, config: Config) -> Node {
+        let server = Server::start(config).await.unwrap();
+        server.until_ready().await;
+        Node { server, name: name.to_owned() }
+    }
+}
+
+impl Node {
+    async fn send(&self, call: Call) -> Answered {
+        let peer = IpAddr::V4(Ipv4Addr::LOCALHOST);
+        let answered = send(&self.server.core.app, peer, call);
+        tokio::time::timeout(PATIENCE, answered).await.unwrap()
+    }
+
+    async fn ok(&self, call: Call) -> Json {
+        let line = format!("{} at {}", call.path, self.name);
+        let answered = self.send(call).await;
+        assert!(answered.status < 300, "{line}: {answered:?}");
+        answered.json()
+    }
+
+    async fn deploy(&self) {
+        self.ok(call("POST /v1/definitions").body("text/yaml", TRIP)).await;
+    }
+
+    async fn start_trip(&self) -> String {
+        let start = json!({"process": "trip", "data": {"n": 7}});
+        let started = self.ok(call("POST /v1/instances").json(start)).await;
+        started["instance"].as_str().unwrap().to_owned()
+    }
+
+    /// Waits for a job and does it.
+    async fn work(&self, kind: &str, data: Json) {
+        let activate = json!({"worker": "w", "types": [kind], "max": 1, "lease_ms": 60_000, "wait_ms": 30_000});
+        let jobs = self.ok(call("POST /v1/jobs/activate").json(activate)).await;
+        let job = &jobs["jobs"][0];
+        let done = json!({"worker": "w",
+            "jobs": [{"job": job["job"], "lease": job["lease"], "data": data}]});
+        let results = self.ok(call("POST /v1/jobs/complete").json(done)).await;
+        assert_eq!(results, json!({"results": [{"ok": true}]}), "{kind} at {}", self.name);
+    }
+
+    async fn ended(&self, instance: &str) -> Json {
+        self.ok(call(&format!("GET /v1/instances/{instance}?wait_ms=30000"))).await
+    }
+
+    fn row(&self, peer: &str) -> Row {
+        let rows = self.server.core.app.links.as_ref().unwrap().rows();
+        rows.into_iter().find(|row| &*row.server == peer).unwrap()
+    }
+
+    async fn until_up(&self, peer: &str) {
+        until(|| self.row(peer).condition == Condition::Up).await;
+    }
+
+    /// The reason why a link is refused.
+    async fn refusal(&self, peer: &str) -> String {
+        until(|| matches!(self.row(peer).condition, Condition::Refused { .. })).await;
+        match self.row(peer).condition {
+            Condition::Refused { reason } => reason,
+            other @ (Condition::Up | Condition::Down { .. }) => panic!("{other:?}"),
+        }
+    }
+}
+
+/// Looks again and again until it is so.
+async fn until(mut is_so: impl FnMut() -> bool) {
+    let mut looks = tokio::time::interval(Duration::from_millis(2));
+    let looking = async {
+        while !is_so() {
+            looks.tick().await;
+        }
+    };
+    tokio::time::timeout(PATIENCE, looking).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_case_moves_to_where_its_steps_are_and_the_bytes_are_counted() {
+    let cluster = Cluster::new(&["north", "south"]);
+    let (north, south) = (cluster.start("north-1").await, cluster.start("south-1").await);
+    north.deploy().await;
+    south.deploy().await;
+    north.until_up("south-1").await;
+    south.until_up("north-1").await;
+    let instance = north.start_trip().await;
+    north.work("first", json!({"text": "hello"})).await;
+    south.work("second", json!({})).await;
+    north.work("third", json!({})).await;
+    let ended = north.ended(&instance).await;
+    assert_eq!(ended["state"], "completed", "{ended}");
+    assert_eq!(ended["result"]["text"], "hello", "{ended}");
+    // Once nothing is on its way, both ends have counted the same.
+    let same = |from: &Node, to: &Node| {
+        let (sent, received) = (from.row(&to.name).sent, to.row(&from.name).received);
+        (sent.kinds, sent.socket) == (received.kinds, received.socket)
+    };
+    until(|| same(&north, &south) && same(&south, &north)).await;
+    let sent = north.row("south-1").sent;
+    let of = |kind| sent.kinds.iter().find(|(name, _)| *name == kind).unwrap().1;
+    assert!(of("history") > 0 && of("small") >= 6 && of("control") > 0, "{sent:?}");
+    let metrics = north.send(call("GET /metrics")).await;
+    let text = String::from_utf8(metrics.body.to_vec()).unwrap();
+    let line = format!(
+        "legwork_link_bytes_total{{peer=\"south-1\",direction=\"out\",kind=\"history\"}} {}",
+        of("history")
+    );
+    assert!(text.lines().any(|found| found == line), "{line} in {text}");
+    let links = north.ok(call("GET /v1/cluster/links")).await;
+    assert_eq!(links["server"], "north-1");
+    assert_eq!(links["links"][0]["state"], "up");
+    assert_eq!(links["links"][0]["sent"]["history"], of("history"));
+    north.server.stop().await;
+    south.server.stop().await;
+}
+
+#[tokio::test]
+async fn a_server_that_was_away_gets_what_waited_for_it_and_goes_on() {
+    let cluster = Cluster::new(&["north", "south", "east"]);
+    let north = cluster.start_stored("north-1").await;
+    let south = cluster.start_stored("south-1").await;
+    let east = cluster.start_stored("east-1").await;
+    for node in [&north, &south, &east] {
+        node.deploy().await;
+    }
+    north.until_up("south-1").await;
+    let instance = north.start_trip().await;
+    south.server.stop().await;
+    until(|| north.row("south-1").condition != Condition::Up).await;
+    north.work("first", json!({"text": "hello"})).await;
+    until(|| north.row("south-1").parcels == 1).await;
+    // It dies with the case in its hands, and so does the one that sent it.
+    let south = cluster.start_stored("south-1").await;
+    until(|| north.row("south-1").parcels == 0).await;
+    south.server.stop().await;
+    north.server.stop().await;
+    let south = cluster.start_stored("south-1").await;
+    south.work("second", json!({})).await;
+    until(|| south.row("north-1").parcels == 1).await;
+    let north = cluster.start_stored("north-1").await;
+    north.work("third", json!({})).await;
+    let ended = north.ended(&instance).await;
+    assert_eq!(ended["state"], "completed", "{ended}");
+    assert_eq!(ended["result"]["text"], "hello", "{ended}");
+    until(|| south.row("north-1").parcels == 0).await;
+    for node in [north, south, east] {
+        node.server.stop().await;
+    }
+}
+
+#[tokio::test]
+async fn whoever_is_not_of_the_cluster_is_refused_and_told_why() {
+    let cluster = Cluster::new(&["north", "south"]);
+    let north = cluster.start("north-1").await;
+
+    // Of another authority, which trusts ours.
+    let other = Authority::new().unwrap();
+    cluster.certify("south-1", &other, cluster.authority.certificate());
+    let stranger = cluster.start("south-1").await;
+    let reason = stranger.refusal("north-1").await;
+    assert!(reason.contains("UnknownCA"), "{reason}");
+    let reason = north.refusal("south-1").await;
+    assert!(reason.contains("UnknownIssuer"), "{reason}");
+    stranger.server.stop().await;
+
+    // Of our authority, with a name that is not in the topology of the others.
+    let mut servers = cluster.topology.servers.clone();
+    servers[1].name = "west-1".into();
+    let topology = Arc::new(Topology { servers, ..(*cluster.topology).clone() });
+    cluster.certify("west-1", &cluster.authority, cluster.authority.certificate());
+    let renamed = Cluster { topology, ..cluster };
+    let west = renamed.start("west-1").await;
+    let reason = west.refusal("north-1").await;
+    assert!(reason.contains("`west-1` is not in the topology of `north-1`"), "{reason}");
+    west.server.stop().await;
+
+    // Of our authority, with the certificate of somebody else.
+    let folder = renamed.folder.path();
+    std::fs::copy(folder.join("north-1/cert.pem"), folder.join("west-1/cert.pem")).unwrap();
+    std::fs::copy(folder.join("north-1/key.pem"), folder.join("west-1/key.pem")).unwrap();
+    let error = Server::start(renamed.config("west-1", StoreChoice::Memory)).await.err().unwrap();
+    assert!(error.to_string().contains("not the certificate of `west-1`"), "{error}");
+    north.server.stop().await;
+}
+
+#[tokio::test]
+async fn certificates_are_renewed_without_a_restart() {
+    let cluster = Cluster::new(&["north", "south"]);
+    let north = cluster.start("north-1").await;
+    // What cannot be used does not take the place of what can.
+    let folder = cluster.folder.path().join("north-1");
+    let good = std::fs::read(folder.join("cert.pem")).unwrap();
+    std::fs::write(folder.join("cert.pem"), "no certificate at all").unwrap();
+    let south = cluster.start("south-1").await;
+    south.until_up("north-1").await;
+    north.until_up("south-1").await;
+    south.server.stop().await;
+    std::fs::write(folder.join("cert.pem"), good).unwrap();
+
+    // Another authority: whoever comes from now on trusts it alone.
+    let next = Authority::new().unwrap();
+    cluster.certify("north-1", &next, next.certificate());
+    cluster.certify("south-1", &next, next.certificate());
+    let south = cluster.start("south-1").await;
+    south.until_up("north-1").await;
+    north.until_up("south-1").await;
+    north.server.stop().await;
+    south.server.stop().await;
+}
+
+#[tokio::test]
+async fn a_request_is_passed_on_to_the_server_that_can_carry_it_out() {
+    let cluster = Cluster::new(&["north", "south"]);
+    let (north, south) = (cluster.start("north-1").await, cluster.start("south-1").await);
+    north.deploy().await;
+    south.deploy().await;
+    south.until_up("north-1").await;
+    let instance = north.start_trip().await;
+    // Never heard of at the other server: its id tells where it was started.
+    let shown = south.ok(call(&format!("GET /v1/instances/{instance}"))).await;
+    assert_eq!(shown["state"], "running");
+    let suspend = format!("POST /v1/instances/{instance}/suspend");
+    south.ok(call(&suspend).json(json!({"reason": "audit"}))).await;
+    let shown = north.ok(call(&format!("GET /v1/instances/{instance}"))).await;
+    assert_eq!(shown["state"], "suspended");
+    // A refusal comes back as it was made.
+    let again = south.send(call(&suspend).json(json!({"reason": "audit"}))).await;
+    assert_eq!((again.status, again.content_type()), (409, "application/problem+json"));
+    let hops = call(&suspend).header("legwork-hops", "4").json(json!({}));
+    let far = south.send(hops).await;
+    assert_eq!((far.status, far.json()["code"].as_str()), (503, Some("too_many_hops")));
+    north.server.stop().await;
+    until(|| south.row("north-1").condition != Condition::Up).await;
+    let away = south.send(call(&suspend).json(json!({}))).await;
+    assert_eq!((away.status, away.json()["code"].as_str()), (503, Some("server_unreachable")));
+    assert!(away.json()["detail"].as_str().unwrap().contains("`north-1`"), "{away:?}");
+    south.server.stop().await;
+}
+
+#[tokio::test]
+async fn a_caller_who_goes_away_takes_a_request_passed_on_along() {
+    let cluster = Cluster::new(&["north", "south"]);
+    let (north, south) = (cluster.start("north-1").await, cluster.start("south-1").await);
+    north.deploy().await;
+    south.until_up("north-1").await;
+    let instance = north.start_trip().await;
+    let waiting = async |count: u32| {
+        loop {
+            // A round of the drive thread, so that the figure is of now.
+            north.ok(call("GET /v1/whoami")).await;
+            let metrics = north.send(call("GET /metrics")).await;
+            let text = String::from_utf8(metrics.body.to_vec()).unwrap();
+            if text.lines().any(|line| line == format!("legwork_requests_waiting {count}")) {
+                return;
+            }
+            tokio::task::yield_now().await;
+        }
+    };
+    let ended = south.ended(&instance);
+    tokio::select! {
+        ended = ended => panic!("{ended}"),
+        () = waiting(1) => {}
+    }
+    waiting(0).await;
+    // Another one is answered when the case has ended.
+    let ending = async {
+        waiting(1).await;
+        let abort = format!("POST /v1/instances/{instance}/abort");
+        north.ok(call(&abort).json(json!({"reason": "enough"}))).await;
+    };
+    let (ended, ()) = tokio::join!(south.ended(&instance), ending);
+    assert_eq!(ended["state"], "aborted", "{ended}");
+    north.server.stop().await;
+    south.server.stop().await;
+}

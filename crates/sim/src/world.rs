@@ -56,6 +56,8 @@ impl World {
             resident_max: dice.below(12),
             snapshot_every: 2 + dice.below(6) as u64,
             waiting_max: 1_000,
+            // Often so small that a history goes in several messages.
+            part_bytes: if dice.chance(40) { 1 + dice.below(400) } else { 1 << 20 },
             life: dice.roll(),
             ..Config::default()
         };

@@ -61,7 +61,7 @@ impl Site {
     pub(crate) fn act_on(&mut self, from: ServerId, message: Message, now: Timestamp) {
         match message {
             Message::Offer(offer) => self.offered(from, offer, now),
-            Message::Known { parcel, last } => self.known(from, parcel, last),
+            Message::Known { parcel, last } => self.known(from, parcel, last, now),
             Message::Taken { parcel } => self.taken(from, parcel, now),
             Message::Want { instance, values } => self.wanted(from, instance, &values),
             Message::Have { instance, values } => self.have(instance, values, now),
@@ -139,14 +139,24 @@ impl Site {
             }
         };
         let entries: Vec<Entry> = entries.into_iter().filter(is_new).collect();
-        let received = Box::new(Received { from, number, parcel: offer.parcel, entries });
+        if offer.is_part && entries.is_empty() {
+            // Come before: what is known since then need not come again.
+            return self.ask(from, Box::new(offer), now);
+        }
+        let (recorded, parcel) = match offer.is_part {
+            true => (number.saturating_sub(1), offer.parcel.part()),
+            false => (number, offer.parcel.clone()),
+        };
+        let received = Box::new(Received { from, number: recorded, parcel, entries });
         let stored = match state {
             Some(_) => self.command(id, Command::Receive(received), now),
             None => self.begin_here(id, &schema, received, now),
         };
         // Refused: there is no room, or it is broken. The sender tries again.
-        if stored.is_ok() {
-            self.say_taken(from, offer.id);
+        match stored {
+            Ok(()) if offer.is_part => return self.ask(from, Box::new(offer), now),
+            Ok(()) => self.say_taken(from, offer.id),
+            Err(_) => {}
         }
         self.ask_next(id, from, number, now);
     }

@@ -4,7 +4,7 @@
 //! here, before anything has changed; the store would refuse the whole batch, and with it the site.
 
 use legwork_engine::Decision;
-use legwork_model::event::Record;
+use legwork_model::event::{Event, Record};
 use legwork_model::time::Timestamp;
 
 use crate::Site;
@@ -14,6 +14,9 @@ use crate::refusal::{Kind, Refusal};
 pub(crate) const INSTANCE_DATA_BYTES_MAX: u64 = 16 << 20;
 /// Records of an instance; one more may end it.
 pub(crate) const HISTORY_RECORDS_MAX: u64 = 1_000_000;
+/// What of a history goes to another server in one message: it must not hold up the link, and fits
+/// into a record.
+pub(crate) const PART_BYTES: usize = 1 << 20;
 /// The events of one command.
 pub const RECORD_BYTES_MAX: usize = 8 << 20;
 /// All appends and snapshots that one input entails, but for what the last request in it adds.
@@ -92,9 +95,13 @@ impl Site {
         data: u64,
         now: Timestamp,
     ) -> Result<Vec<u8>, Refusal> {
+        // What other servers have taken in is not refused here: it would be offered for ever.
+        let from_elsewhere = decision.events.first().is_some_and(|event| {
+            matches!(event, Event::Received(_) | Event::Fetched { .. } | Event::Delivered { .. })
+        });
         let bytes = decision.state.data_bytes();
         let most = self.config.data_bytes_max;
-        if bytes > most && bytes > data {
+        if bytes > most && bytes > data && !from_elsewhere {
             let message = format!(
                 "the values of the instance would take {bytes} bytes with these, at most {most} \
                  fit; upload large ones as files"
@@ -102,7 +109,7 @@ impl Site {
             return Err(Refusal::new(Kind::Invalid, "instance_data_too_large", message));
         }
         let most = self.config.history_records_max;
-        if version >= most && !decision.state.lifecycle().has_ended() {
+        if version >= most && !decision.state.lifecycle().has_ended() && !from_elsewhere {
             let message = format!(
                 "the history of the instance has {version} records, at most {most} fit; abort it \
                  and start another one for the rest"

@@ -53,6 +53,14 @@ impl Contents {
         self.requests.contains_key(&id)
     }
 
+    /// Makes everything due: somebody can be reached again.
+    pub(crate) fn hurry(&mut self, now: Timestamp) {
+        self.due = self.requests.keys().map(|id| (now, *id)).collect();
+        for request in self.requests.values_mut() {
+            (request.attempts, request.due) = (0, now);
+        }
+    }
+
     /// The instance is over.
     pub(crate) fn forget(&mut self, id: InstanceId) {
         self.end(id);

@@ -112,7 +112,15 @@ impl Site {
             let value = state.value_by(wanted.element, &wanted.writer)?.clone();
             Some(FetchedValue { element: wanted.element, writer: wanted.writer.clone(), value })
         };
-        let values: Vec<FetchedValue> = values.iter().filter_map(value).collect();
+        let mut values: Vec<FetchedValue> = values.iter().filter_map(value).collect();
+        // At least one; for the others it is asked again.
+        let mut bytes = 0;
+        let fits = |value: &&FetchedValue| {
+            bytes += value.value.content_bytes();
+            bytes <= self.config.part_bytes
+        };
+        let fitting = values.iter().take_while(fits).count().max(1);
+        values.truncate(fitting);
         let message = Message::Have { instance, values };
         self.out.push(Output::Send { to: from, message });
     }

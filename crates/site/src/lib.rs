@@ -80,6 +80,8 @@ pub struct Config {
     pub data_bytes_max: u64,
     /// The most records of an instance; one more may end it.
     pub history_records_max: u64,
+    /// The most bytes of a history, or of values, in one message to another server.
+    pub part_bytes: usize,
     pub limits: Limits,
     /// Drawn anew whenever a site is made: leases and cursors of another life are told apart by it.
     /// Not a moment, for clocks are set back.
@@ -96,6 +98,7 @@ impl Default for Config {
             snapshot_every: 128,
             data_bytes_max: bounds::INSTANCE_DATA_BYTES_MAX,
             history_records_max: bounds::HISTORY_RECORDS_MAX,
+            part_bytes: bounds::PART_BYTES,
             limits: Limits::default(),
             life: 0,
             seat: None,

@@ -77,6 +77,14 @@ pub struct Offer {
     /// `None` asks which ones are lacking.
     #[n(4)]
     pub entries: Option<Vec<Entry>>,
+    /// These are not all: when they are stored, the receiver says how far it knows the history
+    /// then, and gets more.
+    #[cbor(n(5), skip_if = "is_whole")]
+    pub is_part: bool,
+}
+
+fn is_whole(is_part: &bool) -> bool {
+    !is_part
 }
 
 /// A version of a data element: its writer tells which.

@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use legwork_engine::{Command, Outgoing};
-use legwork_model::event::{Entry, Parcel};
+use legwork_model::event::{Entry, Parcel, RecordedAt};
 use legwork_model::id::{Activity, InstanceId, ServerId};
 use legwork_model::time::Timestamp;
 use legwork_placement::Transfer;
@@ -18,6 +18,7 @@ use crate::export::Export;
 use crate::message::{Instance, Message, Offer, ParcelId};
 use crate::output::Output;
 use crate::seat::Knowledge;
+use crate::wire::length;
 
 /// How long an answer is waited for before the parcel is offered again: at first, and at most.
 const PAUSE_MIN: Duration = Duration::from_secs(1);
@@ -94,6 +95,15 @@ impl Outbox {
         }
     }
 
+    /// The receiver is answering: it is not asked again too soon.
+    fn hold(&mut self, instance: InstanceId, to: ServerId, now: Timestamp) {
+        if let Some(flight) = self.flights.get_mut(&(instance, to)) {
+            self.due.remove(&(flight.due, instance, to));
+            flight.due = flight.due.max(now.plus(PAUSE_MIN));
+            self.due.insert((flight.due, instance, to));
+        }
+    }
+
     fn take_due(&mut self, now: Timestamp) -> Option<(InstanceId, ServerId)> {
         let (due, instance, to) = *self.due.first()?;
         (due <= now).then_some((instance, to))
@@ -137,6 +147,7 @@ impl Site {
         self.latest = now;
         if is_up {
             self.outbox.hurry(to, now);
+            self.contents.hurry(now);
         }
     }
 
@@ -161,9 +172,9 @@ impl Site {
         let Some(outgoing) = self.outgoing(id, to) else { return self.outbox.end(id, to) };
         let asks = self.transfer_to(to) == Transfer::Requested;
         if self.sources(id, to, &outgoing.parcel).is_empty() {
-            self.send_offer(id, to, Some(Vec::new()));
+            self.send_offer(id, to, Some(Vec::new()), false);
         } else if asks {
-            self.send_offer(id, to, None);
+            self.send_offer(id, to, None, false);
         } else {
             let number = outgoing.number;
             self.out.push(Output::ReadEntries { instance: id, to, number });
@@ -171,11 +182,18 @@ impl Site {
     }
 
     /// The receiver has said what it knows: it gets the rest.
-    pub(crate) fn known(&mut self, from: ServerId, parcel: ParcelId, last: Vec<Activity>) {
+    pub(crate) fn known(
+        &mut self,
+        from: ServerId,
+        parcel: ParcelId,
+        last: Vec<Activity>,
+        now: Timestamp,
+    ) {
         let ParcelId { instance: Instance(id), number } = parcel;
         let Some(flight) = self.outbox.flights.get_mut(&(id, from)) else { return };
         if flight.number == number {
             flight.last = Some(last);
+            self.outbox.hold(id, from, now);
             self.out.push(Output::ReadEntries { instance: id, to: from, number });
         }
     }
@@ -206,11 +224,16 @@ impl Site {
             parcel: &outgoing.parcel,
             sources: &sources,
         };
-        let entries = match &flight.last {
+        let mut entries = match &flight.last {
             Some(last) => Some(export.missing(records, last)),
             None => export.unasked(records, self.transfer_to(to)),
         };
-        self.send_offer(id, to, entries);
+        let fits = entries.as_deref().map_or(0, |entries| fitting(entries, self.config.part_bytes));
+        let is_part = entries.as_ref().is_some_and(|entries| fits < entries.len());
+        if let Some(entries) = &mut entries {
+            entries.truncate(fits);
+        }
+        self.send_offer(id, to, entries, is_part);
     }
 
     /// The parcel is stored at the receiver: it is done with.
@@ -225,12 +248,18 @@ impl Site {
         }
     }
 
-    fn send_offer(&mut self, id: InstanceId, to: ServerId, entries: Option<Vec<Entry>>) {
+    fn send_offer(
+        &mut self,
+        id: InstanceId,
+        to: ServerId,
+        entries: Option<Vec<Entry>>,
+        is_part: bool,
+    ) {
         let Some(Outgoing { number, parcel }) = self.outgoing(id, to) else { return };
         let Some(slot) = self.instances.get(id) else { return };
         let (process, version) = (slot.schema.process.clone(), slot.schema.version);
         let id = ParcelId { instance: Instance(id), number };
-        let offer = Box::new(Offer { id, process, version, parcel, entries });
+        let offer = Box::new(Offer { id, process, version, parcel, entries, is_part });
         self.out.push(Output::Send { to, message: Message::Offer(offer) });
     }
 
@@ -259,4 +288,16 @@ impl Site {
             },
         }
     }
+}
+
+/// How many entries go in one message, one at least: knowledge is closed, so the first ones can go
+/// before the others.
+fn fitting(entries: &[Entry], bytes_max: usize) -> usize {
+    let mut base = RecordedAt(entries.first().map_or(Timestamp::default(), |entry| entry.at));
+    let mut bytes = 0;
+    let fits = |entry: &&Entry| {
+        bytes += length(*entry, &mut base);
+        bytes <= bytes_max as u64
+    };
+    entries.iter().take_while(fits).count().max(1).min(entries.len())
 }

@@ -90,7 +90,7 @@ fn written(entry: &Entry) -> &[(legwork_model::id::ElementId, Value)] {
 }
 
 /// How many bytes something takes.
-fn length<C>(what: &impl Encode<C>, context: &mut C) -> u64 {
+pub(crate) fn length<C>(what: &impl Encode<C>, context: &mut C) -> u64 {
     let mut encoder = Encoder::new(Count(0));
     // Counting cannot fail.
     let _ = what.encode(&mut encoder, context);

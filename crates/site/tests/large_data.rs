@@ -78,10 +78,13 @@ type Stored = (Vec<Vec<u8>>, bool);
 struct Group {
     sites: Vec<Site>,
     topology: Arc<Topology>,
+    config: Config,
     streams: Vec<BTreeMap<u128, Stored>>,
     /// Which contents are where.
     blobs: Vec<BTreeSet<[u8; 32]>>,
     fetches: Vec<Fetch>,
+    /// What was offered, by anybody to anybody.
+    offers: Vec<Offer>,
     /// Whether contents are brought at once.
     brings: bool,
     now: Timestamp,
@@ -107,11 +110,13 @@ impl Group {
             ..Topology::default()
         });
         let mut group = Self {
-            sites: (0..6).map(|n| site(n, &topology)).collect(),
+            sites: (0..6).map(|n| site(n, &topology, Config::default())).collect(),
             topology,
+            config: Config::default(),
             streams: vec![BTreeMap::new(); 6],
             blobs: vec![BTreeSet::new(); 6],
             fetches: Vec::new(),
+            offers: Vec::new(),
             brings: true,
             now: Timestamp(1_000_000),
             last: 0,
@@ -148,6 +153,9 @@ impl Group {
                     }
                     Output::Answer { id, answer } => drop(answers.insert(id, answer)),
                     Output::Send { to, message } => {
+                        if let Message::Offer(offer) = &message {
+                            self.offers.push((**offer).clone());
+                        }
                         let from = ServerId(place as u16);
                         inputs.push_back((usize::from(to.0), Input::Message { from, message }));
                     }
@@ -233,6 +241,10 @@ impl Group {
             data.insert((*name).to_owned(), json!({ "blob": hex, "size": 5 * MB }));
         }
         data.extend(rounds.map(|rounds| ("rounds".to_owned(), json!(rounds))));
+        self.report(place, job, data);
+    }
+
+    fn report(&mut self, place: usize, job: Job, data: Data) {
         let job = JobLease { activity: job.activity, lease: job.lease };
         let jobs = vec![JobResult { job, data }];
         let request = Request::CompleteJobs { worker: Arc::from("robot"), jobs };
@@ -254,7 +266,7 @@ impl Group {
     }
 
     fn restart(&mut self, place: usize) {
-        self.sites[place] = site(place as u16, &self.topology);
+        self.sites[place] = site(place as u16, &self.topology, self.config.clone());
         let open: Vec<u128> = self.streams[place]
             .iter()
             .filter(|(_, (_, closed))| !closed)
@@ -269,6 +281,12 @@ impl Group {
         self.feed(place, Input::Settle);
     }
 
+    /// Makes all sites anew with another size of messages.
+    fn part_bytes(&mut self, part_bytes: usize) {
+        self.config.part_bytes = part_bytes;
+        (0..6).for_each(|place| self.restart(place));
+    }
+
     /// Everything up to the reader c of figure 6, whose content is not brought.
     fn at_c() -> Self {
         let mut group = Self::new(FIGURE_6);
@@ -280,9 +298,9 @@ impl Group {
     }
 }
 
-fn site(place: u16, topology: &Arc<Topology>) -> Site {
+fn site(place: u16, topology: &Arc<Topology>, config: Config) -> Site {
     let seat = Seat { here: ServerId(place), topology: topology.clone() };
-    Site::new(Config { seat: Some(seat), ..Config::default() })
+    Site::new(Config { seat: Some(seat), ..config })
 }
 
 fn from(at: u16, blob: u8, sources: &[u16], similar: &[u8]) -> Fetch {
@@ -426,4 +444,41 @@ fn an_instance_is_over_when_the_contents_of_its_results_are_where_it_was_started
         other => panic!("{other:?}"),
     }
     assert_eq!(group.take_fetches(), [], "whoever looks at it later asks for nothing");
+}
+
+/// A loop makes a long history, then control moves on.
+const LONG: &str = "
+process: case
+data: { done: bool, text: string }
+steps:
+  - loop: l
+    steps:
+      - { step: a, job: a, at: s1, writes: [text, done] }
+    until: done
+    max: 20000
+  - { step: b, job: b, at: s2, reads: [text] }
+";
+
+#[test]
+fn a_long_history_goes_in_parts_and_each_entry_once() {
+    let mut group = Group::new(LONG);
+    group.part_bytes(500);
+    group.start(1, json!({}));
+    for round in 0..100 {
+        let job = group.jobs(1, "a").pop().unwrap();
+        let data = json!({ "text": "some words ".repeat(10), "done": round == 99 });
+        group.report(1, job, data.as_object().unwrap().clone().into_iter().collect());
+    }
+    let offers: Vec<&Offer> = group.offers.iter().filter(|offer| offer.entries.is_some()).collect();
+    assert!(offers.len() > 5, "{} messages", offers.len());
+    let (last, parts) = offers.split_last().unwrap();
+    assert!(parts.iter().all(|part| part.is_part) && !last.is_part);
+    let entries = offers.iter().flat_map(|offer| offer.entries.iter().flatten());
+    let ended: Vec<_> = entries.filter_map(|entry| entry.event.ends()).collect();
+    let once: BTreeSet<_> = ended.iter().collect();
+    assert_eq!((ended.len(), once.len()), (1 + 100 + 100, 1 + 100 + 100));
+    assert_eq!(group.jobs(2, "b").len(), 1);
+    // A start, a hundred steps and as many decisions, and none of it beyond what was allowed.
+    let records = &group.streams[2][&CASE.0].0;
+    assert!(records.iter().all(|record| record.len() < 2_000));
 }

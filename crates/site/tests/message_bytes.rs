@@ -32,6 +32,7 @@ fn offer(entries: Option<Vec<Entry>>) -> Message {
         version: 2,
         parcel: parcel_of_control,
         entries,
+        is_part: false,
     }))
 }
 
@@ -71,6 +72,11 @@ fn messages_keep_their_bytes() {
         &offer(Some(entries())),
         "1b0000019ca8bbc9c382008582500102030405060708090a0b0c0d0e0f100365636c61696d02820081820102828382008465636c61696d0281008182008201810700008482048401820163616e6e390383818201820381637965733903e7008102",
     );
+    let mut part = offer(Some(Vec::new()));
+    if let Message::Offer(part) = &mut part {
+        part.is_part = true;
+    }
+    check(&part, "0082008682500102030405060708090a0b0c0d0e0f100365636c61696d0282008182010280f5");
     let last = vec![Activity::once(NodeId(4))];
     check(
         &Message::Known { parcel: parcel(), last },

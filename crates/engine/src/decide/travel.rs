@@ -38,7 +38,8 @@ pub(super) fn deliver(case: Case<'_>, to: ServerId, number: u32) -> Result<Decis
 }
 
 pub(super) fn receive(case: Case<'_>, received: Box<Received>) -> Result<Decision, Rejection> {
-    let expected = case.state.peer(received.from).map_or(0, |peer| peer.received) + 1;
+    let before = case.state.peer(received.from).map_or(0, |peer| peer.received);
+    let expected = if received.parcel.is_part() { before } else { before + 1 };
     match received.number.cmp(&expected) {
         std::cmp::Ordering::Less => Err(Rejection::AlreadyDone),
         std::cmp::Ordering::Greater => Err(Rejection::OutOfOrder { expected }),

@@ -45,6 +45,16 @@ impl Parcel {
         }
     }
 
+    /// Whether it only brings entries: the parcel that they belong to comes later.
+    pub fn is_part(&self) -> bool {
+        matches!(self, Self::Control { passages, .. } if passages.is_empty())
+    }
+
+    /// What comes with entries that go before the parcel itself.
+    pub fn part(&self) -> Self {
+        Self::Control { passages: Vec::new(), order: self.order().cloned() }
+    }
+
     /// The order that comes with it.
     pub fn order(&self) -> Option<&Order> {
         match self {
@@ -93,6 +103,7 @@ pub enum Orders {
 pub struct Received {
     #[n(0)]
     pub from: ServerId,
+    /// A part has the number of the parcel before.
     #[n(1)]
     pub number: u32,
     #[n(2)]

@@ -1,6 +1,8 @@
 //! Runs seeds: `legwork-sim --seeds 1000`, or one again: `legwork-sim --seed 42`.
 
+use std::num::NonZero;
 use std::process::ExitCode;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use clap::Parser;
@@ -27,9 +29,9 @@ fn main() -> ExitCode {
         (Some(seed), _) => twice(seed).map(|report| (1, vec![report])),
         (None, Some(hours)) => {
             let end = begin + Duration::from_secs_f64(hours.max(0.0) * 3600.0);
-            many((0..).take_while(|_| Instant::now() < end))
+            many(|_| Instant::now() < end)
         }
-        (None, None) => many(0..arguments.seeds),
+        (None, None) => many(|seed| seed < arguments.seeds),
     };
     match outcome {
         Ok((seeds, reports)) => {
@@ -50,8 +52,30 @@ fn main() -> ExitCode {
     }
 }
 
-fn many(seeds: impl Iterator<Item = u64>) -> Result<(usize, Vec<Report>), Failure> {
-    let reports = seeds.map(run).collect::<Result<Vec<_>, _>>()?;
+/// Runs seeds from 0 on as long as they are wanted, as many at a time as there are processors. A
+/// seed depends on nothing but itself, so their order does not matter.
+fn many(wanted: impl Fn(u64) -> bool + Sync) -> Result<(usize, Vec<Report>), Failure> {
+    let (next, failed) = (AtomicU64::new(0), AtomicBool::new(false));
+    let work = || {
+        let mut reports = Vec::new();
+        loop {
+            let seed = next.fetch_add(1, Ordering::Relaxed);
+            if failed.load(Ordering::Relaxed) || !wanted(seed) {
+                return Ok(reports);
+            }
+            reports.push(run(seed).inspect_err(|_| failed.store(true, Ordering::Relaxed))?);
+        }
+    };
+    let threads = std::thread::available_parallelism().map_or(1, NonZero::get);
+    let reports = std::thread::scope(|scope| {
+        let running: Vec<_> = (0..threads).map(|_| scope.spawn(work)).collect();
+        let joined = running.into_iter().map(|thread| match thread.join() {
+            Ok(reports) => reports,
+            Err(panic) => std::panic::resume_unwind(panic),
+        });
+        joined.collect::<Result<Vec<_>, _>>()
+    })?;
+    let reports: Vec<Report> = reports.into_iter().flatten().collect();
     Ok((reports.len(), reports))
 }
 

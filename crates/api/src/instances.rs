@@ -106,6 +106,9 @@ pub struct Instance {
     /// Other servers that control went to.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub elsewhere: Vec<Elsewhere>,
+    /// Those of them that could not be asked: what happened there since is not shown.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub unreachable: Vec<Arc<str>>,
 }
 
 /// Another server that an instance went to.

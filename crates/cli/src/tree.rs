@@ -260,7 +260,7 @@ fn remark(node: &Node, taken: &Taken, spread: bool) -> String {
         .join(", ")
 }
 
-/// What has left for other servers and not arrived there.
+/// What has left for other servers and not arrived there, and who could not be asked.
 fn on_their_way(instance: &Instance) -> String {
     let waiting = instance.elsewhere.iter().filter(|elsewhere| elsewhere.waiting > 0);
     let lines = waiting.map(|elsewhere| {
@@ -268,7 +268,12 @@ fn on_their_way(instance: &Instance) -> String {
         let parcels = if count == 1 { "1 parcel".to_owned() } else { format!("{count} parcels") };
         paint(WARN, format!("{parcels} on the way to {}", plain(&elsewhere.server))) + "\n"
     });
-    let lines: String = lines.collect();
+    let silent = instance.unreachable.iter().map(|server| {
+        let server = plain(server);
+        let words = format!("{server} cannot be reached: what happened there since is not shown");
+        paint(WARN, words) + "\n"
+    });
+    let lines: String = lines.chain(silent).collect();
     if lines.is_empty() { lines } else { format!("\n{lines}") }
 }
 

@@ -65,6 +65,7 @@ pub(crate) fn instance(view: site::InstanceView) -> Instance {
         data: view.data.into_iter().map(element).collect(),
         nodes: view.nodes.into_iter().map(node).collect(),
         elsewhere: view.elsewhere.into_iter().map(elsewhere).collect(),
+        unreachable: Vec::new(),
     }
 }
 

@@ -9,6 +9,7 @@ mod clock;
 mod config;
 mod convert;
 mod drive;
+mod everywhere;
 mod gate;
 mod http;
 mod ids;

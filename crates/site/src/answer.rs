@@ -126,7 +126,7 @@ pub struct InstanceView {
     pub started_by: Performer,
     pub data: Vec<DataView>,
     pub nodes: Vec<NodeView>,
-    /// The servers that control went to from here.
+    /// The servers that control went to from here, or came from.
     pub elsewhere: Vec<ElsewhereView>,
 }
 

@@ -69,14 +69,13 @@ pub(crate) fn instance(
     }
 }
 
-/// Where control went from here, and what is still on its way.
+/// Where control went to from here or came from, and what is still on its way.
 fn elsewhere(seat: &Seat, state: &State) -> Vec<ElsewhereView> {
-    let peers = state.peers().iter().filter(|peer| peer.sent > 0);
     let view = |peer: &Peer| {
         let server = seat.topology.server(peer.server)?.name.clone();
         Some(ElsewhereView { server, waiting: peer.waiting.len() })
     };
-    peers.filter_map(view).collect()
+    state.peers().iter().filter_map(view).collect()
 }
 
 /// One line of the tree: `entry` is where the block begins, `node` what decides in it.

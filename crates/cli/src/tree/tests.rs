@@ -54,6 +54,7 @@ fn shown(nodes: &[&str]) -> String {
         data: Vec::new(),
         nodes: nodes.iter().map(|text| node(text)).collect(),
         elsewhere: Vec::new(),
+        unreachable: Vec::new(),
     };
     anstream::adapter::strip_str(&render(&instance, &Taken::default())).to_string()
 }
@@ -109,6 +110,7 @@ fn an_instance_at_several_servers_tells_which_step_is_where() {
             node("0||manual|approve|not_activated"),
         ],
         elsewhere: vec![Elsewhere { server: "lab-1".into(), waiting: 1 }],
+        unreachable: vec!["lab-1".into()],
     };
     let shown = render(&instance, &Taken::default());
     insta::assert_snapshot!(anstream::adapter::strip_str(&shown).to_string(), @r"
@@ -120,6 +122,7 @@ fn an_instance_at_several_servers_tells_which_step_is_where() {
     ○ approve  Title of approve
 
     1 parcel on the way to lab-1
+    lab-1 cannot be reached: what happened there since is not shown
     ");
 }
 
@@ -200,6 +203,7 @@ fn data_is_shown_on_one_line_each() {
         ],
         nodes: Vec::new(),
         elsewhere: Vec::new(),
+        unreachable: Vec::new(),
     };
     let text = anstream::adapter::strip_str(&render(&instance, &Taken::default())).to_string();
     insta::assert_snapshot!(text, @r#"

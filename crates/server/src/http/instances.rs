@@ -12,6 +12,7 @@ use legwork_site::{Answer, InstanceInfo, Key, List, Request, Resolution, Start};
 
 use super::exchange::Exchange;
 use super::files::require_stored;
+use super::gather;
 use super::reply::{Refused, Reply, Result};
 use crate::convert;
 use crate::ids::{key_stream, start_digest};
@@ -122,18 +123,22 @@ pub(super) async fn list(x: Exchange<'_>) -> Result {
     Reply::json(&convert::instance_list(instances, next))
 }
 
-/// An instance as a whole. With `wait_ms` the answer comes when it has ended.
+/// An instance as a whole, put together from all servers that control a part of it. With `wait_ms`
+/// the answer comes when it has ended.
 #[utoipa::path(
     get, path = "/v1/instances/{instance}", tag = "instances", operation_id = "instance",
     params(
         ("instance" = String, Path),
         ("wait_ms" = Option<u64>, Query, maximum = 60000),
+        ("here" = Option<bool>, Query, description = "Only what the server asked knows"),
     ),
     responses((status = 200, body = Instance)),
 )]
 pub(super) async fn show(x: Exchange<'_>) -> Result {
     let instance: InstanceId = x.id()?;
-    let wait_until = x.wait_until(x.query(&["wait_ms"])?.parsed("wait_ms")?)?;
+    let query = x.query(&["wait_ms", "here"])?;
+    let wait_until = x.wait_until(query.parsed("wait_ms")?)?;
+    let here = query.parsed("here")?.unwrap_or(false);
     let answered = match wait_until {
         Some(_) => x.ask_patiently(Request::Show { instance, wait_until }).await?,
         None => None,
@@ -143,7 +148,8 @@ pub(super) async fn show(x: Exchange<'_>) -> Result {
         Some(_) => return Err(Refused::strange_answer()),
         None => view(&x, instance).await?,
     };
-    Reply::json(&convert::instance(view))
+    let instance = convert::instance(view);
+    if here { Reply::json(&instance) } else { Reply::json(&gather::gather(&x, instance).await) }
 }
 
 /// The execution history of an instance.

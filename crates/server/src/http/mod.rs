@@ -8,6 +8,7 @@ mod definitions;
 mod events;
 mod exchange;
 mod files;
+mod gather;
 mod guard;
 mod instances;
 mod jobs;

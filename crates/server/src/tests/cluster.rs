@@ -384,3 +384,38 @@ async fn a_caller_who_goes_away_takes_a_request_passed_on_along() {
     north.server.stop().await;
     south.server.stop().await;
 }
+
+#[tokio::test]
+async fn an_instance_is_shown_with_what_all_servers_know_of_it() {
+    let cluster = Cluster::new(&["north", "south"]);
+    let (north, south) = (cluster.start("north-1").await, cluster.start("south-1").await);
+    north.deploy().await;
+    south.deploy().await;
+    north.until_up("south-1").await;
+    south.until_up("north-1").await;
+    let instance = north.start_trip().await;
+    north.work("first", json!({"text": "hello"})).await;
+    let activate = json!({"worker": "w", "types": ["second"], "max": 1, "lease_ms": 60_000, "wait_ms": 30_000});
+    let jobs = south.ok(call("POST /v1/jobs/activate").json(activate)).await;
+    let (job, lease) = (&jobs["jobs"][0]["job"], &jobs["jobs"][0]["lease"]);
+    let failed = json!({"job": job, "lease": lease, "error": "no paper", "retry": false});
+    south.ok(call("POST /v1/jobs/fail").json(json!({"worker": "w", "jobs": [failed]}))).await;
+
+    let states = |shown: &Json| {
+        let nodes = shown["nodes"].as_array().unwrap().iter();
+        nodes.map(|node| node["state"].as_str().unwrap().to_owned()).collect::<Vec<_>>()
+    };
+    let path = format!("GET /v1/instances/{instance}");
+    for node in [&north, &south] {
+        let shown = node.ok(call(&path)).await;
+        assert_eq!(states(&shown), ["completed", "failed", "not_activated"], "{}", node.name);
+        assert_eq!(shown["incidents"], 1);
+    }
+    let alone = north.ok(call(&format!("{path}?here=true"))).await;
+    assert_eq!(states(&alone), ["completed", "activated", "not_activated"]);
+
+    south.server.stop().await;
+    until(|| north.row("south-1").condition != Condition::Up).await;
+    let partly = north.ok(call(&path)).await;
+    assert_eq!(partly["unreachable"], json!(["south-1"]));
+}

@@ -27,6 +27,19 @@ pub struct Worklist {
     pub removed: Vec<ActivityId>,
     /// Ask again with the cursor for the rest.
     pub more: bool,
+    /// Servers that cannot be reached just now: what they have is shown as it was last known.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub unreachable: Vec<Unreachable>,
+}
+
+/// A server that cannot be reached.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct Unreachable {
+    #[schema(example = "lab-1")]
+    pub server: Arc<str>,
+    #[serde(with = "text")]
+    #[schema(value_type = String, format = DateTime)]
+    pub since: Timestamp,
 }
 
 /// An item of a worklist.
@@ -49,6 +62,12 @@ pub struct Item {
     /// The absent person it is seen for, if not for oneself.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub on_behalf_of: Option<Arc<str>>,
+    /// The server that has it; absent where there is only one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub server: Option<Arc<str>>,
+    /// Its server cannot be reached: it is shown as it was last known.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub stale: bool,
 }
 
 /// An item with what is needed to work on it.

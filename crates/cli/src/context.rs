@@ -7,7 +7,7 @@ use std::time::Duration;
 use anyhow::{Context as _, Result};
 use legwork_api::client::{Client, InstanceQuery, WorklistQuery};
 use legwork_api::instances::{Incident, InstanceSummary};
-use legwork_api::work::Item;
+use legwork_api::work::{Item, Worklist};
 use legwork_model::id::{ActivityId, InstanceId};
 
 use crate::abbreviate::{self, LAST};
@@ -64,7 +64,7 @@ impl Context {
         if let Ok(id) = text.parse() {
             return Ok(id);
         }
-        let mut items = self.items().await?;
+        let mut items = self.worklist().await?.items;
         items.sort_by_key(|item| std::cmp::Reverse((item.offered_at, item.activity.clone())));
         let found = abbreviate::find(text, "work item", &items, |item| item.activity.to_string());
         match found {
@@ -141,7 +141,7 @@ impl Context {
     }
 
     /// One's whole worklist.
-    pub(crate) async fn items(&self) -> Result<Vec<Item>> {
+    pub(crate) async fn worklist(&self) -> Result<Worklist> {
         let mut items: Vec<Item> = Vec::new();
         let mut query = WorklistQuery {
             agent: self.agent.clone(),
@@ -160,7 +160,7 @@ impl Context {
             });
             items.extend(page.items);
             if !page.more {
-                return Ok(items);
+                return Ok(Worklist { items, removed: Vec::new(), ..page });
             }
             query.since = Some(page.cursor);
         }

@@ -3,7 +3,7 @@
 //! Invariant: everything is done as the agent of `--as`, or as the one agent the token allows.
 
 use anyhow::Result;
-use legwork_api::work::{CompleteRequest, Item, ItemDetail, Worklist};
+use legwork_api::work::{CompleteRequest, Item, ItemDetail, Unreachable, Worklist};
 use legwork_model::id::ActivityId;
 use legwork_model::time::format_duration;
 use legwork_model::value::ValueType;
@@ -12,7 +12,7 @@ use serde_json::json;
 use crate::abbreviate::short;
 use crate::context::Context;
 use crate::start;
-use crate::style::{ACTIVE, DIM, GOOD, STRONG, paint, plain};
+use crate::style::{ACTIVE, BAD, DIM, GOOD, STRONG, paint, plain};
 use crate::table::{Cell, Table};
 use crate::tree;
 use crate::values::{FileArgs, Types, ValueArgs};
@@ -97,9 +97,14 @@ pub(crate) async fn run(context: &Context, args: &Args) -> Result<()> {
 }
 
 async fn list(context: &Context) -> Result<()> {
-    let mut items = context.items().await?;
+    let Worklist { mut items, unreachable, .. } = context.worklist().await?;
     items.sort_by(|a, b| (a.offered_at, &a.activity).cmp(&(b.offered_at, &b.activity)));
-    context.out.answer(&json!({"items": items}), || render(&items))
+    let document = if unreachable.is_empty() {
+        json!({"items": items})
+    } else {
+        json!({"items": items, "unreachable": unreachable})
+    };
+    context.out.answer(&document, || render(&items, &unreachable))
 }
 
 /// The list, then what changes, for as long as the server is there.
@@ -144,23 +149,41 @@ fn done(context: &Context, activity: &ActivityId, what: &str) -> Result<()> {
         .answer(&document, || format!("{} {what} {}\n", paint(GOOD, "✔"), paint(STRONG, activity)))
 }
 
-pub(crate) fn render(items: &[Item]) -> String {
+pub(crate) fn render(items: &[Item], unreachable: &[Unreachable]) -> String {
+    let missing = missing(unreachable);
     if items.is_empty() {
-        return "nothing to do\n".to_owned();
+        return format!("nothing to do\n{missing}");
     }
-    let mut table = Table::new(&["ITEM", "PROCESS", "TITLE", "OFFERED", ""]);
-    items.iter().for_each(|item| table.row(cells(item)));
-    table.render("")
+    // Where there is one server only, nobody wants to know its name.
+    let with_server = items.iter().any(|item| item.server.is_some());
+    let server = with_server.then_some("SERVER");
+    let names = ["ITEM", "PROCESS", "TITLE", "OFFERED"].into_iter().chain(server).chain([""]);
+    let mut table = Table::new(&names.collect::<Vec<_>>());
+    items.iter().for_each(|item| table.row(cells(item, with_server)));
+    format!("{}{missing}", table.render(""))
 }
 
-fn cells(item: &Item) -> [Cell; 5] {
-    [
+/// A line for each server whose items are shown as they were.
+fn missing(unreachable: &[Unreachable]) -> String {
+    let line = |one: &Unreachable| {
+        let Unreachable { server, since } = one;
+        let what = "has not been reached since";
+        let rest = "its items are shown as last known";
+        format!("{} {server} {what} {}; {rest}\n", paint(BAD, "!"), tree::moment(*since))
+    };
+    unreachable.iter().map(line).collect()
+}
+
+fn cells(item: &Item, with_server: bool) -> Vec<Cell> {
+    let server = with_server.then(|| Cell::from(item.server.as_deref().unwrap_or_default()));
+    let shown = [
         Cell::styled(STRONG, short(&item.activity.to_string())),
         Cell::from(&item.process),
         Cell::from(&item.title),
         Cell::styled(DIM, tree::moment(item.offered_at)),
-        Cell::styled(ACTIVE, remarks(item)),
-    ]
+    ];
+    let remarks = Cell::styled(ACTIVE, remarks(item));
+    shown.into_iter().chain(server).chain([remarks]).collect()
 }
 
 fn remarks(item: &Item) -> String {
@@ -168,19 +191,21 @@ fn remarks(item: &Item) -> String {
     let takes = item.takes_ms.map(std::time::Duration::from_millis).map(format_duration);
     let takes = takes.map(|takes| format!("takes {takes}"));
     let behalf = item.on_behalf_of.as_ref().map(|agent| format!("for {agent}"));
-    claimed.into_iter().chain(takes).chain(behalf).collect::<Vec<_>>().join(", ")
+    let stale = item.stale.then(|| "as last known".to_owned());
+    claimed.into_iter().chain(takes).chain(behalf).chain(stale).collect::<Vec<_>>().join(", ")
 }
 
 fn render_change(change: &Worklist) -> String {
     let mut table = Table::bare();
+    let with_server = change.items.iter().any(|item| item.server.is_some());
     for item in &change.items {
         let mark = Cell::styled(GOOD, if change.reset { " " } else { "+" });
-        table.row([mark].into_iter().chain(cells(item)));
+        table.row([mark].into_iter().chain(cells(item, with_server)));
     }
     for gone in &change.removed {
         table.row([Cell::styled(DIM, "-"), Cell::styled(DIM, short(&gone.to_string()))]);
     }
-    table.render("")
+    format!("{}{}", table.render(""), missing(&change.unreachable))
 }
 
 fn render_detail(detail: &ItemDetail) -> String {
@@ -238,6 +263,8 @@ mod tests {
             claimed_by: claimed_by.map(Into::into),
             takes_ms: Some(900_000),
             on_behalf_of: None,
+            server: None,
+            stale: false,
         }
     }
 
@@ -248,13 +275,29 @@ mod tests {
     #[test]
     fn a_worklist_names_items_by_what_they_can_be_called() {
         let substitute = Item { on_behalf_of: Some("eve".into()), ..item("assess:1", None) };
-        let text = render(&[item("capture", Some("ann")), substitute]);
+        let text = render(&[item("capture", Some("ann")), substitute], &[]);
         insta::assert_snapshot!(plain(&text), @r"
         ITEM             PROCESS  TITLE              OFFERED
         2M6RVC:capture   loan     Title of capture   2026-03-01 09:30:05Z  claimed by ann, takes 15m
         2M6RVC:assess:1  loan     Title of assess:1  2026-03-01 09:30:05Z  takes 15m, for eve
         ");
-        assert_eq!(render(&[]), "nothing to do\n");
+        assert_eq!(render(&[], &[]), "nothing to do\n");
+    }
+
+    #[test]
+    fn a_worklist_of_several_servers_names_them_and_those_that_cannot_be_reached() {
+        let at = |server: &str, item: Item| Item { server: Some(server.into()), ..item };
+        let stale = Item { stale: true, ..item("assess", None) };
+        let since = Timestamp(1_772_357_405_123);
+        let unreachable = [Unreachable { server: "lab-1".into(), since }];
+        let items = [at("north-1", item("capture", None)), at("lab-1", stale)];
+        insta::assert_snapshot!(plain(&render(&items, &unreachable)), @r"
+        ITEM            PROCESS  TITLE             OFFERED               SERVER
+        2M6RVC:capture  loan     Title of capture  2026-03-01 09:30:05Z  north-1  takes 15m
+        2M6RVC:assess   loan     Title of assess   2026-03-01 09:30:05Z  lab-1    takes 15m, as last known
+        ! lab-1 has not been reached since 2026-03-01 09:30:05Z; its items are shown as last known
+        ");
+        assert!(plain(&render(&[], &unreachable)).starts_with("nothing to do\n! lab-1"));
     }
 
     #[test]
@@ -265,6 +308,7 @@ mod tests {
             items: vec![item("capture", None)],
             removed: vec![item("assess", None).activity],
             more: false,
+            unreachable: Vec::new(),
         };
         insta::assert_snapshot!(plain(&render_change(&change)), @r"
         +  2M6RVC:capture  loan  Title of capture  2026-03-01 09:30:05Z  takes 15m

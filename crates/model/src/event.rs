@@ -19,8 +19,8 @@ use crate::id::{
 use crate::schema::Schema;
 use crate::time::Timestamp;
 use crate::value::Value;
-pub use record::{Record, RecordedAt, Unreadable};
-use record::{compact_activity, relative, relative_if_any};
+pub use record::{Record, RecordedAt, Unreadable, relative};
+use record::{compact_activity, relative_if_any};
 pub use site::{SiteEvent, TokenIssued};
 pub use travel::{Entry, FetchedValue, Order, Orders, Parcel, Passage, Received};
 

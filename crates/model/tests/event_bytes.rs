@@ -4,10 +4,10 @@
 //! or variant a new number instead.
 
 use legwork_model::event::{
-    Completed, Created, Event, Incident, KeyEvent, Performer, Record, RequestDigest, SiteEvent,
-    TokenIssued,
+    Completed, Created, Entry, Event, FetchedValue, Incident, KeyEvent, Order, Orders, Parcel,
+    Passage, Performer, Received, Record, RequestDigest, SiteEvent, TokenIssued,
 };
-use legwork_model::id::{Activity, ElementId, InstanceId, Iteration, NodeId};
+use legwork_model::id::{Activity, DomainId, ElementId, InstanceId, Iteration, NodeId, ServerId};
 use legwork_model::time::Timestamp;
 use legwork_model::value::{FileRef, Value, hex};
 
@@ -158,6 +158,57 @@ fn lifecycle() {
         Event::Aborted { by: worker(), reason: "stop".to_owned() },
         "830b820268776f726b65722d316473746f70",
     );
+}
+
+/// The history of two steps, as another server tells it.
+fn entries() -> Vec<Entry> {
+    let created =
+        Created { process: "loan".into(), version: 3, by: Performer::System, inputs: vec![] };
+    let entry = |event, at, elsewhere| Entry { event, at, server: ServerId(1), elsewhere };
+    let decided = Event::Decided { activity: in_loops(), code: 1 };
+    vec![
+        entry(Event::Created(Box::new(created)), Timestamp(AT.0 - 60_000), vec![]),
+        entry(Event::Completed(completed()), Timestamp(AT.0 - 12), vec![ElementId(2)]),
+        entry(decided, AT, vec![]),
+    ]
+}
+
+#[test]
+fn control_that_moves() {
+    let passages = vec![Passage { source: activity(), target: in_loops() }];
+    let order = Order { number: 2, what: Orders::Suspend, by: ann(), reason: None };
+    let control = Parcel::Control { passages: passages.clone(), order: None };
+    let sent = |number, parcel| Event::Sent { to: ServerId(2), number, parcel };
+    check(sent(1, control.clone()), "840c020182008182058319012c0200");
+    check(
+        sent(2, Parcel::Control { passages, order: Some(order.clone()) }),
+        "840c020283008182058319012c0200830200820163616e6e",
+    );
+    check(sent(3, Parcel::Order(order.clone())), "840c02038201830200820163616e6e");
+    let reason = Some("no".to_owned());
+    let abort = Order { number: 300, what: Orders::Abort, by: Performer::System, reason };
+    check(sent(4, Parcel::Order(abort)), "840c020482018419012c028100626e6f");
+    let resume = Order { what: Orders::Resume, ..order };
+    check(sent(5, Parcel::Order(resume)), "840c02058201830201820163616e6e");
+    check(
+        sent(6, Parcel::Finished { told: vec![ServerId(0), ServerId(300)] }),
+        "840c02068202820019012c",
+    );
+    check(Event::Delivered { to: ServerId(300), number: 7 }, "830d19012c07");
+    let received = |entries, parcel| {
+        Event::Received(Box::new(Received { from: ServerId(1), number: 8, parcel, entries }))
+    };
+    check(
+        received(entries(), control),
+        "820e84010882008182058319012c02008383820083646c6f616e03810019ea60018482048305820268776f726b65722d310c0c0181028383058319012c0200010001",
+    );
+    check(received(vec![], Parcel::Finished { told: vec![] }), "820e830108820280");
+    let value = Value::String("yes".to_owned());
+    let values = vec![FetchedValue { element: ElementId(1), writer: in_loops(), value }];
+    check(Event::Fetched { values }, "820f8183018319012c020082038163796573");
+    check(Event::Finished, "8110");
+    let elsewhere = Completed { home: Some(DomainId(3)), by: ann(), ..completed() };
+    check(Event::Completed(elsewhere), "82048705820163616e6e0c80f6f603");
 }
 
 #[test]

@@ -23,5 +23,6 @@ pub use resolve::{Performers, Resolved};
 pub use schema::json_schema;
 pub use set::AgentSet;
 pub use worklist::{
-    Cursor, Delta, Item, ItemKey, ItemView, PAGE_MAX, Removed, Reoffered, Retention, Worklists,
+    Cursor, Delta, Elsewhere, Item, ItemKey, ItemView, MergedCursor, MergedDelta, MergedItem,
+    MergedRead, PAGE_MAX, Removed, Reoffered, Retention, There, Worklists,
 };

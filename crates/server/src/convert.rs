@@ -13,7 +13,7 @@ use legwork_api::instances::{
 };
 use legwork_api::jobs::{Job, JobList, JobResult, JobResults};
 use legwork_api::tokens::TokenSummary;
-use legwork_api::work::{AnswerOption, Item, ItemDetail, Output, Worklist};
+use legwork_api::work::{AnswerOption, Item, ItemDetail, Output, Unreachable, Worklist};
 use legwork_api::{Data, Problem};
 use legwork_model::event;
 use legwork_model::finding;
@@ -169,8 +169,12 @@ pub(crate) fn incident_list(incidents: Vec<site::IncidentView>, more: bool) -> I
 }
 
 pub(crate) fn worklist(view: site::WorklistView) -> Worklist {
-    let site::WorklistView { cursor, reset, items, removed, more } = view;
-    Worklist { cursor, reset, items: items.into_iter().map(item).collect(), removed, more }
+    let site::WorklistView { cursor, reset, items, removed, more, unreachable } = view;
+    let items = items.into_iter().map(item).collect();
+    let unreachable = unreachable
+        .into_iter()
+        .map(|site::Unreachable { server, since }| Unreachable { server, since });
+    Worklist { cursor, reset, items, removed, more, unreachable: unreachable.collect() }
 }
 
 fn item(info: site::ItemInfo) -> Item {
@@ -182,6 +186,8 @@ fn item(info: site::ItemInfo) -> Item {
         claimed_by: info.claimed_by.map(|agent| agent.0),
         takes_ms: info.takes.map(millis),
         on_behalf_of: info.on_behalf_of.map(|agent| agent.0),
+        server: info.server,
+        stale: info.stale,
     }
 }
 

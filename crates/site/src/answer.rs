@@ -227,6 +227,15 @@ pub struct WorklistView {
     pub removed: Vec<ActivityId>,
     /// Ask again with the cursor for the rest.
     pub more: bool,
+    /// Servers that cannot be reached: what they have is shown as it was.
+    pub unreachable: Vec<Unreachable>,
+}
+
+/// A server that cannot be reached.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Unreachable {
+    pub server: Arc<str>,
+    pub since: Timestamp,
 }
 
 #[derive(Debug)]
@@ -239,6 +248,10 @@ pub struct ItemInfo {
     pub takes: Option<Duration>,
     /// The absent person it is seen for, if not for oneself.
     pub on_behalf_of: Option<AgentId>,
+    /// The server that has it; `None` where there is only one.
+    pub server: Option<Arc<str>>,
+    /// Its server cannot be reached: it is shown as it was.
+    pub stale: bool,
 }
 
 /// An item with what is needed to work on it.

@@ -46,6 +46,7 @@ impl Site {
             Message::Offer(offer) => offer.id.instance,
             Message::Known { parcel, .. } | Message::Taken { parcel } => parcel.instance,
             Message::Want { instance, .. } | Message::Have { instance, .. } => *instance,
+            Message::Follow(_) | Message::Items(_) => return self.act_on(from, message, now),
         };
         if self.instances.broken(id).is_some() {
             return;
@@ -65,6 +66,8 @@ impl Site {
             Message::Taken { parcel } => self.taken(from, parcel, now),
             Message::Want { instance, values } => self.wanted(from, instance, &values),
             Message::Have { instance, values } => self.have(instance, values, now),
+            Message::Follow(follow) => self.followed(from, follow, now),
+            Message::Items(items) => self.items_told(from, *items, now),
         }
     }
 

@@ -15,6 +15,8 @@ mod control;
 mod departures;
 mod export;
 mod fetch;
+mod followers;
+mod following;
 mod input;
 mod instances;
 mod jobs;
@@ -49,7 +51,7 @@ pub use answer::*;
 pub use bounds::{Limits, OUTPUT_APPENDS_MAX, OUTPUT_BYTES_MAX, RECORD_BYTES_MAX};
 pub use input::*;
 pub use legwork_engine::Lifecycle;
-pub use message::{Instance, Message, Offer, ParcelId, Wanted};
+pub use message::{Follow, Instance, Item, Items, Mark, Message, Named, Offer, ParcelId, Wanted};
 pub use output::{Append, ClosedStream, FileWanted, Output};
 pub use refusal::{Kind, Refusal};
 pub use seat::Seat;
@@ -62,6 +64,8 @@ use bounds::Entailed;
 use catalog::Catalog;
 use contents::Contents;
 use fetch::Fetching;
+use followers::Followers;
+use following::Following;
 use instances::Instances;
 use jobs::Jobs;
 use outbox::Outbox;
@@ -162,6 +166,10 @@ pub struct Site {
     contents: Contents,
     /// Instances that were open at the start and have to be loaded as a whole.
     unread: BTreeSet<InstanceId>,
+    /// What other servers have to do for people who ask here.
+    following: Following,
+    /// Other servers whose people have something to do here.
+    followers: Followers,
     /// Messages about instances that are being loaded.
     heard: BTreeMap<InstanceId, Vec<(ServerId, Message)>>,
     entailed: Entailed,
@@ -221,6 +229,8 @@ impl Site {
             fetching: Fetching::default(),
             contents: Contents::default(),
             unread: BTreeSet::new(),
+            following: Following::new(config.life),
+            followers: Followers::default(),
             heard: BTreeMap::new(),
             entailed: Entailed::default(),
             out: Vec::new(),
@@ -267,16 +277,16 @@ impl Site {
     pub fn next_timeout(&self) -> Option<Timestamp> {
         // Whoever follows a worklist sees other items when somebody's absence begins or ends.
         let absence = self
-            .waiting
-            .has_watches()
+            .has_readers()
             .then(|| self.catalog.organisation().next_absence_change(self.latest))
             .flatten();
         let stale = (!self.stale.is_empty()).then_some(self.latest);
         let parcels = self.outbox.next_due();
         let values = self.fetching.next_due();
         let files = self.contents.next_due();
+        let lists = self.following.next_due();
         let (jobs, waiting) = (self.jobs.next_due(), self.waiting.next_due());
-        let due = [jobs, waiting, absence, stale, parcels, values, files];
+        let due = [jobs, waiting, absence, stale, parcels, values, files, lists];
         due.into_iter().flatten().min()
     }
 

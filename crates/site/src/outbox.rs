@@ -145,6 +145,7 @@ impl Site {
     /// A server can be reached again, or cannot any more: what waits for it need not wait longer.
     pub(crate) fn link(&mut self, to: ServerId, is_up: bool, now: Timestamp) {
         self.latest = now;
+        self.follow_link(to, is_up, now);
         if is_up {
             self.outbox.hurry(to, now);
             self.contents.hurry(now);

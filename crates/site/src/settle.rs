@@ -26,6 +26,7 @@ impl Site {
         }
         self.jobs.expire(now);
         self.serve_polls(now);
+        self.follow_on(now);
         self.serve_watches(now);
         while let Some((id, waiting)) = self.waiting.take_due(now) {
             match waiting {
@@ -35,6 +36,7 @@ impl Site {
                     let answer = self.worklist_now(&worklist, now);
                     self.answer(id, answer);
                 }
+                Waiting::Gathering(worklist) => self.worklist_or_wait(id, worklist, now),
                 Waiting::End { .. } => self.answer_end(id, &waiting),
             }
         }

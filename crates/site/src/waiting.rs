@@ -20,6 +20,8 @@ pub(crate) enum Waiting {
         worklist: Worklist,
         stands_in_for: Vec<AgentId>,
     },
+    /// For what other servers have to tell, before a worklist is answered for the first time.
+    Gathering(Worklist),
     /// For the end of an instance. `started` is set when the question was a start, and tells
     /// whether it was a repetition.
     End {
@@ -51,6 +53,7 @@ impl WaitingRoom {
                     self.by_agent.entry(agent.clone()).or_default().insert(id);
                 }
             }
+            Waiting::Gathering(_) => {}
             Waiting::End { instance, .. } => {
                 self.by_instance.entry(*instance).or_default().insert(id);
             }
@@ -70,6 +73,7 @@ impl WaitingRoom {
                 let agents = stands_in_for.iter().chain([&worklist.agent]);
                 agents.for_each(|agent| leave(&mut self.by_agent, agent, id));
             }
+            Waiting::Gathering(_) => {}
             Waiting::End { instance, .. } => leave(&mut self.by_instance, instance, id),
         }
         Some(waiting)
@@ -111,6 +115,10 @@ impl WaitingRoom {
     ) -> BTreeSet<RequestId> {
         let requests = agents.into_iter().filter_map(|agent| self.by_agent.get(agent));
         requests.flatten().copied().collect()
+    }
+
+    pub(crate) fn is_watched(&self, agent: &AgentId) -> bool {
+        self.by_agent.contains_key(agent)
     }
 
     pub(crate) fn has_watches(&self) -> bool {

@@ -7,7 +7,7 @@ use legwork_model::id::{ActivityId, InstanceId, ServerId};
 use legwork_placement::place;
 
 use crate::Site;
-use crate::input::Request;
+use crate::input::{Complete, Request};
 use crate::refusal::{Kind, Refusal};
 use crate::seat::Knowledge;
 
@@ -53,12 +53,15 @@ impl Site {
                 Some((_, state)) => state.started_elsewhere(),
                 None => self.starter_of(*instance),
             },
-            Request::Resolve { activity, .. }
-            | Request::Item { activity, .. }
-            | Request::Claim { activity, .. }
-            | Request::Release { activity, .. }
-            | Request::Delegate { activity, .. } => self.controller_of(activity),
-            Request::Complete(complete) => self.controller_of(&complete.activity),
+            Request::Resolve { activity, .. } => self.controller_of(activity),
+            // Who has told of an item here knows best.
+            Request::Item { agent, activity }
+            | Request::Claim { agent, activity }
+            | Request::Release { agent, activity }
+            | Request::Delegate { agent, activity, .. }
+            | Request::Complete(Complete { agent, activity, .. }) => {
+                self.remote_item(agent, activity).or_else(|| self.controller_of(activity))
+            }
             Request::Deploy { .. }
             | Request::Definitions { .. }
             | Request::DefinitionVersions { .. }

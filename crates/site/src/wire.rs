@@ -63,6 +63,7 @@ impl Message {
                 let history = all.saturating_sub(small);
                 Shares { history, small, control: bytes.saturating_sub(all), ..none }
             }
+            Self::Follow(_) | Self::Items(_) => Shares { worklist: bytes, ..none },
             Self::Want { .. } | Self::Have { .. } => Shares { large: bytes, ..none },
             Self::Known { .. } | Self::Taken { .. } => Shares { control: bytes, ..none },
         }
@@ -71,10 +72,18 @@ impl Message {
     /// The moment that the others are told from.
     fn base(&self) -> RecordedAt {
         let first = match self {
-            Self::Offer(offer) => offer.entries.as_ref().and_then(|entries| entries.first()),
-            Self::Known { .. } | Self::Taken { .. } | Self::Want { .. } | Self::Have { .. } => None,
+            Self::Offer(offer) => {
+                let entries = offer.entries.as_ref();
+                entries.and_then(|entries| entries.first()).map(|entry| entry.at)
+            }
+            Self::Items(items) => items.items.first().map(|item| item.offered_at),
+            Self::Known { .. }
+            | Self::Taken { .. }
+            | Self::Want { .. }
+            | Self::Have { .. }
+            | Self::Follow(_) => None,
         };
-        RecordedAt(first.map_or(Timestamp::default(), |entry| entry.at))
+        RecordedAt(first.unwrap_or_default())
     }
 }
 

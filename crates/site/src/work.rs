@@ -7,16 +7,20 @@ use std::sync::Arc;
 
 use legwork_engine::{self as engine, Command, Rejection};
 use legwork_model::event::{Performer, RequestDigest};
-use legwork_model::id::{Activity, ActivityId, AgentId};
+use legwork_model::id::{Activity, ActivityId, AgentId, ServerId};
 use legwork_model::schema::Schema;
 use legwork_model::time::Timestamp;
-use legwork_org::{Cursor, Item, ItemKey, ItemView, Organisation};
+use legwork_org::{
+    Cursor, Item, ItemKey, ItemView, MergedCursor, MergedDelta, MergedItem, MergedRead,
+    Organisation, There,
+};
 
 use crate::Site;
 use crate::access::Caller;
-use crate::answer::{Answer, ItemDetail, ItemInfo, OutputInfo, WorklistView};
+use crate::answer::{Answer, ItemDetail, ItemInfo, OutputInfo, Unreachable, WorklistView};
 use crate::control::{PAGE_MAX, too_many_waiting};
 use crate::input::{Complete, RequestId, Worklist};
+use crate::message;
 use crate::refusal::{Kind, Refusal};
 use crate::view;
 use crate::waiting::Waiting;
@@ -35,6 +39,15 @@ impl Site {
         if let Err(refusal) = allowed {
             return self.answer(id, Err(refusal));
         }
+        let is_alone = self.other_servers().next().is_none();
+        let ready = if is_alone { Some(worklist) } else { self.gather(id, worklist, now) };
+        if let Some(worklist) = ready {
+            self.worklist_or_wait(id, worklist, now);
+        }
+    }
+
+    /// Answers a request for a worklist, now or when there is something new.
+    pub(crate) fn worklist_or_wait(&mut self, id: RequestId, worklist: Worklist, now: Timestamp) {
         match worklist.wait_until.filter(|&until| until > now) {
             Some(_) if self.waiting.len() >= self.config.waiting_max => {
                 self.answer(id, Err(too_many_waiting()));
@@ -52,14 +65,24 @@ impl Site {
     }
 
     pub(crate) fn serve_watches(&mut self, now: Timestamp) {
-        let concerned = self.worklists.take_concerned(self.waiting.watched());
+        let concerned = if self.followers.is_empty() {
+            self.worklists.take_concerned(self.waiting.watched())
+        } else {
+            let readers = Both(self.waiting.watched(), self.followers.watched());
+            self.worklists.take_concerned(readers)
+        };
         let moved = self.catalog.organisation().next_absence_change(self.watched_at);
         self.watched_at = now;
-        let candidates = if moved.is_some_and(|moment| moment <= now) {
-            // Somebody left or came back: others see other items now, though none has changed.
+        // Somebody left or came back: others see other items now, though none has changed.
+        let has_moved = moved.is_some_and(|moment| moment <= now);
+        if !self.followers.is_empty() {
+            self.tell_followers((!has_moved).then_some(&concerned), now);
+        }
+        let changed_elsewhere = self.following.take_changed();
+        let candidates = if has_moved {
             self.waiting.watches_of(self.waiting.watched())
         } else {
-            self.waiting.watches_of(&concerned)
+            self.waiting.watches_of(concerned.iter().chain(&changed_elsewhere))
         };
         for id in candidates {
             let Some(Waiting::Worklist { worklist, .. }) = self.waiting.peek(id) else { continue };
@@ -72,7 +95,16 @@ impl Site {
         }
     }
 
+    /// Whether somebody is told of changes as they happen.
+    pub(crate) fn has_readers(&self) -> bool {
+        self.waiting.has_watches() || !self.followers.is_empty()
+    }
+
     fn has_news(&self, worklist: &Worklist, now: Timestamp) -> bool {
+        if let Some(merged) = self.merged_read(&worklist.agent, now) {
+            let cursor = worklist.since.as_deref().and_then(|text| text.parse().ok());
+            return cursor.is_none_or(|c| self.worklists.merged_changed_since(&merged, c));
+        }
         let cursor = worklist.since.as_deref().and_then(|text| text.parse::<Cursor>().ok());
         let org = self.catalog.organisation();
         cursor.is_none_or(|cursor| self.worklists.changed_since(org, &worklist.agent, now, cursor))
@@ -84,16 +116,12 @@ impl Site {
         now: Timestamp,
     ) -> Result<Answer, Refusal> {
         let org = self.organisation_in_force()?;
-        let since = match worklist.since.as_deref().map(str::parse::<Cursor>) {
-            None => None,
-            Some(Ok(cursor)) => Some(cursor),
-            Some(Err(_)) => {
-                let message =
-                    "the cursor is not one this server gave; leave `since` out to begin anew";
-                return Err(Refusal::new(Kind::Invalid, "bad_cursor", message));
-            }
-        };
         let limit = worklist.limit.clamp(1, PAGE_MAX);
+        if let Some(merged) = self.merged_read(&worklist.agent, now) {
+            return self.merged_now(&merged, worklist.since.as_deref(), limit);
+        }
+        let since = worklist.since.as_deref().map(str::parse::<Cursor>).transpose();
+        let since = since.map_err(|_| bad_cursor())?;
         let delta = self.worklists.list(org, &worklist.agent, now, since, limit);
         Ok(Answer::Worklist(WorklistView {
             cursor: delta.cursor.to_string(),
@@ -105,7 +133,68 @@ impl Site {
                 .map(|gone| public_name(&gone.schema, &gone.key))
                 .collect(),
             more: delta.more,
+            unreachable: Vec::new(),
         }))
+    }
+
+    /// Whose list at all servers is read, if there are others.
+    fn merged_read<'a>(
+        &'a self,
+        agent: &'a AgentId,
+        now: Timestamp,
+    ) -> Option<MergedRead<'a, message::Item>> {
+        let here = self.seat.as_ref()?.here;
+        let elsewhere = &self.following.person(agent)?.elsewhere;
+        let organisation = self.catalog.organisation();
+        Some(MergedRead { organisation, agent, now, here, elsewhere })
+    }
+
+    fn merged_now(
+        &self,
+        read: &MergedRead<'_, message::Item>,
+        since: Option<&str>,
+        limit: usize,
+    ) -> Result<Answer, Refusal> {
+        let since = match since.map(|text| (text.parse::<MergedCursor>(), text)) {
+            None => None,
+            Some((Ok(cursor), _)) => Some(cursor),
+            // Given while this server was alone.
+            Some((Err(_), text)) if text.parse::<Cursor>().is_ok() => None,
+            Some((Err(_), _)) => return Err(bad_cursor()),
+        };
+        let MergedDelta { cursor, reset, items, removed, removed_there, more } =
+            self.worklists.list_merged(read, since, limit);
+        let removed = removed.iter().map(|gone| public_name(&gone.schema, &gone.key));
+        let items = items.into_iter().map(|item| match item {
+            MergedItem::Here(view) => {
+                ItemInfo { server: self.server_name(read.here), ..info(&view) }
+            }
+            MergedItem::There(There { activity, server, stale, item, .. }) => {
+                item.info(activity, self.server_name(server), stale)
+            }
+        });
+        let unreachable = read.elsewhere.unreachable().filter_map(|(server, since)| {
+            Some(Unreachable { server: self.server_name(server)?, since })
+        });
+        Ok(Answer::Worklist(WorklistView {
+            cursor: cursor.to_string(),
+            reset,
+            items: items.collect(),
+            removed: removed.chain(removed_there.into_iter().cloned()).collect(),
+            more,
+            unreachable: unreachable.collect(),
+        }))
+    }
+
+    /// The name of this server, if there are others.
+    fn name_here(&self) -> Option<Arc<str>> {
+        self.other_servers().next()?;
+        self.server_name(self.seat.as_ref()?.here)
+    }
+
+    fn server_name(&self, server: ServerId) -> Option<Arc<str>> {
+        let topology = &self.seat.as_ref()?.topology;
+        topology.server(server).map(|server| server.name.clone())
     }
 
     pub(crate) fn item(
@@ -143,7 +232,7 @@ impl Site {
             })
             .collect();
         Ok(Answer::Item(Box::new(ItemDetail {
-            info: info(&item),
+            info: ItemInfo { server: self.name_here(), ..info(&item) },
             inputs: view::named(&schema, state.inputs(&schema, &own)),
             outputs,
             answers: view::answers(node),
@@ -350,7 +439,7 @@ impl Site {
     }
 }
 
-fn public_name(schema: &Schema, key: &ItemKey) -> ActivityId {
+pub(crate) fn public_name(schema: &Schema, key: &ItemKey) -> ActivityId {
     view::activity_id(schema, key.instance, &key.activity)
 }
 
@@ -359,7 +448,12 @@ fn not_yours(agent: &AgentId, activity: &ActivityId) -> Refusal {
     Refusal::new(Kind::NotFound, "no_such_item", message)
 }
 
-fn info(item: &ItemView) -> ItemInfo {
+fn bad_cursor() -> Refusal {
+    let message = "the cursor is not one this server gave; leave `since` out to begin anew";
+    Refusal::new(Kind::Invalid, "bad_cursor", message)
+}
+
+pub(crate) fn info(item: &ItemView) -> ItemInfo {
     let schema = &item.item.schema;
     let node = schema.node(item.key.activity.node);
     ItemInfo {
@@ -370,5 +464,30 @@ fn info(item: &ItemView) -> ItemInfo {
         claimed_by: item.item.claimed_by.clone(),
         takes: node.takes,
         on_behalf_of: item.on_behalf_of.clone(),
+        server: None,
+        stale: false,
     }
+}
+
+/// One after the other.
+struct Both<A, B>(A, B);
+
+impl<T, A: Iterator<Item = T>, B: Iterator<Item = T>> Iterator for Both<A, B> {
+    type Item = T;
+
+    fn next(&mut self) -> Option<T> {
+        self.0.next().or_else(|| self.1.next())
+    }
+
+    fn size_hint(&self) -> (usize, Option<usize>) {
+        let (first, second) = (self.0.size_hint(), self.1.size_hint());
+        (first.0 + second.0, first.1.zip(second.1).map(|(first, second)| first + second))
+    }
+}
+
+impl<T, A, B> ExactSizeIterator for Both<A, B>
+where
+    A: ExactSizeIterator<Item = T>,
+    B: ExactSizeIterator<Item = T>,
+{
 }

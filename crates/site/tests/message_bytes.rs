@@ -7,10 +7,12 @@
 use legwork_model::event::{
     Completed, Created, Entry, Event, FetchedValue, Parcel, Passage, Performer,
 };
-use legwork_model::id::{Activity, ElementId, InstanceId, NodeId, ServerId};
+use legwork_model::id::{Activity, ElementId, InstanceId, Iteration, NodeId, ServerId};
 use legwork_model::time::Timestamp;
 use legwork_model::value::{Value, hex};
-use legwork_site::{Instance, Message, Offer, ParcelId, Shares, Wanted};
+use legwork_site::{
+    Follow, Instance, Item, Items, Mark, Message, Named, Offer, ParcelId, Shares, Wanted,
+};
 
 /// 2026-03-01T09:30:05.123Z
 const AT: Timestamp = Timestamp(1_772_357_405_123);
@@ -95,6 +97,65 @@ fn messages_keep_their_bytes() {
         &Message::Have { instance: instance(), values },
         "008304500102030405060708090a0b0c0d0e0f1081830201820381646c6f6e67",
     );
+}
+
+fn items(items: Vec<Item>) -> Message {
+    let named = |step: &str| Named {
+        instance: instance(),
+        step: step.into(),
+        iteration: Iteration(vec![2, 0]),
+    };
+    Message::Items(Box::new(Items {
+        agent: "ann".into(),
+        question: 8,
+        number: 0,
+        after: None,
+        cursor: Mark([1, 2, 3, 4, 5]),
+        more: false,
+        removed: items.iter().map(|_| named("check")).collect(),
+        items,
+    }))
+}
+
+fn item() -> Item {
+    Item {
+        activity: Named {
+            instance: instance(),
+            step: "sign".into(),
+            iteration: Iteration::default(),
+        },
+        process: "claim".into(),
+        title: "Sign it".into(),
+        offered_at: AT,
+        claimed_by: None,
+        takes_ms: None,
+        on_behalf_of: None,
+    }
+}
+
+#[test]
+fn messages_about_worklists_keep_their_bytes() {
+    let follow = |since| Follow { agent: "ann".into(), question: 7, since, seconds: 180 };
+    check(&Message::Follow(follow(None)), "0082078463616e6e07f618b4");
+    check(
+        &Message::Follow(follow(Some(Mark([1, 2, 3, 4, 5])))),
+        "0082078463616e6e0785010203040518b4",
+    );
+    check(&items(Vec::new()), "0082088663616e6e0800f6850102030405f4");
+    let later = Item {
+        offered_at: Timestamp(AT.0 + 5),
+        claimed_by: Some("ann".into()),
+        takes_ms: Some(900),
+        on_behalf_of: Some("bob".into()),
+        ..item()
+    };
+    check(
+        &items(vec![item(), later]),
+        "1b0000019ca8bbc9c382088863616e6e0800f6850102030405f4828482500102030405060708090a0b0c0d0e0f10647369676e65636c61696d675369676e206974008782500102030405060708090a0b0c0d0e0f10647369676e65636c61696d675369676e2069742463616e6e19038463626f628283500102030405060708090a0b0c0d0e0f1065636865636b82020083500102030405060708090a0b0c0d0e0f1065636865636b820200",
+    );
+    let bytes = items(vec![item()]).to_bytes().len() as u64;
+    let spent = Shares { worklist: bytes, ..Shares::default() };
+    assert_eq!(items(vec![item()]).shares(bytes), spent);
 }
 
 #[test]

@@ -75,11 +75,11 @@ impl AsRef<Self> for RecordedAt {
     }
 }
 
-/// A moment as the milliseconds that lie between it and the record.
-pub(super) mod relative {
+/// A moment as the milliseconds that lie between it and the record, for `#[cbor(with = "…")]`.
+pub mod relative {
     use super::{Decoder, Encoder, RecordedAt, Timestamp};
 
-    pub(in crate::event) fn encode<C: AsRef<RecordedAt>, W: minicbor::encode::Write>(
+    pub fn encode<C: AsRef<RecordedAt>, W: minicbor::encode::Write>(
         moment: &Timestamp,
         e: &mut Encoder<W>,
         around: &mut C,
@@ -88,7 +88,7 @@ pub(super) mod relative {
         e.i64(around.as_ref().0.0.wrapping_sub(moment.0))?.ok()
     }
 
-    pub(in crate::event) fn decode<C: AsRef<RecordedAt>>(
+    pub fn decode<C: AsRef<RecordedAt>>(
         d: &mut Decoder<'_>,
         around: &mut C,
     ) -> Result<Timestamp, minicbor::decode::Error> {

@@ -36,22 +36,39 @@ impl FromStr for Cursor {
     type Err = ParseError;
 
     fn from_str(text: &str) -> Result<Self, ParseError> {
-        let wrong = || ParseError {
-            text: text.chars().take(80).collect(),
-            expected: "a worklist cursor; leave it out to read the list afresh",
-        };
-        let mut numbers = text.split('-').map(|part| {
-            let plain = part.len() <= 16 && part.bytes().all(|byte| byte.is_ascii_hexdigit());
-            u64::from_str_radix(part, 16).ok().filter(|_| plain).ok_or_else(wrong)
-        });
-        let mut number = || numbers.next().unwrap_or_else(|| Err(wrong()));
-        let cursor = Self {
-            epoch: number()?,
-            fingerprint: number()?,
-            aged: Age(Timestamp(number()?.cast_signed()), number()?),
-            changed: number()?,
-        };
-        if numbers.next().is_none() { Ok(cursor) } else { Err(wrong()) }
+        let numbers: [u64; 5] = numbers(text)?.try_into().map_err(|_| wrong(text))?;
+        Ok(Self::from_numbers(numbers))
+    }
+}
+
+impl Cursor {
+    /// As plain numbers, for the way to another server.
+    pub fn numbers(&self) -> [u64; 5] {
+        let Self { epoch, fingerprint, aged: Age(at, order), changed } = *self;
+        [epoch, fingerprint, at.0.cast_unsigned(), order, changed]
+    }
+
+    pub fn from_numbers([epoch, fingerprint, at, order, changed]: [u64; 5]) -> Self {
+        Self { epoch, fingerprint, aged: Age(Timestamp(at.cast_signed()), order), changed }
+    }
+}
+
+/// More than any cursor has.
+const NUMBERS_MAX: usize = 16;
+
+/// The numbers that a cursor is written as.
+pub(super) fn numbers(text: &str) -> Result<Vec<u64>, ParseError> {
+    let number = |part: &str| {
+        let plain = part.len() <= 16 && part.bytes().all(|byte| byte.is_ascii_hexdigit());
+        u64::from_str_radix(part, 16).ok().filter(|_| plain).ok_or_else(|| wrong(text))
+    };
+    text.split('-').take(NUMBERS_MAX).map(number).collect()
+}
+
+pub(super) fn wrong(text: &str) -> ParseError {
+    ParseError {
+        text: text.chars().take(80).collect(),
+        expected: "a worklist cursor; leave it out to read the list afresh",
     }
 }
 

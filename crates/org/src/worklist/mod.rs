@@ -7,8 +7,10 @@
 mod audience;
 mod concerned;
 mod cursor;
+mod elsewhere;
 mod item;
 mod list;
+mod merged;
 mod read;
 
 use std::sync::Arc;
@@ -18,8 +20,10 @@ use legwork_model::schema::Schema;
 use legwork_model::time::Timestamp;
 
 pub use cursor::Cursor;
+pub use elsewhere::{Elsewhere, There};
 pub use item::{Item, ItemKey};
 pub use list::Retention;
+pub use merged::{MergedCursor, MergedDelta, MergedItem, MergedRead};
 pub use read::{Delta, ItemView, PAGE_MAX, Removed};
 
 use self::audience::{Audiences, ListNo};

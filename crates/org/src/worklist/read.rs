@@ -56,7 +56,7 @@ pub struct ItemView {
 }
 
 /// Somebody who reads: an agent of the organisation and those they stand in for.
-struct Reader<'w> {
+pub(super) struct Reader<'w> {
     /// `NONE` for somebody who is not of the organisation and sees nothing.
     number: u32,
     stands_in_for: Vec<u32>,
@@ -77,9 +77,20 @@ impl Worklists {
         since: Option<Cursor>,
         limit: usize,
     ) -> Delta {
-        let limit = limit.clamp(1, PAGE_MAX);
         let reader = self.reader(organisation, agent, now);
         let fitting = since.filter(|cursor| self.fits(cursor, &reader));
+        self.page(&reader, fitting, limit.clamp(1, PAGE_MAX), |_| 0)
+    }
+
+    /// The reader's list since a cursor that fits. Items that are `ahead` of one that was offered
+    /// at some moment have their place on the page as well, though they are not of here.
+    pub(super) fn page(
+        &self,
+        reader: &Reader<'_>,
+        fitting: Option<Cursor>,
+        limit: usize,
+        ahead: impl FnMut(Timestamp) -> usize,
+    ) -> Delta {
         let mut delta = Delta {
             cursor: fitting.unwrap_or(Cursor {
                 epoch: self.epoch,
@@ -94,10 +105,10 @@ impl Worklists {
         };
         let mut found = Vec::new();
         // Half a page at most, so that under constant change the reading still gets on.
-        self.read_changes(&reader, &mut delta, &mut found, limit);
-        self.read_items(&reader, &mut delta.cursor, &mut found, limit);
+        self.read_changes(reader, &mut delta, &mut found, limit);
+        self.read_items(reader, &mut delta.cursor, &mut found, limit, ahead);
         found.sort_unstable();
-        let view = |(_, place)| self.view(self.slots.get(place), &reader);
+        let view = |(_, place)| self.view(self.slots.get(place), reader);
         delta.items = found.into_iter().filter_map(view).collect();
         delta.more = reader.has_more(&delta.cursor);
         delta
@@ -158,7 +169,12 @@ impl Worklists {
         number.zip(resolved).is_some_and(|(number, resolved)| !resolved.bars_number(number))
     }
 
-    fn reader(&self, organisation: &Organisation, agent: &AgentId, now: Timestamp) -> Reader<'_> {
+    pub(super) fn reader(
+        &self,
+        organisation: &Organisation,
+        agent: &AgentId,
+        now: Timestamp,
+    ) -> Reader<'_> {
         let roster = &self.audiences.roster;
         let mut hasher = FxHasher::default();
         agent.hash(&mut hasher);
@@ -182,7 +198,7 @@ impl Worklists {
         Reader { number, stands_in_for, fingerprint: hasher.finish(), lists, kept_since }
     }
 
-    fn fits(&self, cursor: &Cursor, reader: &Reader<'_>) -> bool {
+    pub(super) fn fits(&self, cursor: &Cursor, reader: &Reader<'_>) -> bool {
         let Cursor { epoch, fingerprint, aged, changed } = *cursor;
         epoch == self.epoch
             && fingerprint == reader.fingerprint
@@ -245,6 +261,7 @@ impl Worklists {
         cursor: &mut Cursor,
         found: &mut Vec<(Age, u32)>,
         limit: usize,
+        mut ahead: impl FnMut(Timestamp) -> usize,
     ) {
         let since = cursor.aged;
         let lists = reader.lists.iter().filter(|list| list.has_items_after(since));
@@ -253,7 +270,7 @@ impl Worklists {
         let mut merged = Merged::new(streams.collect());
         let mut scanned = 0;
         while let Some(age) = merged.peek() {
-            if found.len() >= limit || scanned >= SCANNED_MAX {
+            if found.len() + ahead(age.0) >= limit || scanned >= SCANNED_MAX {
                 return;
             }
             scanned += 1;

@@ -12,11 +12,14 @@ use legwork_site::{
     Resolution, Start, Worklist,
 };
 
+use super::readers::Readers;
 use super::{Cluster, oracle};
 use crate::dice::Dice;
 use crate::material::AGENTS;
 
 const INSTANCES_MAX: u64 = 6;
+/// How often a request is passed on.
+const HOPS_MAX: u32 = 4;
 
 #[derive(Default)]
 pub(crate) struct Crew {
@@ -30,6 +33,7 @@ pub(crate) struct Crew {
     /// Instances that somebody wanted aborted.
     pub(crate) abort_asked: BTreeSet<InstanceId>,
     pub(crate) refusals: u32,
+    readers: Readers,
 }
 
 enum Intent {
@@ -37,8 +41,9 @@ enum Intent {
     Poll,
     Report(Vec<ActivityId>),
     List(AgentId),
-    Look(AgentId, ActivityId),
-    Complete(ActivityId),
+    /// Who wants to do it, and how often it was passed on.
+    Look(AgentId, ActivityId, u32),
+    Complete(AgentId, ActivityId, u32),
     Incidents,
     Other,
 }
@@ -73,8 +78,9 @@ impl Crew {
         self.ask(cluster, place, Request::Start(start), Intent::Start(instance));
     }
 
-    /// Everybody looks for something to do.
+    /// Everybody looks for something to do, people at any site.
     pub(crate) fn work(&mut self, cluster: &mut Cluster, dice: &mut Dice) {
+        self.readers.act(cluster, dice);
         for place in 0..cluster.worlds.len() {
             if dice.chance(50) {
                 let activate = Activate {
@@ -133,19 +139,21 @@ impl Crew {
     pub(crate) fn listen(&mut self, cluster: &mut Cluster) -> Result<(), String> {
         for place in 0..cluster.worlds.len() {
             for lost in cluster.worlds[place].take_lost() {
+                self.readers.lost(place, lost);
                 if let Some(Intent::Start(instance)) = self.pending.remove(&(place, lost)) {
                     // It may have been started or not: found out at the end.
                     self.started.insert(instance, place);
                 }
             }
         }
+        self.readers.listen(cluster)?;
         for key in self.pending.keys().copied().collect::<Vec<_>>() {
             let (place, id) = key;
             let Some(reply) = cluster.worlds[place].reply(id) else { continue };
             let Some(intent) = self.pending.remove(&key) else { continue };
             match reply {
                 Ok(answer) => self.answered(cluster, place, intent, answer)?,
-                Err(refusal) => self.refused(&refusal)?,
+                Err(refusal) => self.refused(cluster, intent, &refusal)?,
             }
         }
         Ok(())
@@ -187,27 +195,14 @@ impl Crew {
             }
             (Intent::List(agent), Answer::Worklist(list)) => {
                 for item in list.items {
-                    let (agent, activity) = (agent.clone(), item.activity);
-                    let intent = Intent::Look(agent.clone(), activity.clone());
-                    self.ask(cluster, place, Request::Item { agent, activity }, intent);
+                    self.look(cluster, place, agent.clone(), item.activity, 0);
                 }
             }
-            (Intent::Look(agent, activity), Answer::Item(detail)) => {
+            (Intent::Look(agent, activity, _), Answer::Item(detail)) => {
                 has_all(cluster, place, &activity, &detail.inputs)?;
-                let data = oracle::data(&schema, activity.instance, &activity);
-                upload(cluster, place, &data);
-                let code = oracle::answer(&schema, activity.instance, &activity);
-                let node = schema.node_named(&activity.step);
-                let answers = node.map(|node| node.answers()).unwrap_or_default();
-                let answer = code.and_then(|code| answers.get(code as usize));
-                let answer = answer.map(|answer| (*answer).to_owned());
-                let request = None;
-                let complete =
-                    Complete { agent, activity: activity.clone(), data, answer, request };
-                let request = Request::Complete(complete);
-                self.ask(cluster, place, request, Intent::Complete(activity));
+                self.complete(cluster, place, agent, activity, 0);
             }
-            (Intent::Complete(activity), _) => self.note(activity)?,
+            (Intent::Complete(_, activity, _), _) => self.note(activity)?,
             (Intent::Incidents, Answer::Incidents { incidents, .. }) => {
                 for incident in incidents {
                     let Some(node) = schema.node_named(&incident.activity.step) else { continue };
@@ -237,7 +232,66 @@ impl Crew {
         }
     }
 
-    fn refused(&mut self, refusal: &Refusal) -> Result<(), String> {
+    fn look(
+        &mut self,
+        cluster: &mut Cluster,
+        place: usize,
+        agent: AgentId,
+        activity: ActivityId,
+        hops: u32,
+    ) {
+        let intent = Intent::Look(agent.clone(), activity.clone(), hops);
+        self.ask(cluster, place, Request::Item { agent, activity }, intent);
+    }
+
+    fn complete(
+        &mut self,
+        cluster: &mut Cluster,
+        place: usize,
+        agent: AgentId,
+        activity: ActivityId,
+        hops: u32,
+    ) {
+        let schema = cluster.schema.clone();
+        let data = oracle::data(&schema, activity.instance, &activity);
+        upload(cluster, place, &data);
+        let code = oracle::answer(&schema, activity.instance, &activity);
+        let node = schema.node_named(&activity.step);
+        let answers = node.map(|node| node.answers()).unwrap_or_default();
+        let answer = code.and_then(|code| answers.get(code as usize));
+        let answer = answer.map(|answer| (*answer).to_owned());
+        let intent = Intent::Complete(agent.clone(), activity.clone(), hops);
+        let complete = Complete { agent, activity, data, answer, request: None };
+        self.ask(cluster, place, Request::Complete(complete), intent);
+    }
+
+    fn refused(
+        &mut self,
+        cluster: &mut Cluster,
+        intent: Intent,
+        refusal: &Refusal,
+    ) -> Result<(), String> {
+        // Passed on to the server that can carry it out, as a server does it.
+        if let Some(at) = refusal.at.map(|at| usize::from(at.0)) {
+            match intent {
+                Intent::Look(agent, activity, hops) if hops < HOPS_MAX => {
+                    self.look(cluster, at, agent, activity, hops + 1);
+                    return Ok(());
+                }
+                Intent::Complete(agent, activity, hops) if hops < HOPS_MAX => {
+                    self.complete(cluster, at, agent, activity, hops + 1);
+                    return Ok(());
+                }
+                Intent::Look(..)
+                | Intent::Complete(..)
+                | Intent::Start(_)
+                | Intent::Poll
+                | Intent::Report(_)
+                | Intent::List(_)
+                | Intent::Incidents
+                | Intent::Other => {}
+            }
+        }
         self.refusals += 1;
         match refusal.kind {
             Kind::Broken | Kind::Exhausted | Kind::Unauthenticated | Kind::Forbidden => {
@@ -250,7 +304,7 @@ impl Crew {
     /// Whether nothing is open at any site any more.
     pub(crate) fn has_finished(&self, cluster: &mut Cluster) -> Result<bool, String> {
         let over = |world: &crate::world::World| world.describe().contains("instances_open: 0,");
-        Ok(cluster.worlds.iter().all(over) && cluster.network.next_arrival().is_none())
+        Ok(cluster.worlds.iter().all(over) && !cluster.network.carries_control())
     }
 }
 

@@ -8,6 +8,7 @@ mod couriers;
 mod crew;
 mod network;
 mod oracle;
+mod readers;
 mod story;
 
 use std::sync::Arc;
@@ -31,6 +32,9 @@ use network::Network;
 
 /// Turns with crashes and a bad network.
 const TURNS: u32 = 150;
+/// How long it takes at most until all have heard of everything, in milliseconds: the longest pause
+/// between two attempts, and the time that the last ones take.
+const QUIET: i64 = 150_000;
 /// More than enough calm turns to finish: beyond them something waits for ever.
 const TURNS_TO_FINISH_MAX: u32 = 3_000;
 
@@ -69,6 +73,8 @@ pub(crate) fn simulate(seed: u64) -> Result<Report, String> {
         crew.listen(&mut cluster)?;
     }
     cluster.calm();
+    cluster.settle_down(&mut crew, &mut dice)?;
+    readers::all_see_the_same(&mut cluster, &mut dice)?;
     let mut turns = 0;
     while !crew.has_finished(&mut cluster)? {
         if turns % 100 == 0 {
@@ -142,6 +148,27 @@ impl Cluster {
         self.worlds.iter_mut().for_each(World::calm);
     }
 
+    /// Nobody does anything until everybody has heard of everything.
+    fn settle_down(&mut self, crew: &mut Crew, dice: &mut Dice) -> Result<(), String> {
+        let end = self.now.0 + QUIET;
+        let mut asked_at = 0;
+        while self.now.0 < end {
+            if self.now.0 - asked_at > QUIET / 4 {
+                // Lists that nobody asks for are not kept.
+                asked_at = self.now.0;
+                readers::read_all(self, dice)?;
+            }
+            self.turn(dice)?;
+            crew.listen(self)?;
+        }
+        Ok(())
+    }
+
+    /// The name of a site.
+    pub(crate) fn name(&self, place: usize) -> String {
+        format!("{}-1", DOMAINS[place])
+    }
+
     /// All sites take a turn, then what they said goes on its way.
     fn turn(&mut self, dice: &mut Dice) -> Result<(), String> {
         self.network.turn(dice, self.worlds.len(), self.calm);
@@ -174,7 +201,8 @@ impl Cluster {
             let arrivals = [self.network.next_arrival(), self.couriers.next_arrival()];
             let arrivals = arrivals.into_iter().flatten().map(|at| at.0);
             let next = due.chain(arrivals).min();
-            step = next.map_or(50, |next| next - self.now.0).clamp(1, 120_000);
+            // Not each message by itself: lists are followed all the time.
+            step = next.map_or(50, |next| next - self.now.0).clamp(40, 120_000);
         }
         self.now = Timestamp(self.now.0 + step);
     }

@@ -79,6 +79,13 @@ impl Network {
         std::mem::replace(&mut self.under_way, later).into_values().collect()
     }
 
+    /// Whether something is under way that is about instances, not only about who sees what.
+    pub(crate) fn carries_control(&self) -> bool {
+        let is_control =
+            |message: &Message| !matches!(message, Message::Follow(_) | Message::Items(_));
+        self.under_way.values().any(|(_, _, message)| is_control(message))
+    }
+
     pub(crate) fn next_arrival(&self) -> Option<Timestamp> {
         self.under_way.keys().next().map(|(at, _)| *at)
     }

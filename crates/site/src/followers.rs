@@ -1,0 +1,212 @@
+//! Other servers that show the items of this one on the lists of their people.
+//!
+//! Invariant: who follows a person is told, in order, of everything that changes for that person
+//! here, substitutes and absences included, until the follow runs out. Nothing of it outlives this
+//! process: who misses an answer, or hears nothing, asks again from where it stands.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use legwork_model::id::{AgentId, ServerId};
+use legwork_model::time::Timestamp;
+use legwork_org::{Cursor, Delta};
+
+use crate::Site;
+use crate::message::{Follow, Item, Items, Mark, Message};
+use crate::output::Output;
+use crate::work::{info, public_name};
+
+/// How many items, and how many removals, go with one message.
+const PAGE: usize = 200;
+/// The longest that anybody is told of changes without asking again.
+const FOLLOW_MAX: Duration = Duration::from_secs(600);
+/// Beyond these nobody new is told; who asks shows this server as one that does not answer.
+const FOLLOWERS_MAX: usize = 100_000;
+/// Questions of one life of a server lie closer together.
+const QUESTIONS_NEAR: u64 = 1 << 32;
+
+#[derive(Debug, Default)]
+pub(crate) struct Followers {
+    follows: BTreeMap<(AgentId, ServerId), Follower>,
+    ends: BTreeSet<(Timestamp, AgentId, ServerId)>,
+    /// By whom something can change: those whose lists show it.
+    seen_by: BTreeMap<AgentId, BTreeSet<AgentId>>,
+    /// Those who have asked and are to be answered with the next `Settle`.
+    owed: BTreeSet<(AgentId, ServerId)>,
+}
+
+#[derive(Debug)]
+struct Follower {
+    question: u64,
+    /// The number of the next answer.
+    number: u32,
+    /// How far it was told.
+    told: Option<Cursor>,
+    /// How far was read for it since, without finding anything to tell.
+    read: Option<Cursor>,
+    until: Timestamp,
+    /// There is more than was told: it asks for it when it is ready.
+    has_more: bool,
+    stands_in_for: Vec<AgentId>,
+}
+
+impl Followers {
+    pub(crate) fn is_empty(&self) -> bool {
+        self.follows.is_empty()
+    }
+
+    /// Those whose items somebody is told of.
+    pub(crate) fn watched(&self) -> impl ExactSizeIterator<Item = &AgentId> {
+        self.seen_by.keys()
+    }
+
+    /// The follows that a change for one of these concerns.
+    fn concerned<'a>(
+        &self,
+        agents: impl IntoIterator<Item = &'a AgentId>,
+    ) -> BTreeSet<(AgentId, ServerId)> {
+        let followed = agents.into_iter().filter_map(|agent| self.seen_by.get(agent)).flatten();
+        let follows = followed.flat_map(|agent| self.follows_of(agent));
+        follows.map(|(agent, server)| (agent.clone(), *server)).collect()
+    }
+
+    fn follows_of(&self, agent: &AgentId) -> impl Iterator<Item = &(AgentId, ServerId)> {
+        let all = (agent.clone(), ServerId(0))..=(agent.clone(), ServerId(u16::MAX));
+        self.follows.range(all).map(|(key, _)| key)
+    }
+
+    fn begin(&mut self, from: ServerId, follow: Follow, now: Timestamp) {
+        let Follow { agent, question, since, seconds } = follow;
+        let key = (agent.clone(), from);
+        let before = self.follows.get(&key);
+        // Late, or come twice: each question has a greater number.
+        let is_late = |before: &Follower| {
+            before.question.checked_sub(question).is_some_and(|by| by < QUESTIONS_NEAR)
+        };
+        if before.is_some_and(is_late) {
+            return;
+        }
+        if before.is_none() && self.follows.len() >= FOLLOWERS_MAX {
+            return;
+        }
+        self.end(&key);
+        if seconds == 0 {
+            return;
+        }
+        let until = now.plus(Duration::from_secs(seconds.into()).min(FOLLOW_MAX));
+        self.ends.insert((until, agent.clone(), from));
+        self.seen_by.entry(agent.clone()).or_default().insert(agent);
+        let told = since.map(Cursor::from);
+        let follower = Follower {
+            question,
+            number: 0,
+            told,
+            read: told,
+            until,
+            has_more: false,
+            stands_in_for: Vec::new(),
+        };
+        self.follows.insert(key.clone(), follower);
+        self.owed.insert(key);
+    }
+
+    fn end(&mut self, key: &(AgentId, ServerId)) {
+        let Some(follower) = self.follows.remove(key) else { return };
+        self.owed.remove(key);
+        self.ends.remove(&(follower.until, key.0.clone(), key.1));
+        if self.follows_of(&key.0).next().is_none() {
+            for seen in follower.stands_in_for.iter().chain([&key.0]) {
+                self.unsee(seen, &key.0);
+            }
+        }
+    }
+
+    fn unsee(&mut self, seen: &AgentId, by: &AgentId) {
+        if let Some(all) = self.seen_by.get_mut(seen) {
+            all.remove(by);
+            if all.is_empty() {
+                self.seen_by.remove(seen);
+            }
+        }
+    }
+
+    /// Notes for whom somebody stands in now.
+    fn see(&mut self, key: &(AgentId, ServerId), stands_in_for: Vec<AgentId>) {
+        let Some(follower) = self.follows.get_mut(key) else { return };
+        let before = std::mem::replace(&mut follower.stands_in_for, stands_in_for.clone());
+        if before == stands_in_for {
+            return;
+        }
+        for seen in before.iter().filter(|seen| !stands_in_for.contains(seen)) {
+            self.unsee(seen, &key.0);
+        }
+        for seen in stands_in_for {
+            self.seen_by.entry(seen).or_default().insert(key.0.clone());
+        }
+    }
+
+    fn expire(&mut self, now: Timestamp) {
+        while let Some((_, agent, server)) = self.ends.first().filter(|(end, ..)| *end <= now) {
+            let key = (agent.clone(), *server);
+            self.end(&key);
+        }
+    }
+}
+
+impl Site {
+    /// Another server asks to be told what there is to do for a person.
+    pub(crate) fn followed(&mut self, from: ServerId, follow: Follow, now: Timestamp) {
+        self.followers.begin(from, follow, now);
+    }
+
+    /// Answers those who have asked, and tells the others what has changed for one of these, or
+    /// (`None`) perhaps for anybody.
+    pub(crate) fn tell_followers(&mut self, concerned: Option<&[AgentId]>, now: Timestamp) {
+        self.followers.expire(now);
+        let owed = std::mem::take(&mut self.followers.owed);
+        let changed = match concerned {
+            Some(agents) => self.followers.concerned(agents),
+            None => self.followers.follows.keys().cloned().collect(),
+        };
+        for key in &owed {
+            self.tell_follower(key, true, now);
+        }
+        for key in changed.difference(&owed) {
+            self.tell_follower(key, false, now);
+        }
+    }
+
+    fn tell_follower(&mut self, key: &(AgentId, ServerId), is_owed: bool, now: Timestamp) {
+        let Some(follower) = self.followers.follows.get_mut(key) else { return };
+        if follower.has_more && !is_owed {
+            return;
+        }
+        let (agent, to) = key;
+        let org = self.catalog.organisation();
+        let Delta { cursor, reset, items, removed, more } =
+            self.worklists.list(org, agent, now, follower.read, PAGE);
+        let stands_in_for = org.stands_in_for(agent, now);
+        follower.read = Some(cursor);
+        follower.has_more = more;
+        let is_news = reset || more || !items.is_empty() || !removed.is_empty();
+        if is_owed || is_news {
+            let items = Items {
+                agent: agent.clone(),
+                question: follower.question,
+                number: follower.number,
+                after: follower.told.filter(|_| !reset).map(Mark::from),
+                cursor: cursor.into(),
+                more,
+                items: items.iter().map(|view| Item::from(info(view))).collect(),
+                removed: removed
+                    .iter()
+                    .map(|gone| public_name(&gone.schema, &gone.key).into())
+                    .collect(),
+            };
+            follower.number += 1;
+            follower.told = Some(cursor);
+            self.out.push(Output::Send { to: *to, message: Message::Items(Box::new(items)) });
+        }
+        self.followers.see(key, stands_in_for);
+    }
+}

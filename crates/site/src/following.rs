@@ -1,0 +1,387 @@
+//! What other servers have to do for the people who ask here.
+//!
+//! Invariant: soft state. A person's items at another server are followed for as long as somebody
+//! asks for the list here, and a while longer; what is lost on the way is noticed by its number or
+//! by silence, and asked for again from where this server stands. A server that does not answer is
+//! shown as such, with the items it was last known to have.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use legwork_model::id::{ActivityId, AgentId, ServerId};
+use legwork_model::time::Timestamp;
+use legwork_org::Elsewhere;
+
+use crate::Site;
+use crate::input::{RequestId, Worklist};
+use crate::message::{Follow, Item, Items, Mark, Message};
+use crate::output::Output;
+use crate::waiting::Waiting;
+
+/// How long the first who asks for a list waits for the other servers.
+const GATHERING_MAX: Duration = Duration::from_secs(1);
+/// How often a follow is renewed.
+const RENEWAL: Duration = Duration::from_secs(60);
+/// Nobody has asked for this long: the person is not followed any more.
+const LAPSE: Duration = Duration::from_secs(180);
+/// How long an answer is waited for before the question is asked again: at first, and at most.
+const PAUSE_MIN: Duration = Duration::from_secs(1);
+const PAUSE_MAX: Duration = Duration::from_secs(60);
+/// Who has not answered so many times counts as unreachable.
+const ATTEMPTS_MAX: u32 = 3;
+/// How many people are followed at a time; beyond it those go of whom nobody has asked for longest.
+const PEOPLE_MAX: usize = 10_000;
+/// The most items of a person that are kept of one server: the oldest.
+const PART_ITEMS_MAX: usize = 20_000;
+
+#[derive(Debug)]
+pub(crate) struct Following {
+    people: BTreeMap<AgentId, Person>,
+    due: BTreeSet<(Timestamp, AgentId)>,
+    /// Servers that cannot be reached, as far as somebody has found out.
+    down: BTreeMap<ServerId, Timestamp>,
+    /// Those whose lists have changed since those who wait were served.
+    changed: BTreeSet<AgentId>,
+    /// Requests that need not wait for other servers any longer.
+    gathered: Vec<RequestId>,
+    question: u64,
+    begun: u64,
+}
+
+#[derive(Debug)]
+pub(crate) struct Person {
+    pub(crate) elsewhere: Elsewhere<Item>,
+    parts: BTreeMap<ServerId, Part>,
+    asked_at: Timestamp,
+    due: Timestamp,
+    gathering_until: Timestamp,
+    /// The requests that wait until all have answered.
+    waiting: Vec<RequestId>,
+}
+
+/// One server's part of a list.
+#[derive(Debug, Default)]
+struct Part {
+    /// The questions that were asked from the same point, the last one included.
+    questions: (u64, u64),
+    /// The number of the next answer to the last question; `None` before the first.
+    next: Option<u32>,
+    cursor: Option<Mark>,
+    /// When it was asked first without an answer, and how often since.
+    silent_since: Timestamp,
+    attempts: u32,
+    asked_at: Timestamp,
+    due: Timestamp,
+    /// All it had was told at some time.
+    is_whole: bool,
+    /// It is telling everything anew.
+    is_resetting: bool,
+    /// It has more items than are kept here.
+    is_cut: bool,
+}
+
+impl Following {
+    pub(crate) fn new(life: u64) -> Self {
+        Self {
+            people: BTreeMap::new(),
+            due: BTreeSet::new(),
+            down: BTreeMap::new(),
+            changed: BTreeSet::new(),
+            gathered: Vec::new(),
+            // Questions count up from here, as leases do: those of two lives do not meet.
+            question: life >> 1,
+            begun: 0,
+        }
+    }
+
+    pub(crate) fn person(&self, agent: &AgentId) -> Option<&Person> {
+        self.people.get(agent)
+    }
+
+    pub(crate) fn next_due(&self) -> Option<Timestamp> {
+        self.due.first().map(|(due, _)| *due)
+    }
+
+    /// Those whose lists have changed since this was asked last.
+    pub(crate) fn take_changed(&mut self) -> BTreeSet<AgentId> {
+        std::mem::take(&mut self.changed)
+    }
+
+    /// Begins to follow a person, if nobody has asked for their list of late.
+    fn attend(&mut self, agent: &AgentId, now: Timestamp) -> &mut Person {
+        let Self { people, due, begun, .. } = self;
+        let person = people.entry(agent.clone()).or_insert_with(|| {
+            *begun += 1;
+            due.insert((now, agent.clone()));
+            Person {
+                elsewhere: Elsewhere::new(*begun),
+                parts: BTreeMap::new(),
+                asked_at: now,
+                due: now,
+                gathering_until: now.plus(GATHERING_MAX),
+                waiting: Vec::new(),
+            }
+        });
+        person.asked_at = now;
+        person
+    }
+
+    /// Notes what has become of a person's parts.
+    fn note(&mut self, agent: &AgentId, revision: u64) {
+        let Some(person) = self.people.get_mut(agent) else { return };
+        if person.elsewhere.revision() != revision {
+            self.changed.insert(agent.clone());
+        }
+        if person.is_gathered() {
+            self.gathered.append(&mut person.waiting);
+        }
+        let due = person.parts.values().map(|part| part.due).min();
+        let due = due.unwrap_or(person.asked_at.plus(LAPSE));
+        if due != person.due {
+            self.due.remove(&(person.due, agent.clone()));
+            self.due.insert((due, agent.clone()));
+            person.due = due;
+        }
+    }
+
+    fn drop_person(&mut self, agent: &AgentId) -> Option<Person> {
+        let person = self.people.remove(agent)?;
+        self.due.remove(&(person.due, agent.clone()));
+        Some(person)
+    }
+}
+
+impl Person {
+    /// Whether all have told what they have, but for those who cannot be reached.
+    fn is_gathered(&self) -> bool {
+        let is_there = |(server, part): (&ServerId, &Part)| {
+            part.is_whole || self.elsewhere.is_unreachable(*server)
+        };
+        !self.parts.is_empty() && self.parts.iter().all(is_there)
+    }
+}
+
+impl Part {
+    /// The next question, from where the last answer ended.
+    fn ask(&mut self, question: &mut u64, now: Timestamp) -> (u64, Option<Mark>) {
+        *question += 1;
+        self.questions.1 = *question;
+        if self.next.take().is_some() || self.attempts == 0 {
+            (self.questions.0, self.silent_since, self.attempts) = (*question, now, 0);
+        }
+        let doubled = PAUSE_MIN.saturating_mul(1 << self.attempts.min(6));
+        self.attempts += 1;
+        (self.asked_at, self.due) = (now, now.plus(doubled.min(PAUSE_MAX)));
+        (*question, self.cursor)
+    }
+
+    /// Whether this is the answer that comes next.
+    fn accept(&mut self, items: &Items, now: Timestamp) -> bool {
+        let (first, last) = self.questions;
+        let fits = items.after.is_none() || items.after == self.cursor;
+        match self.next {
+            None if fits && (first..=last).contains(&items.question) && items.number == 0 => {
+                // Whichever was answered: they were asked from the same point.
+                self.questions = (items.question, items.question);
+                self.due = self.asked_at.plus(RENEWAL);
+                self.next = Some(1);
+            }
+            // It is asked again before long.
+            None => return false,
+            Some(next) if fits && items.question == last && items.number == next => {
+                self.next = Some(next + 1);
+            }
+            Some(next) if items.question == last && items.number < next => return false,
+            Some(_) => {
+                // Something was lost on the way, or it goes by an older question.
+                self.due = self.due.min(self.asked_at.plus(PAUSE_MIN).max(now));
+                return false;
+            }
+        }
+        self.attempts = 0;
+        true
+    }
+}
+
+impl Site {
+    /// The other servers there are.
+    pub(crate) fn other_servers(&self) -> impl Iterator<Item = ServerId> {
+        self.seat.iter().flat_map(|seat| {
+            let all = (0..).map(ServerId).zip(&seat.topology.servers);
+            let others = all.filter(|(id, server)| *id != seat.here && !server.is_gone);
+            others.map(|(id, _)| id)
+        })
+    }
+
+    /// The server that has an item on the merged list of a person.
+    pub(crate) fn remote_item(&self, agent: &AgentId, activity: &ActivityId) -> Option<ServerId> {
+        self.following.person(agent)?.elsewhere.server_of(activity)
+    }
+
+    /// Lets the first who asks for a list wait until the other servers have told what they have.
+    /// Answers the request if it need not wait.
+    pub(crate) fn gather(
+        &mut self,
+        id: RequestId,
+        worklist: Worklist,
+        now: Timestamp,
+    ) -> Option<Worklist> {
+        self.make_room(&worklist.agent);
+        let has_room = self.waiting.len() < self.config.waiting_max;
+        let person = self.following.attend(&worklist.agent, now);
+        if person.is_gathered() || person.gathering_until <= now || !has_room {
+            return Some(worklist);
+        }
+        let until = worklist
+            .wait_until
+            .map_or(person.gathering_until, |until| until.min(person.gathering_until));
+        person.waiting.push(id);
+        self.waiting.park(id, until, Waiting::Gathering(worklist));
+        None
+    }
+
+    /// Asks whoever is to be asked, and answers those who have waited for it.
+    pub(crate) fn follow_on(&mut self, now: Timestamp) {
+        while let Some((_, agent)) =
+            self.following.due.first().filter(|(due, _)| *due <= now).cloned()
+        {
+            self.follow_person(&agent, now);
+        }
+        for id in std::mem::take(&mut self.following.gathered) {
+            if let Some(Waiting::Gathering(worklist)) = self.waiting.take(id) {
+                self.worklist_or_wait(id, worklist, now);
+            }
+        }
+    }
+
+    fn follow_person(&mut self, agent: &AgentId, now: Timestamp) {
+        let others: BTreeSet<ServerId> = self.other_servers().collect();
+        let is_awaited = self.waiting.is_watched(agent);
+        let Some(person) = self.following.people.get_mut(agent) else { return };
+        if is_awaited || !person.waiting.is_empty() {
+            person.asked_at = now;
+        } else if person.asked_at.plus(LAPSE) <= now {
+            return self.unfollow(agent);
+        }
+        let revision = person.elsewhere.revision();
+        let gone: Vec<ServerId> =
+            person.parts.keys().filter(|server| !others.contains(server)).copied().collect();
+        for server in gone {
+            person.parts.remove(&server);
+            person.elsewhere.forget(server);
+        }
+        for server in others {
+            let part = person.parts.entry(server).or_default();
+            if part.due > now {
+                continue;
+            }
+            if part.is_cut && person.elsewhere.len_at(server) < PART_ITEMS_MAX {
+                (part.is_cut, part.cursor) = (false, None);
+            }
+            let (question, since) = part.ask(&mut self.following.question, now);
+            if part.attempts >= ATTEMPTS_MAX {
+                self.following.down.entry(server).or_insert(part.silent_since);
+            }
+            if let Some(&down_since) = self.following.down.get(&server) {
+                person.elsewhere.mark(server, Some(down_since));
+            }
+            let seconds = LAPSE.as_secs() as u32;
+            let follow = Follow { agent: agent.clone(), question, since, seconds };
+            self.out.push(Output::Send { to: server, message: Message::Follow(follow) });
+        }
+        self.following.note(agent, revision);
+    }
+
+    /// Another server tells of a person's items.
+    pub(crate) fn items_told(&mut self, from: ServerId, items: Items, now: Timestamp) {
+        let agent = items.agent.clone();
+        if self.following.down.contains_key(&from) {
+            self.follow_link(from, true, now);
+        }
+        let Some(person) = self.following.people.get_mut(&agent) else { return };
+        let Some(part) = person.parts.get_mut(&from) else { return };
+        let revision = person.elsewhere.revision();
+        if part.accept(&items, now) {
+            person.elsewhere.mark(from, None);
+            if items.more {
+                part.due = now;
+            }
+            take_in(part, &mut person.elsewhere, from, items);
+        }
+        self.following.note(&agent, revision);
+    }
+
+    /// A server can be reached again, or cannot any more.
+    pub(crate) fn follow_link(&mut self, to: ServerId, is_up: bool, now: Timestamp) {
+        if is_up {
+            self.following.down.remove(&to);
+        } else {
+            self.following.down.entry(to).or_insert(now);
+        }
+        let agents: Vec<AgentId> = self.following.people.keys().cloned().collect();
+        for agent in agents {
+            let Some(person) = self.following.people.get_mut(&agent) else { continue };
+            let Some(part) = person.parts.get_mut(&to) else { continue };
+            let revision = person.elsewhere.revision();
+            if is_up {
+                // What it said meanwhile is lost. It is shown as it was until it answers.
+                (part.due, part.attempts) = (now, 0);
+            } else {
+                person.elsewhere.mark(to, Some(now));
+            }
+            self.following.note(&agent, revision);
+        }
+    }
+
+    fn make_room(&mut self, agent: &AgentId) {
+        let people = &self.following.people;
+        if people.len() < PEOPLE_MAX || people.contains_key(agent) {
+            return;
+        }
+        let unasked = people
+            .iter()
+            .filter(|(agent, person)| person.waiting.is_empty() && !self.waiting.is_watched(agent));
+        let longest = unasked.min_by_key(|(_, person)| person.asked_at);
+        if let Some(agent) = longest.map(|(agent, _)| agent.clone()) {
+            self.unfollow(&agent);
+        }
+    }
+
+    fn unfollow(&mut self, agent: &AgentId) {
+        let Some(person) = self.following.drop_person(agent) else { return };
+        for server in person.parts.into_keys() {
+            self.following.question += 1;
+            let question = self.following.question;
+            let follow = Follow { agent: agent.clone(), question, since: None, seconds: 0 };
+            self.out.push(Output::Send { to: server, message: Message::Follow(follow) });
+        }
+    }
+}
+
+/// Takes in what a server has told.
+fn take_in(part: &mut Part, elsewhere: &mut Elsewhere<Item>, from: ServerId, items: Items) {
+    let Items { after, cursor, more, items, removed, .. } = items;
+    part.cursor = Some(cursor);
+    if after.is_none() {
+        part.is_resetting = true;
+        elsewhere.begin(from);
+    }
+    for named in removed {
+        elsewhere.remove(from, &named.into());
+    }
+    for item in items {
+        let activity = ActivityId::from(item.activity.clone());
+        let is_known = elsewhere.server_of(&activity) == Some(from);
+        if is_known || elsewhere.len_at(from) < PART_ITEMS_MAX {
+            elsewhere.put(from, activity, item.offered_at, item);
+        } else {
+            part.is_cut = true;
+        }
+    }
+    if !more {
+        part.is_whole = true;
+        if std::mem::take(&mut part.is_resetting) {
+            elsewhere.end(from);
+        }
+    }
+}

@@ -15,6 +15,12 @@ pub struct LinkList {
     /// The name of the server asked; absent if it is alone.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub server: Option<String>,
+    /// Entries of histories that went to other servers since this one started.
+    #[serde(default)]
+    pub entries_sent: u64,
+    /// Entries that did not have to go, as they are known there.
+    #[serde(default)]
+    pub entries_spared: u64,
     pub links: Vec<Link>,
 }
 

@@ -295,6 +295,7 @@ impl Driver {
             if let Some(links) = &self.around.links {
                 links.follow(&seat.topology);
                 links.show_parcels(self.site.parcels_waiting());
+                links.show_entries(&self.site.gauges());
             }
         }
         self.around.meters.show(&self.site.gauges());

@@ -66,6 +66,8 @@ pub(crate) struct DriveMeters {
     jobs_queued: Gauge,
     jobs_leased: Gauge,
     requests_waiting: Gauge,
+    entries_sent: Counter,
+    entries_spared: Counter,
 }
 
 impl Meters {
@@ -198,6 +200,14 @@ impl DriveMeters {
             jobs_queued: gauge("legwork_jobs_queued", "Jobs that wait for a worker."),
             jobs_leased: gauge("legwork_jobs_leased", "Jobs that workers have."),
             requests_waiting: gauge("legwork_requests_waiting", "Requests that wait for a change."),
+            entries_sent: counter(
+                "legwork_history_entries_sent_total",
+                "Entries of histories that went to other servers.",
+            ),
+            entries_spared: counter(
+                "legwork_history_entries_spared_total",
+                "Entries that did not have to go, as they are known there.",
+            ),
         }
     }
 
@@ -224,6 +234,8 @@ impl DriveMeters {
         ] {
             gauge.set(value as f64);
         }
+        self.entries_sent.absolute(gauges.entries_sent);
+        self.entries_spared.absolute(gauges.entries_spared);
     }
 }
 

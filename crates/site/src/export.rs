@@ -25,9 +25,16 @@ pub(crate) struct Export<'a> {
     pub(crate) sources: &'a [Activity],
 }
 
+/// The entries that a receiver lacks.
+pub(crate) struct Missing {
+    pub(crate) entries: Vec<Entry>,
+    /// How many there are in all.
+    pub(crate) of: usize,
+}
+
 impl Export<'_> {
     /// What goes without a question; `None` if the receiver has to be asked.
-    pub(crate) fn unasked(&self, records: &[Vec<u8>], transfer: Transfer) -> Option<Vec<Entry>> {
+    pub(crate) fn unasked(&self, records: &[Vec<u8>], transfer: Transfer) -> Option<Missing> {
         let told = self.known.state.peer(self.to).map_or(&[][..], |peer| &peer.told);
         let sure = || {
             let Self { schema, known, to, sources, .. } = self;
@@ -39,13 +46,13 @@ impl Export<'_> {
             Transfer::Requested => None,
             Transfer::Proven => {
                 let missing = self.missing(records, &sure());
-                self.is_proven(&missing).then_some(missing)
+                self.is_proven(&missing.entries).then_some(missing)
             }
         }
     }
 
     /// Algorithm 2: the entries that a receiver lacks who knows all up to `last`.
-    pub(crate) fn missing(&self, records: &[Vec<u8>], last: &[Activity]) -> Vec<Entry> {
+    pub(crate) fn missing(&self, records: &[Vec<u8>], last: &[Activity]) -> Missing {
         let (mut entries, mut fetched) = (Vec::new(), BTreeMap::new());
         for record in records {
             // What cannot be read would have kept the instance from being loaded.
@@ -62,13 +69,15 @@ impl Export<'_> {
                 }
             }
         }
+        let of = entries.len();
         entries.retain(|entry| {
             let activity = entry.event.ends();
             activity.is_some_and(|activity| {
                 is_missing(self.schema, &self.known, &activity, self.sources, last)
             })
         });
-        entries.into_iter().map(|entry| self.with_values(entry, &fetched)).collect()
+        let with_values = |entry| self.with_values(entry, &fetched);
+        Missing { entries: entries.into_iter().map(with_values).collect(), of }
     }
 
     fn is_proven(&self, missing: &[Entry]) -> bool {

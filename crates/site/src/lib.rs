@@ -120,6 +120,9 @@ pub struct Gauges {
     pub jobs_queued: usize,
     pub jobs_leased: usize,
     pub requests_waiting: usize,
+    /// Entries of histories that went to other servers, and that did not have to, since the start.
+    pub entries_sent: u64,
+    pub entries_spared: u64,
 }
 
 #[derive(Debug)]
@@ -318,6 +321,7 @@ impl Site {
     }
 
     pub fn gauges(&self) -> Gauges {
+        let (entries_sent, entries_spared) = self.outbox.entries();
         Gauges {
             instances_open: self.instances.len(),
             instances_resident: self.instances.resident(),
@@ -326,6 +330,8 @@ impl Site {
             jobs_queued: self.jobs.queued(),
             jobs_leased: self.jobs.leased(),
             requests_waiting: self.waiting.len(),
+            entries_sent,
+            entries_spared,
         }
     }
 

@@ -14,7 +14,7 @@ use legwork_model::time::Timestamp;
 use legwork_placement::Transfer;
 
 use crate::Site;
-use crate::export::Export;
+use crate::export::{Export, Missing};
 use crate::message::{Instance, Message, Offer, ParcelId};
 use crate::output::Output;
 use crate::seat::Knowledge;
@@ -30,6 +30,9 @@ pub(crate) struct Outbox {
     due: BTreeSet<(Timestamp, InstanceId, ServerId)>,
     /// How many are on their way to each server; none is not told.
     waiting: BTreeMap<ServerId, usize>,
+    /// Entries that went to other servers, and entries that did not have to.
+    sent: u64,
+    spared: u64,
 }
 
 /// A parcel on its way.
@@ -48,6 +51,11 @@ impl Outbox {
     pub(crate) fn concerns(&self, id: InstanceId) -> bool {
         let all = (id, ServerId(0))..=(id, ServerId(u16::MAX));
         self.flights.range(all).next().is_some()
+    }
+
+    /// Entries that went to other servers, and entries that did not have to.
+    pub(crate) fn entries(&self) -> (u64, u64) {
+        (self.sent, self.spared)
     }
 
     pub(crate) fn next_due(&self) -> Option<Timestamp> {
@@ -225,16 +233,21 @@ impl Site {
             parcel: &outgoing.parcel,
             sources: &sources,
         };
-        let mut entries = match &flight.last {
+        let missing = match &flight.last {
             Some(last) => Some(export.missing(records, last)),
             None => export.unasked(records, self.transfer_to(to)),
         };
-        let fits = entries.as_deref().map_or(0, |entries| fitting(entries, self.config.part_bytes));
-        let is_part = entries.as_ref().is_some_and(|entries| fits < entries.len());
-        if let Some(entries) = &mut entries {
-            entries.truncate(fits);
+        let Some(Missing { mut entries, of }) = missing else {
+            return self.send_offer(id, to, None, false);
+        };
+        let fits = fitting(&entries, self.config.part_bytes);
+        let is_part = fits < entries.len();
+        if !is_part {
+            self.outbox.spared += (of - entries.len()) as u64;
         }
-        self.send_offer(id, to, entries, is_part);
+        entries.truncate(fits);
+        self.outbox.sent += entries.len() as u64;
+        self.send_offer(id, to, Some(entries), is_part);
     }
 
     /// The parcel is stored at the receiver: it is done with.

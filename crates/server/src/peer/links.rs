@@ -13,7 +13,7 @@ use std::time::Duration;
 use legwork_model::id::ServerId;
 use legwork_model::time::Timestamp;
 use legwork_placement::{Server, Topology};
-use legwork_site::Message;
+use legwork_site::{Gauges, Message};
 use rustc_hash::FxHashMap;
 use tokio::net::TcpListener;
 use tokio::sync::{Notify, Semaphore, oneshot, watch};
@@ -44,6 +44,9 @@ pub(crate) struct Links {
     topology: watch::Sender<Arc<Topology>>,
     peers: RwLock<BTreeMap<ServerId, Arc<Peer>>>,
     app: OnceLock<Weak<App>>,
+    /// Entries of histories that went to other servers, and that did not have to.
+    entries_sent: AtomicU64,
+    entries_spared: AtomicU64,
 }
 
 /// Another server.
@@ -109,7 +112,18 @@ impl Links {
         identity.require(&name)?;
         let (topology, _) = watch::channel(topology);
         let (peers, app) = (RwLock::default(), OnceLock::new());
-        let links = Self { name, identity, clock, queue, topology, peers, app };
+        let (entries_sent, entries_spared) = (AtomicU64::new(0), AtomicU64::new(0));
+        let links = Self {
+            name,
+            identity,
+            clock,
+            queue,
+            topology,
+            peers,
+            app,
+            entries_sent,
+            entries_spared,
+        };
         links.acquaint();
         Ok(links)
     }
@@ -217,6 +231,16 @@ impl Links {
             let parcels = waiting.get(&peer.id).copied().unwrap_or(0);
             peer.parcels.store(parcels, Ordering::Relaxed);
         }
+    }
+
+    pub(crate) fn show_entries(&self, gauges: &Gauges) {
+        self.entries_sent.store(gauges.entries_sent, Ordering::Relaxed);
+        self.entries_spared.store(gauges.entries_spared, Ordering::Relaxed);
+    }
+
+    /// Entries of histories that went to other servers, and that did not have to.
+    pub(crate) fn entries(&self) -> (u64, u64) {
+        (self.entries_sent.load(Ordering::Relaxed), self.entries_spared.load(Ordering::Relaxed))
     }
 
     /// The drive thread hears it.

@@ -11,12 +11,13 @@ use serde_json::Value as Json;
 use crate::binary;
 
 /// The variables that `legwork` reads.
-const VARIABLES: [&str; 9] = [
+const VARIABLES: [&str; 10] = [
     "LEGWORK_SERVER",
     "LEGWORK_TOKEN",
     "LEGWORK_AGENT",
     "LEGWORK_DATA",
     "LEGWORK_LISTEN",
+    "LEGWORK_CLUSTER",
     "LEGWORK_LOG",
     "NO_COLOR",
     "CLICOLOR_FORCE",

@@ -16,13 +16,14 @@ use legwork_e2e::tutorial::{self, Block};
 use legwork_e2e::{Folder, binary};
 use serde_json::Value as Json;
 
-const PAGES: [&str; 7] = [
+const PAGES: [&str; 8] = [
     "README.md",
     "api.md",
     "checking.md",
     "definitions.md",
     "operating.md",
     "organisation.md",
+    "sites.md",
     "workers.md",
 ];
 

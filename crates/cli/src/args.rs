@@ -5,8 +5,8 @@
 use clap::{Parser, Subcommand};
 
 use crate::{
-    backup, check, compact, control, deploy, deployed, file, history, incidents, jobs, list,
-    schema, show, start, token, up, work,
+    backup, check, cluster, compact, control, deploy, deployed, file, history, incidents, jobs,
+    list, schema, show, start, token, up, work,
 };
 
 /// Where a server is looked for.
@@ -87,6 +87,8 @@ pub(crate) enum Command {
     Restore(backup::RestoreArgs),
     /// Make a store that no server uses as small as it can be; needs no server
     Compact(compact::Args),
+    /// Make the certificates of a cluster, see the links between its servers
+    Cluster(cluster::Args),
     /// Create, list and revoke tokens
     Token(token::Args),
     /// Print completions for your shell
@@ -127,6 +129,9 @@ mod tests {
             "legwork completions klingon",
             "legwork processes --version 2",
             "legwork file",
+            "legwork cluster init topology.yaml",
+            "legwork cluster certify north-1 --dir d --valid-days 0",
+            "legwork up --peer-listen 0.0.0.0:7710",
         ] {
             assert!(Cli::try_parse_from(line.split(' ')).is_err(), "{line}");
         }
@@ -153,6 +158,10 @@ mod tests {
             "legwork file last offer --output offer.pdf --force",
             "legwork compact --data d",
             "legwork token create ann --scope work:ann --scope start",
+            "legwork cluster init topology.yaml --out d --valid-days 30",
+            "legwork cluster certify north-1 --dir d",
+            "legwork cluster links --json",
+            "legwork up --cluster d/north-1 --peer-listen 0.0.0.0:7710",
         ] {
             let parsed = Cli::try_parse_from(line.split(' '));
             assert!(parsed.is_ok(), "{line}: {}", parsed.unwrap_err());

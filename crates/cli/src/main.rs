@@ -7,6 +7,7 @@ mod abbreviate;
 mod args;
 mod backup;
 mod check;
+mod cluster;
 mod compact;
 mod context;
 mod control;
@@ -102,6 +103,13 @@ fn run(cli: Cli) -> Result<()> {
             online(&global, async |context| control::abort(&context, &args).await)
         }
         Command::Jobs(args) => online(&global, async |context| jobs::run(&context, &args).await),
+        Command::Cluster(args) => match &args.command {
+            cluster::Command::Init(args) => cluster::init(args, out),
+            cluster::Command::Certify(args) => cluster::certify(args, out),
+            cluster::Command::Links => {
+                online(&global, async |context| cluster::links(&context).await)
+            }
+        },
         Command::Backup(args) => {
             online(&global, async |context| backup::backup(&context, &args).await)
         }

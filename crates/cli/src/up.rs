@@ -12,7 +12,7 @@ use std::time::Duration;
 use anyhow::Result;
 use clap::ValueEnum;
 use legwork_model::time::parse_duration;
-use legwork_server::{Config, News, Server, StoreChoice, log};
+use legwork_server::{Config, News, Peering, Server, StoreChoice, log};
 use serde_json::json;
 
 use crate::args::SERVER_DEFAULT;
@@ -31,6 +31,12 @@ pub(crate) struct Args {
     /// Where to listen; without any token on this machine only. Port 0 takes any that is free
     #[arg(long, env = "LEGWORK_LISTEN", value_name = "ADDRESS", default_value = "127.0.0.1:7700")]
     listen: SocketAddr,
+    /// The folder that `cluster init` has made for this server, to be one of several
+    #[arg(long, env = "LEGWORK_CLUSTER", value_name = "DIR")]
+    cluster: Option<PathBuf>,
+    /// Where to listen for other servers [default: the address in the topology]
+    #[arg(long, value_name = "ADDRESS", requires = "cluster")]
+    peer_listen: Option<SocketAddr>,
     /// Requests a second per token, or per address without one; 0 does not limit
     #[arg(long, value_name = "N", default_value_t = 0)]
     rate: u32,
@@ -70,6 +76,9 @@ pub(crate) fn run(args: Args, out: Output) -> Result<()> {
     config.threads = args.threads;
     config.grace = args.grace;
     config.limits.rate_per_s = args.rate;
+    if let Some(folder) = &args.cluster {
+        config.peering = Some(Peering { listen: args.peer_listen, ..Peering::read(folder)? });
+    }
     let mut told = Ok(());
     let mut spinner = Spinner::default();
     legwork_server::run(config, |news| match news {
@@ -97,6 +106,8 @@ fn tell(server: &Server, store: &StoreChoice, out: Output) -> Result<()> {
         "data": data,
         "tokens": server.has_tokens(),
         "withheld": server.withheld().map(|address| address.to_string()),
+        "server": server.among_others().map(|(name, _)| name),
+        "peer_address": server.among_others().map(|(_, address)| address.to_string()),
         "pid": std::process::id(),
     });
     // One line: a program that starts a server reads it and goes on.
@@ -111,17 +122,30 @@ fn tell(server: &Server, store: &StoreChoice, out: Output) -> Result<()> {
                 "Ctrl-C stops it; nothing acknowledged is lost, even by kill -9."
             }
         };
-        banner(&url, &data, server.has_tokens(), server.withheld(), end)
+        let place = server
+            .among_others()
+            .map(|(name, address)| format!("{name}, for other servers at {address}"));
+        banner(&url, place.as_deref(), &data, server.has_tokens(), server.withheld(), end)
     })
 }
 
-fn banner(url: &str, data: &str, tokens: bool, withheld: Option<SocketAddr>, end: &str) -> String {
+fn banner(
+    url: &str,
+    place: Option<&str>,
+    data: &str,
+    tokens: bool,
+    withheld: Option<SocketAddr>,
+    end: &str,
+) -> String {
     let version = env!("CARGO_PKG_VERSION");
     let mut out = format!("{} {version} is up\n\n", paint(GOOD.bold(), "legwork"));
     let mut line = |name: &str, text: &str| {
         out.push_str(&format!("  {}  {text}\n", paint(DIM, format!("{name:<6}"))));
     };
     line("API", &paint(STRONG, url));
+    if let Some(place) = place {
+        line("Server", place);
+    }
     line("Store", data);
     match (tokens, withheld) {
         (true, _) => line("Access", "with a token only"),
@@ -152,7 +176,7 @@ mod tests {
 
     fn shown(url: &str, tokens: bool, withheld: Option<&str>) -> String {
         let withheld = withheld.map(|address| address.parse().unwrap());
-        let text = banner(url, "/srv/legwork", tokens, withheld, "Ctrl-C stops it.");
+        let text = banner(url, None, "/srv/legwork", tokens, withheld, "Ctrl-C stops it.");
         anstream::adapter::strip_str(&text).to_string().replace(env!("CARGO_PKG_VERSION"), "1.2.3")
     }
 

@@ -6,6 +6,7 @@
 mod activity;
 mod backend;
 mod clock;
+pub mod cluster;
 mod config;
 mod convert;
 mod drive;

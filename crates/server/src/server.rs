@@ -40,6 +40,8 @@ pub struct Server {
     stop: watch::Sender<bool>,
     accepting: JoinHandle<()>,
     folding: JoinHandle<()>,
+    /// Where other servers are listened to.
+    peer_address: Option<SocketAddr>,
     peering: Option<JoinHandle<()>>,
     pub(crate) core: Core,
 }
@@ -148,9 +150,10 @@ impl Server {
         let accepting =
             tokio::spawn(listen::accept(listener, core.app.clone(), stopping, config.grace));
         let folding = tokio::spawn(fold(core.app.clone()));
+        let peer_address = peers.as_ref().and_then(|peers| peers.local_addr().ok());
         let links = core.app.links.clone();
         let peering = links.zip(peers).map(|(links, peers)| tokio::spawn(links.run(peers)));
-        Ok(Self { address, withheld, stop, accepting, folding, peering, core })
+        Ok(Self { address, withheld, stop, accepting, folding, peer_address, peering, core })
     }
 
     pub fn address(&self) -> SocketAddr {
@@ -161,6 +164,12 @@ impl Server {
     /// machine it runs on.
     pub fn withheld(&self) -> Option<SocketAddr> {
         self.withheld
+    }
+
+    /// Its name among others, and where they are listened to; `None` if it is alone.
+    pub fn among_others(&self) -> Option<(&str, SocketAddr)> {
+        let links = self.core.app.links.as_ref()?;
+        Some((&links.name, self.peer_address?))
     }
 
     /// Whether there are tokens; without any, everybody on this machine may do everything.

@@ -23,6 +23,7 @@ use crate::instances::{
 use crate::jobs::{
     ActivateRequest, CompleteJobsRequest, ExtendJobsRequest, FailJobsRequest, JobList, JobResults,
 };
+use crate::links::LinkList;
 use crate::system::{Health, Ready};
 use crate::tokens::{NewToken, TokenList, TokenRequest, WhoAmI};
 use crate::work::{ActRequest, CompleteRequest, DelegateRequest, ItemDetail, Worklist};
@@ -351,6 +352,11 @@ impl Client {
     pub async fn metrics(&self) -> Result<String, Error> {
         let (_, body) = self.send(Call::new(Method::GET, "/metrics".into())).await?;
         Ok(String::from_utf8_lossy(&body).into_owned())
+    }
+
+    /// The links of the server to others.
+    pub async fn links(&self) -> Result<LinkList, Error> {
+        self.get("/v1/cluster/links".into(), NO_WAIT).await
     }
 
     pub async fn health(&self) -> Result<Health, Error> {

@@ -10,6 +10,9 @@ use rcgen::{
     KeyUsagePurpose,
 };
 
+use rustls::pki_types::CertificateDer;
+use rustls::pki_types::pem::PemObject;
+
 use crate::clock::Clock;
 
 /// Clocks of servers differ.
@@ -34,8 +37,12 @@ pub struct Certified {
 pub enum NotCertified {
     #[error("`{name}` cannot stand in a certificate: {why}; name the server like a host")]
     Name { name: String, why: String },
+    #[error("the certificate of the authority cannot be read: {0}")]
+    Authority(String),
     #[error("the key of the authority cannot be read: {0}; take the one `cluster init` wrote")]
     Key(String),
+    #[error("the key is not that of the authority's certificate; take both from one folder")]
+    AnotherKey,
     #[error("the certificate cannot be made: {0}")]
     Failed(String),
 }
@@ -52,6 +59,13 @@ impl Authority {
     /// would trust what it signs otherwise.
     pub fn from_pem(certificate: String, key: &str) -> Result<Self, NotCertified> {
         let key = KeyPair::from_pem(key).map_err(|error| NotCertified::Key(error.to_string()))?;
+        let readable = CertificateDer::from_pem_slice(certificate.as_bytes());
+        let readable = readable.map_err(|error| NotCertified::Authority(error.to_string()))?;
+        // The public key stands in a certificate as it is.
+        let public = key.public_key_raw();
+        if !readable.windows(public.len()).any(|part| part == public) {
+            return Err(NotCertified::AnotherKey);
+        }
         let params = authority(&key);
         Ok(Self { certificate, issuer: Issuer::new(params, key) })
     }

@@ -20,3 +20,4 @@ pub(crate) use counters::Meter;
 pub(crate) use frame::{Answered, Header, Passed};
 pub(crate) use links::{Condition, Links, Row};
 pub use tls::Unusable;
+pub(crate) use tls::named_by;

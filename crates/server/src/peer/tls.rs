@@ -128,6 +128,15 @@ impl Material {
     }
 }
 
+/// Which of these names the certificate in a folder is for.
+pub(crate) fn named_by(
+    folder: &Path,
+    mut names: impl Iterator<Item = Arc<str>>,
+) -> Result<Option<Arc<str>>, Unusable> {
+    let material = Identity::read(folder)?.current();
+    Ok(names.find(|name| material.is_for(name)))
+}
+
 /// Whether a certificate is for the server of this name.
 pub(crate) fn is_for(certificate: &CertificateDer<'_>, name: &str) -> bool {
     let (Ok(certificate), Ok(name)) =

@@ -1,0 +1,248 @@
+//! `legwork cluster`: the folders servers start with, their certificates, the links between them.
+//!
+//! Invariant: `init` and `certify` need no server and send nothing anywhere; keys are only written.
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use anyhow::{Context as _, Result};
+use legwork_api::definitions::Finding;
+use legwork_api::links::{Link, LinkBytes, LinkList, LinkState};
+use legwork_server::cluster::{self, ClusterError};
+use serde_json::json;
+
+use crate::context::Context;
+use crate::failure::Told;
+use crate::findings;
+use crate::output::{self, Output};
+use crate::style::{BAD, DIM, GOOD, STRONG, WARN, paint};
+use crate::table::{Cell, Table};
+use crate::tree;
+
+const DAY: Duration = Duration::from_secs(86_400);
+/// Longer than anybody will run it, short enough for the dates in a certificate.
+const DAYS_MAX: i64 = 36_500;
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    #[command(subcommand)]
+    pub(crate) command: Command,
+}
+
+#[derive(Debug, clap::Subcommand)]
+pub(crate) enum Command {
+    /// Make the certificates of a cluster, and for every server the folder it starts with
+    Init(InitArgs),
+    /// Give one server a new certificate; it is taken up without a restart
+    Certify(CertifyArgs),
+    /// Show the links of a server: their state, what waits, what they have carried
+    Links,
+}
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct InitArgs {
+    /// The topology: domains, servers, who is at home where
+    topology: PathBuf,
+    /// The folder to make; one that is there keeps its authority and its keys
+    #[arg(long, value_name = "DIR")]
+    out: PathBuf,
+    /// How long the certificates of the servers are good for
+    #[arg(long, value_name = "N", default_value_t = 365,
+          value_parser = clap::value_parser!(u32).range(1..=DAYS_MAX))]
+    valid_days: u32,
+}
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct CertifyArgs {
+    /// Its name in the topology
+    server: String,
+    /// The folder that `cluster init` has made
+    #[arg(long, value_name = "DIR")]
+    dir: PathBuf,
+    /// How long the certificate is good for
+    #[arg(long, value_name = "N", default_value_t = 365,
+          value_parser = clap::value_parser!(u32).range(1..=DAYS_MAX))]
+    valid_days: u32,
+}
+
+pub(crate) fn init(args: &InitArgs, out: Output) -> Result<()> {
+    let path = args.topology.display();
+    let text = std::fs::read_to_string(&args.topology)
+        .with_context(|| format!("cannot read {path}; give the file of the topology"))?;
+    let made = match cluster::init(&text, &args.out, DAY * args.valid_days) {
+        Ok(made) => made,
+        Err(ClusterError::Topology(found)) => {
+            return tell_findings(&args.topology, &text, &found, out);
+        }
+        Err(error) => return Err(error.into()),
+    };
+    let servers = made.servers.iter().map(
+        |(name, folder, is_new)| json!({"server": &**name, "folder": folder, "certified": is_new}),
+    );
+    let document = json!({
+        "folder": args.out,
+        "new_authority": made.is_new,
+        "servers": servers.collect::<Vec<_>>(),
+    });
+    out.answer(&document, || {
+        let mut text = String::new();
+        for (name, folder, is_new) in &made.servers {
+            let what = if *is_new { "has a new certificate" } else { "keeps its certificate" };
+            let folder = paint(DIM, folder.display().to_string());
+            text.push_str(&format!(
+                "{} {} {what}  {folder}\n",
+                paint(GOOD, "✔"),
+                paint(STRONG, &**name)
+            ));
+        }
+        text + &next_steps(&args.out)
+    })
+}
+
+fn next_steps(folder: &Path) -> String {
+    let folder = folder.display();
+    format!(
+        "\n  Next:\n    \
+         copy each folder to the machine of its server, and start it there:\n    \
+         legwork up --cluster {folder}/SERVER\n  \
+         {}\n",
+        paint(DIM, format!("Keep {folder}/ca-key.pem to yourself: whoever has it can join."))
+    )
+}
+
+fn tell_findings(
+    path: &Path,
+    text: &str,
+    found: &[legwork_model::finding::Finding],
+    out: Output,
+) -> Result<()> {
+    let found: Vec<Finding> = found.iter().map(Into::into).collect();
+    if out.json {
+        out.answer(&json!({"ok": false, "file": path, "findings": found}), String::new)?;
+    } else {
+        for finding in &found {
+            output::write(&findings::render(path, text, finding))?;
+        }
+        let (errors, warnings) = findings::tally(&found);
+        output::write(&findings::summary(1, errors, warnings))?;
+    }
+    Err(Told.into())
+}
+
+pub(crate) fn certify(args: &CertifyArgs, out: Output) -> Result<()> {
+    let folder = cluster::certify(&args.server, &args.dir, DAY * args.valid_days)?;
+    out.answer(&json!({"server": args.server, "folder": folder}), || {
+        format!(
+            "{} {} has a new certificate in {}; copy it to the server, which takes it up by itself\n",
+            paint(GOOD, "✔"),
+            paint(STRONG, &args.server),
+            folder.display()
+        )
+    })
+}
+
+pub(crate) async fn links(context: &Context) -> Result<()> {
+    let list = context.client.links().await?;
+    context.out.answer(&list, || render(&list))
+}
+
+fn render(list: &LinkList) -> String {
+    if list.links.is_empty() {
+        return "no links: this server is alone\n".to_owned();
+    }
+    let mut table = Table::new(&[
+        "SERVER",
+        "DOMAIN",
+        "STATE",
+        "SINCE",
+        "WAITING",
+        "",
+        "HISTORY",
+        "SMALL",
+        "LARGE",
+        "WORKLIST",
+        "CONTROL",
+        "ON THE WIRE",
+        "DROPPED",
+    ]);
+    for link in &list.links {
+        let state = match link.state {
+            LinkState::Up => Cell::styled(GOOD, "up"),
+            LinkState::Down => Cell::styled(WARN, "down"),
+            LinkState::Refused => Cell::styled(BAD, "refused"),
+        };
+        let who = [
+            Cell::styled(STRONG, &link.server),
+            Cell::from(&link.domain),
+            state,
+            Cell::styled(DIM, tree::moment(link.since)),
+            Cell::from(link.parcels_waiting.to_string()),
+        ];
+        table.row(who.into_iter().chain(bytes("out", &link.sent)));
+        let nobody = std::iter::repeat_n(Cell::from(""), 5);
+        table.row(nobody.chain(bytes("in", &link.received)));
+    }
+    let entries = format!(
+        "entries of histories sent: {}, known there already and spared: {}\n",
+        list.entries_sent, list.entries_spared
+    );
+    table.render("") + &list.links.iter().map(reason).collect::<String>() + &entries
+}
+
+fn bytes(direction: &str, bytes: &LinkBytes) -> impl Iterator<Item = Cell> {
+    let LinkBytes { history, small, large, worklist, control, socket, dropped } = *bytes;
+    let figures = [history, small, large, worklist, control, socket, dropped];
+    let figures = figures.map(|figure| Cell::from(figure.to_string()));
+    std::iter::once(Cell::styled(DIM, direction)).chain(figures)
+}
+
+fn reason(link: &Link) -> String {
+    match &link.reason {
+        Some(reason) => format!("{} {}: {reason}\n", paint(WARN, "!"), link.server),
+        None => String::new(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use legwork_model::time::Timestamp;
+
+    use super::*;
+
+    #[test]
+    fn links_are_a_table_with_a_line_for_each_direction_and_the_reasons_below() {
+        let sent = LinkBytes {
+            history: 120,
+            small: 9,
+            control: 44,
+            socket: 2_300,
+            ..LinkBytes::default()
+        };
+        let link = |server: &str, state, reason: Option<&str>| Link {
+            server: server.to_owned(),
+            domain: "lab".to_owned(),
+            address: "10.0.0.1:7710".to_owned(),
+            state,
+            reason: reason.map(str::to_owned),
+            since: Timestamp(1_772_357_405_123),
+            parcels_waiting: 2,
+            sent,
+            received: LinkBytes::default(),
+        };
+        let links = vec![
+            link("lab-1", LinkState::Up, None),
+            link("lab-2", LinkState::Refused, Some("not in the topology")),
+        ];
+        let server = Some("north-1".to_owned());
+        let text = render(&LinkList { server, links, entries_sent: 25, entries_spared: 60 });
+        insta::assert_snapshot!(anstream::adapter::strip_str(&text).to_string(), @r"
+        SERVER  DOMAIN  STATE    SINCE                 WAITING       HISTORY  SMALL  LARGE  WORKLIST  CONTROL  ON THE WIRE  DROPPED
+        lab-1   lab     up       2026-03-01 09:30:05Z  2        out  120      9      0      0         44       2300         0
+                                                                in   0        0      0      0         0        0            0
+        lab-2   lab     refused  2026-03-01 09:30:05Z  2        out  120      9      0      0         44       2300         0
+                                                                in   0        0      0      0         0        0            0
+        ! lab-2: not in the topology
+        entries of histories sent: 25, known there already and spared: 60
+        ");
+    }
+}

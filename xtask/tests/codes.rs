@@ -63,10 +63,20 @@ fn the_guide_lists_every_error_code_with_its_status_and_no_other() {
 }
 
 /// What the guide says of a limit, and where the source says the same.
-const LIMITS: [(&str, &str, &str); 32] = [
+const LIMITS: [(&str, &str, &str); 34] = [
     ("body of a request | 1 MiB", CONFIG, "body_bytes_max: 1 << 20,"),
     ("a file | 64 MiB", CONFIG, "file_bytes_max: 64 << 20,"),
     ("files on their way in at once | 8", CONFIG, "uploads_max: 8,"),
+    (
+        "files on their way from other servers at once | 4",
+        "crates/server/src/files/fetch.rs",
+        "BRINGS_MAX: usize = 4;",
+    ),
+    (
+        "of a history, or of large values, in one message to another server | 1 MiB",
+        BOUNDS,
+        "PART_BYTES: usize = 1 << 20;",
+    ),
     (
         "pauses in a body, and what is slower than 32 KiB a second | 20 s",
         "crates/server/src/http/body.rs",

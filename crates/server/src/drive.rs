@@ -12,15 +12,17 @@ use std::time::{Duration, Instant};
 use legwork_model::id::{InstanceId, ServerId, StreamId};
 use legwork_model::time::Timestamp;
 use legwork_site::{
-    Answer, ClosedStream, Credential, Input, Output, Refusal, Request, RequestId, Site, Stream,
+    Answer, ClosedStream, Credential, FileWanted, Input, Output, Refusal, Request, RequestId, Site,
+    Stream,
 };
-use legwork_store::{Append, Batch, Snapshot, Version};
+use legwork_store::{Append, Batch, BlobId, Snapshot, Version};
 use rustc_hash::FxHashMap;
 use tokio::sync::{OwnedSemaphorePermit, oneshot};
 use tracing::Span;
 
 use crate::backend::{Backend, Slot};
 use crate::clock::Clock;
+use crate::files::Fetcher;
 use crate::meters::DriveMeters;
 use crate::peer::Links;
 use crate::queue::Queue;
@@ -55,6 +57,11 @@ pub(crate) enum Message {
         to: ServerId,
         is_up: bool,
     },
+    /// The content of a file is stored here that an instance has waited for.
+    FileHere {
+        instance: InstanceId,
+        blob: [u8; 32],
+    },
     Stop,
 }
 
@@ -78,6 +85,8 @@ pub(crate) struct Surroundings {
     pub(crate) meters: Arc<DriveMeters>,
     /// To other servers; `None` if this one is alone.
     pub(crate) links: Option<Arc<Links>>,
+    /// Who brings contents of files from them.
+    pub(crate) fetcher: Option<Arc<Fetcher<Links>>>,
 }
 
 /// Why a round could not be finished.
@@ -119,6 +128,7 @@ enum Read {
     Closed { id: RequestId, before: StreamId, limit: usize },
     Own { id: RequestId, record: u64 },
     Entries { instance: InstanceId, to: ServerId, number: u32 },
+    Files { instance: InstanceId, files: Vec<FileWanted> },
 }
 
 impl Driver {
@@ -185,6 +195,9 @@ impl Driver {
                     drop(room);
                 }
                 Message::Link { to, is_up } => self.handle(Input::Link { to, is_up }, now),
+                Message::FileHere { instance, blob } => {
+                    self.handle(Input::FilesHere { instance, blobs: vec![blob] }, now);
+                }
                 Message::Stop => round = Round::Stop,
             }
         }
@@ -248,8 +261,9 @@ impl Driver {
                     self.reads.push(Read::Entries { instance, to, number });
                 }
                 Output::Send { to, message } => self.sends.push((to, message)),
-                // Contents are asked for again until they have come.
-                Output::FetchFiles { .. } => {}
+                Output::FetchFiles { instance, files } => {
+                    self.reads.push(Read::Files { instance, files });
+                }
                 Output::Broken { instance, reason } => {
                     tracing::warn!(
                         %instance,
@@ -318,6 +332,10 @@ impl Driver {
                     let records = self.store.read(instance.into(), Version(0), usize::MAX)?;
                     Input::EntriesRead { instance, to, number, records }
                 }
+                Read::Files { instance, files } => {
+                    let blobs = self.stored(instance, files)?;
+                    Input::FilesHere { instance, blobs }
+                }
                 Read::Closed { id, before, limit } => {
                     let closed = self.store.closed_streams(Some(before), limit)?;
                     let streams = closed.into_iter().map(|closed| ClosedStream {
@@ -330,6 +348,23 @@ impl Driver {
             self.handle(input, now);
         }
         Ok(())
+    }
+
+    /// The contents that are here; the others are sent for.
+    fn stored(
+        &self,
+        instance: InstanceId,
+        files: Vec<FileWanted>,
+    ) -> Result<Vec<[u8; 32]>, Broken> {
+        let mut here = Vec::new();
+        for file in files {
+            if self.store.blob_size(BlobId(file.blob))?.is_some() {
+                here.push(file.blob);
+            } else if let Some(fetcher) = &self.around.fetcher {
+                fetcher.want(instance, file);
+            }
+        }
+        Ok(here)
     }
 
     /// Tells all who wait that there will be no answer.

@@ -11,6 +11,7 @@ mod config;
 mod convert;
 mod drive;
 mod everywhere;
+mod files;
 mod gate;
 mod http;
 mod ids;

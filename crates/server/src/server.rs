@@ -18,6 +18,7 @@ use crate::backend::{self, Opener, Slot};
 use crate::clock::Clock;
 use crate::config::{Config, Peering};
 use crate::drive::{Message, Surroundings};
+use crate::files::Fetcher;
 use crate::gate::Gate;
 use crate::http::App;
 use crate::meters::Meters;
@@ -215,20 +216,23 @@ impl Core {
             Some(peering) => Some(Arc::new(links(peering, &clock, &queue)?)),
             None => None,
         };
-        let around = Surroundings {
+        let mut around = Surroundings {
             queue: queue.clone(),
             clock: clock.clone(),
             status: Arc::new(Status::new()),
             slot: Arc::new(Slot::default()),
             meters: meters.drive.clone(),
             links: links.clone(),
+            fetcher: None,
         };
+        around.fetcher = links.as_ref().map(|links| fetcher(links, &around.slot));
         let status = around.status.clone();
         let limits = config.limits.clone();
         let gate = Gate::new(queue.clone(), status.clone(), limits.waiting_max, stopping);
         let slot = around.slot.clone();
-        let app =
-            Arc::new(App::new(gate, clock, limits, meters, slot, status.clone(), links.clone()));
+        let mut app = App::new(gate, clock, limits, meters, slot, status.clone(), links.clone());
+        app.fetcher = around.fetcher.clone();
+        let app = Arc::new(app);
         if let Some(links) = &links {
             links.serve_with(&app);
         }
@@ -284,6 +288,13 @@ fn links(
     let links =
         Links::new(name.clone(), certificates, topology.clone(), clock.clone(), queue.clone());
     Ok(links?)
+}
+
+/// Brings contents of files; the drive thread hears when they are here.
+fn fetcher(links: &Arc<Links>, slot: &Arc<Slot>) -> Arc<Fetcher<Links>> {
+    let there = links.clone();
+    let tell = move |instance, blob| there.tell(Message::FileHere { instance, blob });
+    Arc::new(Fetcher::new(links.clone(), slot.clone(), Box::new(tell)))
 }
 
 fn seat(peering: &Peering) -> Result<Seat, Error> {

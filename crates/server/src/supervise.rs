@@ -146,8 +146,12 @@ impl Supervisor {
                     Message::Ask { reply, .. } => {
                         drop(reply.send(Err(Failure::Unavailable(reason.clone()))));
                     }
-                    // The next life is told which links are up, and what it missed is said again.
-                    Message::Cancel(_) | Message::Heard { .. } | Message::Link { .. } => {}
+                    // The next life is told which links are up, and what it missed is said again
+                    // or asked for again.
+                    Message::Cancel(_)
+                    | Message::Heard { .. }
+                    | Message::Link { .. }
+                    | Message::FileHere { .. } => {}
                     Message::Stop => return None,
                 }
             }

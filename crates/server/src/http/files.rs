@@ -9,7 +9,7 @@ use hyper::StatusCode;
 use hyper::header::{CONTENT_DISPOSITION, HeaderValue};
 use legwork_api::files::File;
 use legwork_model::value::{FileRef, Value, ValueType, unhex};
-use legwork_site::Data;
+use legwork_site::{Data, FileWanted};
 use legwork_store::BlobId;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
@@ -17,6 +17,8 @@ use super::body::media_type;
 use super::exchange::Exchange;
 use super::reply::{Refused, Reply, Result};
 use crate::backend::Backend;
+use crate::files::NotBrought;
+use crate::peer::From;
 
 const NAME_BYTES_MAX: usize = 255;
 const MEDIA_TYPE_DEFAULT: &str = "application/octet-stream";
@@ -114,10 +116,35 @@ pub(super) async fn require_stored(x: &Exchange<'_>, data: &Data) -> Result<()> 
     x.require_files().await?;
     for file in files {
         if !is_stored(x, &file).await? {
-            return Err(no_such_file(&file));
+            bring(x, &file).await?;
         }
     }
     Ok(())
+}
+
+/// A request that was passed on comes with files that were uploaded where it came from.
+async fn bring(x: &Exchange<'_>, file: &FileRef) -> Result<()> {
+    let (Some(From(from)), Some(fetcher)) = (x.head.extensions.get(), &x.app.fetcher) else {
+        return Err(no_such_file(file));
+    };
+    let (blob, size) = (file.blob, file.size);
+    let wanted = FileWanted { blob, size, similar: Vec::new(), sources: vec![*from] };
+    match fetcher.bring(&wanted).await {
+        Ok(()) => Ok(()),
+        Err(NotBrought::NotThere | NotBrought::Lie(_) | NotBrought::TooLarge(_)) => {
+            Err(no_such_file(file))
+        }
+        Err(
+            error @ (NotBrought::Unreachable(_) | NotBrought::NotStored(_) | NotBrought::NoSource),
+        ) => {
+            let detail = format!(
+                "the content of `{}` did not come from the server that passed this on ({error}); \
+                 try again later",
+                file.name
+            );
+            Err(Refused::unavailable("server_unreachable", detail))
+        }
+    }
 }
 
 /// A value that has the form of a file, and nothing besides.

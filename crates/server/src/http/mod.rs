@@ -41,6 +41,7 @@ use tracing::{Instrument, Span};
 use crate::backend::Slot;
 use crate::clock::Clock;
 use crate::config::Limits;
+use crate::files::{Fetcher, Offered};
 use crate::gate::Gate;
 use crate::ids::Ids;
 use crate::meters::Meters;
@@ -65,6 +66,9 @@ pub(crate) struct App {
     pub(crate) status: Arc<Status>,
     /// To other servers; `None` if this one is alone.
     pub(crate) links: Option<Arc<Links>>,
+    /// The contents of files that others get from here, and who brings theirs.
+    pub(crate) offered: Offered,
+    pub(crate) fetcher: Option<Arc<Fetcher<Links>>>,
 }
 
 impl App {
@@ -79,8 +83,21 @@ impl App {
     ) -> Self {
         let rates = Rates::new(limits.rate_per_s, limits.rate_burst);
         let uploads = Uploads::new(limits.uploads_max);
-        let ids = Ids::default();
-        Self { gate, clock, ids, limits, meters, rates, uploads, slot, status, links }
+        let (ids, offered, fetcher) = (Ids::default(), Offered::new(slot.clone()), None);
+        Self {
+            gate,
+            clock,
+            ids,
+            limits,
+            meters,
+            rates,
+            uploads,
+            slot,
+            status,
+            links,
+            offered,
+            fetcher,
+        }
     }
 }
 

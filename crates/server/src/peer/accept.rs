@@ -19,6 +19,7 @@ use tokio::time::timeout;
 use tokio_rustls::TlsAcceptor;
 
 use super::counters::{Counted, Tally};
+use super::files::{self, QUESTIONS_MAX, large};
 use super::frame::{Answered, Frame, Hello, Passed, VERSION, Welcome};
 use super::link::{self, Ended, INTRODUCTION, Incoming, control};
 use super::links::{Links, Peer};
@@ -26,6 +27,7 @@ use super::outlet::Outlet;
 use super::passing;
 use super::tls::is_for;
 use crate::drive;
+use crate::files::{FileReply, FileRequest};
 
 /// Connections that others have dialled, strangers included.
 const CONNECTIONS_MAX: usize = 1_024;
@@ -162,6 +164,8 @@ struct Session<'a> {
     peer: &'a Peer,
     outlet: &'a Outlet,
     requests: JoinSet<(u64, Answered)>,
+    /// Questions for contents of files.
+    files: JoinSet<(u64, FileReply)>,
     handles: FxHashMap<u64, AbortHandle>,
 }
 
@@ -175,8 +179,8 @@ async fn converse<R: AsyncRead + Unpin, W: AsyncWrite + Unpin>(
     let mut looks = link::looks();
     let outlet = Outlet::default();
     outlet.open();
-    let (requests, handles) = (JoinSet::new(), FxHashMap::default());
-    let mut session = Session { links, peer, outlet: &outlet, requests, handles };
+    let (requests, files, handles) = (JoinSet::new(), JoinSet::new(), FxHashMap::default());
+    let mut session = Session { links, peer, outlet: &outlet, requests, files, handles };
     let mut writing = pin!(link::write(&outlet, write, &peer.counters));
     loop {
         tokio::select! {
@@ -189,6 +193,11 @@ async fn converse<R: AsyncRead + Unpin, W: AsyncWrite + Unpin>(
                 if let Ok((id, answered)) = done {
                     session.handles.remove(&id);
                     session.answer(&Frame::Response(id, answered));
+                }
+            }
+            Some(done) = session.files.join_next() => {
+                if let Ok((id, reply)) = done {
+                    session.answer_large(&Frame::FileReply(id, reply));
                 }
             }
             ended = &mut writing => return ended,
@@ -207,7 +216,9 @@ impl Session<'_> {
         if let Frame::Message(content) = frame {
             return self.hear_message(&content, bytes).await;
         }
-        self.peer.counters.received.add(&control(bytes));
+        let is_file = matches!(frame, Frame::FileRequest(..));
+        let spent = if is_file { large(bytes) } else { control(bytes) };
+        self.peer.counters.received.add(&spent);
         match frame {
             Frame::Request(id, passed) => self.begin(id, passed),
             Frame::Cancel(id) => {
@@ -215,12 +226,14 @@ impl Session<'_> {
                     handle.abort();
                 }
             }
+            Frame::FileRequest(id, request) => self.look_for(id, request),
             Frame::Ping => self.answer(&Frame::Pong),
             Frame::Unknown | Frame::Message(_) => {}
             Frame::Hello(_)
             | Frame::Welcome(_)
             | Frame::Refused(_)
             | Frame::Pong
+            | Frame::FileReply(..)
             | Frame::Response(..) => {
                 return Err(Ended::Refused("it says what whoever is dialled says".to_owned()));
             }
@@ -255,8 +268,22 @@ impl Session<'_> {
             let busy = passing::overloaded(REQUESTS_MAX);
             return self.answer(&Frame::Response(id, busy));
         }
-        let carry_out = async move { (id, passing::carry_out(&app, passed).await) };
+        let from = self.peer.id;
+        let carry_out = async move { (id, passing::carry_out(&app, from, passed).await) };
         self.handles.insert(id, self.requests.spawn(carry_out));
+    }
+
+    fn look_for(&mut self, id: u64, request: FileRequest) {
+        let Some(app) = self.links.app() else { return };
+        if self.files.len() >= QUESTIONS_MAX {
+            return self.answer_large(&Frame::FileReply(id, FileReply::NotHere));
+        }
+        self.files.spawn(async move { (id, files::answer(app, request).await) });
+    }
+
+    fn answer_large(&self, frame: &Frame) {
+        let bytes = frame.to_bytes();
+        self.outlet.put_beyond_limit(&bytes, &large(bytes.len() as u64));
     }
 
     fn answer(&self, frame: &Frame) {

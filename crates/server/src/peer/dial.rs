@@ -15,6 +15,7 @@ use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 
 use super::counters::Counted;
+use super::files::{self, large};
 use super::frame::{Frame, Hello, VERSION};
 use super::link::{self, Ended, INTRODUCTION, Incoming, control};
 use super::links::{Links, Peer};
@@ -68,6 +69,7 @@ async fn once(links: &Links, peer: &Peer, address: &str) -> Ended {
     peer.outlet.close();
     // Those who wait for answers hear that there will be none.
     peer.asked.lock().unwrap_or_else(PoisonError::into_inner).clear();
+    peer.files.lock().unwrap_or_else(PoisonError::into_inner).clear();
     ended
 }
 
@@ -117,6 +119,8 @@ async fn introduce<R: AsyncRead + Unpin, W: AsyncWrite + Unpin>(
         | Frame::Request(..)
         | Frame::Response(..)
         | Frame::Cancel(_)
+        | Frame::FileRequest(..)
+        | Frame::FileReply(..)
         | Frame::Unknown => {
             Err(Ended::Refused(format!("it does not speak version {VERSION} of the protocol")))
         }
@@ -138,7 +142,9 @@ async fn converse<R: AsyncRead + Unpin, W: AsyncWrite + Unpin>(
         tokio::select! {
             next = incoming.next() => {
                 let (frame, bytes) = next?;
-                peer.counters.received.add(&control(bytes));
+                let is_file = matches!(frame, Frame::FileReply(..));
+                let spent = if is_file { large(bytes) } else { control(bytes) };
+                peer.counters.received.add(&spent);
                 hear(peer, frame)?;
             }
             ended = &mut writing => return ended,
@@ -166,6 +172,10 @@ fn hear(peer: &Peer, frame: Frame) -> Result<(), Ended> {
             }
             Ok(())
         }
+        Frame::FileReply(id, reply) => {
+            files::answered(peer, id, reply);
+            Ok(())
+        }
         Frame::Refused(reason) => Err(Ended::Refused(reason)),
         Frame::Pong | Frame::Unknown => Ok(()),
         Frame::Hello(_)
@@ -173,6 +183,7 @@ fn hear(peer: &Peer, frame: Frame) -> Result<(), Ended> {
         | Frame::Ping
         | Frame::Message(_)
         | Frame::Request(..)
+        | Frame::FileRequest(..)
         | Frame::Cancel(_) => Err(Ended::Refused("it says what whoever dials says".to_owned())),
     }
 }

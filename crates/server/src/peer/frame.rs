@@ -8,6 +8,8 @@ use bytes::{Buf, Bytes, BytesMut};
 use minicbor::bytes::ByteVec;
 use minicbor::{Decode, Encode};
 
+use crate::files::{FileReply, FileRequest};
+
 /// The protocol; another number cannot be talked to.
 pub(crate) const VERSION: u32 = 1;
 
@@ -16,6 +18,8 @@ const MESSAGE_BYTES_MAX: usize = legwork_site::RECORD_BYTES_MAX + (1 << 20);
 /// Bodies of requests are limited before; heads and the rest of the frame come on top.
 const REQUEST_BYTES_MAX: usize = 4 << 20;
 pub(crate) const RESPONSE_BYTES_MAX: usize = 64 << 20;
+/// The list of the chunks of the largest file, or one portion of them.
+const FILE_BYTES_MAX: usize = 1 << 20;
 /// Of everything that comes before the other side is known, and of words.
 const WORDS_BYTES_MAX: usize = 4 << 10;
 /// A length has at most this many bytes.
@@ -39,6 +43,9 @@ pub(crate) enum Frame {
     Response(u64, Answered),
     /// Whoever asked is gone.
     Cancel(u64),
+    /// About the content of a file.
+    FileRequest(u64, FileRequest),
+    FileReply(u64, FileReply),
     /// Of a later release, which knows that it may not be understood.
     Unknown,
 }
@@ -125,6 +132,8 @@ impl Frame {
             Self::Request(id, passed) => framed(KIND_REQUEST, &cbor(&(id, passed))),
             Self::Response(id, answered) => framed(KIND_RESPONSE, &cbor(&(id, answered))),
             Self::Cancel(id) => framed(KIND_CANCEL, &cbor(id)),
+            Self::FileRequest(id, request) => framed(KIND_FILE_REQUEST, &cbor(&(id, request))),
+            Self::FileReply(id, reply) => framed(KIND_FILE_REPLY, &cbor(&(id, reply))),
             Self::Unknown => Vec::new(),
         }
     }
@@ -162,6 +171,8 @@ const KIND_MESSAGE: u8 = 5;
 const KIND_REQUEST: u8 = 6;
 const KIND_RESPONSE: u8 = 7;
 const KIND_CANCEL: u8 = 8;
+const KIND_FILE_REQUEST: u8 = 9;
+const KIND_FILE_REPLY: u8 = 10;
 
 fn bytes_max(kind: u8) -> usize {
     match kind {
@@ -169,7 +180,8 @@ fn bytes_max(kind: u8) -> usize {
         KIND_REQUEST => REQUEST_BYTES_MAX,
         // A little more: the body is limited, the rest is small.
         KIND_RESPONSE => RESPONSE_BYTES_MAX + (1 << 20),
-        KIND_HELLO..=KIND_PONG | KIND_CANCEL => WORDS_BYTES_MAX,
+        KIND_FILE_REPLY => FILE_BYTES_MAX,
+        KIND_HELLO..=KIND_PONG | KIND_CANCEL | KIND_FILE_REQUEST => WORDS_BYTES_MAX,
         _ => MESSAGE_BYTES_MAX,
     }
 }
@@ -191,6 +203,14 @@ fn understand(kind: u8, content: Bytes) -> Result<Frame, Malformed> {
             Frame::Response(id, answered)
         }
         KIND_CANCEL => Frame::Cancel(read(kind, &content)?),
+        KIND_FILE_REQUEST => {
+            let (id, request) = read(kind, &content)?;
+            Frame::FileRequest(id, request)
+        }
+        KIND_FILE_REPLY => {
+            let (id, reply) = read(kind, &content)?;
+            Frame::FileReply(id, reply)
+        }
         _ => Frame::Unknown,
     })
 }
@@ -265,6 +285,8 @@ mod tests {
             Frame::Request(1 << 40, passed),
             Frame::Response(2, answered),
             Frame::Cancel(2),
+            Frame::FileRequest(3, FileRequest::List { blob: [5; 32] }),
+            Frame::FileReply(3, FileReply::NotHere),
         ]
     }
 

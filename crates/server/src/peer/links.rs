@@ -27,6 +27,7 @@ use super::tls::{Identity, Unusable};
 use super::{accept, dial};
 use crate::clock::Clock;
 use crate::drive;
+use crate::files::FileReply;
 use crate::http::App;
 use crate::queue::Queue;
 
@@ -58,6 +59,8 @@ pub(crate) struct Peer {
     pub(crate) outlet: Outlet,
     /// Requests passed on that wait for their answer.
     pub(crate) asked: Mutex<FxHashMap<u64, oneshot::Sender<Answered>>>,
+    /// Questions for contents of files, likewise.
+    pub(crate) files: Mutex<FxHashMap<u64, oneshot::Sender<FileReply>>>,
     pub(crate) next_request: AtomicU64,
     /// Room for what it says.
     pub(crate) room: Arc<Semaphore>,
@@ -306,6 +309,7 @@ impl Peer {
             counters: Arc::default(),
             outlet: Outlet::default(),
             asked: Mutex::default(),
+            files: Mutex::default(),
             next_request: AtomicU64::new(1),
             room: Arc::new(Semaphore::new(HEARD_MAX)),
             sign_of_life: Notify::new(),

@@ -37,6 +37,10 @@ pub(crate) enum NotPassed {
     Unknown(ServerId),
 }
 
+/// The server that has passed a request on; goes with the request.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct From(pub(crate) ServerId);
+
 impl Links {
     /// Passes a request on and waits for the answer.
     pub(crate) async fn pass_on(
@@ -77,9 +81,9 @@ impl Drop for Question<'_> {
 }
 
 /// Carries out what another server passed on.
-pub(crate) async fn carry_out(app: &Arc<App>, passed: Passed) -> Answered {
+pub(crate) async fn carry_out(app: &Arc<App>, from: ServerId, passed: Passed) -> Answered {
     let Passed { method, target, headers, body } = passed;
-    let mut request = Request::builder().method(method.as_str()).uri(&target);
+    let mut request = Request::builder().method(method.as_str()).uri(&target).extension(From(from));
     for Header(name, value) in &headers {
         request = request.header(name, &value[..]);
     }

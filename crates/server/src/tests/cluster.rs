@@ -32,20 +32,20 @@ const VALID: Duration = Duration::from_secs(3_600);
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Everything servers are made of, before they run.
-struct Cluster {
+pub(super) struct Cluster {
     folder: TempDir,
     authority: Authority,
     topology: Arc<Topology>,
 }
 
-struct Node {
-    server: Server,
-    name: String,
+pub(super) struct Node {
+    pub(super) server: Server,
+    pub(super) name: String,
 }
 
 impl Cluster {
     /// A server in each of these domains, called like it with a number.
-    fn new(domains: &[&str]) -> Self {
+    pub(super) fn new(domains: &[&str]) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let authority = Authority::new().unwrap();
         // Held together, so that they differ.
@@ -100,12 +100,12 @@ impl Cluster {
         config
     }
 
-    async fn start(&self, name: &str) -> Node {
+    pub(super) async fn start(&self, name: &str) -> Node {
         self.start_with(name, self.config(name, StoreChoice::Memory)).await
     }
 
     /// With a store on disk, which outlives the server.
-    async fn start_stored(&self, name: &str) -> Node {
+    pub(super) async fn start_stored(&self, name: &str) -> Node {
         let store = StoreChoice::Directory(self.folder.path().join(name).join("store"));
         self.start_with(name, self.config(name, store)).await
     }
@@ -118,13 +118,13 @@ impl Cluster {
 }
 
 impl Node {
-    async fn send(&self, call: Call) -> Answered {
+    pub(super) async fn send(&self, call: Call) -> Answered {
         let peer = IpAddr::V4(Ipv4Addr::LOCALHOST);
         let answered = send(&self.server.core.app, peer, call);
         tokio::time::timeout(PATIENCE, answered).await.unwrap()
     }
 
-    async fn ok(&self, call: Call) -> Json {
+    pub(super) async fn ok(&self, call: Call) -> Json {
         let line = format!("{} at {}", call.path, self.name);
         let answered = self.send(call).await;
         assert!(answered.status < 300, "{line}: {answered:?}");
@@ -142,7 +142,7 @@ impl Node {
     }
 
     /// Waits for a job and does it.
-    async fn work(&self, kind: &str, data: Json) {
+    pub(super) async fn work(&self, kind: &str, data: Json) {
         let activate = json!({"worker": "w", "types": [kind], "max": 1, "lease_ms": 60_000, "wait_ms": 30_000});
         let jobs = self.ok(call("POST /v1/jobs/activate").json(activate)).await;
         let job = &jobs["jobs"][0];
@@ -152,16 +152,16 @@ impl Node {
         assert_eq!(results, json!({"results": [{"ok": true}]}), "{kind} at {}", self.name);
     }
 
-    async fn ended(&self, instance: &str) -> Json {
+    pub(super) async fn ended(&self, instance: &str) -> Json {
         self.ok(call(&format!("GET /v1/instances/{instance}?wait_ms=30000"))).await
     }
 
-    fn row(&self, peer: &str) -> Row {
+    pub(super) fn row(&self, peer: &str) -> Row {
         let rows = self.server.core.app.links.as_ref().unwrap().rows();
         rows.into_iter().find(|row| &*row.server == peer).unwrap()
     }
 
-    async fn until_up(&self, peer: &str) {
+    pub(super) async fn until_up(&self, peer: &str) {
         until(|| self.row(peer).condition == Condition::Up).await;
     }
 
@@ -176,7 +176,7 @@ impl Node {
 }
 
 /// Looks again and again until it is so.
-async fn until(mut is_so: impl FnMut() -> bool) {
+pub(super) async fn until(mut is_so: impl FnMut() -> bool) {
     let mut looks = tokio::time::interval(Duration::from_millis(2));
     let looking = async {
         while !is_so() {

@@ -5,6 +5,7 @@
 
 mod access;
 mod cluster;
+mod documents;
 mod failures;
 mod flow;
 mod fuzz;

@@ -1,0 +1,18 @@
+//! Contents of files between servers: only what a server lacks of them travels.
+//!
+//! Invariant: a content goes straight from a server that has it to the one whose step reads it. It
+//! is known by its hash, so whoever says something else is found out.
+
+mod chunks;
+mod fetch;
+mod serve;
+mod wire;
+
+#[cfg(test)]
+mod tests;
+
+#[cfg(test)]
+pub(crate) use chunks::noise;
+pub(crate) use fetch::{Fetcher, NotBrought, Peers, Unreachable};
+pub(crate) use serve::Offered;
+pub(crate) use wire::{FileReply, FileRequest};

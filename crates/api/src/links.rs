@@ -21,6 +21,9 @@ pub struct LinkList {
     /// Entries that did not have to go, as they are known there.
     #[serde(default)]
     pub entries_spared: u64,
+    /// What the instances would have taken as a whole, with all their values, sent with every parcel.
+    #[serde(default)]
+    pub bytes_whole: u64,
     pub links: Vec<Link>,
 }
 

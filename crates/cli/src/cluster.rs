@@ -183,8 +183,9 @@ fn render(list: &LinkList) -> String {
         table.row(nobody.chain(bytes("in", &link.received)));
     }
     let entries = format!(
-        "entries of histories sent: {}, known there already and spared: {}\n",
-        list.entries_sent, list.entries_spared
+        "entries of histories sent: {}, known there already and spared: {}\n\
+         whole instances, sent with every move, would have taken {} bytes\n",
+        list.entries_sent, list.entries_spared, list.bytes_whole
     );
     table.render("") + &list.links.iter().map(reason).collect::<String>() + &entries
 }
@@ -234,7 +235,13 @@ mod tests {
             link("lab-2", LinkState::Refused, Some("not in the topology")),
         ];
         let server = Some("north-1".to_owned());
-        let text = render(&LinkList { server, links, entries_sent: 25, entries_spared: 60 });
+        let text = render(&LinkList {
+            server,
+            links,
+            entries_sent: 25,
+            entries_spared: 60,
+            bytes_whole: 9_000,
+        });
         insta::assert_snapshot!(anstream::adapter::strip_str(&text).to_string(), @r"
         SERVER  DOMAIN  STATE    SINCE                 WAITING       HISTORY  SMALL  LARGE  WORKLIST  CONTROL  ON THE WIRE  DROPPED
         lab-1   lab     up       2026-03-01 09:30:05Z  2        out  120      9      0      0         44       2300         0
@@ -243,6 +250,7 @@ mod tests {
                                                                 in   0        0      0      0         0        0            0
         ! lab-2: not in the topology
         entries of histories sent: 25, known there already and spared: 60
+        whole instances, sent with every move, would have taken 9000 bytes
         ");
     }
 }

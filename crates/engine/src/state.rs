@@ -300,6 +300,20 @@ impl State {
         versions
     }
 
+    /// What the contents of all its files take, of each element the newest that is known here.
+    pub fn file_bytes(&self) -> u64 {
+        let size = |value: &Value| match value {
+            Value::File(file) => file.size,
+            Value::Bool(_)
+            | Value::Int(_)
+            | Value::Decimal(_)
+            | Value::String(_)
+            | Value::DateTime(_)
+            | Value::Json(_) => 0,
+        };
+        self.versions.newest().map(size).sum()
+    }
+
     /// What all values that were ever written take in memory, about: older ones are kept too.
     pub fn data_bytes(&self) -> u64 {
         self.versions.bytes()

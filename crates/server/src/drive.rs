@@ -309,7 +309,7 @@ impl Driver {
             if let Some(links) = &self.around.links {
                 links.follow(&seat.topology);
                 links.show_parcels(self.site.parcels_waiting());
-                links.show_entries(&self.site.gauges());
+                links.show_sent(self.site.gauges().sent);
             }
         }
         self.around.meters.show(&self.site.gauges());

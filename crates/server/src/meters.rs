@@ -68,6 +68,7 @@ pub(crate) struct DriveMeters {
     requests_waiting: Gauge,
     entries_sent: Counter,
     entries_spared: Counter,
+    bytes_whole: Counter,
 }
 
 impl Meters {
@@ -208,6 +209,10 @@ impl DriveMeters {
                 "legwork_history_entries_spared_total",
                 "Entries that did not have to go, as they are known there.",
             ),
+            bytes_whole: counter(
+                "legwork_instance_bytes_whole_total",
+                "What whole instances would have taken, sent with every parcel.",
+            ),
         }
     }
 
@@ -234,8 +239,9 @@ impl DriveMeters {
         ] {
             gauge.set(value as f64);
         }
-        self.entries_sent.absolute(gauges.entries_sent);
-        self.entries_spared.absolute(gauges.entries_spared);
+        self.entries_sent.absolute(gauges.sent.entries);
+        self.entries_spared.absolute(gauges.sent.entries_spared);
+        self.bytes_whole.absolute(gauges.sent.bytes_whole);
     }
 }
 

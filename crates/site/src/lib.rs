@@ -52,6 +52,7 @@ pub use bounds::{Limits, OUTPUT_APPENDS_MAX, OUTPUT_BYTES_MAX, RECORD_BYTES_MAX}
 pub use input::*;
 pub use legwork_engine::Lifecycle;
 pub use message::{Follow, Instance, Item, Items, Mark, Message, Named, Offer, ParcelId, Wanted};
+pub use outbox::Sent;
 pub use output::{Append, ClosedStream, FileWanted, Output};
 pub use refusal::{Kind, Refusal};
 pub use seat::Seat;
@@ -120,9 +121,7 @@ pub struct Gauges {
     pub jobs_queued: usize,
     pub jobs_leased: usize,
     pub requests_waiting: usize,
-    /// Entries of histories that went to other servers, and that did not have to, since the start.
-    pub entries_sent: u64,
-    pub entries_spared: u64,
+    pub sent: Sent,
 }
 
 #[derive(Debug)]
@@ -321,7 +320,6 @@ impl Site {
     }
 
     pub fn gauges(&self) -> Gauges {
-        let (entries_sent, entries_spared) = self.outbox.entries();
         Gauges {
             instances_open: self.instances.len(),
             instances_resident: self.instances.resident(),
@@ -330,8 +328,7 @@ impl Site {
             jobs_queued: self.jobs.queued(),
             jobs_leased: self.jobs.leased(),
             requests_waiting: self.waiting.len(),
-            entries_sent,
-            entries_spared,
+            sent: self.outbox.sent(),
         }
     }
 

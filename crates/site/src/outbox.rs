@@ -30,9 +30,19 @@ pub(crate) struct Outbox {
     due: BTreeSet<(Timestamp, InstanceId, ServerId)>,
     /// How many are on their way to each server; none is not told.
     waiting: BTreeMap<ServerId, usize>,
-    /// Entries that went to other servers, and entries that did not have to.
-    sent: u64,
-    spared: u64,
+    sent: Sent,
+}
+
+/// What went to other servers since the start.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Sent {
+    /// Entries of histories.
+    pub entries: u64,
+    /// Entries that did not have to go, as they are known there.
+    pub entries_spared: u64,
+    /// What the instances would have taken as a whole, with their history and all their values, sent
+    /// with every parcel.
+    pub bytes_whole: u64,
 }
 
 /// A parcel on its way.
@@ -53,9 +63,8 @@ impl Outbox {
         self.flights.range(all).next().is_some()
     }
 
-    /// Entries that went to other servers, and entries that did not have to.
-    pub(crate) fn entries(&self) -> (u64, u64) {
-        (self.sent, self.spared)
+    pub(crate) fn sent(&self) -> Sent {
+        self.sent
     }
 
     pub(crate) fn next_due(&self) -> Option<Timestamp> {
@@ -242,11 +251,13 @@ impl Site {
         };
         let fits = fitting(&entries, self.config.part_bytes);
         let is_part = fits < entries.len();
-        if !is_part {
-            self.outbox.spared += (of - entries.len()) as u64;
+        if !is_part && flight.attempts <= 1 {
+            let whole = records.iter().map(Vec::len).sum::<usize>() as u64 + state.file_bytes();
+            self.outbox.sent.bytes_whole += whole;
+            self.outbox.sent.entries_spared += (of - entries.len()) as u64;
         }
         entries.truncate(fits);
-        self.outbox.sent += entries.len() as u64;
+        self.outbox.sent.entries += entries.len() as u64;
         self.send_offer(id, to, Some(entries), is_part);
     }
 

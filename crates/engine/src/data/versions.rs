@@ -101,6 +101,11 @@ impl Versions {
         self.newest_first(element).map(|link| self.found(link))
     }
 
+    /// The newest value of each element, as far as it is here.
+    pub(crate) fn newest(&self) -> impl Iterator<Item = &Value> {
+        self.newest.iter().filter_map(|link| self.found(link).value)
+    }
+
     fn found<'a>(&'a self, link: &'a Link) -> Found<'a> {
         let writer = link.activity();
         let is_it = |value: &&FetchedValue| value.element == link.element && value.writer == writer;

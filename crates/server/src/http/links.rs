@@ -19,10 +19,15 @@ pub(super) async fn list(x: Exchange<'_>) -> Result {
     x.order(Request::RequireAdmin).await?;
     let rows = x.app.links.as_ref().map(|links| links.rows()).unwrap_or_default();
     let server = x.app.links.as_ref().map(|links| links.name.to_string());
-    let (entries_sent, entries_spared) =
-        x.app.links.as_ref().map(|links| links.entries()).unwrap_or_default();
+    let sent = x.app.links.as_ref().map(|links| links.sent()).unwrap_or_default();
     let links = rows.into_iter().map(link).collect();
-    Reply::json(&LinkList { server, entries_sent, entries_spared, links })
+    Reply::json(&LinkList {
+        server,
+        entries_sent: sent.entries,
+        entries_spared: sent.entries_spared,
+        bytes_whole: sent.bytes_whole,
+        links,
+    })
 }
 
 fn link(row: Row) -> Link {

@@ -13,7 +13,7 @@ use std::time::Duration;
 use legwork_model::id::ServerId;
 use legwork_model::time::Timestamp;
 use legwork_placement::{Server, Topology};
-use legwork_site::{Gauges, Message};
+use legwork_site::{Message, Sent};
 use rustc_hash::FxHashMap;
 use tokio::net::TcpListener;
 use tokio::sync::{Notify, Semaphore, oneshot, watch};
@@ -45,9 +45,8 @@ pub(crate) struct Links {
     topology: watch::Sender<Arc<Topology>>,
     peers: RwLock<BTreeMap<ServerId, Arc<Peer>>>,
     app: OnceLock<Weak<App>>,
-    /// Entries of histories that went to other servers, and that did not have to.
-    entries_sent: AtomicU64,
-    entries_spared: AtomicU64,
+    /// What the site has sent, as it counts.
+    sent: Mutex<Sent>,
 }
 
 /// Another server.
@@ -115,18 +114,8 @@ impl Links {
         identity.require(&name)?;
         let (topology, _) = watch::channel(topology);
         let (peers, app) = (RwLock::default(), OnceLock::new());
-        let (entries_sent, entries_spared) = (AtomicU64::new(0), AtomicU64::new(0));
-        let links = Self {
-            name,
-            identity,
-            clock,
-            queue,
-            topology,
-            peers,
-            app,
-            entries_sent,
-            entries_spared,
-        };
+        let sent = Mutex::default();
+        let links = Self { name, identity, clock, queue, topology, peers, app, sent };
         links.acquaint();
         Ok(links)
     }
@@ -236,14 +225,13 @@ impl Links {
         }
     }
 
-    pub(crate) fn show_entries(&self, gauges: &Gauges) {
-        self.entries_sent.store(gauges.entries_sent, Ordering::Relaxed);
-        self.entries_spared.store(gauges.entries_spared, Ordering::Relaxed);
+    pub(crate) fn show_sent(&self, sent: Sent) {
+        *self.sent.lock().unwrap_or_else(PoisonError::into_inner) = sent;
     }
 
-    /// Entries of histories that went to other servers, and that did not have to.
-    pub(crate) fn entries(&self) -> (u64, u64) {
-        (self.entries_sent.load(Ordering::Relaxed), self.entries_spared.load(Ordering::Relaxed))
+    /// What the site has sent, as it counts.
+    pub(crate) fn sent(&self) -> Sent {
+        *self.sent.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The drive thread hears it.

@@ -8,6 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use bytes::Bytes;
 use fastcdc::v2020::FastCDC;
+use legwork_store::BLOB_BYTES_MAX;
 use minicbor::bytes::ByteVec;
 use minicbor::{Decode, Encode};
 
@@ -20,7 +21,7 @@ const PORTION_BYTES: usize = CHUNK_BYTES_MAX;
 /// Chunks in one portion: as many as the least ones fill it with, and the last of a content.
 pub(super) const PORTION_CHUNKS_MAX: usize = PORTION_BYTES / CHUNK_BYTES_MIN + 1;
 /// As many as the largest content has.
-pub(super) const CHUNKS_MAX: usize = legwork_store::BLOB_BYTES_MAX / CHUNK_BYTES_MIN + 1;
+const CHUNKS_MAX: usize = BLOB_BYTES_MAX / CHUNK_BYTES_MIN + 1;
 /// How hard chunks are compressed, and what that must save to be worth the undoing: one part in 20.
 const LEVEL: i32 = 3;
 const SAVING: usize = 20;
@@ -106,11 +107,16 @@ pub(super) struct Assembly {
 }
 
 impl Assembly {
-    /// With what has come before, from whomever.
-    pub(super) fn new(chunks: Vec<Chunk>, size: u64, have: Have) -> Result<Self, (Lie, Have)> {
+    /// With what has come before, from whomever. How large it is need not be known.
+    pub(super) fn new(
+        chunks: Vec<Chunk>,
+        size: Option<u64>,
+        have: Have,
+    ) -> Result<Self, (Lie, Have)> {
         let fits = |chunk: &Chunk| (1..=CHUNK_BYTES_MAX).contains(&(chunk.bytes as usize));
         let sum: u64 = chunks.iter().map(|chunk| u64::from(chunk.bytes)).sum();
-        if chunks.len() > CHUNKS_MAX || !chunks.iter().all(fits) || sum != size {
+        let is_known = size.is_none_or(|size| size == sum) && sum <= BLOB_BYTES_MAX as u64;
+        if chunks.len() > CHUNKS_MAX || !chunks.iter().all(fits) || !is_known {
             return Err((Lie::List, have));
         }
         Ok(Self { chunks, have, found: BTreeSet::new() })
@@ -212,7 +218,8 @@ mod tests {
 
     /// Brings a content over; how many bytes went on the wire, and how many portions.
     fn bring(content: &[u8], similar: &[Vec<u8>]) -> (usize, usize) {
-        let mut assembly = Assembly::new(cut(content), content.len() as u64, Have::new()).unwrap();
+        let mut assembly =
+            Assembly::new(cut(content), Some(content.len() as u64), Have::new()).unwrap();
         for similar in similar {
             assembly.take_from(&similar.clone().into());
         }
@@ -271,7 +278,7 @@ mod tests {
     #[test]
     fn no_portion_holds_up_a_link_for_long() {
         let content = noise(4, 3_000_000);
-        let assembly = Assembly::new(cut(&content), 3_000_000, Have::new()).unwrap();
+        let assembly = Assembly::new(cut(&content), Some(3_000_000), Have::new()).unwrap();
         let portions = assembly.portions();
         assert!(portions.len() >= 3_000_000 / PORTION_BYTES);
         for portion in portions {
@@ -284,15 +291,16 @@ mod tests {
     #[test]
     fn lies_are_found_out() {
         let content = noise(5, 400_000);
-        let (chunks, size) = (cut(&content), 400_000);
-        let lie =
-            |chunks: Vec<Chunk>, size| Assembly::new(chunks, size, Have::new()).unwrap_err().0;
+        let (chunks, size) = (cut(&content), 400_000_u64);
+        let lie = |chunks: Vec<Chunk>, size: u64| {
+            Assembly::new(chunks, Some(size), Have::new()).unwrap_err().0
+        };
         assert_eq!(lie(chunks.clone(), size + 1), Lie::List);
         let empty = Chunk { hash: [0; 32], bytes: 0 };
         assert_eq!(lie([vec![empty], chunks.clone()].concat(), size), Lie::List);
         let huge = Chunk { hash: [0; 32], bytes: CHUNK_BYTES_MAX as u32 + 1 };
         assert_eq!(lie(vec![huge], u64::from(huge.bytes)), Lie::List);
-        let mut assembly = Assembly::new(chunks.clone(), size, Have::new()).unwrap();
+        let mut assembly = Assembly::new(chunks.clone(), Some(size), Have::new()).unwrap();
         assert_eq!(assembly.put(&[0, 1], packed(&content, &[0])), Err(Lie::Answer));
         assert_eq!(assembly.put(&[0], packed(&content, &[1])), Err(Lie::Chunk));
         let bomb = zstd::bulk::compress(&vec![0; 10 << 20], 3).unwrap();
@@ -306,10 +314,10 @@ mod tests {
     #[test]
     fn what_one_source_gave_the_next_need_not() {
         let content = noise(6, 1_000_000);
-        let mut first = Assembly::new(cut(&content), 1_000_000, Have::new()).unwrap();
+        let mut first = Assembly::new(cut(&content), Some(1_000_000), Have::new()).unwrap();
         let portions = first.portions();
         first.put(&portions[0], packed(&content, &portions[0])).unwrap();
-        let second = Assembly::new(cut(&content), 1_000_000, first.into_have()).unwrap();
+        let second = Assembly::new(cut(&content), Some(1_000_000), first.into_have()).unwrap();
         assert_eq!(second.portions(), portions[1..]);
     }
 }

@@ -26,8 +26,11 @@ const BRINGS_MAX: usize = 4;
 const WAITING_MAX: usize = 65_536;
 /// Portions of one content that are asked for at the same time.
 const PORTIONS_MAX: usize = 4;
-/// How long one answer may take.
-const PATIENCE: Duration = Duration::from_secs(30);
+/// How long one answer may take: a slow link has time for a portion, and one that breaks is noticed
+/// before.
+const PATIENCE: Duration = Duration::from_secs(300);
+/// What is looked at of other versions of one content.
+const SIMILAR_BYTES_MAX: u64 = 64 << 20;
 /// What is kept of contents that did not come as a whole.
 const KEPT_BYTES_MAX: usize = 64 << 20;
 
@@ -121,11 +124,20 @@ impl<P: Peers> Fetcher<P> {
         if file.size > BLOB_BYTES_MAX as u64 {
             return Err(NotBrought::TooLarge(file.size));
         }
+        self.bring_sized(file, Some(file.size)).await
+    }
+
+    /// Brings a content of which nothing but the name is known.
+    pub(crate) async fn find(&self, blob: Hash, sources: Vec<ServerId>) -> Result<(), NotBrought> {
+        self.bring_sized(&FileWanted { blob, size: 0, similar: Vec::new(), sources }, None).await
+    }
+
+    async fn bring_sized(&self, file: &FileWanted, size: Option<u64>) -> Result<(), NotBrought> {
         let Ok(_place) = self.places.acquire().await else { return Err(NotBrought::NoSource) };
         let mut have = self.kept().take(file.blob);
         let mut last = NotBrought::NoSource;
         for source in &file.sources {
-            let (brought, come) = self.bring_from(*source, file, have).await;
+            let (brought, come) = self.bring_from(*source, file, size, have).await;
             match brought {
                 Ok(content) => return self.store(file.blob, content).await,
                 Err(error) => last = error,
@@ -141,6 +153,7 @@ impl<P: Peers> Fetcher<P> {
         &self,
         source: ServerId,
         file: &FileWanted,
+        size: Option<u64>,
         have: Have,
     ) -> (Result<Vec<u8>, NotBrought>, Have) {
         let blob = file.blob;
@@ -150,7 +163,7 @@ impl<P: Peers> Fetcher<P> {
             Ok(FileReply::Chunks(_)) => return (Err(Lie::Answer.into()), have),
             Err(unreachable) => return (Err(unreachable.into()), have),
         };
-        let assembly = match Assembly::new(chunks, file.size, have) {
+        let assembly = match Assembly::new(chunks, size, have) {
             Ok(assembly) => assembly,
             Err((lie, have)) => return (Err(lie.into()), have),
         };
@@ -172,10 +185,14 @@ impl<P: Peers> Fetcher<P> {
         let (slot, similar) = (self.slot.clone(), file.similar.clone());
         let look = move || {
             let Some(store) = slot.borrow() else { return assembly };
+            let mut room = SIMILAR_BYTES_MAX;
             for blob in similar {
+                let size = store.blob_size(BlobId(blob)).ok().flatten();
+                let Some(left) = size.and_then(|size| room.checked_sub(size)) else { continue };
                 if assembly.portions().is_empty() {
                     break;
                 }
+                room = left;
                 if let Some(content) = read(&*store, blob) {
                     assembly.take_from(&Bytes::from(content));
                 }

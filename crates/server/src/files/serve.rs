@@ -6,14 +6,14 @@
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use legwork_store::{BLOB_BYTES_MAX, BlobId};
+use legwork_store::BlobId;
 
 use super::chunks::{Chunk, Hash, PORTION_CHUNKS_MAX, cut, pack};
 use super::wire::{FileReply, FileRequest};
 use crate::backend::{Backend, Slot};
 
 /// What is kept of the contents that were asked for last.
-const CACHE_BYTES_MAX: usize = BLOB_BYTES_MAX;
+const CACHE_BYTES_MAX: usize = 64 << 20;
 const CACHE_FILES_MAX: usize = 64;
 
 /// The contents that this server gives to others.
@@ -56,6 +56,8 @@ impl Offered {
         let content = read(&*self.slot.borrow()?, blob)?;
         let cut = Arc::new(Cut { blob, chunks: cut(&content), content });
         let mut cache = self.cache.lock().unwrap_or_else(PoisonError::into_inner);
+        // Two may have looked for it at the same time.
+        cache.retain(|other| other.blob != blob);
         cache.push_back(cut.clone());
         let sum = |cache: &VecDeque<Arc<Cut>>| -> usize {
             cache.iter().map(|cut| cut.content.len()).sum()

@@ -8,8 +8,9 @@ use std::sync::Arc;
 use hyper::StatusCode;
 use hyper::header::{CONTENT_DISPOSITION, HeaderValue};
 use legwork_api::files::File;
+use legwork_model::id::ServerId;
 use legwork_model::value::{FileRef, Value, ValueType, unhex};
-use legwork_site::{Data, FileWanted};
+use legwork_site::Data;
 use legwork_store::BlobId;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
@@ -92,9 +93,11 @@ pub(super) async fn download(x: Exchange<'_>) -> Result {
         return Err(Refused::bad_request("bad_id", detail));
     };
     x.require_files().await?;
-    let store = store(&x)?;
-    let read = tokio::task::spawn_blocking(move || store.blob(BlobId(id))).await;
-    let content = read.map_err(|error| Refused::fault(&error))?.map_err(|error| failed(&error))?;
+    let content = match read(&x, id).await? {
+        Some(content) => Some(content),
+        None if find(&x, id).await? => read(&x, id).await?,
+        None => None,
+    };
     let Some(content) = content else {
         let detail = format!("there is no file {name}; upload it first");
         return Err(Refused::new(StatusCode::NOT_FOUND, "no_such_file", detail));
@@ -106,6 +109,12 @@ pub(super) async fn download(x: Exchange<'_>) -> Result {
     Ok(reply.with_header(CONTENT_DISPOSITION, attachment))
 }
 
+async fn read(x: &Exchange<'_>, blob: [u8; 32]) -> Result<Option<Vec<u8>>> {
+    let store = store(x)?;
+    let read = tokio::task::spawn_blocking(move || store.blob(BlobId(blob))).await;
+    read.map_err(|error| Refused::fault(&error))?.map_err(|error| failed(&error))
+}
+
 /// Refuses data that names a file whose content is not stored here: nobody could read it.
 pub(super) async fn require_stored(x: &Exchange<'_>, data: &Data) -> Result<()> {
     let files: Vec<FileRef> = data.values().filter_map(file).collect();
@@ -115,35 +124,39 @@ pub(super) async fn require_stored(x: &Exchange<'_>, data: &Data) -> Result<()> 
     // Only those who may store files learn which there are.
     x.require_files().await?;
     for file in files {
-        if !is_stored(x, &file).await? {
-            bring(x, &file).await?;
+        let is_there =
+            is_stored(x, &file).await? || find(x, file.blob).await? && is_stored(x, &file).await?;
+        if !is_there {
+            return Err(no_such_file(&file));
         }
     }
     Ok(())
 }
 
-/// A request that was passed on comes with files that were uploaded where it came from.
-async fn bring(x: &Exchange<'_>, file: &FileRef) -> Result<()> {
-    let (Some(From(from)), Some(fetcher)) = (x.head.extensions.get(), &x.app.fetcher) else {
-        return Err(no_such_file(file));
-    };
-    let (blob, size) = (file.blob, file.size);
-    let wanted = FileWanted { blob, size, similar: Vec::new(), sources: vec![*from] };
-    match fetcher.bring(&wanted).await {
-        Ok(()) => Ok(()),
-        Err(NotBrought::NotThere | NotBrought::Lie(_) | NotBrought::TooLarge(_)) => {
-            Err(no_such_file(file))
+/// Brings a content from another server that can be reached, if one has it: whom a caller asks must
+/// not matter. First the one that has passed the request on, then the cheapest.
+async fn find(x: &Exchange<'_>, blob: [u8; 32]) -> Result<bool> {
+    let (Some(links), Some(fetcher)) = (&x.app.links, &x.app.fetcher) else { return Ok(false) };
+    let (topology, here) = (links.topology(), links.here());
+    let from = x.head.extensions.get::<From>().map(|From(from)| *from);
+    let reachable = links.reachable().into_iter().filter(|(_, is_up)| *is_up);
+    let mut servers: Vec<ServerId> = reachable.map(|(server, _)| server).collect();
+    servers.sort_by_key(|server| {
+        let cost = here.map_or(0, |here| topology.cost(here, *server));
+        (Some(*server) != from, cost, *server)
+    });
+    match fetcher.find(blob, servers).await {
+        Ok(()) => Ok(true),
+        Err(NotBrought::NotStored(reason)) => {
+            Err(Refused::unavailable("storage_unavailable", format!("{reason}; try again later")))
         }
         Err(
-            error @ (NotBrought::Unreachable(_) | NotBrought::NotStored(_) | NotBrought::NoSource),
-        ) => {
-            let detail = format!(
-                "the content of `{}` did not come from the server that passed this on ({error}); \
-                 try again later",
-                file.name
-            );
-            Err(Refused::unavailable("server_unreachable", detail))
-        }
+            NotBrought::NotThere
+            | NotBrought::Lie(_)
+            | NotBrought::TooLarge(_)
+            | NotBrought::Unreachable(_)
+            | NotBrought::NoSource,
+        ) => Ok(false),
     }
 }
 

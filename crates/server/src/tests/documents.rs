@@ -119,3 +119,21 @@ steps:
     north.server.stop().await;
     south.server.stop().await;
 }
+
+#[tokio::test]
+async fn whoever_is_asked_for_a_file_gives_it() {
+    let cluster = Cluster::new(&["north", "south"]);
+    let (north, south) = (cluster.start("north-1").await, cluster.start("south-1").await);
+    north.until_up("south-1").await;
+    let content = crate::files::noise(3, 700_000);
+    let file = south.upload(&content).await;
+    let get = format!("GET /v1/files/{}", file["blob"].as_str().unwrap());
+    let stored = north.send(call(&get)).await;
+    assert_eq!((stored.status, stored.body[..] == content), (200, true));
+    let unknown = north.send(call(&format!("GET /v1/files/{}", "ab".repeat(32)))).await;
+    assert_eq!((unknown.status, &unknown.json()["code"]), (404, &json!("no_such_file")));
+    // It stays.
+    south.server.stop().await;
+    assert_eq!(north.send(call(&get)).await.status, 200);
+    north.server.stop().await;
+}

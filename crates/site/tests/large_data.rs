@@ -482,3 +482,47 @@ fn a_long_history_goes_in_parts_and_each_entry_once() {
     let records = &group.streams[2][&CASE.0].0;
     assert!(records.iter().all(|record| record.len() < 2_000));
 }
+
+/// Two branches write at different servers, and a third reads both.
+const JOINED: &str = "
+process: case
+data: { x: string, y: string, z: string }
+steps:
+  - parallel: p
+    branches:
+      - steps: [{ step: a, job: a, at: s1, writes: [x, z] }]
+      - steps: [{ step: b, job: b, at: s2, writes: [y] }]
+  - { step: c, job: c, at: s3, reads: [x, y, z] }
+";
+
+impl Group {
+    /// Does a step that writes texts of so many bytes.
+    fn writes(&mut self, place: usize, step: &str, texts: &[(&str, usize)]) {
+        let job = self.jobs(place, step).pop().unwrap();
+        let data = texts.iter().map(|(name, size)| ((*name).to_owned(), json!("x".repeat(*size))));
+        self.report(place, job, data.collect());
+    }
+}
+
+#[test]
+fn what_each_server_may_take_in_is_not_refused_where_it_comes_together() {
+    let mut group = Group::new(JOINED);
+    group.config.data_bytes_max = 2_500;
+    (0..6).for_each(|place| group.restart(place));
+    group.start(1, json!({}));
+    group.writes(1, "a", &[("x", 1_000), ("z", 1_000)]);
+    group.writes(2, "b", &[("y", 1_000)]);
+    assert_eq!(group.jobs(3, "c").len(), 1, "3,000 bytes are more than one server would take");
+}
+
+#[test]
+fn large_values_come_one_after_the_other_where_they_do_not_fit_into_a_message() {
+    let mut group = Group::new(JOINED);
+    group.part_bytes(5_000);
+    group.start(1, json!({}));
+    group.writes(1, "a", &[("x", 4_000), ("z", 4_000)]);
+    group.writes(2, "b", &[("y", 9_000)]);
+    let job = group.jobs(3, "c").pop().unwrap();
+    let sizes: Vec<usize> = job.inputs.iter().map(|(_, value)| value.content_bytes()).collect();
+    assert_eq!(sizes, [4_000, 9_000, 4_000]);
+}

@@ -71,6 +71,10 @@ impl Gate {
         }
     }
 
+    pub(crate) async fn until_stopping(&self) {
+        stopped(&mut self.stopping.clone()).await;
+    }
+
     pub(crate) fn is_stopping(&self) -> bool {
         *self.stopping.borrow()
     }

@@ -3,6 +3,7 @@
 //! Invariant: a request is passed on a few times at most, whatever the servers know of each other.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use bytes::Bytes;
 use hyper::StatusCode;
@@ -19,6 +20,8 @@ use crate::peer::{Answered, Header, Passed};
 
 /// How often a request may be passed on: where it belongs can change while it is on its way.
 const HOPS_MAX: u32 = 4;
+/// How long an answer is waited for when the server stops.
+const FAREWELL: Duration = Duration::from_secs(1);
 static HOPS: HeaderName = HeaderName::from_static("legwork-hops");
 /// What concerns the connection of the caller alone.
 static OF_THE_CONNECTION: [HeaderName; 7] =
@@ -49,10 +52,25 @@ pub(super) async fn pass_on(
         headers: headers(&head.headers, hops + 1),
         body: body.to_vec().into(),
     };
-    match links.pass_on(to, passed).await {
+    let answered = tokio::select! {
+        answered = links.pass_on(to, passed) => answered,
+        () = stopping(app) => {
+            let detail = "the server is stopping before another one has answered; whether the \
+                          request was carried out is not known: look, or repeat it elsewhere with \
+                          the same idempotency key";
+            return Err(Refused::unavailable("stopping", detail.to_owned()));
+        }
+    };
+    match answered {
         Ok(answered) => Ok(reply(answered)),
         Err(not_passed) => Err(Refused::unavailable("server_unreachable", not_passed.to_string())),
     }
+}
+
+/// Until the server has begun to stop, and has given those who are about to answer a moment.
+async fn stopping(app: &App) {
+    app.gate.until_stopping().await;
+    tokio::time::sleep(FAREWELL).await;
 }
 
 fn hops(headers: &HeaderMap) -> u32 {

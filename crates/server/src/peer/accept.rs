@@ -291,3 +291,56 @@ impl Session<'_> {
         self.outlet.put_beyond_limit(&bytes, &control(bytes.len() as u64));
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use legwork_placement::{Server, Topology};
+
+    use super::*;
+    use crate::clock::Clock;
+    use crate::peer::Authority;
+    use crate::queue::Queue;
+
+    fn server(name: &str, is_gone: bool) -> Server {
+        let address = "127.0.0.1:1".into();
+        Server { name: name.into(), domain: Default::default(), address, api: "".into(), is_gone }
+    }
+
+    #[test]
+    fn who_introduces_themselves_is_recognised_or_told_why_not() {
+        let folder = tempfile::tempdir().unwrap();
+        let authority = Authority::new().unwrap();
+        let certified = |name: &str| authority.certify(name, Duration::from_secs(60)).unwrap();
+        let own = certified("north");
+        for (file, text) in [
+            ("ca.pem", authority.certificate()),
+            ("cert.pem", &own.certificate),
+            ("key.pem", &own.key),
+        ] {
+            std::fs::write(folder.path().join(file), text).unwrap();
+        }
+        let servers = vec![server("north", false), server("lab", false), server("old", true)];
+        let topology = Arc::new(Topology { servers, ..Topology::default() });
+        let (clock, queue) = (Arc::new(Clock::default()), Arc::new(Queue::new(1)));
+        let links = Links::new("north".into(), folder.path(), topology, clock, queue).unwrap();
+        let known = |version, name: &str, server, certificate: &str| {
+            use rustls::pki_types::pem::PemObject;
+            let pem = certified(certificate).certificate;
+            let certificate = CertificateDer::from_pem_slice(pem.as_bytes()).unwrap();
+            let hello = Hello { version, name: name.to_owned(), server, epoch: 0 };
+            recognise(&links, &hello, Some(&certificate)).map(|peer| peer.name.to_string())
+        };
+        assert_eq!(known(VERSION, "lab", 1, "lab").as_deref(), Ok("lab"));
+        for (result, reason) in [
+            (known(VERSION + 1, "lab", 1, "lab"), "speaks version 2 of the protocol"),
+            (known(VERSION, "lab", 1, "north"), "the certificate is not for `lab`"),
+            (known(VERSION, "ward", 1, "ward"), "`ward` is not in the topology of `north`"),
+            (known(VERSION, "old", 2, "old"), "`old` is not in the topology of `north`"),
+            (known(VERSION, "lab", 2, "lab"), "these are not the same cluster"),
+            (known(VERSION, "north", 0, "north"), "`north` is the name of this server"),
+        ] {
+            let said = result.unwrap_err();
+            assert!(said.contains(reason), "{said}");
+        }
+    }
+}

@@ -22,8 +22,9 @@ pub(crate) const LOOK: Duration = Duration::from_secs(5);
 const SILENT_MAX: u32 = 3;
 /// How long getting acquainted may take.
 pub(crate) const INTRODUCTION: Duration = Duration::from_secs(10);
-/// What is read at once.
+/// What is read at once, and before the other side is known.
 const READ_BYTES: usize = 64 << 10;
+const FIRST_BYTES: usize = 1 << 10;
 /// A buffer that has grown larger than this is given back.
 const KEPT_BYTES: usize = 1 << 20;
 
@@ -78,7 +79,7 @@ impl<R: AsyncRead + Unpin> Incoming<R> {
             if let Some(taken) = frame::take(&mut self.buffer, self.is_known)? {
                 return Ok(taken);
             }
-            self.buffer.reserve(READ_BYTES.min(if self.is_known { READ_BYTES } else { 1_024 }));
+            self.buffer.reserve(if self.is_known { READ_BYTES } else { FIRST_BYTES });
             if self.half.read_buf(&mut self.buffer).await? == 0 {
                 return Err(Ended::Closed);
             }

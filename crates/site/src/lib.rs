@@ -21,6 +21,7 @@ mod input;
 mod instances;
 mod jobs;
 mod keys;
+mod merged;
 mod message;
 mod outbox;
 mod output;

@@ -7,20 +7,17 @@ use std::sync::Arc;
 
 use legwork_engine::{self as engine, Command, Rejection};
 use legwork_model::event::{Performer, RequestDigest};
-use legwork_model::id::{Activity, ActivityId, AgentId, ServerId};
+use legwork_model::id::{Activity, ActivityId, AgentId};
 use legwork_model::schema::Schema;
 use legwork_model::time::Timestamp;
-use legwork_org::{
-    Cursor, Item, ItemKey, ItemView, MergedCursor, MergedDelta, MergedItem, MergedRead,
-    Organisation, There,
-};
+use legwork_org::{Cursor, Item, ItemKey, ItemView, Organisation};
 
 use crate::Site;
 use crate::access::Caller;
-use crate::answer::{Answer, ItemDetail, ItemInfo, OutputInfo, Unreachable, WorklistView};
+use crate::answer::{Answer, ItemDetail, ItemInfo, OutputInfo, WorklistView};
 use crate::control::{PAGE_MAX, too_many_waiting};
 use crate::input::{Complete, RequestId, Worklist};
-use crate::message;
+use crate::merged::Both;
 use crate::refusal::{Kind, Refusal};
 use crate::view;
 use crate::waiting::Waiting;
@@ -135,66 +132,6 @@ impl Site {
             more: delta.more,
             unreachable: Vec::new(),
         }))
-    }
-
-    /// Whose list at all servers is read, if there are others.
-    fn merged_read<'a>(
-        &'a self,
-        agent: &'a AgentId,
-        now: Timestamp,
-    ) -> Option<MergedRead<'a, message::Item>> {
-        let here = self.seat.as_ref()?.here;
-        let elsewhere = &self.following.person(agent)?.elsewhere;
-        let organisation = self.catalog.organisation();
-        Some(MergedRead { organisation, agent, now, here, elsewhere })
-    }
-
-    fn merged_now(
-        &self,
-        read: &MergedRead<'_, message::Item>,
-        since: Option<&str>,
-        limit: usize,
-    ) -> Result<Answer, Refusal> {
-        let since = match since.map(|text| (text.parse::<MergedCursor>(), text)) {
-            None => None,
-            Some((Ok(cursor), _)) => Some(cursor),
-            // Given while this server was alone.
-            Some((Err(_), text)) if text.parse::<Cursor>().is_ok() => None,
-            Some((Err(_), _)) => return Err(bad_cursor()),
-        };
-        let MergedDelta { cursor, reset, items, removed, removed_there, more } =
-            self.worklists.list_merged(read, since, limit);
-        let removed = removed.iter().map(|gone| public_name(&gone.schema, &gone.key));
-        let items = items.into_iter().map(|item| match item {
-            MergedItem::Here(view) => {
-                ItemInfo { server: self.server_name(read.here), ..info(&view) }
-            }
-            MergedItem::There(There { activity, server, stale, item, .. }) => {
-                item.info(activity, self.server_name(server), stale)
-            }
-        });
-        let unreachable = read.elsewhere.unreachable().filter_map(|(server, since)| {
-            Some(Unreachable { server: self.server_name(server)?, since })
-        });
-        Ok(Answer::Worklist(WorklistView {
-            cursor: cursor.to_string(),
-            reset,
-            items: items.collect(),
-            removed: removed.chain(removed_there.into_iter().cloned()).collect(),
-            more,
-            unreachable: unreachable.collect(),
-        }))
-    }
-
-    /// The name of this server, if there are others.
-    fn name_here(&self) -> Option<Arc<str>> {
-        self.other_servers().next()?;
-        self.server_name(self.seat.as_ref()?.here)
-    }
-
-    fn server_name(&self, server: ServerId) -> Option<Arc<str>> {
-        let topology = &self.seat.as_ref()?.topology;
-        topology.server(server).map(|server| server.name.clone())
     }
 
     pub(crate) fn item(
@@ -448,7 +385,7 @@ fn not_yours(agent: &AgentId, activity: &ActivityId) -> Refusal {
     Refusal::new(Kind::NotFound, "no_such_item", message)
 }
 
-fn bad_cursor() -> Refusal {
+pub(crate) fn bad_cursor() -> Refusal {
     let message = "the cursor is not one this server gave; leave `since` out to begin anew";
     Refusal::new(Kind::Invalid, "bad_cursor", message)
 }
@@ -467,27 +404,4 @@ pub(crate) fn info(item: &ItemView) -> ItemInfo {
         server: None,
         stale: false,
     }
-}
-
-/// One after the other.
-struct Both<A, B>(A, B);
-
-impl<T, A: Iterator<Item = T>, B: Iterator<Item = T>> Iterator for Both<A, B> {
-    type Item = T;
-
-    fn next(&mut self) -> Option<T> {
-        self.0.next().or_else(|| self.1.next())
-    }
-
-    fn size_hint(&self) -> (usize, Option<usize>) {
-        let (first, second) = (self.0.size_hint(), self.1.size_hint());
-        (first.0 + second.0, first.1.zip(second.1).map(|(first, second)| first + second))
-    }
-}
-
-impl<T, A, B> ExactSizeIterator for Both<A, B>
-where
-    A: ExactSizeIterator<Item = T>,
-    B: ExactSizeIterator<Item = T>,
-{
 }

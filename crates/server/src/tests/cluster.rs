@@ -419,3 +419,45 @@ async fn an_instance_is_shown_with_what_all_servers_know_of_it() {
     let partly = north.ok(call(&path)).await;
     assert_eq!(partly["unreachable"], json!(["south-1"]));
 }
+
+#[tokio::test]
+async fn a_person_works_at_any_server_on_what_any_other_has_for_them() {
+    let cluster = Cluster::new(&["north", "south"]);
+    let (north, south) = (cluster.start("north-1").await, cluster.start("south-1").await);
+    let organisation = "organisation: o\nagents:\n  ann: { roles: [clerk] }\n";
+    let process = "process: letter\nsteps:\n  - { step: sign, who: Role(clerk), at: south }\n";
+    for node in [&north, &south] {
+        node.ok(call("PUT /v1/organisation").body("text/yaml", organisation)).await;
+        node.ok(call("POST /v1/definitions").body("text/yaml", process)).await;
+    }
+    north.until_up("south-1").await;
+    south.until_up("north-1").await;
+    let empty = north.ok(call("GET /v1/worklist?agent=ann")).await;
+    assert_eq!((&empty["items"], &empty["unreachable"]), (&json!([]), &Json::Null));
+    let next = async |list: &Json| {
+        let since = list["cursor"].as_str().unwrap();
+        let wait = format!("GET /v1/worklist?agent=ann&since={since}&wait_ms=30000");
+        north.ok(call(&wait)).await
+    };
+
+    north.ok(call("POST /v1/instances").json(json!({"process": "letter"}))).await;
+    let offered = next(&empty).await;
+    let item = &offered["items"][0];
+    assert_eq!((&item["server"], &item["stale"]), (&json!("south-1"), &Json::Null), "{offered}");
+    let path = format!("/v1/work/{}", item["activity"].as_str().unwrap());
+    let claim = call(&format!("POST {path}/claim")).json(json!({"agent": "ann"}));
+    assert_eq!(north.send(claim).await.status, 204);
+    let claimed = next(&offered).await;
+    assert_eq!(claimed["items"][0]["claimed_by"], "ann", "{claimed}");
+    let detail = north.ok(call(&format!("GET {path}?agent=ann"))).await;
+    assert_eq!(detail["server"], "south-1");
+
+    south.server.stop().await;
+    let lonely = next(&claimed).await;
+    assert_eq!(lonely["items"][0]["stale"], true, "{lonely}");
+    assert_eq!(lonely["unreachable"][0]["server"], "south-1");
+    let complete = call(&format!("POST {path}/complete")).json(json!({"agent": "ann"}));
+    let away = north.send(complete).await;
+    assert_eq!((away.status, away.json()["code"].as_str()), (503, Some("server_unreachable")));
+    north.server.stop().await;
+}

@@ -34,6 +34,8 @@ pub(crate) struct Crew {
     pub(crate) abort_asked: BTreeSet<InstanceId>,
     pub(crate) refusals: u32,
     readers: Readers,
+    /// How many items were found on lists.
+    listed: u64,
 }
 
 enum Intent {
@@ -41,11 +43,18 @@ enum Intent {
     Poll,
     Report(Vec<ActivityId>),
     List(AgentId),
-    /// Who wants to do it, and how often it was passed on.
-    Look(AgentId, ActivityId, u32),
-    Complete(AgentId, ActivityId, u32),
+    /// Who does what with an item, and how often it was passed on.
+    Item(Deed, AgentId, ActivityId, u32),
     Incidents,
     Other,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Deed {
+    Look,
+    Claim,
+    Release,
+    Complete,
 }
 
 impl Crew {
@@ -195,14 +204,20 @@ impl Crew {
             }
             (Intent::List(agent), Answer::Worklist(list)) => {
                 for item in list.items {
-                    self.look(cluster, place, agent.clone(), item.activity, 0);
+                    self.listed += 1;
+                    let deed = match (self.listed % 8, item.claimed_by.is_some()) {
+                        (0, true) => Deed::Release,
+                        (1..4, false) => Deed::Claim,
+                        (_, _) => Deed::Look,
+                    };
+                    self.deal_with(cluster, place, deed, (agent.clone(), item.activity, 0));
                 }
             }
-            (Intent::Look(agent, activity, _), Answer::Item(detail)) => {
+            (Intent::Item(Deed::Look, agent, activity, _), Answer::Item(detail)) => {
                 has_all(cluster, place, &activity, &detail.inputs)?;
-                self.complete(cluster, place, agent, activity, 0);
+                self.deal_with(cluster, place, Deed::Complete, (agent, activity, 0));
             }
-            (Intent::Complete(_, activity, _), _) => self.note(activity)?,
+            (Intent::Item(Deed::Complete, _, activity, _), _) => self.note(activity)?,
             (Intent::Incidents, Answer::Incidents { incidents, .. }) => {
                 for incident in incidents {
                     let Some(node) = schema.node_named(&incident.activity.step) else { continue };
@@ -232,37 +247,31 @@ impl Crew {
         }
     }
 
-    fn look(
+    fn deal_with(
         &mut self,
         cluster: &mut Cluster,
         place: usize,
-        agent: AgentId,
-        activity: ActivityId,
-        hops: u32,
+        deed: Deed,
+        (agent, activity, hops): (AgentId, ActivityId, u32),
     ) {
-        let intent = Intent::Look(agent.clone(), activity.clone(), hops);
-        self.ask(cluster, place, Request::Item { agent, activity }, intent);
-    }
-
-    fn complete(
-        &mut self,
-        cluster: &mut Cluster,
-        place: usize,
-        agent: AgentId,
-        activity: ActivityId,
-        hops: u32,
-    ) {
-        let schema = cluster.schema.clone();
-        let data = oracle::data(&schema, activity.instance, &activity);
-        upload(cluster, place, &data);
-        let code = oracle::answer(&schema, activity.instance, &activity);
-        let node = schema.node_named(&activity.step);
-        let answers = node.map(|node| node.answers()).unwrap_or_default();
-        let answer = code.and_then(|code| answers.get(code as usize));
-        let answer = answer.map(|answer| (*answer).to_owned());
-        let intent = Intent::Complete(agent.clone(), activity.clone(), hops);
-        let complete = Complete { agent, activity, data, answer, request: None };
-        self.ask(cluster, place, Request::Complete(complete), intent);
+        let intent = Intent::Item(deed, agent.clone(), activity.clone(), hops);
+        let request = match deed {
+            Deed::Look => Request::Item { agent, activity },
+            Deed::Claim => Request::Claim { agent, activity },
+            Deed::Release => Request::Release { agent, activity },
+            Deed::Complete => {
+                let schema = cluster.schema.clone();
+                let data = oracle::data(&schema, activity.instance, &activity);
+                upload(cluster, place, &data);
+                let code = oracle::answer(&schema, activity.instance, &activity);
+                let node = schema.node_named(&activity.step);
+                let answers = node.map(|node| node.answers()).unwrap_or_default();
+                let answer = code.and_then(|code| answers.get(code as usize));
+                let answer = answer.map(|answer| (*answer).to_owned());
+                Request::Complete(Complete { agent, activity, data, answer, request: None })
+            }
+        };
+        self.ask(cluster, place, request, intent);
     }
 
     fn refused(
@@ -272,25 +281,11 @@ impl Crew {
         refusal: &Refusal,
     ) -> Result<(), String> {
         // Passed on to the server that can carry it out, as a server does it.
-        if let Some(at) = refusal.at.map(|at| usize::from(at.0)) {
-            match intent {
-                Intent::Look(agent, activity, hops) if hops < HOPS_MAX => {
-                    self.look(cluster, at, agent, activity, hops + 1);
-                    return Ok(());
-                }
-                Intent::Complete(agent, activity, hops) if hops < HOPS_MAX => {
-                    self.complete(cluster, at, agent, activity, hops + 1);
-                    return Ok(());
-                }
-                Intent::Look(..)
-                | Intent::Complete(..)
-                | Intent::Start(_)
-                | Intent::Poll
-                | Intent::Report(_)
-                | Intent::List(_)
-                | Intent::Incidents
-                | Intent::Other => {}
-            }
+        if let (Intent::Item(deed, agent, activity, hops), Some(at)) = (intent, refusal.at)
+            && hops < HOPS_MAX
+        {
+            self.deal_with(cluster, usize::from(at.0), deed, (agent, activity, hops + 1));
+            return Ok(());
         }
         self.refusals += 1;
         match refusal.kind {

@@ -30,6 +30,7 @@ use couriers::Couriers;
 use crew::Crew;
 use network::Network;
 
+const BEGINNING: Timestamp = Timestamp(1_000_000);
 /// Turns with crashes and a bad network.
 const TURNS: u32 = 150;
 /// How long it takes at most until all have heard of everything, in milliseconds: the longest pause
@@ -110,7 +111,7 @@ impl Cluster {
         let size = 3 + dice.below(6);
         let definition = placed_definition(dice, size);
         let text = yaml::write(&definition);
-        let organisation = organisation();
+        let organisation = organisation(dice);
         let transfers = [Transfer::Proven, Transfer::Requested, Transfer::Sending, Transfer::Full];
         // Mostly the ones that send nothing twice.
         let transfer = transfers[[0, 0, 0, 1, 1, 2, 3][dice.below(7)]];
@@ -132,7 +133,7 @@ impl Cluster {
             worlds,
             network: Network::default(),
             couriers: Couriers::default(),
-            now: Timestamp(1_000_000),
+            now: BEGINNING,
             skews: (0..size).map(|_| dice.below(10_000) as i64 - 5_000).collect(),
             schema: Arc::new(schema(&definition)?),
             seed,
@@ -253,11 +254,26 @@ fn topology(size: usize, transfer: Transfer, dice: &mut Dice) -> Topology {
     }
 }
 
-/// Everybody may do everything: who does a step decides only where the next one is.
-fn organisation() -> String {
+/// Everybody may do everything: who does a step decides only where the next one is. Some are away
+/// for a while, and others see what those hold.
+fn organisation(dice: &mut Dice) -> String {
     let roles = legwork_model::arbitrary::ROLES.join(", ");
-    let agents = AGENTS.map(|agent| format!("  {agent}: {{ name: {agent}, roles: [{roles}] }}\n"));
-    format!("organisation: simulated\nagents:\n{}", agents.concat())
+    let mut text = "organisation: simulated\nagents:\n".to_owned();
+    for (place, agent) in AGENTS.into_iter().enumerate() {
+        let substitute = AGENTS[(place + 1) % AGENTS.len()];
+        let mut absent = String::new();
+        if dice.chance(40) {
+            let from = Timestamp(BEGINNING.0 + dice.below(30_000) as i64);
+            // Over before everybody's list is compared: the clocks of sites differ.
+            let to = Timestamp(from.0 + 1 + dice.below(100_000) as i64);
+            absent = format!("{{ from: \"{from}\", to: \"{to}\" }}");
+        }
+        text += &format!(
+            "  {agent}: {{ name: {agent}, roles: [{roles}], substitutes: [{substitute}], \
+             absent: [{absent}] }}\n"
+        );
+    }
+    text
 }
 
 fn schema(definition: &Definition) -> Result<Schema, String> {

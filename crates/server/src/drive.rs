@@ -278,6 +278,22 @@ impl Driver {
 
     /// Makes the round durable, then tells those who wait.
     fn commit(&mut self) -> Result<(), Broken> {
+        self.release()?;
+        // What has to be read to be said to another server is durable now: it need not wait for
+        // the commit of the next round.
+        while self.reads.iter().any(|read| matches!(read, Read::Entries { .. })) {
+            let is_entries = |read: &Read| matches!(read, Read::Entries { .. });
+            let (entries, others) = self.reads.drain(..).partition(is_entries);
+            self.reads = entries;
+            self.serve_reads(self.around.clock.now())?;
+            self.reads.extend(others);
+            self.release()?;
+        }
+        Ok(())
+    }
+
+    /// Commits what was appended and releases what rests on it.
+    fn release(&mut self) -> Result<(), Broken> {
         if !self.batch.is_empty() {
             let appends = self.batch.appends.len();
             let begun = Instant::now();

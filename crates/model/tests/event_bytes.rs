@@ -240,6 +240,10 @@ fn events_of_the_site() {
         SiteEvent::TokenRevoked { name: "ci".to_owned(), by: ann() },
         "8303626369820163616e6e",
     );
+    check_site(
+        SiteEvent::TopologyPublished { epoch: 3, source: "t".to_owned(), by: ann() },
+        "8404036174820163616e6e",
+    );
 }
 
 #[test]

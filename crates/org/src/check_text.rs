@@ -3,6 +3,7 @@
 //! Invariant: what passes here can be deployed and run; whoever checks a text, wherever, gets the
 //! same findings.
 
+use legwork_model::definition::Definition;
 use legwork_model::finding::{Finding, Rule, Severity, Span};
 use legwork_model::schema::Schema;
 use legwork_model::{check, compile, yaml};
@@ -18,6 +19,7 @@ pub struct Checked {
     /// As its first version, until whoever deploys it knows better.
     pub schema: Schema,
     pub assignments: Assignments,
+    pub definition: Definition,
 }
 
 /// All findings, in the order of the text; and the definition if none is an error. Without an
@@ -43,7 +45,7 @@ pub fn check_text(
         Some(fault) => Err(fault),
     });
     match runs {
-        Ok(schema) => (Some(Checked { schema, assignments }), findings),
+        Ok(schema) => (Some(Checked { schema, assignments, definition }), findings),
         Err(fault) => {
             findings.push(not_runnable(fault));
             (None, findings)

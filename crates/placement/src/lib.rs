@@ -8,6 +8,7 @@
 //! Prozessinstanzdaten in verteilten Workflow-Management-Systemen", named as they are there.
 
 mod address;
+mod check;
 mod history;
 mod number;
 mod place;
@@ -16,7 +17,9 @@ mod read;
 mod schema;
 mod sources;
 mod topology;
+mod write;
 
+pub use check::{Domains, is_placed, unknown_domain};
 pub use history::{Known, Last, is_missing, knows, last_activities, last_activities_of};
 pub use place::{Map, place};
 pub use proof::{Move, is_proven};

@@ -1,7 +1,8 @@
 //! Gives domains and servers their numbers, so that they go on from an earlier topology.
 //!
 //! Invariant: what had a number keeps it, and nothing that had one is missing; what is new gets the
-//! next ones, in the order of the text.
+//! next ones. Numbers are in the order of the text, so that a server that has nothing but a file
+//! gives everybody the number that they have.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -39,6 +40,7 @@ pub(crate) struct DraftServer {
 
 pub(crate) fn number(draft: Draft, previous: &Topology, report: &mut Report) -> Topology {
     refuse_missing(&draft, previous, report);
+    refuse_mixed(&draft, previous, report);
     let mut next = Topology {
         name: draft.name,
         epoch: previous.epoch.saturating_add(1),
@@ -107,6 +109,27 @@ fn free_number(len: usize, span: Span, report: &mut Report) -> u16 {
         report.error(span, Rule::Y3, message, "go on with those that there are");
         u16::MAX
     })
+}
+
+/// What there was stands before what is new, in the order it had.
+fn refuse_mixed(draft: &Draft, previous: &Topology, report: &mut Report) {
+    let known = |domain: &&DraftDomain| previous.domain_named(&domain.name.value).is_some();
+    let kept = previous.domains.iter().filter(|domain| !domain.is_gone);
+    let expected = kept.filter(|kept| draft.domains.iter().any(|d| d.name.value == kept.name));
+    for (domain, expected) in draft.domains.iter().zip(expected) {
+        if domain.name.value != expected.name {
+            let message = format!(
+                "domain `{}` stands where `{}` was before",
+                domain.name.value, expected.name
+            );
+            let hint = if known(&domain) {
+                "keep the domains in the order they had"
+            } else {
+                "write new domains after those that there were"
+            };
+            return report.error(domain.name.span, Rule::Y2, message, hint);
+        }
+    }
 }
 
 /// Histories speak of servers by their numbers, and cases may be there.

@@ -129,6 +129,7 @@ enum Read {
     Own { id: RequestId, record: u64 },
     Entries { instance: InstanceId, to: ServerId, number: u32 },
     Files { instance: InstanceId, files: Vec<FileWanted> },
+    Catalog { to: ServerId, from: u64, limit: usize },
 }
 
 impl Driver {
@@ -260,10 +261,14 @@ impl Driver {
                 Output::ReadEntries { instance, to, number } => {
                     self.reads.push(Read::Entries { instance, to, number });
                 }
+                Output::ReadCatalog { to, from, limit } => {
+                    self.reads.push(Read::Catalog { to, from, limit });
+                }
                 Output::Send { to, message } => self.sends.push((to, message)),
                 Output::FetchFiles { instance, files } => {
                     self.reads.push(Read::Files { instance, files });
                 }
+                Output::Notice { text } => tracing::warn!("{text}"),
                 Output::Broken { instance, reason } => {
                     tracing::warn!(
                         %instance,
@@ -351,6 +356,10 @@ impl Driver {
                 Read::Files { instance, files } => {
                     let blobs = self.stored(instance, files)?;
                     Input::FilesHere { instance, blobs }
+                }
+                Read::Catalog { to, from, limit } => {
+                    let records = self.store.read(StreamId::SITE, Version(from), limit)?;
+                    Input::CatalogRead { to, from, records }
                 }
                 Read::Closed { id, before, limit } => {
                     let closed = self.store.closed_streams(Some(before), limit)?;

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
-use legwork_site::Seat;
+use legwork_site::Member;
 use tokio::net::TcpListener;
 use tokio::sync::{oneshot, watch};
 use tokio::task::JoinHandle;
@@ -239,7 +239,10 @@ impl Core {
         let site = legwork_site::Config {
             resident_max: config.resident_max,
             waiting_max: config.limits.waiting_max,
-            seat: config.peering.as_ref().map(seat).transpose()?,
+            member: config.peering.as_ref().map(|peering| Member {
+                name: peering.name.clone(),
+                topology: peering.topology.to_yaml().into(),
+            }),
             ..legwork_site::Config::default()
         };
         let (opened, outcome) = oneshot::channel();
@@ -270,8 +273,10 @@ async fn peer_listener(peering: &Peering) -> Result<TcpListener, Error> {
     let address = match peering.listen {
         Some(address) => address.to_string(),
         None => {
-            let seat = seat(peering)?;
-            let server = peering.topology.server(seat.here);
+            let here = peering.topology.server_named(&peering.name);
+            let here =
+                here.ok_or_else(|| Error::NotInTopology { name: peering.name.to_string() })?;
+            let server = peering.topology.server(here);
             server.map_or_else(String::new, |server| server.address.to_string())
         }
     };
@@ -295,12 +300,6 @@ fn fetcher(links: &Arc<Links>, slot: &Arc<Slot>) -> Arc<Fetcher<Links>> {
     let there = links.clone();
     let tell = move |instance, blob| there.tell(Message::FileHere { instance, blob });
     Arc::new(Fetcher::new(links.clone(), slot.clone(), Box::new(tell)))
-}
-
-fn seat(peering: &Peering) -> Result<Seat, Error> {
-    let here = peering.topology.server_named(&peering.name);
-    let here = here.ok_or_else(|| Error::NotInTopology { name: peering.name.to_string() })?;
-    Ok(Seat { here, topology: peering.topology.clone() })
 }
 
 /// Without tokens, loopback.

@@ -3,9 +3,11 @@
 //! Invariant: nothing depends on chance. Messages arrive in the order they are said, and whoever
 //! looks on sees each of them once.
 
+use std::sync::Arc;
+
 use legwork_model::id::ServerId;
 use legwork_placement::Topology;
-use legwork_site::{Answer, Message, Request, Seat};
+use legwork_site::{Answer, Config, Member, Message, Request};
 
 use crate::dice::Dice;
 use crate::world::World;
@@ -28,24 +30,23 @@ pub struct Said {
 impl Calm {
     /// All servers of a topology, with an organisation and a definition.
     pub fn new(topology: Topology, organisation: &str, definition: &str) -> Result<Self, String> {
-        let mut dice = Dice::new(0);
-        let topology = std::sync::Arc::new(topology);
-        let mut worlds = Vec::new();
-        for number in 0..topology.servers.len() {
-            let here = ServerId(number as u16);
-            let mut world = World::seated(&mut dice, Seat { here, topology: topology.clone() });
+        let text: Arc<str> = topology.to_yaml().into();
+        let members = topology.servers.iter().map(|server| {
+            let member = Member { name: server.name.clone(), topology: text.clone() };
+            let mut world = World::of(Config { member: Some(member), ..Config::default() });
             world.calm();
-            let (organisation, definition) = (organisation.to_owned(), definition.to_owned());
-            for request in [
-                Request::PublishOrganisation { source: organisation },
-                Request::Deploy { source: definition },
-            ] {
-                let reply = world.ask_calmly(request)?;
-                reply.map_err(|refusal| format!("{refusal}: {:?}", refusal.findings))?;
-            }
-            worlds.push(world);
+            world
+        });
+        let mut calm = Self { worlds: members.collect() };
+        let registrar = topology.registrar().ok_or("there is no server")?;
+        let (organisation, definition) = (organisation.to_owned(), definition.to_owned());
+        for request in [
+            Request::PublishOrganisation { source: organisation },
+            Request::Deploy { source: definition },
+        ] {
+            calm.ask(registrar, request, &mut |_| {})?;
         }
-        Ok(Self { worlds })
+        Ok(calm)
     }
 
     /// Asks a server something, and carries messages until nobody says anything any more; whoever
@@ -60,7 +61,7 @@ impl Calm {
         let asked = self.worlds.get_mut(place).ok_or("no such server")?.ask(request);
         self.settle(look)?;
         let reply = self.worlds[place].reply(asked).ok_or("there is no answer")?;
-        reply.map_err(|refusal| refusal.to_string())
+        reply.map_err(|refusal| format!("{refusal}: {:?}", refusal.findings))
     }
 
     fn settle(&mut self, look: &mut dyn FnMut(&Said)) -> Result<(), String> {
@@ -69,6 +70,12 @@ impl Calm {
             for (number, world) in self.worlds.iter_mut().enumerate() {
                 world.cycle(&mut Dice::new(0))?;
                 let from = ServerId(number as u16);
+                // Contents of files are brought at once: here it counts what is said.
+                for (instance, file) in world.take_wanted() {
+                    if !world.has_blob(&file.blob) {
+                        world.brought(file.blob, vec![instance])?;
+                    }
+                }
                 let all = world.take_said().into_iter();
                 said.extend(all.map(|(to, message)| Said { from, to, message }));
             }

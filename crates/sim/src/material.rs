@@ -24,8 +24,8 @@ pub(crate) fn definition(dice: &mut Dice) -> legwork_model::definition::Definiti
 }
 
 /// The domains that the steps of a placed definition may be in.
-pub(crate) const DOMAINS: [&str; 8] =
-    ["aalen", "bonn", "celle", "dresden", "essen", "fulda", "gera", "hof"];
+pub(crate) const DOMAINS: [&str; 9] =
+    ["aalen", "bonn", "celle", "dresden", "essen", "fulda", "gera", "hof", "iserlohn"];
 
 /// A random definition whose steps are spread over some of the domains.
 pub(crate) fn placed_definition(

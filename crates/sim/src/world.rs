@@ -10,8 +10,8 @@ use std::ops::ControlFlow;
 use legwork_model::id::{InstanceId, ServerId, StreamId};
 use legwork_model::time::Timestamp;
 use legwork_site::{
-    Answer, Append, ClosedStream, Config, Credential, FileWanted, Input, Message, Output, Refusal,
-    Request, RequestId, Seat, Site, Stream,
+    Answer, Append, ClosedStream, Config, Credential, FileWanted, Input, Member, Message, Output,
+    Refusal, Request, RequestId, Site, Stream,
 };
 use legwork_store::{self as store, Batch, EventStore, Version, memory::Memory};
 
@@ -51,7 +51,7 @@ enum Crash {
 
 impl World {
     pub(crate) fn new(dice: &mut Dice) -> Self {
-        let config = Config {
+        Self::of(Config {
             // Small, so that eviction, loading and snapshots happen all the time.
             resident_max: dice.below(12),
             snapshot_every: 2 + dice.below(6) as u64,
@@ -60,7 +60,10 @@ impl World {
             part_bytes: if dice.chance(40) { 1 + dice.below(400) } else { 1 << 20 },
             life: dice.roll(),
             ..Config::default()
-        };
+        })
+    }
+
+    pub(crate) fn of(config: Config) -> Self {
         Self {
             site: Site::new(config.clone()),
             store: Memory::default(),
@@ -81,9 +84,9 @@ impl World {
     }
 
     /// A site that is one of several.
-    pub(crate) fn seated(dice: &mut Dice, seat: Seat) -> Self {
+    pub(crate) fn member(dice: &mut Dice, member: Member) -> Self {
         let mut world = Self::new(dice);
-        world.config.seat = Some(seat);
+        world.config.member = Some(member);
         world.site = Site::new(world.config.clone());
         world
     }
@@ -239,7 +242,9 @@ impl World {
                 | Output::ReadHistory { .. }
                 | Output::ReadOwn { .. }
                 | Output::ReadEntries { .. }
+                | Output::ReadCatalog { .. }
                 | Output::ReadClosed { .. }) => self.reads.push(read),
+                Output::Notice { text } => return Err(text),
                 Output::Broken { instance, reason } => return Err(broken(instance, &reason)),
             }
         }
@@ -296,7 +301,12 @@ impl World {
                 let blobs = blobs.filter(|blob| self.blobs.contains(blob)).collect();
                 Input::FilesHere { instance, blobs }
             }
+            Output::ReadCatalog { to, from, limit } => {
+                let records = self.store.read(StreamId::SITE, Version(from), limit);
+                Input::CatalogRead { to, from, records: records.map_err(failed)? }
+            }
             Output::Broken { instance, reason } => return Err(broken(instance, &reason)),
+            Output::Notice { text } => return Err(text),
             Output::Append(_)
             | Output::Snapshot { .. }
             | Output::Answer { .. }
@@ -382,6 +392,12 @@ impl World {
         ids.into_iter()
             .map(|id| Ok((id, self.store.read(id, Version(0), usize::MAX).map_err(failed)?)))
             .collect()
+    }
+
+    /// The records of the site's own stream.
+    pub(crate) fn catalog(&self) -> Result<Vec<Vec<u8>>, String> {
+        let records = self.store.read(StreamId::SITE, Version(0), usize::MAX);
+        records.map_err(|error| format!("read: {error}"))
     }
 
     pub(crate) fn swap_site(&mut self, other: Site) -> Site {

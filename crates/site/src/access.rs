@@ -57,9 +57,7 @@ struct Token {
 impl Tokens {
     pub(crate) fn caller(&self, credential: &Credential) -> Result<Caller, Refusal> {
         match credential {
-            Credential::None if self.by_name.is_empty() => {
-                Ok(Caller { name: None, scopes: Arc::from([Scope::Admin]) })
-            }
+            Credential::None if self.by_name.is_empty() => Ok(Caller::itself()),
             Credential::None => Err(Refusal::unauthenticated("no token was given")),
             Credential::Token(hash) => self
                 .by_hash
@@ -124,6 +122,11 @@ impl Tokens {
 }
 
 impl Caller {
+    /// The site when it does something by itself, and anybody while no token exists.
+    pub(crate) fn itself() -> Self {
+        Self { name: None, scopes: Arc::from([Scope::Admin]) }
+    }
+
     pub(crate) fn is_admin(&self) -> bool {
         self.scopes.contains(&Scope::Admin)
     }

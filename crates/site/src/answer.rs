@@ -6,9 +6,10 @@ use std::time::Duration;
 use legwork_engine::{Lifecycle, NodeState};
 use legwork_model::event::Performer;
 use legwork_model::finding::Finding;
-use legwork_model::id::{ActivityId, AgentId, InstanceId};
+use legwork_model::id::{ActivityId, AgentId, InstanceId, ServerId};
 use legwork_model::time::Timestamp;
 use legwork_model::value::{Value, ValueType};
+use legwork_placement::Topology;
 
 use crate::access::Scope;
 use crate::refusal::Refusal;
@@ -43,6 +44,17 @@ pub enum Answer {
     /// One that is no longer in force.
     OrganisationText {
         version: u32,
+        source: Arc<str>,
+    },
+    Topology {
+        topology: Arc<Topology>,
+        source: Arc<str>,
+        /// The server that answers.
+        here: Option<ServerId>,
+    },
+    /// One that is no longer in force.
+    TopologyText {
+        epoch: u32,
         source: Arc<str>,
     },
     Versions {

@@ -42,11 +42,13 @@ impl Site {
     /// Another server says something about an instance.
     pub(crate) fn hear(&mut self, from: ServerId, message: Message, now: Timestamp) {
         self.latest = now;
+        let Some(message) = self.hear_catalog(from, message, now) else { return };
         let Instance(id) = match &message {
             Message::Offer(offer) => offer.id.instance,
             Message::Known { parcel, .. } | Message::Taken { parcel } => parcel.instance,
             Message::Want { instance, .. } | Message::Have { instance, .. } => *instance,
             Message::Follow(_) | Message::Items(_) => return self.act_on(from, message, now),
+            Message::CatalogWanted { .. } | Message::Catalog { .. } => return,
         };
         if self.instances.broken(id).is_some() {
             return;
@@ -68,6 +70,8 @@ impl Site {
             Message::Have { instance, values } => self.have(instance, values, now),
             Message::Follow(follow) => self.followed(from, follow, now),
             Message::Items(items) => self.items_told(from, *items, now),
+            // About no instance.
+            Message::CatalogWanted { .. } | Message::Catalog { .. } => {}
         }
     }
 

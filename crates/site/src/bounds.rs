@@ -31,6 +31,8 @@ const VERSIONS_MAX: usize = 10_000;
 const DEFINITION_BYTES_MAX: u64 = 256 << 20;
 /// Versions of the organisation.
 const ORGANISATIONS_MAX: usize = 10_000;
+/// Epochs of the topology.
+const TOPOLOGIES_MAX: usize = 10_000;
 const TOKENS_MAX: usize = 10_000;
 
 /// What a site takes in for good.
@@ -43,6 +45,8 @@ pub struct Limits {
     pub definition_bytes: u64,
     /// Versions of the organisation.
     pub organisations: usize,
+    /// Epochs of the topology.
+    pub topologies: usize,
     pub tokens: usize,
 }
 
@@ -53,6 +57,7 @@ impl Default for Limits {
             versions: VERSIONS_MAX,
             definition_bytes: DEFINITION_BYTES_MAX,
             organisations: ORGANISATIONS_MAX,
+            topologies: TOPOLOGIES_MAX,
             tokens: TOKENS_MAX,
         }
     }

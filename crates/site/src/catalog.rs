@@ -1,11 +1,11 @@
-//! The definitions and the organisation in force, in all their versions.
+//! The definitions, the organisation and the topology in force, in all their versions.
 //!
 //! Versions count from 1 and are never changed or removed: an instance goes on with the one it
 //! started with. What is not in use costs no more than its text, an organisation that is no longer
 //! in force not even that: it is read from the site's own stream when somebody asks for it.
 
 use std::cell::OnceCell;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
 use std::sync::Arc;
 
@@ -14,6 +14,7 @@ use legwork_model::schema::Schema;
 use legwork_model::time::Timestamp;
 use legwork_model::yaml;
 use legwork_org::{Assignments, Checked, Organisation};
+use legwork_placement::{Domains, Topology};
 
 use crate::answer::{DefinitionInfo, VersionInfo};
 
@@ -22,9 +23,17 @@ pub(crate) struct Catalog {
     processes: BTreeMap<Arc<str>, Vec<Deployed>>,
     /// Of the latest version of every process, to be held against each new organisation.
     assignments: BTreeMap<Arc<str>, Assignments>,
+    /// The same, to be held against the first topology.
+    domains: BTreeMap<Arc<str>, Domains>,
     organisation: Published,
     /// All versions of the organisation, the one in force included.
     editions: Vec<Edition>,
+    topology: Option<PublishedTopology>,
+    topologies: Vec<Edition>,
+    /// Processes whose latest version has come from the stream and is not in force yet.
+    taken_in: BTreeSet<Arc<str>>,
+    /// The same of the organisation.
+    is_organisation_taken_in: bool,
     /// Of the texts of all definitions.
     source_bytes: u64,
 }
@@ -39,7 +48,14 @@ pub(crate) struct Deployed {
     schema: OnceCell<Result<Arc<Schema>, String>>,
 }
 
-/// Where a version of the organisation is kept.
+/// The topology in force.
+#[derive(Debug)]
+pub(crate) struct PublishedTopology {
+    pub(crate) topology: Arc<Topology>,
+    pub(crate) source: Arc<str>,
+}
+
+/// Where a version of the organisation, or of the topology, is kept.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Edition {
     /// The number of its record in the site's own stream.
@@ -61,8 +77,16 @@ impl Catalog {
     pub(crate) fn check(&self, source: &str) -> Result<(Checked, Vec<Finding>), Vec<Finding>> {
         let Published { organisation, version, .. } = &self.organisation;
         let organisation = (*version > 0).then_some(&**organisation);
-        let (checked, findings) = legwork_org::check_text(source, organisation);
+        let (checked, mut findings) = legwork_org::check_text(source, organisation);
         let Some(mut checked) = checked else { return Err(findings) };
+        if let Some(published) = &self.topology {
+            let unknown = Domains::of(&checked.definition).check(&published.topology);
+            if !unknown.is_empty() {
+                findings.extend(unknown);
+                findings.sort();
+                return Err(findings);
+            }
+        }
         checked.schema.version = self.versions(&checked.schema.process).len() as u32 + 1;
         Ok((checked, findings))
     }
@@ -84,15 +108,11 @@ impl Catalog {
         }
     }
 
-    pub(crate) fn deploy(
-        &mut self,
-        schema: Schema,
-        assignments: Assignments,
-        source: &str,
-        at: Timestamp,
-    ) {
+    pub(crate) fn deploy(&mut self, checked: Checked, source: &str, at: Timestamp) {
+        let Checked { schema, assignments, definition } = checked;
         let (process, version) = (schema.process.clone(), schema.version);
         self.assignments.insert(process.clone(), assignments);
+        self.domains.insert(process.clone(), Domains::of(&definition));
         let deployed = Deployed {
             process: process.clone(),
             version,
@@ -103,10 +123,11 @@ impl Catalog {
         self.push(deployed);
     }
 
-    /// Takes in a version that was deployed before; see `finish_recovery`.
+    /// Takes in a version that was deployed before; see `put_in_force`.
     pub(crate) fn redeploy(&mut self, process: Arc<str>, source: &str, at: Timestamp) {
         let version = self.versions(&process).len() as u32 + 1;
         let (source, schema) = (Arc::from(source), OnceCell::new());
+        self.taken_in.insert(process.clone());
         self.push(Deployed { process, version, source, at, schema });
     }
 
@@ -120,21 +141,24 @@ impl Catalog {
         self.source_bytes
     }
 
-    /// All has come that was published before: what is in force is put into force. Answers what
-    /// cannot be understood. Not checked again: what ran under an older check goes on running.
-    pub(crate) fn finish_recovery(&mut self) -> Vec<String> {
+    /// What was taken in is put into force, the latest of each. Answers what cannot be understood.
+    /// Not checked again: what ran under an older check goes on running.
+    pub(crate) fn put_in_force(&mut self) -> Vec<String> {
         let mut faults = Vec::new();
         let version = self.organisation.version;
-        if version > 0 {
+        if std::mem::take(&mut self.is_organisation_taken_in) {
             match Organisation::parse(&self.organisation.source) {
                 (Some(parsed), _) => self.organisation.organisation = Arc::new(parsed),
                 (None, _) => faults.push(format!("organisation version {version} is unreadable")),
             }
         }
-        for latest in self.processes.values().filter_map(|versions| versions.last()) {
+        for process in std::mem::take(&mut self.taken_in) {
+            let versions = self.processes.get(&process);
+            let Some(latest) = versions.and_then(|versions| versions.last()) else { continue };
             match latest.compile() {
-                Ok((schema, assignments)) => {
-                    self.assignments.insert(latest.process.clone(), assignments);
+                Ok((schema, assignments, domains)) => {
+                    self.assignments.insert(process.clone(), assignments);
+                    self.domains.insert(process, domains);
                     drop(latest.schema.set(Ok(Arc::new(schema))));
                 }
                 Err(fault) => faults.push(fault),
@@ -192,11 +216,60 @@ impl Catalog {
         at: Timestamp,
     ) {
         self.republish(source, record, at);
+        self.is_organisation_taken_in = false;
         self.organisation.organisation = Arc::new(organisation);
     }
 
-    /// Takes in a version that was published before; see `finish_recovery`.
+    /// Whether an organisation was taken in and is not in force yet.
+    pub(crate) fn awaits_organisation(&self) -> bool {
+        self.is_organisation_taken_in
+    }
+
+    pub(crate) fn topology(&self) -> Option<&PublishedTopology> {
+        self.topology.as_ref()
+    }
+
+    /// Where an epoch of the topology is kept.
+    pub(crate) fn topology_edition(&self, epoch: u32) -> Option<Edition> {
+        self.topologies.get((epoch as usize).checked_sub(1)?).copied()
+    }
+
+    /// The epochs of the topology after the given one, oldest first.
+    pub(crate) fn topology_editions(&self, after: u32) -> impl Iterator<Item = VersionInfo> {
+        let editions = self.topologies.iter().enumerate().skip(after as usize);
+        editions.map(|(place, edition)| VersionInfo { version: place as u32 + 1, at: edition.at })
+    }
+
+    /// `record` is the number of its record in the site's own stream.
+    pub(crate) fn publish_topology(
+        &mut self,
+        topology: Topology,
+        source: &str,
+        record: u64,
+        at: Timestamp,
+    ) {
+        self.topologies.push(Edition { record, at });
+        let (topology, source) = (Arc::new(topology), Arc::from(source));
+        self.topology = Some(PublishedTopology { topology, source });
+    }
+
+    /// The domains that the latest definitions name and a topology does not have.
+    pub(crate) fn misplaced(&self, topology: &Topology) -> Vec<Finding> {
+        let mut findings = Vec::new();
+        for (process, domains) in &self.domains {
+            for finding in domains.check(topology) {
+                let message =
+                    format!("process `{process}` at {}: {}", finding.span, finding.message);
+                let hint = "add the domain, or deploy the process without it first".to_owned();
+                findings.push(Finding { span: Span::default(), message, hint, ..finding });
+            }
+        }
+        findings
+    }
+
+    /// Takes in a version that was published before; see `put_in_force`.
     pub(crate) fn republish(&mut self, source: &str, record: u64, at: Timestamp) {
+        self.is_organisation_taken_in = true;
         self.editions.push(Edition { record, at });
         self.organisation.version = self.editions.len() as u32;
         self.organisation.source = Arc::from(source);
@@ -206,11 +279,11 @@ impl Catalog {
 impl Deployed {
     /// The executable form, or why there is none.
     pub(crate) fn schema(&self) -> Result<&Arc<Schema>, &str> {
-        let made = || self.compile().map(|(schema, _)| Arc::new(schema));
+        let made = || self.compile().map(|(schema, ..)| Arc::new(schema));
         self.schema.get_or_init(made).as_ref().map_err(String::as_str)
     }
 
-    fn compile(&self) -> Result<(Schema, Assignments), String> {
+    fn compile(&self) -> Result<(Schema, Assignments, Domains), String> {
         let fault = |why: &dyn std::fmt::Display| {
             format!("process `{}` version {} {why}", self.process, self.version)
         };
@@ -218,7 +291,7 @@ impl Deployed {
         let definition = definition.ok_or_else(|| fault(&"is unreadable"))?;
         let schema = legwork_model::compile::compile(&definition, self.version)
             .map_err(|error| fault(&format!("cannot be carried out: {error}")))?;
-        Ok((schema, Assignments::of(&definition)))
+        Ok((schema, Assignments::of(&definition), Domains::of(&definition)))
     }
 
     pub(crate) fn version_info(&self) -> VersionInfo {

@@ -35,6 +35,7 @@ impl Site {
     /// Whether the caller may start something, in the name they give.
     pub(crate) fn may_start(&self, caller: &Caller, start: &Start) -> Result<(), Refusal> {
         caller.require_start()?;
+        self.require_joined()?;
         if let Some(agent) = &start.agent {
             caller.require_work_as(agent)?;
             self.require_known(agent)?;
@@ -63,6 +64,7 @@ impl Site {
             let message = format!("{reason}; start a later version");
             Refusal::new(Kind::Conflict, "definition_unreadable", message)
         })?;
+        self.require_domains(&schema)?;
         let inputs = engine::data::typed(&schema, Schema::START, &start.data)
             .map_err(|rejection| Refusal::from(&rejection))?;
         let created = Created {

@@ -48,6 +48,8 @@ pub enum Input {
     EntriesRead { instance: InstanceId, to: ServerId, number: u32, records: Vec<Vec<u8>> },
     /// What `Output::FetchFiles` asked for, or some of it, is stored here.
     FilesHere { instance: InstanceId, blobs: Vec<[u8; 32]> },
+    /// What `Output::ReadCatalog` asked for.
+    CatalogRead { to: ServerId, from: u64, records: Vec<Vec<u8>> },
     /// The caller of a waiting request hung up.
     Cancelled { id: RequestId },
     /// No more inputs are at hand: waiting requests are served with what has come up. Given once
@@ -105,6 +107,19 @@ pub enum Request {
     },
     /// Oldest first; only versions after the given one.
     OrganisationVersions {
+        after: u32,
+        limit: usize,
+    },
+
+    PublishTopology {
+        source: String,
+    },
+    /// The given epoch, or the one in force.
+    Topology {
+        epoch: Option<u32>,
+    },
+    /// Oldest first; only epochs after the given one.
+    TopologyVersions {
         after: u32,
         limit: usize,
     },

@@ -10,6 +10,7 @@ mod answer;
 mod arrivals;
 mod bounds;
 mod catalog;
+mod chain;
 mod contents;
 mod control;
 mod departures;
@@ -29,10 +30,12 @@ mod passages;
 mod publish;
 mod recover;
 mod refusal;
+mod replicate;
 mod seat;
 mod settle;
 mod step;
 mod summary;
+mod topology;
 mod view;
 mod waiting;
 mod whereabouts;
@@ -56,7 +59,7 @@ pub use message::{Follow, Instance, Item, Items, Mark, Message, Named, Offer, Pa
 pub use outbox::Sent;
 pub use output::{Append, ClosedStream, FileWanted, Output};
 pub use refusal::{Kind, Refusal};
-pub use seat::Seat;
+pub use seat::{Member, Seat};
 pub use summary::Summary;
 pub use wire::Shares;
 
@@ -64,6 +67,7 @@ use access::{Caller, Tokens};
 use arrivals::Arrivals;
 use bounds::Entailed;
 use catalog::Catalog;
+use chain::Chain;
 use contents::Contents;
 use fetch::Fetching;
 use followers::Followers;
@@ -71,6 +75,7 @@ use following::Following;
 use instances::Instances;
 use jobs::Jobs;
 use outbox::Outbox;
+use replicate::Replication;
 use waiting::WaitingRoom;
 
 /// How a site is set up.
@@ -92,8 +97,8 @@ pub struct Config {
     /// Drawn anew whenever a site is made: leases and cursors of another life are told apart by it.
     /// Not a moment, for clocks are set back.
     pub life: u64,
-    /// This server's place among others; `None` if it is alone.
-    pub seat: Option<Seat>,
+    /// Who this server is among others; `None` if it is alone.
+    pub member: Option<Member>,
 }
 
 impl Default for Config {
@@ -107,7 +112,7 @@ impl Default for Config {
             part_bytes: bounds::PART_BYTES,
             limits: Limits::default(),
             life: 0,
-            seat: None,
+            member: None,
         }
     }
 }
@@ -161,8 +166,16 @@ pub struct Site {
     latest: Timestamp,
     /// When those who follow worklists were served last.
     watched_at: Timestamp,
-    /// This server among others; `None` if it is alone.
+    /// This server among others, as the catalog says; `None` if it is alone, or if the catalog
+    /// does not say so yet.
     seat: Option<Seat>,
+    /// The same, as it was told when it started.
+    bootstrap: Option<Seat>,
+    /// Whether something other than what was stored has come in.
+    has_begun: bool,
+    /// What the records of the own stream come to.
+    chain: Chain,
+    replication: Replication,
     outbox: Outbox,
     arrivals: Arrivals,
     fetching: Fetching,
@@ -206,7 +219,7 @@ impl Site {
         // Leases count up from here. Two lives have 2^63 numbers to begin at: they do not meet.
         let first_lease = config.life >> 1;
         let catalog = Catalog::default();
-        Self {
+        let mut site = Self {
             worklists: Self::empty_worklists(&config, &catalog),
             jobs: Jobs::new(first_lease),
             catalog,
@@ -226,7 +239,11 @@ impl Site {
             version: 0,
             latest: Timestamp::default(),
             watched_at: Timestamp::default(),
-            seat: config.seat.clone(),
+            seat: None,
+            bootstrap: None,
+            has_begun: false,
+            chain: Chain::default(),
+            replication: Replication::default(),
             outbox: Outbox::default(),
             arrivals: Arrivals::default(),
             fetching: Fetching::default(),
@@ -238,13 +255,18 @@ impl Site {
             entailed: Entailed::default(),
             out: Vec::new(),
             config,
-        }
+        };
+        site.read_bootstrap();
+        site
     }
 
     /// Takes one input; answers what is to be done outside, in this order.
     pub fn handle(&mut self, input: Input, now: Timestamp) -> Vec<Output> {
         let now = now.max(self.latest);
         self.entailed = Entailed::default();
+        if !matches!(input, Input::Recovered(_) | Input::SiteRecovered) {
+            self.begin(now);
+        }
         match input {
             Input::Recovered(stream) => self.recover(stream),
             Input::SiteRecovered => self.site_recovered(),
@@ -267,6 +289,7 @@ impl Site {
                 self.entries_read(instance, to, number, &records);
             }
             Input::FilesHere { instance, blobs } => self.files_here(instance, blobs, now),
+            Input::CatalogRead { to, from, records } => self.catalog_read(to, from, records),
             Input::Cancelled { id } => drop(self.waiting.take(id)),
             Input::Settle => self.settle(now),
         }
@@ -286,10 +309,10 @@ impl Site {
         let stale = (!self.stale.is_empty()).then_some(self.latest);
         let parcels = self.outbox.next_due();
         let values = self.fetching.next_due();
-        let files = self.contents.next_due();
+        let (files, catalog) = (self.contents.next_due(), self.next_beat());
         let lists = self.following.next_due();
         let (jobs, waiting) = (self.jobs.next_due(), self.waiting.next_due());
-        let due = [jobs, waiting, absence, stale, parcels, values, files, lists];
+        let due = [jobs, waiting, absence, stale, parcels, values, files, lists, catalog];
         due.into_iter().flatten().min()
     }
 
@@ -306,7 +329,7 @@ impl Site {
 
     /// This server among others; `None` if it is alone.
     pub fn seat(&self) -> Option<&Seat> {
-        self.seat.as_ref()
+        self.seat.as_ref().or(self.bootstrap.as_ref())
     }
 
     /// How often the tokens have changed.
@@ -357,10 +380,7 @@ impl Site {
         }
         let answer = match request {
             Request::Deploy { source } => self.deploy(&caller, &source, now),
-            Request::Definitions { after, limit } => caller.require_any().map(|()| {
-                let (definitions, more) = page(self.catalog.list(after.as_deref()), limit);
-                Answer::Definitions { definitions, more }
-            }),
+            Request::Definitions { after, limit } => self.definitions(&caller, after, limit),
             Request::DefinitionVersions { process, after, limit } => {
                 caller.require_any().and_then(|()| self.definition_versions(&process, after, limit))
             }
@@ -369,10 +389,14 @@ impl Site {
             }
             Request::PublishOrganisation { source } => self.publish(&caller, &source, now),
             Request::Organisation { version } => return self.organisation(id, &caller, version),
-            Request::OrganisationVersions { after, limit } => caller.require_any().map(|()| {
-                let (versions, more) = page(self.catalog.editions(after), limit);
-                Answer::Versions { versions, more }
-            }),
+            Request::OrganisationVersions { after, limit } => {
+                self.organisation_versions(&caller, after, limit)
+            }
+            Request::PublishTopology { source } => self.publish_topology(&caller, &source, now),
+            Request::Topology { epoch } => return self.topology(id, &caller, epoch),
+            Request::TopologyVersions { after, limit } => {
+                self.topology_versions(&caller, after, limit)
+            }
             Request::Start(start) => return self.start(id, &caller, &start, now),
             Request::Show { instance, wait_until } => {
                 return self.show(id, &caller, instance, wait_until, now);
@@ -408,10 +432,7 @@ impl Site {
                 self.issue_token(&caller, name, hash, &scopes, now)
             }
             Request::RevokeToken { name } => self.revoke_token(&caller, name, now),
-            Request::Tokens { after, limit } => caller.require_admin().map(|()| {
-                let (tokens, more) = page(self.tokens.list(after.as_deref()), limit);
-                Answer::Tokens { tokens, more }
-            }),
+            Request::Tokens { after, limit } => self.list_tokens(&caller, after.as_deref(), limit),
             Request::WhoAmI => Ok(Answer::Caller {
                 name: caller.name.as_deref().map(str::to_owned),
                 scopes: caller.scopes.to_vec(),

@@ -11,6 +11,7 @@ use legwork_model::event::{Entry, FetchedValue, Parcel, RecordedAt};
 use legwork_model::id::{Activity, ActivityId, AgentId, ElementId, InstanceId, Iteration};
 use legwork_model::time::Timestamp;
 use legwork_org::Cursor;
+use minicbor::bytes::ByteVec;
 use minicbor::{Decode, Encode};
 
 use crate::answer::ItemInfo;
@@ -52,6 +53,24 @@ pub enum Message {
         #[n(1)]
         values: Vec<FetchedValue>,
     },
+    /// The catalog has so many records here: who has more sends them, who has fewer asks for them.
+    #[n(5)]
+    CatalogWanted {
+        #[n(0)]
+        have: u64,
+    },
+    /// Records of the catalog, as they are stored.
+    #[n(6)]
+    Catalog {
+        /// The number of the first one.
+        #[n(0)]
+        from: u64,
+        /// What all records before it come to: see `chain`.
+        #[n(1)]
+        before: u64,
+        #[n(2)]
+        records: Vec<ByteVec>,
+    },
     /// Please tell what there is to do for a person, and what changes.
     #[n(7)]
     Follow(#[n(0)] Follow),
@@ -92,6 +111,10 @@ pub struct Offer {
     /// then, and gets more.
     #[cbor(n(5), skip_if = "is_whole")]
     pub is_part: bool,
+    /// Of the topology that the sender knows, if it is not the first: whoever takes the parcel must
+    /// know that one too.
+    #[n(6)]
+    pub epoch: Option<u32>,
 }
 
 fn is_whole(is_part: &bool) -> bool {

@@ -166,6 +166,7 @@ impl Site {
         if is_up {
             self.outbox.hurry(to, now);
             self.contents.hurry(now);
+            self.ask_catalog(to);
         }
     }
 
@@ -284,7 +285,8 @@ impl Site {
         let Some(slot) = self.instances.get(id) else { return };
         let (process, version) = (slot.schema.process.clone(), slot.schema.version);
         let id = ParcelId { instance: Instance(id), number };
-        let offer = Box::new(Offer { id, process, version, parcel, entries, is_part });
+        let epoch = self.seat.as_ref().map(|seat| seat.topology.epoch).filter(|epoch| *epoch > 1);
+        let offer = Box::new(Offer { id, process, version, parcel, entries, is_part, epoch });
         self.out.push(Output::Send { to, message: Message::Offer(offer) });
     }
 

@@ -69,6 +69,17 @@ pub enum Output {
         id: RequestId,
         record: u64,
     },
+    /// Answered by `Input::CatalogRead` with at most `limit` records of the site's own stream, from
+    /// number `from` on; they go to another server.
+    ReadCatalog {
+        to: ServerId,
+        from: u64,
+        limit: usize,
+    },
+    /// Something that whoever runs the site has to know.
+    Notice {
+        text: String,
+    },
     /// An instance cannot be carried on, by a fault in its history or in the engine. Nothing is to
     /// be done but to tell whoever runs the site.
     Broken {

@@ -1,4 +1,8 @@
 //! Deploying definitions, publishing organisations, issuing tokens: the site's own stream.
+//!
+//! Invariant: of several servers one alone writes it, the registrar; see `replicate`.
+
+use std::sync::Arc;
 
 use legwork_model::event::{Performer, Record, SiteEvent, TokenIssued};
 use legwork_model::finding::Severity;
@@ -27,6 +31,7 @@ impl Site {
         now: Timestamp,
     ) -> Result<Answer, Refusal> {
         caller.require_admin()?;
+        self.require_registrar()?;
         let (checked, warnings) = self.catalog.check(source).map_err(Refusal::check_failed)?;
         let process = checked.schema.process.clone();
         let versions = self.catalog.versions(&process);
@@ -43,7 +48,7 @@ impl Site {
             by: caller.performer(),
         };
         self.record(event, now);
-        self.catalog.deploy(checked.schema, checked.assignments, source, now);
+        self.catalog.deploy(checked, source, now);
         Ok(Answer::Deployed { process, version, unchanged: false, warnings })
     }
 
@@ -70,6 +75,17 @@ impl Site {
             return Ok(());
         };
         Err(Refusal::new(Kind::Conflict, "too_many_definitions", message))
+    }
+
+    pub(crate) fn definitions(
+        &self,
+        caller: &Caller,
+        after: Option<Arc<str>>,
+        limit: usize,
+    ) -> Result<Answer, Refusal> {
+        caller.require_any()?;
+        let (definitions, more) = page(self.catalog.list(after.as_deref()), limit);
+        Ok(Answer::Definitions { definitions, more })
     }
 
     pub(crate) fn definition_versions(
@@ -107,6 +123,7 @@ impl Site {
         now: Timestamp,
     ) -> Result<Answer, Refusal> {
         caller.require_admin()?;
+        self.require_registrar()?;
         let (organisation, mut findings) = Organisation::parse(source);
         let has_errors = findings.iter().any(|finding| finding.severity == Severity::Error);
         let organisation = match organisation {
@@ -138,6 +155,17 @@ impl Site {
         Ok(Answer::Published { version, unchanged: false, warnings: findings })
     }
 
+    pub(crate) fn organisation_versions(
+        &self,
+        caller: &Caller,
+        after: u32,
+        limit: usize,
+    ) -> Result<Answer, Refusal> {
+        caller.require_any()?;
+        let (versions, more) = page(self.catalog.editions(after), limit);
+        Ok(Answer::Versions { versions, more })
+    }
+
     /// The organisation in force, or another version: that one is read from the store.
     pub(crate) fn organisation(&mut self, id: RequestId, caller: &Caller, version: Option<u32>) {
         let answer = match caller.require_any() {
@@ -161,6 +189,9 @@ impl Site {
             read.into_iter().flat_map(|record| record.events).find_map(|event| match event {
                 SiteEvent::OrganisationPublished { version, source, .. } => {
                     Some(Answer::OrganisationText { version, source: source.into() })
+                }
+                SiteEvent::TopologyPublished { epoch, source, .. } => {
+                    Some(Answer::TopologyText { epoch, source: source.into() })
                 }
                 SiteEvent::DefinitionDeployed { .. }
                 | SiteEvent::TokenIssued(_)
@@ -194,6 +225,7 @@ impl Site {
         now: Timestamp,
     ) -> Result<Answer, Refusal> {
         caller.require_admin()?;
+        self.require_registrar()?;
         let plain = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
         if name.is_empty() || name.len() > NAME_BYTES_MAX || !name.chars().all(plain) {
             let message = format!(
@@ -231,6 +263,7 @@ impl Site {
         now: Timestamp,
     ) -> Result<Answer, Refusal> {
         caller.require_admin()?;
+        self.require_registrar()?;
         if !self.tokens.contains(&name) {
             return Err(Refusal::not_found("no_such_token", format!("token `{name}`")));
         }
@@ -243,15 +276,34 @@ impl Site {
         Ok(Answer::Done)
     }
 
-    fn record(&mut self, event: SiteEvent, now: Timestamp) {
+    pub(crate) fn list_tokens(
+        &self,
+        caller: &Caller,
+        after: Option<&str>,
+        limit: usize,
+    ) -> Result<Answer, Refusal> {
+        caller.require_admin()?;
+        let (tokens, more) = page(self.tokens.list(after), limit);
+        Ok(Answer::Tokens { tokens, more })
+    }
+
+    pub(crate) fn record(&mut self, event: SiteEvent, now: Timestamp) {
         let record = Record { at: now, events: vec![event] }.to_bytes();
-        let append =
-            Append { stream: StreamId::SITE.0, expected: self.version, record, close: None };
+        self.append_own(record.clone());
+        self.announce(record);
+    }
+
+    /// Appends a record to the site's own stream.
+    pub(crate) fn append_own(&mut self, record: Vec<u8>) {
+        self.chain.push(&record);
+        let expected = self.version;
         self.version += 1;
+        let append = Append { stream: StreamId::SITE.0, expected, record, close: None };
         self.out.push(Output::Append(append));
     }
 
-    /// Folds one stored event of the site's own stream; `record` is the number of its record.
+    /// Folds one stored event of the site's own stream; `record` is the number of its record. One
+    /// that cannot be folded changes nothing.
     pub(crate) fn replay_site_event(
         &mut self,
         event: SiteEvent,
@@ -260,16 +312,23 @@ impl Site {
     ) -> Result<(), String> {
         match event {
             SiteEvent::DefinitionDeployed { process, version, source, by: _ } => {
-                self.catalog.redeploy(process.clone(), &source, at);
-                if self.catalog.versions(&process).len() as u32 != version {
+                if self.catalog.versions(&process).len() as u32 + 1 != version {
                     return Err(format!("process `{process}` version {version} is out of order"));
                 }
+                self.catalog.redeploy(process, &source, at);
             }
             SiteEvent::OrganisationPublished { version, source, by: _ } => {
-                self.catalog.republish(&source, record, at);
-                if self.catalog.published().version != version {
+                if self.catalog.published().version + 1 != version {
                     return Err(format!("organisation version {version} is out of order"));
                 }
+                self.catalog.republish(&source, record, at);
+            }
+            SiteEvent::TopologyPublished { epoch, source, by: _ } => {
+                let topology = self.next_topology(&source).0.filter(|next| next.epoch == epoch);
+                let topology = topology.ok_or_else(|| {
+                    format!("epoch {epoch} of the topology is unreadable or out of order")
+                })?;
+                self.catalog.publish_topology(topology, &source, record, at);
             }
             SiteEvent::TokenIssued(token) => self.tokens.issue(&token, at),
             SiteEvent::TokenRevoked { name, by: _ } => self.tokens.revoke(&name),

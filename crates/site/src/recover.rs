@@ -51,6 +51,7 @@ impl Site {
         for bytes in &stream.records {
             let number = self.version;
             self.version += 1;
+            self.chain.push(bytes);
             match Record::<SiteEvent>::from_bytes(bytes) {
                 Ok(Record { at, events }) => {
                     self.latest = self.latest.max(at);
@@ -68,7 +69,9 @@ impl Site {
     /// All portions of the site's own stream have come. There are no instances yet, and so no
     /// items to carry over.
     pub(crate) fn site_recovered(&mut self) {
-        self.faults.extend(self.catalog.finish_recovery());
+        self.faults.extend(self.catalog.put_in_force());
+        self.follow_topology();
+        self.faults.extend(self.misplaced_store());
         self.worklists = Self::empty_worklists(&self.config, &self.catalog);
     }
 
@@ -94,6 +97,9 @@ impl Site {
             | Request::PublishOrganisation { .. }
             | Request::Organisation { .. }
             | Request::OrganisationVersions { .. }
+            | Request::PublishTopology { .. }
+            | Request::Topology { .. }
+            | Request::TopologyVersions { .. }
             | Request::History { .. }
             | Request::List(_)
             | Request::Incidents { .. }

@@ -9,6 +9,16 @@ use legwork_model::id::{Activity, DomainId, NodeId, ServerId};
 use legwork_model::schema::{LoopId, Schema};
 use legwork_placement::{Known, Last, Map, Topology, place};
 
+/// Who a server is among others, as it is told when it starts.
+#[derive(Clone, Debug)]
+pub struct Member {
+    /// Its name in the topology.
+    pub name: Arc<str>,
+    /// The text of a topology: where the others are as long as the catalog does not say it. The
+    /// first registrar publishes it.
+    pub topology: Arc<str>,
+}
+
 /// This server's place in the topology.
 #[derive(Clone, Debug)]
 pub struct Seat {

@@ -44,6 +44,7 @@ impl Site {
         self.offer_again(now);
         self.fetch_again(now);
         self.fetch_contents_again(now);
+        self.beat(now);
         self.evict();
     }
 

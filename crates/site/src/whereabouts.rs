@@ -69,6 +69,9 @@ impl Site {
             | Request::PublishOrganisation { .. }
             | Request::Organisation { .. }
             | Request::OrganisationVersions { .. }
+            | Request::PublishTopology { .. }
+            | Request::Topology { .. }
+            | Request::TopologyVersions { .. }
             | Request::Start(_)
             | Request::History { .. }
             | Request::List(_)

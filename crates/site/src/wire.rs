@@ -65,7 +65,10 @@ impl Message {
             }
             Self::Follow(_) | Self::Items(_) => Shares { worklist: bytes, ..none },
             Self::Want { .. } | Self::Have { .. } => Shares { large: bytes, ..none },
-            Self::Known { .. } | Self::Taken { .. } => Shares { control: bytes, ..none },
+            Self::Known { .. }
+            | Self::Taken { .. }
+            | Self::CatalogWanted { .. }
+            | Self::Catalog { .. } => Shares { control: bytes, ..none },
         }
     }
 
@@ -81,7 +84,9 @@ impl Message {
             | Self::Taken { .. }
             | Self::Want { .. }
             | Self::Have { .. }
-            | Self::Follow(_) => None,
+            | Self::Follow(_)
+            | Self::CatalogWanted { .. }
+            | Self::Catalog { .. } => None,
         };
         RecordedAt(first.unwrap_or_default())
     }

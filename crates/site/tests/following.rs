@@ -8,12 +8,10 @@
 )]
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::Arc;
 use std::time::Duration;
 
-use legwork_model::id::{ActivityId, AgentId, DomainId, InstanceId, ServerId};
+use legwork_model::id::{ActivityId, AgentId, InstanceId, ServerId};
 use legwork_model::time::Timestamp;
-use legwork_placement::{Domain, Server, Topology, Transfer};
 use legwork_site::*;
 
 const NAMES: [&str; 3] = ["north", "south", "lab"];
@@ -29,6 +27,8 @@ const LOAN: &str = "process: loan\nsteps:\n  - step: sign\n    who: Role(clerk)\
 /// Servers whose messages arrive at once, but for those to and from the ones that are cut off.
 struct Group {
     sites: Vec<Site>,
+    /// The own stream of each.
+    own: Vec<Vec<Vec<u8>>>,
     now: Timestamp,
     cut: BTreeSet<u16>,
     /// Messages about worklists, in all.
@@ -39,27 +39,9 @@ struct Group {
 
 impl Group {
     fn new() -> Self {
-        let domains = NAMES.map(|name| Domain {
-            name: name.into(),
-            transfer: Transfer::default(),
-            is_gone: false,
-        });
-        let servers = [0, 1, 2].map(|number: u16| Server {
-            name: format!("{}-1", NAMES[usize::from(number)]).into(),
-            domain: DomainId(number),
-            address: Arc::from(""),
-            api: Arc::from(""),
-            is_gone: false,
-        });
-        let (domains, servers) = (domains.to_vec(), servers.to_vec());
-        let topology = Arc::new(Topology { epoch: 1, domains, servers, ..Topology::default() });
-        let site = |number: u16| {
-            let seat = Seat { here: ServerId(number), topology: topology.clone() };
-            let life = u64::from(number + 1) << 40;
-            Site::new(Config { seat: Some(seat), life, ..Config::default() })
-        };
         let mut group = Self {
-            sites: (0..3).map(site).collect(),
+            sites: (0..3).map(|at| site(at, u64::from(at + 1) << 40)).collect(),
+            own: vec![Vec::new(); 3],
             now: "2026-01-31T23:00:00Z".parse().unwrap(),
             cut: BTreeSet::new(),
             said: 0,
@@ -67,9 +49,10 @@ impl Group {
             last: 0,
         };
         for at in 0..3 {
-            group.ask(at, Request::PublishOrganisation { source: BANK.to_owned() }).unwrap();
-            group.ask(at, Request::Deploy { source: LOAN.to_owned() }).unwrap();
+            group.feed(at, Input::Settle);
         }
+        group.ask(0, Request::PublishOrganisation { source: BANK.to_owned() }).unwrap();
+        group.ask(0, Request::Deploy { source: LOAN.to_owned() }).unwrap();
         group
     }
 
@@ -90,11 +73,23 @@ impl Group {
                     Output::Send { to, message } => {
                         let bytes = message.to_bytes();
                         assert_eq!(Message::from_bytes(&bytes).as_ref(), Ok(&message));
-                        self.said += 1;
+                        let about_catalog = matches!(
+                            message,
+                            Message::CatalogWanted { .. } | Message::Catalog { .. }
+                        );
+                        self.said += usize::from(!about_catalog);
                         if !self.cut.contains(&at) && !self.cut.contains(&to.0) {
                             inputs
                                 .insert(0, (to.0, Input::Message { from: ServerId(at), message }));
                         }
+                    }
+                    Output::Append(Append { stream: 0, record, .. }) => {
+                        self.own[usize::from(at)].push(record);
+                    }
+                    Output::ReadCatalog { to, from, limit } => {
+                        let own = self.own[usize::from(at)].iter().skip(from as usize);
+                        let records = own.take(limit).cloned().collect();
+                        inputs.push((at, Input::CatalogRead { to, from, records }));
                     }
                     Output::Load { stream, .. } => {
                         let stream = Stream { id: stream.0, ..Stream::default() };
@@ -166,6 +161,16 @@ impl Group {
         };
         view.items.iter().map(line).collect()
     }
+}
+
+fn site(at: u16, life: u64) -> Site {
+    let domain = |name| {
+        let reached = format!("{{ address: \"{name}:1\", api: \"http://{name}\" }}");
+        format!("  {name}: {{ servers: {{ {name}-1: {reached} }} }}\n")
+    };
+    let topology = format!("topology: three\ndomains:\n{}", NAMES.map(domain).concat()).into();
+    let name = format!("{}-1", NAMES[usize::from(at)]).into();
+    Site::new(Config { member: Some(Member { name, topology }), life, ..Config::default() })
 }
 
 fn worklist(agent: &str, since: Option<String>, wait_until: Option<Timestamp>) -> Worklist {
@@ -318,10 +323,9 @@ fn a_server_that_has_begun_anew_is_asked_for_everything() {
     let mut group = Group::new();
     let view = group.view(0, "ann");
     // The entry forgets nothing of it: the next answers do not fit what it has.
-    let seat = group.sites[1].seat().unwrap().clone();
-    group.sites[1] = Site::new(Config { seat: Some(seat), life: 99 << 40, ..Config::default() });
-    group.ask(1, Request::PublishOrganisation { source: BANK.to_owned() }).unwrap();
-    group.ask(1, Request::Deploy { source: LOAN.to_owned() }).unwrap();
+    group.sites[1] = site(1, 99 << 40);
+    group.own[1].clear();
+    group.feed(1, Input::Settle);
     group.start(1, 1);
     group.feed(0, Input::Link { to: ServerId(1), is_up: true });
     let answer = group.ask(0, Request::Worklist(worklist("ann", Some(view.cursor), None)));

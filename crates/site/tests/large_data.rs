@@ -12,9 +12,8 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
-use legwork_model::id::{DomainId, InstanceId, ServerId};
+use legwork_model::id::{InstanceId, ServerId};
 use legwork_model::time::Timestamp;
-use legwork_placement::{Domain, Server, Topology, Transfer};
 use legwork_site::*;
 use serde_json::json;
 
@@ -77,7 +76,7 @@ type Stored = (Vec<Vec<u8>>, bool);
 /// Sites that hear each other at once; those that fetch files are played by the test.
 struct Group {
     sites: Vec<Site>,
-    topology: Arc<Topology>,
+    topology: Arc<str>,
     config: Config,
     streams: Vec<BTreeMap<u128, Stored>>,
     /// Which contents are where.
@@ -94,21 +93,12 @@ struct Group {
 impl Group {
     /// Servers 0 to 5, each in the domain of its number: s0 to s5.
     fn new(definition: &str) -> Self {
-        let name = |n: usize| Arc::<str>::from(format!("s{n}"));
-        let domain = |n| Domain { name: name(n), transfer: Transfer::Proven, is_gone: false };
-        let server = |n: usize| Server {
-            name: name(n),
-            domain: DomainId(n as u16),
-            address: Arc::from(""),
-            api: Arc::from(""),
-            is_gone: false,
+        let domain = |n| {
+            let at = format!("{{ address: \"s{n}:1\", api: \"http://s{n}\" }}");
+            format!("  s{n}: {{ servers: {{ s{n}: {at} }} }}\n")
         };
-        let topology = Arc::new(Topology {
-            epoch: 1,
-            domains: (0..6).map(domain).collect(),
-            servers: (0..6).map(server).collect(),
-            ..Topology::default()
-        });
+        let domains: String = (0..6).map(domain).collect();
+        let topology: Arc<str> = format!("topology: six\ndomains:\n{domains}").into();
         let mut group = Self {
             sites: (0..6).map(|n| site(n, &topology, Config::default())).collect(),
             topology,
@@ -121,10 +111,9 @@ impl Group {
             now: Timestamp(1_000_000),
             last: 0,
         };
-        for place in 0..6 {
-            let source = definition.to_owned();
-            group.ask(place, Request::Deploy { source }).unwrap();
-        }
+        group.pass(Duration::ZERO);
+        let source = definition.to_owned();
+        group.ask(0, Request::Deploy { source }).unwrap();
         group
     }
 
@@ -166,6 +155,11 @@ impl Group {
                         let records = self.stream(place, instance.0).records;
                         let input = Input::EntriesRead { instance, to, number, records };
                         inputs.push_back((place, input));
+                    }
+                    Output::ReadCatalog { to, from, limit } => {
+                        let records = self.stream(place, 0).records.into_iter();
+                        let records = records.skip(from as usize).take(limit).collect();
+                        inputs.push_back((place, Input::CatalogRead { to, from, records }));
                     }
                     Output::FetchFiles { instance, files } => {
                         let blobs = self.bring(place, files);
@@ -298,9 +292,9 @@ impl Group {
     }
 }
 
-fn site(place: u16, topology: &Arc<Topology>, config: Config) -> Site {
-    let seat = Seat { here: ServerId(place), topology: topology.clone() };
-    Site::new(Config { seat: Some(seat), ..config })
+fn site(place: u16, topology: &Arc<str>, config: Config) -> Site {
+    let member = Member { name: format!("s{place}").into(), topology: topology.clone() };
+    Site::new(Config { member: Some(member), ..config })
 }
 
 fn from(at: u16, blob: u8, sources: &[u16], similar: &[u8]) -> Fetch {

@@ -35,6 +35,7 @@ fn offer(entries: Option<Vec<Entry>>) -> Message {
         parcel: parcel_of_control,
         entries,
         is_part: false,
+        epoch: None,
     }))
 }
 
@@ -70,6 +71,11 @@ fn check(message: &Message, expected: &str) {
 #[test]
 fn messages_keep_their_bytes() {
     check(&offer(None), "0082008482500102030405060708090a0b0c0d0e0f100365636c61696d02820081820102");
+    let mut later = offer(None);
+    if let Message::Offer(later) = &mut later {
+        later.epoch = Some(3);
+    }
+    check(&later, "0082008782500102030405060708090a0b0c0d0e0f100365636c61696d02820081820102f6f403");
     check(
         &offer(Some(entries())),
         "1b0000019ca8bbc9c382008582500102030405060708090a0b0c0d0e0f100365636c61696d02820081820102828382008465636c61696d0281008182008201810700008482048401820163616e6e390383818201820381637965733903e7008102",
@@ -97,6 +103,9 @@ fn messages_keep_their_bytes() {
         &Message::Have { instance: instance(), values },
         "008304500102030405060708090a0b0c0d0e0f1081830201820381646c6f6e67",
     );
+    check(&Message::CatalogWanted { have: 300 }, "00820519012c");
+    let records = vec![vec![1, 2].into(), vec![].into()];
+    check(&Message::Catalog { from: 7, before: 8, records }, "00840607088242010240");
 }
 
 fn items(items: Vec<Item>) -> Message {

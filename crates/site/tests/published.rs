@@ -110,8 +110,14 @@ fn an_old_text_that_cannot_be_read_any_more_holds_up_nobody_else() {
 fn a_site_takes_so_much_and_says_what_to_do_then() {
     let mut bank = Harness::bank();
     let bytes = (LOAN.len() + 500) as u64;
-    bank.config.limits =
-        Limits { processes: 2, versions: 3, definition_bytes: bytes, organisations: 2, tokens: 2 };
+    bank.config.limits = Limits {
+        processes: 2,
+        versions: 3,
+        definition_bytes: bytes,
+        organisations: 2,
+        tokens: 2,
+        ..Limits::default()
+    };
     bank.restart();
     deploy(&mut bank, &small("two", "1")).unwrap();
     let refused = |answer: Result<Answer, Refusal>, code: &str, next: &str| {

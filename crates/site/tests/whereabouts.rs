@@ -6,35 +6,20 @@
     reason = "a wrong assumption is a failed test"
 )]
 
-use std::sync::Arc;
-
-use legwork_model::id::{AgentId, DomainId, InstanceId, ServerId};
+use legwork_model::id::{AgentId, InstanceId, ServerId};
 use legwork_model::time::Timestamp;
-use legwork_placement::{Domain, Server, Topology, Transfer};
 use legwork_site::*;
 
-fn topology() -> Topology {
-    let names = ["north", "south"];
-    let domains = names.map(|name| Domain {
-        name: name.into(),
-        transfer: Transfer::default(),
-        is_gone: false,
-    });
-    let servers = [0, 1].map(|number: u16| Server {
-        name: format!("{}-1", names[usize::from(number)]).into(),
-        domain: DomainId(number),
-        address: Arc::from(""),
-        api: Arc::from(""),
-        is_gone: false,
-    });
-    let (domains, servers) = (domains.to_vec(), servers.to_vec());
-    Topology { epoch: 1, domains, servers, ..Topology::default() }
-}
+const TOPOLOGY: &str = r#"topology: two
+domains:
+  north: { servers: { north-1: { address: "north:1", api: "http://north" } } }
+  south: { servers: { south-1: { address: "south:1", api: "http://south" } } }
+"#;
 
 /// What the server `north-1` answers who holds nothing.
 fn refusal(request: Request) -> Refusal {
-    let seat = Seat { here: ServerId(0), topology: Arc::new(topology()) };
-    let mut site = Site::new(Config { seat: Some(seat), ..Config::default() });
+    let member = Member { name: "north-1".into(), topology: TOPOLOGY.into() };
+    let mut site = Site::new(Config { member: Some(member), ..Config::default() });
     site.handle(Input::SiteRecovered, Timestamp(0));
     let (id, credential) = (RequestId(1), Credential::None);
     let mut out = site.handle(Input::Request { id, credential, request }, Timestamp(1));

@@ -13,7 +13,7 @@ use legwork_site::{Answer, Complete, Data, ItemInfo, Message, Request, Start, Wo
 use serde_json::json;
 
 use super::scenario::{
-    AGENTS, LARGE, LARGE_BYTES, SOURCE, TARGET, definition, organisation, topology,
+    AGENTS, DOMAINS, LARGE, LARGE_BYTES, SOURCE, TARGET, definition, organisation, topology,
 };
 
 /// What was said about the migrations `M2`.
@@ -76,7 +76,10 @@ impl Run {
             let Answer::Worklist(list) = self.ask(server, Request::Worklist(list))? else {
                 bail!("the server gives no worklist");
             };
-            for item in list.items {
+            // The list shows what there is to do at the other servers, too.
+            let here = format!("{}-1", DOMAINS[usize::from(server)]);
+            let is_here = |item: &ItemInfo| item.server.as_deref().is_none_or(|at| at == here);
+            for item in list.items.into_iter().filter(is_here) {
                 worked = true;
                 let data = written(&item);
                 let (activity, agent) = (item.activity, agent.clone());

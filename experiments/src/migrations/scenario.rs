@@ -76,11 +76,12 @@ pub(crate) fn topology(transfer: Transfer) -> Topology {
     let server = |(number, name): (usize, &&str)| Server {
         name: Arc::from(format!("{name}-1")),
         domain: DomainId(number as u16),
-        address: Arc::from(""),
-        api: Arc::from(""),
+        address: Arc::from(format!("{name}:7710")),
+        api: Arc::from(format!("http://{name}:7700")),
         is_gone: false,
     };
     Topology {
+        name: Arc::from("hospital"),
         epoch: 1,
         domains: DOMAINS.iter().map(domain).collect(),
         servers: DOMAINS.iter().enumerate().map(server).collect(),

@@ -41,6 +41,16 @@ pub enum SiteEvent {
         #[n(1)]
         by: Performer,
     },
+    #[n(4)]
+    TopologyPublished {
+        #[n(0)]
+        epoch: u32,
+        /// The YAML as it was published; its numbers go on from the one before.
+        #[n(1)]
+        source: String,
+        #[n(2)]
+        by: Performer,
+    },
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]

@@ -49,11 +49,10 @@ async fn a_document_goes_straight_to_its_reader_and_then_only_what_has_changed()
     let cluster = Cluster::new(&["north", "south", "east"]);
     let mut nodes = Vec::new();
     for name in ["north-1", "south-1", "east-1"] {
-        let node = cluster.start(name).await;
-        node.ok(call("POST /v1/definitions").body("text/yaml", REPORT)).await;
-        nodes.push(node);
+        nodes.push(cluster.start(name).await);
     }
     let [north, south, east] = &nodes[..] else { panic!("three") };
+    north.ok(call("POST /v1/definitions").body("text/yaml", REPORT)).await;
     for (node, peer) in
         [(north, "south-1"), (south, "east-1"), (east, "south-1"), (east, "north-1")]
     {
@@ -98,10 +97,9 @@ steps:
   - { step: fill, who: Agent(ann), at: north, writes: [form] }
 ";
     const PEOPLE: &str = "organisation: o\nagents: { ann: { name: Ann } }";
-    for node in [&north, &south] {
-        node.ok(call("PUT /v1/organisation").body("text/yaml", PEOPLE)).await;
-        node.ok(call("POST /v1/definitions").body("text/yaml", FORM)).await;
-    }
+    north.ok(call("PUT /v1/organisation").body("text/yaml", PEOPLE)).await;
+    north.ok(call("POST /v1/definitions").body("text/yaml", FORM)).await;
+    south.until_deployed("form").await;
     south.until_up("north-1").await;
     north.until_up("south-1").await;
     let started = north.ok(call("POST /v1/instances").json(json!({"process": "form"}))).await;

@@ -13,11 +13,11 @@ use super::{Cluster, oracle, story};
 
 /// Checks everything; how many activities were done.
 pub(crate) fn all(cluster: &mut Cluster, crew: &Crew) -> Result<usize, String> {
-    let schema = cluster.schema.clone();
     let mut done: BTreeMap<InstanceId, BTreeSet<Activity>> = BTreeMap::new();
     for (place, world) in cluster.worlds.iter().enumerate() {
         for (stream, records) in world.streams()? {
             let StreamKind::Instance(instance) = stream.kind() else { continue };
+            let schema = cluster.schema(instance);
             let done_here = history(&schema, instance, &records)
                 .map_err(|reason| format!("{reason}\n{}", story::of(cluster, instance)))?;
             for activity in done_here {
@@ -34,6 +34,7 @@ pub(crate) fn all(cluster: &mut Cluster, crew: &Crew) -> Result<usize, String> {
             // A start whose answer was lost in a crash before the commit.
             continue;
         };
+        let schema = cluster.schema(instance);
         let expected = oracle::outcome(&schema, instance)?;
         let show = Request::Show { instance, wait_until: None };
         let reply = cluster.worlds[place].ask_calmly(show)?;

@@ -28,6 +28,9 @@ pub(crate) struct Crew {
     /// Where each instance was started.
     started: BTreeMap<InstanceId, usize>,
     drawn: u64,
+    /// Those of them that were not refused.
+    begun: u64,
+    errand: Errand,
     /// Activities that a site has acknowledged.
     pub(crate) acknowledged: BTreeSet<ActivityId>,
     /// Instances that somebody wanted aborted.
@@ -38,6 +41,16 @@ pub(crate) struct Crew {
     listed: u64,
 }
 
+/// What was asked of the registrar last.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Errand {
+    #[default]
+    None,
+    UnderWay,
+    Done,
+    Lost,
+}
+
 enum Intent {
     Start(InstanceId),
     Poll,
@@ -46,6 +59,8 @@ enum Intent {
     /// Who does what with an item, and how often it was passed on.
     Item(Deed, AgentId, ActivityId, u32),
     Incidents,
+    /// A change of the catalog.
+    Errand,
     Other,
 }
 
@@ -68,17 +83,19 @@ impl Crew {
     }
 
     pub(crate) fn start_some(&mut self, cluster: &mut Cluster, dice: &mut Dice) {
-        if self.drawn >= INSTANCES_MAX || !dice.chance(20) {
+        if self.begun >= INSTANCES_MAX || !dice.chance(15) {
             return;
         }
         self.drawn += 1;
+        self.begun += 1;
         let place = dice.below(cluster.worlds.len());
-        let instance = cluster.draw_instance(self.drawn, place);
+        let instance = cluster.draw_instance(self.drawn, place, dice);
+        let schema = cluster.schema(instance);
         let start = Start {
             instance,
-            process: cluster.schema.process.clone(),
-            version: None,
-            data: oracle::start_data(&cluster.schema, instance),
+            process: schema.process.clone(),
+            version: Some(schema.version),
+            data: oracle::start_data(&schema, instance),
             agent: None,
             key: None,
             wait_until: None,
@@ -139,6 +156,20 @@ impl Crew {
         }
     }
 
+    /// Asks the registrar to change the catalog.
+    pub(crate) fn send(&mut self, cluster: &mut Cluster, request: Request) {
+        self.errand = Errand::UnderWay;
+        self.ask(cluster, 0, request, Intent::Errand);
+    }
+
+    /// What has become of the last change; told once.
+    pub(crate) fn errand(&mut self) -> Errand {
+        match self.errand {
+            Errand::UnderWay => Errand::UnderWay,
+            Errand::None | Errand::Done | Errand::Lost => std::mem::take(&mut self.errand),
+        }
+    }
+
     fn ask(&mut self, cluster: &mut Cluster, place: usize, request: Request, intent: Intent) {
         let id = cluster.worlds[place].ask(request);
         self.pending.insert((place, id), intent);
@@ -149,9 +180,12 @@ impl Crew {
         for place in 0..cluster.worlds.len() {
             for lost in cluster.worlds[place].take_lost() {
                 self.readers.lost(place, lost);
-                if let Some(Intent::Start(instance)) = self.pending.remove(&(place, lost)) {
+                let intent = self.pending.remove(&(place, lost));
+                if let Some(Intent::Start(instance)) = intent {
                     // It may have been started or not: found out at the end.
                     self.started.insert(instance, place);
+                } else if let Some(Intent::Errand) = intent {
+                    self.errand = Errand::Lost;
                 }
             }
         }
@@ -175,8 +209,8 @@ impl Crew {
         intent: Intent,
         answer: Answer,
     ) -> Result<(), String> {
-        let schema = cluster.schema.clone();
         match (intent, answer) {
+            (Intent::Errand, _) => self.errand = Errand::Done,
             (Intent::Start(instance), Answer::Started { .. }) => {
                 self.started.insert(instance, place);
             }
@@ -186,6 +220,7 @@ impl Crew {
                 }
                 let activities = jobs.iter().map(|job| job.activity.clone()).collect();
                 let results = jobs.into_iter().map(|job| {
+                    let schema = cluster.schema(job.activity.instance);
                     let data = oracle::data(&schema, job.activity.instance, &job.activity);
                     upload(cluster, place, &data);
                     let job = JobLease { activity: job.activity, lease: job.lease };
@@ -220,6 +255,7 @@ impl Crew {
             (Intent::Item(Deed::Complete, _, activity, _), _) => self.note(activity)?,
             (Intent::Incidents, Answer::Incidents { incidents, .. }) => {
                 for incident in incidents {
+                    let schema = cluster.schema(incident.activity.instance);
                     let Some(node) = schema.node_named(&incident.activity.step) else { continue };
                     let answers = node.answers();
                     let Some(answer) = answers.get(oracle::way_out(node) as usize) else {
@@ -260,7 +296,7 @@ impl Crew {
             Deed::Claim => Request::Claim { agent, activity },
             Deed::Release => Request::Release { agent, activity },
             Deed::Complete => {
-                let schema = cluster.schema.clone();
+                let schema = cluster.schema(activity.instance);
                 let data = oracle::data(&schema, activity.instance, &activity);
                 upload(cluster, place, &data);
                 let code = oracle::answer(&schema, activity.instance, &activity);
@@ -281,6 +317,13 @@ impl Crew {
         refusal: &Refusal,
     ) -> Result<(), String> {
         // Passed on to the server that can carry it out, as a server does it.
+        if matches!(intent, Intent::Errand) {
+            return Err(format!("refused: {refusal} {:?}", refusal.findings));
+        }
+        if matches!(intent, Intent::Start(_)) {
+            // Its definition is not known there yet.
+            self.begun -= 1;
+        }
         if let (Intent::Item(deed, agent, activity, hops), Some(at)) = (intent, refusal.at)
             && hops < HOPS_MAX
         {

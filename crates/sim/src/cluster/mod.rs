@@ -3,6 +3,7 @@
 //! Invariant: a run depends on its seed alone. What the cases come to is compared with what they
 //! come to at one server.
 
+mod changes;
 mod checks;
 mod couriers;
 mod crew;
@@ -11,28 +12,28 @@ mod oracle;
 mod readers;
 mod story;
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use legwork_model::compile::compile;
-use legwork_model::definition::Definition;
-use legwork_model::id::{AgentId, DomainId, InstanceId, ServerId};
+use legwork_model::id::{InstanceId, ServerId};
 use legwork_model::schema::Schema;
 use legwork_model::time::Timestamp;
 use legwork_model::yaml;
-use legwork_placement::{Domain, Server, Topology, Transfer};
-use legwork_site::{Request, Seat};
+use legwork_placement::Transfer;
+use legwork_site::{Member, Request};
 
 use crate::Report;
 use crate::dice::Dice;
 use crate::material::{AGENTS, DOMAINS, placed_definition};
 use crate::world::World;
+use changes::{Changes, draw_topology, schema};
 use couriers::Couriers;
 use crew::Crew;
 use network::Network;
 
 const BEGINNING: Timestamp = Timestamp(1_000_000);
 /// Turns with crashes and a bad network.
-const TURNS: u32 = 150;
+const TURNS: usize = 150;
 /// How long it takes at most until all have heard of everything, in milliseconds: the longest pause
 /// between two attempts, and the time that the last ones take.
 const QUIET: i64 = 150_000;
@@ -46,7 +47,10 @@ pub(crate) struct Cluster {
     now: Timestamp,
     /// How far the clock of each site is off.
     skews: Vec<i64>,
-    pub(crate) schema: Arc<Schema>,
+    /// The versions of the process there are, the first one first.
+    pub(crate) schemas: Vec<Arc<Schema>>,
+    /// Which of them each instance is of.
+    versions: BTreeMap<InstanceId, usize>,
     pub(crate) seed: u64,
     transfer: Transfer,
     calm_always: bool,
@@ -56,7 +60,7 @@ pub(crate) struct Cluster {
 /// Runs one seed of a cluster to the end of all its instances.
 pub(crate) fn simulate(seed: u64) -> Result<Report, String> {
     let mut dice = Dice::new(seed ^ 0x00C1_0573_4000_0000);
-    let mut cluster = Cluster::new(seed, &mut dice)?;
+    let (mut cluster, mut changes) = Cluster::new(seed, &mut dice)?;
     // Some runs are calm from the beginning: there nothing at all may be sent twice.
     let calm_always = seed % 4 == 3;
     if calm_always {
@@ -70,6 +74,7 @@ pub(crate) fn simulate(seed: u64) -> Result<Report, String> {
         }
         crew.work(&mut cluster, &mut dice);
         crew.order(&mut cluster, &mut dice);
+        changes.make_some(turn, &mut cluster, &mut crew, &mut dice);
         cluster.turn(&mut dice)?;
         crew.listen(&mut cluster)?;
     }
@@ -77,11 +82,12 @@ pub(crate) fn simulate(seed: u64) -> Result<Report, String> {
     cluster.settle_down(&mut crew, &mut dice)?;
     readers::all_see_the_same(&mut cluster, &mut dice)?;
     let mut turns = 0;
-    while !crew.has_finished(&mut cluster)? {
+    while !(changes.are_made() && crew.has_finished(&mut cluster)? && cluster.agrees()?) {
         if turns % 100 == 0 {
             crew.resume_all(&mut cluster);
         }
         crew.work(&mut cluster, &mut dice);
+        changes.make_some(TURNS, &mut cluster, &mut crew, &mut dice);
         cluster.turn(&mut dice)?;
         crew.listen(&mut cluster)?;
         turns += 1;
@@ -107,7 +113,8 @@ pub(crate) fn simulate(seed: u64) -> Result<Report, String> {
 }
 
 impl Cluster {
-    fn new(seed: u64, dice: &mut Dice) -> Result<Self, String> {
+    /// The registrar has all there is, the others nothing.
+    fn new(seed: u64, dice: &mut Dice) -> Result<(Self, Changes), String> {
         let size = 3 + dice.below(6);
         let definition = placed_definition(dice, size);
         let text = yaml::write(&definition);
@@ -115,32 +122,52 @@ impl Cluster {
         let transfers = [Transfer::Proven, Transfer::Requested, Transfer::Sending, Transfer::Full];
         // Mostly the ones that send nothing twice.
         let transfer = transfers[[0, 0, 0, 1, 1, 2, 3][dice.below(7)]];
-        let topology = Arc::new(topology(size, transfer, dice));
-        let mut worlds = Vec::new();
-        for server in 0..size {
-            let here = ServerId(server as u16);
-            let mut world = World::seated(dice, Seat { here, topology: topology.clone() });
-            let source = organisation.clone();
-            for request in
-                [Request::PublishOrganisation { source }, Request::Deploy { source: text.clone() }]
-            {
-                let reply = world.ask_calmly(request)?;
-                reply.map_err(|refusal| format!("{refusal} {:?}\n{text}", refusal.findings))?;
-            }
-            worlds.push(world);
-        }
-        Ok(Self {
-            worlds,
+        let topology = draw_topology(size, transfer, dice);
+        let mut cluster = Self {
+            worlds: Vec::new(),
             network: Network::default(),
             couriers: Couriers::default(),
             now: BEGINNING,
-            skews: (0..size).map(|_| dice.below(10_000) as i64 - 5_000).collect(),
-            schema: Arc::new(schema(&definition)?),
+            skews: Vec::new(),
+            schemas: vec![Arc::new(schema(&definition, 1)?)],
+            versions: BTreeMap::new(),
             seed,
             transfer,
             calm_always: false,
             calm: false,
-        })
+        };
+        let source: Arc<str> = topology.to_yaml().into();
+        for server in &topology.servers {
+            let member = Member { name: server.name.clone(), topology: source.clone() };
+            cluster.join(World::member(dice, member), dice);
+        }
+        let requests = [
+            Request::PublishOrganisation { source: organisation },
+            Request::Deploy { source: text.clone() },
+        ];
+        for request in requests {
+            let reply = cluster.worlds[0].ask_calmly(request)?;
+            reply.map_err(|refusal| format!("{refusal} {:?}\n{text}", refusal.findings))?;
+        }
+        Ok((cluster, Changes::draw(&topology, dice)?))
+    }
+
+    /// One more site, with nothing but the file it is started with.
+    fn join(&mut self, mut world: World, dice: &mut Dice) {
+        if self.calm {
+            world.calm();
+        }
+        self.worlds.push(world);
+        self.skews.push(dice.below(10_000) as i64 - 5_000);
+    }
+
+    /// Whether all have the same catalog.
+    fn agrees(&self) -> Result<bool, String> {
+        let mut catalogs = Vec::new();
+        for world in &self.worlds {
+            catalogs.push(world.catalog()?);
+        }
+        Ok(catalogs.iter().all(|catalog| Some(catalog) == catalogs.first()))
     }
 
     fn calm(&mut self) {
@@ -208,9 +235,18 @@ impl Cluster {
         self.now = Timestamp(self.now.0 + step);
     }
 
-    pub(crate) fn draw_instance(&self, number: u64, by: usize) -> InstanceId {
+    /// An instance of one of the versions there are.
+    pub(crate) fn draw_instance(&mut self, number: u64, by: usize, dice: &mut Dice) -> InstanceId {
         let drawn = u128::from(self.seed) << 32 | u128::from(number) << 16 | by as u128;
-        InstanceId((self.now.0 as u128) << 80 | drawn)
+        let instance = InstanceId((self.now.0 as u128) << 80 | drawn);
+        self.versions.insert(instance, dice.below(self.schemas.len()));
+        instance
+    }
+
+    /// The definition that an instance follows.
+    pub(crate) fn schema(&self, instance: InstanceId) -> Arc<Schema> {
+        let version = self.versions.get(&instance).copied().unwrap_or_default();
+        self.schemas[version].clone()
     }
 
     /// Whether nothing may be sent twice.
@@ -227,30 +263,6 @@ impl Cluster {
         let lines: Vec<String> =
             worlds.map(|(n, world)| format!("{n}: {}", world.describe())).collect();
         format!("\n{}\n{}", lines.join("\n"), self.network.describe())
-    }
-}
-
-fn topology(size: usize, transfer: Transfer, dice: &mut Dice) -> Topology {
-    let domains = DOMAINS[..size].iter().map(|name| Domain {
-        name: Arc::from(*name),
-        transfer,
-        is_gone: false,
-    });
-    let servers = DOMAINS[..size].iter().enumerate().map(|(n, name)| Server {
-        name: Arc::from(format!("{name}-1")),
-        domain: DomainId(n as u16),
-        address: Arc::from(""),
-        api: Arc::from(""),
-        is_gone: false,
-    });
-    let home = |agent: &&str| (AgentId::from(*agent), DomainId(dice.below(size) as u16));
-    let homes = AGENTS.iter().map(home).collect();
-    Topology {
-        epoch: 1,
-        domains: domains.collect(),
-        servers: servers.collect(),
-        homes,
-        ..Topology::default()
     }
 }
 
@@ -274,8 +286,4 @@ fn organisation(dice: &mut Dice) -> String {
         );
     }
     text
-}
-
-fn schema(definition: &Definition) -> Result<Schema, String> {
-    compile(definition, 1).map_err(|error| error.to_string())
 }

@@ -79,10 +79,20 @@ impl Network {
         std::mem::replace(&mut self.under_way, later).into_values().collect()
     }
 
-    /// Whether something is under way that is about instances, not only about who sees what.
+    /// Whether something is under way that is about instances, not only about who sees what. Of
+    /// the catalog there is always talk.
     pub(crate) fn carries_control(&self) -> bool {
-        let is_control =
-            |message: &Message| !matches!(message, Message::Follow(_) | Message::Items(_));
+        let is_control = |message: &Message| match message {
+            Message::Follow(_)
+            | Message::Items(_)
+            | Message::CatalogWanted { .. }
+            | Message::Catalog { .. } => false,
+            Message::Offer(_)
+            | Message::Known { .. }
+            | Message::Taken { .. }
+            | Message::Want { .. }
+            | Message::Have { .. } => true,
+        };
         self.under_way.values().any(|(_, _, message)| is_control(message))
     }
 

@@ -101,6 +101,11 @@ impl Readers {
         for key in self.pending.keys().copied().collect::<Vec<_>>() {
             let (place, id) = key;
             let Some(reply) = cluster.worlds[place].reply(id) else { continue };
+            if matches!(&reply, Err(refusal) if refusal.code == "no_organisation") {
+                // The site has not got the catalog yet.
+                self.lost(place, id);
+                continue;
+            }
             let Some(asked) = self.pending.remove(&key) else { continue };
             let Answer::Worklist(view) = reply.map_err(|refusal| refusal.to_string())? else {
                 return Err("a worklist was asked for, and something else answered".to_owned());

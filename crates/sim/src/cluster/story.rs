@@ -14,8 +14,9 @@ pub(crate) fn of_first_open(cluster: &Cluster) -> String {
     let all = cluster.worlds.iter().filter_map(|world| world.streams().ok()).flatten();
     let open = all.filter_map(|(stream, records)| match stream.kind() {
         StreamKind::Instance(id) => {
-            let state = state(&cluster.schema, &records_of(&records))?;
-            (!state.is_over(&cluster.schema)).then_some(id)
+            let schema = cluster.schema(id);
+            let state = state(&schema, &records_of(&records))?;
+            (!state.is_over(&schema)).then_some(id)
         }
         StreamKind::Key | StreamKind::Site => None,
     });
@@ -24,7 +25,8 @@ pub(crate) fn of_first_open(cluster: &Cluster) -> String {
 
 pub(crate) fn of(cluster: &Cluster, id: InstanceId) -> String {
     let mut text = format!("{id}\n");
-    for node in &cluster.schema.nodes {
+    let schema = cluster.schema(id);
+    for node in &schema.nodes {
         // Writing to a string cannot fail.
         let _ = writeln!(text, "{} {} at {:?}", node.id.0, node.name, node.control);
     }
@@ -36,8 +38,8 @@ pub(crate) fn of(cluster: &Cluster, id: InstanceId) -> String {
         for event in records.iter().flat_map(|record| &record.events) {
             let _ = writeln!(text, "  {event:?}");
         }
-        if let Some(state) = state(&cluster.schema, &records) {
-            let due: Vec<_> = state.due(&cluster.schema).collect();
+        if let Some(state) = state(&schema, &records) {
+            let due: Vec<_> = state.due(&schema).collect();
             let _ = writeln!(text, "  due {due:?}, peers {:?}", state.peers());
         }
     }

@@ -174,8 +174,10 @@ impl Harness {
                         inputs.push(Input::OwnRead { id, record });
                     }
                     Output::Broken { instance, reason } => self.broken.push((instance, reason)),
+                    Output::Notice { text } => panic!("{text}"),
                     Output::Send { .. }
                     | Output::ReadEntries { .. }
+                    | Output::ReadCatalog { .. }
                     | Output::FetchFiles { .. } => {
                         panic!("this site is alone")
                     }

@@ -1,0 +1,51 @@
+//! Writes a topology as its file.
+//!
+//! What is written reads as the same topology, but for what is gone: that is left out.
+
+use std::fmt::Write;
+
+use legwork_model::id::DomainId;
+
+use crate::topology::Topology;
+
+impl Topology {
+    pub fn to_yaml(&self) -> String {
+        let mut text = format!("topology: \"{}\"\ndomains:\n", self.name);
+        for (number, domain) in (0..=u16::MAX).zip(&self.domains) {
+            if domain.is_gone {
+                continue;
+            }
+            // Writing to a string cannot fail.
+            let _ = writeln!(text, "  \"{}\":", domain.name);
+            let _ = writeln!(text, "    transfer: {}", domain.transfer.word());
+            let at_home = |home: &&DomainId| home.0 == number;
+            let people = self.homes.iter().filter(|(_, home)| at_home(home));
+            write_names(&mut text, "people", people.map(|(agent, _)| agent.as_str()));
+            let executors = self.executors.iter().filter(|(_, home)| at_home(home));
+            write_names(&mut text, "executors", executors.map(|(name, _)| &**name));
+            text.push_str("    servers:\n");
+            for (_, server) in self.in_use().filter(|(_, server)| server.domain.0 == number) {
+                let (name, address, api) = (&server.name, &server.address, &server.api);
+                let _ =
+                    writeln!(text, "      {name}: {{ address: \"{address}\", api: \"{api}\" }}");
+            }
+        }
+        if !self.costs.is_empty() {
+            text.push_str("links:\n");
+        }
+        for ((a, b), cost) in &self.costs {
+            if let (Some(a), Some(b)) = (self.domain(*a), self.domain(*b)) {
+                let (a, b) = (&a.name, &b.name);
+                let _ = writeln!(text, "  - {{ between: [\"{a}\", \"{b}\"], cost: {cost} }}");
+            }
+        }
+        text
+    }
+}
+
+fn write_names<'n>(text: &mut String, field: &str, names: impl Iterator<Item = &'n str>) {
+    let names: Vec<String> = names.map(|name| format!("\"{name}\"")).collect();
+    if !names.is_empty() {
+        let _ = writeln!(text, "    {field}: [{}]", names.join(", "));
+    }
+}

@@ -1,0 +1,124 @@
+//! What changes while cases run: the topology, with a server that joins, and the definition.
+//!
+//! Invariant: everything is asked of the registrar alone, again and again until it has answered;
+//! the others have to find out by themselves.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use legwork_model::compile::compile;
+use legwork_model::definition::Definition;
+use legwork_model::id::{AgentId, DomainId};
+use legwork_model::schema::Schema;
+use legwork_model::yaml;
+use legwork_placement::{Domain, Server, Topology, Transfer};
+use legwork_site::{Member, Request};
+
+use super::Cluster;
+use super::crew::{Crew, Errand};
+use crate::dice::Dice;
+use crate::material::{AGENTS, DOMAINS, placed_definition};
+use crate::world::World;
+
+/// When the first change comes, and the last: cases are begun before, between and after.
+const TURN_MIN: usize = 5;
+const TURNS: usize = 40;
+
+pub(crate) struct Changes(VecDeque<(usize, Change)>);
+
+enum Change {
+    Topology { text: Arc<str>, joins: Option<Member> },
+    Definition { text: String, schema: Arc<Schema> },
+}
+
+impl Changes {
+    /// Half of the runs have a new topology, half of those one more server, half a new definition.
+    pub(crate) fn draw(topology: &Topology, dice: &mut Dice) -> Result<Self, String> {
+        let mut changes = VecDeque::new();
+        let mut size = topology.servers.len();
+        let turn = TURN_MIN + dice.below(TURNS / 2);
+        if dice.chance(50) {
+            let grows = dice.chance(50);
+            size += usize::from(grows);
+            let transfer = topology.domains.first().map_or(Transfer::default(), |d| d.transfer);
+            let next = draw_topology(size, transfer, dice);
+            let text: Arc<str> = next.to_yaml().into();
+            let joins = next.servers.last().filter(|_| grows);
+            let joins =
+                joins.map(|server| Member { name: server.name.clone(), topology: text.clone() });
+            changes.push_back((turn, Change::Topology { text, joins }));
+        }
+        if dice.chance(50) {
+            let definition = placed_definition(dice, size);
+            let (text, schema) = (yaml::write(&definition), Arc::new(schema(&definition, 2)?));
+            let turn = turn + dice.below(TURNS / 2);
+            changes.push_back((turn, Change::Definition { text, schema }));
+        }
+        Ok(Self(changes))
+    }
+
+    pub(crate) fn are_made(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// Goes on with the next change, if it is time.
+    pub(crate) fn make_some(
+        &mut self,
+        turn: usize,
+        cluster: &mut Cluster,
+        crew: &mut Crew,
+        dice: &mut Dice,
+    ) {
+        match crew.errand() {
+            Errand::UnderWay => return,
+            Errand::Done => {
+                if let Some((_, Change::Definition { schema, .. })) = self.0.pop_front() {
+                    cluster.schemas.push(schema);
+                }
+            }
+            Errand::None | Errand::Lost => {}
+        }
+        let Some((due, change)) = self.0.front_mut() else { return };
+        if turn < *due {
+            return;
+        }
+        let request = match change {
+            Change::Topology { text, joins } => {
+                if let Some(member) = joins.take() {
+                    cluster.join(World::member(dice, member), dice);
+                }
+                Request::PublishTopology { source: text.to_string() }
+            }
+            Change::Definition { text, .. } => Request::Deploy { source: text.clone() },
+        };
+        crew.send(cluster, request);
+    }
+}
+
+/// A topology of so many servers; people are at home anywhere.
+pub(crate) fn draw_topology(size: usize, transfer: Transfer, dice: &mut Dice) -> Topology {
+    let domains = DOMAINS[..size].iter().map(|name| Domain {
+        name: Arc::from(*name),
+        transfer,
+        is_gone: false,
+    });
+    let servers = DOMAINS[..size].iter().enumerate().map(|(n, name)| Server {
+        name: Arc::from(format!("{name}-1")),
+        domain: DomainId(n as u16),
+        address: Arc::from(format!("{name}:7710")),
+        api: Arc::from(format!("http://{name}:7700")),
+        is_gone: false,
+    });
+    let (domains, servers) = (domains.collect(), servers.collect());
+    let home = |agent: &&str| (AgentId::from(*agent), DomainId(dice.below(size) as u16));
+    let homes = AGENTS.iter().map(home).collect();
+    let (a, b) = (dice.below(size) as u16, dice.below(size) as u16);
+    let link = (DomainId(a.min(b)), DomainId(a.max(b)));
+    let costs = (a != b).then_some((link, 1 + dice.below(9) as u32)).into_iter().collect();
+    let name = Arc::from("simulated");
+    Topology { name, epoch: 1, domains, servers, homes, costs, ..Topology::default() }
+}
+
+pub(crate) fn schema(definition: &Definition, version: u32) -> Result<Schema, String> {
+    compile(definition, version).map_err(|error| error.to_string())
+}

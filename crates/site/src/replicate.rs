@@ -1,0 +1,264 @@
+//! The catalog at every server: the records of the own stream, copied from who has more.
+//!
+//! Invariant: one server writes the catalog, the registrar; the own stream of every other one is a
+//! beginning of its stream, byte for byte. So anybody who has more can pass it on. A server whose
+//! stream is not such a beginning had a life of its own: it says so, and takes nothing.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use legwork_model::event::{Record, SiteEvent};
+use legwork_model::id::ServerId;
+use legwork_model::time::Timestamp;
+use minicbor::bytes::ByteVec;
+
+use crate::Site;
+use crate::chain::after;
+use crate::message::{Message, Offer, ParcelId};
+use crate::output::Output;
+
+/// How often a server that is not the registrar says how much it has.
+const BEAT: Duration = Duration::from_secs(30);
+/// How often one server is asked because of what it has said.
+const PATIENCE: Duration = Duration::from_secs(1);
+/// The most bytes of records in one message, unless one alone has more.
+const PORTION_BYTES: usize = 256 << 10;
+/// A longer record is not sent before it is asked for.
+const PUSHED_BYTES_MAX: usize = 64 << 10;
+/// The most offers that wait for records of the catalog; others come again.
+const HELD_MAX: usize = 1_024;
+
+#[derive(Debug, Default)]
+pub(crate) struct Replication {
+    /// How many records the others have said that they have.
+    have: BTreeMap<ServerId, u64>,
+    /// Whom to ask again, when.
+    asked: BTreeMap<ServerId, Timestamp>,
+    /// When to say next how much is here, and to whom besides the registrar.
+    beat_due: Timestamp,
+    turn: usize,
+    /// Offers of what is not known here yet.
+    held: BTreeMap<(ServerId, ParcelId), Box<Offer>>,
+    /// The own stream is not a beginning of the registrar's.
+    is_estranged: bool,
+}
+
+impl Site {
+    /// Takes what a message says about the catalog; gives back what is to be acted on now.
+    pub(crate) fn hear_catalog(
+        &mut self,
+        from: ServerId,
+        message: Message,
+        now: Timestamp,
+    ) -> Option<Message> {
+        match message {
+            Message::CatalogWanted { have } => self.catalog_wanted(from, have),
+            Message::Catalog { from: first, before, records } => {
+                self.catalog_came(from, first, before, records, now);
+            }
+            // Numbers mean nothing before the catalog says who is who.
+            _ if self.seat.is_none() => {}
+            Message::Offer(offer) if !self.understands(&offer) => self.hold(from, offer, now),
+            message @ (Message::Offer(_)
+            | Message::Known { .. }
+            | Message::Taken { .. }
+            | Message::Want { .. }
+            | Message::Have { .. }
+            | Message::Follow(_)
+            | Message::Items(_)) => return Some(message),
+        }
+        None
+    }
+
+    /// Whether all that an offer speaks of is known here.
+    fn understands(&self, offer: &Offer) -> bool {
+        let epoch = self.seat.as_ref().map(|seat| seat.topology.epoch);
+        (offer.epoch.is_none() || offer.epoch <= epoch)
+            && self.catalog.find(&offer.process, Some(offer.version)).is_some()
+    }
+
+    /// Keeps an offer until the records that it needs have come.
+    fn hold(&mut self, from: ServerId, offer: Box<Offer>, now: Timestamp) {
+        let key = (from, offer.id);
+        let held = &mut self.replication.held;
+        if held.len() < HELD_MAX || held.contains_key(&key) {
+            held.insert(key, offer);
+        }
+        if self.replication.asked.get(&from).is_none_or(|due| *due <= now) {
+            self.replication.asked.insert(from, now.plus(PATIENCE));
+            self.ask_catalog(from);
+        }
+    }
+
+    /// Records have come: what was kept for want of them gets its turn.
+    pub(crate) fn hear_held(&mut self, now: Timestamp) {
+        for ((from, _), offer) in std::mem::take(&mut self.replication.held) {
+            self.hear(from, Message::Offer(offer), now);
+        }
+    }
+
+    /// Says how much is here: who has more sends it.
+    pub(crate) fn ask_catalog(&mut self, to: ServerId) {
+        if self.seat().is_some() && !self.replication.is_estranged {
+            let message = Message::CatalogWanted { have: self.version };
+            self.out.push(Output::Send { to, message });
+        }
+    }
+
+    /// From time to time everybody but the registrar says how much they have, to it and to one of
+    /// the others: it may be out of reach.
+    pub(crate) fn beat(&mut self, now: Timestamp) {
+        if self.next_beat().is_none_or(|due| due > now) {
+            return;
+        }
+        self.replication.beat_due = now.plus(BEAT);
+        let Some(seat) = self.seat() else { return };
+        let registrar = seat.topology.registrar();
+        let is_other = |id: &ServerId| *id != seat.here && Some(*id) != registrar;
+        let others: Vec<ServerId> =
+            seat.topology.in_use().map(|(id, _)| id).filter(is_other).collect();
+        self.replication.turn = self.replication.turn.wrapping_add(1);
+        let one = others.get(self.replication.turn % others.len().max(1)).copied();
+        for to in registrar.into_iter().chain(one) {
+            self.ask_catalog(to);
+        }
+    }
+
+    pub(crate) fn next_beat(&self) -> Option<Timestamp> {
+        let seat = self.seat()?;
+        let follows = seat.topology.registrar() != Some(seat.here);
+        (follows && !self.replication.is_estranged).then_some(self.replication.beat_due)
+    }
+
+    /// Tells all others of a record that was written here.
+    pub(crate) fn announce(&mut self, record: Vec<u8>) {
+        let Some(seat) = &self.seat else { return };
+        let Some(from) = self.version.checked_sub(1) else { return };
+        let Some(before) = self.chain.at(from) else { return };
+        let here = seat.here;
+        let others: Vec<ServerId> = seat.topology.in_use().map(|(id, _)| id).collect();
+        for to in others.into_iter().filter(|id| *id != here) {
+            let is_next = self.replication.have.get(&to) == Some(&from);
+            if is_next && record.len() <= PUSHED_BYTES_MAX {
+                let records = vec![ByteVec::from(record.clone())];
+                self.out
+                    .push(Output::Send { to, message: Message::Catalog { from, before, records } });
+            } else {
+                self.ask_catalog(to);
+            }
+        }
+    }
+
+    /// Another server has so many records.
+    fn catalog_wanted(&mut self, from: ServerId, have: u64) {
+        if self.seat().is_none() || self.replication.is_estranged {
+            return;
+        }
+        self.replication.have.insert(from, have);
+        if have < self.version {
+            let limit = self.chain.portion(have, PORTION_BYTES);
+            self.out.push(Output::ReadCatalog { to: from, from: have, limit });
+        } else if have > self.version {
+            self.ask_catalog(from);
+        }
+    }
+
+    /// The records that another server lacks are read.
+    pub(crate) fn catalog_read(&mut self, to: ServerId, from: u64, records: Vec<Vec<u8>>) {
+        let Some(before) = self.chain.at(from) else { return };
+        let records = records.into_iter().map(ByteVec::from).collect();
+        self.out.push(Output::Send { to, message: Message::Catalog { from, before, records } });
+    }
+
+    /// Records have come from another server.
+    fn catalog_came(
+        &mut self,
+        from: ServerId,
+        first: u64,
+        before: u64,
+        records: Vec<ByteVec>,
+        now: Timestamp,
+    ) {
+        if self.seat().is_none() || self.replication.is_estranged {
+            return;
+        }
+        if first > self.version {
+            return self.ask_catalog(from);
+        }
+        let (has_records, had) = (!records.is_empty(), self.version);
+        let mut sum = before;
+        let mut is_same = self.chain.at(first) == Some(sum);
+        for (number, record) in (first..).zip(records) {
+            if !is_same {
+                break;
+            }
+            sum = after(sum, &record);
+            if number == self.version
+                && let Err(reason) = self.take_record(Vec::from(record))
+            {
+                let text = format!(
+                    "record {number} of the catalog cannot be understood ({reason}); update this \
+                     server"
+                );
+                self.out.push(Output::Notice { text });
+                break;
+            }
+            is_same = self.chain.at(number + 1) == Some(sum);
+        }
+        if !is_same {
+            return self.differ(from, has_records);
+        }
+        if self.version > had {
+            self.put_in_force(now);
+        }
+        if has_records {
+            // Tells that they have come, and asks whether there are more.
+            self.ask_catalog(from);
+        }
+        if self.version > had {
+            self.hear_held(now);
+        }
+    }
+
+    /// Appends a record as it came, and folds it like one that was stored before.
+    fn take_record(&mut self, bytes: Vec<u8>) -> Result<(), String> {
+        let record = Record::<SiteEvent>::from_bytes(&bytes).map_err(|error| error.to_string())?;
+        for event in record.events {
+            self.replay_site_event(event, self.version, record.at)?;
+        }
+        self.latest = self.latest.max(record.at);
+        self.append_own(bytes);
+        Ok(())
+    }
+
+    /// What follows from records that have come.
+    fn put_in_force(&mut self, now: Timestamp) {
+        let is_reorganised = self.catalog.awaits_organisation();
+        for fault in self.catalog.put_in_force() {
+            let text = format!("{fault}; update this server");
+            self.out.push(Output::Notice { text });
+        }
+        self.follow_topology();
+        if is_reorganised {
+            self.offer_anew(now);
+        }
+    }
+
+    /// Another server's catalog is not a part of this one, nor this one of that.
+    fn differ(&mut self, from: ServerId, has_records: bool) {
+        if Some(from) == self.registrar() {
+            self.replication.is_estranged = true;
+            let text = format!(
+                "this server has had a life of its own: its {} records of definitions, \
+                 organisation, topology and tokens are not those of the server that keeps them; \
+                 it takes nothing from the others; start it with an empty store",
+                self.version
+            );
+            self.out.push(Output::Notice { text });
+        } else if has_records && let Some(before) = self.chain.at(self.version) {
+            // Whoever it was has to find out. One without records is not answered.
+            let message = Message::Catalog { from: self.version, before, records: Vec::new() };
+            self.out.push(Output::Send { to: from, message });
+        }
+    }
+}

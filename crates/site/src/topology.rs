@@ -1,0 +1,275 @@
+//! Publishing topologies, and this server's seat in the one in force.
+//!
+//! Invariant: the seat follows the catalog. So whoever knows a definition knows a topology that has
+//! all its domains, and the numbers of domains and servers mean the same everywhere.
+
+use std::sync::Arc;
+
+use legwork_model::event::SiteEvent;
+use legwork_model::finding::{Finding, Rule, Severity, Span};
+use legwork_model::id::ServerId;
+use legwork_model::schema::Schema;
+use legwork_model::time::Timestamp;
+use legwork_placement::{Topology, is_placed, unknown_domain};
+
+use crate::access::Caller;
+use crate::answer::Answer;
+use crate::input::RequestId;
+use crate::output::Output;
+use crate::refusal::{Kind, Refusal};
+use crate::seat::Seat;
+use crate::{Site, page};
+
+impl Site {
+    /// Reads what this server was told of the others when it started.
+    pub(crate) fn read_bootstrap(&mut self) {
+        let Some(member) = &self.config.member else { return };
+        let (topology, findings) = Topology::parse(&member.topology);
+        let here = topology.as_ref().and_then(|topology| topology.server_named(&member.name));
+        match (topology, here) {
+            (Some(topology), Some(here)) => {
+                self.bootstrap = Some(Seat { here, topology: Arc::new(topology) });
+            }
+            (Some(_), None) => {
+                let name = &member.name;
+                self.faults.push(format!(
+                    "the topology this server was started with has no server `{name}`"
+                ));
+            }
+            (None, _) => {
+                let why = findings.first().map(ToString::to_string).unwrap_or_default();
+                self.faults.push(format!(
+                    "the topology this server was started with is unreadable: {why}"
+                ));
+            }
+        }
+    }
+
+    /// The first input of this life: the first registrar publishes what it was started with.
+    pub(crate) fn begin(&mut self, now: Timestamp) {
+        if std::mem::replace(&mut self.has_begun, true) || self.catalog.topology().is_some() {
+            return;
+        }
+        let (Some(seat), Some(member)) = (&self.bootstrap, &self.config.member) else { return };
+        if seat.topology.registrar() != Some(seat.here) {
+            return;
+        }
+        let (topology, source) = (Topology::clone(&seat.topology), member.topology.clone());
+        match self.first_fits(&topology) {
+            Ok(()) => self.put_topology(topology, &source, &Caller::itself(), now),
+            Err(refusal) => {
+                let why = refusal.findings.first().map(|finding| finding.message.clone());
+                let why = why.unwrap_or(refusal.message);
+                let text =
+                    format!("the topology is not published, and this server is alone: {why}");
+                self.out.push(Output::Notice { text });
+            }
+        }
+    }
+
+    /// The seat follows the topology in force.
+    pub(crate) fn follow_topology(&mut self) {
+        let Some(member) = &self.config.member else { return };
+        let topology = self.catalog.topology().map(|published| published.topology.clone());
+        self.seat = topology.and_then(|topology| {
+            let here = topology.server_named(&member.name)?;
+            Some(Seat { here, topology })
+        });
+    }
+
+    /// Why a store cannot be gone on with under what this server was told to be.
+    pub(crate) fn misplaced_store(&self) -> Option<String> {
+        let published = self.catalog.topology()?;
+        self.config.member.is_none().then(|| {
+            let name = &published.topology.name;
+            format!(
+                "the store is that of a server of the topology `{name}`: alone it would do what is \
+                 in the hands of others; start it as a member"
+            )
+        })
+    }
+
+    /// The topology that a text makes of the one in force, and what is wrong with it.
+    pub(crate) fn next_topology(&self, source: &str) -> (Option<Topology>, Vec<Finding>) {
+        let previous = self.catalog.topology().map(|published| &*published.topology);
+        Topology::succeed(source, previous)
+    }
+
+    /// Puts a topology in force: the next epoch.
+    pub(crate) fn publish_topology(
+        &mut self,
+        caller: &Caller,
+        source: &str,
+        now: Timestamp,
+    ) -> Result<Answer, Refusal> {
+        caller.require_admin()?;
+        self.require_registrar()?;
+        if self.config.member.is_none() {
+            let message = "this server is alone; start it with `legwork up --cluster DIR`, where \
+                           `legwork cluster init` made DIR";
+            return Err(Refusal::new(Kind::Conflict, "not_a_member", message));
+        }
+        if let Some(published) = self.catalog.topology().filter(|last| &*last.source == source) {
+            let version = published.topology.epoch;
+            return Ok(Answer::Published { version, unchanged: true, warnings: Vec::new() });
+        }
+        let (topology, findings) = self.next_topology(source);
+        let topology = topology.ok_or_else(|| Refusal::check_failed(findings))?;
+        if self.catalog.topology().is_none() {
+            self.first_fits(&topology)?;
+        }
+        let most = self.config.limits.topologies;
+        if topology.epoch as usize > most {
+            let message = format!(
+                "the topology has been published {most} times, as often as it may; publish it less \
+                 often, and go on with new servers"
+            );
+            return Err(Refusal::new(Kind::Conflict, "too_many_topologies", message));
+        }
+        let version = topology.epoch;
+        self.put_topology(topology, source, caller, now);
+        self.hear_held(now);
+        Ok(Answer::Published { version, unchanged: false, warnings: Vec::new() })
+    }
+
+    fn put_topology(&mut self, topology: Topology, source: &str, by: &Caller, now: Timestamp) {
+        let epoch = topology.epoch;
+        self.catalog.publish_topology(topology, source, self.version, now);
+        self.follow_topology();
+        let (source, by) = (source.to_owned(), by.performer());
+        self.record(SiteEvent::TopologyPublished { epoch, source, by }, now);
+    }
+
+    /// Whether the first topology fits what was here before. What a later one may change fits.
+    fn first_fits(&self, topology: &Topology) -> Result<(), Refusal> {
+        let mut findings = self.catalog.misplaced(topology);
+        let registrar = topology.registrar().and_then(|id| topology.server(id));
+        let own = self.config.member.as_ref().map(|member| &member.name);
+        if registrar.map(|server| &server.name) != own {
+            let name = own.map(|name| &**name).unwrap_or_default();
+            findings.push(Finding {
+                span: Span::default(),
+                severity: Severity::Error,
+                rule: Rule::Y2,
+                message: format!("`{name}`, where it is published, is not its first server"),
+                hint: "the first server in the file keeps the catalog: publish it there".to_owned(),
+            });
+        }
+        if !findings.is_empty() {
+            return Err(Refusal::check_failed(findings));
+        }
+        let mut open = self.instances.newest_first(None);
+        match open.find(|(_, slot)| is_placed(&slot.schema)) {
+            None => Ok(()),
+            Some((id, slot)) => {
+                let process = &slot.schema.process;
+                let message = format!(
+                    "instance {id} of `{process}`, which says where its steps are done, was begun \
+                     before there was a topology; wait for its end, or abort it"
+                );
+                Err(Refusal::new(Kind::Conflict, "begun_alone", message))
+            }
+        }
+    }
+
+    pub(crate) fn topology_versions(
+        &self,
+        caller: &Caller,
+        after: u32,
+        limit: usize,
+    ) -> Result<Answer, Refusal> {
+        caller.require_any()?;
+        let (versions, more) = page(self.catalog.topology_editions(after), limit);
+        Ok(Answer::Versions { versions, more })
+    }
+
+    /// The topology in force, or another epoch: that one is read from the store.
+    pub(crate) fn topology(&mut self, id: RequestId, caller: &Caller, epoch: Option<u32>) {
+        let in_force = self.catalog.topology();
+        let answer = match (caller.require_any(), in_force) {
+            (Err(refusal), _) => Err(refusal),
+            (Ok(()), Some(published))
+                if epoch.is_none_or(|asked| asked == published.topology.epoch) =>
+            {
+                Ok(Answer::Topology {
+                    topology: published.topology.clone(),
+                    source: published.source.clone(),
+                    here: self.seat.as_ref().map(|seat| seat.here),
+                })
+            }
+            (Ok(()), Some(_) | None) => {
+                match epoch.and_then(|asked| self.catalog.topology_edition(asked)) {
+                    Some(edition) => {
+                        return self.out.push(Output::ReadOwn { id, record: edition.record });
+                    }
+                    None => Err(no_epoch(epoch)),
+                }
+            }
+        };
+        self.answer(id, answer);
+    }
+
+    /// Refuses what only the server that writes the catalog can do.
+    pub(crate) fn require_registrar(&self) -> Result<(), Refusal> {
+        let Some(seat) = self.seat() else { return Ok(()) };
+        match seat.topology.registrar() {
+            Some(registrar) if registrar != seat.here => {
+                let name = seat.topology.server(registrar).map(|server| &*server.name);
+                let message = format!(
+                    "only `{}` changes definitions, organisation, topology and tokens; ask there",
+                    name.unwrap_or_default()
+                );
+                let refusal = Refusal::new(Kind::Conflict, "not_registrar", message);
+                Err(refusal.at(Some(registrar)))
+            }
+            Some(_) | None => Ok(()),
+        }
+    }
+
+    /// Refuses to start anything before the catalog says who this server is.
+    pub(crate) fn require_joined(&self) -> Result<(), Refusal> {
+        let Some(bootstrap) = self.bootstrap.as_ref().filter(|_| self.seat.is_none()) else {
+            return Ok(());
+        };
+        if bootstrap.topology.registrar() == Some(bootstrap.here) {
+            // The first of all: what it could not publish does not keep it from working.
+            return Ok(());
+        }
+        let message = "this server has not got the topology it belongs to from the others yet; try \
+                       again when it has reached one of them";
+        Err(Refusal::new(Kind::Conflict, "not_joined", message))
+    }
+
+    /// Refuses a version from before the topology that names domains it does not have: they could
+    /// be added while it runs.
+    pub(crate) fn require_domains(&self, schema: &Schema) -> Result<(), Refusal> {
+        let latest = self.catalog.find(&schema.process, None);
+        let (Some(seat), false) =
+            (&self.seat, latest.is_some_and(|latest| latest.version == schema.version))
+        else {
+            return Ok(());
+        };
+        match unknown_domain(schema, &seat.topology) {
+            None => Ok(()),
+            Some(name) => {
+                let message = format!(
+                    "version {} of `{}` names the domain `{name}`, which the topology does not \
+                     have; start a later version",
+                    schema.version, schema.process
+                );
+                Err(Refusal::new(Kind::Conflict, "no_such_domain", message))
+            }
+        }
+    }
+
+    /// The server that writes the catalog, as far as known here.
+    pub(crate) fn registrar(&self) -> Option<ServerId> {
+        self.seat().and_then(|seat| seat.topology.registrar())
+    }
+}
+
+fn no_epoch(epoch: Option<u32>) -> Refusal {
+    let epoch = epoch.map(|number| format!(" of epoch {number}")).unwrap_or_default();
+    let what = format!("topology{epoch}; `GET /v1/topology/versions` lists them");
+    Refusal::not_found("no_topology", what)
+}

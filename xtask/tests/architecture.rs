@@ -30,7 +30,14 @@ const ARROWS: [(&str, &[&str]); 14] = [
     ),
     (
         "legwork-cli",
-        &["legwork-model", "legwork-org", "legwork-store", "legwork-api", "legwork-server"],
+        &[
+            "legwork-model",
+            "legwork-org",
+            "legwork-placement",
+            "legwork-store",
+            "legwork-api",
+            "legwork-server",
+        ],
     ),
     (
         "legwork-sim",

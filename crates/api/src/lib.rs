@@ -13,6 +13,7 @@ pub mod problem;
 pub mod system;
 mod text;
 pub mod tokens;
+pub mod topology;
 pub mod work;
 
 #[cfg(feature = "client")]

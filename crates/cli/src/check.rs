@@ -1,4 +1,4 @@
-//! `legwork check`: what is wrong with definitions and organisations, without a server.
+//! `legwork check`: what is wrong with definitions, organisations and topologies, without a server.
 //!
 //! Invariant: nothing passes here that a server would refuse for its text, since both run the
 //! same rules.
@@ -9,6 +9,7 @@ use anyhow::{Result, bail};
 use legwork_api::definitions::Finding;
 use legwork_model::finding;
 use legwork_org::Organisation;
+use legwork_placement::{Domains, Topology};
 use serde::Serialize;
 
 use crate::failure::Told;
@@ -18,7 +19,8 @@ use crate::source::{self, Kind, Source};
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// Definitions and organisations; a file that begins with `organisation:` is one
+    /// Definitions, organisations and topologies: a file that begins with `organisation:` or
+    /// `topology:` is one
     #[arg(required = true, value_name = "FILE")]
     files: Vec<PathBuf>,
     /// The organisation whose people do the work [default: the one among the files]
@@ -83,8 +85,12 @@ pub(crate) fn check_all(sources: &[Source], own: Option<&Path>) -> Vec<Vec<Findi
             People { path: &source.path, organisation, findings }
         })
         .collect();
+    let sites = sites(sources);
     let check = |source: &Source| match source.kind {
-        Kind::Definition => check_definition(&source.text, people_of(source, &people, own)),
+        Kind::Definition => {
+            check_definition(&source.text, people_of(source, &people, own), sites.as_ref())
+        }
+        Kind::Topology => Topology::parse(&source.text).1,
         Kind::Organisation => {
             let own = people.iter().find(|people| people.path == source.path);
             own.map(|own| own.findings.clone()).unwrap_or_default()
@@ -113,6 +119,24 @@ fn people_of<'p>(
     people.iter().find(fits)?.organisation.as_ref()
 }
 
-fn check_definition(text: &str, people: Option<&Organisation>) -> Vec<finding::Finding> {
-    legwork_org::check_text(text, people).1
+/// The only topology there is, if it is sound.
+fn sites(sources: &[Source]) -> Option<Topology> {
+    let mut all = sources.iter().filter(|source| source.kind == Kind::Topology);
+    match (all.next(), all.next()) {
+        (Some(only), None) => Topology::parse(&only.text).0,
+        (_, _) => None,
+    }
+}
+
+fn check_definition(
+    text: &str,
+    people: Option<&Organisation>,
+    sites: Option<&Topology>,
+) -> Vec<finding::Finding> {
+    let (checked, mut findings) = legwork_org::check_text(text, people);
+    if let (Some(checked), Some(sites)) = (checked, sites) {
+        findings.extend(Domains::of(&checked.definition).check(sites));
+        findings.sort();
+    }
+    findings
 }

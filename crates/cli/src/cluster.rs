@@ -3,18 +3,22 @@
 //! Invariant: `init` and `certify` need no server and send nothing anywhere; keys are only written.
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 
-use anyhow::{Context as _, Result};
+use anyhow::{Context as _, Result, bail};
 use legwork_api::definitions::Finding;
 use legwork_api::links::{Link, LinkBytes, LinkList, LinkState};
+use legwork_api::topology::Topology;
 use legwork_server::cluster::{self, ClusterError};
 use serde_json::json;
 
 use crate::context::Context;
+use crate::deploy::refused;
 use crate::failure::Told;
 use crate::findings;
 use crate::output::{self, Output};
+use crate::source::{self, Kind};
 use crate::style::{BAD, DIM, GOOD, STRONG, WARN, paint};
 use crate::table::{Cell, Table};
 use crate::tree;
@@ -35,6 +39,10 @@ pub(crate) enum Command {
     Init(InitArgs),
     /// Give one server a new certificate; it is taken up without a restart
     Certify(CertifyArgs),
+    /// Show the topology in force: domains, servers, who is at home
+    Show,
+    /// Put a topology in force at all servers
+    Publish(PublishArgs),
     /// Show the links of a server: their state, what waits, what they have carried
     Links,
 }
@@ -63,6 +71,12 @@ pub(crate) struct CertifyArgs {
     #[arg(long, value_name = "N", default_value_t = 365,
           value_parser = clap::value_parser!(u32).range(1..=DAYS_MAX))]
     valid_days: u32,
+}
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct PublishArgs {
+    /// The topology: all domains that there are, the new ones last
+    file: PathBuf,
 }
 
 pub(crate) fn init(args: &InitArgs, out: Output) -> Result<()> {
@@ -139,6 +153,54 @@ pub(crate) fn certify(args: &CertifyArgs, out: Output) -> Result<()> {
             folder.display()
         )
     })
+}
+
+pub(crate) async fn publish(context: &Context, args: &PublishArgs) -> Result<()> {
+    let source = source::read(&args.file)?;
+    if source.kind != Kind::Topology {
+        let path = args.file.display();
+        bail!("{path} does not begin with `topology:`; give the file of a topology");
+    }
+    let published = context.client.publish_topology(&source.text).await;
+    let published = published.map_err(|error| refused(context, &source, error))?;
+    context.out.answer(&published, || {
+        let known =
+            if published.unchanged { paint(DIM, " (there already)") } else { String::new() };
+        format!("{} topology, epoch {}{known}\n", paint(GOOD, "✔"), published.version)
+    })
+}
+
+pub(crate) async fn show(context: &Context) -> Result<()> {
+    let topology = context.client.topology(None).await?;
+    context.out.answer(&topology, || render_topology(&topology))
+}
+
+fn render_topology(topology: &Topology) -> String {
+    let mut table =
+        Table::new(&["DOMAIN", "SERVER", "ADDRESS", "API", "PEOPLE", "EXECUTORS", "TRANSFER", ""]);
+    for domain in &topology.domains {
+        for server in &domain.servers {
+            let is = |name: &Option<Arc<str>>| name.as_ref() == Some(&server.server);
+            let notes = [("registrar", is(&topology.registrar)), ("asked", is(&topology.server))];
+            let notes = notes.iter().filter(|(_, is_so)| *is_so).map(|(note, _)| *note);
+            table.row([
+                Cell::styled(STRONG, &domain.domain),
+                Cell::from(&server.server),
+                Cell::from(&server.address),
+                Cell::from(&server.api),
+                Cell::from(domain.people.to_string()),
+                Cell::from(domain.executors.to_string()),
+                Cell::from(&domain.transfer),
+                Cell::styled(DIM, notes.collect::<Vec<_>>().join(", ")),
+            ]);
+        }
+    }
+    let mut text = format!("{} epoch {}\n{}", topology.name, topology.epoch, table.render("  "));
+    for link in &topology.links {
+        let [a, b] = &link.between;
+        text.push_str(&format!("{a} – {b} costs {}\n", link.cost));
+    }
+    text
 }
 
 pub(crate) async fn links(context: &Context) -> Result<()> {

@@ -38,6 +38,7 @@ pub(crate) async fn run(context: &Context, args: &Args) -> Result<()> {
     let mut sources = source::read_all(&args.files)?;
     sources.sort_by_key(|source| source.kind != Kind::Organisation);
     refuse_second_organisation(&sources)?;
+    refuse_topology(&sources)?;
     refuse_wrong(context, &sources)?;
     let mut answer = Answer::default();
     let mut progress = Progress::things_of(sources.len(), "deploying");
@@ -55,6 +56,8 @@ pub(crate) async fn run(context: &Context, args: &Args) -> Result<()> {
                 tell(context, source, &deployed.warnings, || definition(&deployed))?;
                 answer.definitions.push(deployed);
             }
+            // Refused above.
+            Kind::Topology => {}
         }
         progress.advance(1);
     }
@@ -71,6 +74,16 @@ fn refuse_second_organisation(sources: &[Source]) -> Result<()> {
     match organisations.len() {
         0 | 1 => Ok(()),
         _ => bail!("a server has one organisation; deploy one of {}", organisations.join(", ")),
+    }
+}
+
+fn refuse_topology(sources: &[Source]) -> Result<()> {
+    match sources.iter().find(|source| source.kind == Kind::Topology) {
+        None => Ok(()),
+        Some(source) => {
+            let path = source.path.display();
+            bail!("{path} is a topology; publish it with `legwork cluster publish {path}`")
+        }
     }
 }
 
@@ -96,7 +109,7 @@ fn refuse_wrong(context: &Context, sources: &[Source]) -> Result<()> {
 }
 
 /// The server's findings, shown in the text they speak of.
-fn refused(context: &Context, source: &Source, error: Error) -> anyhow::Error {
+pub(crate) fn refused(context: &Context, source: &Source, error: Error) -> anyhow::Error {
     let findings = error.problem().map(|problem| problem.findings.clone()).unwrap_or_default();
     if context.out.json || findings.is_empty() {
         return error.into();

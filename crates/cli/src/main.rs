@@ -106,6 +106,12 @@ fn run(cli: Cli) -> Result<()> {
         Command::Cluster(args) => match &args.command {
             cluster::Command::Init(args) => cluster::init(args, out),
             cluster::Command::Certify(args) => cluster::certify(args, out),
+            cluster::Command::Show => {
+                online(&global, async |context| cluster::show(&context).await)
+            }
+            cluster::Command::Publish(args) => {
+                online(&global, async |context| cluster::publish(&context, args).await)
+            }
             cluster::Command::Links => {
                 online(&global, async |context| cluster::links(&context).await)
             }

@@ -22,6 +22,7 @@ pub(crate) struct Args {
 enum Described {
     Definition,
     Organisation,
+    Topology,
 }
 
 #[derive(Debug, clap::Args)]
@@ -35,6 +36,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     let schema = match args.of {
         Described::Definition => legwork_model::json_schema::definition(),
         Described::Organisation => legwork_org::json_schema(),
+        Described::Topology => legwork_placement::json_schema(),
     };
     // JSON is what people and programs want here.
     Output { json: true }.answer(&schema, String::new)

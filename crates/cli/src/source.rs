@@ -1,4 +1,4 @@
-//! Definitions and organisations as files.
+//! Definitions, organisations and topologies as files.
 //!
 //! Invariant: a file is read once and never more of it than a definition may have, whatever its
 //! size; what it holds is told by its content, not by its name.
@@ -14,6 +14,7 @@ use legwork_model::yaml::tree::SOURCE_BYTES_MAX;
 pub(crate) enum Kind {
     Definition,
     Organisation,
+    Topology,
 }
 
 #[derive(Debug)]
@@ -28,6 +29,7 @@ impl Kind {
         match self {
             Self::Definition => "definition",
             Self::Organisation => "organisation",
+            Self::Topology => "topology",
         }
     }
 }
@@ -66,16 +68,19 @@ pub(crate) fn read(path: &Path) -> Result<Source> {
     Ok(Source { path: path.to_owned(), kind: kind(&text), text })
 }
 
-/// By the first of the two keys at the left margin.
+/// By the first of the three keys at the left margin.
 fn kind(text: &str) -> Kind {
     let key = |line: &str| {
         let line = line.trim_start_matches(['\u{feff}', '{', '"', '\'']);
-        [("process", Kind::Definition), ("organisation", Kind::Organisation)].into_iter().find_map(
-            |(word, kind)| {
-                let rest = line.strip_prefix(word)?.trim_start_matches(['"', '\'']).trim_start();
-                rest.starts_with(':').then_some(kind)
-            },
-        )
+        let words = [
+            ("process", Kind::Definition),
+            ("organisation", Kind::Organisation),
+            ("topology", Kind::Topology),
+        ];
+        words.into_iter().find_map(|(word, kind)| {
+            let rest = line.strip_prefix(word)?.trim_start_matches(['"', '\'']).trim_start();
+            rest.starts_with(':').then_some(kind)
+        })
     };
     text.lines().find_map(key).unwrap_or(Kind::Definition)
 }
@@ -91,6 +96,7 @@ mod tests {
             ("# ours\norganisation: bank\nagents: {}\n", Kind::Organisation),
             ("\"organisation\": bank", Kind::Organisation),
             ("{organisation: bank}", Kind::Organisation),
+            ("# ours\ntopology: group\ndomains: {}\n", Kind::Topology),
             ("title: x\nprocess : loan\norganisation: y", Kind::Definition),
             ("data:\n  organisation: string\n", Kind::Definition),
             ("", Kind::Definition),

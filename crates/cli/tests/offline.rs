@@ -29,6 +29,24 @@ fn errors_are_shown_in_their_place_and_make_the_exit_code() {
 }
 
 #[test]
+fn a_definition_is_held_against_the_topology_it_is_checked_with() {
+    let sites = "topology: us\ndomains:\n  ulm: { servers: { ulm-1: { address: \"ulm:1\", api: \"http://ulm\" } } }\n";
+    let placed = PROCESS.replace("reads: [amount]", "reads: [amount], at: ulm");
+    let (code, said) = check(&[("claim.yaml", &placed), ("sites.yaml", sites)], &[]);
+    assert_eq!((code, said.contains("2 files")), (0, true), "{said}");
+    let lost = placed.replace("at: ulm", "at: bonn");
+    let (code, said) = check(&[("claim.yaml", &lost), ("sites.yaml", sites)], &[]);
+    assert!(
+        said.contains("claim.yaml:5:57: error Z1: the topology has no domain `bonn`"),
+        "{said}"
+    );
+    assert_eq!(code, 1);
+    let (code, said) = check(&[("sites.yaml", &sites.replace("ulm:1", "ulm"))], &[]);
+    assert!(said.contains("sites.yaml:3:") && said.contains("error Y2"), "{said}");
+    assert_eq!(code, 1);
+}
+
+#[test]
 fn warnings_alone_are_no_failure() {
     let unused = PROCESS.replace("data: {", "data: { note: string,");
     let (code, said) = check(&[("claim.yaml", &unused)], &[]);
@@ -110,7 +128,9 @@ fn exit_codes_tell_usage_from_failure() {
 #[test]
 fn schemas_and_completions_are_printed() {
     let folder = tempfile::tempdir().unwrap();
-    for (of, key) in [("definition", "process"), ("organisation", "organisation")] {
+    let kinds =
+        [("definition", "process"), ("organisation", "organisation"), ("topology", "domains")];
+    for (of, key) in kinds {
         let schema: Json =
             serde_json::from_slice(&legwork(folder.path(), &["schema", of]).stdout).unwrap();
         assert!(schema["$schema"].is_string() && schema["properties"][key].is_object());

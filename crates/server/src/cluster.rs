@@ -84,12 +84,13 @@ pub fn certify(server: &str, folder: &Path, valid: Duration) -> Result<PathBuf, 
 impl Peering {
     /// From the folder of a server: it is the one its certificate names.
     pub fn read(folder: &Path) -> Result<Self, ClusterError> {
-        let topology = Arc::new(parse(&read(&folder.join(TOPOLOGY))?)?);
+        let source: Arc<str> = read(&folder.join(TOPOLOGY))?.into();
+        let topology = Arc::new(parse(&source)?);
         let names = topology.in_use().map(|(_, server)| server.name.clone());
         let Some(name) = named_by(folder, names)? else {
             return Err(ClusterError::Nobody { path: folder.join(CERTIFICATE) });
         };
-        Ok(Self { name, certificates: folder.to_owned(), topology, listen: None })
+        Ok(Self { name, certificates: folder.to_owned(), topology, source, listen: None })
     }
 }
 

@@ -34,6 +34,8 @@ pub struct Peering {
     pub certificates: PathBuf,
     /// What is known of the others until the catalog tells.
     pub topology: Arc<Topology>,
+    /// Its text, which the first registrar publishes.
+    pub source: Arc<str>,
     /// Where other servers are listened to; where the topology says if nothing is said here.
     pub listen: Option<SocketAddr>,
 }

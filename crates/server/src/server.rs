@@ -241,7 +241,7 @@ impl Core {
             waiting_max: config.limits.waiting_max,
             member: config.peering.as_ref().map(|peering| Member {
                 name: peering.name.clone(),
-                topology: peering.topology.to_yaml().into(),
+                topology: peering.source.clone(),
             }),
             ..legwork_site::Config::default()
         };

@@ -26,6 +26,7 @@ use crate::jobs::{
 use crate::links::LinkList;
 use crate::system::{Health, Ready};
 use crate::tokens::{NewToken, TokenList, TokenRequest, WhoAmI};
+use crate::topology::Topology;
 use crate::work::{ActRequest, CompleteRequest, DelegateRequest, ItemDetail, Worklist};
 
 const NO_WAIT: Duration = Duration::ZERO;
@@ -119,6 +120,27 @@ impl Client {
         cursor: Option<&str>,
     ) -> Result<VersionList, Error> {
         let target = Target::new("/v1/organisation/versions");
+        let target = target.query("limit", limit).query("cursor", cursor);
+        self.get(target.done(), NO_WAIT).await
+    }
+
+    pub async fn publish_topology(&self, source: &str) -> Result<Published, Error> {
+        self.call(Call::new(Method::PUT, "/v1/topology".into()).yaml(source)).await
+    }
+
+    /// The given epoch, or the one in force.
+    pub async fn topology(&self, epoch: Option<u32>) -> Result<Topology, Error> {
+        let target = Target::new("/v1/topology").query("epoch", epoch);
+        self.get(target.done(), NO_WAIT).await
+    }
+
+    /// A page of the epochs of the topology, oldest first.
+    pub async fn topology_versions(
+        &self,
+        limit: Option<usize>,
+        cursor: Option<&str>,
+    ) -> Result<VersionList, Error> {
+        let target = Target::new("/v1/topology/versions");
         let target = target.query("limit", limit).query("cursor", cursor);
         self.get(target.done(), NO_WAIT).await
     }
@@ -346,6 +368,11 @@ impl Client {
     /// The JSON Schema of organisations, for editors.
     pub async fn organisation_schema(&self) -> Result<Json, Error> {
         self.get("/v1/schema/organisation.json".into(), NO_WAIT).await
+    }
+
+    /// The JSON Schema of topologies, for editors.
+    pub async fn topology_schema(&self) -> Result<Json, Error> {
+        self.get("/v1/schema/topology.json".into(), NO_WAIT).await
     }
 
     /// In the text format of Prometheus.

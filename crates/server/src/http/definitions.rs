@@ -9,6 +9,7 @@ use legwork_api::definitions::{
     Agent, CheckAnswer, CheckRequest, Definition, DefinitionList, Deployed, Organisation,
     Published, Source, VersionList,
 };
+use legwork_placement::{Domains, Topology};
 use legwork_site::{Answer, Request};
 
 use super::exchange::Exchange;
@@ -154,7 +155,7 @@ pub(super) async fn organisation_versions(x: Exchange<'_>) -> Result {
     versions(&x, Request::OrganisationVersions { after, limit: query.limit()? }).await
 }
 
-async fn versions(x: &Exchange<'_>, request: Request) -> Result {
+pub(super) async fn versions(x: &Exchange<'_>, request: Request) -> Result {
     let Answer::Versions { versions, more } = x.ask(request).await? else {
         return Err(Refused::strange_answer());
     };
@@ -179,10 +180,11 @@ pub(super) async fn check(x: Exchange<'_>) -> Result {
         Some(_) => None,
         None => in_force(&x).await?,
     };
+    let topology = topology(&x).await?;
     // A large text takes a while: it must not hold up the others on this thread.
     let found = tokio::task::spawn_blocking(move || match (&organisation, &in_force) {
-        (Some(organisation), _) => find(&source, Some(organisation), true),
-        (None, in_force) => find(&source, in_force.as_deref(), false),
+        (Some(organisation), _) => find(&source, Some(organisation), topology.as_deref(), true),
+        (None, in_force) => find(&source, in_force.as_deref(), topology.as_deref(), false),
     });
     Reply::json(&found.await.map_err(|error| Refused::fault(&error))?)
 }
@@ -197,8 +199,23 @@ async fn in_force(x: &Exchange<'_>) -> Result<Option<Arc<str>>> {
     }
 }
 
+/// The topology that a deployment would be checked against.
+async fn topology(x: &Exchange<'_>) -> Result<Option<Arc<Topology>>> {
+    match x.ask(Request::Topology { epoch: None }).await {
+        Ok(Answer::Topology { topology, .. }) => Ok(Some(topology)),
+        Ok(_) => Err(Refused::strange_answer()),
+        Err(refused) if refused.code() == "no_topology" => Ok(None),
+        Err(refused) => Err(refused),
+    }
+}
+
 /// As a deployment would find it; `told` if the organisation too is in question.
-fn find(source: &str, organisation: Option<&str>, told: bool) -> CheckAnswer {
+fn find(
+    source: &str,
+    organisation: Option<&str>,
+    topology: Option<&Topology>,
+    told: bool,
+) -> CheckAnswer {
     use legwork_model::finding::Severity;
     let (parsed, mut organisation_findings) = match organisation {
         Some(text) => legwork_org::Organisation::parse(text),
@@ -207,7 +224,11 @@ fn find(source: &str, organisation: Option<&str>, told: bool) -> CheckAnswer {
     if !told {
         organisation_findings.clear();
     }
-    let (_, findings) = legwork_org::check_text(source, parsed.as_ref());
+    let (checked, mut findings) = legwork_org::check_text(source, parsed.as_ref());
+    if let (Some(checked), Some(topology)) = (checked, topology) {
+        findings.extend(Domains::of(&checked.definition).check(topology));
+        findings.sort();
+    }
     let mut all = findings.iter().chain(&organisation_findings);
     CheckAnswer {
         ok: all.all(|finding| finding.severity != Severity::Error),

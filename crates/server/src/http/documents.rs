@@ -9,7 +9,7 @@ use utoipa::openapi::security::{HttpAuthScheme, HttpBuilder, SecurityScheme};
 use utoipa::openapi::{Content, Ref, RefOr, ResponseBuilder};
 use utoipa::{Modify, OpenApi};
 
-use super::{definitions, events, files, instances, jobs, links, system, tokens, work};
+use super::{definitions, events, files, instances, jobs, links, system, tokens, topology, work};
 
 pub(crate) fn openapi() -> Bytes {
     static DOCUMENT: OnceLock<Bytes> = OnceLock::new();
@@ -25,6 +25,11 @@ pub(crate) fn definition_schema() -> Bytes {
 pub(crate) fn organisation_schema() -> Bytes {
     static DOCUMENT: OnceLock<Bytes> = OnceLock::new();
     DOCUMENT.get_or_init(|| pretty(&legwork_org::json_schema())).clone()
+}
+
+pub(crate) fn topology_schema() -> Bytes {
+    static DOCUMENT: OnceLock<Bytes> = OnceLock::new();
+    DOCUMENT.get_or_init(|| pretty(&legwork_placement::json_schema())).clone()
 }
 
 fn pretty(json: &serde_json::Value) -> Bytes {
@@ -44,6 +49,7 @@ fn pretty(json: &serde_json::Value) -> Bytes {
         definitions::definition_versions,
         definitions::publish_organisation, definitions::organisation,
         definitions::organisation_versions, definitions::check,
+        topology::publish, topology::show, topology::epochs,
         instances::start, instances::list, instances::show, instances::history,
         instances::suspend, instances::resume, instances::abort, instances::incidents,
         instances::resolve,
@@ -52,7 +58,8 @@ fn pretty(json: &serde_json::Value) -> Bytes {
         jobs::activate, jobs::complete, jobs::fail, jobs::extend,
         files::upload, files::download,
         tokens::create, tokens::list, tokens::revoke, tokens::whoami,
-        links::list, system::backup, system::openapi, system::definition_schema, system::organisation_schema,
+        links::list, system::backup, system::openapi, system::definition_schema,
+        system::organisation_schema, system::topology_schema,
         system::metrics, system::health, system::ready,
     ),
     components(schemas(legwork_api::Problem)),
@@ -65,6 +72,7 @@ fn pretty(json: &serde_json::Value) -> Bytes {
         (name = "jobs", description = "Work of programs"),
         (name = "files", description = "Content stored apart"),
         (name = "tokens", description = "Who may call"),
+        (name = "cluster", description = "Several servers"),
         (name = "system", description = "The server itself"),
     ),
 )]

@@ -11,7 +11,7 @@ use crate::peer::{Condition, Meter, Row};
 
 /// The links to the other servers: their state, what waits for them, what they have carried.
 #[utoipa::path(
-    get, path = "/v1/cluster/links", tag = "system", operation_id = "links",
+    get, path = "/v1/cluster/links", tag = "cluster", operation_id = "links",
     responses((status = 200, body = LinkList)),
 )]
 pub(super) async fn list(x: Exchange<'_>) -> Result {

@@ -20,6 +20,7 @@ pub(crate) mod reply;
 pub(crate) mod route;
 mod system;
 mod tokens;
+mod topology;
 mod trace;
 mod work;
 
@@ -203,6 +204,9 @@ async fn carry_out(operation: Operation, x: Exchange<'_>) -> Result {
         Operation::PublishOrganisation => definitions::publish_organisation(x).await,
         Operation::Organisation => definitions::organisation(x).await,
         Operation::OrganisationVersions => definitions::organisation_versions(x).await,
+        Operation::PublishTopology => topology::publish(x).await,
+        Operation::Topology => topology::show(x).await,
+        Operation::TopologyVersions => topology::epochs(x).await,
         Operation::Check => definitions::check(x).await,
         Operation::Upload => files::upload(x).await,
         Operation::Download => files::download(x).await,
@@ -215,6 +219,7 @@ async fn carry_out(operation: Operation, x: Exchange<'_>) -> Result {
         Operation::OpenApi => system::openapi(&x),
         Operation::DefinitionSchema => system::definition_schema(&x),
         Operation::OrganisationSchema => system::organisation_schema(&x),
+        Operation::TopologySchema => system::topology_schema(&x),
         Operation::Metrics => system::metrics(x).await,
         Operation::Health => system::health(&x),
         Operation::Ready => system::ready(&x),
@@ -224,7 +229,10 @@ async fn carry_out(operation: Operation, x: Exchange<'_>) -> Result {
 fn bytes_max(app: &App, operation: Operation) -> usize {
     if operation == Operation::Upload {
         app.limits.file_bytes_max
-    } else if matches!(operation, Operation::Deploy | Operation::PublishOrganisation) {
+    } else if matches!(
+        operation,
+        Operation::Deploy | Operation::PublishOrganisation | Operation::PublishTopology
+    ) {
         app.limits.source_bytes_max
     } else {
         app.limits.body_bytes_max

@@ -54,6 +54,9 @@ pub(crate) enum Operation {
     PublishOrganisation,
     Organisation,
     OrganisationVersions,
+    PublishTopology,
+    Topology,
+    TopologyVersions,
     Check,
     Upload,
     Download,
@@ -66,6 +69,7 @@ pub(crate) enum Operation {
     OpenApi,
     DefinitionSchema,
     OrganisationSchema,
+    TopologySchema,
     Metrics,
     Health,
     Ready,
@@ -75,7 +79,7 @@ use Operation as Op;
 use Verb::{Delete, Get, Post, Put};
 
 /// Those in use at every step of every instance come first.
-pub(crate) static ROUTES: [Route; 42] = [
+pub(crate) static ROUTES: [Route; 46] = [
     route(Post, "/v1/work/{activity}/complete", Op::Complete),
     route(Post, "/v1/jobs/activate", Op::ActivateJobs),
     route(Post, "/v1/jobs/complete", Op::CompleteJobs),
@@ -103,6 +107,9 @@ pub(crate) static ROUTES: [Route; 42] = [
     route(Put, "/v1/organisation", Op::PublishOrganisation),
     route(Get, "/v1/organisation", Op::Organisation),
     route(Get, "/v1/organisation/versions", Op::OrganisationVersions),
+    route(Put, "/v1/topology", Op::PublishTopology),
+    route(Get, "/v1/topology", Op::Topology),
+    route(Get, "/v1/topology/versions", Op::TopologyVersions),
     route(Post, "/v1/check", Op::Check),
     route(Put, "/v1/files", Op::Upload),
     route(Get, "/v1/files/{blob}", Op::Download),
@@ -114,6 +121,7 @@ pub(crate) static ROUTES: [Route; 42] = [
     route(Get, "/v1/backup", Op::Backup),
     route(Get, "/v1/schema/definition.json", Op::DefinitionSchema),
     route(Get, "/v1/schema/organisation.json", Op::OrganisationSchema),
+    route(Get, "/v1/schema/topology.json", Op::TopologySchema),
     route(Get, "/openapi.json", Op::OpenApi),
     route(Get, "/metrics", Op::Metrics),
     route(Get, "/health", Op::Health),

@@ -109,6 +109,17 @@ pub(super) fn organisation_schema(x: &Exchange<'_>) -> Result {
     Reply::document(documents::organisation_schema())
 }
 
+/// The JSON Schema of topologies, for editors.
+#[utoipa::path(
+    get, path = "/v1/schema/topology.json", tag = "system",
+    operation_id = "topology_schema", security(()),
+    responses((status = 200, body = Object, content_type = "application/json")),
+)]
+pub(super) fn topology_schema(x: &Exchange<'_>) -> Result {
+    x.query(&[])?;
+    Reply::document(documents::topology_schema())
+}
+
 /// What the server counts, in the text format of Prometheus.
 #[utoipa::path(
     get, path = "/metrics", tag = "system", operation_id = "metrics", security(()),

@@ -96,6 +96,7 @@ impl Cluster {
             name: name.into(),
             certificates: self.folder.path().join(name),
             topology: self.topology.clone(),
+            source: self.topology.to_yaml().into(),
             listen: None,
         });
         config
@@ -470,4 +471,42 @@ async fn a_person_works_at_any_server_on_what_any_other_has_for_them() {
     let away = north.send(complete).await;
     assert_eq!((away.status, away.json()["code"].as_str()), (503, Some("server_unreachable")));
     north.server.stop().await;
+}
+
+#[tokio::test]
+async fn a_topology_is_published_at_any_server_and_in_force_at_all() {
+    use legwork_api::topology::Topology as Shown;
+    let cluster = Cluster::new(&["north", "south"]);
+    let (north, south) = (cluster.start("north-1").await, cluster.start("south-1").await);
+    south.until_up("north-1").await;
+    let shown = async |node: &Node, path: &str| -> Shown {
+        serde_json::from_value(node.ok(call(path)).await).unwrap()
+    };
+    let first = shown(&north, "GET /v1/topology").await;
+    assert_eq!((first.epoch, first.registrar.as_deref()), (1, Some("north-1")));
+    assert_eq!(&*first.source, cluster.topology.to_yaml());
+    let changed = format!("{}links: [{{ between: [north, south], cost: 7 }}]\n", first.source);
+    let published = south.ok(call("PUT /v1/topology").body("text/yaml", changed.clone())).await;
+    assert_eq!(published, json!({"version": 2, "unchanged": false, "warnings": []}));
+    let mut second = shown(&south, "GET /v1/topology").await;
+    let caught_up = async {
+        while second.epoch < 2 {
+            second = shown(&south, "GET /v1/topology").await;
+        }
+    };
+    tokio::time::timeout(PATIENCE, caught_up).await.unwrap();
+    assert_eq!((second.server.as_deref(), second.links[0].cost), (Some("south-1"), 7));
+    assert_eq!(&*second.domains[1].servers[0].api, "http://south");
+    let old = shown(&south, "GET /v1/topology?epoch=1").await;
+    assert_eq!((old.epoch, &old.source, old.links.len()), (1, &first.source, 0));
+    let epochs = south.ok(call("GET /v1/topology/versions?limit=1&cursor=1")).await;
+    assert_eq!((&epochs["versions"][0]["version"], &epochs["next"]), (&json!(2), &Json::Null));
+    // What is checked at a server is checked against its topology.
+    let lost = json!({"source": TRIP.replace("at: south", "at: west")});
+    let check = south.ok(call("POST /v1/check").json(lost)).await;
+    assert_eq!((&check["ok"], &check["findings"][0]["rule"]), (&json!(false), &json!("Z1")));
+    let broken = call("PUT /v1/topology").body("text/yaml", "topology: group\n");
+    assert_eq!(south.send(broken).await.status, 422);
+    north.server.stop().await;
+    south.server.stop().await;
 }

@@ -5,11 +5,14 @@
 //! ends the program, the servers it started are gone and so are their directories.
 
 pub mod crash;
+mod delay;
 pub mod disk;
 pub mod engine;
 pub mod load;
 pub mod machine;
+pub mod migrate;
 pub mod page;
+pub mod pair;
 pub mod peer;
 pub mod place;
 pub mod report;

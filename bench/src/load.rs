@@ -34,7 +34,11 @@ pub struct Measured {
 }
 
 impl Measured {
-    fn new(seconds: f64, mut latencies: Vec<Duration>, completed: usize) -> Result<Self> {
+    pub(crate) fn new(
+        seconds: f64,
+        mut latencies: Vec<Duration>,
+        completed: usize,
+    ) -> Result<Self> {
         ensure!(!latencies.is_empty(), "no call ended within {seconds:.1} s; measure longer");
         latencies.sort_unstable();
         Ok(Self { seconds, latencies, completed })

@@ -12,6 +12,7 @@ use anyhow::{Context, Result, bail};
 use clap::{Args, Parser, Subcommand, value_parser};
 use legwork_bench::load::Scale;
 use legwork_bench::machine::settle;
+use legwork_bench::migrate::{self, Wired};
 use legwork_bench::peer::{Peer, PeerRow, Wanted};
 use legwork_bench::place::{Place, repository};
 use legwork_bench::report::Report;
@@ -29,6 +30,12 @@ const CLIENTS_WAITING_GOAL: usize = 64;
 const RSS_MIB_MAX: f64 = 400.0;
 const READY_S_MAX: f64 = 20.0;
 const DISK_BYTES_MAX: f64 = 4096.0;
+
+/// Cases in flight at which the goal for migrations counts, and over a wire with a delay.
+const CLIENTS_MIGRATE_GOAL: usize = 64;
+const MIGRATIONS_PER_S_MIN: f64 = 5_000.0;
+const CLIENTS_FAR: usize = 8;
+const DELAY: Duration = Duration::from_millis(50);
 
 const CASES_WAITING: usize = 10_000;
 const CASES_MEMORY: usize = 100_000;
@@ -59,6 +66,8 @@ enum Chore {
     Restart(Options),
     /// Bytes on disk of a completed case.
     Disk(Options),
+    /// Cases that move between two servers with every step.
+    Migrate(Options),
     /// The engine alone: steps a second, instructions a step.
     Engine(Options),
     /// All of them.
@@ -163,6 +172,7 @@ async fn run(chore: Chore) -> Result<ExitCode> {
         Chore::Waiting(options) => Bench::new(options)?.waiting().await?,
         Chore::Restart(options) => Bench::alone(options)?.restart().await?,
         Chore::Disk(options) => Bench::alone(options)?.disk().await?,
+        Chore::Migrate(options) => Bench::alone(options)?.migrate().await?,
         Chore::Engine(options) => Bench::alone(options)?.engine()?,
         Chore::All(options) => {
             let mut bench = Bench::new(options)?;
@@ -171,6 +181,7 @@ async fn run(chore: Chore) -> Result<ExitCode> {
             bench.waiting().await?;
             bench.restart().await?;
             bench.disk().await?;
+            bench.migrate().await?;
             bench.engine()?;
         }
         Chore::Table => table()?,
@@ -231,13 +242,8 @@ impl Bench {
 
     async fn steps(&mut self, shape: Shape) -> Result<()> {
         for clients in self.clients(&CLIENTS_DEFAULT) {
-            let scale = Scale {
-                clients,
-                warm_up: Duration::from_secs(self.options.warm_up.into()),
-                window: Duration::from_secs(self.options.seconds.into()),
-            };
             settle().await;
-            let row = steps::measure(shape, &self.place, scale).await?;
+            let row = steps::measure(shape, &self.place, self.scale(clients)).await?;
             let row = row.beside(self.peer_row(shape.name(), clients, None).await?);
             let row = match (shape, clients) {
                 (Shape::Sequence, CLIENTS_GOAL) => {
@@ -281,6 +287,41 @@ impl Bench {
         let row = disk::measure(&self.place, self.cases(CASES_DISK)).await?;
         let met = row.disk_bytes_per_case.map(|bytes| bytes <= DISK_BYTES_MAX);
         self.report.add(&row.goal("4 KiB a case", met))
+    }
+
+    async fn migrate(&mut self) -> Result<()> {
+        let near = Wired { workload: "migrate", transfer: "proven", delay: Duration::ZERO };
+        for clients in self.clients(&[CLIENTS_MIGRATE_GOAL as u16]) {
+            settle().await;
+            let row = migrate::measure(&self.place, near, self.scale(clients)).await?;
+            let met = row.migrations_per_s.map(|rate| rate >= MIGRATIONS_PER_S_MIN);
+            self.report.add(&match clients {
+                CLIENTS_MIGRATE_GOAL => row.goal("5,000 migrations/s", met),
+                _ => row,
+            })?;
+        }
+        // One delay where the sender can prove what the receiver lacks, three where it has to ask.
+        for (workload, transfer, goal) in [
+            ("migrate-50ms", "proven", Some("one delay")),
+            ("migrate-50ms-requested", "requested", None),
+        ] {
+            let far = Wired { workload, transfer, delay: DELAY };
+            let row = migrate::measure(&self.place, far, self.scale(CLIENTS_FAR)).await?;
+            let met = row.p50_ms.map(|p50| p50 < 2.0 * DELAY.as_secs_f64() * 1000.0);
+            self.report.add(&match goal {
+                Some(goal) => row.goal(goal, met),
+                None => row,
+            })?;
+        }
+        Ok(())
+    }
+
+    fn scale(&self, clients: usize) -> Scale {
+        Scale {
+            clients,
+            warm_up: Duration::from_secs(self.options.warm_up.into()),
+            window: Duration::from_secs(self.options.seconds.into()),
+        }
     }
 
     fn engine(&mut self) -> Result<()> {
@@ -331,6 +372,7 @@ mod tests {
             "bench fanout --clients 1,16,128 --seconds 5 --no-peer",
             "bench waiting --peer-cache cache --data d --no-record",
             "bench restart --cases 1000",
+            "bench migrate --json",
             "bench all",
             "bench table",
             "bench crash --kills 5 --seed 7",

@@ -29,7 +29,7 @@ pub fn updated(page: &str, results: &str) -> Result<String> {
 fn tables(results: &str) -> Result<String> {
     let newest = newest(results)?;
     let (beside, alone): (Vec<_>, Vec<_>) =
-        newest.iter().partition(|row| row["p99_ms"].is_number() && row["clients"].is_number());
+        newest.iter().partition(|row| row["steps_per_s"].is_number() && row["p99_ms"].is_number());
     let mut text = BESIDE_HEAD.to_owned();
     text.extend(beside.into_iter().map(beside_line));
     text.push('\n');
@@ -75,6 +75,9 @@ fn alone_line(row: &Json) -> String {
         row[name].is_number().then(|| format!("{} {unit}", number(&row[name], digits)))
     };
     let figures = [
+        figure("migrations_per_s", 0, "migrations/s"),
+        figure("p50_ms", 1, "ms p50"),
+        figure("p99_ms", 1, "ms p99"),
         figure("ready_s", 1, "s until ready"),
         figure("disk_bytes_per_case", 0, "bytes a case on disk"),
         figure("steps_per_s", 0, "steps/s"),

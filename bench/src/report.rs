@@ -30,6 +30,8 @@ pub struct Row {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub steps_per_s: Option<f64>,
     #[serde(skip_serializing_if = "Option::is_none")]
+    pub migrations_per_s: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub p50_ms: Option<f64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub p99_ms: Option<f64>,
@@ -246,6 +248,7 @@ fn table_line(row: &Row) -> String {
 /// What has no column of its own.
 fn figures(row: &Row) -> String {
     let parts = [
+        row.migrations_per_s.map(|value| format!("{value:.0} migrations/s")),
         row.ready_s.map(|value| format!("ready after {value:.2} s")),
         row.instructions_per_step.map(|value| format!("{value:.0} instructions/step")),
         row.disk_bytes_per_case.map(|value| format!("{value:.0} B/case on disk")),

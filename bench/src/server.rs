@@ -31,16 +31,23 @@ pub struct Server {
     binary: PathBuf,
     address: SocketAddr,
     directory: TempDir,
+    /// More arguments of `up`.
+    args: Vec<String>,
 }
 
 impl Server {
     /// Starts a server on an empty store and waits until it is ready.
     pub async fn start(place: &Place) -> Result<Self> {
+        Self::start_with(place, &[]).await
+    }
+
+    /// The same, with more arguments of `up`.
+    pub async fn start_with(place: &Place, args: &[&str]) -> Result<Self> {
         let mut start = 1;
         loop {
             // The free port is chosen before the server binds it: another process may be faster,
             // hence more than one try.
-            let mut server = Self::new(place)?;
+            let mut server = Self::new(place, args)?;
             match server.up(READY_TIME_MAX).await {
                 Ok(_) => return Ok(server),
                 Err(error) if start == STARTS_MAX => return Err(error),
@@ -59,13 +66,14 @@ impl Server {
         Ok(server)
     }
 
-    fn new(place: &Place) -> Result<Self> {
+    fn new(place: &Place, args: &[&str]) -> Result<Self> {
         let directory = tempfile::Builder::new()
             .prefix("legwork-")
             .tempdir_in(&place.data)
             .with_context(|| format!("cannot create a directory in {}", place.data.display()))?;
         let address = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?.local_addr()?;
-        Ok(Self { process: None, binary: place.binary.clone(), address, directory })
+        let args = args.iter().map(|arg| (*arg).to_owned()).collect();
+        Ok(Self { process: None, binary: place.binary.clone(), address, directory, args })
     }
 
     /// Starts the process on what its directory holds; answers after how many seconds it was ready.
@@ -83,6 +91,7 @@ impl Server {
             .arg("--data")
             .arg(self.data())
             .args(["--listen", &self.address.to_string()])
+            .args(&self.args)
             // No setting of the caller may leak in.
             .env_clear()
             .current_dir(self.directory.path())

@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use anyhow::Result;
 use legwork_bench::load::Scale;
+use legwork_bench::migrate::{self, Wired};
 use legwork_bench::place::Place;
 use legwork_bench::report::Row;
 use legwork_bench::steps::Shape;
@@ -51,6 +52,16 @@ fn waiting_is_measured() {
 fn memory_of_waiting_cases_is_measured() {
     let row = run(async |place| waiting::memory(&place, 40, Duration::ZERO).await);
     assert!(row.rss_mib.is_some_and(|mib| mib > 1.0), "{row:?}");
+}
+
+#[test]
+fn migrations_are_measured_with_and_without_a_delay() {
+    for (transfer, delay) in [("proven", Duration::ZERO), ("requested", Duration::from_millis(5))] {
+        let wired = Wired { workload: "migrate", transfer, delay };
+        let row = run(async |place| migrate::measure(&place, wired, SMALL).await);
+        let figures = [row.migrations_per_s, row.p50_ms, row.p99_ms];
+        assert!(figures.iter().all(|figure| figure.is_some_and(|figure| figure > 0.0)), "{row:?}");
+    }
 }
 
 #[test]

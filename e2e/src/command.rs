@@ -34,7 +34,21 @@ pub struct Outcome {
 
 /// A `legwork` command without arguments, ready to get some.
 pub fn prepared() -> Result<Command> {
-    let mut command = Command::new(binary::legwork()?);
+    prepared_in(None)
+}
+
+/// The same, in a network namespace.
+pub(crate) fn prepared_in(namespace: Option<&str>) -> Result<Command> {
+    let binary = binary::legwork()?;
+    let mut command = match namespace {
+        None => Command::new(binary),
+        Some(namespace) => {
+            // It becomes what it runs: signals reach the program.
+            let mut command = Command::new("ip");
+            command.args(["netns", "exec", namespace]).arg(binary);
+            command
+        }
+    };
     VARIABLES.iter().for_each(|name| {
         command.env_remove(name);
     });
@@ -44,7 +58,11 @@ pub fn prepared() -> Result<Command> {
 
 /// Runs `legwork` with these arguments in a folder.
 pub fn legwork(folder: &Path, args: &[&str]) -> Result<Outcome> {
-    let output = prepared()?.args(args).current_dir(folder).output();
+    legwork_in(None, folder, args)
+}
+
+pub(crate) fn legwork_in(namespace: Option<&str>, folder: &Path, args: &[&str]) -> Result<Outcome> {
+    let output = prepared_in(namespace)?.args(args).current_dir(folder).output();
     let output = output.with_context(|| format!("cannot run legwork {}", args.join(" ")))?;
     Ok(Outcome {
         code: output.status.code(),

@@ -7,6 +7,7 @@ pub mod binary;
 pub mod command;
 pub mod contents;
 pub mod fixture;
+pub mod net;
 pub mod server;
 pub mod tutorial;
 

@@ -30,6 +30,8 @@ pub struct Server {
     token: Option<String>,
     folder: PathBuf,
     log: PathBuf,
+    /// Where it runs, if it has a network of its own.
+    namespace: Option<String>,
 }
 
 impl Folder {
@@ -64,6 +66,12 @@ impl Folder {
         Server::start(self.path(), &self.path().join(name), args, token).await
     }
 
+    /// A server in a network of its own, where nobody but commands run there reaches its API.
+    pub async fn server_in(&self, namespace: &str, name: &str, args: &[&str]) -> Result<Server> {
+        let data = self.path().join(name);
+        Server::start_in(Some(namespace), self.path(), &data, args, None).await
+    }
+
     /// A server that is expected not to start: what it said.
     pub fn server_refused(&self, name: &str) -> Result<String> {
         let data = self.path().join(name);
@@ -96,10 +104,20 @@ impl Server {
         args: &[&str],
         token: Option<&str>,
     ) -> Result<Self> {
+        Self::start_in(None, folder, data, args, token).await
+    }
+
+    async fn start_in(
+        namespace: Option<&str>,
+        folder: &Path,
+        data: &Path,
+        args: &[&str],
+        token: Option<&str>,
+    ) -> Result<Self> {
         let name = data.file_name().context("a store needs a name")?.to_string_lossy();
         let log = folder.join(format!("{name}.log"));
         let to_log = File::options().create(true).append(true).open(&log)?;
-        let mut command: Command = command::prepared()?;
+        let mut command: Command = command::prepared_in(namespace)?;
         command.args(["--json", "up", "--data"]).arg(data).args(args);
         // Variables, so that an argument can say otherwise.
         command.env("LEGWORK_LISTEN", "127.0.0.1:0").env("LEGWORK_LOG", "info");
@@ -112,6 +130,7 @@ impl Server {
             token: token.map(str::to_owned),
             folder: folder.to_owned(),
             log,
+            namespace: namespace.map(str::to_owned),
         };
         // Blocks until the line is there, or the process is gone.
         let mut line = String::new();
@@ -120,8 +139,10 @@ impl Server {
             .with_context(|| format!("the server did not start: {}", server.log()))?;
         server.url = banner["url"].as_str().context("the banner has no url")?.to_owned();
         // The banner is a promise.
-        let ready = server.client()?.ready().await;
-        ready.with_context(|| format!("it is up and not ready: {}", server.log()))?;
+        if namespace.is_none() {
+            let ready = server.client()?.ready().await;
+            ready.with_context(|| format!("it is up and not ready: {}", server.log()))?;
+        }
         Ok(server)
     }
 
@@ -151,7 +172,7 @@ impl Server {
         let mut all = vec!["--server", &self.url];
         all.extend(self.token.as_deref().map(|token| ["--token", token]).into_iter().flatten());
         all.extend(args);
-        command::legwork(&self.folder, &all)
+        command::legwork_in(self.namespace.as_deref(), &self.folder, &all)
     }
 
     /// What it has logged.

@@ -9,9 +9,15 @@ use anyhow::{Result, bail};
 /// A command we need and the Debian package that brings it.
 type Tool = (&'static str, &'static str);
 
-/// For all tests. `mount` gives a test a disk that can be filled; `kill` is the shell's own.
-const TOOLS: [Tool; 4] =
-    [("git", "git"), ("cc", "build-essential"), ("bash", "bash"), ("mount", "mount")];
+/// For all tests. `mount` gives a test a disk that can be filled, `ip` gives sites a network of their
+/// own; `kill` is the shell's own.
+const TOOLS: [Tool; 5] = [
+    ("git", "git"),
+    ("cc", "build-essential"),
+    ("bash", "bash"),
+    ("mount", "mount"),
+    ("ip", "iproute2"),
+];
 /// Counts the instructions of the engine.
 const VALGRIND: Tool = ("valgrind", "valgrind");
 /// Brings the peer of the benchmarks.

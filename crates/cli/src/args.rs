@@ -5,8 +5,8 @@
 use clap::{Parser, Subcommand};
 
 use crate::{
-    backup, check, cluster, compact, control, deploy, deployed, file, history, incidents, jobs,
-    list, schema, show, start, token, up, work,
+    backup, check, cluster, compact, control, demo, deploy, deployed, file, history, incidents,
+    jobs, list, schema, show, start, token, up, work,
 };
 
 /// Where a server is looked for.
@@ -47,6 +47,8 @@ pub(crate) struct Global {
 pub(crate) enum Command {
     /// Start a server here
     Up(up::Args),
+    /// See three sites at work, with people, a machine and cases that move
+    Demo(demo::Args),
     /// Check definitions and organisations; needs no server
     Check(check::Args),
     /// Print the JSON Schema of definitions or organisations, for editors
@@ -141,6 +143,7 @@ mod tests {
     fn common_command_lines_are_understood() {
         for line in [
             "legwork up --data d --listen 127.0.0.1:0 --log-format json",
+            "legwork demo --for 30s --every 2s --json",
             "legwork check a.yaml b.yaml --org o.yaml --json",
             "legwork schema organisation",
             "legwork start p --set a=1 --set b=x=y --data {} --version 2 --wait --key k",

@@ -11,6 +11,7 @@ mod cluster;
 mod compact;
 mod context;
 mod control;
+mod demo;
 mod deploy;
 mod deployed;
 mod failure;
@@ -69,6 +70,7 @@ fn run(cli: Cli) -> Result<()> {
         Command::Completions(args) => schema::completions(&args, out),
         // As a server.
         Command::Up(args) => up::run(args, out),
+        Command::Demo(args) => demo::run(&args, out),
         // With a server.
         Command::Deploy(args) => {
             online(&global, async |context| deploy::run(&context, &args).await)

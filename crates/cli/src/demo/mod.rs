@@ -1,0 +1,161 @@
+//! `legwork demo`: three sites in one process, with people, a machine and cases that move.
+//!
+//! Invariant: everything is real: each site has a store, an API and links of its own, on loopback;
+//! the people use the API. When it ends nothing is left behind.
+
+mod actors;
+mod board;
+
+use std::io::IsTerminal;
+use std::net::{Ipv4Addr, SocketAddr, TcpListener};
+use std::path::Path;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, Result};
+use legwork_api::Client;
+use legwork_model::time::parse_duration;
+use legwork_server::{Config, Peering, Server, StoreChoice, cluster};
+use tokio::task::JoinSet;
+
+use crate::output::{self, Output};
+use actors::{Cases, analyser, patients, person};
+use board::{Asked, Board, heading};
+
+const DEFINITION: &str = include_str!("../../demo/referral.yaml");
+const ORGANISATION: &str = include_str!("../../demo/organisation.yaml");
+/// The sites, and who is at home there.
+const SITES: [(&str, &[&str]); 3] =
+    [("clinic", &["ann", "ben"]), ("imaging", &["cleo", "dan"]), ("lab", &[])];
+const LAB: usize = 2;
+const VALID: Duration = Duration::from_secs(7 * 86_400);
+/// Back to the top, and everything below gone.
+const CLEAR: &str = "\x1b[H\x1b[2J\x1b[3J";
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    /// End after this time [default: when you press Ctrl-C]
+    #[arg(long = "for", value_name = "TIME", value_parser = parse_duration)]
+    duration: Option<Duration>,
+    /// How often the table is drawn
+    #[arg(long, value_name = "TIME", default_value = "1s", value_parser = parse_duration)]
+    every: Duration,
+}
+
+pub(crate) fn run(args: &Args, out: Output) -> Result<()> {
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
+    runtime.block_on(async {
+        let folder = tempfile::tempdir().context("there is no room for temporary files")?;
+        let servers = start(folder.path()).await?;
+        let shown = tokio::select! {
+            shown = show(args, out, &servers) => shown,
+            _ = tokio::signal::ctrl_c() => Ok(()),
+        };
+        for server in servers {
+            server.stop().await;
+        }
+        shown
+    })
+}
+
+/// Starts the three servers; the first one gets the organisation and the definition.
+async fn start(folder: &Path) -> Result<Vec<Server>> {
+    let free = free_addresses(2 * SITES.len())?;
+    let (apis, addresses) = free.split_at(SITES.len());
+    let mut topology = String::from("topology: demonstration\ndomains:\n");
+    for ((name, people), (api, address)) in SITES.iter().zip(apis.iter().zip(addresses)) {
+        topology.push_str(&format!(
+            "  {name}:\n    servers:\n      {name}-1: {{ address: \"{address}\", api: \
+             \"http://{api}\" }}\n    people: [{}]\n",
+            people.join(", ")
+        ));
+    }
+    let certificates = folder.join("cluster");
+    cluster::init(&topology, &certificates, VALID)?;
+    let mut servers = Vec::new();
+    for ((name, _), api) in SITES.iter().zip(apis) {
+        let store = StoreChoice::Directory(folder.join("stores").join(name));
+        let mut config = Config::new(store);
+        config.listen = *api;
+        config.peering = Some(Peering::read(&certificates.join(format!("{name}-1")))?);
+        servers.push(Server::start(config).await?);
+    }
+    for server in &servers {
+        server.until_ready().await;
+    }
+    let first = client(&servers[0])?;
+    first.publish_organisation(ORGANISATION).await?;
+    first.deploy(DEFINITION).await?;
+    Ok(servers)
+}
+
+/// Addresses that were free a moment ago, all different.
+fn free_addresses(count: usize) -> Result<Vec<SocketAddr>> {
+    let bind = || TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).context("there is no free port");
+    let held = (0..count).map(|_| bind()).collect::<Result<Vec<_>>>()?;
+    held.iter().map(|listener| Ok(listener.local_addr()?)).collect()
+}
+
+fn client(server: &Server) -> Result<Client> {
+    Ok(Client::new(&format!("http://{}", server.address()), None)?)
+}
+
+/// People work, the table is drawn; until the time is over or somebody stumbles.
+async fn show(args: &Args, out: Output, servers: &[Server]) -> Result<()> {
+    let clients = servers.iter().map(client).collect::<Result<Vec<_>>>()?;
+    until_known(&clients).await?;
+    let cases = Arc::new(Cases::default());
+    let mut acting = JoinSet::new();
+    acting.spawn(patients(clients.clone(), cases.clone()));
+    for (client, (_, people)) in clients.iter().zip(SITES) {
+        for agent in people {
+            acting.spawn(person(client.clone(), agent));
+        }
+    }
+    acting.spawn(analyser(clients[LAB].clone()));
+    let asked: Vec<Asked> = clients
+        .into_iter()
+        .zip(SITES)
+        .zip(servers)
+        .map(|((client, (name, _)), server)| {
+            let url = format!("http://{}", server.address());
+            Asked { name: name.to_owned(), url, client }
+        })
+        .collect();
+    let drawing = draw(args, out, &asked, &cases);
+    tokio::select! {
+        drawn = drawing => drawn,
+        Some(ended) = acting.join_next() => ended.context("somebody fell over")?,
+    }
+}
+
+/// The definition comes from the first site by itself.
+async fn until_known(clients: &[Client]) -> Result<()> {
+    let mut looks = tokio::time::interval(Duration::from_millis(50));
+    for client in clients {
+        while client.definition("referral", None).await.is_err() {
+            looks.tick().await;
+        }
+    }
+    Ok(())
+}
+
+async fn draw(args: &Args, out: Output, sites: &[Asked], cases: &Arc<Cases>) -> Result<()> {
+    let (begin, mut ticks) = (Instant::now(), tokio::time::interval(args.every));
+    let is_screen = std::io::stdout().is_terminal() && !out.json;
+    if !is_screen && !out.json {
+        output::write(&heading(sites))?;
+    }
+    loop {
+        ticks.tick().await;
+        let board = Board::read(sites, cases, begin.elapsed()).await?;
+        let text = || match is_screen {
+            true => format!("{CLEAR}{}{}", heading(sites), board.render()),
+            false => format!("{}\n", board.render()),
+        };
+        out.event(&board, text)?;
+        if args.duration.is_some_and(|duration| begin.elapsed() >= duration) {
+            return Ok(());
+        }
+    }
+}

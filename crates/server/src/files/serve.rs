@@ -21,6 +21,8 @@ pub(crate) struct Offered {
     slot: Arc<Slot>,
     /// The last ones asked for, the newest last.
     cache: Mutex<VecDeque<Arc<Cut>>>,
+    /// Held by whoever reads a content: one at a time, and no two the same.
+    reading: Mutex<()>,
 }
 
 /// A content and its chunks.
@@ -32,7 +34,7 @@ struct Cut {
 
 impl Offered {
     pub(crate) fn new(slot: Arc<Slot>) -> Self {
-        Self { slot, cache: Mutex::default() }
+        Self { slot, cache: Mutex::default(), reading: Mutex::default() }
     }
 
     /// Reads, cuts and compresses: not for a thread that others wait for.
@@ -53,11 +55,14 @@ impl Offered {
         if let Some(found) = self.cached(blob) {
             return Some(found);
         }
+        let _reading = self.reading.lock().unwrap_or_else(PoisonError::into_inner);
+        // Somebody else may have read it meanwhile.
+        if let Some(found) = self.cached(blob) {
+            return Some(found);
+        }
         let content = read(&*self.slot.borrow()?, blob)?;
         let cut = Arc::new(Cut { blob, chunks: cut(&content), content });
         let mut cache = self.cache.lock().unwrap_or_else(PoisonError::into_inner);
-        // Two may have looked for it at the same time.
-        cache.retain(|other| other.blob != blob);
         cache.push_back(cut.clone());
         let sum = |cache: &VecDeque<Arc<Cut>>| -> usize {
             cache.iter().map(|cut| cut.content.len()).sum()

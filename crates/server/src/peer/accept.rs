@@ -31,8 +31,9 @@ use crate::files::{FileReply, FileRequest};
 
 /// Connections that others have dialled, strangers included.
 const CONNECTIONS_MAX: usize = 1_024;
-/// Requests of one connection under way at once.
+/// Requests of one connection under way at once, and the bytes they came with.
 const REQUESTS_MAX: usize = 10_000;
+const REQUESTS_BYTES_MAX: u64 = 64 << 20;
 /// What to wait after an error that is not the caller's, such as too many open files.
 const PAUSE: Duration = Duration::from_millis(50);
 
@@ -166,7 +167,9 @@ struct Session<'a> {
     requests: JoinSet<(u64, Answered)>,
     /// Questions for contents of files.
     files: JoinSet<(u64, FileReply)>,
-    handles: FxHashMap<u64, AbortHandle>,
+    /// The requests, each with the bytes it came with, and the sum of these.
+    handles: FxHashMap<u64, (AbortHandle, u64)>,
+    bytes: u64,
 }
 
 async fn converse<R: AsyncRead + Unpin, W: AsyncWrite + Unpin>(
@@ -180,18 +183,18 @@ async fn converse<R: AsyncRead + Unpin, W: AsyncWrite + Unpin>(
     let outlet = Outlet::default();
     outlet.open();
     let (requests, files, handles) = (JoinSet::new(), JoinSet::new(), FxHashMap::default());
-    let mut session = Session { links, peer, outlet: &outlet, requests, files, handles };
+    let mut session = Session { links, peer, outlet: &outlet, requests, files, handles, bytes: 0 };
     let mut writing = pin!(link::write(&outlet, write, &peer.counters));
     loop {
         tokio::select! {
-            next = incoming.next() => {
+            next = next(&outlet, incoming) => {
                 let (frame, bytes) = next?;
                 session.hear(frame, bytes).await?;
             }
             Some(done) = session.requests.join_next() => {
                 // Those that were cancelled have nothing to say.
                 if let Ok((id, answered)) = done {
-                    session.handles.remove(&id);
+                    session.end(id);
                     session.answer(&Frame::Response(id, answered));
                 }
             }
@@ -211,6 +214,15 @@ async fn converse<R: AsyncRead + Unpin, W: AsyncWrite + Unpin>(
     }
 }
 
+/// The next frame; who does not take the answers is not listened to.
+async fn next<R: AsyncRead + Unpin>(
+    outlet: &Outlet,
+    incoming: &mut Incoming<R>,
+) -> Result<(Frame, u64), Ended> {
+    outlet.until_room().await;
+    incoming.next().await
+}
+
 impl Session<'_> {
     async fn hear(&mut self, frame: Frame, bytes: u64) -> Result<(), Ended> {
         if let Frame::Message(content) = frame {
@@ -220,9 +232,9 @@ impl Session<'_> {
         let spent = if is_file { large(bytes) } else { control(bytes) };
         self.peer.counters.received.add(&spent);
         match frame {
-            Frame::Request(id, passed) => self.begin(id, passed),
+            Frame::Request(id, passed) => self.begin(id, passed, bytes),
             Frame::Cancel(id) => {
-                if let Some(handle) = self.handles.remove(&id) {
+                if let Some(handle) = self.end(id) {
                     handle.abort();
                 }
             }
@@ -255,22 +267,29 @@ impl Session<'_> {
             }
         };
         received.add(&message.shares(bytes));
-        let Ok(room) = self.peer.room.clone().acquire_owned().await else {
-            return Err(Ended::Closed);
-        };
+        let Some(room) = self.peer.room(bytes).await else { return Err(Ended::Closed) };
         self.links.tell(drive::Message::Heard { from: self.peer.id, message, room });
         Ok(())
     }
 
-    fn begin(&mut self, id: u64, passed: Passed) {
+    fn begin(&mut self, id: u64, passed: Passed, bytes: u64) {
         let Some(app) = self.links.app() else { return };
-        if self.requests.len() >= REQUESTS_MAX {
-            let busy = passing::overloaded(REQUESTS_MAX);
-            return self.answer(&Frame::Response(id, busy));
+        let is_full =
+            self.requests.len() >= REQUESTS_MAX || self.bytes + bytes > REQUESTS_BYTES_MAX;
+        if is_full || self.handles.contains_key(&id) {
+            return self.answer(&Frame::Response(id, passing::overloaded()));
         }
         let from = self.peer.id;
         let carry_out = async move { (id, passing::carry_out(&app, from, passed).await) };
-        self.handles.insert(id, self.requests.spawn(carry_out));
+        self.handles.insert(id, (self.requests.spawn(carry_out), bytes));
+        self.bytes += bytes;
+    }
+
+    /// A request is no longer under way.
+    fn end(&mut self, id: u64) -> Option<AbortHandle> {
+        let (handle, bytes) = self.handles.remove(&id)?;
+        self.bytes -= bytes;
+        Some(handle)
     }
 
     fn look_for(&mut self, id: u64, request: FileRequest) {

@@ -26,8 +26,8 @@ pub struct Authority {
     issuer: Issuer<'static, KeyPair>,
 }
 
-/// The certificate of a server and its key, as PEM.
-#[derive(Clone, Debug)]
+/// The certificate of a server and its key, as PEM. Never shown as a whole.
+#[derive(Clone)]
 pub struct Certified {
     pub certificate: String,
     pub key: String,

@@ -16,7 +16,7 @@ use legwork_placement::{Server, Topology};
 use legwork_site::{Message, Sent};
 use rustc_hash::FxHashMap;
 use tokio::net::TcpListener;
-use tokio::sync::{Notify, Semaphore, oneshot, watch};
+use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore, oneshot, watch};
 use tokio::task::JoinSet;
 
 use super::counters::{Counters, Meter};
@@ -33,8 +33,10 @@ use crate::queue::Queue;
 
 /// How often the files of the certificates are looked at, besides at every new connection.
 const RENEWAL: Duration = Duration::from_secs(5);
-/// Messages of one peer that wait for the drive thread; then its connection is not read further.
-const HEARD_MAX: usize = 4_096;
+/// What one peer has said and the drive thread has not heard: beyond that its connections are not
+/// read further. A small message counts for more than its bytes, since there are more of them.
+const HEARD_BYTES_MAX: u32 = 64 << 20;
+const HEARD_BYTES_MIN: u32 = 16 << 10;
 
 pub(crate) struct Links {
     /// What this server is called.
@@ -61,8 +63,8 @@ pub(crate) struct Peer {
     /// Questions for contents of files, likewise.
     pub(crate) files: Mutex<FxHashMap<u64, oneshot::Sender<FileReply>>>,
     pub(crate) next_request: AtomicU64,
-    /// Room for what it says.
-    pub(crate) room: Arc<Semaphore>,
+    /// Room for what it says, in bytes.
+    room: Arc<Semaphore>,
     /// It was heard of: worth another try.
     pub(crate) sign_of_life: Notify,
     state: Mutex<State>,
@@ -299,11 +301,18 @@ impl Peer {
             asked: Mutex::default(),
             files: Mutex::default(),
             next_request: AtomicU64::new(1),
-            room: Arc::new(Semaphore::new(HEARD_MAX)),
+            room: Arc::new(Semaphore::new(HEARD_BYTES_MAX as usize)),
             sign_of_life: Notify::new(),
             state: Mutex::new(State { condition, since: now }),
             parcels: AtomicUsize::new(0),
         }
+    }
+
+    /// Waits until there is room for a message of so many bytes; `None` never comes.
+    pub(crate) async fn room(&self, bytes: u64) -> Option<OwnedSemaphorePermit> {
+        let most = u64::from(HEARD_BYTES_MAX);
+        let bytes = u32::try_from(bytes.min(most)).unwrap_or(HEARD_BYTES_MAX);
+        self.room.clone().acquire_many_owned(bytes.max(HEARD_BYTES_MIN)).await.ok()
     }
 
     pub(crate) fn is_up(&self) -> bool {
@@ -314,13 +323,55 @@ impl Peer {
         self.state.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Whether that is new.
+    /// Whether that is new. What is down for another reason than before is down all the same.
     fn enter(&self, condition: Condition, now: Timestamp) -> bool {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         let is_new = state.condition != condition;
-        if is_new {
-            *state = State { condition, since: now };
+        let (was_up, is_up) = (state.condition == Condition::Up, condition == Condition::Up);
+        if was_up != is_up {
+            state.since = now;
         }
+        state.condition = condition;
         is_new
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn peer() -> Peer {
+        Peer::new(ServerId(1), "lab".into(), Timestamp(0))
+    }
+
+    #[test]
+    fn a_link_is_down_since_it_went_down_whatever_is_wrong_with_it_now() {
+        let peer = peer();
+        let down = |reason: &str| Condition::Down { reason: reason.to_owned() };
+        assert!(peer.enter(Condition::Up, Timestamp(1)));
+        assert!(peer.enter(down("silent"), Timestamp(2)));
+        assert!(!peer.enter(down("silent"), Timestamp(3)));
+        assert!(peer.enter(down("refused"), Timestamp(4)));
+        assert!(peer.enter(Condition::Refused { reason: "stranger".to_owned() }, Timestamp(5)));
+        assert_eq!(peer.state().since, Timestamp(2));
+        assert!(peer.enter(Condition::Up, Timestamp(6)));
+        assert_eq!(peer.state().since, Timestamp(6));
+    }
+
+    #[tokio::test]
+    async fn large_messages_leave_less_room_than_small_ones() {
+        let peer = peer();
+        let mut heard = Vec::new();
+        for _ in 0..HEARD_BYTES_MAX / HEARD_BYTES_MIN {
+            heard.push(peer.room(20).await.unwrap());
+        }
+        assert_eq!(peer.room.available_permits(), 0);
+        heard.clear();
+        // One that is larger than all the room there is gets all of it.
+        let alone = peer.room(u64::MAX).await.unwrap();
+        assert_eq!(peer.room.available_permits(), 0);
+        drop(alone);
+        let _half = peer.room(u64::from(HEARD_BYTES_MAX / 2)).await.unwrap();
+        assert_eq!(peer.room.available_permits(), HEARD_BYTES_MAX as usize / 2);
     }
 }

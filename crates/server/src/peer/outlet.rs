@@ -17,6 +17,8 @@ const BYTES_MAX: usize = 64 << 20;
 pub(crate) struct Outlet {
     waiting: Mutex<Waiting>,
     wake: Notify,
+    /// What was too much has been taken.
+    room: Notify,
 }
 
 /// Frames one after the other, and what their bytes are for.
@@ -35,6 +37,12 @@ pub(crate) enum Dropped {
     Full,
 }
 
+impl Waiting {
+    fn is_full(&self) -> bool {
+        self.frames >= FRAMES_MAX || self.bytes.len() >= BYTES_MAX
+    }
+}
+
 impl Outlet {
     /// From now on frames are taken.
     pub(crate) fn open(&self) {
@@ -51,7 +59,7 @@ impl Outlet {
         if !waiting.is_open {
             return Err(Dropped::Closed);
         }
-        let is_full = waiting.frames >= FRAMES_MAX || waiting.bytes.len() + frame.len() > BYTES_MAX;
+        let is_full = waiting.is_full() || waiting.bytes.len() + frame.len() > BYTES_MAX;
         if is_full && waiting.frames > 0 {
             return Err(Dropped::Full);
         }
@@ -67,6 +75,13 @@ impl Outlet {
         }
     }
 
+    /// Waits until no more waits than may. For one task: who else puts something in does not wait.
+    pub(crate) async fn until_room(&self) {
+        while self.lock().is_full() {
+            self.room.notified().await;
+        }
+    }
+
     /// Waits until something is there and takes all of it. `into` is emptied first.
     pub(crate) async fn take(&self, into: &mut Waiting) {
         into.bytes.clear();
@@ -79,6 +94,10 @@ impl Outlet {
                 if waiting.frames > 0 {
                     into.is_open = waiting.is_open;
                     std::mem::swap(&mut *waiting, into);
+                    drop(waiting);
+                    if into.is_full() {
+                        self.room.notify_one();
+                    }
                     return;
                 }
             }
@@ -124,6 +143,25 @@ mod tests {
         outlet.put(b"d", &shares(1)).unwrap();
         outlet.take(&mut taken).await;
         assert_eq!((&taken.bytes[..], taken.shares), (&b"d"[..], shares(1)));
+    }
+
+    #[tokio::test]
+    async fn who_reads_no_answers_is_waited_for_until_they_are_taken() {
+        let outlet = Outlet::default();
+        outlet.open();
+        outlet.until_room().await;
+        for _ in 0..=FRAMES_MAX {
+            outlet.put_beyond_limit(b"x", &shares(1));
+        }
+        let is_there = tokio::select! {
+            biased;
+            () = outlet.until_room() => true,
+            () = std::future::ready(()) => false,
+        };
+        assert!(!is_there);
+        let mut taken = Waiting::default();
+        tokio::join!(outlet.until_room(), outlet.take(&mut taken));
+        assert_eq!(taken.frames, FRAMES_MAX + 1);
     }
 
     #[test]

@@ -107,9 +107,9 @@ pub(crate) async fn carry_out(app: &Arc<App>, from: ServerId, passed: Passed) ->
     Answered { status: head.status.as_u16(), headers, body: body.to_bytes().to_vec().into() }
 }
 
-pub(crate) fn overloaded(most: usize) -> Answered {
-    let detail = format!("{most} requests of one server are under way here; try again later");
-    refused(Refused::unavailable("overloaded", detail))
+pub(crate) fn overloaded() -> Answered {
+    let detail = "too many requests that one server passed on are under way; try again later";
+    refused(Refused::unavailable("overloaded", detail.to_owned()))
 }
 
 fn refused(refused: Refused) -> Answered {

@@ -11,7 +11,8 @@ use legwork_placement::Topology;
 
 #[derive(Clone, Debug)]
 pub struct Config {
-    /// Where to listen. Without any token only loopback addresses are used, whatever this says.
+    /// Where to listen. A server that is alone and has no token uses loopback addresses only,
+    /// whatever this says.
     pub listen: SocketAddr,
     pub store: StoreChoice,
     pub limits: Limits,

@@ -326,6 +326,10 @@ impl Driver {
             self.around.status.set_tokens(self.site.token_hashes().collect());
         }
         if let Some(seat) = self.site.seat() {
+            let records = self.site.catalog_len();
+            if self.around.status.catalog() != records {
+                self.around.status.set_catalog(records);
+            }
             self.around.status.set_server(seat.here);
             if let Some(links) = &self.around.links {
                 links.follow(&seat.topology);

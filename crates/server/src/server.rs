@@ -129,7 +129,10 @@ impl Server {
             None => None,
         };
         let core = Core::start(&config, opener, stopping.clone()).await?;
-        let address = permitted(config.listen, core.status.has_tokens());
+        // One of several may hear of the first token at any moment: until then it refuses every
+        // caller from elsewhere, one by one.
+        let is_open = core.status.has_tokens() || config.peering.is_some();
+        let address = permitted(config.listen, is_open);
         let withheld = (address != config.listen).then_some(config.listen);
         let listener = match TcpListener::bind(address).await {
             Ok(listener) => listener,
@@ -303,8 +306,8 @@ fn fetcher(links: &Arc<Links>, slot: &Arc<Slot>) -> Arc<Fetcher<Links>> {
 }
 
 /// Without tokens, loopback.
-fn permitted(asked: SocketAddr, has_tokens: bool) -> SocketAddr {
-    if has_tokens || asked.ip().is_loopback() {
+fn permitted(asked: SocketAddr, is_open: bool) -> SocketAddr {
+    if is_open || asked.ip().is_loopback() {
         return asked;
     }
     let ip = match asked.ip() {

@@ -7,7 +7,7 @@ use std::sync::{Mutex, PoisonError, RwLock};
 
 use legwork_model::id::ServerId;
 use rustc_hash::FxHashSet;
-use tokio::sync::Notify;
+use tokio::sync::{Notify, watch};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Phase {
@@ -32,6 +32,8 @@ pub(crate) struct Status {
     stop: AtomicBool,
     /// Its number among others.
     server: AtomicU16,
+    /// How many records of the catalog are here.
+    catalog: watch::Sender<u64>,
 }
 
 impl Status {
@@ -45,6 +47,7 @@ impl Status {
             changed: Notify::new(),
             stop: AtomicBool::new(false),
             server: AtomicU16::new(0),
+            catalog: watch::Sender::new(0),
         }
     }
 
@@ -55,6 +58,21 @@ impl Status {
 
     pub(crate) fn set_server(&self, server: ServerId) {
         self.server.store(server.0, Ordering::Relaxed);
+    }
+
+    /// How many records of the catalog are here.
+    pub(crate) fn catalog(&self) -> u64 {
+        *self.catalog.borrow()
+    }
+
+    pub(crate) fn set_catalog(&self, records: u64) {
+        self.catalog.send_replace(records);
+    }
+
+    /// Waits until so many records of the catalog are here.
+    pub(crate) async fn until_catalog(&self, records: u64) {
+        // An error means that the server itself is gone.
+        drop(self.catalog.subscribe().wait_for(|here| *here >= records).await);
     }
 
     pub(crate) fn phase(&self) -> Phase {

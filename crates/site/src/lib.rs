@@ -332,6 +332,11 @@ impl Site {
         self.seat.as_ref().or(self.bootstrap.as_ref())
     }
 
+    /// How many records the catalog has here.
+    pub fn catalog_len(&self) -> u64 {
+        self.version
+    }
+
     /// How often the tokens have changed.
     pub fn tokens_revision(&self) -> u64 {
         self.tokens.revision()

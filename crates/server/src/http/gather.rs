@@ -8,6 +8,7 @@ use std::time::Duration;
 use hyper::header::AUTHORIZATION;
 use legwork_api::instances::{Instance, InstanceState};
 use legwork_model::id::ServerId;
+use serde::de::DeserializeOwned;
 
 use super::exchange::Exchange;
 use crate::everywhere::{add, unasked};
@@ -45,6 +46,7 @@ fn is_open(instance: &Instance) -> bool {
 }
 
 /// A server that does not answer.
+#[derive(Debug, PartialEq, Eq)]
 struct Silent;
 
 /// What one other server knows.
@@ -66,5 +68,28 @@ async fn part(
     };
     let answer = tokio::time::timeout(PATIENCE, links.pass_on(server, passed)).await;
     let answer = answer.map_err(|_| Silent)?.map_err(|_| Silent)?;
-    Ok(serde_json::from_slice(&answer.body).ok())
+    understood(answer.status, &answer.body)
+}
+
+/// Who cannot say now what it knows does not know nothing.
+fn understood<T: DeserializeOwned>(status: u16, body: &[u8]) -> Result<Option<T>, Silent> {
+    match status {
+        200 => serde_json::from_slice(body).map(Some).map_err(|_| Silent),
+        404 => Ok(None),
+        _ => Err(Silent),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_server_that_cannot_say_what_it_knows_is_not_taken_for_one_that_knows_nothing() {
+        assert_eq!(understood::<u32>(200, b"7"), Ok(Some(7)));
+        assert_eq!(understood::<u32>(404, b"{}"), Ok(None));
+        for status in [401, 429, 503] {
+            assert_eq!(understood::<u32>(status, b"{}"), Err(Silent));
+        }
+    }
 }

@@ -46,7 +46,7 @@ use crate::files::{Fetcher, Offered};
 use crate::gate::Gate;
 use crate::ids::Ids;
 use crate::meters::Meters;
-use crate::peer::Links;
+use crate::peer::{self, Links};
 use crate::status::Status;
 use exchange::Exchange;
 use files::Uploads;
@@ -147,7 +147,10 @@ where
         Ok(Credential::Token(hash)) => Some(*hash).filter(|hash| app.status.knows(hash)),
         Ok(Credential::None) | Err(_) => None,
     };
-    app.rates.check(token, peer, || app.clock.now())?;
+    let was_passed_on = head.extensions.get::<peer::From>().is_some();
+    if !was_passed_on {
+        app.rates.check(token, peer, || app.clock.now())?;
+    }
     let credential = credential?;
     let (place, nothing) = (None, Bytes::new());
     let mut exchange = Exchange { app, head, parameter, credential, body: nothing, place, span };
@@ -171,8 +174,22 @@ where
             Some(to) => relay::pass_on(app, to, head, body, refused).await,
             None => Err(refused),
         },
+        Ok(reply) if was_passed_on && writes_catalog(route.operation) => {
+            Ok(relay::with_catalog(app, reply))
+        }
         Ok(reply) => Ok(reply),
     }
+}
+
+fn writes_catalog(operation: Operation) -> bool {
+    matches!(
+        operation,
+        Operation::Deploy
+            | Operation::PublishOrganisation
+            | Operation::PublishTopology
+            | Operation::CreateToken
+            | Operation::RevokeToken
+    )
 }
 
 async fn carry_out(operation: Operation, x: Exchange<'_>) -> Result {

@@ -22,7 +22,11 @@ use crate::peer::{Answered, Header, Passed};
 const HOPS_MAX: u32 = 4;
 /// How long an answer is waited for when the server stops.
 const FAREWELL: Duration = Duration::from_secs(1);
+/// How long what was published elsewhere may take to get here before its publisher is answered.
+const CATALOG_PATIENCE: Duration = Duration::from_secs(2);
 static HOPS: HeaderName = HeaderName::from_static("legwork-hops");
+/// How many records the catalog of the server has that answers: who passed it on waits for them.
+static CATALOG: HeaderName = HeaderName::from_static("legwork-catalog");
 /// What concerns the connection of the caller alone.
 static OF_THE_CONNECTION: [HeaderName; 7] =
     [CONNECTION, CONTENT_LENGTH, HOST, ORIGIN, TE, TRANSFER_ENCODING, UPGRADE];
@@ -62,7 +66,15 @@ pub(super) async fn pass_on(
         }
     };
     match answered {
-        Ok(answered) => Ok(reply(answered)),
+        Ok(answered) => {
+            let (reply, catalog) = reply(answered);
+            if let Some(records) = catalog {
+                // Whoever publishes something here finds it here with the next request.
+                let here = app.status.until_catalog(records);
+                drop(tokio::time::timeout(CATALOG_PATIENCE, here).await);
+            }
+            Ok(reply)
+        }
         Err(not_passed) => Err(Refused::unavailable("server_unreachable", not_passed.to_string())),
     }
 }
@@ -86,11 +98,17 @@ fn headers(headers: &HeaderMap, hops: u32) -> Vec<Header> {
     own.map(|(name, value)| header(name, value.as_bytes())).chain([hops]).collect()
 }
 
-fn reply(answered: Answered) -> Reply {
+/// For the server that has passed the request on.
+pub(super) fn with_catalog(app: &App, reply: Reply) -> Reply {
+    reply.with_header(CATALOG.clone(), HeaderValue::from(app.status.catalog()))
+}
+
+/// The answer, and how much of the catalog it rests on.
+fn reply(answered: Answered) -> (Reply, Option<u64>) {
     let Answered { status, headers, body } = answered;
     let status = StatusCode::from_u16(status).unwrap_or(StatusCode::BAD_GATEWAY);
     let mut content_type = None;
-    let mut other = None;
+    let (mut other, mut catalog) = (None, None);
     for Header(name, value) in headers {
         let (Ok(name), Ok(value)) = (HeaderName::try_from(name), HeaderValue::from_bytes(&value))
         else {
@@ -98,9 +116,12 @@ fn reply(answered: Answered) -> Reply {
         };
         if name == CONTENT_TYPE {
             content_type = Some(value);
+        } else if name == CATALOG {
+            catalog = value.to_str().ok().and_then(|text| text.parse().ok());
         } else {
             other = Some((name, value));
         }
     }
-    Reply::passed_back(status, content_type, other, Bytes::from(Vec::from(body)))
+    let body = Bytes::from(Vec::from(body));
+    (Reply::passed_back(status, content_type, other, body), catalog)
 }

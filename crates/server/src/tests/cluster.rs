@@ -362,6 +362,69 @@ async fn a_request_is_passed_on_to_the_server_that_can_carry_it_out() {
 }
 
 #[tokio::test]
+async fn what_is_published_at_any_server_is_known_there_when_that_is_answered() {
+    let cluster = Cluster::new(&["north", "south"]);
+    let (north, south) = (cluster.start("north-1").await, cluster.start("south-1").await);
+    south.until_up("north-1").await;
+    // Too long to be sent along with the news of it.
+    let comment = format!("# {}\n", "much to say ".repeat(10_000));
+    south.ok(call("POST /v1/definitions").body("text/yaml", comment + TRIP)).await;
+    south.start_trip().await;
+    let token =
+        south.ok(call("POST /v1/tokens").json(json!({"name": "boss", "scopes": ["admin"]}))).await;
+    let bearer = format!("Bearer {}", token["token"].as_str().unwrap());
+    south.ok(call("GET /v1/tokens").header("authorization", &bearer)).await;
+    north.server.stop().await;
+    south.server.stop().await;
+}
+
+#[tokio::test]
+async fn one_of_several_serves_other_machines_from_the_first_token_on_without_a_restart() {
+    let cluster = Cluster::new(&["north", "south"]);
+    let mut config = cluster.config("south-1", StoreChoice::Memory);
+    config.listen = "0.0.0.0:0".parse().unwrap();
+    let (north, south) =
+        (cluster.start("north-1").await, cluster.start_with("south-1", config).await);
+    assert_eq!((south.server.withheld(), south.server.address().ip().is_loopback()), (None, false));
+    south.until_up("north-1").await;
+    let elsewhere = "192.0.2.1".parse().unwrap();
+    let app = &south.server.core.app;
+    let early = send(app, elsewhere, call("GET /v1/topology")).await;
+    assert_eq!((early.status, early.json()["code"].as_str()), (403, Some("loopback_only")));
+    let token = json!({"name": "boss", "scopes": ["admin"]});
+    let token = south.ok(call("POST /v1/tokens").json(token)).await;
+    let bearer = format!("Bearer {}", token["token"].as_str().unwrap());
+    let known = call("GET /v1/topology").header("authorization", &bearer);
+    assert_eq!(send(app, elsewhere, known).await.status, 200);
+    assert_eq!(send(app, elsewhere, call("GET /v1/topology")).await.status, 401);
+    north.server.stop().await;
+    south.server.stop().await;
+}
+
+#[tokio::test]
+async fn a_request_is_held_against_the_rate_where_it_came_in_and_not_again() {
+    let cluster = Cluster::new(&["north", "south"]);
+    let mut config = cluster.config("north-1", StoreChoice::Memory);
+    (config.limits.rate_per_s, config.limits.rate_burst) = (1, 2);
+    let (north, south) =
+        (cluster.start_with("north-1", config).await, cluster.start("south-1").await);
+    south.until_up("north-1").await;
+    for _ in 0..8 {
+        south.deploy().await;
+    }
+    let statuses = async |node: &Node| {
+        let mut statuses = Vec::new();
+        for _ in 0..3 {
+            statuses.push(node.send(call("GET /v1/topology")).await.status);
+        }
+        statuses
+    };
+    assert_eq!(statuses(&north).await, [200, 200, 429]);
+    north.server.stop().await;
+    south.server.stop().await;
+}
+
+#[tokio::test]
 async fn a_caller_who_goes_away_takes_a_request_passed_on_along() {
     let cluster = Cluster::new(&["north", "south"]);
     let (north, south) = (cluster.start("north-1").await, cluster.start("south-1").await);

@@ -50,26 +50,15 @@ const ARROWS: [(&str, &[&str]); 14] = [
             "legwork-store",
         ],
     ),
-    ("legwork-experiments", &["legwork-model", "legwork-placement", "legwork-site", "legwork-sim"]),
-    ("legwork-e2e", &["legwork-api", "legwork-model"]),
-    ("legwork-bench", &["legwork-api", "legwork-model", "legwork-engine"]),
-    ("xtask", &[]),
-];
-
-/// What a pure crate may use besides our own: no runtime, no clock, no randomness, no files.
-const PURE: [(&str, &[&str]); 5] = [
     (
-        "legwork-model",
+        "legwork-experiments",
         &[
-            "cel",
-            "chrono",
-            "jiff",
-            "minicbor",
-            "proptest",
-            "rust_decimal",
-            "saphyr-parser",
-            "serde_json",
-            "thiserror",
+            "legwork-model",
+            "legwork-placement",
+            "legwork-site",
+            "legwork-sim",
+            "legwork-api",
+            "legwork-server",
         ],
     ),
     ("legwork-engine", &["minicbor", "serde_json", "thiserror"]),

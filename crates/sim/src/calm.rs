@@ -1,7 +1,7 @@
-//! Several sites over a network that loses nothing: for experiments that count what is said.
+//! Several sites over a network that loses nothing: for experiments that count what travels.
 //!
 //! Invariant: nothing depends on chance. Messages arrive in the order they are said, and whoever
-//! looks on sees each of them once.
+//! looks on sees each of them once, and each content of a file that is brought.
 
 use std::sync::Arc;
 
@@ -19,12 +19,19 @@ pub struct Calm {
     worlds: Vec<World>,
 }
 
-/// A message on its way.
+/// Something on its way.
 #[derive(Clone, Debug)]
-pub struct Said {
-    pub from: ServerId,
-    pub to: ServerId,
-    pub message: Message,
+pub enum Seen {
+    Said {
+        from: ServerId,
+        to: ServerId,
+        message: Message,
+    },
+    /// The content of a file comes to a server.
+    Brought {
+        to: ServerId,
+        bytes: u64,
+    },
 }
 
 impl Calm {
@@ -55,7 +62,7 @@ impl Calm {
         &mut self,
         server: ServerId,
         request: Request,
-        look: &mut dyn FnMut(&Said),
+        look: &mut dyn FnMut(&Seen),
     ) -> Result<Answer, String> {
         let place = usize::from(server.0);
         let asked = self.worlds.get_mut(place).ok_or("no such server")?.ask(request);
@@ -64,28 +71,27 @@ impl Calm {
         reply.map_err(|refusal| format!("{refusal}: {:?}", refusal.findings))
     }
 
-    fn settle(&mut self, look: &mut dyn FnMut(&Said)) -> Result<(), String> {
+    fn settle(&mut self, look: &mut dyn FnMut(&Seen)) -> Result<(), String> {
         for _ in 0..TURNS_MAX {
             let mut said = Vec::new();
             for (number, world) in self.worlds.iter_mut().enumerate() {
                 world.cycle(&mut Dice::new(0))?;
                 let from = ServerId(number as u16);
-                // Contents of files are brought at once: here it counts what is said.
                 for (instance, file) in world.take_wanted() {
                     if !world.has_blob(&file.blob) {
+                        look(&Seen::Brought { to: from, bytes: file.size });
                         world.brought(file.blob, vec![instance])?;
                     }
                 }
-                let all = world.take_said().into_iter();
-                said.extend(all.map(|(to, message)| Said { from, to, message }));
+                said.extend(world.take_said().into_iter().map(|(to, said)| (from, to, said)));
             }
             if said.is_empty() && !self.worlds.iter().any(World::is_busy) {
                 return Ok(());
             }
-            for said in said {
-                look(&said);
-                let world = self.worlds.get_mut(usize::from(said.to.0)).ok_or("no such server")?;
-                world.hear(said.from, said.message);
+            for (from, to, message) in said {
+                look(&Seen::Said { from, to, message: message.clone() });
+                let world = self.worlds.get_mut(usize::from(to.0)).ok_or("no such server")?;
+                world.hear(from, message);
             }
         }
         Err("the servers do not come to rest".to_owned())

@@ -4,11 +4,13 @@
 //! end are one entry, as in the paper. The beginning of the instance and the decisions of the loop,
 //! which the paper does not count, are counted apart.
 
+use std::collections::BTreeSet;
+
 use anyhow::{Result, bail};
 use legwork_model::event::{Event, Parcel};
 use legwork_model::id::{AgentId, InstanceId, ServerId};
 use legwork_placement::Transfer;
-use legwork_sim::calm::{Calm, Said};
+use legwork_sim::calm::{Calm, Seen};
 use legwork_site::{Answer, Complete, Data, ItemInfo, Message, Request, Start, Worklist};
 use serde_json::json;
 
@@ -25,6 +27,12 @@ pub(crate) struct Counted {
     pub(crate) others: u32,
     /// Ids of last activities that the target told.
     pub(crate) ids: u32,
+    /// Bytes of large elements that went to the target, migration by migration.
+    pub(crate) large: Vec<u64>,
+    /// The same if all there are went along each time.
+    pub(crate) large_whole: Vec<u64>,
+    /// The large elements that have been written so far.
+    written: BTreeSet<String>,
 }
 
 pub(crate) fn count(transfer: Transfer) -> Result<Counted> {
@@ -82,6 +90,8 @@ impl Run {
             for item in list.items.into_iter().filter(is_here) {
                 worked = true;
                 let data = written(&item);
+                let scans = data.keys().filter(|element| element.starts_with("scan"));
+                self.counted.written.extend(scans.cloned());
                 let (activity, agent) = (item.activity, agent.clone());
                 let complete = Complete { agent, activity, data, answer: None, request: None };
                 self.ask(server, Request::Complete(complete))?;
@@ -92,18 +102,27 @@ impl Run {
 }
 
 impl Counted {
-    fn note(&mut self, said: &Said) {
-        let Self { entries, others, ids } = self;
-        let way = (said.from.0, said.to.0);
-        if let (Message::Offer(offer), (SOURCE, TARGET)) = (&said.message, way) {
+    fn note(&mut self, seen: &Seen) {
+        let (from, to, message) = match seen {
+            Seen::Said { from, to, message } => (from.0, to.0, message),
+            Seen::Brought { to, bytes } => {
+                if let (ServerId(TARGET), Some(large)) = (to, self.large.last_mut()) {
+                    *large += bytes;
+                }
+                return;
+            }
+        };
+        if let (Message::Offer(offer), (SOURCE, TARGET)) = (message, (from, to)) {
             let is_control = matches!(offer.parcel, Parcel::Control { .. });
             let (Some(sent), true) = (&offer.entries, is_control) else { return };
             let is_activity = |event: &Event| matches!(event, Event::Completed { .. });
             let activities = sent.iter().filter(|entry| is_activity(&entry.event)).count();
-            entries.push(activities as u32);
-            *others += (sent.len() - activities) as u32;
-        } else if let (Message::Known { last, .. }, (TARGET, SOURCE)) = (&said.message, way) {
-            *ids += last.len() as u32;
+            self.entries.push(activities as u32);
+            self.others += (sent.len() - activities) as u32;
+            self.large.push(0);
+            self.large_whole.push(self.written.len() as u64 * LARGE_BYTES);
+        } else if let (Message::Known { last, .. }, (TARGET, SOURCE)) = (message, (from, to)) {
+            self.ids += last.len() as u32;
         }
     }
 }

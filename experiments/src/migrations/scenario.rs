@@ -50,6 +50,13 @@ pub(crate) fn definition() -> String {
     text
 }
 
+/// The same without the scans: what goes over a link then is the case itself.
+pub(crate) fn definition_without_scans() -> String {
+    let all = definition();
+    let kept = all.lines().filter(|line| !line.contains("scan"));
+    kept.map(|line| format!("{line}\n")).collect()
+}
+
 fn step(text: &mut String, indent: usize, group: &str, number: usize, reads: &str, writes: &str) {
     let place = ["a", "b", "c", "d"].iter().position(|name| *name == group).unwrap_or_default();
     let (domain, pad) = (DOMAINS[place], " ".repeat(indent));

@@ -61,6 +61,27 @@ const ARROWS: [(&str, &[&str]); 14] = [
             "legwork-server",
         ],
     ),
+    ("legwork-e2e", &["legwork-api", "legwork-model"]),
+    ("legwork-bench", &["legwork-api", "legwork-model", "legwork-engine"]),
+    ("xtask", &[]),
+];
+
+/// What a pure crate may use besides our own: no runtime, no clock, no randomness, no files.
+const PURE: [(&str, &[&str]); 5] = [
+    (
+        "legwork-model",
+        &[
+            "cel",
+            "chrono",
+            "jiff",
+            "minicbor",
+            "proptest",
+            "rust_decimal",
+            "saphyr-parser",
+            "serde_json",
+            "thiserror",
+        ],
+    ),
     ("legwork-engine", &["minicbor", "serde_json", "thiserror"]),
     (
         "legwork-org",

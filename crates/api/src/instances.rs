@@ -87,6 +87,9 @@ pub struct InstanceList {
     /// Give it as `cursor` for the next page; absent on the last.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub next: Option<String>,
+    /// Servers that could not be asked: what they alone know is missing.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub unreachable: Vec<Arc<str>>,
 }
 
 /// An instance as a whole.
@@ -247,6 +250,9 @@ pub struct IncidentList {
     /// Give it as `cursor` for the next page; absent on the last.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub next: Option<String>,
+    /// Servers that could not be asked: what they alone know is missing.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub unreachable: Vec<Arc<str>>,
 }
 
 /// An activity that cannot go on without somebody's decision.

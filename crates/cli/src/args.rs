@@ -49,9 +49,9 @@ pub(crate) enum Command {
     Up(up::Args),
     /// See three sites at work, with people, a machine and cases that move
     Demo(demo::Args),
-    /// Check definitions and organisations; needs no server
+    /// Check definitions, organisations and topologies; needs no server
     Check(check::Args),
-    /// Print the JSON Schema of definitions or organisations, for editors
+    /// Print the JSON Schema of definitions, organisations or topologies, for editors
     Schema(schema::Args),
     /// Take definitions and an organisation into service
     Deploy(deploy::Args),
@@ -89,7 +89,7 @@ pub(crate) enum Command {
     Restore(backup::RestoreArgs),
     /// Make a store that no server uses as small as it can be; needs no server
     Compact(compact::Args),
-    /// Make the certificates of a cluster, see the links between its servers
+    /// Make a cluster of several servers, change it, see the links between them
     Cluster(cluster::Args),
     /// Create, list and revoke tokens
     Token(token::Args),

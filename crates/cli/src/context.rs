@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result};
 use legwork_api::client::{Client, InstanceQuery, WorklistQuery};
-use legwork_api::instances::{Incident, InstanceSummary};
+use legwork_api::instances::{Incident, IncidentList, InstanceList};
 use legwork_api::work::{Item, Worklist};
 use legwork_model::id::{ActivityId, InstanceId};
 
@@ -47,9 +47,9 @@ impl Context {
         // Nobody is asked for more than the newest of either kind.
         let most = if text == LAST { 1 } else { LOOKED_THROUGH_MAX };
         let looking = async {
-            let mut known = self.instances(&InstanceQuery::default(), most).await?;
+            let mut known = self.instances(&InstanceQuery::default(), most).await?.instances;
             let ended = InstanceQuery { ended: true, ..InstanceQuery::default() };
-            known.extend(self.instances(&ended, most).await?);
+            known.extend(self.instances(&ended, most).await?.instances);
             anyhow::Ok(known)
         };
         let mut known = progress::waiting("looking for the instance", looking).await?;
@@ -83,7 +83,7 @@ impl Context {
     /// who. Only for callers who may look at instances, and only among the newest.
     async fn open_activity(&self, text: &str) -> Option<ActivityId> {
         let instances =
-            self.instances(&InstanceQuery::default(), OPEN_LOOKED_THROUGH).await.ok()?;
+            self.instances(&InstanceQuery::default(), OPEN_LOOKED_THROUGH).await.ok()?.instances;
         let mut open = Vec::new();
         for summary in instances {
             let instance = self.client.instance(summary.instance, Duration::ZERO).await.ok()?;
@@ -98,7 +98,7 @@ impl Context {
         if let Ok(id) = text.parse() {
             return Ok(id);
         }
-        let mut incidents = self.incidents(LOOKED_THROUGH_MAX).await?;
+        let mut incidents = self.incidents(LOOKED_THROUGH_MAX).await?.incidents;
         incidents.sort_by_key(|incident| std::cmp::Reverse(incident.at));
         let id = |incident: &Incident| incident.activity.to_string();
         let found = abbreviate::find(text, "incident", &incidents, id);
@@ -111,31 +111,31 @@ impl Context {
         &self,
         query: &InstanceQuery,
         most: usize,
-    ) -> Result<Vec<InstanceSummary>> {
-        let mut found = Vec::new();
+    ) -> Result<InstanceList> {
+        let mut instances = Vec::new();
         let mut query = query.clone();
         loop {
-            query.limit = Some(PAGE.min(most - found.len()));
+            query.limit = Some(PAGE.min(most - instances.len()));
             let page = self.client.instances(&query).await?;
-            found.extend(page.instances);
+            instances.extend(page.instances);
             query.cursor = page.next;
-            if query.cursor.is_none() || found.len() >= most {
-                return Ok(found);
+            if query.cursor.is_none() || instances.len() >= most {
+                return Ok(InstanceList { instances, next: None, unreachable: page.unreachable });
             }
         }
     }
 
-    pub(crate) async fn incidents(&self, most: usize) -> Result<Vec<Incident>> {
-        let mut found = Vec::new();
+    pub(crate) async fn incidents(&self, most: usize) -> Result<IncidentList> {
+        let mut incidents = Vec::new();
         let mut cursor = None;
         loop {
-            let limit = Some(PAGE.min(most - found.len()));
+            let limit = Some(PAGE.min(most - incidents.len()));
             let page = self.client.incidents(limit, cursor.as_deref()).await?;
-            found.extend(page.incidents);
+            incidents.extend(page.incidents);
             cursor = page.next;
-            if cursor.is_none() || found.len() >= most {
-                found.truncate(most);
-                return Ok(found);
+            if cursor.is_none() || incidents.len() >= most {
+                incidents.truncate(most);
+                return Ok(IncidentList { incidents, next: None, unreachable: page.unreachable });
             }
         }
     }

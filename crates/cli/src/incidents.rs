@@ -38,9 +38,8 @@ pub(crate) struct ResolveArgs {
 }
 
 pub(crate) async fn list(context: &Context, args: &ListArgs) -> Result<()> {
-    let incidents = context.incidents(args.limit as usize).await?;
-    let list = IncidentList { incidents, next: None };
-    context.out.answer(&list, || render(&list.incidents))
+    let list: IncidentList = context.incidents(args.limit as usize).await?;
+    context.out.answer(&list, || render(&list.incidents) + &tree::unreachable(&list.unreachable))
 }
 
 pub(crate) async fn resolve(context: &Context, args: &ResolveArgs) -> Result<()> {

@@ -39,11 +39,12 @@ pub(crate) async fn run(context: &Context, args: &Args) -> Result<()> {
     // One more than asked for tells whether there are more.
     let most = if args.all { usize::MAX } else { args.limit as usize };
     let reading = context.instances(&query, most.saturating_add(1));
-    let mut found = progress::waiting("reading the list", reading).await?;
-    let more = found.len() > most;
-    found.truncate(most);
-    let list = InstanceList { instances: found, next: None };
-    context.out.answer(&list, || render(&list.instances, args.ended))?;
+    let mut list: InstanceList = progress::waiting("reading the list", reading).await?;
+    let more = list.instances.len() > most;
+    list.instances.truncate(most);
+    context.out.answer(&list, || {
+        render(&list.instances, args.ended) + &tree::unreachable(&list.unreachable)
+    })?;
     if more && !context.out.json {
         remark(&paint(DIM, "there are more; see them with --all or a larger --limit"));
     }

@@ -268,13 +268,18 @@ fn on_their_way(instance: &Instance) -> String {
         let parcels = if count == 1 { "1 parcel".to_owned() } else { format!("{count} parcels") };
         paint(WARN, format!("{parcels} on the way to {}", plain(&elsewhere.server))) + "\n"
     });
-    let silent = instance.unreachable.iter().map(|server| {
+    let lines = lines.collect::<String>() + &unreachable(&instance.unreachable);
+    if lines.is_empty() { lines } else { format!("\n{lines}") }
+}
+
+/// A line for each server that could not be asked.
+pub(crate) fn unreachable(servers: &[Arc<str>]) -> String {
+    let line = |server: &Arc<str>| {
         let server = plain(server);
         let words = format!("{server} cannot be reached: what happened there since is not shown");
         paint(WARN, words) + "\n"
-    });
-    let lines: String = lines.chain(silent).collect();
-    if lines.is_empty() { lines } else { format!("\n{lines}") }
+    };
+    servers.iter().map(line).collect()
 }
 
 fn data(instance: &Instance) -> String {

@@ -29,8 +29,9 @@ pub(crate) struct Args {
     #[arg(long, conflicts_with = "data")]
     in_memory: bool,
     /// Where to listen; without any token on this machine only. Port 0 takes any that is free
-    #[arg(long, env = "LEGWORK_LISTEN", value_name = "ADDRESS", default_value = "127.0.0.1:7700")]
-    listen: SocketAddr,
+    /// [default: 127.0.0.1:7700, or the `api` in the topology]
+    #[arg(long, env = "LEGWORK_LISTEN", value_name = "ADDRESS")]
+    listen: Option<SocketAddr>,
     /// The folder that `cluster init` has made for this server, to be one of several
     #[arg(long, env = "LEGWORK_CLUSTER", value_name = "DIR")]
     cluster: Option<PathBuf>,
@@ -72,13 +73,15 @@ pub(crate) fn run(args: Args, out: Output) -> Result<()> {
         false => StoreChoice::Directory(args.data),
     };
     let mut config = Config::new(store.clone());
-    config.listen = args.listen;
     config.threads = args.threads;
     config.grace = args.grace;
     config.limits.rate_per_s = args.rate;
     if let Some(folder) = &args.cluster {
-        config.peering = Some(Peering { listen: args.peer_listen, ..Peering::read(folder)? });
+        let peering = Peering { listen: args.peer_listen, ..Peering::read(folder)? };
+        config.listen = api(&peering).unwrap_or(config.listen);
+        config.peering = Some(peering);
     }
+    config.listen = args.listen.unwrap_or(config.listen);
     let mut told = Ok(());
     let mut spinner = Spinner::default();
     legwork_server::run(config, |news| match news {
@@ -93,6 +96,13 @@ pub(crate) fn run(args: Args, out: Output) -> Result<()> {
         remark("stopped; everything acknowledged is stored");
     }
     Ok(())
+}
+
+/// Where people reach the server, if that is an address and not a name: a name may be that of a
+/// proxy.
+fn api(peering: &Peering) -> Option<SocketAddr> {
+    let here = peering.topology.server_named(&peering.name)?;
+    peering.topology.server(here)?.api.strip_prefix("http://")?.trim_end_matches('/').parse().ok()
 }
 
 fn tell(server: &Server, store: &StoreChoice, out: Output) -> Result<()> {

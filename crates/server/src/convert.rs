@@ -52,7 +52,8 @@ pub(crate) fn instance_list(
     next: Option<InstanceId>,
 ) -> InstanceList {
     let next = next.map(|next| next.to_string());
-    InstanceList { instances: instances.into_iter().map(summary).collect(), next }
+    let instances = instances.into_iter().map(summary).collect();
+    InstanceList { instances, next, unreachable: Vec::new() }
 }
 
 pub(crate) fn instance(view: site::InstanceView) -> Instance {
@@ -165,7 +166,7 @@ pub(crate) fn incident_list(incidents: Vec<site::IncidentView>, more: bool) -> I
         message: view.message,
         at: view.at,
     });
-    IncidentList { incidents: incidents.collect(), next }
+    IncidentList { incidents: incidents.collect(), next, unreachable: Vec::new() }
 }
 
 pub(crate) fn worklist(view: site::WorklistView) -> Worklist {

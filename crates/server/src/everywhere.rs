@@ -1,12 +1,17 @@
-//! An instance that several servers control, put together from what each of them knows.
+//! What several servers know, put together: an instance that they control in parts, and lists.
 //!
 //! Invariant: what happened is never taken back. Of each step the account that is furthest along
-//! counts, of each data element the one with the most versions, whoever gave it.
+//! counts, of each data element the one with the most versions, whoever gave it. A page of a list
+//! leaves nothing out between its first entry and where the next one begins.
 
-use std::cmp::Ordering;
+use std::cmp::{Ordering, Reverse};
 use std::sync::Arc;
 
-use legwork_api::instances::{Elsewhere, Instance, InstanceState, Node, NodeState};
+use legwork_api::instances::{
+    Elsewhere, Incident, IncidentList, Instance, InstanceList, InstanceState, InstanceSummary,
+    Node, NodeState,
+};
+use legwork_model::id::{InstanceId, ServerId};
 
 /// Adds what another server knows. The account that is there already wins where both know as much:
 /// begin with the server where the instance was started.
@@ -50,6 +55,52 @@ pub(crate) fn add(all: &mut Instance, other: Instance) {
 pub(crate) fn unasked(all: &Instance, asked: &[Arc<str>]) -> Vec<Arc<str>> {
     let named = all.elsewhere.iter().map(|elsewhere| &elsewhere.server);
     named.filter(|server| !asked.contains(server)).cloned().collect()
+}
+
+/// One page of the instances of all servers, newest first. Of an instance that several have a part
+/// in, the account of the server that started it counts, and the incidents of all.
+pub(crate) fn instances(pages: Vec<(ServerId, InstanceList)>, limit: usize) -> InstanceList {
+    // Each server has told all it has down to where its next page begins.
+    let cut: Option<InstanceId> = pages.iter().filter_map(|(_, page)| next(&page.next)).max();
+    let all = pages.into_iter().flat_map(|(server, page)| {
+        let account = move |one: InstanceSummary| (one.instance.server() != server, one);
+        page.instances.into_iter().map(account)
+    });
+    let mut all: Vec<(bool, InstanceSummary)> = all.collect();
+    all.sort_by_key(|(is_foreign, one)| (Reverse(one.instance), *is_foreign));
+    let mut instances: Vec<InstanceSummary> = Vec::new();
+    for (_, one) in all.into_iter().filter(|(_, one)| cut.is_none_or(|cut| one.instance >= cut)) {
+        match instances.last_mut().filter(|last| last.instance == one.instance) {
+            Some(last) => last.incidents += one.incidents,
+            None => instances.push(one),
+        }
+    }
+    let more = instances.len() > limit;
+    instances.truncate(limit);
+    let next = if more { instances.last().map(|last| last.instance) } else { cut };
+    InstanceList { instances, next: next.map(|id| id.to_string()), unreachable: Vec::new() }
+}
+
+/// One page of the incidents of all servers, in the order of their instances, none of which is
+/// divided between two pages.
+pub(crate) fn incidents(pages: Vec<(ServerId, IncidentList)>, limit: usize) -> IncidentList {
+    let cut: Option<InstanceId> = pages.iter().filter_map(|(_, page)| next(&page.next)).min();
+    let all = pages.into_iter().flat_map(|(_, page)| page.incidents);
+    let mut incidents: Vec<Incident> =
+        all.filter(|one| cut.is_none_or(|cut| one.activity.instance <= cut)).collect();
+    incidents.sort_by(|a, b| a.activity.cmp(&b.activity));
+    incidents.dedup_by(|b, a| a.activity == b.activity);
+    let instance = |one: &Incident| one.activity.instance;
+    let last = incidents.get(limit.saturating_sub(1)).map(instance);
+    let beyond = last.and_then(|last| incidents.iter().position(|one| instance(one) > last));
+    incidents.truncate(beyond.unwrap_or(incidents.len()));
+    let next = if beyond.is_some() { last } else { cut };
+    IncidentList { incidents, next: next.map(|id| id.to_string()), unreachable: Vec::new() }
+}
+
+/// Where the next page begins.
+fn next(cursor: &Option<String>) -> Option<InstanceId> {
+    cursor.as_ref()?.parse().ok()
 }
 
 fn count_incidents(nodes: &[Node]) -> u32 {
@@ -167,5 +218,69 @@ mod tests {
         add(&mut all, seen("lab", &["a:completed"], &["north", "ward"]));
         let asked: Vec<Arc<str>> = vec!["north".into(), "lab".into()];
         assert_eq!(unasked(&all, &asked), ["ward".into()]);
+    }
+
+    /// A page of a server: instances by their numbers, and where the next page begins.
+    fn page(server: u16, numbers: &[u128], next: Option<u128>) -> (ServerId, InstanceList) {
+        let one = |number: &u128| InstanceSummary {
+            instance: InstanceId(*number),
+            version: u32::from(server),
+            incidents: 1,
+            ..seen("north", &[], &[]).summary
+        };
+        let instances = numbers.iter().map(one).collect();
+        let next = next.map(|number| InstanceId(number).to_string());
+        (ServerId(server), InstanceList { instances, next, unreachable: Vec::new() })
+    }
+
+    fn numbers(list: &InstanceList) -> (Vec<u128>, Option<u128>) {
+        let next = list.next.as_ref().map(|next| next.parse::<InstanceId>().unwrap().0);
+        (list.instances.iter().map(|one| one.instance.0).collect(), next)
+    }
+
+    #[test]
+    fn a_page_of_all_servers_ends_where_one_of_them_has_not_told_further() {
+        let all = || vec![page(0, &[9, 5], Some(5)), page(1, &[8, 7, 1], None)];
+        assert_eq!(numbers(&instances(all(), 10)), (vec![9, 8, 7, 5], Some(5)));
+        assert_eq!(numbers(&instances(all(), 2)), (vec![9, 8], Some(8)));
+        let last = vec![page(0, &[3], None), page(1, &[1], None)];
+        assert_eq!(numbers(&instances(last, 2)), (vec![3, 1], None));
+        // A page that found nothing and goes on.
+        let none = vec![page(0, &[], Some(4)), page(1, &[6, 2], None)];
+        assert_eq!(numbers(&instances(none, 2)), (vec![6], Some(4)));
+    }
+
+    #[test]
+    fn an_instance_of_two_servers_is_listed_once_as_the_one_that_started_it_says() {
+        let started_by_one = (7 << InstanceId::SERVER_BITS) + 1;
+        let all = vec![page(0, &[started_by_one], None), page(1, &[started_by_one], None)];
+        let list = instances(all, 10).instances;
+        assert_eq!((list.len(), list[0].version, list[0].incidents), (1, 1, 2));
+    }
+
+    #[test]
+    fn incidents_of_one_instance_are_on_one_page() {
+        let page = |steps: &[(u128, &str)], next: Option<u128>| {
+            let incidents = steps.iter().map(|(number, step)| Incident {
+                activity: format!("{}:{step}", InstanceId(*number)).parse().unwrap(),
+                process: "loan".into(),
+                kind: "retries_exhausted".to_owned(),
+                message: "broken".to_owned(),
+                at: Timestamp(0),
+            });
+            let incidents = incidents.collect();
+            let next = next.map(|number| InstanceId(number).to_string());
+            (ServerId(0), IncidentList { incidents, next, unreachable: Vec::new() })
+        };
+        let all = || vec![page(&[(1, "a"), (3, "a")], Some(3)), page(&[(1, "b"), (4, "a")], None)];
+        let names = |list: &IncidentList| {
+            let next = list.next.as_ref().map(|next| next.parse::<InstanceId>().unwrap().0);
+            let name = |one: &Incident| format!("{}{}", one.activity.instance.0, one.activity.step);
+            (list.incidents.iter().map(name).collect::<Vec<_>>().join(" "), next)
+        };
+        assert_eq!(names(&incidents(all(), 1)), ("1a 1b".to_owned(), Some(1)));
+        assert_eq!(names(&incidents(all(), 9)), ("1a 1b 3a".to_owned(), Some(3)));
+        let last = vec![page(&[(3, "a")], None), page(&[(4, "a")], None)];
+        assert_eq!(names(&incidents(last, 2)), ("3a 4a".to_owned(), None));
     }
 }

@@ -4,10 +4,11 @@ use std::sync::Arc;
 
 use legwork_engine::{NodeState, Peer, Rejection, State};
 use legwork_model::event::{Event, Incident, Orders, Parcel, Performer, Received, Record};
-use legwork_model::id::{Activity, ActivityId, ElementId, InstanceId};
+use legwork_model::id::{Activity, ActivityId, ElementId, InstanceId, ServerId};
 use legwork_model::schema::{Node, NodeKind, Schema};
 use legwork_model::time::Timestamp;
 use legwork_model::value::Value;
+use legwork_placement::Topology;
 
 use crate::Page;
 use crate::answer::{
@@ -240,7 +241,12 @@ pub(crate) fn history(
     first: Option<&[u8]>,
     records: &[Vec<u8>],
     page: Page,
+    topology: Option<&Topology>,
 ) -> Result<Answer, Refusal> {
+    let server = |id: ServerId| match topology.and_then(|topology| topology.server(id)) {
+        Some(server) => server.name.to_string(),
+        None => format!("server {}", id.0),
+    };
     let read = |bytes: &[u8]| {
         Record::<Event>::from_bytes(bytes).map_err(|error| broken(instance, &error.to_string()))
     };
@@ -261,10 +267,10 @@ pub(crate) fn history(
                 let brought = received.entries.iter();
                 entries.extend(brought.map(|brought| HistoryEntry {
                     record: number,
-                    ..entry(schema, &brought.event, brought.at)
+                    ..entry(schema, &server, &brought.event, brought.at)
                 }));
             }
-            let entry = entry(schema, event, record.at);
+            let entry = entry(schema, &server, event, record.at);
             entries.push(HistoryEntry { record: number, ..entry });
         }
     }
@@ -293,7 +299,12 @@ fn blank(
     }
 }
 
-fn entry(schema: &Schema, event: &Event, at: Timestamp) -> HistoryEntry {
+fn entry(
+    schema: &Schema,
+    server: &dyn Fn(ServerId) -> String,
+    event: &Event,
+    at: Timestamp,
+) -> HistoryEntry {
     let blank =
         |kind, activity: Option<&Activity>, by: &Performer| blank(schema, at, kind, activity, by);
     let agent = |agent: &legwork_model::id::AgentId| Performer::Agent(agent.clone());
@@ -344,15 +355,15 @@ fn entry(schema: &Schema, event: &Event, at: Timestamp) -> HistoryEntry {
             ..blank("aborted", None, by)
         },
         Event::Sent { to, parcel, .. } => HistoryEntry {
-            detail: Some(format!("{} to server {}", contents(schema, parcel), to.0)),
+            detail: Some(format!("{} to {}", contents(schema, parcel), server(*to))),
             ..blank("sent", None, &system)
         },
         Event::Delivered { to, number } => HistoryEntry {
-            detail: Some(format!("number {number} to server {}", to.0)),
+            detail: Some(format!("number {number} to {}", server(*to))),
             ..blank("delivered", None, &system)
         },
         Event::Received(received) => HistoryEntry {
-            detail: Some(came(schema, received)),
+            detail: Some(came(schema, server, received)),
             ..blank("received", None, &system)
         },
         Event::Fetched { values } => HistoryEntry {
@@ -364,8 +375,8 @@ fn entry(schema: &Schema, event: &Event, at: Timestamp) -> HistoryEntry {
 }
 
 /// What came from where.
-fn came(schema: &Schema, received: &Received) -> String {
-    format!("{} from server {}", contents(schema, &received.parcel), received.from.0)
+fn came(schema: &Schema, server: &dyn Fn(ServerId) -> String, received: &Received) -> String {
+    format!("{} from {}", contents(schema, &received.parcel), server(received.from))
 }
 
 /// What a parcel is about.

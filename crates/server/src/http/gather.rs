@@ -1,4 +1,5 @@
-//! What all servers know of an instance, asked one after the other as they name each other.
+//! What all servers know: of an instance, asked one after the other as they name each other; of
+//! lists, asked all at once.
 //!
 //! Invariant: whoever cannot be reached is named, not waited for.
 
@@ -9,6 +10,7 @@ use hyper::header::AUTHORIZATION;
 use legwork_api::instances::{Instance, InstanceState};
 use legwork_model::id::ServerId;
 use serde::de::DeserializeOwned;
+use tokio::task::JoinSet;
 
 use super::exchange::Exchange;
 use crate::everywhere::{add, unasked};
@@ -57,15 +59,58 @@ async fn part(
     all: &Instance,
 ) -> Result<Option<Instance>, Silent> {
     let server: ServerId = links.topology().server_named(name).ok_or(Silent)?;
+    let target = format!("/v1/instances/{}?here=true", all.summary.instance);
+    ask(links, server, question(x, target)).await
+}
+
+/// The same page of a list from every server, this one's own first, and who could not be asked.
+pub(super) async fn pages<T: DeserializeOwned + Send + 'static>(
+    x: &Exchange<'_>,
+    own: T,
+) -> (Vec<(ServerId, T)>, Vec<Arc<str>>) {
+    let Some(links) = &x.app.links else { return (vec![(ServerId(0), own)], Vec::new()) };
+    let topology = links.topology();
+    let query = x.head.uri.query().unwrap_or_default().split('&');
+    let query = query.filter(|parameter| !parameter.is_empty() && !parameter.starts_with("here="));
+    let query: Vec<&str> = query.chain(["here=true"]).collect();
+    let passed = question(x, format!("{}?{}", x.head.uri.path(), query.join("&")));
+    let mut asked = JoinSet::new();
+    for (server, _) in topology.in_use().filter(|(_, server)| server.name != links.name) {
+        let (links, passed) = (links.clone(), passed.clone());
+        asked.spawn(async move { (server, ask(&links, server, passed).await) });
+    }
+    let (mut pages, mut silent) = (vec![(links.here().unwrap_or_default(), own)], Vec::new());
+    while let Some(answered) = asked.join_next().await {
+        // A task that has broken is of a server that has not said anything.
+        let Ok((server, answer)) = answered else { continue };
+        match answer {
+            Ok(page) => pages.extend(page.map(|page| (server, page))),
+            Err(Silent) => silent.push(server),
+        }
+    }
+    silent.sort_unstable();
+    let name = |id: &ServerId| topology.server(*id).map(|server| server.name.clone());
+    (pages, silent.iter().filter_map(name).collect())
+}
+
+/// Asked in the name of the caller.
+fn question(x: &Exchange<'_>, target: String) -> Passed {
     let credential = x.head.headers.get(AUTHORIZATION);
     let headers = credential
         .map(|value| Header(AUTHORIZATION.as_str().to_owned(), value.as_bytes().to_vec().into()));
-    let passed = Passed {
+    Passed {
         method: "GET".to_owned(),
-        target: format!("/v1/instances/{}?here=true", all.summary.instance),
+        target,
         headers: headers.into_iter().collect(),
         body: Vec::new().into(),
-    };
+    }
+}
+
+async fn ask<T: DeserializeOwned>(
+    links: &Links,
+    server: ServerId,
+    passed: Passed,
+) -> Result<Option<T>, Silent> {
     let answer = tokio::time::timeout(PATIENCE, links.pass_on(server, passed)).await;
     let answer = answer.map_err(|_| Silent)?.map_err(|_| Silent)?;
     understood(answer.status, &answer.body)

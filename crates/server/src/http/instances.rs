@@ -15,6 +15,7 @@ use super::files::require_stored;
 use super::gather;
 use super::reply::{Refused, Reply, Result};
 use crate::convert;
+use crate::everywhere;
 use crate::ids::{key_stream, start_digest};
 
 /// Starts an instance of a process.
@@ -90,7 +91,7 @@ async fn view(x: &Exchange<'_>, instance: InstanceId) -> Result<legwork_site::In
     Ok(*view)
 }
 
-/// Lists instances, newest first.
+/// Lists the instances of all servers, newest first.
 #[utoipa::path(
     get, path = "/v1/instances", tag = "instances", operation_id = "instances",
     params(
@@ -98,11 +99,12 @@ async fn view(x: &Exchange<'_>, instance: InstanceId) -> Result<legwork_site::In
         ("state" = Option<String>, Query, description = "`open` (the default) or `ended`"),
         ("limit" = Option<usize>, Query, minimum = 1, maximum = 1000),
         ("cursor" = Option<String>, Query, description = "`next` of the page before"),
+        ("here" = Option<bool>, Query, description = "Only those the server asked has a part in"),
     ),
     responses((status = 200, body = InstanceList)),
 )]
 pub(super) async fn list(x: Exchange<'_>) -> Result {
-    let query = x.query(&["process", "state", "limit", "cursor"])?;
+    let query = x.query(&["process", "state", "limit", "cursor", "here"])?;
     let ended = match query.text("state") {
         None | Some("open") => false,
         Some("ended") => true,
@@ -111,16 +113,22 @@ pub(super) async fn list(x: Exchange<'_>) -> Result {
             return Err(Refused::bad_request("bad_parameter", detail));
         }
     };
+    let (limit, here) = (query.limit()?, query.parsed("here")?.unwrap_or(false));
     let list = List {
         process: query.text("process").map(Into::into),
         ended,
-        limit: query.limit()?,
+        limit,
         before: query.parsed("cursor")?,
     };
     let Answer::Instances { instances, next } = x.ask(Request::List(list)).await? else {
         return Err(Refused::strange_answer());
     };
-    Reply::json(&convert::instance_list(instances, next))
+    let own = convert::instance_list(instances, next);
+    if here {
+        return Reply::json(&own);
+    }
+    let (pages, unreachable) = gather::pages(&x, own).await;
+    Reply::json(&InstanceList { unreachable, ..everywhere::instances(pages, limit) })
 }
 
 /// An instance as a whole, put together from all servers that control a part of it. With `wait_ms`
@@ -215,23 +223,30 @@ fn control(x: &Exchange<'_>) -> Result<(InstanceId, Reason)> {
     Ok((instance, x.json_or_default()?))
 }
 
-/// Activities that cannot go on without somebody's decision.
+/// Activities of all servers that cannot go on without somebody's decision.
 #[utoipa::path(
     get, path = "/v1/incidents", tag = "instances", operation_id = "incidents",
     params(
         ("limit" = Option<usize>, Query, minimum = 1, maximum = 1000),
         ("cursor" = Option<String>, Query, description = "`next` of the page before"),
+        ("here" = Option<bool>, Query, description = "Only those of the server asked"),
     ),
     responses((status = 200, body = IncidentList)),
 )]
 pub(super) async fn incidents(x: Exchange<'_>) -> Result {
-    let query = x.query(&["limit", "cursor"])?;
+    let query = x.query(&["limit", "cursor", "here"])?;
     let (limit, after) = (query.limit()?, query.parsed("cursor")?);
+    let here = query.parsed("here")?.unwrap_or(false);
     let answer = x.ask(Request::Incidents { limit, after }).await?;
     let Answer::Incidents { incidents, more } = answer else {
         return Err(Refused::strange_answer());
     };
-    Reply::json(&convert::incident_list(incidents, more))
+    let own = convert::incident_list(incidents, more);
+    if here {
+        return Reply::json(&own);
+    }
+    let (pages, unreachable) = gather::pages(&x, own).await;
+    Reply::json(&IncidentList { unreachable, ..everywhere::incidents(pages, limit) })
 }
 
 /// The way out of an incident.

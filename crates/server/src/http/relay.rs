@@ -16,7 +16,7 @@ use legwork_model::id::ServerId;
 
 use super::App;
 use super::reply::{Refused, Reply, Result};
-use crate::peer::{Answered, Header, Passed};
+use crate::peer::{Answered, Header, NotPassed, Passed};
 
 /// How often a request may be passed on: where it belongs can change while it is on its way.
 const HOPS_MAX: u32 = 4;
@@ -62,7 +62,7 @@ pub(super) async fn pass_on(
             let detail = "the server is stopping before another one has answered; whether the \
                           request was carried out is not known: look, or repeat it elsewhere with \
                           the same idempotency key";
-            return Err(Refused::unavailable("stopping", detail.to_owned()));
+            return Err(Refused::unavailable("no_answer", detail.to_owned()));
         }
     };
     match answered {
@@ -75,7 +75,13 @@ pub(super) async fn pass_on(
             }
             Ok(reply)
         }
-        Err(not_passed) => Err(Refused::unavailable("server_unreachable", not_passed.to_string())),
+        // Whether it was carried out makes a difference to programs.
+        Err(silent @ NotPassed::Unanswered(_)) => {
+            Err(Refused::unavailable("no_answer", silent.to_string()))
+        }
+        Err(away @ (NotPassed::Unreachable(_) | NotPassed::Full(_) | NotPassed::Unknown(_))) => {
+            Err(Refused::unavailable("server_unreachable", away.to_string()))
+        }
     }
 }
 

@@ -313,35 +313,14 @@ impl Session<'_> {
 
 #[cfg(test)]
 mod tests {
-    use legwork_placement::{Server, Topology};
-
     use super::*;
-    use crate::clock::Clock;
-    use crate::peer::Authority;
-    use crate::queue::Queue;
-
-    fn server(name: &str, is_gone: bool) -> Server {
-        let address = "127.0.0.1:1".into();
-        Server { name: name.into(), domain: Default::default(), address, api: "".into(), is_gone }
-    }
+    use crate::peer::links::tests::{links, server};
 
     #[test]
     fn who_introduces_themselves_is_recognised_or_told_why_not() {
-        let folder = tempfile::tempdir().unwrap();
-        let authority = Authority::new().unwrap();
-        let certified = |name: &str| authority.certify(name, Duration::from_secs(60)).unwrap();
-        let own = certified("north");
-        for (file, text) in [
-            ("ca.pem", authority.certificate()),
-            ("cert.pem", &own.certificate),
-            ("key.pem", &own.key),
-        ] {
-            std::fs::write(folder.path().join(file), text).unwrap();
-        }
         let servers = vec![server("north", false), server("lab", false), server("old", true)];
-        let topology = Arc::new(Topology { servers, ..Topology::default() });
-        let (clock, queue) = (Arc::new(Clock::default()), Arc::new(Queue::new(1)));
-        let links = Links::new("north".into(), folder.path(), topology, clock, queue).unwrap();
+        let (_folder, authority, links) = links(servers);
+        let certified = |name: &str| authority.certify(name, Duration::from_secs(60)).unwrap();
         let known = |version, name: &str, server, certificate: &str| {
             use rustls::pki_types::pem::PemObject;
             let pem = certified(certificate).certificate;

@@ -337,8 +337,33 @@ impl Peer {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use super::*;
+    use crate::peer::Authority;
+
+    pub(crate) fn server(name: &str, is_gone: bool) -> Server {
+        let address = "127.0.0.1:1".into();
+        Server { name: name.into(), domain: Default::default(), address, api: "".into(), is_gone }
+    }
+
+    /// The links of the first of these servers, none of which is there.
+    pub(crate) fn links(servers: Vec<Server>) -> (tempfile::TempDir, Authority, Links) {
+        let folder = tempfile::tempdir().unwrap();
+        let authority = Authority::new().unwrap();
+        let name = servers[0].name.clone();
+        let own = authority.certify(&name, Duration::from_secs(60)).unwrap();
+        for (file, text) in [
+            ("ca.pem", authority.certificate()),
+            ("cert.pem", &own.certificate),
+            ("key.pem", &own.key),
+        ] {
+            std::fs::write(folder.path().join(file), text).unwrap();
+        }
+        let topology = Arc::new(Topology { servers, ..Topology::default() });
+        let (clock, queue) = (Arc::new(Clock::default()), Arc::new(Queue::new(1)));
+        let links = Links::new(name, folder.path(), topology, clock, queue).unwrap();
+        (folder, authority, links)
+    }
 
     fn peer() -> Peer {
         Peer::new(ServerId(1), "lab".into(), Timestamp(0))

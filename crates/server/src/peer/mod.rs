@@ -20,6 +20,6 @@ pub use certificates::{Authority, Certified, NotCertified};
 pub(crate) use counters::Meter;
 pub(crate) use frame::{Answered, Header, Passed};
 pub(crate) use links::{Condition, Links, Row};
-pub(crate) use passing::From;
+pub(crate) use passing::{From, NotPassed};
 pub use tls::Unusable;
 pub(crate) use tls::named_by;

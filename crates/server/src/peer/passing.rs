@@ -118,3 +118,30 @@ fn refused(refused: Refused) -> Answered {
     let headers = vec![Header(CONTENT_TYPE.as_str().to_owned(), problem.into())];
     Answered { status, headers, body: body.into() }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::peer::links::tests::{links, server};
+
+    #[tokio::test]
+    async fn what_was_not_passed_on_is_told_from_what_was_not_answered() {
+        let (_folder, _, links) = links(vec![server("north", false), server("lab", false)]);
+        let passed = || Passed {
+            method: "GET".to_owned(),
+            target: "/".to_owned(),
+            headers: Vec::new(),
+            body: Vec::new().into(),
+        };
+        let (lab, nobody) = (ServerId(1), ServerId(7));
+        let name: Arc<str> = "lab".into();
+        let closed = links.pass_on(lab, passed()).await;
+        assert_eq!(closed, Err(NotPassed::Unreachable(name.clone())));
+        assert_eq!(links.pass_on(nobody, passed()).await, Err(NotPassed::Unknown(nobody)));
+        let peer = links.peer(lab).unwrap();
+        peer.outlet.open();
+        let breaks = async { peer.asked.lock().unwrap().clear() };
+        let (broken, ()) = tokio::join!(links.pass_on(lab, passed()), breaks);
+        assert_eq!(broken, Err(NotPassed::Unanswered(name)));
+    }
+}

@@ -486,6 +486,17 @@ async fn an_instance_is_shown_with_what_all_servers_know_of_it() {
         assert_eq!(states(&shown), ["completed", "failed", "not_activated"], "{}", node.name);
         assert_eq!(shown["incidents"], 1);
     }
+    for node in [&north, &south] {
+        let list = node.ok(call("GET /v1/instances?process=trip&limit=5")).await;
+        let one = &list["instances"][0];
+        assert_eq!((&one["instance"], &one["incidents"]), (&json!(instance), &json!(1)), "{list}");
+        assert_eq!(list["instances"].as_array().unwrap().len(), 1, "{list}");
+        let list = node.ok(call("GET /v1/incidents")).await;
+        assert_eq!(list["incidents"][0]["activity"], *job, "{list}");
+    }
+    assert_eq!(north.ok(call("GET /v1/incidents?here=true")).await, json!({"incidents": []}));
+    let history = north.ok(call(&format!("{path}/history"))).await;
+    assert!(history.to_string().contains("control of two to south-1"), "{history}");
     let alone = north.ok(call(&format!("{path}?here=true"))).await;
     assert_eq!(states(&alone), ["completed", "activated", "not_activated"]);
 
@@ -493,6 +504,9 @@ async fn an_instance_is_shown_with_what_all_servers_know_of_it() {
     until(|| north.row("south-1").condition != Condition::Up).await;
     let partly = north.ok(call(&path)).await;
     assert_eq!(partly["unreachable"], json!(["south-1"]));
+    for path in ["GET /v1/instances", "GET /v1/incidents?limit=1"] {
+        assert_eq!(north.ok(call(path)).await["unreachable"], json!(["south-1"]));
+    }
 }
 
 #[tokio::test]

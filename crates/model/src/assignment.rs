@@ -34,7 +34,8 @@ pub enum Place {
     Domain(Arc<str>),
     /// `Server(step)`: where that step was controlled, in its latest iteration.
     Server(Arc<str>),
-    /// `Domain(Actor(step))`: where whoever did that step is at home.
+    /// `Domain(Actor(step))`: where the person or worker who did that step is at home; where it was
+    /// controlled, if nothing is said of their home.
     ActorsDomain(Arc<str>),
 }
 

@@ -18,6 +18,7 @@ fn places_may_depend_on_steps_done_before() {
   - steps: [{ step: d, job: book, at: bonn }, { step: e, job: book, after: [c], at: Server(a) }]
 - { step: f, job: book, at: Domain(Actor(a)) WITH ulm = bonn }
 - { step: g, job: book, at: Server(e) }
+- { step: h, job: book, at: Domain(Actor(g)) }
 "), @"");
 }
 
@@ -25,7 +26,7 @@ fn places_may_depend_on_steps_done_before() {
 fn places_that_depend_on_what_may_not_be_done_are_errors_that_say_why() {
     assert_snapshot!(findings("", r"
 - { step: a, job: book, at: Server(b) }
-- { step: b, job: book, at: Domain(Actor(a)) }
+- { step: b, job: book, at: Domain(Actor(b)) }
 - choice: c
   who: Role(boss)
   at: Server(c)
@@ -38,7 +39,7 @@ fn places_that_depend_on_what_may_not_be_done_are_errors_that_say_why() {
 - { step: h, job: book, at: Server(p) }
 "), @"
     1:29 error Z4: where step `a` is controlled depends on `b`, which may not have been done by then: it comes only later -- name a step that comes before
-    2:29 error Z4: nobody performs step `a`: no person works on it -- name a step with `who`, or write Server(step)
+    2:29 error Z4: where step `b` is controlled depends on `b`, which may not have been done by then: it is this very one -- name an earlier step
     5:7 error Z4: where choice `c` is controlled depends on `c`, which may not have been done by then: it is this very one -- name an earlier step
     8:51 error Z4: where step `e` is controlled depends on `d`, which may not have been done by then: it is in another branch of the same choice -- name a step that comes before the choice
     9:11 error Z5: where step `f` is controlled depends on `d`, which is not known at the end of step `e`: branches that come together must agree on the place -- depend on a step before the branches part, or name a domain
@@ -46,6 +47,18 @@ fn places_that_depend_on_what_may_not_be_done_are_errors_that_say_why() {
     11:14 warning K3: branch `1` of parallel `p` does nothing -- give it steps, or remove it
     12:29 error Z4: parallel `p` itself is controlled nowhere -- name a step inside of it or before it
     ");
+}
+
+#[test]
+fn nobody_performs_what_a_condition_decides() {
+    assert_snapshot!(findings("data: { amount: int }\nstart: [amount]\n", r"
+- choice: c
+  branches:
+  - { name: much, when: amount > 100, steps: [{ step: a, job: book }] }
+  - { name: little, otherwise: true, steps: [{ step: b, job: book }] }
+- { step: d, job: book, at: Domain(Actor(c)) }
+- { step: e, job: book, at: Server(c) }
+"), @"5:29 error Z4: nobody performs choice `c`: a condition decides -- name a step with `who` or `job`, or write Server(step)");
 }
 
 #[test]

@@ -46,15 +46,16 @@ pub(super) fn resolve(
         }
         (Resolution::Choose(_), true) => return Err(unfit(node, "retry it or supply its outputs")),
     };
-    let started_at = case.now;
+    let (started_at, home) = (case.now, case.here.home(&by));
+    let request = None;
     case.answer(Event::Completed(Completed {
         activity,
         by,
         started_at,
         writes,
         code,
-        request: None,
-        home: None,
+        request,
+        home,
     }))
 }
 

@@ -42,7 +42,9 @@ fn assignment(domains: &[&str], known: &[(Arc<str>, bool)], dice: &mut Dice) -> 
         1 => Place::Domain(Arc::from(dice.pick(domains)?)),
         _ => {
             let (step, by_person) = known.get(dice.roll(known.len()))?;
-            if *by_person { Place::ActorsDomain(step.clone()) } else { Place::Server(step.clone()) }
+            // A worker's home counts as a person's does.
+            let of_actor = *by_person || dice.roll(2) == 1;
+            if of_actor { Place::ActorsDomain(step.clone()) } else { Place::Server(step.clone()) }
         }
     };
     let mut assignment = plainly(place);

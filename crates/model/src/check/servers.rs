@@ -36,7 +36,7 @@ fn assignment<'d>(origin: Origin<'d>) -> Option<&'d Spanned<Assignment>> {
     }
 }
 
-/// Z4: the step it depends on is done, by a person where its actor counts.
+/// Z4: the step it depends on is done, by a person or a worker where its actor counts.
 fn check_known(
     at: &Spanned<Assignment>,
     id: NodeId,
@@ -55,12 +55,14 @@ fn check_known(
         report.error(at.span, Rule::Z1, message, "write the name that stands after `step:` there");
         return;
     };
-    if of_actor && schema.node(step).who().is_none() {
-        let message = format!("nobody performs {}: no person works on it", places.call(step));
-        report.error(at.span, Rule::Z4, message, "name a step with `who`, or write Server(step)");
-    } else if !schema.node(step).has_entry() {
+    let node = schema.node(step);
+    if !node.has_entry() {
         let message = format!("{} itself is controlled nowhere", places.call(step));
         report.error(at.span, Rule::Z4, message, "name a step inside of it or before it");
+    } else if of_actor && node.who().is_none() && node.job().is_none() {
+        let message = format!("nobody performs {}: a condition decides", places.call(step));
+        let hint = "name a step with `who` or `job`, or write Server(step)";
+        report.error(at.span, Rule::Z4, message, hint);
     } else if let Some((why, hint)) = why_not_done(step, id, places, facts) {
         let message = format!(
             "where {} is controlled depends on `{name}`, which may not have been done by then: {why}",

@@ -95,7 +95,12 @@ impl Changes {
     }
 }
 
-/// A topology of so many servers; people are at home anywhere.
+/// The worker at a site.
+pub(crate) fn worker(place: usize) -> Arc<str> {
+    format!("robot-{place}").into()
+}
+
+/// A topology of so many servers; people are at home anywhere, and so are some of the workers.
 pub(crate) fn draw_topology(size: usize, transfer: Transfer, dice: &mut Dice) -> Topology {
     let domains = DOMAINS[..size].iter().map(|name| Domain {
         name: Arc::from(*name),
@@ -112,11 +117,14 @@ pub(crate) fn draw_topology(size: usize, transfer: Transfer, dice: &mut Dice) ->
     let (domains, servers) = (domains.collect(), servers.collect());
     let home = |agent: &&str| (AgentId::from(*agent), DomainId(dice.below(size) as u16));
     let homes = AGENTS.iter().map(home).collect();
+    let housed: Vec<usize> = (0..size).filter(|_| dice.chance(50)).collect();
+    let home = |place| (worker(place), DomainId(dice.below(size) as u16));
+    let executors = housed.into_iter().map(home).collect();
     let (a, b) = (dice.below(size) as u16, dice.below(size) as u16);
     let link = (DomainId(a.min(b)), DomainId(a.max(b)));
     let costs = (a != b).then_some((link, 1 + dice.below(9) as u32)).into_iter().collect();
     let name = Arc::from("simulated");
-    Topology { name, epoch: 1, domains, servers, homes, costs, ..Topology::default() }
+    Topology { name, epoch: 1, domains, servers, homes, executors, costs }
 }
 
 pub(crate) fn schema(definition: &Definition, version: u32) -> Result<Schema, String> {

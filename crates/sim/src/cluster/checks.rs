@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use legwork_engine::State;
 use legwork_model::event::{Event, Parcel, Received, Record};
-use legwork_model::id::{Activity, InstanceId, StreamKind};
+use legwork_model::id::{Activity, ElementId, InstanceId, StreamKind};
 use legwork_model::schema::Schema;
 use legwork_site::{Answer, Lifecycle, Request};
 
@@ -67,19 +67,30 @@ pub(crate) fn all(cluster: &mut Cluster, crew: &Crew) -> Result<usize, String> {
     Ok(done.values().map(BTreeSet::len).sum())
 }
 
-/// Replays a history entry by entry and sees that each was due when it came; what was done here.
+/// Replays a history entry by entry and sees that each was due when it came, and that no entry and
+/// no version of a data element came twice; what was done here.
 fn history(
     schema: &Schema,
     instance: InstanceId,
     records: &[Vec<u8>],
 ) -> Result<Vec<Activity>, String> {
     let (mut own, mut state) = (Vec::new(), None);
+    let (mut entries, mut versions) = (BTreeSet::new(), BTreeSet::new());
     for bytes in records {
         let Record { at, events } = Record::from_bytes(bytes).map_err(|error| error.to_string())?;
         for event in events {
             let is_own = !matches!(event, Event::Received(_));
             own.extend(event.ends().filter(|_| is_own));
             for event in one_by_one(event) {
+                if let Some(twice) = ended_by(&event).filter(|entry| !entries.insert(entry.clone()))
+                {
+                    return Err(format!("{instance}: {twice:?} came twice"));
+                }
+                for version in brought_by(&event) {
+                    if !versions.insert(version.clone()) {
+                        return Err(format!("{instance}: the value of {version:?} came twice"));
+                    }
+                }
                 if let Some(activity) = ended_by(&event)
                     && !state.as_ref().is_none_or(|state| is_due(schema, state, &activity))
                 {
@@ -119,6 +130,24 @@ fn ended_by(event: &Event) -> Option<Activity> {
         received.entries.first()?.event.ends()
     } else {
         event.ends()
+    }
+}
+
+/// The versions of data elements whose values an event brings: written here, with an entry, or
+/// fetched.
+fn brought_by(event: &Event) -> Vec<(ElementId, Activity)> {
+    if let Event::Received(received) = event {
+        let entries = received.entries.iter();
+        entries.flat_map(|entry| brought_by(&entry.event)).collect()
+    } else if let Event::Fetched { values } = event {
+        values.iter().map(|value| (value.element, value.writer.clone())).collect()
+    } else if let Event::Created(created) = event {
+        let start = Activity::once(Schema::START);
+        created.inputs.iter().map(|(element, _)| (*element, start.clone())).collect()
+    } else if let Event::Completed(done) = event {
+        done.writes.iter().map(|(element, _)| (*element, done.activity.clone())).collect()
+    } else {
+        Vec::new()
     }
 }
 

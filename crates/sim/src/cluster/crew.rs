@@ -12,6 +12,7 @@ use legwork_site::{
     Resolution, Start, Worklist,
 };
 
+use super::changes::worker;
 use super::readers::Readers;
 use super::{Cluster, oracle};
 use crate::dice::Dice;
@@ -110,7 +111,7 @@ impl Crew {
         for place in 0..cluster.worlds.len() {
             if dice.chance(50) {
                 let activate = Activate {
-                    worker: Arc::from("robot"),
+                    worker: worker(place),
                     types: JOBS.iter().map(|job| Arc::from(*job)).collect(),
                     max: 1 + dice.below(4),
                     lease: Duration::from_secs(20),
@@ -226,7 +227,7 @@ impl Crew {
                     let job = JobLease { activity: job.activity, lease: job.lease };
                     JobResult { job, data }
                 });
-                let (worker, jobs) = (Arc::from("robot"), results.collect());
+                let (worker, jobs) = (worker(place), results.collect());
                 let request = Request::CompleteJobs { worker, jobs };
                 self.ask(cluster, place, request, Intent::Report(activities));
             }

@@ -2,9 +2,10 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use legwork_model::id::{Activity, InstanceId, ServerId};
+use legwork_model::event::Event;
+use legwork_model::id::{Activity, ElementId, InstanceId, ServerId};
 use legwork_model::time::Timestamp;
-use legwork_site::{Instance, Message};
+use legwork_site::{Instance, Message, Wanted};
 
 use crate::dice::Dice;
 
@@ -18,6 +19,16 @@ pub(crate) struct Network {
     healed: bool,
     /// Which parcel has brought which entry to a server.
     brought: BTreeMap<(ServerId, InstanceId, Activity), BTreeSet<(ServerId, u32)>>,
+    /// How the value of which version has come to a server.
+    values: BTreeMap<(ServerId, InstanceId, Wanted), Carried>,
+}
+
+/// How the value of a version has come to a server.
+#[derive(Debug, Default)]
+struct Carried {
+    along: bool,
+    wanted: u32,
+    had: u32,
 }
 
 impl Network {
@@ -100,20 +111,42 @@ impl Network {
         self.under_way.keys().next().map(|(at, _)| *at)
     }
 
-    /// An entry may be sent again, but only with the parcel it was sent with before.
+    /// An entry may be sent again, but only with the parcel it was sent with before; a value that
+    /// is fetched, when it is asked for again.
     fn note(&mut self, from: ServerId, to: ServerId, message: &Message) {
-        let Message::Offer(offer) = message else { return };
-        let Instance(instance) = offer.id.instance;
-        for entry in offer.entries.iter().flatten() {
-            if let Some(activity) = entry.event.ends() {
+        if let Message::Offer(offer) = message {
+            let Instance(instance) = offer.id.instance;
+            for entry in offer.entries.iter().flatten() {
+                let Some(activity) = entry.event.ends() else { continue };
+                for element in written(&entry.event) {
+                    let version = Wanted { element, writer: activity.clone() };
+                    self.values.entry((to, instance, version)).or_default().along = true;
+                }
                 let parcels = self.brought.entry((to, instance, activity)).or_default();
                 parcels.insert((from, offer.id.number));
+            }
+        } else if let Message::Want { instance: Instance(instance), values } = message {
+            for version in values {
+                let key = (from, *instance, version.clone());
+                self.values.entry(key).or_default().wanted += 1;
+            }
+        } else if let Message::Have { instance: Instance(instance), values } = message {
+            for value in values {
+                let version = Wanted { element: value.element, writer: value.writer.clone() };
+                self.values.entry((to, *instance, version)).or_default().had += 1;
             }
         }
     }
 
-    /// Whether each entry has gone to each server with one parcel only.
+    /// Whether each entry has gone to each server with one parcel only, and each value with its
+    /// entry or because it was asked for, not both.
     pub(crate) fn nothing_twice(&self) -> Result<(), String> {
+        let twice = |carried: &Carried| {
+            carried.along && carried.wanted > 0 || carried.had > carried.wanted
+        };
+        if let Some((version, how)) = self.values.iter().find(|(_, carried)| twice(carried)) {
+            return Err(format!("a value went twice: {version:?}, {how:?}"));
+        }
         match self.brought.iter().find(|(_, parcels)| parcels.len() > 1) {
             None => Ok(()),
             Some(((to, instance, activity), parcels)) => {
@@ -125,4 +158,16 @@ impl Network {
     pub(crate) fn describe(&self) -> String {
         format!("{} messages under way", self.under_way.len())
     }
+}
+
+/// The elements whose values go along with an entry.
+fn written(event: &Event) -> Vec<ElementId> {
+    let writes = if let Event::Created(created) = event {
+        &created.inputs[..]
+    } else if let Event::Completed(done) = event {
+        &done.writes[..]
+    } else {
+        &[]
+    };
+    writes.iter().map(|(element, _)| *element).collect()
 }

@@ -116,7 +116,17 @@ pub fn is_missing(
     last: &[Activity],
 ) -> bool {
     sources.iter().any(|source| matters(schema, activity, source))
-        && !last.iter().any(|last| is_part(schema, known, activity, last))
+        && !is_known_up_to(schema, known, activity, last)
+}
+
+/// Whether whoever knows all up to `last` is sure to know an entry.
+pub fn is_known_up_to(
+    schema: &Schema,
+    known: &impl Known,
+    activity: &Activity,
+    last: &[Activity],
+) -> bool {
+    last.iter().any(|last| is_part(schema, known, activity, last))
 }
 
 /// The activity of a node in the present iteration.

@@ -20,7 +20,9 @@ mod topology;
 mod write;
 
 pub use check::{Domains, is_placed, unknown_domain};
-pub use history::{Known, Last, is_missing, knows, last_activities, last_activities_of};
+pub use history::{
+    Known, Last, is_known_up_to, is_missing, knows, last_activities, last_activities_of,
+};
 pub use place::{Map, place};
 pub use proof::{Move, is_proven};
 pub use read::{AT_HOME_MAX, COST_MAX, DOMAINS_MAX, LINKS_MAX, SERVER_NAME_LEN_MAX};

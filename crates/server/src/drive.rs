@@ -127,7 +127,7 @@ enum Read {
     History { id: RequestId, instance: InstanceId, from: u64, limit: usize },
     Closed { id: RequestId, before: StreamId, limit: usize },
     Own { id: RequestId, record: u64 },
-    Entries { instance: InstanceId, to: ServerId, number: u32 },
+    Entries { instance: InstanceId, to: ServerId, number: u32, from: u64 },
     Files { instance: InstanceId, files: Vec<FileWanted> },
     Catalog { to: ServerId, from: u64, limit: usize },
 }
@@ -258,8 +258,8 @@ impl Driver {
                     self.reads.push(Read::Closed { id, before, limit });
                 }
                 Output::ReadOwn { id, record } => self.reads.push(Read::Own { id, record }),
-                Output::ReadEntries { instance, to, number } => {
-                    self.reads.push(Read::Entries { instance, to, number });
+                Output::ReadEntries { instance, to, number, from } => {
+                    self.reads.push(Read::Entries { instance, to, number, from });
                 }
                 Output::ReadCatalog { to, from, limit } => {
                     self.reads.push(Read::Catalog { to, from, limit });
@@ -353,9 +353,9 @@ impl Driver {
                     let record = self.store.read(StreamId::SITE, Version(record), 1)?.pop();
                     Input::OwnRead { id, record }
                 }
-                Read::Entries { instance, to, number } => {
-                    let records = self.store.read(instance.into(), Version(0), usize::MAX)?;
-                    Input::EntriesRead { instance, to, number, records }
+                Read::Entries { instance, to, number, from } => {
+                    let records = self.store.read(instance.into(), Version(from), usize::MAX)?;
+                    Input::EntriesRead { instance, to, number, from, records }
                 }
                 Read::Files { instance, files } => {
                     let blobs = self.stored(instance, files)?;

@@ -104,6 +104,11 @@ impl World {
         self.inbox.push(Input::Message { from, message });
     }
 
+    /// Another site can be reached again, or cannot any more.
+    pub(crate) fn notice(&mut self, to: ServerId, is_up: bool) {
+        self.inbox.push(Input::Link { to, is_up });
+    }
+
     pub(crate) fn take_said(&mut self) -> Vec<(ServerId, Message)> {
         std::mem::take(&mut self.said)
     }
@@ -291,10 +296,10 @@ impl World {
                 let records = self.store.read(StreamId::SITE, Version(record), 1);
                 Input::OwnRead { id, record: records.map_err(failed)?.pop() }
             }
-            Output::ReadEntries { instance, to, number } => {
+            Output::ReadEntries { instance, to, number, from } => {
                 let records =
-                    self.store.read(instance.into(), Version(0), usize::MAX).map_err(failed)?;
-                Input::EntriesRead { instance, to, number, records }
+                    self.store.read(instance.into(), Version(from), usize::MAX).map_err(failed)?;
+                Input::EntriesRead { instance, to, number, from, records }
             }
             Output::FetchFiles { instance, files } => {
                 let blobs = files.into_iter().map(|file| file.blob);

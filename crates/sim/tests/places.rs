@@ -53,10 +53,10 @@ fn jobs(calm: &mut Calm, server: u16, worker: &str) -> Vec<Job> {
         lease: Duration::from_secs(60),
         wait_until: None,
     };
-    match ask(calm, server, Request::Activate(activate)) {
-        Answer::Jobs(jobs) => jobs,
-        other => panic!("{other:?}"),
-    }
+    let Answer::Jobs(jobs) = ask(calm, server, Request::Activate(activate)) else {
+        panic!("jobs are answered with jobs");
+    };
+    jobs
 }
 
 fn ask(calm: &mut Calm, server: u16, request: Request) -> Answer {

@@ -4,7 +4,7 @@
 //! instance one sender at a time is asked for what is lacking here; the others wait their turn, so
 //! that nothing is delivered by two.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -26,9 +26,17 @@ use crate::step::{broken, guarded};
 /// For how long the others wait for a sender that was asked.
 const PATIENCE: Duration = Duration::from_secs(10);
 
+/// The most messages that wait for one instance to be loaded, and the most instances that are
+/// loaded because of messages. What is beyond counts as lost on the way: it is said again.
+const HEARD_MAX: usize = 32;
+const HEARD_INSTANCES_MAX: usize = 8_192;
+
 /// Who was asked for a part of an instance, and who waits to be asked.
 #[derive(Debug, Default)]
-pub(crate) struct Arrivals(BTreeMap<InstanceId, Asked>);
+pub(crate) struct Arrivals {
+    asked: BTreeMap<InstanceId, Asked>,
+    due: BTreeSet<(Timestamp, InstanceId)>,
+}
 
 #[derive(Debug)]
 struct Asked {
@@ -36,6 +44,28 @@ struct Asked {
     number: u32,
     until: Timestamp,
     waiting: VecDeque<(ServerId, Box<Offer>)>,
+}
+
+impl Arrivals {
+    pub(crate) fn next_due(&self) -> Option<Timestamp> {
+        self.due.first().map(|(due, _)| *due)
+    }
+
+    fn begin(&mut self, id: InstanceId, asked: Asked) {
+        self.due.insert((asked.until, id));
+        self.asked.insert(id, asked);
+    }
+
+    /// The instance is over.
+    pub(crate) fn forget(&mut self, id: InstanceId) {
+        self.end(id);
+    }
+
+    fn end(&mut self, id: InstanceId) -> Option<Asked> {
+        let asked = self.asked.remove(&id)?;
+        self.due.remove(&(asked.until, id));
+        Some(asked)
+    }
 }
 
 impl Site {
@@ -54,14 +84,32 @@ impl Site {
             return;
         }
         if self.instances.state(id).is_some() {
-            return self.act_on(from, message, now);
+            return self.listen(from, id, message, now);
         }
-        self.heard.entry(id).or_default().push((from, message));
+        if self.heard.len() >= HEARD_INSTANCES_MAX && !self.heard.contains_key(&id) {
+            return;
+        }
+        let heard = self.heard.entry(id).or_default();
+        if heard.len() < HEARD_MAX {
+            heard.push((from, message));
+        }
         self.ask_for(id.into(), false);
     }
 
     /// Acts on a message about an instance that is in memory, if there is one at all.
-    pub(crate) fn act_on(&mut self, from: ServerId, message: Message, now: Timestamp) {
+    pub(crate) fn listen(
+        &mut self,
+        from: ServerId,
+        id: InstanceId,
+        message: Message,
+        now: Timestamp,
+    ) {
+        if self.fits(from, id, &message) {
+            self.act_on(from, message, now);
+        }
+    }
+
+    fn act_on(&mut self, from: ServerId, message: Message, now: Timestamp) {
         match message {
             Message::Offer(offer) => self.offered(from, offer, now),
             Message::Known { parcel, last } => self.known(from, parcel, last, now),
@@ -85,7 +133,8 @@ impl Site {
         };
         if number <= received || ended {
             // Taken before, or of no more use: the sender need not say it again.
-            return self.say_taken(from, offer.id);
+            self.say_taken(from, offer.id);
+            return self.ask_next(id, from, number, now);
         }
         if number > received + 1 {
             return;
@@ -99,7 +148,7 @@ impl Site {
     /// Says what is known here, or puts the sender in line.
     fn ask(&mut self, from: ServerId, offer: Box<Offer>, now: Timestamp) {
         let ParcelId { instance: Instance(id), number } = offer.id;
-        if let Some(asked) = self.arrivals.0.get_mut(&id)
+        if let Some(asked) = self.arrivals.asked.get_mut(&id)
             && (asked.from, asked.number) != (from, number)
             && asked.until > now
         {
@@ -107,9 +156,9 @@ impl Site {
             return asked.waiting.push_back((from, offer));
         }
         let Some(last) = self.last_known(id, &offer) else { return };
-        let waiting = self.arrivals.0.remove(&id).map(|asked| asked.waiting).unwrap_or_default();
+        let waiting = self.arrivals.end(id).map(|asked| asked.waiting).unwrap_or_default();
         let until = now.plus(PATIENCE);
-        self.arrivals.0.insert(id, Asked { from, number, until, waiting });
+        self.arrivals.begin(id, Asked { from, number, until, waiting });
         self.out
             .push(Output::Send { to: from, message: Message::Known { parcel: offer.id, last } });
     }
@@ -191,14 +240,27 @@ impl Site {
     fn ask_next(&mut self, id: InstanceId, from: ServerId, number: u32, now: Timestamp) {
         let is_answer =
             |asked: &Asked| asked.from == from && asked.number == number || asked.until <= now;
-        if self.arrivals.0.get(&id).is_none_or(|asked| !is_answer(asked)) {
-            return;
+        if self.arrivals.asked.get(&id).is_some_and(is_answer) {
+            self.give_turn(id, now);
         }
-        let Some(mut asked) = self.arrivals.0.remove(&id) else { return };
-        if let Some((from, offer)) = asked.waiting.pop_front() {
-            self.arrivals.0.insert(id, Asked { until: now, ..asked });
-            self.offered(from, offer, now);
+    }
+
+    /// Those who were asked and have not answered are not waited for any longer.
+    pub(crate) fn give_turns(&mut self, now: Timestamp) {
+        while let Some((_, id)) = self.arrivals.due.first().copied().filter(|(due, _)| *due <= now)
+        {
+            self.give_turn(id, now);
         }
+    }
+
+    fn give_turn(&mut self, id: InstanceId, now: Timestamp) {
+        let Some(mut asked) = self.arrivals.end(id) else { return };
+        let Some((from, offer)) = asked.waiting.pop_front() else { return };
+        if !asked.waiting.is_empty() {
+            // Whoever comes next takes the others over.
+            self.arrivals.begin(id, Asked { until: now, ..asked });
+        }
+        self.hear(from, Message::Offer(offer), now);
     }
 
     fn say_taken(&mut self, to: ServerId, parcel: ParcelId) {

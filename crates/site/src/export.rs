@@ -9,7 +9,9 @@ use legwork_model::event::{Entry, Event, FetchedValue, Parcel, Record};
 use legwork_model::id::{Activity, ElementId, ServerId};
 use legwork_model::schema::Schema;
 use legwork_model::value::Value;
-use legwork_placement::{Move, Topology, Transfer, is_missing, is_proven, last_activities_of};
+use legwork_placement::{
+    Move, Topology, Transfer, is_known_up_to, is_missing, is_proven, last_activities_of,
+};
 
 use crate::seat::Knowledge;
 
@@ -28,8 +30,27 @@ pub(crate) struct Export<'a> {
 /// The entries that a receiver lacks.
 pub(crate) struct Missing {
     pub(crate) entries: Vec<Entry>,
-    /// How many there are in all.
-    pub(crate) of: usize,
+    /// All that were read.
+    pub(crate) of: Extent,
+    /// The first ones of them, as far as the receiver is sure to know them: they need not be read
+    /// for it again.
+    pub(crate) known: Extent,
+}
+
+/// So much of a history, from its beginning or from where it was read.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Extent {
+    pub(crate) records: u64,
+    pub(crate) entries: u64,
+    pub(crate) bytes: u64,
+}
+
+impl Extent {
+    pub(crate) fn add(&mut self, other: Self) {
+        self.records += other.records;
+        self.entries += other.entries;
+        self.bytes += other.bytes;
+    }
 }
 
 impl Export<'_> {
@@ -54,9 +75,11 @@ impl Export<'_> {
     /// Algorithm 2: the entries that a receiver lacks who knows all up to `last`.
     pub(crate) fn missing(&self, records: &[Vec<u8>], last: &[Activity]) -> Missing {
         let (mut entries, mut fetched) = (Vec::new(), BTreeMap::new());
+        let (mut of, mut known, mut is_known) = (Extent::default(), Extent::default(), true);
         for record in records {
             // What cannot be read would have kept the instance from being loaded.
             let Ok(Record { at, events }) = Record::<Event>::from_bytes(record) else { continue };
+            let before = entries.len();
             for event in events {
                 if event.ends().is_some() {
                     let server = self.known.here;
@@ -68,8 +91,15 @@ impl Export<'_> {
                     fetched.extend(values.into_iter().map(of));
                 }
             }
+            let read = entries.get(before..).unwrap_or_default();
+            is_known = is_known && read.iter().all(|entry| self.is_known_up_to(entry, last));
+            let (entries, bytes) = (read.len() as u64, record.len() as u64);
+            let extent = Extent { records: 1, entries, bytes };
+            of.add(extent);
+            if is_known {
+                known.add(extent);
+            }
         }
-        let of = entries.len();
         entries.retain(|entry| {
             let activity = entry.event.ends();
             activity.is_some_and(|activity| {
@@ -77,7 +107,12 @@ impl Export<'_> {
             })
         });
         let with_values = |entry| self.with_values(entry, &fetched);
-        Missing { entries: entries.into_iter().map(with_values).collect(), of }
+        Missing { entries: entries.into_iter().map(with_values).collect(), of, known }
+    }
+
+    fn is_known_up_to(&self, entry: &Entry, last: &[Activity]) -> bool {
+        let activity = entry.event.ends();
+        activity.is_some_and(|activity| is_known_up_to(self.schema, &self.known, &activity, last))
     }
 
     fn is_proven(&self, missing: &[Entry]) -> bool {

@@ -1,7 +1,8 @@
 //! Values that were written elsewhere and are needed here.
 //!
 //! Invariant: of one instance one request is under way at a time, and only for versions that are
-//! not here. A source that does not answer is followed by the next, over and over.
+//! not here. A source that does not answer is followed by the next, over and over, with growing
+//! pauses when none of them does.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -17,8 +18,9 @@ use crate::message::{Instance, Message, Wanted};
 use crate::output::Output;
 use crate::seat::Knowledge;
 
-/// How long a source may take to answer.
-const PATIENCE: Duration = Duration::from_secs(2);
+/// How long a source may take to answer: at first, and at most when none of them has answered.
+const PAUSE_MIN: Duration = Duration::from_secs(2);
+const PAUSE_MAX: Duration = Duration::from_secs(60);
 
 #[derive(Debug, Default)]
 pub(crate) struct Fetching {
@@ -29,7 +31,8 @@ pub(crate) struct Fetching {
 #[derive(Debug)]
 struct Request {
     due: Timestamp,
-    attempts: usize,
+    /// How many were asked in vain when it is due.
+    next: usize,
 }
 
 impl Fetching {
@@ -39,6 +42,14 @@ impl Fetching {
 
     pub(crate) fn concerns(&self, id: InstanceId) -> bool {
         self.requests.contains_key(&id)
+    }
+
+    /// Makes everything due: somebody can be reached again.
+    pub(crate) fn hurry(&mut self, now: Timestamp) {
+        self.due = self.requests.keys().map(|id| (now, *id)).collect();
+        for request in self.requests.values_mut() {
+            (request.next, request.due) = (0, now);
+        }
     }
 
     pub(crate) fn end(&mut self, id: InstanceId) {
@@ -61,16 +72,17 @@ impl Site {
         while let Some((due, id)) = self.fetching.due.first().copied().filter(|(at, _)| *at <= now)
         {
             self.fetching.due.remove(&(due, id));
-            let attempts = self.fetching.requests.remove(&id).map_or(0, |request| request.attempts);
-            self.ask_source(id, attempts + 1, now);
+            let attempts = self.fetching.requests.remove(&id).map_or(0, |request| request.next);
+            self.ask_source(id, attempts, now);
         }
     }
 
     fn ask_source(&mut self, id: InstanceId, attempts: usize, now: Timestamp) {
         let Some((lacking, servers)) = self.lacking(id) else { return };
         let Some(to) = servers.get(attempts % servers.len().max(1)).copied() else { return };
-        let due = now.plus(PATIENCE);
-        self.fetching.requests.insert(id, Request { due, attempts });
+        let rounds = (attempts / servers.len()).min(5);
+        let due = now.plus(PAUSE_MIN.saturating_mul(1 << rounds).min(PAUSE_MAX));
+        self.fetching.requests.insert(id, Request { due, next: attempts + 1 });
         self.fetching.due.insert((due, id));
         let values = lacking
             .into_iter()
@@ -137,8 +149,7 @@ impl Site {
         if !self.fetching.concerns(id) || state.is_over(schema) {
             return;
         }
-        let is_lacking =
-            |value: &FetchedValue| state.value_by(value.element, &value.writer).is_none();
+        let is_lacking = |value: &FetchedValue| state.is_elsewhere(value.element, &value.writer);
         let values: Vec<FetchedValue> = values.into_iter().filter(is_lacking).collect();
         if values.is_empty() {
             return;

@@ -45,7 +45,13 @@ pub enum Input {
     /// Another server can be reached now, or cannot any more.
     Link { to: ServerId, is_up: bool },
     /// What `Output::ReadEntries` asked for.
-    EntriesRead { instance: InstanceId, to: ServerId, number: u32, records: Vec<Vec<u8>> },
+    EntriesRead {
+        instance: InstanceId,
+        to: ServerId,
+        number: u32,
+        from: u64,
+        records: Vec<Vec<u8>>,
+    },
     /// What `Output::FetchFiles` asked for, or some of it, is stored here.
     FilesHere { instance: InstanceId, blobs: Vec<[u8; 32]> },
     /// What `Output::ReadCatalog` asked for.

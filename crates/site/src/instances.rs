@@ -8,11 +8,15 @@ use std::ops::Bound;
 use std::sync::Arc;
 
 use legwork_engine::{Lifecycle, State};
-use legwork_model::id::InstanceId;
+use legwork_model::id::{InstanceId, ServerId};
 use legwork_model::schema::Schema;
 use legwork_model::time::Timestamp;
 
 use crate::answer::InstanceInfo;
+use crate::export::Extent;
+
+/// How many states are looked at beyond those in use, when some have to leave memory.
+const EVICTED_AT_ONCE: usize = 256;
 
 #[derive(Debug)]
 pub(crate) struct Slot {
@@ -28,6 +32,9 @@ pub(crate) struct Slot {
     pub(crate) ended_at: Option<Timestamp>,
     /// Queued and leased jobs; an instance with any stays in memory.
     pub(crate) jobs: u32,
+    /// How much of the history other servers are sure to know. Only a hint, for as long as it is
+    /// in memory: it spares reading it all for every parcel.
+    pub(crate) told: BTreeMap<ServerId, Extent>,
     touched: u64,
 }
 
@@ -44,6 +51,8 @@ pub(crate) struct Instances {
     recent: VecDeque<(InstanceId, u64)>,
     resident: usize,
     touches: u64,
+    /// How many touches there were when states were dropped last.
+    seen_touches: u64,
 }
 
 impl Slot {
@@ -56,6 +65,7 @@ impl Slot {
             started_at: state.started_at(),
             ended_at: None,
             jobs: 0,
+            told: BTreeMap::new(),
             touched: 0,
             state: None,
         };
@@ -180,7 +190,11 @@ impl Instances {
     /// with jobs (workers will ask for their inputs at any moment) or incidents (to be
     /// listed), and those whose end somebody awaits.
     pub(crate) fn evict(&mut self, max: usize, is_awaited: impl Fn(InstanceId) -> bool) {
-        let mut budget = self.recent.len();
+        // As many looks as there were touches, and some more: when most have to stay, looking at all
+        // of them each time would cost more than they take.
+        let touched = self.touches - self.seen_touches;
+        self.seen_touches = self.touches;
+        let mut budget = self.recent.len().min(2 * touched as usize + EVICTED_AT_ONCE);
         while self.resident > max && budget > 0 {
             budget -= 1;
             let Some((id, touched)) = self.recent.pop_front() else { return };
@@ -253,5 +267,44 @@ impl Instances {
 
     pub(crate) fn broken_len(&self) -> usize {
         self.broken.len()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::Cell;
+
+    use legwork_engine::create;
+    use legwork_model::compile::compile;
+    use legwork_model::event::{Created, Performer};
+    use legwork_model::yaml;
+
+    use super::*;
+
+    #[test]
+    fn when_most_have_to_stay_only_some_are_looked_at_each_time() {
+        let (definition, _) = yaml::parse("process: p\nsteps: [{ step: a, job: a }]\n");
+        let schema = Arc::new(compile(&definition.unwrap(), 1).unwrap());
+        let (process, by) = (schema.process.clone(), Performer::System);
+        let created = Created { process, version: 1, by, inputs: Vec::new() };
+        let state = create(&schema, created, Timestamp(1)).unwrap().state;
+        let mut instances = Instances::default();
+        for id in 0..10_000 {
+            let slot = Slot::new(schema.clone(), 1, state.clone());
+            instances.insert(InstanceId(id), slot);
+        }
+        let looks = Cell::new(0);
+        let stays = |_| {
+            looks.set(looks.get() + 1);
+            true
+        };
+        instances.evict(10, stays);
+        looks.set(0);
+        instances.evict(10, stays);
+        assert_eq!((looks.get(), instances.resident()), (EVICTED_AT_ONCE, 10_000));
+        for _ in 0..10_000 / EVICTED_AT_ONCE {
+            instances.evict(10, |_| false);
+        }
+        assert_eq!(instances.resident(), 10_000 % EVICTED_AT_ONCE, "but all in the end");
     }
 }

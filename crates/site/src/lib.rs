@@ -33,6 +33,7 @@ mod refusal;
 mod replicate;
 mod seat;
 mod settle;
+mod sound;
 mod step;
 mod summary;
 mod topology;
@@ -285,8 +286,8 @@ impl Site {
             Input::OwnRead { id, record } => self.own_read(id, record.as_deref()),
             Input::Message { from, message } => self.hear(from, message, now),
             Input::Link { to, is_up } => self.link(to, is_up, now),
-            Input::EntriesRead { instance, to, number, records } => {
-                self.entries_read(instance, to, number, &records);
+            Input::EntriesRead { instance, to, number, from, records } => {
+                self.entries_read(instance, to, number, (from, &records));
             }
             Input::FilesHere { instance, blobs } => self.files_here(instance, blobs, now),
             Input::CatalogRead { to, from, records } => self.catalog_read(to, from, records),
@@ -307,12 +308,12 @@ impl Site {
             .then(|| self.catalog.organisation().next_absence_change(self.latest))
             .flatten();
         let stale = (!self.stale.is_empty()).then_some(self.latest);
-        let parcels = self.outbox.next_due();
+        let (parcels, arrivals) = (self.outbox.next_due(), self.arrivals.next_due());
         let values = self.fetching.next_due();
         let (files, catalog) = (self.contents.next_due(), self.next_beat());
         let lists = self.following.next_due();
         let (jobs, waiting) = (self.jobs.next_due(), self.waiting.next_due());
-        let due = [jobs, waiting, absence, stale, parcels, values, files, lists, catalog];
+        let due = [jobs, waiting, absence, stale, parcels, arrivals, values, files, lists, catalog];
         due.into_iter().flatten().min()
     }
 

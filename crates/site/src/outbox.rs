@@ -5,6 +5,7 @@
 //! again, with growing pauses, until it is taken.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::RangeInclusive;
 use std::time::Duration;
 
 use legwork_engine::{Command, Outgoing};
@@ -14,7 +15,7 @@ use legwork_model::time::Timestamp;
 use legwork_placement::Transfer;
 
 use crate::Site;
-use crate::export::{Export, Missing};
+use crate::export::{Export, Extent, Missing};
 use crate::message::{Instance, Message, Offer, ParcelId};
 use crate::output::Output;
 use crate::seat::Knowledge;
@@ -23,6 +24,8 @@ use crate::wire::length;
 /// How long an answer is waited for before the parcel is offered again: at first, and at most.
 const PAUSE_MIN: Duration = Duration::from_secs(1);
 const PAUSE_MAX: Duration = Duration::from_secs(60);
+/// How many parcels are offered again at a time: many can have waited for one server.
+const OFFERS_AT_ONCE: usize = 256;
 
 #[derive(Debug, Default)]
 pub(crate) struct Outbox {
@@ -30,6 +33,10 @@ pub(crate) struct Outbox {
     due: BTreeSet<(Timestamp, InstanceId, ServerId)>,
     /// How many are on their way to each server; none is not told.
     waiting: BTreeMap<ServerId, usize>,
+    /// Servers that cannot be reached: nothing is offered to them until they can.
+    down: BTreeSet<ServerId>,
+    /// What is offered as soon as the instance is in memory again.
+    unloaded: BTreeSet<(InstanceId, ServerId)>,
     sent: Sent,
 }
 
@@ -45,6 +52,11 @@ pub struct Sent {
     pub bytes_whole: u64,
 }
 
+/// All parcels of an instance.
+fn to_any(id: InstanceId) -> RangeInclusive<(InstanceId, ServerId)> {
+    (id, ServerId(0))..=(id, ServerId(u16::MAX))
+}
+
 /// A parcel on its way.
 #[derive(Debug)]
 struct Flight {
@@ -57,10 +69,11 @@ struct Flight {
 }
 
 impl Outbox {
-    /// Whether something of an instance is on its way: then it stays in memory.
+    /// Whether an answer about an instance is awaited: then it stays in memory. What waits for a
+    /// server that is away does not: that can be very much.
     pub(crate) fn concerns(&self, id: InstanceId) -> bool {
-        let all = (id, ServerId(0))..=(id, ServerId(u16::MAX));
-        self.flights.range(all).next().is_some()
+        let mut flights = self.flights.range(to_any(id));
+        flights.any(|((_, to), flight)| flight.attempts > 0 && !self.down.contains(to))
     }
 
     pub(crate) fn sent(&self) -> Sent {
@@ -163,22 +176,40 @@ impl Site {
     pub(crate) fn link(&mut self, to: ServerId, is_up: bool, now: Timestamp) {
         self.latest = now;
         self.follow_link(to, is_up, now);
-        if is_up {
+        if !is_up {
+            self.outbox.down.insert(to);
+        } else {
+            self.outbox.down.remove(&to);
             self.outbox.hurry(to, now);
+            self.fetching.hurry(now);
             self.contents.hurry(now);
             self.ask_catalog(to);
         }
     }
 
-    /// Offers once more what has not been answered.
+    /// Offers once more what has not been answered, a portion at a time.
     pub(crate) fn offer_again(&mut self, now: Timestamp) {
-        while let Some((id, to)) = self.outbox.take_due(now) {
-            if self.instances.state(id).is_some() {
+        for _ in 0..OFFERS_AT_ONCE {
+            let Some((id, to)) = self.outbox.take_due(now) else { return };
+            if self.instances.state(id).is_some() || self.outbox.down.contains(&to) {
                 self.offer(id, to, now);
+            } else if self.instances.get(id).is_some() {
+                self.outbox.put_off(id, to, now);
+                self.outbox.unloaded.insert((id, to));
+                self.ask_for(id.into(), false);
             } else {
                 // Ended or broken meanwhile.
                 self.outbox.end(id, to);
             }
+        }
+    }
+
+    /// An instance is in memory again: what was to be offered of it is offered.
+    pub(crate) fn offer_loaded(&mut self, id: InstanceId, now: Timestamp) {
+        let unloaded: Vec<_> = self.outbox.unloaded.range(to_any(id)).copied().collect();
+        for (id, to) in unloaded {
+            self.outbox.unloaded.remove(&(id, to));
+            self.offer(id, to, now);
         }
     }
 
@@ -188,6 +219,9 @@ impl Site {
         self.outbox.put_off(id, to, now);
         let Some(flight) = self.outbox.flights.get_mut(&(id, to)) else { return };
         flight.last = None;
+        if self.outbox.down.contains(&to) {
+            return;
+        }
         let Some(outgoing) = self.outgoing(id, to) else { return self.outbox.end(id, to) };
         let asks = self.transfer_to(to) == Transfer::Requested;
         if self.sources(id, to, &outgoing.parcel).is_empty() {
@@ -195,9 +229,23 @@ impl Site {
         } else if asks {
             self.send_offer(id, to, None, false);
         } else {
-            let number = outgoing.number;
-            self.out.push(Output::ReadEntries { instance: id, to, number });
+            self.read_entries(id, to, outgoing.number);
         }
+    }
+
+    /// Reads what of the history the receiver may lack.
+    fn read_entries(&mut self, id: InstanceId, to: ServerId, number: u32) {
+        let from = match self.transfer_to(to) {
+            Transfer::Full => 0,
+            Transfer::Sending | Transfer::Requested | Transfer::Proven => self.told(id, to).records,
+        };
+        self.out.push(Output::ReadEntries { instance: id, to, number, from });
+    }
+
+    /// How much of the history a server is sure to know, from the beginning.
+    fn told(&self, id: InstanceId, to: ServerId) -> Extent {
+        let told = self.instances.get(id).and_then(|slot| slot.told.get(&to));
+        told.copied().unwrap_or_default()
     }
 
     /// The receiver has said what it knows: it gets the rest.
@@ -213,7 +261,7 @@ impl Site {
         if flight.number == number {
             flight.last = Some(last);
             self.outbox.hold(id, from, now);
-            self.out.push(Output::ReadEntries { instance: id, to: from, number });
+            self.read_entries(id, from, number);
         }
     }
 
@@ -223,7 +271,7 @@ impl Site {
         id: InstanceId,
         to: ServerId,
         number: u32,
-        records: &[Vec<u8>],
+        (from, records): (u64, &[Vec<u8>]),
     ) {
         let Some(flight) = self.outbox.flights.get(&(id, to)) else { return };
         if flight.number != number {
@@ -247,15 +295,23 @@ impl Site {
             Some(last) => Some(export.missing(records, last)),
             None => export.unasked(records, self.transfer_to(to)),
         };
-        let Some(Missing { mut entries, of }) = missing else {
+        let told = self.told(id, to);
+        // Read from another point if it was asked for twice at a time.
+        let before = if told.records == from { told } else { Extent::default() };
+        let Some(Missing { mut entries, of, known }) = missing else {
             return self.send_offer(id, to, None, false);
         };
         let fits = fitting(&entries, self.config.part_bytes);
         let is_part = fits < entries.len();
         if !is_part && flight.attempts <= 1 {
-            let whole = records.iter().map(Vec::len).sum::<usize>() as u64 + state.file_bytes();
-            self.outbox.sent.bytes_whole += whole;
-            self.outbox.sent.entries_spared += (of - entries.len()) as u64;
+            let spared = before.entries + of.entries - entries.len() as u64;
+            self.outbox.sent.bytes_whole += before.bytes + of.bytes + state.file_bytes();
+            self.outbox.sent.entries_spared += spared;
+        }
+        if told.records == from
+            && let Some(slot) = self.instances.get_mut(id)
+        {
+            slot.told.entry(to).or_default().add(known);
         }
         entries.truncate(fits);
         self.outbox.sent.entries += entries.len() as u64;

@@ -44,12 +44,13 @@ pub enum Output {
         to: ServerId,
         message: Message,
     },
-    /// Answered by `Input::EntriesRead` with all records of the instance, some of which go to
-    /// another server with the parcel of this number. Read like `Load`.
+    /// Answered by `Input::EntriesRead` with all records of the instance from number `from` on,
+    /// some of which go to another server with the parcel of this number. Read like `Load`.
     ReadEntries {
         instance: InstanceId,
         to: ServerId,
         number: u32,
+        from: u64,
     },
     /// Contents that steps of the instance read which have come up. Answered by
     /// `Input::FilesHere`: at once for those that are here, without a word to anybody, for the

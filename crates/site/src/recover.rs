@@ -153,8 +153,9 @@ impl Site {
         for held in self.loading.remove(&id.into()).unwrap_or_default() {
             self.carry_out(held, now);
         }
+        self.offer_loaded(id, now);
         for (from, message) in self.heard.remove(&id).unwrap_or_default() {
-            self.act_on(from, message, now);
+            self.listen(from, id, message, now);
         }
         for repeated in self.repeated.remove(&id).unwrap_or_default() {
             self.answer_or_wait(repeated.id, id, repeated.wait_until, Some(true), now);

@@ -7,7 +7,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use legwork_model::event::{Record, SiteEvent};
+use legwork_model::event::{Record, RecordedAt, SiteEvent};
 use legwork_model::id::ServerId;
 use legwork_model::time::Timestamp;
 use minicbor::bytes::ByteVec;
@@ -16,6 +16,7 @@ use crate::Site;
 use crate::chain::after;
 use crate::message::{Message, Offer, ParcelId};
 use crate::output::Output;
+use crate::wire::length;
 
 /// How often a server that is not the registrar says how much it has.
 const BEAT: Duration = Duration::from_secs(30);
@@ -27,6 +28,8 @@ const PORTION_BYTES: usize = 256 << 10;
 const PUSHED_BYTES_MAX: usize = 64 << 10;
 /// The most offers that wait for records of the catalog; others come again.
 const HELD_MAX: usize = 1_024;
+/// An offer with a longer history waits without it, and the sender is asked for it.
+const HELD_BYTES_MAX: u64 = 64 << 10;
 
 #[derive(Debug, Default)]
 pub(crate) struct Replication {
@@ -78,8 +81,13 @@ impl Site {
     }
 
     /// Keeps an offer until the records that it needs have come.
-    fn hold(&mut self, from: ServerId, offer: Box<Offer>, now: Timestamp) {
+    fn hold(&mut self, from: ServerId, mut offer: Box<Offer>, now: Timestamp) {
         let key = (from, offer.id);
+        let mut base = RecordedAt(now);
+        let entries = offer.entries.iter().flatten();
+        if entries.map(|entry| length(entry, &mut base)).sum::<u64>() > HELD_BYTES_MAX {
+            (offer.entries, offer.is_part) = (None, false);
+        }
         let held = &mut self.replication.held;
         if held.len() < HELD_MAX || held.contains_key(&key) {
             held.insert(key, offer);

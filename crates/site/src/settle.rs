@@ -41,6 +41,7 @@ impl Site {
             }
         }
         self.reoffer_some(now);
+        self.give_turns(now);
         self.offer_again(now);
         self.fetch_again(now);
         self.fetch_contents_again(now);

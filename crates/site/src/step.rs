@@ -181,6 +181,7 @@ impl Site {
         if is_over {
             self.fetching.end(id);
             self.contents.forget(id);
+            self.arrivals.forget(id);
             self.ended.push(id);
         } else {
             self.dispatch(id, now);

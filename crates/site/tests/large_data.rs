@@ -84,6 +84,8 @@ struct Group {
     fetches: Vec<Fetch>,
     /// What was offered, by anybody to anybody.
     offers: Vec<Offer>,
+    /// How many records were read for each of them that needed any.
+    read: Vec<usize>,
     /// Whether contents are brought at once.
     brings: bool,
     now: Timestamp,
@@ -107,6 +109,7 @@ impl Group {
             blobs: vec![BTreeSet::new(); 6],
             fetches: Vec::new(),
             offers: Vec::new(),
+            read: Vec::new(),
             brings: true,
             now: Timestamp(1_000_000),
             last: 0,
@@ -151,9 +154,11 @@ impl Group {
                     Output::Load { stream, .. } => {
                         inputs.push_back((place, Input::Loaded(self.stream(place, stream.0))));
                     }
-                    Output::ReadEntries { instance, to, number } => {
-                        let records = self.stream(place, instance.0).records;
-                        let input = Input::EntriesRead { instance, to, number, records };
+                    Output::ReadEntries { instance, to, number, from } => {
+                        let records =
+                            self.stream(place, instance.0).records.split_off(from as usize);
+                        self.read.push(records.len());
+                        let input = Input::EntriesRead { instance, to, number, from, records };
                         inputs.push_back((place, input));
                     }
                     Output::ReadCatalog { to, from, limit } => {
@@ -350,6 +355,21 @@ fn a3_9_of_250_mb_105_go_to_the_reader() {
     }
     assert_eq!(sent, [15, 10, 10, 10, 10, 10, 10, 10, 10, 10]);
     assert_eq!(sent.iter().sum::<u64>(), 105, "instead of 5 x 5 MB in each of 10 iterations");
+}
+
+#[test]
+fn of_a_long_history_only_what_may_be_lacking_is_read() {
+    let mut group = Group::new(SECTION_6);
+    group.start(1, json!({}));
+    group.does(1, "a", &[("d1", 1), ("d2", 2), ("d3", 3), ("d4", 4), ("d5", 5)], None);
+    for round in 1..10 {
+        group.read.clear();
+        group.does(2, "b", &[("d1", 10 + round), ("d2", 20 + round)], None);
+        group.does(3, "c", &[], None);
+        group.does(4, "d", &[], Some(round.into()));
+    }
+    assert!(group.streams[2][&CASE.0].0.len() > 25, "there is much more");
+    assert!(group.read.len() >= 3 && group.read.iter().all(|read| *read <= 8), "{:?}", group.read);
 }
 
 #[test]

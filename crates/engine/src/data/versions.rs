@@ -101,6 +101,12 @@ impl Versions {
         self.newest_first(element).map(|link| self.found(link))
     }
 
+    /// The version of an element that an activity has written.
+    pub(crate) fn by(&self, element: ElementId, writer: &Activity) -> Option<Found<'_>> {
+        let mut links = self.newest_first(element);
+        links.find(|link| link.activity() == *writer).map(|link| self.found(link))
+    }
+
     /// The newest value of each element, as far as it is here.
     pub(crate) fn newest(&self) -> impl Iterator<Item = &Value> {
         self.newest.iter().filter_map(|link| self.found(link).value)
@@ -109,7 +115,8 @@ impl Versions {
     fn found<'a>(&'a self, link: &'a Link) -> Found<'a> {
         let writer = link.activity();
         let is_it = |value: &&FetchedValue| value.element == link.element && value.writer == writer;
-        let fetched = || self.fetched.as_ref()?.iter().find(is_it).map(|fetched| &fetched.value);
+        let fetched =
+            || self.fetched.as_ref()?.iter().rev().find(is_it).map(|fetched| &fetched.value);
         let value = link.value.as_ref().or_else(fetched);
         Found { value, writer, at: link.at, server: link.server }
     }

@@ -127,8 +127,13 @@ impl State {
         nodes.filter(due).map(|node| self.activity(schema, node))
     }
 
+    /// Whether there is such a version of an element, and its value is not here.
+    pub fn is_elsewhere(&self, element: ElementId, writer: &Activity) -> bool {
+        self.versions.by(element, writer).is_some_and(|found| found.value.is_none())
+    }
+
     /// A version of an element by its writer, if its value is here.
     pub fn value_by(&self, element: ElementId, writer: &Activity) -> Option<&Value> {
-        self.versions.of(element).find(|found| found.writer == *writer)?.value
+        self.versions.by(element, writer)?.value
     }
 }

@@ -200,6 +200,9 @@ impl Cluster {
     /// All sites take a turn, then what they said goes on its way.
     fn turn(&mut self, dice: &mut Dice) -> Result<(), String> {
         self.network.turn(dice, self.worlds.len(), self.calm);
+        for (at, to, is_up) in self.network.noticed() {
+            self.worlds[usize::from(at.0)].notice(to, is_up);
+        }
         for (from, to, message) in self.network.arrived(self.now) {
             self.worlds[usize::from(to.0)].hear(from, message);
         }

@@ -16,6 +16,8 @@ pub(crate) struct Network {
     sent: u64,
     /// Links that are cut, the lower number first.
     cut: BTreeSet<(ServerId, ServerId)>,
+    /// What those at the ends of links have found out: whether they are up.
+    noticed: Vec<((ServerId, ServerId), bool)>,
     healed: bool,
     /// Which parcel has brought which entry to a server.
     brought: BTreeMap<(ServerId, InstanceId, Activity), BTreeSet<(ServerId, u32)>>,
@@ -39,16 +41,31 @@ impl Network {
         }
         if dice.chance(5) {
             let (a, b) = (dice.below(size) as u16, dice.below(size) as u16);
-            self.cut.insert((ServerId(a.min(b)), ServerId(a.max(b))));
+            let link = (ServerId(a.min(b)), ServerId(a.max(b)));
+            // Not every cut is noticed, but every mending is.
+            if a != b && self.cut.insert(link) && dice.chance(60) {
+                self.noticed.push((link, false));
+            }
         }
         if dice.chance(10) {
-            self.cut.clear();
+            self.mend();
         }
     }
 
     pub(crate) fn heal(&mut self) {
         self.healed = true;
-        self.cut.clear();
+        self.mend();
+    }
+
+    fn mend(&mut self) {
+        let mended = std::mem::take(&mut self.cut);
+        self.noticed.extend(mended.into_iter().map(|link| (link, true)));
+    }
+
+    /// Who finds out that whom they can reach again, or cannot any more.
+    pub(crate) fn noticed(&mut self) -> Vec<(ServerId, ServerId, bool)> {
+        let both = |((a, b), is_up)| [(a, b, is_up), (b, a, is_up)];
+        std::mem::take(&mut self.noticed).into_iter().flat_map(both).collect()
     }
 
     pub(crate) fn send(
@@ -141,9 +158,8 @@ impl Network {
     /// Whether each entry has gone to each server with one parcel only, and each value with its
     /// entry or because it was asked for, not both.
     pub(crate) fn nothing_twice(&self) -> Result<(), String> {
-        let twice = |carried: &Carried| {
-            carried.along && carried.wanted > 0 || carried.had > carried.wanted
-        };
+        let twice =
+            |carried: &Carried| carried.along && carried.wanted > 0 || carried.had > carried.wanted;
         if let Some((version, how)) = self.values.iter().find(|(_, carried)| twice(carried)) {
             return Err(format!("a value went twice: {version:?}, {how:?}"));
         }

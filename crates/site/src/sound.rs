@@ -1,0 +1,97 @@
+//! Whether what another server says can be about an instance at all.
+//!
+//! Invariant: whatever is said, nothing is looked up that the definition does not have. The servers
+//! of a cluster mean well; but one with a mistake must not bring others down, nor spoil what they
+//! have stored.
+
+use legwork_model::event::{Entry, Event, FetchedValue};
+use legwork_model::id::{Activity, ElementId, InstanceId, ServerId};
+use legwork_model::schema::Schema;
+
+use crate::Site;
+use crate::message::{Message, Offer, Wanted};
+use crate::output::Output;
+
+impl Site {
+    /// Whether a message about an instance fits its definition. If not, whoever runs the site is
+    /// told, and it counts as lost on the way.
+    pub(crate) fn fits(&mut self, from: ServerId, id: InstanceId, message: &Message) -> bool {
+        let fits = match message {
+            Message::Offer(offer) => self.offer_fits(id, offer),
+            Message::Known { last, .. } => self.instances.state(id).is_none_or(|(schema, _)| {
+                last.iter().all(|activity| has_activity(schema, activity))
+            }),
+            Message::Have { values, .. } => self
+                .instances
+                .state(id)
+                .is_none_or(|(schema, _)| values.iter().all(|value| has_value(schema, value))),
+            Message::Want { values, .. } => self
+                .instances
+                .state(id)
+                .is_none_or(|(schema, _)| values.iter().all(|value| has_version(schema, value))),
+            Message::Taken { .. }
+            | Message::Follow(_)
+            | Message::Items(_)
+            | Message::CatalogWanted { .. }
+            | Message::Catalog { .. } => true,
+        };
+        if !fits {
+            let text = format!(
+                "server {} says something about {id} that does not fit its definition, and is not \
+                 listened to; check that all servers run the same version",
+                from.0
+            );
+            self.out.push(Output::Notice { text });
+        }
+        fits
+    }
+
+    fn offer_fits(&self, id: InstanceId, offer: &Offer) -> bool {
+        let named = self.schema_of(&offer.process, offer.version);
+        let schema = match (self.instances.state(id), &named) {
+            (Some((schema, _)), _) => {
+                if schema.process != offer.process || schema.version != offer.version {
+                    return false;
+                }
+                schema
+            }
+            (None, Ok(schema)) => schema,
+            // Not known here yet, or not understood: it is not taken anyway.
+            (None, Err(_)) => return true,
+        };
+        let passages = offer.parcel.passages();
+        let mut activities = passages.iter().flat_map(|passage| [&passage.source, &passage.target]);
+        activities.all(|activity| has_activity(schema, activity))
+            && offer.entries.iter().flatten().all(|entry| has_entry(schema, entry))
+    }
+}
+
+fn has_activity(schema: &Schema, activity: &Activity) -> bool {
+    let node = schema.nodes.get(activity.node.0 as usize);
+    node.is_some_and(|node| node.loops.len() == activity.iteration.0.len())
+}
+
+fn has_element(schema: &Schema, element: ElementId) -> bool {
+    (element.0 as usize) < schema.elements.len()
+}
+
+fn has_version(schema: &Schema, version: &Wanted) -> bool {
+    has_element(schema, version.element) && has_activity(schema, &version.writer)
+}
+
+fn has_value(schema: &Schema, value: &FetchedValue) -> bool {
+    has_element(schema, value.element) && has_activity(schema, &value.writer)
+}
+
+fn has_entry(schema: &Schema, entry: &Entry) -> bool {
+    let written = if let Event::Created(created) = &entry.event {
+        &created.inputs[..]
+    } else if let Event::Completed(done) = &entry.event {
+        &done.writes[..]
+    } else {
+        &[]
+    };
+    let mut elements = written.iter().map(|(element, _)| element).chain(&entry.elsewhere);
+    entry.event.ends().is_some_and(|activity| has_activity(schema, &activity))
+        && elements.all(|element| has_element(schema, *element))
+}

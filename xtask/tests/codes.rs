@@ -62,8 +62,23 @@ fn the_guide_lists_every_error_code_with_its_status_and_no_other() {
     assert!(invented.is_empty(), "nothing answers these, listed in {GUIDE}: {invented:#?}");
 }
 
+#[test]
+fn the_guide_lists_every_metric_and_no_other() {
+    let metrics = |text: &str| -> BTreeSet<String> {
+        let words = text.split(|c: char| !c.is_ascii_lowercase() && c != '_');
+        let is_metric = |word: &&str| word.starts_with("legwork_") && !word.ends_with("_server");
+        words.filter(is_metric).map(str::to_owned).collect()
+    };
+    let read = |path: &str| std::fs::read_to_string(root().join(path)).unwrap();
+    let page = read(GUIDE);
+    let table = page.split("## Health and metrics").nth(1).unwrap().split("\n## ").next().unwrap();
+    let source = without_tests(&read("crates/server/src/meters.rs"));
+    let literals: String = source.split('"').skip(1).step_by(2).collect::<Vec<_>>().join(" ");
+    assert_eq!(metrics(table), metrics(&literals));
+}
+
 /// What the guide says of a limit, and where the source says the same.
-const LIMITS: [(&str, &str, &str); 34] = [
+const LIMITS: [(&str, &str, &str); 39] = [
     ("body of a request | 1 MiB", CONFIG, "body_bytes_max: 1 << 20,"),
     ("a file | 64 MiB", CONFIG, "file_bytes_max: 64 << 20,"),
     ("files on their way in at once | 8", CONFIG, "uploads_max: 8,"),
@@ -76,6 +91,27 @@ const LIMITS: [(&str, &str, &str); 34] = [
         "of a history, or of large values, in one message to another server | 1 MiB",
         BOUNDS,
         "PART_BYTES: usize = 1 << 20;",
+    ),
+    (
+        "requests that one server passed on, under way at once | 10000, 64 MiB",
+        "crates/server/src/peer/accept.rs",
+        "REQUESTS_MAX: usize = 10_000;\nconst REQUESTS_BYTES_MAX: u64 = 64 << 20;",
+    ),
+    (
+        "messages of one server that wait to be heard; answers that it does not take | 64 MiB",
+        "crates/server/src/peer/links.rs",
+        "HEARD_BYTES_MAX: u32 = 64 << 20;",
+    ),
+    (
+        "messages that wait for a link | 65536, 64 MiB",
+        "crates/server/src/peer/outlet.rs",
+        "FRAMES_MAX: usize = 65_536;\nconst BYTES_MAX: usize = 64 << 20;",
+    ),
+    ("epochs of the topology | 10000", BOUNDS, "TOPOLOGIES_MAX: usize = 10_000;"),
+    (
+        "domains; people and executors at home; costs of links | 1000; 20000; 10000",
+        "crates/placement/src/read.rs",
+        "DOMAINS_MAX: usize = 1_000;",
     ),
     (
         "pauses in a body, and what is slower than 32 KiB a second | 20 s",

@@ -40,9 +40,17 @@ pub(crate) enum Ended {
     #[error("{0}")]
     Refused(String),
     #[error("{0}")]
-    Broken(#[from] io::Error),
+    Broken(io::Error),
     #[error("the topology has changed")]
     Changed,
+}
+
+impl From<io::Error> for Ended {
+    fn from(error: io::Error) -> Self {
+        // A server that was killed says no farewell; TLS makes many words of that.
+        let is_end = error.kind() == io::ErrorKind::UnexpectedEof;
+        if is_end { Self::Closed } else { Self::Broken(error) }
+    }
 }
 
 impl Ended {
@@ -131,4 +139,17 @@ pub(crate) fn looks() -> Interval {
     let mut looks = tokio::time::interval_at(Instant::now() + LOOK, LOOK);
     looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     looks
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_end_without_farewell_is_told_in_plain_words() {
+        let killed = io::Error::new(io::ErrorKind::UnexpectedEof, "no close_notify, see https://…");
+        assert_eq!(Ended::from(killed).to_string(), "the other side has closed the connection");
+        let unknown = Ended::from(io::Error::new(io::ErrorKind::InvalidData, "unknown authority"));
+        assert!(unknown.is_refusal());
+    }
 }

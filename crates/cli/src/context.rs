@@ -30,7 +30,9 @@ pub(crate) struct Context {
 
 impl Context {
     pub(crate) fn new(global: &Global) -> Result<Self> {
-        let client = Client::new(&global.server, global.token.as_deref())?;
+        // A variable that is set to nothing is no token.
+        let token = global.token.as_deref().filter(|token| !token.is_empty());
+        let client = Client::new(&global.server, token)?;
         let out = Output { json: global.json };
         Ok(Self { client, out, agent: global.agent.clone() })
     }

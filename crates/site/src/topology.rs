@@ -269,7 +269,11 @@ impl Site {
 }
 
 fn no_epoch(epoch: Option<u32>) -> Refusal {
-    let epoch = epoch.map(|number| format!(" of epoch {number}")).unwrap_or_default();
-    let what = format!("topology{epoch}; `GET /v1/topology/versions` lists them");
+    let what = match epoch {
+        Some(epoch) => {
+            format!("topology of epoch {epoch}; `GET /v1/topology/versions` lists them")
+        }
+        None => "topology: this server is alone, or has not heard of the others yet".to_owned(),
+    };
     Refusal::not_found("no_topology", what)
 }

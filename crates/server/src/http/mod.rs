@@ -169,7 +169,15 @@ where
         exchange.body = body::read(body, bytes_max(app, route.operation)).await?;
     }
     let body = exchange.body.clone();
+    let shows_token = matches!(exchange.credential, Credential::Token(_));
     match carry_out(route.operation, exchange).await {
+        Err(refused)
+            if shows_token && app.links.is_some() && refused.code() == "unauthenticated" =>
+        {
+            let detail = "the token is not known here; give one that `legwork token create` \
+                          printed, or try again if it is new: this server may hear of it yet";
+            Err(Refused::new(StatusCode::UNAUTHORIZED, "unauthenticated", detail))
+        }
         Err(refused) => match refused.at {
             Some(to) => relay::pass_on(app, to, head, body, refused).await,
             None => Err(refused),

@@ -68,8 +68,7 @@ async fn serve(links: &Links, stream: TcpStream, from: SocketAddr) {
     let stream = match timeout(INTRODUCTION, acceptor.accept(stream)).await {
         Ok(Ok(stream)) => stream,
         Ok(Err(error)) => {
-            tracing::warn!(%from, reason = %error, "a connection was refused");
-            return;
+            return links.refused(from, &Ended::from(error));
         }
         Err(_) => return,
     };
@@ -86,7 +85,7 @@ async fn serve(links: &Links, stream: TcpStream, from: SocketAddr) {
             tracing::debug!(peer = %peer.name, ?ended, "a link from another server has ended");
         }
         Ok(Err(ended)) => {
-            tracing::warn!(%from, reason = %ended, "a connection was refused");
+            links.refused(from, &ended);
             // The reason is on its way: it is read before the end is.
             drop(timeout(INTRODUCTION, write.shutdown()).await);
         }

@@ -47,9 +47,17 @@ pub(crate) enum Ended {
 
 impl From<io::Error> for Ended {
     fn from(error: io::Error) -> Self {
-        // A server that was killed says no farewell; TLS makes many words of that.
-        let is_end = error.kind() == io::ErrorKind::UnexpectedEof;
-        if is_end { Self::Closed } else { Self::Broken(error) }
+        if error.kind() == io::ErrorKind::UnexpectedEof {
+            // A server that was killed says no farewell; TLS makes many words of that.
+            Self::Closed
+        } else if error.kind() == io::ErrorKind::InvalidData {
+            Self::Refused(format!(
+                "{error}; certificates must be of the same cluster, for the servers that show \
+                 them, and not too old: `legwork cluster certify` makes new ones"
+            ))
+        } else {
+            Self::Broken(error)
+        }
     }
 }
 
@@ -59,9 +67,7 @@ impl Ended {
     pub(crate) fn is_refusal(&self) -> bool {
         match self {
             Self::Refused(_) | Self::Malformed(_) => true,
-            // A certificate that is not accepted.
-            Self::Broken(error) => error.kind() == io::ErrorKind::InvalidData,
-            Self::Closed | Self::Silent | Self::Changed => false,
+            Self::Closed | Self::Silent | Self::Broken(_) | Self::Changed => false,
         }
     }
 }

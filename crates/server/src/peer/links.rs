@@ -5,6 +5,7 @@
 //! nothing else. The links follow the topology that the site has.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::net::{IpAddr, SocketAddr};
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock, Weak};
@@ -33,6 +34,9 @@ use crate::queue::Queue;
 
 /// How often the files of the certificates are looked at, besides at every new connection.
 const RENEWAL: Duration = Duration::from_secs(5);
+/// How often it is told of one address that it was refused, and of how many meanwhile.
+const STRANGER: Duration = Duration::from_secs(60);
+const STRANGERS_MAX: usize = 64;
 /// What one peer has said and the drive thread has not heard: beyond that its connections are not
 /// read further. A small message counts for more than its bytes, since there are more of them.
 const HEARD_BYTES_MAX: u32 = 64 << 20;
@@ -49,6 +53,8 @@ pub(crate) struct Links {
     app: OnceLock<Weak<App>>,
     /// What the site has sent, as it counts.
     sent: Mutex<Sent>,
+    /// Who was refused of late, and when that was told.
+    strangers: Mutex<FxHashMap<IpAddr, Timestamp>>,
 }
 
 /// Another server.
@@ -116,8 +122,8 @@ impl Links {
         identity.require(&name)?;
         let (topology, _) = watch::channel(topology);
         let (peers, app) = (RwLock::default(), OnceLock::new());
-        let sent = Mutex::default();
-        let links = Self { name, identity, clock, queue, topology, peers, app, sent };
+        let (sent, strangers) = (Mutex::default(), Mutex::default());
+        let links = Self { name, identity, clock, queue, topology, peers, app, sent, strangers };
         links.acquaint();
         Ok(links)
     }
@@ -269,6 +275,25 @@ impl Links {
         }
     }
 
+    /// Tells of somebody who was not let in: they will try again, and are not told of each time.
+    pub(crate) fn refused(&self, from: SocketAddr, why: &Ended) {
+        if self.is_news(from.ip(), self.clock.now()) {
+            tracing::warn!(%from, reason = %why, "a connection was refused");
+        } else {
+            tracing::debug!(%from, reason = %why, "a connection was refused again");
+        }
+    }
+
+    fn is_news(&self, from: IpAddr, now: Timestamp) -> bool {
+        let mut strangers = self.strangers.lock().unwrap_or_else(PoisonError::into_inner);
+        strangers.retain(|_, told| now.since(*told) < STRANGER);
+        if strangers.contains_key(&from) || strangers.len() >= STRANGERS_MAX {
+            return false;
+        }
+        strangers.insert(from, now);
+        true
+    }
+
     pub(crate) fn rows(&self) -> Vec<Row> {
         let topology = self.topology();
         let row = |peer: Arc<Peer>| {
@@ -338,6 +363,8 @@ impl Peer {
 
 #[cfg(test)]
 pub(super) mod tests {
+    use std::net::Ipv4Addr;
+
     use super::*;
     use crate::peer::Authority;
 
@@ -381,6 +408,18 @@ pub(super) mod tests {
         assert_eq!(peer.state().since, Timestamp(2));
         assert!(peer.enter(Condition::Up, Timestamp(6)));
         assert_eq!(peer.state().since, Timestamp(6));
+    }
+
+    #[test]
+    fn a_stranger_who_tries_again_and_again_is_told_of_once_a_minute() {
+        let (_folder, _, links) = links(vec![server("north", false)]);
+        let news = |last: u32, seconds: i64| {
+            links.is_news(Ipv4Addr::from(last).into(), Timestamp(seconds * 1_000))
+        };
+        assert_eq!([news(1, 0), news(1, 5), news(2, 5), news(1, 59)], [true, false, true, false]);
+        assert!(news(1, 60));
+        let told = (10..1_000).filter(|last| news(*last, 70)).count();
+        assert!(told < STRANGERS_MAX, "{told}");
     }
 
     #[tokio::test]

@@ -397,6 +397,10 @@ async fn one_of_several_serves_other_machines_from_the_first_token_on_without_a_
     let known = call("GET /v1/topology").header("authorization", &bearer);
     assert_eq!(send(app, elsewhere, known).await.status, 200);
     assert_eq!(send(app, elsewhere, call("GET /v1/topology")).await.status, 401);
+    let unknown = call("GET /v1/topology").header("authorization", "Bearer lw_newer");
+    let unknown = send(app, elsewhere, unknown).await;
+    assert_eq!(unknown.status, 401);
+    assert!(unknown.json()["detail"].as_str().unwrap().contains("may hear of it yet"));
     north.server.stop().await;
     south.server.stop().await;
 }

@@ -10,8 +10,8 @@ use std::ops::ControlFlow;
 use legwork_model::id::{InstanceId, ServerId, StreamId};
 use legwork_model::time::Timestamp;
 use legwork_site::{
-    Answer, Append, ClosedStream, Config, Credential, FileWanted, Input, Member, Message, Output,
-    Refusal, Request, RequestId, Site, Stream,
+    Answer, Append, ClosedStream, Config, Credential, FileWanted, Gauges, Input, Member, Message,
+    Output, Refusal, Request, RequestId, Site, Stream,
 };
 use legwork_store::{self as store, Batch, EventStore, Version, memory::Memory};
 
@@ -421,8 +421,12 @@ impl World {
         Ok(digest)
     }
 
+    pub(crate) fn gauges(&self) -> Gauges {
+        self.site.gauges()
+    }
+
     pub(crate) fn describe(&self) -> String {
-        format!("{:?}", self.site.gauges())
+        format!("{:?}", self.gauges())
     }
 }
 

@@ -23,6 +23,8 @@ use crate::seat::{Knowledge, Seat};
 /// most. Whoever fetches goes on with what is under way.
 const PAUSE_MIN: Duration = Duration::from_secs(2);
 const PAUSE_MAX: Duration = Duration::from_secs(60);
+/// For how many instances contents are asked for again at a time.
+const ASKED_AT_ONCE: usize = 256;
 /// How many other versions of an element are named to find unchanged parts in.
 const SIMILAR_MAX: usize = 4;
 
@@ -104,8 +106,9 @@ impl Site {
 
     /// Asks once more for what has not come, the next source first.
     pub(crate) fn fetch_contents_again(&mut self, now: Timestamp) {
-        while let Some((due, id)) = self.contents.due.first().copied().filter(|(at, _)| *at <= now)
-        {
+        for _ in 0..ASKED_AT_ONCE {
+            let first = self.contents.due.first().copied().filter(|(at, _)| *at <= now);
+            let Some((due, id)) = first else { return };
             let mut files = self.lacking_contents(id);
             self.contents.due.remove(&(due, id));
             let Some(mut request) = self.contents.requests.remove(&id) else { continue };

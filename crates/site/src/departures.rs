@@ -64,7 +64,7 @@ fn order_in_force(state: &State) -> Option<Order> {
 /// The order to pass on: one that was given here, or one that came and is new here.
 fn new_order(before: Option<&State>, decision: &Decision) -> Option<Order> {
     let last = before.and_then(State::order);
-    let next = last.map_or(1, |order| order.number + 1);
+    let next = last.map_or(1, |order| order.number.saturating_add(1));
     let given = decision.events.iter().find_map(|event| {
         let (what, by, reason) = if let Event::Suspended { by, reason } = event {
             (Orders::Suspend, by, reason.clone())

@@ -21,6 +21,8 @@ use crate::seat::Knowledge;
 /// How long a source may take to answer: at first, and at most when none of them has answered.
 const PAUSE_MIN: Duration = Duration::from_secs(2);
 const PAUSE_MAX: Duration = Duration::from_secs(60);
+/// For how many instances sources are asked again at a time.
+const ASKED_AT_ONCE: usize = 256;
 
 #[derive(Debug, Default)]
 pub(crate) struct Fetching {
@@ -69,8 +71,9 @@ impl Site {
 
     /// Asks the next source where one has not answered.
     pub(crate) fn fetch_again(&mut self, now: Timestamp) {
-        while let Some((due, id)) = self.fetching.due.first().copied().filter(|(at, _)| *at <= now)
-        {
+        for _ in 0..ASKED_AT_ONCE {
+            let first = self.fetching.due.first().copied().filter(|(at, _)| *at <= now);
+            let Some((due, id)) = first else { return };
             self.fetching.due.remove(&(due, id));
             let attempts = self.fetching.requests.remove(&id).map_or(0, |request| request.next);
             self.ask_source(id, attempts, now);

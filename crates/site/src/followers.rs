@@ -29,6 +29,8 @@ const QUESTIONS_NEAR: u64 = 1 << 32;
 pub(crate) struct Followers {
     follows: BTreeMap<(AgentId, ServerId), Follower>,
     ends: BTreeSet<(Timestamp, AgentId, ServerId)>,
+    /// For whom those stand in who are followed.
+    stands_in_for: BTreeMap<AgentId, Vec<AgentId>>,
     /// By whom something can change: those whose lists show it.
     seen_by: BTreeMap<AgentId, BTreeSet<AgentId>>,
     /// Those who have asked and are to be answered with the next `Settle`.
@@ -47,7 +49,6 @@ struct Follower {
     until: Timestamp,
     /// There is more than was told: it asks for it when it is ready.
     has_more: bool,
-    stands_in_for: Vec<AgentId>,
 }
 
 impl Followers {
@@ -97,15 +98,7 @@ impl Followers {
         self.ends.insert((until, agent.clone(), from));
         self.seen_by.entry(agent.clone()).or_default().insert(agent);
         let told = since.map(Cursor::from);
-        let follower = Follower {
-            question,
-            number: 0,
-            told,
-            read: told,
-            until,
-            has_more: false,
-            stands_in_for: Vec::new(),
-        };
+        let follower = Follower { question, number: 0, told, read: told, until, has_more: false };
         self.follows.insert(key.clone(), follower);
         self.owed.insert(key);
     }
@@ -115,7 +108,8 @@ impl Followers {
         self.owed.remove(key);
         self.ends.remove(&(follower.until, key.0.clone(), key.1));
         if self.follows_of(&key.0).next().is_none() {
-            for seen in follower.stands_in_for.iter().chain([&key.0]) {
+            let stands_in_for = self.stands_in_for.remove(&key.0).unwrap_or_default();
+            for seen in stands_in_for.iter().chain([&key.0]) {
                 self.unsee(seen, &key.0);
             }
         }
@@ -130,19 +124,19 @@ impl Followers {
         }
     }
 
-    /// Notes for whom somebody stands in now.
-    fn see(&mut self, key: &(AgentId, ServerId), stands_in_for: Vec<AgentId>) {
-        let Some(follower) = self.follows.get_mut(key) else { return };
-        let before = std::mem::replace(&mut follower.stands_in_for, stands_in_for.clone());
+    /// Notes for whom somebody who is followed stands in now.
+    fn see(&mut self, agent: &AgentId, stands_in_for: Vec<AgentId>) {
+        let before = self.stands_in_for.get(agent).cloned().unwrap_or_default();
         if before == stands_in_for {
             return;
         }
         for seen in before.iter().filter(|seen| !stands_in_for.contains(seen)) {
-            self.unsee(seen, &key.0);
+            self.unsee(seen, agent);
         }
-        for seen in stands_in_for {
-            self.seen_by.entry(seen).or_default().insert(key.0.clone());
+        for seen in &stands_in_for {
+            self.seen_by.entry(seen.clone()).or_default().insert(agent.clone());
         }
+        self.stands_in_for.insert(agent.clone(), stands_in_for);
     }
 
     fn expire(&mut self, now: Timestamp) {
@@ -207,6 +201,31 @@ impl Site {
             follower.told = Some(cursor);
             self.out.push(Output::Send { to: *to, message: Message::Items(Box::new(items)) });
         }
-        self.followers.see(key, stands_in_for);
+        self.followers.see(agent, stands_in_for);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nothing_is_kept_of_those_whom_nobody_follows_any_more() {
+        let mut followers = Followers::default();
+        let ann = AgentId::from("ann");
+        let follow =
+            |question, seconds| Follow { agent: ann.clone(), question, since: None, seconds };
+        for server in [1, 2] {
+            followers.begin(ServerId(server), follow(1, 60), Timestamp(0));
+        }
+        followers.see(&ann, vec![AgentId::from("ben")]);
+        assert_eq!(followers.watched().count(), 2);
+        followers.begin(ServerId(1), follow(2, 0), Timestamp(0));
+        assert_eq!(followers.watched().count(), 2, "one is left");
+        followers.see(&ann, vec![AgentId::from("cleo")]);
+        followers.expire(Timestamp(60_000_000));
+        assert!(followers.is_empty());
+        assert_eq!(followers.watched().count(), 0);
+        assert!(followers.stands_in_for.is_empty());
     }
 }

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use legwork_model::event::{
-    Completed, Created, Entry, Event, FetchedValue, Parcel, Passage, Performer,
+    Completed, Created, Entry, Event, FetchedValue, Order, Orders, Parcel, Passage, Performer,
 };
 use legwork_model::id::{Activity, ElementId, InstanceId, Iteration, NodeId, ServerId};
 use legwork_model::time::Timestamp;
@@ -102,6 +102,8 @@ impl Alone {
                     self.said.push((to, message));
                 } else if let Output::Notice { text } = output {
                     self.notices.push(text);
+                } else if let Output::Broken { reason, .. } = output {
+                    panic!("{reason}");
                 } else if let Output::ReadEntries { .. } = output {
                     self.reads += 1;
                 } else if let Output::Load { stream, .. } = output
@@ -328,4 +330,57 @@ fn what_waits_for_a_server_that_is_away_neither_stays_in_memory_nor_is_tried() {
     (0..10).for_each(|_| alone.pass(Duration::ZERO));
     assert_eq!(alone.reads, 1_000, "all are offered now");
     assert_eq!(alone.site.parcels_waiting()[&ServerId(1)], 1_000);
+}
+
+/// All that another server can say about an instance, from one that it has never been at to one
+/// that waits for a value.
+fn messages() -> Vec<Message> {
+    let instance = Instance(InstanceId(7 << 80 | 1));
+    let parcel = ParcelId { instance, number: 1 };
+    let order = Order { number: 3, what: Orders::Suspend, by: Performer::System, reason: None };
+    let mut ordered = offer(once(4), once(5), Some(entries()));
+    ordered.parcel = Parcel::Control {
+        passages: ordered.parcel.passages().to_vec(),
+        order: Some(order.clone()),
+    };
+    let mut order_alone = offer(once(4), once(5), Some(Vec::new()));
+    (order_alone.id.number, order_alone.parcel) = (2, Parcel::Order(order));
+    let mut finished = offer(once(4), once(5), Some(Vec::new()));
+    (finished.id.number, finished.parcel) = (2, Parcel::Finished { told: vec![ServerId(1)] });
+    let version = Wanted { element: ElementId(0), writer: once(1) };
+    let Wanted { element, writer } = version.clone();
+    let value = FetchedValue { element, writer, value: Value::String("x".into()) };
+    vec![
+        Message::Offer(offer(once(3), once(5), None)),
+        Message::Offer(ordered),
+        Message::Offer(order_alone),
+        Message::Offer(finished),
+        Message::Known { parcel, last: vec![once(3)] },
+        Message::Taken { parcel },
+        Message::Want { instance, values: vec![version] },
+        Message::Have { instance, values: vec![value] },
+    ]
+}
+
+#[test]
+fn whatever_comes_in_a_byte_the_server_goes_on() {
+    let mut alone = Alone::new(CASE);
+    for message in messages() {
+        let bytes = message.to_bytes();
+        for place in 0..bytes.len() {
+            for change in [1, 2, 4, 8, 16, 32, 64, 128, 255] {
+                let mut wrong = bytes.clone();
+                wrong[place] ^= change;
+                let Ok(wrong) = Message::from_bytes(&wrong) else { continue };
+                if alone.streams.len() > 1 {
+                    alone = Alone::new(CASE);
+                }
+                if !matches!(message, Message::Offer(_)) || change % 2 == 0 {
+                    alone.hears(1, Message::Offer(offer(once(4), once(5), Some(entries()))));
+                }
+                alone.hears(1, wrong);
+                alone.pass(Duration::from_secs(1));
+            }
+        }
+    }
 }

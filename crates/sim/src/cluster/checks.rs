@@ -29,6 +29,13 @@ pub(crate) fn all(cluster: &mut Cluster, crew: &Crew) -> Result<usize, String> {
             }
         }
     }
+    for activity in &crew.acknowledged {
+        let schema = cluster.schema(activity.instance);
+        let mut done = done.get(&activity.instance).into_iter().flatten();
+        if !done.any(|done| oracle::named(&schema, activity.instance, done) == *activity) {
+            return Err(format!("{activity} was acknowledged, and stands in no history"));
+        }
+    }
     for (&instance, &place) in crew.started() {
         let Some(done) = done.get(&instance) else {
             // A start whose answer was lost in a crash before the commit.

@@ -17,6 +17,7 @@ use super::readers::Readers;
 use super::{Cluster, oracle};
 use crate::dice::Dice;
 use crate::material::AGENTS;
+use crate::world::World;
 
 const INSTANCES_MAX: u64 = 6;
 /// How often a request is passed on.
@@ -342,8 +343,8 @@ impl Crew {
 
     /// Whether nothing is open at any site any more.
     pub(crate) fn has_finished(&self, cluster: &mut Cluster) -> Result<bool, String> {
-        let over = |world: &crate::world::World| world.describe().contains("instances_open: 0,");
-        Ok(cluster.worlds.iter().all(over) && !cluster.network.carries_control())
+        let is_over = |world: &World| world.gauges().instances_open == 0;
+        Ok(cluster.worlds.iter().all(is_over) && !cluster.network.carries_control())
     }
 }
 

@@ -5,23 +5,19 @@
 //! that nothing is delivered by two.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
-use std::sync::Arc;
 use std::time::Duration;
 
 use legwork_engine::{self as engine, Command};
 use legwork_model::event::{Entry, Parcel, Received};
 use legwork_model::id::{Activity, InstanceId, ServerId};
-use legwork_model::schema::Schema;
 use legwork_model::time::Timestamp;
 use legwork_placement::{knows, last_activities};
 
 use crate::Site;
-use crate::instances::Slot;
 use crate::message::{Instance, Message, Offer, ParcelId};
 use crate::output::Output;
-use crate::refusal::Refusal;
 use crate::seat::Knowledge;
-use crate::step::{broken, guarded};
+use crate::step::guarded;
 
 /// For how long the others wait for a sender that was asked.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -206,7 +202,10 @@ impl Site {
         let received = Box::new(Received { from, number: recorded, parcel, entries });
         let stored = match state {
             Some(_) => self.command(id, Command::Receive(received), now),
-            None => self.begin_here(id, &schema, received, now),
+            None => {
+                let first = guarded(|| engine::receive_first(self.here(), &schema, received, now));
+                self.begin_with(id, &schema, first, now)
+            }
         };
         // Refused: there is no room, or it is broken. The sender tries again.
         match stored {
@@ -215,25 +214,6 @@ impl Site {
             Err(_) => {}
         }
         self.ask_next(id, from, number, now);
-    }
-
-    fn begin_here(
-        &mut self,
-        id: InstanceId,
-        schema: &Arc<Schema>,
-        received: Box<Received>,
-        now: Timestamp,
-    ) -> Result<(), Refusal> {
-        let decision = guarded(|| engine::receive_first(self.here(), schema, received, now))
-            .map_err(|reason| broken(id, &reason))?
-            .map_err(|rejection| Refusal::from(&rejection))?;
-        let decision = self.with_actors(schema, decision, now);
-        let mut decision = self.with_departures(schema, None, decision, now);
-        let record = self.record_of(&mut decision, 0, 0, now)?;
-        let slot = Slot::new(schema.clone(), 0, decision.state.clone());
-        self.instances.insert(id, slot);
-        self.commit(id, decision, record, now);
-        Ok(())
     }
 
     /// Whoever waited while another sender was asked gets their turn.

@@ -37,7 +37,19 @@ impl Site {
         created: Created,
         now: Timestamp,
     ) -> Result<(), Refusal> {
-        let decision = guarded(|| engine::create_at(self.here(), schema, created, now))
+        let decided = guarded(|| engine::create_at(self.here(), schema, created, now));
+        self.begin_with(id, schema, decided, now)
+    }
+
+    /// The first record of an instance here, if it could be decided.
+    pub(crate) fn begin_with(
+        &mut self,
+        id: InstanceId,
+        schema: &Arc<Schema>,
+        decided: Result<Result<Decision, Rejection>, String>,
+        now: Timestamp,
+    ) -> Result<(), Refusal> {
+        let decision = decided
             .map_err(|reason| {
                 let refusal = broken(id, &reason);
                 self.out.push(Output::Broken { instance: id, reason });

@@ -20,7 +20,7 @@ pub(crate) struct Versions {
     /// For every element that was written, its newest version; ordered by element.
     newest: Vec<Arc<Link>>,
     /// Values that came later than their versions, if any did.
-    fetched: Option<Arc<Vec<FetchedValue>>>,
+    fetched: Option<Arc<Vec<Arc<FetchedValue>>>>,
     /// Of all versions together.
     bytes: u64,
 }
@@ -83,7 +83,7 @@ impl Versions {
     /// Adds the value of a version that had been elsewhere.
     pub(crate) fn fetched(&mut self, value: FetchedValue) {
         self.bytes += value.value.content_bytes() as u64;
-        Arc::make_mut(self.fetched.get_or_insert_default()).push(value);
+        Arc::make_mut(self.fetched.get_or_insert_default()).push(Arc::new(value));
     }
 
     /// The version valid for a reader: that of the last writer before it.
@@ -114,7 +114,8 @@ impl Versions {
 
     fn found<'a>(&'a self, link: &'a Link) -> Found<'a> {
         let writer = link.activity();
-        let is_it = |value: &&FetchedValue| value.element == link.element && value.writer == writer;
+        let is_it =
+            |value: &&Arc<FetchedValue>| value.element == link.element && value.writer == writer;
         let fetched =
             || self.fetched.as_ref()?.iter().rev().find(is_it).map(|fetched| &fetched.value);
         let value = link.value.as_ref().or_else(fetched);
@@ -239,6 +240,35 @@ impl<'b, C> Decode<'b, C> for Versions {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_value_that_came_later_is_not_copied_with_the_state() {
+        let mut versions = Versions::default();
+        let writer = |node| Activity::once(NodeId(node));
+        for node in [1, 2] {
+            versions.write(Written {
+                element: ElementId(0),
+                value: None,
+                writer: &writer(node),
+                at: Timestamp(1),
+                server: Some(ServerId(3)),
+            });
+        }
+        let fetched = |node| FetchedValue {
+            element: ElementId(0),
+            writer: writer(node),
+            value: Value::String("long".to_owned()),
+        };
+        versions.fetched(fetched(1));
+        let mut next = versions.clone();
+        next.fetched(fetched(2));
+        let value = |of: &Versions, node| {
+            of.by(ElementId(0), &writer(node)).and_then(|found| found.value).map(std::ptr::from_ref)
+        };
+        assert_eq!(value(&next, 1), value(&versions, 1));
+        assert!(value(&next, 2).is_some() && value(&versions, 2).is_none());
+        assert!(minicbor::decode::<Versions>(&minicbor::to_vec(&next).unwrap()).unwrap() == next);
+    }
 
     #[test]
     fn a_very_long_history_is_dropped_and_copied_without_recursion() {

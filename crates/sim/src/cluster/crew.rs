@@ -33,6 +33,8 @@ pub(crate) struct Crew {
     /// Those of them that were not refused.
     begun: u64,
     errand: Errand,
+    /// Which site has offered what.
+    offered: BTreeMap<ActivityId, usize>,
     /// Activities that a site has acknowledged.
     pub(crate) acknowledged: BTreeSet<ActivityId>,
     /// Instances that somebody wanted aborted.
@@ -218,6 +220,7 @@ impl Crew {
             }
             (Intent::Poll, Answer::Jobs(jobs)) if !jobs.is_empty() => {
                 for job in &jobs {
+                    self.offered(place, &job.activity)?;
                     has_all(cluster, place, &job.activity, &job.inputs)?;
                 }
                 let activities = jobs.iter().map(|job| job.activity.clone()).collect();
@@ -251,6 +254,7 @@ impl Crew {
                 }
             }
             (Intent::Item(Deed::Look, agent, activity, _), Answer::Item(detail)) => {
+                self.offered(place, &activity)?;
                 has_all(cluster, place, &activity, &detail.inputs)?;
                 self.deal_with(cluster, place, Deed::Complete, (agent, activity, 0));
             }
@@ -275,6 +279,16 @@ impl Crew {
             (_, _) => {}
         }
         Ok(())
+    }
+
+    /// A step is offered by one site only: the one that controls it.
+    fn offered(&mut self, place: usize, activity: &ActivityId) -> Result<(), String> {
+        match self.offered.insert(activity.clone(), place) {
+            Some(other) if other != place => {
+                Err(format!("{activity} is offered at {place}, and was at {other}"))
+            }
+            Some(_) | None => Ok(()),
+        }
     }
 
     fn note(&mut self, activity: ActivityId) -> Result<(), String> {

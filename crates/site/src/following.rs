@@ -109,9 +109,11 @@ impl Following {
 
     /// Begins to follow a person, if nobody has asked for their list of late.
     fn attend(&mut self, agent: &AgentId, now: Timestamp) -> &mut Person {
-        let Self { people, due, begun, .. } = self;
+        let Self { people, due, begun, changed, .. } = self;
         let person = people.entry(agent.clone()).or_insert_with(|| {
             *begun += 1;
+            // Whoever waits with a cursor from when this server was alone begins anew.
+            changed.insert(agent.clone());
             due.insert((now, agent.clone()));
             Person {
                 elsewhere: Elsewhere::new(*begun),

@@ -39,17 +39,21 @@ struct Group {
 
 impl Group {
     fn new() -> Self {
+        Self::of((0..3).map(|at| site(at, u64::from(at + 1) << 40)).collect())
+    }
+
+    fn of(sites: Vec<Site>) -> Self {
         let mut group = Self {
-            sites: (0..3).map(|at| site(at, u64::from(at + 1) << 40)).collect(),
-            own: vec![Vec::new(); 3],
+            own: vec![Vec::new(); sites.len()],
+            sites,
             now: "2026-01-31T23:00:00Z".parse().unwrap(),
             cut: BTreeSet::new(),
             said: 0,
             replies: BTreeMap::new(),
             last: 0,
         };
-        for at in 0..3 {
-            group.feed(at, Input::Settle);
+        for at in 0..group.sites.len() {
+            group.feed(at as u16, Input::Settle);
         }
         group.ask(0, Request::PublishOrganisation { source: BANK.to_owned() }).unwrap();
         group.ask(0, Request::Deploy { source: LOAN.to_owned() }).unwrap();
@@ -163,12 +167,16 @@ impl Group {
     }
 }
 
-fn site(at: u16, life: u64) -> Site {
-    let domain = |name| {
+fn topology(names: &[&str]) -> String {
+    let domain = |name: &&str| {
         let reached = format!("{{ address: \"{name}:1\", api: \"http://{name}\" }}");
         format!("  {name}: {{ servers: {{ {name}-1: {reached} }} }}\n")
     };
-    let topology = format!("topology: three\ndomains:\n{}", NAMES.map(domain).concat()).into();
+    format!("topology: three\ndomains:\n{}", names.iter().map(domain).collect::<String>())
+}
+
+fn site(at: u16, life: u64) -> Site {
+    let topology = topology(&NAMES).into();
     let name = format!("{}-1", NAMES[usize::from(at)]).into();
     Site::new(Config { member: Some(Member { name, topology }), life, ..Config::default() })
 }
@@ -179,6 +187,29 @@ fn worklist(agent: &str, since: Option<String>, wait_until: Option<Timestamp>) -
 
 fn claim(agent: &str, activity: &ActivityId) -> Request {
     Request::Claim { agent: AgentId::from(agent), activity: activity.clone() }
+}
+
+#[test]
+fn who_waits_at_a_server_that_was_alone_is_told_to_begin_anew_among_others() {
+    let member = Member { name: "north-1".into(), topology: topology(&NAMES[..1]).into() };
+    let alone = Site::new(Config { member: Some(member), life: 1 << 40, ..Config::default() });
+    let mut group = Group::of(vec![alone]);
+    group.cut.extend([1, 2]);
+    let Answer::Worklist(list) =
+        group.ask(0, Request::Worklist(worklist("ann", None, None))).unwrap()
+    else {
+        panic!("no worklist")
+    };
+    let until = Some(group.now.plus(Duration::from_secs(60)));
+    let watch = group.send(0, Request::Worklist(worklist("ann", Some(list.cursor), until)));
+    group.ask(0, Request::PublishTopology { source: topology(&NAMES) }).unwrap();
+    assert!(!group.replies.contains_key(&watch), "nothing has changed for ann yet");
+
+    group.send(0, Request::Worklist(worklist("ann", None, None)));
+    match group.replies.remove(&watch) {
+        Some(Ok(Answer::Worklist(list))) => assert!(list.reset),
+        other => panic!("{other:?}"),
+    }
 }
 
 #[test]

@@ -7,6 +7,7 @@ use std::pin::pin;
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
+use legwork_placement::Server;
 use rustls::pki_types::ServerName;
 use tokio::io::{AsyncRead, AsyncWrite, split};
 use tokio::net::TcpStream;
@@ -28,7 +29,7 @@ pub(crate) async fn keep(links: Arc<Links>, peer: Arc<Peer>) {
     let mut topology = links.topology_changes();
     let mut pause = PAUSE_MIN;
     loop {
-        let Some(server) = links.in_use(peer.id) else {
+        let Some(server) = links.in_use(peer.id).filter(|server| server.name == peer.name) else {
             // It may come back under its number.
             if topology.changed().await.is_err() {
                 return;
@@ -154,7 +155,9 @@ async fn converse<R: AsyncRead + Unpin, W: AsyncWrite + Unpin>(
                 peer.outlet.put_beyond_limit(&ping, &control(ping.len() as u64));
             }
             _ = topology.changed() => {
-                if links.in_use(peer.id).is_none_or(|server| &*server.address != address) {
+                let is_there =
+                    |server: &Server| server.name == peer.name && &*server.address == address;
+                if !links.in_use(peer.id).is_some_and(|server| is_there(&server)) {
                     return Ok(());
                 }
             }

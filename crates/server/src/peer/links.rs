@@ -147,7 +147,7 @@ impl Links {
         let mut dialled = BTreeSet::new();
         loop {
             for peer in self.peers() {
-                if dialled.insert(peer.id) {
+                if dialled.insert((peer.id, peer.name.clone())) {
                     tasks.spawn(dial::keep(self.clone(), peer));
                 }
             }
@@ -161,8 +161,9 @@ impl Links {
 
     /// The topology as the site has it.
     pub(crate) fn follow(&self, topology: &Arc<Topology>) {
-        let is_new = self.topology.borrow().epoch != topology.epoch;
-        if is_new {
+        // Not by the epoch: the file it began with, and the first one published, are both the first.
+        let is_known = Arc::ptr_eq(&self.topology.borrow(), topology);
+        if !is_known {
             self.topology.send_replace(topology.clone());
             self.acquaint();
             // Those who dial look again when the peers are there.
@@ -203,9 +204,13 @@ impl Links {
         let mut peers = self.peers.write().unwrap_or_else(PoisonError::into_inner);
         for (number, server) in (0..).zip(&topology.servers) {
             let is_other = server.name != self.name && !server.is_gone;
-            if is_other && !peers.contains_key(&ServerId(number)) {
-                let peer = Peer::new(ServerId(number), server.name.clone(), now);
-                peers.insert(peer.id, Arc::new(peer));
+            let id = ServerId(number);
+            // The file that the server began with may have told other numbers.
+            let is_known = peers.get(&id).is_some_and(|peer| peer.name == server.name);
+            if server.name == self.name {
+                peers.remove(&id);
+            } else if is_other && !is_known {
+                peers.insert(id, Arc::new(Peer::new(id, server.name.clone(), now)));
             }
         }
     }
@@ -408,6 +413,22 @@ pub(super) mod tests {
         assert_eq!(peer.state().since, Timestamp(2));
         assert!(peer.enter(Condition::Up, Timestamp(6)));
         assert_eq!(peer.state().since, Timestamp(6));
+    }
+
+    #[test]
+    fn the_topology_of_the_catalog_counts_and_not_the_file_though_both_are_the_first() {
+        let named = |names: [&str; 3]| names.map(|name| server(name, false)).to_vec();
+        let (_folder, _, links) = links(named(["north", "lab", "ward"]));
+        let mut servers = named(["ward", "north", "lab"]);
+        servers[2].address = "127.0.0.1:2".into();
+        let topology = Topology { servers, ..(*links.topology()).clone() };
+        links.follow(&Arc::new(topology));
+        let names = |links: &Links| -> Vec<(u16, Arc<str>)> {
+            links.peers().iter().map(|peer| (peer.id.0, peer.name.clone())).collect()
+        };
+        assert_eq!(names(&links), [(0, "ward".into()), (2, "lab".into())]);
+        assert_eq!(links.here(), Some(ServerId(1)));
+        assert_eq!(&*links.in_use(ServerId(2)).unwrap().address, "127.0.0.1:2");
     }
 
     #[test]

@@ -43,6 +43,7 @@ pub fn compile(definition: &Definition, version: u32) -> Result<Schema, CompileE
             elements,
             loops: Vec::new(),
             predecessors: Vec::new(),
+            control_predecessors: Vec::new(),
         },
         loops: Vec::new(),
         syncs: Vec::new(),
@@ -331,6 +332,7 @@ impl Drawing {
             nodes.iter().map(|node| node.incoming.len() + node.sync_in.len()).collect();
         let mut ready = vec![Schema::START];
         let mut sets = vec![BitSet::default(); nodes.len()];
+        let mut over_control = sets.clone();
         let mut done = 0;
         while let Some(id) = ready.pop() {
             done += 1;
@@ -342,6 +344,12 @@ impl Drawing {
                 set.insert(from.0);
             }
             sets[id.0 as usize] = set;
+            let mut set = BitSet::default();
+            for edge in &node.incoming {
+                set.union(&over_control[edge.from.0 as usize]);
+                set.insert(edge.from.0);
+            }
+            over_control[id.0 as usize] = set;
             for &next in node.outgoing.iter().chain(&node.sync_out) {
                 waiting[next.0 as usize] -= 1;
                 if waiting[next.0 as usize] == 0 {
@@ -355,6 +363,7 @@ impl Drawing {
             return Err(CompileError::Cycle { name });
         }
         self.schema.predecessors = sets;
+        self.schema.control_predecessors = over_control;
         Ok(())
     }
 }

@@ -25,6 +25,8 @@ pub struct Schema {
     pub loops: Vec<Loop>,
     /// For every node the set of nodes that precede it over control and sync edges.
     pub(crate) predecessors: Vec<BitSet>,
+    /// The same over control edges alone.
+    pub(crate) control_predecessors: Vec<BitSet>,
 }
 
 #[derive(Clone, Debug)]
@@ -190,12 +192,22 @@ impl Schema {
     /// Whether activity `a` precedes activity `b`, iterations taken into account: an earlier
     /// iteration of a loop around both precedes a later one as a whole.
     pub fn activity_precedes(&self, a: &Activity, b: &Activity) -> bool {
+        self.comes_before(a, b, &self.predecessors)
+    }
+
+    /// Whether whoever knows activity `b` is sure to know `a`, however the instance went: a step that
+    /// is skipped does not wait for its sync edges, so that control edges alone count.
+    pub fn certainly_precedes(&self, a: &Activity, b: &Activity) -> bool {
+        self.comes_before(a, b, &self.control_predecessors)
+    }
+
+    fn comes_before(&self, a: &Activity, b: &Activity, predecessors: &[BitSet]) -> bool {
         let (node_a, node_b) = (self.node(a.node), self.node(b.node));
         let shared = node_a.loops.iter().zip(&node_b.loops).take_while(|(x, y)| x == y).count();
         let ours = a.iteration.0.iter().take(shared);
         match ours.cmp(b.iteration.0.iter().take(shared)) {
             std::cmp::Ordering::Less => true,
-            std::cmp::Ordering::Equal => self.precedes(a.node, b.node),
+            std::cmp::Ordering::Equal => predecessors[b.node.0 as usize].contains(a.node.0),
             std::cmp::Ordering::Greater => false,
         }
     }

@@ -31,12 +31,6 @@ pub trait Known {
 
     /// Where the instance was started.
     fn start(&self) -> ServerId;
-
-    /// Whether whoever knows an entry is sure to know another. Not every path of the schema orders:
-    /// a skipped step did not wait for its sync edges.
-    fn precedes(&self, schema: &Schema, a: &Activity, b: &Activity) -> bool {
-        schema.activity_precedes(a, b)
-    }
 }
 
 /// The last completion of a node.
@@ -65,7 +59,7 @@ pub fn last_activities(schema: &Schema, known: &impl Known, sources: &[Activity]
     for source in sources {
         // Of an iteration that is over all is known, also that the source was skipped in it.
         if compare(schema, known, source) == Ordering::Less {
-            add(schema, known, &mut last, source.clone());
+            add(schema, &mut last, source.clone());
         }
     }
     for node in schema.nodes.iter().filter(|node| node.has_entry()) {
@@ -77,7 +71,7 @@ pub fn last_activities(schema: &Schema, known: &impl Known, sources: &[Activity]
             continue;
         }
         if sources.iter().any(|source| matters(schema, &activity, source)) {
-            add(schema, known, &mut last, activity);
+            add(schema, &mut last, activity);
         }
     }
     last
@@ -97,10 +91,10 @@ pub fn last_activities_of(
     for activity in own.chain(told.iter().cloned()) {
         for source in sources {
             if matters(schema, &activity, source) {
-                add(schema, known, &mut last, activity.clone());
-            } else if known.precedes(schema, source, &activity) {
+                add(schema, &mut last, activity.clone());
+            } else if schema.certainly_precedes(source, &activity) {
                 // It has gone on from there: the word that it got this far is still under way.
-                add(schema, known, &mut last, source.clone());
+                add(schema, &mut last, source.clone());
             }
         }
     }
@@ -110,23 +104,17 @@ pub fn last_activities_of(
 /// Algorithm 2: whether an entry goes along, when the target knows all up to `last`.
 pub fn is_missing(
     schema: &Schema,
-    known: &impl Known,
     activity: &Activity,
     sources: &[Activity],
     last: &[Activity],
 ) -> bool {
     sources.iter().any(|source| matters(schema, activity, source))
-        && !is_known_up_to(schema, known, activity, last)
+        && !is_known_up_to(schema, activity, last)
 }
 
 /// Whether whoever knows all up to `last` is sure to know an entry.
-pub fn is_known_up_to(
-    schema: &Schema,
-    known: &impl Known,
-    activity: &Activity,
-    last: &[Activity],
-) -> bool {
-    last.iter().any(|last| is_part(schema, known, activity, last))
+pub fn is_known_up_to(schema: &Schema, activity: &Activity, last: &[Activity]) -> bool {
+    last.iter().any(|last| is_part(schema, activity, last))
 }
 
 /// The activity of a node in the present iteration.
@@ -142,13 +130,8 @@ fn matters(schema: &Schema, activity: &Activity, source: &Activity) -> bool {
 }
 
 /// Whether an activity is another one or is sure to precede it.
-pub(crate) fn is_part(
-    schema: &Schema,
-    known: &impl Known,
-    activity: &Activity,
-    whole: &Activity,
-) -> bool {
-    activity == whole || known.precedes(schema, activity, whole)
+pub(crate) fn is_part(schema: &Schema, activity: &Activity, whole: &Activity) -> bool {
+    activity == whole || schema.certainly_precedes(activity, whole)
 }
 
 /// How the iteration of an activity compares to the present one.
@@ -169,10 +152,10 @@ fn step_back(activity: &mut Activity) -> bool {
 }
 
 /// Keeps those that precede no other.
-fn add(schema: &Schema, known: &impl Known, last: &mut Vec<Activity>, activity: Activity) {
-    if last.iter().any(|other| is_part(schema, known, &activity, other)) {
+fn add(schema: &Schema, last: &mut Vec<Activity>, activity: Activity) {
+    if last.iter().any(|other| is_part(schema, &activity, other)) {
         return;
     }
-    last.retain(|other| !known.precedes(schema, other, &activity));
+    last.retain(|other| !schema.certainly_precedes(other, &activity));
     last.push(activity);
 }

@@ -81,19 +81,19 @@ impl<K: Known, M: Map> Proof<'_, K, M> {
     }
 
     fn follows(&self, earliest: &[&Activity], activity: &Activity) -> bool {
-        earliest.iter().any(|entry| is_part(self.schema, self.known, entry, activity))
+        earliest.iter().any(|entry| is_part(self.schema, entry, activity))
     }
 
     /// It is a source of the move or precedes one.
     fn is_before_move(&self, activity: &Activity) -> bool {
         let mut passages = self.movement.passages.iter();
-        passages.any(|passage| is_part(self.schema, self.known, activity, &passage.source))
+        passages.any(|passage| is_part(self.schema, activity, &passage.source))
     }
 
     /// It cannot come about before the move has arrived.
     fn is_after_move(&self, activity: &Activity) -> bool {
         let mut passages = self.movement.passages.iter();
-        passages.any(|passage| is_part(self.schema, self.known, &passage.target, activity))
+        passages.any(|passage| is_part(self.schema, &passage.target, activity))
     }
 
     fn is_this_move(&self, from: &Activity, to: NodeId) -> bool {

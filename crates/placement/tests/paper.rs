@@ -134,7 +134,7 @@ impl Knowledge<'_> {
     fn to_send(&self, source: char, last: &[Activity]) -> Vec<Activity> {
         let (schema, source) = (&self.case.schema, [self.case.of(source)]);
         let entries = self.entries.iter();
-        entries.filter(|entry| is_missing(schema, self, entry, &source, last)).cloned().collect()
+        entries.filter(|entry| is_missing(schema, entry, &source, last)).cloned().collect()
     }
 
     fn take(&mut self, entries: &[Activity]) {

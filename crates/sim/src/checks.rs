@@ -21,7 +21,7 @@ pub(crate) fn recovered_equals_running(
     agents: &[AgentId],
 ) -> Result<(), String> {
     let running = look_around(world, agents)?;
-    let recovered = world.recovered()?;
+    let (recovered, _) = world.recovered()?;
     let before = world.swap_site(recovered);
     let fresh = look_around(world, agents)?;
     world.swap_site(before);

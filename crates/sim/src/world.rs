@@ -4,7 +4,7 @@
 //! A crash may come before the commit (the batch is lost, and so are its answers) or after it (the
 //! batch is there, the answers are lost). Nothing else is ever lost.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::ops::ControlFlow;
 
 use legwork_model::id::{InstanceId, ServerId, StreamId};
@@ -340,31 +340,38 @@ impl World {
         // Up to a minute of darkness, and the clock of the next machine may be behind.
         self.now = Timestamp(self.now.0 + dice.below(90_000) as i64 - 30_000);
         self.config.life = dice.roll();
-        self.site = self.recovered()?;
+        let (site, outputs) = self.recovered()?;
+        self.site = site;
+        self.carry_out(outputs)?;
         Ok(())
     }
 
-    /// A site made of the store alone.
-    pub(crate) fn recovered(&mut self) -> Result<Site, String> {
+    /// A site made of the store alone, and what it wants done.
+    pub(crate) fn recovered(&mut self) -> Result<(Site, Vec<Output>), String> {
         let mut site = Site::new(self.config.clone());
-        let mut loads = Vec::new();
+        let mut outputs = VecDeque::new();
         self.store
             .open_streams(None, &mut |open| {
                 let snapshot = open.snapshot.map(|snapshot| (snapshot.version.0, snapshot.bytes));
                 let stream = Stream { id: open.stream.0, snapshot, records: open.records };
-                loads.extend(site.handle(Input::Recovered(stream), self.now));
+                outputs.extend(site.handle(Input::Recovered(stream), self.now));
                 if open.stream == StreamId::SITE {
-                    site.handle(Input::SiteRecovered, self.now);
+                    outputs.extend(site.handle(Input::SiteRecovered, self.now));
                 }
                 ControlFlow::Continue(())
             })
             .map_err(|error| format!("recovery: {error}"))?;
-        for load in loads {
-            let input = self.read(load)?;
-            site.handle(input, self.now);
+        let mut later = Vec::new();
+        while let Some(output) = outputs.pop_front() {
+            if matches!(output, Output::Load { .. }) {
+                let input = self.read(output)?;
+                outputs.extend(site.handle(input, self.now));
+            } else {
+                later.push(output);
+            }
         }
         match site.faults() {
-            [] => Ok(site),
+            [] => Ok((site, later)),
             faults => Err(format!("recovery: {faults:?}")),
         }
     }

@@ -102,9 +102,7 @@ impl Export<'_> {
         }
         entries.retain(|entry| {
             let activity = entry.event.ends();
-            activity.is_some_and(|activity| {
-                is_missing(self.schema, &self.known, &activity, self.sources, last)
-            })
+            activity.is_some_and(|activity| is_missing(self.schema, &activity, self.sources, last))
         });
         let with_values = |entry| self.with_values(entry, &fetched);
         Missing { entries: entries.into_iter().map(with_values).collect(), of, known }
@@ -112,7 +110,7 @@ impl Export<'_> {
 
     fn is_known_up_to(&self, entry: &Entry, last: &[Activity]) -> bool {
         let activity = entry.event.ends();
-        activity.is_some_and(|activity| is_known_up_to(self.schema, &self.known, &activity, last))
+        activity.is_some_and(|activity| is_known_up_to(self.schema, &activity, last))
     }
 
     fn is_proven(&self, missing: &[Entry]) -> bool {

@@ -101,8 +101,4 @@ impl Known for Knowledge<'_> {
     fn start(&self) -> ServerId {
         self.state.started_elsewhere().unwrap_or(self.here)
     }
-
-    fn precedes(&self, schema: &Schema, a: &Activity, b: &Activity) -> bool {
-        self.state.precedes(schema, a, b)
-    }
 }

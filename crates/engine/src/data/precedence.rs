@@ -2,10 +2,8 @@
 //!
 //! Everything on a path of control and sync edges to it, and everything in earlier iterations of
 //! the loops around both. Not every edge orders, though: a skipped node did not wait for its sync
-//! edges, so whoever follows it may run beside their sources. Of rounds that are over it is not known
-//! any more what was skipped in them: there no sync edge counts, for only what is certain does. What
-//! is before a pending activity is settled, hence the values it reads do not change while somebody
-//! works on it.
+//! edges, so whoever follows it may run beside their sources. What is before a pending activity is
+//! settled, hence the values it reads do not change while somebody works on it.
 
 use legwork_model::id::{Activity, NodeId};
 use legwork_model::schema::{Node, Schema};
@@ -22,13 +20,17 @@ pub(crate) struct Before<'a> {
 
 impl<'a> Before<'a> {
     pub(crate) fn new(schema: &'a Schema, state: &State, reader: &'a Activity) -> Self {
-        let waivers = schema.nodes.get(reader.node.0 as usize).map(|node| Waivers {
-            schema,
-            state,
-            reader,
-            node,
-        });
-        let ordered = waivers.filter(Waivers::concern_the_reader).map(|waivers| waivers.ordered());
+        let node = schema.nodes.get(reader.node.0 as usize);
+        // Of earlier iterations it is not known any more what was skipped.
+        let present = node.filter(|node| state.compare_iteration(node, &reader.iteration).is_eq());
+        let waived = |other: &Node| {
+            other.id != reader.node
+                && waives(state, other)
+                && schema.precedes(other.id, reader.node)
+        };
+        let ordered = present
+            .filter(|_| schema.nodes.iter().any(waived))
+            .map(|reader| ordered_before(schema, state, reader));
         Self { schema, reader, ordered }
     }
 
@@ -54,48 +56,22 @@ impl<'a> Before<'a> {
     }
 }
 
-/// The nodes that did not wait for their sync edges.
-struct Waivers<'a> {
-    schema: &'a Schema,
-    state: &'a State,
-    reader: &'a Activity,
-    node: &'a Node,
+/// Whether a node was skipped without waiting for its sync edges.
+fn waives(state: &State, node: &Node) -> bool {
+    !node.sync_in.is_empty() && state.node_state(node.id) == NodeState::Skipped
 }
 
-impl Waivers<'_> {
-    /// Whether some of them lie on the way to the reader.
-    fn concern_the_reader(&self) -> bool {
-        self.schema.nodes.iter().any(|other| {
-            other.id != self.node.id
-                && self.contain(other)
-                && self.schema.precedes(other.id, self.node.id)
-        })
-    }
-
-    fn contain(&self, node: &Node) -> bool {
-        !node.sync_in.is_empty()
-            && (self.state.node_state(node.id) == NodeState::Skipped || !self.is_present(node))
-    }
-
-    /// Whether the state of a node is the one it had in the round of the reader.
-    fn is_present(&self, node: &Node) -> bool {
-        let shared = node.loops.iter().zip(&self.node.loops).take_while(|(a, b)| a == b);
-        shared.zip(&self.reader.iteration.0).all(|((id, _), round)| self.state.round(*id) == *round)
-    }
-
-    /// Every node on a path that orders.
-    fn ordered(&self) -> Vec<bool> {
-        let mut ordered = vec![false; self.schema.nodes.len()];
-        let mut waiting = vec![self.node];
-        while let Some(node) = waiting.pop() {
-            let sync: &[_] = if self.contain(node) { &[] } else { &node.sync_in };
-            let control = node.incoming.iter().map(|edge| edge.from);
-            for NodeId(from) in control.chain(sync.iter().map(|edge| edge.from)) {
-                if !std::mem::replace(&mut ordered[from as usize], true) {
-                    waiting.push(&self.schema.nodes[from as usize]);
-                }
+fn ordered_before(schema: &Schema, state: &State, reader: &Node) -> Vec<bool> {
+    let mut ordered = vec![false; schema.nodes.len()];
+    let mut waiting = vec![reader];
+    while let Some(node) = waiting.pop() {
+        let sync: &[_] = if waives(state, node) { &[] } else { &node.sync_in };
+        let control = node.incoming.iter().map(|edge| edge.from);
+        for NodeId(from) in control.chain(sync.iter().map(|edge| edge.from)) {
+            if !std::mem::replace(&mut ordered[from as usize], true) {
+                waiting.push(&schema.nodes[from as usize]);
             }
         }
-        ordered
     }
+    ordered
 }

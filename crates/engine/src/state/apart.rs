@@ -54,11 +54,6 @@ impl State {
         marking::read_by(schema, node).into_iter().filter_map(lacking).collect()
     }
 
-    /// Whether one activity came before another, as they went here.
-    pub fn precedes(&self, schema: &Schema, a: &Activity, b: &Activity) -> bool {
-        Before::new(schema, self, b).contains(a)
-    }
-
     /// How often a loop has gone round.
     pub fn rounds(&self, id: LoopId) -> u32 {
         self.round(id)

@@ -113,6 +113,14 @@ mod tests {
     }
 
     #[test]
+    fn a3_10_no_entry_and_no_version_reaches_a_server_twice() {
+        // Over a calm network, where nothing has to be said again.
+        for seed in (0..10).map(|number| 4 * number + 3) {
+            cluster::simulate(seed).unwrap_or_else(|reason| panic!("seed {seed}: {reason}"));
+        }
+    }
+
+    #[test]
     fn the_same_seed_twice_gives_the_same_bytes() {
         assert_eq!(run(7).unwrap(), run(7).unwrap());
     }

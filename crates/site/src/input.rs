@@ -220,6 +220,64 @@ pub enum Request {
     RequireFiles,
 }
 
+/// What a request is about.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Subject<'a> {
+    /// An instance that somebody looks at.
+    Instance(InstanceId),
+    /// An instance as a whole, which somebody gives orders for.
+    Order(InstanceId),
+    /// An activity, and who works on it, if it is an item on a worklist.
+    Activity(&'a ActivityId, Option<&'a AgentId>),
+    /// No instance, or many, or one whose state does not matter.
+    Other,
+}
+
+impl Request {
+    pub(crate) fn subject(&self) -> Subject<'_> {
+        match self {
+            Self::Show { instance, .. } => Subject::Instance(*instance),
+            Self::Suspend { instance, .. }
+            | Self::Resume { instance, .. }
+            | Self::Abort { instance, .. } => Subject::Order(*instance),
+            Self::Resolve { activity, .. } => Subject::Activity(activity, None),
+            Self::Item { agent, activity }
+            | Self::Claim { agent, activity }
+            | Self::Release { agent, activity }
+            | Self::Delegate { agent, activity, .. }
+            | Self::Complete(Complete { agent, activity, .. }) => {
+                Subject::Activity(activity, Some(agent))
+            }
+            Self::Deploy { .. }
+            | Self::Definitions { .. }
+            | Self::DefinitionVersions { .. }
+            | Self::Definition { .. }
+            | Self::PublishOrganisation { .. }
+            | Self::Organisation { .. }
+            | Self::OrganisationVersions { .. }
+            | Self::PublishTopology { .. }
+            | Self::Topology { .. }
+            | Self::TopologyVersions { .. }
+            | Self::Start(_)
+            | Self::History { .. }
+            | Self::List(_)
+            | Self::Incidents { .. }
+            | Self::Worklist(_)
+            | Self::Activate(_)
+            // Instances with open jobs stay in memory: a job of another one is not open.
+            | Self::CompleteJobs { .. }
+            | Self::FailJobs { .. }
+            | Self::ExtendJobs { .. }
+            | Self::IssueToken { .. }
+            | Self::RevokeToken { .. }
+            | Self::Tokens { .. }
+            | Self::WhoAmI
+            | Self::RequireAdmin
+            | Self::RequireFiles => Subject::Other,
+        }
+    }
+}
+
 #[derive(Debug)]
 pub struct Start {
     /// Drawn by the driver, larger than those before. A repetition does not use it.

@@ -11,7 +11,7 @@ use legwork_model::id::{InstanceId, StreamId, StreamKind};
 use legwork_model::schema::Schema;
 use legwork_model::time::Timestamp;
 
-use crate::input::{Request, Stream};
+use crate::input::{Request, Stream, Subject};
 use crate::instances::Slot;
 use crate::output::Output;
 use crate::step::guarded;
@@ -77,44 +77,14 @@ impl Site {
 
     /// The stream a request needs and that is not in memory.
     pub(crate) fn needs_loading(&self, request: &Request) -> Option<StreamId> {
-        let instance = match request {
+        if let Request::Start(start) = request {
             // Whether a start with a key is a repetition only the key's stream can tell.
-            Request::Start(start) => return start.key.as_ref().map(|key| key.stream),
-            Request::Show { instance, .. }
-            | Request::Suspend { instance, .. }
-            | Request::Resume { instance, .. }
-            | Request::Abort { instance, .. } => *instance,
-            Request::Resolve { activity, .. }
-            | Request::Item { activity, .. }
-            | Request::Claim { activity, .. }
-            | Request::Release { activity, .. }
-            | Request::Delegate { activity, .. } => activity.instance,
-            Request::Complete(complete) => complete.activity.instance,
-            Request::Deploy { .. }
-            | Request::Definitions { .. }
-            | Request::DefinitionVersions { .. }
-            | Request::Definition { .. }
-            | Request::PublishOrganisation { .. }
-            | Request::Organisation { .. }
-            | Request::OrganisationVersions { .. }
-            | Request::PublishTopology { .. }
-            | Request::Topology { .. }
-            | Request::TopologyVersions { .. }
-            | Request::History { .. }
-            | Request::List(_)
-            | Request::Incidents { .. }
-            | Request::Worklist(_)
-            | Request::Activate(_)
-            // Instances with open jobs stay in memory: a job of another one is not open.
-            | Request::CompleteJobs { .. }
-            | Request::FailJobs { .. }
-            | Request::ExtendJobs { .. }
-            | Request::IssueToken { .. }
-            | Request::RevokeToken { .. }
-            | Request::Tokens { .. }
-            | Request::WhoAmI
-            | Request::RequireAdmin
-            | Request::RequireFiles => return None,
+            return start.key.as_ref().map(|key| key.stream);
+        }
+        let instance = match request.subject() {
+            Subject::Instance(instance) | Subject::Order(instance) => instance,
+            Subject::Activity(activity, _) => activity.instance,
+            Subject::Other => return None,
         };
         let at_hand = self.instances.state(instance).is_some();
         (!at_hand && self.instances.broken(instance).is_none()).then_some(instance.into())

@@ -7,7 +7,7 @@ use legwork_model::id::{ActivityId, InstanceId, ServerId};
 use legwork_placement::place;
 
 use crate::Site;
-use crate::input::{Complete, Request};
+use crate::input::{Request, Subject};
 use crate::refusal::{Kind, Refusal};
 use crate::seat::Knowledge;
 
@@ -41,52 +41,21 @@ impl Site {
     /// `None` if the request is to be carried out, or refused, here.
     fn server_for(&self, request: &Request) -> Option<ServerId> {
         self.seat.as_ref()?;
-        match request {
-            Request::Show { instance, .. } => match self.instances.state(*instance) {
+        match request.subject() {
+            Subject::Instance(instance) => match self.instances.state(instance) {
                 Some(_) => None,
-                None => self.starter_of(*instance),
+                None => self.starter_of(instance),
             },
             // Orders for the instance as a whole are given where it was started.
-            Request::Suspend { instance, .. }
-            | Request::Resume { instance, .. }
-            | Request::Abort { instance, .. } => match self.instances.state(*instance) {
+            Subject::Order(instance) => match self.instances.state(instance) {
                 Some((_, state)) => state.started_elsewhere(),
-                None => self.starter_of(*instance),
+                None => self.starter_of(instance),
             },
-            Request::Resolve { activity, .. } => self.controller_of(activity),
             // Who has told of an item here knows best.
-            Request::Item { agent, activity }
-            | Request::Claim { agent, activity }
-            | Request::Release { agent, activity }
-            | Request::Delegate { agent, activity, .. }
-            | Request::Complete(Complete { agent, activity, .. }) => {
-                self.remote_item(agent, activity).or_else(|| self.controller_of(activity))
-            }
-            Request::Deploy { .. }
-            | Request::Definitions { .. }
-            | Request::DefinitionVersions { .. }
-            | Request::Definition { .. }
-            | Request::PublishOrganisation { .. }
-            | Request::Organisation { .. }
-            | Request::OrganisationVersions { .. }
-            | Request::PublishTopology { .. }
-            | Request::Topology { .. }
-            | Request::TopologyVersions { .. }
-            | Request::Start(_)
-            | Request::History { .. }
-            | Request::List(_)
-            | Request::Incidents { .. }
-            | Request::Worklist(_)
-            | Request::Activate(_)
-            | Request::CompleteJobs { .. }
-            | Request::FailJobs { .. }
-            | Request::ExtendJobs { .. }
-            | Request::IssueToken { .. }
-            | Request::RevokeToken { .. }
-            | Request::Tokens { .. }
-            | Request::WhoAmI
-            | Request::RequireAdmin
-            | Request::RequireFiles => None,
+            Subject::Activity(activity, agent) => agent
+                .and_then(|agent| self.remote_item(agent, activity))
+                .or_else(|| self.controller_of(activity)),
+            Subject::Other => None,
         }
     }
 

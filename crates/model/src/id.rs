@@ -11,9 +11,14 @@ use minicbor::{Decode, Encode};
 
 /// A running or finished case of a process. Displays as `inst_` and 26 Crockford base-32 digits.
 ///
-/// The upper 48 bits are the milliseconds of its creation, so that ids sort by age; the uppermost of
-/// them is clear, and not all bits are: other streams have those ids. The lowest 16 bits are the
-/// number of the server that started it, so that anybody finds that one.
+/// Its bits are part of the persistent format, from the uppermost to the lowest:
+///
+/// | bits | what |
+/// |---|---|
+/// | 48 | the milliseconds of its creation; the uppermost bit is clear, and not all bits are: other streams have those ids |
+/// | 32 | what tells instances of one millisecond apart, counting up: ids of one drawer sort by age |
+/// | 32 | its *spread*: a number that does not change, from which follows which server of a domain controls it there |
+/// | 16 | the number of the server that started it, so that anybody finds that one |
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct InstanceId(pub u128);
 
@@ -142,6 +147,26 @@ const PREFIX: &str = "inst_";
 
 impl InstanceId {
     pub const SERVER_BITS: u32 = u16::BITS;
+    pub const SPREAD_BITS: u32 = u32::BITS;
+    pub const TIE_BITS: u32 = u32::BITS;
+
+    /// Puts an id together. Of the moment the lower 47 bits count: they last for 4,400 years.
+    pub fn new(created_ms: u64, tie: u32, spread: u32, server: ServerId) -> Self {
+        let moment = u128::from(created_ms & (u64::MAX >> 17));
+        let tied = moment << Self::TIE_BITS | u128::from(tie);
+        let spread = tied << Self::SPREAD_BITS | u128::from(spread);
+        Self(spread << Self::SERVER_BITS | u128::from(server.0))
+    }
+
+    /// When it was created, in milliseconds since 1970, by the clock of whoever drew the id.
+    pub fn created_ms(self) -> u64 {
+        (self.0 >> (Self::TIE_BITS + Self::SPREAD_BITS + Self::SERVER_BITS)) as u64
+    }
+
+    /// From which follows which server of a domain controls it there.
+    pub fn spread(self) -> u32 {
+        (self.0 >> Self::SERVER_BITS) as u32
+    }
 
     /// The server that started it. Of one that started when its server was alone it says nothing.
     pub fn server(self) -> ServerId {
@@ -290,6 +315,19 @@ mod tests {
                 assert_eq!(activity.to_string().parse(), Ok(activity));
             }
         }
+    }
+
+    #[test]
+    fn the_bits_of_an_id_stay_where_they_are() {
+        let id = InstanceId(0x0192_3456_789A_BCDE_F012_3456_789A_BCDE);
+        assert_eq!(id.created_ms(), 0x0192_3456_789A);
+        assert_eq!(id.spread(), 0x3456_789A);
+        assert_eq!(id.server(), ServerId(0xBCDE));
+        assert_eq!(InstanceId::new(0x0192_3456_789A, 0xBCDE_F012, 0x3456_789A, id.server()), id);
+        assert_eq!(id.to_string(), "inst_01J8T5CY4TQKFF04HMASW9NF6Y");
+        // No moment makes an id that is not an instance's.
+        let last = InstanceId::new(u64::MAX, u32::MAX, u32::MAX, ServerId(u16::MAX));
+        assert_eq!(StreamId::from(last).kind(), StreamKind::Instance(last));
     }
 
     #[test]

@@ -3,6 +3,7 @@
 //! Invariant: ids of instances drawn later by one server sort after those drawn before; the same key
 //! for the same process always gives the same stream.
 
+use std::hash::BuildHasher;
 use std::sync::{Mutex, PoisonError};
 
 use legwork_api::Data;
@@ -10,14 +11,24 @@ use legwork_api::instances::StartRequest;
 use legwork_model::event::RequestDigest;
 use legwork_model::id::{ActivityId, AgentId, InstanceId, ServerId, StreamId};
 use legwork_model::time::Timestamp;
+use legwork_placement::Sequence;
+use rustc_hash::FxBuildHasher;
 
-/// The upper bits of an id are the moment it was drawn, the lowest the server; those between are
-/// random.
-const RANDOM_BITS: u32 = 80 - InstanceId::SERVER_BITS;
+/// How many sequences of spreads there are. Processes beyond that share one: together they are
+/// spread as well, each of them a little less so.
+const SEQUENCES: usize = 1_024;
 
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Ids {
-    last: Mutex<u128>,
+    drawing: Mutex<Drawing>,
+}
+
+#[derive(Debug)]
+struct Drawing {
+    /// The moment and what tells apart within it, of the last id.
+    last: u128,
+    /// By a hash of the process; begun when they are first needed.
+    sequences: Box<[Option<Sequence>]>,
 }
 
 /// There is no randomness to be had from the system.
@@ -25,18 +36,64 @@ pub(crate) struct Ids {
 #[error("the system gives no random numbers: {0}; check that /dev/urandom can be read")]
 pub(crate) struct NoRandomness(getrandom::Error);
 
+impl Default for Ids {
+    fn default() -> Self {
+        let sequences = vec![None; SEQUENCES].into_boxed_slice();
+        Self { drawing: Mutex::new(Drawing { last: 0, sequences }) }
+    }
+}
+
 impl Ids {
-    pub(crate) fn draw(&self, now: Timestamp, by: ServerId) -> Result<InstanceId, NoRandomness> {
-        let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
-        let moment = u128::from(now.0.unsigned_abs()) << RANDOM_BITS;
+    /// An id for a new instance of a process.
+    pub(crate) fn draw(
+        &self,
+        now: Timestamp,
+        by: ServerId,
+        process: &str,
+    ) -> Result<InstanceId, NoRandomness> {
+        let mut drawing = self.drawing.lock().unwrap_or_else(PoisonError::into_inner);
+        let spread = drawing.spread(process)?;
+        drawing.id(now, by, spread)
+    }
+
+    /// An id with a given spread, which follows from the key of a start.
+    pub(crate) fn draw_with(
+        &self,
+        now: Timestamp,
+        by: ServerId,
+        spread: u32,
+    ) -> Result<InstanceId, NoRandomness> {
+        self.drawing.lock().unwrap_or_else(PoisonError::into_inner).id(now, by, spread)
+    }
+}
+
+impl Drawing {
+    fn spread(&mut self, process: &str) -> Result<u32, NoRandomness> {
+        let place = FxBuildHasher.hash_one(process) as usize % self.sequences.len();
+        let sequence = &mut self.sequences[place];
+        if let Some(sequence) = sequence {
+            return Ok(sequence.draw());
+        }
+        let beginning = u32::from_le_bytes(random()?);
+        Ok(sequence.insert(Sequence::new(beginning)).draw())
+    }
+
+    fn id(
+        &mut self,
+        now: Timestamp,
+        by: ServerId,
+        spread: u32,
+    ) -> Result<InstanceId, NoRandomness> {
+        let millis = u128::from(now.0.unsigned_abs());
         // Within a millisecond ids count up: that keeps their order and saves the random numbers.
-        let next = if moment >> RANDOM_BITS <= *last >> RANDOM_BITS {
-            *last + 1
+        self.last = if millis <= self.last >> InstanceId::TIE_BITS {
+            self.last + 1
         } else {
-            moment | u128::from_le_bytes(random()?) >> (128 - RANDOM_BITS)
+            // Half of all numbers are left to count up to.
+            millis << InstanceId::TIE_BITS | u128::from(u32::from_le_bytes(random()?) >> 1)
         };
-        *last = next;
-        Ok(InstanceId(next << InstanceId::SERVER_BITS | u128::from(by.0)))
+        let created_ms = (self.last >> InstanceId::TIE_BITS) as u64;
+        Ok(InstanceId::new(created_ms, self.last as u32, spread, by))
     }
 }
 
@@ -46,6 +103,11 @@ pub(crate) fn key_stream(process: &str, key: &str) -> StreamId {
     let mut id = [0; 16];
     id.copy_from_slice(&hash.as_bytes()[..16]);
     StreamId::of_key(u128::from_be_bytes(id))
+}
+
+/// The spread of the instance that a key starts: whoever is asked, the same servers are concerned.
+pub(crate) fn key_spread(stream: StreamId) -> u32 {
+    stream.0 as u32
 }
 
 /// Tells a repetition of a start from another start under the same key: by what it asks for, however
@@ -126,11 +188,34 @@ mod tests {
     fn ids_sort_in_the_order_they_were_drawn_even_when_the_clock_stands_still() {
         let ids = Ids::default();
         let drawn: Vec<_> = [1_000, 1_000, 1_001, 1_000, 1_001, 1_002]
-            .map(|millis| ids.draw(Timestamp(millis), ServerId(7)).unwrap())
+            .map(|millis| ids.draw(Timestamp(millis), ServerId(7), "loan").unwrap())
             .into();
         assert!(drawn.is_sorted_by(|a, b| a < b), "{drawn:?}");
-        assert_eq!(drawn[0].0 >> (RANDOM_BITS + InstanceId::SERVER_BITS), 1_000);
+        let moments: Vec<u64> = drawn.iter().map(|id| id.created_ms()).collect();
+        assert_eq!(moments, [1_000, 1_000, 1_001, 1_001, 1_001, 1_002]);
         assert!(drawn.iter().all(|id| id.server() == ServerId(7)), "{drawn:?}");
+    }
+
+    #[test]
+    fn instances_of_each_process_are_spread_evenly_however_those_of_others_come_between() {
+        let ids = Ids::default();
+        let spread = |process| ids.draw(Timestamp(1), ServerId(0), process).unwrap().spread();
+        let low = |spread: u32| usize::from(spread < u32::MAX / 10 * 3);
+        let (mut loans, mut claims) = (0, 0);
+        for number in 0..3_000 {
+            loans += low(spread("loan"));
+            claims += if number % 3 == 0 { low(spread("claim")) } else { 0 };
+        }
+        assert!(loans.abs_diff(900) < 5 && claims.abs_diff(300) < 5, "{loans} {claims}");
+    }
+
+    #[test]
+    fn a_key_decides_where_its_instance_belongs() {
+        let (ids, stream) = (Ids::default(), key_stream("loan", "k1"));
+        let id = ids.draw_with(Timestamp(1), ServerId(3), key_spread(stream)).unwrap();
+        assert_eq!((id.spread(), id.server()), (key_spread(stream), ServerId(3)));
+        // The servers along the chain of a key are asked in turn: it may never change.
+        assert_eq!(key_spread(stream), 0xF491_C9DC);
     }
 
     #[test]

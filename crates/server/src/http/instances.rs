@@ -16,7 +16,7 @@ use super::gather;
 use super::reply::{Refused, Reply, Result};
 use crate::convert;
 use crate::everywhere;
-use crate::ids::{key_stream, start_digest};
+use crate::ids::{key_spread, key_stream, start_digest};
 
 /// Starts an instance of a process.
 #[utoipa::path(
@@ -65,7 +65,11 @@ fn start_request(x: &Exchange<'_>) -> Result<Start> {
             request: start_digest(&request).map_err(|error| Refused::fault(&error))?,
         })),
     };
-    let drawn = x.app.ids.draw(x.app.clock.now(), x.app.status.server());
+    let (now, here) = (x.app.clock.now(), x.app.status.server());
+    let drawn = match &key {
+        Some(key) => x.app.ids.draw_with(now, here, key_spread(key.stream)),
+        None => x.app.ids.draw(now, here, &request.process),
+    };
     let instance = drawn.map_err(|error| Refused::fault(&error))?;
     Ok(Start {
         instance,

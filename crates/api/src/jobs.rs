@@ -122,6 +122,15 @@ pub struct ExtendJobsRequest {
     pub lease_ms: u64,
 }
 
+/// Gives jobs back that will not be done; others get them at once.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ReturnJobsRequest {
+    pub worker: Arc<str>,
+    #[schema(max_items = 1000)]
+    pub jobs: Vec<LeasedJob>,
+}
+
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct LeasedJob {

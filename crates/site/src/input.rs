@@ -197,6 +197,10 @@ pub enum Request {
         jobs: Vec<JobLease>,
         lease: Duration,
     },
+    /// Jobs that will not be done by whoever took them: others get them at once.
+    ReturnJobs {
+        jobs: Vec<JobLease>,
+    },
 
     IssueToken {
         name: String,
@@ -268,6 +272,7 @@ impl Request {
             | Self::CompleteJobs { .. }
             | Self::FailJobs { .. }
             | Self::ExtendJobs { .. }
+            | Self::ReturnJobs { .. }
             | Self::IssueToken { .. }
             | Self::RevokeToken { .. }
             | Self::Tokens { .. }
@@ -342,11 +347,27 @@ pub struct Activate {
     pub wait_until: Option<Timestamp>,
 }
 
-/// The right to work on a job for some time.
+/// The right to work on a job for some time. The uppermost bits of its number are those of the
+/// server that gave it, so that a report finds that server.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct JobLease {
     pub activity: ActivityId,
     pub lease: u64,
+}
+
+impl JobLease {
+    pub(crate) const SERVER_BITS: u32 = 16;
+    const COUNTER_BITS: u32 = u64::BITS - Self::SERVER_BITS;
+
+    /// The number of a lease that a server gives.
+    pub(crate) fn number(server: ServerId, counter: u64) -> u64 {
+        u64::from(server.0) << Self::COUNTER_BITS | counter & (u64::MAX >> Self::SERVER_BITS)
+    }
+
+    /// The server that gave a lease of this number.
+    pub fn server(lease: u64) -> ServerId {
+        ServerId((lease >> Self::COUNTER_BITS) as u16)
+    }
 }
 
 #[derive(Debug)]

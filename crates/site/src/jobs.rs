@@ -8,9 +8,11 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
-use legwork_model::id::{Activity, InstanceId};
+use legwork_model::id::{Activity, InstanceId, ServerId};
 use legwork_model::time::Timestamp;
 use rustc_hash::FxHashMap;
+
+use crate::input::JobLease;
 
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct JobKey {
@@ -97,11 +99,12 @@ impl Jobs {
         }
     }
 
-    /// The next job of one of these types, leased from now on.
+    /// The next job of one of these types, leased from now on by this server.
     pub(crate) fn take(
         &mut self,
         types: &[Arc<str>],
         lease_for: Duration,
+        here: ServerId,
         now: Timestamp,
     ) -> Option<(JobKey, Arc<str>, u64, Timestamp)> {
         for job in types {
@@ -111,8 +114,9 @@ impl Jobs {
                 if entry.phase != Phase::Queued {
                     continue;
                 }
-                self.last_lease += 1;
-                let (lease, expires) = (self.last_lease, now + lease_for);
+                self.last_lease = self.last_lease.wrapping_add(1);
+                let lease = JobLease::number(here, self.last_lease);
+                let expires = now + lease_for;
                 self.last_timer += 1;
                 let due = (expires, self.last_timer);
                 entry.phase = Phase::Leased { lease, since: now, due };
@@ -156,6 +160,24 @@ impl Jobs {
                 self.last_timer += 1;
                 *due = (now + lease_for, self.last_timer);
                 self.timers.insert(*due, key.clone());
+                Ok(())
+            }
+            Phase::Leased { .. } | Phase::Queued | Phase::Delayed { .. } => Err(LeaseError::Lost),
+        }
+    }
+
+    /// Offers a job again whose worker does not want it, before those that wait.
+    pub(crate) fn give_back(&mut self, key: &JobKey, lease: u64) -> Result<(), LeaseError> {
+        let entry = self.entries.get_mut(key).ok_or(LeaseError::NotOpen)?;
+        match entry.phase {
+            Phase::Leased { lease: current, .. } if current == lease => {
+                let (phase, job) =
+                    (std::mem::replace(&mut entry.phase, Phase::Queued), entry.job.clone());
+                self.count_out(phase, &job);
+                self.enqueue(&job, key.clone());
+                if let Some(queue) = self.queues.get_mut(&job) {
+                    queue.keys.rotate_right(1);
+                }
                 Ok(())
             }
             Phase::Leased { .. } | Phase::Queued | Phase::Delayed { .. } => Err(LeaseError::Lost),
@@ -251,6 +273,7 @@ mod tests {
     use super::*;
 
     const MINUTE: Duration = Duration::from_secs(60);
+    const HERE: ServerId = ServerId(7);
 
     fn key(number: u128) -> JobKey {
         JobKey { instance: InstanceId(number), activity: Activity::once(NodeId(1)) }
@@ -266,7 +289,7 @@ mod tests {
         jobs.open(key(1), "mail".into(), None, Timestamp(0));
         jobs.open(key(2), "mail".into(), None, Timestamp(0));
         jobs.open(key(3), "other".into(), None, Timestamp(0));
-        let taken: Vec<_> = std::iter::from_fn(|| jobs.take(&types(), MINUTE, Timestamp(0)))
+        let taken: Vec<_> = std::iter::from_fn(|| jobs.take(&types(), MINUTE, HERE, Timestamp(0)))
             .map(|(key, ..)| key.instance.0)
             .collect();
         assert_eq!(taken, [1, 2]);
@@ -277,11 +300,11 @@ mod tests {
     fn a_job_whose_lease_ran_out_is_offered_again_and_the_first_worker_has_lost_it() {
         let mut jobs = Jobs::default();
         jobs.open(key(1), "mail".into(), None, Timestamp(0));
-        let (_, _, first, expires) = jobs.take(&types(), MINUTE, Timestamp(0)).unwrap();
-        assert_eq!(jobs.next_due(), Some(expires));
+        let (_, _, first, expires) = jobs.take(&types(), MINUTE, HERE, Timestamp(0)).unwrap();
+        assert_eq!((jobs.next_due(), JobLease::server(first)), (Some(expires), HERE));
         jobs.expire(expires);
         assert_eq!(jobs.verify(&key(1), first), Ok(None), "nobody else has it: still welcome");
-        let (_, _, second, _) = jobs.take(&types(), MINUTE, expires).unwrap();
+        let (_, _, second, _) = jobs.take(&types(), MINUTE, HERE, expires).unwrap();
         assert_eq!(jobs.verify(&key(1), first), Err(LeaseError::Lost));
         assert_eq!(jobs.verify(&key(1), second), Ok(Some(expires)));
         jobs.close(&key(1));
@@ -289,24 +312,40 @@ mod tests {
     }
 
     #[test]
+    fn a_job_given_back_is_the_next_to_be_given_out_and_its_first_worker_has_lost_it() {
+        let mut jobs = Jobs::default();
+        jobs.open(key(1), "mail".into(), None, Timestamp(0));
+        jobs.open(key(2), "mail".into(), None, Timestamp(0));
+        let (_, _, first, _) = jobs.take(&types(), MINUTE, HERE, Timestamp(0)).unwrap();
+        jobs.give_back(&key(1), first).unwrap();
+        assert_eq!((jobs.queued(), jobs.leased(), jobs.next_due()), (2, 0, None));
+        assert_eq!(jobs.give_back(&key(1), first), Err(LeaseError::Lost));
+        let (again, _, second, _) = jobs.take(&types(), MINUTE, HERE, Timestamp(0)).unwrap();
+        assert_eq!(again, key(1));
+        assert_eq!(jobs.give_back(&key(1), first), Err(LeaseError::Lost));
+        jobs.close(&key(1));
+        assert_eq!(jobs.give_back(&key(1), second), Err(LeaseError::NotOpen));
+    }
+
+    #[test]
     fn an_extended_lease_does_not_run_out_at_the_old_moment() {
         let mut jobs = Jobs::default();
         jobs.open(key(1), "mail".into(), None, Timestamp(0));
-        let (_, _, lease, expires) = jobs.take(&types(), MINUTE, Timestamp(0)).unwrap();
+        let (_, _, lease, expires) = jobs.take(&types(), MINUTE, HERE, Timestamp(0)).unwrap();
         jobs.extend(&key(1), lease, MINUTE, Timestamp(30_000)).unwrap();
         jobs.expire(expires);
         assert_eq!(jobs.leased(), 1);
-        assert!(jobs.take(&types(), MINUTE, expires).is_none());
+        assert!(jobs.take(&types(), MINUTE, HERE, expires).is_none());
         jobs.expire(Timestamp(90_000));
-        assert!(jobs.take(&types(), MINUTE, Timestamp(90_000)).is_some());
+        assert!(jobs.take(&types(), MINUTE, HERE, Timestamp(90_000)).is_some());
     }
 
     #[test]
     fn a_delayed_job_waits_for_its_moment() {
         let mut jobs = Jobs::default();
         jobs.open(key(1), "mail".into(), Some(Timestamp(500)), Timestamp(0));
-        assert!(jobs.take(&types(), MINUTE, Timestamp(499)).is_none());
+        assert!(jobs.take(&types(), MINUTE, HERE, Timestamp(499)).is_none());
         jobs.expire(Timestamp(500));
-        assert!(jobs.take(&types(), MINUTE, Timestamp(500)).is_some());
+        assert!(jobs.take(&types(), MINUTE, HERE, Timestamp(500)).is_some());
     }
 }

@@ -217,8 +217,8 @@ struct Held {
 
 impl Site {
     pub fn new(config: Config) -> Self {
-        // Leases count up from here. Two lives have 2^63 numbers to begin at: they do not meet.
-        let first_lease = config.life >> 1;
+        // Leases count up from here. Two lives have 2^48 numbers to begin at: they do not meet.
+        let first_lease = config.life >> JobLease::SERVER_BITS;
         let catalog = Catalog::default();
         let mut site = Self {
             worklists: Self::empty_worklists(&config, &catalog),
@@ -434,6 +434,7 @@ impl Site {
             Request::ExtendJobs { worker: _, jobs, lease } => {
                 self.extend_jobs(&caller, &jobs, lease, now)
             }
+            Request::ReturnJobs { jobs } => self.return_jobs(&caller, &jobs),
             Request::IssueToken { name, hash, scopes } => {
                 self.issue_token(&caller, name, hash, &scopes, now)
             }

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use legwork_engine::{self as engine, Command};
 use legwork_model::event::Performer;
-use legwork_model::id::{Activity, ActivityId};
+use legwork_model::id::{Activity, ActivityId, ServerId};
 use legwork_model::time::Timestamp;
 
 use crate::Site;
@@ -57,9 +57,10 @@ impl Site {
     fn serve_poll(&mut self, id: RequestId, now: Timestamp) {
         let Some(Waiting::Jobs(activate)) = self.waiting.peek(id) else { return };
         let (types, max, lease) = (activate.types.clone(), activate.max, activate.lease);
+        let here = self.seat.as_ref().map_or(ServerId::default(), |seat| seat.here);
         let mut jobs = Vec::new();
         while jobs.len() < max
-            && let Some((key, job, lease, expires_at)) = self.jobs.take(&types, lease, now)
+            && let Some((key, job, lease, expires_at)) = self.jobs.take(&types, lease, here, now)
         {
             jobs.extend(self.job(&key, job, lease, expires_at));
         }
@@ -152,6 +153,25 @@ impl Site {
                 let key = self.job_key(&job.activity)?;
                 self.jobs
                     .extend(&key, job.lease, lease, now)
+                    .map_err(|error| lease_refusal(error, &job.activity))
+            })
+            .collect();
+        Ok(Answer::JobResults(results))
+    }
+
+    pub(crate) fn return_jobs(
+        &mut self,
+        caller: &Caller,
+        jobs: &[JobLease],
+    ) -> Result<Answer, Refusal> {
+        caller.require_worker()?;
+        check_batch(jobs.len())?;
+        let results = jobs
+            .iter()
+            .map(|job| {
+                let key = self.job_key(&job.activity)?;
+                self.jobs
+                    .give_back(&key, job.lease)
                     .map_err(|error| lease_refusal(error, &job.activity))
             })
             .collect();

@@ -22,6 +22,7 @@ use crate::instances::{
 };
 use crate::jobs::{
     ActivateRequest, CompleteJobsRequest, ExtendJobsRequest, FailJobsRequest, JobList, JobResults,
+    ReturnJobsRequest,
 };
 use crate::links::LinkList;
 use crate::system::{Health, Ready};
@@ -293,6 +294,10 @@ impl Client {
 
     pub async fn fail_jobs(&self, request: &FailJobsRequest) -> Result<JobResults, Error> {
         self.call(Call::post("/v1/jobs/fail", request)?).await
+    }
+
+    pub async fn return_jobs(&self, request: &ReturnJobsRequest) -> Result<JobResults, Error> {
+        self.call(Call::post("/v1/jobs/return", request)?).await
     }
 
     pub async fn extend_jobs(&self, request: &ExtendJobsRequest) -> Result<JobResults, Error> {

@@ -55,7 +55,7 @@ fn pretty(json: &serde_json::Value) -> Bytes {
         instances::resolve,
         work::worklist, events::worklist_events, work::item, work::claim, work::release,
         work::delegate, work::complete,
-        jobs::activate, jobs::complete, jobs::fail, jobs::extend,
+        jobs::activate, jobs::complete, jobs::fail, jobs::extend, jobs::give_back,
         files::upload, files::download,
         tokens::create, tokens::list, tokens::revoke, tokens::whoami,
         links::list, system::backup, system::openapi, system::definition_schema,

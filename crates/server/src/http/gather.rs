@@ -6,7 +6,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use hyper::header::AUTHORIZATION;
+use hyper::header::{AUTHORIZATION, CONTENT_TYPE, HeaderName};
 use legwork_api::instances::{Instance, InstanceState};
 use legwork_model::id::ServerId;
 use serde::de::DeserializeOwned;
@@ -95,15 +95,24 @@ pub(super) async fn pages<T: DeserializeOwned + Send + 'static>(
 
 /// Asked in the name of the caller.
 fn question(x: &Exchange<'_>, target: String) -> Passed {
-    let credential = x.head.headers.get(AUTHORIZATION);
-    let headers = credential
-        .map(|value| Header(AUTHORIZATION.as_str().to_owned(), value.as_bytes().to_vec().into()));
+    let headers = header(x, &AUTHORIZATION).into_iter().collect();
+    Passed { method: "GET".to_owned(), target, headers, body: Vec::new().into() }
+}
+
+/// JSON for another server, in the name of the caller.
+pub(super) fn posted(x: &Exchange<'_>, target: &str, body: Vec<u8>) -> Passed {
+    let headers = [AUTHORIZATION, CONTENT_TYPE].iter().filter_map(|name| header(x, name));
     Passed {
-        method: "GET".to_owned(),
-        target,
-        headers: headers.into_iter().collect(),
-        body: Vec::new().into(),
+        method: "POST".to_owned(),
+        target: target.to_owned(),
+        headers: headers.collect(),
+        body: body.into(),
     }
+}
+
+fn header(x: &Exchange<'_>, name: &HeaderName) -> Option<Header> {
+    let value = x.head.headers.get(name)?;
+    Some(Header(name.as_str().to_owned(), value.as_bytes().to_vec().into()))
 }
 
 async fn ask<T: DeserializeOwned>(

@@ -1,18 +1,21 @@
 //! Operations of programs that carry out automatic steps.
 //!
-//! Invariant: each job of a batch is answered for itself, in order.
+//! Invariant: each job of a batch is answered for itself, in order. The servers of a domain give
+//! their jobs out together: whom of them a worker asks, and reports to, makes no difference.
 
 use std::time::Duration;
 
 use legwork_api::jobs::{
     ActivateRequest, CompleteJobsRequest, CompletedJob, ExtendJobsRequest, FailJobsRequest,
-    FailedJob, JobList, JobResults, LeasedJob,
+    FailedJob, JobList, JobResults, LeasedJob, ReturnJobsRequest,
 };
 use legwork_site::{Activate, Answer, JobFailure, JobLease, JobResult, Request};
 
+use super::colleagues;
 use super::exchange::Exchange;
 use super::files::require_stored;
 use super::reply::{Refused, Reply, Result};
+use super::reports::{self, Reported};
 use crate::convert;
 
 const WORKER_BYTES_MAX: usize = 256;
@@ -27,6 +30,13 @@ pub(super) async fn activate(x: Exchange<'_>) -> Result {
     x.query(&[])?;
     let request: ActivateRequest = x.json()?;
     check_worker(&request.worker)?;
+    // Before it is divided among others: they would wait too.
+    x.wait_until(Some(request.wait_ms))?;
+    Reply::json(&colleagues::activate(&x, request).await?)
+}
+
+/// The jobs of this server alone.
+pub(super) async fn activate_here(x: &Exchange<'_>, request: ActivateRequest) -> Result<JobList> {
     let wait_until = x.wait_until(Some(request.wait_ms))?;
     let activate = Request::Activate(Activate {
         worker: request.worker,
@@ -44,7 +54,7 @@ pub(super) async fn activate(x: Exchange<'_>) -> Result {
     let Answer::Jobs(jobs) = answer.unwrap_or_else(|| Answer::Jobs(Vec::new())) else {
         return Err(Refused::strange_answer());
     };
-    Reply::json(&convert::jobs(jobs))
+    Ok(convert::jobs(jobs))
 }
 
 /// Reports jobs as done.
@@ -55,23 +65,9 @@ pub(super) async fn activate(x: Exchange<'_>) -> Result {
 )]
 pub(super) async fn complete(x: Exchange<'_>) -> Result {
     x.query(&[])?;
-    let CompleteJobsRequest { worker, jobs } = x.json()?;
-    check_worker(&worker)?;
-    let (mut complete, mut refused) = (Vec::new(), Vec::new());
-    for (place, CompletedJob { job, lease, data }) in jobs.into_iter().enumerate() {
-        match require_stored(&x, &data).await {
-            Ok(()) => {
-                complete.push(JobResult { job: JobLease { activity: job, lease }, data });
-            }
-            Err(missing) => refused.push((place, missing)),
-        }
-    }
-    let mut results = results(&x, Request::CompleteJobs { worker, jobs: complete }).await?;
-    for (place, missing) in refused {
-        // In order: those before it are there already.
-        results.results.insert(place, Err(missing.into_problem()).into());
-    }
-    Reply::json(&results)
+    let report: CompleteJobsRequest = x.json()?;
+    check_worker(&report.worker)?;
+    reports::divide(&x, report).await
 }
 
 /// Reports jobs as failed; they are tried again after a pause, or become incidents.
@@ -82,14 +78,9 @@ pub(super) async fn complete(x: Exchange<'_>) -> Result {
 )]
 pub(super) async fn fail(x: Exchange<'_>) -> Result {
     x.query(&[])?;
-    let FailJobsRequest { worker, jobs } = x.json()?;
-    check_worker(&worker)?;
-    let jobs = jobs.into_iter().map(|FailedJob { job, lease, error, retry }| JobFailure {
-        job: JobLease { activity: job, lease },
-        error,
-        retry,
-    });
-    Reply::json(&results(&x, Request::FailJobs { worker, jobs: jobs.collect() }).await?)
+    let report: FailJobsRequest = x.json()?;
+    check_worker(&report.worker)?;
+    reports::divide(&x, report).await
 }
 
 /// Asks for more time for jobs that are being worked on.
@@ -100,11 +91,120 @@ pub(super) async fn fail(x: Exchange<'_>) -> Result {
 )]
 pub(super) async fn extend(x: Exchange<'_>) -> Result {
     x.query(&[])?;
-    let ExtendJobsRequest { worker, jobs, lease_ms } = x.json()?;
-    check_worker(&worker)?;
-    let jobs = jobs.into_iter().map(|LeasedJob { job, lease }| JobLease { activity: job, lease });
-    let lease = Duration::from_millis(lease_ms);
-    Reply::json(&results(&x, Request::ExtendJobs { worker, jobs: jobs.collect(), lease }).await?)
+    let report: ExtendJobsRequest = x.json()?;
+    check_worker(&report.worker)?;
+    reports::divide(&x, report).await
+}
+
+/// Gives jobs back that will not be done; others get them at once.
+#[utoipa::path(
+    post, path = "/v1/jobs/return", tag = "jobs", operation_id = "return_jobs",
+    request_body = ReturnJobsRequest,
+    responses((status = 200, body = JobResults)),
+)]
+pub(super) async fn give_back(x: Exchange<'_>) -> Result {
+    x.query(&[])?;
+    let report: ReturnJobsRequest = x.json()?;
+    check_worker(&report.worker)?;
+    reports::divide(&x, report).await
+}
+
+impl Reported for CompleteJobsRequest {
+    const TARGET: &'static str = "/v1/jobs/complete";
+    type Job = CompletedJob;
+
+    fn jobs(&mut self) -> &mut Vec<CompletedJob> {
+        &mut self.jobs
+    }
+
+    fn lease(job: &CompletedJob) -> u64 {
+        job.lease
+    }
+
+    async fn carry_out(self, x: &Exchange<'_>) -> Result<JobResults> {
+        let (mut complete, mut refused) = (Vec::new(), Vec::new());
+        for (place, CompletedJob { job, lease, data }) in self.jobs.into_iter().enumerate() {
+            match require_stored(x, &data).await {
+                Ok(()) => {
+                    complete.push(JobResult { job: JobLease { activity: job, lease }, data });
+                }
+                Err(missing) => refused.push((place, missing)),
+            }
+        }
+        let mut results = match complete.is_empty() && !refused.is_empty() {
+            true => JobResults { results: Vec::new() },
+            false => {
+                results(x, Request::CompleteJobs { worker: self.worker, jobs: complete }).await?
+            }
+        };
+        for (place, missing) in refused {
+            // In order: those before it are there already.
+            results.results.insert(place, Err(missing.into_problem()).into());
+        }
+        Ok(results)
+    }
+}
+
+impl Reported for FailJobsRequest {
+    const TARGET: &'static str = "/v1/jobs/fail";
+    type Job = FailedJob;
+
+    fn jobs(&mut self) -> &mut Vec<FailedJob> {
+        &mut self.jobs
+    }
+
+    fn lease(job: &FailedJob) -> u64 {
+        job.lease
+    }
+
+    async fn carry_out(self, x: &Exchange<'_>) -> Result<JobResults> {
+        let jobs = self.jobs.into_iter().map(|FailedJob { job, lease, error, retry }| JobFailure {
+            job: JobLease { activity: job, lease },
+            error,
+            retry,
+        });
+        results(x, Request::FailJobs { worker: self.worker, jobs: jobs.collect() }).await
+    }
+}
+
+impl Reported for ExtendJobsRequest {
+    const TARGET: &'static str = "/v1/jobs/extend";
+    type Job = LeasedJob;
+
+    fn jobs(&mut self) -> &mut Vec<LeasedJob> {
+        &mut self.jobs
+    }
+
+    fn lease(job: &LeasedJob) -> u64 {
+        job.lease
+    }
+
+    async fn carry_out(self, x: &Exchange<'_>) -> Result<JobResults> {
+        let lease = Duration::from_millis(self.lease_ms);
+        let jobs = self.jobs.into_iter().map(leased).collect();
+        results(x, Request::ExtendJobs { worker: self.worker, jobs, lease }).await
+    }
+}
+
+impl Reported for ReturnJobsRequest {
+    const TARGET: &'static str = "/v1/jobs/return";
+    type Job = LeasedJob;
+
+    fn jobs(&mut self) -> &mut Vec<LeasedJob> {
+        &mut self.jobs
+    }
+
+    fn lease(job: &LeasedJob) -> u64 {
+        job.lease
+    }
+
+    async fn carry_out(self, x: &Exchange<'_>) -> Result<JobResults> {
+        results(x, Request::ReturnJobs { jobs: self.jobs.into_iter().map(leased).collect() }).await
+    }
+}
+
+fn leased(LeasedJob { job, lease }: LeasedJob) -> JobLease {
+    JobLease { activity: job, lease }
 }
 
 async fn results(x: &Exchange<'_>, request: Request) -> Result<JobResults> {

@@ -4,6 +4,7 @@
 //! caller sends makes the server panic.
 
 mod body;
+mod colleagues;
 mod definitions;
 mod events;
 mod exchange;
@@ -17,6 +18,7 @@ mod query;
 mod rate;
 mod relay;
 pub(crate) mod reply;
+mod reports;
 pub(crate) mod route;
 mod system;
 mod tokens;
@@ -30,6 +32,7 @@ use std::fmt::Display;
 use std::net::IpAddr;
 use std::pin::pin;
 use std::sync::Arc;
+use std::sync::atomic::AtomicUsize;
 use std::time::Instant;
 
 use bytes::Bytes;
@@ -70,6 +73,8 @@ pub(crate) struct App {
     /// The contents of files that others get from here, and who brings theirs.
     pub(crate) offered: Offered,
     pub(crate) fetcher: Option<Arc<Fetcher<Links>>>,
+    /// Whose turn it is to be asked for jobs first.
+    pub(crate) turn: AtomicUsize,
 }
 
 impl App {
@@ -98,6 +103,7 @@ impl App {
             links,
             offered,
             fetcher,
+            turn: AtomicUsize::new(0),
         }
     }
 }
@@ -213,6 +219,7 @@ async fn carry_out(operation: Operation, x: Exchange<'_>) -> Result {
         Operation::CompleteJobs => jobs::complete(x).await,
         Operation::FailJobs => jobs::fail(x).await,
         Operation::ExtendJobs => jobs::extend(x).await,
+        Operation::ReturnJobs => jobs::give_back(x).await,
         Operation::Start => instances::start(x).await,
         Operation::Instances => instances::list(x).await,
         Operation::Instance => instances::show(x).await,

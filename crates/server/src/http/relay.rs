@@ -75,14 +75,19 @@ pub(super) async fn pass_on(
             }
             Ok(reply)
         }
-        // Whether it was carried out makes a difference to programs.
-        Err(silent @ NotPassed::Unanswered(_)) => {
-            Err(Refused::unavailable("no_answer", silent.to_string()))
-        }
-        Err(away @ (NotPassed::Unreachable(_) | NotPassed::Full(_) | NotPassed::Unknown(_))) => {
-            Err(Refused::unavailable("server_unreachable", away.to_string()))
-        }
+        Err(why) => Err(not_passed(&why)),
     }
+}
+
+/// Whether it was carried out makes a difference to programs.
+pub(super) fn not_passed(why: &NotPassed) -> Refused {
+    let code = match why {
+        NotPassed::Unanswered(_) => "no_answer",
+        NotPassed::Unreachable(_) | NotPassed::Full(_) | NotPassed::Unknown(_) => {
+            "server_unreachable"
+        }
+    };
+    Refused::unavailable(code, why.to_string())
 }
 
 /// Until the server has begun to stop, and has given those who are about to answer a moment.

@@ -36,6 +36,7 @@ pub(crate) enum Operation {
     CompleteJobs,
     FailJobs,
     ExtendJobs,
+    ReturnJobs,
     Start,
     Instances,
     Instance,
@@ -79,12 +80,13 @@ use Operation as Op;
 use Verb::{Delete, Get, Post, Put};
 
 /// Those in use at every step of every instance come first.
-pub(crate) static ROUTES: [Route; 46] = [
+pub(crate) static ROUTES: [Route; 47] = [
     route(Post, "/v1/work/{activity}/complete", Op::Complete),
     route(Post, "/v1/jobs/activate", Op::ActivateJobs),
     route(Post, "/v1/jobs/complete", Op::CompleteJobs),
     route(Post, "/v1/jobs/fail", Op::FailJobs),
     route(Post, "/v1/jobs/extend", Op::ExtendJobs),
+    route(Post, "/v1/jobs/return", Op::ReturnJobs),
     route(Post, "/v1/instances", Op::Start),
     route(Get, "/v1/instances", Op::Instances),
     route(Get, "/v1/instances/{instance}", Op::Instance),

@@ -48,7 +48,7 @@ pub(super) fn asked(span: &Span, request: &Request) {
         name(span, jobs.iter().map(|job| job.job.activity.instance));
     } else if let Request::FailJobs { jobs, .. } = request {
         name(span, jobs.iter().map(|job| job.job.activity.instance));
-    } else if let Request::ExtendJobs { jobs, .. } = request {
+    } else if let Request::ExtendJobs { jobs, .. } | Request::ReturnJobs { jobs } = request {
         name(span, jobs.iter().map(|job| job.activity.instance));
     }
 }

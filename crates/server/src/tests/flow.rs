@@ -152,6 +152,16 @@ async fn a_second_completion_of_a_job_is_refused_for_itself() {
     let extend = json!({"worker": "w", "lease_ms": 90_000, "jobs": [report(&jobs[0])]});
     let extended = f.ok(call("POST /v1/jobs/extend").json(extend)).await;
     assert_eq!(extended["results"][0]["ok"], true);
+    let back = json!({"worker": "w", "jobs": [report(&jobs[2])]});
+    let given_back = f.ok(call("POST /v1/jobs/return").json(back.clone())).await;
+    assert_eq!(given_back["results"][0]["ok"], true);
+    let again = f.ok(call("POST /v1/jobs/activate").json(activate.clone())).await;
+    assert_eq!(
+        (&again["jobs"][0]["job"], &again["jobs"][0]["attempt"]),
+        (&jobs[2]["job"], &json!(1))
+    );
+    let late = f.ok(call("POST /v1/jobs/return").json(back)).await;
+    assert_eq!(late["results"][0]["problem"]["code"], "lease_lost");
     let both = json!({"worker": "w", "jobs": [report(&jobs[0]), report(&jobs[0])]});
     let results = f.ok(call("POST /v1/jobs/complete").json(both)).await;
     assert_eq!(results["results"][0], json!({"ok": true}));

@@ -9,6 +9,7 @@ mod documents;
 mod failures;
 mod flow;
 mod fuzz;
+mod jobs;
 mod limits;
 mod openapi;
 mod sockets;

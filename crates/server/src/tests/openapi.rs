@@ -157,6 +157,9 @@ async fn run_a_letter(r: &mut Reader) -> String {
     assert_eq!(r.send(start()).await.status, 200);
     let instance = started["instance"].as_str().unwrap().to_owned();
     let activate = json!({"worker": "w", "types": ["writer"], "max": 1, "lease_ms": 60_000});
+    let jobs = r.ok(call("POST /v1/jobs/activate").json(activate.clone())).await;
+    let job = json!({"job": jobs["jobs"][0]["job"], "lease": jobs["jobs"][0]["lease"]});
+    r.ok(call("POST /v1/jobs/return").json(json!({"worker": "w", "jobs": [job]}))).await;
     let jobs = r.ok(call("POST /v1/jobs/activate").json(activate)).await;
     let job = json!({"job": jobs["jobs"][0]["job"], "lease": jobs["jobs"][0]["lease"]});
     let extend = json!({"worker": "w", "jobs": [job], "lease_ms": 60_000});

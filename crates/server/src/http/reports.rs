@@ -1,0 +1,111 @@
+//! Reports about jobs, each brought to the server that gave the job out.
+//!
+//! Invariant: every job of a report is answered, in order, whoever answers. What was passed on by
+//! another server is not passed on again.
+
+use std::collections::BTreeMap;
+
+use legwork_api::Problem;
+use legwork_api::jobs::{JobResult, JobResults};
+use legwork_model::id::ServerId;
+use legwork_site::JobLease;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+use super::exchange::Exchange;
+use super::gather::posted;
+use super::relay::not_passed;
+use super::reply::{self, Refused, Reply};
+use crate::peer::{Answered, From, Links};
+
+/// A report about several jobs.
+pub(super) trait Reported: Serialize + DeserializeOwned + Clone {
+    /// Where it is sent.
+    const TARGET: &'static str;
+    type Job;
+
+    fn jobs(&mut self) -> &mut Vec<Self::Job>;
+
+    fn lease(job: &Self::Job) -> u64;
+
+    /// At the server that gave all its jobs out.
+    async fn carry_out(self, x: &Exchange<'_>) -> reply::Result<JobResults>;
+}
+
+/// Has each job of a report answered by the server that gave it out.
+pub(super) async fn divide<R: Reported>(x: &Exchange<'_>, mut report: R) -> reply::Result {
+    let was_passed_on = x.head.extensions.get::<From>().is_some();
+    let links = x.app.links.as_ref().filter(|_| !was_passed_on);
+    let Some((links, here)) = links.and_then(|links| Some((links, links.here()?))) else {
+        return Reply::json(&report.carry_out(x).await?);
+    };
+    // Numbers that no server has ever given are answered here.
+    let topology = links.topology();
+    let giver = |job: &R::Job| {
+        let server = JobLease::server(R::lease(job));
+        if topology.server(server).is_some() { server } else { here }
+    };
+    let givers: Vec<ServerId> = report.jobs().iter().map(giver).collect();
+    if givers.iter().all(|giver| *giver == here) {
+        return Reply::json(&report.carry_out(x).await?);
+    }
+    let mut parts: BTreeMap<ServerId, R> = BTreeMap::new();
+    let jobs = std::mem::take(report.jobs());
+    for (giver, job) in givers.iter().zip(jobs) {
+        parts.entry(*giver).or_insert_with(|| report.clone()).jobs().push(job);
+    }
+    let mut answers = BTreeMap::new();
+    for (giver, mut part) in parts {
+        let len = part.jobs().len();
+        let results = match giver == here {
+            true => match part.carry_out(x).await {
+                Ok(results) => Ok(results.results),
+                Err(refused) => Err(refused.into_problem()),
+            },
+            false => pass_on(x, links, giver, &part).await,
+        };
+        answers.insert(giver, each(results, len).into_iter());
+    }
+    let results = givers.iter().filter_map(|giver| answers.get_mut(giver)?.next());
+    Reply::json(&JobResults { results: results.collect() })
+}
+
+async fn pass_on<R: Reported>(
+    x: &Exchange<'_>,
+    links: &Links,
+    to: ServerId,
+    part: &R,
+) -> Result<Vec<JobResult>, Problem> {
+    let fault = |error: serde_json::Error| Refused::fault(&error).into_problem();
+    let body = serde_json::to_vec(part).map_err(fault)?;
+    match links.pass_on(to, posted(x, R::TARGET, body)).await {
+        Ok(Answered { status: 200, body, .. }) => {
+            serde_json::from_slice(&body).map(|JobResults { results }| results).map_err(fault)
+        }
+        Ok(Answered { body, .. }) => Err(serde_json::from_slice(&body).map_err(fault)?),
+        Err(why) => Err(not_passed(&why).into_problem()),
+    }
+}
+
+/// One answer for each of so many jobs: what is refused as a whole is refused for each.
+fn each(results: Result<Vec<JobResult>, Problem>, len: usize) -> Vec<JobResult> {
+    match results {
+        Ok(results) if results.len() == len => results,
+        Ok(_) => each(Err(Refused::strange_answer().into_problem()), len),
+        Err(problem) => (0..len).map(|_| Err(problem.clone()).into()).collect(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_refused_as_a_whole_is_refused_for_each_job() {
+        let results = each(Err(Problem::new(503, "server_unreachable", "away")), 2);
+        assert_eq!(results.len(), 2);
+        assert!(results.iter().all(|result| !result.ok && result.problem.is_some()));
+        let short = each(Ok(vec![Ok(()).into()]), 2);
+        assert_eq!((short.len(), short[0].ok), (2, false), "nobody knows which one it was for");
+    }
+}

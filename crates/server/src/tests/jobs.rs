@@ -1,0 +1,51 @@
+//! Jobs of several servers: taken at one, reported at another.
+
+use serde_json::{Value as Json, json};
+
+use super::cluster::{Cluster, Node};
+use super::support::call;
+
+/// A job of each of two domains at the same time.
+const BOTH: &str = "
+process: both
+steps:
+  - parallel: both
+    branches:
+      - steps: [{ step: here, job: here, at: north }]
+      - steps: [{ step: there, job: there, at: south }]
+";
+
+impl Node {
+    async fn take(&self, kind: &str) -> Json {
+        let activate = json!({"worker": "w", "types": [kind], "max": 1, "lease_ms": 60_000,
+            "wait_ms": 30_000});
+        let jobs = self.ok(call("POST /v1/jobs/activate").json(activate)).await;
+        json!({"job": jobs["jobs"][0]["job"], "lease": jobs["jobs"][0]["lease"]})
+    }
+
+    async fn report(&self, jobs: &[&Json]) -> Json {
+        let done = json!({"worker": "w", "jobs": jobs});
+        self.ok(call("POST /v1/jobs/complete").json(done)).await["results"].clone()
+    }
+}
+
+#[tokio::test]
+async fn jobs_are_reported_at_any_server_and_each_is_answered_in_its_place() {
+    let cluster = Cluster::new(&["north", "south"]);
+    let (north, south) = (cluster.start("north-1").await, cluster.start("south-1").await);
+    north.ok(call("POST /v1/definitions").body("text/yaml", BOTH)).await;
+    south.until_deployed("both").await;
+    let start = json!({"process": "both"});
+    let started = north.ok(call("POST /v1/instances").json(start)).await;
+    let (here, there) = (north.take("here").await, south.take("there").await);
+    let results = north.report(&[&there, &here, &there]).await;
+    assert_eq!(results[0], json!({"ok": true}), "given out by the other server");
+    assert_eq!(results[1], json!({"ok": true}));
+    assert_eq!(results[2]["problem"]["code"], "job_not_open", "reported before");
+    let ended = north.ended(started["instance"].as_str().unwrap()).await;
+    assert_eq!(ended["state"], "completed", "{ended}");
+    let unknown = json!({"job": here["job"], "lease": u64::MAX.to_string()});
+    assert_eq!(south.report(&[&unknown]).await[0]["ok"], false, "a lease that nobody gave");
+    north.server.stop().await;
+    south.server.stop().await;
+}

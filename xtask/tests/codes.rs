@@ -99,7 +99,7 @@ const LIMITS: [(&str, &str, &str); 39] = [
     ),
     (
         "messages of one server that wait to be heard; answers that it does not take | 64 MiB",
-        "crates/server/src/peer/links.rs",
+        "crates/server/src/peer/other.rs",
         "HEARD_BYTES_MAX: u32 = 64 << 20;",
     ),
     (

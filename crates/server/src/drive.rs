@@ -309,7 +309,7 @@ impl Driver {
         self.show();
         for (to, message) in self.sends.drain(..) {
             if let Some(links) = &self.around.links {
-                links.post(to, &message);
+                links.post(to, message);
             }
         }
         for (reply, answer) in self.answers.drain(..) {

@@ -9,6 +9,7 @@ mod clock;
 pub mod cluster;
 mod config;
 mod convert;
+mod core;
 mod drive;
 mod everywhere;
 mod files;

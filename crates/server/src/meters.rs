@@ -30,6 +30,8 @@ const LINK_PARCELS: &str = "legwork_link_parcels_waiting";
 const LINK_BYTES: &str = "legwork_link_bytes_total";
 const LINK_SOCKET_BYTES: &str = "legwork_link_socket_bytes_total";
 const LINK_DROPPED: &str = "legwork_link_dropped_total";
+const LINK_LOCAL: &str = "legwork_link_local_total";
+const STORE_BYTES: &str = "legwork_store_bytes";
 
 const SECONDS: [f64; 12] =
     [0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 1.0, 10.0];
@@ -43,7 +45,6 @@ pub(crate) struct Meters {
     pub(crate) drive: Arc<DriveMeters>,
     /// By route, the last for paths that do not exist.
     routes: Vec<RouteMeters>,
-    store_bytes: Gauge,
 }
 
 #[derive(Default)]
@@ -85,6 +86,7 @@ impl Meters {
             (LINK_BYTES, "Bytes to and from another server, frames included, by their kind."),
             (LINK_SOCKET_BYTES, "Bytes to and from another server on the socket, with TLS."),
             (LINK_DROPPED, "Messages dropped because a link was down or full."),
+            (LINK_LOCAL, "What servers of one process have said to and asked each other."),
         ] {
             let (name, text) = describe(name, text);
             recorder.describe_counter(name, None, text);
@@ -92,22 +94,14 @@ impl Meters {
         for (name, text) in [
             (LINK_UP, "Whether another server can be reached."),
             (LINK_PARCELS, "Instances with a parcel that another server has not taken yet."),
+            (STORE_BYTES, "What the store occupies on disk."),
         ] {
             let (name, text) = describe(name, text);
             recorder.describe_gauge(name, None, text);
         }
-        let gauge = |name, text| {
-            recorder.describe_gauge(
-                KeyName::from_const_str(name),
-                None,
-                SharedString::const_str(text),
-            );
-            recorder.register_gauge(&Key::from_static_name(name), &METADATA)
-        };
-        let store_bytes = gauge("legwork_store_bytes", "What the store occupies on disk.");
-        let drive = Arc::new(DriveMeters::new(&recorder));
+        let drive = Arc::new(DriveMeters::new(&recorder, guest(None)));
         let routes = (0..=ROUTES.len()).map(|_| RouteMeters::default()).collect();
-        Self { handle: recorder.handle(), recorder, drive, routes, store_bytes }
+        Self { handle: recorder.handle(), recorder, drive, routes }
     }
 
     pub(crate) fn answered(&self, route: Option<&'static Route>, status: u16, took: Duration) {
@@ -130,22 +124,30 @@ impl Meters {
         seconds.record(took.as_secs_f64());
     }
 
-    pub(crate) fn show_store_bytes(&self, bytes: u64) {
-        self.store_bytes.set(bytes as f64);
+    /// Of a guest: the same figures, with its name.
+    pub(crate) fn of_guest(&self, server: &str) -> Arc<DriveMeters> {
+        Arc::new(DriveMeters::new(&self.recorder, guest(Some(server))))
+    }
+
+    /// `guest` names it if it is not the process's own server.
+    pub(crate) fn show_store_bytes(&self, guest: Option<&str>, bytes: u64) {
+        let key = Key::from_parts(STORE_BYTES, self::guest(guest));
+        self.recorder.register_gauge(&key, &METADATA).set(bytes as f64);
     }
 
     /// Brings the figures of the links up to date.
-    pub(crate) fn show_links(&self, rows: &[Row]) {
+    pub(crate) fn show_links(&self, guest: Option<&str>, rows: &[Row]) {
         for row in rows {
-            let peer = || Label::new("peer", row.server.to_string());
+            let peer =
+                || [self::guest(guest), vec![Label::new("peer", row.server.to_string())]].concat();
             let gauge = |name, value: f64| {
-                let key = Key::from_parts(name, vec![peer()]);
+                let key = Key::from_parts(name, peer());
                 self.recorder.register_gauge(&key, &METADATA).set(value);
             };
             gauge(LINK_UP, f64::from(u8::from(row.condition == Condition::Up)));
             gauge(LINK_PARCELS, row.parcels as f64);
             for (direction, meter) in [("out", &row.sent), ("in", &row.received)] {
-                let labels = || vec![peer(), Label::new("direction", direction)];
+                let labels = || [peer(), vec![Label::new("direction", direction)]].concat();
                 let count = |name, labels: Vec<Label>, value| {
                     let key = Key::from_parts(name, labels);
                     self.recorder.register_counter(&key, &METADATA).absolute(value);
@@ -156,6 +158,7 @@ impl Meters {
                 }
                 count(LINK_SOCKET_BYTES, labels(), meter.socket);
                 count(LINK_DROPPED, labels(), meter.dropped);
+                count(LINK_LOCAL, labels(), meter.local);
             }
         }
     }
@@ -171,19 +174,20 @@ impl Meters {
 }
 
 impl DriveMeters {
-    fn new(recorder: &PrometheusRecorder) -> Self {
+    fn new(recorder: &PrometheusRecorder, labels: Vec<Label>) -> Self {
         let text = |text| SharedString::const_str(text);
+        let key = |name| Key::from_parts(KeyName::from_const_str(name), labels.clone());
         let counter = |name, about| {
             recorder.describe_counter(KeyName::from_const_str(name), None, text(about));
-            recorder.register_counter(&Key::from_static_name(name), &METADATA)
+            recorder.register_counter(&key(name), &METADATA)
         };
         let gauge = |name, about| {
             recorder.describe_gauge(KeyName::from_const_str(name), None, text(about));
-            recorder.register_gauge(&Key::from_static_name(name), &METADATA)
+            recorder.register_gauge(&key(name), &METADATA)
         };
         let histogram = |name, about| {
             recorder.describe_histogram(KeyName::from_const_str(name), None, text(about));
-            recorder.register_histogram(&Key::from_static_name(name), &METADATA)
+            recorder.register_histogram(&key(name), &METADATA)
         };
         Self {
             commits: counter("legwork_store_commits_total", "Commits to the store."),
@@ -243,6 +247,12 @@ impl DriveMeters {
         self.entries_spared.absolute(gauges.sent.entries_spared);
         self.bytes_whole.absolute(gauges.sent.bytes_whole);
     }
+}
+
+/// The figures of the process's own server have no name: whoever runs one server a process sees
+/// what they saw before.
+fn guest(server: Option<&str>) -> Vec<Label> {
+    server.map(|server| Label::new("server", server.to_owned())).into_iter().collect()
 }
 
 fn builder() -> PrometheusBuilder {

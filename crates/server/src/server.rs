@@ -9,23 +9,15 @@ use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
-use legwork_site::Member;
 use tokio::net::TcpListener;
-use tokio::sync::{oneshot, watch};
+use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
-use crate::backend::{self, Opener, Slot};
-use crate::clock::Clock;
+use crate::backend::{self, Opener};
 use crate::config::{Config, Peering};
-use crate::drive::{Message, Surroundings};
-use crate::files::Fetcher;
-use crate::gate::Gate;
+use crate::core::{Core, Process};
 use crate::http::App;
-use crate::meters::Meters;
-use crate::peer::Links;
-use crate::queue::Queue;
-use crate::status::{Phase, Status};
-use crate::supervise::Supervisor;
+use crate::status::Phase;
 use crate::{Error, listen};
 
 /// How often histograms are folded.
@@ -45,14 +37,6 @@ pub struct Server {
     peer_address: Option<SocketAddr>,
     peering: Option<JoinHandle<()>>,
     pub(crate) core: Core,
-}
-
-/// A server without its sockets.
-pub(crate) struct Core {
-    pub(crate) app: Arc<App>,
-    status: Arc<Status>,
-    queue: Arc<Queue<Message>>,
-    drive: Option<thread::JoinHandle<()>>,
 }
 
 /// What there is to tell while a server starts.
@@ -128,10 +112,12 @@ impl Server {
             Some(peering) => Some(peer_listener(peering).await?),
             None => None,
         };
-        let core = Core::start(&config, opener, stopping.clone()).await?;
+        let process = Arc::new(Process::new(config, stopping.clone())?);
+        let config = &process.config;
+        let core = Core::start(&process, process.own(), opener).await?;
         // One of several may hear of the first token at any moment: until then it refuses every
         // caller from elsewhere, one by one.
-        let is_open = core.status.has_tokens() || config.peering.is_some();
+        let is_open = core.app.status.has_tokens() || config.peering.is_some();
         let address = permitted(config.listen, is_open);
         let withheld = (address != config.listen).then_some(config.listen);
         let listener = match TcpListener::bind(address).await {
@@ -155,8 +141,8 @@ impl Server {
             tokio::spawn(listen::accept(listener, core.app.clone(), stopping, config.grace));
         let folding = tokio::spawn(fold(core.app.clone()));
         let peer_address = peers.as_ref().and_then(|peers| peers.local_addr().ok());
-        let links = core.app.links.clone();
-        let peering = links.zip(peers).map(|(links, peers)| tokio::spawn(links.run(peers)));
+        let host = process.host.clone();
+        let peering = host.zip(peers).map(|(host, peers)| tokio::spawn(host.run(peers)));
         Ok(Self { address, withheld, stop, accepting, folding, peer_address, peering, core })
     }
 
@@ -178,17 +164,17 @@ impl Server {
 
     /// Whether there are tokens; without any, everybody on this machine may do everything.
     pub fn has_tokens(&self) -> bool {
-        self.core.status.has_tokens()
+        self.core.app.status.has_tokens()
     }
 
     /// Waits until the store is read and requests are served.
     pub async fn until_ready(&self) {
-        self.core.status.until(Phase::Ready).await;
+        self.core.app.status.until(Phase::Ready).await;
     }
 
     /// What the server is doing, in words.
     pub fn state(&self) -> String {
-        self.core.status.reason()
+        self.core.app.status.reason()
     }
 
     /// Finishes what is under way, commits it and closes the store.
@@ -202,71 +188,6 @@ impl Server {
         if let Some(peering) = self.peering {
             peering.abort();
             let _ = peering.await;
-        }
-    }
-}
-
-impl Core {
-    pub(crate) async fn start(
-        config: &Config,
-        opener: Opener,
-        stopping: watch::Receiver<bool>,
-    ) -> Result<Self, Error> {
-        let meters = Meters::new();
-        let clock = Arc::new(Clock::default());
-        let queue = Arc::new(Queue::new(config.limits.queue_max));
-        let links = match &config.peering {
-            Some(peering) => Some(Arc::new(links(peering, &clock, &queue)?)),
-            None => None,
-        };
-        let mut around = Surroundings {
-            queue: queue.clone(),
-            clock: clock.clone(),
-            status: Arc::new(Status::new()),
-            slot: Arc::new(Slot::default()),
-            meters: meters.drive.clone(),
-            links: links.clone(),
-            fetcher: None,
-        };
-        around.fetcher = links.as_ref().map(|links| fetcher(links, &around.slot));
-        let status = around.status.clone();
-        let limits = config.limits.clone();
-        let gate = Gate::new(queue.clone(), status.clone(), limits.waiting_max, stopping);
-        let slot = around.slot.clone();
-        let mut app = App::new(gate, clock, limits, meters, slot, status.clone(), links.clone());
-        app.fetcher = around.fetcher.clone();
-        let app = Arc::new(app);
-        if let Some(links) = &links {
-            links.serve_with(&app);
-        }
-        let site = legwork_site::Config {
-            resident_max: config.resident_max,
-            waiting_max: config.limits.waiting_max,
-            member: config.peering.as_ref().map(|peering| Member {
-                name: peering.name.clone(),
-                topology: peering.source.clone(),
-            }),
-            ..legwork_site::Config::default()
-        };
-        let (opened, outcome) = oneshot::channel();
-        let drive = thread::Builder::new()
-            .name("legwork-drive".to_owned())
-            .spawn(move || Supervisor { around, opener, site }.run(opened))
-            .map_err(|error| Error::Start(format!("no thread: {error}")))?;
-        match outcome.await {
-            Ok(Ok(())) => Ok(Self { app, status, queue, drive: Some(drive) }),
-            Ok(Err(error)) => Err(error),
-            Err(_) => Err(Error::Start("its drive thread died; please report it".to_owned())),
-        }
-    }
-
-    pub(crate) async fn stop(mut self) {
-        self.status.ask_to_stop();
-        self.queue.push_beyond_limit(Message::Stop);
-        let Some(drive) = self.drive.take() else { return };
-        let joined = tokio::task::spawn_blocking(move || drive.join().is_ok()).await;
-        if !matches!(joined, Ok(true)) {
-            tracing::error!("the drive thread died");
         }
     }
 }
@@ -285,24 +206,6 @@ async fn peer_listener(peering: &Peering) -> Result<TcpListener, Error> {
     };
     let bound = TcpListener::bind(&address).await;
     bound.map_err(|why| Error::PeerListen { address, why })
-}
-
-fn links(
-    peering: &Peering,
-    clock: &Arc<Clock>,
-    queue: &Arc<Queue<Message>>,
-) -> Result<Links, Error> {
-    let Peering { name, certificates, topology, .. } = peering;
-    let links =
-        Links::new(name.clone(), certificates, topology.clone(), clock.clone(), queue.clone());
-    Ok(links?)
-}
-
-/// Brings contents of files; the drive thread hears when they are here.
-fn fetcher(links: &Arc<Links>, slot: &Arc<Slot>) -> Arc<Fetcher<Links>> {
-    let there = links.clone();
-    let tell = move |instance, blob| there.tell(Message::FileHere { instance, blob });
-    Arc::new(Fetcher::new(links.clone(), slot.clone(), Box::new(tell)))
 }
 
 /// Without tokens, loopback.

@@ -50,6 +50,12 @@ impl Message {
         Ok(message)
     }
 
+    /// How many bytes it has, without making them.
+    pub fn bytes(&self) -> u64 {
+        let mut base = self.base();
+        length(&base.0.0, &mut ()) + length(self, &mut base)
+    }
+
     /// What the bytes of this message are spent on, `bytes` in all with what is around it.
     pub fn shares(&self, bytes: u64) -> Shares {
         let none = Shares::default();

@@ -138,7 +138,7 @@ pub(super) async fn require_stored(x: &Exchange<'_>, data: &Data) -> Result<()> 
 async fn find(x: &Exchange<'_>, blob: [u8; 32]) -> Result<bool> {
     let (Some(links), Some(fetcher)) = (&x.app.links, &x.app.fetcher) else { return Ok(false) };
     let (topology, here) = (links.topology(), links.here());
-    let from = x.head.extensions.get::<From>().map(|From(from)| *from);
+    let from = x.head.extensions.get::<From>().map(|from| from.server);
     let reachable = links.reachable().into_iter().filter(|(_, is_up)| *is_up);
     let mut servers: Vec<ServerId> = reachable.map(|(server, _)| server).collect();
     servers.sort_by_key(|server| {

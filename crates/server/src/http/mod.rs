@@ -63,7 +63,7 @@ pub(crate) struct App {
     pub(crate) clock: Arc<Clock>,
     pub(crate) ids: Ids,
     pub(crate) limits: Limits,
-    pub(crate) meters: Meters,
+    pub(crate) meters: Arc<Meters>,
     pub(crate) rates: Rates,
     pub(crate) uploads: Uploads,
     pub(crate) slot: Arc<Slot>,
@@ -82,7 +82,7 @@ impl App {
         gate: Gate,
         clock: Arc<Clock>,
         limits: Limits,
-        meters: Meters,
+        meters: Arc<Meters>,
         slot: Arc<Slot>,
         status: Arc<Status>,
         links: Option<Arc<Links>>,
@@ -116,6 +116,7 @@ where
 {
     let begun = Instant::now();
     let (head, body) = request.into_parts();
+    let passed_on = head.extensions.get::<peer::From>().copied();
     let (route, result) = match route::find(&head.method, head.uri.path()) {
         Ok((route, parameter)) => {
             let span = trace::span(route, parameter);
@@ -127,7 +128,10 @@ where
         Err(astray) => (None, Err(astray.into())),
     };
     let reply = result.unwrap_or_else(Reply::from);
-    app.meters.answered(route, reply.status.as_u16(), begun.elapsed());
+    // What was passed on within this process is counted where it came in.
+    if !passed_on.is_some_and(|from| from.is_near) {
+        app.meters.answered(route, reply.status.as_u16(), begun.elapsed());
+    }
     reply.into_response()
 }
 

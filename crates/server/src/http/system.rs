@@ -3,6 +3,7 @@
 //! Invariant: `/health` answers as long as the process does, whatever has happened to the store.
 
 use std::io::{self, Write};
+use std::sync::Arc;
 
 use bytes::Bytes;
 use hyper::StatusCode;
@@ -13,7 +14,7 @@ use tokio::sync::mpsc;
 
 use super::exchange::Exchange;
 use super::reply::{Refused, Reply, Result};
-use super::{documents, files};
+use super::{App, documents, files};
 
 const PROMETHEUS: HeaderValue = HeaderValue::from_static("text/plain; version=0.0.4");
 const OCTETS: HeaderValue = HeaderValue::from_static("application/octet-stream");
@@ -127,16 +128,28 @@ pub(super) fn topology_schema(x: &Exchange<'_>) -> Result {
 )]
 pub(super) async fn metrics(x: Exchange<'_>) -> Result {
     x.query(&[])?;
-    if let Some(store) = x.app.slot.borrow() {
-        let bytes = tokio::task::spawn_blocking(move || store.bytes()).await;
-        if let Ok(Ok(bytes)) = bytes {
-            x.app.meters.show_store_bytes(bytes);
+    show_figures(x.app, None).await;
+    let host = x.app.links.as_ref().map(|links| &links.host);
+    for links in host.map(|host| host.all()).unwrap_or_default() {
+        let guest = links.app().filter(|app| !Arc::ptr_eq(app, x.app));
+        if let Some(guest) = guest {
+            show_figures(&guest, Some(&links.name)).await;
         }
     }
-    if let Some(links) = &x.app.links {
-        x.app.meters.show_links(&links.rows());
-    }
     Ok(Reply::of(StatusCode::OK, PROMETHEUS, x.app.meters.render().into()))
+}
+
+/// Those that are looked up when somebody asks; `guest` names a server that is not the process's own.
+async fn show_figures(app: &App, guest: Option<&str>) {
+    if let Some(store) = app.slot.borrow() {
+        let bytes = tokio::task::spawn_blocking(move || store.bytes()).await;
+        if let Ok(Ok(bytes)) = bytes {
+            app.meters.show_store_bytes(guest, bytes);
+        }
+    }
+    if let Some(links) = &app.links {
+        app.meters.show_links(guest, &links.rows());
+    }
 }
 
 /// The process is alive.

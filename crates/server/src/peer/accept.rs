@@ -1,8 +1,8 @@
-//! Links that others have dialled: who they are, what they say, what they ask.
+//! Links that others have dialled: who they are, whom they mean, what they say, what they ask.
 //!
-//! Invariant: nothing is heard of anybody whose certificate is not of this cluster, or not for the
-//! name it gives, or whose name is not in the topology; it is told why. What a peer says too fast
-//! waits in its own connection.
+//! Invariant: nothing is heard of anybody whose certificate is not of this cluster, or not of the
+//! domain of the server it speaks for, or whose name is not in the topology; it is told why. What a
+//! peer says too fast waits in its own connection.
 
 use std::net::SocketAddr;
 use std::pin::pin;
@@ -21,10 +21,12 @@ use tokio_rustls::TlsAcceptor;
 use super::counters::{Counted, Tally};
 use super::files::{self, QUESTIONS_MAX, large};
 use super::frame::{Answered, Frame, Hello, Passed, VERSION, Welcome};
+use super::host::Host;
 use super::link::{self, Ended, INTRODUCTION, Incoming, control};
-use super::links::{Links, Peer};
+use super::links::Links;
+use super::other::Peer;
 use super::outlet::Outlet;
-use super::passing;
+use super::passing::{self, From};
 use super::tls::is_for;
 use crate::drive;
 use crate::files::{FileReply, FileRequest};
@@ -37,7 +39,7 @@ const REQUESTS_BYTES_MAX: u64 = 64 << 20;
 /// What to wait after an error that is not the caller's, such as too many open files.
 const PAUSE: Duration = Duration::from_millis(50);
 
-pub(crate) async fn accept(links: Arc<Links>, listener: TcpListener) {
+pub(crate) async fn accept(host: Arc<Host>, listener: TcpListener) {
     let places = Arc::new(Semaphore::new(CONNECTIONS_MAX));
     let mut connections = JoinSet::new();
     loop {
@@ -45,9 +47,9 @@ pub(crate) async fn accept(links: Arc<Links>, listener: TcpListener) {
         match listener.accept().await {
             Ok((stream, from)) => {
                 let Ok(place) = places.clone().try_acquire_owned() else { continue };
-                let links = links.clone();
+                let host = host.clone();
                 connections.spawn(async move {
-                    serve(&links, stream, from).await;
+                    serve(&host, stream, from).await;
                     drop(place);
                 });
             }
@@ -59,16 +61,16 @@ pub(crate) async fn accept(links: Arc<Links>, listener: TcpListener) {
     }
 }
 
-async fn serve(links: &Links, stream: TcpStream, from: SocketAddr) {
+async fn serve(host: &Host, stream: TcpStream, from: SocketAddr) {
     if stream.set_nodelay(true).is_err() {
         return;
     }
     let (stream, tally) = Counted::new(stream);
-    let acceptor = TlsAcceptor::from(links.identity.current().server.clone());
+    let acceptor = TlsAcceptor::from(host.identity.current().server.clone());
     let stream = match timeout(INTRODUCTION, acceptor.accept(stream)).await {
         Ok(Ok(stream)) => stream,
         Ok(Err(error)) => {
-            return links.refused(from, &Ended::from(error));
+            return host.refused(from, &Ended::from(error));
         }
         Err(_) => return,
     };
@@ -77,15 +79,17 @@ async fn serve(links: &Links, stream: TcpStream, from: SocketAddr) {
         certificates.and_then(|all| all.first()).map(|first| first.clone().into_owned());
     let (read, mut write) = split(stream);
     let mut incoming = Incoming::new(read);
-    let admitted = admit(links, &tally, certificate.as_ref(), &mut incoming, &mut write);
+    let admitted = admit(host, &tally, certificate.as_ref(), &mut incoming, &mut write);
     match timeout(INTRODUCTION, admitted).await {
-        Ok(Ok(peer)) => {
+        Ok(Ok((links, peer))) => {
             peer.sign_of_life.notify_one();
-            let ended = converse(links, &peer, &mut incoming, write).await;
+            let ended = converse(&links, &peer, &mut incoming, write).await;
             tracing::debug!(peer = %peer.name, ?ended, "a link from another server has ended");
         }
         Ok(Err(ended)) => {
-            links.refused(from, &ended);
+            if ended.is_refusal() {
+                host.refused(from, &ended);
+            }
             // The reason is on its way: it is read before the end is.
             drop(timeout(INTRODUCTION, write.shutdown()).await);
         }
@@ -93,28 +97,34 @@ async fn serve(links: &Links, stream: TcpStream, from: SocketAddr) {
     }
 }
 
-/// Who is it? Whoever is not let in is told why.
+/// Who is it, and whom do they mean? Whoever is not let in is told why.
 async fn admit<R: AsyncRead + Unpin, W: AsyncWrite + Unpin>(
-    links: &Links,
+    host: &Host,
     tally: &Tally,
     certificate: Option<&CertificateDer<'static>>,
     incoming: &mut Incoming<R>,
     write: &mut W,
-) -> Result<Arc<Peer>, Ended> {
+) -> Result<(Arc<Links>, Arc<Peer>), Ended> {
     let (frame, bytes) = incoming.next().await?;
-    let known = if let Frame::Hello(hello) = frame {
-        recognise(links, &hello, certificate)
+    let known = if let Frame::Hello(hello) = &frame {
+        match host.held(&hello.to) {
+            Some(links) => recognise(&links, hello, certificate).map(|peer| (links, peer)),
+            None => {
+                link::say(write, &Frame::NotHere).await?;
+                return Err(Ended::NotHere(host.name.clone()));
+            }
+        }
     } else {
         Err("the first word is not hello".to_owned())
     };
     match known {
-        Ok(peer) => {
+        Ok((links, peer)) => {
             tally.belongs_to(&peer.counters);
             peer.counters.received.add(&control(bytes));
             let welcome = Welcome { version: VERSION, epoch: links.topology().epoch };
             peer.counters.sent.add(&link::say(write, &Frame::Welcome(welcome)).await?);
             incoming.is_known = true;
-            Ok(peer)
+            Ok((links, peer))
         }
         Err(reason) => {
             link::say(write, &Frame::Refused(reason.clone())).await?;
@@ -128,34 +138,42 @@ fn recognise(
     hello: &Hello,
     certificate: Option<&CertificateDer<'static>>,
 ) -> Result<Arc<Peer>, String> {
-    let Hello { version, name, server, epoch } = hello;
-    let here = &links.name;
+    let Hello { version, name, server, epoch, to: here, host } = hello;
     if *version != VERSION {
         return Err(format!(
             "`{name}` speaks version {version} of the protocol, `{here}` version {VERSION}; \
              run the same release"
         ));
     }
-    if !certificate.is_some_and(|certificate| is_for(certificate, name)) {
-        return Err(format!("the certificate is not for `{name}`; take the one made for it"));
+    if !certificate.is_some_and(|certificate| is_for(certificate, host)) {
+        return Err(format!("the certificate is not for `{host}`; take the one made for it"));
     }
     let topology = links.topology();
-    let number = topology.server_named(name);
-    let in_use = number.and_then(|number| links.in_use(number)).is_some();
-    let Some(number) = number.filter(|_| in_use) else {
-        return Err(format!(
+    let in_use = |name: &str| {
+        let number = topology.server_named(name)?;
+        Some((number, links.in_use(number)?.domain))
+    };
+    let unknown = |name: &str| {
+        format!(
             "`{name}` is not in the topology of `{here}` (epoch {}, there {epoch}); publish one \
              that names it",
             topology.epoch
-        ));
+        )
     };
+    let (number, domain) = in_use(name).ok_or_else(|| unknown(name))?;
+    let (_, domain_of_host) = in_use(host).ok_or_else(|| unknown(host))?;
+    if domain_of_host != domain {
+        return Err(format!("`{host}` is of another domain than `{name}` and cannot speak for it"));
+    }
     if number.0 != *server {
         return Err(format!(
             "`{name}` is server {server} there and {} at `{here}`; these are not the same cluster",
             number.0
         ));
     }
-    links.peer(number).ok_or_else(|| format!("`{name}` is the name of this server"))
+    let peer = links.peer(number).ok_or_else(|| format!("`{name}` is the name of this server"))?;
+    peer.see_at(host);
+    Ok(peer)
 }
 
 /// What is under way on one connection.
@@ -203,6 +221,7 @@ async fn converse<R: AsyncRead + Unpin, W: AsyncWrite + Unpin>(
                 }
             }
             ended = &mut writing => return ended,
+            () = links.until_closed() => return Err(Ended::Left),
             _ = looks.tick() => incoming.look()?,
             _ = topology.changed() => {
                 if links.in_use(peer.id).is_none() {
@@ -243,6 +262,7 @@ impl Session<'_> {
             Frame::Hello(_)
             | Frame::Welcome(_)
             | Frame::Refused(_)
+            | Frame::NotHere
             | Frame::Pong
             | Frame::FileReply(..)
             | Frame::Response(..) => {
@@ -278,7 +298,7 @@ impl Session<'_> {
         if is_full || self.handles.contains_key(&id) {
             return self.answer(&Frame::Response(id, passing::overloaded()));
         }
-        let from = self.peer.id;
+        let from = From { server: self.peer.id, is_near: false };
         let carry_out = async move { (id, passing::carry_out(&app, from, passed).await) };
         self.handles.insert(id, (self.requests.spawn(carry_out), bytes));
         self.bytes += bytes;
@@ -312,26 +332,38 @@ impl Session<'_> {
 
 #[cfg(test)]
 mod tests {
+    use legwork_model::id::DomainId;
+    use rustls::pki_types::pem::PemObject;
+
     use super::*;
     use crate::peer::links::tests::{links, server};
 
     #[test]
     fn who_introduces_themselves_is_recognised_or_told_why_not() {
-        let servers = vec![server("north", false), server("lab", false), server("old", true)];
+        let mut servers =
+            ["north", "lab", "old", "ward", "far"].map(|name| server(name, name == "old")).to_vec();
+        servers[4].domain = DomainId(1);
         let (_folder, authority, links) = links(servers);
         let certified = |name: &str| authority.certify(name, Duration::from_secs(60)).unwrap();
-        let known = |version, name: &str, server, certificate: &str| {
-            use rustls::pki_types::pem::PemObject;
+        let held = |version, name: &str, host: &str, server, certificate: &str| {
             let pem = certified(certificate).certificate;
             let certificate = CertificateDer::from_pem_slice(pem.as_bytes()).unwrap();
-            let hello = Hello { version, name: name.to_owned(), server, epoch: 0 };
+            let (to, host) = ("north".to_owned(), host.to_owned());
+            let hello = Hello { version, name: name.to_owned(), server, epoch: 0, to, host };
             recognise(&links, &hello, Some(&certificate)).map(|peer| peer.name.to_string())
         };
+        let known = |version, name: &str, server, certificate: &str| {
+            held(version, name, name, server, certificate)
+        };
         assert_eq!(known(VERSION, "lab", 1, "lab").as_deref(), Ok("lab"));
+        // In the process of another server of its domain.
+        assert_eq!(held(VERSION, "lab", "ward", 1, "ward").as_deref(), Ok("lab"));
         for (result, reason) in [
-            (known(VERSION + 1, "lab", 1, "lab"), "speaks version 2 of the protocol"),
+            (known(VERSION + 1, "lab", 1, "lab"), "speaks version 3 of the protocol"),
             (known(VERSION, "lab", 1, "north"), "the certificate is not for `lab`"),
-            (known(VERSION, "ward", 1, "ward"), "`ward` is not in the topology of `north`"),
+            (held(VERSION, "lab", "far", 1, "far"), "`far` is of another domain than `lab`"),
+            (held(VERSION, "lab", "ward", 1, "lab"), "the certificate is not for `ward`"),
+            (known(VERSION, "attic", 1, "attic"), "`attic` is not in the topology of `north`"),
             (known(VERSION, "old", 2, "old"), "`old` is not in the topology of `north`"),
             (known(VERSION, "lab", 2, "lab"), "these are not the same cluster"),
             (known(VERSION, "north", 0, "north"), "`north` is the name of this server"),

@@ -27,6 +27,8 @@ pub(crate) struct Direction {
     socket: AtomicU64,
     /// Messages that were not passed on.
     dropped: AtomicU64,
+    /// Messages and requests within this process, which took no bytes of a link.
+    local: AtomicU64,
 }
 
 /// One direction at one moment.
@@ -35,6 +37,7 @@ pub(crate) struct Meter {
     pub(crate) kinds: [(&'static str, u64); 5],
     pub(crate) socket: u64,
     pub(crate) dropped: u64,
+    pub(crate) local: u64,
 }
 
 impl Direction {
@@ -48,11 +51,17 @@ impl Direction {
         self.dropped.fetch_add(1, Ordering::Relaxed);
     }
 
+    /// Something went from queue to queue.
+    pub(crate) fn hand_over(&self) {
+        self.local.fetch_add(1, Ordering::Relaxed);
+    }
+
     pub(crate) fn read(&self) -> Meter {
         let names = Shares::default().named();
         let kinds = array::from_fn(|n| (names[n].0, self.kinds[n].load(Ordering::Relaxed)));
         let socket = self.socket.load(Ordering::Relaxed);
-        Meter { kinds, socket, dropped: self.dropped.load(Ordering::Relaxed) }
+        let dropped = self.dropped.load(Ordering::Relaxed);
+        Meter { kinds, socket, dropped, local: self.local.load(Ordering::Relaxed) }
     }
 }
 

@@ -1,13 +1,12 @@
 //! The link to one other server: dialled, introduced, kept.
 //!
-//! Invariant: as long as the server is in the topology, a link to it is up or being tried for, with
-//! growing pauses. What was under way when it broke is told to those who wait.
+//! Invariant: as long as the server is in the topology and not in this process, a link to it is up
+//! or being tried for, wherever it may be, with growing pauses. What was under way when it broke is told to those who wait.
 
 use std::pin::pin;
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
-use legwork_placement::Server;
 use rustls::pki_types::ServerName;
 use tokio::io::{AsyncRead, AsyncWrite, split};
 use tokio::net::TcpStream;
@@ -19,7 +18,8 @@ use super::counters::Counted;
 use super::files::{self, large};
 use super::frame::{Frame, Hello, VERSION};
 use super::link::{self, Ended, INTRODUCTION, Incoming, control};
-use super::links::{Links, Peer};
+use super::links::{Links, Place};
+use super::other::Peer;
 
 const PAUSE_MIN: Duration = Duration::from_millis(50);
 const PAUSE_MAX: Duration = Duration::from_secs(5);
@@ -27,43 +27,68 @@ const PAUSE_MAX: Duration = Duration::from_secs(5);
 /// Keeps the link up.
 pub(crate) async fn keep(links: Arc<Links>, peer: Arc<Peer>) {
     let mut topology = links.topology_changes();
+    let mut nearness = peer.nearness();
     let mut pause = PAUSE_MIN;
     loop {
-        let Some(server) = links.in_use(peer.id).filter(|server| server.name == peer.name) else {
-            // It may come back under its number.
-            if topology.changed().await.is_err() {
-                return;
+        let is_there = links.in_use(peer.id).is_some_and(|server| server.name == peer.name);
+        if !is_there || peer.is_near() {
+            // It may come back under its number, or leave this process.
+            tokio::select! {
+                changed = topology.changed() => if changed.is_err() { return },
+                _ = nearness.changed() => {}
             }
             continue;
-        };
-        let ended = once(&links, &peer, &server.address).await;
-        pause = if peer.is_up() { PAUSE_MIN } else { (pause * 2).min(PAUSE_MAX) };
+        }
+        let (was_up, ended) = everywhere(&links, &peer).await;
+        if peer.is_near() {
+            continue;
+        }
+        pause = if was_up { PAUSE_MIN } else { (pause * 2).min(PAUSE_MAX) };
         links.is_down(&peer, &ended);
         tokio::select! {
             () = tokio::time::sleep(pause) => {}
             () = peer.sign_of_life.notified() => {}
             _ = topology.changed() => {}
+            _ = nearness.changed() => {}
         }
     }
 }
 
+/// Tries one place after the other, until a connection was up and has ended; whether one was, and
+/// why there is none now. What is wrong at the likeliest place is told, unless that one knows that
+/// the server is elsewhere.
+async fn everywhere(links: &Links, peer: &Peer) -> (bool, Ended) {
+    let mut why = None;
+    for place in links.places(peer) {
+        let ended = once(links, peer, &place).await;
+        if peer.is_up() {
+            return (true, ended);
+        }
+        if why.is_none() || matches!(why, Some(Ended::NotHere(_))) {
+            why = Some(ended);
+        }
+    }
+    (false, why.unwrap_or(Ended::Changed))
+}
+
 /// One connection, from its beginning to its end.
-async fn once(links: &Links, peer: &Peer, address: &str) -> Ended {
-    let stream = match timeout(INTRODUCTION, connect(links, peer, address)).await {
+async fn once(links: &Links, peer: &Peer, place: &Place) -> Ended {
+    let stream = match timeout(INTRODUCTION, connect(links, peer, place)).await {
         Ok(Ok(stream)) => stream,
         Ok(Err(ended)) => return ended,
         Err(_) => return Ended::Silent,
     };
     let (read, mut write) = split(stream);
     let mut incoming = Incoming::new(read);
-    match timeout(INTRODUCTION, introduce(links, peer, &mut incoming, &mut write)).await {
+    match timeout(INTRODUCTION, introduce(links, peer, place, &mut incoming, &mut write)).await {
         Ok(Ok(())) => {}
         Ok(Err(ended)) => return ended,
         Err(_) => return Ended::Silent,
     }
+    peer.see_at(&place.host);
     peer.outlet.open();
     links.is_up(peer);
-    let ended = match converse(links, peer, address, &mut incoming, write).await {
+    let ended = match converse(links, peer, place, &mut incoming, write).await {
         Ok(()) => Ended::Changed,
         Err(ended) => ended,
     };
@@ -77,31 +102,38 @@ async fn once(links: &Links, peer: &Peer, address: &str) -> Ended {
 async fn connect(
     links: &Links,
     peer: &Peer,
-    address: &str,
+    Place { host, address }: &Place,
 ) -> Result<TlsStream<Counted<TcpStream>>, Ended> {
-    let stream = TcpStream::connect(address).await?;
+    let stream = TcpStream::connect(&**address).await?;
     // Frames are written together: waiting to fill a packet only costs.
     stream.set_nodelay(true)?;
     let (stream, tally) = Counted::new(stream);
     tally.belongs_to(&peer.counters);
-    let name = ServerName::try_from(peer.name.to_string()).map_err(|_| {
-        Ended::Refused(format!("`{}` cannot stand in a certificate; name it otherwise", peer.name))
+    let name = ServerName::try_from(host.to_string()).map_err(|_| {
+        Ended::Refused(format!("`{host}` cannot stand in a certificate; name it otherwise"))
     })?;
-    let connector = TlsConnector::from(links.identity.current().client.clone());
+    let connector = TlsConnector::from(links.host.identity.current().client.clone());
     Ok(connector.connect(name, stream).await?)
 }
 
 async fn introduce<R: AsyncRead + Unpin, W: AsyncWrite + Unpin>(
     links: &Links,
     peer: &Peer,
+    place: &Place,
     incoming: &mut Incoming<R>,
     write: &mut W,
 ) -> Result<(), Ended> {
     let Some(here) = links.here() else {
         return Err(Ended::Refused(format!("`{}` is not in the topology", links.name)));
     };
-    let epoch = links.topology().epoch;
-    let hello = Hello { version: VERSION, name: links.name.to_string(), server: here.0, epoch };
+    let hello = Hello {
+        version: VERSION,
+        name: links.name.to_string(),
+        server: here.0,
+        epoch: links.topology().epoch,
+        to: peer.name.to_string(),
+        host: links.host.name.to_string(),
+    };
     peer.counters.sent.add(&link::say(write, &Frame::Hello(hello)).await?);
     let (answer, bytes) = incoming.next().await?;
     peer.counters.received.add(&control(bytes));
@@ -112,6 +144,7 @@ async fn introduce<R: AsyncRead + Unpin, W: AsyncWrite + Unpin>(
             Ok(())
         }
         Frame::Refused(reason) => Err(Ended::Refused(reason)),
+        Frame::NotHere => Err(Ended::NotHere(place.host.clone())),
         Frame::Welcome(_)
         | Frame::Hello(_)
         | Frame::Ping
@@ -132,11 +165,12 @@ async fn introduce<R: AsyncRead + Unpin, W: AsyncWrite + Unpin>(
 async fn converse<R: AsyncRead + Unpin, W: AsyncWrite + Unpin>(
     links: &Links,
     peer: &Peer,
-    address: &str,
+    place: &Place,
     incoming: &mut Incoming<R>,
     write: W,
 ) -> Result<(), Ended> {
     let mut topology = links.topology_changes();
+    let mut nearness = peer.nearness();
     let mut looks = link::looks();
     let mut writing = pin!(link::write(&peer.outlet, write, &peer.counters));
     loop {
@@ -154,10 +188,12 @@ async fn converse<R: AsyncRead + Unpin, W: AsyncWrite + Unpin>(
                 let ping = Frame::Ping.to_bytes();
                 peer.outlet.put_beyond_limit(&ping, &control(ping.len() as u64));
             }
+            () = links.until_closed() => return Err(Ended::Left),
+            _ = nearness.changed() => return Ok(()),
             _ = topology.changed() => {
-                let is_there =
-                    |server: &Server| server.name == peer.name && &*server.address == address;
-                if !links.in_use(peer.id).is_some_and(|server| is_there(&server)) {
+                // The process is where it was, and the server is still one that there is.
+                let is_there = links.in_use(peer.id).is_some_and(|server| server.name == peer.name);
+                if !is_there || !links.places(peer).contains(place) {
                     return Ok(());
                 }
             }
@@ -183,6 +219,7 @@ fn hear(peer: &Peer, frame: Frame) -> Result<(), Ended> {
         Frame::Pong | Frame::Unknown => Ok(()),
         Frame::Hello(_)
         | Frame::Welcome(_)
+        | Frame::NotHere
         | Frame::Ping
         | Frame::Message(_)
         | Frame::Request(..)

@@ -11,7 +11,8 @@ use legwork_site::Shares;
 use tokio::sync::oneshot;
 
 use super::frame::Frame;
-use super::links::{Links, Peer};
+use super::links::Links;
+use super::other::Peer;
 use crate::files::{FileReply, FileRequest, Peers, Unreachable};
 use crate::http::App;
 
@@ -26,6 +27,11 @@ pub(super) fn large(bytes: u64) -> Shares {
 impl Peers for Links {
     async fn ask(&self, to: ServerId, request: FileRequest) -> Result<FileReply, Unreachable> {
         let peer = self.peer(to).ok_or(Unreachable)?;
+        if let Some((there, _)) = peer.near() {
+            peer.counters.sent.hand_over();
+            let app = there.app().ok_or(Unreachable)?;
+            return Ok(answer(app, request).await);
+        }
         let id = peer.next_request.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
         let (sender, answer) = oneshot::channel();
         peer.files.lock().unwrap_or_else(PoisonError::into_inner).insert(id, sender);

@@ -11,7 +11,7 @@ use minicbor::{Decode, Encode};
 use crate::files::{FileReply, FileRequest};
 
 /// The protocol; another number cannot be talked to.
-pub(crate) const VERSION: u32 = 1;
+pub(crate) const VERSION: u32 = 2;
 
 /// A message must fit into a record of its receiver.
 const MESSAGE_BYTES_MAX: usize = legwork_site::RECORD_BYTES_MAX + (1 << 20);
@@ -32,8 +32,10 @@ pub(crate) enum Frame {
     Hello(Hello),
     /// The answer: go on.
     Welcome(Welcome),
-    /// The other answer; the connection is closed after it.
+    /// Another answer; the connection is closed after it.
     Refused(String),
+    /// The third one: the server that is meant is not at this process.
+    NotHere,
     Ping,
     Pong,
     /// Of one site to another.
@@ -63,6 +65,12 @@ pub(crate) struct Hello {
     /// The epoch of its topology.
     #[n(3)]
     pub(crate) epoch: u32,
+    /// Who is meant.
+    #[n(4)]
+    pub(crate) to: String,
+    /// The server whose certificate is shown: its process holds the one who speaks.
+    #[n(5)]
+    pub(crate) host: String,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Encode, Decode)]
@@ -126,6 +134,7 @@ impl Frame {
                 let end = reason.floor_char_boundary(WORDS_BYTES_MAX / 2);
                 framed(KIND_REFUSED, &reason.as_bytes()[..end])
             }
+            Self::NotHere => framed(KIND_NOT_HERE, &[]),
             Self::Ping => framed(KIND_PING, &[]),
             Self::Pong => framed(KIND_PONG, &[]),
             Self::Message(content) => message(content),
@@ -173,6 +182,7 @@ const KIND_RESPONSE: u8 = 7;
 const KIND_CANCEL: u8 = 8;
 const KIND_FILE_REQUEST: u8 = 9;
 const KIND_FILE_REPLY: u8 = 10;
+const KIND_NOT_HERE: u8 = 11;
 
 fn bytes_max(kind: u8) -> usize {
     match kind {
@@ -181,7 +191,7 @@ fn bytes_max(kind: u8) -> usize {
         // A little more: the body is limited, the rest is small.
         KIND_RESPONSE => RESPONSE_BYTES_MAX + (1 << 20),
         KIND_FILE_REPLY => FILE_BYTES_MAX,
-        KIND_HELLO..=KIND_PONG | KIND_CANCEL | KIND_FILE_REQUEST => WORDS_BYTES_MAX,
+        KIND_HELLO..=KIND_PONG | KIND_CANCEL | KIND_FILE_REQUEST | KIND_NOT_HERE => WORDS_BYTES_MAX,
         _ => MESSAGE_BYTES_MAX,
     }
 }
@@ -191,6 +201,7 @@ fn understand(kind: u8, content: Bytes) -> Result<Frame, Malformed> {
         KIND_HELLO => Frame::Hello(read(kind, &content)?),
         KIND_WELCOME => Frame::Welcome(read(kind, &content)?),
         KIND_REFUSED => Frame::Refused(String::from_utf8_lossy(&content).into_owned()),
+        KIND_NOT_HERE => Frame::NotHere,
         KIND_PING => Frame::Ping,
         KIND_PONG => Frame::Pong,
         KIND_MESSAGE => Frame::Message(content),
@@ -273,11 +284,19 @@ mod tests {
         };
         let answered =
             Answered { status: 201, headers: vec![header()], body: vec![9; 70_000].into() };
-        let name = "north-1".to_owned();
+        let hello = Hello {
+            version: VERSION,
+            name: "north-2".to_owned(),
+            server: 3,
+            epoch: 12,
+            to: "lab-1".to_owned(),
+            host: "north-1".to_owned(),
+        };
         vec![
-            Frame::Hello(Hello { version: VERSION, name, server: 3, epoch: 12 }),
+            Frame::Hello(hello),
             Frame::Welcome(Welcome { version: VERSION, epoch: 12 }),
             Frame::Refused("not in the topology".to_owned()),
+            Frame::NotHere,
             Frame::Ping,
             Frame::Pong,
             Frame::Message(Bytes::from_static(b"abc")),

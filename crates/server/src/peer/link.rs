@@ -5,6 +5,7 @@
 //! dead.
 
 use std::io;
+use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::BytesMut;
@@ -43,6 +44,10 @@ pub(crate) enum Ended {
     Broken(io::Error),
     #[error("the topology has changed")]
     Changed,
+    #[error("`{0}` does not hold it")]
+    NotHere(Arc<str>),
+    #[error("it is no longer in this process")]
+    Left,
 }
 
 impl From<io::Error> for Ended {
@@ -67,7 +72,12 @@ impl Ended {
     pub(crate) fn is_refusal(&self) -> bool {
         match self {
             Self::Refused(_) | Self::Malformed(_) => true,
-            Self::Closed | Self::Silent | Self::Broken(_) | Self::Changed => false,
+            Self::Closed
+            | Self::Silent
+            | Self::Broken(_)
+            | Self::Changed
+            | Self::NotHere(_)
+            | Self::Left => false,
         }
     }
 }

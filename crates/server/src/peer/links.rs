@@ -1,99 +1,46 @@
-//! All links of a server: to whom, in which state, and the way there.
+//! All links of a logical server: to whom, in which state, and the way there.
 //!
 //! Invariant: the drive thread puts messages in and never waits. There is one link to every other
-//! server of the topology, dialled from here; what others dialled is listened to and answered on,
-//! nothing else. The links follow the topology that the site has.
+//! server of the topology: within the process from queue to queue, else dialled from here; what
+//! others dialled is listened to and answered on, nothing else. The links follow the topology that
+//! the site has.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::net::{IpAddr, SocketAddr};
-use std::path::Path;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock, Weak};
-use std::time::Duration;
 
 use legwork_model::id::ServerId;
 use legwork_model::time::Timestamp;
 use legwork_placement::{Server, Topology};
 use legwork_site::{Message, Sent};
-use rustc_hash::FxHashMap;
-use tokio::net::TcpListener;
-use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore, oneshot, watch};
+use tokio::sync::watch;
 use tokio::task::JoinSet;
 
-use super::counters::{Counters, Meter};
-use super::frame::{self, Answered};
+use super::counters::Meter;
+use super::host::Host;
 use super::link::Ended;
-use super::outlet::Outlet;
-use super::tls::{Identity, Unusable};
-use super::{accept, dial};
-use crate::clock::Clock;
+use super::other::{Condition, Peer, State};
+use super::{dial, frame};
 use crate::drive;
-use crate::files::FileReply;
 use crate::http::App;
 use crate::queue::Queue;
 
-/// How often the files of the certificates are looked at, besides at every new connection.
-const RENEWAL: Duration = Duration::from_secs(5);
-/// How often it is told of one address that it was refused, and of how many meanwhile.
-const STRANGER: Duration = Duration::from_secs(60);
-const STRANGERS_MAX: usize = 64;
-/// What one peer has said and the drive thread has not heard: beyond that its connections are not
-/// read further. A small message counts for more than its bytes, since there are more of them.
-const HEARD_BYTES_MAX: u32 = 64 << 20;
-const HEARD_BYTES_MIN: u32 = 16 << 10;
+/// How many places are tried for one server before there is a pause.
+const PLACES_MAX: usize = 16;
 
 pub(crate) struct Links {
     /// What this server is called.
     pub(crate) name: Arc<str>,
-    pub(crate) identity: Identity,
-    pub(crate) clock: Arc<Clock>,
+    /// The process that holds it.
+    pub(crate) host: Arc<Host>,
     queue: Arc<Queue<drive::Message>>,
     topology: watch::Sender<Arc<Topology>>,
     peers: RwLock<BTreeMap<ServerId, Arc<Peer>>>,
     app: OnceLock<Weak<App>>,
     /// What the site has sent, as it counts.
     sent: Mutex<Sent>,
-    /// Who was refused of late, and when that was told.
-    strangers: Mutex<FxHashMap<IpAddr, Timestamp>>,
-}
-
-/// Another server.
-pub(crate) struct Peer {
-    pub(crate) id: ServerId,
-    pub(crate) name: Arc<str>,
-    pub(crate) counters: Arc<Counters>,
-    /// Of the connection dialled from here.
-    pub(crate) outlet: Outlet,
-    /// Requests passed on that wait for their answer.
-    pub(crate) asked: Mutex<FxHashMap<u64, oneshot::Sender<Answered>>>,
-    /// Questions for contents of files, likewise.
-    pub(crate) files: Mutex<FxHashMap<u64, oneshot::Sender<FileReply>>>,
-    pub(crate) next_request: AtomicU64,
-    /// Room for what it says, in bytes.
-    room: Arc<Semaphore>,
-    /// It was heard of: worth another try.
-    pub(crate) sign_of_life: Notify,
-    state: Mutex<State>,
-    parcels: AtomicUsize,
-}
-
-#[derive(Clone, Debug)]
-struct State {
-    condition: Condition,
-    since: Timestamp,
-}
-
-/// How a link is.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Condition {
-    Up,
-    Down {
-        reason: String,
-    },
-    /// One of both does not want the other.
-    Refused {
-        reason: String,
-    },
+    /// The process holds this server no more.
+    closed: watch::Sender<bool>,
 }
 
 /// A link as it is shown.
@@ -110,22 +57,25 @@ pub(crate) struct Row {
     pub(crate) received: Meter,
 }
 
+/// Where a server may be reached: the process of a server, which shows its certificate.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Place {
+    pub(crate) host: Arc<str>,
+    pub(crate) address: Arc<str>,
+}
+
 impl Links {
     pub(crate) fn new(
         name: Arc<str>,
-        certificates: &Path,
+        host: Arc<Host>,
         topology: Arc<Topology>,
-        clock: Arc<Clock>,
         queue: Arc<Queue<drive::Message>>,
-    ) -> Result<Self, Unusable> {
-        let identity = Identity::read(certificates)?;
-        identity.require(&name)?;
-        let (topology, _) = watch::channel(topology);
-        let (peers, app) = (RwLock::default(), OnceLock::new());
-        let (sent, strangers) = (Mutex::default(), Mutex::default());
-        let links = Self { name, identity, clock, queue, topology, peers, app, sent, strangers };
+    ) -> Self {
+        let (topology, closed) = (watch::Sender::new(topology), watch::Sender::new(false));
+        let (peers, app, sent) = (RwLock::default(), OnceLock::new(), Mutex::default());
+        let links = Self { name, host, queue, topology, peers, app, sent, closed };
         links.acquaint();
-        Ok(links)
+        links
     }
 
     /// Who carries out what others pass on.
@@ -138,12 +88,10 @@ impl Links {
         self.app.get()?.upgrade()
     }
 
-    /// Dials and listens until it is dropped.
-    pub(crate) async fn run(self: Arc<Self>, listener: TcpListener) {
+    /// Dials until it is dropped, or the process holds this server no more.
+    pub(crate) async fn run(self: Arc<Self>) {
         let mut tasks = JoinSet::new();
-        tasks.spawn(accept::accept(self.clone(), listener));
         let mut topology = self.topology.subscribe();
-        let mut renewal = tokio::time::interval(RENEWAL);
         let mut dialled = BTreeSet::new();
         loop {
             for peer in self.peers() {
@@ -153,10 +101,19 @@ impl Links {
             }
             tokio::select! {
                 changed = topology.changed() => if changed.is_err() { return },
-                // Says at once when a new certificate cannot be used.
-                _ = renewal.tick() => drop(self.identity.current()),
+                () = self.until_closed() => return,
             }
         }
+    }
+
+    /// The process holds this server no more: nothing is said or heard for it from now on.
+    pub(crate) fn close(&self) {
+        self.closed.send_replace(true);
+    }
+
+    pub(crate) async fn until_closed(&self) {
+        // An error means that it is gone altogether.
+        drop(self.closed.subscribe().wait_for(|closed| *closed).await);
     }
 
     /// The topology as the site has it.
@@ -166,6 +123,7 @@ impl Links {
         if !is_known {
             self.topology.send_replace(topology.clone());
             self.acquaint();
+            self.host.look_around();
             // Those who dial look again when the peers are there.
             self.topology.send_modify(|_| {});
         }
@@ -197,10 +155,15 @@ impl Links {
         self.peers.read().unwrap_or_else(PoisonError::into_inner).values().cloned().collect()
     }
 
+    fn peer_named(&self, name: &str) -> Option<Arc<Peer>> {
+        let peers = self.peers.read().unwrap_or_else(PoisonError::into_inner);
+        peers.values().find(|peer| &*peer.name == name).cloned()
+    }
+
     /// Knows every other server of the topology.
     fn acquaint(&self) {
         let topology = self.topology();
-        let now = self.clock.now();
+        let now = self.host.clock.now();
         let mut peers = self.peers.write().unwrap_or_else(PoisonError::into_inner);
         for (number, server) in (0..).zip(&topology.servers) {
             let is_other = server.name != self.name && !server.is_gone;
@@ -215,12 +178,70 @@ impl Links {
         }
     }
 
+    /// Looks which of the others are in this process now.
+    pub(crate) fn look_around(&self) {
+        let is_here = !*self.closed.borrow();
+        for peer in self.peers() {
+            let there = self.host.held(&peer.name).filter(|_| is_here);
+            let near =
+                there.as_ref().and_then(|there| Some((there, there.peer_named(&self.name)?)));
+            let is_near = near.is_some();
+            if peer.set_near(near) {
+                if is_near {
+                    self.is_up(&peer);
+                } else {
+                    self.is_down(&peer, &Ended::Left);
+                }
+            }
+        }
+    }
+
+    /// Where another server may be, the likeliest place first: where it was heard of last, where
+    /// the topology says, and then at any other server of its domain.
+    pub(crate) fn places(&self, peer: &Peer) -> Vec<Place> {
+        let topology = self.topology();
+        let Some(server) = topology.server(peer.id).filter(|server| !server.is_gone) else {
+            return Vec::new();
+        };
+        let same_domain = |other: &&Server| other.domain == server.domain && !other.is_gone;
+        let place =
+            |server: &Server| Place { host: server.name.clone(), address: server.address.clone() };
+        let seen_at = peer.seen_at();
+        let last = topology.servers.iter().filter(same_domain);
+        let last = last.filter(|other| Some(&other.name) == seen_at.as_ref()).map(place);
+        let others = topology.servers.iter().filter(same_domain).map(place);
+        let mut places: Vec<Place> = Vec::new();
+        for place in last.chain([place(server)]).chain(others) {
+            // Who is not at this process need not be asked for at its own door.
+            if place.host != self.host.name && !places.contains(&place) {
+                places.push(place);
+            }
+        }
+        places.truncate(PLACES_MAX);
+        places
+    }
+
     /// Says something to another server, if it can be reached; else it is dropped.
-    pub(crate) fn post(&self, to: ServerId, message: &Message) {
+    pub(crate) fn post(&self, to: ServerId, message: Message) {
         let Some(peer) = self.peer(to) else { return };
+        if let Some((there, back)) = peer.near() {
+            return there.hear_near(&peer, &back, message);
+        }
         let frame = frame::message(&message.to_bytes());
         if peer.outlet.put(&frame, &message.shares(frame.len() as u64)).is_err() {
             peer.counters.sent.drop_one();
+        }
+    }
+
+    /// Hears a server of the same process, which it knows as `back`.
+    fn hear_near(&self, to: &Peer, back: &Peer, message: Message) {
+        match back.room_now(message.bytes()) {
+            Ok(room) => {
+                to.counters.sent.hand_over();
+                back.counters.received.hand_over();
+                self.tell(drive::Message::Heard { from: back.id, message, room });
+            }
+            Err(_) => to.counters.sent.drop_one(),
         }
     }
 
@@ -233,8 +254,7 @@ impl Links {
     pub(crate) fn show_parcels(&self, waiting: &BTreeMap<ServerId, usize>) {
         let peers = self.peers.read().unwrap_or_else(PoisonError::into_inner);
         for peer in peers.values() {
-            let parcels = waiting.get(&peer.id).copied().unwrap_or(0);
-            peer.parcels.store(parcels, Ordering::Relaxed);
+            peer.count_parcels(waiting.get(&peer.id).copied().unwrap_or(0));
         }
     }
 
@@ -253,7 +273,7 @@ impl Links {
     }
 
     pub(crate) fn is_up(&self, peer: &Peer) {
-        if peer.enter(Condition::Up, self.clock.now()) {
+        if peer.enter(Condition::Up, self.host.clock.now()) {
             tracing::info!(peer = %peer.name, "the link is up");
             self.tell(drive::Message::Link { to: peer.id, is_up: true });
         }
@@ -263,13 +283,13 @@ impl Links {
         let was_up = peer.is_up();
         let reason = why.to_string();
         let is_new = if why.is_refusal() {
-            let is_new = peer.enter(Condition::Refused { reason }, self.clock.now());
+            let is_new = peer.enter(Condition::Refused { reason }, self.host.clock.now());
             if is_new {
                 tracing::warn!(peer = %peer.name, reason = %why, "the link is refused");
             }
             is_new
         } else {
-            let is_new = peer.enter(Condition::Down { reason }, self.clock.now());
+            let is_new = peer.enter(Condition::Down { reason }, self.host.clock.now());
             if is_new {
                 tracing::warn!(peer = %peer.name, reason = %why, "the link is down");
             }
@@ -278,25 +298,6 @@ impl Links {
         if is_new && was_up {
             self.tell(drive::Message::Link { to: peer.id, is_up: false });
         }
-    }
-
-    /// Tells of somebody who was not let in: they will try again, and are not told of each time.
-    pub(crate) fn refused(&self, from: SocketAddr, why: &Ended) {
-        if self.is_news(from.ip(), self.clock.now()) {
-            tracing::warn!(%from, reason = %why, "a connection was refused");
-        } else {
-            tracing::debug!(%from, reason = %why, "a connection was refused again");
-        }
-    }
-
-    fn is_news(&self, from: IpAddr, now: Timestamp) -> bool {
-        let mut strangers = self.strangers.lock().unwrap_or_else(PoisonError::into_inner);
-        strangers.retain(|_, told| now.since(*told) < STRANGER);
-        if strangers.contains_key(&from) || strangers.len() >= STRANGERS_MAX {
-            return false;
-        }
-        strangers.insert(from, now);
-        true
     }
 
     pub(crate) fn rows(&self) -> Vec<Row> {
@@ -320,57 +321,15 @@ impl Links {
     }
 }
 
-impl Peer {
-    fn new(id: ServerId, name: Arc<str>, now: Timestamp) -> Self {
-        let condition = Condition::Down { reason: "not dialled yet".to_owned() };
-        Self {
-            id,
-            name,
-            counters: Arc::default(),
-            outlet: Outlet::default(),
-            asked: Mutex::default(),
-            files: Mutex::default(),
-            next_request: AtomicU64::new(1),
-            room: Arc::new(Semaphore::new(HEARD_BYTES_MAX as usize)),
-            sign_of_life: Notify::new(),
-            state: Mutex::new(State { condition, since: now }),
-            parcels: AtomicUsize::new(0),
-        }
-    }
-
-    /// Waits until there is room for a message of so many bytes; `None` never comes.
-    pub(crate) async fn room(&self, bytes: u64) -> Option<OwnedSemaphorePermit> {
-        let most = u64::from(HEARD_BYTES_MAX);
-        let bytes = u32::try_from(bytes.min(most)).unwrap_or(HEARD_BYTES_MAX);
-        self.room.clone().acquire_many_owned(bytes.max(HEARD_BYTES_MIN)).await.ok()
-    }
-
-    pub(crate) fn is_up(&self) -> bool {
-        self.state().condition == Condition::Up
-    }
-
-    fn state(&self) -> State {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner).clone()
-    }
-
-    /// Whether that is new. What is down for another reason than before is down all the same.
-    fn enter(&self, condition: Condition, now: Timestamp) -> bool {
-        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-        let is_new = state.condition != condition;
-        let (was_up, is_up) = (state.condition == Condition::Up, condition == Condition::Up);
-        if was_up != is_up {
-            state.since = now;
-        }
-        state.condition = condition;
-        is_new
-    }
-}
-
 #[cfg(test)]
 pub(super) mod tests {
-    use std::net::Ipv4Addr;
+    use std::collections::VecDeque;
+    use std::time::Duration;
+
+    use legwork_model::id::DomainId;
 
     use super::*;
+    use crate::clock::Clock;
     use crate::peer::Authority;
 
     pub(crate) fn server(name: &str, is_gone: bool) -> Server {
@@ -379,7 +338,7 @@ pub(super) mod tests {
     }
 
     /// The links of the first of these servers, none of which is there.
-    pub(crate) fn links(servers: Vec<Server>) -> (tempfile::TempDir, Authority, Links) {
+    pub(crate) fn links(servers: Vec<Server>) -> (tempfile::TempDir, Authority, Arc<Links>) {
         let folder = tempfile::tempdir().unwrap();
         let authority = Authority::new().unwrap();
         let name = servers[0].name.clone();
@@ -392,27 +351,11 @@ pub(super) mod tests {
             std::fs::write(folder.path().join(file), text).unwrap();
         }
         let topology = Arc::new(Topology { servers, ..Topology::default() });
-        let (clock, queue) = (Arc::new(Clock::default()), Arc::new(Queue::new(1)));
-        let links = Links::new(name, folder.path(), topology, clock, queue).unwrap();
+        let clock = Arc::new(Clock::default());
+        let host = Arc::new(Host::new(name.clone(), folder.path(), clock).unwrap());
+        let links = Arc::new(Links::new(name, host.clone(), topology, Arc::new(Queue::new(1))));
+        host.take_in(&links);
         (folder, authority, links)
-    }
-
-    fn peer() -> Peer {
-        Peer::new(ServerId(1), "lab".into(), Timestamp(0))
-    }
-
-    #[test]
-    fn a_link_is_down_since_it_went_down_whatever_is_wrong_with_it_now() {
-        let peer = peer();
-        let down = |reason: &str| Condition::Down { reason: reason.to_owned() };
-        assert!(peer.enter(Condition::Up, Timestamp(1)));
-        assert!(peer.enter(down("silent"), Timestamp(2)));
-        assert!(!peer.enter(down("silent"), Timestamp(3)));
-        assert!(peer.enter(down("refused"), Timestamp(4)));
-        assert!(peer.enter(Condition::Refused { reason: "stranger".to_owned() }, Timestamp(5)));
-        assert_eq!(peer.state().since, Timestamp(2));
-        assert!(peer.enter(Condition::Up, Timestamp(6)));
-        assert_eq!(peer.state().since, Timestamp(6));
     }
 
     #[test]
@@ -432,31 +375,44 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn a_stranger_who_tries_again_and_again_is_told_of_once_a_minute() {
-        let (_folder, _, links) = links(vec![server("north", false)]);
-        let news = |last: u32, seconds: i64| {
-            links.is_news(Ipv4Addr::from(last).into(), Timestamp(seconds * 1_000))
+    fn servers_of_one_process_hear_each_other_without_a_socket() {
+        let servers = ["north", "lab", "ward"].map(|name| server(name, false)).to_vec();
+        let (_folder, _, north) = links(servers);
+        let (host, queue) = (north.host.clone(), Arc::new(Queue::new(1)));
+        let ward = Arc::new(Links::new("ward".into(), host.clone(), north.topology(), queue));
+        assert_eq!(north.reachable(), [(ServerId(1), false), (ServerId(2), false)]);
+        host.take_in(&ward);
+        assert_eq!(north.reachable(), [(ServerId(1), false), (ServerId(2), true)]);
+        assert_eq!(ward.reachable(), [(ServerId(0), true), (ServerId(1), false)]);
+        north.post(ServerId(2), Message::CatalogWanted { have: 7 });
+        let mut heard = VecDeque::new();
+        ward.queue.take_all(&mut heard, None);
+        let said = |message: &drive::Message| {
+            let drive::Message::Heard { from, message, .. } = message else { return None };
+            let Message::CatalogWanted { have } = message else { return None };
+            Some((from.0, *have))
         };
-        assert_eq!([news(1, 0), news(1, 5), news(2, 5), news(1, 59)], [true, false, true, false]);
-        assert!(news(1, 60));
-        let told = (10..1_000).filter(|last| news(*last, 70)).count();
-        assert!(told < STRANGERS_MAX, "{told}");
+        let heard: Vec<(u16, u64)> = heard.iter().filter_map(said).collect();
+        assert_eq!(heard, [(0, 7)]);
+        assert_eq!(north.peer(ServerId(2)).unwrap().counters.sent.read().local, 1);
+        host.let_go("ward");
+        assert_eq!(north.reachable(), [(ServerId(1), false), (ServerId(2), false)]);
     }
 
-    #[tokio::test]
-    async fn large_messages_leave_less_room_than_small_ones() {
-        let peer = peer();
-        let mut heard = Vec::new();
-        for _ in 0..HEARD_BYTES_MAX / HEARD_BYTES_MIN {
-            heard.push(peer.room(20).await.unwrap());
+    #[test]
+    fn a_server_is_looked_for_where_it_was_last_then_where_it_should_be_then_nearby() {
+        let mut servers = ["north", "lab", "ward", "clinic"].map(|name| server(name, false));
+        servers[0].domain = DomainId(1);
+        for (place, server) in servers.iter_mut().enumerate() {
+            server.address = format!("127.0.0.1:{place}").into();
         }
-        assert_eq!(peer.room.available_permits(), 0);
-        heard.clear();
-        // One that is larger than all the room there is gets all of it.
-        let alone = peer.room(u64::MAX).await.unwrap();
-        assert_eq!(peer.room.available_permits(), 0);
-        drop(alone);
-        let _half = peer.room(u64::from(HEARD_BYTES_MAX / 2)).await.unwrap();
-        assert_eq!(peer.room.available_permits(), HEARD_BYTES_MAX as usize / 2);
+        let (_folder, _, north) = links(servers.to_vec());
+        let ward = north.peer(ServerId(2)).unwrap();
+        let names = || -> Vec<String> {
+            north.places(&ward).iter().map(|place| place.host.to_string()).collect()
+        };
+        assert_eq!(names(), ["ward", "lab", "clinic"]);
+        ward.see_at("clinic");
+        assert_eq!(names(), ["clinic", "ward", "lab"]);
     }
 }

@@ -5,6 +5,7 @@
 //! the credential itself; that the caller may call at all was checked where they called.
 
 use std::net::{IpAddr, Ipv4Addr};
+use std::pin::Pin;
 use std::sync::{Arc, PoisonError};
 
 use bytes::Bytes;
@@ -16,7 +17,8 @@ use tokio::sync::oneshot;
 
 use super::frame::{Answered, Frame, Header, Passed, RESPONSE_BYTES_MAX};
 use super::link::control;
-use super::links::{Links, Peer};
+use super::links::Links;
+use super::other::Peer;
 use super::outlet::Dropped;
 use crate::http::reply::Refused;
 use crate::http::{App, serve};
@@ -39,7 +41,11 @@ pub(crate) enum NotPassed {
 
 /// The server that has passed a request on; goes with the request.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct From(pub(crate) ServerId);
+pub(crate) struct From {
+    pub(crate) server: ServerId,
+    /// It is in the same process.
+    pub(crate) is_near: bool,
+}
 
 impl Links {
     /// Passes a request on and waits for the answer.
@@ -49,6 +55,12 @@ impl Links {
         passed: Passed,
     ) -> Result<Answered, NotPassed> {
         let peer = self.peer(to).ok_or(NotPassed::Unknown(to))?;
+        if let Some((there, back)) = peer.near() {
+            let app = there.app().ok_or_else(|| NotPassed::Unreachable(peer.name.clone()))?;
+            let Some(_place) = back.place() else { return Ok(overloaded()) };
+            peer.counters.sent.hand_over();
+            return Ok(carried_out(app, From { server: back.id, is_near: true }, passed).await);
+        }
         let id = peer.next_request.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
         let (sender, answer) = oneshot::channel();
         peer.asked.lock().unwrap_or_else(PoisonError::into_inner).insert(id, sender);
@@ -80,10 +92,20 @@ impl Drop for Question<'_> {
     }
 }
 
+/// The same within one process. What is passed on may be passed on again: the future has no size
+/// of its own.
+fn carried_out(
+    app: Arc<App>,
+    from: From,
+    passed: Passed,
+) -> Pin<Box<dyn Future<Output = Answered> + Send>> {
+    Box::pin(async move { carry_out(&app, from, passed).await })
+}
+
 /// Carries out what another server passed on.
-pub(crate) async fn carry_out(app: &Arc<App>, from: ServerId, passed: Passed) -> Answered {
+pub(crate) async fn carry_out(app: &Arc<App>, from: From, passed: Passed) -> Answered {
     let Passed { method, target, headers, body } = passed;
-    let mut request = Request::builder().method(method.as_str()).uri(&target).extension(From(from));
+    let mut request = Request::builder().method(method.as_str()).uri(&target).extension(from);
     for Header(name, value) in &headers {
         request = request.header(name, &value[..]);
     }

@@ -15,8 +15,8 @@ use tokio::sync::watch;
 
 use crate::backend::Opener;
 use crate::config::{Config, StoreChoice};
+use crate::core::{Core, Process};
 use crate::http::{App, serve};
-use crate::server::Core;
 use crate::status::Phase;
 
 /// A letter is written by a program, then signed by a clerk, who also decides whether it goes out.
@@ -153,7 +153,8 @@ impl Fixture {
 
     pub(super) async fn on(config: Config, opener: Opener) -> Self {
         let (stop, stopping) = watch::channel(false);
-        let core = Core::start(&config, opener, stopping).await.unwrap();
+        let process = Process::new(config, stopping).unwrap();
+        let core = Core::start(&process, None, opener).await.unwrap();
         core.app.status.until(Phase::Ready).await;
         Self { core, stop, peer: IpAddr::V4(Ipv4Addr::LOCALHOST) }
     }

@@ -1,0 +1,168 @@
+//! A logical server without its sockets, and what those of one process share.
+//!
+//! Invariant: every logical server has its own queue, drive thread, store and site; nothing that one
+//! of them does waits for another. When `stop` has returned, everything acknowledged is on disk and
+//! the store is closed.
+
+use std::sync::Arc;
+use std::thread;
+
+use legwork_site::Member;
+use tokio::sync::{oneshot, watch};
+use tokio::task::JoinHandle;
+
+use crate::Error;
+use crate::backend::{Opener, Slot};
+use crate::clock::Clock;
+use crate::config::Config;
+use crate::drive::{Message, Surroundings};
+use crate::files::Fetcher;
+use crate::gate::Gate;
+use crate::http::App;
+use crate::meters::Meters;
+use crate::peer::{Host, Links};
+use crate::queue::Queue;
+use crate::status::Status;
+use crate::supervise::Supervisor;
+
+/// What the logical servers of one process share.
+pub(crate) struct Process {
+    pub(crate) config: Config,
+    /// Among others; `None` if there is one server, alone.
+    pub(crate) host: Option<Arc<Host>>,
+    clock: Arc<Clock>,
+    meters: Arc<Meters>,
+    stopping: watch::Receiver<bool>,
+}
+
+pub(crate) struct Core {
+    pub(crate) app: Arc<App>,
+    queue: Arc<Queue<Message>>,
+    drive: Option<thread::JoinHandle<()>>,
+    dialling: Option<JoinHandle<()>>,
+}
+
+impl Process {
+    pub(crate) fn new(config: Config, stopping: watch::Receiver<bool>) -> Result<Self, Error> {
+        let clock = Arc::new(Clock::default());
+        let host = match &config.peering {
+            Some(peering) => {
+                let name = peering.name.clone();
+                Some(Arc::new(Host::new(name, &peering.certificates, clock.clone())?))
+            }
+            None => None,
+        };
+        Ok(Self { config, host, clock, meters: Arc::new(Meters::new()), stopping })
+    }
+
+    /// The name of its own server; `None` if it is alone.
+    pub(crate) fn own(&self) -> Option<Arc<str>> {
+        self.config.peering.as_ref().map(|peering| peering.name.clone())
+    }
+
+    /// The links of a logical server that it is to hold.
+    fn links(&self, name: Arc<str>, queue: &Arc<Queue<Message>>) -> Option<Arc<Links>> {
+        let (host, peering) = (self.host.as_ref()?, self.config.peering.as_ref()?);
+        // What its own server knows of the others is newer than the file.
+        let own = host.held(&peering.name).map(|own| own.topology());
+        let topology = own.unwrap_or_else(|| peering.topology.clone());
+        Some(Arc::new(Links::new(name, host.clone(), topology, queue.clone())))
+    }
+
+    fn member(&self, name: &Arc<str>) -> Option<Member> {
+        let peering = self.config.peering.as_ref()?;
+        Some(Member { name: name.clone(), topology: peering.source.clone() })
+    }
+}
+
+impl Core {
+    /// Opens the store and reads what is needed to be among others; the instances are read in the
+    /// background.
+    pub(crate) async fn start(
+        process: &Process,
+        name: Option<Arc<str>>,
+        opener: Opener,
+    ) -> Result<Self, Error> {
+        let config = &process.config;
+        let is_guest = name != process.own();
+        let drive_meters = match name.as_ref().filter(|_| is_guest) {
+            Some(name) => process.meters.of_guest(name),
+            None => process.meters.drive.clone(),
+        };
+        let queue = Arc::new(Queue::new(config.limits.queue_max));
+        let links = name.clone().and_then(|name| process.links(name, &queue));
+        let mut around = Surroundings {
+            queue: queue.clone(),
+            clock: process.clock.clone(),
+            status: Arc::new(Status::new()),
+            slot: Arc::new(Slot::default()),
+            meters: drive_meters,
+            links: links.clone(),
+            fetcher: None,
+        };
+        around.fetcher = links.as_ref().map(|links| fetcher(links, &around.slot));
+        let app = Arc::new(app(process, &around));
+        if let Some(links) = &links {
+            links.serve_with(&app);
+        }
+        let site = legwork_site::Config {
+            resident_max: config.resident_max,
+            waiting_max: config.limits.waiting_max,
+            member: name.and_then(|name| process.member(&name)),
+            ..legwork_site::Config::default()
+        };
+        let (opened, outcome) = oneshot::channel();
+        let drive = thread::Builder::new()
+            .name("legwork-drive".to_owned())
+            .spawn(move || Supervisor { around, opener, site }.run(opened))
+            .map_err(|error| Error::Start(format!("no thread: {error}")))?;
+        match outcome.await {
+            Ok(Ok(())) => {
+                let dialling = links.map(|links| {
+                    links.host.take_in(&links);
+                    tokio::spawn(links.run())
+                });
+                Ok(Self { app, queue, drive: Some(drive), dialling })
+            }
+            Ok(Err(error)) => Err(error),
+            Err(_) => Err(Error::Start("its drive thread died; please report it".to_owned())),
+        }
+    }
+
+    pub(crate) async fn stop(mut self) {
+        self.app.status.ask_to_stop();
+        self.queue.push_beyond_limit(Message::Stop);
+        if let Some(drive) = self.drive.take() {
+            let joined = tokio::task::spawn_blocking(move || drive.join().is_ok()).await;
+            if !matches!(joined, Ok(true)) {
+                tracing::error!("the drive thread died");
+            }
+        }
+        // Last: what was committed while stopping may still be said.
+        if let Some(links) = &self.app.links {
+            links.host.let_go(&links.name);
+        }
+        if let Some(dialling) = self.dialling.take() {
+            dialling.abort();
+            drop(dialling.await);
+        }
+    }
+}
+
+fn app(process: &Process, around: &Surroundings) -> App {
+    let Surroundings { queue, clock, status, slot, links, fetcher, meters: _ } = around.clone();
+    let limits = process.config.limits.clone();
+    let stopping = process.stopping.clone();
+    let gate = Gate::new(queue, status.clone(), limits.waiting_max, stopping);
+    let meters = process.meters.clone();
+    let mut app = App::new(gate, clock, limits, meters, slot, status, links);
+    app.fetcher = fetcher;
+    app
+}
+
+/// Brings contents of files; the drive thread hears when they are here.
+fn fetcher(links: &Arc<Links>, slot: &Arc<Slot>) -> Arc<Fetcher<Links>> {
+    let there = links.clone();
+    let tell = move |instance, blob| there.tell(Message::FileHere { instance, blob });
+    Arc::new(Fetcher::new(links.clone(), slot.clone(), Box::new(tell)))
+}

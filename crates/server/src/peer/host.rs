@@ -1,0 +1,144 @@
+//! This process among others: its certificate, and the logical servers it holds.
+//!
+//! Invariant: a logical server is held once. Those of one process know each other as near and hand
+//! each other what they say without a socket. Whoever dials is shown the certificate of the
+//! process's own server, whichever of its servers is meant.
+
+use std::collections::BTreeMap;
+use std::net::{IpAddr, SocketAddr};
+use std::path::Path;
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
+use std::time::Duration;
+
+use legwork_model::time::Timestamp;
+use rustc_hash::FxHashMap;
+use tokio::net::TcpListener;
+
+use super::accept;
+use super::link::Ended;
+use super::links::Links;
+use super::tls::{Identity, Unusable};
+use crate::clock::Clock;
+
+/// How often the files of the certificates are looked at, besides at every new connection.
+const RENEWAL: Duration = Duration::from_secs(5);
+/// How often it is told of one address that it was refused, and of how many meanwhile.
+const STRANGER: Duration = Duration::from_secs(60);
+const STRANGERS_MAX: usize = 64;
+
+pub(crate) struct Host {
+    /// The server whose certificate the process shows: its own.
+    pub(crate) name: Arc<str>,
+    pub(crate) identity: Identity,
+    pub(crate) clock: Arc<Clock>,
+    /// By name: the numbers are those of a topology, and not all know the same one.
+    held: RwLock<BTreeMap<Arc<str>, Arc<Links>>>,
+    /// Held by whoever tells the servers who is near: what was true last is told last.
+    looking: Mutex<()>,
+    /// Who was refused of late, and when that was told.
+    strangers: Mutex<FxHashMap<IpAddr, Timestamp>>,
+}
+
+impl Host {
+    pub(crate) fn new(
+        name: Arc<str>,
+        certificates: &Path,
+        clock: Arc<Clock>,
+    ) -> Result<Self, Unusable> {
+        let identity = Identity::read(certificates)?;
+        identity.require(&name)?;
+        let (held, looking, strangers) = (RwLock::default(), Mutex::default(), Mutex::default());
+        Ok(Self { name, identity, clock, held, looking, strangers })
+    }
+
+    /// Listens to other processes until it is dropped.
+    pub(crate) async fn run(self: Arc<Self>, listener: TcpListener) {
+        let accepting = accept::accept(self.clone(), listener);
+        let renewing = async {
+            let mut renewal = tokio::time::interval(RENEWAL);
+            loop {
+                renewal.tick().await;
+                // Says at once when a new certificate cannot be used.
+                drop(self.identity.current());
+            }
+        };
+        tokio::join!(accepting, renewing);
+    }
+
+    /// A logical server that is held here.
+    pub(crate) fn held(&self, name: &str) -> Option<Arc<Links>> {
+        self.held.read().unwrap_or_else(PoisonError::into_inner).get(name).cloned()
+    }
+
+    /// All of them, in the order of their names.
+    pub(crate) fn all(&self) -> Vec<Arc<Links>> {
+        self.held.read().unwrap_or_else(PoisonError::into_inner).values().cloned().collect()
+    }
+
+    /// From now on the process speaks and listens for this logical server.
+    pub(crate) fn take_in(&self, links: &Arc<Links>) {
+        let mut held = self.held.write().unwrap_or_else(PoisonError::into_inner);
+        held.insert(links.name.clone(), links.clone());
+        drop(held);
+        self.look_around();
+    }
+
+    /// The process holds this logical server no more.
+    pub(crate) fn let_go(&self, name: &str) {
+        let mut held = self.held.write().unwrap_or_else(PoisonError::into_inner);
+        let gone = held.remove(name);
+        drop(held);
+        if let Some(gone) = gone {
+            gone.close();
+            self.look_around();
+            gone.look_around();
+        }
+    }
+
+    /// Has all that are held look who is near.
+    pub(crate) fn look_around(&self) {
+        let _looking = self.looking.lock().unwrap_or_else(PoisonError::into_inner);
+        for links in self.all() {
+            links.look_around();
+        }
+    }
+
+    /// Tells of somebody who was not let in: they will try again, and are not told of each time.
+    pub(crate) fn refused(&self, from: SocketAddr, why: &Ended) {
+        if self.is_news(from.ip(), self.clock.now()) {
+            tracing::warn!(%from, reason = %why, "a connection was refused");
+        } else {
+            tracing::debug!(%from, reason = %why, "a connection was refused again");
+        }
+    }
+
+    fn is_news(&self, from: IpAddr, now: Timestamp) -> bool {
+        let mut strangers = self.strangers.lock().unwrap_or_else(PoisonError::into_inner);
+        strangers.retain(|_, told| now.since(*told) < STRANGER);
+        if strangers.contains_key(&from) || strangers.len() >= STRANGERS_MAX {
+            return false;
+        }
+        strangers.insert(from, now);
+        true
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::Ipv4Addr;
+
+    use super::*;
+    use crate::peer::links::tests::{links, server};
+
+    #[test]
+    fn a_stranger_who_tries_again_and_again_is_told_of_once_a_minute() {
+        let (_folder, _, links) = links(vec![server("north", false)]);
+        let news = |last: u32, seconds: i64| {
+            links.host.is_news(Ipv4Addr::from(last).into(), Timestamp(seconds * 1_000))
+        };
+        assert_eq!([news(1, 0), news(1, 5), news(2, 5), news(1, 59)], [true, false, true, false]);
+        assert!(news(1, 60));
+        let told = (10..1_000).filter(|last| news(*last, 70)).count();
+        assert!(told < STRANGERS_MAX, "{told}");
+    }
+}

@@ -1,0 +1,232 @@
+//! Another server, as one that is held here sees it: how to reach it, and what is under way.
+//!
+//! Invariant: what has come from it and is not heard yet is bounded, whether it came over a socket
+//! or from the same process. Its state tells since when it can be reached, or cannot.
+
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
+
+use legwork_model::id::ServerId;
+use legwork_model::time::Timestamp;
+use rustc_hash::FxHashMap;
+use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore, TryAcquireError, oneshot, watch};
+
+use super::counters::Counters;
+use super::frame::Answered;
+use super::links::Links;
+use super::outlet::Outlet;
+use crate::files::FileReply;
+
+/// What one peer has said and the drive thread has not heard: beyond that its connections are not
+/// read further. A small message counts for more than its bytes, since there are more of them.
+const HEARD_BYTES_MAX: u32 = 64 << 20;
+const HEARD_BYTES_MIN: u32 = 16 << 10;
+/// Requests that one server has passed on to another in the same process, at once.
+const REQUESTS_MAX: usize = 10_000;
+
+/// Another server.
+pub(crate) struct Peer {
+    pub(crate) id: ServerId,
+    pub(crate) name: Arc<str>,
+    pub(crate) counters: Arc<Counters>,
+    /// Of the connection dialled from here.
+    pub(crate) outlet: Outlet,
+    /// Requests passed on that wait for their answer.
+    pub(crate) asked: Mutex<FxHashMap<u64, oneshot::Sender<Answered>>>,
+    /// Questions for contents of files, likewise.
+    pub(crate) files: Mutex<FxHashMap<u64, oneshot::Sender<FileReply>>>,
+    pub(crate) next_request: AtomicU64,
+    /// Room for what it says, in bytes.
+    room: Arc<Semaphore>,
+    /// Places for what it passes on within this process.
+    requests: Arc<Semaphore>,
+    /// It was heard of: worth another try.
+    pub(crate) sign_of_life: Notify,
+    state: Mutex<State>,
+    pub(crate) parcels: AtomicUsize,
+    /// It is in this process.
+    near: watch::Sender<Option<Near>>,
+    /// The server whose process was last known to hold it.
+    seen_at: Mutex<Option<Arc<str>>>,
+}
+
+/// A server of the same process.
+#[derive(Clone)]
+pub(crate) struct Near {
+    links: Weak<Links>,
+    /// The one who speaks, as it is seen there.
+    pub(crate) back: Arc<Peer>,
+}
+
+#[derive(Clone, Debug)]
+pub(crate) struct State {
+    pub(crate) condition: Condition,
+    pub(crate) since: Timestamp,
+}
+
+/// How a link is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Condition {
+    Up,
+    Down {
+        reason: String,
+    },
+    /// One of both does not want the other.
+    Refused {
+        reason: String,
+    },
+}
+
+impl Peer {
+    pub(crate) fn new(id: ServerId, name: Arc<str>, now: Timestamp) -> Self {
+        let condition = Condition::Down { reason: "not dialled yet".to_owned() };
+        Self {
+            id,
+            name,
+            counters: Arc::default(),
+            outlet: Outlet::default(),
+            asked: Mutex::default(),
+            files: Mutex::default(),
+            next_request: AtomicU64::new(1),
+            room: Arc::new(Semaphore::new(HEARD_BYTES_MAX as usize)),
+            requests: Arc::new(Semaphore::new(REQUESTS_MAX)),
+            sign_of_life: Notify::new(),
+            state: Mutex::new(State { condition, since: now }),
+            parcels: AtomicUsize::new(0),
+            near: watch::Sender::new(None),
+            seen_at: Mutex::default(),
+        }
+    }
+
+    /// Waits until there is room for a message of so many bytes; `None` never comes.
+    pub(crate) async fn room(&self, bytes: u64) -> Option<OwnedSemaphorePermit> {
+        self.room.clone().acquire_many_owned(places(bytes)).await.ok()
+    }
+
+    /// The same for one who cannot wait.
+    pub(crate) fn room_now(&self, bytes: u64) -> Result<OwnedSemaphorePermit, TryAcquireError> {
+        self.room.clone().try_acquire_many_owned(places(bytes))
+    }
+
+    /// A place for a request that it passes on within this process, if there is one.
+    pub(crate) fn place(&self) -> Option<OwnedSemaphorePermit> {
+        self.requests.clone().try_acquire_owned().ok()
+    }
+
+    pub(crate) fn is_up(&self) -> bool {
+        self.state().condition == Condition::Up
+    }
+
+    pub(crate) fn state(&self) -> State {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Whether that is new. What is down for another reason than before is down all the same.
+    pub(crate) fn enter(&self, condition: Condition, now: Timestamp) -> bool {
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let is_new = state.condition != condition;
+        let (was_up, is_up) = (state.condition == Condition::Up, condition == Condition::Up);
+        if was_up != is_up {
+            state.since = now;
+        }
+        state.condition = condition;
+        is_new
+    }
+
+    pub(crate) fn count_parcels(&self, parcels: usize) {
+        self.parcels.store(parcels, Ordering::Relaxed);
+    }
+
+    /// The server in this process that it is, if it is, and the speaker as seen there.
+    pub(crate) fn near(&self) -> Option<(Arc<Links>, Arc<Self>)> {
+        let near = self.near.borrow();
+        let Near { links, back } = near.as_ref()?;
+        Some((links.upgrade()?, back.clone()))
+    }
+
+    pub(crate) fn is_near(&self) -> bool {
+        self.near.borrow().is_some()
+    }
+
+    /// Tells whether it is in this process; answers whether that is new.
+    pub(crate) fn set_near(&self, near: Option<(&Arc<Links>, Arc<Self>)>) -> bool {
+        self.near.send_if_modified(|known| {
+            let same = match (&*known, &near) {
+                (None, None) => true,
+                (Some(known), Some((links, back))) => {
+                    known.links.as_ptr() == Arc::as_ptr(links) && Arc::ptr_eq(&known.back, back)
+                }
+                (Some(_), None) | (None, Some(_)) => false,
+            };
+            if !same {
+                *known = near.map(|(links, back)| Near { links: Arc::downgrade(links), back });
+            }
+            !same
+        })
+    }
+
+    /// Changes when it comes into this process, or leaves it.
+    pub(crate) fn nearness(&self) -> watch::Receiver<Option<Near>> {
+        self.near.subscribe()
+    }
+
+    /// The server whose process was last known to hold it.
+    pub(crate) fn seen_at(&self) -> Option<Arc<str>> {
+        self.seen_at.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// The process of this server holds it.
+    pub(crate) fn see_at(&self, host: &str) {
+        let mut seen = self.seen_at.lock().unwrap_or_else(PoisonError::into_inner);
+        if seen.as_deref() != Some(host) {
+            *seen = Some(host.into());
+        }
+    }
+}
+
+fn places(bytes: u64) -> u32 {
+    let most = u64::from(HEARD_BYTES_MAX);
+    let bytes = u32::try_from(bytes.min(most)).unwrap_or(HEARD_BYTES_MAX);
+    bytes.max(HEARD_BYTES_MIN)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn peer() -> Peer {
+        Peer::new(ServerId(1), "lab".into(), Timestamp(0))
+    }
+
+    #[test]
+    fn a_link_is_down_since_it_went_down_whatever_is_wrong_with_it_now() {
+        let peer = peer();
+        let down = |reason: &str| Condition::Down { reason: reason.to_owned() };
+        assert!(peer.enter(Condition::Up, Timestamp(1)));
+        assert!(peer.enter(down("silent"), Timestamp(2)));
+        assert!(!peer.enter(down("silent"), Timestamp(3)));
+        assert!(peer.enter(down("refused"), Timestamp(4)));
+        assert!(peer.enter(Condition::Refused { reason: "stranger".to_owned() }, Timestamp(5)));
+        assert_eq!(peer.state().since, Timestamp(2));
+        assert!(peer.enter(Condition::Up, Timestamp(6)));
+        assert_eq!(peer.state().since, Timestamp(6));
+    }
+
+    #[tokio::test]
+    async fn large_messages_leave_less_room_than_small_ones() {
+        let peer = peer();
+        let mut heard = Vec::new();
+        for _ in 0..HEARD_BYTES_MAX / HEARD_BYTES_MIN {
+            heard.push(peer.room(20).await.unwrap());
+        }
+        assert_eq!(peer.room.available_permits(), 0);
+        assert!(peer.room_now(20).is_err());
+        heard.clear();
+        // One that is larger than all the room there is gets all of it.
+        let alone = peer.room(u64::MAX).await.unwrap();
+        assert_eq!(peer.room.available_permits(), 0);
+        drop(alone);
+        let _half = peer.room(u64::from(HEARD_BYTES_MAX / 2)).await.unwrap();
+        assert_eq!(peer.room.available_permits(), HEARD_BYTES_MAX as usize / 2);
+    }
+}

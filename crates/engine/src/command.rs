@@ -92,6 +92,11 @@ pub enum Command {
     },
     /// The end was reached, by an instance that several servers have controlled.
     Finish,
+    /// What no server has taken yet goes to another one of the domain.
+    Redirect {
+        from: ServerId,
+        to: ServerId,
+    },
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -111,6 +111,7 @@ pub fn decide_at(
         Command::Receive(received) => travel::receive(case, received),
         Command::Fetch { values } => travel::fetch(case, values),
         Command::Finish => travel::finish(case),
+        Command::Redirect { from, to } => travel::redirect(case, from, to),
     }
 }
 

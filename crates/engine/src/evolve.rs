@@ -160,6 +160,7 @@ pub(crate) fn apply(
             spread.undecided.extend(state.pending.iter().map(|pending| pending.node));
         }
         Event::Finished => state.lifecycle = Lifecycle::Completed,
+        Event::Redirected { from, to } => state.travel_mut().redirected(*from, *to),
     }
 }
 

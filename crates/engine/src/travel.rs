@@ -1,7 +1,8 @@
 //! What an instance that several servers control has sent, is sending and has received here.
 //!
 //! Invariant: between two servers parcels are numbered from 1 without gaps. What was sent is kept
-//! until it is delivered; what was received is never taken twice.
+//! until it is delivered, or goes another way before any of it was; what was received is never
+//! taken twice.
 
 use legwork_model::event::{Order, Parcel, Passage};
 use legwork_model::id::{Activity, ServerId};
@@ -73,6 +74,25 @@ impl Travel {
         }
     }
 
+    /// What waits for one server waits for another one from now on, or for none.
+    pub(crate) fn redirected(&mut self, from: ServerId, to: Option<ServerId>) {
+        let Ok(place) = self.peers.binary_search_by_key(&from, |peer| peer.server) else { return };
+        let peer = &mut self.peers[place];
+        let waiting = std::mem::take(&mut peer.waiting);
+        // Their numbers are free again.
+        peer.sent = peer.sent.saturating_sub(waiting.len() as u32);
+        if peer.sent == 0 && peer.received == 0 {
+            // It never had to do with the instance.
+            self.peers.remove(place);
+        }
+        let Some(to) = to else { return };
+        let peer = self.peer_mut(to);
+        for Outgoing { parcel, .. } in waiting {
+            peer.sent += 1;
+            peer.waiting.push(Outgoing { number: peer.sent, parcel });
+        }
+    }
+
     pub(crate) fn received(
         &mut self,
         schema: &Schema,
@@ -106,6 +126,12 @@ impl Travel {
 }
 
 impl Peer {
+    /// Whether nothing is known to have gone there, nor to have come from there.
+    pub fn is_untouched(&self) -> bool {
+        let first = self.waiting.first().map_or(self.sent + 1, |outgoing| outgoing.number);
+        first == 1 && self.received == 0
+    }
+
     /// Remembers how far the other server is known to know the history.
     fn hear(&mut self, schema: &Schema, parcel: &Parcel) {
         for Passage { source, .. } in parcel.passages() {

@@ -21,7 +21,7 @@ use crate::time::Timestamp;
 use crate::value::Value;
 pub use record::{Record, RecordedAt, Unreadable, relative};
 use record::{compact_activity, relative_if_any};
-pub use site::{SiteEvent, TokenIssued};
+pub use site::{Method, SiteEvent, TokenIssued, Validity};
 pub use travel::{Entry, FetchedValue, Order, Orders, Parcel, Passage, Received};
 
 /// What happened in one instance: its execution history.
@@ -151,6 +151,16 @@ pub enum Event {
     /// The end was reached by an instance that was not controlled by one server alone.
     #[n(16)]
     Finished,
+    /// What was on its way to a server goes to another one of its domain, in the same order, with
+    /// the numbers that follow there: the weights of the domain have changed before any of it was
+    /// taken. Without another one it is of no more use, and dropped.
+    #[n(17)]
+    Redirected {
+        #[n(0)]
+        from: ServerId,
+        #[n(1)]
+        to: Option<ServerId>,
+    },
 }
 
 impl Event {
@@ -173,7 +183,8 @@ impl Event {
             | Self::Sent { .. }
             | Self::Delivered { .. }
             | Self::Fetched { .. }
-            | Self::Finished => None,
+            | Self::Finished
+            | Self::Redirected { .. } => None,
         }
     }
 
@@ -197,7 +208,8 @@ impl Event {
             | Self::Delivered { .. }
             | Self::Received(_)
             | Self::Fetched { .. }
-            | Self::Finished => None,
+            | Self::Finished
+            | Self::Redirected { .. } => None,
         }
     }
 }

@@ -278,6 +278,56 @@ pub mod instance_bytes {
     }
 }
 
+/// A stream as the 16 bytes of its id, for `#[cbor(with = "…")]`.
+pub mod stream_bytes {
+    use minicbor::{Decoder, Encoder};
+
+    use super::{InstanceId, StreamId, instance_bytes};
+
+    pub fn encode<C, W: minicbor::encode::Write>(
+        id: &StreamId,
+        e: &mut Encoder<W>,
+        context: &mut C,
+    ) -> Result<(), minicbor::encode::Error<W::Error>> {
+        instance_bytes::encode(&InstanceId(id.0), e, context)
+    }
+
+    pub fn decode<C>(
+        d: &mut Decoder<'_>,
+        context: &mut C,
+    ) -> Result<StreamId, minicbor::decode::Error> {
+        instance_bytes::decode(d, context).map(|InstanceId(id)| StreamId(id))
+    }
+}
+
+/// Instances as one run of bytes, 16 for each, for `#[cbor(with = "…")]`.
+pub mod instance_list {
+    use minicbor::{Decoder, Encoder};
+
+    use super::InstanceId;
+
+    pub fn encode<C, W: minicbor::encode::Write>(
+        ids: &[InstanceId],
+        e: &mut Encoder<W>,
+        _: &mut C,
+    ) -> Result<(), minicbor::encode::Error<W::Error>> {
+        let bytes: Vec<u8> = ids.iter().flat_map(|id| id.0.to_be_bytes()).collect();
+        e.bytes(&bytes)?.ok()
+    }
+
+    pub fn decode<C>(
+        d: &mut Decoder<'_>,
+        _: &mut C,
+    ) -> Result<Vec<InstanceId>, minicbor::decode::Error> {
+        let (ids, rest) = d.bytes()?.as_chunks::<16>();
+        if rest.is_empty() {
+            Ok(ids.iter().map(|id| InstanceId(u128::from_be_bytes(*id))).collect())
+        } else {
+            Err(minicbor::decode::Error::message("not a whole number of ids"))
+        }
+    }
+}
+
 /// Shared text as a CBOR string, for `#[cbor(with = "…")]`.
 pub mod shared_text {
     use std::sync::Arc;

@@ -4,8 +4,8 @@
 //! or variant a new number instead.
 
 use legwork_model::event::{
-    Completed, Created, Entry, Event, FetchedValue, Incident, KeyEvent, Order, Orders, Parcel,
-    Passage, Performer, Received, Record, RequestDigest, SiteEvent, TokenIssued,
+    Completed, Created, Entry, Event, FetchedValue, Incident, KeyEvent, Method, Order, Orders,
+    Parcel, Passage, Performer, Received, Record, RequestDigest, SiteEvent, TokenIssued, Validity,
 };
 use legwork_model::id::{Activity, DomainId, ElementId, InstanceId, Iteration, NodeId, ServerId};
 use legwork_model::time::Timestamp;
@@ -207,6 +207,9 @@ fn control_that_moves() {
     let values = vec![FetchedValue { element: ElementId(1), writer: in_loops(), value }];
     check(Event::Fetched { values }, "820f8183018319012c020082038163796573");
     check(Event::Finished, "8110");
+    let (from, to) = (ServerId(2), Some(ServerId(3)));
+    check(Event::Redirected { from, to }, "83110203");
+    check(Event::Redirected { from, to: None }, "821102");
     let elsewhere = Completed { home: Some(DomainId(3)), by: ann(), ..completed() };
     check(Event::Completed(elsewhere), "82048705820163616e6e0c80f6f603");
 }
@@ -241,8 +244,48 @@ fn events_of_the_site() {
         "8303626369820163616e6e",
     );
     check_site(
-        SiteEvent::TopologyPublished { epoch: 3, source: "t".to_owned(), by: ann() },
+        SiteEvent::TopologyPublished {
+            epoch: 3,
+            source: "t".to_owned(),
+            by: ann(),
+            rules: Vec::new(),
+        },
         "8404036174820163616e6e",
+    );
+}
+
+#[test]
+fn changes_of_the_topology() {
+    let source = || "t".to_owned();
+    let rules = vec![
+        (DomainId(1), Validity::Since { ms: 1_772_357_405_123 }),
+        (DomainId(2), Validity::Except { ids: 2 }),
+    ];
+    check_site(
+        SiteEvent::TopologyPublished { epoch: 3, source: source(), by: ann(), rules },
+        "8504036174820163616e6e82820182001b0000019ca8bbc9c38202820102",
+    );
+    let begun = |method, without| SiteEvent::ChangeBegun {
+        number: 2,
+        source: source(),
+        method,
+        by: ann(),
+        without,
+    };
+    check_site(begun(Method::Since, Vec::new()), "850502617400820163616e6e");
+    check_site(begun(Method::Except, vec![ServerId(4)]), "860502617401820163616e6e8104");
+    let (domain, ids) = (DomainId(1), vec![InstanceId(1), InstanceId(2)]);
+    check_site(
+        SiteEvent::Excepted { domain, ids: ids.clone() },
+        "83060158200000000000000000000000000000000100000000000000000000000000000002",
+    );
+    check_site(
+        SiteEvent::ChangeUndone { number: 2, why: "no".to_owned(), by: ann() },
+        "840702626e6f820163616e6e",
+    );
+    check_site(
+        SiteEvent::Unexcepted { domain, ids },
+        "83080158200000000000000000000000000000000100000000000000000000000000000002",
     );
 }
 

@@ -74,7 +74,13 @@ impl Site {
             Message::Known { parcel, .. } | Message::Taken { parcel } => parcel.instance,
             Message::Want { instance, .. } | Message::Have { instance, .. } => *instance,
             Message::Follow(_) | Message::Items(_) => return self.act_on(from, message, now),
-            Message::CatalogWanted { .. } | Message::Catalog { .. } => return,
+            Message::CatalogWanted { .. }
+            | Message::Catalog { .. }
+            | Message::Report(_)
+            | Message::Moved { .. }
+            | Message::KeyWanted(_)
+            | Message::KeyUsed { .. }
+            | Message::Over { .. } => return,
         };
         if self.instances.broken(id).is_some() {
             return;
@@ -115,7 +121,13 @@ impl Site {
             Message::Follow(follow) => self.followed(from, follow, now),
             Message::Items(items) => self.items_told(from, *items, now),
             // About no instance.
-            Message::CatalogWanted { .. } | Message::Catalog { .. } => {}
+            Message::CatalogWanted { .. }
+            | Message::Catalog { .. }
+            | Message::Report(_)
+            | Message::Moved { .. }
+            | Message::KeyWanted(_)
+            | Message::KeyUsed { .. }
+            | Message::Over { .. } => {}
         }
     }
 

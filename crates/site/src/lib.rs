@@ -56,7 +56,10 @@ pub use answer::*;
 pub use bounds::{Limits, OUTPUT_APPENDS_MAX, OUTPUT_BYTES_MAX, RECORD_BYTES_MAX};
 pub use input::*;
 pub use legwork_engine::Lifecycle;
-pub use message::{Follow, Instance, Item, Items, Mark, Message, Named, Offer, ParcelId, Wanted};
+pub use message::{
+    Follow, Instance, Item, Items, KeyQuestion, Mark, Message, Named, Offer, ParcelId, Report,
+    Wanted,
+};
 pub use outbox::Sent;
 pub use output::{Append, ClosedStream, FileWanted, Output};
 pub use refusal::{Kind, Refusal};

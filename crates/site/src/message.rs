@@ -8,7 +8,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use legwork_model::event::{Entry, FetchedValue, Parcel, RecordedAt};
-use legwork_model::id::{Activity, ActivityId, AgentId, ElementId, InstanceId, Iteration};
+use legwork_model::id::{
+    Activity, ActivityId, AgentId, ElementId, InstanceId, Iteration, ServerId, StreamId,
+};
 use legwork_model::time::Timestamp;
 use legwork_org::Cursor;
 use minicbor::bytes::ByteVec;
@@ -77,6 +79,68 @@ pub enum Message {
     /// What there is to do for a person, or what has changed of it.
     #[n(8)]
     Items(#[n(0)] Box<Items>),
+    /// What the registrar has to know to end a change, of a server that is locked by it.
+    #[n(9)]
+    Report(#[n(0)] Report),
+    /// A server has moved: its store is at its new host, as a whole.
+    #[n(10)]
+    Moved {
+        #[n(0)]
+        change: u32,
+        #[n(1)]
+        server: ServerId,
+        /// Of the store as it came.
+        #[cbor(n(2), with = "minicbor::bytes")]
+        digest: [u8; 32],
+    },
+    /// Was this idempotency key used there?
+    #[n(11)]
+    KeyWanted(#[n(0)] KeyQuestion),
+    #[n(12)]
+    KeyUsed {
+        #[n(0)]
+        question: KeyQuestion,
+        #[n(1)]
+        is_used: bool,
+    },
+    /// Instances that are exceptions of the sender's domain and have ended.
+    #[n(13)]
+    Over {
+        #[cbor(n(0), with = "legwork_model::id::instance_list")]
+        ids: Vec<InstanceId>,
+    },
+}
+
+/// It comes in parts, each of which tells of all that there are between two ids: so parts that were
+/// said before and after a restart fit together. It is said again until the change is over.
+#[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
+pub struct Report {
+    #[n(0)]
+    pub change: u32,
+    /// The latest moment of creation among its clock and all instances it has.
+    #[n(1)]
+    pub latest_ms: u64,
+    /// Of the instances it has and whose server would change, those after this one.
+    #[n(2)]
+    pub after: Option<Instance>,
+    #[cbor(n(3), with = "legwork_model::id::instance_list")]
+    pub ids: Vec<InstanceId>,
+    /// There are more after these.
+    #[n(4)]
+    pub more: bool,
+    /// How many instances it has.
+    #[n(5)]
+    pub open: u64,
+}
+
+/// A key, and under how many versions of its domain's weights it is asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Encode, Decode)]
+pub struct KeyQuestion {
+    /// The key's stream.
+    #[cbor(n(0), with = "legwork_model::id::stream_bytes")]
+    pub key: StreamId,
+    #[n(1)]
+    pub versions: u32,
 }
 
 /// An instance on the wire.

@@ -195,7 +195,11 @@ impl Site {
                 }
                 SiteEvent::DefinitionDeployed { .. }
                 | SiteEvent::TokenIssued(_)
-                | SiteEvent::TokenRevoked { .. } => None,
+                | SiteEvent::TokenRevoked { .. }
+                | SiteEvent::ChangeBegun { .. }
+                | SiteEvent::Excepted { .. }
+                | SiteEvent::ChangeUndone { .. }
+                | SiteEvent::Unexcepted { .. } => None,
             });
         self.answer(id, found.ok_or_else(|| no_edition(None)));
     }
@@ -323,7 +327,7 @@ impl Site {
                 }
                 self.catalog.republish(&source, record, at);
             }
-            SiteEvent::TopologyPublished { epoch, source, by: _ } => {
+            SiteEvent::TopologyPublished { epoch, source, by: _, rules: _ } => {
                 let topology = self.next_topology(&source).0.filter(|next| next.epoch == epoch);
                 let topology = topology.ok_or_else(|| {
                     format!("epoch {epoch} of the topology is unreadable or out of order")
@@ -332,6 +336,12 @@ impl Site {
             }
             SiteEvent::TokenIssued(token) => self.tokens.issue(&token, at),
             SiteEvent::TokenRevoked { name, by: _ } => self.tokens.revoke(&name),
+            SiteEvent::ChangeBegun { number, .. } | SiteEvent::ChangeUndone { number, .. } => {
+                return Err(format!("change {number} of the topology is not understood"));
+            }
+            SiteEvent::Excepted { domain, .. } | SiteEvent::Unexcepted { domain, .. } => {
+                return Err(format!("exceptions of domain {} are not understood", domain.0));
+            }
         }
         Ok(())
     }

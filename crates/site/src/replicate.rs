@@ -68,7 +68,12 @@ impl Site {
             | Message::Want { .. }
             | Message::Have { .. }
             | Message::Follow(_)
-            | Message::Items(_)) => return Some(message),
+            | Message::Items(_)
+            | Message::Report(_)
+            | Message::Moved { .. }
+            | Message::KeyWanted(_)
+            | Message::KeyUsed { .. }
+            | Message::Over { .. }) => return Some(message),
         }
         None
     }

@@ -33,7 +33,12 @@ impl Site {
             | Message::Follow(_)
             | Message::Items(_)
             | Message::CatalogWanted { .. }
-            | Message::Catalog { .. } => true,
+            | Message::Catalog { .. }
+            | Message::Report(_)
+            | Message::Moved { .. }
+            | Message::KeyWanted(_)
+            | Message::KeyUsed { .. }
+            | Message::Over { .. } => true,
         };
         if !fits {
             let text = format!(

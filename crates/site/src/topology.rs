@@ -137,7 +137,8 @@ impl Site {
         self.catalog.publish_topology(topology, source, self.version, now);
         self.follow_topology();
         let (source, by) = (source.to_owned(), by.performer());
-        self.record(SiteEvent::TopologyPublished { epoch, source, by }, now);
+        let rules = Vec::new();
+        self.record(SiteEvent::TopologyPublished { epoch, source, by, rules }, now);
     }
 
     /// Whether the first topology fits what was here before. What a later one may change fits.

@@ -371,6 +371,15 @@ fn entry(
             ..blank("fetched", None, &system)
         },
         Event::Finished => blank("finished", None, &system),
+        Event::Redirected { from, to } => HistoryEntry {
+            detail: Some(match to {
+                Some(to) => {
+                    format!("what was on its way to {} goes to {}", server(*from), server(*to))
+                }
+                None => format!("what was on its way to {} is of no more use", server(*from)),
+            }),
+            ..blank("redirected", None, &system)
+        },
     }
 }
 

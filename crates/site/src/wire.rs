@@ -74,7 +74,12 @@ impl Message {
             Self::Known { .. }
             | Self::Taken { .. }
             | Self::CatalogWanted { .. }
-            | Self::Catalog { .. } => Shares { control: bytes, ..none },
+            | Self::Catalog { .. }
+            | Self::Report(_)
+            | Self::Moved { .. }
+            | Self::KeyWanted(_)
+            | Self::KeyUsed { .. }
+            | Self::Over { .. } => Shares { control: bytes, ..none },
         }
     }
 
@@ -92,7 +97,12 @@ impl Message {
             | Self::Have { .. }
             | Self::Follow(_)
             | Self::CatalogWanted { .. }
-            | Self::Catalog { .. } => None,
+            | Self::Catalog { .. }
+            | Self::Report(_)
+            | Self::Moved { .. }
+            | Self::KeyWanted(_)
+            | Self::KeyUsed { .. }
+            | Self::Over { .. } => None,
         };
         RecordedAt(first.unwrap_or_default())
     }

@@ -7,11 +7,12 @@
 use legwork_model::event::{
     Completed, Created, Entry, Event, FetchedValue, Parcel, Passage, Performer,
 };
-use legwork_model::id::{Activity, ElementId, InstanceId, Iteration, NodeId, ServerId};
+use legwork_model::id::{Activity, ElementId, InstanceId, Iteration, NodeId, ServerId, StreamId};
 use legwork_model::time::Timestamp;
 use legwork_model::value::{Value, hex};
 use legwork_site::{
-    Follow, Instance, Item, Items, Mark, Message, Named, Offer, ParcelId, Shares, Wanted,
+    Follow, Instance, Item, Items, KeyQuestion, Mark, Message, Named, Offer, ParcelId, Report,
+    Shares, Wanted,
 };
 
 /// 2026-03-01T09:30:05.123Z
@@ -106,6 +107,30 @@ fn messages_keep_their_bytes() {
     check(&Message::CatalogWanted { have: 300 }, "00820519012c");
     let records = vec![vec![1, 2].into(), vec![].into()];
     check(&Message::Catalog { from: 7, before: 8, records }, "00840607088242010240");
+}
+
+#[test]
+fn messages_about_changes_keep_their_bytes() {
+    let Instance(id) = instance();
+    let report = |after, ids, more| {
+        Message::Report(Report { change: 2, latest_ms: 1_000, after, ids, more, open: 9 })
+    };
+    check(&report(None, Vec::new(), false), "00820986021903e8f640f409");
+    check(
+        &report(Some(instance()), vec![id], true),
+        "00820986021903e8500102030405060708090a0b0c0d0e0f10500102030405060708090a0b0c0d0e0f10f509",
+    );
+    check(
+        &Message::Moved { change: 2, server: ServerId(3), digest: [0xAB; 32] },
+        "00840a02035820abababababababababababababababababababababababababababababababab",
+    );
+    let question = KeyQuestion { key: StreamId(7), versions: 3 };
+    check(&Message::KeyWanted(question), "00820b82500000000000000000000000000000000703");
+    check(
+        &Message::KeyUsed { question, is_used: true },
+        "00830c82500000000000000000000000000000000703f5",
+    );
+    check(&Message::Over { ids: vec![id] }, "00820d500102030405060708090a0b0c0d0e0f10");
 }
 
 fn items(items: Vec<Item>) -> Message {

@@ -37,6 +37,26 @@ pub(super) fn deliver(case: Case<'_>, to: ServerId, number: u32) -> Result<Decis
     }
 }
 
+/// Sends what waits for a server to another one. Only if nothing of the instance is known to have
+/// reached the first one: whoever has had a part of it keeps its place in the domain.
+pub(super) fn redirect(
+    case: Case<'_>,
+    from: ServerId,
+    to: ServerId,
+) -> Result<Decision, Rejection> {
+    let Some(peer) = case.state.peer(from).filter(|peer| peer.is_untouched()) else {
+        return Err(Rejection::AlreadyDone);
+    };
+    let had_a_part = case.state.started_elsewhere() == Some(from)
+        || case.state.completions().any(|done| done.server == Some(from));
+    if peer.waiting.is_empty() || from == to || had_a_part {
+        return Err(Rejection::AlreadyDone);
+    }
+    // Of an instance that has ended nobody needs to hear who has not had a part of it.
+    let to = Some(to).filter(|_| !case.state.lifecycle().has_ended());
+    case.answer(Event::Redirected { from, to })
+}
+
 pub(super) fn receive(case: Case<'_>, received: Box<Received>) -> Result<Decision, Rejection> {
     let before = case.state.peer(received.from).map_or(0, |peer| peer.received);
     let expected = if received.parcel.is_part() { before } else { before + 1 };

@@ -11,3 +11,4 @@ mod oracle;
 mod properties;
 mod random;
 mod support;
+mod travel;

@@ -135,7 +135,8 @@ impl<'a> Knowledge<'a> {
             | Event::Delivered { .. }
             | Event::Received(_)
             | Event::Fetched { .. }
-            | Event::Finished => {}
+            | Event::Finished
+            | Event::Redirected { .. } => {}
         }
     }
 

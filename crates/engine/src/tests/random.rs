@@ -14,6 +14,7 @@ use proptest::collection::vec;
 use proptest::prelude::*;
 use serde_json::json;
 
+use super::travel::move_on;
 use crate::{Change, Command, Decision, Lifecycle, NodeState, Open, Resolution, State};
 use crate::{create, decide};
 
@@ -38,6 +39,14 @@ pub(super) fn dice(commands_max: usize) -> impl Strategy<Value = Vec<u64>> {
 /// Does what people and workers do, failures and changes of mind included.
 pub(super) fn lively(schema: &Schema, dice: &[u64]) -> Vec<Moment> {
     play(schema, dice, |state, dice| act(schema, state, dice))
+}
+
+/// The same, with parcels that go to other servers.
+pub(super) fn travelling(schema: &Schema, dice: &[u64]) -> Vec<Moment> {
+    play(schema, dice, |state, dice| match dice.roll(2) {
+        0 => act(schema, state, dice),
+        _ => Some(move_on(state, dice)),
+    })
 }
 
 /// Completes and resolves whatever is open, until the instance has ended or the dice are used up.

@@ -189,7 +189,8 @@ impl Stage {
             | Event::Delivered { .. }
             | Event::Received(_)
             | Event::Fetched { .. }
-            | Event::Finished => None,
+            | Event::Finished
+            | Event::Redirected { .. } => None,
         }
     }
 

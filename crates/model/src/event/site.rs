@@ -1,11 +1,12 @@
-//! What happened to a site as a whole: definitions, organisations, tokens.
+//! What happened to a site as a whole: definitions, organisations, tokens, topologies and how one
+//! becomes the next.
 
 use std::sync::Arc;
 
 use minicbor::{Decode, Encode};
 
 use super::Performer;
-use crate::id::shared_text;
+use crate::id::{DomainId, InstanceId, ServerId, instance_list, shared_text};
 
 /// What happened to the site itself, in the site's own stream.
 #[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
@@ -50,7 +51,85 @@ pub enum SiteEvent {
         source: String,
         #[n(2)]
         by: Performer,
+        /// From when the weights of domains count that this topology changes. It ends the change
+        /// that was under way.
+        #[cbor(n(3), skip_if = "Vec::is_empty")]
+        rules: Vec<(DomainId, Validity)>,
     },
+    /// A topology is on its way that moves cases or servers: what it concerns is locked until it
+    /// is published, or undone.
+    #[n(5)]
+    ChangeBegun {
+        /// Counts the changes, from 1.
+        #[n(0)]
+        number: u32,
+        #[n(1)]
+        source: String,
+        #[n(2)]
+        method: Method,
+        #[n(3)]
+        by: Performer,
+        /// Servers that are down for good and not waited for.
+        #[cbor(n(4), skip_if = "Vec::is_empty")]
+        without: Vec<ServerId>,
+    },
+    /// Instances that stay where they are in a domain, of the change under way: some of them.
+    #[n(6)]
+    Excepted {
+        #[n(0)]
+        domain: DomainId,
+        #[cbor(n(1), with = "instance_list")]
+        ids: Vec<InstanceId>,
+    },
+    /// The change that was under way is given up; all is as it was before.
+    #[n(7)]
+    ChangeUndone {
+        #[n(0)]
+        number: u32,
+        #[n(1)]
+        why: String,
+        #[n(2)]
+        by: Performer,
+    },
+    /// Instances that have ended: they need not be kept as exceptions of a domain any longer.
+    #[n(8)]
+    Unexcepted {
+        #[n(0)]
+        domain: DomainId,
+        #[cbor(n(1), with = "instance_list")]
+        ids: Vec<InstanceId>,
+    },
+}
+
+/// For which instances the new weights of a domain count.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Encode, Decode)]
+#[cbor(flat)]
+pub enum Validity {
+    /// Those created later than this, in milliseconds since 1970.
+    #[n(0)]
+    Since {
+        #[n(0)]
+        ms: u64,
+    },
+    /// All but those that were `Excepted`: so many.
+    #[n(1)]
+    Except {
+        #[n(0)]
+        ids: u32,
+    },
+}
+
+/// How the weights of a domain are changed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Encode, Decode)]
+#[cbor(index_only)]
+pub enum Method {
+    /// The new ones count for instances that are created from now on.
+    #[default]
+    #[n(0)]
+    Since,
+    /// The new ones count for all instances that are not in the domain yet.
+    #[n(1)]
+    Except,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]

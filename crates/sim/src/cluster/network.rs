@@ -114,7 +114,12 @@ impl Network {
             Message::Follow(_)
             | Message::Items(_)
             | Message::CatalogWanted { .. }
-            | Message::Catalog { .. } => false,
+            | Message::Catalog { .. }
+            | Message::Report(_)
+            | Message::Moved { .. }
+            | Message::KeyWanted(_)
+            | Message::KeyUsed { .. }
+            | Message::Over { .. } => false,
             Message::Offer(_)
             | Message::Known { .. }
             | Message::Taken { .. }

@@ -29,7 +29,7 @@ pub(crate) struct Cli {
 #[derive(Clone, Debug, clap::Args)]
 #[command(next_help_heading = "Everywhere")]
 pub(crate) struct Global {
-    /// The address of the server
+    /// The address of the server; of several with commas between them the first that can be reached
     #[arg(long, global = true, env = "LEGWORK_SERVER", value_name = "URL", default_value = SERVER_DEFAULT)]
     pub(crate) server: String,
     /// The token to show it

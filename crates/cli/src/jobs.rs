@@ -94,6 +94,10 @@ pub(crate) async fn run(context: &Context, args: &Args) -> Result<()> {
             }
             Err(error) => return Err(error.into()),
         };
+        if !reached {
+            // What it cannot learn now costs nothing but the way out when this server goes away.
+            drop(context.client.discover().await);
+        }
         reached = true;
         let Some(job) = job else { continue };
         work(context, args, &job).await?;

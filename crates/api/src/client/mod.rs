@@ -7,6 +7,7 @@ mod error;
 mod events;
 mod operations;
 mod pool;
+mod servers;
 mod url;
 
 use std::sync::Arc;
@@ -25,8 +26,8 @@ pub use events::Events;
 pub use operations::{InstanceQuery, WorklistQuery};
 
 use crate::Problem;
-use pool::{Connection, Pool};
-use url::Base;
+use pool::Connection;
+use servers::{Server, Servers};
 
 /// How long an answer may take beyond the time the request itself asks to wait.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -36,7 +37,8 @@ const ANSWER_BYTES_MAX: usize = 256 * 1024 * 1024;
 const JSON: HeaderValue = HeaderValue::from_static("application/json");
 const YAML: HeaderValue = HeaderValue::from_static("text/yaml");
 
-/// Speaks to one server. Clones share their connections.
+/// Speaks to one server, or to another one that it knows when that cannot be reached. Clones share
+/// their connections.
 #[derive(Clone, Debug)]
 pub struct Client {
     inner: Arc<Inner>,
@@ -44,9 +46,8 @@ pub struct Client {
 
 #[derive(Debug)]
 struct Inner {
-    base: Base,
+    servers: Servers,
     authorization: Option<HeaderValue>,
-    pool: Pool,
 }
 
 /// A long answer, read piece by piece.
@@ -59,6 +60,7 @@ pub struct Download {
 }
 
 /// What is to be sent.
+#[derive(Clone)]
 struct Call {
     method: Method,
     /// Path and query, encoded.
@@ -71,9 +73,10 @@ struct Call {
 }
 
 impl Client {
-    /// `base_url` such as `http://127.0.0.1:7700`; the token as `legwork token create` printed it.
+    /// `base_url` such as `http://127.0.0.1:7700`, or several with commas between them; the token
+    /// as `legwork token create` printed it.
     pub fn new(base_url: &str, token: Option<&str>) -> Result<Self, Error> {
-        let base = Base::parse(base_url)?;
+        let servers = Servers::parse(base_url)?;
         let authorization = token
             .map(|token| {
                 let mut value = HeaderValue::from_str(&format!("Bearer {}", token.trim()))
@@ -82,8 +85,25 @@ impl Client {
                 Ok(value)
             })
             .transpose()?;
-        let pool = Pool::new(base.authority.clone());
-        Ok(Self { inner: Arc::new(Inner { base, authorization, pool }) })
+        Ok(Self { inner: Arc::new(Inner { servers, authorization }) })
+    }
+
+    /// Learns of all servers there are, those of the same domain first, to go on with one of them
+    /// when the present one cannot be reached. A server that is alone knows of no others.
+    pub async fn discover(&self) -> Result<(), Error> {
+        let topology = match self.topology(None).await {
+            Ok(topology) => topology,
+            Err(error) if error.code() == Some("no_topology") => return Ok(()),
+            Err(error) => return Err(error),
+        };
+        let is_near = |domain: &&crate::topology::Domain| {
+            domain.servers.iter().any(|one| Some(&one.server) == topology.server.as_ref())
+        };
+        let near = topology.domains.iter().filter(is_near);
+        let far = topology.domains.iter().filter(|domain| !is_near(domain));
+        let servers = near.chain(far).flat_map(|domain| &domain.servers);
+        self.inner.servers.add(servers.map(|server| &*server.api));
+        Ok(())
     }
 
     /// Sends a body that is JSON already and answers the JSON as it came, for callers to whom
@@ -111,10 +131,10 @@ impl Client {
     async fn send(&self, call: Call) -> Result<(StatusCode, Bytes), Error> {
         let limit = call.wait.saturating_add(PATIENCE);
         let exchange = async {
-            let (response, connection) = self.exchange(call).await?;
+            let (response, connection, server) = self.exchange(call).await?;
             let (head, body) = response.into_parts();
             let body = self.read(body).await?;
-            self.inner.pool.give_back(connection);
+            server.pool.give_back(connection);
             self.accept(head.status, body)
         };
         match tokio::time::timeout(limit, exchange).await {
@@ -129,7 +149,7 @@ impl Client {
         let Ok(opened) = tokio::time::timeout(limit, self.exchange(call)).await else {
             return Err(Error::TimedOut { authority: self.authority(), after: limit });
         };
-        let (response, _) = opened?;
+        let (response, ..) = opened?;
         if response.status().is_success() {
             return Ok(response);
         }
@@ -139,32 +159,56 @@ impl Client {
         Err(refusal.err().unwrap_or_else(|| self.unexpected(head.status, "no problem".into())))
     }
 
-    async fn exchange(&self, call: Call) -> Result<(Response<Incoming>, Connection), Error> {
-        let mut request = self.request(call)?;
+    /// With the first server that can be reached: to one that cannot, nothing was sent.
+    async fn exchange(
+        &self,
+        call: Call,
+    ) -> Result<(Response<Incoming>, Connection, Arc<Server>), Error> {
+        let mut unreachable = None;
+        for (place, server) in self.inner.servers.in_turn() {
+            match self.exchange_with(&server, call.clone()).await {
+                Err(error @ Error::Unreachable { .. }) => drop(unreachable.get_or_insert(error)),
+                Err(error) => return Err(error),
+                Ok((response, connection)) => {
+                    self.inner.servers.prefer(place);
+                    return Ok((response, connection, server));
+                }
+            }
+        }
+        Err(unreachable.unwrap_or_else(|| self.unexpected(StatusCode::OK, "no address".into())))
+    }
+
+    async fn exchange_with(
+        &self,
+        server: &Server,
+        call: Call,
+    ) -> Result<(Response<Incoming>, Connection), Error> {
+        let mut request = self.request(server, call)?;
         loop {
-            let (mut connection, fresh) = self.inner.pool.take().await?;
+            let (mut connection, fresh) = server.pool.take().await?;
             match connection.try_send_request(request).await {
                 Ok(response) => return Ok((response, connection)),
                 Err(mut failure) => match failure.take_message() {
                     // A kept connection had been closed meanwhile and nothing was sent.
                     Some(unsent) if !fresh => request = unsent,
                     Some(_) | None => {
+                        let authority = server.base.authority.clone();
                         let reason = failure.into_error().to_string();
-                        return Err(Error::Broken { authority: self.authority(), reason });
+                        return Err(Error::Broken { authority, reason });
                     }
                 },
             }
         }
     }
 
-    fn request(&self, call: Call) -> Result<Request<Full<Bytes>>, Error> {
-        let target = format!("{}{}", self.inner.base.prefix, call.target);
+    fn request(&self, server: &Server, call: Call) -> Result<Request<Full<Bytes>>, Error> {
+        let target = format!("{}{}", server.base.prefix, call.target);
         let mut request = Request::new(Full::new(call.body));
         *request.method_mut() = call.method;
         *request.uri_mut() =
             target.parse().map_err(|_| Error::BadArgument { what: "path", text: call.target })?;
         let headers = request.headers_mut();
-        headers.insert(HOST, self.inner.base.host.clone());
+        headers.insert(HOST, server.base.host.clone());
         if let Some(content_type) = call.content_type {
             headers.insert(CONTENT_TYPE, content_type);
         }
@@ -219,7 +263,10 @@ impl Client {
     }
 
     fn authority(&self) -> Arc<str> {
-        self.inner.base.authority.clone()
+        self.inner
+            .servers
+            .current()
+            .map_or_else(|| "".into(), |server| server.base.authority.clone())
     }
 }
 

@@ -3,6 +3,7 @@
 //! Invariant: a connection is in the pool only while nothing is under way on it.
 
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use bytes::Bytes;
 use http_body_util::Full;
@@ -14,6 +15,8 @@ use super::Error;
 
 pub(super) type Connection = SendRequest<Full<Bytes>>;
 
+/// How long a machine may take to say that it is there.
+const PATIENCE: Duration = Duration::from_secs(5);
 /// More idle connections than this are closed.
 const IDLE_MAX: usize = 1024;
 
@@ -55,8 +58,10 @@ impl Pool {
     async fn connect(&self) -> Result<Connection, Error> {
         let unreachable =
             |reason: String| Error::Unreachable { authority: self.authority.clone(), reason };
-        let stream =
-            TcpStream::connect(&*self.authority).await.map_err(|e| unreachable(e.to_string()))?;
+        let connected = tokio::time::timeout(PATIENCE, TcpStream::connect(&*self.authority)).await;
+        let stream = connected
+            .map_err(|_| unreachable("nobody answers".to_owned()))?
+            .map_err(|e| unreachable(e.to_string()))?;
         // Requests are small and answered one at a time: waiting to fill a packet only costs.
         stream.set_nodelay(true).map_err(|e| unreachable(e.to_string()))?;
         let (connection, driver) =

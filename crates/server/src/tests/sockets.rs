@@ -236,6 +236,23 @@ async fn an_address_is_withheld_until_there_is_a_token() {
 }
 
 #[tokio::test]
+async fn a_client_goes_on_with_another_server_when_one_cannot_be_reached() {
+    let (first, second) =
+        (Server::start(config()).await.unwrap(), Server::start(config()).await.unwrap());
+    first.until_ready().await;
+    second.until_ready().await;
+    let urls = format!("http://{},http://{}", first.address(), second.address());
+    let client = Client::new(&urls, None).unwrap();
+    client.deploy(PLAIN).await.unwrap();
+    assert_eq!(client.definitions().await.unwrap().definitions.len(), 1);
+    first.stop().await;
+    assert_eq!(client.definitions().await.unwrap().definitions.len(), 0, "the other one's");
+    second.stop().await;
+    let away = client.definitions().await.unwrap_err().to_string();
+    assert!(away.contains("cannot reach a server"), "{away}");
+}
+
+#[tokio::test]
 async fn a_backup_taken_while_the_server_runs_restores_the_cases() {
     let dir = tempfile::tempdir().unwrap();
     let mut config = config();

@@ -7,11 +7,14 @@
 
 use std::cmp::Ordering;
 
-use legwork_model::id::{Activity, DomainId, Iteration, NodeId, ServerId};
+use legwork_model::id::{Activity, DomainId, InstanceId, Iteration, NodeId, ServerId};
 use legwork_model::schema::{LoopId, NodeKind, Schema};
 
 /// What a server knows of an instance.
 pub trait Known {
+    /// Which one: from its id follows which server of a domain controls it there.
+    fn instance(&self) -> InstanceId;
+
     /// In the present iteration.
     fn is_completed(&self, node: NodeId) -> bool;
 

@@ -8,26 +8,38 @@
 //! Prozessinstanzdaten in verteilten Workflow-Management-Systemen", named as they are there.
 
 mod address;
+mod chain;
+mod change;
 mod check;
+mod exceptions;
 mod history;
+mod layout;
 mod number;
 mod place;
 mod proof;
 mod read;
+mod read_servers;
 mod schema;
 mod sequence;
 mod sources;
 mod topology;
+mod watchdog;
 mod write;
 
+pub use chain::{Chain, Rule, Version};
+pub use change::Change;
 pub use check::{Domains, is_placed, unknown_domain};
+pub use exceptions::{EXCEPTIONS_MAX, Exceptions, PORTION_MAX};
 pub use history::{
     Known, Last, is_known_up_to, is_missing, knows, last_activities, last_activities_of,
 };
+pub use layout::{Layout, SPREADS, Weighted};
 pub use place::{Map, place};
 pub use proof::{Move, is_proven};
-pub use read::{AT_HOME_MAX, COST_MAX, DOMAINS_MAX, LINKS_MAX, SERVER_NAME_LEN_MAX};
+pub use read::{AT_HOME_MAX, COST_MAX, DOMAINS_MAX, LINKS_MAX, SERVER_NAME_LEN_MAX, SERVERS_MAX};
+pub use read_servers::WEIGHT_MAX;
 pub use schema::json_schema;
 pub use sequence::Sequence;
 pub use sources::{Reader, sources};
-pub use topology::{Domain, Server, Topology, Transfer};
+pub use topology::{Domain, Server, Store, Topology, Transfer};
+pub use watchdog::{Mode, Policy};

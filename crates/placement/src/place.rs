@@ -7,7 +7,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use legwork_model::id::{DomainId, NodeId, ServerId};
+use legwork_model::id::{DomainId, InstanceId, NodeId, ServerId};
 use legwork_model::schema::{Control, Schema};
 
 use crate::history::{Known, Last};
@@ -17,7 +17,7 @@ pub trait Map {
     fn domain_named(&self, name: &str) -> Option<DomainId>;
     fn domain_of(&self, server: ServerId) -> Option<DomainId>;
     /// The server of a domain that controls this instance there.
-    fn server_in(&self, domain: DomainId) -> Option<ServerId>;
+    fn server_in(&self, domain: DomainId, instance: InstanceId) -> Option<ServerId>;
 }
 
 /// The server that controls a node. `None` if what it depends on is not known (yet).
@@ -47,7 +47,8 @@ pub fn place(
             except(map, home, exceptions).or(home)
         }
     };
-    Some(domain.and_then(|domain| map.server_in(domain)).unwrap_or_else(|| known.start()))
+    let server = domain.and_then(|domain| map.server_in(domain, known.instance()));
+    Some(server.unwrap_or_else(|| known.start()))
 }
 
 /// The domain that stands for another one, if one does.

@@ -7,16 +7,18 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use legwork_model::finding::{Finding, Rule, Spanned};
+use legwork_model::id::DomainId;
 use legwork_model::yaml::fields::{self, Fields, NAME_LEN_MAX, list, quote};
 use legwork_model::yaml::nearest;
 use legwork_model::yaml::report::Report;
 use legwork_model::yaml::tree::{self, Node};
 
 use crate::address;
-use crate::number::{self, Draft, DraftDomain, DraftServer, Ends};
-use crate::topology::{Topology, Transfer};
+use crate::chain;
+use crate::number::{self, Draft, DraftDomain, Ends};
+use crate::topology::{Store, Topology, Transfer};
 
-/// The most domains, and so the most servers.
+/// The most domains.
 pub const DOMAINS_MAX: usize = 1_000;
 /// The most people, and the most executors, at home in one domain.
 pub const AT_HOME_MAX: usize = 20_000;
@@ -27,9 +29,11 @@ pub const COST_MAX: u32 = 1_000_000;
 /// The longest name of a server: it is a label of a host's name.
 pub const SERVER_NAME_LEN_MAX: usize = 63;
 
-pub(crate) const TOPOLOGY_FIELDS: [&str; 3] = ["topology", "domains", "links"];
-pub(crate) const DOMAIN_FIELDS: [&str; 4] = ["servers", "people", "executors", "transfer"];
-pub(crate) const SERVER_FIELDS: [&str; 2] = ["address", "api"];
+/// The most servers of all domains together.
+pub const SERVERS_MAX: usize = 4_000;
+
+pub(crate) const TOPOLOGY_FIELDS: [&str; 4] = ["topology", "domains", "links", "watchdog"];
+pub(crate) const DOMAIN_FIELDS: [&str; 5] = ["servers", "people", "executors", "transfer", "store"];
 pub(crate) const LINK_FIELDS: [&str; 2] = ["between", "cost"];
 
 /// For how many unknown names the nearest known one is looked for: that takes time.
@@ -38,12 +42,17 @@ const GUESSES_MAX: usize = 20;
 impl Topology {
     /// Reads the first topology there is.
     pub fn parse(source: &str) -> (Option<Self>, Vec<Finding>) {
-        Self::succeed(source, None)
+        Self::succeed(source, None, &BTreeMap::new())
     }
 
     /// Reads the topology that follows another: what both have keeps its number, and nothing that
-    /// there was may be missing.
-    pub fn succeed(source: &str, previous: Option<&Self>) -> (Option<Self>, Vec<Finding>) {
+    /// there was may be missing. Where the weights of a domain are others than before, `rules` says
+    /// for which instances they count: for all where it says nothing.
+    pub fn succeed(
+        source: &str,
+        previous: Option<&Self>,
+        rules: &BTreeMap<DomainId, chain::Rule>,
+    ) -> (Option<Self>, Vec<Finding>) {
         let mut reading = Reading::default();
         let draft = tree::read(source, &mut reading.report).and_then(|root| reading.draft(&root));
         let Reading { mut report, unreadable, .. } = reading;
@@ -51,7 +60,7 @@ impl Topology {
         let topology = draft.map(|draft| {
             // What could not be read is not missing.
             let previous = previous.filter(|_| !unreadable);
-            number::number(draft, previous.unwrap_or(&none), &mut report)
+            number::number(draft, previous.unwrap_or(&none), rules, &mut report)
         });
         let whole = topology.filter(|_| report.is_clean());
         (whole, report.into_findings())
@@ -59,13 +68,13 @@ impl Topology {
 }
 
 #[derive(Default)]
-struct Reading {
-    report: Report,
+pub(crate) struct Reading {
+    pub(crate) report: Report,
     /// All names of domains, in the order of the text.
     domains: Vec<Arc<str>>,
     /// Not all domains are known: nothing can be said about names that are not.
-    unreadable: bool,
-    servers: BTreeSet<Arc<str>>,
+    pub(crate) unreadable: bool,
+    pub(crate) servers: BTreeSet<Arc<str>>,
     addresses: BTreeSet<Arc<str>>,
     people: BTreeSet<Arc<str>>,
     executors: BTreeSet<Arc<str>>,
@@ -84,7 +93,13 @@ impl Reading {
         self.unreadable = section.is_none();
         let domains = section.map(|node| self.domains(node)).unwrap_or_default();
         let links = fields.value("links").map(|node| self.links(node)).unwrap_or_default();
-        Some(Draft { name: name.map(|name| name.value).unwrap_or_default(), domains, links })
+        let watchdog = fields.value("watchdog").map(|node| self.watchdog(node));
+        Some(Draft {
+            name: name.map(|name| name.value).unwrap_or_default(),
+            domains,
+            links,
+            watchdog: watchdog.unwrap_or_default(),
+        })
     }
 
     fn domains(&mut self, node: &Node) -> Vec<DraftDomain> {
@@ -109,7 +124,7 @@ impl Reading {
             }
         }
         if named.is_empty() && !self.unreadable {
-            let hint = "write a name for every domain, and below it its server";
+            let hint = "write a name for every domain, and below it its servers";
             self.report.error(node.span, Rule::Y2, "there is no domain", hint);
         }
         named.into_iter().filter_map(|(name, value)| self.domain(name, value)).collect()
@@ -124,62 +139,40 @@ impl Reading {
         fields.refuse_unknown(&DOMAIN_FIELDS, &mut self.report);
         let people = self.at_home(&fields, "people");
         let executors = self.at_home(&fields, "executors");
-        let transfer = fields.value("transfer").map(|node| self.transfer(node, &what));
+        let transfer = fields.value("transfer").and_then(|node| {
+            self.word(node, &format!("`transfer` of {what}"), Transfer::ALL, Transfer::word)
+        });
+        let store = fields.value("store").and_then(|node| {
+            self.word(node, &format!("`store` of {what}"), Store::ALL, Store::word)
+        });
         let hint =
             "write `servers: { NAME: { address: \"HOST:PORT\", api: \"http://HOST:PORT\" } }`";
-        let server = fields.required("servers", hint, &mut self.report);
-        let server = server.and_then(|node| self.server_of(node, &what));
-        self.unreadable |= server.is_none();
-        let transfer = transfer.flatten().unwrap_or_default();
-        Some(DraftDomain { name, transfer, server: server?, people, executors })
+        let servers = fields.required("servers", hint, &mut self.report);
+        let servers = servers.and_then(|node| self.servers_of(node, &what));
+        self.unreadable |= servers.is_none();
+        let (transfer, store) = (transfer.unwrap_or_default(), store.unwrap_or_default());
+        Some(DraftDomain { name, transfer, store, servers: servers?, people, executors })
     }
 
-    fn transfer(&mut self, node: &Node, what: &str) -> Option<Transfer> {
-        let what = format!("`transfer` of {what}");
-        let text = fields::text(node, &what, NAME_LEN_MAX, &mut self.report)?;
-        let known = Transfer::ALL.into_iter().find(|transfer| transfer.word() == text.value);
+    /// One of some words.
+    pub(crate) fn word<T: Copy, const N: usize>(
+        &mut self,
+        node: &Node,
+        what: &str,
+        all: [T; N],
+        word: fn(T) -> &'static str,
+    ) -> Option<T> {
+        let text = fields::text(node, what, NAME_LEN_MAX, &mut self.report)?;
+        let known = all.into_iter().find(|each| word(*each) == text.value);
         if known.is_none() {
             let message = format!("{what} cannot be {}", quote(text.value));
-            let hint = format!("write one of {}", list(&Transfer::ALL.map(Transfer::word)));
+            let hint = format!("write one of {}", list(&all.map(word)));
             self.report.error(text.span, Rule::Y2, message, hint);
         }
         known
     }
 
-    /// The one server of a domain.
-    fn server_of(&mut self, node: &Node, domain: &str) -> Option<DraftServer> {
-        let what = format!("`servers` of {domain}");
-        let entries = Fields::of(node, &what, &mut self.report)?;
-        let mut servers = entries.iter();
-        let Some((key, value)) = servers.next() else {
-            let message = format!("{domain} has no server");
-            let hint = "name the server that is there, or leave the domain out";
-            self.report.error(node.span, Rule::Y2, message, hint);
-            return None;
-        };
-        if let Some((second, _)) = servers.next() {
-            let message = format!("{domain} has more than one server");
-            let hint = "keep one of them, or give the other a domain of its own";
-            self.report.error(second.span, Rule::Y3, message, hint);
-        }
-        let name = self.server_name(key)?;
-        let what = format!("server `{}`", name.value);
-        if !self.servers.insert(name.value.clone()) {
-            let message = format!("{what} is in two domains");
-            self.report.error(name.span, Rule::Y2, message, "give one of them another name");
-        }
-        let fields = Fields::of(value, &what, &mut self.report)?;
-        fields.refuse_unknown(&SERVER_FIELDS, &mut self.report);
-        let hint = "write `address: \"HOST:PORT\"`: where the other servers reach it";
-        let address = fields.required("address", hint, &mut self.report);
-        let address = address.and_then(|node| self.reached_at(node, &what, address::peer));
-        let hint = "write `api: \"http://HOST:PORT\"`: where people and programs reach it";
-        let api = fields.required("api", hint, &mut self.report);
-        let api = api.and_then(|node| self.reached_at(node, &what, address::api));
-        Some(DraftServer { name, address: address?, api: api? })
-    }
-
-    fn reached_at(
+    pub(crate) fn reached_at(
         &mut self,
         node: &Node,
         what: &str,
@@ -308,7 +301,7 @@ impl Reading {
     }
 
     /// As it can stand in a certificate.
-    fn server_name(&mut self, text: Spanned<&str>) -> Option<Spanned<Arc<str>>> {
+    pub(crate) fn server_name(&mut self, text: Spanned<&str>) -> Option<Spanned<Arc<str>>> {
         let plain = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-';
         let hint = "a name begins with a letter a-z, goes on with a-z, 0-9 and `-`, and does not \
                     end with `-`";

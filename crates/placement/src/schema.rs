@@ -8,14 +8,16 @@ use serde_json::{Value, json};
 
 use crate::address;
 use crate::read::{
-    AT_HOME_MAX, COST_MAX, DOMAIN_FIELDS, DOMAINS_MAX, LINK_FIELDS, LINKS_MAX, SERVER_FIELDS,
-    SERVER_NAME_LEN_MAX, TOPOLOGY_FIELDS,
+    AT_HOME_MAX, COST_MAX, DOMAIN_FIELDS, DOMAINS_MAX, LINK_FIELDS, LINKS_MAX, SERVER_NAME_LEN_MAX,
+    SERVERS_MAX, TOPOLOGY_FIELDS,
 };
-use crate::topology::Transfer;
+use crate::read_servers::{SERVER_FIELDS, WATCHDOG_FIELDS, WEIGHT_MAX};
+use crate::topology::{Store, Transfer, WEIGHT_DEFAULT};
+use crate::watchdog::{Mode, Policy};
 
 /// The JSON Schema (2020-12) of topology files.
 pub fn json_schema() -> Value {
-    let [topology, domains, links] = TOPOLOGY_FIELDS;
+    let [topology, domains, links, watched] = TOPOLOGY_FIELDS;
     json!({
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "title": "Legwork topology",
@@ -26,7 +28,7 @@ pub fn json_schema() -> Value {
         "properties": {
             topology: { "$ref": "#/$defs/name", "description": "The name of the topology." },
             domains: {
-                "description": "Places with a server each; assignments name them.",
+                "description": "Places with servers of their own; assignments name them.",
                 "type": "object",
                 "propertyNames": {
                     "pattern": "^[A-Za-z0-9][A-Za-z0-9_.-]*$",
@@ -42,6 +44,7 @@ pub fn json_schema() -> Value {
                 "items": { "$ref": "#/$defs/link" },
                 "maxItems": LINKS_MAX,
             },
+            watched: { "$ref": "#/$defs/watchdog" },
         },
         "$defs": {
             "name": {
@@ -58,26 +61,27 @@ pub fn json_schema() -> Value {
             "domain": domain(),
             "server": server(),
             "link": link(),
+            "watchdog": watchdog(),
         },
     })
 }
 
 fn domain() -> Value {
-    let [servers, people, executors, transfer] = DOMAIN_FIELDS;
+    let [servers, people, executors, transfer, store] = DOMAIN_FIELDS;
     json!({
         "type": "object",
         "additionalProperties": false,
         "required": [servers],
         "properties": {
             servers: {
-                "description": "The one server of the domain, by its name.",
+                "description": "The servers of the domain, by their names.",
                 "type": "object",
                 "propertyNames": {
                     "pattern": "^[a-z]([a-z0-9-]*[a-z0-9])?$",
                     "maxLength": SERVER_NAME_LEN_MAX,
                 },
                 "minProperties": 1,
-                "maxProperties": 1,
+                "maxProperties": SERVERS_MAX,
                 "additionalProperties": { "$ref": "#/$defs/server" },
             },
             people: { "$ref": "#/$defs/names", "description": "Who is at home here." },
@@ -87,16 +91,31 @@ fn domain() -> Value {
                 "enum": Transfer::ALL.map(Transfer::word),
                 "default": Transfer::default().word(),
             },
+            store: {
+                "description": "Where its servers keep what they know: each for itself, or all \
+                    in one database.",
+                "enum": Store::ALL.map(Store::word),
+                "default": Store::default().word(),
+            },
         },
     })
 }
 
 fn server() -> Value {
-    let [address, api] = SERVER_FIELDS;
+    let [address, api, weight, intended, host] = SERVER_FIELDS;
+    let number = |about: &str| json!({ "description": about, "type": "integer", "minimum": 0, "maximum": WEIGHT_MAX });
+    let mut weighed = number("Its part of the domain's new instances.");
+    weighed["default"] = WEIGHT_DEFAULT.into();
     json!({
         "type": "object",
         "additionalProperties": false,
-        "required": [address, api],
+        "oneOf": [
+            { "required": [address, api], "not": { "required": [host] } },
+            {
+                "required": [host],
+                "not": { "anyOf": [{ "required": [address] }, { "required": [api] }] },
+            },
+        ],
         "properties": {
             address: {
                 "description": "HOST:PORT, where the other servers reach it.",
@@ -109,6 +128,14 @@ fn server() -> Value {
                 "type": "string",
                 "pattern": "^https?://[^/\\s]+",
                 "maxLength": address::LEN_MAX,
+            },
+            weight: weighed,
+            intended: number("Its part of the domain's load, if not that of its weight."),
+            host: {
+                "description": "The server of the domain in whose process it is a guest.",
+                "type": "string",
+                "pattern": "^[a-z]([a-z0-9-]*[a-z0-9])?$",
+                "maxLength": SERVER_NAME_LEN_MAX,
             },
         },
     })
@@ -136,5 +163,29 @@ fn link() -> Value {
                 "maximum": COST_MAX,
             },
         },
+    })
+}
+
+fn watchdog() -> Value {
+    let [mode, ..] = WATCHDOG_FIELDS;
+    let mut policy = Policy::default();
+    let modes = json!({
+        "description": "Whether other weights are proposed, or put in force, or neither.",
+        "enum": Mode::ALL.map(Mode::word),
+        "default": policy.mode.word(),
+    });
+    let numbers = policy.numbers().map(|(field, range, default)| {
+        let (least, most) = (range.start(), range.end());
+        let number = json!({
+            "type": "integer", "minimum": least, "maximum": most, "default": *default,
+        });
+        (field.to_owned(), number)
+    });
+    let properties = numbers.into_iter().chain([(mode.to_owned(), modes)]);
+    json!({
+        "description": "Watches whether servers have the load they are meant to have.",
+        "type": "object",
+        "additionalProperties": false,
+        "properties": properties.collect::<serde_json::Map<_, _>>(),
     })
 }

@@ -7,9 +7,11 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use legwork_model::event::Performer;
-use legwork_model::id::{AgentId, DomainId, ServerId};
+use legwork_model::id::{AgentId, DomainId, InstanceId, ServerId};
 
+use crate::chain::Chain;
 use crate::place::Map;
+use crate::watchdog::Policy;
 
 /// One state of the topology.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -25,6 +27,8 @@ pub struct Topology {
     pub executors: BTreeMap<Arc<str>, DomainId>,
     /// What a byte costs between two domains, the lower number first; 1 where nothing is said.
     pub costs: BTreeMap<(DomainId, DomainId), u32>,
+    /// Who watches over the weights, and how.
+    pub watchdog: Policy,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -32,6 +36,10 @@ pub struct Domain {
     pub name: Arc<str>,
     /// How what moves to this domain is sent.
     pub transfer: Transfer,
+    /// Where its servers keep what they know.
+    pub store: Store,
+    /// Which of its servers controls an instance.
+    pub chain: Chain,
     /// No longer in use.
     pub is_gone: bool,
 }
@@ -40,12 +48,69 @@ pub struct Domain {
 pub struct Server {
     pub name: Arc<str>,
     pub domain: DomainId,
-    /// Where other servers reach it.
+    /// Where other servers reach it. Of a guest: where they reach its host.
     pub address: Arc<str>,
-    /// Where people and programs reach it.
+    /// Where people and programs reach it. Of a guest: where they reach its host.
     pub api: Arc<str>,
+    /// Which part of the domain's new instances it gets: so many parts of all there are.
+    pub weight: u32,
+    /// Which part of the domain's load it is meant to have, if not that of its weight.
+    pub intended: Option<u32>,
+    /// The server in whose process it is a guest.
+    pub host: Option<ServerId>,
     /// No longer in use.
     pub is_gone: bool,
+}
+
+/// Where the servers of a domain keep what they know.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Store {
+    /// Each at its own place: what it controls stands still while it is down.
+    #[default]
+    Embedded,
+    /// All in one database: another takes over from one that is down.
+    Shared,
+}
+
+impl Store {
+    pub const ALL: [Self; 2] = [Self::Embedded, Self::Shared];
+
+    /// The word for it in a topology file.
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Embedded => "embedded",
+            Self::Shared => "shared",
+        }
+    }
+}
+
+impl Domain {
+    /// A domain of one server.
+    pub fn new(name: Arc<str>, only: ServerId) -> Self {
+        Self {
+            name,
+            transfer: Transfer::default(),
+            store: Store::default(),
+            chain: Chain::whole(only),
+            is_gone: false,
+        }
+    }
+}
+
+/// The weight where nothing is said.
+pub(crate) const WEIGHT_DEFAULT: u32 = 1;
+
+impl Server {
+    /// A server in a process of its own.
+    pub fn new(name: Arc<str>, domain: DomainId, address: Arc<str>, api: Arc<str>) -> Self {
+        let (weight, intended, host) = (WEIGHT_DEFAULT, None, None);
+        Self { name, domain, address, api, weight, intended, host, is_gone: false }
+    }
+
+    /// Which part of the domain's load it is meant to have.
+    pub fn meant(&self) -> u32 {
+        self.intended.unwrap_or(self.weight)
+    }
 }
 
 /// How the history travels to a domain. All give the same results.
@@ -101,6 +166,32 @@ impl Topology {
         numbered.filter(|(_, server)| !server.is_gone)
     }
 
+    /// Where other servers reach a server: at its host, if it is a guest.
+    pub fn address_of(&self, id: ServerId) -> Option<&Arc<str>> {
+        self.server(id).map(|server| &server.address)
+    }
+
+    /// Where people and programs reach a server: at its host, if it is a guest.
+    pub fn api_of(&self, id: ServerId) -> Option<&Arc<str>> {
+        self.server(id).map(|server| &server.api)
+    }
+
+    /// The server in whose process a server is: itself, if it is no guest.
+    pub fn host_of(&self, id: ServerId) -> ServerId {
+        self.server(id).and_then(|server| server.host).unwrap_or(id)
+    }
+
+    /// All servers of a domain that are in use, the lowest number first.
+    pub fn servers_of(&self, domain: DomainId) -> impl Iterator<Item = (ServerId, &Server)> {
+        self.in_use().filter(move |(_, server)| server.domain == domain)
+    }
+
+    /// The server that an instance with this id starts at, if it is started in the domain of
+    /// `front`, whom somebody has asked to.
+    pub fn starter(&self, front: ServerId, instance: InstanceId) -> Option<ServerId> {
+        self.server_in(self.domain_of(front)?, instance)
+    }
+
     /// The one server that writes the catalog: definitions, organisations, tokens, topologies.
     pub fn registrar(&self) -> Option<ServerId> {
         self.in_use().map(|(id, _)| id).next()
@@ -142,9 +233,7 @@ impl Map for Topology {
         self.server(server).map(|server| server.domain)
     }
 
-    fn server_in(&self, domain: DomainId) -> Option<ServerId> {
-        let in_use = |server: &Server| server.domain == domain && !server.is_gone;
-        let place = self.servers.iter().position(in_use)?;
-        u16::try_from(place).ok().map(ServerId)
+    fn server_in(&self, domain: DomainId, instance: InstanceId) -> Option<ServerId> {
+        Some(self.domain(domain)?.chain.server(instance))
     }
 }

@@ -6,7 +6,8 @@ use std::fmt::Write;
 
 use legwork_model::id::DomainId;
 
-use crate::topology::Topology;
+use crate::topology::{Server, Topology, WEIGHT_DEFAULT};
+use crate::watchdog::Policy;
 
 impl Topology {
     pub fn to_yaml(&self) -> String {
@@ -18,16 +19,15 @@ impl Topology {
             // Writing to a string cannot fail.
             let _ = writeln!(text, "  \"{}\":", domain.name);
             let _ = writeln!(text, "    transfer: {}", domain.transfer.word());
+            let _ = writeln!(text, "    store: {}", domain.store.word());
             let at_home = |home: &&DomainId| home.0 == number;
             let people = self.homes.iter().filter(|(_, home)| at_home(home));
             write_names(&mut text, "people", people.map(|(agent, _)| agent.as_str()));
             let executors = self.executors.iter().filter(|(_, home)| at_home(home));
             write_names(&mut text, "executors", executors.map(|(name, _)| &**name));
             text.push_str("    servers:\n");
-            for (_, server) in self.in_use().filter(|(_, server)| server.domain.0 == number) {
-                let (name, address, api) = (&server.name, &server.address, &server.api);
-                let _ =
-                    writeln!(text, "      {name}: {{ address: \"{address}\", api: \"{api}\" }}");
+            for (_, server) in self.servers_of(DomainId(number)) {
+                let _ = writeln!(text, "      {}: {{ {} }}", server.name, self.fields_of(server));
             }
         }
         if !self.costs.is_empty() {
@@ -39,7 +39,29 @@ impl Topology {
                 let _ = writeln!(text, "  - {{ between: [\"{a}\", \"{b}\"], cost: {cost} }}");
             }
         }
+        if self.watchdog != Policy::default() {
+            let mut watchdog = self.watchdog.clone();
+            let _ = write!(text, "watchdog: {{ mode: {}", watchdog.mode.word());
+            for (field, _, number) in watchdog.numbers() {
+                let _ = write!(text, ", {field}: {number}");
+            }
+            text.push_str(" }\n");
+        }
         text
+    }
+
+    fn fields_of(&self, server: &Server) -> String {
+        let mut fields = match server.host.and_then(|host| self.server(host)) {
+            Some(host) => format!("host: {}", host.name),
+            None => format!("address: \"{}\", api: \"{}\"", server.address, server.api),
+        };
+        if server.weight != WEIGHT_DEFAULT {
+            let _ = write!(fields, ", weight: {}", server.weight);
+        }
+        if let Some(intended) = server.intended {
+            let _ = write!(fields, ", intended: {intended}");
+        }
+        fields
     }
 }
 

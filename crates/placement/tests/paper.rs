@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 
 use legwork_model::compile::compile;
 use legwork_model::event::Passage;
-use legwork_model::id::{Activity, DomainId, NodeId, ServerId};
+use legwork_model::id::{Activity, DomainId, InstanceId, NodeId, ServerId};
 use legwork_model::schema::{LoopId, NodeKind, Schema};
 use legwork_model::yaml;
 use legwork_placement::{
@@ -96,7 +96,7 @@ impl Map for Servers {
         Some(DomainId(server.0))
     }
 
-    fn server_in(&self, domain: DomainId) -> Option<ServerId> {
+    fn server_in(&self, domain: DomainId, _: InstanceId) -> Option<ServerId> {
         Some(ServerId(domain.0))
     }
 }
@@ -148,6 +148,10 @@ impl Knowledge<'_> {
 }
 
 impl Known for Knowledge<'_> {
+    fn instance(&self) -> InstanceId {
+        InstanceId(1)
+    }
+
     fn is_completed(&self, node: NodeId) -> bool {
         let node = self.case.schema.node(node);
         let mut into = node.incoming.iter().map(|edge| self.is_completed(edge.from));
@@ -189,6 +193,10 @@ impl Known for Knowledge<'_> {
 struct Nowhere;
 
 impl Known for Nowhere {
+    fn instance(&self) -> InstanceId {
+        InstanceId(1)
+    }
+
     fn is_completed(&self, _: NodeId) -> bool {
         false
     }

@@ -11,7 +11,7 @@ use legwork_api::instances::StartRequest;
 use legwork_model::event::RequestDigest;
 use legwork_model::id::{ActivityId, AgentId, InstanceId, ServerId, StreamId};
 use legwork_model::time::Timestamp;
-use legwork_placement::Sequence;
+use legwork_placement::{Chain, Map, Sequence, Topology};
 use rustc_hash::FxBuildHasher;
 
 /// How many sequences of spreads there are. Processes beyond that share one: together they are
@@ -27,6 +27,10 @@ pub(crate) struct Ids {
 struct Drawing {
     /// The moment and what tells apart within it, of the last id.
     last: u128,
+    /// The epoch of the topology that was last drawn under, and the latest moment in it from which
+    /// on weights count.
+    epoch: u32,
+    after: u64,
     /// By a hash of the process; begun when they are first needed.
     sequences: Box<[Option<Sequence>]>,
 }
@@ -39,31 +43,58 @@ pub(crate) struct NoRandomness(getrandom::Error);
 impl Default for Ids {
     fn default() -> Self {
         let sequences = vec![None; SEQUENCES].into_boxed_slice();
-        Self { drawing: Mutex::new(Drawing { last: 0, sequences }) }
+        Self { drawing: Mutex::new(Drawing { last: 0, epoch: 0, after: 0, sequences }) }
     }
 }
 
+/// Who draws ids: this server, alone or among others.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Front<'a> {
+    pub(crate) here: ServerId,
+    pub(crate) topology: Option<&'a Topology>,
+}
+
 impl Ids {
-    /// An id for a new instance of a process.
+    /// An id for a new instance of a process. It tells the server that the instance is to be
+    /// started at: this one or another of the same domain.
     pub(crate) fn draw(
         &self,
         now: Timestamp,
-        by: ServerId,
+        front: Front<'_>,
         process: &str,
     ) -> Result<InstanceId, NoRandomness> {
         let mut drawing = self.drawing.lock().unwrap_or_else(PoisonError::into_inner);
         let spread = drawing.spread(process)?;
-        drawing.id(now, by, spread)
+        drawing.id(now, front, spread)
     }
 
     /// An id with a given spread, which follows from the key of a start.
     pub(crate) fn draw_with(
         &self,
         now: Timestamp,
-        by: ServerId,
+        front: Front<'_>,
         spread: u32,
     ) -> Result<InstanceId, NoRandomness> {
-        self.drawing.lock().unwrap_or_else(PoisonError::into_inner).id(now, by, spread)
+        self.drawing.lock().unwrap_or_else(PoisonError::into_inner).id(now, front, spread)
+    }
+
+    /// An id for an instance that is to be started at this very server. One without a weight gets
+    /// what the others would have got.
+    pub(crate) fn draw_here(
+        &self,
+        now: Timestamp,
+        front: Front<'_>,
+        process: &str,
+    ) -> Result<InstanceId, NoRandomness> {
+        let mut drawing = self.drawing.lock().unwrap_or_else(PoisonError::into_inner);
+        let position = drawing.spread(process)?;
+        let Front { here, topology } = front;
+        let created_ms = drawing.next_moment(now, topology)?;
+        let domain = topology.and_then(|topology| topology.domain(topology.domain_of(here)?));
+        let any = InstanceId::new(created_ms, drawing.last as u32, position, here);
+        let within =
+            domain.and_then(|domain| domain.chain.version(any).layout.within(here, position));
+        Ok(InstanceId::new(created_ms, drawing.last as u32, within.unwrap_or(position), here))
     }
 }
 
@@ -81,10 +112,30 @@ impl Drawing {
     fn id(
         &mut self,
         now: Timestamp,
-        by: ServerId,
+        front: Front<'_>,
         spread: u32,
     ) -> Result<InstanceId, NoRandomness> {
-        let millis = u128::from(now.0.unsigned_abs());
+        let Front { here, topology } = front;
+        let created_ms = self.next_moment(now, topology)?;
+        let id = |server| InstanceId::new(created_ms, self.last as u32, spread, server);
+        // Who it is started by makes no difference to who that is.
+        Ok(id(topology.and_then(|topology| topology.starter(here, id(here))).unwrap_or(here)))
+    }
+
+    /// Goes on to the next id: the moment it tells, in milliseconds.
+    fn next_moment(
+        &mut self,
+        now: Timestamp,
+        topology: Option<&Topology>,
+    ) -> Result<u64, NoRandomness> {
+        if let Some(topology) = topology.filter(|topology| topology.epoch != self.epoch) {
+            let chains = topology.domains.iter().map(|domain| &domain.chain);
+            // Where weights count from a moment on, what begins now counts as begun after it,
+            // however far behind the clock of this server is.
+            self.after = chains.filter_map(Chain::latest_since).max().unwrap_or_default();
+            self.epoch = topology.epoch;
+        }
+        let millis = u128::from(now.0.unsigned_abs().max(self.after.saturating_add(1)));
         // Within a millisecond ids count up: that keeps their order and saves the random numbers.
         self.last = if millis <= self.last >> InstanceId::TIE_BITS {
             self.last + 1
@@ -92,8 +143,7 @@ impl Drawing {
             // Half of all numbers are left to count up to.
             millis << InstanceId::TIE_BITS | u128::from(u32::from_le_bytes(random()?) >> 1)
         };
-        let created_ms = (self.last >> InstanceId::TIE_BITS) as u64;
-        Ok(InstanceId::new(created_ms, self.last as u32, spread, by))
+        Ok((self.last >> InstanceId::TIE_BITS) as u64)
     }
 }
 
@@ -182,13 +232,28 @@ fn framed_hash(parts: &[&[u8]]) -> blake3::Hash {
 
 #[cfg(test)]
 mod tests {
+    use legwork_placement::Rule;
+
     use super::*;
+
+    const ALONE: Front<'_> = Front { here: ServerId(7), topology: None };
+
+    fn topology(weights: &str) -> Topology {
+        let servers = weights.split(' ').enumerate().map(|(number, weight)| {
+            format!(
+                "s{number}: {{ address: \"s{number}:1\", api: \"http://s{number}\", weight: {weight} }}"
+            )
+        });
+        let servers = servers.collect::<Vec<_>>().join(", ");
+        let text = format!("topology: t\ndomains: {{ ulm: {{ servers: {{ {servers} }} }} }}\n");
+        Topology::parse(&text).0.unwrap()
+    }
 
     #[test]
     fn ids_sort_in_the_order_they_were_drawn_even_when_the_clock_stands_still() {
         let ids = Ids::default();
         let drawn: Vec<_> = [1_000, 1_000, 1_001, 1_000, 1_001, 1_002]
-            .map(|millis| ids.draw(Timestamp(millis), ServerId(7), "loan").unwrap())
+            .map(|millis| ids.draw(Timestamp(millis), ALONE, "loan").unwrap())
             .into();
         assert!(drawn.is_sorted_by(|a, b| a < b), "{drawn:?}");
         let moments: Vec<u64> = drawn.iter().map(|id| id.created_ms()).collect();
@@ -197,23 +262,64 @@ mod tests {
     }
 
     #[test]
-    fn instances_of_each_process_are_spread_evenly_however_those_of_others_come_between() {
-        let ids = Ids::default();
-        let spread = |process| ids.draw(Timestamp(1), ServerId(0), process).unwrap().spread();
-        let low = |spread: u32| usize::from(spread < u32::MAX / 10 * 3);
-        let (mut loans, mut claims) = (0, 0);
+    fn instances_of_each_process_are_divided_evenly_however_those_of_others_come_between() {
+        let (ids, topology) = (Ids::default(), topology("20 30 50"));
+        let front = Front { here: ServerId(1), topology: Some(&topology) };
+        let draw = |process| ids.draw(Timestamp(1), front, process).unwrap();
+        let (mut loans, mut claims) = ([0_usize; 3], [0_usize; 3]);
         for number in 0..3_000 {
-            loans += low(spread("loan"));
-            claims += if number % 3 == 0 { low(spread("claim")) } else { 0 };
+            let id = draw("loan");
+            assert_eq!(topology.server_in(Default::default(), id), Some(id.server()));
+            loans[usize::from(id.server().0)] += 1;
+            if number % 3 == 0 {
+                claims[usize::from(draw("claim").server().0)] += 1;
+            }
         }
-        assert!(loans.abs_diff(900) < 5 && claims.abs_diff(300) < 5, "{loans} {claims}");
+        for (place, share) in [2, 3, 5].into_iter().enumerate() {
+            assert!(loans[place].abs_diff(share * 300) < 5, "{loans:?}");
+            assert!(claims[place].abs_diff(share * 100) < 5, "{claims:?}");
+        }
+    }
+
+    #[test]
+    fn an_id_for_here_is_for_here_however_small_the_weight() {
+        let (ids, topology) = (Ids::default(), topology("1000 1 0"));
+        for here in [0, 1] {
+            let front = Front { here: ServerId(here), topology: Some(&topology) };
+            for _ in 0..100 {
+                let id = ids.draw_here(Timestamp(1), front, "loan").unwrap();
+                assert_eq!(id.server(), ServerId(here));
+                assert_eq!(topology.server_in(Default::default(), id), Some(id.server()));
+            }
+        }
+        let front = Front { here: ServerId(2), topology: Some(&topology) };
+        assert_eq!(ids.draw_here(Timestamp(1), front, "loan").unwrap().server(), ServerId(2));
+    }
+
+    #[test]
+    fn what_begins_now_has_the_weights_that_count_now_though_the_clock_is_behind() {
+        let (ids, before) = (Ids::default(), topology("1 1"));
+        let mut after = before.clone();
+        let chain = &before.domains[0].chain;
+        let layout = chain.newest().next(&[(ServerId(1), 1)]).unwrap();
+        after.domains[0].chain = chain.then(layout, Rule::Since(5_000));
+        after.epoch += 1;
+        let front = |topology| Front { here: ServerId(0), topology: Some(topology) };
+        assert_eq!(ids.draw(Timestamp(1_000), front(&before), "loan").unwrap().created_ms(), 1_000);
+        for _ in 0..10 {
+            let id = ids.draw(Timestamp(1_001), front(&after), "loan").unwrap();
+            assert_eq!((id.created_ms(), id.server()), (5_001, ServerId(1)));
+        }
     }
 
     #[test]
     fn a_key_decides_where_its_instance_belongs() {
-        let (ids, stream) = (Ids::default(), key_stream("loan", "k1"));
-        let id = ids.draw_with(Timestamp(1), ServerId(3), key_spread(stream)).unwrap();
-        assert_eq!((id.spread(), id.server()), (key_spread(stream), ServerId(3)));
+        let (ids, topology, stream) = (Ids::default(), topology("1 1"), key_stream("loan", "k1"));
+        for here in [0, 1] {
+            let front = Front { here: ServerId(here), topology: Some(&topology) };
+            let id = ids.draw_with(Timestamp(1), front, key_spread(stream)).unwrap();
+            assert_eq!((id.spread(), id.server()), (key_spread(stream), ServerId(1)));
+        }
         // The servers along the chain of a key are asked in turn: it may never change.
         assert_eq!(key_spread(stream), 0xF491_C9DC);
     }

@@ -16,7 +16,6 @@ use legwork_placement::{knows, last_activities};
 use crate::Site;
 use crate::message::{Instance, Message, Offer, ParcelId};
 use crate::output::Output;
-use crate::seat::Knowledge;
 use crate::step::guarded;
 
 /// For how long the others wait for a sender that was asked.
@@ -182,7 +181,7 @@ impl Site {
             }
             Parcel::Order(_) | Parcel::Finished { .. } => vec![Activity::once(schema.end())],
         };
-        let known = Knowledge { state, here: seat.here };
+        let known = seat.at(id).knowing(state);
         Some(last_activities(schema, &known, &sources))
     }
 
@@ -198,7 +197,7 @@ impl Site {
                 (_, None) => false,
                 (None, Some(_)) => true,
                 (Some(state), Some(activity)) => {
-                    !knows(&schema, &Knowledge { state, here: seat.here }, &activity)
+                    !knows(&schema, &seat.at(id).knowing(state), &activity)
                 }
             }
         };
@@ -215,7 +214,8 @@ impl Site {
         let stored = match state {
             Some(_) => self.command(id, Command::Receive(received), now),
             None => {
-                let first = guarded(|| engine::receive_first(self.here(), &schema, received, now));
+                let first =
+                    guarded(|| engine::receive_first(&self.standing(id), &schema, received, now));
                 self.begin_with(id, &schema, first, now)
             }
         };

@@ -17,7 +17,7 @@ use legwork_placement::{Reader, sources};
 
 use crate::Site;
 use crate::output::{FileWanted, Output};
-use crate::seat::{Knowledge, Seat};
+use crate::seat::At;
 
 /// How long the contents asked for may take before they are asked for once more: at first, and at
 /// most. Whoever fetches goes on with what is under way.
@@ -192,7 +192,7 @@ impl Site {
         let is_offered = |activity: &Activity| {
             let node = schema.node(activity.node);
             (node.who().is_some() || node.job().is_some())
-                && seat.place(schema, state, activity.node) == seat.here
+                && seat.at(id).controls(schema, state, activity.node)
         };
         let ends = state.has_results(schema) && self.lacks_result_files(id, schema, state);
         let end = ends.then(|| Activity::once(schema.end()));
@@ -204,7 +204,7 @@ impl Site {
                     size: file.size,
                     similar: similar(state, element, file),
                     sources: sources_of(
-                        seat,
+                        seat.at(id),
                         schema,
                         state,
                         Reader { activity: &activity, element },
@@ -266,16 +266,16 @@ fn similar(state: &State, element: ElementId, file: &FileRef) -> Vec<Blob> {
 
 /// Where the content can be had, the cheapest first.
 fn sources_of(
-    seat: &Seat,
+    at: At<'_>,
     schema: &Schema,
     state: &State,
     reader: Reader<'_>,
 ) -> Vec<legwork_model::id::ServerId> {
-    let known = Knowledge { state, here: seat.here };
+    let seat = at.seat;
     let last_writer = |element, reader: &_| {
         let (writer, server) = state.last_writer(schema, reader, element)?;
         Some((writer, server.unwrap_or(seat.here)))
     };
     let cost = |server| seat.topology.cost(seat.here, server);
-    sources(schema, &known, reader, last_writer, cost, seat.here)
+    sources(schema, &at.knowing(state), reader, last_writer, cost, seat.here)
 }

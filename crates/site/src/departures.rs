@@ -7,28 +7,29 @@ use std::collections::BTreeSet;
 
 use legwork_engine::{Command, Decision, Lifecycle, State};
 use legwork_model::event::{Event, Order, Orders, Parcel, Performer};
-use legwork_model::id::ServerId;
+use legwork_model::id::{InstanceId, ServerId};
 use legwork_model::schema::Schema;
 use legwork_model::time::Timestamp;
 
 use crate::Site;
 use crate::passages::{ends_here, passages};
-use crate::seat::Seat;
+use crate::seat::At;
 
 impl Site {
     /// Adds to a decision what goes to other servers by it.
     pub(crate) fn with_departures(
         &self,
+        id: InstanceId,
         schema: &Schema,
         before: Option<&State>,
         mut decision: Decision,
         now: Timestamp,
     ) -> Decision {
-        let Some(seat) = &self.seat else { return decision };
-        for (to, passages) in passages(seat, schema, before, &decision.state) {
+        let Some(at) = self.seat.as_ref().map(|seat| seat.at(id)) else { return decision };
+        for (to, passages) in passages(at, schema, before, &decision.state) {
             let order = order_in_force(&decision.state);
             let parcel = Parcel::Control { passages, order };
-            self.also(schema, &mut decision, Command::Send { to, parcel }, now);
+            self.also(id, schema, &mut decision, Command::Send { to, parcel }, now);
         }
         if !decision.state.is_shared() {
             return decision;
@@ -36,17 +37,17 @@ impl Site {
         if let Some(order) = new_order(before, &decision) {
             for to in reached(&decision) {
                 let parcel = Parcel::Order(order.clone());
-                self.also(schema, &mut decision, Command::Send { to, parcel }, now);
+                self.also(id, schema, &mut decision, Command::Send { to, parcel }, now);
             }
         }
-        if ends_here(seat, schema, &decision.state) {
-            self.also(schema, &mut decision, Command::Finish, now);
+        if ends_here(at, schema, &decision.state) {
+            self.also(id, schema, &mut decision, Command::Finish, now);
         }
         let is_completed = |state: &State| state.lifecycle() == Lifecycle::Completed;
         if is_completed(&decision.state) && !before.is_some_and(is_completed) {
-            for (to, told) in untold(seat, &decision) {
+            for (to, told) in untold(at, &decision) {
                 let parcel = Parcel::Finished { told };
-                self.also(schema, &mut decision, Command::Send { to, parcel }, now);
+                self.also(id, schema, &mut decision, Command::Send { to, parcel }, now);
             }
         }
         decision
@@ -91,13 +92,13 @@ fn reached(decision: &Decision) -> Vec<ServerId> {
 }
 
 /// Who has to be told the end, each with the list of all that know it then.
-fn untold(seat: &Seat, decision: &Decision) -> Vec<(ServerId, Vec<ServerId>)> {
-    let mut told: BTreeSet<ServerId> = BTreeSet::from([seat.here]);
+fn untold(at: At<'_>, decision: &Decision) -> Vec<(ServerId, Vec<ServerId>)> {
+    let mut told: BTreeSet<ServerId> = BTreeSet::from([at.seat.here]);
     if let Some((from, Parcel::Finished { told: others })) = received(decision) {
         told.insert(from);
         told.extend(others);
     }
-    let others = seat.others(&decision.state);
+    let others = at.others(&decision.state);
     let untold: Vec<ServerId> = others.into_iter().filter(|to| !told.contains(to)).collect();
     told.extend(&untold);
     let told: Vec<ServerId> = told.into_iter().collect();

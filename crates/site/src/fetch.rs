@@ -16,7 +16,6 @@ use legwork_placement::{Reader, sources};
 use crate::Site;
 use crate::message::{Instance, Message, Wanted};
 use crate::output::Output;
-use crate::seat::Knowledge;
 
 /// How long a source may take to answer: at first, and at most when none of them has answered.
 const PAUSE_MIN: Duration = Duration::from_secs(2);
@@ -99,9 +98,9 @@ impl Site {
     fn lacking(&self, id: InstanceId) -> Option<(Vec<Lacking>, Vec<ServerId>)> {
         let seat = self.seat.as_ref()?;
         let (schema, state) = self.instances.state(id)?;
-        let known = Knowledge { state, here: seat.here };
+        let known = seat.at(id).knowing(state);
         let due = state.due(schema);
-        let due = due.filter(|due| seat.place(schema, state, due.node) == seat.here);
+        let due = due.filter(|due| seat.at(id).controls(schema, state, due.node));
         let end = state.lacks_results(schema).then(|| Activity::once(schema.end()));
         for activity in due.chain(end) {
             let lacking = state.lacking(schema, &activity);

@@ -18,7 +18,6 @@ use crate::Site;
 use crate::export::{Export, Extent, Missing};
 use crate::message::{Instance, Message, Offer, ParcelId};
 use crate::output::Output;
-use crate::seat::Knowledge;
 use crate::wire::length;
 
 /// How long an answer is waited for before the parcel is offered again: at first, and at most.
@@ -285,7 +284,7 @@ impl Site {
         let sources = self.sources(id, to, &outgoing.parcel);
         let export = Export {
             schema,
-            known: Knowledge { state, here: seat.here },
+            known: seat.at(id).knowing(state),
             topology: &seat.topology,
             to,
             parcel: &outgoing.parcel,

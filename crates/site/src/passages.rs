@@ -10,21 +10,21 @@ use legwork_model::event::Passage;
 use legwork_model::id::{Activity, NodeId, ServerId};
 use legwork_model::schema::{Edge, Node, NodeKind, Schema};
 
-use crate::seat::Seat;
+use crate::seat::At;
 
 /// The passages that a decision opens, by the server they lead to. `before` is `None` if the
 /// instance has begun with it.
 pub(crate) fn passages(
-    seat: &Seat,
+    at: At<'_>,
     schema: &Schema,
     before: Option<&State>,
     after: &State,
 ) -> BTreeMap<ServerId, Vec<Passage>> {
-    let view = View { seat, schema, state: after };
+    let view = View { at, schema, state: after };
     let mut found: BTreeMap<ServerId, Vec<Passage>> = BTreeMap::new();
     let mut add = |source: Activity, target: NodeId| {
-        let to = seat.place(schema, after, target);
-        if to != seat.here {
+        let to = at.place(schema, after, target);
+        if to != at.seat.here {
             let target = after.activity(schema, target);
             found.entry(to).or_default().push(Passage { source, target });
         }
@@ -36,7 +36,7 @@ pub(crate) fn passages(
         {
             add(view.last_round(node), schema.loops[id.0 as usize].start);
         }
-        if !is_news(schema, before, after, node) || view.responsible(node) != seat.here {
+        if !is_news(schema, before, after, node) || view.responsible(node) != at.seat.here {
             continue;
         }
         for &next in view.told(node) {
@@ -47,9 +47,9 @@ pub(crate) fn passages(
 }
 
 /// Whether it is up to this server to say that the instance has ended.
-pub(crate) fn ends_here(seat: &Seat, schema: &Schema, state: &State) -> bool {
+pub(crate) fn ends_here(at: At<'_>, schema: &Schema, state: &State) -> bool {
     let end = schema.node(schema.end());
-    is_news(schema, None, state, end) && View { seat, schema, state }.responsible(end) == seat.here
+    is_news(schema, None, state, end) && View { at, schema, state }.responsible(end) == at.seat.here
 }
 
 /// Whether a node has settled by the decision.
@@ -68,7 +68,7 @@ fn is_news(schema: &Schema, before: Option<&State>, after: &State, node: &Node) 
 }
 
 struct View<'a> {
-    seat: &'a Seat,
+    at: At<'a>,
     schema: &'a Schema,
     state: &'a State,
 }
@@ -76,7 +76,7 @@ struct View<'a> {
 impl<'a> View<'a> {
     /// Who tells those after a settled node.
     fn responsible(&self, node: &Node) -> ServerId {
-        let place = |id| self.seat.place(self.schema, self.state, id);
+        let place = |id| self.at.place(self.schema, self.state, id);
         let Some(edge) = node.incoming.first() else { return place(node.id) };
         if self.state.node_state(node.id) != NodeState::Skipped {
             return place(node.id);

@@ -3,9 +3,9 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use legwork_engine::{Here, NodeState, State};
+use legwork_engine::{Everywhere, Here, NodeState, State};
 use legwork_model::event::Performer;
-use legwork_model::id::{Activity, DomainId, NodeId, ServerId};
+use legwork_model::id::{Activity, DomainId, InstanceId, NodeId, ServerId};
 use legwork_model::schema::{LoopId, Schema};
 use legwork_placement::{Known, Last, Map, Topology, place};
 
@@ -26,54 +26,93 @@ pub struct Seat {
     pub topology: Arc<Topology>,
 }
 
+/// This server, as far as one instance goes.
+#[derive(Clone, Copy)]
+pub(crate) struct At<'a> {
+    pub(crate) seat: &'a Seat,
+    pub(crate) instance: InstanceId,
+}
+
+/// This server, as the engine sees it when it decides about one instance.
+#[derive(Clone, Copy)]
+pub(crate) enum Standing<'a> {
+    Alone,
+    Among(At<'a>),
+}
+
 /// An instance as this server knows it.
 #[derive(Clone, Copy)]
 pub(crate) struct Knowledge<'a> {
+    pub(crate) instance: InstanceId,
     pub(crate) state: &'a State,
     pub(crate) here: ServerId,
 }
 
 impl Seat {
+    pub(crate) fn at(&self, instance: InstanceId) -> At<'_> {
+        At { seat: self, instance }
+    }
+}
+
+impl<'a> At<'a> {
+    pub(crate) fn knowing(self, state: &'a State) -> Knowledge<'a> {
+        Knowledge { instance: self.instance, state, here: self.seat.here }
+    }
+
     /// The server that controls a node. What cannot be told stays here: it is better done at the
     /// wrong place than nowhere.
-    pub(crate) fn place(&self, schema: &Schema, state: &State, node: NodeId) -> ServerId {
-        let known = Knowledge { state, here: self.here };
-        place(schema, &known, &*self.topology, node).unwrap_or(self.here)
+    pub(crate) fn place(self, schema: &Schema, state: &State, node: NodeId) -> ServerId {
+        place(schema, &self.knowing(state), &*self.seat.topology, node).unwrap_or(self.seat.here)
+    }
+
+    pub(crate) fn controls(self, schema: &Schema, state: &State, node: NodeId) -> bool {
+        self.place(schema, state, node) == self.seat.here
     }
 
     /// The name of the server that controls a node, if that can be told yet.
     pub(crate) fn controller(
-        &self,
+        self,
         schema: &Schema,
         state: &State,
         node: NodeId,
     ) -> Option<Arc<str>> {
-        let known = Knowledge { state, here: self.here };
-        let server = place(schema, &known, &*self.topology, node)?;
-        Some(self.topology.server(server)?.name.clone())
+        let server = place(schema, &self.knowing(state), &*self.seat.topology, node)?;
+        Some(self.seat.topology.server(server)?.name.clone())
     }
 
-    /// All other servers that have to do with an instance, as far as known here.
-    pub(crate) fn others(&self, state: &State) -> Vec<ServerId> {
-        let known = Knowledge { state, here: self.here };
+    /// All other servers that have to do with the instance, as far as known here.
+    pub(crate) fn others(self, state: &State) -> Vec<ServerId> {
+        let known = self.knowing(state);
         let peers = state.peers().iter().map(|peer| peer.server);
         let all: BTreeSet<ServerId> = known.lasts().map(|last| last.server).chain(peers).collect();
-        all.into_iter().filter(|server| *server != self.here).collect()
+        all.into_iter().filter(|server| *server != self.seat.here).collect()
     }
 }
 
-impl Here for Seat {
+impl Here for Standing<'_> {
     fn controls(&self, schema: &Schema, state: &State, node: NodeId) -> bool {
-        self.place(schema, state, node) == self.here
+        match self {
+            Self::Alone => Everywhere.controls(schema, state, node),
+            Self::Among(at) => at.controls(schema, state, node),
+        }
     }
 
     fn home(&self, performer: &Performer) -> Option<DomainId> {
-        let home = self.topology.home(performer);
-        home.filter(|home| self.topology.domain_of(self.here) != Some(*home))
+        match self {
+            Self::Alone => Everywhere.home(performer),
+            Self::Among(At { seat, .. }) => {
+                let home = seat.topology.home(performer);
+                home.filter(|home| seat.topology.domain_of(seat.here) != Some(*home))
+            }
+        }
     }
 }
 
 impl Known for Knowledge<'_> {
+    fn instance(&self) -> InstanceId {
+        self.instance
+    }
+
     fn is_completed(&self, node: NodeId) -> bool {
         self.state.node_state(node) == NodeState::Completed
     }

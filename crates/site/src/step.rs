@@ -8,8 +8,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 use legwork_engine::{
-    self as engine, Change, Command, Decision, Everywhere, Here, Lifecycle, NodeState, Rejection,
-    State,
+    self as engine, Change, Command, Decision, Here, Lifecycle, NodeState, Rejection, State,
 };
 use legwork_model::event::{Created, Event, Incident, Order, Orders, Parcel, Performer};
 use legwork_model::id::{Activity, ActivityId, AgentId, InstanceId};
@@ -23,6 +22,7 @@ use crate::instances::Slot;
 use crate::jobs::JobKey;
 use crate::output::{Append, Output};
 use crate::refusal::{Kind, Refusal};
+use crate::seat::Standing;
 use crate::summary::Summary;
 
 /// A state larger than this is not stored as a snapshot.
@@ -37,7 +37,7 @@ impl Site {
         created: Created,
         now: Timestamp,
     ) -> Result<(), Refusal> {
-        let decided = guarded(|| engine::create_at(self.here(), schema, created, now));
+        let decided = guarded(|| engine::create_at(&self.standing(id), schema, created, now));
         self.begin_with(id, schema, decided, now)
     }
 
@@ -56,8 +56,8 @@ impl Site {
                 refusal
             })?
             .map_err(|rejection| Refusal::from(&rejection))?;
-        let decision = self.with_actors(schema, decision, now);
-        let mut decision = self.with_departures(schema, None, decision, now);
+        let decision = self.with_actors(id, schema, decision, now);
+        let mut decision = self.with_departures(id, schema, None, decision, now);
         let record = self.record_of(&mut decision, 0, 0, now)?;
         let slot = Slot::new(schema.clone(), 0, decision.state.clone());
         self.instances.insert(id, slot);
@@ -86,9 +86,9 @@ impl Site {
         let Some(state) = slot.state.as_deref() else { return Err(no_instance(id)) };
         let (schema, version, data) = (slot.schema.clone(), slot.version, state.data_bytes());
         let decided = guarded(|| {
-            let decision = decide_all(self.here(), &schema, state, commands, now)?;
-            let decision = self.with_actors(&schema, decision, now);
-            Ok(self.with_departures(&schema, Some(state), decision, now))
+            let decision = decide_all(&self.standing(id), &schema, state, commands, now)?;
+            let decision = self.with_actors(id, &schema, decision, now);
+            Ok(self.with_departures(id, &schema, Some(state), decision, now))
         });
         match decided {
             Ok(Ok(mut decision)) => {
@@ -108,13 +108,14 @@ impl Site {
     /// stands in the same record.
     pub(crate) fn with_actors(
         &self,
+        id: InstanceId,
         schema: &Schema,
         mut decision: Decision,
         now: Timestamp,
     ) -> Decision {
         for activity in came_up(schema, &decision) {
             let Some(who) = schema.node(activity.node).who() else { continue };
-            if !self.here().controls(schema, &decision.state, activity.node) {
+            if !self.standing(id).controls(schema, &decision.state, activity.node) {
                 continue;
             }
             if !self.resolved(schema, &decision.state, &activity).actors.is_empty() {
@@ -123,7 +124,7 @@ impl Site {
             let incident = Incident::NobodyCanDoIt { rule: who.to_string() };
             let raise = Command::Raise { activity, incident };
             // A rejected raise means the activity is no longer there to be done.
-            self.also(schema, &mut decision, raise, now);
+            self.also(id, schema, &mut decision, raise, now);
         }
         decision
     }
@@ -131,24 +132,23 @@ impl Site {
     /// Adds what follows from one more command. A rejection says that it does not apply.
     pub(crate) fn also(
         &self,
+        id: InstanceId,
         schema: &Schema,
         decision: &mut Decision,
         command: Command,
         now: Timestamp,
     ) {
-        if let Ok(next) = engine::decide_at(self.here(), schema, &decision.state, command, now) {
+        let standing = self.standing(id);
+        if let Ok(next) = engine::decide_at(&standing, schema, &decision.state, command, now) {
             decision.events.extend(next.events);
             decision.changes.extend(next.changes);
             decision.state = next.state;
         }
     }
 
-    /// This server, as the engine sees it.
-    pub(crate) fn here(&self) -> &dyn Here {
-        match &self.seat {
-            Some(seat) => seat,
-            None => &Everywhere,
-        }
+    /// This server, as the engine sees it when it decides about an instance.
+    pub(crate) fn standing(&self, id: InstanceId) -> Standing<'_> {
+        self.seat.as_ref().map_or(Standing::Alone, |seat| Standing::Among(seat.at(id)))
     }
 
     /// Who may do an activity under the organisation in force.
@@ -239,7 +239,7 @@ impl Site {
         now: Timestamp,
     ) {
         let Some((_, state)) = self.instances.state(id) else { return };
-        if !self.is_ready(schema, state, activity) {
+        if !self.is_ready(id, schema, state, activity) {
             return;
         }
         let current = state.activity(schema, activity.node) == *activity;
@@ -293,7 +293,7 @@ impl Site {
         let mut jobs = Vec::new();
         let mut is_stale = false;
         for open in state.open(&schema) {
-            if !self.is_ready(&schema, state, &open.activity) {
+            if !self.is_ready(id, &schema, state, &open.activity) {
                 continue;
             }
             if schema.node(open.activity.node).who().is_none() {
@@ -327,8 +327,14 @@ impl Site {
     }
 
     /// Whether an activity is this server's to offer, and all that it reads is here.
-    fn is_ready(&self, schema: &Schema, state: &State, activity: &Activity) -> bool {
-        self.here().controls(schema, state, activity.node)
+    fn is_ready(
+        &self,
+        id: InstanceId,
+        schema: &Schema,
+        state: &State,
+        activity: &Activity,
+    ) -> bool {
+        self.standing(id).controls(schema, state, activity.node)
             && state.lacking(schema, activity).is_empty()
     }
 

@@ -3,6 +3,7 @@
 //! Invariant: the seat follows the catalog. So whoever knows a definition knows a topology that has
 //! all its domains, and the numbers of domains and servers mean the same everywhere.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use legwork_model::event::SiteEvent;
@@ -92,7 +93,7 @@ impl Site {
     /// The topology that a text makes of the one in force, and what is wrong with it.
     pub(crate) fn next_topology(&self, source: &str) -> (Option<Topology>, Vec<Finding>) {
         let previous = self.catalog.topology().map(|published| &*published.topology);
-        Topology::succeed(source, previous)
+        Topology::succeed(source, previous, &BTreeMap::new())
     }
 
     /// Puts a topology in force: the next epoch.

@@ -104,7 +104,7 @@ fn node_view(
         attempts: open.map_or(0, |open| open.attempts),
         retry_at: open.and_then(|open| open.retry_at),
         incident: open.and_then(|open| open.incident).map(|raised| incident(raised).1),
-        server: seat.and_then(|seat| seat.controller(schema, state, node.id)),
+        server: seat.and_then(|seat| seat.at(instance).controller(schema, state, node.id)),
     }
 }
 

@@ -9,7 +9,6 @@ use legwork_placement::place;
 use crate::Site;
 use crate::input::{Request, Subject};
 use crate::refusal::{Kind, Refusal};
-use crate::seat::Knowledge;
 
 impl Site {
     /// Refuses a request that another server can carry out, with word of that server.
@@ -66,7 +65,7 @@ impl Site {
             return self.starter_of(activity.instance);
         };
         let node = schema.node_named(&activity.step)?;
-        let known = Knowledge { state, here: seat.here };
+        let known = seat.at(activity.instance).knowing(state);
         let controller = place(schema, &known, &*seat.topology, node.id).or_else(|| {
             // What its place depends on came to pass further on: those know to whom control went.
             let told = state.peers().iter().filter(|peer| peer.sent > 0);

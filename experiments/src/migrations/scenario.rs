@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 use std::sync::Arc;
 
-use legwork_model::id::DomainId;
+use legwork_model::id::{DomainId, ServerId};
 use legwork_placement::{Domain, Server, Topology, Transfer};
 
 /// How often the loop goes round.
@@ -79,19 +79,19 @@ pub(crate) fn organisation() -> String {
 }
 
 pub(crate) fn topology(transfer: Transfer) -> Topology {
-    let domain = |name: &&str| Domain { name: Arc::from(*name), transfer, is_gone: false };
-    let server = |(number, name): (usize, &&str)| Server {
-        name: Arc::from(format!("{name}-1")),
-        domain: DomainId(number as u16),
-        address: Arc::from(format!("{name}:7710")),
-        api: Arc::from(format!("http://{name}:7700")),
-        is_gone: false,
+    let domain = |(number, name): (u16, &str)| {
+        let domain = Domain::new(Arc::from(name), ServerId(number));
+        Domain { transfer, ..domain }
+    };
+    let server = |(number, name): (u16, &str)| {
+        let (address, api) = (format!("{name}:7710"), format!("http://{name}:7700"));
+        Server::new(format!("{name}-1").into(), DomainId(number), address.into(), api.into())
     };
     Topology {
         name: Arc::from("hospital"),
         epoch: 1,
-        domains: DOMAINS.iter().map(domain).collect(),
-        servers: DOMAINS.iter().enumerate().map(server).collect(),
+        domains: (0..).zip(DOMAINS).map(domain).collect(),
+        servers: (0..).zip(DOMAINS).map(server).collect(),
         ..Topology::default()
     }
 }

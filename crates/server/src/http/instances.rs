@@ -8,6 +8,7 @@ use legwork_api::instances::{
     StartRequest, Started,
 };
 use legwork_model::id::{ActivityId, AgentId, InstanceId};
+use legwork_placement::Topology;
 use legwork_site::{Answer, InstanceInfo, Key, List, Request, Resolution, Start};
 
 use super::exchange::Exchange;
@@ -16,7 +17,7 @@ use super::gather;
 use super::reply::{Refused, Reply, Result};
 use crate::convert;
 use crate::everywhere;
-use crate::ids::{key_spread, key_stream, start_digest};
+use crate::ids::{Front, NoRandomness, key_spread, key_stream, start_digest};
 
 /// Starts an instance of a process.
 #[utoipa::path(
@@ -65,11 +66,7 @@ fn start_request(x: &Exchange<'_>) -> Result<Start> {
             request: start_digest(&request).map_err(|error| Refused::fault(&error))?,
         })),
     };
-    let (now, here) = (x.app.clock.now(), x.app.status.server());
-    let drawn = match &key {
-        Some(key) => x.app.ids.draw_with(now, here, key_spread(key.stream)),
-        None => x.app.ids.draw(now, here, &request.process),
-    };
+    let drawn = draw(x, &request.process, key.as_deref());
     let instance = drawn.map_err(|error| Refused::fault(&error))?;
     Ok(Start {
         instance,
@@ -80,6 +77,27 @@ fn start_request(x: &Exchange<'_>) -> Result<Start> {
         key,
         wait_until: x.wait_until(request.wait_ms)?,
     })
+}
+
+/// An id for a start: as long as it has to be here, one that belongs here.
+fn draw(
+    x: &Exchange<'_>,
+    process: &str,
+    key: Option<&Key>,
+) -> std::result::Result<InstanceId, NoRandomness> {
+    let (now, here, ids) = (x.app.clock.now(), x.app.status.server(), &x.app.ids);
+    let topology = x.app.links.as_ref().map(|links| links.topology());
+    // Before the catalog is here the numbers of the file count for nothing.
+    let is_own = |topology: &&Topology| {
+        let own = x.app.links.as_ref().map(|links| &links.name);
+        topology.server(here).map(|server| &server.name) == own
+    };
+    let front = Front { here, topology: topology.as_deref().filter(is_own) };
+    let drawn = match key {
+        Some(key) => ids.draw_with(now, front, key_spread(key.stream))?,
+        None => ids.draw(now, front, process)?,
+    };
+    if drawn.server() == here { Ok(drawn) } else { ids.draw_here(now, front, process) }
 }
 
 fn started(answer: Answer) -> Result<(InstanceInfo, bool)> {

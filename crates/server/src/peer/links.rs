@@ -334,7 +334,8 @@ pub(super) mod tests {
 
     pub(crate) fn server(name: &str, is_gone: bool) -> Server {
         let address = "127.0.0.1:1".into();
-        Server { name: name.into(), domain: Default::default(), address, api: "".into(), is_gone }
+        let server = Server::new(name.into(), Default::default(), address, "".into());
+        Server { is_gone, ..server }
     }
 
     /// The links of the first of these servers, none of which is there.

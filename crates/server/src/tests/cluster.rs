@@ -6,8 +6,8 @@ use std::net::{IpAddr, Ipv4Addr, TcpListener};
 use std::sync::Arc;
 use std::time::Duration;
 
-use legwork_model::id::DomainId;
-use legwork_placement::{Domain, Server as Seated, Topology, Transfer};
+use legwork_model::id::{DomainId, ServerId};
+use legwork_placement::{Domain, Server as Seated, Topology};
 use serde_json::{Value as Json, json};
 use tempfile::TempDir;
 
@@ -51,24 +51,18 @@ impl Cluster {
         // Held together, so that they differ.
         let ports: Vec<TcpListener> =
             domains.iter().map(|_| TcpListener::bind("127.0.0.1:0").unwrap()).collect();
-        let servers = (0..).zip(domains).zip(&ports).map(|((number, domain), port)| Seated {
-            name: format!("{domain}-1").into(),
-            domain: DomainId(number),
-            address: port.local_addr().unwrap().to_string().into(),
-            api: format!("http://{domain}").into(),
-            is_gone: false,
+        let servers = (0..).zip(domains).zip(&ports).map(|((number, domain), port)| {
+            let (name, api) = (format!("{domain}-1"), format!("http://{domain}"));
+            let address = port.local_addr().unwrap().to_string();
+            Seated::new(name.into(), DomainId(number), address.into(), api.into())
         });
         let topology = Topology {
             name: "group".into(),
             epoch: 1,
             servers: servers.collect(),
-            domains: domains
-                .iter()
-                .map(|name| Domain {
-                    name: (*name).into(),
-                    transfer: Transfer::default(),
-                    is_gone: false,
-                })
+            domains: (0..)
+                .zip(domains)
+                .map(|(number, name)| Domain::new((*name).into(), ServerId(number)))
                 .collect(),
             ..Topology::default()
         };

@@ -8,10 +8,10 @@ use std::sync::Arc;
 
 use legwork_model::compile::compile;
 use legwork_model::definition::Definition;
-use legwork_model::id::{AgentId, DomainId};
+use legwork_model::id::{AgentId, DomainId, ServerId};
 use legwork_model::schema::Schema;
 use legwork_model::yaml;
-use legwork_placement::{Domain, Server, Topology, Transfer};
+use legwork_placement::{Domain, Policy, Server, Topology, Transfer};
 use legwork_site::{Member, Request};
 
 use super::Cluster;
@@ -102,17 +102,13 @@ pub(crate) fn worker(place: usize) -> Arc<str> {
 
 /// A topology of so many servers; people are at home anywhere, and so are some of the workers.
 pub(crate) fn draw_topology(size: usize, transfer: Transfer, dice: &mut Dice) -> Topology {
-    let domains = DOMAINS[..size].iter().map(|name| Domain {
-        name: Arc::from(*name),
-        transfer,
-        is_gone: false,
+    let domains = (0..).zip(&DOMAINS[..size]).map(|(n, name)| {
+        let domain = Domain::new(Arc::from(*name), ServerId(n));
+        Domain { transfer, ..domain }
     });
-    let servers = DOMAINS[..size].iter().enumerate().map(|(n, name)| Server {
-        name: Arc::from(format!("{name}-1")),
-        domain: DomainId(n as u16),
-        address: Arc::from(format!("{name}:7710")),
-        api: Arc::from(format!("http://{name}:7700")),
-        is_gone: false,
+    let servers = (0..).zip(&DOMAINS[..size]).map(|(n, name)| {
+        let (address, api) = (format!("{name}:7710"), format!("http://{name}:7700"));
+        Server::new(format!("{name}-1").into(), DomainId(n), address.into(), api.into())
     });
     let (domains, servers) = (domains.collect(), servers.collect());
     let home = |agent: &&str| (AgentId::from(*agent), DomainId(dice.below(size) as u16));
@@ -124,7 +120,8 @@ pub(crate) fn draw_topology(size: usize, transfer: Transfer, dice: &mut Dice) ->
     let link = (DomainId(a.min(b)), DomainId(a.max(b)));
     let costs = (a != b).then_some((link, 1 + dice.below(9) as u32)).into_iter().collect();
     let name = Arc::from("simulated");
-    Topology { name, epoch: 1, domains, servers, homes, executors, costs }
+    let watchdog = Policy::default();
+    Topology { name, epoch: 1, domains, servers, homes, executors, costs, watchdog }
 }
 
 pub(crate) fn schema(definition: &Definition, version: u32) -> Result<Schema, String> {

@@ -1,0 +1,189 @@
+//! How a domain's instances are divided among its servers: intervals over all spreads.
+//!
+//! Invariant: every one of the 2^32 spreads has exactly one server, and of `W` weights in all a
+//! server of weight `w` has `2^32 * w / W` spreads, to within one. What follows another layout
+//! differs from it in as few spreads as the weights allow: half of what the shares differ by.
+//!
+//! Part of the persistent format: all servers compute layouts anew from the topologies that were
+//! published, one after the other, so the same weights must give the same intervals for ever.
+
+use std::collections::BTreeMap;
+
+use legwork_model::id::ServerId;
+
+/// How many spreads there are.
+pub const SPREADS: u64 = 1 << 32;
+
+/// Which server has which spreads.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Layout {
+    /// Where each interval begins: ascending, the first at 0.
+    starts: Box<[u32]>,
+    /// Whose each interval is. Neighbours differ.
+    owners: Box<[ServerId]>,
+}
+
+/// A server and the weight it has in its domain.
+pub type Weighted = (ServerId, u32);
+
+impl Layout {
+    /// One server has everything.
+    pub fn whole(server: ServerId) -> Self {
+        Self { starts: Box::new([0]), owners: Box::new([server]) }
+    }
+
+    /// One interval for each server that has a weight, the lowest number first. `None` if nobody has
+    /// one.
+    pub fn first(weights: &[Weighted]) -> Option<Self> {
+        let mut intervals = Intervals::default();
+        let mut begin = 0;
+        for (server, len) in quotas(weights, &BTreeMap::new())? {
+            intervals.push(begin, server, len);
+            begin += len;
+        }
+        Some(intervals.into_layout())
+    }
+
+    /// The layout for other weights that moves the least: who has too much keeps its lowest spreads
+    /// and gives up the others; these go, from the lowest to the highest, to those that have too
+    /// little, the lowest number first. `None` if nobody has a weight.
+    pub fn next(&self, weights: &[Weighted]) -> Option<Self> {
+        let had = self.shares();
+        let mut kept = quotas(weights, &had)?;
+        // What each server is to have, less what it has: to be filled up.
+        let lacking = kept.clone().into_iter().map(|(server, quota)| {
+            let had = had.get(&server).copied().unwrap_or(0);
+            (server, quota.saturating_sub(had))
+        });
+        let mut takers = lacking.filter(|(_, lack)| *lack > 0);
+        let mut taker = takers.next();
+        let mut intervals = Intervals::default();
+        for (begin, len, server) in self.intervals() {
+            let left = kept.entry(server).or_default();
+            let own = len.min(*left);
+            *left -= own;
+            intervals.push(begin, server, own);
+            let mut given = own;
+            while given < len {
+                // Those that lack lack together what the others have too much.
+                let Some((server, lack)) = &mut taker else { break };
+                let part = (len - given).min(*lack);
+                intervals.push(begin + given, *server, part);
+                given += part;
+                *lack -= part;
+                if *lack == 0 {
+                    taker = takers.next();
+                }
+            }
+        }
+        Some(intervals.into_layout())
+    }
+
+    /// The server that has a spread.
+    pub fn server(&self, spread: u32) -> ServerId {
+        // The first interval begins at 0, so there is always one before.
+        let after = self.starts.partition_point(|start| *start <= spread);
+        self.owners.get(after.wrapping_sub(1)).copied().unwrap_or_default()
+    }
+
+    /// All intervals: where each begins, how long it is, whose it is.
+    pub fn intervals(&self) -> impl Iterator<Item = (u64, u64, ServerId)> {
+        let ends = self.starts.iter().skip(1).map(|start| u64::from(*start)).chain([SPREADS]);
+        let starts = self.starts.iter().map(|start| u64::from(*start));
+        starts
+            .zip(ends)
+            .zip(&self.owners)
+            .map(|((begin, end), server)| (begin, end - begin, *server))
+    }
+
+    /// How many spreads each server has that has any.
+    pub fn shares(&self) -> BTreeMap<ServerId, u64> {
+        let mut shares = BTreeMap::new();
+        for (_, len, server) in self.intervals() {
+            *shares.entry(server).or_default() += len;
+        }
+        shares
+    }
+
+    /// One of the spreads of a server: as far into them as `position` is into all. `None` if it has
+    /// none.
+    pub fn within(&self, server: ServerId, position: u32) -> Option<u32> {
+        let own = self.intervals().filter(|(_, _, owner)| *owner == server);
+        let share: u64 = own.map(|(_, len, _)| len).sum();
+        let mut offset = ((u128::from(share) * u128::from(position)) >> 32) as u64;
+        for (begin, len, owner) in self.intervals() {
+            if owner == server {
+                if offset < len {
+                    return u32::try_from(begin + offset).ok();
+                }
+                offset -= len;
+            }
+        }
+        None
+    }
+
+    /// How many spreads have another server in another layout.
+    pub fn moved(&self, other: &Self) -> u64 {
+        let (mut ours, mut theirs) = (self.intervals(), other.intervals());
+        let (mut our, mut their) = (ours.next(), theirs.next());
+        let (mut at, mut moved) = (0, 0);
+        while let (Some((a, a_len, a_owner)), Some((b, b_len, b_owner))) = (our, their) {
+            let end = (a + a_len).min(b + b_len);
+            moved += if a_owner == b_owner { 0 } else { end - at };
+            at = end;
+            our = if a + a_len == end { ours.next() } else { our };
+            their = if b + b_len == end { theirs.next() } else { their };
+        }
+        moved
+    }
+}
+
+/// How many spreads each server is to have that has a weight; together they are all. Of `W` in all,
+/// weight `w` has `2^32 * w / W`, rounded down. What is left over then goes, one spread each, to those
+/// that were rounded: first to those that have more already, then to the others, the lowest number
+/// first.
+fn quotas(weights: &[Weighted], had: &BTreeMap<ServerId, u64>) -> Option<BTreeMap<ServerId, u64>> {
+    let mut by_server: BTreeMap<ServerId, u64> = BTreeMap::new();
+    for (server, weight) in weights.iter().filter(|(_, weight)| *weight > 0) {
+        *by_server.entry(*server).or_default() += u64::from(*weight);
+    }
+    let all: u128 = by_server.values().map(|weight| u128::from(*weight)).sum();
+    if all == 0 {
+        return None;
+    }
+    let mut rounded: Vec<(bool, ServerId)> = Vec::new();
+    for (server, quota) in &mut by_server {
+        let exact = u128::from(*quota) << 32;
+        *quota = (exact / all) as u64;
+        if exact % all > 0 {
+            rounded.push((had.get(server).is_none_or(|had| *had <= *quota), *server));
+        }
+    }
+    rounded.sort_unstable();
+    let left = SPREADS - by_server.values().sum::<u64>();
+    for (_, server) in rounded.into_iter().take(left as usize) {
+        *by_server.entry(server).or_default() += 1;
+    }
+    Some(by_server)
+}
+
+/// Intervals in the making.
+#[derive(Default)]
+struct Intervals {
+    starts: Vec<u32>,
+    owners: Vec<ServerId>,
+}
+
+impl Intervals {
+    fn push(&mut self, begin: u64, server: ServerId, len: u64) {
+        if len > 0 && self.owners.last() != Some(&server) {
+            // Whatever has a length begins below the end.
+            self.starts.push(begin as u32);
+            self.owners.push(server);
+        }
+    }
+
+    fn into_layout(self) -> Layout {
+        Layout { starts: self.starts.into(), owners: self.owners.into() }
+    }
+}

@@ -4,6 +4,7 @@
 //! Invariant: no figure counts a failed call, every loop is bounded in time and count, and whatever
 //! ends the program, the servers it started are gone and so are their directories.
 
+pub mod cluster;
 pub mod crash;
 mod delay;
 pub mod disk;
@@ -12,7 +13,6 @@ pub mod load;
 pub mod machine;
 pub mod migrate;
 pub mod page;
-pub mod pair;
 pub mod peer;
 pub mod place;
 pub mod report;

@@ -18,8 +18,8 @@ use legwork_model::id::InstanceId;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 
+use crate::cluster::{Cluster, Domain};
 use crate::load::{Apart, Call, Measured, Scale, apart, closed_loop};
-use crate::pair::Pair;
 use crate::place::Place;
 use crate::report::{Row, rounded};
 use crate::usage::{Both, Usage, load_average};
@@ -45,7 +45,9 @@ pub struct Wired {
 
 pub async fn measure(place: &Place, wired: Wired, scale: Scale) -> Result<Row> {
     let load_average = load_average();
-    let pair = Pair::start(place, DEFINITION, wired.transfer, wired.delay).await?;
+    let domain = |name| Domain { name, transfer: wired.transfer, weights: &[1], database: None };
+    let domains = [domain("left"), domain("right")];
+    let pair = Cluster::start(place, DEFINITION, &domains, wired.delay).await?;
     let hops = Arc::new(Hops::default());
     let (stop, stopping) = watch::channel(false);
     let mut workers: Vec<Apart<()>> = Vec::new();
@@ -196,7 +198,7 @@ fn ended(answer: &[u8]) -> Result<()> {
     Ok(())
 }
 
-async fn check_moves(pair: &Pair, hops: &Hops) -> Result<()> {
+async fn check_moves(pair: &Cluster, hops: &Hops) -> Result<()> {
     let started = pair.servers[0].client()?.start(&start()?, None).await?;
     ensure!(started.state == InstanceState::Completed, "the first case did not end");
     let moves = hops.count();

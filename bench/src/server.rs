@@ -47,7 +47,8 @@ impl Server {
         loop {
             // The free port is chosen before the server binds it: another process may be faster,
             // hence more than one try.
-            let mut server = Self::new(place, args)?;
+            let address = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?.local_addr()?;
+            let mut server = Self::new(place, address, args)?;
             match server.up(READY_TIME_MAX).await {
                 Ok(_) => return Ok(server),
                 Err(error) if start == STARTS_MAX => return Err(error),
@@ -55,6 +56,13 @@ impl Server {
             }
             start += 1;
         }
+    }
+
+    /// The same, at an address that others have been told.
+    pub async fn start_at(place: &Place, address: SocketAddr, args: &[&str]) -> Result<Self> {
+        let mut server = Self::new(place, address, args)?;
+        server.up(READY_TIME_MAX).await?;
+        Ok(server)
     }
 
     /// A server with this organisation and definition in force.
@@ -66,12 +74,11 @@ impl Server {
         Ok(server)
     }
 
-    fn new(place: &Place, args: &[&str]) -> Result<Self> {
+    fn new(place: &Place, address: SocketAddr, args: &[&str]) -> Result<Self> {
         let directory = tempfile::Builder::new()
             .prefix("legwork-")
             .tempdir_in(&place.data)
             .with_context(|| format!("cannot create a directory in {}", place.data.display()))?;
-        let address = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?.local_addr()?;
         let args = args.iter().map(|arg| (*arg).to_owned()).collect();
         Ok(Self { process: None, binary: place.binary.clone(), address, directory, args })
     }

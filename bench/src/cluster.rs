@@ -1,0 +1,183 @@
+//! Real servers that control cases together, each with a store of its own or all on one database.
+//!
+//! Invariant: when it is handed out, all know the organisation and the definition.
+
+use std::fmt::Write as _;
+use std::net::{Ipv4Addr, SocketAddr, TcpListener};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, ensure};
+use legwork_api::Client;
+use tempfile::TempDir;
+
+use crate::delay::Wire;
+use crate::place::Place;
+use crate::server::{ORGANISATION, Server};
+use crate::usage::Usage;
+
+const READY_TIME_MAX: Duration = Duration::from_secs(60);
+const POLL: Duration = Duration::from_millis(20);
+
+/// A domain and its servers, which are called like it with a number.
+#[derive(Clone, Copy, Debug)]
+pub struct Domain<'a> {
+    pub name: &'a str,
+    /// How histories are sent to it.
+    pub transfer: &'a str,
+    /// One for each server.
+    pub weights: &'a [u32],
+    /// The database of all its servers; each has a store of its own without one.
+    pub database: Option<&'a str>,
+}
+
+pub struct Cluster {
+    /// In the order of the domains.
+    pub servers: Vec<Server>,
+    /// The name of each.
+    pub names: Vec<String>,
+    /// The topology as it was first published.
+    pub topology: String,
+    place: Place,
+    /// Dropped after the servers.
+    _wires: Vec<Wire>,
+    directory: TempDir,
+}
+
+/// Where a server is, before it runs.
+struct Seat {
+    name: String,
+    listen: SocketAddr,
+    /// Where people and programs will reach it.
+    api: SocketAddr,
+    database: Option<String>,
+}
+
+impl Cluster {
+    /// Starts all servers of these domains, with wires of this delay to each.
+    pub async fn start(
+        place: &Place,
+        definition: &str,
+        domains: &[Domain<'_>],
+        delay: Duration,
+    ) -> Result<Self> {
+        let directory = tempfile::Builder::new().prefix("cluster-").tempdir_in(&place.data)?;
+        let (mut wires, mut seats) = (Vec::new(), Vec::new());
+        let mut topology = String::from("topology: bench\ndomains:\n");
+        for domain in domains {
+            let store = if domain.database.is_some() { "shared" } else { "embedded" };
+            let Domain { name, transfer, .. } = domain;
+            writeln!(topology, "  {name}:\n    transfer: {transfer}\n    store: {store}")?;
+            writeln!(topology, "    servers:")?;
+            for (number, weight) in (1..).zip(domain.weights) {
+                let seat = Seat::new(format!("{name}-{number}"), domain.database)?;
+                let address = match delay.is_zero() {
+                    true => seat.listen,
+                    false => {
+                        wires.push(Wire::to(seat.listen, delay).await?);
+                        wires.last().map_or(seat.listen, |wire| wire.address)
+                    }
+                };
+                let Seat { name, api, .. } = &seat;
+                writeln!(
+                    topology,
+                    "      {name}: {{ address: \"{address}\", api: \"http://{api}\", weight: {weight} }}"
+                )?;
+                seats.push(seat);
+            }
+        }
+        let names = seats.iter().map(|seat| seat.name.clone()).collect();
+        let place = place.clone();
+        let mut cluster =
+            Self { servers: Vec::new(), names, topology, place, _wires: wires, directory };
+        cluster.initialise()?;
+        for seat in &seats {
+            let server = seat.start(&cluster.place, &cluster.folder(&seat.name)).await?;
+            cluster.servers.push(server);
+        }
+        cluster.furnish(definition).await?;
+        Ok(cluster)
+    }
+
+    /// A caller who knows all servers.
+    pub fn client(&self) -> Result<Client> {
+        let urls: Vec<String> = self.servers.iter().map(Server::url).collect();
+        Ok(Client::new(&urls.join(","), None)?)
+    }
+
+    /// What all have taken so far.
+    pub fn usage(&self) -> Usage {
+        let all: Vec<Usage> = self.servers.iter().map(Server::usage).collect();
+        let sum = |of: fn(&Usage) -> Option<f64>| all.iter().map(of).sum::<Option<f64>>();
+        Usage {
+            rss_mib: sum(|usage| usage.rss_mib),
+            cpu_seconds: sum(|usage| usage.cpu_seconds),
+            written_bytes: all.iter().map(|usage| usage.written_bytes).sum::<Option<_>>(),
+        }
+    }
+
+    /// The folder with the certificate of a server.
+    fn folder(&self, server: &str) -> PathBuf {
+        self.directory.path().join(server)
+    }
+
+    /// Makes the certificates.
+    fn initialise(&self) -> Result<()> {
+        let file = self.directory.path().join("topology.yaml");
+        std::fs::write(&file, &self.topology)?;
+        let output = Command::new(&self.place.binary)
+            .args(["cluster", "init"])
+            .arg(&file)
+            .arg("--out")
+            .arg(self.directory.path())
+            .env_clear()
+            .output()?;
+        let said = [output.stdout, output.stderr].concat();
+        let said = String::from_utf8_lossy(&said);
+        ensure!(output.status.success(), "the cluster cannot be set up: {said}");
+        Ok(())
+    }
+
+    async fn furnish(&self, definition: &str) -> Result<()> {
+        let first = self.servers.first().context("a cluster without a server")?.client()?;
+        first.publish_organisation(ORGANISATION).await?;
+        let deployed = first.deploy(definition).await?;
+        for server in &self.servers {
+            until_known(server, &deployed.process).await?;
+        }
+        Ok(())
+    }
+}
+
+impl Seat {
+    fn new(name: String, database: Option<&str>) -> Result<Self> {
+        // Held together, so that they differ.
+        let ports = [(); 2].map(|()| TcpListener::bind((Ipv4Addr::LOCALHOST, 0)));
+        let [listen, api] = ports;
+        let (listen, api) = (listen?.local_addr()?, api?.local_addr()?);
+        Ok(Self { name, listen, api, database: database.map(str::to_owned) })
+    }
+
+    async fn start(&self, place: &Place, folder: &Path) -> Result<Server> {
+        let folder = folder.to_str().context("a path that is no text")?;
+        let listen = self.listen.to_string();
+        let mut args = vec!["--cluster", folder, "--peer-listen", &listen];
+        args.extend(self.database.iter().flat_map(|database| ["--store", database]));
+        Server::start_at(place, self.api, &args).await
+    }
+}
+
+/// The definition comes from another server.
+async fn until_known(server: &Server, process: &str) -> Result<()> {
+    let (client, since) = (server.client()?, Instant::now());
+    while client.definition(process, None).await.is_err() {
+        ensure!(
+            since.elapsed() < READY_TIME_MAX,
+            "{process} does not come:\n{}",
+            server.log_tail()
+        );
+        tokio::time::sleep(POLL).await;
+    }
+    Ok(())
+}

@@ -10,14 +10,17 @@ use anyhow::{Result, bail};
 type Tool = (&'static str, &'static str);
 
 /// For all tests. `mount` gives a test a disk that can be filled, `ip` gives sites a network of their
-/// own; `kill` is the shell's own.
-const TOOLS: [Tool; 5] = [
+/// own, `postgres` is started privately by each test; `kill` is the shell's own.
+const TOOLS: [Tool; 6] = [
     ("git", "git"),
     ("cc", "build-essential"),
     ("bash", "bash"),
     ("mount", "mount"),
     ("ip", "iproute2"),
+    ("postgres", "postgresql"),
 ];
+/// Where Debian puts what is not for everybody's path, with a folder for each version.
+const VERSIONED: &str = "/usr/lib/postgresql";
 /// Counts the instructions of the engine.
 const VALGRIND: Tool = ("valgrind", "valgrind");
 /// Brings the peer of the benchmarks.
@@ -104,7 +107,9 @@ fn succeeds(program: &str, arguments: &[&str]) -> bool {
 
 fn exists(tool: &str) -> bool {
     let paths = std::env::var_os("PATH").unwrap_or_default();
-    std::env::split_paths(&paths).any(|folder| folder.join(tool).is_file())
+    let versions = std::fs::read_dir(VERSIONED).into_iter().flatten().flatten();
+    let versions = versions.map(|version| version.path().join("bin"));
+    std::env::split_paths(&paths).chain(versions).any(|folder| folder.join(tool).is_file())
 }
 
 #[cfg(test)]

@@ -9,13 +9,13 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::process::Command;
 
 /// Our crates, and which of our crates each may use.
-const ARROWS: [(&str, &[&str]); 14] = [
+const ARROWS: [(&str, &[&str]); 15] = [
     ("legwork-model", &[]),
     ("legwork-engine", &["legwork-model"]),
     ("legwork-org", &["legwork-model"]),
     ("legwork-placement", &["legwork-model"]),
     ("legwork-site", &["legwork-model", "legwork-engine", "legwork-org", "legwork-placement"]),
-    ("legwork-store", &["legwork-model"]),
+    ("legwork-store", &["legwork-model", TESTBED]),
     ("legwork-api", &["legwork-model"]),
     (
         "legwork-server",
@@ -61,10 +61,14 @@ const ARROWS: [(&str, &[&str]); 14] = [
             "legwork-server",
         ],
     ),
-    ("legwork-e2e", &["legwork-api", "legwork-model"]),
-    ("legwork-bench", &["legwork-api", "legwork-model", "legwork-engine"]),
+    ("legwork-e2e", &["legwork-api", "legwork-model", TESTBED]),
+    ("legwork-bench", &["legwork-api", "legwork-model", "legwork-engine", TESTBED]),
+    (TESTBED, &[]),
     ("xtask", &[]),
 ];
+
+/// Starts databases; nothing that is shipped may use it.
+const TESTBED: &str = "legwork-testbed";
 
 /// What a pure crate may use besides our own: no runtime, no clock, no randomness, no files.
 const PURE: [(&str, &[&str]); 5] = [
@@ -123,6 +127,14 @@ fn pure_crates_have_no_guests_but_those_invited() {
             let welcome = is_welcome(name) || PURE_TESTS.contains(&name.as_str());
             assert!(welcome, "the tests of {package} must not use {name}");
         }
+    }
+}
+
+#[test]
+fn what_is_shipped_starts_no_databases() {
+    for (package, used) in dependencies(&[None]) {
+        let is_test = ["legwork-e2e", "legwork-bench"].contains(&package.as_str());
+        assert!(is_test || !used.contains(TESTBED), "{package} must not use {TESTBED}");
     }
 }
 

@@ -15,8 +15,9 @@ pub const BLOB_BYTES_MAX: usize = 256 << 20;
 /// All bytes of one batch: it is held in memory several times over while it is written.
 pub const BATCH_BYTES_MAX: usize = 128 << 20;
 pub const APPENDS_PER_BATCH_MAX: usize = 65_536;
-/// The version is 4 bytes of a key of 20, the longest that the embedded store keeps in place.
-pub const RECORDS_PER_STREAM_MAX: u64 = u32::MAX as u64;
+/// The version is 4 bytes of a key of 20, the longest that the embedded store keeps in place; those of
+/// PostgreSQL have a sign.
+pub const RECORDS_PER_STREAM_MAX: u64 = i32::MAX as u64;
 
 /// The end of a stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -126,7 +127,7 @@ impl Admitted {
     }
 }
 
-fn check_sizes(batch: &Batch) -> Result<(), Error> {
+pub(crate) fn check_sizes(batch: &Batch) -> Result<(), Error> {
     check("number of appends of a batch", batch.appends.len(), APPENDS_PER_BATCH_MAX)?;
     check("number of snapshots of a batch", batch.snapshots.len(), APPENDS_PER_BATCH_MAX)?;
     let mut total = 0;

@@ -4,6 +4,7 @@
 
 use std::io;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use legwork_model::id::{StreamId, StreamKind};
 
@@ -64,6 +65,27 @@ pub enum Error {
     #[error("this is not a usable backup: {detail}; nothing was restored, use another backup file")]
     BadBackup { detail: String },
 
+    #[error("{place} cannot be a store: {reason}")]
+    Unsuitable { place: String, reason: String },
+
+    #[error(
+        "{action} {place} failed: {reason}; see that PostgreSQL runs, can be reached from here and \
+         lets this user in, then try again"
+    )]
+    Database { action: &'static str, place: String, reason: String },
+
+    #[error(
+        "server {server} is held by {holder} for another {} s unless that goes on; stop that one, or \
+         wait until its lease runs out", seconds(.left)
+    )]
+    LeaseHeld { server: String, holder: String, left: Duration },
+
+    #[error(
+        "server {server} was taken over by another holder; nothing more can be stored from here, \
+         take the lease again before going on"
+    )]
+    Fenced { server: String },
+
     #[error("{action} {} failed: {error}; {}", .path.display(), remedy(.error.kind()))]
     Io { action: &'static str, path: PathBuf, error: io::Error },
 }
@@ -85,6 +107,10 @@ fn name(stream: &StreamId) -> String {
         StreamKind::Instance(id) => format!("stream {id}"),
         StreamKind::Key => format!("the stream of key {:032x}", stream.0),
     }
+}
+
+fn seconds(left: &Duration) -> String {
+    format!("{:.1}", left.as_secs_f64())
 }
 
 /// What to do about a failure of the operating system.
@@ -131,6 +157,14 @@ mod tests {
             Error::damaged(&path, "torn"),
             Error::NotEmpty { path: path.clone() },
             Error::BadBackup { detail: "torn".to_owned() },
+            Error::Unsuitable { place: "p".to_owned(), reason: "no; use another".to_owned() },
+            Error::Database { action: "asking", place: "p".to_owned(), reason: "no".to_owned() },
+            Error::LeaseHeld {
+                server: "s".to_owned(),
+                holder: "h".to_owned(),
+                left: Duration::from_secs(1),
+            },
+            Error::Fenced { server: "s".to_owned() },
         ];
         let kinds = [
             io::ErrorKind::PermissionDenied,
@@ -157,6 +191,10 @@ mod tests {
             | Error::Stopped { .. }
             | Error::NotEmpty { .. }
             | Error::BadBackup { .. }
+            | Error::Unsuitable { .. }
+            | Error::Database { .. }
+            | Error::LeaseHeld { .. }
+            | Error::Fenced { .. }
             | Error::Io { .. } => {}
         }
     }

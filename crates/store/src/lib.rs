@@ -7,7 +7,9 @@
 mod admit;
 pub mod embedded;
 mod error;
+mod heads;
 pub mod memory;
+pub mod postgres;
 
 use std::fmt;
 use std::ops::ControlFlow;

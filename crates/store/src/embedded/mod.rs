@@ -8,7 +8,6 @@
 mod backup;
 mod blobs;
 mod files;
-mod heads;
 mod journal;
 mod keys;
 mod open;
@@ -29,9 +28,9 @@ use fjall::{AbstractTree, Database, Keyspace, OwnedWriteBatch, PersistMode, Read
 use legwork_model::id::StreamId;
 
 use crate::admit::{Admitted, Head, admit};
+use crate::heads::Heads;
 use crate::{Batch, BlobId, ClosedStream, Error, EventStore, OpenStream, Snapshot, Version};
 use blobs::Blobs;
-use heads::Heads;
 use keys::Commit;
 use watermark::{Watermark, WatermarkFile};
 

@@ -20,12 +20,12 @@ use fjall::{Database, LsmError};
 
 use super::blobs::Blobs;
 use super::files::{names, sync_dir, sync_parent, write_atomic};
-use super::heads::Heads;
 use super::journal::{self, Journals};
 use super::keys::{COMMIT_KEY, Commit};
 use super::watermark::{Watermark, WatermarkFile};
 use super::{Embedded, Writer, tuning, verify};
 use crate::Error;
+use crate::heads::Heads;
 
 /// The format that this program writes. It opens no other.
 pub const FORMAT: u32 = 1;

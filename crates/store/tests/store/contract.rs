@@ -9,10 +9,12 @@ use std::sync::Arc;
 use legwork_model::id::StreamId;
 use legwork_store::embedded::Embedded;
 use legwork_store::memory::Memory;
+use legwork_store::postgres::{LEASE, Shared};
 use legwork_store::{
     Append, Batch, BlobId, Error, EventStore, RECORD_BYTES_MAX, SUMMARY_BYTES_MAX, Snapshot,
     Version,
 };
+use legwork_testbed::database;
 
 use crate::support::{
     A, B, C, D, append, batch, close, content, scratch, snapshot, snapshots, text,
@@ -42,6 +44,27 @@ fn embedded_keeps_the_contract_when_it_is_reopened_after_every_step() {
         println!("{name}");
         let dir = scratch();
         case(&mut Subject::new(true, || Box::new(Embedded::open(dir.path()).unwrap())));
+    }
+}
+
+#[test]
+fn postgres_keeps_the_contract() {
+    on_postgres(false);
+}
+
+#[test]
+fn postgres_keeps_the_contract_when_it_is_reopened_after_every_step() {
+    on_postgres(true);
+}
+
+/// Each case is a server of its own in one database: what the others do does not show.
+fn on_postgres(reopen: bool) {
+    let database = database().unwrap();
+    let shared = Shared::connect(database.url()).unwrap();
+    for (name, case) in CASES {
+        println!("{name}");
+        let held = shared.acquire(name, "test", LEASE).unwrap();
+        case(&mut Subject::new(reopen, || Box::new(held.open().unwrap())));
     }
 }
 

@@ -1,28 +1,44 @@
 //! Killed at any moment: everything acknowledged is there, exactly once, in order.
+//!
+//! Of PostgreSQL there are two to kill: the process that commits, and the database under it.
 
 use std::env;
 use std::io::{BufRead, BufReader, Write, stdout};
 use std::path::Path;
 use std::process::{Child, ChildStdout, Command, Stdio};
+use std::sync::mpsc;
+use std::thread;
 
 use legwork_model::id::StreamId;
 use legwork_store::embedded::Embedded;
-use legwork_store::{Append, Batch, EventStore, Snapshot, Version};
+use legwork_store::postgres::{LEASE, Shared};
+use legwork_store::{Append, Batch, Error, EventStore, Snapshot, Version};
+use legwork_testbed::{Cluster, database};
 
 use crate::support::{Numbers, text};
 
 const KILLS: u64 = 15;
 const STREAMS: u64 = 5;
-/// Names the directory to the child: this test binary, started again.
-const DIR: &str = "LEGWORK_STORE_CRASH_DIR";
+/// Names the store to the child: this test binary, started again.
+const PLACE: &str = "LEGWORK_STORE_CRASH_PLACE";
 
 #[test]
 fn what_was_acknowledged_before_a_kill_is_there_exactly_once_and_in_order() {
     let dir = tempfile::tempdir().unwrap();
+    kill_over_and_over(&dir.path().display().to_string());
+}
+
+#[test]
+fn what_was_acknowledged_before_a_kill_is_in_postgres_exactly_once_and_in_order() {
+    let database = database().unwrap();
+    kill_over_and_over(database.url());
+}
+
+fn kill_over_and_over(place: &str) {
     let mut numbers = Numbers(42);
     let mut acknowledged = 0;
     for kill in 0..KILLS {
-        let (mut child, mut output) = start(dir.path());
+        let (mut child, mut output) = start(place);
         // The child runs on while its lines are read, so the kill meets it anywhere in a commit.
         for _ in 0..numbers.below(150) {
             acknowledged = next(&mut output).unwrap_or(acknowledged);
@@ -32,7 +48,7 @@ fn what_was_acknowledged_before_a_kill_is_there_exactly_once_and_in_order() {
         while let Some(line) = next(&mut output) {
             acknowledged = line;
         }
-        let there = check(dir.path());
+        let there = check(&*open(place));
         println!("kill {kill}: acknowledged {acknowledged}, there {there}");
         assert!(there >= acknowledged, "lost: {acknowledged} acknowledged, {there} there");
         assert!(there <= acknowledged + 1, "{acknowledged} acknowledged, {there} there");
@@ -41,12 +57,51 @@ fn what_was_acknowledged_before_a_kill_is_there_exactly_once_and_in_order() {
     assert!(acknowledged > KILLS);
 }
 
+/// The database loses its power; who commits goes on with what is there, by opening again.
+#[test]
+fn what_was_acknowledged_before_the_database_was_killed_is_there_exactly_once() {
+    let mut cluster = Cluster::start().unwrap();
+    let database = cluster.database("crash").unwrap();
+    let shared = Shared::connect(database.url()).unwrap();
+    let held = shared.acquire("berlin", "test", LEASE).unwrap();
+    let mut numbers = Numbers(7);
+    let mut acknowledged = 0;
+    for kill in 0..KILLS {
+        let store = held.open().unwrap();
+        let there = check(&store);
+        assert!(there == acknowledged || there == acknowledged + 1, "{acknowledged}, {there}");
+        let (tell, told) = mpsc::sync_channel(1_000);
+        acknowledged = thread::scope(|scope| {
+            let committing = scope.spawn(move || {
+                let mut round = there;
+                loop {
+                    match store.commit(commit(round)) {
+                        Ok(()) => round += 1,
+                        Err(error) => return (round, error),
+                    }
+                    let _ = tell.try_send(());
+                }
+            });
+            for _ in 0..numbers.below(150) {
+                let _ = told.recv();
+            }
+            cluster.kill().unwrap();
+            let (acknowledged, error) = committing.join().unwrap();
+            assert!(matches!(error, Error::Database { .. }), "{error}");
+            println!("kill {kill}: acknowledged {acknowledged}");
+            acknowledged
+        });
+        cluster.run().unwrap();
+    }
+    assert!(acknowledged > KILLS);
+}
+
 /// Not a test of its own: what the child does until it is killed.
 #[test]
 fn child_that_commits_until_it_is_killed() {
-    let Some(dir) = env::var_os(DIR) else { return };
-    let store = Embedded::open(Path::new(&dir)).unwrap();
-    let mut round = count(&store);
+    let Ok(place) = env::var(PLACE) else { return };
+    let store = open(&place);
+    let mut round = count(&*store);
     loop {
         store.commit(commit(round)).unwrap();
         round += 1;
@@ -54,6 +109,18 @@ fn child_that_commits_until_it_is_killed() {
         writeln!(out, "acknowledged {round}").unwrap();
         out.flush().unwrap();
     }
+}
+
+/// The store of this place, whose last user is dead.
+fn open(place: &str) -> Box<dyn EventStore> {
+    if !place.contains("://") {
+        return Box::new(Embedded::open(Path::new(place)).unwrap());
+    }
+    let shared = Shared::connect(place).unwrap();
+    for lease in shared.leases().unwrap() {
+        shared.break_lease(&lease.server, lease.epoch).unwrap();
+    }
+    Box::new(shared.acquire("berlin", "test", LEASE).unwrap().open().unwrap())
 }
 
 /// Commit `round` appends `round` to three of five streams, so that each stream has gaps it knows.
@@ -81,9 +148,8 @@ fn touches(stream: u64, round: u64) -> bool {
 }
 
 /// How many commits are there. Fails if one of them is there in part, twice or out of order.
-fn check(dir: &Path) -> u64 {
-    let store = Embedded::open(dir).unwrap();
-    let rounds = count(&store);
+fn check(store: &dyn EventStore) -> u64 {
+    let rounds = count(store);
     for stream in 0..STREAMS {
         let records = store.read(StreamId(stream.into()), Version(0), usize::MAX).unwrap();
         let numbers: Vec<u64> = records.iter().map(|record| number(record)).collect();
@@ -93,7 +159,7 @@ fn check(dir: &Path) -> u64 {
     rounds
 }
 
-fn count(store: &Embedded) -> u64 {
+fn count(store: &dyn EventStore) -> u64 {
     let last = (0..STREAMS).filter_map(|stream| {
         let records = store.read(StreamId(stream.into()), Version(0), usize::MAX).unwrap();
         records.last().map(|record| number(record) + 1)
@@ -105,10 +171,10 @@ fn number(record: &[u8]) -> u64 {
     text(record).split(' ').next().unwrap().parse().unwrap()
 }
 
-fn start(dir: &Path) -> (Child, BufReader<ChildStdout>) {
+fn start(place: &str) -> (Child, BufReader<ChildStdout>) {
     let mut child = Command::new(env::current_exe().unwrap())
         .args(["--exact", "crash::child_that_commits_until_it_is_killed", "--nocapture"])
-        .env(DIR, dir)
+        .env(PLACE, place)
         .stdout(Stdio::piped())
         .spawn()
         .unwrap();

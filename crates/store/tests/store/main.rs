@@ -13,7 +13,11 @@ mod damage;
 #[cfg(test)]
 mod full_disk;
 #[cfg(test)]
+mod leases;
+#[cfg(test)]
 mod opening;
+#[cfg(test)]
+mod postgres;
 #[cfg(test)]
 mod random;
 #[cfg(test)]

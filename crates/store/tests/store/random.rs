@@ -1,10 +1,15 @@
 //! Random commands: the store on disk and the store in memory cannot be told apart.
 
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU32, Ordering};
+
 use legwork_model::arbitrary::cases;
 use legwork_model::id::StreamId;
 use legwork_store::embedded::Embedded;
 use legwork_store::memory::Memory;
+use legwork_store::postgres::{Held, LEASE, Shared};
 use legwork_store::{Append, Batch, EventStore, Snapshot, Version};
+use legwork_testbed::{Database, database};
 use proptest::collection::vec;
 use proptest::prelude::*;
 
@@ -28,6 +33,25 @@ proptest! {
     #![proptest_config(cases(24))]
 
     #[test]
+    fn memory_and_postgres_answer_alike(steps in steps()) {
+        let held = server();
+        let memory = Memory::default();
+        let mut postgres = held.open().unwrap();
+        for step in steps {
+            match step {
+                Step::Commit { appends, snapshots } => {
+                    let batch = batch(&memory, &appends, &snapshots);
+                    let expected = memory.commit(batch.clone()).map_err(|error| error.to_string());
+                    let got = postgres.commit(batch).map_err(|error| error.to_string());
+                    prop_assert_eq!(got, expected);
+                }
+                Step::Reopen | Step::Compact => postgres = held.open().unwrap(),
+            }
+            prop_assert_eq!(content(&postgres, &[]).unwrap(), content(&memory, &[]).unwrap());
+        }
+    }
+
+    #[test]
     fn memory_and_embedded_answer_alike(steps in steps()) {
         let dir = scratch();
         let memory = Memory::default();
@@ -49,6 +73,19 @@ proptest! {
             prop_assert_eq!(content(&embedded, &[]).unwrap(), content(&memory, &[]).unwrap());
         }
     }
+}
+
+/// A server that nobody has used, in a database of all these cases.
+fn server() -> Held {
+    static SHARED: OnceLock<(Database, Shared)> = OnceLock::new();
+    static NUMBER: AtomicU32 = AtomicU32::new(0);
+    let (_, shared) = SHARED.get_or_init(|| {
+        let database = database().unwrap();
+        let shared = Shared::connect(database.url()).unwrap();
+        (database, shared)
+    });
+    let name = format!("server-{}", NUMBER.fetch_add(1, Ordering::Relaxed));
+    shared.acquire(&name, "test", LEASE).unwrap()
 }
 
 /// Mostly what fits: versions are taken from the store, sometimes off by a little.

@@ -15,19 +15,19 @@ const GENERATION_MAX: usize = 65_536;
 
 /// The versions of open streams, the lately used ones.
 #[derive(Debug, Default)]
-pub(super) struct Heads {
+pub(crate) struct Heads {
     young: FxHashMap<[u64; 2], u32>,
     old: FxHashMap<[u64; 2], u32>,
 }
 
 impl Heads {
-    pub(super) fn get(&self, stream: StreamId) -> Option<Version> {
+    pub(crate) fn get(&self, stream: StreamId) -> Option<Version> {
         let key = key(stream);
         let version = self.young.get(&key).or_else(|| self.old.get(&key));
         version.map(|&version| Version(version.into()))
     }
 
-    pub(super) fn insert(&mut self, stream: StreamId, version: Version) {
+    pub(crate) fn insert(&mut self, stream: StreamId, version: Version) {
         let Ok(version) = u32::try_from(version.0) else { return self.remove(stream) };
         if self.young.len() >= GENERATION_MAX {
             self.old = mem::take(&mut self.young);
@@ -35,7 +35,7 @@ impl Heads {
         self.young.insert(key(stream), version);
     }
 
-    pub(super) fn remove(&mut self, stream: StreamId) {
+    pub(crate) fn remove(&mut self, stream: StreamId) {
         let key = key(stream);
         self.young.remove(&key);
         self.old.remove(&key);

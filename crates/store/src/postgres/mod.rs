@@ -1,0 +1,95 @@
+//! The store in a PostgreSQL database, which many servers may share, and the leases that tell who
+//! may write for which of them.
+//!
+//! Invariant: a batch is one statement, and so one transaction, that begins by locking the lease
+//! it was made under. Who takes a lease over waits for such a statement and changes what it asks for:
+//! afterwards nothing of the old holder gets through, however late it comes.
+//!
+//! ```no_run
+//! # use std::time::Duration;
+//! # use legwork_store::postgres::{LEASE, Shared};
+//! # fn example() -> Result<(), legwork_store::Error> {
+//! let shared = Shared::connect("postgres://legwork@db.example/legwork")?;
+//! let held = shared.acquire("muenchen-1", "host-a", LEASE)?; // or Error::LeaseHeld
+//! let keeping = held.keep(|| println!("somebody else holds the server now"));
+//! let store = held.open()?; // an EventStore; Error::Fenced once the lease is another's
+//! drop((store, keeping));
+//! held.release()?;
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! See `docs/decisions/0019-postgresql-and-leases.md` for what was chosen and measured.
+
+mod blobs;
+mod commit;
+mod keep;
+mod lease;
+mod place;
+mod pool;
+mod read;
+mod schema;
+mod session;
+mod store;
+mod tls;
+mod values;
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::Error;
+use place::Place;
+use pool::Pool;
+
+pub use keep::Keeping;
+pub use lease::{Held, LeaseInfo};
+pub use schema::FORMAT;
+pub use store::Postgres;
+
+/// How long a lease lasts that nobody renews. It is renewed four times as often, so that three
+/// attempts may fail; a shorter one would be lost to a pause of the machine, a longer one keeps a
+/// dead server's instances waiting.
+pub const LEASE: Duration = Duration::from_secs(5);
+
+/// A database that servers share. Cheap to clone; what reads share their connections.
+#[derive(Clone)]
+pub struct Shared {
+    inner: Arc<Inner>,
+}
+
+struct Inner {
+    place: Place,
+    pool: Pool,
+}
+
+impl Shared {
+    /// Connects, checks that the database is fit to keep what is acknowledged, and makes or updates
+    /// the tables; several servers may do so at once.
+    ///
+    /// `postgres://user:password@host:port/database?parameter=value`; a folder of Unix sockets
+    /// stands percent-encoded in the place of the host.
+    pub fn connect(url: &str) -> Result<Self, Error> {
+        let place = Place::parse(url)?;
+        let mut session = place.connect()?;
+        schema::prepare(&place, &mut session)?;
+        let pool = Pool::new(session);
+        Ok(Self { inner: Arc::new(Inner { place, pool }) })
+    }
+
+    fn place(&self) -> &Place {
+        &self.inner.place
+    }
+}
+
+/// Without the password.
+impl fmt::Debug for Shared {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Shared").field(&self.inner.place.name()).finish()
+    }
+}
+
+/// The address of a database without its password, to be shown.
+pub fn shown(url: &str) -> Result<String, Error> {
+    Ok(Place::parse(url)?.name().to_owned())
+}

@@ -8,6 +8,7 @@ mod admit;
 pub mod embedded;
 mod error;
 mod heads;
+mod listing;
 pub mod memory;
 pub mod postgres;
 
@@ -22,6 +23,7 @@ pub use admit::{
     RECORDS_PER_STREAM_MAX, SNAPSHOT_BYTES_MAX, SUMMARY_BYTES_MAX,
 };
 pub use error::Error;
+pub use listing::{Listed, Listing};
 
 /// How many records a stream has: the next append must expect exactly this number.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]

@@ -10,7 +10,9 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use legwork_model::id::StreamId;
 
 use crate::admit::{Head, admit, check_blob};
-use crate::{Batch, BlobId, ClosedStream, Error, EventStore, OpenStream, Snapshot, Version};
+use crate::{
+    Batch, BlobId, ClosedStream, Error, EventStore, Listed, Listing, OpenStream, Snapshot, Version,
+};
 
 #[derive(Debug, Default)]
 pub struct Memory {
@@ -103,6 +105,26 @@ impl EventStore for Memory {
 
     fn blob_size(&self, id: BlobId) -> Result<Option<u64>, Error> {
         Ok(self.lock().blobs.get(&id).map(|content| content.len() as u64))
+    }
+}
+
+impl Listing for Memory {
+    fn streams(&self, after: Option<StreamId>, limit: usize) -> Result<Vec<Listed>, Error> {
+        let above = after.map_or(Bound::Unbounded, Bound::Excluded);
+        let state = self.lock();
+        let streams = state.streams.range((above, Bound::Unbounded)).take(limit);
+        let listed = streams.map(|(id, stream)| Listed {
+            stream: *id,
+            version: stream.head().version,
+            summary: stream.summary.clone(),
+        });
+        Ok(listed.collect())
+    }
+
+    fn blobs(&self, after: Option<BlobId>, limit: usize) -> Result<Vec<BlobId>, Error> {
+        let above = after.map_or(Bound::Unbounded, Bound::Excluded);
+        let state = self.lock();
+        Ok(state.blobs.range((above, Bound::Unbounded)).take(limit).map(|(id, _)| *id).collect())
     }
 }
 

@@ -110,15 +110,36 @@ impl Blobs {
 
     /// All blobs, in the order of their ids.
     pub(super) fn list(&self) -> Result<Vec<BlobId>, Error> {
+        self.list_after(None, usize::MAX)
+    }
+
+    /// At most `limit` blobs after this one, in the order of their ids. Only the folders that these
+    /// are in are read.
+    pub(super) fn list_after(
+        &self,
+        after: Option<BlobId>,
+        limit: usize,
+    ) -> Result<Vec<BlobId>, Error> {
         let mut ids = Vec::new();
+        let first = after.map(|after| after.to_string());
+        let first = first.as_deref().and_then(|name| name.get(..2)).unwrap_or_default();
         for folder in names(&self.dir)?.into_iter().filter(|name| name != INCOMING) {
+            if folder.as_str() < first {
+                continue;
+            }
+            if ids.len() >= limit {
+                break;
+            }
             for file in names(&self.dir.join(&folder))? {
                 let id = parse(&folder, &file).ok_or_else(|| {
                     Error::damaged(&self.dir.join(&folder).join(&file), "its name is not a hash")
                 })?;
-                ids.push(id);
+                if after.is_none_or(|after| id > after) {
+                    ids.push(id);
+                }
             }
         }
+        ids.truncate(limit);
         Ok(ids)
     }
 

@@ -10,6 +10,7 @@ mod blobs;
 mod files;
 mod journal;
 mod keys;
+mod listing;
 mod open;
 mod restore;
 mod scan;

@@ -15,6 +15,8 @@ mod full_disk;
 #[cfg(test)]
 mod leases;
 #[cfg(test)]
+mod listing;
+#[cfg(test)]
 mod opening;
 #[cfg(test)]
 mod postgres;

@@ -49,6 +49,19 @@ pub enum StoreChoice {
     Directory(PathBuf),
 }
 
+/// Where the stores of guests are, within the folder of the process.
+const GUESTS: &str = "guests";
+
+impl StoreChoice {
+    /// The store of another logical server in the same process.
+    pub(crate) fn of_guest(&self, name: &str) -> Self {
+        match self {
+            Self::Memory => Self::Memory,
+            Self::Directory(folder) => Self::Directory(folder.join(GUESTS).join(name)),
+        }
+    }
+}
+
 #[derive(Clone, Debug)]
 pub struct Limits {
     pub body_bytes_max: usize,

@@ -78,23 +78,23 @@ impl Ids {
         self.drawing.lock().unwrap_or_else(PoisonError::into_inner).id(now, front, spread)
     }
 
-    /// An id for an instance that is to be started at this very server. One without a weight gets
-    /// what the others would have got.
-    pub(crate) fn draw_here(
+    /// An id for an instance that is to be started at this very server of the domain; `None` if it
+    /// has no weight.
+    pub(crate) fn draw_at(
         &self,
         now: Timestamp,
         front: Front<'_>,
         process: &str,
-    ) -> Result<InstanceId, NoRandomness> {
+        server: ServerId,
+    ) -> Result<Option<InstanceId>, NoRandomness> {
+        let Some(topology) = front.topology else { return Ok(None) };
         let mut drawing = self.drawing.lock().unwrap_or_else(PoisonError::into_inner);
         let position = drawing.spread(process)?;
-        let Front { here, topology } = front;
-        let created_ms = drawing.next_moment(now, topology)?;
-        let domain = topology.and_then(|topology| topology.domain(topology.domain_of(here)?));
-        let any = InstanceId::new(created_ms, drawing.last as u32, position, here);
-        let within =
-            domain.and_then(|domain| domain.chain.version(any).layout.within(here, position));
-        Ok(InstanceId::new(created_ms, drawing.last as u32, within.unwrap_or(position), here))
+        let created_ms = drawing.next_moment(now, Some(topology))?;
+        let id = |spread| InstanceId::new(created_ms, drawing.last as u32, spread, server);
+        let domain = topology.domain_of(front.here).and_then(|domain| topology.domain(domain));
+        let layout = domain.map(|domain| &domain.chain.version(id(position)).layout);
+        Ok(layout.and_then(|layout| layout.within(server, position)).map(id))
     }
 }
 
@@ -282,18 +282,17 @@ mod tests {
     }
 
     #[test]
-    fn an_id_for_here_is_for_here_however_small_the_weight() {
+    fn an_id_for_a_server_is_for_that_one_however_small_its_weight() {
         let (ids, topology) = (Ids::default(), topology("1000 1 0"));
-        for here in [0, 1] {
-            let front = Front { here: ServerId(here), topology: Some(&topology) };
+        let front = Front { here: ServerId(2), topology: Some(&topology) };
+        for server in [0, 1].map(ServerId) {
             for _ in 0..100 {
-                let id = ids.draw_here(Timestamp(1), front, "loan").unwrap();
-                assert_eq!(id.server(), ServerId(here));
-                assert_eq!(topology.server_in(Default::default(), id), Some(id.server()));
+                let id = ids.draw_at(Timestamp(1), front, "loan", server).unwrap().unwrap();
+                assert_eq!(id.server(), server);
+                assert_eq!(topology.server_in(Default::default(), id), Some(server));
             }
         }
-        let front = Front { here: ServerId(2), topology: Some(&topology) };
-        assert_eq!(ids.draw_here(Timestamp(1), front, "loan").unwrap().server(), ServerId(2));
+        assert_eq!(ids.draw_at(Timestamp(1), front, "loan", ServerId(2)).unwrap(), None);
     }
 
     #[test]

@@ -14,6 +14,7 @@ mod drive;
 mod everywhere;
 mod files;
 mod gate;
+mod guests;
 mod http;
 mod ids;
 mod listen;
@@ -61,6 +62,9 @@ pub enum Error {
         "the server `{name}` is not in the topology; `legwork cluster init` writes one that names it"
     )]
     NotInTopology { name: String },
+
+    #[error("`{name}` is a guest of `{host}` and runs in that server's process; start `{host}`")]
+    Guest { name: String, host: String },
 
     #[error(
         "cannot listen for other servers on {address}: {why}; \

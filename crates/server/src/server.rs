@@ -16,6 +16,7 @@ use tokio::task::JoinHandle;
 use crate::backend::{self, Opener};
 use crate::config::{Config, Peering};
 use crate::core::{Core, Process};
+use crate::guests::Guests;
 use crate::http::App;
 use crate::status::Phase;
 use crate::{Error, listen};
@@ -36,6 +37,7 @@ pub struct Server {
     /// Where other servers are listened to.
     peer_address: Option<SocketAddr>,
     peering: Option<JoinHandle<()>>,
+    guests: Option<Guests>,
     pub(crate) core: Core,
 }
 
@@ -141,9 +143,21 @@ impl Server {
             tokio::spawn(listen::accept(listener, core.app.clone(), stopping, config.grace));
         let folding = tokio::spawn(fold(core.app.clone()));
         let peer_address = peers.as_ref().and_then(|peers| peers.local_addr().ok());
+        let own = core.app.links.clone();
+        let guests = own.map(|own| Guests::keep(process.clone(), own));
         let host = process.host.clone();
         let peering = host.zip(peers).map(|(host, peers)| tokio::spawn(host.run(peers)));
-        Ok(Self { address, withheld, stop, accepting, folding, peer_address, peering, core })
+        Ok(Self {
+            address,
+            withheld,
+            stop,
+            accepting,
+            folding,
+            peer_address,
+            peering,
+            guests,
+            core,
+        })
     }
 
     pub fn address(&self) -> SocketAddr {
@@ -170,6 +184,9 @@ impl Server {
     /// Waits until the store is read and requests are served.
     pub async fn until_ready(&self) {
         self.core.app.status.until(Phase::Ready).await;
+        if let Some(guests) = &self.guests {
+            guests.until_ready().await;
+        }
     }
 
     /// What the server is doing, in words.
@@ -183,6 +200,9 @@ impl Server {
         let _ = self.stop.send(true);
         let _ = self.accepting.await;
         self.folding.abort();
+        if let Some(guests) = self.guests {
+            guests.stop().await;
+        }
         self.core.stop().await;
         // Last: what was committed while stopping may still be said.
         if let Some(peering) = self.peering {
@@ -194,16 +214,14 @@ impl Server {
 
 /// Where other servers are listened to.
 async fn peer_listener(peering: &Peering) -> Result<TcpListener, Error> {
-    let address = match peering.listen {
-        Some(address) => address.to_string(),
-        None => {
-            let here = peering.topology.server_named(&peering.name);
-            let here =
-                here.ok_or_else(|| Error::NotInTopology { name: peering.name.to_string() })?;
-            let server = peering.topology.server(here);
-            server.map_or_else(String::new, |server| server.address.to_string())
-        }
-    };
+    let Peering { name, topology, listen, .. } = peering;
+    let own = topology.server_named(name).and_then(|own| topology.server(own));
+    let own = own.ok_or_else(|| Error::NotInTopology { name: name.to_string() })?;
+    if let Some(host) = own.host.and_then(|host| topology.server(host)) {
+        let host = host.name.to_string();
+        return Err(Error::Guest { name: name.to_string(), host });
+    }
+    let address = listen.map_or_else(|| own.address.to_string(), |address| address.to_string());
     let bound = TcpListener::bind(&address).await;
     bound.map_err(|why| Error::PeerListen { address, why })
 }

@@ -9,7 +9,9 @@ use utoipa::openapi::security::{HttpAuthScheme, HttpBuilder, SecurityScheme};
 use utoipa::openapi::{Content, Ref, RefOr, ResponseBuilder};
 use utoipa::{Modify, OpenApi};
 
-use super::{definitions, events, files, instances, jobs, links, system, tokens, topology, work};
+use super::{
+    definitions, events, files, instances, jobs, links, starts, system, tokens, topology, work,
+};
 
 pub(crate) fn openapi() -> Bytes {
     static DOCUMENT: OnceLock<Bytes> = OnceLock::new();
@@ -50,7 +52,7 @@ fn pretty(json: &serde_json::Value) -> Bytes {
         definitions::publish_organisation, definitions::organisation,
         definitions::organisation_versions, definitions::check,
         topology::publish, topology::show, topology::epochs,
-        instances::start, instances::list, instances::show, instances::history,
+        starts::start, instances::list, instances::show, instances::history,
         instances::suspend, instances::resume, instances::abort, instances::incidents,
         instances::resolve,
         work::worklist, events::worklist_events, work::item, work::claim, work::release,

@@ -1,15 +1,12 @@
-//! Operations on instances.
+//! Operations on instances that there are.
 //!
-//! Invariant: a start with an idempotency key happens once, however often it is sent.
+//! Invariant: what is asked of all servers is put together, and who could not be asked is named.
 
-use hyper::StatusCode;
 use legwork_api::instances::{
     History, IncidentList, Instance, InstanceList, Reason, ResolveAction, ResolveRequest,
-    StartRequest, Started,
 };
-use legwork_model::id::{ActivityId, AgentId, InstanceId};
-use legwork_placement::Topology;
-use legwork_site::{Answer, InstanceInfo, Key, List, Request, Resolution, Start};
+use legwork_model::id::{ActivityId, InstanceId};
+use legwork_site::{Answer, List, Request, Resolution};
 
 use super::exchange::Exchange;
 use super::files::require_stored;
@@ -17,97 +14,11 @@ use super::gather;
 use super::reply::{Refused, Reply, Result};
 use crate::convert;
 use crate::everywhere;
-use crate::ids::{Front, NoRandomness, key_spread, key_stream, start_digest};
 
-/// Starts an instance of a process.
-#[utoipa::path(
-    post, path = "/v1/instances", tag = "instances", operation_id = "start",
-    params(("Idempotency-Key" = Option<String>, Header, description = "A repetition with the \
-        same key and content answers the instance that the first one started; a start of the \
-        same process with the key and another content is refused")),
-    request_body = StartRequest,
-    responses((status = 201, body = Started), (status = 200, body = Started,
-        description = "The same request had started it before")),
-)]
-pub(super) async fn start(x: Exchange<'_>) -> Result {
-    x.query(&[])?;
-    let start = start_request(&x)?;
-    require_stored(&x, &start.data).await?;
-    let (instance, wait_until, has_key) = (start.instance, start.wait_until, start.key.is_some());
-    tracing::debug!(%instance, process = %start.process, "start");
-    let start = Request::Start(start);
-    let answer = match wait_until {
-        None => Some(x.ask(start).await?),
-        Some(_) => x.ask_patiently(start).await?,
-    };
-    // Without an answer the server stops: it is started and will go on, but not while anybody
-    // waits here.
-    let (info, repeated) = match (answer, has_key) {
-        (Some(answer), _) => started(answer)?,
-        (None, false) => (view(&x, instance).await?.info, false),
-        (None, true) => {
-            // Only the key can tell which instance it is.
-            let again = Start { instance, wait_until: None, ..start_request(&x)? };
-            let (info, _) = started(x.ask(Request::Start(again)).await?)?;
-            let repeated = info.instance != instance;
-            (info, repeated)
-        }
-    };
-    let status = if repeated { StatusCode::OK } else { StatusCode::CREATED };
-    Reply::json_with(status, &convert::started(info, repeated))
-}
-
-fn start_request(x: &Exchange<'_>) -> Result<Start> {
-    let request: StartRequest = x.json()?;
-    let key = match x.key()? {
-        None => None,
-        Some(key) => Some(Box::new(Key {
-            stream: key_stream(&request.process, key),
-            request: start_digest(&request).map_err(|error| Refused::fault(&error))?,
-        })),
-    };
-    let drawn = draw(x, &request.process, key.as_deref());
-    let instance = drawn.map_err(|error| Refused::fault(&error))?;
-    Ok(Start {
-        instance,
-        process: request.process,
-        version: request.version,
-        data: request.data,
-        agent: request.agent.map(AgentId),
-        key,
-        wait_until: x.wait_until(request.wait_ms)?,
-    })
-}
-
-/// An id for a start: as long as it has to be here, one that belongs here.
-fn draw(
+pub(super) async fn view(
     x: &Exchange<'_>,
-    process: &str,
-    key: Option<&Key>,
-) -> std::result::Result<InstanceId, NoRandomness> {
-    let (now, here, ids) = (x.app.clock.now(), x.app.status.server(), &x.app.ids);
-    let topology = x.app.links.as_ref().map(|links| links.topology());
-    // Before the catalog is here the numbers of the file count for nothing.
-    let is_own = |topology: &&Topology| {
-        let own = x.app.links.as_ref().map(|links| &links.name);
-        topology.server(here).map(|server| &server.name) == own
-    };
-    let front = Front { here, topology: topology.as_deref().filter(is_own) };
-    let drawn = match key {
-        Some(key) => ids.draw_with(now, front, key_spread(key.stream))?,
-        None => ids.draw(now, front, process)?,
-    };
-    if drawn.server() == here { Ok(drawn) } else { ids.draw_here(now, front, process) }
-}
-
-fn started(answer: Answer) -> Result<(InstanceInfo, bool)> {
-    let Answer::Started { instance, repeated } = answer else {
-        return Err(Refused::strange_answer());
-    };
-    Ok((*instance, repeated))
-}
-
-async fn view(x: &Exchange<'_>, instance: InstanceId) -> Result<legwork_site::InstanceView> {
+    instance: InstanceId,
+) -> Result<legwork_site::InstanceView> {
     let show = Request::Show { instance, wait_until: None };
     let Answer::Instance(view) = x.ask(show).await? else { return Err(Refused::strange_answer()) };
     Ok(*view)

@@ -20,6 +20,7 @@ mod relay;
 pub(crate) mod reply;
 mod reports;
 pub(crate) mod route;
+mod starts;
 mod system;
 mod tokens;
 mod topology;
@@ -158,7 +159,9 @@ where
         Ok(Credential::None) | Err(_) => None,
     };
     let was_passed_on = head.extensions.get::<peer::From>().is_some();
-    if !was_passed_on {
+    if was_passed_on {
+        relay::catch_up_with(app, &head.headers).await;
+    } else {
         app.rates.check(token, peer, || app.clock.now())?;
     }
     let credential = credential?;
@@ -188,8 +191,8 @@ where
                           printed, or try again if it is new: this server may hear of it yet";
             Err(Refused::new(StatusCode::UNAUTHORIZED, "unauthenticated", detail))
         }
-        Err(refused) => match refused.at {
-            Some(to) => relay::pass_on(app, to, head, body, refused).await,
+        Err(refused) => match refused.at.filter(|_| app.links.is_some()) {
+            Some(to) => relay::pass_on(app, to, head, body, None).await,
             None => Err(refused),
         },
         Ok(reply) if was_passed_on && writes_catalog(route.operation) => {
@@ -224,7 +227,7 @@ async fn carry_out(operation: Operation, x: Exchange<'_>) -> Result {
         Operation::FailJobs => jobs::fail(x).await,
         Operation::ExtendJobs => jobs::extend(x).await,
         Operation::ReturnJobs => jobs::give_back(x).await,
-        Operation::Start => instances::start(x).await,
+        Operation::Start => starts::start(x).await,
         Operation::Instances => instances::list(x).await,
         Operation::Instance => instances::show(x).await,
         Operation::History => instances::history(x).await,

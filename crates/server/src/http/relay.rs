@@ -16,6 +16,7 @@ use legwork_model::id::ServerId;
 
 use super::App;
 use super::reply::{Refused, Reply, Result};
+use super::starts::INSTANCE;
 use crate::peer::{Answered, Header, NotPassed, Passed};
 
 /// How often a request may be passed on: where it belongs can change while it is on its way.
@@ -25,21 +26,25 @@ const FAREWELL: Duration = Duration::from_secs(1);
 /// How long what was published elsewhere may take to get here before its publisher is answered.
 const CATALOG_PATIENCE: Duration = Duration::from_secs(2);
 static HOPS: HeaderName = HeaderName::from_static("legwork-hops");
-/// How many records the catalog of the server has that answers: who passed it on waits for them.
+/// How many records the catalog of the server has that passes a request on, or answers one: the
+/// other one waits for them.
 static CATALOG: HeaderName = HeaderName::from_static("legwork-catalog");
 /// What concerns the connection of the caller alone.
 static OF_THE_CONNECTION: [HeaderName; 7] =
     [CONNECTION, CONTENT_LENGTH, HOST, ORIGIN, TE, TRANSFER_ENCODING, UPGRADE];
 
-/// Has another server answer; without links the refusal stands.
+/// The server cannot be reached: nothing was carried out.
+pub(super) const UNREACHABLE: &str = "server_unreachable";
+
+/// Has another server answer.
 pub(super) async fn pass_on(
     app: &Arc<App>,
     to: ServerId,
     head: &Parts,
     body: Bytes,
-    refused: Refused,
+    more: Option<Header>,
 ) -> Result {
-    let Some(links) = &app.links else { return Err(refused) };
+    let Some(links) = &app.links else { return Err(not_passed(&NotPassed::Unknown(to))) };
     let hops = hops(&head.headers);
     if hops >= HOPS_MAX {
         let detail = format!(
@@ -50,10 +55,13 @@ pub(super) async fn pass_on(
     }
     let target = head.uri.path_and_query().map_or("/", |target| target.as_str());
     tracing::debug!(to = to.0, "passed on");
+    // What was published is known to whoever carries the request out.
+    let catalog =
+        Header(CATALOG.as_str().to_owned(), app.status.catalog().to_string().into_bytes().into());
     let passed = Passed {
         method: head.method.as_str().to_owned(),
         target: target.to_owned(),
-        headers: headers(&head.headers, hops + 1),
+        headers: headers(&head.headers, hops + 1).chain(more).chain([catalog]).collect(),
         body: body.to_vec().into(),
     };
     let answered = tokio::select! {
@@ -70,12 +78,26 @@ pub(super) async fn pass_on(
             let (reply, catalog) = reply(answered);
             if let Some(records) = catalog {
                 // Whoever publishes something here finds it here with the next request.
-                let here = app.status.until_catalog(records);
-                drop(tokio::time::timeout(CATALOG_PATIENCE, here).await);
+                catch_up(app, records).await;
             }
             Ok(reply)
         }
         Err(why) => Err(not_passed(&why)),
+    }
+}
+
+/// What the server that has passed a request on knows of the catalog is to be known here.
+pub(super) async fn catch_up_with(app: &App, headers: &HeaderMap) {
+    let known = headers.get(&CATALOG).and_then(|value| value.to_str().ok());
+    if let Some(records) = known.and_then(|text| text.parse().ok()) {
+        catch_up(app, records).await;
+    }
+}
+
+async fn catch_up(app: &App, records: u64) {
+    if app.status.catalog() < records {
+        let here = app.status.until_catalog(records);
+        drop(tokio::time::timeout(CATALOG_PATIENCE, here).await);
     }
 }
 
@@ -101,12 +123,15 @@ fn hops(headers: &HeaderMap) -> u32 {
     text.map_or(0, |text| text.parse().unwrap_or(HOPS_MAX))
 }
 
-fn headers(headers: &HeaderMap, hops: u32) -> Vec<Header> {
-    let own = headers.iter().filter(|(name, _)| !OF_THE_CONNECTION.contains(name) && *name != HOPS);
+/// What only servers say to each other is not taken from a caller.
+fn headers(headers: &HeaderMap, hops: u32) -> impl Iterator<Item = Header> {
+    let is_own =
+        |name: &HeaderName| !OF_THE_CONNECTION.contains(name) && *name != HOPS && *name != INSTANCE;
+    let own = headers.iter().filter(move |(name, _)| is_own(name));
     let header =
         |name: &HeaderName, value: &[u8]| Header(name.as_str().to_owned(), value.to_vec().into());
     let hops = header(&HOPS, hops.to_string().as_bytes());
-    own.map(|(name, value)| header(name, value.as_bytes())).chain([hops]).collect()
+    own.map(move |(name, value)| header(name, value.as_bytes())).chain([hops])
 }
 
 /// For the server that has passed the request on.

@@ -95,6 +95,15 @@ impl Reply {
         Self { status, content_type, header, body: Content::Whole(body) }
     }
 
+    /// The code of a problem, if that is what it is.
+    pub(crate) fn code(&self) -> Option<String> {
+        let is_problem = self.status.is_client_error() || self.status.is_server_error();
+        let Content::Whole(body) = &self.body else { return None };
+        let problem: Option<Problem> =
+            is_problem.then(|| serde_json::from_slice(body).ok()).flatten();
+        Some(problem?.code.to_string())
+    }
+
     pub(crate) fn with_header(mut self, name: HeaderName, value: HeaderValue) -> Self {
         self.header = Some((name, value));
         self

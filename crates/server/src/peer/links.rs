@@ -203,13 +203,14 @@ impl Links {
         let Some(server) = topology.server(peer.id).filter(|server| !server.is_gone) else {
             return Vec::new();
         };
-        let same_domain = |other: &&Server| other.domain == server.domain && !other.is_gone;
-        let place =
-            |server: &Server| Place { host: server.name.clone(), address: server.address.clone() };
+        let colleagues = || topology.servers_of(server.domain).map(|(_, other)| other);
+        let place = |server: &Server| {
+            let host = server.host.and_then(|host| topology.server(host)).unwrap_or(server);
+            Place { host: host.name.clone(), address: host.address.clone() }
+        };
         let seen_at = peer.seen_at();
-        let last = topology.servers.iter().filter(same_domain);
-        let last = last.filter(|other| Some(&other.name) == seen_at.as_ref()).map(place);
-        let others = topology.servers.iter().filter(same_domain).map(place);
+        let last = colleagues().filter(|other| Some(&other.name) == seen_at.as_ref()).map(place);
+        let others = colleagues().map(place);
         let mut places: Vec<Place> = Vec::new();
         for place in last.chain([place(server)]).chain(others) {
             // Who is not at this process need not be asked for at its own door.

@@ -2,7 +2,7 @@
 
 use serde_json::{Value as Json, json};
 
-use super::cluster::{Cluster, Node};
+use super::servers::{Cluster, Node};
 use super::support::call;
 
 /// Written in the first domain, read in the third and, after a change, once more.

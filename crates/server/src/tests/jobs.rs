@@ -2,7 +2,7 @@
 
 use serde_json::{Value as Json, json};
 
-use super::cluster::{Cluster, Node};
+use super::servers::{Cluster, Node};
 use super::support::call;
 
 /// A job of each of two domains at the same time.

@@ -1,0 +1,198 @@
+//! Starting instances: at the server that the id drawn for one tells.
+//!
+//! Invariant: a start with an idempotency key happens once, however often it is sent. Where an
+//! instance starts follows from its id, which is drawn where the start comes in; it is passed on
+//! there once. Only another server may say which id it is.
+
+use hyper::StatusCode;
+use hyper::header::HeaderName;
+use legwork_api::instances::{StartRequest, Started};
+use legwork_model::id::{AgentId, InstanceId, ServerId};
+use legwork_placement::{Map, Topology};
+use legwork_site::{Answer, InstanceInfo, Key, Request, Start};
+
+use super::exchange::Exchange;
+use super::files::require_stored;
+use super::instances::view;
+use super::relay;
+use super::reply::{Refused, Reply, Result};
+use crate::convert;
+use crate::ids::{Front, NoRandomness, key_spread, key_stream, start_digest};
+use crate::peer::{From, Header};
+
+/// How many ids are drawn for one start: the weights may change while it is on its way, and
+/// servers may go away.
+const DRAWS_MAX: usize = 8;
+/// The id of an instance that another server has drawn for a start which it passes on.
+pub(super) static INSTANCE: HeaderName = HeaderName::from_static("legwork-instance");
+/// The id does not belong to the server that was asked to start it.
+const PLACED_ELSEWHERE: &str = "placed_elsewhere";
+
+/// Starts an instance of a process.
+#[utoipa::path(
+    post, path = "/v1/instances", tag = "instances", operation_id = "start",
+    params(("Idempotency-Key" = Option<String>, Header, description = "A repetition with the \
+        same key and content answers the instance that the first one started; a start of the \
+        same process with the key and another content is refused")),
+    request_body = StartRequest,
+    responses((status = 201, body = Started), (status = 200, body = Started,
+        description = "The same request had started it before")),
+)]
+pub(super) async fn start(x: Exchange<'_>) -> Result {
+    x.query(&[])?;
+    let request: StartRequest = x.json()?;
+    let key = key(&x, &request)?;
+    if let Some(instance) = given(&x)? {
+        return start_here(&x, request, key, instance).await;
+    }
+    let (process, mut request) = (request.process.clone(), Some(request));
+    let mut last = None;
+    for _ in 0..DRAWS_MAX {
+        let instance = draw(&x, &process, key)?;
+        let started = if instance.server() == x.app.status.server() {
+            let request = request.take().map_or_else(|| x.json(), Ok)?;
+            start_here(&x, request, key, instance).await
+        } else {
+            let drawn =
+                Header(INSTANCE.as_str().to_owned(), instance.to_string().into_bytes().into());
+            relay::pass_on(x.app, instance.server(), x.head, x.body.clone(), Some(drawn)).await
+        };
+        match started {
+            Ok(reply) if reply.code().as_deref() == Some(PLACED_ELSEWHERE) => {
+                last = Some(Ok(reply))
+            }
+            // What was not sent was not carried out. Under a key it belongs there and nowhere else.
+            Err(refused)
+                if refused.code() == PLACED_ELSEWHERE
+                    || refused.code() == relay::UNREACHABLE && key.is_none() =>
+            {
+                last = Some(Err(refused));
+            }
+            started => return started,
+        }
+    }
+    last.unwrap_or_else(|| Err(Refused::strange_answer()))
+}
+
+/// Starts an instance at this server.
+async fn start_here(
+    x: &Exchange<'_>,
+    request: StartRequest,
+    key: Option<Key>,
+    instance: InstanceId,
+) -> Result {
+    let start = start_request(x, request, key, instance)?;
+    require_stored(x, &start.data).await?;
+    let wait_until = start.wait_until;
+    tracing::debug!(%instance, process = %start.process, "start");
+    let start = Request::Start(start);
+    let answer = match wait_until {
+        None => Some(x.ask(start).await?),
+        Some(_) => x.ask_patiently(start).await?,
+    };
+    // Without an answer the server stops: it is started and will go on, but not while anybody
+    // waits here.
+    let (info, repeated) = match (answer, key) {
+        (Some(answer), _) => started(answer)?,
+        (None, None) => (view(x, instance).await?.info, false),
+        (None, Some(_)) => {
+            // Only the key can tell which instance it is.
+            let again = start_request(x, x.json()?, key, instance)?;
+            let again = Request::Start(Start { wait_until: None, ..again });
+            let (info, _) = started(x.ask(again).await?)?;
+            let repeated = info.instance != instance;
+            (info, repeated)
+        }
+    };
+    let status = if repeated { StatusCode::OK } else { StatusCode::CREATED };
+    Reply::json_with(status, &convert::started(info, repeated))
+}
+
+fn start_request(
+    x: &Exchange<'_>,
+    request: StartRequest,
+    key: Option<Key>,
+    instance: InstanceId,
+) -> Result<Start> {
+    Ok(Start {
+        instance,
+        process: request.process,
+        version: request.version,
+        data: request.data,
+        agent: request.agent.map(AgentId),
+        key: key.map(Box::new),
+        wait_until: x.wait_until(request.wait_ms)?,
+    })
+}
+
+fn key(x: &Exchange<'_>, request: &StartRequest) -> Result<Option<Key>> {
+    let Some(key) = x.key()? else { return Ok(None) };
+    Ok(Some(Key {
+        stream: key_stream(&request.process, key),
+        request: start_digest(request).map_err(|error| Refused::fault(&error))?,
+    }))
+}
+
+/// The id that another server has drawn.
+fn given(x: &Exchange<'_>) -> Result<Option<InstanceId>> {
+    let is_passed_on = x.head.extensions.get::<From>().is_some();
+    let Some(value) = x.head.headers.get(&INSTANCE).filter(|_| is_passed_on) else {
+        return Ok(None);
+    };
+    let id = value.to_str().ok().and_then(|text| text.parse().ok());
+    match id {
+        Some(id) => Ok(Some(id)),
+        None => Err(Refused::bad_request("bad_id", "a server passed on what is no id")),
+    }
+}
+
+/// An id for a start: it tells the server where. One that cannot be reached is passed over, unless
+/// a key says that it is there and nowhere else.
+fn draw(x: &Exchange<'_>, process: &str, key: Option<Key>) -> Result<InstanceId> {
+    let (now, here, ids) = (x.app.clock.now(), x.app.status.server(), &x.app.ids);
+    let fault = |error: NoRandomness| Refused::fault(&error);
+    let topology = x.app.links.as_ref().map(|links| links.topology());
+    // Before the catalog is here the numbers of the file count for nothing.
+    let is_own = |topology: &&Topology| {
+        let own = x.app.links.as_ref().map(|links| &links.name);
+        topology.server(here).map(|server| &server.name) == own
+    };
+    let front = Front { here, topology: topology.as_deref().filter(is_own) };
+    if let Some(key) = key {
+        return ids.draw_with(now, front, key_spread(key.stream)).map_err(fault);
+    }
+    let first = ids.draw(now, front, process).map_err(fault)?;
+    if is_reachable(x, first.server()) {
+        return Ok(first);
+    }
+    // The next ones keep the ratio of the weights among those that can be reached.
+    for _ in 0..DRAWS_MAX {
+        let next = ids.draw(now, front, process).map_err(fault)?;
+        if is_reachable(x, next.server()) {
+            return Ok(next);
+        }
+    }
+    let domain = front.topology.and_then(|topology| topology.domain_of(here));
+    let servers = domain.into_iter().flat_map(|domain| {
+        front.topology.into_iter().flat_map(move |topology| topology.servers_of(domain))
+    });
+    for (server, _) in servers.filter(|(server, _)| is_reachable(x, *server)) {
+        if let Some(id) = ids.draw_at(now, front, process, server).map_err(fault)? {
+            return Ok(id);
+        }
+    }
+    Ok(first)
+}
+
+fn is_reachable(x: &Exchange<'_>, server: ServerId) -> bool {
+    let links = x.app.links.as_ref();
+    server == x.app.status.server()
+        || links.and_then(|links| links.peer(server)).is_some_and(|peer| peer.is_up())
+}
+
+fn started(answer: Answer) -> Result<(InstanceInfo, bool)> {
+    let Answer::Started { instance, repeated } = answer else {
+        return Err(Refused::strange_answer());
+    };
+    Ok((*instance, repeated))
+}

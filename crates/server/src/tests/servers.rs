@@ -1,0 +1,217 @@
+//! Servers on loopback that work together, for the tests.
+//!
+//! Requests take the same way as in production; between the servers are real sockets.
+
+use std::net::{IpAddr, Ipv4Addr, TcpListener};
+use std::sync::Arc;
+use std::time::Duration;
+
+use legwork_model::id::{DomainId, ServerId};
+use legwork_placement::{Domain, Server as Seated, Topology};
+use serde_json::{Value as Json, json};
+use tempfile::TempDir;
+
+use super::support::{Answered, Call, call, send};
+use crate::config::{Config, Peering, StoreChoice};
+use crate::peer::{Condition, Row};
+use crate::{Authority, Server};
+
+/// From the first domain to the second and back, with a value that goes along.
+pub(super) const TRIP: &str = "
+process: trip
+data: { n: int, text: string }
+start: [n]
+result: [text]
+steps:
+  - { step: one, job: first, at: north, reads: [n], writes: [text] }
+  - { step: two, job: second, at: south, reads: [text] }
+  - { step: three, job: third, at: north, reads: [n] }
+";
+
+const VALID: Duration = Duration::from_secs(3_600);
+pub(super) const PATIENCE: Duration = Duration::from_secs(60);
+
+/// Everything servers are made of, before they run.
+pub(super) struct Cluster {
+    pub(super) folder: TempDir,
+    pub(super) authority: Authority,
+    pub(super) topology: Arc<Topology>,
+}
+
+pub(super) struct Node {
+    pub(super) server: Server,
+    pub(super) name: String,
+}
+
+impl Cluster {
+    /// A server in each of these domains, called like it with a number.
+    pub(super) fn new(domains: &[&str]) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let authority = Authority::new().unwrap();
+        // Held together, so that they differ.
+        let ports: Vec<TcpListener> =
+            domains.iter().map(|_| TcpListener::bind("127.0.0.1:0").unwrap()).collect();
+        let servers = (0..).zip(domains).zip(&ports).map(|((number, domain), port)| {
+            let (name, api) = (format!("{domain}-1"), format!("http://{domain}"));
+            let address = port.local_addr().unwrap().to_string();
+            Seated::new(name.into(), DomainId(number), address.into(), api.into())
+        });
+        let topology = Topology {
+            name: "group".into(),
+            epoch: 1,
+            servers: servers.collect(),
+            domains: (0..)
+                .zip(domains)
+                .map(|(number, name)| Domain::new((*name).into(), ServerId(number)))
+                .collect(),
+            ..Topology::default()
+        };
+        let cluster = Self { folder, authority, topology: Arc::new(topology) };
+        for server in &cluster.topology.servers {
+            cluster.certify(&server.name, &cluster.authority, cluster.authority.certificate());
+        }
+        cluster
+    }
+
+    /// Of a text in which every `PORT` stands for one that is free.
+    pub(super) fn of(text: &str) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let authority = Authority::new().unwrap();
+        let mut parts = text.split("PORT");
+        let mut source = parts.next().unwrap().to_owned();
+        // Held together, so that they differ.
+        let mut ports = Vec::new();
+        for part in parts {
+            let port = TcpListener::bind("127.0.0.1:0").unwrap();
+            source.push_str(&port.local_addr().unwrap().port().to_string());
+            source.push_str(part);
+            ports.push(port);
+        }
+        let (topology, findings) = Topology::parse(&source);
+        let topology = topology.unwrap_or_else(|| panic!("{findings:?} in {source}"));
+        let cluster = Self { folder, authority, topology: Arc::new(topology) };
+        for server in &cluster.topology.servers {
+            cluster.certify(&server.name, &cluster.authority, cluster.authority.certificate());
+        }
+        cluster
+    }
+
+    /// Writes a certificate of this authority for a server that trusts these.
+    pub(super) fn certify(&self, server: &str, by: &Authority, trusted: &str) {
+        let folder = self.folder.path().join(server);
+        std::fs::create_dir_all(&folder).unwrap();
+        let certified = by.certify(server, VALID).unwrap();
+        std::fs::write(folder.join("ca.pem"), trusted).unwrap();
+        std::fs::write(folder.join("cert.pem"), certified.certificate).unwrap();
+        std::fs::write(folder.join("key.pem"), certified.key).unwrap();
+    }
+
+    pub(super) fn config(&self, name: &str, store: StoreChoice) -> Config {
+        let mut config = Config::new(store);
+        config.listen.set_port(0);
+        config.peering = Some(Peering {
+            name: name.into(),
+            certificates: self.folder.path().join(name),
+            topology: self.topology.clone(),
+            source: self.topology.to_yaml().into(),
+            listen: None,
+        });
+        config
+    }
+
+    pub(super) async fn start(&self, name: &str) -> Node {
+        self.start_with(name, self.config(name, StoreChoice::Memory)).await
+    }
+
+    /// With a store on disk, which outlives the server.
+    pub(super) async fn start_stored(&self, name: &str) -> Node {
+        let store = StoreChoice::Directory(self.folder.path().join(name).join("store"));
+        self.start_with(name, self.config(name, store)).await
+    }
+
+    pub(super) async fn start_with(&self, name: &str, config: Config) -> Node {
+        let server = Server::start(config).await.unwrap();
+        server.until_ready().await;
+        Node { server, name: name.to_owned() }
+    }
+}
+
+impl Node {
+    pub(super) async fn send(&self, call: Call) -> Answered {
+        let peer = IpAddr::V4(Ipv4Addr::LOCALHOST);
+        let answered = send(&self.server.core.app, peer, call);
+        tokio::time::timeout(PATIENCE, answered).await.unwrap()
+    }
+
+    pub(super) async fn ok(&self, call: Call) -> Json {
+        let line = format!("{} at {}", call.path, self.name);
+        let answered = self.send(call).await;
+        assert!(answered.status < 300, "{line}: {answered:?}");
+        answered.json()
+    }
+
+    pub(super) async fn deploy(&self) {
+        self.ok(call("POST /v1/definitions").body("text/yaml", TRIP)).await;
+    }
+
+    /// Until it has got the definition, from here or from another server.
+    pub(super) async fn until_deployed(&self, process: &str) {
+        let path = format!("GET /v1/definitions/{process}");
+        let deployed = async {
+            while self.send(call(&path)).await.status != 200 {
+                tokio::task::yield_now().await;
+            }
+        };
+        tokio::time::timeout(PATIENCE, deployed).await.unwrap();
+    }
+
+    pub(super) async fn start_trip(&self) -> String {
+        let start = json!({"process": "trip", "data": {"n": 7}});
+        let started = self.ok(call("POST /v1/instances").json(start)).await;
+        started["instance"].as_str().unwrap().to_owned()
+    }
+
+    /// Waits for a job and does it.
+    pub(super) async fn work(&self, kind: &str, data: Json) {
+        let activate = json!({"worker": "w", "types": [kind], "max": 1, "lease_ms": 60_000, "wait_ms": 30_000});
+        let jobs = self.ok(call("POST /v1/jobs/activate").json(activate)).await;
+        let job = &jobs["jobs"][0];
+        let done = json!({"worker": "w",
+            "jobs": [{"job": job["job"], "lease": job["lease"], "data": data}]});
+        let results = self.ok(call("POST /v1/jobs/complete").json(done)).await;
+        assert_eq!(results, json!({"results": [{"ok": true}]}), "{kind} at {}", self.name);
+    }
+
+    pub(super) async fn ended(&self, instance: &str) -> Json {
+        self.ok(call(&format!("GET /v1/instances/{instance}?wait_ms=30000"))).await
+    }
+
+    pub(super) fn row(&self, peer: &str) -> Row {
+        let rows = self.server.core.app.links.as_ref().unwrap().rows();
+        rows.into_iter().find(|row| &*row.server == peer).unwrap()
+    }
+
+    pub(super) async fn until_up(&self, peer: &str) {
+        until(|| self.row(peer).condition == Condition::Up).await;
+    }
+
+    /// The reason why a link is refused.
+    pub(super) async fn refusal(&self, peer: &str) -> String {
+        until(|| matches!(self.row(peer).condition, Condition::Refused { .. })).await;
+        match self.row(peer).condition {
+            Condition::Refused { reason } => reason,
+            other @ (Condition::Up | Condition::Down { .. }) => panic!("{other:?}"),
+        }
+    }
+}
+
+/// Looks again and again until it is so.
+pub(super) async fn until(mut is_so: impl FnMut() -> bool) {
+    let mut looks = tokio::time::interval(Duration::from_millis(2));
+    let looking = async {
+        while !is_so() {
+            looks.tick().await;
+        }
+    };
+    tokio::time::timeout(PATIENCE, looking).await.unwrap();
+}

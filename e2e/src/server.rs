@@ -118,7 +118,11 @@ impl Server {
         let log = folder.join(format!("{name}.log"));
         let to_log = File::options().create(true).append(true).open(&log)?;
         let mut command: Command = command::prepared_in(namespace)?;
-        command.args(["--json", "up", "--data"]).arg(data).args(args);
+        command.args(["--json", "up"]).args(args);
+        // In the folder, unless it is told of a database.
+        if !args.contains(&"--store") {
+            command.arg("--data").arg(data);
+        }
         // Variables, so that an argument can say otherwise.
         command.env("LEGWORK_LISTEN", "127.0.0.1:0").env("LEGWORK_LOG", "info");
         command.current_dir(folder);

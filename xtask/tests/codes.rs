@@ -78,7 +78,7 @@ fn the_guide_lists_every_metric_and_no_other() {
 }
 
 /// What the guide says of a limit, and where the source says the same.
-const LIMITS: [(&str, &str, &str); 39] = [
+const LIMITS: [(&str, &str, &str); 40] = [
     ("body of a request | 1 MiB", CONFIG, "body_bytes_max: 1 << 20,"),
     ("a file | 64 MiB", CONFIG, "file_bytes_max: 64 << 20,"),
     ("files on their way in at once | 8", CONFIG, "uploads_max: 8,"),
@@ -176,6 +176,11 @@ const LIMITS: [(&str, &str, &str); 39] = [
         "events that one request, or requests held back for the same case, entail | 32 MiB",
         BOUNDS,
         "OUTPUT_BYTES_MAX: usize = 32 << 20;",
+    ),
+    (
+        "servers of one database; the name of one | 32767; 256 bytes",
+        "crates/store/src/postgres/lease.rs",
+        "NAME_BYTES_MAX: usize = 256;",
     ),
     (
         "a definition | see [definitions](definitions.md#limits)",

@@ -12,7 +12,7 @@ use std::time::Duration;
 use anyhow::Result;
 use clap::ValueEnum;
 use legwork_model::time::parse_duration;
-use legwork_server::{Config, News, Peering, Server, StoreChoice, log};
+use legwork_server::{Config, DatabaseUrl, News, Peering, Server, StoreChoice, log};
 use serde_json::json;
 
 use crate::args::SERVER_DEFAULT;
@@ -28,6 +28,16 @@ pub(crate) struct Args {
     /// Keep everything in memory: it is gone when the server stops
     #[arg(long, conflicts_with = "data")]
     in_memory: bool,
+    /// Keep everything in a PostgreSQL database, which other servers may share:
+    /// postgres://user:password@host/database
+    #[arg(
+        long,
+        env = "LEGWORK_STORE",
+        hide_env_values = true,
+        value_name = "URL",
+        conflicts_with_all = ["data", "in_memory"]
+    )]
+    store: Option<String>,
     /// Where to listen; without any token on this machine only. Port 0 takes any that is free
     /// [default: 127.0.0.1:7700, or the `api` in the topology]
     #[arg(long, env = "LEGWORK_LISTEN", value_name = "ADDRESS")]
@@ -68,9 +78,10 @@ pub(crate) fn run(args: Args, out: Output) -> Result<()> {
     };
     let colour = anstream::AutoStream::choice(&std::io::stderr()) != anstream::ColorChoice::Never;
     log::init(format, &args.log, colour)?;
-    let store = match args.in_memory {
-        true => StoreChoice::Memory,
-        false => StoreChoice::Directory(args.data),
+    let store = match (args.in_memory, args.store) {
+        (true, _) => StoreChoice::Memory,
+        (false, Some(url)) => StoreChoice::Postgres(DatabaseUrl::new(url)),
+        (false, None) => StoreChoice::Directory(args.data),
     };
     let mut config = Config::new(store.clone());
     config.threads = args.threads;
@@ -109,7 +120,11 @@ fn tell(server: &Server, store: &StoreChoice, out: Output) -> Result<()> {
     let url = format!("http://{}", server.address());
     let data = match store {
         StoreChoice::Memory => None,
-        StoreChoice::Directory(path) => Some(path.canonicalize().unwrap_or_else(|_| path.clone())),
+        StoreChoice::Directory(path) => {
+            let path = path.canonicalize().unwrap_or_else(|_| path.clone());
+            Some(path.display().to_string())
+        }
+        StoreChoice::Postgres(url) => Some(url.to_string()),
     };
     let document = json!({
         "url": url,
@@ -122,13 +137,10 @@ fn tell(server: &Server, store: &StoreChoice, out: Output) -> Result<()> {
     });
     // One line: a program that starts a server reads it and goes on.
     out.event(&document, || {
-        let data = data.map_or_else(
-            || "memory only, gone when the server stops".to_owned(),
-            |path| path.display().to_string(),
-        );
+        let data = data.unwrap_or_else(|| "memory only, gone when the server stops".to_owned());
         let end = match store {
             StoreChoice::Memory => "Ctrl-C stops it, and everything is gone.",
-            StoreChoice::Directory(_) => {
+            StoreChoice::Directory(_) | StoreChoice::Postgres(_) => {
                 "Ctrl-C stops it; nothing acknowledged is lost, even by kill -9."
             }
         };

@@ -11,6 +11,7 @@ use legwork_store::memory::Memory;
 use legwork_store::{Error, EventStore};
 
 use crate::config::StoreChoice;
+use crate::lease::Tenant;
 
 // The store never refuses what a site appends, and a round of the drive thread is cut in time.
 const _: () = assert!(legwork_site::RECORD_BYTES_MAX < legwork_store::RECORD_BYTES_MAX);
@@ -18,29 +19,55 @@ const _: () = assert!(2 * legwork_site::OUTPUT_BYTES_MAX <= legwork_store::BATCH
 const _: () = assert!(4 * legwork_site::OUTPUT_APPENDS_MAX <= legwork_store::APPENDS_PER_BATCH_MAX);
 
 pub(crate) trait Backend: EventStore {
-    /// Writes the whole store as of now; `None` if this kind of store has no backups.
-    fn backup(&self, out: &mut dyn Write) -> Option<Result<(), Error>>;
+    /// Writes the whole store as of now, if this kind of store does that.
+    fn backup(&self, out: &mut dyn Write) -> Backup;
 
     /// What it occupies on disk.
     fn bytes(&self) -> Result<u64, Error>;
+
+    /// Whether what is in memory is certainly still all there is: nobody else may have gone on with
+    /// the store. Asked before anything is answered.
+    fn may_answer(&self) -> Result<(), Error> {
+        Ok(())
+    }
+
+    /// Whom to tell that `may_answer` has to be asked.
+    fn when_in_doubt(&self, _doubt: Doubt) {}
 }
+
+/// What became of a backup.
+pub(crate) enum Backup {
+    Written(Result<(), Error>),
+    /// There is none to be had here, and what to do instead.
+    None(&'static str),
+}
+
+pub(crate) type Doubt = Arc<dyn Fn() + Send + Sync>;
+
+/// The name of a server that has none, in a database that several may share.
+const ALONE: &str = "alone";
 
 /// Opens the store; called again after a failure.
 pub(crate) type Opener = Box<dyn FnMut() -> Result<Arc<dyn Backend>, Error> + Send>;
 
-pub(crate) fn opener(choice: &StoreChoice) -> Opener {
+/// For the store of a logical server.
+pub(crate) fn opener(choice: &StoreChoice, server: Option<&str>) -> Opener {
     match choice.clone() {
         StoreChoice::Memory => {
             let store = Arc::new(Memory::default());
             Box::new(move || Ok(store.clone()))
         }
         StoreChoice::Directory(dir) => Box::new(move || Ok(Arc::new(Embedded::open(&dir)?))),
+        StoreChoice::Postgres(url) => {
+            let mut tenant = Tenant::new(url, server.unwrap_or(ALONE));
+            Box::new(move || tenant.open())
+        }
     }
 }
 
 impl Backend for Embedded {
-    fn backup(&self, out: &mut dyn Write) -> Option<Result<(), Error>> {
-        Some(Self::backup(self, out, &mut |_| {}))
+    fn backup(&self, out: &mut dyn Write) -> Backup {
+        Backup::Written(Self::backup(self, out, &mut |_| {}))
     }
 
     fn bytes(&self) -> Result<u64, Error> {
@@ -50,8 +77,8 @@ impl Backend for Embedded {
 }
 
 impl Backend for Memory {
-    fn backup(&self, _: &mut dyn Write) -> Option<Result<(), Error>> {
-        None
+    fn backup(&self, _: &mut dyn Write) -> Backup {
+        Backup::None("a store in memory has no backups; start the server with a directory")
     }
 
     fn bytes(&self) -> Result<u64, Error> {

@@ -2,6 +2,7 @@
 //!
 //! Invariant: every limit has a default that suits one machine, and an error of its own.
 
+use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -47,6 +48,8 @@ pub enum StoreChoice {
     Memory,
     /// In this directory, which is created if it does not exist.
     Directory(PathBuf),
+    /// In a PostgreSQL database, which other servers may share.
+    Postgres(DatabaseUrl),
 }
 
 /// Where the stores of guests are, within the folder of the process.
@@ -58,9 +61,15 @@ impl StoreChoice {
         match self {
             Self::Memory => Self::Memory,
             Self::Directory(folder) => Self::Directory(folder.join(GUESTS).join(name)),
+            // There they are kept apart by their names.
+            Self::Postgres(url) => Self::Postgres(url.clone()),
         }
     }
 }
+
+/// `postgres://user:password@host/database`. Never shown with its password.
+#[derive(Clone, PartialEq, Eq)]
+pub struct DatabaseUrl(String);
 
 #[derive(Clone, Debug)]
 pub struct Limits {
@@ -89,6 +98,28 @@ pub struct Limits {
 
 /// The port of a server that is not told another.
 pub const PORT: u16 = 7700;
+
+impl DatabaseUrl {
+    pub fn new(url: impl Into<String>) -> Self {
+        Self(url.into())
+    }
+
+    pub(crate) fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Display for DatabaseUrl {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&legwork_store::postgres::shown(&self.0))
+    }
+}
+
+impl fmt::Debug for DatabaseUrl {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
 
 impl Config {
     pub fn new(store: StoreChoice) -> Self {

@@ -114,7 +114,7 @@ impl Core {
         let (opened, outcome) = oneshot::channel();
         let drive = thread::Builder::new()
             .name("legwork-drive".to_owned())
-            .spawn(move || Supervisor { around, opener, site }.run(opened))
+            .spawn(move || Supervisor { around, opener, site, is_guest }.run(opened))
             .map_err(|error| Error::Start(format!("no thread: {error}")))?;
         match outcome.await {
             Ok(Ok(())) => {

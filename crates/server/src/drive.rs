@@ -1,7 +1,7 @@
 //! The drive thread: it alone owns the site and writes to the store.
 //!
 //! Invariant: appends of one round are committed together, and only then are the answers of that
-//! round released. Whatever goes wrong, the site in memory is dropped and made anew from the store:
+//! round released, and only while nobody else can have gone on with the store. Whatever goes wrong, the site in memory is dropped and made anew from the store:
 //! nothing that was acknowledged is ever taken back, and nothing that was not is ever shown.
 
 use std::collections::VecDeque;
@@ -62,6 +62,8 @@ pub(crate) enum Message {
         instance: InstanceId,
         blob: [u8; 32],
     },
+    /// Somebody else may have gone on with the store.
+    Doubt,
     Stop,
 }
 
@@ -199,6 +201,7 @@ impl Driver {
                 Message::FileHere { instance, blob } => {
                     self.handle(Input::FilesHere { instance, blobs: vec![blob] }, now);
                 }
+                Message::Doubt => {}
                 Message::Stop => round = Round::Stop,
             }
         }
@@ -306,6 +309,8 @@ impl Driver {
             self.store.commit(std::mem::take(&mut self.batch))?;
             self.around.meters.committed(appends, begun.elapsed());
         }
+        // Whoever has been asleep for too long may know less than there is by now.
+        self.store.may_answer()?;
         self.show();
         for (to, message) in self.sends.drain(..) {
             if let Some(links) = &self.around.links {

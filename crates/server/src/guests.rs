@@ -98,7 +98,7 @@ impl Keeper {
     }
 
     async fn start(&mut self, name: &Arc<str>) -> bool {
-        let opener = backend::opener(&self.process.config.store.of_guest(name));
+        let opener = backend::opener(&self.process.config.store.of_guest(name), Some(name));
         match Core::start(&self.process, Some(name.clone()), opener).await {
             Ok(core) => {
                 tracing::info!(server = %name, "it is held by this process too");

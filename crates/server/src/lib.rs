@@ -17,6 +17,7 @@ mod gate;
 mod guests;
 mod http;
 mod ids;
+mod lease;
 mod listen;
 pub mod log;
 mod meters;
@@ -32,7 +33,7 @@ mod tests;
 use std::io;
 use std::net::SocketAddr;
 
-pub use config::{Config, Limits, PORT, Peering, StoreChoice};
+pub use config::{Config, DatabaseUrl, Limits, PORT, Peering, StoreChoice};
 pub use peer::{Authority, Certified, NotCertified, Unusable};
 pub use server::{News, Server, run};
 

@@ -66,7 +66,12 @@ pub fn run(config: Config, mut tell: impl FnMut(News<'_>)) -> Result<(), Error> 
     runtime.block_on(async {
         let mut signals = pin!(signals()?);
         let opening = || "the store is being opened".to_owned();
-        let server = telling(&mut tell, opening, Server::start(config)).await?;
+        let server = tokio::select! {
+            biased;
+            server = telling(&mut tell, opening, Server::start(config)) => server?,
+            // It may have to wait for another process for as long as that likes.
+            () = &mut signals => return Ok(()),
+        };
         let ready = telling(&mut tell, || server.state(), server.until_ready());
         let is_ready = tokio::select! {
             biased;
@@ -103,7 +108,8 @@ async fn telling<T>(
 impl Server {
     /// Opens the store and listens. The instances are read in the background: see `until_ready`.
     pub async fn start(config: Config) -> Result<Self, Error> {
-        let opener = backend::opener(&config.store);
+        let name = config.peering.as_ref().map(|peering| &*peering.name);
+        let opener = backend::opener(&config.store, name);
         Self::start_on(config, opener).await
     }
 

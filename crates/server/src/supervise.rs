@@ -6,6 +6,7 @@
 use std::collections::VecDeque;
 use std::ops::ControlFlow;
 use std::sync::Arc;
+use std::thread;
 use std::time::Duration;
 
 use legwork_model::id::StreamId;
@@ -22,6 +23,8 @@ use crate::status::Phase;
 
 const PAUSE_MIN: Duration = Duration::from_millis(50);
 const PAUSE_MAX: Duration = Duration::from_secs(5);
+/// Between two looks whether the lease of another process has run out.
+const LEASE_PAUSE: Duration = Duration::from_millis(200);
 /// Records of the site's own stream that are read at a time; each may hold a text of 1 MiB.
 const OWN_RECORDS_AT_ONCE: usize = 64;
 /// How often the number of instances read so far is told.
@@ -31,6 +34,8 @@ pub(crate) struct Supervisor {
     pub(crate) around: Surroundings,
     pub(crate) opener: Opener,
     pub(crate) site: legwork_site::Config,
+    /// Not the process's own: it is not worth waiting for.
+    pub(crate) is_guest: bool,
 }
 
 /// Tells whoever starts the server that the store is open and its tokens are known.
@@ -39,7 +44,7 @@ pub(crate) type Opened = oneshot::Sender<Result<(), Error>>;
 impl Supervisor {
     /// Runs until the server stops.
     pub(crate) fn run(mut self, opened: Opened) {
-        let mut driver = match self.open() {
+        let mut driver = match self.open_first(&opened) {
             Ok(driver) => {
                 drop(opened.send(Ok(())));
                 driver
@@ -67,9 +72,33 @@ impl Supervisor {
         }
     }
 
+    /// Waits while another process is this server, unless nobody waits for us any more.
+    fn open_first(&mut self, opened: &Opened) -> Result<Driver, Error> {
+        let mut told = String::new();
+        loop {
+            let error = match self.open() {
+                Err(error @ Error::Store(legwork_store::Error::LeaseHeld { .. })) => error,
+                other => return other,
+            };
+            if self.is_guest || opened.is_closed() || self.around.status.must_stop() {
+                return Err(error);
+            }
+            if let Error::Store(legwork_store::Error::LeaseHeld { server, holder, .. }) = &error
+                && told != *holder
+            {
+                tracing::warn!(server, holder, "another process is this server; this one waits");
+                told.clone_from(holder);
+            }
+            self.around.status.fail(&chain(&error));
+            thread::sleep(LEASE_PAUSE);
+        }
+    }
+
     /// Opens the store and reads the site's own stream.
     fn open(&mut self) -> Result<Driver, Error> {
         let store = (self.opener)().map_err(Error::Store)?;
+        let queue = self.around.queue.clone();
+        store.when_in_doubt(Arc::new(move || queue.push_beyond_limit(Message::Doubt)));
         let life = draw_life().map_err(|error| Error::Start(error.to_string()))?;
         let config = legwork_site::Config { life, ..self.site.clone() };
         let site = Site::new(config);
@@ -151,7 +180,8 @@ impl Supervisor {
                     Message::Cancel(_)
                     | Message::Heard { .. }
                     | Message::Link { .. }
-                    | Message::FileHere { .. } => {}
+                    | Message::FileHere { .. }
+                    | Message::Doubt => {}
                     Message::Stop => return None,
                 }
             }

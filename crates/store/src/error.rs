@@ -86,6 +86,12 @@ pub enum Error {
     )]
     Fenced { server: String },
 
+    #[error(
+        "the lease of server {server} was not renewed in time; nothing is answered until it is had \
+         again, see that PostgreSQL answers quickly"
+    )]
+    LeaseOver { server: String },
+
     #[error("{action} {} failed: {error}; {}", .path.display(), remedy(.error.kind()))]
     Io { action: &'static str, path: PathBuf, error: io::Error },
 }
@@ -165,6 +171,7 @@ mod tests {
                 left: Duration::from_secs(1),
             },
             Error::Fenced { server: "s".to_owned() },
+            Error::LeaseOver { server: "s".to_owned() },
         ];
         let kinds = [
             io::ErrorKind::PermissionDenied,
@@ -195,6 +202,7 @@ mod tests {
             | Error::Database { .. }
             | Error::LeaseHeld { .. }
             | Error::Fenced { .. }
+            | Error::LeaseOver { .. }
             | Error::Io { .. } => {}
         }
     }

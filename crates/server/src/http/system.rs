@@ -15,6 +15,7 @@ use tokio::sync::mpsc;
 use super::exchange::Exchange;
 use super::reply::{Refused, Reply, Result};
 use super::{App, documents, files};
+use crate::backend::Backup;
 
 const PROMETHEUS: HeaderValue = HeaderValue::from_static("text/plain; version=0.0.4");
 const OCTETS: HeaderValue = HeaderValue::from_static("application/octet-stream");
@@ -31,20 +32,23 @@ pub(super) async fn backup(x: Exchange<'_>) -> Result {
     x.order(Request::RequireAdmin).await?;
     let store = files::store(&x)?;
     let (sender, mut pieces) = mpsc::channel(4);
-    tokio::task::spawn_blocking(move || {
+    let writing = tokio::task::spawn_blocking(move || {
         let mut out = Pieces { sender, buffer: Vec::with_capacity(PIECE_BYTES) };
         match store.backup(&mut out) {
-            Some(Ok(())) | None => {}
-            Some(Err(error)) => {
+            Backup::Written(Ok(())) => None,
+            Backup::None(instead) => Some(instead),
+            Backup::Written(Err(error)) => {
                 tracing::error!(reason = %error, "a backup broke off");
                 // The connection is cut: a backup that is not whole must not look like one.
                 drop(out.sender.blocking_send(Err(io::Error::other(error.to_string()))));
+                None
             }
         }
     });
     // What goes wrong at once can still be told.
     let Some(first) = pieces.recv().await else {
-        let detail = "a store in memory has no backups; start the server with a directory";
+        let instead = writing.await.ok().flatten();
+        let detail = instead.unwrap_or("the backup is empty; please report this");
         return Err(Refused::new(StatusCode::CONFLICT, "no_backups", detail));
     };
     let first = first.map_err(|error| {

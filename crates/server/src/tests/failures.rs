@@ -12,7 +12,7 @@ use legwork_store::{
 use serde_json::{Value as Json, json};
 
 use super::support::{Fixture, call};
-use crate::backend::{Backend, Opener};
+use crate::backend::{Backend, Backup, Opener};
 use crate::config::{Config, StoreChoice};
 use crate::status::Phase;
 use crate::{Server, backend};
@@ -68,8 +68,8 @@ impl EventStore for Faulty {
 }
 
 impl Backend for Faulty {
-    fn backup(&self, _: &mut dyn std::io::Write) -> Option<Result<(), Error>> {
-        None
+    fn backup(&self, _: &mut dyn std::io::Write) -> Backup {
+        Backup::None("there is none")
     }
     fn bytes(&self) -> Result<u64, Error> {
         Ok(0)
@@ -200,7 +200,7 @@ async fn what_was_acknowledged_is_there_after_a_restart() {
     let dir = tempfile::tempdir().unwrap();
     let choice = StoreChoice::Directory(dir.path().to_path_buf());
     let config = Config::new(choice.clone());
-    let f = Fixture::on(config.clone(), backend::opener(&choice)).await;
+    let f = Fixture::on(config.clone(), backend::opener(&choice, None)).await;
     f.furnish().await;
     let instance = f.letter_to_sign().await;
     let item = format!("{instance}:sign");
@@ -208,7 +208,7 @@ async fn what_was_acknowledged_is_there_after_a_restart() {
     let admin = f.token("", "root", &["admin"]).await;
     f.stop().await;
 
-    let f = Fixture::on(config, backend::opener(&choice)).await;
+    let f = Fixture::on(config, backend::opener(&choice, None)).await;
     assert_eq!(f.refused(call("GET /v1/instances")).await.0, 401);
     let list = f.ok(call("GET /v1/worklist?agent=ann").token(&admin)).await;
     assert_eq!(list["items"][0]["claimed_by"], "ann");

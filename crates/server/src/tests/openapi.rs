@@ -71,7 +71,7 @@ impl Reader {
 
 async fn reader(dir: &std::path::Path) -> Reader {
     let choice = StoreChoice::Directory(dir.to_path_buf());
-    let f = Fixture::on(Config::new(choice.clone()), backend::opener(&choice)).await;
+    let f = Fixture::on(Config::new(choice.clone()), backend::opener(&choice, None)).await;
     let document = f.ok(call("GET /openapi.json")).await;
     Reader { f, document, seen: BTreeSet::new() }
 }

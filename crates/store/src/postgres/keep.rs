@@ -22,18 +22,23 @@ pub struct Keeping {
 }
 
 impl Keeping {
-    pub(super) fn start(held: Held, lost: impl FnOnce() + Send + 'static) -> Self {
+    pub(super) fn start(held: Held, doubt: impl Fn() + Send + 'static) -> Self {
         let (stop, stopped) = mpsc::channel::<()>();
         let pause = held.ttl() / RENEWALS;
         let keep = move || {
-            let mut next = pause;
+            let (mut next, mut is_told) = (pause, false);
             while stopped.recv_timeout(next) == Err(RecvTimeoutError::Timeout) {
-                next = match held.renew() {
-                    Ok(()) => pause,
-                    Err(Error::Fenced { .. }) => return lost(),
-                    // It is told by whoever commits; here it is only tried again.
-                    Err(_) => pause.min(ATTEMPT_PAUSE),
-                };
+                match held.renew() {
+                    Ok(()) => (next, is_told) = (pause, false),
+                    Err(Error::Fenced { .. }) => return doubt(),
+                    Err(_) => {
+                        next = pause.min(ATTEMPT_PAUSE);
+                        if !is_told && !held.is_valid() {
+                            is_told = true;
+                            doubt();
+                        }
+                    }
+                }
             }
         };
         // Without the thread the lease runs out, which is what its holder goes by.

@@ -282,10 +282,10 @@ impl Held {
         Ok(!rows.is_empty())
     }
 
-    /// Renews the lease from now on in a thread of its own. When another one has taken it, that ends
-    /// and `lost` is called.
-    pub fn keep(&self, lost: impl FnOnce() + Send + 'static) -> Keeping {
-        Keeping::start(self.clone(), lost)
+    /// Renews the lease from now on in a thread of its own. `doubt` is called whenever it has run out
+    /// because it could not be renewed, and when another one has taken it; with that it ends.
+    pub fn keep(&self, doubt: impl Fn() + Send + 'static) -> Keeping {
+        Keeping::start(self.clone(), doubt)
     }
 
     /// Opens the store of the server. What an opening before has not had answered is there

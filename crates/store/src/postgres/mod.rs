@@ -11,7 +11,7 @@
 //! # fn example() -> Result<(), legwork_store::Error> {
 //! let shared = Shared::connect("postgres://legwork@db.example/legwork")?;
 //! let held = shared.acquire("muenchen-1", "host-a", LEASE)?; // or Error::LeaseHeld
-//! let keeping = held.keep(|| println!("somebody else holds the server now"));
+//! let keeping = held.keep(|| println!("somebody else may hold the server now"));
 //! let store = held.open()?; // an EventStore; Error::Fenced once the lease is another's
 //! drop((store, keeping));
 //! held.release()?;
@@ -90,6 +90,6 @@ impl fmt::Debug for Shared {
 }
 
 /// The address of a database without its password, to be shown.
-pub fn shown(url: &str) -> Result<String, Error> {
-    Ok(Place::parse(url)?.name().to_owned())
+pub fn shown(url: &str) -> String {
+    place::shown(url)
 }

@@ -163,7 +163,7 @@ fn with_defaults(config: &mut Config) {
 }
 
 /// The address with neither its password nor its parameters.
-fn shown(url: &str) -> String {
+pub(super) fn shown(url: &str) -> String {
     let rest = url.split(['?', '#']).next().unwrap_or_default();
     let Some((scheme, rest)) = rest.split_once("://") else { return "(no address)".to_owned() };
     let (path_at, path) = match rest.rfind('@') {

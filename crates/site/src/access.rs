@@ -13,7 +13,7 @@ use legwork_model::id::AgentId;
 use legwork_model::time::Timestamp;
 use rustc_hash::FxHashMap;
 
-use crate::answer::TokenInfo;
+use crate::answer::{Answer, TokenInfo};
 use crate::input::Credential;
 use crate::refusal::Refusal;
 
@@ -122,6 +122,12 @@ impl Tokens {
 }
 
 impl Caller {
+    /// Who it is, as it is answered.
+    pub(crate) fn told(&self) -> Answer {
+        let name = self.name.as_deref().map(str::to_owned);
+        Answer::Caller { name, scopes: self.scopes.to_vec() }
+    }
+
     /// The site when it does something by itself, and anybody while no token exists.
     pub(crate) fn itself() -> Self {
         Self { name: None, scopes: Arc::from([Scope::Admin]) }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use legwork_engine::{Lifecycle, NodeState};
-use legwork_model::event::Performer;
+use legwork_model::event::{Method, Performer};
 use legwork_model::finding::Finding;
 use legwork_model::id::{ActivityId, AgentId, InstanceId, ServerId};
 use legwork_model::time::Timestamp;
@@ -61,6 +61,8 @@ pub enum Answer {
         versions: Vec<VersionInfo>,
         more: bool,
     },
+    Reconfiguration(Box<Reconfiguration>),
+    DryRun(Box<DryRun>),
     /// `repeated`: the same request had started it before.
     Started {
         instance: Box<InstanceInfo>,
@@ -93,6 +95,76 @@ pub enum Answer {
         name: Option<String>,
         scopes: Vec<Scope>,
     },
+}
+
+/// How the change of the topology that is under way is getting on, and what came of the last one.
+#[derive(Clone, Debug)]
+pub struct Reconfiguration {
+    /// Of the topology in force.
+    pub epoch: u32,
+    pub change: Option<ChangeView>,
+    pub last: Option<LastChange>,
+}
+
+#[derive(Clone, Debug)]
+pub struct ChangeView {
+    pub number: u32,
+    pub phase: Phase,
+    pub method: Method,
+    pub since: Timestamp,
+    /// The domains that are locked: they get no instances that they do not have.
+    pub domains: Vec<Arc<str>>,
+    /// The servers that are on their way to another host.
+    pub servers: Vec<Arc<str>>,
+    /// Those that are down for good and not waited for.
+    pub without: Vec<Arc<str>>,
+    /// Who has stored that it has begun, besides the server that keeps the catalog.
+    pub acknowledged: Vec<Arc<str>>,
+    pub reported: Vec<Arc<str>>,
+    /// Who is waited for.
+    pub missing: Vec<Arc<str>>,
+    /// How many instances were reported to be in the locked domains, and how many of them are
+    /// exceptions.
+    pub open: u64,
+    pub excepted: u64,
+    /// How long it takes in all, as far as that can be told.
+    pub estimate: Option<Duration>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Phase {
+    /// Servers of locked domains have to report.
+    Locking,
+    /// Servers are on their way to other hosts.
+    Moving,
+    /// Everything is known; it ends.
+    Ending,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LastChange {
+    pub number: u32,
+    /// That it has led to; `None` if it was undone.
+    pub epoch: Option<u32>,
+    /// It was undone.
+    pub why: Option<Arc<str>>,
+}
+
+/// What another topology would change for what is at this server.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DryRun {
+    /// What would be locked, anywhere.
+    pub domains: Vec<Arc<str>>,
+    /// What would move, anywhere.
+    pub servers: Vec<Arc<str>>,
+    /// How many instances are here.
+    pub open: u64,
+    /// How many of them would move, with their server.
+    pub moved: u64,
+    /// How many of them would stay as exceptions.
+    pub excepted: u64,
+    /// What the exceptions would take at every server.
+    pub bytes: u64,
 }
 
 #[derive(Clone, Debug)]

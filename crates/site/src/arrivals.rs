@@ -73,13 +73,12 @@ impl Site {
             Message::Known { parcel, .. } | Message::Taken { parcel } => parcel.instance,
             Message::Want { instance, .. } | Message::Have { instance, .. } => *instance,
             Message::Follow(_) | Message::Items(_) => return self.act_on(from, message, now),
-            Message::CatalogWanted { .. }
-            | Message::Catalog { .. }
-            | Message::Report(_)
+            Message::Report(_)
             | Message::Moved { .. }
             | Message::KeyWanted(_)
             | Message::KeyUsed { .. }
-            | Message::Over { .. } => return,
+            | Message::Over { .. } => return self.act_on(from, message, now),
+            Message::CatalogWanted { .. } | Message::Catalog { .. } => return,
         };
         if self.instances.broken(id).is_some() {
             return;
@@ -120,13 +119,11 @@ impl Site {
             Message::Follow(follow) => self.followed(from, follow, now),
             Message::Items(items) => self.items_told(from, *items, now),
             // About no instance.
-            Message::CatalogWanted { .. }
-            | Message::Catalog { .. }
-            | Message::Report(_)
-            | Message::Moved { .. }
-            | Message::KeyWanted(_)
-            | Message::KeyUsed { .. }
-            | Message::Over { .. } => {}
+            Message::Report(_) | Message::Moved { .. } => self.hear_report(from, &message, now),
+            Message::KeyWanted(question) => self.key_wanted(from, question),
+            Message::KeyUsed { question, is_used } => self.key_used(from, question, is_used),
+            Message::Over { ids } => self.told_over(from, ids, now),
+            Message::CatalogWanted { .. } | Message::Catalog { .. } => {}
         }
     }
 
@@ -145,6 +142,15 @@ impl Site {
         }
         if number > received + 1 {
             return;
+        }
+        if self.instances.state(id).is_none() {
+            // New here: this server must be the one that it belongs to, and know that it is.
+            if self.is_locked() {
+                return self.hold_offer(from, offer, now);
+            }
+            if !self.belongs_here(id) {
+                return self.bring_newer(from);
+            }
         }
         match offer.entries.take() {
             None => self.ask(from, offer, now),

@@ -10,6 +10,7 @@ use std::ops::Bound;
 use std::sync::Arc;
 
 use legwork_model::finding::{Finding, Severity, Span};
+use legwork_model::id::{DomainId, InstanceId};
 use legwork_model::schema::Schema;
 use legwork_model::time::Timestamp;
 use legwork_model::yaml;
@@ -17,6 +18,7 @@ use legwork_org::{Assignments, Checked, Organisation};
 use legwork_placement::{Domains, Topology};
 
 use crate::answer::{DefinitionInfo, VersionInfo};
+use crate::changes::{Changes, Pending};
 
 #[derive(Debug, Default)]
 pub(crate) struct Catalog {
@@ -30,6 +32,7 @@ pub(crate) struct Catalog {
     editions: Vec<Edition>,
     topology: Option<PublishedTopology>,
     topologies: Vec<Edition>,
+    changes: Changes,
     /// Processes whose latest version has come from the stream and is not in force yet.
     taken_in: BTreeSet<Arc<str>>,
     /// The same of the organisation.
@@ -249,8 +252,35 @@ impl Catalog {
         at: Timestamp,
     ) {
         self.topologies.push(Edition { record, at });
+        self.changes.published(&topology, at);
         let (topology, source) = (Arc::new(topology), Arc::from(source));
         self.topology = Some(PublishedTopology { topology, source });
+    }
+
+    /// Changes of the topology, the one under way and those before.
+    pub(crate) fn changes(&self) -> &Changes {
+        &self.changes
+    }
+
+    pub(crate) fn begin_change(&mut self, pending: Pending) -> Result<(), String> {
+        self.changes.begin(pending)
+    }
+
+    pub(crate) fn except(&mut self, domain: DomainId, ids: Vec<InstanceId>) -> Result<(), String> {
+        self.changes.except(domain, ids)
+    }
+
+    pub(crate) fn undo_change(&mut self, number: u32, why: &str) -> Result<(), String> {
+        self.changes.undo(number, why)
+    }
+
+    /// Forgets exceptions of a domain whose instances have ended.
+    pub(crate) fn unexcept(&mut self, domain: DomainId, ids: Vec<InstanceId>) {
+        let Some(published) = &mut self.topology else { return };
+        let topology = Arc::make_mut(&mut published.topology);
+        if let Some(domain) = topology.domains.get_mut(usize::from(domain.0)) {
+            domain.chain.forget(&ids.into_iter().collect());
+        }
     }
 
     /// The domains that the latest definitions name and a topology does not have.

@@ -8,7 +8,7 @@ use legwork_model::time::Timestamp;
 
 use crate::access::Caller;
 use crate::answer::{Answer, IncidentView, InstanceInfo};
-use crate::input::{List, RequestId, Resolution, Start};
+use crate::input::{List, Request, RequestId, Resolution, Start};
 use crate::instances::Slot;
 use crate::output::{ClosedStream, Output};
 use crate::publish::as_performer;
@@ -16,16 +16,19 @@ use crate::refusal::{Kind, Refusal};
 use crate::step::{broken, no_instance};
 use crate::summary::Summary;
 use crate::waiting::Waiting;
-use crate::{Page, Site, view};
+use crate::{Held, Page, Site, view};
 
 /// The most entries of one page of any listing.
 pub(crate) const PAGE_MAX: usize = 1_000;
 const REASON_BYTES_MAX: usize = 4_096;
 
 impl Site {
-    pub(crate) fn start(&mut self, id: RequestId, caller: &Caller, start: &Start, now: Timestamp) {
-        let started =
-            self.may_start(caller, start).and_then(|()| self.start_now(caller, start, now));
+    pub(crate) fn start(&mut self, id: RequestId, caller: Caller, start: Start, now: Timestamp) {
+        let may_start = self.may_start(&caller, &start);
+        if may_start.is_ok() && self.is_locked() {
+            return self.hold_start(Held { id, caller, request: Request::Start(start) });
+        }
+        let started = may_start.and_then(|()| self.start_now(&caller, &start, now));
         match started {
             Err(refusal) => self.answer(id, Err(refusal)),
             Ok(()) => self.answer_or_wait(id, start.instance, start.wait_until, Some(false), now),
@@ -43,6 +46,18 @@ impl Site {
         Ok(())
     }
 
+    /// Refuses to start what another server of the domain controls there.
+    pub(crate) fn require_placed(&self, id: InstanceId) -> Result<(), Refusal> {
+        let Some(seat) = &self.seat else { return Ok(()) };
+        if self.belongs_here(id) {
+            return Ok(());
+        }
+        let at = seat.topology.starter(seat.here, id);
+        let message = "the weights of the domain say that another server starts this; ask there, \
+                       with an id drawn anew";
+        Err(Refusal::new(Kind::Conflict, "placed_elsewhere", message).at(at))
+    }
+
     pub(crate) fn start_now(
         &mut self,
         caller: &Caller,
@@ -50,6 +65,7 @@ impl Site {
         now: Timestamp,
     ) -> Result<(), Refusal> {
         let id = start.instance;
+        self.require_placed(id)?;
         if self.instances.get(id).is_some() || self.instances.broken(id).is_some() {
             let message = format!("there is an instance {id} already");
             return Err(Refusal::new(Kind::Conflict, "instance_exists", message));

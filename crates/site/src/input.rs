@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use legwork_model::event::RequestDigest;
+use legwork_model::event::{Method, RequestDigest};
 use legwork_model::id::{ActivityId, AgentId, InstanceId, ServerId, StreamId};
 use legwork_model::time::Timestamp;
 use serde_json::Value as Json;
@@ -56,6 +56,12 @@ pub enum Input {
     FilesHere { instance: InstanceId, blobs: Vec<[u8; 32]> },
     /// What `Output::ReadCatalog` asked for.
     CatalogRead { to: ServerId, from: u64, records: Vec<Vec<u8>> },
+    /// This server has been moved: its store has come to this host as a whole, for this change of
+    /// the topology. Given again after each restart, before anything but what was stored.
+    Moved { change: u32, digest: [u8; 32] },
+    /// The store of this server is about to leave for another host: from here on nothing is
+    /// appended but records of the catalog. Given again after each restart, likewise.
+    GivenAway { change: u32 },
     /// The caller of a waiting request hung up.
     Cancelled { id: RequestId },
     /// No more inputs are at hand: waiting requests are served with what has come up. Given once
@@ -117,8 +123,13 @@ pub enum Request {
         limit: usize,
     },
 
-    PublishTopology {
-        source: String,
+    /// What moves instances or servers is locked first; see `Reconfiguration`.
+    PublishTopology(PublishTopology),
+    /// How the change of the topology that is under way is getting on, or what came of the last.
+    Reconfiguration,
+    /// Gives the change that is under way up.
+    Undo {
+        why: Option<String>,
     },
     /// The given epoch, or the one in force.
     Topology {
@@ -259,7 +270,9 @@ impl Request {
             | Self::PublishOrganisation { .. }
             | Self::Organisation { .. }
             | Self::OrganisationVersions { .. }
-            | Self::PublishTopology { .. }
+            | Self::PublishTopology(_)
+            | Self::Reconfiguration
+            | Self::Undo { .. }
             | Self::Topology { .. }
             | Self::TopologyVersions { .. }
             | Self::Start(_)
@@ -283,9 +296,21 @@ impl Request {
     }
 }
 
+#[derive(Debug, Default)]
+pub struct PublishTopology {
+    pub source: String,
+    /// From when new weights count: by time stamp if nothing is said.
+    pub method: Option<Method>,
+    /// Only tell what it would change for what is here: asked of every server.
+    pub dry_run: bool,
+    /// Names of servers that are down for good: nobody waits for them.
+    pub without: Vec<Arc<str>>,
+}
+
 #[derive(Debug)]
 pub struct Start {
-    /// Drawn by the driver, larger than those before. A repetition does not use it.
+    /// Drawn by the driver, larger than those before, and of those that this server controls in its
+    /// domain. A repetition does not use it.
     pub instance: InstanceId,
     pub process: Arc<str>,
     pub version: Option<u32>,

@@ -257,6 +257,14 @@ impl Instances {
         ids.filter_map(|id| Some((*id, self.slots.get(id)?)))
     }
 
+    pub(crate) fn ids(&self) -> impl Iterator<Item = InstanceId> {
+        self.slots.keys().copied()
+    }
+
+    pub(crate) fn broken_ids(&self) -> impl Iterator<Item = InstanceId> {
+        self.broken.keys().copied()
+    }
+
     pub(crate) fn len(&self) -> usize {
         self.slots.len()
     }

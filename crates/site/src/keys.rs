@@ -36,6 +36,8 @@ impl Site {
                 Err(refusal) => self.answer(id, Err(refusal)),
             }
         }
+        // What cannot be read was used: whoever asks is sent here, and hears why.
+        self.answer_key_questions(key, !matches!(used, Ok(None)));
     }
 
     /// Carries out a start under a key; what the key is used for from now on, if that is new.
@@ -55,6 +57,19 @@ impl Site {
             Ok(Some(used)) if used.request != request => Err(Refusal::from(&Rejection::KeyReused)),
             Ok(Some(used)) => {
                 self.answer_repeated(Repeated { id, wait_until: start.wait_until }, *used, now);
+                Ok(None)
+            }
+            // Whether it was used where the case would have begun before the weights changed has to
+            // be found out, and may change until the weights are settled.
+            Ok(None) if self.is_locked() => {
+                self.hold_start(Held { id, caller, request: Request::Start(start) });
+                Ok(None)
+            }
+            Ok(None) if !self.is_unused_elsewhere(stream, start.instance) => {
+                self.require_placed(start.instance)?;
+                let instance = start.instance;
+                let held = Held { id, caller, request: Request::Start(start) };
+                self.ask_earlier(stream, instance, held, now);
                 Ok(None)
             }
             Ok(None) => {

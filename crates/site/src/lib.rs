@@ -11,9 +11,13 @@ mod arrivals;
 mod bounds;
 mod catalog;
 mod chain;
+mod changes;
 mod contents;
 mod control;
+mod coordinate;
 mod departures;
+mod earlier;
+mod exceptions;
 mod export;
 mod fetch;
 mod followers;
@@ -22,12 +26,14 @@ mod input;
 mod instances;
 mod jobs;
 mod keys;
+mod locks;
 mod merged;
 mod message;
 mod outbox;
 mod output;
 mod passages;
 mod publish;
+mod reconfigure;
 mod recover;
 mod refusal;
 mod replicate;
@@ -54,8 +60,10 @@ use legwork_org::Worklists;
 pub use access::{Scope, UnknownScope};
 pub use answer::*;
 pub use bounds::{Limits, OUTPUT_APPENDS_MAX, OUTPUT_BYTES_MAX, RECORD_BYTES_MAX};
+pub use changes::{Fate, Pending};
 pub use input::*;
 pub use legwork_engine::Lifecycle;
+pub use locks::Mode;
 pub use message::{
     Follow, Instance, Item, Items, KeyQuestion, Mark, Message, Named, Offer, ParcelId, Report,
     Wanted,
@@ -73,11 +81,15 @@ use bounds::Entailed;
 use catalog::Catalog;
 use chain::Chain;
 use contents::Contents;
+use coordinate::{Coordination, Reporting};
+use earlier::Earlier;
+use exceptions::Endings;
 use fetch::Fetching;
 use followers::Followers;
 use following::Following;
 use instances::Instances;
 use jobs::Jobs;
+use locks::Locks;
 use outbox::Outbox;
 use replicate::Replication;
 use waiting::WaitingRoom;
@@ -192,6 +204,15 @@ pub struct Site {
     followers: Followers,
     /// Messages about instances that are being loaded.
     heard: BTreeMap<InstanceId, Vec<(ServerId, Message)>>,
+    /// What waits here for a change of the topology to end.
+    locks: Locks,
+    /// What is said to the registrar about it, and what the registrar has heard.
+    reporting: Reporting,
+    coordination: Coordination,
+    /// Keys that may have been used elsewhere.
+    earlier: Earlier,
+    /// Exceptions of the domain that are here.
+    endings: Endings,
     entailed: Entailed,
     out: Vec<Output>,
 }
@@ -256,6 +277,11 @@ impl Site {
             following: Following::new(config.life),
             followers: Followers::default(),
             heard: BTreeMap::new(),
+            locks: Locks::default(),
+            reporting: Reporting::default(),
+            coordination: Coordination::default(),
+            earlier: Earlier::default(),
+            endings: Endings::default(),
             entailed: Entailed::default(),
             out: Vec::new(),
             config,
@@ -271,6 +297,18 @@ impl Site {
         if !matches!(input, Input::Recovered(_) | Input::SiteRecovered) {
             self.begin(now);
         }
+        match self.mode() {
+            Mode::Serving => self.act(input, now),
+            Mode::Frozen { .. } => self.act_frozen(input, now),
+            Mode::Gone { .. } => self.act_gone(input),
+        }
+        for id in std::mem::take(&mut self.ended) {
+            self.instances.remove(id);
+        }
+        std::mem::take(&mut self.out)
+    }
+
+    fn act(&mut self, input: Input, now: Timestamp) {
         match input {
             Input::Recovered(stream) => self.recover(stream),
             Input::SiteRecovered => self.site_recovered(),
@@ -294,13 +332,17 @@ impl Site {
             }
             Input::FilesHere { instance, blobs } => self.files_here(instance, blobs, now),
             Input::CatalogRead { to, from, records } => self.catalog_read(to, from, records),
-            Input::Cancelled { id } => drop(self.waiting.take(id)),
+            Input::Cancelled { id } => self.cancelled(id),
+            Input::Moved { change, digest } => self.moved_in(change, digest, now),
+            Input::GivenAway { change } => self.given_away(change),
             Input::Settle => self.settle(now),
         }
-        for id in std::mem::take(&mut self.ended) {
-            self.instances.remove(id);
-        }
-        std::mem::take(&mut self.out)
+    }
+
+    fn cancelled(&mut self, id: RequestId) {
+        drop(self.waiting.take(id));
+        self.drop_held(id);
+        self.drop_key_start(id);
     }
 
     /// When `Input::Settle` is due even if nothing else comes in.
@@ -315,9 +357,19 @@ impl Site {
         let values = self.fetching.next_due();
         let (files, catalog) = (self.contents.next_due(), self.next_beat());
         let lists = self.following.next_due();
+        let (held, reports) = (self.next_release(), self.next_report());
+        let (keys, endings) = (self.earlier.next_due(), self.next_telling());
+        let changes = [held, reports, keys, endings].into_iter().flatten().min();
+        match self.mode() {
+            Mode::Serving => {}
+            Mode::Frozen { .. } => {
+                return [changes, catalog, self.waiting.next_due()].into_iter().flatten().min();
+            }
+            Mode::Gone { .. } => return None,
+        }
         let (jobs, waiting) = (self.jobs.next_due(), self.waiting.next_due());
         let due = [jobs, waiting, absence, stale, parcels, arrivals, values, files, lists, catalog];
-        due.into_iter().flatten().min()
+        due.into_iter().chain([changes]).flatten().min()
     }
 
     /// The latest moment in what was recovered or handled: the clock must not fall behind it.
@@ -334,6 +386,16 @@ impl Site {
     /// This server among others; `None` if it is alone.
     pub fn seat(&self) -> Option<&Seat> {
         self.seat.as_ref().or(self.bootstrap.as_ref())
+    }
+
+    /// The change of the topology that is under way, as far as known here.
+    pub fn change(&self) -> Option<&Pending> {
+        self.catalog.changes().pending()
+    }
+
+    /// How a change of the topology has ended, as far as known here.
+    pub fn fate(&self, change: u32) -> Option<Fate> {
+        self.catalog.changes().fate(change)
     }
 
     /// How many records the catalog has here.
@@ -401,12 +463,14 @@ impl Site {
             Request::OrganisationVersions { after, limit } => {
                 self.organisation_versions(&caller, after, limit)
             }
-            Request::PublishTopology { source } => self.publish_topology(&caller, &source, now),
+            Request::PublishTopology(asked) => self.publish_topology(&caller, &asked, now),
+            Request::Reconfiguration => self.reconfiguration(&caller),
+            Request::Undo { why } => self.undo(&caller, why, now),
             Request::Topology { epoch } => return self.topology(id, &caller, epoch),
             Request::TopologyVersions { after, limit } => {
                 self.topology_versions(&caller, after, limit)
             }
-            Request::Start(start) => return self.start(id, &caller, &start, now),
+            Request::Start(start) => return self.start(id, caller, start, now),
             Request::Show { instance, wait_until } => {
                 return self.show(id, &caller, instance, wait_until, now);
             }
@@ -443,10 +507,7 @@ impl Site {
             }
             Request::RevokeToken { name } => self.revoke_token(&caller, name, now),
             Request::Tokens { after, limit } => self.list_tokens(&caller, after.as_deref(), limit),
-            Request::WhoAmI => Ok(Answer::Caller {
-                name: caller.name.as_deref().map(str::to_owned),
-                scopes: caller.scopes.to_vec(),
-            }),
+            Request::WhoAmI => Ok(caller.told()),
             Request::RequireAdmin => caller.require_admin().map(|()| Answer::Done),
             Request::RequireFiles => caller.require_any().map(|()| Answer::Done),
         };

@@ -60,6 +60,9 @@ pub enum Message {
     CatalogWanted {
         #[n(0)]
         have: u64,
+        /// Please say how much is there, even if it is just as much.
+        #[cbor(n(1), skip_if = "is_no")]
+        answer: bool,
     },
     /// Records of the catalog, as they are stored.
     #[n(6)]
@@ -183,6 +186,10 @@ pub struct Offer {
 
 fn is_whole(is_part: &bool) -> bool {
     !is_part
+}
+
+fn is_no(answer: &bool) -> bool {
+    !answer
 }
 
 /// A version of a data element: its writer tells which.

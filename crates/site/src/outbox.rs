@@ -12,12 +12,13 @@ use legwork_engine::{Command, Outgoing};
 use legwork_model::event::{Entry, Parcel, RecordedAt};
 use legwork_model::id::{Activity, InstanceId, ServerId};
 use legwork_model::time::Timestamp;
-use legwork_placement::Transfer;
+use legwork_placement::{Map, Transfer};
 
 use crate::Site;
 use crate::export::{Export, Extent, Missing};
 use crate::message::{Instance, Message, Offer, ParcelId};
 use crate::output::Output;
+use crate::seat::Seat;
 use crate::wire::length;
 
 /// How long an answer is waited for before the parcel is offered again: at first, and at most.
@@ -114,14 +115,24 @@ impl Outbox {
         }
     }
 
+    pub(crate) fn is_down(&self, server: ServerId) -> bool {
+        self.down.contains(&server)
+    }
+
+    /// Makes due what waits and is chosen; it begins anew with short pauses.
+    fn hurry_if(&mut self, is_chosen: impl Fn(InstanceId, ServerId) -> bool, now: Timestamp) {
+        for (&(instance, to), flight) in &mut self.flights {
+            if is_chosen(instance, to) {
+                self.due.remove(&(flight.due, instance, to));
+                (flight.attempts, flight.due) = (0, now);
+                self.due.insert((now, instance, to));
+            }
+        }
+    }
+
     /// Makes everything due that waits for a server; it begins anew with short pauses.
     fn hurry(&mut self, to: ServerId, now: Timestamp) {
-        let flights = self.flights.iter_mut().filter(|((_, server), _)| *server == to);
-        for (&(instance, _), flight) in flights {
-            self.due.remove(&(flight.due, instance, to));
-            (flight.attempts, flight.due) = (0, now);
-            self.due.insert((now, instance, to));
-        }
+        self.hurry_if(|_, server| server == to, now);
     }
 
     /// The receiver is answering: it is not asked again too soon.
@@ -190,7 +201,8 @@ impl Site {
     pub(crate) fn offer_again(&mut self, now: Timestamp) {
         for _ in 0..OFFERS_AT_ONCE {
             let Some((id, to)) = self.outbox.take_due(now) else { return };
-            if self.instances.state(id).is_some() || self.outbox.down.contains(&to) {
+            let can_wait = self.outbox.is_down(to) && self.redirection(id, to).is_none();
+            if self.instances.state(id).is_some() || can_wait {
                 self.offer(id, to, now);
             } else if self.instances.get(id).is_some() {
                 self.outbox.put_off(id, to, now);
@@ -215,6 +227,9 @@ impl Site {
     /// Offers the oldest parcel: at once if nothing of the history goes with it or the receiver is
     /// to be asked what it lacks, else when the history is read.
     fn offer(&mut self, id: InstanceId, to: ServerId, now: Timestamp) {
+        if self.redirect(id, to, now) {
+            return;
+        }
         self.outbox.put_off(id, to, now);
         let Some(flight) = self.outbox.flights.get_mut(&(id, to)) else { return };
         flight.last = None;
@@ -230,6 +245,32 @@ impl Site {
         } else {
             self.read_entries(id, to, outgoing.number);
         }
+    }
+
+    /// The server of a domain that an instance belongs to, if that is not the one that something of
+    /// it is on its way to.
+    fn redirection(&self, id: InstanceId, to: ServerId) -> Option<ServerId> {
+        let Seat { topology, here } = self.seat.as_ref()?;
+        let at = topology.server_in(topology.domain_of(to)?, id)?;
+        (at != to && at != *here).then_some(at)
+    }
+
+    /// Sends what is on its way to another server, if the weights have changed and nobody has had
+    /// it yet. Whoever has had a part of the instance keeps its place.
+    fn redirect(&mut self, id: InstanceId, to: ServerId, now: Timestamp) -> bool {
+        let Some(other) = self.redirection(id, to) else { return false };
+        let command = Command::Redirect { from: to, to: other };
+        let is_redirected = self.command(id, command, now).is_ok();
+        if is_redirected {
+            self.outbox.end(id, to);
+        }
+        is_redirected
+    }
+
+    /// The topology has changed: what may go another way now, or to a server that is no longer
+    /// locked, need not wait.
+    pub(crate) fn hurry_redirected(&mut self, now: Timestamp) {
+        self.outbox.hurry_if(|_, _| true, now);
     }
 
     /// Reads what of the history the receiver may lack.

@@ -2,6 +2,7 @@
 //!
 //! Invariant: of several servers one alone writes it, the registrar; see `replicate`.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use legwork_model::event::{Performer, Record, SiteEvent, TokenIssued};
@@ -14,6 +15,7 @@ use crate::access::{Caller, Scope};
 use crate::answer::{AgentInfo, Answer};
 use crate::bounds::Limits;
 use crate::catalog::Deployed;
+use crate::changes::Pending;
 use crate::input::RequestId;
 use crate::output::{Append, Output};
 use crate::refusal::{Kind, Refusal};
@@ -327,21 +329,32 @@ impl Site {
                 }
                 self.catalog.republish(&source, record, at);
             }
-            SiteEvent::TopologyPublished { epoch, source, by: _, rules: _ } => {
-                let topology = self.next_topology(&source).0.filter(|next| next.epoch == epoch);
-                let topology = topology.ok_or_else(|| {
+            SiteEvent::TopologyPublished { epoch, source, by: _, rules } => {
+                let rules = self.catalog.changes().rules(&rules)?;
+                let topology = self.next_topology(&source, &rules).0;
+                let topology = topology.filter(|next| next.epoch == epoch).ok_or_else(|| {
                     format!("epoch {epoch} of the topology is unreadable or out of order")
                 })?;
                 self.catalog.publish_topology(topology, &source, record, at);
             }
             SiteEvent::TokenIssued(token) => self.tokens.issue(&token, at),
             SiteEvent::TokenRevoked { name, by: _ } => self.tokens.revoke(&name),
-            SiteEvent::ChangeBegun { number, .. } | SiteEvent::ChangeUndone { number, .. } => {
-                return Err(format!("change {number} of the topology is not understood"));
+            SiteEvent::ChangeBegun { number, source, method, by, without } => {
+                let change = self.next_topology(&source, &BTreeMap::new()).0.and_then(|next| {
+                    let change = self.catalog.topology()?.topology.change_to(&next);
+                    Some((next, change))
+                });
+                let change = change.ok_or_else(|| format!("change {number} is unreadable"))?;
+                let asked = (source.into(), method, by);
+                let without = without.into_iter().collect();
+                let pending = Pending::new(number, asked, without, change, (record + 1, at));
+                self.catalog.begin_change(pending)?;
             }
-            SiteEvent::Excepted { domain, .. } | SiteEvent::Unexcepted { domain, .. } => {
-                return Err(format!("exceptions of domain {} are not understood", domain.0));
+            SiteEvent::Excepted { domain, ids } => self.catalog.except(domain, ids)?,
+            SiteEvent::ChangeUndone { number, why, by: _ } => {
+                self.catalog.undo_change(number, &why)?;
             }
+            SiteEvent::Unexcepted { domain, ids } => self.catalog.unexcept(domain, ids),
         }
         Ok(())
     }

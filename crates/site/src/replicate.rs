@@ -14,6 +14,7 @@ use minicbor::bytes::ByteVec;
 
 use crate::Site;
 use crate::chain::after;
+use crate::locks::Mode;
 use crate::message::{Message, Offer, ParcelId};
 use crate::output::Output;
 use crate::wire::length;
@@ -35,6 +36,8 @@ const HELD_BYTES_MAX: u64 = 64 << 10;
 pub(crate) struct Replication {
     /// How many records the others have said that they have.
     have: BTreeMap<ServerId, u64>,
+    /// How many records they have if what was told last has come: a record is told once.
+    pushed: BTreeMap<ServerId, u64>,
     /// Whom to ask again, when.
     asked: BTreeMap<ServerId, Timestamp>,
     /// When to say next how much is here, and to whom besides the registrar.
@@ -55,7 +58,10 @@ impl Site {
         now: Timestamp,
     ) -> Option<Message> {
         match message {
-            Message::CatalogWanted { have } => self.catalog_wanted(from, have),
+            Message::CatalogWanted { have, answer } => {
+                self.catalog_wanted(from, have, answer, now);
+                self.note_caught_up(now);
+            }
             Message::Catalog { from: first, before, records } => {
                 self.catalog_came(from, first, before, records, now);
             }
@@ -86,7 +92,16 @@ impl Site {
     }
 
     /// Keeps an offer until the records that it needs have come.
-    fn hold(&mut self, from: ServerId, mut offer: Box<Offer>, now: Timestamp) {
+    fn hold(&mut self, from: ServerId, offer: Box<Offer>, now: Timestamp) {
+        self.hold_offer(from, offer, now);
+        if self.replication.asked.get(&from).is_none_or(|due| *due <= now) {
+            self.replication.asked.insert(from, now.plus(PATIENCE));
+            self.ask_catalog(from);
+        }
+    }
+
+    /// Keeps an offer until records have come.
+    pub(crate) fn hold_offer(&mut self, from: ServerId, mut offer: Box<Offer>, now: Timestamp) {
         let key = (from, offer.id);
         let mut base = RecordedAt(now);
         let entries = offer.entries.iter().flatten();
@@ -97,14 +112,13 @@ impl Site {
         if held.len() < HELD_MAX || held.contains_key(&key) {
             held.insert(key, offer);
         }
-        if self.replication.asked.get(&from).is_none_or(|due| *due <= now) {
-            self.replication.asked.insert(from, now.plus(PATIENCE));
-            self.ask_catalog(from);
-        }
     }
 
     /// Records have come: what was kept for want of them gets its turn.
     pub(crate) fn hear_held(&mut self, now: Timestamp) {
+        if self.mode() != Mode::Serving {
+            return;
+        }
         for ((from, _), offer) in std::mem::take(&mut self.replication.held) {
             self.hear(from, Message::Offer(offer), now);
         }
@@ -113,7 +127,8 @@ impl Site {
     /// Says how much is here: who has more sends it.
     pub(crate) fn ask_catalog(&mut self, to: ServerId) {
         if self.seat().is_some() && !self.replication.is_estranged {
-            let message = Message::CatalogWanted { have: self.version };
+            let message =
+                Message::CatalogWanted { have: self.version, answer: self.wants_answer() };
             self.out.push(Output::Send { to, message });
         }
     }
@@ -151,8 +166,10 @@ impl Site {
         let here = seat.here;
         let others: Vec<ServerId> = seat.topology.in_use().map(|(id, _)| id).collect();
         for to in others.into_iter().filter(|id| *id != here) {
-            let is_next = self.replication.have.get(&to) == Some(&from);
+            let Replication { have, pushed, .. } = &mut self.replication;
+            let is_next = have.get(&to).max(pushed.get(&to)) == Some(&from);
             if is_next && record.len() <= PUSHED_BYTES_MAX {
+                pushed.insert(to, from + 1);
                 let records = vec![ByteVec::from(record.clone())];
                 self.out
                     .push(Output::Send { to, message: Message::Catalog { from, before, records } });
@@ -163,16 +180,44 @@ impl Site {
     }
 
     /// Another server has so many records.
-    fn catalog_wanted(&mut self, from: ServerId, have: u64) {
+    fn catalog_wanted(&mut self, from: ServerId, have: u64, answer: bool, now: Timestamp) {
         if self.seat().is_none() || self.replication.is_estranged {
             return;
         }
         self.replication.have.insert(from, have);
+        self.replication.pushed.insert(from, have);
         if have < self.version {
             let limit = self.chain.portion(have, PORTION_BYTES);
             self.out.push(Output::ReadCatalog { to: from, from: have, limit });
         } else if have > self.version {
             self.ask_catalog(from);
+        } else if answer {
+            let message = Message::CatalogWanted { have: self.version, answer: false };
+            self.out.push(Output::Send { to: from, message });
+        }
+        if self.catalog.changes().pending().is_some() {
+            self.coordinate(now);
+        }
+    }
+
+    /// Whether another server has said that it has so many records.
+    pub(crate) fn has_records(&self, server: ServerId, records: u64) -> bool {
+        self.replication.have.get(&server).is_some_and(|have| *have >= records)
+    }
+
+    /// Whether another server has said that it has no more records than there are here.
+    pub(crate) fn has_no_more(&self, server: ServerId) -> bool {
+        self.replication.have.get(&server).is_some_and(|have| *have <= self.version)
+    }
+
+    /// Brings a server that acts on what is out of date the newer records.
+    pub(crate) fn bring_newer(&mut self, to: ServerId) {
+        match self.replication.have.get(&to) {
+            Some(&have) if have < self.version => {
+                let limit = self.chain.portion(have, PORTION_BYTES);
+                self.out.push(Output::ReadCatalog { to, from: have, limit });
+            }
+            Some(_) | None => self.ask_catalog(to),
         }
     }
 
@@ -252,6 +297,7 @@ impl Site {
             self.out.push(Output::Notice { text });
         }
         self.follow_topology();
+        self.follow_changes(now);
         if is_reorganised {
             self.offer_anew(now);
         }

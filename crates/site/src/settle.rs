@@ -12,6 +12,7 @@ use legwork_org::ItemKey;
 
 use crate::Site;
 use crate::answer::Answer;
+use crate::locks::Mode;
 use crate::step::History;
 use crate::waiting::Waiting;
 
@@ -28,6 +29,36 @@ impl Site {
         self.serve_polls(now);
         self.follow_on(now);
         self.serve_watches(now);
+        self.answer_due(now);
+        self.reoffer_some(now);
+        self.give_turns(now);
+        self.offer_again(now);
+        self.fetch_again(now);
+        self.fetch_contents_again(now);
+        self.ask_earlier_again(now);
+        self.tell_over(now);
+        self.attend_to_change(now);
+        self.carry_on(now);
+        self.evict();
+    }
+
+    /// What goes on while this server is frozen.
+    pub(crate) fn settle_frozen(&mut self, now: Timestamp) {
+        self.latest = now;
+        self.answer_due(now);
+        self.attend_to_change(now);
+    }
+
+    /// The catalog, and the change that is under way in it.
+    fn attend_to_change(&mut self, now: Timestamp) {
+        self.beat(now);
+        self.catch_up(now);
+        self.report(now);
+        self.coordinate(now);
+    }
+
+    /// Answers those whose moment has come.
+    fn answer_due(&mut self, now: Timestamp) {
         while let Some((id, waiting)) = self.waiting.take_due(now) {
             match waiting {
                 Waiting::Jobs(_) => self.answer(id, Ok(Answer::Jobs(Vec::new()))),
@@ -40,13 +71,6 @@ impl Site {
                 Waiting::End { .. } => self.answer_end(id, &waiting),
             }
         }
-        self.reoffer_some(now);
-        self.give_turns(now);
-        self.offer_again(now);
-        self.fetch_again(now);
-        self.fetch_contents_again(now);
-        self.beat(now);
-        self.evict();
     }
 
     /// Drops states from memory; what is under way keeps its own there.
@@ -87,6 +111,9 @@ impl Site {
     /// Goes on with the instances that need a decision under the new organisation, a portion at a
     /// time: one commit takes only so many records.
     fn reoffer_some(&mut self, now: Timestamp) {
+        if self.mode() != Mode::Serving {
+            return;
+        }
         for _ in 0..REOFFERED_AT_ONCE {
             if self.reoffering.len() >= REOFFERED_AT_ONCE || self.entailed.is_enough() {
                 return;

@@ -194,6 +194,7 @@ impl Site {
             self.fetching.end(id);
             self.contents.forget(id);
             self.arrivals.forget(id);
+            self.note_over(id);
             self.ended.push(id);
         } else {
             self.dispatch(id, now);

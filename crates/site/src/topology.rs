@@ -6,17 +6,18 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use legwork_model::event::SiteEvent;
+use legwork_model::event::{Performer, SiteEvent, Validity};
 use legwork_model::finding::{Finding, Rule, Severity, Span};
-use legwork_model::id::ServerId;
+use legwork_model::id::{DomainId, ServerId};
 use legwork_model::schema::Schema;
 use legwork_model::time::Timestamp;
-use legwork_placement::{Topology, is_placed, unknown_domain};
+use legwork_placement::{Rule as Counts, Topology, is_placed, unknown_domain};
 
 use crate::access::Caller;
 use crate::answer::Answer;
-use crate::input::RequestId;
+use crate::input::{PublishTopology, RequestId};
 use crate::output::Output;
+use crate::reconfigure::under_way;
 use crate::refusal::{Kind, Refusal};
 use crate::seat::Seat;
 use crate::{Site, page};
@@ -48,7 +49,12 @@ impl Site {
 
     /// The first input of this life: the first registrar publishes what it was started with.
     pub(crate) fn begin(&mut self, now: Timestamp) {
-        if std::mem::replace(&mut self.has_begun, true) || self.catalog.topology().is_some() {
+        if std::mem::replace(&mut self.has_begun, true) {
+            return;
+        }
+        self.note_recovered_fates();
+        self.follow_changes(now);
+        if self.catalog.topology().is_some() {
             return;
         }
         let (Some(seat), Some(member)) = (&self.bootstrap, &self.config.member) else { return };
@@ -57,7 +63,10 @@ impl Site {
         }
         let (topology, source) = (Topology::clone(&seat.topology), member.topology.clone());
         match self.first_fits(&topology) {
-            Ok(()) => self.put_topology(topology, &source, &Caller::itself(), now),
+            Ok(()) => {
+                let by = Caller::itself().performer();
+                self.put_topology(topology, &source, Vec::new(), by, now);
+            }
             Err(refusal) => {
                 let why = refusal.findings.first().map(|finding| finding.message.clone());
                 let why = why.unwrap_or(refusal.message);
@@ -90,56 +99,89 @@ impl Site {
         })
     }
 
-    /// The topology that a text makes of the one in force, and what is wrong with it.
-    pub(crate) fn next_topology(&self, source: &str) -> (Option<Topology>, Vec<Finding>) {
+    /// The topology that a text makes of the one in force, and what is wrong with it. `rules` says
+    /// from when the weights of a domain count that it changes.
+    pub(crate) fn next_topology(
+        &self,
+        source: &str,
+        rules: &BTreeMap<DomainId, Counts>,
+    ) -> (Option<Topology>, Vec<Finding>) {
         let previous = self.catalog.topology().map(|published| &*published.topology);
-        Topology::succeed(source, previous, &BTreeMap::new())
+        Topology::succeed(source, previous, rules)
     }
 
-    /// Puts a topology in force: the next epoch.
+    /// Puts a topology in force, the next epoch; at once if it moves nothing.
     pub(crate) fn publish_topology(
         &mut self,
         caller: &Caller,
-        source: &str,
+        asked: &PublishTopology,
         now: Timestamp,
     ) -> Result<Answer, Refusal> {
         caller.require_admin()?;
-        self.require_registrar()?;
+        if !asked.dry_run {
+            self.require_registrar()?;
+        }
         if self.config.member.is_none() {
             let message = "this server is alone; start it with `legwork up --cluster DIR`, where \
                            `legwork cluster init` made DIR";
             return Err(Refusal::new(Kind::Conflict, "not_a_member", message));
         }
-        if let Some(published) = self.catalog.topology().filter(|last| &*last.source == source) {
+        let in_force = self.catalog.topology().filter(|last| *last.source == asked.source);
+        if let (Some(published), false) = (in_force, asked.dry_run) {
             let version = published.topology.epoch;
             return Ok(Answer::Published { version, unchanged: true, warnings: Vec::new() });
         }
-        let (topology, findings) = self.next_topology(source);
+        let (topology, findings) = self.next_topology(&asked.source, &BTreeMap::new());
         let topology = topology.ok_or_else(|| Refusal::check_failed(findings))?;
-        if self.catalog.topology().is_none() {
-            self.first_fits(&topology)?;
+        let change = self.catalog.topology().map(|last| last.topology.change_to(&topology));
+        if asked.dry_run {
+            let method = asked.method.unwrap_or_default();
+            return Ok(self.dry_run(method, &topology, &change.unwrap_or_default()));
         }
-        let most = self.config.limits.topologies;
-        if topology.epoch as usize > most {
-            let message = format!(
-                "the topology has been published {most} times, as often as it may; publish it less \
-                 often, and go on with new servers"
-            );
-            return Err(Refusal::new(Kind::Conflict, "too_many_topologies", message));
+        if let Some(pending) = self.catalog.changes().pending() {
+            // Whoever asks for it again hears how it is getting on.
+            let is_same = *pending.source == asked.source;
+            return if is_same { Ok(self.changing()) } else { Err(under_way(pending)) };
+        }
+        self.require_epochs(&topology)?;
+        match change {
+            None => self.first_fits(&topology)?,
+            Some(change) if !change.is_empty() => {
+                return self.begin_change(caller, asked, topology, change, now);
+            }
+            Some(_) => {}
         }
         let version = topology.epoch;
-        self.put_topology(topology, source, caller, now);
-        self.hear_held(now);
+        self.put_topology(topology, &asked.source, Vec::new(), caller.performer(), now);
         Ok(Answer::Published { version, unchanged: false, warnings: Vec::new() })
     }
 
-    fn put_topology(&mut self, topology: Topology, source: &str, by: &Caller, now: Timestamp) {
+    fn require_epochs(&self, topology: &Topology) -> Result<(), Refusal> {
+        let most = self.config.limits.topologies;
+        if topology.epoch as usize <= most {
+            return Ok(());
+        }
+        let message = format!(
+            "the topology has been published {most} times, as often as it may; publish it less \
+             often, and go on with new servers"
+        );
+        Err(Refusal::new(Kind::Conflict, "too_many_topologies", message))
+    }
+
+    pub(crate) fn put_topology(
+        &mut self,
+        topology: Topology,
+        source: &str,
+        rules: Vec<(DomainId, Validity)>,
+        by: Performer,
+        now: Timestamp,
+    ) {
         let epoch = topology.epoch;
         self.catalog.publish_topology(topology, source, self.version, now);
         self.follow_topology();
-        let (source, by) = (source.to_owned(), by.performer());
-        let rules = Vec::new();
+        let source = source.to_owned();
         self.record(SiteEvent::TopologyPublished { epoch, source, by, rules }, now);
+        self.follow_changes(now);
     }
 
     /// Whether the first topology fits what was here before. What a later one may change fits.

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use legwork_engine::{NodeState, Peer, Rejection, State};
-use legwork_model::event::{Event, Incident, Orders, Parcel, Performer, Received, Record};
+use legwork_model::event::{Event, Incident, Orders, Parcel, Performer, Record};
 use legwork_model::id::{Activity, ActivityId, ElementId, InstanceId, ServerId};
 use legwork_model::schema::{Node, NodeKind, Schema};
 use legwork_model::time::Timestamp;
@@ -354,38 +354,44 @@ fn entry(
             detail: (!reason.is_empty()).then(|| reason.clone()),
             ..blank("aborted", None, by)
         },
-        Event::Sent { to, parcel, .. } => HistoryEntry {
-            detail: Some(format!("{} to {}", contents(schema, parcel), server(*to))),
-            ..blank("sent", None, &system)
-        },
-        Event::Delivered { to, number } => HistoryEntry {
-            detail: Some(format!("number {number} to {}", server(*to))),
-            ..blank("delivered", None, &system)
-        },
-        Event::Received(received) => HistoryEntry {
-            detail: Some(came(schema, server, received)),
-            ..blank("received", None, &system)
-        },
+        Event::Sent { .. }
+        | Event::Delivered { .. }
+        | Event::Received(_)
+        | Event::Redirected { .. } => {
+            let (kind, detail) = travelled(schema, server, event);
+            HistoryEntry { detail, ..blank(kind, None, &system) }
+        }
         Event::Fetched { values } => HistoryEntry {
             writes: named(schema, values.iter().map(|value| (value.element, &value.value))),
             ..blank("fetched", None, &system)
         },
         Event::Finished => blank("finished", None, &system),
-        Event::Redirected { from, to } => HistoryEntry {
-            detail: Some(match to {
-                Some(to) => {
-                    format!("what was on its way to {} goes to {}", server(*from), server(*to))
-                }
-                None => format!("what was on its way to {} is of no more use", server(*from)),
-            }),
-            ..blank("redirected", None, &system)
-        },
     }
 }
 
-/// What came from where.
-fn came(schema: &Schema, server: &dyn Fn(ServerId) -> String, received: &Received) -> String {
-    format!("{} from {}", contents(schema, &received.parcel), server(received.from))
+/// What went between servers.
+fn travelled(
+    schema: &Schema,
+    server: &dyn Fn(ServerId) -> String,
+    event: &Event,
+) -> (&'static str, Option<String>) {
+    if let Event::Sent { to, parcel, .. } = event {
+        ("sent", Some(format!("{} to {}", contents(schema, parcel), server(*to))))
+    } else if let Event::Delivered { to, number } = event {
+        ("delivered", Some(format!("number {number} to {}", server(*to))))
+    } else if let Event::Redirected { from, to } = event {
+        let what = format!("what was on its way to {}", server(*from));
+        let becomes = to.map_or_else(
+            || format!("{what} is of no more use"),
+            |to| format!("{what} goes to {}", server(to)),
+        );
+        ("redirected", Some(becomes))
+    } else if let Event::Received(received) = event {
+        let parcel = contents(schema, &received.parcel);
+        ("received", Some(format!("{parcel} from {}", server(received.from))))
+    } else {
+        ("", None)
+    }
 }
 
 /// What a parcel is about.

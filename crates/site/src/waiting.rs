@@ -79,6 +79,10 @@ impl WaitingRoom {
         Some(waiting)
     }
 
+    pub(crate) fn ids(&self) -> Vec<RequestId> {
+        self.requests.keys().copied().collect()
+    }
+
     pub(crate) fn peek(&self, id: RequestId) -> Option<&Waiting> {
         self.requests.get(&id).map(|(_, waiting)| waiting)
     }

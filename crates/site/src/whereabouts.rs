@@ -27,7 +27,7 @@ impl Site {
         (is_there && starter != seat.here).then_some(starter)
     }
 
-    fn elsewhere(&self, server: ServerId) -> Refusal {
+    pub(crate) fn elsewhere(&self, server: ServerId) -> Refusal {
         let topology = self.seat.as_ref().map(|seat| &seat.topology);
         let name = topology.and_then(|topology| Some(topology.server(server)?.name.clone()));
         let message = match name {

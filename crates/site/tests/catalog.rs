@@ -138,7 +138,7 @@ impl Group {
 }
 
 fn publish(source: &str) -> Request {
-    Request::PublishTopology { source: source.to_owned() }
+    Request::PublishTopology(PublishTopology { source: source.to_owned(), ..Default::default() })
 }
 
 fn deploy(source: &str) -> Request {

@@ -202,7 +202,15 @@ fn who_waits_at_a_server_that_was_alone_is_told_to_begin_anew_among_others() {
     };
     let until = Some(group.now.plus(Duration::from_secs(60)));
     let watch = group.send(0, Request::Worklist(worklist("ann", Some(list.cursor), until)));
-    group.ask(0, Request::PublishTopology { source: topology(&NAMES) }).unwrap();
+    group
+        .ask(
+            0,
+            Request::PublishTopology(PublishTopology {
+                source: topology(&NAMES),
+                ..Default::default()
+            }),
+        )
+        .unwrap();
     assert!(!group.replies.contains_key(&watch), "nothing has changed for ann yet");
 
     group.send(0, Request::Worklist(worklist("ann", None, None)));

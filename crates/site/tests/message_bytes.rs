@@ -104,7 +104,7 @@ fn messages_keep_their_bytes() {
         &Message::Have { instance: instance(), values },
         "008304500102030405060708090a0b0c0d0e0f1081830201820381646c6f6e67",
     );
-    check(&Message::CatalogWanted { have: 300 }, "00820519012c");
+    check(&Message::CatalogWanted { have: 300, answer: false }, "00820519012c");
     let records = vec![vec![1, 2].into(), vec![].into()];
     check(&Message::Catalog { from: 7, before: 8, records }, "00840607088242010240");
 }

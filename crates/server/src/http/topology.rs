@@ -8,7 +8,7 @@ use legwork_api::definitions::{Published, Source, VersionList};
 use legwork_api::topology::{Domain, LinkCost, ServerAddress, Topology};
 use legwork_model::id::DomainId;
 use legwork_placement::Topology as Placed;
-use legwork_site::{Answer, Request};
+use legwork_site::{Answer, PublishTopology, Request};
 
 use super::definitions::versions;
 use super::exchange::Exchange;
@@ -26,7 +26,13 @@ use crate::convert;
 )]
 pub(super) async fn publish(x: Exchange<'_>) -> Result {
     x.query(&[])?;
-    let answer = x.ask(Request::PublishTopology { source: x.source()? }).await?;
+    let asked = PublishTopology { source: x.source()?, ..PublishTopology::default() };
+    let answer = x.ask(Request::PublishTopology(asked)).await?;
+    if let Answer::Reconfiguration(status) = &answer {
+        // It is under way, or has come to its end already.
+        let (version, warnings) = (status.epoch, Vec::new());
+        return Reply::json(&Published { version, unchanged: false, warnings });
+    }
     let Answer::Published { version, unchanged, warnings } = answer else {
         return Err(Refused::strange_answer());
     };

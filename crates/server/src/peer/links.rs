@@ -386,12 +386,12 @@ pub(super) mod tests {
         host.take_in(&ward);
         assert_eq!(north.reachable(), [(ServerId(1), false), (ServerId(2), true)]);
         assert_eq!(ward.reachable(), [(ServerId(0), true), (ServerId(1), false)]);
-        north.post(ServerId(2), Message::CatalogWanted { have: 7 });
+        north.post(ServerId(2), Message::CatalogWanted { have: 7, answer: false });
         let mut heard = VecDeque::new();
         ward.queue.take_all(&mut heard, None);
         let said = |message: &drive::Message| {
             let drive::Message::Heard { from, message, .. } = message else { return None };
-            let Message::CatalogWanted { have } = message else { return None };
+            let Message::CatalogWanted { have, .. } = message else { return None };
             Some((from.0, *have))
         };
         let heard: Vec<(u16, u64)> = heard.iter().filter_map(said).collect();

@@ -12,7 +12,7 @@ use legwork_model::id::{AgentId, DomainId, ServerId};
 use legwork_model::schema::Schema;
 use legwork_model::yaml;
 use legwork_placement::{Domain, Policy, Server, Topology, Transfer};
-use legwork_site::{Member, Request};
+use legwork_site::{Member, PublishTopology, Request};
 
 use super::Cluster;
 use super::crew::{Crew, Errand};
@@ -87,7 +87,10 @@ impl Changes {
                 if let Some(member) = joins.take() {
                     cluster.join(World::member(dice, member), dice);
                 }
-                Request::PublishTopology { source: text.to_string() }
+                {
+                    let source = text.to_string();
+                    Request::PublishTopology(PublishTopology { source, ..Default::default() })
+                }
             }
             Change::Definition { text, .. } => Request::Deploy { source: text.clone() },
         };

@@ -1,0 +1,392 @@
+//! Bringing a change of the topology to its end: what locked servers report, and what the registrar
+//! makes of it.
+//!
+//! Invariant: a change ends only when every server of each locked domain has told what it has, or was
+//! declared down, and every moved one is at its new host. What is gathered here is volatile: after a
+//! crash of the registrar all say it again.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use legwork_model::event::{Method, SiteEvent, Validity};
+use legwork_model::id::{DomainId, InstanceId, ServerId};
+use legwork_model::time::Timestamp;
+use legwork_placement::{EXCEPTIONS_MAX, Exceptions, Map, PORTION_MAX, Rule, Topology};
+
+use crate::Site;
+use crate::access::Caller;
+use crate::changes::Pending;
+use crate::message::{Instance, Message, Report};
+use crate::output::Output;
+
+/// For how long servers are waited for that need not report, as long as they can be reached.
+const GRACE: Duration = Duration::from_secs(2);
+/// Who has to report does so by then, or the change is undone.
+const REPORTS_MAX: Duration = Duration::from_secs(30);
+/// A server has moved by then, or the change is undone.
+const MOVES_MAX: Duration = Duration::from_secs(600);
+/// Clocks differ by less than this: so far the instances of a server that cannot be asked may be
+/// ahead.
+const SKEW_MS: u64 = 60_000;
+/// How many ids are in one part of a report, and in one record.
+const PART_IDS: usize = PORTION_MAX;
+/// How long is waited before something is reported again: at first, and at most.
+const PAUSE_MIN: Duration = Duration::from_secs(1);
+const PAUSE_MAX: Duration = Duration::from_secs(8);
+
+/// What is said again until the change is over.
+#[derive(Debug, Default)]
+pub(crate) struct Reporting {
+    change: u32,
+    due: Timestamp,
+    attempts: u32,
+    /// Of the store that has come to this host.
+    pub(crate) digest: [u8; 32],
+}
+
+/// What the registrar has heard of the change under way.
+#[derive(Debug, Default)]
+pub(crate) struct Coordination {
+    since: Timestamp,
+    reports: BTreeMap<ServerId, Gathered>,
+    moved: BTreeSet<ServerId>,
+    /// When those are told again who do not seem to have heard of it.
+    tell_due: Timestamp,
+}
+
+/// What a server has reported so far.
+#[derive(Debug, Default)]
+pub(crate) struct Gathered {
+    latest_ms: u64,
+    open: u64,
+    ids: BTreeSet<InstanceId>,
+    /// All up to this one are told.
+    upto: Option<InstanceId>,
+    is_whole: bool,
+}
+
+impl Coordination {
+    pub(crate) fn has_reported(&self, server: ServerId) -> bool {
+        self.reports.get(&server).is_some_and(|gathered| gathered.is_whole)
+    }
+
+    pub(crate) fn has_moved(&self, server: ServerId) -> bool {
+        self.moved.contains(&server)
+    }
+
+    /// How many instances were reported to be there, and how many of them stay where they are.
+    pub(crate) fn counts(&self) -> (u64, u64) {
+        let open = self.reports.values().map(|gathered| gathered.open).sum();
+        let ids = self.reports.values().map(|gathered| gathered.ids.len() as u64).sum();
+        (open, ids)
+    }
+}
+
+impl Site {
+    /// A change begins, or goes on in a new life.
+    pub(crate) fn change_begun(&mut self, now: Timestamp) {
+        let Some(pending) = self.catalog.changes().pending() else { return };
+        let change = pending.number;
+        // In a new life nobody is known to have heard of it.
+        let tell_due = if pending.begun_at == now { now.plus(PAUSE_MIN) } else { now };
+        self.coordination = Coordination { since: now, tell_due, ..Coordination::default() };
+        let digest = self.reporting.digest;
+        self.reporting = Reporting { change, due: now, attempts: 0, digest };
+        self.report(now);
+    }
+
+    /// The servers that have to report before a change can end.
+    pub(crate) fn reporters(&self, pending: &Pending) -> Vec<ServerId> {
+        let Some(seat) = self.seat() else { return Vec::new() };
+        let topology = &seat.topology;
+        let locked = pending.change.domains.iter();
+        let all = locked.flat_map(|domain| topology.servers_of(*domain).map(|(id, _)| id));
+        all.filter(|id| !pending.without.contains(id)).collect()
+    }
+
+    /// Says what the registrar has to know, if it is time.
+    pub(crate) fn report(&mut self, now: Timestamp) {
+        let Some(pending) = self.catalog.changes().pending() else { return };
+        if self.reporting.change != pending.number || self.reporting.due > now {
+            return;
+        }
+        let Some(here) = self.seat.as_ref().map(|seat| seat.here) else { return };
+        let is_locked = self.domain_here().is_some_and(|domain| pending.locks(domain));
+        let has_moved_in = pending.moves(here) && self.has_moved_in(pending.number);
+        if !is_locked && !has_moved_in {
+            return;
+        }
+        let parts = if is_locked { self.parts(pending) } else { Vec::new() };
+        let change = pending.number;
+        let doubled = PAUSE_MIN.saturating_mul(1 << self.reporting.attempts.min(6));
+        self.reporting.attempts += 1;
+        self.reporting.due = now.plus(doubled.min(PAUSE_MAX));
+        for part in parts {
+            self.tell_registrar(Message::Report(part), now);
+        }
+        if has_moved_in {
+            let digest = self.reporting.digest;
+            self.tell_registrar(Message::Moved { change, server: here, digest }, now);
+        }
+    }
+
+    pub(crate) fn say_moved(&mut self, now: Timestamp) {
+        self.reporting.due = now;
+        self.report(now);
+    }
+
+    fn tell_registrar(&mut self, message: Message, now: Timestamp) {
+        let Some(here) = self.seat.as_ref().map(|seat| seat.here) else { return };
+        match self.registrar() {
+            Some(registrar) if registrar == here => self.hear_report(here, &message, now),
+            Some(to) => self.out.push(Output::Send { to, message }),
+            None => {}
+        }
+    }
+
+    pub(crate) fn next_report(&self) -> Option<Timestamp> {
+        let pending = self.catalog.changes().pending()?;
+        let here = self.seat.as_ref()?.here;
+        let reports = self.domain_here().is_some_and(|domain| pending.locks(domain))
+            || pending.moves(here) && self.has_moved_in(pending.number);
+        let report =
+            (reports && self.reporting.change == pending.number).then_some(self.reporting.due);
+        let is_registrar = self.registrar() == Some(here) && !self.is_given_away(pending.number);
+        let deadline = self.next_deadline(pending).min(self.coordination.tell_due);
+        [report, is_registrar.then_some(deadline)].into_iter().flatten().min()
+    }
+
+    /// What this server reports, in parts.
+    fn parts(&self, pending: &Pending) -> Vec<Report> {
+        let ids = match pending.method {
+            Method::Since => BTreeSet::new(),
+            Method::Except => self.affected(&pending.next),
+        };
+        let clock = u64::try_from(self.latest.0).unwrap_or_default();
+        let youngest = self.known_ids().map(|id| id.created_ms()).max().unwrap_or_default();
+        let part = |after, ids: &[InstanceId], more| Report {
+            change: pending.number,
+            latest_ms: clock.max(youngest),
+            after,
+            ids: ids.to_vec(),
+            more,
+            open: self.known_ids().count() as u64,
+        };
+        let ids: Vec<InstanceId> = ids.into_iter().collect();
+        let mut parts = Vec::new();
+        let mut after = None;
+        let mut chunks = ids.chunks(PART_IDS).peekable();
+        while let Some(chunk) = chunks.next() {
+            parts.push(part(after, chunk, chunks.peek().is_some()));
+            after = chunk.last().map(|last| Instance(*last));
+        }
+        if parts.is_empty() {
+            parts.push(part(None, &[], false));
+        }
+        parts
+    }
+
+    /// All instances that are here and not over, whatever their state.
+    pub(crate) fn known_ids(&self) -> impl Iterator<Item = InstanceId> {
+        let open = self.instances.ids();
+        open.chain(self.instances.broken_ids()).chain(self.unread.iter().copied())
+    }
+
+    /// The instances here whose server another topology would change.
+    pub(crate) fn affected(&self, next: &Topology) -> BTreeSet<InstanceId> {
+        let (Some(seat), Some(domain)) = (&self.seat, self.domain_here()) else {
+            return BTreeSet::new();
+        };
+        let Some(next) = next.domain(domain) else { return BTreeSet::new() };
+        let goes = |id: &InstanceId| next.chain.newest().server(id.spread()) != seat.here;
+        let is_here = |id: &InstanceId| seat.topology.server_in(domain, *id) == Some(seat.here);
+        self.known_ids().filter(goes).filter(is_here).collect()
+    }
+
+    /// A server says what the registrar has to know.
+    pub(crate) fn hear_report(&mut self, from: ServerId, message: &Message, now: Timestamp) {
+        let pending = self.catalog.changes().pending();
+        let is_of = |change| pending.is_some_and(|pending| pending.number == change);
+        if let Message::Report(report) = &message
+            && is_of(report.change)
+        {
+            self.coordination.reports.entry(from).or_default().add(report);
+        } else if let Message::Moved { change, server, .. } = &message
+            && is_of(*change)
+            && self.speaks_for(from, *server)
+        {
+            self.coordination.moved.insert(*server);
+        } else {
+            // Of a change that is over: the sender has not heard of its end.
+            return self.bring_newer(from);
+        }
+        self.coordinate(now);
+    }
+
+    /// A server speaks for all of its domain.
+    fn speaks_for(&self, from: ServerId, server: ServerId) -> bool {
+        let domain = |id| self.seat().and_then(|seat| seat.topology.domain_of(id));
+        from == server || domain(from) == domain(server)
+    }
+
+    /// Ends the change under way if it can be, or undoes it if it takes too long.
+    pub(crate) fn coordinate(&mut self, now: Timestamp) {
+        let Some(pending) = self.catalog.changes().pending() else { return };
+        let Some(seat) = self.seat.as_ref() else { return };
+        if seat.topology.registrar() != Some(seat.here) || self.is_given_away(pending.number) {
+            return;
+        }
+        let missing = self.missing(pending);
+        if self.coordination.tell_due <= now {
+            self.coordination.tell_due = now.plus(PAUSE_MIN);
+            return self.tell_again(now);
+        }
+        if missing.is_empty() {
+            if self.next_deadline(pending) <= now || self.all_know(pending) {
+                self.finish(now);
+            }
+            return;
+        }
+        let waited = now.since(self.coordination.since);
+        let is_silent = |id: &&ServerId| !self.coordination.has_reported(**id);
+        let silent: Vec<ServerId> =
+            self.reporters(pending).iter().filter(is_silent).copied().collect();
+        let why = if !silent.is_empty() && waited >= REPORTS_MAX {
+            format!("{} did not report within {} s", self.names(&silent), REPORTS_MAX.as_secs())
+        } else if waited >= MOVES_MAX {
+            format!("{} did not move within {} s", self.names(&missing), MOVES_MAX.as_secs())
+        } else {
+            return;
+        };
+        self.undo_now(&why, &Caller::itself(), now);
+    }
+
+    /// Tells those of the change who do not seem to have heard of it.
+    fn tell_again(&mut self, now: Timestamp) {
+        let (Some(pending), Some(seat)) = (self.catalog.changes().pending(), &self.seat) else {
+            return;
+        };
+        let is_behind = |id: &ServerId| {
+            *id != seat.here && !self.outbox.is_down(*id) && !self.has_records(*id, pending.records)
+        };
+        let behind = seat.topology.in_use().map(|(id, _)| id).filter(is_behind);
+        for to in behind.collect::<Vec<_>>() {
+            let message = Message::CatalogWanted { have: self.version, answer: true };
+            self.out.push(Output::Send { to, message });
+        }
+        self.coordinate(now);
+    }
+
+    /// The servers without which the change cannot end.
+    pub(crate) fn missing(&self, pending: &Pending) -> Vec<ServerId> {
+        let mut missing = self.reporters(pending);
+        missing.retain(|id| !self.coordination.has_reported(*id));
+        let moved = pending.change.servers.iter();
+        missing.extend(moved.filter(|id| !self.coordination.has_moved(**id)));
+        missing
+    }
+
+    /// Whether all other servers that can be reached know of the change.
+    fn all_know(&self, pending: &Pending) -> bool {
+        let Some(seat) = &self.seat else { return true };
+        let mut others = seat.topology.in_use().map(|(id, _)| id).filter(|id| *id != seat.here);
+        others.all(|id| {
+            self.outbox.is_down(id)
+                || pending.without.contains(&id)
+                || pending.moves(id)
+                || self.has_records(id, pending.records)
+        })
+    }
+
+    /// When something has to be done about the change even if nothing is heard.
+    fn next_deadline(&self, pending: &Pending) -> Timestamp {
+        let since = self.coordination.since;
+        let has_silent =
+            self.reporters(pending).iter().any(|id| !self.coordination.has_reported(*id));
+        match (has_silent, self.missing(pending).is_empty()) {
+            (true, _) => since.plus(REPORTS_MAX),
+            (false, false) => since.plus(MOVES_MAX),
+            (false, true) => since.plus(GRACE),
+        }
+    }
+
+    /// Publishes the topology that the change leads to.
+    fn finish(&mut self, now: Timestamp) {
+        let Some(pending) = self.catalog.changes().pending() else { return };
+        let (source, method, by) = (pending.source.clone(), pending.method, pending.by.clone());
+        let without = pending.without.clone();
+        let mut excepted: BTreeMap<DomainId, BTreeSet<InstanceId>> = BTreeMap::new();
+        let mut rules = BTreeMap::new();
+        for domain in pending.change.domains.clone() {
+            let in_domain = |id: &ServerId| {
+                self.seat.as_ref().is_some_and(|seat| seat.topology.domain_of(*id) == Some(domain))
+            };
+            let reports = self.coordination.reports.iter().filter(|(id, _)| in_domain(id));
+            let reports = reports.map(|(_, gathered)| gathered);
+            let rule = match method {
+                Method::Since => {
+                    let latest = reports.map(|gathered| gathered.latest_ms).max();
+                    let clock = u64::try_from(now.0).unwrap_or_default();
+                    let ahead =
+                        without.iter().any(in_domain).then(|| clock.saturating_add(SKEW_MS));
+                    Rule::Since(latest.max(ahead).unwrap_or(clock))
+                }
+                Method::Except => {
+                    let ids: BTreeSet<InstanceId> =
+                        reports.flat_map(|gathered| &gathered.ids).copied().collect();
+                    excepted.insert(domain, ids.clone());
+                    Rule::Except(Exceptions::new(ids))
+                }
+            };
+            rules.insert(domain, rule);
+        }
+        let count: usize = excepted.values().map(BTreeSet::len).sum();
+        if count > EXCEPTIONS_MAX {
+            let why = format!(
+                "{count} instances would be exceptions, at most {EXCEPTIONS_MAX} fit; change the \
+                 weights by time stamp"
+            );
+            return self.undo_now(&why, &Caller::itself(), now);
+        }
+        let (topology, findings) = self.next_topology(&source, &rules);
+        let Some(topology) = topology else {
+            let why = findings.first().map(ToString::to_string).unwrap_or_default();
+            return self.undo_now(&why, &Caller::itself(), now);
+        };
+        for (domain, ids) in excepted {
+            let ids: Vec<InstanceId> = ids.into_iter().collect();
+            for part in ids.chunks(PART_IDS) {
+                let event = SiteEvent::Excepted { domain, ids: part.to_vec() };
+                drop(self.catalog.except(domain, part.to_vec()));
+                self.record(event, now);
+            }
+        }
+        let recorded: Vec<(DomainId, Validity)> =
+            rules.iter().filter_map(|(domain, rule)| Some((*domain, rule.recorded()?))).collect();
+        self.put_topology(topology, &source, recorded, by, now);
+    }
+
+    fn names(&self, servers: &[ServerId]) -> String {
+        let topology = self.seat().map(|seat| &seat.topology);
+        let name = |id: &ServerId| {
+            let server = topology.and_then(|topology| topology.server(*id));
+            server.map_or_else(|| format!("server {}", id.0), |server| format!("`{}`", server.name))
+        };
+        servers.iter().map(name).collect::<Vec<_>>().join(", ")
+    }
+}
+
+impl Gathered {
+    fn add(&mut self, report: &Report) {
+        self.latest_ms = self.latest_ms.max(report.latest_ms);
+        self.open = report.open;
+        let after = report.after.map(|Instance(id)| id);
+        if self.is_whole || after > self.upto {
+            // A part before it is missing: all come again.
+            return;
+        }
+        self.upto = self.upto.max(report.ids.last().copied());
+        self.ids.extend(&report.ids);
+        self.is_whole = !report.more;
+    }
+}

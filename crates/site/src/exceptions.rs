@@ -1,0 +1,115 @@
+//! Exceptions of a domain end with their instances.
+//!
+//! Invariant: an exception is forgotten only when its instance is over at the one server that has it.
+//! Each server tells the registrar of its own; the registrar records them some at a time, so that the
+//! catalog grows by a few records only however many there are.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use legwork_model::event::SiteEvent;
+use legwork_model::id::{DomainId, InstanceId, ServerId};
+use legwork_model::time::Timestamp;
+use legwork_placement::{Map, Rule};
+
+use crate::Site;
+use crate::message::Message;
+use crate::output::Output;
+
+/// How often a server tells which exceptions are over, and how many at a time.
+const PAUSE: Duration = Duration::from_secs(30);
+const TOLD_MAX: usize = 4_096;
+/// The registrar records them when they are this part of all that are left.
+const PART: usize = 4;
+
+#[derive(Debug, Default)]
+pub(crate) struct Endings {
+    /// Exceptions of this server's domain that are here and not over.
+    open: BTreeSet<InstanceId>,
+    /// Those that are over, until that is recorded.
+    over: BTreeSet<InstanceId>,
+    due: Timestamp,
+    /// At the registrar: what it was told and has not recorded yet.
+    told: BTreeMap<DomainId, BTreeSet<InstanceId>>,
+}
+
+impl Site {
+    /// Finds the exceptions that are this server's to look after.
+    pub(crate) fn note_exceptions(&mut self) {
+        let (Some(seat), Some(domain)) = (&self.seat, self.domain_here()) else { return };
+        let Some(found) = seat.topology.domain(domain) else { return };
+        let mut own = BTreeSet::new();
+        for version in found.chain.versions() {
+            if let Rule::Except(ids) = &version.rule {
+                let is_here = |id: &InstanceId| found.chain.server(*id) == seat.here;
+                own.extend(ids.iter().filter(is_here));
+            }
+        }
+        let (open, over) = own.into_iter().partition(|id| self.is_known(*id));
+        (self.endings.open, self.endings.over) = (open, over);
+    }
+
+    fn is_known(&self, id: InstanceId) -> bool {
+        self.instances.get(id).is_some()
+            || self.instances.broken(id).is_some()
+            || self.unread.contains(&id)
+    }
+
+    /// An instance is over here.
+    pub(crate) fn note_over(&mut self, id: InstanceId) {
+        if self.endings.open.remove(&id) {
+            self.endings.over.insert(id);
+        }
+    }
+
+    pub(crate) fn next_telling(&self) -> Option<Timestamp> {
+        let is_quiet = self.catalog.changes().pending().is_none();
+        (!self.endings.over.is_empty() && is_quiet).then_some(self.endings.due)
+    }
+
+    /// Tells the registrar which exceptions are over, from time to time.
+    pub(crate) fn tell_over(&mut self, now: Timestamp) {
+        if self.next_telling().is_none_or(|due| due > now) {
+            return;
+        }
+        self.endings.due = now.plus(PAUSE);
+        let ids: Vec<InstanceId> = self.endings.over.iter().take(TOLD_MAX).copied().collect();
+        let Some(here) = self.seat.as_ref().map(|seat| seat.here) else { return };
+        match self.registrar() {
+            Some(registrar) if registrar == here => self.told_over(here, ids, now),
+            Some(to) => self.out.push(Output::Send { to, message: Message::Over { ids } }),
+            None => {}
+        }
+    }
+
+    /// A server tells which exceptions are over.
+    pub(crate) fn told_over(&mut self, from: ServerId, ids: Vec<InstanceId>, now: Timestamp) {
+        let Some(seat) = &self.seat else { return };
+        let is_registrar = seat.topology.registrar() == Some(seat.here);
+        if !is_registrar || self.catalog.changes().pending().is_some() {
+            return;
+        }
+        let Some(domain) = seat.topology.domain_of(from) else { return };
+        let Some(found) = seat.topology.domain(domain) else { return };
+        let sets = || {
+            found.chain.versions().filter_map(|version| match &version.rule {
+                Rule::Except(ids) => Some(ids),
+                Rule::Always | Rule::Since(_) => None,
+            })
+        };
+        let left: usize = sets().map(|ids| ids.len()).sum();
+        let is_exception = |id: &InstanceId| {
+            sets().any(|ids| ids.contains(*id)) && found.chain.server(*id) == from
+        };
+        let told = self.endings.told.entry(domain).or_default();
+        told.extend(ids.into_iter().filter(is_exception));
+        if told.is_empty() || told.len() * PART < left && told.len() < TOLD_MAX {
+            return;
+        }
+        let ids: Vec<InstanceId> = std::mem::take(told).into_iter().take(2 * TOLD_MAX).collect();
+        self.catalog.unexcept(domain, ids.clone());
+        self.follow_topology();
+        self.record(SiteEvent::Unexcepted { domain, ids }, now);
+        self.note_exceptions();
+    }
+}

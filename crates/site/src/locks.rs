@@ -1,0 +1,351 @@
+//! What waits here for a change of the topology to end: starts, offers, and, while this server moves
+//! to another host, everything.
+//!
+//! Invariant: a locked server starts nothing and takes no instance that it does not have; a frozen
+//! one appends nothing but records of the catalog; one that is gone appends nothing at all, for it goes
+//! on elsewhere. What waits is answered or carried out when the lock is over, and never lost.
+
+use std::collections::VecDeque;
+use std::time::Duration;
+
+use legwork_model::id::{DomainId, InstanceId};
+use legwork_model::time::Timestamp;
+use legwork_placement::Map;
+
+use crate::changes::Fate;
+use crate::input::{Input, Request, RequestId};
+use crate::message::Message;
+use crate::refusal::{Kind, Refusal};
+use crate::{Held, Site};
+
+/// The most starts that wait for a change to end.
+const STARTS_MAX: usize = 10_000;
+/// How often a server that has come up asks how much catalog there is.
+const PAUSE: Duration = Duration::from_secs(1);
+
+/// Whether this site acts for its server.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Mode {
+    Serving,
+    /// Its server moves to another host, or has come from one: it waits for the end of this change.
+    Frozen {
+        change: u32,
+    },
+    /// Its server goes on at another host since this change.
+    Gone {
+        change: u32,
+    },
+}
+
+#[derive(Debug, Default)]
+pub(crate) struct Locks {
+    starts: VecDeque<Held>,
+    /// What came while this server was frozen, but for what can be said again.
+    aside: VecDeque<Input>,
+    aside_requests: usize,
+    /// It is known that no record of the catalog is missing here, or that none can matter.
+    caught_up: bool,
+    ask_due: Timestamp,
+    /// The change for which the store came to this host, or left it.
+    moved_in: Option<u32>,
+    given_away: Option<u32>,
+    gone: Option<u32>,
+    /// How many changes have ended as far as this site has drawn its conclusions.
+    seen: u32,
+    /// The change under way, and the epoch, likewise.
+    followed: (Option<u32>, u32),
+}
+
+impl Site {
+    /// Whether this site acts for its server.
+    pub fn mode(&self) -> Mode {
+        if let Some(change) = self.locks.gone {
+            return Mode::Gone { change };
+        }
+        match (self.catalog.changes().pending(), self.seat()) {
+            (Some(pending), Some(seat)) if pending.moves(seat.here) => {
+                Mode::Frozen { change: pending.number }
+            }
+            (Some(_) | None, Some(_) | None) => Mode::Serving,
+        }
+    }
+
+    /// How many starts, and other requests, wait for a change to end.
+    pub fn held(&self) -> usize {
+        self.locks.starts.len() + self.locks.aside_requests
+    }
+
+    pub(crate) fn domain_here(&self) -> Option<DomainId> {
+        let seat = self.seat.as_ref()?;
+        seat.topology.domain_of(seat.here)
+    }
+
+    /// Whether nothing may be started here, nor taken that is new here.
+    pub(crate) fn is_locked(&self) -> bool {
+        let pending = self.catalog.changes().pending();
+        let locks = |domain| pending.is_some_and(|pending| pending.locks(domain));
+        self.domain_here().is_some_and(locks) || self.is_catching_up()
+    }
+
+    /// Whether this server may have missed a change of its domain: it was declared down.
+    fn is_catching_up(&self) -> bool {
+        let Some(seat) = self.seat.as_ref().filter(|_| !self.locks.caught_up) else { return false };
+        let domain = seat.topology.domain_of(seat.here);
+        let is_alone = domain.is_none_or(|domain| seat.topology.servers_of(domain).count() <= 1);
+        !is_alone && seat.topology.registrar() != Some(seat.here)
+    }
+
+    /// Whether an instance that is not here may come here.
+    pub(crate) fn belongs_here(&self, id: InstanceId) -> bool {
+        let Some(seat) = &self.seat else { return true };
+        let at = self.domain_here().and_then(|domain| seat.topology.server_in(domain, id));
+        at.is_none_or(|at| at == seat.here)
+    }
+
+    /// Lets a start wait until this server may start something.
+    pub(crate) fn hold_start(&mut self, held: Held) {
+        if self.locks.starts.len() < STARTS_MAX {
+            return self.locks.starts.push_back(held);
+        }
+        let message = format!(
+            "{STARTS_MAX} starts wait here already for a change of the topology to end; try again \
+             in some seconds"
+        );
+        self.answer(held.id, Err(Refusal::new(Kind::Exhausted, "too_many_starts", message)));
+    }
+
+    /// Whoever asked has hung up.
+    pub(crate) fn drop_held(&mut self, id: RequestId) {
+        self.locks.starts.retain(|held| held.id != id);
+        let is_other =
+            |input: &Input| !matches!(input, Input::Request { id: other, .. } if *other == id);
+        let before = self.locks.aside.len();
+        self.locks.aside.retain(is_other);
+        self.locks.aside_requests -= before - self.locks.aside.len();
+    }
+
+    /// Carries out what has waited, a portion at a time.
+    pub(crate) fn carry_on(&mut self, now: Timestamp) {
+        while !self.entailed.is_enough()
+            && self.mode() == Mode::Serving
+            && let Some(input) = self.locks.aside.pop_front()
+        {
+            self.locks.aside_requests -= usize::from(matches!(input, Input::Request { .. }));
+            self.act(input, now);
+        }
+        let starts = self.locks.starts.len();
+        for _ in 0..starts {
+            if self.is_locked() || self.entailed.is_enough() {
+                return;
+            }
+            let Some(held) = self.locks.starts.pop_front() else { return };
+            self.admit(held, now);
+        }
+    }
+
+    /// When the next portion is due.
+    pub(crate) fn next_release(&self) -> Option<Timestamp> {
+        let waits = !self.locks.aside.is_empty() && self.mode() == Mode::Serving
+            || !self.locks.starts.is_empty() && !self.is_locked();
+        let asks = self.is_catching_up().then_some(self.locks.ask_due);
+        waits.then_some(self.latest).or(asks)
+    }
+
+    /// Asks how much catalog there is, as long as that is not known.
+    pub(crate) fn catch_up(&mut self, now: Timestamp) {
+        if !self.is_catching_up() || self.locks.ask_due > now {
+            return;
+        }
+        self.locks.ask_due = now.plus(PAUSE);
+        let Some(seat) = &self.seat else { return };
+        let here = seat.here;
+        let neighbours = self.domain_here().into_iter();
+        let neighbours = neighbours.flat_map(|domain| seat.topology.servers_of(domain));
+        let neighbours = neighbours.map(|(id, _)| id).filter(|id| *id != here);
+        let mut all: Vec<_> = neighbours.chain(seat.topology.registrar()).collect();
+        all.sort_unstable();
+        all.dedup();
+        for to in all {
+            self.ask_catalog(to);
+        }
+    }
+
+    /// Whether others have to say how much they have even if that is what is here.
+    pub(crate) fn wants_answer(&self) -> bool {
+        self.is_catching_up()
+    }
+
+    /// Another server has said how much catalog it has.
+    pub(crate) fn note_caught_up(&mut self, now: Timestamp) {
+        if !self.is_catching_up() {
+            return;
+        }
+        let Some(seat) = &self.seat else { return };
+        let knows = |id| self.has_no_more(id);
+        let mut neighbours = self.domain_here().into_iter().flat_map(|domain| {
+            seat.topology.servers_of(domain).map(|(id, _)| id).filter(|id| *id != seat.here)
+        });
+        let is_caught_up = seat.topology.registrar().is_some_and(knows) || neighbours.all(knows);
+        drop(neighbours);
+        if is_caught_up {
+            self.locks.caught_up = true;
+            self.hear_held(now);
+        }
+    }
+
+    /// Draws the conclusions from records about changes, whoever has written or brought them.
+    pub(crate) fn follow_changes(&mut self, now: Timestamp) {
+        let pending = self.catalog.changes().pending().map(|pending| pending.number);
+        let epoch = self.catalog.topology().map_or(0, |published| published.topology.epoch);
+        let (was_pending, was_epoch) =
+            std::mem::replace(&mut self.locks.followed, (pending, epoch));
+        self.note_fates();
+        if let Mode::Gone { change } = self.mode() {
+            return self.give_up(change);
+        }
+        if pending.is_some() && pending != was_pending {
+            self.change_begun(now);
+        }
+        if epoch != was_epoch {
+            self.restart_key_questions();
+            self.note_exceptions();
+        }
+        if epoch != was_epoch || was_pending.is_some() && pending != was_pending {
+            self.hurry_redirected(now);
+            self.hear_held(now);
+        }
+    }
+
+    /// What was stored before this life counts as it is: whoever runs the site knows which store of
+    /// a server is the one that counts.
+    pub(crate) fn note_recovered_fates(&mut self) {
+        self.locks.seen = self.catalog.changes().next_number() - 1;
+    }
+
+    fn note_fates(&mut self) {
+        let Some(here) = self.seat().map(|seat| seat.here) else { return };
+        let changes = self.catalog.changes();
+        let new = self.locks.seen + 1..changes.next_number();
+        for number in new.filter(|number| changes.has_moved(*number, here)) {
+            let moved_in = self.locks.moved_in == Some(number);
+            let goes_on_here = match changes.fate(number) {
+                Some(Fate::Published { .. }) => moved_in,
+                Some(Fate::Undone) | None => !moved_in,
+            };
+            if !goes_on_here {
+                self.locks.gone = Some(number);
+            }
+        }
+        self.locks.seen = changes.next_number() - 1;
+    }
+
+    /// The store of this server has come to this host as a whole.
+    pub(crate) fn moved_in(&mut self, change: u32, digest: [u8; 32], now: Timestamp) {
+        self.locks.moved_in = Some(change);
+        self.reporting.digest = digest;
+        match self.catalog.changes().fate(change) {
+            None => self.say_moved(now),
+            Some(Fate::Published { .. }) => {}
+            Some(Fate::Undone) => self.give_up(change),
+        }
+    }
+
+    /// The store of this server leaves for another host.
+    pub(crate) fn given_away(&mut self, change: u32) {
+        self.locks.given_away = Some(change);
+        if let Some(Fate::Published { .. }) = self.catalog.changes().fate(change) {
+            self.give_up(change);
+        }
+    }
+
+    /// Whether the store has left for another host, and what is written here counts no more.
+    pub(crate) fn is_given_away(&self, change: u32) -> bool {
+        self.locks.given_away == Some(change)
+    }
+
+    pub(crate) fn has_moved_in(&self, change: u32) -> bool {
+        self.locks.moved_in == Some(change)
+    }
+
+    /// This server goes on elsewhere: whoever waits here is told so.
+    fn give_up(&mut self, change: u32) {
+        self.locks.gone = Some(change);
+        let mut waiting: Vec<RequestId> = self.waiting.ids();
+        waiting.extend(self.locks.starts.drain(..).map(|held| held.id));
+        let request = |input| if let Input::Request { id, .. } = input { Some(id) } else { None };
+        waiting.extend(self.locks.aside.drain(..).filter_map(request));
+        waiting.extend(self.take_key_waiters());
+        let loading = std::mem::take(&mut self.loading).into_values().flatten();
+        waiting.extend(loading.map(|held| held.id));
+        let repeated = std::mem::take(&mut self.repeated).into_values().flatten();
+        waiting.extend(repeated.map(|repeated| repeated.id));
+        waiting.extend(std::mem::take(&mut self.histories).into_keys());
+        waiting.extend(std::mem::take(&mut self.listings).into_keys());
+        self.locks.aside_requests = 0;
+        for id in waiting {
+            drop(self.waiting.take(id));
+            let refusal = self.gone_refusal();
+            self.answer(id, Err(refusal));
+        }
+    }
+
+    /// An input at a server that is frozen.
+    pub(crate) fn act_frozen(&mut self, input: Input, now: Timestamp) {
+        match input {
+            Input::Recovered(_)
+            | Input::SiteRecovered
+            | Input::OwnRead { .. }
+            | Input::CatalogRead { .. }
+            | Input::Link { .. }
+            | Input::Cancelled { .. }
+            | Input::Moved { .. }
+            | Input::GivenAway { .. } => self.act(input, now),
+            Input::Settle => self.settle_frozen(now),
+            Input::Message { ref message, .. } => {
+                // All others are said again.
+                if matches!(message, Message::CatalogWanted { .. } | Message::Catalog { .. })
+                    || matches!(message, Message::Report(_) | Message::Moved { .. })
+                {
+                    self.act(input, now);
+                }
+            }
+            Input::Request { id, request: ref asked, .. } => {
+                if matches!(asked, Request::Reconfiguration | Request::Undo { .. })
+                    || matches!(asked, Request::Topology { .. } | Request::TopologyVersions { .. })
+                {
+                    return self.act(input, now);
+                }
+                if self.locks.aside_requests >= self.config.waiting_max {
+                    return self.answer(id, Err(moving()));
+                }
+                self.locks.aside_requests += 1;
+                self.locks.aside.push_back(input);
+            }
+            Input::Loaded(_)
+            | Input::HistoryRead { .. }
+            | Input::ClosedRead { .. }
+            | Input::EntriesRead { .. }
+            | Input::FilesHere { .. } => self.locks.aside.push_back(input),
+        }
+    }
+
+    /// An input at a server that is gone.
+    pub(crate) fn act_gone(&mut self, input: Input) {
+        if let Input::Request { id, .. } = input {
+            let refusal = self.gone_refusal();
+            self.answer(id, Err(refusal));
+        }
+    }
+
+    fn gone_refusal(&self) -> Refusal {
+        let message = "this server has moved to another host; ask there";
+        let here = self.seat().map(|seat| seat.here);
+        Refusal::new(Kind::Conflict, "server_moved", message).at(here)
+    }
+}
+
+fn moving() -> Refusal {
+    let message = "this server is being moved to another host, and as many requests wait for it as \
+                   fit; try again in some seconds";
+    Refusal::new(Kind::Exhausted, "server_moving", message)
+}

@@ -1,0 +1,231 @@
+//! What an operator asks for: another topology, how a change is getting on, or to give it up.
+//!
+//! Invariant: what moves neither instances nor servers is published at once; everything else is a
+//! change, begun here with one record and brought to its end by `coordinate`.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::time::Duration;
+
+use legwork_model::event::{Method, SiteEvent};
+use legwork_model::id::{DomainId, ServerId};
+use legwork_model::time::Timestamp;
+use legwork_placement::{Change, Topology};
+
+use crate::Site;
+use crate::access::Caller;
+use crate::answer::{Answer, ChangeView, DryRun, LastChange, Phase, Reconfiguration};
+use crate::changes::{Fate, Pending};
+use crate::control::bounded;
+use crate::input::PublishTopology;
+use crate::refusal::{Kind, Refusal};
+
+/// What a change of weights is expected to take before there was one.
+const USUAL: Duration = Duration::from_secs(1);
+/// What an exception takes at every server.
+const EXCEPTION_BYTES: u64 = 16;
+
+impl Site {
+    /// Begins a change, or goes on with the one under way if that is the one asked for.
+    pub(crate) fn begin_change(
+        &mut self,
+        caller: &Caller,
+        asked: &PublishTopology,
+        topology: Topology,
+        change: Change,
+        now: Timestamp,
+    ) -> Result<Answer, Refusal> {
+        let method = asked.method.unwrap_or_default();
+        let without = self.without(asked)?;
+        self.require_changeable(&topology, &change)?;
+        if method == Method::Except && !without.is_empty() {
+            let message = "of a server that is down nobody knows which instances it has; change the \
+                           weights by time stamp (`since`)";
+            return Err(Refusal::new(Kind::Invalid, "exceptions_unknown", message));
+        }
+        let (number, by) = (self.catalog.changes().next_number(), caller.performer());
+        let event = SiteEvent::ChangeBegun {
+            number,
+            source: asked.source.clone(),
+            method,
+            by: by.clone(),
+            without: without.iter().copied().collect(),
+        };
+        let source = Arc::from(&*asked.source);
+        let records = self.version + 1;
+        let changed = (topology, change);
+        let pending = Pending::new(number, (source, method, by), without, changed, (records, now));
+        self.catalog.begin_change(pending).map_err(out_of_order)?;
+        self.record(event, now);
+        self.follow_changes(now);
+        self.coordinate(now);
+        Ok(self.changing())
+    }
+
+    /// How the change under way is getting on; if it is over already, what has come of it.
+    pub(crate) fn changing(&self) -> Answer {
+        Answer::Reconfiguration(Box::new(self.reconfiguration_now()))
+    }
+
+    /// The servers that are declared down.
+    fn without(&self, asked: &PublishTopology) -> Result<BTreeSet<ServerId>, Refusal> {
+        let topology = self.seat().map(|seat| &seat.topology);
+        let number = |name: &Arc<str>| {
+            let known = topology.and_then(|topology| topology.server_named(name));
+            known.ok_or_else(|| Refusal::not_found("no_such_server", format!("server `{name}`")))
+        };
+        asked.without.iter().map(number).collect()
+    }
+
+    /// Refuses changes that could not be brought to an end.
+    fn require_changeable(&self, next: &Topology, change: &Change) -> Result<(), Refusal> {
+        let Some(seat) = &self.seat else { return Ok(()) };
+        let known = seat.topology.servers.len();
+        let locked = change.domains.iter();
+        let mut new = locked
+            .flat_map(|domain| next.servers_of(*domain))
+            .filter(|(id, server)| usize::from(id.0) >= known && server.weight > 0);
+        if let Some((_, server)) = new.next() {
+            let message = format!(
+                "`{}` is new and has a weight; publish it with `weight: 0` first, start it, and \
+                 give it its weight when it has joined",
+                server.name
+            );
+            return Err(Refusal::new(Kind::Conflict, "server_not_joined", message));
+        }
+        let moves_registrar = change.servers.contains(&seat.here);
+        if moves_registrar && (change.servers.len() > 1 || !change.domains.is_empty()) {
+            let message = "the server that keeps the catalog is moved by itself; change the rest \
+                           before or after";
+            return Err(Refusal::new(Kind::Conflict, "registrar_moves_alone", message));
+        }
+        Ok(())
+    }
+
+    /// What another topology would change for what is here. Everybody answers for themselves.
+    pub(crate) fn dry_run(&self, method: Method, next: &Topology, change: &Change) -> Answer {
+        let here = self.seat.as_ref().map(|seat| seat.here);
+        let open = self.known_ids().count() as u64;
+        let moves = here.is_some_and(|here| change.servers.contains(&here));
+        let is_locked = self.domain_here().is_some_and(|domain| change.domains.contains(&domain));
+        let excepted = match method {
+            Method::Except if is_locked => self.affected(next).len() as u64,
+            Method::Except | Method::Since => 0,
+        };
+        Answer::DryRun(Box::new(DryRun {
+            domains: self.domain_names(change.domains.iter()),
+            servers: self.server_names(change.servers.iter()),
+            open,
+            moved: if moves { open } else { 0 },
+            excepted,
+            bytes: excepted * EXCEPTION_BYTES,
+        }))
+    }
+
+    pub(crate) fn reconfiguration(&self, caller: &Caller) -> Result<Answer, Refusal> {
+        caller.require_any()?;
+        self.require_registrar()?;
+        Ok(self.changing())
+    }
+
+    fn reconfiguration_now(&self) -> Reconfiguration {
+        let changes = self.catalog.changes();
+        let last = changes.last().map(|(number, fate, why)| LastChange {
+            number,
+            epoch: match fate {
+                Fate::Published { epoch } => Some(epoch),
+                Fate::Undone => None,
+            },
+            why,
+        });
+        let epoch = self.catalog.topology().map_or(0, |published| published.topology.epoch);
+        Reconfiguration { epoch, change: changes.pending().map(|p| self.change_view(p)), last }
+    }
+
+    fn change_view(&self, pending: &Pending) -> ChangeView {
+        let missing = self.missing(pending);
+        let reporters = self.reporters(pending);
+        let reported = reporters.iter().filter(|id| self.coordination.has_reported(**id));
+        let is_moving = missing.iter().all(|id| pending.moves(*id));
+        let others = self.seat.iter().flat_map(|seat| seat.topology.in_use().map(|(id, _)| id));
+        let knows = |id: &ServerId| self.has_records(*id, pending.records);
+        let acknowledged: Vec<ServerId> = others.filter(knows).collect();
+        let took = self.catalog.changes().took_ms().map_or(USUAL, Duration::from_millis);
+        let (open, excepted) = self.coordination.counts();
+        ChangeView {
+            number: pending.number,
+            phase: match (missing.is_empty(), is_moving) {
+                (true, _) => Phase::Ending,
+                (false, true) => Phase::Moving,
+                (false, false) => Phase::Locking,
+            },
+            method: pending.method,
+            since: pending.begun_at,
+            domains: self.domain_names(pending.change.domains.iter()),
+            servers: self.server_names(pending.change.servers.iter()),
+            without: self.server_names(pending.without.iter()),
+            acknowledged: self.server_names(acknowledged.iter()),
+            reported: self.server_names(reported),
+            missing: self.server_names(missing.iter()),
+            open,
+            excepted,
+            estimate: pending.change.servers.is_empty().then_some(took),
+        }
+    }
+
+    fn domain_names<'a>(&self, ids: impl Iterator<Item = &'a DomainId>) -> Vec<Arc<str>> {
+        let topology = self.seat().map(|seat| &seat.topology);
+        ids.filter_map(|id| Some(topology?.domain(*id)?.name.clone())).collect()
+    }
+
+    fn server_names<'a>(&self, ids: impl Iterator<Item = &'a ServerId>) -> Vec<Arc<str>> {
+        let topology = self.seat().map(|seat| &seat.topology);
+        ids.filter_map(|id| Some(topology?.server(*id)?.name.clone())).collect()
+    }
+
+    /// Gives the change under way up.
+    pub(crate) fn undo(
+        &mut self,
+        caller: &Caller,
+        why: Option<String>,
+        now: Timestamp,
+    ) -> Result<Answer, Refusal> {
+        caller.require_admin()?;
+        self.require_registrar()?;
+        let why = bounded(why.unwrap_or_else(|| "somebody asked for it".to_owned()), "reason")?;
+        let Some(pending) = self.catalog.changes().pending() else {
+            let message = "no change of the topology is under way; nothing is left to do";
+            return Err(Refusal::new(Kind::Conflict, "no_change", message));
+        };
+        if self.is_given_away(pending.number) || self.has_moved_in(pending.number) {
+            let message = "the store of this server is on its way to its new host; wait until it goes on there";
+            return Err(Refusal::new(Kind::Conflict, "store_given_away", message));
+        }
+        self.undo_now(&why, caller, now);
+        Ok(self.changing())
+    }
+
+    pub(crate) fn undo_now(&mut self, why: &str, by: &Caller, now: Timestamp) {
+        let Some(number) = self.catalog.changes().pending().map(|pending| pending.number) else {
+            return;
+        };
+        let (why, by) = (why.to_owned(), by.performer());
+        if self.catalog.undo_change(number, &why).is_ok() {
+            self.record(SiteEvent::ChangeUndone { number, why, by }, now);
+            self.follow_changes(now);
+        }
+    }
+}
+
+/// Refuses another change while one is under way.
+pub(crate) fn under_way(pending: &Pending) -> Refusal {
+    let message = format!(
+        "change {} of the topology is under way; wait for its end, or undo it",
+        pending.number
+    );
+    Refusal::new(Kind::Conflict, "change_under_way", message)
+}
+
+fn out_of_order(reason: String) -> Refusal {
+    Refusal::new(Kind::Conflict, "change_under_way", reason)
+}

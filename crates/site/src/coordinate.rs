@@ -40,8 +40,8 @@ pub(crate) struct Reporting {
     change: u32,
     due: Timestamp,
     attempts: u32,
-    /// Of the store that has come to this host.
-    pub(crate) digest: [u8; 32],
+    /// The servers whose stores have come to this host, for which change, and what those come to.
+    moved: BTreeMap<ServerId, (u32, [u8; 32])>,
 }
 
 /// What the registrar has heard of the change under way.
@@ -90,8 +90,8 @@ impl Site {
         // In a new life nobody is known to have heard of it.
         let tell_due = if pending.begun_at == now { now.plus(PAUSE_MIN) } else { now };
         self.coordination = Coordination { since: now, tell_due, ..Coordination::default() };
-        let digest = self.reporting.digest;
-        self.reporting = Reporting { change, due: now, attempts: 0, digest };
+        let moved = std::mem::take(&mut self.reporting.moved);
+        self.reporting = Reporting { change, due: now, attempts: 0, moved };
         self.report(now);
     }
 
@@ -110,27 +110,48 @@ impl Site {
         if self.reporting.change != pending.number || self.reporting.due > now {
             return;
         }
-        let Some(here) = self.seat.as_ref().map(|seat| seat.here) else { return };
-        let is_locked = self.domain_here().is_some_and(|domain| pending.locks(domain));
-        let has_moved_in = pending.moves(here) && self.has_moved_in(pending.number);
-        if !is_locked && !has_moved_in {
+        let messages = self.reports(pending);
+        if messages.is_empty() {
             return;
         }
-        let parts = if is_locked { self.parts(pending) } else { Vec::new() };
-        let change = pending.number;
         let doubled = PAUSE_MIN.saturating_mul(1 << self.reporting.attempts.min(6));
         self.reporting.attempts += 1;
         self.reporting.due = now.plus(doubled.min(PAUSE_MAX));
-        for part in parts {
-            self.tell_registrar(Message::Report(part), now);
-        }
-        if has_moved_in {
-            let digest = self.reporting.digest;
-            self.tell_registrar(Message::Moved { change, server: here, digest }, now);
+        for message in messages {
+            self.tell_registrar(message, now);
         }
     }
 
-    pub(crate) fn say_moved(&mut self, now: Timestamp) {
+    /// Everything that this server has to say about a change.
+    fn reports(&self, pending: &Pending) -> Vec<Message> {
+        let is_locked = self.domain_here().is_some_and(|domain| pending.locks(domain));
+        let parts = if is_locked { self.parts(pending) } else { Vec::new() };
+        let parts = parts.into_iter().map(Message::Report);
+        let moved = self.moved_here(pending).map(|(server, digest)| Message::Moved {
+            change: pending.number,
+            server,
+            digest,
+        });
+        parts.chain(moved).collect()
+    }
+
+    /// The servers whose stores have come to this host by a change.
+    fn moved_here(&self, pending: &Pending) -> impl Iterator<Item = (ServerId, [u8; 32])> {
+        let number = pending.number;
+        let all = self.reporting.moved.iter();
+        all.filter(move |(_, (change, _))| *change == number)
+            .map(|(id, (_, digest))| (*id, *digest))
+    }
+
+    /// The store of a server has come to this host, and the registrar has to know.
+    pub(crate) fn say_moved(
+        &mut self,
+        change: u32,
+        server: ServerId,
+        digest: [u8; 32],
+        now: Timestamp,
+    ) {
+        self.reporting.moved.insert(server, (change, digest));
         self.reporting.due = now;
         self.report(now);
     }
@@ -148,7 +169,7 @@ impl Site {
         let pending = self.catalog.changes().pending()?;
         let here = self.seat.as_ref()?.here;
         let reports = self.domain_here().is_some_and(|domain| pending.locks(domain))
-            || pending.moves(here) && self.has_moved_in(pending.number);
+            || self.moved_here(pending).next().is_some();
         let report =
             (reports && self.reporting.change == pending.number).then_some(self.reporting.due);
         let is_registrar = self.registrar() == Some(here) && !self.is_given_away(pending.number);

@@ -56,9 +56,11 @@ pub enum Input {
     FilesHere { instance: InstanceId, blobs: Vec<[u8; 32]> },
     /// What `Output::ReadCatalog` asked for.
     CatalogRead { to: ServerId, from: u64, records: Vec<Vec<u8>> },
-    /// This server has been moved: its store has come to this host as a whole, for this change of
-    /// the topology. Given again after each restart, before anything but what was stored.
-    Moved { change: u32, digest: [u8; 32] },
+    /// A server has been moved: its store has come to this host as a whole, for this change of the
+    /// topology. Given to any server of this host, which says so to the registrar, and to the moved
+    /// one when it is opened here; again after each restart, before anything but what was stored. A
+    /// registrar that moves has to be opened for that: it says so to itself.
+    Moved { change: u32, server: ServerId, digest: [u8; 32] },
     /// The store of this server is about to leave for another host: from here on nothing is
     /// appended but records of the catalog. Given again after each restart, likewise.
     GivenAway { change: u32 },

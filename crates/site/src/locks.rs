@@ -8,7 +8,7 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
-use legwork_model::id::{DomainId, InstanceId};
+use legwork_model::id::{DomainId, InstanceId, ServerId};
 use legwork_model::time::Timestamp;
 use legwork_placement::Map;
 
@@ -239,14 +239,22 @@ impl Site {
         self.locks.seen = changes.next_number() - 1;
     }
 
-    /// The store of this server has come to this host as a whole.
-    pub(crate) fn moved_in(&mut self, change: u32, digest: [u8; 32], now: Timestamp) {
-        self.locks.moved_in = Some(change);
-        self.reporting.digest = digest;
+    /// The store of a server has come to this host as a whole.
+    pub(crate) fn moved_in(
+        &mut self,
+        change: u32,
+        server: ServerId,
+        digest: [u8; 32],
+        now: Timestamp,
+    ) {
+        let is_here = self.seat().is_some_and(|seat| seat.here == server);
+        if is_here {
+            self.locks.moved_in = Some(change);
+        }
         match self.catalog.changes().fate(change) {
-            None => self.say_moved(now),
-            Some(Fate::Published { .. }) => {}
-            Some(Fate::Undone) => self.give_up(change),
+            None => self.say_moved(change, server, digest, now),
+            Some(Fate::Undone) if is_here => self.give_up(change),
+            Some(Fate::Undone | Fate::Published { .. }) => {}
         }
     }
 

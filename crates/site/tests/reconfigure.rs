@@ -347,7 +347,7 @@ fn a_server_that_moves_waits_and_goes_on_at_its_new_host_alone() {
         Server { site: Site::new(config.clone()), config, streams },
     );
     group.open(1);
-    group.feed(1, Input::Moved { change: 1, digest: [1; 32] });
+    group.feed(1, moved(1));
     group.pass(2_000);
     assert_eq!(group.epochs(), [2, 2, 2]);
     assert_eq!(group.servers[1].site.mode(), Mode::Serving);
@@ -366,6 +366,10 @@ fn a_server_that_moves_waits_and_goes_on_at_its_new_host_alone() {
     group.open(3);
     group.feed(3, Input::GivenAway { change: 1 });
     assert_eq!(group.servers[3].site.mode(), Mode::Gone { change: 1 });
+}
+
+fn moved(server: u16) -> Input {
+    Input::Moved { change: 1, server: ServerId(server), digest: [1; 32] }
 }
 
 /// All records in one message.
@@ -389,7 +393,7 @@ fn a_move_that_is_undone_goes_on_where_it_was_and_not_at_the_new_host() {
     assert!(group.answers.remove(&held).unwrap().is_ok());
     assert_eq!(group.holders(id), [1]);
     assert_eq!(group.epochs()[..3], [1, 1, 1]);
-    group.servers[3].site.handle(Input::Moved { change: 1, digest: [1; 32] }, Timestamp(group.now));
+    group.servers[3].site.handle(moved(1), Timestamp(group.now));
     let records = group.servers[0].streams[&0].clone();
     group.feed(3, Input::Message { from: ServerId(0), message: catalog(&records, 0) });
     assert_eq!(group.servers[3].site.mode(), Mode::Gone { change: 1 });
@@ -398,15 +402,15 @@ fn a_move_that_is_undone_goes_on_where_it_was_and_not_at_the_new_host() {
 #[test]
 fn a_registrar_that_moves_publishes_at_its_new_host() {
     let mut group = Group::new(1, 1);
-    let moved = topology(1, 1).replace("north:1\", api", "north:9\", api");
-    group.publish(&moved, Method::Since).unwrap();
+    let address = topology(1, 1).replace("north:1\", api", "north:9\", api");
+    group.publish(&address, Method::Since).unwrap();
     group.feed(0, Input::GivenAway { change: 1 });
     let refusal = group.ask(0, Request::Undo { why: None }).unwrap_err();
     assert_eq!(refusal.code, "store_given_away");
     group.pass(700_000);
     assert_eq!(group.epochs(), [1, 1, 1], "where it was it does nothing any more");
     group.open(0);
-    group.feed(0, Input::Moved { change: 1, digest: [1; 32] });
+    group.feed(0, moved(0));
     group.pass(2_000);
     group.pass(30_000);
     assert_eq!(group.epochs(), [2, 2, 2]);

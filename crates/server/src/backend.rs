@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use legwork_store::embedded::Embedded;
 use legwork_store::memory::Memory;
-use legwork_store::{Error, EventStore};
+use legwork_store::{Error, EventStore, Listing};
 
 use crate::config::StoreChoice;
 use crate::lease::Tenant;
@@ -33,6 +33,11 @@ pub(crate) trait Backend: EventStore {
 
     /// Whom to tell that `may_answer` has to be asked.
     fn when_in_doubt(&self, _doubt: Doubt) {}
+
+    /// What it holds, in order; `None` if it is shared, and so never copied.
+    fn listing(&self) -> Option<&dyn Listing> {
+        None
+    }
 }
 
 /// What became of a backup.
@@ -74,6 +79,10 @@ impl Backend for Embedded {
         let used = self.disk_use()?;
         Ok(used.tables + used.journals + used.blobs)
     }
+
+    fn listing(&self) -> Option<&dyn Listing> {
+        Some(self)
+    }
 }
 
 impl Backend for Memory {
@@ -83,6 +92,10 @@ impl Backend for Memory {
 
     fn bytes(&self) -> Result<u64, Error> {
         Ok(0)
+    }
+
+    fn listing(&self) -> Option<&dyn Listing> {
+        Some(self)
     }
 }
 

@@ -25,6 +25,8 @@ pub struct Config {
     pub grace: Duration,
     /// This server's place among others; `None` if it is alone.
     pub peering: Option<Peering>,
+    /// How long a server that was taken over is held at least before its own process gets it back.
+    pub takeover_hold: Duration,
 }
 
 /// One server of a cluster.
@@ -131,6 +133,7 @@ impl Config {
             resident_max: legwork_site::Config::default().resident_max,
             grace: Duration::from_secs(10),
             peering: None,
+            takeover_hold: Duration::from_secs(10),
         }
     }
 }

@@ -4,11 +4,11 @@
 //! of them does waits for another. When `stop` has returned, everything acknowledged is on disk and
 //! the store is closed.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, OnceLock};
 use std::thread;
 
 use legwork_site::Member;
-use tokio::sync::{oneshot, watch};
+use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::JoinHandle;
 
 use crate::Error;
@@ -20,7 +20,7 @@ use crate::files::Fetcher;
 use crate::gate::Gate;
 use crate::http::App;
 use crate::meters::Meters;
-use crate::peer::{Host, Links};
+use crate::peer::{Host, Links, Presence, Release};
 use crate::queue::Queue;
 use crate::status::Status;
 use crate::supervise::Supervisor;
@@ -33,6 +33,10 @@ pub(crate) struct Process {
     clock: Arc<Clock>,
     meters: Arc<Meters>,
     stopping: watch::Receiver<bool>,
+    /// The links of its own server.
+    front: OnceLock<Arc<Links>>,
+    /// What other processes want to have back.
+    pub(crate) releases: Mutex<Option<mpsc::Receiver<Release>>>,
 }
 
 pub(crate) struct Core {
@@ -42,17 +46,34 @@ pub(crate) struct Core {
     dialling: Option<JoinHandle<()>>,
 }
 
+/// Links to a logical server that another process holds; dropped with this.
+pub(crate) struct Away {
+    pub(crate) links: Arc<Links>,
+    dialling: JoinHandle<()>,
+}
+
+impl Drop for Away {
+    fn drop(&mut self) {
+        self.dialling.abort();
+    }
+}
+
 impl Process {
     pub(crate) fn new(config: Config, stopping: watch::Receiver<bool>) -> Result<Self, Error> {
         let clock = Arc::new(Clock::default());
+        let mut releases = None;
         let host = match &config.peering {
             Some(peering) => {
-                let name = peering.name.clone();
-                Some(Arc::new(Host::new(name, &peering.certificates, clock.clone())?))
+                let (name, certificates) = (peering.name.clone(), &peering.certificates);
+                let (host, wanted) = Host::new(name, None, certificates, clock.clone())?;
+                releases = Some(wanted);
+                Some(Arc::new(host))
             }
             None => None,
         };
-        Ok(Self { config, host, clock, meters: Arc::new(Meters::new()), stopping })
+        let (meters, front) = (Arc::new(Meters::new()), OnceLock::new());
+        let releases = Mutex::new(releases);
+        Ok(Self { config, host, clock, meters, stopping, front, releases })
     }
 
     /// The name of its own server; `None` if it is alone.
@@ -64,9 +85,17 @@ impl Process {
     fn links(&self, name: Arc<str>, queue: &Arc<Queue<Message>>) -> Option<Arc<Links>> {
         let (host, peering) = (self.host.as_ref()?, self.config.peering.as_ref()?);
         // What its own server knows of the others is newer than the file.
-        let own = host.held(&peering.name).map(|own| own.topology());
+        let own = self.front.get().map(|own| own.topology());
         let topology = own.unwrap_or_else(|| peering.topology.clone());
         Some(Arc::new(Links::new(name, host.clone(), topology, queue.clone())))
+    }
+
+    /// Links to a logical server that another process holds.
+    pub(crate) fn links_away(&self, name: &Arc<str>) -> Option<Away> {
+        let links = self.links(name.clone(), &Arc::new(Queue::new(0)))?;
+        links.host.let_go(&links, Presence::Away);
+        let dialling = tokio::spawn(links.clone().run());
+        Some(Away { links, dialling })
     }
 
     fn member(&self, name: &Arc<str>) -> Option<Member> {
@@ -99,11 +128,17 @@ impl Core {
             meters: drive_meters,
             links: links.clone(),
             fetcher: None,
+            written: Arc::default(),
         };
         around.fetcher = links.as_ref().map(|links| fetcher(links, &around.slot));
         let app = Arc::new(app(process, &around));
         if let Some(links) = &links {
             links.serve_with(&app);
+            app.status.set_server(links.here().unwrap_or_default());
+            if !is_guest {
+                // Set once, before anybody can ask.
+                drop(process.front.set(links.clone()));
+            }
         }
         let site = legwork_site::Config {
             resident_max: config.resident_max,
@@ -118,15 +153,17 @@ impl Core {
             .map_err(|error| Error::Start(format!("no thread: {error}")))?;
         match outcome.await {
             Ok(Ok(())) => {
-                let dialling = links.map(|links| {
-                    links.host.take_in(&links);
-                    tokio::spawn(links.run())
-                });
+                let dialling = links.map(|links| tokio::spawn(links.run()));
                 Ok(Self { app, queue, drive: Some(drive), dialling })
             }
             Ok(Err(error)) => Err(error),
             Err(_) => Err(Error::Start("its drive thread died; please report it".to_owned())),
         }
+    }
+
+    /// Whether it has ended by itself: another process holds the server.
+    pub(crate) fn is_over(&self) -> bool {
+        self.drive.as_ref().is_none_or(thread::JoinHandle::is_finished)
     }
 
     pub(crate) async fn stop(mut self) {
@@ -140,7 +177,7 @@ impl Core {
         }
         // Last: what was committed while stopping may still be said.
         if let Some(links) = &self.app.links {
-            links.host.let_go(&links.name);
+            links.host.let_go(links, Presence::Gone);
         }
         if let Some(dialling) = self.dialling.take() {
             dialling.abort();
@@ -150,12 +187,13 @@ impl Core {
 }
 
 fn app(process: &Process, around: &Surroundings) -> App {
-    let Surroundings { queue, clock, status, slot, links, fetcher, meters: _ } = around.clone();
+    let Surroundings { queue, clock, status, slot, links, fetcher, written, meters: _ } =
+        around.clone();
     let limits = process.config.limits.clone();
     let stopping = process.stopping.clone();
     let gate = Gate::new(queue, status.clone(), limits.waiting_max, stopping);
     let meters = process.meters.clone();
-    let mut app = App::new(gate, clock, limits, meters, slot, status, links);
+    let mut app = App::new(gate, clock, limits, meters, slot, status, links, written);
     app.fetcher = fetcher;
     app
 }

@@ -24,6 +24,7 @@ use crate::backend::{Backend, Slot};
 use crate::clock::Clock;
 use crate::files::Fetcher;
 use crate::meters::DriveMeters;
+use crate::moving::Written;
 use crate::peer::Links;
 use crate::queue::Queue;
 use crate::status::Status;
@@ -89,6 +90,8 @@ pub(crate) struct Surroundings {
     pub(crate) links: Option<Arc<Links>>,
     /// Who brings contents of files from them.
     pub(crate) fetcher: Option<Arc<Fetcher<Links>>>,
+    /// Remembered for another process that copies the store.
+    pub(crate) written: Arc<Written>,
 }
 
 /// Why a round could not be finished.
@@ -306,7 +309,9 @@ impl Driver {
             let appends = self.batch.appends.len();
             let begun = Instant::now();
             self.batch_bytes = 0;
+            let written = self.around.written.streams_of(&self.batch);
             self.store.commit(std::mem::take(&mut self.batch))?;
+            self.around.written.note(written);
             self.around.meters.committed(appends, begun.elapsed());
         }
         // Whoever has been asleep for too long may know less than there is by now.

@@ -104,9 +104,12 @@ impl Gate {
             Phase::Recovering => "recovering",
             Phase::Failing => "storage_unavailable",
             Phase::Stopping => "stopping",
+            Phase::Away => "away",
         };
         let detail = format!("{}; try again later", self.status.reason());
-        Err(Refused::unavailable(code, detail))
+        let mut refused = Refused::unavailable(code, detail);
+        refused.at = (self.status.phase() == Phase::Away).then(|| self.status.server());
+        Err(refused)
     }
 }
 

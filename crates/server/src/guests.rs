@@ -1,23 +1,33 @@
-//! The guests of a process: the logical servers that the topology puts into it besides its own.
+//! The guests of a process: the logical servers that it holds besides its own.
 //!
-//! Invariant: a guest is held as long as the topology that the process's own server has says so. One
-//! whose store cannot be opened is tried again; the others go on.
+//! Invariant: those that the topology puts here are held as long as it says so; with a shared store
+//! those besides whose lease was won here, until their own process wants them back or another one
+//! has them. One that cannot be held is tried for again; the others go on.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::Arc;
-use std::time::Duration;
+use std::sync::{Arc, PoisonError};
+use std::time::{Duration, Instant};
 
 use legwork_placement::Topology;
-use tokio::sync::watch;
+use tokio::sync::{mpsc, watch};
 use tokio::task::JoinHandle;
 
 use crate::backend;
-use crate::core::{Core, Process};
-use crate::peer::Links;
+use crate::config::StoreChoice;
+use crate::core::{Away, Core, Process};
+use crate::gate::stopped;
+use crate::moving::{Origin, StoreReply, StoreRequest};
+use crate::peer::{Links, Release, Twin};
 use crate::status::Phase;
+use crate::takeover::{self, Turns};
 
 /// How long to wait before a store that could not be opened is tried again.
 const PAUSE: Duration = Duration::from_secs(5);
+/// The same for one that another process holds.
+const HELD_PAUSE: Duration = Duration::from_millis(500);
+/// How often a process that has a server of this one is asked to give it back, and how long it has
+/// to answer.
+const ASKING: Duration = Duration::from_secs(1);
 
 /// Whoever keeps the guests of a process.
 pub(crate) struct Guests {
@@ -31,7 +41,15 @@ impl Guests {
     pub(crate) fn keep(process: Arc<Process>, own: Arc<Links>) -> Self {
         let (stop, stopping) = watch::channel(false);
         let (settle, settled) = watch::channel(false);
-        let keeper = Keeper { process, own: own.clone(), held: BTreeMap::new() };
+        let keeper = Keeper {
+            process,
+            own: own.clone(),
+            held: BTreeMap::new(),
+            taken: BTreeMap::new(),
+            turns: Turns::default(),
+            wanted_back: BTreeMap::new(),
+            again: BTreeMap::new(),
+        };
         let task = tokio::spawn(keeper.run(settle, stopping));
         Self { stop, settled, own, task }
     }
@@ -58,43 +76,95 @@ struct Keeper {
     process: Arc<Process>,
     own: Arc<Links>,
     held: BTreeMap<Arc<str>, Core>,
+    /// Those that were taken over, since when.
+    taken: BTreeMap<Arc<str>, Instant>,
+    turns: Turns,
+    /// Those that another process has and that belong here.
+    wanted_back: BTreeMap<Arc<str>, JoinHandle<()>>,
+    /// When those that could not be held are tried for again.
+    again: BTreeMap<Arc<str>, Instant>,
 }
 
 impl Keeper {
     async fn run(mut self, settle: watch::Sender<bool>, mut stopping: watch::Receiver<bool>) {
         let mut topology = self.own.topology_changes();
+        let mut releases = self.releases();
+        let mut leases = match &self.process.config.store {
+            StoreChoice::Postgres(url) => Some(takeover::watch(url.clone())),
+            StoreChoice::Memory | StoreChoice::Directory(_) => None,
+        };
+        self.reclaim_own();
         loop {
-            let wanted = guests(&topology.borrow_and_update().clone(), &self.own.name);
-            let is_done = self.follow(&wanted).await;
+            let now = topology.borrow_and_update().clone();
+            let is_done = self.follow(&now).await;
             settle.send_replace(true);
             tokio::select! {
                 changed = topology.changed() => if changed.is_err() { break },
-                () = tokio::time::sleep(PAUSE), if !is_done => {}
-                _ = stopping.wait_for(|stopping| *stopping) => break,
+                () = tokio::time::sleep(HELD_PAUSE), if !is_done => {}
+                Some(release) = releases.recv() => self.release(release).await,
+                () = changed(&mut leases) => {
+                    if let Some(leases) = &leases {
+                        let leases = leases.borrow().clone();
+                        let free = takeover::candidates(&now, &self.own.name);
+                        self.take_over(&leases, free).await;
+                    }
+                }
+                () = stopped(&mut stopping) => break,
             }
+        }
+        for task in self.wanted_back.values() {
+            task.abort();
         }
         for core in std::mem::take(&mut self.held).into_values() {
             core.stop().await;
         }
     }
 
-    /// Holds these and no others; whether all are held now.
-    async fn follow(&mut self, wanted: &BTreeSet<Arc<str>>) -> bool {
-        let gone: Vec<Arc<str>> =
-            self.held.keys().filter(|name| !wanted.contains(*name)).cloned().collect();
+    fn releases(&self) -> mpsc::Receiver<Release> {
+        let releases = &self.process.releases;
+        let releases = releases.lock().unwrap_or_else(PoisonError::into_inner).take();
+        // There is one keeper.
+        releases.unwrap_or_else(|| mpsc::channel(1).1)
+    }
+
+    /// Holds what the topology puts here and what was taken over; whether all is held now.
+    async fn follow(&mut self, topology: &Topology) -> bool {
+        let over: Vec<Arc<str>> = self
+            .held
+            .iter()
+            .filter(|(_, core)| core.is_over())
+            .map(|(name, _)| name.clone())
+            .collect();
+        for name in over {
+            self.taken.remove(&name);
+            self.stop(&name).await;
+        }
+        let placed = guests(topology, &self.own.name);
+        self.taken.retain(|name, _| !placed.contains(name));
+        let gone: Vec<Arc<str>> = self
+            .held
+            .keys()
+            .filter(|name| !placed.contains(*name) && !self.taken.contains_key(*name))
+            .cloned()
+            .collect();
         for name in gone {
-            if let Some(core) = self.held.remove(&name) {
-                tracing::info!(server = %name, "it is no guest of this process any more");
-                core.stop().await;
-            }
+            tracing::info!(server = %name, "it is no guest of this process any more");
+            self.stop(&name).await;
         }
         let mut is_done = true;
-        for name in wanted {
-            if !self.held.contains_key(name) {
-                is_done &= self.start(name).await;
-            }
+        for name in
+            placed.iter().filter(|name| !self.held.contains_key(*name)).cloned().collect::<Vec<_>>()
+        {
+            let is_due = self.again.get(&name).is_none_or(|again| *again <= Instant::now());
+            is_done &= is_due && self.start(&name).await;
         }
         is_done
+    }
+
+    async fn stop(&mut self, name: &Arc<str>) {
+        if let Some(core) = self.held.remove(name) {
+            core.stop().await;
+        }
     }
 
     async fn start(&mut self, name: &Arc<str>) -> bool {
@@ -103,13 +173,120 @@ impl Keeper {
             Ok(core) => {
                 tracing::info!(server = %name, "it is held by this process too");
                 self.held.insert(name.clone(), core);
+                self.again.remove(name);
+                if let Some(asking) = self.wanted_back.remove(name) {
+                    asking.abort();
+                }
                 true
             }
+            Err(crate::Error::Store(legwork_store::Error::LeaseHeld { holder, .. })) => {
+                tracing::info!(server = %name, holder, "another process holds it");
+                self.again.insert(name.clone(), Instant::now() + HELD_PAUSE);
+                if guests(&self.own.topology(), &self.own.name).contains(name) {
+                    self.reclaim(name);
+                }
+                false
+            }
             Err(error) => {
-                tracing::error!(server = %name, reason = %error, "a guest cannot be held; it is tried again");
+                tracing::error!(
+                    server = %name, reason = %error, "a guest cannot be held; it is tried again"
+                );
+                self.again.insert(name.clone(), Instant::now() + PAUSE);
                 false
             }
         }
+    }
+
+    /// Takes over what nobody holds, if it is this process's turn.
+    async fn take_over(
+        &mut self,
+        leases: &[legwork_store::postgres::LeaseInfo],
+        mut free: BTreeSet<Arc<str>>,
+    ) {
+        let is_well = self.own.app().is_some_and(|app| app.status.phase() == Phase::Ready);
+        free.retain(|name| !self.held.contains_key(name));
+        if !is_well {
+            return;
+        }
+        for name in self.turns.due(leases, &free, Instant::now()) {
+            let begun = Instant::now();
+            if self.start(&name).await {
+                tracing::warn!(
+                    server = %name, ms = begun.elapsed().as_millis(), "it was taken over: nobody held it"
+                );
+                self.taken.insert(name, Instant::now());
+            }
+        }
+    }
+
+    /// Gives back what was taken over.
+    async fn release(&mut self, Release { server, done }: Release) {
+        let now = Instant::now();
+        let least = self.turns.hold(&server, self.process.config.takeover_hold, now);
+        let answer = match self.taken.get(&server) {
+            None => Err("it belongs here".to_owned()),
+            Some(since) if now.saturating_duration_since(*since) < least => {
+                Err(format!("it was taken over less than {} s ago", least.as_secs()))
+            }
+            Some(_) => {
+                tracing::info!(%server, "it is given back to its own process");
+                self.taken.remove(&server);
+                self.turns.give_back(&server, now);
+                self.stop(&server).await;
+                Ok(())
+            }
+        };
+        // Whoever asked may have gone.
+        drop(done.send(answer));
+    }
+
+    /// Asks for a guest of this process that another one has.
+    fn reclaim(&mut self, name: &Arc<str>) {
+        if self.wanted_back.contains_key(name) {
+            return;
+        }
+        let Some(away) = self.process.links_away(name) else { return };
+        let asking = async move {
+            let Away { links, .. } = &away;
+            ask(links, || true).await;
+        };
+        self.wanted_back.insert(name.clone(), tokio::spawn(asking));
+    }
+
+    /// Asks for the process's own server whenever another one has it.
+    fn reclaim_own(&mut self) {
+        let own = self.own.clone();
+        let asking = async move {
+            ask(&own, || own.app().is_some_and(|app| app.status.phase() == Phase::Away)).await;
+        };
+        self.wanted_back.insert(self.own.name.clone(), tokio::spawn(asking));
+    }
+}
+
+/// Asks the process that holds a server to give it up, as long as it is wanted.
+async fn ask(links: &Arc<Links>, is_wanted: impl Fn() -> bool) {
+    let mut asks = tokio::time::interval(ASKING);
+    loop {
+        asks.tick().await;
+        if !is_wanted() {
+            continue;
+        }
+        let mut twin = Twin::new(links.clone());
+        let answer = tokio::time::timeout(ASKING, twin.ask(StoreRequest::Release)).await;
+        if let Ok(Ok(StoreReply::NotNow(reason))) = answer {
+            tracing::debug!(server = %links.name, reason, "it is not given back yet");
+        }
+    }
+}
+
+/// Waits until the leases were looked at again; without a shared store for ever.
+async fn changed<T>(watched: &mut Option<watch::Receiver<T>>) {
+    let is_new = match watched {
+        Some(watched) => watched.changed().await.is_ok(),
+        None => false,
+    };
+    if !is_new {
+        std::future::pending::<()>().await;
     }
 }
 

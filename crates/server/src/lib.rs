@@ -21,11 +21,13 @@ mod lease;
 mod listen;
 pub mod log;
 mod meters;
+mod moving;
 mod peer;
 mod queue;
 mod server;
 mod status;
 mod supervise;
+mod takeover;
 
 #[cfg(test)]
 mod tests;

@@ -189,7 +189,8 @@ impl Server {
 
     /// Waits until the store is read and requests are served.
     pub async fn until_ready(&self) {
-        self.core.app.status.until(Phase::Ready).await;
+        // One that another process has taken over passes requests on until it is back.
+        self.core.app.status.until_any(&[Phase::Ready, Phase::Away]).await;
         if let Some(guests) = &self.guests {
             guests.until_ready().await;
         }

@@ -16,6 +16,8 @@ pub(crate) enum Phase {
     /// The store failed and is being reopened.
     Failing,
     Stopping,
+    /// Another process holds the server: what is asked of it here is passed on there.
+    Away,
 }
 
 #[derive(Debug)]
@@ -34,6 +36,8 @@ pub(crate) struct Status {
     server: AtomicU16,
     /// How many records of the catalog are here.
     catalog: watch::Sender<u64>,
+    /// The change that moves the server to another host, and has frozen it.
+    frozen: watch::Sender<Option<u32>>,
 }
 
 impl Status {
@@ -48,6 +52,7 @@ impl Status {
             stop: AtomicBool::new(false),
             server: AtomicU16::new(0),
             catalog: watch::Sender::new(0),
+            frozen: watch::Sender::new(None),
         }
     }
 
@@ -75,12 +80,18 @@ impl Status {
         drop(self.catalog.subscribe().wait_for(|here| *here >= records).await);
     }
 
+    /// The change that moves the server to another host, and has frozen it.
+    pub(crate) fn frozen(&self) -> Option<u32> {
+        *self.frozen.borrow()
+    }
+
     pub(crate) fn phase(&self) -> Phase {
         match self.phase.load(Ordering::Acquire) {
             0 => Phase::Recovering,
             1 => Phase::Ready,
             2 => Phase::Failing,
-            _ => Phase::Stopping,
+            3 => Phase::Stopping,
+            _ => Phase::Away,
         }
     }
 
@@ -91,9 +102,13 @@ impl Status {
 
     /// Waits until the server is in this phase.
     pub(crate) async fn until(&self, phase: Phase) {
+        self.until_any(&[phase]).await;
+    }
+
+    pub(crate) async fn until_any(&self, phases: &[Phase]) {
         loop {
             let changed = self.changed.notified();
-            if self.phase() == phase {
+            if phases.contains(&self.phase()) {
                 return;
             }
             changed.await;
@@ -111,6 +126,12 @@ impl Status {
     pub(crate) fn fail(&self, reason: &str) {
         reason.clone_into(&mut self.reason.lock().unwrap_or_else(PoisonError::into_inner));
         self.enter(Phase::Failing);
+    }
+
+    /// Another process holds the server.
+    pub(crate) fn go_away(&self, reason: &str) {
+        reason.clone_into(&mut self.reason.lock().unwrap_or_else(PoisonError::into_inner));
+        self.enter(Phase::Away);
     }
 
     pub(crate) fn count_recovered(&self, instances: u64) {
@@ -139,7 +160,9 @@ impl Status {
                 format!("the server is reading its store ({instances} instances so far)")
             }
             Phase::Ready => "the server is ready".to_owned(),
-            Phase::Failing => self.reason.lock().unwrap_or_else(PoisonError::into_inner).clone(),
+            Phase::Failing | Phase::Away => {
+                self.reason.lock().unwrap_or_else(PoisonError::into_inner).clone()
+            }
             Phase::Stopping => "the server is stopping".to_owned(),
         }
     }

@@ -19,6 +19,7 @@ use crate::Error;
 use crate::backend::{Backend, Opener};
 use crate::drive::{Broken, Driver, Failure, Message, Round, Surroundings, guarded};
 use crate::ids::draw_life;
+use crate::peer::Presence;
 use crate::status::Phase;
 
 const PAUSE_MIN: Duration = Duration::from_millis(50);
@@ -44,53 +45,78 @@ pub(crate) type Opened = oneshot::Sender<Result<(), Error>>;
 impl Supervisor {
     /// Runs until the server stops.
     pub(crate) fn run(mut self, opened: Opened) {
-        let mut driver = match self.open_first(&opened) {
-            Ok(driver) => {
-                drop(opened.send(Ok(())));
-                driver
-            }
-            Err(error) => return drop(opened.send(Err(error))),
-        };
         let mut backlog = VecDeque::new();
-        let mut result = guarded(|| self.recover(&mut driver));
+        let Some(mut driver) = self.begin(opened, &mut backlog) else { return };
         loop {
-            if self.around.status.phase() == Phase::Recovering && result.is_ok() {
-                // Told to stop before all was read.
-                return self.around.slot.set(None);
-            }
-            while result.is_ok() {
-                result = match driver.round(&mut backlog) {
-                    Ok(Round::GoOn) => Ok(()),
+            let broken = loop {
+                match driver.round(&mut backlog) {
+                    Ok(Round::GoOn) => {}
                     Ok(Round::Stop) => return self.stop(driver, &mut backlog),
-                    Err(broken) => Err(broken),
-                };
-            }
-            let Err(broken) = result else { return };
+                    Err(broken) => break broken,
+                }
+            };
             let Some(next) = self.begin_again(driver, &broken, &mut backlog) else { return };
             driver = next;
-            result = Ok(());
         }
     }
 
-    /// Waits while another process is this server, unless nobody waits for us any more.
+    /// The first life. `None` if the store cannot be opened, which whoever starts the server is
+    /// told, or if the server is to stop.
+    fn begin(&mut self, opened: Opened, backlog: &mut VecDeque<Message>) -> Option<Driver> {
+        let is_among_others = self.around.links.is_some();
+        let (driver, opened) = match self.open_first(&opened) {
+            Ok(driver) => (driver, opened),
+            Err(error) if is_held(&error) && !self.is_guest && is_among_others => {
+                self.go_away(&error);
+                drop(opened.send(Ok(())));
+                return self.open_again(chain(&error).into(), backlog);
+            }
+            Err(error) => {
+                drop(opened.send(Err(error)));
+                return None;
+            }
+        };
+        drop(opened.send(Ok(())));
+        let mut driver = driver;
+        match guarded(|| self.recover(&mut driver)) {
+            // Told to stop before all was read.
+            Ok(()) if self.around.status.phase() == Phase::Recovering => {
+                self.around.slot.set(None);
+                None
+            }
+            Ok(()) => Some(driver),
+            Err(broken) => self.begin_again(driver, &broken, backlog),
+        }
+    }
+
+    /// One that is alone waits while another process is this server, unless nobody waits for us
+    /// any more.
     fn open_first(&mut self, opened: &Opened) -> Result<Driver, Error> {
-        let mut told = String::new();
+        let mut is_told = false;
         loop {
             let error = match self.open() {
-                Err(error @ Error::Store(legwork_store::Error::LeaseHeld { .. })) => error,
+                Err(error) if is_held(&error) && self.around.links.is_none() => error,
                 other => return other,
             };
-            if self.is_guest || opened.is_closed() || self.around.status.must_stop() {
+            if opened.is_closed() || self.around.status.must_stop() {
                 return Err(error);
             }
-            if let Error::Store(legwork_store::Error::LeaseHeld { server, holder, .. }) = &error
-                && told != *holder
-            {
-                tracing::warn!(server, holder, "another process is this server; this one waits");
-                told.clone_from(holder);
+            if !std::mem::replace(&mut is_told, true) {
+                tracing::warn!(reason = %error, "another process is this server; this one waits");
             }
             self.around.status.fail(&chain(&error));
             thread::sleep(LEASE_PAUSE);
+        }
+    }
+
+    /// Another process is this server: what is asked of it here is passed on there.
+    fn go_away(&self, why: &Error) {
+        if self.around.status.phase() != Phase::Away {
+            tracing::warn!(reason = %why, "another process is this server; it is asked to give it back");
+        }
+        self.around.status.go_away(&chain(why));
+        if let Some(links) = &self.around.links {
+            links.host.let_go(links, Presence::Away);
         }
     }
 
@@ -112,6 +138,9 @@ impl Supervisor {
         }
         driver.show();
         self.around.slot.set(Some(store));
+        if let Some(links) = &self.around.links {
+            links.host.take_in(links);
+        }
         Ok(driver)
     }
 
@@ -161,54 +190,69 @@ impl Supervisor {
             }
         }
         self.around.meters.failed();
-        let mut reason: Arc<str> = chain(broken).into();
+        let reason: Arc<str> = chain(broken).into();
         self.around.status.fail(&reason);
         self.around.slot.set(None);
         driver.refuse_all(&reason);
+        self.open_again(reason, backlog)
+    }
+
+    /// Opens the store until that works. `None` if the server is to stop, or if it is no guest of
+    /// this process any more.
+    fn open_again(
+        &mut self,
+        mut reason: Arc<str>,
+        backlog: &mut VecDeque<Message>,
+    ) -> Option<Driver> {
         let mut pause = PAUSE_MIN;
         loop {
             if backlog.is_empty() {
                 self.around.queue.take_all(backlog, Some(pause));
             }
-            while let Some(message) = backlog.pop_front() {
-                match message {
-                    Message::Ask { reply, .. } => {
-                        drop(reply.send(Err(Failure::Unavailable(reason.clone()))));
-                    }
-                    // The next life is told which links are up, and what it missed is said again
-                    // or asked for again.
-                    Message::Cancel(_)
-                    | Message::Heard { .. }
-                    | Message::Link { .. }
-                    | Message::FileHere { .. }
-                    | Message::Doubt => {}
-                    Message::Stop => return None,
-                }
+            if refuse(backlog, &reason).is_break() {
+                return None;
             }
-            let attempt = self.open().map_err(|error| chain(&error)).and_then(|mut driver| {
-                match guarded(|| self.recover(&mut driver)) {
-                    Ok(()) => Ok(driver),
-                    Err(broken) => {
-                        let reason = chain(&broken);
-                        self.around.slot.set(None);
-                        driver.refuse_all(&reason.as_str().into());
-                        Err(reason)
-                    }
-                }
-            });
-            match attempt {
-                Ok(driver) => {
+            let error = match self.open_and_recover() {
+                Ok(Some(driver)) => {
                     tracing::info!("the server works again");
                     return Some(driver);
                 }
-                Err(why) => {
-                    tracing::warn!(reason = %why, "the server cannot go on yet; it tries again");
-                    reason = why.into();
-                    self.around.status.fail(&reason);
-                    pause = (pause * 2).min(PAUSE_MAX);
-                }
+                Ok(None) => return None,
+                Err(error) => error,
+            };
+            reason = chain(&error).into();
+            if !is_held(&error) {
+                tracing::warn!(reason = %reason, "the server cannot go on yet; it tries again");
+                self.around.status.fail(&reason);
+                pause = (pause * 2).min(PAUSE_MAX);
+            } else if self.is_guest {
+                tracing::warn!(reason = %reason, "a guest is held by another process now");
+                self.around.status.fail(&reason);
+                return None;
+            } else {
+                self.go_away(&error);
+                pause = LEASE_PAUSE;
             }
         }
+    }
+
+    /// `None` if the server was told to stop before all was read.
+    fn open_and_recover(&mut self) -> Result<Option<Driver>, Error> {
+        let mut driver = self.open()?;
+        let broken = match guarded(|| self.recover(&mut driver)) {
+            Ok(()) if self.around.status.phase() == Phase::Recovering => {
+                self.around.slot.set(None);
+                return Ok(None);
+            }
+            Ok(()) => return Ok(Some(driver)),
+            Err(broken) => broken,
+        };
+        self.around.slot.set(None);
+        driver.refuse_all(&chain(&broken).into());
+        Err(match broken {
+            Broken::Store(error) => Error::Store(error),
+            Broken::Panic(_) => Error::Start(broken.to_string()),
+        })
     }
 
     /// Nothing new comes in any more: what is there is worked off, the rest is told.
@@ -228,6 +272,31 @@ impl Supervisor {
         self.around.slot.set(None);
         driver.refuse_all(&"the server is stopping".into());
     }
+}
+
+/// Answers all who wait that there is no answer; breaks if the server is to stop.
+fn refuse(backlog: &mut VecDeque<Message>, reason: &Arc<str>) -> ControlFlow<()> {
+    while let Some(message) = backlog.pop_front() {
+        match message {
+            Message::Ask { reply, .. } => {
+                drop(reply.send(Err(Failure::Unavailable(reason.clone()))));
+            }
+            // The next life is told which links are up, and what it missed is said again or asked
+            // for again.
+            Message::Cancel(_)
+            | Message::Heard { .. }
+            | Message::Link { .. }
+            | Message::FileHere { .. }
+            | Message::Doubt => {}
+            Message::Stop => return ControlFlow::Break(()),
+        }
+    }
+    ControlFlow::Continue(())
+}
+
+/// Whether another process has the lease.
+fn is_held(error: &Error) -> bool {
+    matches!(error, Error::Store(legwork_store::Error::LeaseHeld { .. }))
 }
 
 /// Reads the site's own stream, a portion at a time: it holds every text ever published.

@@ -50,6 +50,7 @@ use crate::files::{Fetcher, Offered};
 use crate::gate::Gate;
 use crate::ids::Ids;
 use crate::meters::Meters;
+use crate::moving::{Source, Written};
 use crate::peer::{self, Links};
 use crate::status::Status;
 use exchange::Exchange;
@@ -74,6 +75,8 @@ pub(crate) struct App {
     /// The contents of files that others get from here, and who brings theirs.
     pub(crate) offered: Offered,
     pub(crate) fetcher: Option<Arc<Fetcher<Links>>>,
+    /// The store, for another process that is to hold this server.
+    pub(crate) source: Source,
     /// Whose turn it is to be asked for jobs first.
     pub(crate) turn: AtomicUsize,
 }
@@ -87,10 +90,12 @@ impl App {
         slot: Arc<Slot>,
         status: Arc<Status>,
         links: Option<Arc<Links>>,
+        written: Arc<Written>,
     ) -> Self {
         let rates = Rates::new(limits.rate_per_s, limits.rate_burst);
         let uploads = Uploads::new(limits.uploads_max);
         let (ids, offered, fetcher) = (Ids::default(), Offered::new(slot.clone()), None);
+        let source = Source::new(slot.clone(), written);
         Self {
             gate,
             clock,
@@ -104,6 +109,7 @@ impl App {
             links,
             offered,
             fetcher,
+            source,
             turn: AtomicUsize::new(0),
         }
     }

@@ -23,13 +23,15 @@ use super::files::{self, QUESTIONS_MAX, large};
 use super::frame::{Answered, Frame, Hello, Passed, VERSION, Welcome};
 use super::host::Host;
 use super::link::{self, Ended, INTRODUCTION, Incoming, control};
-use super::links::Links;
+use super::links::{Links, Place};
 use super::other::Peer;
 use super::outlet::Outlet;
 use super::passing::{self, From};
+use super::stores;
 use super::tls::is_for;
 use crate::drive;
 use crate::files::{FileReply, FileRequest};
+use crate::moving::{StoreReply, StoreRequest};
 
 /// Connections that others have dialled, strangers included.
 const CONNECTIONS_MAX: usize = 1_024;
@@ -138,7 +140,7 @@ fn recognise(
     hello: &Hello,
     certificate: Option<&CertificateDer<'static>>,
 ) -> Result<Arc<Peer>, String> {
-    let Hello { version, name, server, epoch, to: here, host } = hello;
+    let Hello { version, name, server, epoch, to: here, host, address } = hello;
     if *version != VERSION {
         return Err(format!(
             "`{name}` speaks version {version} of the protocol, `{here}` version {VERSION}; \
@@ -165,14 +167,17 @@ fn recognise(
     if domain_of_host != domain {
         return Err(format!("`{host}` is of another domain than `{name}` and cannot speak for it"));
     }
-    if number.0 != *server {
+    // One that has nothing but a file may not know the numbers yet.
+    if number.0 != *server && topology.epoch == *epoch {
         return Err(format!(
             "`{name}` is server {server} there and {} at `{here}`; these are not the same cluster",
             number.0
         ));
     }
-    let peer = links.peer(number).ok_or_else(|| format!("`{name}` is the name of this server"))?;
-    peer.see_at(host);
+    let place = Place { host: host.as_str().into(), address: address.as_str().into() };
+    let peer = links.peer(number).filter(|_| place != links.host.place(&topology));
+    let peer = peer.ok_or_else(|| format!("`{name}` is the name of this server"))?;
+    peer.see_at(place);
     Ok(peer)
 }
 
@@ -182,8 +187,9 @@ struct Session<'a> {
     peer: &'a Peer,
     outlet: &'a Outlet,
     requests: JoinSet<(u64, Answered)>,
-    /// Questions for contents of files.
+    /// Questions for contents of files, and about the store.
     files: JoinSet<(u64, FileReply)>,
+    stores: JoinSet<(u64, StoreReply)>,
     /// The requests, each with the bytes it came with, and the sum of these.
     handles: FxHashMap<u64, (AbortHandle, u64)>,
     bytes: u64,
@@ -199,8 +205,16 @@ async fn converse<R: AsyncRead + Unpin, W: AsyncWrite + Unpin>(
     let mut looks = link::looks();
     let outlet = Outlet::default();
     outlet.open();
-    let (requests, files, handles) = (JoinSet::new(), JoinSet::new(), FxHashMap::default());
-    let mut session = Session { links, peer, outlet: &outlet, requests, files, handles, bytes: 0 };
+    let mut session = Session {
+        links,
+        peer,
+        outlet: &outlet,
+        requests: JoinSet::new(),
+        files: JoinSet::new(),
+        stores: JoinSet::new(),
+        handles: FxHashMap::default(),
+        bytes: 0,
+    };
     let mut writing = pin!(link::write(&outlet, write, &peer.counters));
     loop {
         tokio::select! {
@@ -220,8 +234,13 @@ async fn converse<R: AsyncRead + Unpin, W: AsyncWrite + Unpin>(
                     session.answer_large(&Frame::FileReply(id, reply));
                 }
             }
+            Some(done) = session.stores.join_next() => {
+                if let Ok((id, reply)) = done {
+                    session.answer_large(&Frame::StoreReply(id, reply));
+                }
+            }
             ended = &mut writing => return ended,
-            () = links.until_closed() => return Err(Ended::Left),
+            () = links.until_let_go() => return Err(Ended::Left),
             _ = looks.tick() => incoming.look()?,
             _ = topology.changed() => {
                 if links.in_use(peer.id).is_none() {
@@ -246,7 +265,7 @@ impl Session<'_> {
         if let Frame::Message(content) = frame {
             return self.hear_message(&content, bytes).await;
         }
-        let is_file = matches!(frame, Frame::FileRequest(..));
+        let is_file = matches!(frame, Frame::FileRequest(..) | Frame::StoreRequest(..));
         let spent = if is_file { large(bytes) } else { control(bytes) };
         self.peer.counters.received.add(&spent);
         match frame {
@@ -257,6 +276,7 @@ impl Session<'_> {
                 }
             }
             Frame::FileRequest(id, request) => self.look_for(id, request),
+            Frame::StoreRequest(id, request) => return self.tell_store(id, request),
             Frame::Ping => self.answer(&Frame::Pong),
             Frame::Unknown | Frame::Message(_) => {}
             Frame::Hello(_)
@@ -265,6 +285,7 @@ impl Session<'_> {
             | Frame::NotHere
             | Frame::Pong
             | Frame::FileReply(..)
+            | Frame::StoreReply(..)
             | Frame::Response(..) => {
                 return Err(Ended::Refused("it says what whoever is dialled says".to_owned()));
             }
@@ -286,6 +307,10 @@ impl Session<'_> {
             }
         };
         received.add(&message.shares(bytes));
+        // Another process that is to be this server has nothing to say to it.
+        if self.is_twin() {
+            return Ok(());
+        }
         let Some(room) = self.peer.room(bytes).await else { return Err(Ended::Closed) };
         self.links.tell(drive::Message::Heard { from: self.peer.id, message, room });
         Ok(())
@@ -319,6 +344,25 @@ impl Session<'_> {
         self.files.spawn(async move { (id, files::answer(app, request).await) });
     }
 
+    /// Whether the other side is another process for the very server that it speaks with.
+    fn is_twin(&self) -> bool {
+        self.peer.name == self.links.name
+    }
+
+    fn tell_store(&mut self, id: u64, request: StoreRequest) -> Result<(), Ended> {
+        if !self.is_twin() {
+            return Err(Ended::Refused("it asks for the store of another server".to_owned()));
+        }
+        let Some(app) = self.links.app() else { return Ok(()) };
+        if self.stores.len() >= QUESTIONS_MAX {
+            let busy = StoreReply::NotNow("too much is asked at once".to_owned());
+            self.answer_large(&Frame::StoreReply(id, busy));
+            return Ok(());
+        }
+        self.stores.spawn(async move { (id, stores::answer(app, request).await) });
+        Ok(())
+    }
+
     fn answer_large(&self, frame: &Frame) {
         let bytes = frame.to_bytes();
         self.outlet.put_beyond_limit(&bytes, &large(bytes.len() as u64));
@@ -349,7 +393,15 @@ mod tests {
             let pem = certified(certificate).certificate;
             let certificate = CertificateDer::from_pem_slice(pem.as_bytes()).unwrap();
             let (to, host) = ("north".to_owned(), host.to_owned());
-            let hello = Hello { version, name: name.to_owned(), server, epoch: 0, to, host };
+            let hello = Hello {
+                version,
+                name: name.to_owned(),
+                server,
+                epoch: 0,
+                to,
+                host,
+                address: "127.0.0.1:1".to_owned(),
+            };
             recognise(&links, &hello, Some(&certificate)).map(|peer| peer.name.to_string())
         };
         let known = |version, name: &str, server, certificate: &str| {

@@ -8,7 +8,7 @@ use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
 use rustls::pki_types::ServerName;
-use tokio::io::{AsyncRead, AsyncWrite, split};
+use tokio::io::{AsyncRead, AsyncWrite, ReadHalf, WriteHalf, split};
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 use tokio_rustls::TlsConnector;
@@ -20,6 +20,8 @@ use super::frame::{Frame, Hello, VERSION};
 use super::link::{self, Ended, INTRODUCTION, Incoming, control};
 use super::links::{Links, Place};
 use super::other::Peer;
+use super::outlet::Outlet;
+use super::stores;
 
 const PAUSE_MIN: Duration = Duration::from_millis(50);
 const PAUSE_MAX: Duration = Duration::from_secs(5);
@@ -71,39 +73,77 @@ async fn everywhere(links: &Links, peer: &Peer) -> (bool, Ended) {
     (false, why.unwrap_or(Ended::Changed))
 }
 
+/// Keeps a second link up while another process speaks for the same server: which of both is to be
+/// listened to is theirs to know.
+pub(crate) async fn keep_second(links: Arc<Links>, peer: Arc<Peer>) {
+    let mut sightings = peer.sightings();
+    loop {
+        let [_, before] = sightings.borrow_and_update().clone();
+        if let Some(place) = before.filter(|_| !peer.is_near())
+            && let Ok(connection) = open(&links, &peer, &place).await
+        {
+            let _open = Opened::new(&peer.second);
+            drop(converse(&links, &peer, &peer.second, &place, connection).await);
+        }
+        // It is gone, or another one speaks now.
+        if sightings.changed().await.is_err() {
+            return;
+        }
+    }
+}
+
+/// Takes frames as long as it is there.
+struct Opened<'o>(&'o Outlet);
+
+impl<'o> Opened<'o> {
+    fn new(outlet: &'o Outlet) -> Self {
+        outlet.open();
+        Self(outlet)
+    }
+}
+
+impl Drop for Opened<'_> {
+    fn drop(&mut self) {
+        self.0.close();
+    }
+}
+
 /// One connection, from its beginning to its end.
 async fn once(links: &Links, peer: &Peer, place: &Place) -> Ended {
-    let stream = match timeout(INTRODUCTION, connect(links, peer, place)).await {
-        Ok(Ok(stream)) => stream,
-        Ok(Err(ended)) => return ended,
-        Err(_) => return Ended::Silent,
+    let connection = match open(links, peer, place).await {
+        Ok(connection) => connection,
+        Err(ended) => return ended,
     };
-    let (read, mut write) = split(stream);
-    let mut incoming = Incoming::new(read);
-    match timeout(INTRODUCTION, introduce(links, peer, place, &mut incoming, &mut write)).await {
-        Ok(Ok(())) => {}
-        Ok(Err(ended)) => return ended,
-        Err(_) => return Ended::Silent,
-    }
-    peer.see_at(&place.host);
-    peer.outlet.open();
+    peer.see_at(place.clone());
+    let opened = Opened::new(&peer.outlet);
     links.is_up(peer);
-    let ended = match converse(links, peer, place, &mut incoming, write).await {
+    let ended = match converse(links, peer, &peer.outlet, place, connection).await {
         Ok(()) => Ended::Changed,
         Err(ended) => ended,
     };
-    peer.outlet.close();
-    // Those who wait for answers hear that there will be none.
-    peer.asked.lock().unwrap_or_else(PoisonError::into_inner).clear();
-    peer.files.lock().unwrap_or_else(PoisonError::into_inner).clear();
+    drop(opened);
+    peer.give_up();
     ended
+}
+
+type Connection = (Incoming<ReadHalf<Stream>>, WriteHalf<Stream>);
+type Stream = TlsStream<Counted<TcpStream>>;
+
+async fn open(links: &Links, peer: &Peer, place: &Place) -> Result<Connection, Ended> {
+    let opening = async {
+        let (read, mut write) = split(connect(links, peer, place).await?);
+        let mut incoming = Incoming::new(read);
+        introduce(links, peer, place, &mut incoming, &mut write).await?;
+        Ok((incoming, write))
+    };
+    timeout(INTRODUCTION, opening).await.unwrap_or(Err(Ended::Silent))
 }
 
 async fn connect(
     links: &Links,
     peer: &Peer,
     Place { host, address }: &Place,
-) -> Result<TlsStream<Counted<TcpStream>>, Ended> {
+) -> Result<Stream, Ended> {
     let stream = TcpStream::connect(&**address).await?;
     // Frames are written together: waiting to fill a packet only costs.
     stream.set_nodelay(true)?;
@@ -126,13 +166,16 @@ async fn introduce<R: AsyncRead + Unpin, W: AsyncWrite + Unpin>(
     let Some(here) = links.here() else {
         return Err(Ended::Refused(format!("`{}` is not in the topology", links.name)));
     };
+    let topology = links.topology();
+    let own = links.host.place(&topology);
     let hello = Hello {
         version: VERSION,
         name: links.name.to_string(),
         server: here.0,
-        epoch: links.topology().epoch,
+        epoch: topology.epoch,
         to: peer.name.to_string(),
-        host: links.host.name.to_string(),
+        host: own.host.to_string(),
+        address: own.address.to_string(),
     };
     peer.counters.sent.add(&link::say(write, &Frame::Hello(hello)).await?);
     let (answer, bytes) = incoming.next().await?;
@@ -155,6 +198,8 @@ async fn introduce<R: AsyncRead + Unpin, W: AsyncWrite + Unpin>(
         | Frame::Cancel(_)
         | Frame::FileRequest(..)
         | Frame::FileReply(..)
+        | Frame::StoreRequest(..)
+        | Frame::StoreReply(..)
         | Frame::Unknown => {
             Err(Ended::Refused(format!("it does not speak version {VERSION} of the protocol")))
         }
@@ -162,22 +207,23 @@ async fn introduce<R: AsyncRead + Unpin, W: AsyncWrite + Unpin>(
 }
 
 /// Until the server is elsewhere, or gone.
-async fn converse<R: AsyncRead + Unpin, W: AsyncWrite + Unpin>(
+async fn converse(
     links: &Links,
     peer: &Peer,
+    outlet: &Outlet,
     place: &Place,
-    incoming: &mut Incoming<R>,
-    write: W,
+    (mut incoming, write): Connection,
 ) -> Result<(), Ended> {
     let mut topology = links.topology_changes();
     let mut nearness = peer.nearness();
+    let mut sightings = peer.sightings();
     let mut looks = link::looks();
-    let mut writing = pin!(link::write(&peer.outlet, write, &peer.counters));
+    let mut writing = pin!(link::write(outlet, write, &peer.counters));
     loop {
         tokio::select! {
             next = incoming.next() => {
                 let (frame, bytes) = next?;
-                let is_file = matches!(frame, Frame::FileReply(..));
+                let is_file = matches!(frame, Frame::FileReply(..) | Frame::StoreReply(..));
                 let spent = if is_file { large(bytes) } else { control(bytes) };
                 peer.counters.received.add(&spent);
                 hear(peer, frame)?;
@@ -186,10 +232,11 @@ async fn converse<R: AsyncRead + Unpin, W: AsyncWrite + Unpin>(
             _ = looks.tick() => {
                 incoming.look()?;
                 let ping = Frame::Ping.to_bytes();
-                peer.outlet.put_beyond_limit(&ping, &control(ping.len() as u64));
+                outlet.put_beyond_limit(&ping, &control(ping.len() as u64));
             }
-            () = links.until_closed() => return Err(Ended::Left),
             _ = nearness.changed() => return Ok(()),
+            // Another process speaks for it now: whoever was first becomes second.
+            _ = sightings.changed() => return Ok(()),
             _ = topology.changed() => {
                 // The process is where it was, and the server is still one that there is.
                 let is_there = links.in_use(peer.id).is_some_and(|server| server.name == peer.name);
@@ -215,6 +262,10 @@ fn hear(peer: &Peer, frame: Frame) -> Result<(), Ended> {
             files::answered(peer, id, reply);
             Ok(())
         }
+        Frame::StoreReply(id, reply) => {
+            stores::answered(peer, id, reply);
+            Ok(())
+        }
         Frame::Refused(reason) => Err(Ended::Refused(reason)),
         Frame::Pong | Frame::Unknown => Ok(()),
         Frame::Hello(_)
@@ -224,6 +275,7 @@ fn hear(peer: &Peer, frame: Frame) -> Result<(), Ended> {
         | Frame::Message(_)
         | Frame::Request(..)
         | Frame::FileRequest(..)
+        | Frame::StoreRequest(..)
         | Frame::Cancel(_) => Err(Ended::Refused("it says what whoever dials says".to_owned())),
     }
 }

@@ -9,6 +9,7 @@ use minicbor::bytes::ByteVec;
 use minicbor::{Decode, Encode};
 
 use crate::files::{FileReply, FileRequest};
+use crate::moving::{StoreReply, StoreRequest};
 
 /// The protocol; another number cannot be talked to.
 pub(crate) const VERSION: u32 = 2;
@@ -20,6 +21,8 @@ const REQUEST_BYTES_MAX: usize = 4 << 20;
 pub(crate) const RESPONSE_BYTES_MAX: usize = 64 << 20;
 /// The list of the chunks of the largest file, or one portion of them.
 const FILE_BYTES_MAX: usize = 1 << 20;
+/// Which streams are wanted of a store, and from where on.
+const STORE_REQUEST_BYTES_MAX: usize = 64 << 10;
 /// Of everything that comes before the other side is known, and of words.
 const WORDS_BYTES_MAX: usize = 4 << 10;
 /// A length has at most this many bytes.
@@ -48,6 +51,9 @@ pub(crate) enum Frame {
     /// About the content of a file.
     FileRequest(u64, FileRequest),
     FileReply(u64, FileReply),
+    /// Of another process that is to hold the server which is meant.
+    StoreRequest(u64, StoreRequest),
+    StoreReply(u64, StoreReply),
     /// Of a later release, which knows that it may not be understood.
     Unknown,
 }
@@ -71,6 +77,9 @@ pub(crate) struct Hello {
     /// The server whose certificate is shown: its process holds the one who speaks.
     #[n(5)]
     pub(crate) host: String,
+    /// Where that process is dialled.
+    #[n(6)]
+    pub(crate) address: String,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Encode, Decode)]
@@ -143,6 +152,8 @@ impl Frame {
             Self::Cancel(id) => framed(KIND_CANCEL, &cbor(id)),
             Self::FileRequest(id, request) => framed(KIND_FILE_REQUEST, &cbor(&(id, request))),
             Self::FileReply(id, reply) => framed(KIND_FILE_REPLY, &cbor(&(id, reply))),
+            Self::StoreRequest(id, request) => framed(KIND_STORE_REQUEST, &cbor(&(id, request))),
+            Self::StoreReply(id, reply) => framed(KIND_STORE_REPLY, &cbor(&(id, reply))),
             Self::Unknown => Vec::new(),
         }
     }
@@ -183,6 +194,8 @@ const KIND_CANCEL: u8 = 8;
 const KIND_FILE_REQUEST: u8 = 9;
 const KIND_FILE_REPLY: u8 = 10;
 const KIND_NOT_HERE: u8 = 11;
+const KIND_STORE_REQUEST: u8 = 12;
+const KIND_STORE_REPLY: u8 = 13;
 
 fn bytes_max(kind: u8) -> usize {
     match kind {
@@ -191,6 +204,9 @@ fn bytes_max(kind: u8) -> usize {
         // A little more: the body is limited, the rest is small.
         KIND_RESPONSE => RESPONSE_BYTES_MAX + (1 << 20),
         KIND_FILE_REPLY => FILE_BYTES_MAX,
+        KIND_STORE_REQUEST => STORE_REQUEST_BYTES_MAX,
+        // A portion, and one record more.
+        KIND_STORE_REPLY => MESSAGE_BYTES_MAX + (4 << 20),
         KIND_HELLO..=KIND_PONG | KIND_CANCEL | KIND_FILE_REQUEST | KIND_NOT_HERE => WORDS_BYTES_MAX,
         _ => MESSAGE_BYTES_MAX,
     }
@@ -221,6 +237,14 @@ fn understand(kind: u8, content: Bytes) -> Result<Frame, Malformed> {
         KIND_FILE_REPLY => {
             let (id, reply) = read(kind, &content)?;
             Frame::FileReply(id, reply)
+        }
+        KIND_STORE_REQUEST => {
+            let (id, request) = read(kind, &content)?;
+            Frame::StoreRequest(id, request)
+        }
+        KIND_STORE_REPLY => {
+            let (id, reply) = read(kind, &content)?;
+            Frame::StoreReply(id, reply)
         }
         _ => Frame::Unknown,
     })
@@ -291,6 +315,7 @@ mod tests {
             epoch: 12,
             to: "lab-1".to_owned(),
             host: "north-1".to_owned(),
+            address: "10.0.0.1:7710".to_owned(),
         };
         vec![
             Frame::Hello(hello),
@@ -306,6 +331,8 @@ mod tests {
             Frame::Cancel(2),
             Frame::FileRequest(3, FileRequest::List { blob: [5; 32] }),
             Frame::FileReply(3, FileReply::NotHere),
+            Frame::StoreRequest(4, StoreRequest::Digest),
+            Frame::StoreReply(4, StoreReply::Digest([7; 32])),
         ]
     }
 

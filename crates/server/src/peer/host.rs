@@ -11,12 +11,14 @@ use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::time::Duration;
 
 use legwork_model::time::Timestamp;
+use legwork_placement::Topology;
 use rustc_hash::FxHashMap;
 use tokio::net::TcpListener;
+use tokio::sync::{mpsc, oneshot};
 
 use super::accept;
 use super::link::Ended;
-use super::links::Links;
+use super::links::{Links, Place, Presence};
 use super::tls::{Identity, Unusable};
 use crate::clock::Clock;
 
@@ -25,10 +27,14 @@ const RENEWAL: Duration = Duration::from_secs(5);
 /// How often it is told of one address that it was refused, and of how many meanwhile.
 const STRANGER: Duration = Duration::from_secs(60);
 const STRANGERS_MAX: usize = 64;
+/// Servers that are wanted back at once.
+const RELEASES_MAX: usize = 64;
 
 pub(crate) struct Host {
     /// The server whose certificate the process shows: its own.
     pub(crate) name: Arc<str>,
+    /// Where other processes dial it, if that is not where the topology says.
+    address: Option<Arc<str>>,
     pub(crate) identity: Identity,
     pub(crate) clock: Arc<Clock>,
     /// By name: the numbers are those of a topology, and not all know the same one.
@@ -37,18 +43,28 @@ pub(crate) struct Host {
     looking: Mutex<()>,
     /// Who was refused of late, and when that was told.
     strangers: Mutex<FxHashMap<IpAddr, Timestamp>>,
+    releases: mpsc::Sender<Release>,
+}
+
+/// Another process wants to have a server back that this one has taken over.
+pub(crate) struct Release {
+    pub(crate) server: Arc<str>,
+    /// Told that it is given back, or why not.
+    pub(crate) done: oneshot::Sender<Result<(), String>>,
 }
 
 impl Host {
     pub(crate) fn new(
         name: Arc<str>,
+        address: Option<Arc<str>>,
         certificates: &Path,
         clock: Arc<Clock>,
-    ) -> Result<Self, Unusable> {
+    ) -> Result<(Self, mpsc::Receiver<Release>), Unusable> {
         let identity = Identity::read(certificates)?;
         identity.require(&name)?;
         let (held, looking, strangers) = (RwLock::default(), Mutex::default(), Mutex::default());
-        Ok(Self { name, identity, clock, held, looking, strangers })
+        let (releases, wanted) = mpsc::channel(RELEASES_MAX);
+        Ok((Self { name, address, identity, clock, held, looking, strangers, releases }, wanted))
     }
 
     /// Listens to other processes until it is dropped.
@@ -63,6 +79,21 @@ impl Host {
             }
         };
         tokio::join!(accepting, renewing);
+    }
+
+    /// Where other processes dial this one, by a topology.
+    pub(crate) fn place(&self, topology: &Topology) -> Place {
+        let own = topology.server_named(&self.name).and_then(|own| topology.server(own));
+        let address = self.address.clone().or_else(|| Some(own?.address.clone()));
+        Place { host: self.name.clone(), address: address.unwrap_or_default() }
+    }
+
+    /// Gives a server back that was taken over, or says why not.
+    pub(crate) async fn release(&self, server: Arc<str>) -> Result<(), String> {
+        let (done, outcome) = oneshot::channel();
+        let stopping = || "the process is stopping".to_owned();
+        self.releases.send(Release { server, done }).await.map_err(|_| stopping())?;
+        outcome.await.unwrap_or_else(|_| Err(stopping()))
     }
 
     /// A logical server that is held here.
@@ -80,19 +111,21 @@ impl Host {
         let mut held = self.held.write().unwrap_or_else(PoisonError::into_inner);
         held.insert(links.name.clone(), links.clone());
         drop(held);
+        links.enter(Presence::Held);
         self.look_around();
     }
 
-    /// The process holds this logical server no more.
-    pub(crate) fn let_go(&self, name: &str) {
+    /// The process holds this logical server no more; what becomes of it here.
+    pub(crate) fn let_go(&self, links: &Arc<Links>, presence: Presence) {
         let mut held = self.held.write().unwrap_or_else(PoisonError::into_inner);
-        let gone = held.remove(name);
-        drop(held);
-        if let Some(gone) = gone {
-            gone.close();
-            self.look_around();
-            gone.look_around();
+        let is_held = held.get(&links.name).is_some_and(|held| Arc::ptr_eq(held, links));
+        if is_held {
+            held.remove(&links.name);
         }
+        drop(held);
+        links.enter(presence);
+        self.look_around();
+        links.look_around();
     }
 
     /// Has all that are held look who is near.

@@ -39,8 +39,17 @@ pub(crate) struct Links {
     app: OnceLock<Weak<App>>,
     /// What the site has sent, as it counts.
     sent: Mutex<Sent>,
-    /// The process holds this server no more.
-    closed: watch::Sender<bool>,
+    presence: watch::Sender<Presence>,
+}
+
+/// What this process has to do with the server.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Presence {
+    /// It holds it.
+    Held,
+    /// Another process holds it: what is asked of it here is passed on there.
+    Away,
+    Gone,
 }
 
 /// A link as it is shown.
@@ -71,9 +80,10 @@ impl Links {
         topology: Arc<Topology>,
         queue: Arc<Queue<drive::Message>>,
     ) -> Self {
-        let (topology, closed) = (watch::Sender::new(topology), watch::Sender::new(false));
+        let (topology, presence) = (watch::Sender::new(topology), Presence::Gone);
         let (peers, app, sent) = (RwLock::default(), OnceLock::new(), Mutex::default());
-        let links = Self { name, host, queue, topology, peers, app, sent, closed };
+        let presence = watch::Sender::new(presence);
+        let links = Self { name, host, queue, topology, peers, app, sent, presence };
         links.acquaint();
         links
     }
@@ -88,32 +98,55 @@ impl Links {
         self.app.get()?.upgrade()
     }
 
-    /// Dials until it is dropped, or the process holds this server no more.
+    /// Dials until it is dropped.
     pub(crate) async fn run(self: Arc<Self>) {
-        let mut tasks = JoinSet::new();
-        let mut topology = self.topology.subscribe();
-        let mut dialled = BTreeSet::new();
+        let mut presence = self.presence.subscribe();
         loop {
-            for peer in self.peers() {
-                if dialled.insert((peer.id, peer.name.clone())) {
-                    tasks.spawn(dial::keep(self.clone(), peer));
-                }
-            }
+            let now = *presence.borrow_and_update();
             tokio::select! {
-                changed = topology.changed() => if changed.is_err() { return },
-                () = self.until_closed() => return,
+                () = self.dial_all(now) => return,
+                changed = presence.changed() => if changed.is_err() { return },
             }
         }
     }
 
-    /// The process holds this server no more: nothing is said or heard for it from now on.
-    pub(crate) fn close(&self) {
-        self.closed.send_replace(true);
+    /// Dials all others while the process holds this server; while another one does, only that.
+    async fn dial_all(self: &Arc<Self>, presence: Presence) {
+        let mut tasks = JoinSet::new();
+        let mut topology = self.topology.subscribe();
+        let mut dialled = BTreeSet::new();
+        loop {
+            for peer in self.everybody() {
+                let is_meant = match presence {
+                    Presence::Held => peer.name != self.name,
+                    Presence::Away => peer.name == self.name,
+                    Presence::Gone => false,
+                };
+                if is_meant && dialled.insert((peer.id, peer.name.clone())) {
+                    tasks.spawn(dial::keep(self.clone(), peer.clone()));
+                    tasks.spawn(dial::keep_second(self.clone(), peer));
+                }
+            }
+            if topology.changed().await.is_err() {
+                return;
+            }
+        }
     }
 
-    pub(crate) async fn until_closed(&self) {
+    /// What the process has to do with this server from now on.
+    pub(super) fn enter(&self, presence: Presence) {
+        if self.presence.send_replace(presence) != presence {
+            for peer in self.everybody() {
+                peer.give_up();
+                self.is_down(&peer, &Ended::Left);
+            }
+        }
+    }
+
+    /// Waits until the process does not hold this server.
+    pub(crate) async fn until_let_go(&self) {
         // An error means that it is gone altogether.
-        drop(self.closed.subscribe().wait_for(|closed| *closed).await);
+        drop(self.presence.subscribe().wait_for(|now| *now != Presence::Held).await);
     }
 
     /// The topology as the site has it.
@@ -151,7 +184,15 @@ impl Links {
         self.peers.read().unwrap_or_else(PoisonError::into_inner).get(&id).cloned()
     }
 
+    /// All other servers.
     fn peers(&self) -> Vec<Arc<Peer>> {
+        let mut all = self.everybody();
+        all.retain(|peer| peer.name != self.name);
+        all
+    }
+
+    /// All servers: this one too, as another process may hold it.
+    fn everybody(&self) -> Vec<Arc<Peer>> {
         self.peers.read().unwrap_or_else(PoisonError::into_inner).values().cloned().collect()
     }
 
@@ -160,19 +201,16 @@ impl Links {
         peers.values().find(|peer| &*peer.name == name).cloned()
     }
 
-    /// Knows every other server of the topology.
+    /// Knows every server of the topology.
     fn acquaint(&self) {
         let topology = self.topology();
         let now = self.host.clock.now();
         let mut peers = self.peers.write().unwrap_or_else(PoisonError::into_inner);
         for (number, server) in (0..).zip(&topology.servers) {
-            let is_other = server.name != self.name && !server.is_gone;
             let id = ServerId(number);
             // The file that the server began with may have told other numbers.
             let is_known = peers.get(&id).is_some_and(|peer| peer.name == server.name);
-            if server.name == self.name {
-                peers.remove(&id);
-            } else if is_other && !is_known {
+            if !server.is_gone && !is_known {
                 peers.insert(id, Arc::new(Peer::new(id, server.name.clone(), now)));
             }
         }
@@ -180,7 +218,7 @@ impl Links {
 
     /// Looks which of the others are in this process now.
     pub(crate) fn look_around(&self) {
-        let is_here = !*self.closed.borrow();
+        let is_here = *self.presence.borrow() == Presence::Held;
         for peer in self.peers() {
             let there = self.host.held(&peer.name).filter(|_| is_here);
             let near =
@@ -208,13 +246,12 @@ impl Links {
             let host = server.host.and_then(|host| topology.server(host)).unwrap_or(server);
             Place { host: host.name.clone(), address: host.address.clone() }
         };
-        let seen_at = peer.seen_at();
-        let last = colleagues().filter(|other| Some(&other.name) == seen_at.as_ref()).map(place);
+        let last = peer.seen_at().into_iter().flatten();
         let others = colleagues().map(place);
-        let mut places: Vec<Place> = Vec::new();
+        let (own, mut places) = (self.host.place(&topology), Vec::new());
         for place in last.chain([place(server)]).chain(others) {
             // Who is not at this process need not be asked for at its own door.
-            if place.host != self.host.name && !places.contains(&place) {
+            if place != own && !places.contains(&place) {
                 places.push(place);
             }
         }
@@ -229,7 +266,10 @@ impl Links {
             return there.hear_near(&peer, &back, message);
         }
         let frame = frame::message(&message.to_bytes());
-        if peer.outlet.put(&frame, &message.shares(frame.len() as u64)).is_err() {
+        let shares = message.shares(frame.len() as u64);
+        // It is said to both who may be the server: whoever is not it does nothing.
+        let second = peer.second.put(&frame, &shares);
+        if peer.outlet.put(&frame, &shares).and(second.or(Ok(()))).is_err() {
             peer.counters.sent.drop_one();
         }
     }
@@ -354,7 +394,7 @@ pub(super) mod tests {
         }
         let topology = Arc::new(Topology { servers, ..Topology::default() });
         let clock = Arc::new(Clock::default());
-        let host = Arc::new(Host::new(name.clone(), folder.path(), clock).unwrap());
+        let host = Arc::new(Host::new(name.clone(), None, folder.path(), clock).unwrap().0);
         let links = Arc::new(Links::new(name, host.clone(), topology, Arc::new(Queue::new(1))));
         host.take_in(&links);
         (folder, authority, links)
@@ -397,7 +437,7 @@ pub(super) mod tests {
         let heard: Vec<(u16, u64)> = heard.iter().filter_map(said).collect();
         assert_eq!(heard, [(0, 7)]);
         assert_eq!(north.peer(ServerId(2)).unwrap().counters.sent.read().local, 1);
-        host.let_go("ward");
+        host.let_go(&ward, Presence::Gone);
         assert_eq!(north.reachable(), [(ServerId(1), false), (ServerId(2), false)]);
     }
 
@@ -414,7 +454,7 @@ pub(super) mod tests {
             north.places(&ward).iter().map(|place| place.host.to_string()).collect()
         };
         assert_eq!(names(), ["ward", "lab", "clinic"]);
-        ward.see_at("clinic");
+        ward.see_at(Place { host: "clinic".into(), address: "127.0.0.1:3".into() });
         assert_eq!(names(), ["clinic", "ward", "lab"]);
     }
 }

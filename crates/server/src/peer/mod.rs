@@ -16,14 +16,16 @@ mod links;
 mod other;
 mod outlet;
 mod passing;
+mod stores;
 mod tls;
 
 pub use certificates::{Authority, Certified, NotCertified};
 pub(crate) use counters::Meter;
 pub(crate) use frame::{Answered, Header, Passed};
-pub(crate) use host::Host;
-pub(crate) use links::{Links, Row};
+pub(crate) use host::{Host, Release};
+pub(crate) use links::{Links, Presence, Row};
 pub(crate) use other::Condition;
 pub(crate) use passing::{From, NotPassed};
+pub(crate) use stores::Twin;
 pub use tls::Unusable;
 pub(crate) use tls::named_by;

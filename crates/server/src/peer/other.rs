@@ -13,9 +13,10 @@ use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore, TryAcquireError, ones
 
 use super::counters::Counters;
 use super::frame::Answered;
-use super::links::Links;
+use super::links::{Links, Place};
 use super::outlet::Outlet;
 use crate::files::FileReply;
+use crate::moving::StoreReply;
 
 /// What one peer has said and the drive thread has not heard: beyond that its connections are not
 /// read further. A small message counts for more than its bytes, since there are more of them.
@@ -31,10 +32,13 @@ pub(crate) struct Peer {
     pub(crate) counters: Arc<Counters>,
     /// Of the connection dialled from here.
     pub(crate) outlet: Outlet,
+    /// Of a second one: while a server moves, or was taken over, two processes may speak for it.
+    pub(crate) second: Outlet,
     /// Requests passed on that wait for their answer.
     pub(crate) asked: Mutex<FxHashMap<u64, oneshot::Sender<Answered>>>,
-    /// Questions for contents of files, likewise.
+    /// Questions for contents of files, and about a store, likewise.
     pub(crate) files: Mutex<FxHashMap<u64, oneshot::Sender<FileReply>>>,
+    pub(crate) stores: Mutex<FxHashMap<u64, oneshot::Sender<StoreReply>>>,
     pub(crate) next_request: AtomicU64,
     /// Room for what it says, in bytes.
     room: Arc<Semaphore>,
@@ -46,8 +50,8 @@ pub(crate) struct Peer {
     pub(crate) parcels: AtomicUsize,
     /// It is in this process.
     near: watch::Sender<Option<Near>>,
-    /// The server whose process was last known to hold it.
-    seen_at: Mutex<Option<Arc<str>>>,
+    /// The processes that were last known to hold it, the latest first.
+    seen_at: watch::Sender<[Option<Place>; 2]>,
 }
 
 /// A server of the same process.
@@ -85,8 +89,10 @@ impl Peer {
             name,
             counters: Arc::default(),
             outlet: Outlet::default(),
+            second: Outlet::default(),
             asked: Mutex::default(),
             files: Mutex::default(),
+            stores: Mutex::default(),
             next_request: AtomicU64::new(1),
             room: Arc::new(Semaphore::new(HEARD_BYTES_MAX as usize)),
             requests: Arc::new(Semaphore::new(REQUESTS_MAX)),
@@ -94,7 +100,7 @@ impl Peer {
             state: Mutex::new(State { condition, since: now }),
             parcels: AtomicUsize::new(0),
             near: watch::Sender::new(None),
-            seen_at: Mutex::default(),
+            seen_at: watch::Sender::new([None, None]),
         }
     }
 
@@ -170,17 +176,33 @@ impl Peer {
         self.near.subscribe()
     }
 
-    /// The server whose process was last known to hold it.
-    pub(crate) fn seen_at(&self) -> Option<Arc<str>> {
-        self.seen_at.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    /// The processes that were last known to hold it, the latest first.
+    pub(crate) fn seen_at(&self) -> [Option<Place>; 2] {
+        self.seen_at.borrow().clone()
     }
 
-    /// The process of this server holds it.
-    pub(crate) fn see_at(&self, host: &str) {
-        let mut seen = self.seen_at.lock().unwrap_or_else(PoisonError::into_inner);
-        if seen.as_deref() != Some(host) {
-            *seen = Some(host.into());
-        }
+    /// Changes when another process speaks for it.
+    pub(crate) fn sightings(&self) -> watch::Receiver<[Option<Place>; 2]> {
+        self.seen_at.subscribe()
+    }
+
+    /// This process holds it, or says so: the last one to say so is the likeliest.
+    pub(crate) fn see_at(&self, place: Place) {
+        self.seen_at.send_if_modified(|[last, before]| {
+            let is_new = last.as_ref() != Some(&place);
+            if is_new {
+                *before = last.replace(place);
+            }
+            is_new
+        });
+    }
+
+    /// Those who wait for answers hear that there will be none.
+    pub(crate) fn give_up(&self) {
+        self.outlet.close();
+        self.asked.lock().unwrap_or_else(PoisonError::into_inner).clear();
+        self.files.lock().unwrap_or_else(PoisonError::into_inner).clear();
+        self.stores.lock().unwrap_or_else(PoisonError::into_inner).clear();
     }
 }
 

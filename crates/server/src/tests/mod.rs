@@ -16,4 +16,5 @@ mod openapi;
 mod servers;
 mod sockets;
 mod support;
+mod takeover;
 mod traces;

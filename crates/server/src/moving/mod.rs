@@ -1,0 +1,14 @@
+//! A logical server moves from one host to another: its store is copied while it works.
+//!
+//! Invariant: at no moment do two hosts drive it. The old one goes on until the change that moves the
+//! server has frozen it, gives it away, and the new one drives it when it has the same and the
+//! topology says so.
+
+mod digest;
+mod source;
+mod wire;
+mod written;
+
+pub(crate) use source::Source;
+pub(crate) use wire::{Origin, StoreReply, StoreRequest, Unanswered};
+pub(crate) use written::Written;

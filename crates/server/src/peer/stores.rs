@@ -1,0 +1,93 @@
+//! What another process asks that is to hold the same server: its store, and that it be given up.
+//!
+//! Invariant: only a process that speaks for the very server is answered. A question is answered
+//! once, or whoever asked hears that there will be no answer.
+
+use std::sync::{Arc, PoisonError};
+use std::time::Duration;
+
+use legwork_model::id::ServerId;
+use tokio::sync::oneshot;
+
+use super::files::large;
+use super::frame::Frame;
+use super::links::Links;
+use super::other::Peer;
+use crate::http::App;
+use crate::moving::{Origin, StoreReply, StoreRequest, Unanswered};
+
+/// How long an answer may take: a digest over a large store is made in that time.
+const PATIENCE: Duration = Duration::from_secs(600);
+
+/// The way to the process that holds a server which this one is to hold.
+pub(crate) struct Twin {
+    links: Arc<Links>,
+}
+
+impl Twin {
+    /// Of links that are away.
+    pub(crate) fn new(links: Arc<Links>) -> Self {
+        Self { links }
+    }
+}
+
+impl Origin for Twin {
+    async fn ask(&mut self, request: StoreRequest) -> Result<StoreReply, Unanswered> {
+        let own = self.links.here().unwrap_or_default();
+        let answer = self.links.ask_store(own, request);
+        let silent = || Unanswered("it has not answered for ten minutes".to_owned());
+        tokio::time::timeout(PATIENCE, answer).await.map_err(|_| silent())?
+    }
+}
+
+impl Links {
+    async fn ask_store(
+        &self,
+        to: ServerId,
+        request: StoreRequest,
+    ) -> Result<StoreReply, Unanswered> {
+        let away = || Unanswered("it cannot be reached".to_owned());
+        let peer = self.peer(to).ok_or_else(away)?;
+        let id = peer.next_request.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+        let (sender, answer) = oneshot::channel();
+        peer.stores.lock().unwrap_or_else(PoisonError::into_inner).insert(id, sender);
+        let _question = Question { peer: &peer, id };
+        let frame = Frame::StoreRequest(id, request).to_bytes();
+        peer.outlet.put(&frame, &large(frame.len() as u64)).map_err(|_| away())?;
+        answer.await.map_err(|_| Unanswered("the link to it broke".to_owned()))
+    }
+}
+
+/// Forgotten when whoever asked has gone: a late answer is for nobody.
+struct Question<'p> {
+    peer: &'p Peer,
+    id: u64,
+}
+
+impl Drop for Question<'_> {
+    fn drop(&mut self) {
+        self.peer.stores.lock().unwrap_or_else(PoisonError::into_inner).remove(&self.id);
+    }
+}
+
+/// An answer has come.
+pub(super) fn answered(peer: &Peer, id: u64, reply: StoreReply) {
+    let asked = peer.stores.lock().unwrap_or_else(PoisonError::into_inner).remove(&id);
+    if let Some(asked) = asked {
+        // Whoever asked may have gone.
+        drop(asked.send(reply));
+    }
+}
+
+/// Looks for what another process asks, on a thread that may wait for the disk.
+pub(super) async fn answer(app: Arc<App>, request: StoreRequest) -> StoreReply {
+    if let (StoreRequest::Release, Some(links)) = (&request, &app.links) {
+        return match links.host.release(links.name.clone()).await {
+            Ok(()) => StoreReply::Released,
+            Err(reason) => StoreReply::NotNow(reason),
+        };
+    }
+    let change = app.status.frozen();
+    let answer = tokio::task::spawn_blocking(move || app.source.answer(request, change));
+    answer.await.unwrap_or_else(|error| StoreReply::NotNow(error.to_string()))
+}

@@ -1,0 +1,186 @@
+//! Servers of a shared store that nobody holds any more: whose turn it is to take them over.
+//!
+//! Invariant: nothing is decided here but whether to try. Who gets a server is decided by its lease; those
+//! who wait for their turn only spare each other the attempt.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use legwork_placement::{Store, Topology};
+use legwork_store::postgres::{LeaseInfo, Shared};
+use tokio::sync::watch;
+
+use crate::config::DatabaseUrl;
+use crate::lease::{holder, is_dead};
+
+/// How often the leases are looked at.
+const LOOK: Duration = Duration::from_millis(300);
+/// How long a free lease is left to the server's own process.
+const FIRST: Duration = Duration::from_millis(250);
+/// How much longer those wait who hold more than others.
+const NEXT: Duration = Duration::from_millis(500);
+/// A server that had to be given back again and again is given back later each time.
+const DOUBLINGS_MAX: u32 = 5;
+const FORGOTTEN: Duration = Duration::from_secs(600);
+
+/// Looks at the leases of a database again and again, in a thread of its own, until nobody wants to
+/// know.
+pub(crate) fn watch(url: DatabaseUrl) -> watch::Receiver<Arc<Vec<LeaseInfo>>> {
+    let (sender, receiver) = watch::channel(Arc::default());
+    let look = move || {
+        let (mut shared, mut is_told) = (None, false);
+        while !sender.is_closed() {
+            match look(&url, &mut shared) {
+                Ok(leases) => {
+                    is_told = false;
+                    sender.send_replace(Arc::new(leases));
+                }
+                Err(error) => {
+                    if !std::mem::replace(&mut is_told, true) {
+                        tracing::warn!(reason = %error, "the leases cannot be looked at");
+                    }
+                }
+            }
+            thread::sleep(LOOK);
+        }
+    };
+    // Without the thread nothing is taken over; what is held is not touched by that.
+    if let Err(error) = thread::Builder::new().name("legwork-leases".to_owned()).spawn(look) {
+        tracing::error!(reason = %error, "no thread looks at the leases");
+    }
+    receiver
+}
+
+fn look(
+    url: &DatabaseUrl,
+    shared: &mut Option<Shared>,
+) -> Result<Vec<LeaseInfo>, legwork_store::Error> {
+    let open = match shared {
+        Some(open) => open,
+        None => shared.insert(Shared::connect(url.as_str())?),
+    };
+    open.leases()
+}
+
+/// What is known of the servers that others held.
+#[derive(Debug, Default)]
+pub(crate) struct Turns {
+    /// Since when nobody holds them.
+    free: BTreeMap<Arc<str>, Instant>,
+    /// How often they were given back of late, and when last.
+    given_back: BTreeMap<Arc<str>, (u32, Instant)>,
+}
+
+impl Turns {
+    /// The servers whose leases are free and that it is this process's turn to try for.
+    pub(crate) fn due(
+        &mut self,
+        leases: &[LeaseInfo],
+        mine: &BTreeSet<Arc<str>>,
+        now: Instant,
+    ) -> Vec<Arc<str>> {
+        let is_free = |lease: &&LeaseInfo| lease.left.is_none() || is_dead(&lease.holder);
+        let free: BTreeSet<&str> =
+            leases.iter().filter(is_free).map(|lease| &*lease.server).collect();
+        self.free.retain(|name, _| mine.contains(name) && free.contains(&**name));
+        for name in mine.iter().filter(|name| free.contains(&***name)) {
+            self.free.entry(name.clone()).or_insert(now);
+        }
+        let wait = FIRST + NEXT * rank(leases, &holder());
+        let is_due = |since: Instant| now.saturating_duration_since(since) >= wait;
+        self.free
+            .iter()
+            .filter(|(_, since)| is_due(**since))
+            .map(|(name, _)| name.clone())
+            .collect()
+    }
+
+    /// How long a server that was taken over is held at least before it is given back.
+    pub(crate) fn hold(&self, name: &str, hold: Duration, now: Instant) -> Duration {
+        match self.given_back.get(name) {
+            Some((times, last)) if now.saturating_duration_since(*last) < FORGOTTEN => {
+                hold * 2_u32.pow((*times).min(DOUBLINGS_MAX))
+            }
+            Some(_) | None => hold,
+        }
+    }
+
+    pub(crate) fn give_back(&mut self, name: &Arc<str>, now: Instant) {
+        let (times, last) = self.given_back.entry(name.clone()).or_insert((0, now));
+        let is_recent = now.saturating_duration_since(*last) < FORGOTTEN;
+        (*times, *last) = (if is_recent { *times + 1 } else { 1 }, now);
+    }
+}
+
+/// The servers that a process may take over: those of its domain, if their store is shared.
+pub(crate) fn candidates(topology: &Topology, own: &str) -> BTreeSet<Arc<str>> {
+    let domain = topology.server_named(own).and_then(|own| Some(topology.server(own)?.domain));
+    let is_shared = |domain| topology.domain(domain).is_some_and(|it| it.store == Store::Shared);
+    let domain = domain.filter(|domain| is_shared(*domain));
+    let servers = domain.into_iter().flat_map(|domain| topology.servers_of(domain));
+    servers.map(|(_, server)| server.name.clone()).filter(|name| **name != *own).collect()
+}
+
+/// How many processes hold fewer servers than this one, or as many and come first by name.
+fn rank(leases: &[LeaseInfo], own: &str) -> u32 {
+    let mut held: BTreeMap<&str, u32> = BTreeMap::new();
+    for lease in leases.iter().filter(|lease| lease.left.is_some() && !is_dead(&lease.holder)) {
+        *held.entry(&lease.holder).or_default() += 1;
+    }
+    let mine = (held.remove(own).unwrap_or_default(), own);
+    let before = held.into_iter().filter(|(name, count)| (*count, *name) < mine).count();
+    u32::try_from(before).unwrap_or(u32::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn lease(server: &str, holder: &str, left: Option<u64>) -> LeaseInfo {
+        let left = left.map(Duration::from_secs);
+        LeaseInfo { server: server.to_owned(), holder: holder.to_owned(), epoch: 1, left }
+    }
+
+    #[test]
+    fn whoever_holds_least_tries_first() {
+        let leases = [
+            lease("a", "one", Some(3)),
+            lease("b", "one", Some(3)),
+            lease("c", "two", Some(3)),
+            lease("d", "three", None),
+        ];
+        let ranks = ["zero", "two", "one"].map(|own| rank(&leases, own));
+        assert_eq!(ranks, [0, 0, 1]);
+        let even = [lease("a", "one", Some(3)), lease("b", "two", Some(3))];
+        assert_eq!(["one", "two"].map(|own| rank(&even, own)), [0, 1]);
+    }
+
+    #[test]
+    fn a_free_lease_is_tried_for_when_it_has_been_free_for_a_while() {
+        let (mut turns, begun) = (Turns::default(), Instant::now());
+        let mine: BTreeSet<Arc<str>> = ["a", "b"].map(Arc::from).into();
+        let free = [lease("a", "", None), lease("b", "one", Some(3)), lease("c", "", None)];
+        assert!(turns.due(&free, &mine, begun).is_empty());
+        let later = begun + FIRST + NEXT;
+        assert_eq!(turns.due(&free, &mine, later), ["a".into()]);
+        // Its own process was faster; when that dies too, it is waited for again.
+        let held = [lease("a", "one", Some(5))];
+        assert!(turns.due(&held, &mine, later).is_empty());
+        assert!(turns.due(&free, &mine, later).is_empty());
+    }
+
+    #[test]
+    fn what_is_given_back_again_and_again_is_held_longer_each_time() {
+        let (mut turns, now, hold) = (Turns::default(), Instant::now(), Duration::from_secs(10));
+        let name: Arc<str> = "a".into();
+        let holds = [0, 1, 2].map(|_| {
+            let least = turns.hold(&name, hold, now);
+            turns.give_back(&name, now);
+            least.as_secs()
+        });
+        assert_eq!(holds, [10, 20, 40]);
+        assert_eq!(turns.hold(&name, hold, now + FORGOTTEN), hold);
+    }
+}

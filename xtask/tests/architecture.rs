@@ -26,6 +26,7 @@ const ARROWS: [(&str, &[&str]); 15] = [
             "legwork-site",
             "legwork-store",
             "legwork-api",
+            TESTBED,
         ],
     ),
     (

@@ -187,15 +187,10 @@ impl Core {
 }
 
 fn app(process: &Process, around: &Surroundings) -> App {
-    let Surroundings { queue, clock, status, slot, links, fetcher, written, meters: _ } =
-        around.clone();
-    let limits = process.config.limits.clone();
-    let stopping = process.stopping.clone();
-    let gate = Gate::new(queue, status.clone(), limits.waiting_max, stopping);
-    let meters = process.meters.clone();
-    let mut app = App::new(gate, clock, limits, meters, slot, status, links, written);
-    app.fetcher = fetcher;
-    app
+    let (limits, stopping) = (process.config.limits.clone(), process.stopping.clone());
+    let (queue, status) = (around.queue.clone(), around.status.clone());
+    let gate = Gate::new(queue, status, limits.waiting_max, stopping);
+    App::new(gate, limits, process.meters.clone(), around.clone())
 }
 
 /// Brings contents of files; the drive thread hears when they are here.

@@ -46,11 +46,12 @@ use tracing::{Instrument, Span};
 use crate::backend::Slot;
 use crate::clock::Clock;
 use crate::config::Limits;
+use crate::drive::Surroundings;
 use crate::files::{Fetcher, Offered};
 use crate::gate::Gate;
 use crate::ids::Ids;
 use crate::meters::Meters;
-use crate::moving::{Source, Written};
+use crate::moving::Source;
 use crate::peer::{self, Links};
 use crate::status::Status;
 use exchange::Exchange;
@@ -84,17 +85,14 @@ pub(crate) struct App {
 impl App {
     pub(crate) fn new(
         gate: Gate,
-        clock: Arc<Clock>,
         limits: Limits,
         meters: Arc<Meters>,
-        slot: Arc<Slot>,
-        status: Arc<Status>,
-        links: Option<Arc<Links>>,
-        written: Arc<Written>,
+        around: Surroundings,
     ) -> Self {
+        let Surroundings { clock, status, slot, links, fetcher, written, .. } = around;
         let rates = Rates::new(limits.rate_per_s, limits.rate_burst);
         let uploads = Uploads::new(limits.uploads_max);
-        let (ids, offered, fetcher) = (Ids::default(), Offered::new(slot.clone()), None);
+        let (ids, offered) = (Ids::default(), Offered::new(slot.clone()));
         let source = Source::new(slot.clone(), written);
         Self {
             gate,

@@ -92,7 +92,7 @@ const PURE: [(&str, &[&str]); 5] = [
         "legwork-org",
         &["jiff", "minicbor", "rustc-hash", "saphyr-parser", "serde_json", "thiserror"],
     ),
-    ("legwork-placement", &["serde_json"]),
+    ("legwork-placement", &["serde_json", "thiserror"]),
     ("legwork-site", &["minicbor", "rustc-hash", "serde_json", "thiserror"]),
 ];
 

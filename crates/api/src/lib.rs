@@ -4,6 +4,7 @@
 //! lengths of time are whole milliseconds in fields ending in `_ms`, ids are text. Requests refuse
 //! fields they do not know; answers may gain fields at any time.
 
+pub mod cluster;
 pub mod definitions;
 pub mod files;
 pub mod instances;

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail};
+use legwork_api::cluster::{Changes, Cluster, ServerLoad};
 use legwork_api::definitions::Finding;
 use legwork_api::links::{Link, LinkBytes, LinkList, LinkState};
 use legwork_api::topology::Topology;
@@ -18,6 +19,9 @@ use crate::deploy::refused;
 use crate::failure::Told;
 use crate::findings;
 use crate::output::{self, Output};
+use crate::reconfigure::{
+    self, AddArgs, DrainArgs, How, RemoveArgs, ReplaceArgs, ReweighArgs, UndoArgs,
+};
 use crate::source::{self, Kind};
 use crate::style::{BAD, DIM, GOOD, STRONG, WARN, paint};
 use crate::table::{Cell, Table};
@@ -40,9 +44,23 @@ pub(crate) enum Command {
     /// Give one server a new certificate; it is taken up without a restart
     Certify(CertifyArgs),
     /// Show the topology in force: domains, servers, who is at home
-    Show,
+    Show(ShowArgs),
     /// Put a topology in force at all servers
     Publish(PublishArgs),
+    /// Show all servers with their parts of the work, and the change that is under way
+    Status,
+    /// Add a server to a domain
+    Add(AddArgs),
+    /// Give servers other parts of the work
+    Reweigh(ReweighArgs),
+    /// Give a server nothing new
+    Drain(DrainArgs),
+    /// Move a server into the process of another, so that its own can go
+    Remove(RemoveArgs),
+    /// Move a server to a new process
+    Replace(ReplaceArgs),
+    /// Give the change up that is under way
+    Undo(UndoArgs),
     /// Show the links of a server: their state, what waits, what they have carried
     Links,
 }
@@ -74,9 +92,18 @@ pub(crate) struct CertifyArgs {
 }
 
 #[derive(Debug, clap::Args)]
+pub(crate) struct ShowArgs {
+    /// Print the file instead
+    #[arg(long)]
+    source: bool,
+}
+
+#[derive(Debug, clap::Args)]
 pub(crate) struct PublishArgs {
     /// The topology: all domains that there are, the new ones last
     file: PathBuf,
+    #[command(flatten)]
+    how: How,
 }
 
 pub(crate) fn init(args: &InitArgs, out: Output) -> Result<()> {
@@ -161,17 +188,20 @@ pub(crate) async fn publish(context: &Context, args: &PublishArgs) -> Result<()>
         let path = args.file.display();
         bail!("{path} does not begin with `topology:`; give the file of a topology");
     }
-    let published = context.client.publish_topology(&source.text).await;
-    let published = published.map_err(|error| refused(context, &source, error))?;
-    context.out.answer(&published, || {
-        let known =
-            if published.unchanged { paint(DIM, " (there already)") } else { String::new() };
-        format!("{} topology, epoch {}{known}\n", paint(GOOD, "✔"), published.version)
-    })
+    match reconfigure::publish(context, &source.text, &args.how).await {
+        Ok(_) => Ok(()),
+        Err(error) => match error.downcast() {
+            Ok(refusal) => Err(refused(context, &source, refusal)),
+            Err(other) => Err(other),
+        },
+    }
 }
 
-pub(crate) async fn show(context: &Context) -> Result<()> {
+pub(crate) async fn show(context: &Context, args: &ShowArgs) -> Result<()> {
     let topology = context.client.topology(None).await?;
+    if args.source && !context.out.json {
+        return output::write(&topology.source);
+    }
     context.out.answer(&topology, || render_topology(&topology))
 }
 
@@ -201,6 +231,53 @@ fn render_topology(topology: &Topology) -> String {
         text.push_str(&format!("{a} – {b} costs {}\n", link.cost));
     }
     text
+}
+
+pub(crate) async fn status(context: &Context) -> Result<()> {
+    let cluster = context.client.cluster().await?;
+    context.out.answer(&cluster, || render_status(&cluster))
+}
+
+fn render_status(cluster: &Cluster) -> String {
+    let mut table =
+        Table::new(&["DOMAIN", "SERVER", "WEIGHT", "SHARE", "OPEN", "RECORDS", "EPOCH", ""]);
+    for server in &cluster.servers {
+        let told = |of: fn(&ServerLoad) -> String| server.told.as_ref().map_or("?".into(), of);
+        let is = |name: &Option<Arc<str>>| name.as_ref() == Some(&server.server);
+        let mut notes = Vec::new();
+        notes.extend(is(&cluster.registrar).then(|| "registrar".to_owned()));
+        notes.extend(server.host.as_ref().map(|host| format!("guest of {host}")));
+        let notes = match server.told {
+            Some(_) => Cell::styled(DIM, notes.join(", ")),
+            None => Cell::styled(WARN, "cannot be reached"),
+        };
+        let share = f64::from(server.share_permille) / 10.0;
+        table.row([
+            Cell::styled(STRONG, &server.domain),
+            Cell::from(&server.server),
+            Cell::from(server.weight.to_string()),
+            Cell::from(format!("{share:.1} %")),
+            Cell::from(told(|told| told.instances_open.to_string())),
+            Cell::from(told(|told| told.records.to_string())),
+            Cell::from(told(|told| told.epoch.to_string())),
+            notes,
+        ]);
+    }
+    let change = match &cluster.changes {
+        None => format!("{} the registrar cannot be reached\n", paint(WARN, "!")),
+        Some(Changes { under_way: Some(change), .. }) => {
+            format!("{}\n", reconfigure::progress(change))
+        }
+        Some(Changes { under_way: None, last: Some(last) }) => match (&last.epoch, &last.undone) {
+            (Some(epoch), _) => format!("change {} has led to epoch {epoch}\n", last.number),
+            (None, why) => {
+                let why = why.as_deref().unwrap_or("without a reason");
+                format!("change {} was undone: {why}\n", last.number)
+            }
+        },
+        Some(Changes { under_way: None, last: None }) => String::new(),
+    };
+    table.render("") + &change
 }
 
 pub(crate) async fn links(context: &Context) -> Result<()> {

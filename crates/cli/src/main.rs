@@ -23,6 +23,7 @@ mod jobs;
 mod list;
 mod output;
 mod progress;
+mod reconfigure;
 mod schema;
 mod show;
 mod source;
@@ -105,23 +106,44 @@ fn run(cli: Cli) -> Result<()> {
             online(&global, async |context| control::abort(&context, &args).await)
         }
         Command::Jobs(args) => online(&global, async |context| jobs::run(&context, &args).await),
-        Command::Cluster(args) => match &args.command {
-            cluster::Command::Init(args) => cluster::init(args, out),
-            cluster::Command::Certify(args) => cluster::certify(args, out),
-            cluster::Command::Show => {
-                online(&global, async |context| cluster::show(&context).await)
-            }
-            cluster::Command::Publish(args) => {
-                online(&global, async |context| cluster::publish(&context, args).await)
-            }
-            cluster::Command::Links => {
-                online(&global, async |context| cluster::links(&context).await)
-            }
-        },
+        Command::Cluster(args) => cluster(&global, out, &args.command),
         Command::Backup(args) => {
             online(&global, async |context| backup::backup(&context, &args).await)
         }
         Command::Token(args) => online(&global, async |context| token::run(&context, &args).await),
+    }
+}
+
+fn cluster(global: &Global, out: Output, command: &cluster::Command) -> Result<()> {
+    match command {
+        cluster::Command::Init(args) => cluster::init(args, out),
+        cluster::Command::Certify(args) => cluster::certify(args, out),
+        cluster::Command::Show(args) => {
+            online(global, async |context| cluster::show(&context, args).await)
+        }
+        cluster::Command::Publish(args) => {
+            online(global, async |context| cluster::publish(&context, args).await)
+        }
+        cluster::Command::Status => online(global, async |context| cluster::status(&context).await),
+        cluster::Command::Add(args) => {
+            online(global, async |context| reconfigure::add(&context, args).await)
+        }
+        cluster::Command::Reweigh(args) => {
+            online(global, async |context| reconfigure::reweigh(&context, args).await)
+        }
+        cluster::Command::Drain(args) => {
+            online(global, async |context| reconfigure::drain(&context, args).await)
+        }
+        cluster::Command::Remove(args) => {
+            online(global, async |context| reconfigure::remove(&context, args).await)
+        }
+        cluster::Command::Replace(args) => {
+            online(global, async |context| reconfigure::replace(&context, args).await)
+        }
+        cluster::Command::Undo(args) => {
+            online(global, async |context| reconfigure::undo(&context, args).await)
+        }
+        cluster::Command::Links => online(global, async |context| cluster::links(&context).await),
     }
 }
 

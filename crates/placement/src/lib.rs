@@ -11,6 +11,7 @@ mod address;
 mod chain;
 mod change;
 mod check;
+mod edit;
 mod exceptions;
 mod history;
 mod layout;
@@ -29,6 +30,7 @@ mod write;
 pub use chain::{Chain, Rule, Version};
 pub use change::Change;
 pub use check::{Domains, is_placed, unknown_domain};
+pub use edit::{Edit, EditError};
 pub use exceptions::{EXCEPTIONS_MAX, Exceptions, PORTION_MAX};
 pub use history::{
     Known, Last, is_known_up_to, is_missing, knows, last_activities, last_activities_of,

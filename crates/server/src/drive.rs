@@ -313,6 +313,7 @@ impl Driver {
             self.store.commit(std::mem::take(&mut self.batch))?;
             self.around.written.note(written);
             self.around.meters.committed(appends, begun.elapsed());
+            self.around.status.count_records(appends);
         }
         // Whoever has been asleep for too long may know less than there is by now.
         self.store.may_answer()?;
@@ -347,7 +348,9 @@ impl Driver {
                 links.show_sent(self.site.gauges().sent);
             }
         }
-        self.around.meters.show(&self.site.gauges());
+        let gauges = self.site.gauges();
+        self.around.status.set_instances(gauges.instances_open);
+        self.around.meters.show(&gauges);
     }
 
     fn serve_reads(&mut self, now: Timestamp) -> Result<(), Broken> {

@@ -2,7 +2,7 @@
 //!
 //! Invariant: `Ready` is told only while the store takes commits.
 
-use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU16, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU16, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError, RwLock};
 
 use legwork_model::id::ServerId;
@@ -38,6 +38,9 @@ pub(crate) struct Status {
     catalog: watch::Sender<u64>,
     /// The change that moves the server to another host, and has frozen it.
     frozen: watch::Sender<Option<u32>>,
+    /// What it has to do: open instances, and records written since it started.
+    instances: AtomicUsize,
+    records: AtomicU64,
 }
 
 impl Status {
@@ -53,6 +56,8 @@ impl Status {
             server: AtomicU16::new(0),
             catalog: watch::Sender::new(0),
             frozen: watch::Sender::new(None),
+            instances: AtomicUsize::new(0),
+            records: AtomicU64::new(0),
         }
     }
 
@@ -72,6 +77,19 @@ impl Status {
 
     pub(crate) fn set_catalog(&self, records: u64) {
         self.catalog.send_replace(records);
+    }
+
+    /// Open instances, and records written since the start.
+    pub(crate) fn load(&self) -> (usize, u64) {
+        (self.instances.load(Ordering::Relaxed), self.records.load(Ordering::Relaxed))
+    }
+
+    pub(crate) fn set_instances(&self, open: usize) {
+        self.instances.store(open, Ordering::Relaxed);
+    }
+
+    pub(crate) fn count_records(&self, written: usize) {
+        self.records.fetch_add(written as u64, Ordering::Relaxed);
     }
 
     /// Waits until so many records of the catalog are here.

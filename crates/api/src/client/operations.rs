@@ -5,13 +5,13 @@
 use std::time::Duration;
 
 use bytes::Bytes;
-use hyper::Method;
 use hyper::header::HeaderValue;
 use legwork_model::id::{ActivityId, InstanceId};
 use serde_json::Value as Json;
 
 use super::url::Target;
 use super::{Call, Client, Download, Error, Events};
+use crate::cluster::{Changes, Cluster, Method, TopologyAnswer, TopologyOptions};
 use crate::definitions::{
     CheckAnswer, CheckRequest, Definition, DefinitionList, Deployed, Organisation, Published,
     VersionList,
@@ -60,7 +60,7 @@ pub struct WorklistQuery {
 /// Definitions and the organisation.
 impl Client {
     pub async fn deploy(&self, source: &str) -> Result<Deployed, Error> {
-        self.call(Call::new(Method::POST, "/v1/definitions".into()).yaml(source)).await
+        self.call(Call::new(hyper::Method::POST, "/v1/definitions".into()).yaml(source)).await
     }
 
     /// The latest version of every process: all pages in one.
@@ -101,7 +101,7 @@ impl Client {
     }
 
     pub async fn publish_organisation(&self, source: &str) -> Result<Published, Error> {
-        self.call(Call::new(Method::PUT, "/v1/organisation".into()).yaml(source)).await
+        self.call(Call::new(hyper::Method::PUT, "/v1/organisation".into()).yaml(source)).await
     }
 
     /// The one in force.
@@ -125,8 +125,34 @@ impl Client {
         self.get(target.done(), NO_WAIT).await
     }
 
-    pub async fn publish_topology(&self, source: &str) -> Result<Published, Error> {
-        self.call(Call::new(Method::PUT, "/v1/topology".into()).yaml(source)).await
+    /// What moves instances or servers is under way when this is answered: see `changes`.
+    pub async fn publish_topology(
+        &self,
+        source: &str,
+        options: &TopologyOptions,
+    ) -> Result<TopologyAnswer, Error> {
+        let TopologyOptions { method, dry_run, without } = options;
+        let without = (!without.is_empty()).then(|| without.join(","));
+        let target = Target::new("/v1/topology")
+            .query("method", method.map(Method::word))
+            .query("dry_run", dry_run.then_some(true))
+            .query("without", without);
+        self.call(Call::new(hyper::Method::PUT, target.done()).yaml(source)).await
+    }
+
+    /// All servers with their load, and the change that is under way.
+    pub async fn cluster(&self) -> Result<Cluster, Error> {
+        self.get("/v1/cluster".into(), NO_WAIT).await
+    }
+
+    /// The change that is under way, and what came of the one before.
+    pub async fn changes(&self) -> Result<Changes, Error> {
+        self.get("/v1/cluster/changes".into(), NO_WAIT).await
+    }
+
+    /// Gives the change up that is under way.
+    pub async fn undo_change(&self, reason: Option<String>) -> Result<Changes, Error> {
+        self.call(Call::post("/v1/cluster/changes/undo", &Reason { reason })?).await
     }
 
     /// The given epoch, or the one in force.
@@ -237,7 +263,7 @@ impl Client {
         since: Option<&str>,
     ) -> Result<Events, Error> {
         let target = Target::new("/v1/worklist/events").query("agent", agent).query("since", since);
-        let response = self.open(Call::new(Method::GET, target.done())).await?;
+        let response = self.open(Call::new(hyper::Method::GET, target.done())).await?;
         Ok(Events::new(response.into_body(), self.authority()))
     }
 
@@ -308,8 +334,10 @@ impl Client {
 /// Files, tokens and the server itself.
 impl Client {
     pub async fn upload(&self, name: &str, media_type: &str, body: Bytes) -> Result<File, Error> {
-        let mut call =
-            Call::new(Method::PUT, Target::new("/v1/files").query("name", Some(name)).done());
+        let mut call = Call::new(
+            hyper::Method::PUT,
+            Target::new("/v1/files").query("name", Some(name)).done(),
+        );
         call.content_type =
             Some(HeaderValue::from_str(media_type).map_err(|_| Error::BadArgument {
                 what: "media type",
@@ -322,7 +350,7 @@ impl Client {
     /// The content of a file, by its hash.
     pub async fn download(&self, blob: &str) -> Result<Download, Error> {
         let target = Target::new("/v1/files").segment(blob);
-        let response = self.open(Call::new(Method::GET, target.done())).await?;
+        let response = self.open(Call::new(hyper::Method::GET, target.done())).await?;
         Ok(Download::new(response, self.authority()))
     }
 
@@ -348,7 +376,7 @@ impl Client {
 
     pub async fn revoke_token(&self, name: &str) -> Result<(), Error> {
         let target = Target::new("/v1/tokens").segment(name).done();
-        self.order(Call::new(Method::DELETE, target)).await
+        self.order(Call::new(hyper::Method::DELETE, target)).await
     }
 
     pub async fn whoami(&self) -> Result<WhoAmI, Error> {
@@ -357,7 +385,7 @@ impl Client {
 
     /// A backup of the whole store, taken while the server runs.
     pub async fn backup(&self) -> Result<Download, Error> {
-        let response = self.open(Call::new(Method::GET, "/v1/backup".into())).await?;
+        let response = self.open(Call::new(hyper::Method::GET, "/v1/backup".into())).await?;
         Ok(Download::new(response, self.authority()))
     }
 
@@ -382,7 +410,7 @@ impl Client {
 
     /// In the text format of Prometheus.
     pub async fn metrics(&self) -> Result<String, Error> {
-        let (_, body) = self.send(Call::new(Method::GET, "/metrics".into())).await?;
+        let (_, body) = self.send(Call::new(hyper::Method::GET, "/metrics".into())).await?;
         Ok(String::from_utf8_lossy(&body).into_owned())
     }
 

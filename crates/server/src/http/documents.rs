@@ -10,7 +10,8 @@ use utoipa::openapi::{Content, Ref, RefOr, ResponseBuilder};
 use utoipa::{Modify, OpenApi};
 
 use super::{
-    definitions, events, files, instances, jobs, links, starts, system, tokens, topology, work,
+    cluster, definitions, events, files, instances, jobs, links, starts, system, tokens, topology,
+    work,
 };
 
 pub(crate) fn openapi() -> Bytes {
@@ -52,6 +53,7 @@ fn pretty(json: &serde_json::Value) -> Bytes {
         definitions::publish_organisation, definitions::organisation,
         definitions::organisation_versions, definitions::check,
         topology::publish, topology::show, topology::epochs,
+        cluster::show, cluster::changes, cluster::undo,
         starts::start, instances::list, instances::show, instances::history,
         instances::suspend, instances::resume, instances::abort, instances::incidents,
         instances::resolve,

@@ -49,7 +49,7 @@ fn is_open(instance: &Instance) -> bool {
 
 /// A server that does not answer.
 #[derive(Debug, PartialEq, Eq)]
-struct Silent;
+pub(super) struct Silent;
 
 /// What one other server knows.
 async fn part(
@@ -73,7 +73,11 @@ pub(super) async fn pages<T: DeserializeOwned + Send + 'static>(
     let query = x.head.uri.query().unwrap_or_default().split('&');
     let query = query.filter(|parameter| !parameter.is_empty() && !parameter.starts_with("here="));
     let query: Vec<&str> = query.chain(["here=true"]).collect();
-    let passed = question(x, format!("{}?{}", x.head.uri.path(), query.join("&")));
+    let target = format!("{}?{}", x.head.uri.path(), query.join("&"));
+    let passed = match x.body.is_empty() {
+        true => question(x, target),
+        false => with_body(x, x.head.method.as_str(), &target, x.body.to_vec()),
+    };
     let mut asked = JoinSet::new();
     for (server, _) in topology.in_use().filter(|(_, server)| server.name != links.name) {
         let (links, passed) = (links.clone(), passed.clone());
@@ -94,16 +98,21 @@ pub(super) async fn pages<T: DeserializeOwned + Send + 'static>(
 }
 
 /// Asked in the name of the caller.
-fn question(x: &Exchange<'_>, target: String) -> Passed {
+pub(super) fn question(x: &Exchange<'_>, target: String) -> Passed {
     let headers = header(x, &AUTHORIZATION).into_iter().collect();
     Passed { method: "GET".to_owned(), target, headers, body: Vec::new().into() }
 }
 
 /// JSON for another server, in the name of the caller.
 pub(super) fn posted(x: &Exchange<'_>, target: &str, body: Vec<u8>) -> Passed {
+    with_body(x, "POST", target, body)
+}
+
+/// A body of the same type as that of the caller.
+fn with_body(x: &Exchange<'_>, method: &str, target: &str, body: Vec<u8>) -> Passed {
     let headers = [AUTHORIZATION, CONTENT_TYPE].iter().filter_map(|name| header(x, name));
     Passed {
-        method: "POST".to_owned(),
+        method: method.to_owned(),
         target: target.to_owned(),
         headers: headers.collect(),
         body: body.into(),
@@ -115,7 +124,7 @@ fn header(x: &Exchange<'_>, name: &HeaderName) -> Option<Header> {
     Some(Header(name.as_str().to_owned(), value.as_bytes().to_vec().into()))
 }
 
-async fn ask<T: DeserializeOwned>(
+pub(super) async fn ask<T: DeserializeOwned>(
     links: &Links,
     server: ServerId,
     passed: Passed,

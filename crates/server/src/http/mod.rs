@@ -4,6 +4,7 @@
 //! caller sends makes the server panic.
 
 mod body;
+mod cluster;
 mod colleagues;
 mod definitions;
 mod events;
@@ -212,6 +213,7 @@ fn writes_catalog(operation: Operation) -> bool {
         Operation::Deploy
             | Operation::PublishOrganisation
             | Operation::PublishTopology
+            | Operation::UndoChange
             | Operation::CreateToken
             | Operation::RevokeToken
     )
@@ -258,6 +260,9 @@ async fn carry_out(operation: Operation, x: Exchange<'_>) -> Result {
         Operation::RevokeToken => tokens::revoke(x).await,
         Operation::WhoAmI => tokens::whoami(x).await,
         Operation::Links => links::list(x).await,
+        Operation::Cluster => cluster::show(x).await,
+        Operation::Changes => cluster::changes(x).await,
+        Operation::UndoChange => cluster::undo(x).await,
         Operation::Backup => system::backup(x).await,
         Operation::OpenApi => system::openapi(&x),
         Operation::DefinitionSchema => system::definition_schema(&x),

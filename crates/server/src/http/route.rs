@@ -66,6 +66,9 @@ pub(crate) enum Operation {
     RevokeToken,
     WhoAmI,
     Links,
+    Cluster,
+    Changes,
+    UndoChange,
     Backup,
     OpenApi,
     DefinitionSchema,
@@ -80,7 +83,7 @@ use Operation as Op;
 use Verb::{Delete, Get, Post, Put};
 
 /// Those in use at every step of every instance come first.
-pub(crate) static ROUTES: [Route; 47] = [
+pub(crate) static ROUTES: [Route; 50] = [
     route(Post, "/v1/work/{activity}/complete", Op::Complete),
     route(Post, "/v1/jobs/activate", Op::ActivateJobs),
     route(Post, "/v1/jobs/complete", Op::CompleteJobs),
@@ -120,6 +123,9 @@ pub(crate) static ROUTES: [Route; 47] = [
     route(Delete, "/v1/tokens/{name}", Op::RevokeToken),
     route(Get, "/v1/whoami", Op::WhoAmI),
     route(Get, "/v1/cluster/links", Op::Links),
+    route(Get, "/v1/cluster", Op::Cluster),
+    route(Get, "/v1/cluster/changes", Op::Changes),
+    route(Post, "/v1/cluster/changes/undo", Op::UndoChange),
     route(Get, "/v1/backup", Op::Backup),
     route(Get, "/v1/schema/definition.json", Op::DefinitionSchema),
     route(Get, "/v1/schema/organisation.json", Op::OrganisationSchema),

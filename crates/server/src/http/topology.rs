@@ -4,39 +4,78 @@
 
 use std::sync::Arc;
 
-use legwork_api::definitions::{Published, Source, VersionList};
+use hyper::StatusCode;
+use legwork_api::cluster::{DryRun, Method, TopologyAnswer};
+use legwork_api::definitions::{Source, VersionList};
 use legwork_api::topology::{Domain, LinkCost, ServerAddress, Topology};
+use legwork_model::event;
 use legwork_model::id::DomainId;
 use legwork_placement::Topology as Placed;
 use legwork_site::{Answer, PublishTopology, Request};
 
+use super::cluster;
 use super::definitions::versions;
 use super::exchange::Exchange;
+use super::gather::pages;
 use super::reply::{Refused, Reply, Result};
 use crate::convert;
 
-/// Puts a topology in force at all servers: the next epoch.
+/// Puts a topology in force at all servers: the next epoch. What moves instances or servers is a
+/// change, which is under way when this is answered (202).
 #[utoipa::path(
     put, path = "/v1/topology", tag = "cluster", operation_id = "publish_topology",
+    params(
+        ("method" = Option<Method>, Query, description = "For which instances new weights count"),
+        ("dry_run" = Option<bool>, Query, description = "Only tell what it would change"),
+        ("without" = Option<String>, Query, description = "Servers that are down for good, with commas between them"),
+        ("here" = Option<bool>, Query, description = "With `dry_run`: at this server alone"),
+    ),
     request_body(content(
         (String = "text/yaml", example = "topology: group\ndomains: …"),
         (Source = "application/json"),
     )),
-    responses((status = 200, body = Published)),
+    responses((status = 200, body = TopologyAnswer), (status = 202, body = TopologyAnswer)),
 )]
 pub(super) async fn publish(x: Exchange<'_>) -> Result {
-    x.query(&[])?;
-    let asked = PublishTopology { source: x.source()?, ..PublishTopology::default() };
-    let answer = x.ask(Request::PublishTopology(asked)).await?;
-    if let Answer::Reconfiguration(status) = &answer {
-        // It is under way, or has come to its end already.
-        let (version, warnings) = (status.epoch, Vec::new());
-        return Reply::json(&Published { version, unchanged: false, warnings });
-    }
-    let Answer::Published { version, unchanged, warnings } = answer else {
-        return Err(Refused::strange_answer());
+    let query = x.query(&["method", "dry_run", "without", "here"])?;
+    let method = match query.text("method") {
+        None => None,
+        Some("since") => Some(event::Method::Since),
+        Some("except") => Some(event::Method::Except),
+        Some(_) => {
+            let detail = "`method` is `since` or `except`";
+            return Err(Refused::bad_request("bad_parameter", detail));
+        }
     };
-    Reply::json(&Published { version, unchanged, warnings: convert::findings(&warnings) })
+    let dry_run = query.parsed("dry_run")?.unwrap_or(false);
+    let names = query.text("without").unwrap_or_default().split(',');
+    let without = names.filter(|name| !name.is_empty()).map(Arc::from).collect();
+    let source = x.source()?;
+    let asked = PublishTopology { source, method, dry_run, without };
+    match x.ask(Request::PublishTopology(asked)).await? {
+        Answer::Published { version, unchanged, warnings } => {
+            let warnings = convert::findings(&warnings);
+            Reply::json(&TopologyAnswer { version, unchanged, warnings, ..Default::default() })
+        }
+        Answer::Reconfiguration(now) => {
+            let version = now.epoch;
+            let change = cluster::told(&x, *now).under_way.map(Box::new);
+            let answer = TopologyAnswer { version, change, ..Default::default() };
+            Reply::json_with(StatusCode::ACCEPTED, &answer)
+        }
+        Answer::DryRun(own) => {
+            let own = cluster::dry_run(*own);
+            if query.parsed("here")?.unwrap_or(false) {
+                return Reply::json(&own);
+            }
+            let (parts, unreachable) = pages(&x, own).await;
+            let together = cluster::together(parts.into_iter().map(|(_, part)| part));
+            let version = x.app.links.as_ref().map_or(0, |links| links.topology().epoch);
+            let dry_run = Some(Box::new(DryRun { unreachable, ..together }));
+            Reply::json(&TopologyAnswer { version, dry_run, ..Default::default() })
+        }
+        _ => Err(Refused::strange_answer()),
+    }
 }
 
 /// The topology in force, or another epoch of it.

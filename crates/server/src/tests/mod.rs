@@ -4,6 +4,7 @@
 //! over loopback. None waits for time to pass.
 
 mod access;
+mod changes;
 mod cluster;
 mod documents;
 mod failures;

@@ -109,7 +109,8 @@ async fn every_operation_answers_what_the_document_says() {
             })
         };
         // A server alone has none, see the tests of several.
-        let needs_others = route.path.starts_with("/v1/topology");
+        let needs_others =
+            route.path.starts_with("/v1/topology") || route.path.starts_with("/v1/cluster");
         assert!(of(true) || needs_others, "{} was never answered", route.path);
         assert!(of(false), "{} was never refused", route.path);
     }
@@ -148,6 +149,9 @@ async fn publish(r: &mut Reader) {
     r.send(call("PUT /v1/topology").body("text/yaml", "topology: t")).await;
     r.send(call("GET /v1/topology")).await;
     r.send(call("GET /v1/topology/versions?cursor=x")).await;
+    r.send(call("GET /v1/cluster")).await;
+    r.send(call("GET /v1/cluster/changes?x=1")).await;
+    r.send(call("POST /v1/cluster/changes/undo").json(json!({}))).await;
 }
 
 async fn run_a_letter(r: &mut Reader) -> String {

@@ -1,0 +1,198 @@
+//! The cluster as a whole: its servers and their load, and how it is being changed.
+//!
+//! Invariant: each server speaks for itself; who cannot be reached is shown without figures.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use legwork_api::cluster::{
+    Change, Changes, Cluster, ClusterServer, DryRun, EndedChange, Method, Phase, ServerLoad,
+};
+use legwork_api::instances::Reason;
+use legwork_model::event;
+use legwork_model::id::ServerId;
+use legwork_placement::{Rule, Topology};
+use legwork_site::{Answer, ChangeView, LastChange, Reconfiguration, Request};
+
+use super::exchange::Exchange;
+use super::gather::{ask, pages, question};
+use super::reply::{Refused, Reply, Result};
+
+/// The path where the server that keeps the catalog tells of changes.
+const CHANGES: &str = "/v1/cluster/changes";
+
+/// All servers with their parts and their load, and the change that is under way.
+#[utoipa::path(
+    get, path = "/v1/cluster", tag = "cluster", operation_id = "cluster",
+    params(("here" = Option<bool>, Query, description = "What the server says of itself alone: a `ServerLoad`")),
+    responses((status = 200, body = Cluster)),
+)]
+pub(super) async fn show(x: Exchange<'_>) -> Result {
+    let here = x.query(&["here"])?.parsed("here")?.unwrap_or(false);
+    x.order(Request::RequireAdmin).await?;
+    let Some(links) = &x.app.links else { return Err(alone()) };
+    let topology = links.topology();
+    let (open, records) = x.app.status.load();
+    let own = ServerLoad {
+        server: links.name.clone(),
+        epoch: topology.epoch,
+        instances_open: open,
+        records,
+    };
+    if here {
+        return Reply::json(&own);
+    }
+    let (told, _) = pages(&x, own).await;
+    let told: BTreeMap<Arc<str>, ServerLoad> =
+        told.into_iter().map(|(_, load)| (load.server.clone(), load)).collect();
+    let registrar = topology.registrar();
+    let changes = match registrar {
+        Some(registrar) if Some(registrar) != links.here() => {
+            ask(links, registrar, question(&x, CHANGES.to_owned())).await.ok().flatten()
+        }
+        Some(_) | None => Some(own_changes(&x).await?),
+    };
+    let name = |id: ServerId| topology.server(id).map(|server| server.name.clone());
+    Reply::json(&Cluster {
+        epoch: topology.epoch,
+        server: links.name.clone(),
+        registrar: registrar.and_then(name),
+        servers: servers(&topology, told),
+        changes,
+    })
+}
+
+/// The change that is under way, and what came of the one before.
+#[utoipa::path(
+    get, path = "/v1/cluster/changes", tag = "cluster", operation_id = "changes",
+    responses((status = 200, body = Changes)),
+)]
+pub(super) async fn changes(x: Exchange<'_>) -> Result {
+    x.query(&[])?;
+    Reply::json(&own_changes(&x).await?)
+}
+
+/// Gives the change up that is under way.
+#[utoipa::path(
+    post, path = "/v1/cluster/changes/undo", tag = "cluster", operation_id = "undo_change",
+    request_body = Reason,
+    responses((status = 200, body = Changes)),
+)]
+pub(super) async fn undo(x: Exchange<'_>) -> Result {
+    x.query(&[])?;
+    let Reason { reason } = x.json_or_default()?;
+    let Answer::Reconfiguration(now) = x.ask(Request::Undo { why: reason }).await? else {
+        return Err(Refused::strange_answer());
+    };
+    Reply::json(&told(&x, *now))
+}
+
+async fn own_changes(x: &Exchange<'_>) -> Result<Changes> {
+    let Answer::Reconfiguration(now) = x.ask(Request::Reconfiguration).await? else {
+        return Err(Refused::strange_answer());
+    };
+    Ok(told(x, *now))
+}
+
+/// What the site tells of a change, in the words of the API.
+pub(super) fn told(x: &Exchange<'_>, now: Reconfiguration) -> Changes {
+    let Reconfiguration { epoch: _, change, last } = now;
+    let topology = x.app.links.as_ref().map(|links| links.topology());
+    let excepted = topology.as_ref().map_or(0, |topology| exceptions(topology));
+    Changes { under_way: change.map(under_way), last: last.map(|last| ended(last, excepted)) }
+}
+
+/// How many instances keep their server against the newest weights.
+fn exceptions(topology: &Topology) -> u64 {
+    let rules = topology.domains.iter().filter_map(|domain| domain.chain.versions().next());
+    let excepted = rules.map(|version| match &version.rule {
+        Rule::Except(ids) => ids.len() as u64,
+        Rule::Always | Rule::Since(_) => 0,
+    });
+    excepted.sum()
+}
+
+fn under_way(view: ChangeView) -> Change {
+    let phase = match view.phase {
+        legwork_site::Phase::Locking => Phase::Locking,
+        legwork_site::Phase::Moving => Phase::Moving,
+        legwork_site::Phase::Ending => Phase::Ending,
+    };
+    let method = match view.method {
+        event::Method::Since => Method::Since,
+        event::Method::Except => Method::Except,
+    };
+    let millis = |time: Duration| u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
+    Change {
+        number: view.number,
+        phase,
+        method,
+        since: view.since,
+        domains: view.domains,
+        servers: view.servers,
+        without: view.without,
+        acknowledged: view.acknowledged,
+        reported: view.reported,
+        missing: view.missing,
+        instances_open: view.open,
+        excepted: view.excepted,
+        estimate_ms: view.estimate.map(millis),
+    }
+}
+
+fn ended(last: LastChange, excepted: u64) -> EndedChange {
+    EndedChange { number: last.number, epoch: last.epoch, undone: last.why, excepted }
+}
+
+fn servers(topology: &Topology, mut told: BTreeMap<Arc<str>, ServerLoad>) -> Vec<ClusterServer> {
+    let weight_of = |domain| -> u64 {
+        topology.servers_of(domain).map(|(_, server)| u64::from(server.weight)).sum()
+    };
+    let shown = topology.in_use().filter_map(|(_, server)| {
+        let share = 1_000 * u64::from(server.weight) / weight_of(server.domain).max(1);
+        let host = server.host.and_then(|host| topology.server(host));
+        Some(ClusterServer {
+            server: server.name.clone(),
+            domain: topology.domain(server.domain)?.name.clone(),
+            host: host.map(|host| host.name.clone()),
+            weight: server.weight,
+            share_permille: u32::try_from(share).unwrap_or(u32::MAX),
+            told: told.remove(&server.name),
+        })
+    });
+    shown.collect()
+}
+
+/// What all servers together say to what a topology would change.
+pub(super) fn together(parts: impl IntoIterator<Item = DryRun>) -> DryRun {
+    let mut all = DryRun::default();
+    for part in parts {
+        // Everybody knows what would be locked and moved.
+        (all.domains, all.servers) = (part.domains, part.servers);
+        all.instances_open += part.instances_open;
+        all.moved += part.moved;
+        all.excepted += part.excepted;
+        all.bytes += part.bytes;
+    }
+    all
+}
+
+/// What one server says to what a topology would change.
+pub(super) fn dry_run(part: legwork_site::DryRun) -> DryRun {
+    DryRun {
+        domains: part.domains,
+        servers: part.servers,
+        instances_open: part.open,
+        moved: part.moved,
+        excepted: part.excepted,
+        bytes: part.bytes,
+        unreachable: Vec::new(),
+    }
+}
+
+fn alone() -> Refused {
+    let detail = "this server is alone; start servers with `legwork up --cluster DIR`, where \
+                  `legwork cluster init` made DIR";
+    Refused::new(hyper::StatusCode::CONFLICT, "not_a_member", detail)
+}

@@ -1,0 +1,108 @@
+//! Weights changed while cases run, by the API.
+
+use serde_json::{Value as Json, json};
+
+use super::servers::{Cluster, Node, until};
+use super::support::call;
+
+const TWO: &str = "
+topology: group
+domains:
+  north:
+    servers:
+      north-1: { address: \"127.0.0.1:PORT\", api: \"http://one\", weight: 1 }
+      north-2: { address: \"127.0.0.1:PORT\", api: \"http://two\", weight: 1 }
+";
+const ONE_STEP: &str = "process: one\nsteps: [{ step: do, job: do }]\n";
+const CASES: usize = 40;
+
+impl Node {
+    async fn start_cases(&self) {
+        for _ in 0..CASES {
+            self.ok(call("POST /v1/instances").json(json!({"process": "one"}))).await;
+        }
+    }
+
+    /// How many cases each of the two servers has.
+    async fn open(&self) -> (u64, u64) {
+        let cluster = self.ok(call("GET /v1/cluster")).await;
+        let open = |place: usize| cluster["servers"][place]["told"]["instances_open"].as_u64();
+        (open(0).unwrap(), open(1).unwrap())
+    }
+
+    /// Puts a topology in force and waits for the end of the change.
+    async fn change(&self, query: &str, source: &str) -> Json {
+        let put = format!("PUT /v1/topology?{query}");
+        let begun = self.ok(call(&put).body("text/yaml", source.to_owned())).await;
+        loop {
+            let changes = self.ok(call("GET /v1/cluster/changes")).await;
+            if changes["under_way"].is_null() {
+                return json!({"begun": begun, "last": changes["last"]});
+            }
+            tokio::task::yield_now().await;
+        }
+    }
+}
+
+/// Spread by the weights, not by chance: one more or less at most for each time that was drawn.
+fn assert_near(open: (u64, u64), meant: (u64, u64)) {
+    assert!(open.0.abs_diff(meant.0) <= 2 && open.0 + open.1 == meant.0 + meant.1, "{open:?}");
+}
+
+#[tokio::test]
+async fn weights_change_for_all_but_the_cases_that_are_there_and_nothing_else_moves() {
+    let cluster = Cluster::of(TWO);
+    let (one, two) = (cluster.start("north-1").await, cluster.start("north-2").await);
+    one.until_up("north-2").await;
+    two.until_up("north-1").await;
+    one.ok(call("POST /v1/definitions").body("text/yaml", ONE_STEP)).await;
+    two.until_deployed("one").await;
+    one.start_cases().await;
+    assert_near(one.open().await, (20, 20));
+    let before = one.open().await;
+
+    let other =
+        cluster.topology.to_yaml().replace("api: \"http://one\"", "api: \"http://one\", weight: 3");
+    let put = "PUT /v1/topology?method=except&dry_run=true";
+    let dry_run = two.ok(call(put).body("text/yaml", other.clone())).await["dry_run"].clone();
+    assert_eq!(dry_run["domains"], json!(["north"]));
+    assert_eq!((&dry_run["instances_open"], &dry_run["moved"]), (&json!(40), &json!(0)));
+    let excepted = dry_run["excepted"].as_u64().unwrap();
+    assert!((9..=11).contains(&excepted), "a quarter of all would change hands: {excepted}");
+    // Asked of the server that does not coordinate.
+    let changed = two.change("method=except", &other).await;
+    let last = &changed["last"];
+    assert_eq!((&last["epoch"], &last["excepted"]), (&json!(2), &json!(excepted)));
+    assert_eq!(one.open().await, before, "running cases stay");
+    until(|| two.row("north-1").sent.socket > 0).await;
+    two.start_cases().await;
+    assert_near(two.open().await, (50, 30));
+    let shares = one.ok(call("GET /v1/cluster")).await;
+    assert_eq!(shares["servers"][0]["share_permille"], 750);
+
+    let again = two.change("method=except", &other).await;
+    assert_eq!(again["begun"]["unchanged"], true, "what is in force is not changed again");
+    let nothing = two.send(call("POST /v1/cluster/changes/undo").json(json!({}))).await;
+    assert_eq!(nothing.status, 409, "{nothing:?}");
+    one.server.stop().await;
+    two.server.stop().await;
+}
+
+#[tokio::test]
+async fn a_change_that_a_server_of_the_domain_does_not_hear_of_is_undone_by_word() {
+    let cluster = Cluster::of(TWO);
+    let one = cluster.start("north-1").await;
+    let other =
+        cluster.topology.to_yaml().replace("api: \"http://one\"", "api: \"http://one\", weight: 3");
+    let begun = one.ok(call("PUT /v1/topology").body("text/yaml", other.clone())).await;
+    assert_eq!(begun["change"]["missing"], json!(["north-2"]));
+    let status = one.ok(call("GET /v1/cluster")).await;
+    assert_eq!(status["servers"][1]["told"], Json::Null, "it has said nothing");
+    assert_eq!(status["changes"]["under_way"]["phase"], "locking");
+    let undone = one.ok(call("POST /v1/cluster/changes/undo").json(json!({"reason": "no"}))).await;
+    assert_eq!((&undone["under_way"], &undone["last"]["undone"]), (&Json::Null, &json!("no")));
+    // Said to be down for good, it is not waited for.
+    let changed = one.change("without=north-2", &other).await;
+    assert_eq!(changed["last"]["epoch"], 2, "{changed}");
+    one.server.stop().await;
+}

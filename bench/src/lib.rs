@@ -17,6 +17,7 @@ pub mod peer;
 pub mod place;
 pub mod report;
 pub mod restart;
+pub mod reweigh;
 pub mod server;
 pub mod steps;
 pub mod usage;

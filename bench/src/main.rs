@@ -17,7 +17,7 @@ use legwork_bench::peer::{Peer, PeerRow, Wanted};
 use legwork_bench::place::{Place, repository};
 use legwork_bench::report::Report;
 use legwork_bench::steps::Shape;
-use legwork_bench::{crash, disk, engine, page, restart, steps, waiting};
+use legwork_bench::{crash, disk, engine, page, restart, reweigh, steps, waiting};
 use tokio::signal::unix::{SignalKind, signal};
 
 /// Where figures are kept.
@@ -37,10 +37,14 @@ const MIGRATIONS_PER_S_MIN: f64 = 5_000.0;
 const CLIENTS_FAR: usize = 8;
 const DELAY: Duration = Duration::from_millis(50);
 
+const CLIENTS_REWEIGH: u16 = 32;
+const PAUSE_MS_MAX: f64 = 250.0;
+
 const CASES_WAITING: usize = 10_000;
 const CASES_MEMORY: usize = 100_000;
 /// People answer later than programs ask.
 const REST: Duration = Duration::from_secs(3);
+const CASES_REWEIGH: usize = 100_000;
 const CASES_RESTART: usize = 1_000_000;
 const CASES_DISK: usize = 50_000;
 const CASES_ENGINE: usize = 200_000;
@@ -68,6 +72,8 @@ enum Chore {
     Disk(Options),
     /// Cases that move between two servers with every step.
     Migrate(Options),
+    /// The weights of a site with many open cases changed under load: the longest pause.
+    Reweigh(Options),
     /// The engine alone: steps a second, instructions a step.
     Engine(Options),
     /// All of them.
@@ -128,6 +134,10 @@ struct CrashOptions {
     #[arg(long, default_value_t = 200, value_parser = value_parser!(u32).range(1..=100_000))]
     kills: u32,
 
+    /// Three servers on one PostgreSQL, of which the busiest is killed each time
+    #[arg(long)]
+    shared: bool,
+
     /// Decides the moments of the kills
     #[arg(long, default_value_t = 1)]
     seed: u64,
@@ -173,6 +183,7 @@ async fn run(chore: Chore) -> Result<ExitCode> {
         Chore::Restart(options) => Bench::alone(options)?.restart().await?,
         Chore::Disk(options) => Bench::alone(options)?.disk().await?,
         Chore::Migrate(options) => Bench::alone(options)?.migrate().await?,
+        Chore::Reweigh(options) => Bench::alone(options)?.reweigh().await?,
         Chore::Engine(options) => Bench::alone(options)?.engine()?,
         Chore::All(options) => {
             let mut bench = Bench::new(options)?;
@@ -182,6 +193,7 @@ async fn run(chore: Chore) -> Result<ExitCode> {
             bench.restart().await?;
             bench.disk().await?;
             bench.migrate().await?;
+            bench.reweigh().await?;
             bench.engine()?;
         }
         Chore::Table => table()?,
@@ -202,7 +214,10 @@ fn table() -> Result<()> {
 async fn crash_test(options: CrashOptions) -> Result<ExitCode> {
     let place = Place::find(options.data)?;
     let plan = crash::Plan { kills: options.kills, seed: options.seed };
-    let outcome = crash::run(&place, plan).await?;
+    let outcome = match options.shared {
+        true => crash::shared::run(&place, plan).await?,
+        false => crash::run(&place, plan).await?,
+    };
     for fault in outcome.faults.iter().take(100) {
         eprintln!("{fault}");
     }
@@ -312,6 +327,17 @@ impl Bench {
                 Some(goal) => row.goal(goal, met),
                 None => row,
             })?;
+        }
+        Ok(())
+    }
+
+    async fn reweigh(&mut self) -> Result<()> {
+        let cases = self.cases(CASES_REWEIGH);
+        for clients in self.clients(&[CLIENTS_REWEIGH]) {
+            settle().await;
+            let row = reweigh::measure(&self.place, cases, clients).await?;
+            let met = row.pause_ms.map(|pause| pause <= PAUSE_MS_MAX);
+            self.report.add(&row.goal("no command longer than 250 ms", met))?;
         }
         Ok(())
     }

@@ -40,6 +40,17 @@ pub struct Row {
     pub jobs_per_batch: Option<f64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ready_s: Option<f64>,
+    /// The longest that a command took while the weights were changed, and before that.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub pause_ms: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub pause_before_ms: Option<f64>,
+    /// Cases that keep their server against new weights.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub excepted: Option<u64>,
+    /// On all links, for one change of the weights.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub bytes_moved: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub instructions_per_step: Option<f64>,
     /// Of what the engine answered: a change that makes it faster must leave this as it is.

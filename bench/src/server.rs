@@ -186,6 +186,12 @@ impl Server {
         Ok(())
     }
 
+    /// Sends its process a signal, such as STOP.
+    pub fn signal(&self, name: &str) -> Result<()> {
+        let process = self.process.as_ref().context("the server does not run")?;
+        signal(name, process.id())
+    }
+
     fn log(&self) -> PathBuf {
         self.directory.path().join("log")
     }
@@ -210,7 +216,11 @@ impl Drop for Server {
 
 /// Asks a process to end. The shell's own `kill` is there on every machine.
 pub(crate) fn terminate(pid: u32) -> Result<()> {
-    let status = Command::new("sh").args(["-c", &format!("kill -TERM {pid}")]).status()?;
-    ensure!(status.success(), "process {pid} cannot be told to stop");
+    signal("TERM", pid)
+}
+
+fn signal(name: &str, pid: u32) -> Result<()> {
+    let status = Command::new("sh").args(["-c", &format!("kill -{name} {pid}")]).status()?;
+    ensure!(status.success(), "process {pid} cannot be sent {name}");
     Ok(())
 }

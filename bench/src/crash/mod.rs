@@ -7,22 +7,22 @@
 mod actors;
 mod dice;
 mod ledger;
+mod load;
+pub mod shared;
 mod verify;
 
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
+use legwork_api::Client;
 use serde::Serialize;
-use tokio::sync::watch;
-use tokio::task::JoinSet;
 
 use crate::place::Place;
 use crate::server::Server;
-use actors::Actor;
 use dice::Dice;
 pub use ledger::Fault;
-use ledger::Shared;
+use ledger::{Ledger, Shared};
+use load::Load;
 
 const DEFINITION: &str = include_str!("../../processes/crash.yaml");
 const LOAD_MIN: Duration = Duration::from_millis(100);
@@ -34,10 +34,6 @@ const EARLY_MAX: Duration = Duration::from_millis(50);
 const STOP_EVERY: u32 = 5;
 const READY_TIME_MAX: Duration = Duration::from_secs(60);
 const REPORT_EVERY: u32 = 20;
-
-const CUSTOMERS: usize = 32;
-const WORKERS: usize = 4;
-const CLERKS: usize = 8;
 
 #[derive(Clone, Copy, Debug)]
 pub struct Plan {
@@ -56,6 +52,11 @@ pub struct Outcome {
     pub cases: usize,
     /// Requests without an answer, sent again until there was one.
     pub unanswered: usize,
+    /// How long the work of a server was left alone, where others take over.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub away_ms_p50: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub away_ms_max: Option<f64>,
     pub seconds: f64,
     pub seed: u64,
     #[serde(skip)]
@@ -78,6 +79,8 @@ impl std::fmt::Display for Outcome {
             stops,
             cases,
             unanswered,
+            away_ms_p50,
+            away_ms_max,
             seconds,
             seed,
             ..
@@ -86,54 +89,28 @@ impl std::fmt::Display for Outcome {
             f,
             "acknowledged={acknowledged} lost={lost} duplicated={duplicated} kills={kills} \
              stops={stops} cases={cases} unanswered={unanswered} seconds={seconds:.1} seed={seed}"
-        )
+        )?;
+        match away_ms_p50.zip(*away_ms_max) {
+            Some((p50, max)) => write!(f, " away_p50={p50:.0}ms away_max={max:.0}ms"),
+            None => Ok(()),
+        }
     }
 }
 
 pub async fn run(place: &Place, plan: Plan) -> Result<Outcome> {
     let begun = Instant::now();
     let mut server = Server::with(place, DEFINITION).await?;
-    let ledger = Arc::new(Shared::default());
-    let (end_customers, customers_end) = watch::channel(false);
-    let (end_others, others_end) = watch::channel(false);
-    let actor = |name: String, number: usize, ending: &watch::Receiver<bool>| -> Result<Actor> {
-        Ok(Actor {
-            client: server.client()?,
-            ledger: ledger.clone(),
-            dice: Dice::new(plan.seed, 1 + number as u64),
-            name,
-            ending: ending.clone(),
-        })
-    };
-    let (mut customers, mut others) = (JoinSet::new(), JoinSet::new());
-    for number in 0..CUSTOMERS {
-        let customer = actor(format!("start-{number}"), number, &customers_end)?;
-        customers.spawn(customer.customer());
-    }
-    for number in 0..WORKERS {
-        let worker = actor(format!("worker-{number}"), 1_000 + number, &others_end)?;
-        others.spawn(worker.worker());
-    }
-    for number in 0..CLERKS {
-        let clerk = actor(format!("clerk-{number}"), 2_000 + number, &others_end)?;
-        others.spawn(clerk.clerk());
-    }
-
+    let mut load = Load::begin(|| server.client(), plan.seed)?;
+    let ledger = load.ledger.clone();
     tokio::select! {
         killed = kill_often(&mut server, plan, &ledger, begun) => killed?,
-        failed = failure(&mut customers) => return Err(failed),
-        failed = failure(&mut others) => return Err(failed),
+        failed = load.failure() => return Err(failed),
     }
-
-    // Every customer waits for the end of their case: then nothing is open any more.
-    end_customers.send_replace(true);
-    all_ended(&mut customers).await?;
-    end_others.send_replace(true);
-    all_ended(&mut others).await?;
+    let ledger = load.end().await?;
     // What is looked at comes from the disk, not from memory.
     server.kill()?;
     server.up(READY_TIME_MAX).await?;
-    outcome(&server, plan, &ledger, begun).await
+    judged(&server.client()?, &ledger, plan, begun, Vec::new()).await
 }
 
 async fn kill_often(
@@ -172,35 +149,28 @@ async fn kill_often(
     Ok(())
 }
 
-async fn all_ended(actors: &mut JoinSet<Result<()>>) -> Result<()> {
-    while let Some(actor) = actors.join_next().await {
-        actor.context("an actor broke down")??;
-    }
-    Ok(())
-}
-
-/// Nobody ends by themselves: whoever does has failed.
-async fn failure(actors: &mut JoinSet<Result<()>>) -> anyhow::Error {
-    match actors.join_next().await {
-        Some(Ok(Err(error))) => error,
-        Some(Err(panic)) => panic.into(),
-        Some(Ok(Ok(()))) | None => anyhow::anyhow!("an actor went home early"),
-    }
-}
-
-async fn outcome(server: &Server, plan: Plan, ledger: &Shared, begun: Instant) -> Result<Outcome> {
-    // Nobody writes any more.
-    let ledger = std::mem::take(&mut *ledger.lock());
-    let faults = verify::verify(&server.client()?, &ledger).await?;
+/// What was acknowledged held against what is there. `away`: how long servers were away.
+async fn judged(
+    client: &Client,
+    ledger: &Ledger,
+    plan: Plan,
+    begun: Instant,
+    mut away: Vec<Duration>,
+) -> Result<Outcome> {
+    let faults = verify::verify(client, ledger).await?;
     let lost = faults.iter().filter(|fault| fault.is_loss()).count();
+    away.sort_unstable();
+    let millis = |away: &Duration| away.as_secs_f64() * 1000.0;
     Ok(Outcome {
         acknowledged: ledger.acknowledged,
         lost,
         duplicated: faults.len() - lost,
         kills: plan.kills,
-        stops: plan.kills / STOP_EVERY,
+        stops: if away.is_empty() { plan.kills / STOP_EVERY } else { 0 },
         cases: ledger.cases.len(),
         unanswered: ledger.unanswered,
+        away_ms_p50: away.get(away.len() / 2).map(millis),
+        away_ms_max: away.last().map(millis),
         seconds: begun.elapsed().as_secs_f64(),
         seed: plan.seed,
         faults,

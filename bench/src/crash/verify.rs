@@ -17,6 +17,7 @@ use super::ledger::{Deed, Fault, Ledger};
 
 /// The steps of the process, and the element each writes.
 const STEPS: [(&str, &str); 3] = [("pack", "packed"), ("approve", "approved"), ("send", "sent")];
+const PROCESS: &str = "crash";
 const PAGE: usize = 1_000;
 const PAGES_MAX: usize = 10_000;
 const READERS: usize = 16;
@@ -60,7 +61,8 @@ pub(super) async fn verify(client: &Client, ledger: &Ledger) -> Result<Vec<Fault
 async fn listed(client: &Client) -> Result<BTreeMap<InstanceId, u32>> {
     let mut listed = BTreeMap::new();
     for ended in [false, true] {
-        let mut query = InstanceQuery { ended, limit: Some(PAGE), ..Default::default() };
+        let process = Some(PROCESS.to_owned());
+        let mut query = InstanceQuery { process, ended, limit: Some(PAGE), ..Default::default() };
         let mut pages = 0;
         loop {
             let page = client.instances(&query).await?;

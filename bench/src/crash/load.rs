@@ -1,0 +1,86 @@
+//! All actors together: begun at once, seen through to their end.
+//!
+//! Invariant: nobody ends by themselves before they are told; whoever does has failed.
+
+use std::sync::Arc;
+
+use anyhow::{Context, Result};
+use legwork_api::Client;
+use tokio::sync::watch;
+use tokio::task::JoinSet;
+
+use super::actors::Actor;
+use super::dice::Dice;
+use super::ledger::{Ledger, Shared};
+
+const CUSTOMERS: usize = 32;
+const WORKERS: usize = 4;
+const CLERKS: usize = 8;
+
+pub(super) struct Load {
+    pub(super) ledger: Arc<Shared>,
+    customers: JoinSet<Result<()>>,
+    others: JoinSet<Result<()>>,
+    end_customers: watch::Sender<bool>,
+    end_others: watch::Sender<bool>,
+}
+
+impl Load {
+    /// Everybody with a client of their own.
+    pub(super) fn begin(client: impl Fn() -> Result<Client>, seed: u64) -> Result<Self> {
+        let ledger = Arc::new(Shared::default());
+        let (end_customers, customers_end) = watch::channel(false);
+        let (end_others, others_end) = watch::channel(false);
+        let actor = |name: String, number: usize, ending: &watch::Receiver<bool>| {
+            let (ledger, dice) = (ledger.clone(), Dice::new(seed, 1 + number as u64));
+            anyhow::Ok(Actor { client: client()?, ledger, dice, name, ending: ending.clone() })
+        };
+        let (mut customers, mut others) = (JoinSet::new(), JoinSet::new());
+        for number in 0..CUSTOMERS {
+            customers.spawn(actor(format!("start-{number}"), number, &customers_end)?.customer());
+        }
+        for number in 0..WORKERS {
+            let worker = actor(format!("worker-{number}"), 1_000 + number, &others_end)?;
+            others.spawn(worker.worker());
+        }
+        for number in 0..CLERKS {
+            let clerk = actor(format!("clerk-{number}"), 2_000 + number, &others_end)?;
+            others.spawn(clerk.clerk());
+        }
+        Ok(Self { ledger, customers, others, end_customers, end_others })
+    }
+
+    /// Waits for the first who fails.
+    pub(super) async fn failure(&mut self) -> anyhow::Error {
+        tokio::select! {
+            failed = failure(&mut self.customers) => failed,
+            failed = failure(&mut self.others) => failed,
+        }
+    }
+
+    /// Every customer waits for the end of their case: then nothing is open any more. Answers what
+    /// was acknowledged.
+    pub(super) async fn end(mut self) -> Result<Ledger> {
+        self.end_customers.send_replace(true);
+        all_ended(&mut self.customers).await?;
+        self.end_others.send_replace(true);
+        all_ended(&mut self.others).await?;
+        // Nobody writes any more.
+        Ok(std::mem::take(&mut *self.ledger.lock()))
+    }
+}
+
+async fn all_ended(actors: &mut JoinSet<Result<()>>) -> Result<()> {
+    while let Some(actor) = actors.join_next().await {
+        actor.context("an actor broke down")??;
+    }
+    Ok(())
+}
+
+async fn failure(actors: &mut JoinSet<Result<()>>) -> anyhow::Error {
+    match actors.join_next().await {
+        Some(Ok(Err(error))) => error,
+        Some(Err(panic)) => panic.into(),
+        Some(Ok(Ok(()))) | None => anyhow::anyhow!("an actor went home early"),
+    }
+}

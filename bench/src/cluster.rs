@@ -100,6 +100,39 @@ impl Cluster {
         Ok(cluster)
     }
 
+    /// The servers of one domain in one process: the first has the others as its guests.
+    pub async fn in_one_process(
+        place: &Place,
+        definition: &str,
+        domain: Domain<'_>,
+    ) -> Result<Self> {
+        let directory = tempfile::Builder::new().prefix("cluster-").tempdir_in(&place.data)?;
+        let Domain { name, transfer, weights, database } = domain;
+        let store = if database.is_some() { "shared" } else { "embedded" };
+        let seat = Seat::new(format!("{name}-1"), database)?;
+        let Seat { name: host, listen, api, .. } = &seat;
+        let mut topology = format!(
+            "topology: bench\ndomains:\n  {name}:\n    transfer: {transfer}\n    store: {store}\n\
+             \x20   servers:\n"
+        );
+        let mut names = Vec::new();
+        for (number, weight) in (1..).zip(weights) {
+            let place = match number {
+                1 => format!("address: \"{listen}\", api: \"http://{api}\""),
+                _ => format!("host: {host}"),
+            };
+            writeln!(topology, "      {name}-{number}: {{ {place}, weight: {weight} }}")?;
+            names.push(format!("{name}-{number}"));
+        }
+        let place = place.clone();
+        let mut cluster =
+            Self { servers: Vec::new(), names, topology, place, _wires: Vec::new(), directory };
+        cluster.initialise()?;
+        cluster.servers.push(seat.start(&cluster.place, &cluster.folder(&seat.name)).await?);
+        cluster.furnish(definition).await?;
+        Ok(cluster)
+    }
+
     /// A caller who knows all servers.
     pub fn client(&self) -> Result<Client> {
         let urls: Vec<String> = self.servers.iter().map(Server::url).collect();

@@ -18,6 +18,7 @@ pub mod place;
 pub mod report;
 pub mod restart;
 pub mod reweigh;
+pub mod scale;
 pub mod server;
 pub mod steps;
 pub mod usage;

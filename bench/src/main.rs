@@ -13,11 +13,11 @@ use clap::{Args, Parser, Subcommand, value_parser};
 use legwork_bench::load::Scale;
 use legwork_bench::machine::settle;
 use legwork_bench::migrate::{self, Wired};
-use legwork_bench::peer::{Peer, PeerRow, Wanted};
+use legwork_bench::peer::{DatabasePeer, Peer, PeerRow, Wanted};
 use legwork_bench::place::{Place, repository};
 use legwork_bench::report::Report;
 use legwork_bench::steps::Shape;
-use legwork_bench::{crash, disk, engine, page, restart, reweigh, steps, waiting};
+use legwork_bench::{crash, disk, engine, page, restart, reweigh, scale, steps, waiting};
 use tokio::signal::unix::{SignalKind, signal};
 
 /// Where figures are kept.
@@ -74,6 +74,8 @@ enum Chore {
     Migrate(Options),
     /// The weights of a site with many open cases changed under load: the longest pause.
     Reweigh(Options),
+    /// `sequence` with 1, 2 and 4 logical servers in one process, on folders and on PostgreSQL.
+    Scale(Options),
     /// The engine alone: steps a second, instructions a step.
     Engine(Options),
     /// All of them.
@@ -184,6 +186,7 @@ async fn run(chore: Chore) -> Result<ExitCode> {
         Chore::Disk(options) => Bench::alone(options)?.disk().await?,
         Chore::Migrate(options) => Bench::alone(options)?.migrate().await?,
         Chore::Reweigh(options) => Bench::alone(options)?.reweigh().await?,
+        Chore::Scale(options) => Bench::alone(options)?.scales().await?,
         Chore::Engine(options) => Bench::alone(options)?.engine()?,
         Chore::All(options) => {
             let mut bench = Bench::new(options)?;
@@ -194,6 +197,7 @@ async fn run(chore: Chore) -> Result<ExitCode> {
             bench.disk().await?;
             bench.migrate().await?;
             bench.reweigh().await?;
+            bench.scales().await?;
             bench.engine()?;
         }
         Chore::Table => table()?,
@@ -342,6 +346,37 @@ impl Bench {
         Ok(())
     }
 
+    async fn scales(&mut self) -> Result<()> {
+        let peer = match self.options.no_peer {
+            true => None,
+            false => Some(DatabasePeer::build(&self.place)?),
+        };
+        for clients in self.clients(&[CLIENTS_GOAL as u16]) {
+            for setting in scale::SETTINGS {
+                settle().await;
+                let postgres = scale::database(&self.place, setting)?;
+                let scale = self.scale(clients);
+                let row = scale::measure(&self.place, postgres.as_ref(), setting, scale).await?;
+                if setting != scale::BESIDE_PEER {
+                    self.report.add(&row)?;
+                    continue;
+                }
+                let theirs = match peer.as_ref().zip(postgres.as_ref()) {
+                    Some((peer, postgres)) => {
+                        settle().await;
+                        let database = postgres.database("peer")?;
+                        let wanted = self.wanted("sequence", clients, None);
+                        Some(peer.run(database.url(), &wanted).await?)
+                    }
+                    None => None,
+                };
+                let row = row.beside(theirs);
+                self.report.add(&row.goal_beside_peer("3 times the peer", 3.0, false))?;
+            }
+        }
+        Ok(())
+    }
+
     fn scale(&self, clients: usize) -> Scale {
         Scale {
             clients,
@@ -364,9 +399,13 @@ impl Bench {
     ) -> Result<Option<PeerRow>> {
         let Some(peer) = &self.peer else { return Ok(None) };
         settle().await;
+        peer.run(&self.wanted(workload, clients, cases)).await.map(Some)
+    }
+
+    fn wanted<'a>(&self, workload: &'a str, clients: usize, cases: Option<usize>) -> Wanted<'a> {
         let seconds = self.options.seconds.into();
         let warm_up = self.options.warm_up.into();
-        peer.run(&Wanted { workload, clients, seconds, warm_up, cases }).await.map(Some)
+        Wanted { workload, clients, seconds, warm_up, cases }
     }
 
     fn clients(&self, default: &[u16]) -> Vec<usize> {
@@ -399,6 +438,7 @@ mod tests {
             "bench waiting --peer-cache cache --data d --no-record",
             "bench restart --cases 1000",
             "bench migrate --json",
+            "bench scale --json --no-peer",
             "bench all",
             "bench table",
             "bench crash --kills 5 --seed 7",

@@ -1,4 +1,4 @@
-//! The peer in the same run: builds `bench/restate`, runs it, takes its best row.
+//! The peers in the same run: builds `bench/restate` or `bench/dbos`, runs it, takes its best row.
 //!
 //! Invariant: it is told to end, not killed: only then it takes its own server down with it.
 
@@ -15,6 +15,8 @@ use crate::server::terminate;
 
 const MANIFEST: &str = "bench/restate/Cargo.toml";
 const PROGRAM: &str = "legwork-bench-restate";
+const DATABASE_MANIFEST: &str = "bench/dbos/Cargo.toml";
+const DATABASE_PROGRAM: &str = "legwork-bench-dbos";
 /// Four rows of `waiting` on a loaded machine take minutes.
 const RUN_TIME_MAX: Duration = Duration::from_secs(1_800);
 const END_TIME_MAX: Duration = Duration::from_secs(10);
@@ -84,6 +86,38 @@ impl Peer {
         }
         let program = self.program.display();
         let child = command.spawn().with_context(|| format!("cannot start {program}"))?;
+        Running(child).finished().await?;
+        best(&rows)
+    }
+}
+
+/// The peer on a PostgreSQL, built and ready to be measured.
+pub struct DatabasePeer {
+    program: PathBuf,
+}
+
+impl DatabasePeer {
+    pub fn build(place: &Place) -> Result<Self> {
+        let target = place.target.join("dbos");
+        eprintln!("building the peer; the first time this takes minutes");
+        cargo(&["build", "--release", "--manifest-path", DATABASE_MANIFEST], &target)
+            .context("the peer cannot be built; leave it out with --no-peer")?;
+        Ok(Self { program: target.join("release").join(DATABASE_PROGRAM) })
+    }
+
+    /// Runs it in all its configurations on an empty database; answers the best.
+    pub async fn run(&self, database: &str, wanted: &Wanted<'_>) -> Result<PeerRow> {
+        let directory = tempfile::tempdir()?;
+        let rows = directory.path().join("rows");
+        let child = Command::new(&self.program)
+            .args(["--database", database, "--json"])
+            .args(["--clients", &wanted.clients.to_string()])
+            .args(["--seconds", &wanted.seconds.to_string()])
+            .args(["--warm-up", &wanted.warm_up.to_string()])
+            .stdin(Stdio::null())
+            .stdout(File::create(&rows)?)
+            .spawn()
+            .with_context(|| format!("cannot start {}", self.program.display()))?;
         Running(child).finished().await?;
         best(&rows)
     }

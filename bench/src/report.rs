@@ -19,6 +19,11 @@ use crate::usage::{Both, Usage};
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct Row {
     pub workload: &'static str,
+    /// Logical servers in one process.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub servers: Option<usize>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub store: Option<&'static str>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub clients: Option<usize>,
     /// Cases within the measured time.
@@ -213,7 +218,7 @@ impl Report {
     }
 }
 
-const WIDTHS: [usize; 9] = [14, 7, 9, 9, 9, 10, 9, 6, 5];
+const WIDTHS: [usize; 9] = [16, 7, 9, 9, 9, 10, 9, 6, 5];
 const HEADS: [&str; 9] = [
     "workload",
     "clients",
@@ -341,7 +346,7 @@ mod tests {
         let line = table_line(&row(500.0, 49.0).goal_beside_peer("5 times", 5.0, true));
         assert_eq!(
             line,
-            "sequence           128       500      1.00     49.00        100      50.0   5.00     -  5 times: met"
+            "sequence             128       500      1.00     49.00        100      50.0   5.00     -  5 times: met"
         );
         assert_eq!(head.find("figure"), line.find("5 times"));
     }

@@ -67,7 +67,12 @@ impl Server {
 
     /// A server with this organisation and definition in force.
     pub async fn with(place: &Place, definition: &str) -> Result<Self> {
-        let server = Self::start(place).await?;
+        Self::with_args(place, definition, &[]).await
+    }
+
+    /// The same, with more arguments of `up`.
+    pub async fn with_args(place: &Place, definition: &str, args: &[&str]) -> Result<Self> {
+        let server = Self::start_with(place, args).await?;
         let client = server.client()?;
         client.publish_organisation(ORGANISATION).await?;
         client.deploy(definition).await?;
@@ -93,12 +98,13 @@ impl Server {
     pub fn spawn(&mut self) -> Result<()> {
         ensure!(self.process.is_none(), "the server runs already");
         let log = OpenOptions::new().create(true).append(true).open(self.log())?;
-        let process = Command::new(&self.binary)
-            .arg("up")
-            .arg("--data")
-            .arg(self.data())
-            .args(["--listen", &self.address.to_string()])
-            .args(&self.args)
+        let mut command = Command::new(&self.binary);
+        command.args(["up", "--listen", &self.address.to_string()]).args(&self.args);
+        // In its directory, unless it is told of a database.
+        if !self.args.iter().any(|arg| arg == "--store") {
+            command.arg("--data").arg(self.data());
+        }
+        let process = command
             // No setting of the caller may leak in.
             .env_clear()
             .current_dir(self.directory.path())

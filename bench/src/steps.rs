@@ -48,10 +48,15 @@ impl Shape {
 
 /// Measures one shape at one number of clients on a server of its own.
 pub async fn measure(shape: Shape, place: &Place, scale: Scale) -> Result<Row> {
-    let load_average = load_average();
     let server = Server::with(place, shape.definition()).await?;
+    measure_on(&server, shape, scale).await
+}
+
+/// The same on a server that runs and knows the definition.
+pub(crate) async fn measure_on(server: &Server, shape: Shape, scale: Scale) -> Result<Row> {
+    let load_average = load_average();
     let worker = Worker::start(&server.url(), JOB)?;
-    check_steps(&server, shape).await?;
+    check_steps(server, shape).await?;
 
     let (url, call) = (server.url(), case(shape)?);
     let before = server.usages();
@@ -69,7 +74,6 @@ pub async fn measure(shape: Shape, place: &Place, scale: Scale) -> Result<Row> {
         load_average,
         ..row.used(before, after, steps)
     };
-    drop(server);
     Ok(row)
 }
 

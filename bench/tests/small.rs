@@ -12,7 +12,7 @@ use legwork_bench::migrate::{self, Wired};
 use legwork_bench::place::Place;
 use legwork_bench::report::Row;
 use legwork_bench::steps::Shape;
-use legwork_bench::{crash, disk, engine, restart, steps, waiting};
+use legwork_bench::{crash, disk, engine, restart, scale, steps, waiting};
 
 const SMALL: Scale =
     Scale { clients: 4, warm_up: Duration::ZERO, window: Duration::from_millis(500) };
@@ -61,6 +61,18 @@ fn migrations_are_measured_with_and_without_a_delay() {
         let row = run(async |place| migrate::measure(&place, wired, SMALL).await);
         let figures = [row.migrations_per_s, row.p50_ms, row.p99_ms];
         assert!(figures.iter().all(|figure| figure.is_some_and(|figure| figure > 0.0)), "{row:?}");
+    }
+}
+
+#[test]
+fn several_servers_in_one_process_are_measured_in_folders_and_in_postgres() {
+    for setting in scale::SETTINGS.into_iter().filter(|setting| setting.servers < 4) {
+        let row = run(async |place| {
+            let postgres = scale::database(&place, setting)?;
+            scale::measure(&place, postgres.as_ref(), setting, SMALL).await
+        });
+        assert_loaded(&row);
+        assert_eq!(row.servers, Some(setting.servers));
     }
 }
 

@@ -57,6 +57,7 @@ impl Cluster {
     pub fn start_in(parent: &Path, settings: &[(&str, &str)]) -> Result<Self> {
         let programs = programs()?;
         let owner = owner()?;
+        check_passable(parent, owner)?;
         let folder = tempfile::Builder::new().prefix("legwork-pg-").tempdir_in(parent)?.keep();
         let janitor = janitor(&folder)?;
         if let Some(owner) = owner {
@@ -261,6 +262,24 @@ fn owner() -> Result<Option<Owner>> {
     };
     let owner = named("postgres").or_else(|| named("nobody"));
     owner.map(Some).context("there is no user `postgres` and no user `nobody` to run PostgreSQL")
+}
+
+/// Another user must be able to get there.
+fn check_passable(folder: &Path, owner: Option<Owner>) -> Result<()> {
+    let Some(owner) = owner else { return Ok(()) };
+    for folder in fs::canonicalize(folder)?.ancestors() {
+        let about = fs::metadata(folder)?;
+        let is_passable = match about.uid() == owner.user {
+            true => about.mode() & 0o100 != 0,
+            false => about.mode() & 0o001 != 0,
+        };
+        let folder = folder.display();
+        ensure!(
+            is_passable,
+            "PostgreSQL does not run as root, and its user cannot enter {folder}; choose another folder"
+        );
+    }
+    Ok(())
 }
 
 fn children(parent: u32) -> Result<Vec<u32>> {

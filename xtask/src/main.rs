@@ -41,7 +41,7 @@ enum Chore {
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         arguments: Vec<String>,
     },
-    /// Benchmarks: sequence, fanout, waiting, restart, disk, migrate, reweigh, engine; `--json`. `table` writes the
+    /// Benchmarks: sequence, fanout, waiting, restart, disk, migrate, reweigh, scale, engine; `--json`. `table` writes the
     /// newest figures into docs/benchmarks.md.
     Bench {
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]

@@ -12,8 +12,8 @@ use std::time::{Duration, Instant};
 use legwork_model::id::{InstanceId, ServerId, StreamId};
 use legwork_model::time::Timestamp;
 use legwork_site::{
-    Answer, ClosedStream, Credential, FileWanted, Input, Output, Refusal, Request, RequestId, Site,
-    Stream,
+    Answer, ClosedStream, Credential, FileWanted, Input, JobLease, Output, Refusal, Request,
+    RequestId, Site, Stream,
 };
 use legwork_store::{Append, Batch, BlobId, Snapshot, Version};
 use rustc_hash::FxHashMap;
@@ -47,6 +47,8 @@ pub(crate) enum Message {
     },
     /// The caller of a waiting request is gone, or must not wait any longer.
     Cancel(RequestId),
+    /// An answer that nobody was there for any more.
+    Unheard(Reply),
     /// Another server says something; its next words have room when this is done with.
     Heard {
         from: ServerId,
@@ -196,6 +198,11 @@ impl Driver {
                         self.handle(Input::Cancelled { id }, now);
                     }
                 }
+                Message::Unheard(reply) => {
+                    if let Some(jobs) = jobs_in(&reply) {
+                        self.handle(Input::Unheard { jobs }, now);
+                    }
+                }
                 Message::Heard { from, message, room } => {
                     self.handle(Input::Message { from, message }, now);
                     drop(room);
@@ -325,7 +332,11 @@ impl Driver {
         }
         for (reply, answer) in self.answers.drain(..) {
             // Whoever asked may have gone.
-            drop(reply.send(answer));
+            if let Err(unheard) = reply.send(answer)
+                && jobs_in(&unheard).is_some()
+            {
+                self.around.queue.push_beyond_limit(Message::Unheard(unheard));
+            }
         }
         Ok(())
     }
@@ -425,6 +436,14 @@ pub(crate) fn guarded<T>(work: impl FnOnce() -> Result<T, Broken>) -> Result<T, 
         let text = text.or_else(|| panic.downcast_ref::<String>().cloned());
         Err(Broken::Panic(text.unwrap_or_default()))
     })
+}
+
+/// The jobs that an answer gives to a worker.
+fn jobs_in(reply: &Reply) -> Option<Vec<JobLease>> {
+    let Ok(Answer::Jobs(jobs)) = reply else { return None };
+    let lease =
+        |job: &legwork_site::Job| JobLease { activity: job.activity.clone(), lease: job.lease };
+    (!jobs.is_empty()).then(|| jobs.iter().map(lease).collect())
 }
 
 fn load(store: &dyn Backend, id: StreamId, whole: bool) -> Result<Stream, Broken> {

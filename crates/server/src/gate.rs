@@ -39,8 +39,9 @@ impl Gate {
 
     /// Asks the site something that it answers at once.
     pub(crate) async fn ask(&self, credential: Credential, request: Request) -> Result<Answer> {
-        let (_, reply) = self.put(credential, request)?;
-        answer(reply.await)
+        let (id, reply) = self.put(credential, request)?;
+        let mut waiting = Waiting { queue: &self.queue, id, reply: Some(reply), is_patient: false };
+        answer(waiting.received().await)
     }
 
     /// Asks something that the site may answer later. `None` if the server stops meanwhile.
@@ -50,22 +51,21 @@ impl Gate {
         request: Request,
     ) -> Result<Option<Answer>> {
         let place = Place::take(self)?;
-        let (id, mut reply) = self.put(credential, request)?;
-        let mut guard = CancelGuard { queue: &self.queue, id, armed: true };
+        let (id, reply) = self.put(credential, request)?;
+        let mut waiting = Waiting { queue: &self.queue, id, reply: Some(reply), is_patient: true };
         let mut stopping = self.stopping.clone();
         let received = tokio::select! {
             biased;
-            received = &mut reply => Some(received),
+            received = waiting.received() => Some(received),
             () = stopped(&mut stopping) => None,
         };
         if let Some(received) = received {
-            guard.armed = false;
             return answer(received).map(Some);
         }
-        drop(guard);
+        self.queue.push_beyond_limit(Message::Cancel(id));
         drop(place);
         // Either the answer was on its way, or the drive thread now forgets about it.
-        match reply.await {
+        match waiting.received().await {
             Ok(received) => answer(Ok(received)).map(Some),
             Err(_) => Ok(None),
         }
@@ -162,17 +162,77 @@ impl Drop for Place<'_> {
     }
 }
 
-/// Takes the question back when its asker goes away.
-struct CancelGuard<'g> {
+/// Takes the question back when its asker goes away, or the answer if that has come already.
+struct Waiting<'g> {
     queue: &'g Queue<Message>,
     id: RequestId,
-    armed: bool,
+    /// Until the answer was received.
+    reply: Option<oneshot::Receiver<Reply>>,
+    /// It may be answered later: then there is something to be forgotten.
+    is_patient: bool,
 }
 
-impl Drop for CancelGuard<'_> {
+impl Waiting<'_> {
+    async fn received(&mut self) -> std::result::Result<Reply, oneshot::error::RecvError> {
+        let received = match &mut self.reply {
+            Some(reply) => reply.await,
+            // Nobody asks twice.
+            None => return std::future::pending().await,
+        };
+        self.reply = None;
+        received
+    }
+}
+
+impl Drop for Waiting<'_> {
     fn drop(&mut self) {
-        if self.armed {
-            self.queue.push_beyond_limit(Message::Cancel(self.id));
+        let Some(mut reply) = self.reply.take() else { return };
+        // What comes from here on the drive thread notices itself.
+        reply.close();
+        match reply.try_recv() {
+            Ok(unheard) => self.queue.push_beyond_limit(Message::Unheard(unheard)),
+            Err(_) if self.is_patient => {
+                self.queue.push_beyond_limit(Message::Cancel(self.id));
+            }
+            Err(_) => {}
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::VecDeque;
+    use std::task::{Context, Waker};
+
+    use super::*;
+
+    fn taken(queue: &Queue<Message>) -> VecDeque<Message> {
+        let mut messages = VecDeque::new();
+        queue.take_all(&mut messages, Some(std::time::Duration::ZERO));
+        messages
+    }
+
+    #[test]
+    fn what_a_caller_did_not_wait_for_is_taken_back_or_was_answered_in_vain() {
+        let queue = Arc::new(Queue::new(10));
+        let status = Arc::new(Status::new());
+        status.enter(Phase::Ready);
+        let (_stop, stopping) = watch::channel(false);
+        let gate = Gate::new(queue.clone(), status, 10, stopping);
+        for is_answered in [false, true] {
+            let mut asking = Box::pin(gate.ask_patiently(Credential::None, Request::RequireAdmin));
+            let mut context = Context::from_waker(Waker::noop());
+            assert!(asking.as_mut().poll(&mut context).is_pending());
+            let Some(Message::Ask { reply, .. }) = taken(&queue).pop_front() else { panic!() };
+            if is_answered {
+                reply.send(Ok(Answer::Jobs(Vec::new()))).unwrap();
+            }
+            drop(asking);
+            let told = taken(&queue).pop_front();
+            match is_answered {
+                true => assert!(matches!(told, Some(Message::Unheard(Ok(Answer::Jobs(_)))))),
+                false => assert!(matches!(told, Some(Message::Cancel(_)))),
+            }
         }
     }
 }

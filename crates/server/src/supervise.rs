@@ -284,6 +284,7 @@ fn refuse(backlog: &mut VecDeque<Message>, reason: &Arc<str>) -> ControlFlow<()>
             // The next life is told which links are up, and what it missed is said again or asked
             // for again.
             Message::Cancel(_)
+            | Message::Unheard(_)
             | Message::Heard { .. }
             | Message::Link { .. }
             | Message::FileHere { .. }

@@ -66,6 +66,8 @@ pub enum Input {
     GivenAway { change: u32 },
     /// The caller of a waiting request hung up.
     Cancelled { id: RequestId },
+    /// These jobs were given out and did not get to the worker, who hung up: others get them at once.
+    Unheard { jobs: Vec<JobLease> },
     /// No more inputs are at hand: waiting requests are served with what has come up. Given once
     /// per batch of inputs, so that a busy site answers in batches and an idle one at once.
     Settle,

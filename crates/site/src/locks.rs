@@ -306,6 +306,7 @@ impl Site {
             | Input::CatalogRead { .. }
             | Input::Link { .. }
             | Input::Cancelled { .. }
+            | Input::Unheard { .. }
             | Input::Moved { .. }
             | Input::GivenAway { .. } => self.act(input, now),
             Input::Settle => self.settle_frozen(now),

@@ -178,6 +178,15 @@ impl Site {
         Ok(Answer::JobResults(results))
     }
 
+    /// Jobs that nobody got. What is no longer leased like that is somebody else's.
+    pub(crate) fn unheard(&mut self, jobs: &[JobLease]) {
+        for job in jobs {
+            if let Ok(key) = self.job_key(&job.activity) {
+                let _ = self.jobs.give_back(&key, job.lease);
+            }
+        }
+    }
+
     /// The activity of a job whose lease still counts, and when the work on it began.
     fn leased(&self, job: &JobLease) -> Result<(Activity, Option<Timestamp>), Refusal> {
         let key = self.job_key(&job.activity)?;

@@ -14,7 +14,7 @@ use super::exchange::Exchange;
 use super::gather::posted;
 use super::jobs::activate_here;
 use super::reply::{Refused, Result};
-use crate::peer::{Answered, From, Links, Passed};
+use crate::peer::{Answered, From, Late, Links, Passed};
 
 const ACTIVATE: &str = "/v1/jobs/activate";
 const RETURN: &str = "/v1/jobs/return";
@@ -27,7 +27,7 @@ pub(super) async fn activate(x: &Exchange<'_>, request: ActivateRequest) -> Resu
     let turn = x.app.turn.fetch_add(1, Ordering::Relaxed) % (others.len() + 1);
     let (before, after) = others.split_at(turn);
     for server in before {
-        let jobs = ask(&links, *server, activation(x, &at_once)?).await.unwrap_or_default();
+        let jobs = ask(&links, *server, activation(x, &at_once)?, None).await.unwrap_or_default();
         if !jobs.is_empty() {
             return Ok(JobList { jobs });
         }
@@ -37,7 +37,7 @@ pub(super) async fn activate(x: &Exchange<'_>, request: ActivateRequest) -> Resu
         return Ok(own);
     }
     for server in after {
-        let jobs = ask(&links, *server, activation(x, &at_once)?).await.unwrap_or_default();
+        let jobs = ask(&links, *server, activation(x, &at_once)?, None).await.unwrap_or_default();
         if !jobs.is_empty() {
             return Ok(JobList { jobs });
         }
@@ -68,21 +68,24 @@ async fn first(
     others: &[ServerId],
     request: ActivateRequest,
 ) -> Result<JobList> {
-    let (sender, mut come) = mpsc::channel(1);
+    let (sender, come) = mpsc::channel(1);
+    let mut come = Come(come);
     for server in others {
         let (links, server, sender) = (links.clone(), *server, sender.clone());
         let question = activation(x, &request)?;
         let give_back = Returning { worker: request.worker.clone(), headers: question.clone() };
         tokio::spawn(async move {
+            let late = give_back.clone().when_late(links.clone(), server);
             let jobs = tokio::select! {
                 biased;
-                jobs = ask(&links, server, question) => jobs.unwrap_or_default(),
+                jobs = ask(&links, server, question, Some(late)) => jobs.unwrap_or_default(),
                 () = sender.closed() => return,
             };
             if !jobs.is_empty()
-                && let Err(mpsc::error::SendError(jobs)) = sender.send(jobs).await
+                && let Err(mpsc::error::SendError(come)) =
+                    sender.send(Jobs { jobs, give_back, links, server }).await
             {
-                give_back.carry_out(&links, server, jobs).await;
+                come.give_back().await;
             }
         });
     }
@@ -92,13 +95,41 @@ async fn first(
     tokio::select! {
         biased;
         own = &mut own => own,
-        Some(jobs) = come.recv() => Ok(JobList { jobs }),
+        Some(come) = come.0.recv() => Ok(JobList { jobs: come.jobs }),
         // All others have said that there is nothing, or nothing at all.
         else => own.await,
     }
 }
 
+/// Jobs of another server.
+struct Jobs {
+    jobs: Vec<Job>,
+    give_back: Returning,
+    links: Arc<Links>,
+    server: ServerId,
+}
+
+impl Jobs {
+    async fn give_back(self) {
+        self.give_back.carry_out(&self.links, self.server, self.jobs).await;
+    }
+}
+
+/// What has come from others. What is not taken out of it goes back.
+struct Come(mpsc::Receiver<Jobs>);
+
+impl Drop for Come {
+    fn drop(&mut self) {
+        // Who comes from here on takes the jobs back itself.
+        self.0.close();
+        while let Ok(jobs) = self.0.try_recv() {
+            tokio::spawn(jobs.give_back());
+        }
+    }
+}
+
 /// What it takes to give jobs back that came too late.
+#[derive(Clone)]
 struct Returning {
     worker: Arc<str>,
     /// Asked in the name of the caller, like the question.
@@ -106,6 +137,16 @@ struct Returning {
 }
 
 impl Returning {
+    /// For an answer that was on its way when the worker was answered.
+    fn when_late(self, links: Arc<Links>, server: ServerId) -> Late {
+        Box::new(move |answered| {
+            let jobs = jobs_in(&answered).unwrap_or_default();
+            if !jobs.is_empty() {
+                tokio::spawn(async move { self.carry_out(&links, server, jobs).await });
+            }
+        })
+    }
+
     async fn carry_out(self, links: &Links, server: ServerId, jobs: Vec<Job>) {
         let jobs = jobs.into_iter().map(|Job { job, lease, .. }| LeasedJob { job, lease });
         let back = ReturnJobsRequest { worker: self.worker, jobs: jobs.collect() };
@@ -122,8 +163,17 @@ fn activation(x: &Exchange<'_>, request: &ActivateRequest) -> Result<Passed> {
 }
 
 /// The jobs of another server; `None` if it does not say.
-async fn ask(links: &Links, server: ServerId, passed: Passed) -> Option<Vec<Job>> {
-    let Answered { status, body, .. } = links.pass_on(server, passed).await.ok()?;
-    let list: JobList = (status == 200).then(|| serde_json::from_slice(&body).ok())??;
+async fn ask(
+    links: &Links,
+    server: ServerId,
+    passed: Passed,
+    late: Option<Late>,
+) -> Option<Vec<Job>> {
+    jobs_in(&links.pass_on_or(server, passed, late).await.ok()?)
+}
+
+fn jobs_in(answered: &Answered) -> Option<Vec<Job>> {
+    let list: JobList =
+        (answered.status == 200).then(|| serde_json::from_slice(&answered.body).ok())??;
     Some(list.jobs)
 }

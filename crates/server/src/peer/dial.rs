@@ -255,6 +255,8 @@ fn hear(peer: &Peer, frame: Frame) -> Result<(), Ended> {
             if let Some(asked) = asked {
                 // Whoever asked may have gone.
                 drop(asked.send(answered));
+            } else if let Some(late) = peer.take_late(id) {
+                late(answered);
             }
             Ok(())
         }

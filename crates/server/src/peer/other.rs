@@ -3,8 +3,9 @@
 //! Invariant: what has come from it and is not heard yet is bounded, whether it came over a socket
 //! or from the same process. Its state tells since when it can be reached, or cannot.
 
+use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use legwork_model::id::ServerId;
 use legwork_model::time::Timestamp;
@@ -25,6 +26,11 @@ const HEARD_BYTES_MIN: u32 = 16 << 10;
 /// Requests that one server has passed on to another in the same process, at once.
 const REQUESTS_MAX: usize = 10_000;
 
+/// Answers that may come though nobody waits for them any more. Most never do.
+const LATE_MAX: usize = 1_024;
+
+pub(crate) type Late = Box<dyn FnOnce(Answered) + Send>;
+
 /// Another server.
 pub(crate) struct Peer {
     pub(crate) id: ServerId,
@@ -36,6 +42,8 @@ pub(crate) struct Peer {
     pub(crate) second: Outlet,
     /// Requests passed on that wait for their answer.
     pub(crate) asked: Mutex<FxHashMap<u64, oneshot::Sender<Answered>>>,
+    /// What to do with the answers of those whose asker has gone, the latest last.
+    late: Mutex<VecDeque<(u64, Late)>>,
     /// Questions for contents of files, and about a store, likewise.
     pub(crate) files: Mutex<FxHashMap<u64, oneshot::Sender<FileReply>>>,
     pub(crate) stores: Mutex<FxHashMap<u64, oneshot::Sender<StoreReply>>>,
@@ -91,6 +99,7 @@ impl Peer {
             outlet: Outlet::default(),
             second: Outlet::default(),
             asked: Mutex::default(),
+            late: Mutex::default(),
             files: Mutex::default(),
             stores: Mutex::default(),
             next_request: AtomicU64::new(1),
@@ -197,10 +206,31 @@ impl Peer {
         });
     }
 
+    /// An answer may have been on its way already when its asker went.
+    pub(crate) fn expect_late(&self, id: u64, late: Late) {
+        let mut all = self.late();
+        if all.len() >= LATE_MAX {
+            all.pop_front();
+        }
+        all.push_back((id, late));
+    }
+
+    /// What to do with an answer that nobody waits for.
+    pub(crate) fn take_late(&self, id: u64) -> Option<Late> {
+        let mut all = self.late();
+        let place = all.iter().position(|(other, _)| *other == id)?;
+        all.remove(place).map(|(_, late)| late)
+    }
+
+    fn late(&self) -> MutexGuard<'_, VecDeque<(u64, Late)>> {
+        self.late.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// Those who wait for answers hear that there will be none.
     pub(crate) fn give_up(&self) {
         self.outlet.close();
         self.asked.lock().unwrap_or_else(PoisonError::into_inner).clear();
+        self.late().clear();
         self.files.lock().unwrap_or_else(PoisonError::into_inner).clear();
         self.stores.lock().unwrap_or_else(PoisonError::into_inner).clear();
     }

@@ -18,7 +18,7 @@ use tokio::sync::oneshot;
 use super::frame::{Answered, Frame, Header, Passed, RESPONSE_BYTES_MAX};
 use super::link::control;
 use super::links::Links;
-use super::other::Peer;
+use super::other::{Late, Peer};
 use super::outlet::Dropped;
 use crate::http::reply::Refused;
 use crate::http::{App, serve};
@@ -54,6 +54,17 @@ impl Links {
         to: ServerId,
         passed: Passed,
     ) -> Result<Answered, NotPassed> {
+        self.pass_on_or(to, passed, None).await
+    }
+
+    /// The same; `late` gets the answer if it was on its way already when nobody waited for it any
+    /// more.
+    pub(crate) async fn pass_on_or(
+        &self,
+        to: ServerId,
+        passed: Passed,
+        late: Option<Late>,
+    ) -> Result<Answered, NotPassed> {
         let peer = self.peer(to).ok_or(NotPassed::Unknown(to))?;
         if let Some((there, back)) = peer.near() {
             let app = there.app().ok_or_else(|| NotPassed::Unreachable(peer.name.clone()))?;
@@ -64,7 +75,7 @@ impl Links {
         let id = peer.next_request.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
         let (sender, answer) = oneshot::channel();
         peer.asked.lock().unwrap_or_else(PoisonError::into_inner).insert(id, sender);
-        let question = Question { peer: &peer, id };
+        let question = Question { peer: &peer, id, late };
         let frame = Frame::Request(id, passed).to_bytes();
         peer.outlet.put(&frame, &control(frame.len() as u64)).map_err(|dropped| match dropped {
             Dropped::Closed => NotPassed::Unreachable(peer.name.clone()),
@@ -80,12 +91,16 @@ impl Links {
 struct Question<'p> {
     peer: &'p Peer,
     id: u64,
+    late: Option<Late>,
 }
 
 impl Drop for Question<'_> {
     fn drop(&mut self) {
         let asked = self.peer.asked.lock().unwrap_or_else(PoisonError::into_inner).remove(&self.id);
         if asked.is_some() {
+            if let Some(late) = self.late.take() {
+                self.peer.expect_late(self.id, late);
+            }
             let frame = Frame::Cancel(self.id).to_bytes();
             self.peer.outlet.put_beyond_limit(&frame, &control(frame.len() as u64));
         }

@@ -48,6 +48,10 @@ pub(crate) struct Args {
     /// Where to listen for other servers [default: the address in the topology]
     #[arg(long, value_name = "ADDRESS", requires = "cluster")]
     peer_listen: Option<SocketAddr>,
+    /// Take the place of the process of this server that other servers reach at ADDRESS: copy its
+    /// store into an empty folder while it works, and go on with it when the topology says so
+    #[arg(long, value_name = "ADDRESS", requires = "cluster", conflicts_with_all = ["in_memory", "store"])]
+    replace: Option<String>,
     /// Requests a second per token, or per address without one; 0 does not limit
     #[arg(long, value_name = "N", default_value_t = 0)]
     rate: u32,
@@ -88,7 +92,8 @@ pub(crate) fn run(args: Args, out: Output) -> Result<()> {
     config.grace = args.grace;
     config.limits.rate_per_s = args.rate;
     if let Some(folder) = &args.cluster {
-        let peering = Peering { listen: args.peer_listen, ..Peering::read(folder)? };
+        let replaces = args.replace.as_deref().map(Into::into);
+        let peering = Peering { listen: args.peer_listen, replaces, ..Peering::read(folder)? };
         config.listen = api(&peering).unwrap_or(config.listen);
         config.peering = Some(peering);
     }

@@ -90,7 +90,8 @@ impl Peering {
         let Some(name) = named_by(folder, names)? else {
             return Err(ClusterError::Nobody { path: folder.join(CERTIFICATE) });
         };
-        Ok(Self { name, certificates: folder.to_owned(), topology, source, listen: None })
+        let certificates = folder.to_owned();
+        Ok(Self { name, certificates, topology, source, listen: None, replaces: None })
     }
 }
 

@@ -42,6 +42,8 @@ pub struct Peering {
     pub source: Arc<str>,
     /// Where other servers are listened to; where the topology says if nothing is said here.
     pub listen: Option<SocketAddr>,
+    /// Where the process is that this one is to take the place of: it begins by copying its store.
+    pub replaces: Option<Arc<str>>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]

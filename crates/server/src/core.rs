@@ -6,24 +6,31 @@
 
 use std::sync::{Arc, Mutex, OnceLock};
 use std::thread;
+use std::time::Duration;
 
 use legwork_site::Member;
+use tokio::runtime::Handle;
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::JoinHandle;
 
 use crate::Error;
-use crate::backend::{Opener, Slot};
+use crate::backend::{self, Opener, Slot};
 use crate::clock::Clock;
-use crate::config::Config;
+use crate::config::{Config, Peering, StoreChoice};
 use crate::drive::{Message, Surroundings};
 use crate::files::Fetcher;
 use crate::gate::Gate;
 use crate::http::App;
 use crate::meters::Meters;
-use crate::peer::{Host, Links, Presence, Release};
+use crate::moving::{Progress, bring};
+use crate::notes::Notes;
+use crate::peer::{Host, Links, Place, Presence, Release};
 use crate::queue::Queue;
 use crate::status::Status;
 use crate::supervise::Supervisor;
+
+/// How often it is looked whether the server is to stop while its store is copied.
+const STOP_LOOK: Duration = Duration::from_millis(100);
 
 /// What the logical servers of one process share.
 pub(crate) struct Process {
@@ -58,14 +65,44 @@ impl Drop for Away {
     }
 }
 
+/// How the store of a logical server is come by.
+pub(crate) struct Opening {
+    pub(crate) opener: Opener,
+    pub(crate) notes: Arc<Notes>,
+    /// Opens it to be written to while it is copied from another host, which is done first.
+    pub(crate) copies: Option<Opener>,
+}
+
+impl Opening {
+    /// Of a store that nothing is noted of.
+    #[cfg(test)]
+    pub(crate) fn new(opener: Opener) -> Self {
+        Self { opener, notes: Arc::default(), copies: None }
+    }
+
+    /// As it is chosen for a server.
+    pub(crate) fn of(choice: &StoreChoice, name: Option<&str>) -> Result<Self, Error> {
+        let notes = match choice {
+            StoreChoice::Directory(folder) => Notes::beside(folder),
+            StoreChoice::Memory | StoreChoice::Postgres(_) => Ok(Notes::default()),
+        };
+        let notes = notes.map_err(|error| Error::Start(error.to_string()))?;
+        let opener = backend::opener(choice, name);
+        Ok(Self { opener, notes: Arc::new(notes), copies: None })
+    }
+}
+
 impl Process {
     pub(crate) fn new(config: Config, stopping: watch::Receiver<bool>) -> Result<Self, Error> {
         let clock = Arc::new(Clock::default());
         let mut releases = None;
         let host = match &config.peering {
             Some(peering) => {
-                let (name, certificates) = (peering.name.clone(), &peering.certificates);
-                let (host, wanted) = Host::new(name, None, certificates, clock.clone())?;
+                let Peering { name, certificates, topology, .. } = peering;
+                let own = topology.server_named(name).and_then(|own| topology.server(own));
+                // What the file says counts: the process listens there.
+                let address = own.map(|own| own.address.clone());
+                let (host, wanted) = Host::new(name.clone(), address, certificates, clock.clone())?;
                 releases = Some(wanted);
                 Some(Arc::new(host))
             }
@@ -93,9 +130,28 @@ impl Process {
     /// Links to a logical server that another process holds.
     pub(crate) fn links_away(&self, name: &Arc<str>) -> Option<Away> {
         let links = self.links(name.clone(), &Arc::new(Queue::new(0)))?;
+        self.point_to_old(&links);
         links.host.let_go(&links, Presence::Away);
         let dialling = tokio::spawn(links.clone().run());
         Some(Away { links, dialling })
+    }
+
+    /// Where the process was that this one takes the place of.
+    fn point_to_old(&self, links: &Links) {
+        let Some(peering) = &self.config.peering else { return };
+        let (Some(address), Some(own)) = (&peering.replaces, links.here()) else { return };
+        if let Some(twin) = links.peer(own) {
+            let (host, address) = (peering.name.clone(), address.clone());
+            twin.see_at(Place { host, address });
+        }
+    }
+
+    /// The store of one of its servers.
+    pub(crate) fn store(&self, name: Option<&Arc<str>>) -> StoreChoice {
+        match name {
+            Some(name) if self.own().as_ref() != Some(name) => self.config.store.of_guest(name),
+            Some(_) | None => self.config.store.clone(),
+        }
     }
 
     fn member(&self, name: &Arc<str>) -> Option<Member> {
@@ -110,9 +166,10 @@ impl Core {
     pub(crate) async fn start(
         process: &Process,
         name: Option<Arc<str>>,
-        opener: Opener,
+        opening: Opening,
     ) -> Result<Self, Error> {
         let config = &process.config;
+        let Opening { opener, notes, copies } = opening;
         let is_guest = name != process.own();
         let drive_meters = match name.as_ref().filter(|_| is_guest) {
             Some(name) => process.meters.of_guest(name),
@@ -129,12 +186,14 @@ impl Core {
             links: links.clone(),
             fetcher: None,
             written: Arc::default(),
+            notes,
         };
         around.fetcher = links.as_ref().map(|links| fetcher(links, &around.slot));
         let app = Arc::new(app(process, &around));
         if let Some(links) = &links {
             links.serve_with(&app);
             app.status.set_server(links.here().unwrap_or_default());
+            process.point_to_old(links);
             if !is_guest {
                 // Set once, before anybody can ask.
                 drop(process.front.set(links.clone()));
@@ -146,10 +205,14 @@ impl Core {
             member: name.and_then(|name| process.member(&name)),
             ..legwork_site::Config::default()
         };
+        let copy = match (&links, copies) {
+            (Some(links), Some(copier)) => Some(copy(links, copier, &around)),
+            (Some(_) | None, Some(_) | None) => None,
+        };
         let (opened, outcome) = oneshot::channel();
         let drive = thread::Builder::new()
             .name("legwork-drive".to_owned())
-            .spawn(move || Supervisor { around, opener, site, is_guest }.run(opened))
+            .spawn(move || Supervisor { around, opener, site, is_guest, copy }.run(opened))
             .map_err(|error| Error::Start(format!("no thread: {error}")))?;
         match outcome.await {
             Ok(Ok(())) => {
@@ -184,6 +247,33 @@ impl Core {
             drop(dialling.await);
         }
     }
+}
+
+/// Brings the store from another host, in the drive thread, which has nothing else to do.
+fn copy(
+    links: &Arc<Links>,
+    opener: Opener,
+    around: &Surroundings,
+) -> Box<dyn FnOnce() -> bool + Send> {
+    let (links, runtime) = (links.clone(), Handle::current());
+    let (notes, status) = (around.notes.clone(), around.status.clone());
+    Box::new(move || {
+        links.host.let_go(&links, Presence::Away);
+        let (progress, _) = watch::channel(Progress::default());
+        let bringing = bring(links, opener, notes, progress);
+        let stopped = async {
+            let mut looks = tokio::time::interval(STOP_LOOK);
+            while !status.must_stop() {
+                looks.tick().await;
+            }
+        };
+        runtime.block_on(async {
+            tokio::select! {
+                _ = bringing => true,
+                () = stopped => false,
+            }
+        })
+    })
 }
 
 fn app(process: &Process, around: &Surroundings) -> App {

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use legwork_model::id::{InstanceId, ServerId, StreamId};
 use legwork_model::time::Timestamp;
 use legwork_site::{
-    Answer, ClosedStream, Credential, FileWanted, Input, JobLease, Output, Refusal, Request,
+    Answer, ClosedStream, Credential, FileWanted, Input, JobLease, Mode, Output, Refusal, Request,
     RequestId, Site, Stream,
 };
 use legwork_store::{Append, Batch, BlobId, Snapshot, Version};
@@ -24,7 +24,8 @@ use crate::backend::{Backend, Slot};
 use crate::clock::Clock;
 use crate::files::Fetcher;
 use crate::meters::DriveMeters;
-use crate::moving::Written;
+use crate::moving::{Hash, Written};
+use crate::notes::{Note, Notes};
 use crate::peer::Links;
 use crate::queue::Queue;
 use crate::status::Status;
@@ -67,10 +68,24 @@ pub(crate) enum Message {
     },
     /// Somebody else may have gone on with the store.
     Doubt,
+    /// The store is about to leave for another host, by this change.
+    GiveAway {
+        change: u32,
+        done: oneshot::Sender<Given>,
+    },
+    /// The store of a server has come to this host as a whole, by this change.
+    MovedIn {
+        change: u32,
+        server: ServerId,
+        digest: Hash,
+    },
     Stop,
 }
 
 pub(crate) type Reply = Result<Answer, Failure>;
+
+/// Whether the store may leave, or why not.
+pub(crate) type Given = Result<(), String>;
 
 /// Why there is no answer.
 #[derive(Debug)]
@@ -94,6 +109,8 @@ pub(crate) struct Surroundings {
     pub(crate) fetcher: Option<Arc<Fetcher<Links>>>,
     /// Remembered for another process that copies the store.
     pub(crate) written: Arc<Written>,
+    /// What the store is to this process.
+    pub(crate) notes: Arc<Notes>,
 }
 
 /// Why a round could not be finished.
@@ -108,6 +125,8 @@ pub(crate) enum Broken {
 pub(crate) enum Round {
     GoOn,
     Stop,
+    /// The server goes on at another host.
+    Gone,
 }
 
 /// A site at work on its store.
@@ -121,6 +140,8 @@ pub(crate) struct Driver {
     batch_bytes: usize,
     /// Answers that wait for the commit.
     answers: Vec<(oneshot::Sender<Reply>, Reply)>,
+    /// Likewise, for those who take the store.
+    given: Vec<(oneshot::Sender<Given>, Given)>,
     /// What the site wants to read, after the commit.
     reads: Vec<Read>,
     /// What is said to other servers, after the commit.
@@ -149,6 +170,7 @@ impl Driver {
             batch: Batch::default(),
             batch_bytes: 0,
             answers: Vec::new(),
+            given: Vec::new(),
             reads: Vec::new(),
             sends: Vec::new(),
             tokens_shown: None,
@@ -212,12 +234,62 @@ impl Driver {
                     self.handle(Input::FilesHere { instance, blobs: vec![blob] }, now);
                 }
                 Message::Doubt => {}
+                Message::GiveAway { change, done } => {
+                    let given = self.give_away(change, now);
+                    self.given.push((done, given));
+                }
+                Message::MovedIn { change, server, digest } => {
+                    self.handle(Input::Moved { change, server, digest }, now);
+                }
                 Message::Stop => round = Round::Stop,
             }
         }
         self.handle(Input::Settle, now);
         self.commit()?;
-        Ok(round)
+        Ok(if self.is_gone() { Round::Gone } else { round })
+    }
+
+    /// Whether the server goes on at another host.
+    pub(crate) fn is_gone(&self) -> bool {
+        matches!(self.site.mode(), Mode::Gone { .. })
+    }
+
+    /// From here on the store may be driven elsewhere, whatever becomes of this process.
+    fn give_away(&mut self, change: u32, now: Timestamp) -> Given {
+        if self.site.mode() != (Mode::Frozen { change }) {
+            return Err(format!("change {change} has not frozen it"));
+        }
+        let noted = self.around.notes.set(Note::Given { change });
+        noted.map_err(|error| format!("it cannot be noted: {error}"))?;
+        self.handle(Input::GivenAway { change }, now);
+        Ok(())
+    }
+
+    /// What was noted when the process last ran counts first of all.
+    pub(crate) fn recall(&mut self) {
+        let now = self.around.clock.now();
+        let here = self.site.seat().map(|seat| seat.here);
+        match (self.around.notes.last(), here) {
+            (Note::Whole { change, digest }, Some(server)) => {
+                self.handle(Input::Moved { change, server, digest }, now);
+            }
+            (Note::Given { change }, _) => self.handle(Input::GivenAway { change }, now),
+            (Note::Whole { .. } | Note::Held | Note::Coming | Note::Gone, _) => {}
+        }
+    }
+
+    /// A change is over: whether the store is driven here is decided.
+    fn note_outcome(&self) {
+        let is_over = match self.around.notes.last() {
+            Note::Whole { change, .. } | Note::Given { change } => self.site.fate(change).is_some(),
+            Note::Held | Note::Coming | Note::Gone => false,
+        };
+        if is_over
+            && self.site.mode() == Mode::Serving
+            && let Err(error) = self.around.notes.set(Note::Held)
+        {
+            tracing::error!(reason = %error, "that the server is driven here cannot be noted");
+        }
     }
 
     /// How long to sleep when nothing comes in.
@@ -338,6 +410,9 @@ impl Driver {
                 self.around.queue.push_beyond_limit(Message::Unheard(unheard));
             }
         }
+        for (done, given) in self.given.drain(..) {
+            drop(done.send(given));
+        }
         Ok(())
     }
 
@@ -355,10 +430,17 @@ impl Driver {
             self.around.status.set_server(seat.here);
             if let Some(links) = &self.around.links {
                 links.follow(&seat.topology);
+                links.follow_change(self.site.change());
                 links.show_parcels(self.site.parcels_waiting());
                 links.show_sent(self.site.gauges().sent);
             }
         }
+        let frozen = match self.site.mode() {
+            Mode::Frozen { change } => Some(change),
+            Mode::Serving | Mode::Gone { .. } => None,
+        };
+        self.around.status.set_frozen(frozen);
+        self.note_outcome();
         let gauges = self.site.gauges();
         self.around.status.set_instances(gauges.instances_open);
         self.around.meters.show(&gauges);

@@ -12,12 +12,13 @@ use legwork_placement::Topology;
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinHandle;
 
-use crate::backend;
 use crate::config::StoreChoice;
-use crate::core::{Away, Core, Process};
+use crate::core::{Away, Core, Opening, Process};
 use crate::gate::stopped;
+use crate::movers::Movers;
 use crate::moving::{Origin, StoreReply, StoreRequest};
-use crate::peer::{Links, Release, Twin};
+use crate::notes::Note;
+use crate::peer::{Links, Moving, Release, Twin};
 use crate::status::Phase;
 use crate::takeover::{self, Turns};
 
@@ -25,6 +26,8 @@ use crate::takeover::{self, Turns};
 const PAUSE: Duration = Duration::from_secs(5);
 /// The same for one that another process holds.
 const HELD_PAUSE: Duration = Duration::from_millis(500);
+/// How often it is looked after what a change brings here.
+const LOOK: Duration = Duration::from_millis(100);
 /// How often a process that has a server of this one is asked to give it back, and how long it has
 /// to answer.
 const ASKING: Duration = Duration::from_secs(1);
@@ -49,6 +52,7 @@ impl Guests {
             turns: Turns::default(),
             wanted_back: BTreeMap::new(),
             again: BTreeMap::new(),
+            movers: Movers::default(),
         };
         let task = tokio::spawn(keeper.run(settle, stopping));
         Self { stop, settled, own, task }
@@ -83,11 +87,15 @@ struct Keeper {
     wanted_back: BTreeMap<Arc<str>, JoinHandle<()>>,
     /// When those that could not be held are tried for again.
     again: BTreeMap<Arc<str>, Instant>,
+    /// Those that a change brings here.
+    movers: Movers,
 }
 
 impl Keeper {
     async fn run(mut self, settle: watch::Sender<bool>, mut stopping: watch::Receiver<bool>) {
         let mut topology = self.own.topology_changes();
+        let mut moving = self.own.moving();
+        let mut looks = tokio::time::interval(LOOK);
         let mut releases = self.releases();
         let mut leases = match &self.process.config.store {
             StoreChoice::Postgres(url) => Some(takeover::watch(url.clone())),
@@ -96,9 +104,13 @@ impl Keeper {
         self.reclaim_own();
         loop {
             let now = topology.borrow_and_update().clone();
-            let is_done = self.follow(&now).await;
+            let change = moving.borrow_and_update().clone();
+            self.movers.follow(&self.process, &self.own, change.as_deref());
+            let is_done = self.follow(&now, change.as_deref()).await;
             settle.send_replace(true);
             tokio::select! {
+                changed = moving.changed() => if changed.is_err() { break },
+                _ = looks.tick(), if change.is_some() => {}
                 changed = topology.changed() => if changed.is_err() { break },
                 () = tokio::time::sleep(HELD_PAUSE), if !is_done => {}
                 Some(release) = releases.recv() => self.release(release).await,
@@ -128,7 +140,7 @@ impl Keeper {
     }
 
     /// Holds what the topology puts here and what was taken over; whether all is held now.
-    async fn follow(&mut self, topology: &Topology) -> bool {
+    async fn follow(&mut self, topology: &Topology, moving: Option<&Moving>) -> bool {
         let over: Vec<Arc<str>> = self
             .held
             .iter()
@@ -139,7 +151,9 @@ impl Keeper {
             self.taken.remove(&name);
             self.stop(&name).await;
         }
-        let placed = guests(topology, &self.own.name);
+        let mut placed = guests(topology, &self.own.name);
+        // The one that ends the change has to be here for that.
+        placed.extend(moving.and_then(|moving| self.registrar_here(topology, moving)));
         self.taken.retain(|name, _| !placed.contains(name));
         let gone: Vec<Arc<str>> = self
             .held
@@ -161,6 +175,14 @@ impl Keeper {
         is_done
     }
 
+    /// The server that writes the catalog, if a change brings it here.
+    fn registrar_here(&self, topology: &Topology, moving: &Moving) -> Option<Arc<str>> {
+        let registrar = topology.registrar().filter(|id| moving.servers.contains(id))?;
+        let own = moving.next.server_named(&self.own.name)?;
+        let server = moving.next.server(registrar)?;
+        (server.host == Some(own)).then(|| server.name.clone())
+    }
+
     async fn stop(&mut self, name: &Arc<str>) {
         if let Some(core) = self.held.remove(name) {
             core.stop().await;
@@ -168,8 +190,20 @@ impl Keeper {
     }
 
     async fn start(&mut self, name: &Arc<str>) -> bool {
-        let opener = backend::opener(&self.process.config.store.of_guest(name), Some(name));
-        match Core::start(&self.process, Some(name.clone()), opener).await {
+        let opening = match Opening::of(&self.process.store(Some(name)), Some(name)) {
+            // What is not here as a whole is on its way, or was here before.
+            Ok(opening) if matches!(opening.notes.last(), Note::Coming | Note::Gone) => {
+                self.again.insert(name.clone(), Instant::now() + HELD_PAUSE);
+                return false;
+            }
+            Ok(opening) => opening,
+            Err(error) => {
+                tracing::error!(server = %name, reason = %error, "a guest cannot be held");
+                self.again.insert(name.clone(), Instant::now() + PAUSE);
+                return false;
+            }
+        };
+        match Core::start(&self.process, Some(name.clone()), opening).await {
             Ok(core) => {
                 tracing::info!(server = %name, "it is held by this process too");
                 self.held.insert(name.clone(), core);

@@ -21,7 +21,9 @@ mod lease;
 mod listen;
 pub mod log;
 mod meters;
+mod movers;
 mod moving;
+mod notes;
 mod peer;
 mod queue;
 mod server;
@@ -34,6 +36,7 @@ mod tests;
 
 use std::io;
 use std::net::SocketAddr;
+use std::path::PathBuf;
 
 pub use config::{Config, DatabaseUrl, Limits, PORT, Peering, StoreChoice};
 pub use peer::{Authority, Certified, NotCertified, Unusable};
@@ -68,6 +71,18 @@ pub enum Error {
 
     #[error("`{name}` is a guest of `{host}` and runs in that server's process; start `{host}`")]
     Guest { name: String, host: String },
+
+    #[error(
+        "{} holds a store; a process that takes the place of another begins with an empty folder, \
+         choose one with --data", .path.display()
+    )]
+    NotEmpty { path: PathBuf },
+
+    #[error(
+        "only a store in a folder is copied; with a shared database stop the old process, start this \
+         one without --replace, and publish the topology with its new address"
+    )]
+    NotCopied,
 
     #[error(
         "cannot listen for other servers on {address}: {why}; \

@@ -14,10 +14,11 @@ use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
 use crate::backend::{self, Opener};
-use crate::config::{Config, Peering};
-use crate::core::{Core, Process};
+use crate::config::{Config, Peering, StoreChoice};
+use crate::core::{Core, Opening, Process};
 use crate::guests::Guests;
 use crate::http::App;
+use crate::notes::{Note, Notes};
 use crate::status::Phase;
 use crate::{Error, listen};
 
@@ -109,11 +110,14 @@ impl Server {
     /// Opens the store and listens. The instances are read in the background: see `until_ready`.
     pub async fn start(config: Config) -> Result<Self, Error> {
         let name = config.peering.as_ref().map(|peering| &*peering.name);
-        let opener = backend::opener(&config.store, name);
-        Self::start_on(config, opener).await
+        let mut opening = Opening::of(&config.store, name)?;
+        if config.peering.as_ref().is_some_and(|peering| peering.replaces.is_some()) {
+            opening.copies = copies(&config.store, &opening.notes).await?;
+        }
+        Self::start_on(config, opening).await
     }
 
-    pub(crate) async fn start_on(config: Config, opener: Opener) -> Result<Self, Error> {
+    pub(crate) async fn start_on(config: Config, opening: Opening) -> Result<Self, Error> {
         let (stop, stopping) = watch::channel(false);
         // Before anything is opened: nothing is to be undone if it cannot be.
         let peers = match &config.peering {
@@ -122,7 +126,7 @@ impl Server {
         };
         let process = Arc::new(Process::new(config, stopping.clone())?);
         let config = &process.config;
-        let core = Core::start(&process, process.own(), opener).await?;
+        let core = Core::start(&process, process.own(), opening).await?;
         // One of several may hear of the first token at any moment: until then it refuses every
         // caller from elsewhere, one by one.
         let is_open = core.app.status.has_tokens() || config.peering.is_some();
@@ -217,6 +221,29 @@ impl Server {
             let _ = peering.await;
         }
     }
+}
+
+/// How a store is written to that is to be copied from another host, unless it has come already.
+async fn copies(store: &StoreChoice, notes: &Arc<Notes>) -> Result<Option<Opener>, Error> {
+    let (mut opener, notes) = (backend::opener(store, None), notes.clone());
+    let path = match store {
+        StoreChoice::Directory(folder) => folder.clone(),
+        StoreChoice::Memory | StoreChoice::Postgres(_) => return Err(Error::NotCopied),
+    };
+    let look = move || match (notes.is_new(), notes.last()) {
+        (false, Note::Coming) => Ok(Some(opener)),
+        (false, Note::Held | Note::Whole { .. } | Note::Given { .. } | Note::Gone) => Ok(None),
+        (true, _) => {
+            let found = opener().and_then(|store| match store.listing() {
+                Some(listing) => listing.streams(None, 1),
+                None => Ok(Vec::new()),
+            });
+            let is_empty = found.map_err(Error::Store)?.is_empty();
+            if is_empty { Ok(Some(opener)) } else { Err(Error::NotEmpty { path }) }
+        }
+    };
+    let looked = tokio::task::spawn_blocking(look).await;
+    looked.map_err(|error| Error::Start(error.to_string()))?
 }
 
 /// Where other servers are listened to.

@@ -103,6 +103,10 @@ impl Status {
         *self.frozen.borrow()
     }
 
+    pub(crate) fn set_frozen(&self, change: Option<u32>) {
+        self.frozen.send_if_modified(|known| std::mem::replace(known, change) != change);
+    }
+
     pub(crate) fn phase(&self) -> Phase {
         match self.phase.load(Ordering::Acquire) {
             0 => Phase::Recovering,

@@ -19,6 +19,7 @@ use crate::Error;
 use crate::backend::{Backend, Opener};
 use crate::drive::{Broken, Driver, Failure, Message, Round, Surroundings, guarded};
 use crate::ids::draw_life;
+use crate::notes::Note;
 use crate::peer::Presence;
 use crate::status::Phase;
 
@@ -37,6 +38,9 @@ pub(crate) struct Supervisor {
     pub(crate) site: legwork_site::Config,
     /// Not the process's own: it is not worth waiting for.
     pub(crate) is_guest: bool,
+    /// Brings the store from another host before it is first opened; false if the server is to
+    /// stop.
+    pub(crate) copy: Option<Box<dyn FnOnce() -> bool + Send>>,
 }
 
 /// Tells whoever starts the server that the store is open and its tokens are known.
@@ -52,6 +56,7 @@ impl Supervisor {
                 match driver.round(&mut backlog) {
                     Ok(Round::GoOn) => {}
                     Ok(Round::Stop) => return self.stop(driver, &mut backlog),
+                    Ok(Round::Gone) => return self.leave(Some(driver), &mut backlog),
                     Err(broken) => break broken,
                 }
             };
@@ -60,10 +65,55 @@ impl Supervisor {
         }
     }
 
+    /// The server goes on at another host: its store is closed for good. The process's own stays,
+    /// to pass on what it is asked.
+    fn leave(&mut self, driver: Option<Driver>, backlog: &mut VecDeque<Message>) {
+        let note = match self.around.notes.last() {
+            // It came, and the change was undone: what is here is a copy of before.
+            Note::Whole { .. } | Note::Coming => Note::Coming,
+            Note::Held | Note::Given { .. } | Note::Gone => Note::Gone,
+        };
+        if let Err(error) = self.around.notes.set(note) {
+            tracing::error!(reason = %error, "that the server has gone cannot be noted");
+        }
+        let reason: Arc<str> = "this server has moved to another host".into();
+        self.around.status.go_away(&reason);
+        self.around.slot.set(None);
+        if let Some(links) = &self.around.links {
+            links.host.let_go(links, Presence::Away);
+        }
+        if let Some(driver) = driver {
+            driver.refuse_all(&reason);
+        }
+        // In a shared store the lease goes with it.
+        let gone = || legwork_store::Error::Stopped { cause: "the server has moved".to_owned() };
+        self.opener = Box::new(move || Err(gone()));
+        if self.is_guest {
+            return;
+        }
+        tracing::warn!(
+            "this server has moved to another host; this process passes on what it is asked, and \
+             can be stopped (Ctrl-C, SIGTERM) as soon as nobody asks here any more"
+        );
+        while refuse(backlog, &reason).is_continue() {
+            self.around.queue.take_all(backlog, None);
+        }
+    }
+
     /// The first life. `None` if the store cannot be opened, which whoever starts the server is
     /// told, or if the server is to stop.
     fn begin(&mut self, opened: Opened, backlog: &mut VecDeque<Message>) -> Option<Driver> {
         let is_among_others = self.around.links.is_some();
+        if let Some(copy) = self.copy.take() {
+            self.around.status.go_away("the store is being copied from another host");
+            drop(opened.send(Ok(())));
+            return if copy() { self.open_again("it has come".into(), backlog) } else { None };
+        }
+        if matches!(self.around.notes.last(), Note::Gone | Note::Coming) {
+            drop(opened.send(Ok(())));
+            self.leave(None, backlog);
+            return None;
+        }
         let (driver, opened) = match self.open_first(&opened) {
             Ok(driver) => (driver, opened),
             Err(error) if is_held(&error) && !self.is_guest && is_among_others => {
@@ -82,6 +132,10 @@ impl Supervisor {
             // Told to stop before all was read.
             Ok(()) if self.around.status.phase() == Phase::Recovering => {
                 self.around.slot.set(None);
+                None
+            }
+            Ok(()) if driver.is_gone() => {
+                self.leave(Some(driver), backlog);
                 None
             }
             Ok(()) => Some(driver),
@@ -168,6 +222,7 @@ impl Supervisor {
         }
         driver.show();
         self.around.clock.advance_to(driver.site().latest());
+        driver.recall();
         driver.tell_links();
         tracing::info!(instances, "the store is read");
         self.around.status.enter(Phase::Ready);
@@ -213,6 +268,10 @@ impl Supervisor {
                 return None;
             }
             let error = match self.open_and_recover() {
+                Ok(Some(driver)) if driver.is_gone() => {
+                    self.leave(Some(driver), backlog);
+                    return None;
+                }
                 Ok(Some(driver)) => {
                     tracing::info!("the server works again");
                     return Some(driver);
@@ -263,6 +322,7 @@ impl Supervisor {
             match driver.round(backlog) {
                 Ok(Round::Stop) if backlog.is_empty() => break,
                 Ok(Round::Stop | Round::GoOn) => {}
+                Ok(Round::Gone) => break,
                 Err(broken) => {
                     tracing::error!(reason = %chain(&broken), "failed while the server stopped");
                     break;
@@ -288,6 +348,8 @@ fn refuse(backlog: &mut VecDeque<Message>, reason: &Arc<str>) -> ControlFlow<()>
             | Message::Heard { .. }
             | Message::Link { .. }
             | Message::FileHere { .. }
+            | Message::GiveAway { .. }
+            | Message::MovedIn { .. }
             | Message::Doubt => {}
             Message::Stop => return ControlFlow::Break(()),
         }

@@ -14,7 +14,7 @@ use super::exchange::Exchange;
 use super::gather::posted;
 use super::jobs::activate_here;
 use super::reply::{Refused, Result};
-use crate::peer::{Answered, From, Late, Links, Passed};
+use crate::peer::{Answered, Late, Links, Passed};
 
 const ACTIVATE: &str = "/v1/jobs/activate";
 const RETURN: &str = "/v1/jobs/return";
@@ -51,7 +51,7 @@ pub(super) async fn activate(x: &Exchange<'_>, request: ActivateRequest) -> Resu
 /// The other servers of this server's domain that can be reached; `None` if there are none, or if
 /// one of them asks.
 fn others(x: &Exchange<'_>) -> Option<(Arc<Links>, Vec<ServerId>)> {
-    let links = x.app.links.as_ref().filter(|_| x.head.extensions.get::<From>().is_none())?;
+    let links = x.app.links.as_ref().filter(|_| x.passed_on_by().is_none())?;
     let (topology, here) = (links.topology(), links.here()?);
     let domain = topology.server(here)?.domain;
     let is_colleague =

@@ -19,7 +19,6 @@ use super::exchange::Exchange;
 use super::reply::{Refused, Reply, Result};
 use crate::backend::Backend;
 use crate::files::NotBrought;
-use crate::peer::From;
 
 const NAME_BYTES_MAX: usize = 255;
 const MEDIA_TYPE_DEFAULT: &str = "application/octet-stream";
@@ -66,6 +65,11 @@ pub(super) async fn upload(x: Exchange<'_>) -> Result {
         "" => MEDIA_TYPE_DEFAULT.to_owned(),
         media_type => media_type.to_owned(),
     };
+    if x.app.status.frozen().is_some() {
+        let detail = "the server is being moved to another host, and what is stored here now would \
+                      not be there; try again in some seconds";
+        return Err(Refused::unavailable("moving", detail.to_owned()));
+    }
     let (store, content, place) = (store(&x)?, x.body, x.place);
     let size = content.len() as u64;
     // A caller who goes away does not take the place along: the content is still held.
@@ -138,7 +142,7 @@ pub(super) async fn require_stored(x: &Exchange<'_>, data: &Data) -> Result<()> 
 async fn find(x: &Exchange<'_>, blob: [u8; 32]) -> Result<bool> {
     let (Some(links), Some(fetcher)) = (&x.app.links, &x.app.fetcher) else { return Ok(false) };
     let (topology, here) = (links.topology(), links.here());
-    let from = x.head.extensions.get::<From>().map(|from| from.server);
+    let from = x.passed_on_by();
     let reachable = links.reachable().into_iter().filter(|(_, is_up)| *is_up);
     let mut servers: Vec<ServerId> = reachable.map(|(server, _)| server).collect();
     servers.sort_by_key(|server| {

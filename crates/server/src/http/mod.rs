@@ -54,7 +54,7 @@ use crate::ids::Ids;
 use crate::meters::Meters;
 use crate::moving::Source;
 use crate::peer::{self, Links};
-use crate::status::Status;
+use crate::status::{Phase, Status};
 use exchange::Exchange;
 use files::Uploads;
 use rate::Rates;
@@ -170,6 +170,10 @@ where
         app.rates.check(token, peer, || app.clock.now())?;
     }
     let credential = credential?;
+    if app.status.phase() == Phase::Away && !is_of_the_process(route.operation) {
+        let body = body::read(body, relay::BODY_BYTES_MAX).await?;
+        return relay::pass_on(app, app.status.server(), head, body, None).await;
+    }
     let (place, nothing) = (None, Bytes::new());
     let mut exchange = Exchange { app, head, parameter, credential, body: nothing, place, span };
     if route.operation == Operation::Upload {
@@ -205,6 +209,19 @@ where
         }
         Ok(reply) => Ok(reply),
     }
+}
+
+/// Whether it is about the process that is asked, and not about what its server has.
+fn is_of_the_process(operation: Operation) -> bool {
+    matches!(
+        operation,
+        Operation::Health
+            | Operation::Metrics
+            | Operation::OpenApi
+            | Operation::DefinitionSchema
+            | Operation::OrganisationSchema
+            | Operation::TopologySchema
+    )
 }
 
 fn writes_catalog(operation: Operation) -> bool {

@@ -33,6 +33,8 @@ static CATALOG: HeaderName = HeaderName::from_static("legwork-catalog");
 static OF_THE_CONNECTION: [HeaderName; 7] =
     [CONNECTION, CONTENT_LENGTH, HOST, ORIGIN, TE, TRANSFER_ENCODING, UPGRADE];
 
+/// The longest body that is passed on: it must fit into a frame with the rest of the request.
+pub(super) const BODY_BYTES_MAX: usize = 3 << 20;
 /// The server cannot be reached: nothing was carried out.
 pub(super) const UNREACHABLE: &str = "server_unreachable";
 

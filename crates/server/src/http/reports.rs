@@ -16,7 +16,7 @@ use super::exchange::Exchange;
 use super::gather::posted;
 use super::relay::not_passed;
 use super::reply::{self, Refused, Reply};
-use crate::peer::{Answered, From, Links};
+use crate::peer::{Answered, Links};
 
 /// A report about several jobs.
 pub(super) trait Reported: Serialize + DeserializeOwned + Clone {
@@ -34,7 +34,7 @@ pub(super) trait Reported: Serialize + DeserializeOwned + Clone {
 
 /// Has each job of a report answered by the server that gave it out.
 pub(super) async fn divide<R: Reported>(x: &Exchange<'_>, mut report: R) -> reply::Result {
-    let was_passed_on = x.head.extensions.get::<From>().is_some();
+    let was_passed_on = x.passed_on_by().is_some();
     let links = x.app.links.as_ref().filter(|_| !was_passed_on);
     let Some((links, here)) = links.and_then(|links| Some((links, links.here()?))) else {
         return Reply::json(&report.carry_out(x).await?);

@@ -18,7 +18,7 @@ use super::relay;
 use super::reply::{Refused, Reply, Result};
 use crate::convert;
 use crate::ids::{Front, NoRandomness, key_spread, key_stream, start_digest};
-use crate::peer::{From, Header};
+use crate::peer::Header;
 
 /// How many ids are drawn for one start: the weights may change while it is on its way, and
 /// servers may go away.
@@ -135,7 +135,7 @@ fn key(x: &Exchange<'_>, request: &StartRequest) -> Result<Option<Key>> {
 
 /// The id that another server has drawn.
 fn given(x: &Exchange<'_>) -> Result<Option<InstanceId>> {
-    let is_passed_on = x.head.extensions.get::<From>().is_some();
+    let is_passed_on = x.passed_on_by().is_some();
     let Some(value) = x.head.headers.get(&INSTANCE).filter(|_| is_passed_on) else {
         return Ok(None);
     };

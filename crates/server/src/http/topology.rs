@@ -52,30 +52,27 @@ pub(super) async fn publish(x: Exchange<'_>) -> Result {
     let without = names.filter(|name| !name.is_empty()).map(Arc::from).collect();
     let source = x.source()?;
     let asked = PublishTopology { source, method, dry_run, without };
-    match x.ask(Request::PublishTopology(asked)).await? {
-        Answer::Published { version, unchanged, warnings } => {
-            let warnings = convert::findings(&warnings);
-            Reply::json(&TopologyAnswer { version, unchanged, warnings, ..Default::default() })
-        }
-        Answer::Reconfiguration(now) => {
-            let version = now.epoch;
-            let change = cluster::told(&x, *now).under_way.map(Box::new);
-            let answer = TopologyAnswer { version, change, ..Default::default() };
-            Reply::json_with(StatusCode::ACCEPTED, &answer)
-        }
-        Answer::DryRun(own) => {
-            let own = cluster::dry_run(*own);
-            if query.parsed("here")?.unwrap_or(false) {
-                return Reply::json(&own);
-            }
-            let (parts, unreachable) = pages(&x, own).await;
-            let together = cluster::together(parts.into_iter().map(|(_, part)| part));
-            let version = x.app.links.as_ref().map_or(0, |links| links.topology().epoch);
-            let dry_run = Some(Box::new(DryRun { unreachable, ..together }));
-            Reply::json(&TopologyAnswer { version, dry_run, ..Default::default() })
-        }
-        _ => Err(Refused::strange_answer()),
+    let answer = x.ask(Request::PublishTopology(asked)).await?;
+    if let Answer::Published { version, unchanged, warnings } = answer {
+        let warnings = convert::findings(&warnings);
+        return Reply::json(&TopologyAnswer { version, unchanged, warnings, ..Default::default() });
     }
+    if let Answer::Reconfiguration(now) = answer {
+        let version = now.epoch;
+        let change = cluster::told(&x, *now).under_way.map(Box::new);
+        let answer = TopologyAnswer { version, change, ..Default::default() };
+        return Reply::json_with(StatusCode::ACCEPTED, &answer);
+    }
+    let Answer::DryRun(own) = answer else { return Err(Refused::strange_answer()) };
+    let own = cluster::dry_run(*own);
+    if query.parsed("here")?.unwrap_or(false) {
+        return Reply::json(&own);
+    }
+    let (parts, unreachable) = pages(&x, own).await;
+    let together = cluster::together(parts.into_iter().map(|(_, part)| part));
+    let version = x.app.links.as_ref().map_or(0, |links| links.topology().epoch);
+    let dry_run = Some(Box::new(DryRun { unreachable, ..together }));
+    Reply::json(&TopologyAnswer { version, dry_run, ..Default::default() })
 }
 
 /// The topology in force, or another epoch of it.

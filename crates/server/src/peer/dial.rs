@@ -62,8 +62,8 @@ pub(crate) async fn keep(links: Arc<Links>, peer: Arc<Peer>) {
 async fn everywhere(links: &Links, peer: &Peer) -> (bool, Ended) {
     let mut why = None;
     for place in links.places(peer) {
-        let ended = once(links, peer, &place).await;
-        if peer.is_up() {
+        let (was_up, ended) = once(links, peer, &place).await;
+        if was_up {
             return (true, ended);
         }
         if why.is_none() || matches!(why, Some(Ended::NotHere(_))) {
@@ -108,22 +108,42 @@ impl Drop for Opened<'_> {
     }
 }
 
-/// One connection, from its beginning to its end.
-async fn once(links: &Links, peer: &Peer, place: &Place) -> Ended {
+/// One connection, from its beginning to its end: whether it was up, and why it is no more.
+async fn once(links: &Links, peer: &Peer, place: &Place) -> (bool, Ended) {
     let connection = match open(links, peer, place).await {
         Ok(connection) => connection,
-        Err(ended) => return ended,
+        Err(ended) => return (false, ended),
     };
     peer.see_at(place.clone());
-    let opened = Opened::new(&peer.outlet);
-    links.is_up(peer);
-    let ended = match converse(links, peer, &peer.outlet, place, connection).await {
-        Ok(()) => Ended::Changed,
-        Err(ended) => ended,
-    };
-    drop(opened);
-    peer.give_up();
-    ended
+    let mut up = Up::new(links, peer);
+    let ended = converse(links, peer, &peer.outlet, place, connection).await;
+    up.has_ended = true;
+    (true, ended.err().unwrap_or(Ended::Changed))
+}
+
+/// The link is up as long as it is there: whoever keeps it may be told to stop at any time.
+struct Up<'l> {
+    links: &'l Links,
+    peer: &'l Peer,
+    /// By itself: why is told by whoever keeps it.
+    has_ended: bool,
+}
+
+impl<'l> Up<'l> {
+    fn new(links: &'l Links, peer: &'l Peer) -> Self {
+        peer.outlet.open();
+        links.is_up(peer);
+        Self { links, peer, has_ended: false }
+    }
+}
+
+impl Drop for Up<'_> {
+    fn drop(&mut self) {
+        self.peer.give_up();
+        if !self.has_ended && !self.peer.is_near() {
+            self.links.is_down(self.peer, &Ended::Left);
+        }
+    }
 }
 
 type Connection = (Incoming<ReadHalf<Stream>>, WriteHalf<Stream>);

@@ -81,6 +81,11 @@ impl Host {
         tokio::join!(accepting, renewing);
     }
 
+    /// Where this process listens.
+    pub(crate) fn address(&self) -> Option<&str> {
+        self.address.as_deref()
+    }
+
     /// Where other processes dial this one, by a topology.
     pub(crate) fn place(&self, topology: &Topology) -> Place {
         let own = topology.server_named(&self.name).and_then(|own| topology.server(own));

@@ -12,7 +12,7 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock, Weak};
 use legwork_model::id::ServerId;
 use legwork_model::time::Timestamp;
 use legwork_placement::{Server, Topology};
-use legwork_site::{Message, Sent};
+use legwork_site::{Message, Pending, Sent};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 
@@ -40,6 +40,17 @@ pub(crate) struct Links {
     /// What the site has sent, as it counts.
     sent: Mutex<Sent>,
     presence: watch::Sender<Presence>,
+    /// The change under way that moves servers, as the site knows it.
+    moving: watch::Sender<Option<Arc<Moving>>>,
+}
+
+/// A change that moves servers to other hosts.
+#[derive(Debug)]
+pub(crate) struct Moving {
+    pub(crate) change: u32,
+    pub(crate) servers: BTreeSet<ServerId>,
+    /// The topology that it leads to.
+    pub(crate) next: Arc<Topology>,
 }
 
 /// What this process has to do with the server.
@@ -83,7 +94,8 @@ impl Links {
         let (topology, presence) = (watch::Sender::new(topology), Presence::Gone);
         let (peers, app, sent) = (RwLock::default(), OnceLock::new(), Mutex::default());
         let presence = watch::Sender::new(presence);
-        let links = Self { name, host, queue, topology, peers, app, sent, presence };
+        let moving = watch::Sender::new(None);
+        let links = Self { name, host, queue, topology, peers, app, sent, presence, moving };
         links.acquaint();
         links
     }
@@ -135,12 +147,7 @@ impl Links {
 
     /// What the process has to do with this server from now on.
     pub(super) fn enter(&self, presence: Presence) {
-        if self.presence.send_replace(presence) != presence {
-            for peer in self.everybody() {
-                peer.give_up();
-                self.is_down(&peer, &Ended::Left);
-            }
-        }
+        self.presence.send_replace(presence);
     }
 
     /// Waits until the process does not hold this server.
@@ -160,6 +167,25 @@ impl Links {
             // Those who dial look again when the peers are there.
             self.topology.send_modify(|_| {});
         }
+    }
+
+    /// The change under way as the site has it.
+    pub(crate) fn follow_change(&self, pending: Option<&Pending>) {
+        let pending = pending.filter(|pending| !pending.change.servers.is_empty());
+        let known = self.moving.borrow().as_ref().map(|moving| moving.change);
+        if known != pending.map(|pending| pending.number) {
+            self.moving.send_replace(pending.map(|pending| {
+                Arc::new(Moving {
+                    change: pending.number,
+                    servers: pending.change.servers.clone(),
+                    next: pending.next.clone(),
+                })
+            }));
+        }
+    }
+
+    pub(crate) fn moving(&self) -> watch::Receiver<Option<Arc<Moving>>> {
+        self.moving.subscribe()
     }
 
     pub(crate) fn topology(&self) -> Arc<Topology> {

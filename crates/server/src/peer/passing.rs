@@ -7,6 +7,7 @@
 use std::net::{IpAddr, Ipv4Addr};
 use std::pin::Pin;
 use std::sync::{Arc, PoisonError};
+use std::time::Duration;
 
 use bytes::Bytes;
 use http_body_util::{BodyExt, Full, Limited};
@@ -22,6 +23,10 @@ use super::other::{Late, Peer};
 use super::outlet::Dropped;
 use crate::http::reply::Refused;
 use crate::http::{App, serve};
+
+/// How long another process that holds the same server may take to be reached.
+const PATIENCE: Duration = Duration::from_secs(2);
+const LOOK: Duration = Duration::from_millis(10);
 
 /// Why a request was not passed on, or not answered.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -72,6 +77,10 @@ impl Links {
             peer.counters.sent.hand_over();
             return Ok(carried_out(app, From { server: back.id, is_near: true }, passed).await);
         }
+        if peer.name == self.name {
+            // It has just gone to another process, which is being dialled.
+            drop(tokio::time::timeout(PATIENCE, until_up(&peer)).await);
+        }
         let id = peer.next_request.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
         let (sender, answer) = oneshot::channel();
         peer.asked.lock().unwrap_or_else(PoisonError::into_inner).insert(id, sender);
@@ -84,6 +93,13 @@ impl Links {
         let answer = answer.await.map_err(|_| NotPassed::Unanswered(peer.name.clone()));
         drop(question);
         answer
+    }
+}
+
+async fn until_up(peer: &Peer) {
+    let mut looks = tokio::time::interval(LOOK);
+    while !peer.is_up() {
+        looks.tick().await;
     }
 }
 

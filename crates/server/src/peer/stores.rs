@@ -13,6 +13,7 @@ use super::files::large;
 use super::frame::Frame;
 use super::links::Links;
 use super::other::Peer;
+use crate::drive;
 use crate::http::App;
 use crate::moving::{Origin, StoreReply, StoreRequest, Unanswered};
 
@@ -85,6 +86,15 @@ pub(super) async fn answer(app: Arc<App>, request: StoreRequest) -> StoreReply {
         return match links.host.release(links.name.clone()).await {
             Ok(()) => StoreReply::Released,
             Err(reason) => StoreReply::NotNow(reason),
+        };
+    }
+    if let (StoreRequest::Seal { change }, Some(links)) = (&request, &app.links) {
+        let (done, given) = oneshot::channel();
+        links.tell(drive::Message::GiveAway { change: *change, done });
+        return match given.await {
+            Ok(Ok(())) => StoreReply::Sealed,
+            Ok(Err(reason)) => StoreReply::NotNow(reason),
+            Err(_) => StoreReply::NotNow("the store is being opened again".to_owned()),
         };
     }
     let change = app.status.frozen();

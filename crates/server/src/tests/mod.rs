@@ -13,6 +13,7 @@ mod fuzz;
 mod guests;
 mod jobs;
 mod limits;
+mod moving;
 mod openapi;
 mod servers;
 mod sockets;

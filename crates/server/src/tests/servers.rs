@@ -96,6 +96,18 @@ impl Cluster {
         cluster
     }
 
+    /// The same servers, as another topology tells of them.
+    pub(super) fn with(&self, topology: Arc<Topology>) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let authority =
+            Authority::from_pem(self.authority.certificate().to_owned(), &self.authority.key());
+        let cluster = Self { folder, authority: authority.unwrap(), topology };
+        for server in &cluster.topology.servers {
+            cluster.certify(&server.name, &cluster.authority, cluster.authority.certificate());
+        }
+        cluster
+    }
+
     /// Writes a certificate of this authority for a server that trusts these.
     pub(super) fn certify(&self, server: &str, by: &Authority, trusted: &str) {
         let folder = self.folder.path().join(server);
@@ -115,6 +127,7 @@ impl Cluster {
             topology: self.topology.clone(),
             source: self.topology.to_yaml().into(),
             listen: None,
+            replaces: None,
         });
         config
     }

@@ -15,7 +15,7 @@ use tokio::sync::watch;
 
 use crate::backend::Opener;
 use crate::config::{Config, StoreChoice};
-use crate::core::{Core, Process};
+use crate::core::{Core, Opening, Process};
 use crate::http::{App, serve};
 use crate::status::Phase;
 
@@ -154,7 +154,7 @@ impl Fixture {
     pub(super) async fn on(config: Config, opener: Opener) -> Self {
         let (stop, stopping) = watch::channel(false);
         let process = Process::new(config, stopping).unwrap();
-        let core = Core::start(&process, None, opener).await.unwrap();
+        let core = Core::start(&process, None, Opening::new(opener)).await.unwrap();
         core.app.status.until(Phase::Ready).await;
         Self { core, stop, peer: IpAddr::V4(Ipv4Addr::LOCALHOST) }
     }

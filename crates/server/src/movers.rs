@@ -1,0 +1,131 @@
+//! Servers that a change of the topology brings to this process.
+//!
+//! Invariant: what is to come is copied until it is here as a whole; that it is here is said again and
+//! again until the change is over. What is here already, or in a shared store, need not be copied.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use legwork_model::id::ServerId;
+use legwork_placement::Topology;
+use tokio::sync::watch;
+use tokio::task::JoinHandle;
+
+use crate::Error;
+use crate::config::StoreChoice;
+use crate::core::{Away, Opening, Process};
+use crate::drive::Message;
+use crate::moving::{Hash, Progress, bring};
+use crate::notes::{Note, Notes};
+use crate::peer::{Links, Moving};
+
+/// How often it is said that a server has come.
+const SAYING: Duration = Duration::from_secs(3);
+
+/// The copies in the making.
+#[derive(Default)]
+pub(crate) struct Movers {
+    coming: BTreeMap<Arc<str>, Mover>,
+    said: Option<Instant>,
+}
+
+struct Mover {
+    notes: Arc<Notes>,
+    task: JoinHandle<()>,
+    _progress: watch::Receiver<Progress>,
+}
+
+impl Drop for Mover {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+impl Movers {
+    /// Sees to what a change brings here.
+    pub(crate) fn follow(&mut self, process: &Process, own: &Links, moving: Option<&Moving>) {
+        let expected = moving.map(|moving| expected(own, moving)).unwrap_or_default();
+        self.coming.retain(|name, _| expected.values().any(|expected| expected == name));
+        let Some(moving) = moving else { return self.said = None };
+        let is_due = self.said.is_none_or(|said| said.elapsed() >= SAYING);
+        for (server, name) in expected {
+            let change = moving.change;
+            let there = own.host.held(&name);
+            if there.is_none() && name == own.name {
+                // It is being opened, and knows by itself that it has come.
+                continue;
+            }
+            let digest = match process.store(Some(&name)) {
+                _ if there.is_some() => Some(Hash::default()),
+                StoreChoice::Postgres(_) => Some(Hash::default()),
+                StoreChoice::Directory(_) => self.come(process, &name, change),
+                StoreChoice::Memory => None,
+            };
+            let Some(digest) = digest.filter(|_| is_due) else { continue };
+            self.said = Some(Instant::now());
+            own.tell(Message::MovedIn { change, server, digest });
+            // It goes on where it is.
+            if let Some(there) = there.filter(|there| there.name != own.name) {
+                there.tell(Message::MovedIn { change, server, digest });
+            }
+        }
+    }
+
+    /// The digest of a server that has come by this change; else it is being brought from now on.
+    fn come(&mut self, process: &Process, name: &Arc<str>, change: u32) -> Option<Hash> {
+        if let Some(mover) = self.coming.get(name) {
+            return whole(&mover.notes, change);
+        }
+        match begin(process, name) {
+            Ok(Some(mover)) => {
+                let digest = whole(&mover.notes, change);
+                self.coming.insert(name.clone(), mover);
+                digest
+            }
+            Ok(None) => None,
+            Err(error) => {
+                tracing::error!(server = %name, reason = %error, "its store cannot be copied to here");
+                None
+            }
+        }
+    }
+}
+
+fn whole(notes: &Notes, by: u32) -> Option<Hash> {
+    match notes.last() {
+        Note::Whole { change, digest } if change == by => Some(digest),
+        Note::Whole { .. } | Note::Held | Note::Coming | Note::Given { .. } | Note::Gone => None,
+    }
+}
+
+fn begin(process: &Process, name: &Arc<str>) -> Result<Option<Mover>, Error> {
+    let Opening { opener, notes, .. } = Opening::of(&process.store(Some(name)), Some(name))?;
+    let Some(away) = process.links_away(name) else { return Ok(None) };
+    let (progress, receiver) = watch::channel(Progress::default());
+    let task = {
+        let notes = notes.clone();
+        tokio::spawn(async move {
+            // What has come as a whole stays so, whatever it came by.
+            if !matches!(notes.last(), Note::Whole { .. }) {
+                let Away { links, .. } = &away;
+                bring(links.clone(), opener, notes, progress).await;
+            }
+        })
+    };
+    Ok(Some(Mover { notes, task, _progress: receiver }))
+}
+
+/// The servers that a change brings to this process, or leaves here.
+fn expected(own: &Links, moving: &Moving) -> BTreeMap<ServerId, Arc<str>> {
+    let Moving { servers, next, .. } = moving;
+    let Some(here) = next.server_named(&own.name) else { return BTreeMap::new() };
+    // One that moves itself is where its file says, or it is another process.
+    let is_here = !servers.contains(&here) || address(next, here) == own.host.address();
+    let all = servers.iter().filter(|id| is_here && next.host_of(**id) == here);
+    all.filter_map(|id| Some((*id, next.server(*id)?.name.clone()))).collect()
+}
+
+fn address(topology: &Topology, id: ServerId) -> Option<&str> {
+    topology.address_of(id).map(|address| &**address)
+}

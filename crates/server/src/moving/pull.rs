@@ -1,0 +1,374 @@
+//! The new host of a server: copies its store from the old one.
+//!
+//! Invariant: what is stored here of a stream is always a beginning of what it is there, byte for
+//! byte, so that a copy that was broken off is gone on with from what it has. It counts as whole only
+//! when the old host has given the server away and both have the same digest over all streams.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use legwork_model::id::StreamId;
+use legwork_store::{Append, Batch, BlobId, Snapshot, Version};
+use tokio::sync::watch;
+use tokio::task::spawn_blocking;
+
+use super::digest::Sums;
+use super::source::PORTION_STREAMS;
+use super::wire::{
+    Blob, Hash, Head, Mark, Origin, Part, State, StoreReply, StoreRequest, Stream, Unanswered,
+    Wanted,
+};
+use crate::backend::Backend;
+
+/// When so few streams were written to meanwhile, the rest is left until nothing is written.
+const FEW: usize = 256;
+/// How often what was written meanwhile is brought before that: whoever writes faster than that is
+/// not waited for.
+const ROUNDS_MAX: usize = 16;
+/// Streams of the copy that are listed at a time.
+const PAGE: usize = 16_384;
+
+/// Why a copy is not whole.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum NotCopied {
+    #[error("the old host does not answer: {0}")]
+    Unanswered(#[from] Unanswered),
+    #[error("the old host cannot answer now: {0}")]
+    NotNow(String),
+    #[error("what the old host answers makes no sense: {0}")]
+    Senseless(&'static str),
+    #[error("a portion came other than it was sent")]
+    Damaged,
+    #[error("what is here is not a part of what is there: {0}")]
+    Differs(&'static str),
+    #[error(transparent)]
+    Store(#[from] legwork_store::Error),
+    #[error("{0}")]
+    Broken(String),
+}
+
+/// How far a copy is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Progress {
+    /// What the old host has stored, as it said at first.
+    pub(crate) bytes: u64,
+    pub(crate) bytes_copied: u64,
+    pub(crate) streams_copied: u64,
+    /// Little is left; the rest comes when nothing is written there any more.
+    pub(crate) is_close: bool,
+}
+
+/// A copy in the making.
+pub(crate) struct Pull<O> {
+    origin: O,
+    store: Arc<dyn Backend>,
+    sums: Sums,
+    mark: Mark,
+    progress: watch::Sender<Progress>,
+}
+
+impl<O: Origin> Pull<O> {
+    pub(crate) fn new(
+        origin: O,
+        store: Arc<dyn Backend>,
+        progress: watch::Sender<Progress>,
+    ) -> Self {
+        Self { origin, store, sums: Sums::default(), mark: Mark::default(), progress }
+    }
+
+    /// Copies while the server works at its old host, until little is left.
+    pub(crate) async fn bulk(&mut self) -> Result<(), NotCopied> {
+        let State { mark, bytes, .. } = self.state().await?;
+        self.mark = mark;
+        self.progress.send_modify(|progress| progress.bytes = bytes);
+        self.compare().await?;
+        self.blobs().await?;
+        for _ in 0..ROUNDS_MAX {
+            if self.catch_up().await? <= FEW {
+                break;
+            }
+        }
+        // Both sides hash now what does not change any more.
+        self.digest().await?;
+        self.origin.ask(StoreRequest::Digest).await?;
+        self.catch_up().await?;
+        self.progress.send_modify(|progress| progress.is_close = true);
+        Ok(())
+    }
+
+    /// The change that has frozen the server, once there is one.
+    pub(crate) async fn frozen_by(&mut self) -> Result<Option<u32>, NotCopied> {
+        Ok(self.state().await?.change)
+    }
+
+    /// Copies the rest of a server that is frozen: the digest of the whole.
+    pub(crate) async fn finish(&mut self, change: u32) -> Result<Hash, NotCopied> {
+        match self.origin.ask(StoreRequest::Seal { change }).await? {
+            StoreReply::Sealed => {}
+            StoreReply::NotNow(reason) => return Err(NotCopied::NotNow(reason)),
+            StoreReply::State(_)
+            | StoreReply::Streams(_)
+            | StoreReply::Records { .. }
+            | StoreReply::Written { .. }
+            | StoreReply::Blobs(_)
+            | StoreReply::Content(_)
+            | StoreReply::Released
+            | StoreReply::Digest(_) => return Err(NotCopied::Senseless("not sealed")),
+        }
+        self.catch_up().await?;
+        // The catalog may grow without being written to here.
+        self.bring([StreamId::SITE].map(|stream| (stream, None)).into()).await?;
+        self.blobs().await?;
+        let StoreReply::Digest(theirs) = self.origin.ask(StoreRequest::Digest).await? else {
+            return Err(NotCopied::Senseless("no digest"));
+        };
+        if self.digest().await? != theirs {
+            return Err(NotCopied::Differs("the digests are not the same"));
+        }
+        Ok(theirs)
+    }
+
+    async fn state(&mut self) -> Result<State, NotCopied> {
+        match self.origin.ask(StoreRequest::State).await? {
+            StoreReply::State(state) => Ok(state),
+            StoreReply::NotNow(reason) => Err(NotCopied::NotNow(reason)),
+            StoreReply::Streams(_)
+            | StoreReply::Records { .. }
+            | StoreReply::Written { .. }
+            | StoreReply::Blobs(_)
+            | StoreReply::Content(_)
+            | StoreReply::Sealed
+            | StoreReply::Released
+            | StoreReply::Digest(_) => Err(NotCopied::Senseless("no state")),
+        }
+    }
+
+    /// Compares all streams there with those here, and brings what is lacking.
+    async fn compare(&mut self) -> Result<(), NotCopied> {
+        let mut after = None;
+        loop {
+            let StoreReply::Streams(heads) =
+                self.origin.ask(StoreRequest::Streams { after }).await?
+            else {
+                return Err(NotCopied::Senseless("no streams"));
+            };
+            let Some(last) = heads.last().map(|head| head.stream) else { return Ok(()) };
+            if after.is_some_and(|after| last <= after) {
+                return Err(NotCopied::Senseless("streams are not in order"));
+            }
+            let have = self.have(after.map(|Stream(id)| id), last.0).await?;
+            let mut lacking = BTreeMap::new();
+            for Head { stream: Stream(stream), version, is_closed } in heads {
+                let (own, own_closed) = have.get(&stream).copied().unwrap_or_default();
+                if own > version || own_closed && !is_closed {
+                    return Err(NotCopied::Differs("a stream has more here than there"));
+                }
+                if (own, own_closed) != (version, is_closed) {
+                    lacking.insert(stream, Some(own));
+                }
+            }
+            self.bring(lacking).await?;
+            after = Some(last);
+        }
+    }
+
+    /// How far the streams go here that lie between two others.
+    async fn have(
+        &self,
+        after: Option<StreamId>,
+        last: StreamId,
+    ) -> Result<BTreeMap<StreamId, (u64, bool)>, NotCopied> {
+        let store = self.store.clone();
+        let list = move || -> Result<_, legwork_store::Error> {
+            let (mut have, mut after) = (BTreeMap::new(), after);
+            let Some(listing) = store.listing() else { return Ok(have) };
+            loop {
+                let page = listing.streams(after, PAGE)?;
+                let Some(end) = page.last().map(|listed| listed.stream) else { return Ok(have) };
+                have.extend(
+                    page.into_iter()
+                        .filter(|listed| listed.stream <= last)
+                        .map(|one| (one.stream, (one.version.0, one.summary.is_some()))),
+                );
+                if end >= last {
+                    return Ok(have);
+                }
+                after = Some(end);
+            }
+        };
+        Ok(spawn_blocking(list).await.map_err(broken)??)
+    }
+
+    /// Brings what was written meanwhile: how many streams that were.
+    pub(crate) async fn catch_up(&mut self) -> Result<usize, NotCopied> {
+        let StoreReply::Written { streams, mark } =
+            self.origin.ask(StoreRequest::Written { since: self.mark }).await?
+        else {
+            return Err(NotCopied::Senseless("not told what was written"));
+        };
+        let count = match streams {
+            Some(streams) => {
+                let count = streams.len();
+                self.bring(streams.into_iter().map(|Stream(id)| (id, None)).collect()).await?;
+                count
+            }
+            // It was started anew, or has written more than it remembers.
+            None => {
+                self.mark = self.state().await?.mark;
+                self.compare().await?;
+                return Ok(usize::MAX);
+            }
+        };
+        self.mark = mark;
+        Ok(count)
+    }
+
+    /// Brings these streams, each from what is here of it.
+    async fn bring(
+        &mut self,
+        mut lacking: BTreeMap<StreamId, Option<u64>>,
+    ) -> Result<(), NotCopied> {
+        while !lacking.is_empty() {
+            let mut wanted = Vec::new();
+            for (stream, have) in lacking.iter().take(PORTION_STREAMS) {
+                let from = match have {
+                    Some(have) => *have,
+                    None => self.length(*stream).await?,
+                };
+                wanted.push(Wanted { stream: Stream(*stream), from });
+            }
+            let expected: BTreeMap<StreamId, u64> =
+                wanted.iter().map(|wanted| (wanted.stream.0, wanted.from)).collect();
+            let StoreReply::Records { portion, hash } =
+                self.origin.ask(StoreRequest::Records { wanted }).await?
+            else {
+                return Err(NotCopied::Senseless("no records"));
+            };
+            if blake3::hash(&portion) != hash {
+                return Err(NotCopied::Damaged);
+            }
+            let parts: Vec<Part> = minicbor::decode(&portion)
+                .map_err(|_| NotCopied::Senseless("a portion cannot be read"))?;
+            if parts.is_empty() {
+                return Err(NotCopied::Senseless("an empty portion"));
+            }
+            for part in &parts {
+                let Stream(stream) = part.stream;
+                if expected.get(&stream) != Some(&part.from) {
+                    return Err(NotCopied::Senseless("what was not asked for"));
+                }
+                if part.more && part.records.is_empty() {
+                    return Err(NotCopied::Senseless("nothing, and more of it"));
+                }
+                if part.more {
+                    lacking.insert(stream, Some(part.from + part.records.len() as u64));
+                } else {
+                    lacking.remove(&stream);
+                }
+            }
+            self.store_parts(parts).await?;
+        }
+        Ok(())
+    }
+
+    /// How many records of a stream are here.
+    async fn length(&self, stream: StreamId) -> Result<u64, NotCopied> {
+        let store = self.store.clone();
+        let look = move || {
+            let after = stream.0.checked_sub(1).map(StreamId);
+            let listed = store.listing().map(|listing| listing.streams(after, 1)).transpose()?;
+            let listed = listed.and_then(|mut listed| listed.pop());
+            let own = listed.filter(|listed| listed.stream == stream);
+            Ok::<_, legwork_store::Error>(own.map_or(0, |own| own.version.0))
+        };
+        Ok(spawn_blocking(look).await.map_err(broken)??)
+    }
+
+    async fn store_parts(&mut self, parts: Vec<Part>) -> Result<(), NotCopied> {
+        let (mut batch, mut bytes) = (Batch::default(), 0);
+        let streams = parts.iter().filter(|part| !part.more).count() as u64;
+        for Part { stream: Stream(stream), from, records, mut summary, snapshot, .. } in parts {
+            let count = records.len() as u64;
+            for (number, record) in (0..).zip(records) {
+                bytes += record.len() as u64;
+                let is_last = number + 1 == count;
+                let close = if is_last { summary.take().map(Vec::from) } else { None };
+                let expected = Version(from + number);
+                batch.appends.push(Append { stream, expected, record: record.into(), close });
+            }
+            // A snapshot of before, or of a stream that has ended, would not be taken.
+            if let Some((version, snapshot)) = snapshot.filter(|_| count > 0) {
+                let version = Version(version);
+                batch.snapshots.push(Snapshot { stream, version, bytes: snapshot.into() });
+            }
+        }
+        let store = self.store.clone();
+        spawn_blocking(move || store.commit(batch)).await.map_err(broken)??;
+        self.progress.send_modify(|progress| {
+            progress.bytes_copied += bytes;
+            progress.streams_copied += streams;
+        });
+        Ok(())
+    }
+
+    /// Brings the blobs that are lacking.
+    async fn blobs(&mut self) -> Result<(), NotCopied> {
+        let mut after: Option<Blob> = None;
+        loop {
+            let StoreReply::Blobs(blobs) = self.origin.ask(StoreRequest::Blobs { after }).await?
+            else {
+                return Err(NotCopied::Senseless("no blobs"));
+            };
+            let Some((last, _)) = blobs.last().copied() else { return Ok(()) };
+            if after.is_some_and(|after| last <= after) {
+                return Err(NotCopied::Senseless("blobs are not in order"));
+            }
+            for (blob, size) in blobs {
+                let (store, name) = (self.store.clone(), BlobId::from(blob));
+                let own = spawn_blocking(move || store.blob_size(name)).await.map_err(broken)??;
+                if own != Some(size) {
+                    self.blob(blob, size).await?;
+                }
+            }
+            after = Some(last);
+        }
+    }
+
+    async fn blob(&mut self, blob: Blob, size: u64) -> Result<(), NotCopied> {
+        if size > legwork_store::BLOB_BYTES_MAX as u64 {
+            return Err(NotCopied::Senseless("a blob is larger than any can be"));
+        }
+        let mut content: Vec<u8> = Vec::new();
+        while (content.len() as u64) < size {
+            let from = content.len() as u64;
+            let StoreReply::Content(piece) =
+                self.origin.ask(StoreRequest::Content { blob, from }).await?
+            else {
+                return Err(NotCopied::Senseless("no content"));
+            };
+            if piece.is_empty() {
+                return Err(NotCopied::Senseless("a content ends too early"));
+            }
+            content.extend_from_slice(&piece);
+        }
+        let bytes = content.len() as u64;
+        if BlobId::of(&content) != BlobId::from(blob) {
+            return Err(NotCopied::Damaged);
+        }
+        let store = self.store.clone();
+        spawn_blocking(move || store.put_blob(&content)).await.map_err(broken)??;
+        self.progress.send_modify(|progress| progress.bytes_copied += bytes);
+        Ok(())
+    }
+
+    async fn digest(&mut self) -> Result<Hash, NotCopied> {
+        let (store, mut sums) = (self.store.clone(), std::mem::take(&mut self.sums));
+        let made = spawn_blocking(move || (sums.digest(&*store), sums)).await.map_err(broken)?;
+        self.sums = made.1;
+        Ok(made.0?)
+    }
+}
+
+fn broken(error: tokio::task::JoinError) -> NotCopied {
+    NotCopied::Broken(error.to_string())
+}

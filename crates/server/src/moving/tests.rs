@@ -1,0 +1,195 @@
+//! A store is copied while it is written to, whatever breaks off on the way.
+
+use std::sync::Arc;
+
+use legwork_model::id::StreamId;
+use legwork_store::memory::Memory;
+use legwork_store::{Append, Batch, BlobId, EventStore, Listing, Snapshot, Version};
+use tokio::sync::watch;
+
+use super::pull::{NotCopied, Pull};
+use super::*;
+use crate::backend::{Backend, Slot};
+
+/// The old host, which can be made to die, and works on while it is asked.
+struct Old {
+    store: Arc<Memory>,
+    source: Source,
+    written: Arc<Written>,
+    /// How many questions are answered before the link breaks.
+    patience: usize,
+    /// Between two questions something is written, so often.
+    busy: usize,
+    /// What is answered to a question for records is damaged.
+    damages: bool,
+    sealed: Option<u32>,
+}
+
+impl Old {
+    fn new(store: &Arc<Memory>) -> Self {
+        let slot = Arc::new(Slot::default());
+        slot.set(Some(store.clone()));
+        let written = Arc::new(Written::default());
+        let source = Source::new(slot, written.clone());
+        let (store, patience) = (store.clone(), usize::MAX);
+        Self { store, source, written, patience, busy: 0, damages: false, sealed: None }
+    }
+
+    fn write(&self, stream: u128, record: &str, close: Option<&str>) {
+        write(&self.store, &self.written, stream, record, close);
+    }
+}
+
+fn write(store: &Memory, written: &Written, stream: u128, record: &str, close: Option<&str>) {
+    let stream = StreamId(stream);
+    let expected = Version(store.read(stream, Version(0), usize::MAX).unwrap().len() as u64);
+    let (record, close) = (record.into(), close.map(Into::into));
+    let batch =
+        Batch { appends: vec![Append { stream, expected, record, close }], ..Batch::default() };
+    let streams = written.streams_of(&batch);
+    store.commit(batch).unwrap();
+    written.note(streams);
+}
+
+impl Origin for &mut Old {
+    async fn ask(&mut self, request: StoreRequest) -> Result<StoreReply, Unanswered> {
+        let Some(patience) = self.patience.checked_sub(1) else {
+            return Err(Unanswered("broken".to_owned()));
+        };
+        self.patience = patience;
+        if self.sealed.is_none()
+            && let Some(busy) = self.busy.checked_sub(1)
+        {
+            self.busy = busy;
+            self.write(0, "catalog", None);
+            self.write(1_000 + busy as u128 % 7, "more", None);
+        }
+        if let StoreRequest::Seal { change } = request {
+            self.sealed = Some(change);
+            return Ok(StoreReply::Sealed);
+        }
+        let mut reply = self.source.answer(request, Some(5));
+        if let StoreReply::Records { hash, .. } = &mut reply
+            && self.damages
+        {
+            *hash = [0; 32];
+        }
+        Ok(reply)
+    }
+}
+
+/// Streams open and closed, of one record and of many, and blobs.
+fn filled() -> Arc<Memory> {
+    let (store, written) = (Arc::new(Memory::default()), Written::default());
+    for number in 0..600 {
+        write(&store, &written, number, "first", None);
+        if number % 3 == 0 {
+            write(&store, &written, number, "second", (number % 2 == 1).then_some("over"));
+        }
+    }
+    let long = (1..10_000).map(|number| Append {
+        stream: StreamId(7),
+        expected: Version(number),
+        record: b"long".repeat(100),
+        close: None,
+    });
+    store.commit(Batch { appends: long.collect(), ..Batch::default() }).unwrap();
+    let snapshot = Snapshot { stream: StreamId(7), version: Version(9_000), bytes: b"s".to_vec() };
+    store.commit(Batch { snapshots: vec![snapshot], ..Batch::default() }).unwrap();
+    for number in 0..5_u8 {
+        store.put_blob(&vec![number; 700_000 * usize::from(number)]).unwrap();
+    }
+    store
+}
+
+fn same(one: &Memory, other: &Memory) {
+    let all = |store: &Memory| {
+        let streams = store.streams(None, usize::MAX).unwrap();
+        let records = |id| store.read(id, Version(0), usize::MAX).unwrap();
+        let whole = streams.into_iter().map(|listed| (records(listed.stream), listed));
+        (whole.collect::<Vec<_>>(), store.blobs(None, usize::MAX).unwrap())
+    };
+    assert!(all(one) == all(other), "the copy is not what was copied");
+    let snapshot = |store: &Memory| store.snapshot(StreamId(7)).unwrap();
+    assert_eq!(snapshot(one), snapshot(other));
+}
+
+async fn copy(old: &mut Old, store: &Arc<Memory>) -> Result<Hash, NotCopied> {
+    let (progress, _) = watch::channel(Progress::default());
+    let backend: Arc<dyn Backend> = store.clone();
+    let mut pull = Pull::new(old, backend, progress);
+    pull.bulk().await?;
+    let change = pull.frozen_by().await?.unwrap();
+    pull.finish(change).await
+}
+
+#[tokio::test]
+async fn a_store_is_copied_while_it_is_written_to() {
+    let store = filled();
+    let copied = Arc::new(Memory::default());
+    let mut old = Old { busy: 40, ..Old::new(&store) };
+    copy(&mut old, &copied).await.unwrap();
+    assert_eq!(old.sealed, Some(5));
+    same(&store, &copied);
+}
+
+#[tokio::test]
+async fn a_copy_that_breaks_off_anywhere_is_gone_on_with() {
+    let store = filled();
+    let copied = Arc::new(Memory::default());
+    let (mut tries, mut asked) = (0, 3);
+    loop {
+        tries += 1;
+        // Every time it is another process that answers, which remembers nothing.
+        let mut old = Old { patience: asked, busy: 2, ..Old::new(&store) };
+        match copy(&mut old, &copied).await {
+            Ok(_) => break,
+            Err(NotCopied::Unanswered(_)) => asked += 2,
+            Err(error) => panic!("{error}"),
+        }
+    }
+    assert!(tries > 5, "{tries}");
+    same(&store, &copied);
+}
+
+#[tokio::test]
+async fn what_comes_damaged_is_not_stored() {
+    let store = filled();
+    let copied = Arc::new(Memory::default());
+    let mut old = Old { damages: true, ..Old::new(&store) };
+    assert!(matches!(copy(&mut old, &copied).await, Err(NotCopied::Damaged)));
+    assert!(copied.streams(None, 1).unwrap().is_empty());
+}
+
+#[tokio::test]
+async fn a_copy_of_something_else_is_noticed() {
+    let store = filled();
+    // Has more than there is.
+    let other = Arc::new(Memory::default());
+    for _ in 0..3 {
+        write(&other, &Written::default(), 3, "mine", None);
+    }
+    let outcome = copy(&mut Old::new(&store), &other).await;
+    assert!(matches!(outcome, Err(NotCopied::Differs(_))), "{outcome:?}");
+    // Has as much, but not the same.
+    let other = Arc::new(Memory::default());
+    write(&other, &Written::default(), 1, "mine", None);
+    let outcome = copy(&mut Old::new(&store), &other).await;
+    assert!(matches!(outcome, Err(NotCopied::Differs(_))), "{outcome:?}");
+}
+
+#[tokio::test]
+async fn a_copy_of_before_is_brought_up_to_date() {
+    let store = filled();
+    let copied = Arc::new(Memory::default());
+    copy(&mut Old::new(&store), &copied).await.unwrap();
+    let written = Written::default();
+    write(&store, &written, 1, "later", Some("over"));
+    write(&store, &written, 5_000, "new", None);
+    let blob = store.put_blob(b"another").unwrap();
+    let mut old = Old::new(&store);
+    copy(&mut old, &copied).await.unwrap();
+    assert_eq!(copied.blob(blob).unwrap().as_deref(), Some(&b"another"[..]));
+    assert_eq!(blob, BlobId::of(b"another"));
+    same(&store, &copied);
+}

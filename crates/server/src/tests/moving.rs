@@ -1,0 +1,213 @@
+//! Servers move from one process to another, with all they have, while cases run.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use legwork_model::id::InstanceId;
+use legwork_placement::Topology;
+use serde_json::json;
+
+use super::servers::{Cluster, Node, until};
+use super::support::call;
+use crate::Server;
+use crate::config::StoreChoice;
+use crate::notes::Note;
+use crate::status::Phase;
+
+const TWO: &str = "
+topology: group
+domains:
+  north:
+    servers:
+      north-1: { address: \"127.0.0.1:PORT\", api: \"http://north-1\" }
+      north-2: { address: \"127.0.0.1:PORT\", api: \"http://north-2\" }
+";
+
+const PLAIN: &str = "process: plain\ndata: { paper: file }\nstart: [paper]\nresult: [paper]\nsteps:\n  \
+                     - { step: one, job: one, reads: [paper] }\n";
+
+impl Node {
+    async fn start_with_file(&self, number: usize) -> InstanceId {
+        let upload = call("PUT /v1/files?name=paper").body("text/plain", format!("paper {number}"));
+        let paper = self.ok(upload).await;
+        let start = json!({"process": "plain", "data": {"paper": paper}});
+        let started = self.ok(call("POST /v1/instances").json(start)).await;
+        started["instance"].as_str().unwrap().parse().unwrap()
+    }
+
+    /// Does all there is to do, wherever it is.
+    async fn finish_all(&self, instances: &[InstanceId]) {
+        for _ in instances {
+            self.work("one", json!({})).await;
+        }
+        for instance in instances {
+            let ended = self.ended(&instance.to_string()).await;
+            assert_eq!(ended["state"], "completed", "{ended}");
+        }
+    }
+
+    fn is_away(&self) -> bool {
+        self.server.core.app.status.phase() == Phase::Away && self.held().is_empty()
+    }
+
+    /// Both sides know that it can be reached.
+    async fn until_known(&self, other: &Self) {
+        self.until_up(&other.name).await;
+        other.until_up(&self.name).await;
+    }
+
+    async fn publish(&self, text: &str) {
+        self.ok(call("PUT /v1/topology").body("text/yaml", text.to_owned())).await;
+    }
+
+    fn epoch(&self) -> u32 {
+        self.server.core.app.links.as_ref().unwrap().topology().epoch
+    }
+}
+
+async fn begin(one: &Node, two: &Node) -> Vec<InstanceId> {
+    one.until_known(two).await;
+    one.ok(call("POST /v1/definitions").body("text/yaml", PLAIN)).await;
+    let mut instances = Vec::new();
+    for number in 0..10 {
+        instances.push(one.start_with_file(number).await);
+    }
+    let servers: BTreeSet<u16> = instances.iter().map(|id| id.server().0).collect();
+    assert_eq!(servers.len(), 2, "{instances:?}");
+    instances
+}
+
+/// The text of the topology with one line changed.
+fn with(cluster: &Cluster, server: &str, line: &str) -> String {
+    let text = cluster.topology.to_yaml();
+    let lines = text.lines().map(|old| {
+        let is_it = old.trim_start().starts_with(&format!("{server}:"));
+        if is_it { format!("      {server}: {{ {line} }}") } else { old.to_owned() }
+    });
+    lines.collect::<Vec<_>>().join("\n") + "\n"
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_server_becomes_the_guest_of_another_with_all_it_has() {
+    let cluster = Cluster::of(TWO);
+    let one = cluster.start_stored("north-1").await;
+    let two = cluster.start_stored("north-2").await;
+    let mut instances = begin(&one, &two).await;
+    one.publish(&with(&cluster, "north-2", "host: north-1")).await;
+    until(|| one.held() == ["north-1", "north-2"] && two.is_away()).await;
+    assert_eq!(one.epoch(), 2);
+    // Whoever asks at its old place is answered.
+    let path = format!("GET /v1/instances/{}", instances[0]);
+    assert_eq!(two.ok(call(&path)).await["state"], "running");
+    instances.push(two.start_with_file(99).await);
+    two.server.stop().await;
+    one.server.stop().await;
+
+    // It is where it went after a restart, and its old place knows that it is gone.
+    let one = cluster.start_stored("north-1").await;
+    let two = cluster.start_stored("north-2").await;
+    assert_eq!(one.held(), ["north-1", "north-2"]);
+    assert!(two.is_away());
+    assert_eq!(two.server.core.app.status.reason(), "this server has moved to another host");
+    two.finish_all(&instances).await;
+    one.server.stop().await;
+    two.server.stop().await;
+}
+
+/// Another process for a server, at a new address.
+async fn replacement(cluster: &Cluster, server: &str) -> (Cluster, Node, String) {
+    let old = cluster.topology.server_named(server).unwrap();
+    let old = cluster.topology.server(old).unwrap().address.clone();
+    let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let text = with(cluster, server, &format!("address: \"{port}\", api: \"http://{server}\""));
+    let topology = Arc::new(Topology::parse(&text).0.unwrap());
+    let next = cluster.with(topology);
+    let folder = cluster.folder.path().join(server).join("new");
+    let mut config = next.config(server, StoreChoice::Directory(folder));
+    config.peering.as_mut().unwrap().replaces = Some(old);
+    let node = next.start_with(server, config).await;
+    (next, node, text)
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_process_takes_the_place_of_another() {
+    let cluster = Cluster::of(TWO);
+    let one = cluster.start_stored("north-1").await;
+    let two = cluster.start_stored("north-2").await;
+    let instances = begin(&one, &two).await;
+    let (_next, new, text) = replacement(&cluster, "north-2").await;
+    assert!(new.is_away(), "the old one still works");
+    let path = format!("GET /v1/instances/{}", instances[0]);
+    assert_eq!(new.ok(call(&path)).await["state"], "running", "what it is asked it passes on");
+    one.publish(&text).await;
+    until(|| new.held() == ["north-2"] && two.is_away() && new.epoch() == 2).await;
+    two.server.stop().await;
+    new.finish_all(&instances).await;
+    new.server.stop().await;
+    one.server.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_server_that_keeps_the_catalog_moves_too() {
+    let cluster = Cluster::of(TWO);
+    let one = cluster.start_stored("north-1").await;
+    let two = cluster.start_stored("north-2").await;
+    let instances = begin(&one, &two).await;
+    let (_next, new, text) = replacement(&cluster, "north-1").await;
+    two.publish(&text).await;
+    until(|| new.held() == ["north-1"] && one.is_away() && two.epoch() == 2).await;
+    one.server.stop().await;
+    // What is published from now on is published there.
+    two.ok(call("POST /v1/definitions").body("text/yaml", PLAIN.replace("plain", "other"))).await;
+    new.finish_all(&instances).await;
+    new.server.stop().await;
+    two.server.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_copy_is_gone_on_with_after_either_side_was_stopped() {
+    let cluster = Cluster::of(TWO);
+    let one = cluster.start_stored("north-1").await;
+    let two = cluster.start_stored("north-2").await;
+    let instances = begin(&one, &two).await;
+    let (next, new, text) = replacement(&cluster, "north-2").await;
+    new.server.stop().await;
+    two.server.stop().await;
+    one.publish(&text).await;
+    let two = cluster.start_stored("north-2").await;
+    let folder = cluster.folder.path().join("north-2").join("new");
+    let config = || {
+        let mut config = next.config("north-2", StoreChoice::Directory(folder.clone()));
+        let old = cluster.topology.servers[1].address.clone();
+        config.peering.as_mut().unwrap().replaces = Some(old);
+        config
+    };
+    let new = next.start_with("north-2", config()).await;
+    until(|| new.held() == ["north-2"] && two.is_away()).await;
+    new.server.stop().await;
+    // Told once more to take its place, it knows that it has.
+    let new = next.start_with("north-2", config()).await;
+    assert_eq!(new.held(), ["north-2"]);
+    let notes = crate::notes::Notes::beside(&folder).unwrap();
+    assert_eq!(notes.last(), Note::Held);
+    new.finish_all(&instances).await;
+    for node in [one, two, new] {
+        node.server.stop().await;
+    }
+}
+
+#[tokio::test]
+async fn a_process_that_takes_a_place_begins_with_an_empty_folder() {
+    let cluster = Cluster::of(TWO);
+    cluster.start_stored("north-1").await.server.stop().await;
+    let folder = cluster.folder.path().join("north-1").join("store");
+    let config = |store| {
+        let mut config = cluster.config("north-1", store);
+        config.peering.as_mut().unwrap().replaces = Some("127.0.0.1:1".into());
+        config
+    };
+    let refused = Server::start(config(StoreChoice::Directory(folder))).await.err().unwrap();
+    assert!(refused.to_string().contains("choose one with --data"), "{refused}");
+    let refused = Server::start(config(StoreChoice::Memory)).await.err().unwrap();
+    assert!(refused.to_string().contains("only a store in a folder"), "{refused}");
+}

@@ -44,4 +44,4 @@ pub use schema::json_schema;
 pub use sequence::Sequence;
 pub use sources::{Reader, sources};
 pub use topology::{Domain, Server, Store, Topology, Transfer};
-pub use watchdog::{Mode, Policy};
+pub use watchdog::{Mode, Policy, Proposal, Proposed, Watch, Watched};

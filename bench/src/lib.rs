@@ -10,6 +10,7 @@ mod delay;
 pub mod disk;
 pub mod engine;
 pub mod load;
+pub mod lookup;
 pub mod machine;
 pub mod migrate;
 pub mod page;

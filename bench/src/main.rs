@@ -17,7 +17,7 @@ use legwork_bench::peer::{DatabasePeer, Peer, PeerRow, Wanted};
 use legwork_bench::place::{Place, repository};
 use legwork_bench::report::Report;
 use legwork_bench::steps::Shape;
-use legwork_bench::{crash, disk, engine, page, restart, reweigh, scale, steps, waiting};
+use legwork_bench::{crash, disk, engine, lookup, page, restart, reweigh, scale, steps, waiting};
 use tokio::signal::unix::{SignalKind, signal};
 
 /// Where figures are kept.
@@ -51,6 +51,9 @@ const CASES_ENGINE: usize = 200_000;
 /// Under callgrind everything takes fifty times as long.
 const CASES_ENGINE_COUNTED: usize = 1_000;
 
+const LOOKUPS: usize = 10_000_000;
+const NS_MAX: f64 = 100.0;
+
 /// Benchmarks and the crash test of a real Legwork server.
 #[derive(Debug, Parser)]
 struct Arguments {
@@ -78,6 +81,8 @@ enum Chore {
     Scale(Options),
     /// The engine alone: steps a second, instructions a step.
     Engine(Options),
+    /// To find the server of an instance: nanoseconds with 1, 16 and 1,000 servers and 10 versions.
+    Place(Options),
     /// All of them.
     All(Options),
     /// Write the newest figures into docs/benchmarks.md; measures nothing.
@@ -188,6 +193,7 @@ async fn run(chore: Chore) -> Result<ExitCode> {
         Chore::Reweigh(options) => Bench::alone(options)?.reweigh().await?,
         Chore::Scale(options) => Bench::alone(options)?.scales().await?,
         Chore::Engine(options) => Bench::alone(options)?.engine()?,
+        Chore::Place(options) => Bench::alone(options)?.lookup()?,
         Chore::All(options) => {
             let mut bench = Bench::new(options)?;
             bench.steps(Shape::Sequence).await?;
@@ -199,6 +205,7 @@ async fn run(chore: Chore) -> Result<ExitCode> {
             bench.reweigh().await?;
             bench.scales().await?;
             bench.engine()?;
+            bench.lookup()?;
         }
         Chore::Table => table()?,
         Chore::Crash(options) => return crash_test(options).await,
@@ -391,6 +398,16 @@ impl Bench {
         self.report.add(&engine::measure(&self.place, cases, Some(counted))?)
     }
 
+    fn lookup(&mut self) -> Result<()> {
+        let lookups = self.cases(LOOKUPS);
+        for size in lookup::SERVERS {
+            let row = lookup::measure(size, lookups)?;
+            let met = row.ns_per_lookup.map(|ns| ns <= NS_MAX);
+            self.report.add(&row.goal("100 ns", met))?;
+        }
+        Ok(())
+    }
+
     async fn peer_row(
         &self,
         workload: &str,
@@ -439,6 +456,7 @@ mod tests {
             "bench restart --cases 1000",
             "bench migrate --json",
             "bench scale --json --no-peer",
+            "bench place --json",
             "bench all",
             "bench table",
             "bench crash --kills 5 --seed 7",

@@ -87,6 +87,7 @@ fn alone_line(row: &Json) -> String {
         figure("disk_bytes_per_case", 0, "bytes a case on disk"),
         figure("steps_per_s", 0, "steps/s"),
         figure("instructions_per_step", 0, "instructions a step"),
+        figure("ns_per_lookup", 1, "ns"),
         figure("rss_mib", 0, "MiB of memory"),
     ];
     let cells = [

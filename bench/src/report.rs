@@ -58,7 +58,10 @@ pub struct Row {
     pub bytes_moved: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub instructions_per_step: Option<f64>,
-    /// Of what the engine answered: a change that makes it faster must leave this as it is.
+    /// To find the server of an instance and where it is reached.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub ns_per_lookup: Option<f64>,
+    /// Of what was answered: a change that makes it faster must leave this as it is.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub hash: Option<String>,
     /// Of the server.
@@ -265,6 +268,7 @@ fn table_line(row: &Row) -> String {
 fn figures(row: &Row) -> String {
     let parts = [
         row.migrations_per_s.map(|value| format!("{value:.0} migrations/s")),
+        row.ns_per_lookup.map(|value| format!("{value:.1} ns")),
         row.ready_s.map(|value| format!("ready after {value:.2} s")),
         row.instructions_per_step.map(|value| format!("{value:.0} instructions/step")),
         row.disk_bytes_per_case.map(|value| format!("{value:.0} B/case on disk")),

@@ -2,6 +2,7 @@
 //!
 //! Each figure has a folder with what the paper says, what comes out here and what differs.
 
+mod division;
 mod migrations;
 mod plot;
 
@@ -19,6 +20,15 @@ struct Arguments {
 
 #[derive(Clone, Copy, ValueEnum)]
 enum Figure {
+    /// What a change of weights moves, and how soon it shows: section 4.2 of the paper on servers.
+    #[value(name = "002-4")]
+    Change,
+    /// The load of the servers of a domain over a year.
+    #[value(name = "002-5")]
+    Shares,
+    /// The same for every single type.
+    #[value(name = "002-6")]
+    Types,
     /// What ten migrations into a loop send: section 6 of the paper on instance data.
     #[value(name = "003-6")]
     Migrations,
@@ -27,6 +37,9 @@ enum Figure {
 fn main() -> Result<()> {
     let Arguments { figure, json } = Arguments::parse();
     match figure {
+        Figure::Change => division::change(json),
+        Figure::Shares => division::shares(json),
+        Figure::Types => division::types(json),
         Figure::Migrations => migrations::run(json),
     }
 }

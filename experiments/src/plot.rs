@@ -1,8 +1,9 @@
-//! Curves over rounds as an SVG.
+//! Curves over rounds or hours, and bars with their extremes, as an SVG.
 
 use std::path::Path;
 
 use anyhow::{Result, anyhow};
+pub(crate) use plotters::prelude::SeriesLabelPosition;
 use plotters::prelude::*;
 
 /// A line of a plot: its name, and a value per round.
@@ -12,9 +13,21 @@ pub(crate) struct Curve<'a> {
 }
 
 const SIZE: (u32, u32) = (720, 400);
-const COLOURS: [RGBColor; 2] = [RGBColor(178, 72, 52), RGBColor(28, 98, 122)];
+const COLOURS: [RGBColor; 4] = [
+    RGBColor(178, 72, 52),
+    RGBColor(28, 98, 122),
+    RGBColor(222, 158, 144),
+    RGBColor(132, 178, 194),
+];
 
-pub(crate) fn draw(path: &Path, title: &str, unit: &str, curves: &[Curve<'_>]) -> Result<()> {
+pub(crate) fn draw(
+    path: &Path,
+    title: &str,
+    axes: [&str; 2],
+    legend: SeriesLabelPosition,
+    curves: &[Curve<'_>],
+) -> Result<()> {
+    let [over, unit] = axes;
     let failed = |error: &dyn std::fmt::Display| anyhow!("{}: {error}", path.display());
     let all = || curves.iter().flat_map(|curve| curve.values.iter().copied());
     let rounds = curves.iter().map(|curve| curve.values.len()).max().unwrap_or(0) as f64;
@@ -30,7 +43,7 @@ pub(crate) fn draw(path: &Path, title: &str, unit: &str, curves: &[Curve<'_>]) -
     chart
         .configure_mesh()
         .disable_x_mesh()
-        .x_desc("round of the loop")
+        .x_desc(over)
         .y_desc(unit)
         .x_label_formatter(&|round| format!("{round:.0}"))
         .y_label_formatter(&|value| format!("{value:.0}"))
@@ -46,7 +59,87 @@ pub(crate) fn draw(path: &Path, title: &str, unit: &str, curves: &[Curve<'_>]) -
     }
     chart
         .configure_series_labels()
-        .position(SeriesLabelPosition::UpperLeft)
+        .position(legend)
+        .border_style(BLACK.mix(0.2))
+        .background_style(WHITE)
+        .draw()
+        .map_err(|error| failed(&error))?;
+    area.present().map_err(|error| failed(&error))
+}
+
+/// Bars that belong together.
+pub(crate) struct Group {
+    pub(crate) name: String,
+    pub(crate) bars: Vec<Bar>,
+}
+
+/// A value with its extremes, in the colour of its series.
+pub(crate) struct Bar {
+    pub(crate) series: usize,
+    pub(crate) value: f64,
+    pub(crate) from: f64,
+    pub(crate) to: f64,
+}
+
+/// The most that is shown: extremes beyond are cut off.
+const BAR_MAX: f64 = 125.0;
+/// Where the names of the groups stand.
+const NAMES_AT: f64 = 102.0;
+
+pub(crate) fn draw_bars(
+    path: &Path,
+    title: &str,
+    unit: &str,
+    series: &[&str],
+    groups: &[Group],
+) -> Result<()> {
+    let failed = |error: &dyn std::fmt::Display| anyhow!("{}: {error}", path.display());
+    let area = SVGBackend::new(path, SIZE).into_drawing_area();
+    area.fill(&WHITE).map_err(|error| failed(&error))?;
+    let mut chart = ChartBuilder::on(&area)
+        .caption(title, ("sans-serif", 18))
+        .margin(12)
+        .x_label_area_size(12)
+        .y_label_area_size(64)
+        .build_cartesian_2d(0.0..groups.len() as f64, 0.0..BAR_MAX)
+        .map_err(|error| failed(&error))?;
+    chart
+        .configure_mesh()
+        .disable_x_mesh()
+        .x_labels(0)
+        .y_desc(unit)
+        .y_label_formatter(&|value| format!("{value:.0}"))
+        .draw()
+        .map_err(|error| failed(&error))?;
+    let names = groups.iter().enumerate().map(|(place, group)| {
+        let style = ("sans-serif", 15).into_font().into_text_style(&area);
+        Text::new(group.name.clone(), (place as f64 + 0.35, NAMES_AT), style)
+    });
+    chart.draw_series(names).map_err(|error| failed(&error))?;
+    for (number, (title, colour)) in series.iter().zip(COLOURS).enumerate() {
+        let bars = groups.iter().enumerate().flat_map(|(group, Group { bars, .. })| {
+            let width = 0.8 / bars.len().max(1) as f64;
+            let placed = bars.iter().enumerate().filter(|(_, bar)| bar.series == number);
+            placed.map(move |(place, bar)| (group as f64 + 0.1 + place as f64 * width, width, bar))
+        });
+        let bars: Vec<(f64, f64, &Bar)> = bars.collect();
+        let filled = bars.iter().map(|(x, width, bar)| {
+            Rectangle::new([(*x, 0.0), (x + width * 0.9, bar.value)], colour.mix(0.8).filled())
+        });
+        chart
+            .draw_series(filled)
+            .map_err(|error| failed(&error))?
+            .label(*title)
+            .legend(move |(x, y)| Rectangle::new([(x, y - 5), (x + 14, y + 5)], colour.filled()));
+        let whiskers = bars.iter().map(|(x, width, bar)| {
+            let middle = x + width * 0.45;
+            PathElement::new([(middle, bar.from), (middle, bar.to.min(NAMES_AT - 6.0))], BLACK)
+        });
+        chart.draw_series(whiskers).map_err(|error| failed(&error))?;
+    }
+    chart
+        .configure_series_labels()
+        .position(SeriesLabelPosition::UpperRight)
         .border_style(BLACK.mix(0.2))
         .background_style(WHITE)
         .draw()

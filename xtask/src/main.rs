@@ -36,12 +36,12 @@ enum Chore {
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         arguments: Vec<String>,
     },
-    /// A figure of a paper, made anew by the production code: `003-6`; `--json`.
+    /// A figure of a paper, made anew by the production code: `002-4`, `002-5`, `002-6`, `003-6`; `--json`.
     Figure {
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         arguments: Vec<String>,
     },
-    /// Benchmarks: sequence, fanout, waiting, restart, disk, migrate, reweigh, scale, engine; `--json`. `table` writes the
+    /// Benchmarks: sequence, fanout, waiting, restart, disk, migrate, reweigh, scale, engine, place; `--json`. `table` writes the
     /// newest figures into docs/benchmarks.md.
     Bench {
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]

@@ -63,7 +63,10 @@ const ARROWS: [(&str, &[&str]); 15] = [
         ],
     ),
     ("legwork-e2e", &["legwork-api", "legwork-model", TESTBED]),
-    ("legwork-bench", &["legwork-api", "legwork-model", "legwork-engine", TESTBED]),
+    (
+        "legwork-bench",
+        &["legwork-api", "legwork-model", "legwork-engine", "legwork-placement", TESTBED],
+    ),
     (TESTBED, &[]),
     ("xtask", &[]),
 ];

@@ -16,8 +16,8 @@ use crate::assignment::{self, Assignment};
 use crate::compile::compile;
 use crate::condition::Condition;
 use crate::definition::{
-    Block, Branch, Choice, ChoiceBy, Decider, Definition, Element, Guard, Loop, Parallel, Retry,
-    Step, Sync, Until, Use, Work,
+    Availability, Block, Branch, Choice, ChoiceBy, Decider, Definition, Element, Guard, Loop,
+    Parallel, Retry, Step, Sync, Until, Use, Work,
 };
 use crate::finding::{Span, Spanned};
 use crate::rule::{Actors, Rule};
@@ -200,6 +200,11 @@ impl Builder {
         Definition {
             process: Spanned::nowhere(Arc::from("random")),
             title: self.title("A random process: \"quoted\", #1 of 2 – ä", &mut dice),
+            availability: match dice.roll(4) {
+                0 => Some(Spanned::nowhere(Availability::High)),
+                1 => Some(Spanned::nowhere(Availability::Normal)),
+                _ => None,
+            },
             start,
             result,
             data: self.elements.clone(),

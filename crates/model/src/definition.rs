@@ -16,12 +16,36 @@ use crate::value::ValueType;
 pub struct Definition {
     pub process: Spanned<Arc<str>>,
     pub title: Option<String>,
+    /// How it is to go on when a server is down.
+    pub availability: Option<Spanned<Availability>>,
     /// The elements given when an instance starts: the writes of the start node.
     pub start: Vec<Use>,
     /// The elements an instance answers with when it has ended: the reads of the end node.
     pub result: Vec<Use>,
     pub data: Vec<Element>,
     pub steps: Vec<Block>,
+}
+
+/// How cases are to go on when the server that controls them is down.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Availability {
+    /// They wait until it is back.
+    #[default]
+    Normal,
+    /// Another server takes over: their domains keep what they know in a shared store.
+    High,
+}
+
+impl Availability {
+    pub const ALL: [Self; 2] = [Self::Normal, Self::High];
+
+    /// The word for it in a definition.
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Normal => "normal",
+            Self::High => "high",
+        }
+    }
 }
 
 #[derive(Clone, Debug)]

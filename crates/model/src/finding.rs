@@ -48,6 +48,7 @@ pub enum Rule {
     Z3,
     Z4,
     Z5,
+    Z6,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]

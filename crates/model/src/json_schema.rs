@@ -6,7 +6,7 @@
 
 use serde_json::{Value, json};
 
-use crate::definition::Retry;
+use crate::definition::{Availability, Retry};
 use crate::time::format_duration;
 use crate::value::ValueType;
 use crate::yaml::fields::{EXPRESSION_LEN_MAX, NAME_LEN_MAX, TITLE_LEN_MAX};
@@ -31,6 +31,12 @@ pub fn definition() -> Value {
                 json!(["loan"]),
             ),
             "title": title("What people read.", "Loan with four eyes"),
+            "availability": {
+                "description": "Whether cases wait while their server is down, or another takes \
+                                over.",
+                "enum": Availability::ALL.map(Availability::word),
+                "default": Availability::default().word(),
+            },
             "data": data(),
             "start": uses(
                 "The elements given when an instance starts; `?` makes one optional.",

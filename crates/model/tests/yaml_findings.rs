@@ -48,7 +48,7 @@ fn fields_that_are_missing_unknown_or_written_twice_are_told() {
     assert_snapshot!(findings("proces: p\nstesp: []\nbanana: 1\n"), @r"
     1:1 Y2 a definition has no field `proces` -- did you mean `process`?
     2:1 Y2 a definition has no field `stesp` -- did you mean `steps`?
-    3:1 Y2 a definition has no field `banana` -- fields of a definition are `process`, `title`, `data`, `start`, `result` and `steps`
+    3:1 Y2 a definition has no field `banana` -- fields of a definition are `process`, `title`, `availability`, `data`, `start`, `result` and `steps`
     ");
     assert_snapshot!(findings("process: p\nprocess: q\nsteps: []\n1: 2\n[a]: b"), @r"
     2:1 Y2 `process` is written twice, first at 1:1 -- keep one of them
@@ -65,6 +65,14 @@ fn fields_that_are_missing_unknown_or_written_twice_are_told() {
     3:8 Y2 `steps` of the process must be a list, not text -- write a list of `- step: …`, or `[]` for nothing to do
     "#);
     assert_snapshot!(findings("process: p\ntitle: \"a\\e[31mb\"\nsteps: []\n"), @"2:8 Y2 the title holds control characters -- write it as one line of plain text");
+}
+
+#[test]
+fn availability_is_one_of_two_words() {
+    for word in ["normal", "high"] {
+        assert_eq!(findings(&format!("process: p\navailability: {word}\nsteps: []\n")), "");
+    }
+    assert_snapshot!(findings("process: p\navailability: always\nsteps: []\n"), @"2:15 Y2 `availability` cannot be `always` -- write one of `normal` and `high`");
 }
 
 #[test]

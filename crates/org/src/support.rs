@@ -56,6 +56,7 @@ pub(crate) fn schema() -> Arc<Schema> {
     let definition = Definition {
         process: Spanned::nowhere("nothing".into()),
         title: None,
+        availability: None,
         start: Vec::new(),
         result: Vec::new(),
         data: Vec::new(),

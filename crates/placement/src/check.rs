@@ -1,33 +1,42 @@
-//! Checks the domains that a definition names against a topology.
+//! Checks the domains that a definition names against a topology, and what it asks of them.
 //!
-//! Invariant: what passes keeps passing, since nothing is ever taken out of a topology.
+//! Invariant: what passes without an error keeps passing, since nothing is ever taken out of a
+//! topology.
 
 use std::sync::Arc;
 
 use legwork_model::assignment::Assignment;
-use legwork_model::definition::{Block, ChoiceBy, Definition, Until};
+use legwork_model::definition::{Availability, Block, ChoiceBy, Definition, Until};
 use legwork_model::finding::{Finding, Rule, Severity, Span, Spanned};
 use legwork_model::schema::{Control, Schema};
 use legwork_model::yaml::nearest;
 
 use crate::place::Map;
-use crate::topology::Topology;
+use crate::topology::{Domain, Store, Topology};
 
 /// The domains that a definition names, and where.
 #[derive(Clone, Debug, Default)]
-pub struct Domains(Vec<(Arc<str>, Span)>);
+pub struct Domains {
+    named: Vec<(Arc<str>, Span)>,
+    /// Where it says that its cases are to go on when a server is down.
+    high: Option<Span>,
+}
 
 impl Domains {
     pub fn of(definition: &Definition) -> Self {
         let mut domains = Self::default();
         domains.collect(&definition.steps);
-        domains.0.shrink_to_fit();
+        domains.named.shrink_to_fit();
+        let asked = definition.availability.as_ref();
+        let high = asked.filter(|asked| asked.value == Availability::High);
+        domains.high = high.map(|asked| asked.span);
         domains
     }
 
-    /// Z1, an error: a domain that the topology does not have.
+    /// Z1, an error: a domain that the topology does not have. Z6, a warning: cases are to go on when
+    /// a server is down, and a domain has nobody to take over.
     pub fn check(&self, topology: &Topology) -> Vec<Finding> {
-        let unknown = self.0.iter().filter(|(name, _)| topology.domain_named(name).is_none());
+        let unknown = self.named.iter().filter(|(name, _)| topology.domain_named(name).is_none());
         let mut findings: Vec<Finding> = unknown
             .map(|(name, span)| {
                 let known = topology.domains.iter().map(|domain| &*domain.name);
@@ -43,9 +52,39 @@ impl Domains {
                 }
             })
             .collect();
+        findings.extend(self.unavailable(topology));
         findings.sort();
         findings.dedup();
         findings
+    }
+
+    fn unavailable(&self, topology: &Topology) -> Vec<Finding> {
+        let Some(high) = self.high else { return Vec::new() };
+        let finding = |span, message| Finding {
+            span,
+            severity: Severity::Warning,
+            rule: Rule::Z6,
+            message,
+            hint: "give the domain `store: shared`, or leave out `availability: high`".to_owned(),
+        };
+        let is_embedded = |domain: &&Domain| domain.store == Store::Embedded && !domain.is_gone;
+        if self.named.is_empty() {
+            // It stays where it is started, and that may be anywhere.
+            let first = topology.domains.iter().find(is_embedded);
+            let message = |domain: &Domain| {
+                format!(
+                    "cases that are started in domain `{}` wait while their server is down",
+                    domain.name
+                )
+            };
+            return first.map(|domain| finding(high, message(domain))).into_iter().collect();
+        }
+        let named = self.named.iter().filter_map(|(name, span)| {
+            let domain = topology.domain(topology.domain_named(name)?)?;
+            let message = format!("steps in domain `{name}` wait while their server is down");
+            is_embedded(&domain).then(|| finding(*span, message))
+        });
+        named.collect()
     }
 
     fn collect(&mut self, blocks: &[Block]) {
@@ -73,7 +112,7 @@ impl Domains {
 
     fn add(&mut self, at: Option<&Spanned<Assignment>>) {
         if let Some(at) = at {
-            self.0.extend(at.value.domains().map(|name| (name.clone(), at.span)));
+            self.named.extend(at.value.domains().map(|name| (name.clone(), at.span)));
         }
     }
 }
@@ -152,5 +191,37 @@ steps:
         let (findings, unknown) = checked(&PROCESS.replace("ulm = bonn", "ulm = stuttgart"));
         assert!(findings[0].starts_with("8:9: error Z1"), "{findings:?}");
         assert_eq!(unknown.as_deref(), Some("stuttgart"));
+    }
+
+    #[test]
+    fn a_process_that_asks_for_more_than_its_domains_offer_is_warned() {
+        let high =
+            PROCESS.replace("steps:\n  - step: come", "availability: high\nsteps:\n  - step: come");
+        let check = |text: &str, topology: &str| {
+            let (topology, definition) =
+                (Topology::parse(topology).0.unwrap(), yaml::parse(text).0);
+            let findings = Domains::of(&definition.unwrap()).check(&topology);
+            findings.iter().map(ToString::to_string).collect::<Vec<_>>()
+        };
+        assert_eq!(
+            check(&high, &TOPOLOGY.replace("bonn: {", "bonn: { store: shared,")),
+            [
+                "6:9: warning Z6: steps in domain `ulm` wait while their server is down\n    hint: \
+                 give the domain `store: shared`, or leave out `availability: high`",
+                "9:9: warning Z6: steps in domain `ulm` wait while their server is down\n    hint: \
+                 give the domain `store: shared`, or leave out `availability: high`",
+            ]
+        );
+        let shared = TOPOLOGY.replace(": { servers", ": { store: shared, servers");
+        assert_eq!(check(&high, &shared), [""; 0]);
+        assert_eq!(check(&high.replace("high", "normal"), TOPOLOGY), [""; 0]);
+        let anywhere = "process: p\navailability: high\nsteps: [{ step: s, who: Role(nurse) }]\n";
+        assert_eq!(check(anywhere, &shared), [""; 0]);
+        let told = check(anywhere, TOPOLOGY);
+        assert!(
+            told[0].starts_with("2:15: warning Z6: cases that are started in domain `ulm`"),
+            "{told:?}"
+        );
+        assert_eq!(told.len(), 1);
     }
 }

@@ -21,6 +21,11 @@ pub struct Layout {
     starts: Box<[u32]>,
     /// Whose each interval is. Neighbours differ.
     owners: Box<[ServerId]>,
+    /// In which interval every so many spreads lie, so that only a few have to be looked at: as many
+    /// entries as there are intervals, about, and one more for the end.
+    index: Box<[u32]>,
+    /// How many bits of a spread lie within an entry of the index.
+    shift: u32,
 }
 
 /// A server and the weight it has in its domain.
@@ -29,7 +34,9 @@ pub type Weighted = (ServerId, u32);
 impl Layout {
     /// One server has everything.
     pub fn whole(server: ServerId) -> Self {
-        Self { starts: Box::new([0]), owners: Box::new([server]) }
+        let mut intervals = Intervals::default();
+        intervals.push(0, server, SPREADS);
+        intervals.into_layout()
     }
 
     /// One interval for each server that has a weight, the lowest number first. `None` if nobody has
@@ -81,9 +88,15 @@ impl Layout {
 
     /// The server that has a spread.
     pub fn server(&self, spread: u32) -> ServerId {
-        // The first interval begins at 0, so there is always one before.
-        let after = self.starts.partition_point(|start| *start <= spread);
-        self.owners.get(after.wrapping_sub(1)).copied().unwrap_or_default()
+        let entry = (u64::from(spread) >> self.shift) as usize;
+        let Some([from, to]) = self.index.get(entry..).and_then(<[u32]>::first_chunk) else {
+            return ServerId::default();
+        };
+        // It is in the interval where the entry begins, or in one that begins within the entry.
+        let (from, to) = (*from as usize, *to as usize);
+        let within = self.starts.get(from + 1..=to).unwrap_or_default();
+        let place = from + within.partition_point(|start| *start <= spread);
+        self.owners.get(place).copied().unwrap_or_default()
     }
 
     /// All intervals: where each begins, how long it is, whose it is.
@@ -184,6 +197,23 @@ impl Intervals {
     }
 
     fn into_layout(self) -> Layout {
-        Layout { starts: self.starts.into(), owners: self.owners.into() }
+        let entries = self.starts.len().next_power_of_two();
+        let shift = u32::BITS - entries.trailing_zeros();
+        let mut index = Vec::with_capacity(entries + 1);
+        let mut place = 0;
+        for entry in 0..entries as u64 {
+            let begin = entry << shift;
+            while self.starts.get(place + 1).is_some_and(|start| u64::from(*start) <= begin) {
+                place += 1;
+            }
+            index.push(place as u32);
+        }
+        index.push(self.starts.len().saturating_sub(1) as u32);
+        Layout {
+            starts: self.starts.into(),
+            owners: self.owners.into(),
+            index: index.into(),
+            shift,
+        }
     }
 }

@@ -1,7 +1,5 @@
 //! The watch-dog: when it says something, and what.
 
-#![expect(clippy::unwrap_used, reason = "a wrong assumption is a failed test")]
-
 use std::collections::BTreeMap;
 use std::time::Duration;
 

@@ -83,10 +83,9 @@ impl Catalog {
         let (checked, mut findings) = legwork_org::check_text(source, organisation);
         let Some(mut checked) = checked else { return Err(findings) };
         if let Some(published) = &self.topology {
-            let unknown = Domains::of(&checked.definition).check(&published.topology);
-            if !unknown.is_empty() {
-                findings.extend(unknown);
-                findings.sort();
+            findings.extend(Domains::of(&checked.definition).check(&published.topology));
+            findings.sort();
+            if findings.iter().any(|finding| finding.severity == Severity::Error) {
                 return Err(findings);
             }
         }
@@ -287,7 +286,9 @@ impl Catalog {
     pub(crate) fn misplaced(&self, topology: &Topology) -> Vec<Finding> {
         let mut findings = Vec::new();
         for (process, domains) in &self.domains {
-            for finding in domains.check(topology) {
+            let findings_of = domains.check(topology);
+            let errors = findings_of.into_iter().filter(|one| one.severity == Severity::Error);
+            for finding in errors {
                 let message =
                     format!("process `{process}` at {}: {}", finding.span, finding.message);
                 let hint = "add the domain, or deploy the process without it first".to_owned();

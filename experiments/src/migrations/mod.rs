@@ -12,7 +12,7 @@ use anyhow::{Context, Result};
 use legwork_placement::Transfer;
 use serde::Serialize;
 
-use crate::plot::{self, Curve};
+use crate::plot::{self, Curve, SeriesLabelPosition};
 use counted::{Counted, count};
 
 /// What the paper takes for an entry, and for the id of an activity.
@@ -129,7 +129,9 @@ impl Runs {
             Curve { name: "whole history", values: up_to(&self.full.entries) },
             Curve { name: "what the target lacks", values: up_to(&self.asked.entries) },
         ];
-        plot::draw(path, "Entries sent to server 3, all rounds so far", "entries", &curves)
+        let title = "Entries sent to server 3, all rounds so far";
+        let legend = SeriesLabelPosition::UpperLeft;
+        plot::draw(path, title, ["round of the loop", "entries"], legend, &curves)
     }
 }
 

@@ -10,15 +10,15 @@ use super::fields::{self, Fields, quote};
 use super::nearest::nearest;
 use super::report::Report;
 use super::tree::{self, Content, Node};
-use crate::definition::{Definition, Element};
+use crate::definition::{Availability, Definition, Element};
 use crate::finding::{Finding, Rule, Spanned};
 use crate::value::ValueType;
 
 /// The most data elements a process may have.
 pub const ELEMENTS_MAX: usize = 500;
 
-pub(crate) const PROCESS_FIELDS: [&str; 6] =
-    ["process", "title", "data", "start", "result", "steps"];
+pub(crate) const PROCESS_FIELDS: [&str; 7] =
+    ["process", "title", "availability", "data", "start", "result", "steps"];
 pub(crate) const ELEMENT_FIELDS: [&str; 2] = ["type", "title"];
 
 /// Words of the condition language that cannot name an element.
@@ -79,6 +79,7 @@ fn process(root: &Node, report: &mut Report) -> Option<Definition> {
     }
     fields.refuse_unknown(&PROCESS_FIELDS, report);
     let title = fields.value("title").and_then(|node| fields::title(node, "the title", report));
+    let availability = fields.value("availability").and_then(|node| availability(node, report));
     let mut blocks = Blocks::new(report);
     let data = fields.value("data").map_or_else(Vec::new, |node| elements(node, &mut blocks));
     let start = blocks.uses(&fields, "start");
@@ -88,7 +89,19 @@ fn process(root: &Node, report: &mut Report) -> Option<Definition> {
         .required("steps", hint, blocks.report)
         .map(|node| blocks.sequence(node, "`steps` of the process"));
     blocks.names.resolve(blocks.report);
-    Some(Definition { process: name?, title, start, result, data, steps: steps? })
+    Some(Definition { process: name?, title, availability, start, result, data, steps: steps? })
+}
+
+fn availability(node: &Node, report: &mut Report) -> Option<Spanned<Availability>> {
+    let text = fields::text(node, "`availability`", fields::NAME_LEN_MAX, report)?;
+    let known = Availability::ALL.into_iter().find(|each| each.word() == text.value);
+    if known.is_none() {
+        let message = format!("`availability` cannot be {}", quote(text.value));
+        let hint =
+            format!("write one of {}", fields::list(&Availability::ALL.map(Availability::word)));
+        report.error(text.span, Rule::Y2, message, hint);
+    }
+    known.map(|known| Spanned::new(known, text.span))
 }
 
 fn elements(node: &Node, blocks: &mut Blocks<'_>) -> Vec<Element> {

@@ -34,6 +34,9 @@ impl Writer {
     fn process(&mut self, definition: &Definition) {
         self.field("process", &definition.process.value);
         self.title(definition.title.as_deref());
+        if let Some(availability) = &definition.availability {
+            self.field("availability", availability.value.word());
+        }
         if !definition.data.is_empty() {
             self.field("data", "");
             self.indent += 1;

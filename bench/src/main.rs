@@ -9,7 +9,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
-use clap::{Args, Parser, Subcommand, value_parser};
+use clap::{Args, Parser, Subcommand, ValueEnum, value_parser};
 use legwork_bench::load::Scale;
 use legwork_bench::machine::settle;
 use legwork_bench::migrate::{self, Wired};
@@ -141,6 +141,10 @@ struct CrashOptions {
     #[arg(long, default_value_t = 200, value_parser = value_parser!(u32).range(1..=100_000))]
     kills: u32,
 
+    /// Where the server keeps everything; PostgreSQL is killed too
+    #[arg(long, value_enum, default_value = "embedded", conflicts_with = "shared")]
+    store: CrashStore,
+
     /// Three servers on one PostgreSQL, of which the busiest is killed each time
     #[arg(long)]
     shared: bool,
@@ -156,6 +160,12 @@ struct CrashOptions {
     /// One JSON object instead of a line of words
     #[arg(long)]
     json: bool,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum CrashStore {
+    Embedded,
+    Postgres,
 }
 
 #[tokio::main(worker_threads = 1)]
@@ -225,9 +235,10 @@ fn table() -> Result<()> {
 async fn crash_test(options: CrashOptions) -> Result<ExitCode> {
     let place = Place::find(options.data)?;
     let plan = crash::Plan { kills: options.kills, seed: options.seed };
-    let outcome = match options.shared {
-        true => crash::shared::run(&place, plan).await?,
-        false => crash::run(&place, plan).await?,
+    let outcome = match (options.shared, options.store) {
+        (true, _) => crash::shared::run(&place, plan).await?,
+        (false, CrashStore::Embedded) => crash::run(&place, plan).await?,
+        (false, CrashStore::Postgres) => crash::run_on_postgres(&place, plan).await?,
     };
     for fault in outcome.faults.iter().take(100) {
         eprintln!("{fault}");
@@ -460,6 +471,7 @@ mod tests {
             "bench all",
             "bench table",
             "bench crash --kills 5 --seed 7",
+            "bench crash --store postgres",
         ] {
             let parsed = Arguments::try_parse_from(line.split(' '));
             assert!(parsed.is_ok(), "{line}: {}", parsed.unwrap_err());

@@ -104,3 +104,12 @@ fn killed_or_stopped_server_keeps_its_word() {
     assert!(outcome.is_good(), "{outcome}: {faults:#?}");
     assert!(outcome.acknowledged > 0 && outcome.stops > 0, "{outcome}");
 }
+
+#[test]
+fn killed_server_keeps_its_word_on_a_database_that_is_killed_as_well() {
+    let plan = crash::Plan { kills: 6, seed: 1 };
+    let outcome = run(async |place| crash::run_on_postgres(&place, plan).await);
+    let faults: Vec<String> = outcome.faults.iter().map(ToString::to_string).collect();
+    assert!(outcome.is_good(), "{outcome}: {faults:#?}");
+    assert!(outcome.acknowledged > 0, "{outcome}");
+}

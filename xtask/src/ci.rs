@@ -41,6 +41,7 @@ pub(crate) fn run(long: bool) -> Result<()> {
     if long {
         let arguments = ["--kills".to_owned(), KILLS_LONG.to_owned()];
         stage("kills", || measured(&["crash"], &arguments))?;
+        stage("kills on PostgreSQL", || measured(&["crash", "--store", "postgres"], &arguments))?;
     }
     println!("ci passed in {} s", begin.elapsed().as_secs());
     Ok(())

@@ -31,7 +31,8 @@ enum Chore {
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         arguments: Vec<String>,
     },
-    /// Kills a real server over and over under load, now and then stops it: `--kills N`.
+    /// Kills a real server over and over under load, now and then stops it: `--kills N`; with
+    /// `--store postgres` its database too.
     Crash {
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         arguments: Vec<String>,

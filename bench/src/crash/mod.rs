@@ -15,6 +15,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
 use legwork_api::Client;
+use legwork_testbed::Cluster as Postgres;
 use serde::Serialize;
 
 use crate::place::Place;
@@ -32,6 +33,8 @@ const EARLY_PERCENT: u64 = 10;
 const EARLY_MAX: Duration = Duration::from_millis(50);
 /// Before each so many kills the server is stopped in good order.
 const STOP_EVERY: u32 = 5;
+/// Before each so many kills of the server its database is killed, if it has one.
+const DATABASE_EVERY: u32 = 3;
 const READY_TIME_MAX: Duration = Duration::from_secs(60);
 const REPORT_EVERY: u32 = 20;
 
@@ -98,12 +101,25 @@ impl std::fmt::Display for Outcome {
 }
 
 pub async fn run(place: &Place, plan: Plan) -> Result<Outcome> {
+    let server = Server::with(place, DEFINITION).await?;
+    run_on(server, None, plan).await
+}
+
+/// The same on PostgreSQL, which is killed as well.
+pub async fn run_on_postgres(place: &Place, plan: Plan) -> Result<Outcome> {
+    // A killed process leaves to the system what it has written: the disk would only take time.
+    let postgres = Postgres::start()?;
+    let database = postgres.database("crash")?;
+    let server = Server::with_args(place, DEFINITION, &["--store", database.url()]).await?;
+    run_on(server, Some(postgres), plan).await
+}
+
+async fn run_on(mut server: Server, mut postgres: Option<Postgres>, plan: Plan) -> Result<Outcome> {
     let begun = Instant::now();
-    let mut server = Server::with(place, DEFINITION).await?;
     let mut load = Load::begin(|| server.client(), plan.seed)?;
     let ledger = load.ledger.clone();
     tokio::select! {
-        killed = kill_often(&mut server, plan, &ledger, begun) => killed?,
+        killed = kill_often(&mut server, postgres.as_mut(), plan, &ledger, begun) => killed?,
         failed = load.failure() => return Err(failed),
     }
     let ledger = load.end().await?;
@@ -115,6 +131,7 @@ pub async fn run(place: &Place, plan: Plan) -> Result<Outcome> {
 
 async fn kill_often(
     server: &mut Server,
+    mut postgres: Option<&mut Postgres>,
     plan: Plan,
     ledger: &Shared,
     begun: Instant,
@@ -130,6 +147,15 @@ async fn kill_often(
             server.stop().await.with_context(|| format!("before kill {kill}"))?;
             server.up(READY_TIME_MAX).await?;
             early = false;
+        }
+        if let Some(postgres) = &mut postgres
+            && kill.is_multiple_of(DATABASE_EVERY)
+        {
+            tokio::time::sleep(dice.between(LOAD_MIN, LOAD_MAX)).await;
+            // In the middle of commits; the server must come back to it by itself.
+            postgres.kill()?;
+            postgres.run()?;
+            server.until_ready(READY_TIME_MAX).await?;
         }
         let (from, to) = if early { (Duration::ZERO, EARLY_MAX) } else { (LOAD_MIN, LOAD_MAX) };
         tokio::time::sleep(dice.between(from, to)).await;

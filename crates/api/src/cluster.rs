@@ -61,6 +61,9 @@ pub struct Changes {
     pub under_way: Option<Change>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last: Option<EndedChange>,
+    /// Other weights that the watch-dog proposes, in words, for each domain.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub proposals: Vec<String>,
 }
 
 /// How a change is getting on.

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail};
-use legwork_api::cluster::{Changes, Cluster, ServerLoad};
+use legwork_api::cluster::{Changes, Cluster, EndedChange, ServerLoad};
 use legwork_api::definitions::Finding;
 use legwork_api::links::{Link, LinkBytes, LinkList, LinkState};
 use legwork_api::topology::Topology;
@@ -263,21 +263,28 @@ fn render_status(cluster: &Cluster) -> String {
             notes,
         ]);
     }
-    let change = match &cluster.changes {
-        None => format!("{} the registrar cannot be reached\n", paint(WARN, "!")),
-        Some(Changes { under_way: Some(change), .. }) => {
-            format!("{}\n", reconfigure::progress(change))
-        }
-        Some(Changes { under_way: None, last: Some(last) }) => match (&last.epoch, &last.undone) {
-            (Some(epoch), _) => format!("change {} has led to epoch {epoch}\n", last.number),
-            (None, why) => {
-                let why = why.as_deref().unwrap_or("without a reason");
-                format!("change {} was undone: {why}\n", last.number)
-            }
-        },
-        Some(Changes { under_way: None, last: None }) => String::new(),
+    table.render("") + &render_changes(cluster.changes.as_ref())
+}
+
+fn render_changes(changes: Option<&Changes>) -> String {
+    let Some(Changes { under_way, last, proposals }) = changes else {
+        return format!("{} the registrar cannot be reached\n", paint(WARN, "!"));
     };
-    table.render("") + &change
+    let mut text = match (under_way, last) {
+        (Some(change), _) => format!("{}\n", reconfigure::progress(change)),
+        (None, Some(EndedChange { number, epoch: Some(epoch), .. })) => {
+            format!("change {number} has led to epoch {epoch}\n")
+        }
+        (None, Some(EndedChange { number, undone, .. })) => {
+            let why = undone.as_deref().unwrap_or("without a reason");
+            format!("change {number} was undone: {why}\n")
+        }
+        (None, None) => String::new(),
+    };
+    for proposal in proposals {
+        text.push_str(&format!("{} the watch-dog proposes: {proposal}\n", paint(WARN, "!")));
+    }
+    text
 }
 
 pub(crate) async fn links(context: &Context) -> Result<()> {

@@ -133,6 +133,11 @@ impl Caller {
         Self { name: None, scopes: Arc::from([Scope::Admin]) }
     }
 
+    /// The watch-dog when it puts weights in force.
+    pub(crate) fn watchdog() -> Self {
+        Self { name: Some(Arc::from("watchdog")), ..Self::itself() }
+    }
+
     pub(crate) fn is_admin(&self) -> bool {
         self.scopes.contains(&Scope::Admin)
     }

@@ -104,6 +104,8 @@ pub struct Reconfiguration {
     pub epoch: u32,
     pub change: Option<ChangeView>,
     pub last: Option<LastChange>,
+    /// Other weights that the watch-dog proposes, in words, for each domain.
+    pub proposals: Vec<String>,
 }
 
 #[derive(Clone, Debug)]

@@ -77,7 +77,8 @@ impl Site {
             | Message::Moved { .. }
             | Message::KeyWanted(_)
             | Message::KeyUsed { .. }
-            | Message::Over { .. } => return self.act_on(from, message, now),
+            | Message::Over { .. }
+            | Message::Load { .. } => return self.act_on(from, message, now),
             Message::CatalogWanted { .. } | Message::Catalog { .. } => return,
         };
         if self.instances.broken(id).is_some() {
@@ -123,6 +124,7 @@ impl Site {
             Message::KeyWanted(question) => self.key_wanted(from, question),
             Message::KeyUsed { question, is_used } => self.key_used(from, question, is_used),
             Message::Over { ids } => self.told_over(from, ids, now),
+            Message::Load { written } => self.load_told(from, written, now),
             Message::CatalogWanted { .. } | Message::Catalog { .. } => {}
         }
     }

@@ -45,6 +45,7 @@ mod summary;
 mod topology;
 mod view;
 mod waiting;
+mod watch;
 mod whereabouts;
 mod wire;
 mod work;
@@ -93,6 +94,7 @@ use locks::Locks;
 use outbox::Outbox;
 use replicate::Replication;
 use waiting::WaitingRoom;
+use watch::Watching;
 
 /// How a site is set up.
 #[derive(Clone, Debug)]
@@ -213,6 +215,8 @@ pub struct Site {
     earlier: Earlier,
     /// Exceptions of the domain that are here.
     endings: Endings,
+    /// Whether the servers have the load they are meant to have.
+    watching: Watching,
     entailed: Entailed,
     out: Vec<Output>,
 }
@@ -282,6 +286,7 @@ impl Site {
             coordination: Coordination::default(),
             earlier: Earlier::default(),
             endings: Endings::default(),
+            watching: Watching::default(),
             entailed: Entailed::default(),
             out: Vec::new(),
             config,
@@ -370,7 +375,7 @@ impl Site {
         }
         let (jobs, waiting) = (self.jobs.next_due(), self.waiting.next_due());
         let due = [jobs, waiting, absence, stale, parcels, arrivals, values, files, lists, catalog];
-        due.into_iter().chain([changes]).flatten().min()
+        due.into_iter().chain([changes, self.next_watch()]).flatten().min()
     }
 
     /// The latest moment in what was recovered or handled: the clock must not fall behind it.

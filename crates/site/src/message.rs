@@ -112,6 +112,12 @@ pub enum Message {
         #[cbor(n(0), with = "legwork_model::id::instance_list")]
         ids: Vec<InstanceId>,
     },
+    /// How many records of instances the sender has written since it last told.
+    #[n(14)]
+    Load {
+        #[n(0)]
+        written: u64,
+    },
 }
 
 /// It comes in parts, each of which tells of all that there are between two ids: so parts that were

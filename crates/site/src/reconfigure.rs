@@ -139,7 +139,8 @@ impl Site {
             why,
         });
         let epoch = self.catalog.topology().map_or(0, |published| published.topology.epoch);
-        Reconfiguration { epoch, change: changes.pending().map(|p| self.change_view(p)), last }
+        let change = changes.pending().map(|pending| self.change_view(pending));
+        Reconfiguration { epoch, change, last, proposals: self.proposals() }
     }
 
     fn change_view(&self, pending: &Pending) -> ChangeView {

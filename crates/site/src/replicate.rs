@@ -79,7 +79,8 @@ impl Site {
             | Message::Moved { .. }
             | Message::KeyWanted(_)
             | Message::KeyUsed { .. }
-            | Message::Over { .. }) => return Some(message),
+            | Message::Over { .. }
+            | Message::Load { .. }) => return Some(message),
         }
         None
     }

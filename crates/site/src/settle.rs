@@ -37,6 +37,7 @@ impl Site {
         self.fetch_contents_again(now);
         self.ask_earlier_again(now);
         self.tell_over(now);
+        self.watch(now);
         self.attend_to_change(now);
         self.carry_on(now);
         self.evict();

@@ -38,7 +38,8 @@ impl Site {
             | Message::Moved { .. }
             | Message::KeyWanted(_)
             | Message::KeyUsed { .. }
-            | Message::Over { .. } => true,
+            | Message::Over { .. }
+            | Message::Load { .. } => true,
         };
         if !fits {
             let text = format!(

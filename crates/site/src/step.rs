@@ -179,6 +179,7 @@ impl Site {
         }
         let close = is_over.then(|| Summary::of(slot).to_bytes());
         self.entailed.add_append(record.len());
+        self.watching.written += 1;
         let append = Append { stream: id.0, expected: slot.version, record, close };
         slot.version += 1;
         self.out.push(Output::Append(append));

@@ -79,7 +79,8 @@ impl Message {
             | Self::Moved { .. }
             | Self::KeyWanted(_)
             | Self::KeyUsed { .. }
-            | Self::Over { .. } => Shares { control: bytes, ..none },
+            | Self::Over { .. }
+            | Self::Load { .. } => Shares { control: bytes, ..none },
         }
     }
 
@@ -102,7 +103,8 @@ impl Message {
             | Self::Moved { .. }
             | Self::KeyWanted(_)
             | Self::KeyUsed { .. }
-            | Self::Over { .. } => None,
+            | Self::Over { .. }
+            | Self::Load { .. } => None,
         };
         RecordedAt(first.unwrap_or_default())
     }

@@ -193,6 +193,11 @@ fn messages_about_worklists_keep_their_bytes() {
 }
 
 #[test]
+fn what_a_server_has_done_keeps_its_bytes() {
+    check(&Message::Load { written: 300 }, "00820e19012c");
+}
+
+#[test]
 fn what_is_cut_off_or_followed_by_something_is_refused() {
     let bytes = offer(Some(entries())).to_bytes();
     for end in 0..bytes.len() {

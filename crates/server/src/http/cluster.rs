@@ -97,10 +97,11 @@ async fn own_changes(x: &Exchange<'_>) -> Result<Changes> {
 
 /// What the site tells of a change, in the words of the API.
 pub(super) fn told(x: &Exchange<'_>, now: Reconfiguration) -> Changes {
-    let Reconfiguration { epoch: _, change, last } = now;
+    let Reconfiguration { epoch: _, change, last, proposals } = now;
     let topology = x.app.links.as_ref().map(|links| links.topology());
     let excepted = topology.as_ref().map_or(0, |topology| exceptions(topology));
-    Changes { under_way: change.map(under_way), last: last.map(|last| ended(last, excepted)) }
+    let last = last.map(|last| ended(last, excepted));
+    Changes { under_way: change.map(under_way), last, proposals }
 }
 
 /// How many instances keep their server against the newest weights.

@@ -119,7 +119,8 @@ impl Network {
             | Message::Moved { .. }
             | Message::KeyWanted(_)
             | Message::KeyUsed { .. }
-            | Message::Over { .. } => false,
+            | Message::Over { .. }
+            | Message::Load { .. } => false,
             Message::Offer(_)
             | Message::Known { .. }
             | Message::Taken { .. }

@@ -78,7 +78,7 @@ fn the_guide_lists_every_metric_and_no_other() {
 }
 
 /// What the guide says of a limit, and where the source says the same.
-const LIMITS: [(&str, &str, &str); 40] = [
+const LIMITS: [(&str, &str, &str); 42] = [
     ("body of a request | 1 MiB", CONFIG, "body_bytes_max: 1 << 20,"),
     ("a file | 64 MiB", CONFIG, "file_bytes_max: 64 << 20,"),
     ("files on their way in at once | 8", CONFIG, "uploads_max: 8,"),
@@ -112,6 +112,16 @@ const LIMITS: [(&str, &str, &str); 40] = [
         "domains; people and executors at home; costs of links | 1000; 20000; 10000",
         "crates/placement/src/read.rs",
         "DOMAINS_MAX: usize = 1_000;",
+    ),
+    (
+        "servers of all domains | 4000",
+        "crates/placement/src/read.rs",
+        "SERVERS_MAX: usize = 4_000;",
+    ),
+    (
+        "the weight of a server | 1000000",
+        "crates/placement/src/read_servers.rs",
+        "WEIGHT_MAX: u32 = 1_000_000;",
     ),
     (
         "pauses in a body, and what is slower than 32 KiB a second | 20 s",

@@ -12,7 +12,7 @@ use legwork_bench::migrate::{self, Wired};
 use legwork_bench::place::Place;
 use legwork_bench::report::Row;
 use legwork_bench::steps::Shape;
-use legwork_bench::{crash, disk, engine, restart, scale, steps, waiting};
+use legwork_bench::{crash, disk, engine, restart, reweigh, scale, steps, waiting};
 
 const SMALL: Scale =
     Scale { clients: 4, warm_up: Duration::ZERO, window: Duration::from_millis(500) };
@@ -94,6 +94,22 @@ fn engine_alone_is_measured() {
     assert!(row.steps_per_s.is_some_and(|steps| steps > 0.0), "{row:?}");
     // What the engine answers to these cases. Only a change of what it does may change this.
     assert_eq!(row.hash.as_deref(), Some("856f6bf18d1e9f17"));
+}
+
+#[test]
+fn a_change_of_weights_under_load_is_measured() {
+    let row = run(async |place| reweigh::measure(&place, 100, 4).await);
+    assert!(row.pause_ms.is_some_and(|pause| pause > 0.0), "{row:?}");
+    assert!(row.excepted.is_some_and(|cases| cases > 0), "{row:?}");
+}
+
+#[test]
+fn servers_on_one_database_go_on_for_each_other_and_keep_their_word() {
+    let plan = crash::Plan { kills: 3, seed: 1 };
+    let outcome = run(async |place| crash::shared::run(&place, plan).await);
+    let faults: Vec<String> = outcome.faults.iter().map(ToString::to_string).collect();
+    assert!(outcome.is_good() && outcome.acknowledged > 0, "{outcome}: {faults:#?}");
+    assert!(outcome.away_ms_max.is_some(), "{outcome}");
 }
 
 #[test]

@@ -113,17 +113,31 @@ impl Actor {
         Ok(())
     }
 
+    /// Reports jobs; those whose server is away, again and again.
     async fn report(&self, report: &CompleteJobsRequest, texts: &[String]) -> Result<()> {
-        let (results, _) = self.insist(|| self.client.complete_jobs(report)).await?;
-        let results = results.context("a report of jobs was refused as a whole")?.results;
-        ensure!(results.len() == report.jobs.len(), "a report has results for other jobs");
-        for ((job, text), result) in report.jobs.iter().zip(texts).zip(results) {
-            match result.problem {
-                None => self.ledger.lock().done(&job.job, text),
-                // Done by this very report, whose answer was lost, or by another worker after a
-                // restart. Which of them, the history tells.
-                Some(problem) if ["job_not_open", "lease_lost"].contains(&&*problem.code) => {}
-                Some(problem) => bail!("{} was not accepted: {problem}", job.job),
+        let (mut report, mut texts, since) = (report.clone(), texts.to_vec(), Instant::now());
+        while !report.jobs.is_empty() {
+            ensure!(since.elapsed() < PATIENCE, "jobs cannot be reported for {PATIENCE:?}");
+            let (results, _) = self.insist(|| self.client.complete_jobs(&report)).await?;
+            let results = results.context("a report of jobs was refused as a whole")?.results;
+            ensure!(results.len() == report.jobs.len(), "a report has results for other jobs");
+            let mut left = (Vec::new(), Vec::new());
+            for ((job, text), result) in report.jobs.drain(..).zip(texts).zip(results) {
+                match result.problem {
+                    None => self.ledger.lock().done(&job.job, &text),
+                    // Done by this very report, whose answer was lost, or by another worker after
+                    // a restart. Which of them, the history tells.
+                    Some(problem) if ["job_not_open", "lease_lost"].contains(&&*problem.code) => {}
+                    Some(problem) if problem.status == 503 => {
+                        left.0.push(job);
+                        left.1.push(text);
+                    }
+                    Some(problem) => bail!("{} was not accepted: {problem}", job.job),
+                }
+            }
+            (report.jobs, texts) = left;
+            if !report.jobs.is_empty() {
+                tokio::time::sleep(RETRY_PAUSE).await;
             }
         }
         Ok(())

@@ -20,8 +20,8 @@ use crate::cluster::{Cluster, Domain};
 use crate::place::Place;
 
 const SERVERS: usize = 3;
-/// A case that only waits.
-const PROBE: &str = "process: probe\nsteps: [{ step: wait, who: Role(clerk) }]\n";
+/// A case that only waits: nobody does such jobs.
+const PROBE: &str = "process: probe\nsteps: [{ step: wait, job: never }]\n";
 const LOAD_MIN: Duration = Duration::from_millis(300);
 const LOAD_MAX: Duration = Duration::from_millis(1_500);
 /// In which of ten troubles nobody is killed: one is paused, or the database restarted.

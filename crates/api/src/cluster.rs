@@ -171,6 +171,26 @@ pub struct TopologyAnswer {
     pub dry_run: Option<Box<DryRun>>,
 }
 
+/// A server is to move into the process of another before long: what can be copied is copied ahead.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct PrepareRequest {
+    #[schema(value_type = String)]
+    pub server: Arc<str>,
+    /// The server into whose process it is to move.
+    #[schema(value_type = String)]
+    pub into: Arc<str>,
+}
+
+/// How far a copy is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct Prepared {
+    /// Little is left to be copied: the move takes a moment.
+    pub ready: bool,
+    /// What the server has stored, and what has been copied of it.
+    pub bytes: u64,
+    pub bytes_copied: u64,
+}
+
 /// How a topology is to be put in force.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct TopologyOptions {

@@ -4,12 +4,13 @@
 //! Invariant: every command asks for a topology and nothing else, so that it can be given again: what
 //! has been done by then is not done twice, and a change that is under way is gone on with.
 
+use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 use anyhow::{Result, bail};
 use legwork_api::client::Error;
 use legwork_api::cluster::{
-    Change, Changes, Cluster, DryRun, Method, Phase, TopologyAnswer, TopologyOptions,
+    Change, Changes, Cluster, DryRun, Method, Phase, Prepared, TopologyAnswer, TopologyOptions,
 };
 use legwork_placement::{Edit, Topology};
 use serde_json::json;
@@ -188,6 +189,9 @@ async fn change(context: &Context, edit: &Edit, how: &How) -> Result<bool> {
 
 /// Puts a topology in force, and sees the change through that it takes.
 pub(crate) async fn publish(context: &Context, source: &str, how: &How) -> Result<bool> {
+    if !how.dry_run {
+        prepare(context, source).await?;
+    }
     let options =
         TopologyOptions { method: how.method, dry_run: how.dry_run, without: how.without.clone() };
     let answer = context.client.publish_topology(source, &options).await?;
@@ -207,6 +211,36 @@ pub(crate) async fn publish(context: &Context, source: &str, how: &How) -> Resul
         format!("{} topology, epoch {epoch}, after {seconds:.1} s\n", paint(GOOD, "✔"))
     })?;
     Ok(true)
+}
+
+/// Has copied ahead what can be of servers that go into the process of another, so that they stand
+/// still for a moment only.
+async fn prepare(context: &Context, source: &str) -> Result<()> {
+    let now = in_force(context).await?;
+    let (Some(next), _) = Topology::succeed(source, Some(&now), &BTreeMap::new()) else {
+        // What is wrong with it is told when it is published.
+        return Ok(());
+    };
+    let mut spinner = Spinner::default();
+    for moved in now.change_to(&next).servers {
+        let server = next.server(moved);
+        let host = server.and_then(|server| next.server(server.host?));
+        let (Some(server), Some(host)) = (server, host) else { continue };
+        loop {
+            match context.client.prepare_move(&server.name, &host.name).await {
+                Ok(prepared) if prepared.ready => break,
+                Ok(Prepared { bytes, bytes_copied, .. }) => spinner.say(&format!(
+                    "{} is copied to {}: {bytes_copied} of about {bytes} bytes",
+                    server.name, host.name
+                )),
+                Err(error) if is_passing(&error) => spinner.say(&error.to_string()),
+                Err(error) => return Err(error.into()),
+            }
+            tokio::time::sleep(LOOK_EVERY).await;
+        }
+    }
+    spinner.stop();
+    Ok(())
 }
 
 fn published(answer: &TopologyAnswer) -> String {

@@ -24,7 +24,7 @@ use crate::http::App;
 use crate::meters::Meters;
 use crate::moving::{Progress, bring};
 use crate::notes::Notes;
-use crate::peer::{Host, Links, Place, Presence, Release};
+use crate::peer::{Host, Links, Place, Presence, Wish};
 use crate::queue::Queue;
 use crate::status::Status;
 use crate::supervise::Supervisor;
@@ -42,8 +42,8 @@ pub(crate) struct Process {
     stopping: watch::Receiver<bool>,
     /// The links of its own server.
     front: OnceLock<Arc<Links>>,
-    /// What other processes want to have back.
-    pub(crate) releases: Mutex<Option<mpsc::Receiver<Release>>>,
+    /// What is wanted of whoever keeps its servers.
+    pub(crate) wishes: Mutex<Option<mpsc::Receiver<Wish>>>,
 }
 
 pub(crate) struct Core {
@@ -95,7 +95,7 @@ impl Opening {
 impl Process {
     pub(crate) fn new(config: Config, stopping: watch::Receiver<bool>) -> Result<Self, Error> {
         let clock = Arc::new(Clock::default());
-        let mut releases = None;
+        let mut wishes = None;
         let host = match &config.peering {
             Some(peering) => {
                 let Peering { name, certificates, topology, .. } = peering;
@@ -103,14 +103,14 @@ impl Process {
                 // What the file says counts: the process listens there.
                 let address = own.map(|own| own.address.clone());
                 let (host, wanted) = Host::new(name.clone(), address, certificates, clock.clone())?;
-                releases = Some(wanted);
+                wishes = Some(wanted);
                 Some(Arc::new(host))
             }
             None => None,
         };
         let (meters, front) = (Arc::new(Meters::new()), OnceLock::new());
-        let releases = Mutex::new(releases);
-        Ok(Self { config, host, clock, meters, stopping, front, releases })
+        let wishes = Mutex::new(wishes);
+        Ok(Self { config, host, clock, meters, stopping, front, wishes })
     }
 
     /// The name of its own server; `None` if it is alone.

@@ -16,9 +16,9 @@ use crate::config::StoreChoice;
 use crate::core::{Away, Core, Opening, Process};
 use crate::gate::stopped;
 use crate::movers::Movers;
-use crate::moving::{Origin, StoreReply, StoreRequest};
+use crate::moving::{Origin, Progress, StoreReply, StoreRequest};
 use crate::notes::Note;
-use crate::peer::{Links, Moving, Release, Twin};
+use crate::peer::{Links, Moving, Twin, Wish};
 use crate::status::Phase;
 use crate::takeover::{self, Turns};
 
@@ -96,7 +96,7 @@ impl Keeper {
         let mut topology = self.own.topology_changes();
         let mut moving = self.own.moving();
         let mut looks = tokio::time::interval(LOOK);
-        let mut releases = self.releases();
+        let mut wishes = self.wishes();
         let mut leases = match &self.process.config.store {
             StoreChoice::Postgres(url) => Some(takeover::watch(url.clone())),
             StoreChoice::Memory | StoreChoice::Directory(_) => None,
@@ -113,7 +113,11 @@ impl Keeper {
                 _ = looks.tick(), if change.is_some() => {}
                 changed = topology.changed() => if changed.is_err() { break },
                 () = tokio::time::sleep(HELD_PAUSE), if !is_done => {}
-                Some(release) = releases.recv() => self.release(release).await,
+                Some(wish) = wishes.recv() => match wish {
+                    // Whoever wished may have gone.
+                    Wish::Release { server, done } => drop(done.send(self.release(server).await)),
+                    Wish::Prepare { server, done } => drop(done.send(self.prepare(&server))),
+                },
                 () = changed(&mut leases) => {
                     if let Some(leases) = &leases {
                         let leases = leases.borrow().clone();
@@ -132,11 +136,19 @@ impl Keeper {
         }
     }
 
-    fn releases(&self) -> mpsc::Receiver<Release> {
-        let releases = &self.process.releases;
-        let releases = releases.lock().unwrap_or_else(PoisonError::into_inner).take();
+    fn wishes(&self) -> mpsc::Receiver<Wish> {
+        let wishes = &self.process.wishes;
+        let wishes = wishes.lock().unwrap_or_else(PoisonError::into_inner).take();
         // There is one keeper.
-        releases.unwrap_or_else(|| mpsc::channel(1).1)
+        wishes.unwrap_or_else(|| mpsc::channel(1).1)
+    }
+
+    /// Copies the store of a server that is to move here.
+    fn prepare(&mut self, server: &Arc<str>) -> Result<Progress, String> {
+        if self.own.host.held(server).is_some() {
+            return Ok(Progress { is_close: true, ..Progress::default() });
+        }
+        self.movers.prepare(&self.process, server)
     }
 
     /// Holds what the topology puts here and what was taken over; whether all is held now.
@@ -254,24 +266,18 @@ impl Keeper {
     }
 
     /// Gives back what was taken over.
-    async fn release(&mut self, Release { server, done }: Release) {
+    async fn release(&mut self, server: Arc<str>) -> Result<(), String> {
         let now = Instant::now();
         let least = self.turns.hold(&server, self.process.config.takeover_hold, now);
-        let answer = match self.taken.get(&server) {
-            None => Err("it belongs here".to_owned()),
-            Some(since) if now.saturating_duration_since(*since) < least => {
-                Err(format!("it was taken over less than {} s ago", least.as_secs()))
-            }
-            Some(_) => {
-                tracing::info!(%server, "it is given back to its own process");
-                self.taken.remove(&server);
-                self.turns.give_back(&server, now);
-                self.stop(&server).await;
-                Ok(())
-            }
-        };
-        // Whoever asked may have gone.
-        drop(done.send(answer));
+        let since = self.taken.get(&server).ok_or_else(|| "it belongs here".to_owned())?;
+        if now.saturating_duration_since(*since) < least {
+            return Err(format!("it was taken over less than {} s ago", least.as_secs()));
+        }
+        tracing::info!(%server, "it is given back to its own process");
+        self.taken.remove(&server);
+        self.turns.give_back(&server, now);
+        self.stop(&server).await;
+        Ok(())
     }
 
     /// Asks for a guest of this process that another one has.

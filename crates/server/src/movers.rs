@@ -22,6 +22,8 @@ use crate::peer::{Links, Moving};
 
 /// How often it is said that a server has come.
 const SAYING: Duration = Duration::from_secs(3);
+/// How long a copy is kept up to date that was made ahead and that nobody asks for any more.
+const PREPARED: Duration = Duration::from_secs(60);
 
 /// The copies in the making.
 #[derive(Default)]
@@ -33,7 +35,9 @@ pub(crate) struct Movers {
 struct Mover {
     notes: Arc<Notes>,
     task: JoinHandle<()>,
-    _progress: watch::Receiver<Progress>,
+    progress: watch::Receiver<Progress>,
+    /// When it was last asked for ahead of a change.
+    asked: Option<Instant>,
 }
 
 impl Drop for Mover {
@@ -46,7 +50,10 @@ impl Movers {
     /// Sees to what a change brings here.
     pub(crate) fn follow(&mut self, process: &Process, own: &Links, moving: Option<&Moving>) {
         let expected = moving.map(|moving| expected(own, moving)).unwrap_or_default();
-        self.coming.retain(|name, _| expected.values().any(|expected| expected == name));
+        self.coming.retain(|name, mover| {
+            let is_asked = mover.asked.is_some_and(|asked| asked.elapsed() < PREPARED);
+            is_asked || expected.values().any(|expected| expected == name)
+        });
         let Some(moving) = moving else { return self.said = None };
         let is_due = self.said.is_none_or(|said| said.elapsed() >= SAYING);
         for (server, name) in expected {
@@ -70,6 +77,32 @@ impl Movers {
                 there.tell(Message::MovedIn { change, server, digest });
             }
         }
+    }
+
+    /// Copies what can be copied before the change begins that brings a server here: how far it is.
+    pub(crate) fn prepare(
+        &mut self,
+        process: &Process,
+        name: &Arc<str>,
+    ) -> Result<Progress, String> {
+        match process.store(Some(name)) {
+            StoreChoice::Directory(_) => {}
+            // Nothing is copied.
+            StoreChoice::Postgres(_) => {
+                return Ok(Progress { is_close: true, ..Progress::default() });
+            }
+            StoreChoice::Memory => {
+                return Err("this process keeps everything in memory".to_owned());
+            }
+        }
+        if !self.coming.contains_key(name) {
+            let mover = begin(process, name).map_err(|error| error.to_string())?;
+            let mover = mover.ok_or_else(|| "this server is alone".to_owned())?;
+            self.coming.insert(name.clone(), mover);
+        }
+        let mover = self.coming.get_mut(name).ok_or_else(|| "it has gone".to_owned())?;
+        mover.asked = Some(Instant::now());
+        Ok(*mover.progress.borrow())
     }
 
     /// The digest of a server that has come by this change; else it is being brought from now on.
@@ -113,7 +146,7 @@ fn begin(process: &Process, name: &Arc<str>) -> Result<Option<Mover>, Error> {
             }
         })
     };
-    Ok(Some(Mover { notes, task, _progress: receiver }))
+    Ok(Some(Mover { notes, task, progress: receiver, asked: None }))
 }
 
 /// The servers that a change brings to this process, or leaves here.

@@ -11,7 +11,9 @@ use serde_json::Value as Json;
 
 use super::url::Target;
 use super::{Call, Client, Download, Error, Events};
-use crate::cluster::{Changes, Cluster, Method, TopologyAnswer, TopologyOptions};
+use crate::cluster::{
+    Changes, Cluster, Method, PrepareRequest, Prepared, TopologyAnswer, TopologyOptions,
+};
 use crate::definitions::{
     CheckAnswer, CheckRequest, Definition, DefinitionList, Deployed, Organisation, Published,
     VersionList,
@@ -153,6 +155,12 @@ impl Client {
     /// Gives the change up that is under way.
     pub async fn undo_change(&self, reason: Option<String>) -> Result<Changes, Error> {
         self.call(Call::post("/v1/cluster/changes/undo", &Reason { reason })?).await
+    }
+
+    /// Copies a server's store ahead of its move into the process of another: how far that is.
+    pub async fn prepare_move(&self, server: &str, into: &str) -> Result<Prepared, Error> {
+        let request = PrepareRequest { server: server.into(), into: into.into() };
+        self.call(Call::post("/v1/cluster/prepare", &request)?).await
     }
 
     /// The given epoch, or the one in force.

@@ -6,18 +6,21 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use hyper::StatusCode;
 use legwork_api::cluster::{
-    Change, Changes, Cluster, ClusterServer, DryRun, EndedChange, Method, Phase, ServerLoad,
+    Change, Changes, Cluster, ClusterServer, DryRun, EndedChange, Method, Phase, PrepareRequest,
+    Prepared, ServerLoad,
 };
 use legwork_api::instances::Reason;
 use legwork_model::event;
 use legwork_model::id::ServerId;
-use legwork_placement::{Rule, Topology};
+use legwork_placement::{Map, Rule, Topology};
 use legwork_site::{Answer, ChangeView, LastChange, Reconfiguration, Request};
 
 use super::exchange::Exchange;
 use super::gather::{ask, pages, question};
 use super::reply::{Refused, Reply, Result};
+use crate::moving::Progress;
 
 /// The path where the server that keeps the catalog tells of changes.
 const CHANGES: &str = "/v1/cluster/changes";
@@ -86,6 +89,43 @@ pub(super) async fn undo(x: Exchange<'_>) -> Result {
         return Err(Refused::strange_answer());
     };
     Reply::json(&told(&x, *now))
+}
+
+/// Copies a server's store into the process of another, ahead of the move; asked again and again it
+/// tells how far that is. Nothing moves by it.
+#[utoipa::path(
+    post, path = "/v1/cluster/prepare", tag = "cluster", operation_id = "prepare_move",
+    request_body = PrepareRequest,
+    responses((status = 200, body = Prepared)),
+)]
+pub(super) async fn prepare(x: Exchange<'_>) -> Result {
+    x.query(&[])?;
+    let PrepareRequest { server, into } = x.json()?;
+    x.order(Request::RequireAdmin).await?;
+    let Some(links) = &x.app.links else { return Err(alone()) };
+    let topology = links.topology();
+    let found = |name: &str| topology.server_named(name).ok_or_else(|| no_such_server(name));
+    let (moved, host) = (found(&server)?, topology.host_of(found(&into)?));
+    if Some(host) != links.here() {
+        let detail = format!("`{into}` is in another process; ask there");
+        let mut refused = Refused::new(StatusCode::CONFLICT, "elsewhere", detail);
+        refused.at = Some(host);
+        return Err(refused);
+    }
+    if topology.domain_of(moved) != topology.domain_of(host) {
+        let detail = format!("`{server}` is of another domain than `{into}` and cannot move there");
+        return Err(Refused::new(StatusCode::CONFLICT, "another_domain", detail));
+    }
+    let failed =
+        |reason| Refused::unavailable("not_prepared", format!("{reason}; try again later"));
+    let progress = links.host.prepare(server).await.map_err(failed)?;
+    let Progress { bytes, bytes_copied, is_close: ready, .. } = progress;
+    Reply::json(&Prepared { ready, bytes, bytes_copied })
+}
+
+fn no_such_server(name: &str) -> Refused {
+    let detail = format!("there is no server `{name}`; `legwork cluster show` lists them");
+    Refused::new(StatusCode::NOT_FOUND, "no_such_server", detail)
 }
 
 async fn own_changes(x: &Exchange<'_>) -> Result<Changes> {
@@ -195,5 +235,5 @@ pub(super) fn dry_run(part: legwork_site::DryRun) -> DryRun {
 fn alone() -> Refused {
     let detail = "this server is alone; start servers with `legwork up --cluster DIR`, where \
                   `legwork cluster init` made DIR";
-    Refused::new(hyper::StatusCode::CONFLICT, "not_a_member", detail)
+    Refused::new(StatusCode::CONFLICT, "not_a_member", detail)
 }

@@ -53,7 +53,7 @@ fn pretty(json: &serde_json::Value) -> Bytes {
         definitions::publish_organisation, definitions::organisation,
         definitions::organisation_versions, definitions::check,
         topology::publish, topology::show, topology::epochs,
-        cluster::show, cluster::changes, cluster::undo,
+        cluster::show, cluster::changes, cluster::undo, cluster::prepare,
         starts::start, instances::list, instances::show, instances::history,
         instances::suspend, instances::resume, instances::abort, instances::incidents,
         instances::resolve,

@@ -280,6 +280,7 @@ async fn carry_out(operation: Operation, x: Exchange<'_>) -> Result {
         Operation::Cluster => cluster::show(x).await,
         Operation::Changes => cluster::changes(x).await,
         Operation::UndoChange => cluster::undo(x).await,
+        Operation::PrepareMove => cluster::prepare(x).await,
         Operation::Backup => system::backup(x).await,
         Operation::OpenApi => system::openapi(&x),
         Operation::DefinitionSchema => system::definition_schema(&x),

@@ -69,6 +69,7 @@ pub(crate) enum Operation {
     Cluster,
     Changes,
     UndoChange,
+    PrepareMove,
     Backup,
     OpenApi,
     DefinitionSchema,
@@ -83,7 +84,7 @@ use Operation as Op;
 use Verb::{Delete, Get, Post, Put};
 
 /// Those in use at every step of every instance come first.
-pub(crate) static ROUTES: [Route; 50] = [
+pub(crate) static ROUTES: [Route; 51] = [
     route(Post, "/v1/work/{activity}/complete", Op::Complete),
     route(Post, "/v1/jobs/activate", Op::ActivateJobs),
     route(Post, "/v1/jobs/complete", Op::CompleteJobs),
@@ -126,6 +127,7 @@ pub(crate) static ROUTES: [Route; 50] = [
     route(Get, "/v1/cluster", Op::Cluster),
     route(Get, "/v1/cluster/changes", Op::Changes),
     route(Post, "/v1/cluster/changes/undo", Op::UndoChange),
+    route(Post, "/v1/cluster/prepare", Op::PrepareMove),
     route(Get, "/v1/backup", Op::Backup),
     route(Get, "/v1/schema/definition.json", Op::DefinitionSchema),
     route(Get, "/v1/schema/organisation.json", Op::OrganisationSchema),

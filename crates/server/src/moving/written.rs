@@ -6,6 +6,7 @@
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
 
 use legwork_model::id::StreamId;
 use legwork_store::Batch;
@@ -14,6 +15,8 @@ use super::wire::Mark;
 
 /// More is not remembered: then all streams are compared once more.
 const STREAMS_MAX: usize = 1 << 20;
+/// Whoever has not asked for so long does not copy any more.
+const FORGOTTEN: Duration = Duration::from_secs(600);
 
 #[derive(Debug, Default)]
 pub(crate) struct Written {
@@ -26,6 +29,8 @@ struct State {
     /// When each was last written to.
     streams: BTreeMap<StreamId, u64>,
     mark: Mark,
+    /// When somebody last asked.
+    asked: Option<Instant>,
 }
 
 impl Written {
@@ -33,8 +38,10 @@ impl Written {
     pub(crate) fn begin(&self, life: u64) -> Mark {
         let mut state = self.lock();
         if !self.is_copied.swap(true, Ordering::AcqRel) {
-            *state = State { streams: BTreeMap::new(), mark: Mark { life, number: 0 } };
+            let mark = Mark { life, number: 0 };
+            *state = State { streams: BTreeMap::new(), mark, asked: None };
         }
+        state.asked = Some(Instant::now());
         state.mark
     }
 
@@ -52,6 +59,11 @@ impl Written {
             return;
         }
         let mut state = self.lock();
+        if state.asked.is_none_or(|asked| asked.elapsed() > FORGOTTEN) {
+            // Nobody copies any more.
+            self.is_copied.store(false, Ordering::Release);
+            return *state = State::default();
+        }
         state.mark.number += 1;
         let number = state.mark.number;
         state.streams.extend(streams.into_iter().map(|stream| (stream, number)));
@@ -69,6 +81,7 @@ impl Written {
         if since.life != mark.life || !self.is_copied.load(Ordering::Acquire) {
             return (None, mark);
         }
+        state.asked = Some(Instant::now());
         // One copies at a time, and has what it asks from on.
         state.streams.retain(|_, number| *number > since.number);
         (Some(state.streams.keys().copied().collect()), mark)

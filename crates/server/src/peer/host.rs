@@ -21,14 +21,15 @@ use super::link::Ended;
 use super::links::{Links, Place, Presence};
 use super::tls::{Identity, Unusable};
 use crate::clock::Clock;
+use crate::moving::Progress;
 
 /// How often the files of the certificates are looked at, besides at every new connection.
 const RENEWAL: Duration = Duration::from_secs(5);
 /// How often it is told of one address that it was refused, and of how many meanwhile.
 const STRANGER: Duration = Duration::from_secs(60);
 const STRANGERS_MAX: usize = 64;
-/// Servers that are wanted back at once.
-const RELEASES_MAX: usize = 64;
+/// What is wanted at once and waits.
+const WISHES_MAX: usize = 64;
 
 pub(crate) struct Host {
     /// The server whose certificate the process shows: its own.
@@ -43,14 +44,23 @@ pub(crate) struct Host {
     looking: Mutex<()>,
     /// Who was refused of late, and when that was told.
     strangers: Mutex<FxHashMap<IpAddr, Timestamp>>,
-    releases: mpsc::Sender<Release>,
+    wishes: mpsc::Sender<Wish>,
 }
 
-/// Another process wants to have a server back that this one has taken over.
-pub(crate) struct Release {
-    pub(crate) server: Arc<str>,
-    /// Told that it is given back, or why not.
-    pub(crate) done: oneshot::Sender<Result<(), String>>,
+/// What is wanted of whoever keeps the servers of this process.
+pub(crate) enum Wish {
+    /// Another process wants to have a server back that this one has taken over.
+    Release {
+        server: Arc<str>,
+        /// Told that it is given back, or why not.
+        done: oneshot::Sender<Result<(), String>>,
+    },
+    /// A server is to move here: its store is copied ahead.
+    Prepare {
+        server: Arc<str>,
+        /// Told how far that is.
+        done: oneshot::Sender<Result<Progress, String>>,
+    },
 }
 
 impl Host {
@@ -59,12 +69,12 @@ impl Host {
         address: Option<Arc<str>>,
         certificates: &Path,
         clock: Arc<Clock>,
-    ) -> Result<(Self, mpsc::Receiver<Release>), Unusable> {
+    ) -> Result<(Self, mpsc::Receiver<Wish>), Unusable> {
         let identity = Identity::read(certificates)?;
         identity.require(&name)?;
         let (held, looking, strangers) = (RwLock::default(), Mutex::default(), Mutex::default());
-        let (releases, wanted) = mpsc::channel(RELEASES_MAX);
-        Ok((Self { name, address, identity, clock, held, looking, strangers, releases }, wanted))
+        let (wishes, wished) = mpsc::channel(WISHES_MAX);
+        Ok((Self { name, address, identity, clock, held, looking, strangers, wishes }, wished))
     }
 
     /// Listens to other processes until it is dropped.
@@ -96,8 +106,22 @@ impl Host {
     /// Gives a server back that was taken over, or says why not.
     pub(crate) async fn release(&self, server: Arc<str>) -> Result<(), String> {
         let (done, outcome) = oneshot::channel();
+        self.wish(Wish::Release { server, done }, outcome).await
+    }
+
+    /// Copies the store of a server that is to move here: how far that is.
+    pub(crate) async fn prepare(&self, server: Arc<str>) -> Result<Progress, String> {
+        let (done, outcome) = oneshot::channel();
+        self.wish(Wish::Prepare { server, done }, outcome).await
+    }
+
+    async fn wish<T>(
+        &self,
+        wish: Wish,
+        outcome: oneshot::Receiver<Result<T, String>>,
+    ) -> Result<T, String> {
         let stopping = || "the process is stopping".to_owned();
-        self.releases.send(Release { server, done }).await.map_err(|_| stopping())?;
+        self.wishes.send(wish).await.map_err(|_| stopping())?;
         outcome.await.unwrap_or_else(|_| Err(stopping()))
     }
 

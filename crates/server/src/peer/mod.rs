@@ -22,7 +22,7 @@ mod tls;
 pub use certificates::{Authority, Certified, NotCertified};
 pub(crate) use counters::Meter;
 pub(crate) use frame::{Answered, Header, Passed};
-pub(crate) use host::{Host, Release};
+pub(crate) use host::{Host, Wish};
 pub(crate) use links::{Links, Moving, Place, Presence, Row};
 pub(crate) use other::{Condition, Late};
 pub(crate) use passing::{From, NotPassed};

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
+use std::time::Duration;
 
 use legwork_model::id::InstanceId;
 use legwork_placement::Topology;
@@ -93,6 +94,15 @@ async fn a_server_becomes_the_guest_of_another_with_all_it_has() {
     let one = cluster.start_stored("north-1").await;
     let two = cluster.start_stored("north-2").await;
     let mut instances = begin(&one, &two).await;
+    // Most is copied ahead, whoever is asked.
+    let prepare = || {
+        let asked = json!({"server": "north-2", "into": "north-1"});
+        call("POST /v1/cluster/prepare").json(asked)
+    };
+    let mut looks = tokio::time::interval(Duration::from_millis(2));
+    while two.ok(prepare()).await["ready"] != true {
+        looks.tick().await;
+    }
     one.publish(&with(&cluster, "north-2", "host: north-1")).await;
     until(|| one.held() == ["north-1", "north-2"] && two.is_away()).await;
     assert_eq!(one.epoch(), 2);

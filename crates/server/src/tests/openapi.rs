@@ -152,6 +152,7 @@ async fn publish(r: &mut Reader) {
     r.send(call("GET /v1/cluster")).await;
     r.send(call("GET /v1/cluster/changes?x=1")).await;
     r.send(call("POST /v1/cluster/changes/undo").json(json!({}))).await;
+    r.send(call("POST /v1/cluster/prepare").json(json!({"server": "a", "into": "b"}))).await;
 }
 
 async fn run_a_letter(r: &mut Reader) -> String {

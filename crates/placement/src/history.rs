@@ -66,15 +66,16 @@ pub fn last_activities(schema: &Schema, known: &impl Known, sources: &[Activity]
         }
     }
     for node in schema.nodes.iter().filter(|node| node.has_entry()) {
-        let mut activity = present(schema, known, node.id);
-        let completed = known.is_completed(node.id);
-        // A loop that has gone round: the decision to do so came last in the round before.
-        let repeated = matches!(node.kind, NodeKind::LoopEnd { .. });
-        if !(completed || repeated && step_back(&mut activity)) {
-            continue;
-        }
-        if sources.iter().any(|source| matters(schema, &activity, source)) {
-            add(schema, &mut last, activity);
+        let activity = present(schema, known, node.id);
+        // A loop that has gone round: the decision to do so came last in the round before, also where
+        // the present round has come to its end as well.
+        let is_end = matches!(node.kind, NodeKind::LoopEnd { .. });
+        let before = is_end.then(|| step_back(&activity)).flatten();
+        let done = known.is_completed(node.id).then_some(activity);
+        for activity in before.into_iter().chain(done) {
+            if sources.iter().any(|source| matters(schema, &activity, source)) {
+                add(schema, &mut last, activity);
+            }
         }
     }
     last
@@ -143,15 +144,12 @@ pub(crate) fn compare(schema: &Schema, known: &impl Known, activity: &Activity) 
     activity.iteration.0.iter().copied().cmp(present)
 }
 
-/// The iteration before, if there is one.
-fn step_back(activity: &mut Activity) -> bool {
-    match activity.iteration.0.last_mut() {
-        Some(round @ 1..) => {
-            *round -= 1;
-            true
-        }
-        Some(0) | None => false,
-    }
+/// The same in the iteration before, if there is one.
+fn step_back(activity: &Activity) -> Option<Activity> {
+    let mut before = activity.clone();
+    let round = before.iteration.0.last_mut()?;
+    *round = round.checked_sub(1)?;
+    Some(before)
 }
 
 /// Keeps those that precede no other.

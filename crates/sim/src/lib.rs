@@ -17,6 +17,7 @@ mod world;
 use std::fmt;
 
 use actors::Crowd;
+use cluster::Kind;
 use dice::Dice;
 use world::World;
 
@@ -42,20 +43,45 @@ pub struct Failure {
     pub reason: String,
 }
 
-/// Runs one seed from empty stores to the end of all its instances: one site with all that people
-/// do to it, then several sites with all that a network does to them.
+/// What is simulated from a seed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Scene {
+    /// One site with all that people do to it.
+    Alone,
+    /// Several sites with all that a network does to them.
+    Together,
+    /// Several servers in a domain whose weights and hosts change, over the same network.
+    Divided,
+}
+
+impl Scene {
+    pub const ALL: [Self; 3] = [Self::Alone, Self::Together, Self::Divided];
+}
+
+/// Runs one seed from empty stores to the end of all its instances, scene by scene.
 pub fn run(seed: u64) -> Result<Report, Failure> {
-    let both = || {
-        let (alone, together) = (simulate(seed)?, cluster::simulate(seed)?);
-        Ok(Report {
-            instances: alone.instances + together.instances,
-            completions: alone.completions + together.completions,
-            crashes: alone.crashes + together.crashes,
-            refusals: alone.refusals + together.refusals,
-            digest: alone.digest.rotate_left(1) ^ together.digest,
-        })
+    let mut sum = Report::default();
+    for scene in Scene::ALL {
+        let report = run_scene(seed, scene)?;
+        sum = Report {
+            instances: sum.instances + report.instances,
+            completions: sum.completions + report.completions,
+            crashes: sum.crashes + report.crashes,
+            refusals: sum.refusals + report.refusals,
+            digest: sum.digest.rotate_left(1) ^ report.digest,
+        };
+    }
+    Ok(sum)
+}
+
+/// Runs one seed of one scene.
+pub fn run_scene(seed: u64, scene: Scene) -> Result<Report, Failure> {
+    let outcome = match scene {
+        Scene::Alone => simulate(seed),
+        Scene::Together => cluster::simulate(seed, Kind::Single),
+        Scene::Divided => cluster::simulate(seed, Kind::Divided),
     };
-    both().map_err(|reason| Failure { seed, reason })
+    outcome.map_err(|reason| Failure { seed, reason: format!("{scene:?}: {reason}") })
 }
 
 fn simulate(seed: u64) -> Result<Report, String> {
@@ -113,10 +139,23 @@ mod tests {
     }
 
     #[test]
+    fn servers_of_a_domain_that_change_end_well() {
+        // 225: of one key two servers decided, by ids from before and after a change of weights.
+        // 75: a server that joined took its number from its file, and another's move for its own.
+        // 795: of a loop that had ended the rounds before were not known to be known.
+        // 293: a server that had not moved after all heard of it late.
+        // 1, 3: whoever waited at a server that was moving was not told of news, or not at all.
+        for seed in (0..10).chain([75, 225, 293, 795]) {
+            run_scene(seed, Scene::Divided).unwrap_or_else(|failure| panic!("{failure}"));
+        }
+    }
+
+    #[test]
     fn a3_10_no_entry_and_no_version_reaches_a_server_twice() {
         // Over a calm network, where nothing has to be said again.
         for seed in (0..10).map(|number| 4 * number + 3) {
-            cluster::simulate(seed).unwrap_or_else(|reason| panic!("seed {seed}: {reason}"));
+            cluster::simulate(seed, Kind::Single)
+                .unwrap_or_else(|reason| panic!("seed {seed}: {reason}"));
         }
     }
 

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use clap::Parser;
-use legwork_sim::{Failure, Report, run};
+use legwork_sim::{Failure, Report, Scene, run, run_scene};
 
 #[derive(Parser)]
 #[command(about = "Runs whole sites in virtual time and checks what must hold")]
@@ -17,6 +17,12 @@ struct Arguments {
     /// Run this one seed, twice, and compare the bytes.
     #[arg(long)]
     seed: Option<u64>,
+    /// Only one scene: `alone`, `together` or `divided`.
+    #[arg(long)]
+    scene: Option<String>,
+    /// Begin with this seed.
+    #[arg(long, default_value_t = 0)]
+    from: u64,
     /// Go on with further seeds for this many hours.
     #[arg(long)]
     hours: Option<f64>,
@@ -25,13 +31,21 @@ struct Arguments {
 fn main() -> ExitCode {
     let arguments = Arguments::parse();
     let begin = Instant::now();
+    let scene = arguments.scene.as_deref();
+    let scene = Scene::ALL.into_iter().find(|known| Some(&*word(*known)) == scene);
+    if arguments.scene.is_some() && scene.is_none() {
+        eprintln!("there is no such scene; take one of {:?}", Scene::ALL.map(word));
+        return ExitCode::FAILURE;
+    }
+    let run = |seed| scene.map_or_else(|| run(seed), |scene| run_scene(seed, scene));
+    let from = arguments.from;
     let outcome = match (arguments.seed, arguments.hours) {
-        (Some(seed), _) => twice(seed).map(|report| (1, vec![report])),
+        (Some(seed), _) => twice(seed, run).map(|report| (1, vec![report])),
         (None, Some(hours)) => {
             let end = begin + Duration::from_secs_f64(hours.max(0.0) * 3600.0);
-            many(|_| Instant::now() < end)
+            many(from, |_| Instant::now() < end, run)
         }
-        (None, None) => many(|seed| seed < arguments.seeds),
+        (None, None) => many(from, |seed| seed < from + arguments.seeds, run),
     };
     match outcome {
         Ok((seeds, reports)) => {
@@ -52,10 +66,18 @@ fn main() -> ExitCode {
     }
 }
 
-/// Runs seeds from 0 on as long as they are wanted, as many at a time as there are processors. A
+fn word(scene: Scene) -> String {
+    format!("{scene:?}").to_lowercase()
+}
+
+/// Runs seeds as long as they are wanted, as many at a time as there are processors. A
 /// seed depends on nothing but itself, so their order does not matter.
-fn many(wanted: impl Fn(u64) -> bool + Sync) -> Result<(usize, Vec<Report>), Failure> {
-    let (next, failed) = (AtomicU64::new(0), AtomicBool::new(false));
+fn many(
+    from: u64,
+    wanted: impl Fn(u64) -> bool + Sync,
+    run: impl Fn(u64) -> Result<Report, Failure> + Sync,
+) -> Result<(usize, Vec<Report>), Failure> {
+    let (next, failed) = (AtomicU64::new(from), AtomicBool::new(false));
     let work = || {
         let mut reports = Vec::new();
         loop {
@@ -79,7 +101,7 @@ fn many(wanted: impl Fn(u64) -> bool + Sync) -> Result<(usize, Vec<Report>), Fai
     Ok((reports.len(), reports))
 }
 
-fn twice(seed: u64) -> Result<Report, Failure> {
+fn twice(seed: u64, run: impl Fn(u64) -> Result<Report, Failure>) -> Result<Report, Failure> {
     let (first, second) = (run(seed)?, run(seed)?);
     println!("{first:#?}");
     if first == second {

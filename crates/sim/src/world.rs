@@ -6,9 +6,11 @@
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::ops::ControlFlow;
+use std::sync::Arc;
 
-use legwork_model::id::{InstanceId, ServerId, StreamId};
+use legwork_model::id::{InstanceId, ServerId, StreamId, StreamKind};
 use legwork_model::time::Timestamp;
+use legwork_placement::Topology;
 use legwork_site::{
     Answer, Append, ClosedStream, Config, Credential, FileWanted, Gauges, Input, Member, Message,
     Output, Refusal, Request, RequestId, Site, Stream,
@@ -40,6 +42,16 @@ pub(crate) struct World {
     blobs: BTreeSet<[u8; 32]>,
     /// Contents that have to come from elsewhere.
     wanted: Vec<(InstanceId, FileWanted)>,
+    /// What the site is told of stores that move, again after each crash.
+    marks: Vec<Mark>,
+    is_down: bool,
+}
+
+/// What whoever runs a site knows of stores that move.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Mark {
+    GivenAway { change: u32 },
+    Moved { change: u32, server: ServerId },
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -80,7 +92,93 @@ impl World {
             said: Vec::new(),
             blobs: BTreeSet::new(),
             wanted: Vec::new(),
+            marks: Vec::new(),
+            is_down: false,
         }
+    }
+
+    /// Another host with all that is stored here.
+    pub(crate) fn copy(&self, dice: &mut Dice) -> Result<Self, String> {
+        let mut world = Self::of(Config { life: dice.roll(), ..self.config.clone() });
+        let failed = |error: store::Error| format!("copy: {error}");
+        let closed = self.store.closed_streams(None, usize::MAX).map_err(failed)?;
+        let closed: BTreeMap<StreamId, Vec<u8>> =
+            closed.into_iter().map(|closed| (closed.stream, closed.summary)).collect();
+        for (stream, records) in self.streams()? {
+            let last = records.len().saturating_sub(1);
+            for (place, record) in records.into_iter().enumerate() {
+                let close = closed.get(&stream).filter(|_| place == last).cloned();
+                let expected = Version(place as u64);
+                let append = store::Append { stream, expected, record, close };
+                let batch = Batch { appends: vec![append], ..Batch::default() };
+                world.store.commit(batch).map_err(failed)?;
+            }
+        }
+        (world.now, world.calm, world.blobs) = (self.now, self.calm, self.blobs.clone());
+        // Nobody who asked there takes an answer from here for theirs.
+        world.last_request = self.last_request + 1_000_000;
+        let (site, outputs) = world.recovered()?;
+        world.site = site;
+        world.carry_out(outputs)?;
+        Ok(world)
+    }
+
+    /// The site is told of a store that moves, now and after each crash.
+    pub(crate) fn mark(&mut self, mark: Mark) {
+        self.marks.push(mark);
+        self.inbox.insert(0, mark.input());
+    }
+
+    pub(crate) fn is_marked(&self, mark: Mark) -> bool {
+        self.marks.contains(&mark)
+    }
+
+    pub(crate) fn site(&self) -> &Site {
+        &self.site
+    }
+
+    /// Of the topology that the site knows.
+    pub(crate) fn epoch(&self) -> u32 {
+        self.topology().map_or(0, |topology| topology.epoch)
+    }
+
+    pub(crate) fn topology(&self) -> Option<&Arc<Topology>> {
+        self.site.seat().map(|seat| &seat.topology)
+    }
+
+    /// The process dies, and does not come up again before it is told to.
+    pub(crate) fn stop(&mut self, dice: &mut Dice) -> Result<(), String> {
+        self.is_down = true;
+        self.crash(dice)
+    }
+
+    pub(crate) fn come_up(&mut self) {
+        self.is_down = false;
+    }
+
+    /// The instances that are open in the store.
+    pub(crate) fn open_instances(&self) -> Result<Vec<InstanceId>, String> {
+        let mut open = Vec::new();
+        let visit = &mut |stream: store::OpenStream| {
+            if let StreamKind::Instance(id) = stream.stream.kind() {
+                open.push(id);
+            }
+            ControlFlow::Continue(())
+        };
+        self.store.open_streams(None, visit).map_err(|error| format!("read: {error}"))?;
+        Ok(open)
+    }
+
+    /// All that was asked here will not be answered here.
+    pub(crate) fn take_asked(&mut self) -> Vec<RequestId> {
+        self.lost.append(&mut self.asked);
+        self.lost.extend(std::mem::take(&mut self.answers).into_keys());
+        std::mem::take(&mut self.lost)
+    }
+
+    /// Requests asked at the host before get no answer.
+    pub(crate) fn lose(&mut self, asked: Vec<RequestId>) {
+        self.lost.extend(asked);
     }
 
     /// A site that is one of several.
@@ -193,6 +291,11 @@ impl World {
 
     /// One batch: inputs in, a commit, answers out; or a crash before or after the commit.
     pub(crate) fn cycle(&mut self, dice: &mut Dice) -> Result<(), String> {
+        if self.is_down {
+            self.inbox.clear();
+            self.lost.append(&mut self.asked);
+            return Ok(());
+        }
         let crash = match dice.below(100) {
             _ if self.calm => Crash::No,
             0..3 => Crash::BeforeCommit,
@@ -343,6 +446,7 @@ impl World {
         let (site, outputs) = self.recovered()?;
         self.site = site;
         self.carry_out(outputs)?;
+        self.inbox = self.marks.iter().copied().map(Mark::input).collect();
         Ok(())
     }
 
@@ -433,7 +537,17 @@ impl World {
     }
 
     pub(crate) fn describe(&self) -> String {
-        format!("{:?}", self.gauges())
+        let (mode, held) = (self.site.mode(), self.site.held());
+        format!("{mode:?}, {held} held, {:?}", self.gauges())
+    }
+}
+
+impl Mark {
+    fn input(self) -> Input {
+        match self {
+            Self::GivenAway { change } => Input::GivenAway { change },
+            Self::Moved { change, server } => Input::Moved { change, server, digest: [0; 32] },
+        }
     }
 }
 

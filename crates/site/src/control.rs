@@ -2,7 +2,7 @@
 
 use legwork_engine::{self as engine, Command, Rejection};
 use legwork_model::event::Created;
-use legwork_model::id::{ActivityId, InstanceId, StreamId};
+use legwork_model::id::{ActivityId, InstanceId, ServerId, StreamId};
 use legwork_model::schema::Schema;
 use legwork_model::time::Timestamp;
 
@@ -49,13 +49,25 @@ impl Site {
     /// Refuses to start what another server of the domain controls there.
     pub(crate) fn require_placed(&self, id: InstanceId) -> Result<(), Refusal> {
         let Some(seat) = &self.seat else { return Ok(()) };
-        if self.belongs_here(id) {
+        // By its id everybody finds who has started it.
+        if self.belongs_here(id) && id.server() == seat.here {
             return Ok(());
         }
-        let at = seat.topology.starter(seat.here, id);
-        let message = "the weights of the domain say that another server starts this; ask there, \
-                       with an id drawn anew";
-        Err(Refusal::new(Kind::Conflict, "placed_elsewhere", message).at(at))
+        Err(placed_elsewhere(seat.topology.starter(seat.here, id)))
+    }
+
+    /// The same of a start with a key, wherever its id was drawn: of a key that was not used yet one
+    /// server alone decides, the one that has its spread now.
+    pub(crate) fn require_placed_now(&self, id: InstanceId) -> Result<(), Refusal> {
+        self.require_placed(id)?;
+        let domain = self.domain_here();
+        let found = self.seat.as_ref().zip(domain).and_then(|(seat, domain)| {
+            Some((seat.here, seat.topology.domain(domain)?.chain.newest().server(id.spread())))
+        });
+        match found {
+            Some((here, now)) if now != here => Err(placed_elsewhere(Some(now))),
+            Some(_) | None => Ok(()),
+        }
     }
 
     pub(crate) fn start_now(
@@ -333,6 +345,12 @@ impl Site {
         }
         Ok(Answer::Incidents { incidents: found, more })
     }
+}
+
+fn placed_elsewhere(at: Option<ServerId>) -> Refusal {
+    let message = "the weights of the domain say that another server starts this; ask there, with \
+                   an id drawn anew";
+    Refusal::new(Kind::Conflict, "placed_elsewhere", message).at(at)
 }
 
 pub(crate) fn too_many_waiting() -> Refusal {

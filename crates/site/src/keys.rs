@@ -66,13 +66,14 @@ impl Site {
                 Ok(None)
             }
             Ok(None) if !self.is_unused_elsewhere(stream, start.instance) => {
-                self.require_placed(start.instance)?;
+                self.require_placed_now(start.instance)?;
                 let instance = start.instance;
                 let held = Held { id, caller, request: Request::Start(start) };
                 self.ask_earlier(stream, instance, held, now);
                 Ok(None)
             }
             Ok(None) => {
+                self.require_placed_now(start.instance)?;
                 self.start_now(&caller, &start, now)?;
                 let used = Use { instance: start.instance, request };
                 self.record_use(stream, used, now);

@@ -62,7 +62,8 @@ impl Site {
         if let Some(change) = self.locks.gone {
             return Mode::Gone { change };
         }
-        match (self.catalog.changes().pending(), self.seat()) {
+        // The numbers of the file that this server was started with may be others.
+        match (self.catalog.changes().pending(), &self.seat) {
             (Some(pending), Some(seat)) if pending.moves(seat.here) => {
                 Mode::Frozen { change: pending.number }
             }
@@ -147,13 +148,18 @@ impl Site {
     pub(crate) fn next_release(&self) -> Option<Timestamp> {
         let waits = !self.locks.aside.is_empty() && self.mode() == Mode::Serving
             || !self.locks.starts.is_empty() && !self.is_locked();
-        let asks = self.is_catching_up().then_some(self.locks.ask_due);
+        let asks = self.asks_on().then_some(self.locks.ask_due);
         waits.then_some(self.latest).or(asks)
     }
 
-    /// Asks how much catalog there is, as long as that is not known.
+    /// Whether somebody waits here for records of the catalog.
+    fn asks_on(&self) -> bool {
+        self.is_catching_up() || matches!(self.mode(), Mode::Frozen { .. })
+    }
+
+    /// Asks how much catalog there is, as long as that is not known, or more is waited for.
     pub(crate) fn catch_up(&mut self, now: Timestamp) {
-        if !self.is_catching_up() || self.locks.ask_due > now {
+        if !self.asks_on() || self.locks.ask_due > now {
             return;
         }
         self.locks.ask_due = now.plus(PAUSE);
@@ -162,7 +168,8 @@ impl Site {
         let neighbours = self.domain_here().into_iter();
         let neighbours = neighbours.flat_map(|domain| seat.topology.servers_of(domain));
         let neighbours = neighbours.map(|(id, _)| id).filter(|id| *id != here);
-        let mut all: Vec<_> = neighbours.chain(seat.topology.registrar()).collect();
+        let registrar = seat.topology.registrar().filter(|id| *id != here);
+        let mut all: Vec<_> = neighbours.chain(registrar).collect();
         all.sort_unstable();
         all.dedup();
         for to in all {
@@ -223,10 +230,11 @@ impl Site {
     }
 
     fn note_fates(&mut self) {
-        let Some(here) = self.seat().map(|seat| seat.here) else { return };
+        let here = self.seat.as_ref().map(|seat| seat.here);
         let changes = self.catalog.changes();
         let new = self.locks.seen + 1..changes.next_number();
-        for number in new.filter(|number| changes.has_moved(*number, here)) {
+        let is_moved = |number: &u32| here.is_some_and(|here| changes.has_moved(*number, here));
+        for number in new.filter(is_moved) {
             let moved_in = self.locks.moved_in == Some(number);
             let goes_on_here = match changes.fate(number) {
                 Some(Fate::Published { .. }) => moved_in,
@@ -247,7 +255,7 @@ impl Site {
         digest: [u8; 32],
         now: Timestamp,
     ) {
-        let is_here = self.seat().is_some_and(|seat| seat.here == server);
+        let is_here = self.seat.as_ref().is_some_and(|seat| seat.here == server);
         if is_here {
             self.locks.moved_in = Some(change);
         }

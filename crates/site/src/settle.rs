@@ -25,6 +25,7 @@ impl Site {
         if std::mem::take(&mut self.recovering) {
             self.worklists.start_afresh();
         }
+        self.carry_on(now);
         self.jobs.expire(now);
         self.serve_polls(now);
         self.follow_on(now);
@@ -39,13 +40,13 @@ impl Site {
         self.tell_over(now);
         self.watch(now);
         self.attend_to_change(now);
-        self.carry_on(now);
         self.evict();
     }
 
     /// What goes on while this server is frozen.
     pub(crate) fn settle_frozen(&mut self, now: Timestamp) {
         self.latest = now;
+        self.serve_watches(now);
         self.answer_due(now);
         self.attend_to_change(now);
     }

@@ -146,7 +146,12 @@ fn deploy(source: &str) -> Request {
 }
 
 fn start(number: u128, version: Option<u32>) -> Request {
-    let (instance, process) = (InstanceId(number << 16), "visit".into());
+    start_at(0, number, version)
+}
+
+/// A start at this server.
+fn start_at(place: u128, number: u128, version: Option<u32>) -> Request {
+    let (instance, process) = (InstanceId(number << 16 | place), "visit".into());
     let (data, agent, key, wait_until) = (Data::new(), None, None, None);
     Request::Start(Start { instance, process, version, data, agent, key, wait_until })
 }
@@ -167,7 +172,7 @@ fn the_first_registrar_publishes_what_it_was_started_with_and_the_others_copy_it
         panic!("no topology")
     };
     assert_eq!((topology.epoch, here), (1, Some(ServerId(1))));
-    group.ask(1, start(1, None)).unwrap();
+    group.ask(1, start_at(1, 1, None)).unwrap();
 }
 
 #[test]
@@ -282,7 +287,7 @@ fn what_was_copied_is_there_after_a_restart() {
     group.restart(1, |_| {});
     assert_eq!(group.servers[1].site.faults(), [""; 0]);
     assert_eq!(group.servers[1].site.seat().unwrap().here, ServerId(1));
-    group.ask(1, start(3, None)).unwrap();
+    group.ask(1, start_at(1, 3, None)).unwrap();
     group.ask(0, deploy(&PLACED.replace("go", "run"))).unwrap();
     assert_eq!(group.catalog(1), group.catalog(0));
 }

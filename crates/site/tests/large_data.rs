@@ -18,7 +18,7 @@ use legwork_site::*;
 use serde_json::json;
 
 const MB: u64 = 1_000_000;
-const CASE: InstanceId = InstanceId(7);
+const CASE: InstanceId = InstanceId(7 << 16 | 1);
 
 /// Figure 6: d1 goes from a to its readers, whichever way control takes.
 const FIGURE_6: &str = "

@@ -16,6 +16,7 @@ use legwork_site::{Member, PublishTopology, Request};
 
 use super::Cluster;
 use super::crew::{Crew, Errand};
+use super::reshapes::draw_weight;
 use crate::dice::Dice;
 use crate::material::{AGENTS, DOMAINS, placed_definition};
 use crate::world::World;
@@ -76,7 +77,7 @@ impl Changes {
                     cluster.schemas.push(schema);
                 }
             }
-            Errand::None | Errand::Lost => {}
+            Errand::None | Errand::Lost | Errand::Refused => {}
         }
         let Some((due, change)) = self.0.front_mut() else { return };
         if turn < *due {
@@ -125,6 +126,24 @@ pub(crate) fn draw_topology(size: usize, transfer: Transfer, dice: &mut Dice) ->
     let name = Arc::from("simulated");
     let watchdog = Policy::default();
     Topology { name, epoch: 1, domains, servers, homes, executors, costs, watchdog }
+}
+
+/// A topology of so many domains with one to four servers each, of all weights.
+pub(crate) fn draw_divided(size: usize, transfer: Transfer, dice: &mut Dice) -> Topology {
+    let mut topology = draw_topology(size, transfer, dice);
+    topology.servers.clear();
+    for (number, name) in (0..).zip(&DOMAINS[..size]) {
+        let servers = *dice.pick(&[1, 2, 2, 3, 4]).unwrap_or(&1);
+        let only = dice.below(servers);
+        for place in 0..servers {
+            let name = format!("{name}-{}", place + 1);
+            let (address, api) = (format!("{name}:7710"), format!("http://{name}:7700"));
+            let weight = if place == only { 1 } else { draw_weight(dice) };
+            let server = Server::new(name.into(), DomainId(number), address.into(), api.into());
+            topology.servers.push(Server { weight, ..server });
+        }
+    }
+    topology
 }
 
 pub(crate) fn schema(definition: &Definition, version: u32) -> Result<Schema, String> {

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use legwork_engine::State;
 use legwork_model::event::{Event, Parcel, Received, Record};
-use legwork_model::id::{Activity, ElementId, InstanceId, StreamKind};
+use legwork_model::id::{Activity, ElementId, InstanceId, StreamId, StreamKind};
 use legwork_model::schema::Schema;
 use legwork_site::{Answer, Lifecycle, Request};
 
@@ -36,6 +36,7 @@ pub(crate) fn all(cluster: &mut Cluster, crew: &Crew) -> Result<usize, String> {
             return Err(format!("{activity} was acknowledged, and stands in no history"));
         }
     }
+    keys(cluster, crew)?;
     for (&instance, &place) in crew.started() {
         let Some(done) = done.get(&instance) else {
             // A start whose answer was lost in a crash before the commit.
@@ -72,6 +73,22 @@ pub(crate) fn all(cluster: &mut Cluster, crew: &Crew) -> Result<usize, String> {
         }
     }
     Ok(done.values().map(BTreeSet::len).sum())
+}
+
+/// Under each key at most one case was started, at whatever server.
+fn keys(cluster: &Cluster, crew: &Crew) -> Result<(), String> {
+    let mut stored = BTreeSet::new();
+    for world in &cluster.worlds {
+        stored.extend(world.streams()?.into_keys());
+    }
+    for (key, drawn) in &crew.keys().drawn {
+        let started: Vec<&InstanceId> =
+            drawn.iter().filter(|id| stored.contains(&StreamId::from(**id))).collect();
+        if started.len() > 1 {
+            return Err(format!("{key:?} has started {started:?}"));
+        }
+    }
+    Ok(())
 }
 
 /// Replays a history entry by entry and sees that each was due when it came, and that no entry and

@@ -8,13 +8,14 @@ use legwork_model::arbitrary::JOBS;
 use legwork_model::id::{ActivityId, AgentId, InstanceId};
 use legwork_model::value::{Value, unhex};
 use legwork_site::{
-    Activate, Answer, Complete, Data, JobLease, JobResult, Kind, Refusal, Request, RequestId,
-    Resolution, Start, Worklist,
+    Activate, Answer, Complete, Data, JobLease, JobResult, Kind as Sort, Reconfiguration, Refusal,
+    Request, RequestId, Resolution, Worklist,
 };
 
 use super::changes::worker;
 use super::readers::Readers;
-use super::{Cluster, oracle};
+use super::starts::{Keyed, Keys, keyed_start};
+use super::{Cluster, Kind, oracle};
 use crate::dice::Dice;
 use crate::material::AGENTS;
 use crate::world::World;
@@ -33,6 +34,9 @@ pub(crate) struct Crew {
     /// Those of them that were not refused.
     begun: u64,
     errand: Errand,
+    /// How the last change is getting on, as far as it was told.
+    status: Option<Reconfiguration>,
+    keys: Keys,
     /// Which site has offered what.
     offered: BTreeMap<ActivityId, usize>,
     /// Activities that a site has acknowledged.
@@ -53,10 +57,13 @@ pub(crate) enum Errand {
     UnderWay,
     Done,
     Lost,
+    /// Only where that may be: see `reshapes`.
+    Refused,
 }
 
 enum Intent {
     Start(InstanceId),
+    Keyed(Keyed),
     Poll,
     Report(Vec<ActivityId>),
     List(AgentId),
@@ -87,25 +94,50 @@ impl Crew {
     }
 
     pub(crate) fn start_some(&mut self, cluster: &mut Cluster, dice: &mut Dice) {
-        if self.begun >= INSTANCES_MAX || !dice.chance(15) {
+        let most = if cluster.kind == Kind::Divided { 2 * INSTANCES_MAX } else { INSTANCES_MAX };
+        if self.begun >= most || !dice.chance(15) {
             return;
         }
         self.drawn += 1;
         self.begun += 1;
+        if cluster.kind == Kind::Divided {
+            return self.start_placed(cluster, dice);
+        }
         let place = dice.below(cluster.worlds.len());
         let instance = cluster.draw_instance(self.drawn, place, dice);
-        let schema = cluster.schema(instance);
-        let start = Start {
-            instance,
-            process: schema.process.clone(),
-            version: Some(schema.version),
-            data: oracle::start_data(&schema, instance),
-            agent: None,
-            key: None,
-            wait_until: None,
-        };
+        let start = cluster.start_of(instance, None);
         upload(cluster, place, &start.data);
         self.ask(cluster, place, Request::Start(start), Intent::Start(instance));
+    }
+
+    /// Starts a case at the site that its id tells; some with a key.
+    fn start_placed(&mut self, cluster: &mut Cluster, dice: &mut Dice) {
+        let front = dice.below(cluster.worlds.len());
+        let key = cluster.draw_key(front, dice).filter(|_| dice.chance(40));
+        let spread = key.map_or_else(|| dice.roll() as u32, |key| key.0 as u32);
+        let Some((instance, place)) = cluster.draw_placed(self.drawn, front, spread, dice) else {
+            return;
+        };
+        match key {
+            None => {
+                let start = cluster.start_of(instance, None);
+                upload(cluster, place, &start.data);
+                self.ask(cluster, place, Request::Start(start), Intent::Start(instance));
+            }
+            Some(key) => {
+                let keyed = Keyed { key, instance, hops: 0 };
+                self.keys.note(keyed);
+                self.ask_keyed(cluster, place, keyed);
+            }
+        }
+    }
+
+    fn ask_keyed(&mut self, cluster: &mut Cluster, place: usize, keyed: Keyed) {
+        let request = keyed_start(cluster, keyed);
+        if let Request::Start(start) = &request {
+            upload(cluster, place, &start.data);
+        }
+        self.ask(cluster, place, request, Intent::Keyed(keyed));
     }
 
     /// Everybody looks for something to do, people at any site.
@@ -166,11 +198,21 @@ impl Crew {
         self.ask(cluster, 0, request, Intent::Errand);
     }
 
+    pub(crate) fn take_status(&mut self) -> Option<Reconfiguration> {
+        self.status.take()
+    }
+
+    pub(crate) fn keys(&self) -> &Keys {
+        &self.keys
+    }
+
     /// What has become of the last change; told once.
     pub(crate) fn errand(&mut self) -> Errand {
         match self.errand {
             Errand::UnderWay => Errand::UnderWay,
-            Errand::None | Errand::Done | Errand::Lost => std::mem::take(&mut self.errand),
+            Errand::None | Errand::Done | Errand::Lost | Errand::Refused => {
+                std::mem::take(&mut self.errand)
+            }
         }
     }
 
@@ -200,7 +242,7 @@ impl Crew {
             let Some(intent) = self.pending.remove(&key) else { continue };
             match reply {
                 Ok(answer) => self.answered(cluster, place, intent, answer)?,
-                Err(refusal) => self.refused(cluster, intent, &refusal)?,
+                Err(refusal) => self.refused(cluster, place, intent, &refusal)?,
             }
         }
         Ok(())
@@ -214,7 +256,16 @@ impl Crew {
         answer: Answer,
     ) -> Result<(), String> {
         match (intent, answer) {
-            (Intent::Errand, _) => self.errand = Errand::Done,
+            (Intent::Errand, answer) => {
+                self.errand = Errand::Done;
+                if let Answer::Reconfiguration(status) = answer {
+                    self.status = Some(*status);
+                }
+            }
+            (Intent::Keyed(keyed), answer) => {
+                let instance = self.keys.answered(keyed.key, &answer)?;
+                self.started.insert(instance, usize::from(instance.server().0));
+            }
             (Intent::Start(instance), Answer::Started { .. }) => {
                 self.started.insert(instance, place);
             }
@@ -329,10 +380,28 @@ impl Crew {
     fn refused(
         &mut self,
         cluster: &mut Cluster,
+        place: usize,
         intent: Intent,
         refusal: &Refusal,
     ) -> Result<(), String> {
         // Passed on to the server that can carry it out, as a server does it.
+        if matches!(intent, Intent::Errand) && cluster.kind == Kind::Divided {
+            self.errand =
+                if refusal.code == "server_moved" { Errand::Lost } else { Errand::Refused };
+            return match refusal.code {
+                "server_moved" | "change_under_way" | "no_change" | "store_given_away" => Ok(()),
+                _ => Err(format!("refused: {refusal} {:?}", refusal.findings)),
+            };
+        }
+        if let Intent::Keyed(keyed) = intent {
+            self.drawn += 1;
+            let (drawn, dice) = ((place, self.drawn), &mut Dice::new(self.drawn));
+            if let Some((keyed, at)) = keyed.passed_on(cluster, drawn, refusal, dice) {
+                self.keys.note(keyed);
+                self.ask_keyed(cluster, at, keyed);
+            }
+            return Ok(());
+        }
         if matches!(intent, Intent::Errand) {
             return Err(format!("refused: {refusal} {:?}", refusal.findings));
         }
@@ -348,10 +417,10 @@ impl Crew {
         }
         self.refusals += 1;
         match refusal.kind {
-            Kind::Broken | Kind::Exhausted | Kind::Unauthenticated | Kind::Forbidden => {
+            Sort::Broken | Sort::Exhausted | Sort::Unauthenticated | Sort::Forbidden => {
                 Err(format!("refused: {refusal}"))
             }
-            Kind::Invalid | Kind::NotFound | Kind::Conflict => Ok(()),
+            Sort::Invalid | Sort::NotFound | Sort::Conflict => Ok(()),
         }
     }
 

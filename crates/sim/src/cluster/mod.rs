@@ -7,9 +7,13 @@ mod changes;
 mod checks;
 mod couriers;
 mod crew;
+mod moves;
 mod network;
 mod oracle;
+mod placed;
 mod readers;
+mod reshapes;
+mod starts;
 mod story;
 
 use std::collections::BTreeMap;
@@ -24,12 +28,14 @@ use legwork_site::{Member, Request};
 
 use crate::Report;
 use crate::dice::Dice;
-use crate::material::{AGENTS, DOMAINS, placed_definition};
+use crate::material::{AGENTS, placed_definition};
 use crate::world::World;
-use changes::{Changes, draw_topology, schema};
+use changes::{Changes, draw_divided, draw_topology, schema};
 use couriers::Couriers;
 use crew::Crew;
-use network::Network;
+use moves::Moves;
+use network::{Envelope, Network};
+use reshapes::Reshapes;
 
 const BEGINNING: Timestamp = Timestamp(1_000_000);
 /// Turns with crashes and a bad network.
@@ -55,12 +61,33 @@ pub(crate) struct Cluster {
     transfer: Transfer,
     calm_always: bool,
     calm: bool,
+    kind: Kind,
+    moves: Moves,
+    turns: usize,
+}
+
+/// What a cluster is like.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kind {
+    /// One server in each domain.
+    Single,
+    /// Several servers in a domain, whose weights and hosts change.
+    Divided,
+}
+
+/// What changes while cases run.
+enum Plan {
+    Single(Changes),
+    Divided(Reshapes),
 }
 
 /// Runs one seed of a cluster to the end of all its instances.
-pub(crate) fn simulate(seed: u64) -> Result<Report, String> {
-    let mut dice = Dice::new(seed ^ 0x00C1_0573_4000_0000);
-    let (mut cluster, mut changes) = Cluster::new(seed, &mut dice)?;
+pub(crate) fn simulate(seed: u64, kind: Kind) -> Result<Report, String> {
+    let mut dice = match kind {
+        Kind::Single => Dice::new(seed ^ 0x00C1_0573_4000_0000),
+        Kind::Divided => Dice::new(seed ^ 0x00D1_51DE_4000_0000),
+    };
+    let (mut cluster, mut plan) = Cluster::new(seed, kind, &mut dice)?;
     // Some runs are calm from the beginning: there nothing at all may be sent twice.
     let calm_always = seed % 4 == 3;
     if calm_always {
@@ -68,26 +95,32 @@ pub(crate) fn simulate(seed: u64) -> Result<Report, String> {
         cluster.calm();
     }
     let mut crew = Crew::new();
-    for turn in 0..TURNS {
-        if turn < TURNS / 2 {
+    let turns_max = kind.turns();
+    for turn in 0..turns_max {
+        if turn < turns_max / 2 {
             crew.start_some(&mut cluster, &mut dice);
         }
         crew.work(&mut cluster, &mut dice);
         crew.order(&mut cluster, &mut dice);
-        changes.make_some(turn, &mut cluster, &mut crew, &mut dice);
+        plan.make_some(turn, &mut cluster, &mut crew, &mut dice)?;
         cluster.turn(&mut dice)?;
         crew.listen(&mut cluster)?;
     }
     cluster.calm();
+    cluster.end_changes(&mut plan, &mut crew, &mut dice)?;
     cluster.settle_down(&mut crew, &mut dice)?;
     readers::all_see_the_same(&mut cluster, &mut dice)?;
     let mut turns = 0;
-    while !(changes.are_made() && crew.has_finished(&mut cluster)? && cluster.agrees()?) {
+    while !(plan.are_made()
+        && crew.has_finished(&mut cluster)?
+        && cluster.agrees()?
+        && placed::has_no_exceptions(&cluster))
+    {
         if turns % 100 == 0 {
             crew.resume_all(&mut cluster);
         }
         crew.work(&mut cluster, &mut dice);
-        changes.make_some(TURNS, &mut cluster, &mut crew, &mut dice);
+        plan.make_some(turns_max, &mut cluster, &mut crew, &mut dice)?;
         cluster.turn(&mut dice)?;
         crew.listen(&mut cluster)?;
         turns += 1;
@@ -99,6 +132,7 @@ pub(crate) fn simulate(seed: u64) -> Result<Report, String> {
             ));
         }
     }
+    cluster.left_alone()?;
     let completions = checks::all(&mut cluster, &crew)?;
     if cluster.is_sparing() {
         cluster.network.nothing_twice()?;
@@ -112,17 +146,58 @@ pub(crate) fn simulate(seed: u64) -> Result<Report, String> {
     Ok(Report { instances, completions, crashes, refusals: crew.refusals, digest })
 }
 
+impl Kind {
+    /// Turns with crashes and a bad network.
+    fn turns(self) -> usize {
+        match self {
+            Self::Single => TURNS,
+            Self::Divided => 2 * TURNS,
+        }
+    }
+}
+
+impl Plan {
+    fn make_some(
+        &mut self,
+        turn: usize,
+        cluster: &mut Cluster,
+        crew: &mut Crew,
+        dice: &mut Dice,
+    ) -> Result<(), String> {
+        match self {
+            Self::Single(changes) => {
+                changes.make_some(turn, cluster, crew, dice);
+                Ok(())
+            }
+            Self::Divided(reshapes) => reshapes.make_some(turn, cluster, crew, dice),
+        }
+    }
+
+    fn are_made(&self) -> bool {
+        match self {
+            Self::Single(changes) => changes.are_made(),
+            Self::Divided(reshapes) => reshapes.are_made(),
+        }
+    }
+}
+
 impl Cluster {
     /// The registrar has all there is, the others nothing.
-    fn new(seed: u64, dice: &mut Dice) -> Result<(Self, Changes), String> {
-        let size = 3 + dice.below(6);
+    fn new(seed: u64, kind: Kind, dice: &mut Dice) -> Result<(Self, Plan), String> {
+        let size = match kind {
+            Kind::Single => 3 + dice.below(6),
+            Kind::Divided => 2 + dice.below(3),
+        };
         let definition = placed_definition(dice, size);
         let text = yaml::write(&definition);
         let organisation = organisation(dice);
         let transfers = [Transfer::Proven, Transfer::Requested, Transfer::Sending, Transfer::Full];
         // Mostly the ones that send nothing twice.
         let transfer = transfers[[0, 0, 0, 1, 1, 2, 3][dice.below(7)]];
-        let topology = draw_topology(size, transfer, dice);
+        let topology = match kind {
+            Kind::Single => draw_topology(size, transfer, dice),
+            Kind::Divided => draw_divided(size, transfer, dice),
+        };
         let mut cluster = Self {
             worlds: Vec::new(),
             network: Network::default(),
@@ -135,6 +210,9 @@ impl Cluster {
             transfer,
             calm_always: false,
             calm: false,
+            kind,
+            moves: Moves::default(),
+            turns: 0,
         };
         let source: Arc<str> = topology.to_yaml().into();
         for server in &topology.servers {
@@ -149,7 +227,11 @@ impl Cluster {
             let reply = cluster.worlds[0].ask_calmly(request)?;
             reply.map_err(|refusal| format!("{refusal} {:?}\n{text}", refusal.findings))?;
         }
-        Ok((cluster, Changes::draw(&topology, dice)?))
+        let plan = match kind {
+            Kind::Single => Plan::Single(Changes::draw(&topology, dice)?),
+            Kind::Divided => Plan::Divided(Reshapes::draw(cluster.is_steady(), dice)),
+        };
+        Ok((cluster, plan))
     }
 
     /// One more site, with nothing but the file it is started with.
@@ -173,7 +255,7 @@ impl Cluster {
     fn calm(&mut self) {
         self.calm = true;
         self.network.heal();
-        self.worlds.iter_mut().for_each(World::calm);
+        self.worlds.iter_mut().chain(self.moves.worlds()).for_each(World::calm);
     }
 
     /// Nobody does anything until everybody has heard of everything.
@@ -194,7 +276,26 @@ impl Cluster {
 
     /// The name of a site.
     pub(crate) fn name(&self, place: usize) -> String {
-        format!("{}-1", DOMAINS[place])
+        let server = self.worlds[0].topology().and_then(|topology| topology.servers.get(place));
+        server.map_or_else(String::new, |server| server.name.to_string())
+    }
+
+    /// Once it is calm, every change ends or is undone; then the exceptions end with the cases.
+    fn end_changes(
+        &mut self,
+        plan: &mut Plan,
+        crew: &mut Crew,
+        dice: &mut Dice,
+    ) -> Result<(), String> {
+        for turn in 0..TURNS_TO_FINISH_MAX {
+            if self.kind == Kind::Single || plan.are_made() && !self.is_moving() {
+                return Ok(());
+            }
+            plan.make_some(TURNS_TO_FINISH_MAX as usize + turn as usize, self, crew, dice)?;
+            self.turn(dice)?;
+            crew.listen(self)?;
+        }
+        Err(format!("a change neither ends nor is undone: {}", self.describe()))
     }
 
     /// All sites take a turn, then what they said goes on its way.
@@ -203,20 +304,30 @@ impl Cluster {
         for (at, to, is_up) in self.network.noticed() {
             self.worlds[usize::from(at.0)].notice(to, is_up);
         }
-        for (from, to, message) in self.network.arrived(self.now) {
-            self.worlds[usize::from(to.0)].hear(from, message);
+        for envelope in self.network.arrived(self.now) {
+            self.deliver(envelope);
         }
         self.couriers.arrive(&mut self.worlds, &self.network, self.now, dice)?;
         for place in 0..self.worlds.len() {
             let (world, skew) = (&mut self.worlds[place], self.skews[place]);
             world.set_now(Timestamp(self.now.0 + skew));
             world.cycle(dice)?;
-            let from = ServerId(place as u16);
+            let (from, epoch) = (ServerId(place as u16), world.epoch());
             for (to, message) in world.take_said() {
-                self.network.send(from, to, message, self.now, dice);
+                let envelope = Envelope { from, to, message, epoch };
+                self.network.send(envelope, self.now, dice);
             }
             for wanted in world.take_wanted() {
                 self.couriers.send((place, world), wanted, self.now, dice);
+            }
+        }
+        if self.kind == Kind::Divided {
+            self.turn_of_moves(dice)?;
+            self.move_servers(dice)?;
+            self.turns += 1;
+            if self.turns.is_multiple_of(5) {
+                placed::one_server_each(self)?;
+                placed::all_agree(self)?;
             }
         }
         self.pass_time(dice);
@@ -242,8 +353,12 @@ impl Cluster {
     pub(crate) fn draw_instance(&mut self, number: u64, by: usize, dice: &mut Dice) -> InstanceId {
         let drawn = u128::from(self.seed) << 32 | u128::from(number) << 16 | by as u128;
         let instance = InstanceId((self.now.0 as u128) << 80 | drawn);
-        self.versions.insert(instance, dice.below(self.schemas.len()));
+        self.note_version(instance, dice);
         instance
+    }
+
+    fn note_version(&mut self, instance: InstanceId, dice: &mut Dice) {
+        self.versions.insert(instance, dice.below(self.schemas.len()));
     }
 
     /// The definition that an instance follows.
@@ -252,13 +367,18 @@ impl Cluster {
         self.schemas[version].clone()
     }
 
-    /// Whether nothing may be sent twice.
+    /// Whether weights and hosts stay as they are: some of the runs that are calm from the beginning.
+    fn is_steady(&self) -> bool {
+        self.kind == Kind::Single || self.seed % 8 == 3
+    }
+
+    /// Whether nothing may be sent twice. What goes another way has been sent before.
     fn is_sparing(&self) -> bool {
         let sparing = match self.transfer {
             Transfer::Proven | Transfer::Requested => true,
             Transfer::Sending | Transfer::Full => false,
         };
-        sparing && self.calm_always
+        sparing && self.calm_always && self.is_steady()
     }
 
     fn describe(&self) -> String {

@@ -9,10 +9,20 @@ use legwork_site::{Instance, Message, Wanted};
 
 use crate::dice::Dice;
 
+/// A message on its way.
+#[derive(Clone)]
+pub(crate) struct Envelope {
+    pub(crate) from: ServerId,
+    pub(crate) to: ServerId,
+    pub(crate) message: Message,
+    /// Of the topology that the sender knows: it tells where the receiver is to be found.
+    pub(crate) epoch: u32,
+}
+
 #[derive(Default)]
 pub(crate) struct Network {
     /// By the moment of arrival and a number that keeps the order of equals.
-    under_way: BTreeMap<(Timestamp, u64), (ServerId, ServerId, Message)>,
+    under_way: BTreeMap<(Timestamp, u64), Envelope>,
     sent: u64,
     /// Links that are cut, the lower number first.
     cut: BTreeSet<(ServerId, ServerId)>,
@@ -68,15 +78,9 @@ impl Network {
         std::mem::take(&mut self.noticed).into_iter().flat_map(both).collect()
     }
 
-    pub(crate) fn send(
-        &mut self,
-        from: ServerId,
-        to: ServerId,
-        message: Message,
-        now: Timestamp,
-        dice: &mut Dice,
-    ) {
-        self.note(from, to, &message);
+    pub(crate) fn send(&mut self, envelope: Envelope, now: Timestamp, dice: &mut Dice) {
+        let (from, to) = (envelope.from, envelope.to);
+        self.note(from, to, &envelope.message);
         if self.is_cut(from, to) {
             return;
         }
@@ -90,7 +94,7 @@ impl Network {
             let delay = if dice.chance(5) { dice.below(5_000) } else { dice.below(200) };
             self.sent += 1;
             let at = Timestamp(now.0 + 1 + delay as i64);
-            self.under_way.insert((at, self.sent), (from, to, message.clone()));
+            self.under_way.insert((at, self.sent), envelope.clone());
         }
     }
 
@@ -102,7 +106,7 @@ impl Network {
         self.healed
     }
 
-    pub(crate) fn arrived(&mut self, now: Timestamp) -> Vec<(ServerId, ServerId, Message)> {
+    pub(crate) fn arrived(&mut self, now: Timestamp) -> Vec<Envelope> {
         let later = self.under_way.split_off(&(Timestamp(now.0 + 1), 0));
         std::mem::replace(&mut self.under_way, later).into_values().collect()
     }
@@ -127,7 +131,7 @@ impl Network {
             | Message::Want { .. }
             | Message::Have { .. } => true,
         };
-        self.under_way.values().any(|(_, _, message)| is_control(message))
+        self.under_way.values().any(|envelope| is_control(&envelope.message))
     }
 
     pub(crate) fn next_arrival(&self) -> Option<Timestamp> {

@@ -8,12 +8,14 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use legwork_model::id::{ActivityId, AgentId};
-use legwork_site::{Answer, ItemInfo, Request, RequestId, Worklist, WorklistView};
+use legwork_site::{Answer, ItemInfo, Refusal, Request, RequestId, Worklist, WorklistView};
 
 use super::Cluster;
 use crate::dice::Dice;
 use crate::material::AGENTS;
 
+/// How often everybody's list is read until all servers are heard of.
+const READS_MAX: usize = 5;
 const PATIENCE: Duration = Duration::from_secs(600);
 
 /// The list of an agent at a site.
@@ -101,8 +103,11 @@ impl Readers {
         for key in self.pending.keys().copied().collect::<Vec<_>>() {
             let (place, id) = key;
             let Some(reply) = cluster.worlds[place].reply(id) else { continue };
-            if matches!(&reply, Err(refusal) if refusal.code == "no_organisation") {
-                // The site has not got the catalog yet.
+            let is_away = |refusal: &Refusal| {
+                refusal.code == "no_organisation" || refusal.code == "server_moved"
+            };
+            if reply.as_ref().is_err_and(is_away) {
+                // The site has not got the catalog yet, or its server has moved.
                 self.lost(place, id);
                 continue;
             }
@@ -165,7 +170,14 @@ impl Copy {
 
 /// Whether everybody sees the same at every site: what the sites have, together.
 pub(crate) fn all_see_the_same(cluster: &mut Cluster, dice: &mut Dice) -> Result<(), String> {
-    let views = read_all(cluster, dice)?;
+    let mut views = read_all(cluster, dice)?;
+    for _ in 0..READS_MAX {
+        // Some messages are slow also when it is calm: who was not heard for long is asked again.
+        if views.values().all(|view| view.unreachable.is_empty()) {
+            break;
+        }
+        views = read_all(cluster, dice)?;
+    }
     let names: Vec<String> = (0..cluster.worlds.len()).map(|n| cluster.name(n)).collect();
     for agent in AGENTS.map(AgentId::from) {
         let own = |(place, name): (usize, &String)| {

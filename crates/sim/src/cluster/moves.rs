@@ -1,0 +1,205 @@
+//! Servers on their way from one host to another: what whoever runs them does.
+//!
+//! The store is copied while its server is frozen; the copy is opened at the new host before the
+//! change has ended or after it, and the old host may come up again at any point. Invariant: an old
+//! host stores nothing of any instance any more once its store was copied and has gone.
+
+use legwork_model::id::{ServerId, StreamId};
+use legwork_model::time::Timestamp;
+use legwork_placement::Map;
+use legwork_site::{Fate, Message, Mode};
+
+use super::Cluster;
+use super::network::Envelope;
+use crate::dice::Dice;
+use crate::world::{Mark, World};
+
+#[derive(Default)]
+pub(crate) struct Moves {
+    arriving: Vec<Arriving>,
+    retired: Vec<Retired>,
+    pub(crate) moved: usize,
+}
+
+/// A store that is at its new host, where its server does not serve yet.
+struct Arriving {
+    place: usize,
+    change: u32,
+    /// From this epoch on everybody looks for the server there.
+    epoch: u32,
+    world: World,
+    /// Whoever says for it that it has come; it is opened when that one knows the end.
+    herald: Option<usize>,
+}
+
+/// A host that a server has left.
+struct Retired {
+    place: usize,
+    epoch: u32,
+    world: World,
+    /// What it had when it was left.
+    digest: u64,
+}
+
+impl Moves {
+    /// All hosts that servers come to or have left.
+    pub(crate) fn worlds(&mut self) -> impl Iterator<Item = &mut World> {
+        let arriving = self.arriving.iter_mut().map(|arriving| &mut arriving.world);
+        arriving.chain(self.retired.iter_mut().map(|retired| &mut retired.world))
+    }
+}
+
+impl Cluster {
+    /// Whoever runs servers that are frozen sees to it that they get to their new hosts.
+    pub(crate) fn move_servers(&mut self, dice: &mut Dice) -> Result<(), String> {
+        for place in 0..self.worlds.len() {
+            let Mode::Frozen { change } = self.worlds[place].site().mode() else { continue };
+            let is_under_way = |arriving: &Arriving| arriving.change == change;
+            if self.moves.arriving.iter().any(is_under_way) || !self.calm && !dice.chance(15) {
+                continue;
+            }
+            let mark = Mark::GivenAway { change };
+            if !self.worlds[place].is_marked(mark) {
+                self.worlds[place].mark(mark);
+            } else {
+                self.arrive(place, change, dice)?;
+            }
+        }
+        self.settle_moves()
+    }
+
+    /// The store has come to the new host.
+    fn arrive(&mut self, place: usize, change: u32, dice: &mut Dice) -> Result<(), String> {
+        let mut world = self.worlds[place].copy(dice)?;
+        let server = ServerId(place as u16);
+        let mark = Mark::Moved { change, server };
+        let topology = self.worlds[place].topology().cloned();
+        let epoch = topology.as_ref().map_or(0, |topology| topology.epoch + 1);
+        let domain = topology.as_ref().and_then(|topology| topology.domain_of(server));
+        let neighbours: Vec<usize> = (0..self.worlds.len())
+            .filter(|other| *other != place)
+            .filter(|other| {
+                let other = ServerId(*other as u16);
+                topology.as_ref().and_then(|topology| topology.domain_of(other)) == domain
+            })
+            .collect();
+        // The one that keeps the catalog can only say it to itself.
+        let herald = dice.pick(&neighbours).copied().filter(|_| place > 0 && dice.chance(50));
+        match herald {
+            Some(herald) => self.worlds[herald].mark(mark),
+            None => world.mark(mark),
+        }
+        self.moves.arriving.push(Arriving { place, change, epoch, world, herald });
+        Ok(())
+    }
+
+    /// Servers go on at their new hosts, or where they were.
+    fn settle_moves(&mut self) -> Result<(), String> {
+        for mut arriving in std::mem::take(&mut self.moves.arriving) {
+            let Arriving { place, change, epoch, .. } = arriving;
+            if let Some(herald) = arriving.herald {
+                match self.worlds[herald].site().fate(change) {
+                    Some(Fate::Published { .. }) => {
+                        let server = ServerId(place as u16);
+                        arriving.world.mark(Mark::Moved { change, server });
+                        arriving.herald = None;
+                    }
+                    Some(Fate::Undone) => continue,
+                    None => {}
+                }
+            }
+            match arriving.world.site().mode() {
+                Mode::Gone { .. } => {}
+                Mode::Serving => {
+                    let mut old = std::mem::replace(&mut self.worlds[place], arriving.world);
+                    let asked = old.take_asked();
+                    self.worlds[place].lose(asked);
+                    let digest = instances_digest(&old)?;
+                    self.moves.moved += 1;
+                    self.moves.retired.push(Retired { place, epoch, world: old, digest });
+                }
+                Mode::Frozen { .. } => self.moves.arriving.push(arriving),
+            }
+        }
+        Ok(())
+    }
+
+    /// Hands a message to whoever is where its sender believes the receiver to be. Word of the
+    /// catalog reaches both hosts: servers look for each other where they were heard of last.
+    pub(crate) fn deliver(&mut self, envelope: Envelope) {
+        let Envelope { from, to, message, epoch } = envelope;
+        let place = usize::from(to.0);
+        let is_catalog = matches!(message, Message::Catalog { .. } | Message::CatalogWanted { .. });
+        let arriving = self.moves.arriving.iter_mut();
+        let arriving = arriving.filter(|arriving| arriving.herald.is_none());
+        for arriving in arriving.filter(|arriving| arriving.place == place) {
+            if is_catalog || epoch >= arriving.epoch {
+                arriving.world.hear(from, message.clone());
+            }
+            if epoch >= arriving.epoch && !is_catalog {
+                return;
+            }
+        }
+        let retired = self.moves.retired.iter_mut().rev();
+        if let Some(retired) =
+            retired.filter(|retired| retired.place == place).find(|old| epoch < old.epoch)
+        {
+            retired.world.hear(from, message.clone());
+            if !is_catalog {
+                return;
+            }
+        }
+        self.worlds[place].hear(from, message);
+    }
+
+    /// Those at new and old hosts take their turns.
+    pub(crate) fn turn_of_moves(&mut self, dice: &mut Dice) -> Result<(), String> {
+        let mut moves = std::mem::take(&mut self.moves);
+        let arriving = moves.arriving.iter_mut().filter(|arriving| arriving.herald.is_none());
+        let arriving = arriving.map(|arriving| (arriving.place, &mut arriving.world));
+        let retired = moves.retired.iter_mut().map(|old| (old.place, &mut old.world));
+        for (place, world) in arriving.chain(retired) {
+            world.set_now(Timestamp(self.now.0 + self.skews[place]));
+            world.cycle(dice)?;
+            let (from, epoch) = (ServerId(place as u16), world.epoch());
+            for (to, message) in world.take_said() {
+                let envelope = Envelope { from, to, message, epoch };
+                self.network.send(envelope, self.now, dice);
+            }
+            drop(world.take_wanted());
+            drop(world.take_lost());
+        }
+        self.moves = moves;
+        Ok(())
+    }
+
+    /// Whether something happens at hosts that servers come to or have left.
+    pub(crate) fn is_moving(&self) -> bool {
+        !self.moves.arriving.is_empty()
+    }
+
+    /// No host that a server has left has stored anything since.
+    pub(crate) fn left_alone(&self) -> Result<(), String> {
+        for Retired { place, world, digest, .. } in &self.moves.retired {
+            if instances_digest(world)? != *digest {
+                return Err(format!("the host that {place} has left has gone on with instances"));
+            }
+        }
+        Ok(())
+    }
+}
+
+/// A number that stands for all that is stored but for the catalog.
+fn instances_digest(world: &World) -> Result<u64, String> {
+    let mut digest = 0xCBF2_9CE4_8422_2325_u64;
+    for (id, records) in world.streams()? {
+        if id == StreamId::SITE {
+            continue;
+        }
+        let bytes = id.0.to_be_bytes().into_iter().chain(records.into_iter().flatten());
+        for byte in bytes {
+            digest = (digest ^ u64::from(byte)).wrapping_mul(0x0100_0000_01B3);
+        }
+    }
+    Ok(digest)
+}

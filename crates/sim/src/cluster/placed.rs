@@ -1,0 +1,64 @@
+//! What must hold at any time while weights and hosts change.
+//!
+//! Invariant checked: an instance is open at one server of a domain at most, over all the servers of
+//! the domain, whatever each of them has heard of; and who has the same catalog comes to the same
+//! places.
+
+use std::collections::BTreeMap;
+
+use legwork_model::id::{DomainId, InstanceId, ServerId};
+use legwork_placement::{Map, Rule};
+
+use super::{Cluster, story};
+
+/// Every instance has one server in a domain.
+pub(crate) fn one_server_each(cluster: &Cluster) -> Result<(), String> {
+    let mut found: BTreeMap<(DomainId, InstanceId), usize> = BTreeMap::new();
+    let Some(topology) = cluster.worlds[0].topology() else { return Ok(()) };
+    for (place, world) in cluster.worlds.iter().enumerate() {
+        // One that has joined and is not in the catalog yet has nothing.
+        let Some(domain) = topology.domain_of(ServerId(place as u16)) else { continue };
+        for id in world.open_instances()? {
+            if let Some(other) = found.insert((domain, id), place) {
+                return Err(format!(
+                    "{id} is open at {other} and at {place}, both in domain {}: {:?} says {:?}\n{}",
+                    domain.0,
+                    topology.epoch,
+                    topology.server_in(domain, id),
+                    story::of(cluster, id)
+                ));
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Who has the same catalog comes to the same places, for all instances there are.
+pub(crate) fn all_agree(cluster: &Cluster) -> Result<(), String> {
+    let mut by_len = BTreeMap::new();
+    for (place, world) in cluster.worlds.iter().enumerate() {
+        let Some(topology) = world.topology().filter(|_| world.site().catalog_len() > 0) else {
+            continue;
+        };
+        let (other, first) =
+            by_len.entry(world.site().catalog_len()).or_insert((place, topology.clone()));
+        // One that the catalog does not name yet goes by its file.
+        if place < first.servers.len() && first.domains != topology.domains {
+            return Err(format!("{place} and {other} have the same catalog and other places"));
+        }
+    }
+    Ok(())
+}
+
+/// Whether no exception is left anywhere: all instances have ended.
+pub(crate) fn has_no_exceptions(cluster: &Cluster) -> bool {
+    let chains = cluster.worlds.iter().filter_map(|world| world.topology());
+    let mut chains =
+        chains.flat_map(|topology| topology.domains.iter().map(|domain| &domain.chain));
+    chains.all(|chain| {
+        !chain.versions().any(|version| match &version.rule {
+            Rule::Except(ids) => !ids.is_empty(),
+            Rule::Always | Rule::Since(_) => false,
+        })
+    })
+}

@@ -1,0 +1,131 @@
+//! Cases are begun at any site, and start at the server that their id tells; some with a key.
+//!
+//! Invariant: whoever takes a request in draws the id and looks its server up, as a server does it. A
+//! key is used again and again, from all sites of a domain, and starts one case.
+
+use std::collections::BTreeMap;
+
+use legwork_model::id::{InstanceId, ServerId, StreamId};
+use legwork_placement::Map;
+use legwork_site::{Answer, Key, Refusal, Request, Start};
+
+use super::{Cluster, oracle};
+use crate::dice::Dice;
+
+/// How many keys there are in a domain.
+const KEYS: usize = 2;
+/// How often a request is passed on.
+const HOPS_MAX: u32 = 6;
+
+/// A start with a key, as somebody repeats it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Keyed {
+    pub(crate) key: StreamId,
+    pub(crate) instance: InstanceId,
+    pub(crate) hops: u32,
+}
+
+/// What has become of the keys.
+#[derive(Default)]
+pub(crate) struct Keys {
+    /// All ids that were drawn for a key.
+    pub(crate) drawn: BTreeMap<StreamId, Vec<InstanceId>>,
+    answered: BTreeMap<StreamId, InstanceId>,
+}
+
+impl Cluster {
+    /// An id for a start that comes in at a site, and the site that starts it.
+    pub(crate) fn draw_placed(
+        &mut self,
+        number: u64,
+        front: usize,
+        spread: u32,
+        dice: &mut Dice,
+    ) -> Option<(InstanceId, usize)> {
+        let world = &self.worlds[front];
+        let (topology, now) = (world.topology()?.clone(), world.now());
+        let here = ServerId(front as u16);
+        // Who knows from when weights count draws no id from before.
+        let domain = topology.domain_of(here).and_then(|domain| topology.domain(domain))?;
+        let since = domain.chain.latest_since().map_or(0, |since| since + 1);
+        let created = since.max(now.0 as u64);
+        let id = |server| InstanceId::new(created, number as u32, spread, server);
+        let server = topology.starter(here, id(here))?;
+        let instance = id(server);
+        self.note_version(instance, dice);
+        Some((instance, usize::from(server.0)))
+    }
+
+    /// A key of the domain of a site.
+    pub(crate) fn draw_key(&self, front: usize, dice: &mut Dice) -> Option<StreamId> {
+        let domain = self.worlds[front].topology()?.domain_of(ServerId(front as u16))?;
+        let number = (usize::from(domain.0) * KEYS + dice.below(KEYS)) as u64;
+        let hash = Dice::new(self.seed ^ number << 20).roll();
+        Some(StreamId::of_key(u128::from(hash)))
+    }
+
+    /// A start of the instance, with a key if it has one.
+    pub(crate) fn start_of(&self, instance: InstanceId, key: Option<StreamId>) -> Start {
+        let schema = self.schema(instance);
+        Start {
+            instance,
+            process: schema.process.clone(),
+            version: Some(schema.version),
+            data: oracle::start_data(&schema, instance),
+            agent: None,
+            // What a repetition asks for is not compared: each has data of its own.
+            key: key.map(|stream| Box::new(Key { stream, request: 7 })),
+            wait_until: None,
+        }
+    }
+}
+
+impl Keys {
+    pub(crate) fn note(&mut self, keyed: Keyed) {
+        self.drawn.entry(keyed.key).or_default().push(keyed.instance);
+    }
+
+    /// A key is always answered with the same case.
+    pub(crate) fn answered(
+        &mut self,
+        key: StreamId,
+        answer: &Answer,
+    ) -> Result<InstanceId, String> {
+        let Answer::Started { instance, .. } = answer else {
+            return Err(format!("a start is answered with {answer:?}"));
+        };
+        let instance = instance.instance;
+        match self.answered.insert(key, instance) {
+            Some(other) if other != instance => {
+                Err(format!("a key was answered with {other} and with {instance}"))
+            }
+            Some(_) | None => Ok(instance),
+        }
+    }
+}
+
+impl Keyed {
+    /// Where a start goes that was refused at a site, if somebody else can carry it out: where it is
+    /// known, or where an id that is drawn anew belongs.
+    pub(crate) fn passed_on(
+        self,
+        cluster: &mut Cluster,
+        (at, number): (usize, u64),
+        refusal: &Refusal,
+        dice: &mut Dice,
+    ) -> Option<(Self, usize)> {
+        let next = refusal.at.filter(|_| self.hops < HOPS_MAX)?;
+        let passed_on = Self { hops: self.hops + 1, ..self };
+        if refusal.code != "placed_elsewhere" {
+            return Some((passed_on, usize::from(next.0)));
+        }
+        let spread = self.key.0 as u32;
+        let (instance, place) = cluster.draw_placed(number, at, spread, dice)?;
+        Some((Self { instance, ..passed_on }, place))
+    }
+}
+
+/// Asks for a start with a key.
+pub(crate) fn keyed_start(cluster: &Cluster, keyed: Keyed) -> Request {
+    Request::Start(cluster.start_of(keyed.instance, Some(keyed.key)))
+}

@@ -8,8 +8,8 @@ use legwork_model::arbitrary::JOBS;
 use legwork_model::id::{ActivityId, AgentId, InstanceId};
 use legwork_model::value::{Value, unhex};
 use legwork_site::{
-    Activate, Answer, Complete, Data, JobLease, JobResult, Kind as Sort, Reconfiguration, Refusal,
-    Request, RequestId, Resolution, Worklist,
+    Activate, Answer, Complete, Data, IncidentView, JobLease, JobResult, Kind as Sort,
+    Reconfiguration, Refusal, Request, RequestId, Resolution, Worklist,
 };
 
 use super::changes::worker;
@@ -311,23 +311,31 @@ impl Crew {
             }
             (Intent::Item(Deed::Complete, _, activity, _), _) => self.note(activity)?,
             (Intent::Incidents, Answer::Incidents { incidents, .. }) => {
-                for incident in incidents {
-                    let schema = cluster.schema(incident.activity.instance);
-                    let Some(node) = schema.node_named(&incident.activity.step) else { continue };
-                    let answers = node.answers();
-                    let Some(answer) = answers.get(oracle::way_out(node) as usize) else {
-                        return Err(format!(
-                            "{} is stuck: {}",
-                            incident.activity, incident.message
-                        ));
-                    };
-                    let resolution = Resolution::Choose((*answer).to_owned());
-                    let activity = incident.activity;
-                    let request = Request::Resolve { activity, resolution };
-                    self.ask(cluster, place, request, Intent::Other);
-                }
+                self.resolve_all(cluster, place, incidents)?;
             }
             (_, _) => {}
+        }
+        Ok(())
+    }
+
+    /// Incidents of decisions are resolved as the oracle does it.
+    fn resolve_all(
+        &mut self,
+        cluster: &mut Cluster,
+        place: usize,
+        incidents: Vec<IncidentView>,
+    ) -> Result<(), String> {
+        for incident in incidents {
+            let schema = cluster.schema(incident.activity.instance);
+            let Some(node) = schema.node_named(&incident.activity.step) else { continue };
+            let answers = node.answers();
+            let Some(answer) = answers.get(oracle::way_out(node) as usize) else {
+                return Err(format!("{} is stuck: {}", incident.activity, incident.message));
+            };
+            let resolution = Resolution::Choose((*answer).to_owned());
+            let activity = incident.activity;
+            let request = Request::Resolve { activity, resolution };
+            self.ask(cluster, place, request, Intent::Other);
         }
         Ok(())
     }

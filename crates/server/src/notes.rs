@@ -49,7 +49,8 @@ impl Notes {
                 let path = folder.join(FILE);
                 io::Error::other(format!("{} makes no sense: `{}`", path.display(), text.trim()))
             })?),
-            Err(error) if error.kind() == io::ErrorKind::NotFound => None,
+            // What is no folder is refused by the store, in better words.
+            Err(error) if is_absent(error.kind()) => None,
             Err(error) => return Err(error),
         };
         Ok(Self { folder: Some(folder.to_owned()), last: Mutex::new(last) })
@@ -110,6 +111,10 @@ impl Note {
             _ => return None,
         })
     }
+}
+
+fn is_absent(kind: io::ErrorKind) -> bool {
+    matches!(kind, io::ErrorKind::NotFound | io::ErrorKind::NotADirectory)
 }
 
 #[cfg(test)]

@@ -446,7 +446,6 @@ impl World {
         let (site, outputs) = self.recovered()?;
         self.site = site;
         self.carry_out(outputs)?;
-        self.inbox = self.marks.iter().copied().map(Mark::input).collect();
         Ok(())
     }
 
@@ -473,6 +472,10 @@ impl World {
             } else {
                 later.push(output);
             }
+        }
+        // Before anything else comes in.
+        for mark in &self.marks {
+            later.extend(site.handle(mark.input(), self.now));
         }
         match site.faults() {
             [] => Ok((site, later)),

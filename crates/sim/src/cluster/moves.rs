@@ -78,6 +78,8 @@ impl Cluster {
         let domain = topology.as_ref().and_then(|topology| topology.domain_of(server));
         let neighbours: Vec<usize> = (0..self.worlds.len())
             .filter(|other| *other != place)
+            // At a host that its own server has left nobody says anything.
+            .filter(|other| self.worlds[*other].site().mode() == Mode::Serving)
             .filter(|other| {
                 let other = ServerId(*other as u16);
                 topology.as_ref().and_then(|topology| topology.domain_of(other)) == domain

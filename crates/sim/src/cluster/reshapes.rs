@@ -21,6 +21,8 @@ const SERVERS_MAX: usize = 10;
 const PAUSE: usize = 40;
 /// How long a server stays away that was declared down, in turns.
 const AWAY: usize = 60;
+/// Longer than clocks are taken to differ by, in milliseconds.
+const LONG_MS: i64 = 70_000;
 
 pub(crate) struct Reshapes {
     left: usize,
@@ -75,6 +77,10 @@ impl Reshapes {
         if let Some((place, until)) = self.away
             && (turn >= until || cluster.calm)
         {
+            if !cluster.calm && dice.chance(50) {
+                // So long that what it knows of the weights counts for nothing new any more.
+                cluster.now.0 += LONG_MS;
+            }
             cluster.worlds[place].come_up();
             self.away = None;
         }

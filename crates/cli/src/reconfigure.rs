@@ -22,6 +22,8 @@ use crate::style::{DIM, GOOD, STRONG, WARN, paint};
 
 /// How often the servers are asked how far it is.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
+/// How long is waited for servers that cannot be reached yet.
+const PATIENCE: Duration = Duration::from_secs(10);
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct AddArgs {
@@ -194,7 +196,7 @@ pub(crate) async fn publish(context: &Context, source: &str, how: &How) -> Resul
     }
     let options =
         TopologyOptions { method: how.method, dry_run: how.dry_run, without: how.without.clone() };
-    let answer = context.client.publish_topology(source, &options).await?;
+    let answer = until_taken(context, source, &options).await?;
     if let Some(dry_run) = &answer.dry_run {
         context.out.answer(&answer, || estimate(dry_run))?;
         return Ok(false);
@@ -211,6 +213,27 @@ pub(crate) async fn publish(context: &Context, source: &str, how: &How) -> Resul
         format!("{} topology, epoch {epoch}, after {seconds:.1} s\n", paint(GOOD, "✔"))
     })?;
     Ok(true)
+}
+
+/// Publishes; a server that has just been started may not be reached yet.
+async fn until_taken(
+    context: &Context,
+    source: &str,
+    options: &TopologyOptions,
+) -> Result<TopologyAnswer> {
+    let (since, mut spinner) = (Instant::now(), Spinner::default());
+    loop {
+        match context.client.publish_topology(source, options).await {
+            Err(error) if is_passing(&error) && since.elapsed() < PATIENCE => {
+                spinner.say(&error.to_string());
+            }
+            answer => {
+                spinner.stop();
+                return Ok(answer?);
+            }
+        }
+        tokio::time::sleep(LOOK_EVERY).await;
+    }
 }
 
 /// Has copied ahead what can be of servers that go into the process of another, so that they stand

@@ -137,14 +137,13 @@ impl Chain {
                 *ids = ids.retain(|id| !ended.contains(&id));
             }
         }
-        self.prune(0);
+        self.prune();
     }
 
-    /// Drops the divisions that no instance can have any more, where none that was created before
-    /// `oldest_ms` is active. Only for when every server has all the divisions, so that none creates
-    /// an instance before their moments any more.
-    pub fn prune(&mut self, oldest_ms: u64) {
-        let mut coming = Coming { from_ms: oldest_ms, to_ms: Some(u64::MAX), among: None };
+    /// Drops the divisions that no instance can have any more. How old the oldest instance is that
+    /// may still come nobody knows, so that what stands behind a time stamp is kept.
+    fn prune(&mut self) {
+        let mut coming = Coming { from_ms: 0, to_ms: Some(u64::MAX), among: None };
         let mut kept = Vec::new();
         for version in self.versions() {
             let passed = coming.pass(&version.rule);

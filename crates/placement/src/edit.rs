@@ -21,6 +21,8 @@ pub enum Edit {
     Host { server: Arc<str>, host: Arc<str> },
     /// Servers get other parts of the new instances of their domain.
     Weigh { weights: Vec<(Arc<str>, u32)> },
+    /// Likewise, so that their loads come to be what is meant: that stays what it was.
+    Adjust { weights: Vec<(Arc<str>, u32)> },
 }
 
 /// Why an edit means nothing.
@@ -62,7 +64,14 @@ impl Topology {
             }
             Edit::Weigh { weights } => {
                 for (server, weight) in weights {
-                    next.named_mut(server)?.weight = *weight;
+                    let one = next.named_mut(server)?;
+                    (one.weight, one.intended) = (*weight, None);
+                }
+            }
+            Edit::Adjust { weights } => {
+                for (server, weight) in weights {
+                    let one = next.named_mut(server)?;
+                    (one.weight, one.intended) = (*weight, Some(one.meant()));
                 }
             }
         }
@@ -130,6 +139,18 @@ domains:
         let next = after(&Edit::Host { server: "north-2".into(), host: "north-1".into() });
         assert_eq!(next.servers[1].host, Some(ServerId(0)));
         assert_eq!(next.homes, before().homes);
+    }
+
+    #[test]
+    fn what_is_meant_outlasts_an_adjustment_and_not_a_new_ratio() {
+        let adjusted = after(&Edit::Adjust { weights: vec![("north-2".into(), 2)] });
+        assert_eq!((adjusted.servers[1].weight, adjusted.servers[1].meant()), (2, 3));
+        let again = Edit::Adjust { weights: vec![("north-2".into(), 1)] };
+        let (again, _) = Topology::parse(&adjusted.edited(&again).unwrap());
+        assert_eq!(again.unwrap().servers[1].meant(), 3);
+        let anew = Edit::Weigh { weights: vec![("north-2".into(), 5)] };
+        let (anew, _) = Topology::parse(&adjusted.edited(&anew).unwrap());
+        assert_eq!(anew.unwrap().servers[1].meant(), 5);
     }
 
     #[test]

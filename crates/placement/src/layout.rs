@@ -118,6 +118,11 @@ impl Layout {
         shares
     }
 
+    /// Whether a server has any spreads.
+    pub fn has_part(&self, server: ServerId) -> bool {
+        self.owners.contains(&server)
+    }
+
     /// One of the spreads of a server: as far into them as `position` is into all. `None` if it has
     /// none.
     pub fn within(&self, server: ServerId, position: u32) -> Option<u32> {

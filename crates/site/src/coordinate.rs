@@ -11,7 +11,7 @@ use std::time::Duration;
 use legwork_model::event::{Method, SiteEvent, Validity};
 use legwork_model::id::{DomainId, InstanceId, ServerId};
 use legwork_model::time::Timestamp;
-use legwork_placement::{EXCEPTIONS_MAX, Exceptions, Map, PORTION_MAX, Rule, Topology};
+use legwork_placement::{Change, EXCEPTIONS_MAX, Exceptions, Map, PORTION_MAX, Rule, Topology};
 
 use crate::Site;
 use crate::access::Caller;
@@ -28,8 +28,6 @@ const MOVES_MAX: Duration = Duration::from_secs(600);
 /// Clocks differ by less than this: so far the instances of a server that cannot be asked may be
 /// ahead.
 const SKEW_MS: u64 = 60_000;
-/// How many ids are in one part of a report, and in one record.
-const PART_IDS: usize = PORTION_MAX;
 /// How long is waited before something is reported again: at first, and at most.
 const PAUSE_MIN: Duration = Duration::from_secs(1);
 const PAUSE_MAX: Duration = Duration::from_secs(8);
@@ -48,6 +46,8 @@ pub(crate) struct Reporting {
 #[derive(Debug, Default)]
 pub(crate) struct Coordination {
     since: Timestamp,
+    /// Who has to report before the change can end.
+    reporters: Vec<ServerId>,
     reports: BTreeMap<ServerId, Gathered>,
     moved: BTreeSet<ServerId>,
     /// When those are told again who do not seem to have heard of it.
@@ -66,6 +66,14 @@ pub(crate) struct Gathered {
 }
 
 impl Coordination {
+    pub(crate) fn reporters(&self) -> &[ServerId] {
+        &self.reporters
+    }
+
+    fn silent(&self) -> impl Iterator<Item = ServerId> {
+        self.reporters.iter().copied().filter(|id| !self.has_reported(*id))
+    }
+
     pub(crate) fn has_reported(&self, server: ServerId) -> bool {
         self.reports.get(&server).is_some_and(|gathered| gathered.is_whole)
     }
@@ -89,19 +97,36 @@ impl Site {
         let change = pending.number;
         // In a new life nobody is known to have heard of it.
         let tell_due = if pending.begun_at == now { now.plus(PAUSE_MIN) } else { now };
-        self.coordination = Coordination { since: now, tell_due, ..Coordination::default() };
+        let reporters = self.reporters(&pending.change, &pending.next, &pending.without);
+        self.coordination =
+            Coordination { since: now, tell_due, reporters, ..Coordination::default() };
         let moved = std::mem::take(&mut self.reporting.moved);
         self.reporting = Reporting { change, due: now, attempts: 0, moved };
         self.report(now);
     }
 
     /// The servers that have to report before a change can end.
-    pub(crate) fn reporters(&self, pending: &Pending) -> Vec<ServerId> {
+    pub(crate) fn reporters(
+        &self,
+        change: &Change,
+        next: &Topology,
+        without: &BTreeSet<ServerId>,
+    ) -> Vec<ServerId> {
         let Some(seat) = self.seat() else { return Vec::new() };
         let topology = &seat.topology;
-        let locked = pending.change.domains.iter();
-        let all = locked.flat_map(|domain| topology.servers_of(*domain).map(|(id, _)| id));
-        all.filter(|id| !pending.without.contains(id)).collect()
+        let mut all = Vec::new();
+        for domain in &change.domains {
+            // Whoever never had a part of the domain has nothing there to tell of, but has to be
+            // there to get one.
+            let divisions = self.catalog.changes().divisions(*domain);
+            let has_part = |id: &ServerId| {
+                let gets_one = next.server(*id).is_some_and(|server| server.weight > 0);
+                gets_one || divisions.iter().any(|layout| layout.has_part(*id))
+            };
+            all.extend(topology.servers_of(*domain).map(|(id, _)| id).filter(has_part));
+        }
+        all.retain(|id| !without.contains(id));
+        all
     }
 
     /// Says what the registrar has to know, if it is time.
@@ -184,19 +209,21 @@ impl Site {
             Method::Except => self.affected(&pending.next),
         };
         let clock = u64::try_from(self.latest.0).unwrap_or_default();
-        let youngest = self.known_ids().map(|id| id.created_ms()).max().unwrap_or_default();
+        let known = self.known_ids().map(|id| (1, id.created_ms()));
+        let (open, youngest) = known
+            .fold((0, 0), |(count, youngest), (one, created)| (count + one, created.max(youngest)));
         let part = |after, ids: &[InstanceId], more| Report {
             change: pending.number,
             latest_ms: clock.max(youngest),
             after,
             ids: ids.to_vec(),
             more,
-            open: self.known_ids().count() as u64,
+            open,
         };
         let ids: Vec<InstanceId> = ids.into_iter().collect();
         let mut parts = Vec::new();
         let mut after = None;
-        let mut chunks = ids.chunks(PART_IDS).peekable();
+        let mut chunks = ids.chunks(PORTION_MAX).peekable();
         while let Some(chunk) = chunks.next() {
             parts.push(part(after, chunk, chunks.peek().is_some()));
             after = chunk.last().map(|last| Instance(*last));
@@ -269,9 +296,7 @@ impl Site {
             return;
         }
         let waited = now.since(self.coordination.since);
-        let is_silent = |id: &&ServerId| !self.coordination.has_reported(**id);
-        let silent: Vec<ServerId> =
-            self.reporters(pending).iter().filter(is_silent).copied().collect();
+        let silent: Vec<ServerId> = self.coordination.silent().collect();
         let why = if !silent.is_empty() && waited >= REPORTS_MAX {
             format!("{} did not report within {} s", self.names(&silent), REPORTS_MAX.as_secs())
         } else if waited >= MOVES_MAX {
@@ -300,19 +325,20 @@ impl Site {
 
     /// The servers without which the change cannot end.
     pub(crate) fn missing(&self, pending: &Pending) -> Vec<ServerId> {
-        let mut missing = self.reporters(pending);
-        missing.retain(|id| !self.coordination.has_reported(*id));
+        let mut missing: Vec<ServerId> = self.coordination.silent().collect();
         let moved = pending.change.servers.iter();
         missing.extend(moved.filter(|id| !self.coordination.has_moved(**id)));
         missing
     }
 
-    /// Whether all other servers that can be reached know of the change.
+    /// Whether all other servers that can be reached know of the change. One that has said nothing
+    /// since this server started cannot be.
     fn all_know(&self, pending: &Pending) -> bool {
         let Some(seat) = &self.seat else { return true };
         let mut others = seat.topology.in_use().map(|(id, _)| id).filter(|id| *id != seat.here);
         others.all(|id| {
             self.outbox.is_down(id)
+                || !self.has_said_records(id)
                 || pending.without.contains(&id)
                 || pending.moves(id)
                 || self.has_records(id, pending.records)
@@ -322,8 +348,7 @@ impl Site {
     /// When something has to be done about the change even if nothing is heard.
     fn next_deadline(&self, pending: &Pending) -> Timestamp {
         let since = self.coordination.since;
-        let has_silent =
-            self.reporters(pending).iter().any(|id| !self.coordination.has_reported(*id));
+        let has_silent = self.coordination.silent().next().is_some();
         match (has_silent, self.missing(pending).is_empty()) {
             (true, _) => since.plus(REPORTS_MAX),
             (false, false) => since.plus(MOVES_MAX),
@@ -336,8 +361,8 @@ impl Site {
         let Some(pending) = self.catalog.changes().pending() else { return };
         let (source, method, by) = (pending.source.clone(), pending.method, pending.by.clone());
         let without = pending.without.clone();
-        let mut excepted: BTreeMap<DomainId, BTreeSet<InstanceId>> = BTreeMap::new();
         let mut rules = BTreeMap::new();
+        let mut count = 0;
         for domain in pending.change.domains.clone() {
             let in_domain = |id: &ServerId| {
                 self.seat.as_ref().is_some_and(|seat| seat.topology.domain_of(*id) == Some(domain))
@@ -355,13 +380,12 @@ impl Site {
                 Method::Except => {
                     let ids: BTreeSet<InstanceId> =
                         reports.flat_map(|gathered| &gathered.ids).copied().collect();
-                    excepted.insert(domain, ids.clone());
+                    count += ids.len();
                     Rule::Except(Exceptions::new(ids))
                 }
             };
             rules.insert(domain, rule);
         }
-        let count: usize = excepted.values().map(BTreeSet::len).sum();
         if count > EXCEPTIONS_MAX {
             let why = format!(
                 "{count} instances would be exceptions, at most {EXCEPTIONS_MAX} fit; change the \
@@ -374,12 +398,11 @@ impl Site {
             let why = findings.first().map(ToString::to_string).unwrap_or_default();
             return self.undo_now(&why, &Caller::itself(), now);
         };
-        for (domain, ids) in excepted {
-            let ids: Vec<InstanceId> = ids.into_iter().collect();
-            for part in ids.chunks(PART_IDS) {
-                let event = SiteEvent::Excepted { domain, ids: part.to_vec() };
-                drop(self.catalog.except(domain, part.to_vec()));
-                self.record(event, now);
+        for (domain, rule) in &rules {
+            let Rule::Except(ids) = rule else { continue };
+            for ids in ids.portions() {
+                drop(self.catalog.except(*domain, ids.clone()));
+                self.record(SiteEvent::Excepted { domain: *domain, ids }, now);
             }
         }
         let recorded: Vec<(DomainId, Validity)> =
@@ -387,7 +410,7 @@ impl Site {
         self.put_topology(topology, &source, recorded, by, now);
     }
 
-    fn names(&self, servers: &[ServerId]) -> String {
+    pub(crate) fn names(&self, servers: &[ServerId]) -> String {
         let topology = self.seat().map(|seat| &seat.topology);
         let name = |id: &ServerId| {
             let server = topology.and_then(|topology| topology.server(*id));

@@ -161,7 +161,9 @@ impl Site {
         if asking.silent.is_empty()
             && let Some(asking) = self.earlier.end(key)
         {
-            self.earlier.cleared.insert(key, versions);
+            if !asking.starts.is_empty() {
+                self.earlier.cleared.insert(key, versions);
+            }
             for held in asking.starts {
                 self.load(key, held);
             }

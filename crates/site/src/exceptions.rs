@@ -10,7 +10,7 @@ use std::time::Duration;
 use legwork_model::event::SiteEvent;
 use legwork_model::id::{DomainId, InstanceId, ServerId};
 use legwork_model::time::Timestamp;
-use legwork_placement::{Map, Rule};
+use legwork_placement::{Map, PORTION_MAX, Rule};
 
 use crate::Site;
 use crate::message::Message;
@@ -18,7 +18,7 @@ use crate::output::Output;
 
 /// How often a server tells which exceptions are over, and how many at a time.
 const PAUSE: Duration = Duration::from_secs(30);
-const TOLD_MAX: usize = 4_096;
+const TOLD_MAX: usize = PORTION_MAX;
 /// The registrar records them when they are this part of all that are left.
 const PART: usize = 4;
 
@@ -59,6 +59,13 @@ impl Site {
     pub(crate) fn note_over(&mut self, id: InstanceId) {
         if self.endings.open.remove(&id) {
             self.endings.over.insert(id);
+        }
+    }
+
+    /// It is recorded that these are over: nobody has to be told any more.
+    pub(crate) fn note_recorded_over(&mut self, ids: &[InstanceId]) {
+        for id in ids {
+            self.endings.over.remove(id);
         }
     }
 
@@ -106,10 +113,10 @@ impl Site {
         if told.is_empty() || told.len() * PART < left && told.len() < TOLD_MAX {
             return;
         }
-        let ids: Vec<InstanceId> = std::mem::take(told).into_iter().take(2 * TOLD_MAX).collect();
+        let ids: Vec<InstanceId> = std::mem::take(told).into_iter().take(PORTION_MAX).collect();
+        self.note_recorded_over(&ids);
         self.catalog.unexcept(domain, ids.clone());
         self.follow_topology();
         self.record(SiteEvent::Unexcepted { domain, ids }, now);
-        self.note_exceptions();
     }
 }

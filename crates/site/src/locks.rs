@@ -13,6 +13,7 @@ use legwork_model::time::Timestamp;
 use legwork_placement::Map;
 
 use crate::changes::Fate;
+use crate::coordinate::Coordination;
 use crate::input::{Input, Request, RequestId};
 use crate::message::Message;
 use crate::refusal::{Kind, Refusal};
@@ -91,9 +92,11 @@ impl Site {
     /// Whether this server may have missed a change of its domain: it was declared down.
     fn is_catching_up(&self) -> bool {
         let Some(seat) = self.seat.as_ref().filter(|_| !self.locks.caught_up) else { return false };
+        if seat.topology.registrar() == Some(seat.here) {
+            return false;
+        }
         let domain = seat.topology.domain_of(seat.here);
-        let is_alone = domain.is_none_or(|domain| seat.topology.servers_of(domain).count() <= 1);
-        !is_alone && seat.topology.registrar() != Some(seat.here)
+        domain.is_some_and(|domain| seat.topology.servers_of(domain).nth(1).is_some())
     }
 
     /// Whether an instance that is not here may come here.
@@ -146,8 +149,9 @@ impl Site {
 
     /// When the next portion is due.
     pub(crate) fn next_release(&self) -> Option<Timestamp> {
-        let waits = !self.locks.aside.is_empty() && self.mode() == Mode::Serving
-            || !self.locks.starts.is_empty() && !self.is_locked();
+        let waits =
+            !self.locks.aside.is_empty() || !self.locks.starts.is_empty() && !self.is_locked();
+        let waits = waits && self.mode() == Mode::Serving;
         let asks = self.asks_on().then_some(self.locks.ask_due);
         waits.then_some(self.latest).or(asks)
     }
@@ -213,8 +217,16 @@ impl Site {
         if pending.is_some() && pending != was_pending {
             self.change_begun(now);
         }
-        if epoch != was_epoch {
+        if pending.is_none() {
+            // What was reported may be a million ids.
+            self.coordination = Coordination::default();
+        }
+        // A frozen server hears no answers.
+        let freezes = pending != was_pending && self.mode() != Mode::Serving;
+        if epoch != was_epoch || freezes {
             self.restart_key_questions();
+        }
+        if epoch != was_epoch {
             self.note_exceptions();
         }
         if epoch != was_epoch || was_pending.is_some() && pending != was_pending {

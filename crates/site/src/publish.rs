@@ -354,7 +354,10 @@ impl Site {
             SiteEvent::ChangeUndone { number, why, by: _ } => {
                 self.catalog.undo_change(number, &why)?;
             }
-            SiteEvent::Unexcepted { domain, ids } => self.catalog.unexcept(domain, ids),
+            SiteEvent::Unexcepted { domain, ids } => {
+                self.note_recorded_over(&ids);
+                self.catalog.unexcept(domain, ids);
+            }
         }
         Ok(())
     }

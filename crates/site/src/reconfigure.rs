@@ -10,7 +10,7 @@ use std::time::Duration;
 use legwork_model::event::{Method, SiteEvent};
 use legwork_model::id::{DomainId, ServerId};
 use legwork_model::time::Timestamp;
-use legwork_placement::{Change, Topology};
+use legwork_placement::{Change, Map, Topology};
 
 use crate::Site;
 use crate::access::Caller;
@@ -38,7 +38,8 @@ impl Site {
         let method = asked.method.unwrap_or_default();
         let without = self.without(asked)?;
         self.require_changeable(&topology, &change)?;
-        if method == Method::Except && !without.is_empty() {
+        self.require_reachable(&topology, &change, &without)?;
+        if method == Method::Except && !without.is_empty() && !change.domains.is_empty() {
             let message = "of a server that is down nobody knows which instances it has; change the \
                            weights by time stamp (`since`)";
             return Err(Refusal::new(Kind::Invalid, "exceptions_unknown", message));
@@ -93,13 +94,56 @@ impl Site {
             );
             return Err(Refusal::new(Kind::Conflict, "server_not_joined", message));
         }
+        if !change.servers.is_empty() && !change.domains.is_empty() {
+            // The domain would start nothing for as long as a store is copied.
+            let message = "weights and hosts do not change at the same time; publish the weights \
+                           first, and then where servers run";
+            return Err(Refusal::new(Kind::Conflict, "weights_and_hosts", message));
+        }
         let moves_registrar = change.servers.contains(&seat.here);
-        if moves_registrar && (change.servers.len() > 1 || !change.domains.is_empty()) {
+        if moves_registrar && change.servers.len() > 1 {
             let message = "the server that keeps the catalog is moved by itself; change the rest \
                            before or after";
             return Err(Refusal::new(Kind::Conflict, "registrar_moves_alone", message));
         }
         Ok(())
+    }
+
+    /// Refuses a change that would lock a domain only to wait for somebody who is not there, and one
+    /// behind the back of a server that may take itself for the only one of its domain.
+    fn require_reachable(
+        &self,
+        next: &Topology,
+        change: &Change,
+        without: &BTreeSet<ServerId>,
+    ) -> Result<(), Refusal> {
+        let Some(seat) = &self.seat else { return Ok(()) };
+        let was_alone = |id: &&ServerId| {
+            let domain = seat.topology.domain_of(**id).filter(|id| change.domains.contains(id));
+            let divisions = domain.map_or(&[][..], |id| self.catalog.changes().divisions(id));
+            let shares = divisions.iter().map(|layout| layout.shares());
+            domain.is_some()
+                && !shares.into_iter().any(|all| all.len() > 1 && all.contains_key(*id))
+        };
+        if let Some(alone) = without.iter().find(was_alone) {
+            let message = format!(
+                "{} has never shared its domain and may not know that it is not alone there; wait \
+                 for it",
+                self.names(&[*alone])
+            );
+            return Err(Refusal::new(Kind::Conflict, "server_was_alone", message));
+        }
+        let mut away = self.reporters(change, next, without);
+        away.retain(|id| self.outbox.is_down(*id));
+        if away.is_empty() {
+            return Ok(());
+        }
+        let names = self.names(&away);
+        let message = format!(
+            "{names} cannot be reached, and the domain would wait for it; try again, or declare it \
+             down with `--without` if it does not come back"
+        );
+        Err(Refusal::new(Kind::Exhausted, "server_unreachable", message))
     }
 
     /// What another topology would change for what is here. Everybody answers for themselves.
@@ -145,8 +189,8 @@ impl Site {
 
     fn change_view(&self, pending: &Pending) -> ChangeView {
         let missing = self.missing(pending);
-        let reporters = self.reporters(pending);
-        let reported = reporters.iter().filter(|id| self.coordination.has_reported(**id));
+        let reporters = self.coordination.reporters().iter();
+        let reported = reporters.filter(|id| self.coordination.has_reported(**id));
         let is_moving = missing.iter().all(|id| pending.moves(*id));
         let others = self.seat.iter().flat_map(|seat| seat.topology.in_use().map(|(id, _)| id));
         let knows = |id: &ServerId| self.has_records(*id, pending.records);

@@ -206,6 +206,11 @@ impl Site {
         self.replication.have.get(&server).is_some_and(|have| *have >= records)
     }
 
+    /// Whether another server has said how many records it has, since this one started.
+    pub(crate) fn has_said_records(&self, server: ServerId) -> bool {
+        self.replication.have.contains_key(&server)
+    }
+
     /// Whether another server has said that it has no more records than there are here.
     pub(crate) fn has_no_more(&self, server: ServerId) -> bool {
         self.replication.have.get(&server).is_some_and(|have| *have <= self.version)

@@ -50,7 +50,12 @@ impl Site {
 
     /// Tells how much was done here; the registrar looks at what all have told.
     pub(crate) fn watch(&mut self, now: Timestamp) {
-        if self.next_watch().is_none_or(|due| due > now) {
+        let Some(due) = self.next_watch() else {
+            // Work from before somebody wanted it watched is not told.
+            self.watching.written = 0;
+            return;
+        };
+        if due > now {
             return;
         }
         self.watching.due = now.plus(PAUSE);
@@ -117,7 +122,7 @@ impl Site {
         if mode != Mode::Apply {
             return;
         }
-        let applied = topology.edited(&Edit::Weigh { weights }).map_err(|error| error.to_string());
+        let applied = topology.edited(&Edit::Adjust { weights }).map_err(|error| error.to_string());
         let applied = applied.and_then(|source| {
             let asked =
                 PublishTopology { source, method: Some(Method::Since), ..Default::default() };

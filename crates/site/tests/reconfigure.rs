@@ -7,207 +7,16 @@
     reason = "a wrong assumption is a failed test"
 )]
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
-use std::time::Duration;
+#[path = "support/group.rs"]
+mod group;
 
+use std::collections::BTreeSet;
+
+use group::{Group, HIGH, Server, asked, code, start, topology, with_guest};
 use legwork_model::event::{Event, Method, Record};
-use legwork_model::id::{InstanceId, ServerId, StreamId};
+use legwork_model::id::{ServerId, StreamId};
 use legwork_model::time::Timestamp;
 use legwork_site::*;
-
-const ORGANISATION: &str = "organisation: o\nagents: { ann: { roles: [clerk] } }\n";
-const PLACED: &str = "process: visit\nsteps:\n  - step: go\n    who: Role(clerk)\n    at: north\n";
-/// The highest spread: the second of two servers has it, and the first loses it first.
-const HIGH: u32 = u32::MAX;
-
-fn topology(first: u32, second: u32) -> String {
-    format!(
-        r#"topology: group
-domains:
-  north:
-    servers:
-      north-1: {{ address: "north:1", api: "http://north:1", weight: {first} }}
-      north-2: {{ address: "north:2", api: "http://north:2", weight: {second} }}
-  south: {{ servers: {{ south-1: {{ address: "south:1", api: "http://south" }} }} }}
-"#
-    )
-}
-
-/// North-2 has no process of its own any more.
-fn with_guest() -> String {
-    let text = topology(1, 1);
-    let (before, rest) = text.split_once("{ address: \"north:2\"").unwrap();
-    let (_, after) = rest.split_once('}').unwrap();
-    format!("{before}{{ host: north-1 }}{after}")
-}
-
-struct Server {
-    site: Site,
-    config: Config,
-    streams: BTreeMap<u128, Vec<Vec<u8>>>,
-}
-
-/// Servers that hear each other at once; what is said to those who are away is lost.
-struct Group {
-    servers: Vec<Server>,
-    away: BTreeSet<usize>,
-    now: i64,
-    last: u64,
-    answers: BTreeMap<RequestId, Result<Answer, Refusal>>,
-}
-
-impl Group {
-    /// North-1, which has the catalog, north-2 and south-1.
-    fn new(first: u32, second: u32) -> Self {
-        let (servers, away) = (Vec::new(), BTreeSet::new());
-        let mut group = Self { servers, away, now: 1_000_000, last: 0, answers: BTreeMap::new() };
-        for name in ["north-1", "north-2", "south-1"] {
-            let member = Member { name: name.into(), topology: topology(first, second).into() };
-            let config = Config { member: Some(member), ..Config::default() };
-            let (site, streams) = (Site::new(config.clone()), BTreeMap::new());
-            group.servers.push(Server { site, config, streams });
-        }
-        group.pass(0);
-        let source = ORGANISATION.to_owned();
-        group.ask(0, Request::PublishOrganisation { source }).unwrap();
-        group.ask(0, Request::Deploy { source: PLACED.to_owned() }).unwrap();
-        group.pass(2_000);
-        group
-    }
-
-    /// A server with what another one has stored.
-    fn open(&mut self, place: usize) {
-        let server = &mut self.servers[place];
-        server.config.life += 1 << 40;
-        server.site = Site::new(server.config.clone());
-        for (id, records) in server.streams.clone() {
-            let stream = Stream { id, snapshot: None, records };
-            server.site.handle(Input::Recovered(stream), Timestamp(self.now));
-            if id == StreamId::SITE.0 {
-                server.site.handle(Input::SiteRecovered, Timestamp(self.now));
-            }
-        }
-    }
-
-    fn feed(&mut self, place: usize, input: Input) {
-        let mut inputs = VecDeque::from([(place, input)]);
-        while let Some((place, input)) = inputs.pop_front() {
-            if self.away.contains(&place) {
-                continue;
-            }
-            let server = &mut self.servers[place];
-            for output in server.site.handle(input, Timestamp(self.now)) {
-                let read = |stream: u128| server.streams.get(&stream).cloned().unwrap_or_default();
-                let input = match output {
-                    Output::Append(append) => {
-                        let records = server.streams.entry(append.stream).or_default();
-                        assert_eq!(records.len() as u64, append.expected);
-                        records.push(append.record);
-                        continue;
-                    }
-                    Output::Answer { id, answer } => {
-                        assert!(self.answers.insert(id, answer).is_none(), "answered once");
-                        continue;
-                    }
-                    Output::Send { to, message } => {
-                        let message = Message::from_bytes(&message.to_bytes()).unwrap();
-                        let from = ServerId(place as u16);
-                        inputs.push_back((usize::from(to.0), Input::Message { from, message }));
-                        continue;
-                    }
-                    Output::Load { stream, .. } => {
-                        let (id, records) = (stream.0, read(stream.0));
-                        Input::Loaded(Stream { id, snapshot: None, records })
-                    }
-                    Output::ReadCatalog { to, from, limit } => {
-                        let records = read(0).into_iter().skip(from as usize).take(limit).collect();
-                        Input::CatalogRead { to, from, records }
-                    }
-                    Output::ReadEntries { instance, to, number, from } => {
-                        let records = read(instance.0).split_off(from as usize);
-                        Input::EntriesRead { instance, to, number, from, records }
-                    }
-                    Output::Snapshot { .. } => continue,
-                    other => panic!("{other:?}"),
-                };
-                inputs.push_back((place, input));
-            }
-        }
-    }
-
-    fn send(&mut self, place: usize, request: Request) -> RequestId {
-        self.last += 1;
-        let (id, credential) = (RequestId(self.last), Credential::None);
-        self.feed(place, Input::Request { id, credential, request });
-        id
-    }
-
-    fn ask(&mut self, place: usize, request: Request) -> Result<Answer, Refusal> {
-        let id = self.send(place, request);
-        self.answers.remove(&id).unwrap()
-    }
-
-    fn pass(&mut self, millis: i64) {
-        self.now += millis;
-        for place in 0..self.servers.len() {
-            self.feed(place, Input::Settle);
-        }
-    }
-
-    fn publish(&mut self, source: &str, method: Method) -> Result<Answer, Refusal> {
-        self.ask(0, Request::PublishTopology(asked(source, method)))
-    }
-
-    fn status(&mut self) -> Reconfiguration {
-        match self.ask(0, Request::Reconfiguration).unwrap() {
-            Answer::Reconfiguration(status) => *status,
-            other => panic!("{other:?}"),
-        }
-    }
-
-    fn epochs(&self) -> Vec<u32> {
-        let seats = self.servers.iter().map(|server| server.site.seat().unwrap());
-        seats.map(|seat| seat.topology.epoch).collect()
-    }
-
-    /// Where an instance is, by the servers that have a stream of it.
-    fn holders(&self, id: InstanceId) -> Vec<usize> {
-        let has = |place: &usize| self.servers[*place].streams.contains_key(&id.0);
-        (0..self.servers.len()).filter(has).collect()
-    }
-
-    /// Starts an instance whose spread is this one.
-    fn start(&mut self, place: usize, spread: u32) -> (InstanceId, RequestId) {
-        let id = self.draw(place, spread);
-        (id, self.send(place, start(id, None)))
-    }
-
-    fn draw(&mut self, place: usize, spread: u32) -> InstanceId {
-        self.last += 1;
-        InstanceId::new(self.now as u64, self.last as u32, spread, ServerId(place as u16))
-    }
-}
-
-fn asked(source: &str, method: Method) -> PublishTopology {
-    PublishTopology { source: source.to_owned(), method: Some(method), ..Default::default() }
-}
-
-fn start(instance: InstanceId, key: Option<Box<Key>>) -> Request {
-    Request::Start(Start {
-        instance,
-        process: "visit".into(),
-        version: None,
-        data: Data::new(),
-        agent: None,
-        key,
-        wait_until: None,
-    })
-}
-
-fn code(answer: Option<Result<Answer, Refusal>>) -> (&'static str, Option<ServerId>) {
-    let refusal = answer.unwrap().unwrap_err();
-    (refusal.code, refusal.at)
-}
 
 #[test]
 fn by_time_stamp_new_weights_count_for_what_is_created_from_then_on() {
@@ -259,24 +68,6 @@ fn what_a_locked_server_may_not_start_waits_and_may_belong_elsewhere_then() {
     assert!(group.answers.remove(&first).unwrap().is_ok());
     assert_eq!(code(group.answers.remove(&second)), ("placed_elsewhere", Some(ServerId(1))));
     assert_eq!((group.holders(stays), group.holders(goes)), (vec![0], vec![]));
-}
-
-#[test]
-fn who_does_not_report_is_named_and_the_change_undone() {
-    let mut group = Group::new(1, 0);
-    group.away.insert(1);
-    group.publish(&topology(1, 1), Method::Since).unwrap();
-    let (id, held) = group.start(0, HIGH);
-    group.pass(29_000);
-    assert!(group.status().change.is_some());
-    group.pass(1_000);
-    let last = group.status().last.unwrap();
-    let why = "`north-2` did not report within 30 s";
-    assert_eq!((last.epoch, last.why.as_deref()), (None, Some(why)));
-    group.pass(1);
-    assert!(group.answers.remove(&held).unwrap().is_ok(), "what waited goes on as before");
-    assert_eq!(group.holders(id), [0]);
-    assert!(group.publish(&topology(1, 1), Method::Since).is_ok(), "and it can be tried again");
 }
 
 #[test]
@@ -472,24 +263,6 @@ fn while_a_server_that_may_have_used_a_key_is_away_the_start_is_refused_and_not_
 }
 
 #[test]
-fn an_exception_ends_with_its_instance() {
-    let mut group = Group::new(1, 0);
-    let ids: Vec<InstanceId> = (0..3).map(|_| group.start(0, HIGH).0).collect();
-    group.publish(&topology(0, 1), Method::Except).unwrap();
-    let exceptions = |group: &Group| {
-        let seats = group.servers.iter().map(|server| server.site.seat().unwrap());
-        let chains = seats.map(|seat| seat.topology.domains[0].chain.clone());
-        chains.map(|chain| chain.versions().count()).collect::<Vec<_>>()
-    };
-    assert_eq!(exceptions(&group), [2, 2, 2]);
-    for instance in ids {
-        group.ask(0, Request::Abort { instance, reason: "done".to_owned() }).unwrap();
-        group.pass(30_000);
-    }
-    assert_eq!(exceptions(&group), [1, 1, 1], "no instance comes to the older weights any more");
-}
-
-#[test]
 fn a_dry_run_tells_what_would_be_and_changes_nothing() {
     let mut group = Group::new(1, 0);
     for spread in [0, HIGH, HIGH] {
@@ -512,25 +285,4 @@ fn a_dry_run_tells_what_would_be_and_changes_nothing() {
         }
     );
     assert_eq!(group.epochs(), [1, 1, 1]);
-}
-
-#[test]
-fn what_cannot_be_brought_to_an_end_is_refused() {
-    let mut group = Group::new(1, 0);
-    let undo = group.ask(0, Request::Undo { why: None }).unwrap_err();
-    assert_eq!(undo.code, "no_change");
-    let text = topology(1, 0);
-    let more = text.replace(
-        "  south:",
-        "      north-3: { address: \"north:3\", api: \"http://north:3\" }\n  south:",
-    );
-    assert_eq!(group.publish(&more, Method::Since).unwrap_err().code, "server_not_joined");
-    let both = topology(1, 1).replace("north:1\", api", "north:9\", api");
-    assert_eq!(group.publish(&both, Method::Since).unwrap_err().code, "registrar_moves_alone");
-    group.away.insert(1);
-    group.publish(&topology(1, 1), Method::Since).unwrap();
-    assert!(group.publish(&topology(1, 1), Method::Since).is_ok(), "the same is under way");
-    let another = group.publish(&topology(2, 1), Method::Since).unwrap_err();
-    assert_eq!(another.code, "change_under_way");
-    assert_eq!(group.status().change.unwrap().estimate, Some(Duration::from_secs(1)));
 }

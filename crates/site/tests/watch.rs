@@ -46,11 +46,13 @@ impl Registrar {
 
     /// For so many minutes the other server tells that it has done so much in each half of one.
     fn pass(&mut self, minutes: i64, written: u64) {
-        for _ in 0..2 * minutes {
-            self.now += MINUTE / 2;
-            self.feed(Input::Message { from: ServerId(1), message: Message::Load { written } });
-            self.feed(Input::Settle);
-        }
+        (0..2 * minutes).for_each(|_| self.pass_half(written));
+    }
+
+    fn pass_half(&mut self, written: u64) {
+        self.now += MINUTE / 2;
+        self.feed(Input::Message { from: ServerId(1), message: Message::Load { written } });
+        self.feed(Input::Settle);
     }
 
     fn changes(&mut self) -> Reconfiguration {
@@ -90,7 +92,16 @@ fn load_that_is_off_for_long_enough_leads_to_a_proposal_and_to_nothing_else() {
 fn where_it_may_the_watch_dog_begins_a_change_like_any_other() {
     let mut registrar =
         Registrar::new("watchdog: { mode: apply, window_minutes: 20, pause_minutes: 30 }\n");
-    registrar.pass(40, 1_000);
+    let begun = (0..80).find(|_| {
+        registrar.pass_half(1_000);
+        registrar.site.change().is_some()
+    });
+    assert!(begun.is_some(), "{:?}", registrar.notices);
+    let next = registrar.site.change().unwrap().next.clone();
+    let weights: Vec<_> = next.servers.iter().map(|one| (one.weight, one.meant())).collect();
+    assert!(weights[0].0 > weights[1].0, "{weights:?}");
+    assert_eq!((weights[0].1, weights[1].1), (1, 1), "what is meant stays what it was");
+    registrar.pass(2, 1_000);
     // All of the domain take part in a change, and here the other one does not answer.
     let last = registrar.changes().last.unwrap();
     assert_eq!((last.number, last.epoch), (1, None));

@@ -394,10 +394,11 @@ impl Crew {
     ) -> Result<(), String> {
         // Passed on to the server that can carry it out, as a server does it.
         if matches!(intent, Intent::Errand) && cluster.kind == Kind::Divided {
-            self.errand =
-                if refusal.code == "server_moved" { Errand::Lost } else { Errand::Refused };
+            let is_passing = matches!(refusal.code, "server_moved" | "server_unreachable");
+            self.errand = if is_passing { Errand::Lost } else { Errand::Refused };
             return match refusal.code {
-                "server_moved" | "change_under_way" | "no_change" | "store_given_away" => Ok(()),
+                "change_under_way" | "no_change" | "store_given_away" => Ok(()),
+                _ if is_passing => Ok(()),
                 _ => Err(format!("refused: {refusal} {:?}", refusal.findings)),
             };
         }

@@ -33,7 +33,18 @@ pub struct Report {
     pub completions: usize,
     pub crashes: u32,
     pub refusals: u32,
+    /// Changes of the weights and hosts of a domain's servers.
+    pub changes: Changes,
     pub digest: u64,
+}
+
+/// What has become of changes of the topology.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Changes {
+    pub published: usize,
+    pub undone: usize,
+    /// Servers that have come to another host.
+    pub moved: usize,
 }
 
 /// What went wrong, and how to see it again.
@@ -68,6 +79,8 @@ pub fn run(seed: u64) -> Result<Report, Failure> {
             completions: sum.completions + report.completions,
             crashes: sum.crashes + report.crashes,
             refusals: sum.refusals + report.refusals,
+            // Only one scene has any.
+            changes: report.changes,
             digest: sum.digest.rotate_left(1) ^ report.digest,
         };
     }
@@ -112,6 +125,7 @@ fn simulate(seed: u64) -> Result<Report, String> {
         completions: crowd.ledger().completed.len(),
         crashes: world.crashes,
         refusals: crowd.refusals,
+        changes: Changes::default(),
         digest: world.digest()?,
     })
 }
@@ -145,9 +159,16 @@ mod tests {
         // 795: of a loop that had ended the rounds before were not known to be known.
         // 293: a server that had not moved after all heard of it late.
         // 1, 3: whoever waited at a server that was moving was not told of news, or not at all.
+        let mut sum = Changes::default();
         for seed in (0..10).chain([75, 225, 293, 795]) {
-            run_scene(seed, Scene::Divided).unwrap_or_else(|failure| panic!("{failure}"));
+            let report = run_scene(seed, Scene::Divided);
+            let Changes { published, undone, moved } =
+                report.unwrap_or_else(|failure| panic!("{failure}")).changes;
+            sum.published += published;
+            sum.undone += undone;
+            sum.moved += moved;
         }
+        assert!(sum.published > 0 && sum.undone > 0 && sum.moved > 0, "{sum:?}");
     }
 
     #[test]

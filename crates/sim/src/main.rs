@@ -51,10 +51,14 @@ fn main() -> ExitCode {
         Ok((seeds, reports)) => {
             let sum = |count: fn(&Report) -> usize| reports.iter().map(count).sum::<usize>();
             println!(
-                "seeds={seeds} instances={} completions={} crashes={} seconds={:.1} failed=0",
+                "seeds={seeds} instances={} completions={} crashes={} changes={} undone={} \
+                 moves={} seconds={:.1} failed=0",
                 sum(|report| report.instances),
                 sum(|report| report.completions),
                 sum(|report| report.crashes as usize),
+                sum(|report| report.changes.published),
+                sum(|report| report.changes.undone),
+                sum(|report| report.changes.moved),
                 begin.elapsed().as_secs_f64(),
             );
             ExitCode::SUCCESS

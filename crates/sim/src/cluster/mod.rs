@@ -133,6 +133,7 @@ pub(crate) fn simulate(seed: u64, kind: Kind) -> Result<Report, String> {
         }
     }
     cluster.left_alone()?;
+    placed::one_server_ever(&cluster)?;
     let completions = checks::all(&mut cluster, &crew)?;
     if cluster.is_sparing() {
         cluster.network.nothing_twice()?;
@@ -143,7 +144,8 @@ pub(crate) fn simulate(seed: u64, kind: Kind) -> Result<Report, String> {
     }
     let crashes = cluster.worlds.iter().map(|world| world.crashes).sum();
     let instances = crew.started().len();
-    Ok(Report { instances, completions, crashes, refusals: crew.refusals, digest })
+    let changes = crate::Changes { moved: cluster.moves.moved, ..plan.changes() };
+    Ok(Report { instances, completions, crashes, refusals: crew.refusals, changes, digest })
 }
 
 impl Kind {
@@ -170,6 +172,16 @@ impl Plan {
                 Ok(())
             }
             Self::Divided(reshapes) => reshapes.make_some(turn, cluster, crew, dice),
+        }
+    }
+
+    /// What has become of the changes of servers within a domain.
+    fn changes(&self) -> crate::Changes {
+        match self {
+            Self::Single(_) => crate::Changes::default(),
+            Self::Divided(Reshapes { published, undone, .. }) => {
+                crate::Changes { published: *published, undone: *undone, moved: 0 }
+            }
         }
     }
 

@@ -6,7 +6,7 @@
 
 use std::collections::BTreeMap;
 
-use legwork_model::id::{DomainId, InstanceId, ServerId};
+use legwork_model::id::{DomainId, InstanceId, ServerId, StreamKind};
 use legwork_placement::{Map, Rule};
 
 use super::{Cluster, story};
@@ -27,6 +27,24 @@ pub(crate) fn one_server_each(cluster: &Cluster) -> Result<(), String> {
                     topology.server_in(domain, id),
                     story::of(cluster, id)
                 ));
+            }
+        }
+    }
+    Ok(())
+}
+
+/// No instance was ever at two servers of a domain, whatever is over by now.
+pub(crate) fn one_server_ever(cluster: &Cluster) -> Result<(), String> {
+    let mut found: BTreeMap<(DomainId, InstanceId), usize> = BTreeMap::new();
+    let Some(topology) = cluster.worlds[0].topology() else { return Ok(()) };
+    for (place, world) in cluster.worlds.iter().enumerate() {
+        let Some(domain) = topology.domain_of(ServerId(place as u16)) else { continue };
+        for stream in world.streams()?.into_keys() {
+            if let StreamKind::Instance(id) = stream.kind()
+                && let Some(other) = found.insert((domain, id), place)
+            {
+                let story = story::of(cluster, id);
+                return Err(format!("{id} was at {other} and at {place} in one domain\n{story}"));
             }
         }
     }

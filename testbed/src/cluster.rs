@@ -117,15 +117,18 @@ impl Cluster {
     pub fn kill(&mut self) -> Result<()> {
         let Some(mut postmaster) = self.postmaster.take() else { return Ok(()) };
         let parent = postmaster.id();
-        // The postmaster first: it would end the others in its own way.
-        postmaster.kill()?;
+        // Held first: it would end the others in its own way, and begin new ones. When it is dead
+        // nobody knows any more whose they were, and they go on for a while.
+        signal("STOP", parent)?;
+        wait_until("the server cannot be held", || Ok(state(parent).starts_with('T')))?;
         let children = children(parent)?;
-        postmaster.wait()?;
+        postmaster.kill()?;
         for child in &children {
             let _ = signal("KILL", *child);
         }
+        postmaster.wait()?;
         wait_until("the server's processes do not end", || {
-            Ok(children.iter().all(|child| !Path::new(&format!("/proc/{child}")).exists()))
+            Ok(!children.iter().any(|child| is_there(*child)))
         })
     }
 
@@ -282,18 +285,26 @@ fn check_passable(folder: &Path, owner: Option<Owner>) -> Result<()> {
     Ok(())
 }
 
+fn is_there(process: u32) -> bool {
+    Path::new(&format!("/proc/{process}")).exists()
+}
+
 fn children(parent: u32) -> Result<Vec<u32>> {
     let mut children = Vec::new();
     for entry in fs::read_dir("/proc")?.flatten() {
         let Ok(process) = entry.file_name().to_string_lossy().parse::<u32>() else { continue };
-        let stat = fs::read_to_string(entry.path().join("stat")).unwrap_or_default();
-        // `pid (name) state parent ...`, and the name may hold anything.
-        let after = stat.rsplit_once(") ").map_or("", |(_, after)| after);
-        if after.split(' ').nth(1).and_then(|text| text.parse().ok()) == Some(parent) {
+        if state(process).split(' ').nth(1).and_then(|text| text.parse().ok()) == Some(parent) {
             children.push(process);
         }
     }
     Ok(children)
+}
+
+/// `state parent ...`; empty if there is no such process.
+fn state(process: u32) -> String {
+    let stat = fs::read_to_string(format!("/proc/{process}/stat")).unwrap_or_default();
+    // `pid (name) state parent ...`, and the name may hold anything.
+    stat.rsplit_once(") ").map_or_else(String::new, |(_, after)| after.to_owned())
 }
 
 fn signal(name: &str, process: u32) -> Result<()> {
@@ -313,4 +324,27 @@ fn wait_until(otherwise: &str, done: impl Fn() -> Result<bool>) -> Result<()> {
         thread::sleep(POLL);
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nobody_goes_on_writing_when_the_server_was_killed() -> Result<()> {
+        let mut cluster = Cluster::start()?;
+        let database = cluster.database("kept")?;
+        for _ in 0..5 {
+            let postmaster = cluster.postmaster.as_ref().map(Child::id);
+            let session = database.session()?;
+            let processes = children(postmaster.context("it does not run")?)?;
+            assert!(processes.len() > 1, "{processes:?}");
+            cluster.kill()?;
+            let left = processes.iter().filter(|one| is_there(**one)).count();
+            assert_eq!(left, 0, "processes are left of {}", processes.len());
+            drop(session);
+            cluster.run()?;
+        }
+        Ok(())
+    }
 }

@@ -1,10 +1,12 @@
 //! The jobs of all servers of a domain, given out by whichever of them is asked.
 //!
-//! Invariant: a worker gets jobs once. What comes from another server when the worker has been
-//! answered already goes back there at once.
+//! Invariant: a worker gets jobs once, and never more than it asked for. What comes from another
+//! server when the worker has been answered already goes back there at once.
 
+use std::future::Future;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::time::Duration;
 
 use legwork_api::jobs::{ActivateRequest, Job, JobList, LeasedJob, ReturnJobsRequest};
 use legwork_model::id::ServerId;
@@ -18,34 +20,44 @@ use crate::peer::{Answered, Late, Links, Passed};
 
 const ACTIVATE: &str = "/v1/jobs/activate";
 const RETURN: &str = "/v1/jobs/return";
+/// How long another server may take to say that it has nothing.
+const PATIENCE: Duration = Duration::from_secs(2);
+/// How long it is waited for when there are jobs of others already.
+const LINGER: Duration = Duration::from_millis(100);
 
 /// Jobs of any server of the domain: those that are there now, else the first that come up.
 pub(super) async fn activate(x: &Exchange<'_>, request: ActivateRequest) -> Result<JobList> {
-    let Some((links, others)) = others(x) else { return activate_here(x, request).await };
-    let at_once = ActivateRequest { wait_ms: 0, ..request.clone() };
-    // Everybody is asked first in turn: a server with much to do must not hide what others have.
-    let turn = x.app.turn.fetch_add(1, Ordering::Relaxed) % (others.len() + 1);
-    let (before, after) = others.split_at(turn);
-    for server in before {
-        let jobs = ask(&links, *server, activation(x, &at_once)?, None).await.unwrap_or_default();
+    let Some((links, mut servers)) = others(x) else { return activate_here(x, request).await };
+    servers.push(x.app.status.server());
+    // Everybody comes first in turn: a server with much to do must not hide what others have.
+    let turn = x.app.turn.fetch_add(1, Ordering::Relaxed) % servers.len();
+    servers.rotate_left(turn);
+    for shares in shares(&servers, request.max) {
+        let asked =
+            Asked::these(x, &links, &shares, &ActivateRequest { wait_ms: 0, ..request.clone() })?;
+        let jobs = asked.all(x, &shares, &request).await?;
         if !jobs.is_empty() {
             return Ok(JobList { jobs });
         }
     }
-    let own = activate_here(x, at_once.clone()).await?;
-    if !own.jobs.is_empty() {
-        return Ok(own);
+    if request.wait_ms == 0 {
+        return Ok(JobList { jobs: Vec::new() });
     }
-    for server in after {
-        let jobs = ask(&links, *server, activation(x, &at_once)?, None).await.unwrap_or_default();
-        if !jobs.is_empty() {
-            return Ok(JobList { jobs });
-        }
-    }
-    match request.wait_ms {
-        0 => Ok(own),
-        _ => first(x, &links, &others, request).await,
-    }
+    // Nobody knows who has something first, and then it may be much.
+    let shares: Vec<_> = servers.iter().map(|server| (*server, request.max)).collect();
+    let asked = Asked::these(x, &links, &shares, &request)?;
+    asked.first(activate_here(x, request.clone()), request.max).await
+}
+
+/// How many jobs each server is asked for, at the same time as the others of its group: all of them
+/// together for as many as are wanted. There is a second group only if there are fewer.
+fn shares(servers: &[ServerId], wanted: usize) -> Vec<Vec<(ServerId, usize)>> {
+    let group = |servers: &[ServerId]| {
+        let (each, more) = (wanted / servers.len(), wanted % servers.len());
+        let share = |place: usize| each + usize::from(place < more);
+        servers.iter().enumerate().map(|(place, server)| (*server, share(place))).collect()
+    };
+    servers.chunks(wanted.max(1)).map(group).collect()
 }
 
 /// The other servers of this server's domain that can be reached; `None` if there are none, or if
@@ -61,43 +73,86 @@ fn others(x: &Exchange<'_>) -> Option<(Arc<Links>, Vec<ServerId>)> {
     (!others.is_empty()).then(|| (links.clone(), others))
 }
 
-/// The first jobs that come up anywhere.
-async fn first(
-    x: &Exchange<'_>,
-    links: &Arc<Links>,
-    others: &[ServerId],
-    request: ActivateRequest,
-) -> Result<JobList> {
-    let (sender, come) = mpsc::channel(1);
-    let mut come = Come(come);
-    for server in others {
-        let (links, server, sender) = (links.clone(), *server, sender.clone());
-        let question = activation(x, &request)?;
-        let give_back = Returning { worker: request.worker.clone(), headers: question.clone() };
-        tokio::spawn(async move {
-            let late = give_back.clone().when_late(links.clone(), server);
-            let jobs = tokio::select! {
-                biased;
-                jobs = ask(&links, server, question, Some(late)) => jobs.unwrap_or_default(),
-                () = sender.closed() => return,
-            };
-            if !jobs.is_empty()
-                && let Err(mpsc::error::SendError(come)) =
-                    sender.send(Jobs { jobs, give_back, links, server }).await
-            {
-                come.give_back().await;
-            }
-        });
+/// Other servers that have been asked for jobs. Who is not heard any more takes its jobs back.
+struct Asked {
+    come: Come,
+}
+
+impl Asked {
+    /// Each of these servers but this one, for so many jobs.
+    fn these(
+        x: &Exchange<'_>,
+        links: &Arc<Links>,
+        shares: &[(ServerId, usize)],
+        request: &ActivateRequest,
+    ) -> Result<Self> {
+        let (sender, come) = mpsc::channel(1);
+        let here = x.app.status.server();
+        for (server, share) in shares.iter().filter(|(server, _)| *server != here) {
+            let (links, server, sender) = (links.clone(), *server, sender.clone());
+            let question = activation(x, &ActivateRequest { max: *share, ..request.clone() })?;
+            let give_back = Returning { worker: request.worker.clone(), headers: question.clone() };
+            tokio::spawn(async move {
+                let late = give_back.clone().when_late(links.clone(), server);
+                let jobs = tokio::select! {
+                    biased;
+                    jobs = ask(&links, server, question, Some(late)) => jobs.unwrap_or_default(),
+                    () = sender.closed() => return,
+                };
+                if !jobs.is_empty()
+                    && let Err(mpsc::error::SendError(come)) =
+                        sender.send(Jobs { jobs, give_back, links, server }).await
+                {
+                    come.give_back().await;
+                }
+            });
+        }
+        Ok(Self { come: Come(come) })
     }
-    drop(sender);
-    let own = activate_here(x, request);
-    tokio::pin!(own);
-    tokio::select! {
-        biased;
-        own = &mut own => own,
-        Some(come) = come.0.recv() => Ok(JobList { jobs: come.jobs }),
-        // All others have said that there is nothing, or nothing at all.
-        else => own.await,
+
+    /// What they and this server have now.
+    async fn all(
+        mut self,
+        x: &Exchange<'_>,
+        shares: &[(ServerId, usize)],
+        request: &ActivateRequest,
+    ) -> Result<Vec<Job>> {
+        let here = x.app.status.server();
+        let mut jobs = match shares.iter().find(|(server, _)| *server == here) {
+            Some((_, share)) => {
+                let request = ActivateRequest { max: *share, wait_ms: 0, ..request.clone() };
+                activate_here(x, request).await?.jobs
+            }
+            None => Vec::new(),
+        };
+        loop {
+            let patience = if jobs.is_empty() { PATIENCE } else { LINGER };
+            match tokio::time::timeout(patience, self.come.0.recv()).await {
+                Ok(Some(come)) => jobs.extend(come.jobs),
+                // All have answered, or somebody does not.
+                Ok(None) | Err(_) => return Ok(jobs),
+            }
+        }
+    }
+
+    /// The first jobs that come up anywhere, `own` among them, with what has come by then.
+    async fn first(
+        mut self,
+        own: impl Future<Output = Result<JobList>>,
+        wanted: usize,
+    ) -> Result<JobList> {
+        tokio::pin!(own);
+        let mut jobs = tokio::select! {
+            biased;
+            own = &mut own => own?.jobs,
+            Some(come) = self.come.0.recv() => come.jobs,
+            // All others have said that there is nothing, or nothing at all.
+            else => own.await?.jobs,
+        };
+        while let Some(come) = self.come.next_within(wanted.saturating_sub(jobs.len())) {
+            jobs.extend(come.jobs);
+        }
+        Ok(JobList { jobs })
     }
 }
 
@@ -117,6 +172,18 @@ impl Jobs {
 
 /// What has come from others. What is not taken out of it goes back.
 struct Come(mpsc::Receiver<Jobs>);
+
+impl Come {
+    /// What has come from one more server, if it is no more than that; else it goes back.
+    fn next_within(&mut self, room: usize) -> Option<Jobs> {
+        let come = self.0.try_recv().ok()?;
+        if come.jobs.len() <= room {
+            return Some(come);
+        }
+        tokio::spawn(come.give_back());
+        None
+    }
+}
 
 impl Drop for Come {
     fn drop(&mut self) {
@@ -176,4 +243,30 @@ fn jobs_in(answered: &Answered) -> Option<Vec<Job>> {
     let list: JobList =
         (answered.status == 200).then(|| serde_json::from_slice(&answered.body).ok())??;
     Some(list.jobs)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(servers: u16, wanted: usize, expected: &[&[usize]]) {
+        let servers: Vec<ServerId> = (0..servers).map(ServerId).collect();
+        let shares = shares(&servers, wanted);
+        let sizes: Vec<Vec<usize>> =
+            shares.iter().map(|group| group.iter().map(|(_, share)| *share).collect()).collect();
+        assert_eq!(sizes, expected, "{wanted} jobs of {} servers", servers.len());
+        let asked: Vec<ServerId> = shares.iter().flatten().map(|(server, _)| *server).collect();
+        assert_eq!(asked, servers, "each once, in turn");
+    }
+
+    #[test]
+    fn together_they_are_never_asked_for_more_than_is_wanted() {
+        check(2, 256, &[&[128, 128]]);
+        check(3, 10, &[&[4, 3, 3]]);
+        check(3, 1, &[&[1], &[1], &[1]]);
+        check(3, 2, &[&[1, 1], &[2]]);
+        check(1, 5, &[&[5]]);
+        // Refused by each of them.
+        check(2, 0, &[&[0], &[0]]);
+    }
 }

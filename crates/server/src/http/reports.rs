@@ -11,12 +11,13 @@ use legwork_model::id::ServerId;
 use legwork_site::JobLease;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
+use tokio::task::JoinSet;
 
 use super::exchange::Exchange;
 use super::gather::posted;
 use super::relay::not_passed;
 use super::reply::{self, Refused, Reply};
-use crate::peer::{Answered, Links};
+use crate::peer::{Answered, Links, Passed};
 
 /// A report about several jobs.
 pub(super) trait Reported: Serialize + DeserializeOwned + Clone {
@@ -55,30 +56,30 @@ pub(super) async fn divide<R: Reported>(x: &Exchange<'_>, mut report: R) -> repl
         parts.entry(*giver).or_insert_with(|| report.clone()).jobs().push(job);
     }
     let mut answers = BTreeMap::new();
+    // All at the same time: each has to commit before it answers.
+    let (own, mut asked) = (parts.remove(&here), JoinSet::new());
     for (giver, mut part) in parts {
-        let len = part.jobs().len();
-        let results = match giver == here {
-            true => match part.carry_out(x).await {
-                Ok(results) => Ok(results.results),
-                Err(refused) => Err(refused.into_problem()),
-            },
-            false => pass_on(x, links, giver, &part).await,
-        };
-        answers.insert(giver, each(results, len).into_iter());
+        let (len, links) = (part.jobs().len(), links.clone());
+        let body = serde_json::to_vec(&part).map_err(|error| Refused::fault(&error))?;
+        let passed = posted(x, R::TARGET, body);
+        asked.spawn(async move { (giver, each(pass_on(&links, giver, passed).await, len)) });
+    }
+    if let Some(mut own) = own {
+        let len = own.jobs().len();
+        let results = own.carry_out(x).await.map(|results| results.results);
+        answers.insert(here, each(results.map_err(Refused::into_problem), len).into_iter());
+    }
+    while let Some(answered) = asked.join_next().await {
+        let (giver, results) = answered.map_err(|error| Refused::fault(&error))?;
+        answers.insert(giver, results.into_iter());
     }
     let results = givers.iter().filter_map(|giver| answers.get_mut(giver)?.next());
     Reply::json(&JobResults { results: results.collect() })
 }
 
-async fn pass_on<R: Reported>(
-    x: &Exchange<'_>,
-    links: &Links,
-    to: ServerId,
-    part: &R,
-) -> Result<Vec<JobResult>, Problem> {
+async fn pass_on(links: &Links, to: ServerId, passed: Passed) -> Result<Vec<JobResult>, Problem> {
     let fault = |error: serde_json::Error| Refused::fault(&error).into_problem();
-    let body = serde_json::to_vec(part).map_err(fault)?;
-    match links.pass_on(to, posted(x, R::TARGET, body)).await {
+    match links.pass_on(to, passed).await {
         Ok(Answered { status: 200, body, .. }) => {
             serde_json::from_slice(&body).map(|JobResults { results }| results).map_err(fault)
         }

@@ -68,6 +68,34 @@ impl Node {
 }
 
 #[tokio::test]
+async fn one_question_brings_the_jobs_of_all_servers_and_one_report_takes_them_back() {
+    let cluster = Cluster::of(ONE);
+    let north = cluster.start("north-1").await;
+    north.furnish().await;
+    for number in 0..40 {
+        north.start_letter(&format!("{number}")).await;
+    }
+    let take = async |max: usize| {
+        let activate = json!({"worker": "w", "types": ["writer"], "max": max, "lease_ms": 60_000});
+        let jobs = north.ok(call("POST /v1/jobs/activate").json(activate)).await;
+        jobs["jobs"].as_array().unwrap().clone()
+    };
+    let few = take(3).await;
+    assert_eq!(few.len(), 3, "as many as were asked for");
+    let all = take(1_000).await;
+    assert_eq!(all.len(), 37, "those of every server");
+    let done =
+        |job: &Json| json!({"job": job["job"], "lease": job["lease"], "data": {"text": "t"}});
+    let done: Vec<Json> = few.iter().chain(&all).map(done).collect();
+    let report = json!({"worker": "w", "jobs": done});
+    let results = north.ok(call("POST /v1/jobs/complete").json(report)).await;
+    let results = results["results"].as_array().unwrap();
+    assert_eq!(results.len(), 40);
+    assert!(results.iter().all(|result| result["ok"] == true), "{results:?}");
+    north.server.stop().await;
+}
+
+#[tokio::test]
 async fn one_process_holds_four_servers_and_its_callers_see_one() {
     let cluster = Cluster::of(ONE);
     let north = cluster.start_stored("north-1").await;

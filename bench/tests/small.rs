@@ -109,7 +109,8 @@ fn servers_on_one_database_go_on_for_each_other_and_keep_their_word() {
     let outcome = run(async |place| crash::shared::run(&place, plan).await);
     let faults: Vec<String> = outcome.faults.iter().map(ToString::to_string).collect();
     assert!(outcome.is_good() && outcome.acknowledged > 0, "{outcome}: {faults:#?}");
-    assert!(outcome.away_ms_max.is_some(), "{outcome}");
+    let kills = outcome.away.get(&crash::Trouble::Kill).map(|away| away.times);
+    assert_eq!(kills, Some(3), "{outcome}");
 }
 
 #[test]

@@ -11,6 +11,7 @@ mod load;
 pub mod shared;
 mod verify;
 
+use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
@@ -55,15 +56,48 @@ pub struct Outcome {
     pub cases: usize,
     /// Requests without an answer, sent again until there was one.
     pub unanswered: usize,
-    /// How long the work of a server was left alone, where others take over.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub away_ms_p50: Option<f64>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub away_ms_max: Option<f64>,
+    /// How long the work of a server was left alone, where others take over, by what had happened.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub away: BTreeMap<Trouble, Away>,
     pub seconds: f64,
     pub seed: u64,
     #[serde(skip)]
     pub faults: Vec<Fault>,
+}
+
+/// What happens to servers that share a database.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Trouble {
+    /// A process is killed, with all servers it holds.
+    Kill,
+    /// A process is stopped for longer than its leases last.
+    Pause,
+    /// The database is stopped and started again.
+    Restart,
+}
+
+/// How long it took until all work went on.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub struct Away {
+    pub times: usize,
+    pub p50_ms: f64,
+    pub max_ms: f64,
+}
+
+impl Away {
+    fn by_trouble(all: &[(Trouble, Duration)]) -> BTreeMap<Trouble, Self> {
+        let mut by_trouble: BTreeMap<Trouble, Vec<f64>> = BTreeMap::new();
+        for (trouble, away) in all {
+            by_trouble.entry(*trouble).or_default().push(away.as_secs_f64() * 1000.0);
+        }
+        let away = |mut ms: Vec<f64>| {
+            ms.sort_unstable_by(f64::total_cmp);
+            let at = |place: usize| ms.get(place).copied().unwrap_or_default();
+            Self { times: ms.len(), p50_ms: at(ms.len() / 2), max_ms: at(ms.len() - 1) }
+        };
+        by_trouble.into_iter().map(|(trouble, ms)| (trouble, away(ms))).collect()
+    }
 }
 
 impl Outcome {
@@ -82,8 +116,7 @@ impl std::fmt::Display for Outcome {
             stops,
             cases,
             unanswered,
-            away_ms_p50,
-            away_ms_max,
+            away,
             seconds,
             seed,
             ..
@@ -93,10 +126,15 @@ impl std::fmt::Display for Outcome {
             "acknowledged={acknowledged} lost={lost} duplicated={duplicated} kills={kills} \
              stops={stops} cases={cases} unanswered={unanswered} seconds={seconds:.1} seed={seed}"
         )?;
-        match away_ms_p50.zip(*away_ms_max) {
-            Some((p50, max)) => write!(f, " away_p50={p50:.0}ms away_max={max:.0}ms"),
-            None => Ok(()),
+        for (trouble, Away { times, p50_ms, max_ms }) in away {
+            let name = match trouble {
+                Trouble::Kill => "kill",
+                Trouble::Pause => "pause",
+                Trouble::Restart => "restart",
+            };
+            write!(f, " away_{name}={times}x p50={p50_ms:.0}ms max={max_ms:.0}ms")?;
         }
+        Ok(())
     }
 }
 
@@ -181,12 +219,10 @@ async fn judged(
     ledger: &Ledger,
     plan: Plan,
     begun: Instant,
-    mut away: Vec<Duration>,
+    away: Vec<(Trouble, Duration)>,
 ) -> Result<Outcome> {
     let faults = verify::verify(client, ledger).await?;
     let lost = faults.iter().filter(|fault| fault.is_loss()).count();
-    away.sort_unstable();
-    let millis = |away: &Duration| away.as_secs_f64() * 1000.0;
     Ok(Outcome {
         acknowledged: ledger.acknowledged,
         lost,
@@ -195,8 +231,7 @@ async fn judged(
         stops: if away.is_empty() { plan.kills / STOP_EVERY } else { 0 },
         cases: ledger.cases.len(),
         unanswered: ledger.unanswered,
-        away_ms_p50: away.get(away.len() / 2).map(millis),
-        away_ms_max: away.last().map(millis),
+        away: Away::by_trouble(&away),
         seconds: begun.elapsed().as_secs_f64(),
         seed: plan.seed,
         faults,

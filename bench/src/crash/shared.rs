@@ -15,7 +15,7 @@ use legwork_testbed::Cluster as Database;
 
 use super::dice::Dice;
 use super::load::Load;
-use super::{DEFINITION, Outcome, Plan, judged};
+use super::{DEFINITION, Outcome, Plan, Trouble, judged};
 use crate::cluster::{Cluster, Domain};
 use crate::place::Place;
 
@@ -52,14 +52,15 @@ pub async fn run(place: &Place, plan: Plan) -> Result<Outcome> {
         let mut dice = Dice::new(plan.seed, 0);
         for number in 1..=plan.kills {
             tokio::time::sleep(dice.between(LOAD_MIN, LOAD_MAX)).await;
-            if number.is_multiple_of(RESTART_EVERY) {
-                database.stop()?;
-                database.run()?;
+            let (trouble, time) = if number.is_multiple_of(RESTART_EVERY) {
+                (Trouble::Restart, restart(&mut database, &cluster, &probes).await?)
             } else if number.is_multiple_of(PAUSE_EVERY) {
-                pause(&cluster, &probes, &mut dice, &mut away).await?;
+                (Trouble::Pause, pause(&cluster, &probes, &mut dice).await?)
             } else {
-                kill(&mut cluster, &probes, &mut away).await?;
-            }
+                (Trouble::Kill, kill(&mut cluster, &probes).await?)
+            };
+            eprintln!("{number}: {trouble:?}, away for {time:.1?}");
+            away.push((trouble, time));
         }
         anyhow::Ok(())
     };
@@ -102,34 +103,38 @@ async fn probes(cluster: &Cluster) -> Result<Vec<InstanceId>> {
 }
 
 /// Kills the server whose process has worked most since it started.
-async fn kill(
-    cluster: &mut Cluster,
-    probes: &[InstanceId],
-    away: &mut Vec<Duration>,
-) -> Result<()> {
+async fn kill(cluster: &mut Cluster, probes: &[InstanceId]) -> Result<Duration> {
     let worked = |place: &usize| cluster.servers[*place].usage().cpu_seconds.unwrap_or(0.0);
     let busiest = (0..SERVERS).max_by(|a, b| worked(a).total_cmp(&worked(b))).unwrap_or(0);
     let killed = Instant::now();
     cluster.servers[busiest].kill()?;
-    away.push(all_seen(&others(cluster, busiest)?, probes, killed).await?);
+    let away = all_seen(&others(cluster, busiest)?, probes, killed).await?;
     cluster.servers[busiest].spawn()?;
     cluster.servers[busiest].until_ready(READY_TIME_MAX).await?;
-    Ok(())
+    Ok(away)
 }
 
 /// Stops a server past its lease and wakes it again.
-async fn pause(
-    cluster: &Cluster,
-    probes: &[InstanceId],
-    dice: &mut Dice,
-    away: &mut Vec<Duration>,
-) -> Result<()> {
+async fn pause(cluster: &Cluster, probes: &[InstanceId], dice: &mut Dice) -> Result<Duration> {
     let paused = dice.below(SERVERS);
     let since = Instant::now();
     cluster.servers[paused].signal("STOP")?;
-    away.push(all_seen(&others(cluster, paused)?, probes, since).await?);
+    let away = all_seen(&others(cluster, paused)?, probes, since).await?;
     tokio::time::sleep(PAUSE.saturating_sub(since.elapsed())).await;
-    cluster.servers[paused].signal("CONT")
+    cluster.servers[paused].signal("CONT")?;
+    Ok(away)
+}
+
+/// Stops the database and starts it again; nothing is said to the servers.
+async fn restart(
+    database: &mut Database,
+    cluster: &Cluster,
+    probes: &[InstanceId],
+) -> Result<Duration> {
+    let since = Instant::now();
+    database.stop()?;
+    database.run()?;
+    all_seen(&cluster.client()?, probes, since).await
 }
 
 /// A caller who knows all servers but one.

@@ -125,10 +125,12 @@ fn hops(headers: &HeaderMap) -> u32 {
     text.map_or(0, |text| text.parse().unwrap_or(HOPS_MAX))
 }
 
-/// What only servers say to each other is not taken from a caller.
+/// What only servers say to each other is not taken from a caller, nor from whoever has passed it on
+/// before: what this one says counts.
 fn headers(headers: &HeaderMap, hops: u32) -> impl Iterator<Item = Header> {
+    let of_servers = [&HOPS, &INSTANCE, &CATALOG];
     let is_own =
-        |name: &HeaderName| !OF_THE_CONNECTION.contains(name) && *name != HOPS && *name != INSTANCE;
+        move |name: &HeaderName| !OF_THE_CONNECTION.contains(name) && !of_servers.contains(&name);
     let own = headers.iter().filter(move |(name, _)| is_own(name));
     let header =
         |name: &HeaderName, value: &[u8]| Header(name.as_str().to_owned(), value.to_vec().into());
@@ -162,4 +164,22 @@ fn reply(answered: Answered) -> (Reply, Option<u64>) {
     }
     let body = Bytes::from(Vec::from(body));
     (Reply::passed_back(status, content_type, other, body), catalog)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_the_server_before_has_said_of_its_catalog_is_not_said_again() {
+        let mut came = HeaderMap::new();
+        for name in [&CATALOG, &INSTANCE, &HOPS, &HOST] {
+            came.insert(name, HeaderValue::from_static("3"));
+        }
+        came.insert("idempotency-key", HeaderValue::from_static("k"));
+        let passed: Vec<(String, Vec<u8>)> =
+            headers(&came, 2).map(|Header(name, value)| (name, value.into())).collect();
+        let said = |name: &str, value: &[u8]| (name.to_owned(), value.to_vec());
+        assert_eq!(passed, [said("idempotency-key", b"k"), said("legwork-hops", b"2")]);
+    }
 }

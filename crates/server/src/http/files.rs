@@ -19,6 +19,7 @@ use super::exchange::Exchange;
 use super::reply::{Refused, Reply, Result};
 use crate::backend::Backend;
 use crate::files::NotBrought;
+use crate::status::Status;
 
 const NAME_BYTES_MAX: usize = 255;
 const MEDIA_TYPE_DEFAULT: &str = "application/octet-stream";
@@ -65,11 +66,8 @@ pub(super) async fn upload(x: Exchange<'_>) -> Result {
         "" => MEDIA_TYPE_DEFAULT.to_owned(),
         media_type => media_type.to_owned(),
     };
-    if x.app.status.frozen().is_some() {
-        let detail = "the server is being moved to another host, and what is stored here now would \
-                      not be there; try again in some seconds";
-        return Err(Refused::unavailable("moving", detail.to_owned()));
-    }
+    let app = x.app;
+    require_staying(&app.status)?;
     let (store, content, place) = (store(&x)?, x.body, x.place);
     let size = content.len() as u64;
     // A caller who goes away does not take the place along: the content is still held.
@@ -80,7 +78,20 @@ pub(super) async fn upload(x: Exchange<'_>) -> Result {
     };
     let stored = tokio::task::spawn_blocking(store).await;
     let blob = stored.map_err(|error| Refused::fault(&error))?.map_err(|error| failed(&error))?;
+    // What is there before the server freezes is copied with it; of what was stored meanwhile nobody
+    // can say.
+    require_staying(&app.status)?;
     Reply::json(&File { blob: blob.to_string(), size, name, media_type })
+}
+
+/// Refuses to store what a server that is leaving would not take along.
+fn require_staying(status: &Status) -> Result<()> {
+    if status.frozen().is_none() {
+        return Ok(());
+    }
+    let detail = "the server is being moved to another host, and what is stored here now would \
+                  not be there; try again in some seconds";
+    Err(Refused::unavailable("moving", detail.to_owned()))
 }
 
 /// The content of a file.

@@ -1,8 +1,8 @@
 //! What happens when the store fails, callers vanish, the clock jumps or the server stops.
 
 use std::ops::ControlFlow;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::{Arc, Condvar, Mutex};
 
 use legwork_model::id::StreamId;
 use legwork_store::memory::Memory;
@@ -22,10 +22,21 @@ pub(super) const FULL_DISK: u8 = 1;
 pub(super) const PANIC: u8 = 2;
 const CANNOT_OPEN: u8 = 3;
 
-/// A store that fails when told to, and counts its commits.
+/// A store that fails or hangs when told to.
 pub(super) struct Faulty {
     inner: Memory,
     pub(super) mode: AtomicU8,
+    hangs: (Mutex<bool>, Condvar),
+    /// What happens while a file is stored.
+    meanwhile: Mutex<Option<Box<dyn Fn() + Send>>>,
+}
+
+impl Faulty {
+    /// From now on nobody who is driven on it is answered, or they are again.
+    pub(super) fn hang(&self, hangs: bool) {
+        *self.hangs.0.lock().unwrap() = hangs;
+        self.hangs.1.notify_all();
+    }
 }
 
 impl EventStore for Faulty {
@@ -57,6 +68,9 @@ impl EventStore for Faulty {
         self.inner.closed_streams(before, limit)
     }
     fn put_blob(&self, content: &[u8]) -> Result<BlobId, Error> {
+        if let Some(meanwhile) = &*self.meanwhile.lock().unwrap() {
+            meanwhile();
+        }
         self.inner.put_blob(content)
     }
     fn blob(&self, id: BlobId) -> Result<Option<Vec<u8>>, Error> {
@@ -74,10 +88,17 @@ impl Backend for Faulty {
     fn bytes(&self) -> Result<u64, Error> {
         Ok(0)
     }
+    fn may_answer(&self) -> Result<(), Error> {
+        let hangs = self.hangs.0.lock().unwrap();
+        drop(self.hangs.1.wait_while(hangs, |hangs| *hangs).unwrap());
+        Ok(())
+    }
 }
 
 pub(super) fn faulty() -> (Arc<Faulty>, Opener) {
-    let store = Arc::new(Faulty { inner: Memory::default(), mode: AtomicU8::new(FINE) });
+    let (inner, mode) = (Memory::default(), AtomicU8::new(FINE));
+    let (hangs, meanwhile) = Default::default();
+    let store = Arc::new(Faulty { inner, mode, hangs, meanwhile });
     let opened = store.clone();
     let opener: Opener = Box::new(move || match opened.mode.load(Ordering::SeqCst) {
         CANNOT_OPEN => Err(Error::Stopped { cause: "still no space".into() }),
@@ -120,6 +141,20 @@ async fn a_failing_commit_is_told_and_nothing_acknowledged_is_lost() {
         assert_eq!(instances(&f).await, [next, kept]);
         f.stop().await;
     }
+}
+
+#[tokio::test]
+async fn a_file_that_is_stored_while_the_server_begins_to_move_is_not_acknowledged() {
+    let (store, opener) = faulty();
+    let f = Fixture::on(memory(), opener).await;
+    let upload = || call("PUT /v1/files?name=paper").body("text/plain", "a paper");
+    let status = f.core.app.status.clone();
+    *store.meanwhile.lock().unwrap() = Some(Box::new(move || status.set_frozen(Some(7))));
+    assert_eq!(f.refused(upload()).await, (503, "moving".to_owned()));
+    *store.meanwhile.lock().unwrap() = None;
+    f.core.app.status.set_frozen(None);
+    f.ok(upload()).await;
+    f.stop().await;
 }
 
 #[tokio::test]

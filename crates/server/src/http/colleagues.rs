@@ -145,9 +145,8 @@ impl Asked {
         let mut jobs = tokio::select! {
             biased;
             own = &mut own => own?.jobs,
+            // Once all others have said that there is nothing, or nothing at all, own is waited for.
             Some(come) = self.come.0.recv() => come.jobs,
-            // All others have said that there is nothing, or nothing at all.
-            else => own.await?.jobs,
         };
         while let Some(come) = self.come.next_within(wanted.saturating_sub(jobs.len())) {
             jobs.extend(come.jobs);

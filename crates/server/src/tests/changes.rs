@@ -88,6 +88,46 @@ async fn weights_change_for_all_but_the_cases_that_are_there_and_nothing_else_mo
     two.server.stop().await;
 }
 
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_start_where_new_weights_have_not_come_yet_waits_for_them() {
+    let text = TWO.replace("two\", weight: 1", "two\", weight: 0");
+    let south = "  south:\n    servers:\n      south-1: { address: \"127.0.0.1:PORT\", api: \"http://south\" }\n";
+    let cluster = Cluster::of(&(text + south));
+    let one = cluster.start("north-1").await;
+    let (store, two) = cluster.start_faulty("north-2").await;
+    let (slow, three) = cluster.start_faulty("south-1").await;
+    for (from, to) in [(&one, &two), (&one, &three), (&two, &one), (&three, &one)] {
+        from.until_up(&to.name).await;
+    }
+    one.ok(call("POST /v1/definitions").body("text/yaml", ONE_STEP)).await;
+    two.until_deployed("one").await;
+    // A server of another domain keeps the change from its end for a while.
+    slow.hang(true);
+    let text = cluster.topology.to_yaml();
+    let other = text.replace(", weight: 0", "");
+    let other = other.replace("api: \"http://one\"", "api: \"http://one\", weight: 0");
+    let begun = one.ok(call("PUT /v1/topology").body("text/yaml", other)).await;
+    let mut change = begun["change"].clone();
+    while change["reported"] != json!(["north-1", "north-2"]) {
+        let changes = one.ok(call("GET /v1/cluster/changes")).await;
+        assert!(!changes["under_way"].is_null(), "{changes}");
+        change = changes["under_way"].clone();
+        tokio::task::yield_now().await;
+    }
+    // All is the second one's from then on, and it does not hear of that.
+    store.hang(true);
+    let epoch = |node: &Node| node.server.core.app.links.as_ref().unwrap().topology().epoch;
+    until(|| epoch(&one) == 2).await;
+    assert_eq!(epoch(&two), 1);
+    let start = || call("POST /v1/instances").json(json!({"process": "one"}));
+    let (started, ()) = tokio::join!(two.send(start()), async { store.hang(false) });
+    assert_eq!(started.status, 201, "{started:?}");
+    slow.hang(false);
+    for node in [one, two, three] {
+        node.server.stop().await;
+    }
+}
+
 #[tokio::test]
 async fn a_change_that_a_server_of_the_domain_does_not_hear_of_is_undone_by_word() {
     let cluster = Cluster::of(TWO);

@@ -15,6 +15,16 @@ steps:
       - steps: [{ step: there, job: there, at: south }]
 ";
 
+/// Two servers of one domain, of which one has nothing to do.
+const PAIR: &str = "
+topology: group
+domains:
+  north:
+    servers:
+      north-1: { address: \"127.0.0.1:PORT\", api: \"http://one\" }
+      north-2: { address: \"127.0.0.1:PORT\", api: \"http://two\", weight: 0 }
+";
+
 impl Node {
     async fn take(&self, kind: &str) -> Json {
         let activate = json!({"worker": "w", "types": [kind], "max": 1, "lease_ms": 60_000,
@@ -48,4 +58,28 @@ async fn jobs_are_reported_at_any_server_and_each_is_answered_in_its_place() {
     assert_eq!(south.report(&[&unknown]).await[0]["ok"], false, "a lease that nobody gave");
     north.server.stop().await;
     south.server.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_server_that_hangs_does_not_keep_workers_from_the_jobs_of_others() {
+    let cluster = Cluster::of(PAIR);
+    let one = cluster.start("north-1").await;
+    let (store, two) = cluster.start_faulty("north-2").await;
+    one.until_up("north-2").await;
+    two.until_up("north-1").await;
+    let process = "process: plain\nsteps: [{ step: here, job: here }]\n";
+    one.ok(call("POST /v1/definitions").body("text/yaml", process)).await;
+    two.until_deployed("plain").await;
+    for _ in 0..2 {
+        one.ok(call("POST /v1/instances").json(json!({"process": "plain"}))).await;
+    }
+    store.hang(true);
+    // Whoever of the two is asked first.
+    for _ in 0..2 {
+        let job = one.take("here").await;
+        assert_eq!(one.report(&[&job]).await, json!([{"ok": true}]));
+    }
+    store.hang(false);
+    one.server.stop().await;
+    two.server.stop().await;
 }

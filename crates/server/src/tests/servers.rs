@@ -11,8 +11,10 @@ use legwork_placement::{Domain, Server as Seated, Topology};
 use serde_json::{Value as Json, json};
 use tempfile::TempDir;
 
+use super::failures::{Faulty, faulty};
 use super::support::{Answered, Call, call, send};
 use crate::config::{Config, Peering, StoreChoice};
+use crate::core::Opening;
 use crate::peer::{Condition, Row};
 use crate::{Authority, Server};
 
@@ -140,6 +142,15 @@ impl Cluster {
     pub(super) async fn start_stored(&self, name: &str) -> Node {
         let store = StoreChoice::Directory(self.folder.path().join(name).join("store"));
         self.start_with(name, self.config(name, store)).await
+    }
+
+    /// With a store that can be made to hang.
+    pub(super) async fn start_faulty(&self, name: &str) -> (Arc<Faulty>, Node) {
+        let (store, opener) = faulty();
+        let config = self.config(name, StoreChoice::Memory);
+        let server = Server::start_on(config, Opening::new(opener)).await.unwrap();
+        server.until_ready().await;
+        (store, Node { server, name: name.to_owned() })
     }
 
     pub(super) async fn start_with(&self, name: &str, config: Config) -> Node {

@@ -388,7 +388,7 @@ impl Driver {
             let appends = self.batch.appends.len();
             let begun = Instant::now();
             self.batch_bytes = 0;
-            let written = self.around.written.streams_of(&self.batch);
+            let written = Written::streams_of(&self.batch);
             self.store.commit(std::mem::take(&mut self.batch))?;
             self.around.written.note(written);
             self.around.meters.committed(appends, begun.elapsed());
@@ -423,21 +423,24 @@ impl Driver {
             self.around.status.set_tokens(self.site.token_hashes().collect());
         }
         if let Some(seat) = self.site.seat() {
-            let records = self.site.catalog_len();
-            if self.around.status.catalog() != records {
-                self.around.status.set_catalog(records);
-            }
             self.around.status.set_server(seat.here);
             if let Some(links) = &self.around.links {
                 links.follow(&seat.topology);
                 links.follow_change(self.site.change());
+                links.follow_fates(|change| self.site.fate(change));
                 links.show_parcels(self.site.parcels_waiting());
                 links.show_sent(self.site.gauges().sent);
             }
+            // After the topology: whoever waits for the catalog is to find what it says.
+            let records = self.site.catalog_len();
+            if self.around.status.catalog() != records {
+                self.around.status.set_catalog(records);
+            }
         }
+        // One that has gone stays so for whoever looks before that is told.
         let frozen = match self.site.mode() {
-            Mode::Frozen { change } => Some(change),
-            Mode::Serving | Mode::Gone { .. } => None,
+            Mode::Frozen { change } | Mode::Gone { change } => Some(change),
+            Mode::Serving => None,
         };
         self.around.status.set_frozen(frozen);
         self.note_outcome();

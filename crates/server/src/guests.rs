@@ -19,7 +19,7 @@ use crate::movers::Movers;
 use crate::moving::{Origin, Progress, StoreReply, StoreRequest};
 use crate::notes::Note;
 use crate::peer::{Links, Moving, Twin, Wish};
-use crate::status::Phase;
+use crate::status::{Phase, Status};
 use crate::takeover::{self, Turns};
 
 /// How long to wait before a store that could not be opened is tried again.
@@ -64,7 +64,7 @@ impl Guests {
         drop(self.settled.clone().wait_for(|settled| *settled).await);
         for links in self.own.host.all() {
             if let Some(app) = links.app() {
-                app.status.until(Phase::Ready).await;
+                ready_or_gone(&app.status, &links).await;
             }
         }
     }
@@ -73,6 +73,14 @@ impl Guests {
     pub(crate) async fn stop(self) {
         self.stop.send_replace(true);
         drop(self.task.await);
+    }
+}
+
+/// Waits until a guest takes requests, or this process does not hold it any more.
+async fn ready_or_gone(status: &Status, links: &Links) {
+    tokio::select! {
+        () = status.until(Phase::Ready) => {}
+        () = links.until_let_go() => {}
     }
 }
 
@@ -148,7 +156,7 @@ impl Keeper {
         if self.own.host.held(server).is_some() {
             return Ok(Progress { is_close: true, ..Progress::default() });
         }
-        self.movers.prepare(&self.process, server)
+        self.movers.prepare(&self.process, &self.own, server)
     }
 
     /// Holds what the topology puts here and what was taken over; whether all is held now.
@@ -335,4 +343,20 @@ fn guests(topology: &Topology, own: &str) -> BTreeSet<Arc<str>> {
     let own = topology.server_named(own);
     let here = topology.in_use().filter(|(_, server)| server.host.is_some() && server.host == own);
     here.map(|(_, server)| server.name.clone()).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::peer::{Presence, links_of, server_named};
+
+    #[tokio::test]
+    async fn a_guest_that_another_process_has_by_now_is_not_waited_for() {
+        let (_folder, _, links) = links_of(vec![server_named("north", false)]);
+        let (reading, ready) = (Status::new(), Status::new());
+        ready.enter(Phase::Ready);
+        ready_or_gone(&ready, &links).await;
+        let lost = async { links.host.let_go(&links, Presence::Gone) };
+        tokio::join!(ready_or_gone(&reading, &links), lost);
+    }
 }

@@ -29,7 +29,29 @@ const PREPARED: Duration = Duration::from_secs(60);
 #[derive(Default)]
 pub(crate) struct Movers {
     coming: BTreeMap<Arc<str>, Mover>,
-    said: Option<Instant>,
+    said: Said,
+}
+
+/// When it was last said of each server that it has come, by the change under way.
+#[derive(Default)]
+struct Said {
+    change: u32,
+    at: BTreeMap<ServerId, Instant>,
+}
+
+impl Said {
+    /// Whether it is to be said now: one that has just come does not wait for the others' turn.
+    fn is_due(&mut self, change: u32, server: ServerId, now: Instant) -> bool {
+        if std::mem::replace(&mut self.change, change) != change {
+            self.at.clear();
+        }
+        let last = self.at.get(&server);
+        let is_due = last.is_none_or(|last| now.saturating_duration_since(*last) >= SAYING);
+        if is_due {
+            self.at.insert(server, now);
+        }
+        is_due
+    }
 }
 
 struct Mover {
@@ -54,8 +76,7 @@ impl Movers {
             let is_asked = mover.asked.is_some_and(|asked| asked.elapsed() < PREPARED);
             is_asked || expected.values().any(|expected| expected == name)
         });
-        let Some(moving) = moving else { return self.said = None };
-        let is_due = self.said.is_none_or(|said| said.elapsed() >= SAYING);
+        let Some(moving) = moving else { return };
         for (server, name) in expected {
             let change = moving.change;
             let there = own.host.held(&name);
@@ -66,11 +87,13 @@ impl Movers {
             let digest = match process.store(Some(&name)) {
                 _ if there.is_some() => Some(Hash::default()),
                 StoreChoice::Postgres(_) => Some(Hash::default()),
-                StoreChoice::Directory(_) => self.come(process, &name, change),
+                StoreChoice::Directory(_) => self.come(process, own, &name, change),
                 StoreChoice::Memory => None,
             };
-            let Some(digest) = digest.filter(|_| is_due) else { continue };
-            self.said = Some(Instant::now());
+            let Some(digest) = digest else { continue };
+            if !self.said.is_due(change, server, Instant::now()) {
+                continue;
+            }
             own.tell(Message::MovedIn { change, server, digest });
             // It goes on where it is.
             if let Some(there) = there.filter(|there| there.name != own.name) {
@@ -83,6 +106,7 @@ impl Movers {
     pub(crate) fn prepare(
         &mut self,
         process: &Process,
+        own: &Links,
         name: &Arc<str>,
     ) -> Result<Progress, String> {
         match process.store(Some(name)) {
@@ -95,8 +119,9 @@ impl Movers {
                 return Err("this process keeps everything in memory".to_owned());
             }
         }
+        self.drop_undone(own, name);
         if !self.coming.contains_key(name) {
-            let mover = begin(process, name).map_err(|error| error.to_string())?;
+            let mover = begin(process, own, name).map_err(|error| error.to_string())?;
             let mover = mover.ok_or_else(|| "this server is alone".to_owned())?;
             self.coming.insert(name.clone(), mover);
         }
@@ -105,12 +130,27 @@ impl Movers {
         Ok(*mover.progress.borrow())
     }
 
+    /// What has come by a change that was undone is brought anew.
+    fn drop_undone(&mut self, own: &Links, name: &Arc<str>) {
+        let is_over = |mover: &Mover| mover.task.is_finished() && is_of_before(own, &mover.notes);
+        if self.coming.get(name).is_some_and(is_over) {
+            self.coming.remove(name);
+        }
+    }
+
     /// The digest of a server that has come by this change; else it is being brought from now on.
-    fn come(&mut self, process: &Process, name: &Arc<str>, change: u32) -> Option<Hash> {
+    fn come(
+        &mut self,
+        process: &Process,
+        own: &Links,
+        name: &Arc<str>,
+        change: u32,
+    ) -> Option<Hash> {
+        self.drop_undone(own, name);
         if let Some(mover) = self.coming.get(name) {
             return whole(&mover.notes, change);
         }
-        match begin(process, name) {
+        match begin(process, own, name) {
             Ok(Some(mover)) => {
                 let digest = whole(&mover.notes, change);
                 self.coming.insert(name.clone(), mover);
@@ -125,6 +165,15 @@ impl Movers {
     }
 }
 
+/// Whether a server came by a change that was undone then: it went on where it was, and what is here
+/// is a copy of before.
+fn is_of_before(own: &Links, notes: &Notes) -> bool {
+    match notes.last() {
+        Note::Whole { change, .. } => own.is_undone(change),
+        Note::Held | Note::Coming | Note::Given { .. } | Note::Gone => false,
+    }
+}
+
 fn whole(notes: &Notes, by: u32) -> Option<Hash> {
     match notes.last() {
         Note::Whole { change, digest } if change == by => Some(digest),
@@ -132,15 +181,16 @@ fn whole(notes: &Notes, by: u32) -> Option<Hash> {
     }
 }
 
-fn begin(process: &Process, name: &Arc<str>) -> Result<Option<Mover>, Error> {
+fn begin(process: &Process, own: &Links, name: &Arc<str>) -> Result<Option<Mover>, Error> {
     let Opening { opener, notes, .. } = Opening::of(&process.store(Some(name)), Some(name))?;
     let Some(away) = process.links_away(name) else { return Ok(None) };
     let (progress, receiver) = watch::channel(Progress::default());
     let task = {
         let notes = notes.clone();
+        // What has come as a whole stays so, unless the change that brought it was undone.
+        let is_here = matches!(notes.last(), Note::Whole { .. }) && !is_of_before(own, &notes);
         tokio::spawn(async move {
-            // What has come as a whole stays so, whatever it came by.
-            if !matches!(notes.last(), Note::Whole { .. }) {
+            if !is_here {
                 let Away { links, .. } = &away;
                 bring(links.clone(), opener, notes, progress).await;
             }
@@ -161,4 +211,20 @@ fn expected(own: &Links, moving: &Moving) -> BTreeMap<ServerId, Arc<str>> {
 
 fn address(topology: &Topology, id: ServerId) -> Option<&str> {
     topology.address_of(id).map(|address| &**address)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn of_every_server_that_has_come_it_is_said_at_once_and_then_now_and_again() {
+        let (mut said, now) = (Said::default(), Instant::now());
+        let (one, two) = (ServerId(1), ServerId(2));
+        assert!(said.is_due(7, one, now));
+        assert!(said.is_due(7, two, now), "it does not wait because the other has come before");
+        assert!(!said.is_due(7, one, now) && !said.is_due(7, two, now));
+        assert!(said.is_due(7, one, now + SAYING));
+        assert!(said.is_due(8, one, now + SAYING), "another change is another matter");
+    }
 }

@@ -79,6 +79,7 @@ impl Supervisor {
         let reason: Arc<str> = "this server has moved to another host".into();
         self.around.status.go_away(&reason);
         self.around.slot.set(None);
+        self.around.written.forget();
         if let Some(links) = &self.around.links {
             links.host.let_go(links, Presence::Away);
         }

@@ -32,6 +32,11 @@ struct Sum {
 }
 
 impl Sums {
+    #[cfg(test)]
+    pub(crate) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
     /// The digest of a store as it is. Reads all that has grown since the last time.
     pub(crate) fn digest(&mut self, store: &dyn Backend) -> Result<Hash, Error> {
         let Some(listing) = store.listing() else { return Ok(Hash::default()) };

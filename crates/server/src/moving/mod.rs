@@ -19,3 +19,5 @@ pub(crate) use pull::Progress;
 pub(crate) use source::Source;
 pub(crate) use wire::{Hash, Origin, StoreReply, StoreRequest, Unanswered};
 pub(crate) use written::Written;
+#[cfg(test)]
+pub(crate) use {wire::Mark, wire::Stream, written::STREAMS_MAX};

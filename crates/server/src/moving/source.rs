@@ -3,13 +3,12 @@
 //! Invariant: nothing is changed by an answer but what is remembered for the one who copies. A
 //! portion has as much as was asked for and fits; what a stream has more is asked for again.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use legwork_model::id::StreamId;
 use legwork_store::{BlobId, Error, Listed, Version};
 use minicbor::bytes::ByteVec;
 
-use super::digest::Sums;
 use super::wire::{Blob, Head, Part, State, StoreReply, StoreRequest, Stream, Wanted};
 use super::written::Written;
 use crate::backend::{Backend, Slot};
@@ -29,13 +28,11 @@ const BLOBS: usize = 4_096;
 pub(crate) struct Source {
     slot: Arc<Slot>,
     pub(crate) written: Arc<Written>,
-    /// Of what was hashed for the one who copies.
-    sums: Mutex<Sums>,
 }
 
 impl Source {
     pub(crate) fn new(slot: Arc<Slot>, written: Arc<Written>) -> Self {
-        Self { slot, written, sums: Mutex::default() }
+        Self { slot, written }
     }
 
     /// Reads: not for a thread that others wait for. `change` is the one that has frozen the
@@ -88,15 +85,12 @@ impl Source {
                 StoreReply::Blobs(sized.collect::<Result<_, Error>>()?)
             }
             StoreRequest::Content { blob, from } => {
-                let content = store.blob(blob.into())?.unwrap_or_default();
-                let from = usize::try_from(from).unwrap_or(usize::MAX).min(content.len());
-                let to = content.len().min(from + CONTENT_BYTES);
-                StoreReply::Content(content[from..to].to_vec().into())
+                let read = || Ok::<_, Error>(store.blob(blob.into())?.unwrap_or_default());
+                let from = usize::try_from(from).unwrap_or(usize::MAX);
+                let piece = self.written.piece(blob.into(), from, CONTENT_BYTES, read)?;
+                StoreReply::Content(piece.into())
             }
-            StoreRequest::Digest => {
-                let mut sums = self.sums.lock().unwrap_or_else(PoisonError::into_inner);
-                StoreReply::Digest(sums.digest(store)?)
-            }
+            StoreRequest::Digest => StoreReply::Digest(self.written.sums().digest(store)?),
             // Answered by those who drive the server.
             StoreRequest::Seal { .. } | StoreRequest::Release => {
                 StoreReply::NotNow("it is not asked for here".to_owned())

@@ -46,7 +46,7 @@ fn write(store: &Memory, written: &Written, stream: u128, record: &str, close: O
     let (record, close) = (record.into(), close.map(Into::into));
     let batch =
         Batch { appends: vec![Append { stream, expected, record, close }], ..Batch::default() };
-    let streams = written.streams_of(&batch);
+    let streams = Written::streams_of(&batch);
     store.commit(batch).unwrap();
     written.note(streams);
 }
@@ -150,6 +150,31 @@ async fn a_copy_that_breaks_off_anywhere_is_gone_on_with() {
     }
     assert!(tries > 5, "{tries}");
     same(&store, &copied);
+}
+
+#[tokio::test]
+async fn a_large_file_is_read_once_however_many_pieces_it_comes_in() {
+    let store = Arc::new(Memory::default());
+    let content: Vec<u8> = (0..2_500_000_u32).map(|place| place as u8).collect();
+    let blob = wire::Blob::from(store.put_blob(&content).unwrap());
+    let (slot, written) = (Arc::new(Slot::default()), Arc::new(Written::default()));
+    let source = Source::new(slot.clone(), written);
+    slot.set(Some(store));
+    let piece = |from: usize| {
+        let asked = StoreRequest::Content { blob, from: from as u64 };
+        let StoreReply::Content(piece) = source.answer(asked, None) else { panic!("no content") };
+        Vec::from(piece)
+    };
+    let mut come = piece(0);
+    assert!(!come.is_empty() && come.len() < content.len());
+    // Whatever is read from now on is not there.
+    slot.set(Some(Arc::new(Memory::default())));
+    while come.len() < content.len() {
+        come.extend(piece(come.len()));
+    }
+    assert!(come == content);
+    // It is not kept any longer than that.
+    assert_eq!(piece(0), b"");
 }
 
 #[tokio::test]

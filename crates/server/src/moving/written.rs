@@ -1,4 +1,5 @@
-//! Which streams were written to while a server is being copied.
+//! What is remembered for another process while it copies a server: which streams were written to
+//! meanwhile, and what would else be read again.
 //!
 //! Invariant: whoever has asked for everything up to a mark hears of every stream that was committed
 //! to after it, or that this is not known. Nothing is remembered while nobody copies.
@@ -9,12 +10,13 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use legwork_model::id::StreamId;
-use legwork_store::Batch;
+use legwork_store::{Batch, BlobId};
 
+use super::digest::Sums;
 use super::wire::Mark;
 
-/// More is not remembered: then all streams are compared once more.
-const STREAMS_MAX: usize = 1 << 20;
+/// More is not remembered: then all streams are compared once more. So many fit into an answer.
+pub(crate) const STREAMS_MAX: usize = 1 << 19;
 /// Whoever has not asked for so long does not copy any more.
 const FORGOTTEN: Duration = Duration::from_secs(600);
 
@@ -22,6 +24,10 @@ const FORGOTTEN: Duration = Duration::from_secs(600);
 pub(crate) struct Written {
     is_copied: AtomicBool,
     state: Mutex<State>,
+    /// Of what was hashed.
+    sums: Mutex<Sums>,
+    /// The file that is being copied.
+    content: Mutex<Option<(BlobId, Vec<u8>)>>,
 }
 
 #[derive(Debug, Default)]
@@ -45,24 +51,26 @@ impl Written {
         state.mark
     }
 
-    /// The streams of a batch, if they are to be remembered once it is committed.
-    pub(crate) fn streams_of(&self, batch: &Batch) -> Vec<StreamId> {
-        if !self.is_copied.load(Ordering::Acquire) {
-            return Vec::new();
-        }
+    /// The streams of a batch, to be noted once it is committed: somebody may begin to copy before
+    /// it is.
+    pub(crate) fn streams_of(batch: &Batch) -> Vec<StreamId> {
         batch.appends.iter().map(|append| append.stream).collect()
     }
 
     /// These were committed to.
     pub(crate) fn note(&self, streams: Vec<StreamId>) {
-        if streams.is_empty() {
+        self.note_at(streams, Instant::now());
+    }
+
+    fn note_at(&self, streams: Vec<StreamId>, now: Instant) {
+        if streams.is_empty() || !self.is_copied.load(Ordering::Acquire) {
             return;
         }
         let mut state = self.lock();
-        if state.asked.is_none_or(|asked| asked.elapsed() > FORGOTTEN) {
-            // Nobody copies any more.
-            self.is_copied.store(false, Ordering::Release);
-            return *state = State::default();
+        let is_over = |asked| now.saturating_duration_since(asked) > FORGOTTEN;
+        if state.asked.is_none_or(is_over) {
+            drop(state);
+            return self.forget();
         }
         state.mark.number += 1;
         let number = state.mark.number;
@@ -85,6 +93,46 @@ impl Written {
         // One copies at a time, and has what it asks from on.
         state.streams.retain(|_, number| *number > since.number);
         (Some(state.streams.keys().copied().collect()), mark)
+    }
+
+    /// Nobody copies any more.
+    pub(crate) fn forget(&self) {
+        let mut state = self.lock();
+        self.is_copied.store(false, Ordering::Release);
+        *state = State::default();
+        drop(state);
+        // Whoever holds these is being answered: they are of use still, and not waited for.
+        if let Ok(mut sums) = self.sums.try_lock() {
+            *sums = Sums::default();
+        }
+        if let Ok(mut content) = self.content.try_lock() {
+            *content = None;
+        }
+    }
+
+    /// What was hashed for the one who copies.
+    pub(super) fn sums(&self) -> MutexGuard<'_, Sums> {
+        self.sums.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A piece of a file, which is read once for all its pieces, and kept until the last one.
+    pub(super) fn piece<E>(
+        &self,
+        blob: BlobId,
+        from: usize,
+        length: usize,
+        read: impl FnOnce() -> Result<Vec<u8>, E>,
+    ) -> Result<Vec<u8>, E> {
+        let mut kept = self.content.lock().unwrap_or_else(PoisonError::into_inner);
+        let content = match kept.take() {
+            Some((known, content)) if known == blob => content,
+            Some(_) | None => read()?,
+        };
+        let from = from.min(content.len());
+        let to = content.len().min(from.saturating_add(length));
+        let piece = content[from..to].to_vec();
+        *kept = (to < content.len()).then_some((blob, content));
+        Ok(piece)
     }
 
     /// Nothing can panic while the lock is held, so a poisoned lock still guards a whole state.
@@ -110,7 +158,7 @@ mod tests {
     }
 
     fn commit(written: &Written, streams: &[u128]) {
-        written.note(written.streams_of(&batch(streams)));
+        written.note(Written::streams_of(&batch(streams)));
     }
 
     #[test]
@@ -128,6 +176,32 @@ mod tests {
         assert_eq!(written.since(begun).0, ids(&[1, 2, 3]));
         commit(&written, &[3]);
         assert_eq!(written.since(mark).0, ids(&[3]));
+    }
+
+    #[test]
+    fn what_is_being_committed_when_copying_begins_is_told() {
+        let written = Written::default();
+        let streams = Written::streams_of(&batch(&[4]));
+        let begun = written.begin(7);
+        written.note(streams);
+        assert_eq!(written.since(begun).0, Some(vec![StreamId(4)]));
+    }
+
+    #[test]
+    fn what_was_kept_for_a_copy_that_was_given_up_is_forgotten() {
+        let written = Written::default();
+        written.begin(7);
+        let store = legwork_store::memory::Memory::default();
+        legwork_store::EventStore::commit(&store, batch(&[3])).unwrap();
+        written.sums().digest(&store).unwrap();
+        let read = |content: &[u8]| Ok::<_, ()>(content.to_vec());
+        let piece = |content| written.piece(BlobId([1; 32]), 0, 1, || read(content)).unwrap();
+        assert_eq!(piece(b"one"), b"o");
+        assert_eq!((piece(b"two"), written.sums().is_empty()), (b"o".to_vec(), false));
+        written.note_at(vec![StreamId(3)], Instant::now() + FORGOTTEN + Duration::from_secs(1));
+        assert_eq!((piece(b"two"), written.sums().is_empty()), (b"t".to_vec(), true));
+        // And from now on nothing is remembered.
+        assert_eq!(written.since(Mark { life: 7, number: 0 }).0, None);
     }
 
     #[test]

@@ -362,6 +362,17 @@ mod tests {
     }
 
     #[test]
+    fn an_answer_with_all_streams_that_are_remembered_as_written_to_fits() {
+        use crate::moving::{Mark, STREAMS_MAX, Stream};
+        let stream = Stream(legwork_model::id::StreamId(u128::MAX));
+        let mark = Mark { life: u64::MAX, number: u64::MAX };
+        let streams = Some(vec![stream; STREAMS_MAX]);
+        let frame = Frame::StoreReply(u64::MAX, StoreReply::Written { streams, mark });
+        let (taken, _) = take(&mut BytesMut::from(&frame.to_bytes()[..]), true).unwrap().unwrap();
+        assert!(taken == frame);
+    }
+
+    #[test]
     fn a_small_message_costs_two_bytes_of_framing() {
         assert_eq!(message(&[7; 100]).len(), 102);
         assert_eq!(message(&[7; 1_000]).len(), 1_003);

@@ -12,7 +12,7 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock, Weak};
 use legwork_model::id::ServerId;
 use legwork_model::time::Timestamp;
 use legwork_placement::{Server, Topology};
-use legwork_site::{Message, Pending, Sent};
+use legwork_site::{Fate, Message, Pending, Sent};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 
@@ -42,6 +42,15 @@ pub(crate) struct Links {
     presence: watch::Sender<Presence>,
     /// The change under way that moves servers, as the site knows it.
     moving: watch::Sender<Option<Arc<Moving>>>,
+    fates: Mutex<Fates>,
+}
+
+/// How changes have ended, as the site knows it.
+#[derive(Debug, Default)]
+struct Fates {
+    /// How many have ended.
+    known: u32,
+    undone: BTreeSet<u32>,
 }
 
 /// A change that moves servers to other hosts.
@@ -94,8 +103,8 @@ impl Links {
         let (topology, presence) = (watch::Sender::new(topology), Presence::Gone);
         let (peers, app, sent) = (RwLock::default(), OnceLock::new(), Mutex::default());
         let presence = watch::Sender::new(presence);
-        let moving = watch::Sender::new(None);
-        let links = Self { name, host, queue, topology, peers, app, sent, presence, moving };
+        let (moving, fates) = (watch::Sender::new(None), Mutex::default());
+        let links = Self { name, host, queue, topology, peers, app, sent, presence, moving, fates };
         links.acquaint();
         links
     }
@@ -182,6 +191,23 @@ impl Links {
                 })
             }));
         }
+    }
+
+    /// How changes have ended as the site has it: `None` of those that have not.
+    pub(crate) fn follow_fates(&self, fate: impl Fn(u32) -> Option<Fate>) {
+        let mut fates = self.fates.lock().unwrap_or_else(PoisonError::into_inner);
+        while let Some(fate) = fate(fates.known + 1) {
+            fates.known += 1;
+            let change = fates.known;
+            if fate == Fate::Undone {
+                fates.undone.insert(change);
+            }
+        }
+    }
+
+    /// Whether a change is known to have been undone.
+    pub(crate) fn is_undone(&self, change: u32) -> bool {
+        self.fates.lock().unwrap_or_else(PoisonError::into_inner).undone.contains(&change)
     }
 
     pub(crate) fn moving(&self) -> watch::Receiver<Option<Arc<Moving>>> {

@@ -23,6 +23,8 @@ pub use certificates::{Authority, Certified, NotCertified};
 pub(crate) use counters::Meter;
 pub(crate) use frame::{Answered, Header, Passed};
 pub(crate) use host::{Host, Wish};
+#[cfg(test)]
+pub(crate) use links::tests::{links as links_of, server as server_named};
 pub(crate) use links::{Links, Moving, Place, Presence, Row};
 pub(crate) use other::{Condition, Late};
 pub(crate) use passing::{From, NotPassed};

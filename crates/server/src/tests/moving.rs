@@ -8,11 +8,11 @@ use legwork_model::id::InstanceId;
 use legwork_placement::Topology;
 use serde_json::json;
 
-use super::servers::{Cluster, Node, until};
+use super::servers::{Cluster, Node, PATIENCE, until};
 use super::support::call;
 use crate::Server;
 use crate::config::StoreChoice;
-use crate::notes::Note;
+use crate::notes::{Note, Notes};
 use crate::status::Phase;
 
 const TWO: &str = "
@@ -22,6 +22,16 @@ domains:
     servers:
       north-1: { address: \"127.0.0.1:PORT\", api: \"http://north-1\" }
       north-2: { address: \"127.0.0.1:PORT\", api: \"http://north-2\" }
+";
+
+const THREE: &str = "
+topology: group
+domains:
+  north:
+    servers:
+      north-1: { address: \"127.0.0.1:PORT\", api: \"http://north-1\" }
+      north-2: { address: \"127.0.0.1:PORT\", api: \"http://north-2\" }
+      north-3: { address: \"127.0.0.1:PORT\", api: \"http://north-3\", weight: 0 }
 ";
 
 const PLAIN: &str = "process: plain\ndata: { paper: file }\nstart: [paper]\nresult: [paper]\nsteps:\n  \
@@ -61,6 +71,20 @@ impl Node {
         self.ok(call("PUT /v1/topology").body("text/yaml", text.to_owned())).await;
     }
 
+    /// Has a server copied into the process of this one until little is left, whoever is asked.
+    async fn prepare(&self, server: &str, into: &str) {
+        let asked = json!({"server": server, "into": into});
+        let mut looks = tokio::time::interval(Duration::from_millis(2));
+        let preparing = async {
+            while self.ok(call("POST /v1/cluster/prepare").json(asked.clone())).await["ready"]
+                != true
+            {
+                looks.tick().await;
+            }
+        };
+        tokio::time::timeout(PATIENCE, preparing).await.unwrap();
+    }
+
     fn epoch(&self) -> u32 {
         self.server.core.app.links.as_ref().unwrap().topology().epoch
     }
@@ -80,7 +104,10 @@ async fn begin(one: &Node, two: &Node) -> Vec<InstanceId> {
 
 /// The text of the topology with one line changed.
 fn with(cluster: &Cluster, server: &str, line: &str) -> String {
-    let text = cluster.topology.to_yaml();
+    changed(&cluster.topology.to_yaml(), server, line)
+}
+
+fn changed(text: &str, server: &str, line: &str) -> String {
     let lines = text.lines().map(|old| {
         let is_it = old.trim_start().starts_with(&format!("{server}:"));
         if is_it { format!("      {server}: {{ {line} }}") } else { old.to_owned() }
@@ -94,15 +121,7 @@ async fn a_server_becomes_the_guest_of_another_with_all_it_has() {
     let one = cluster.start_stored("north-1").await;
     let two = cluster.start_stored("north-2").await;
     let mut instances = begin(&one, &two).await;
-    // Most is copied ahead, whoever is asked.
-    let prepare = || {
-        let asked = json!({"server": "north-2", "into": "north-1"});
-        call("POST /v1/cluster/prepare").json(asked)
-    };
-    let mut looks = tokio::time::interval(Duration::from_millis(2));
-    while two.ok(prepare()).await["ready"] != true {
-        looks.tick().await;
-    }
+    two.prepare("north-2", "north-1").await;
     one.publish(&with(&cluster, "north-2", "host: north-1")).await;
     until(|| one.held() == ["north-1", "north-2"] && two.is_away()).await;
     assert_eq!(one.epoch(), 2);
@@ -122,6 +141,37 @@ async fn a_server_becomes_the_guest_of_another_with_all_it_has() {
     two.finish_all(&instances).await;
     one.server.stop().await;
     two.server.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_server_that_had_come_when_its_change_was_undone_comes_again_by_the_next() {
+    let cluster = Cluster::of(THREE);
+    let one = cluster.start_stored("north-1").await;
+    let two = cluster.start_stored("north-2").await;
+    let three = cluster.start_stored("north-3").await;
+    one.until_known(&three).await;
+    let mut instances = begin(&one, &two).await;
+    // The third one finds its place taken.
+    let guests = cluster.folder.path().join("north-1").join("store").join("guests");
+    std::fs::create_dir_all(&guests).unwrap();
+    std::fs::write(guests.join("north-3"), "in the way").unwrap();
+    let next = with(&cluster, "north-2", "host: north-1");
+    let both = changed(&next, "north-3", "host: north-1, weight: 0");
+    one.publish(&both).await;
+    let note = || Notes::beside(&guests.join("north-2")).unwrap().last();
+    until(|| matches!(note(), Note::Whole { .. })).await;
+    one.ok(call("POST /v1/cluster/changes/undo").json(json!({}))).await;
+    // It goes on where it was, and what it does from now on is not in the copy.
+    for number in 20..24 {
+        instances.push(two.start_with_file(number).await);
+    }
+    two.prepare("north-2", "north-1").await;
+    one.publish(&next).await;
+    until(|| one.held() == ["north-1", "north-2"] && two.is_away()).await;
+    two.finish_all(&instances).await;
+    for node in [one, two, three] {
+        node.server.stop().await;
+    }
 }
 
 /// Another process for a server, at a new address.
@@ -198,7 +248,7 @@ async fn a_copy_is_gone_on_with_after_either_side_was_stopped() {
     // Told once more to take its place, it knows that it has.
     let new = next.start_with("north-2", config()).await;
     assert_eq!(new.held(), ["north-2"]);
-    let notes = crate::notes::Notes::beside(&folder).unwrap();
+    let notes = Notes::beside(&folder).unwrap();
     assert_eq!(notes.last(), Note::Held);
     new.finish_all(&instances).await;
     for node in [one, two, new] {

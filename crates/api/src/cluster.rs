@@ -52,6 +52,21 @@ pub struct ServerLoad {
     pub instances_open: usize,
     /// Records it has written since it started: what its instances make it do.
     pub records: u64,
+    /// Servers whose stores are being copied into its process.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub copies: Vec<Copied>,
+}
+
+/// How far the store of a server has been copied that moves into the process of another.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct Copied {
+    pub server: Arc<str>,
+    /// What the server has stored, and what has been copied of it.
+    pub bytes: u64,
+    pub bytes_copied: u64,
+    /// How long the rest takes at the pace so far; absent before there is one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub left_ms: Option<u64>,
 }
 
 /// The change of the cluster that is under way, and what came of the one before.
@@ -92,7 +107,8 @@ pub struct Change {
     pub instances_open: u64,
     /// Those of them that keep their server against the new weights.
     pub excepted: u64,
-    /// How long it takes in all, as far as that can be told.
+    /// How long it takes in all, as far as that can be told: of a server that moves, by how far its
+    /// store has been copied.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub estimate_ms: Option<u64>,
 }
@@ -182,13 +198,17 @@ pub struct PrepareRequest {
 }
 
 /// How far a copy is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Prepared {
     /// Little is left to be copied: the move takes a moment.
     pub ready: bool,
     /// What the server has stored, and what has been copied of it.
     pub bytes: u64,
     pub bytes_copied: u64,
+    /// Why nothing comes at present; it is tried again and again.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<String>)]
+    pub reason: Option<Arc<str>>,
 }
 
 /// How a topology is to be put in force.

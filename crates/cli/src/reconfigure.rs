@@ -244,7 +244,7 @@ async fn prepare(context: &Context, source: &str) -> Result<()> {
         // What is wrong with it is told when it is published.
         return Ok(());
     };
-    let mut spinner = Spinner::default();
+    let (mut spinner, mut told) = (Spinner::default(), None);
     for moved in now.change_to(&next).servers {
         let server = next.server(moved);
         let host = server.and_then(|server| next.server(server.host?));
@@ -252,10 +252,15 @@ async fn prepare(context: &Context, source: &str) -> Result<()> {
         loop {
             match context.client.prepare_move(&server.name, &host.name).await {
                 Ok(prepared) if prepared.ready => break,
-                Ok(Prepared { bytes, bytes_copied, .. }) => spinner.say(&format!(
-                    "{} is copied to {}: {bytes_copied} of about {bytes} bytes",
-                    server.name, host.name
-                )),
+                Ok(prepared) => {
+                    spinner.say(&copying(&server.name, &host.name, &prepared));
+                    // Where there is no terminal nobody sees what is waited for.
+                    if prepared.reason.is_some() && told != prepared.reason {
+                        spinner.stop();
+                        remark(&copying(&server.name, &host.name, &prepared));
+                        told = prepared.reason;
+                    }
+                }
                 Err(error) if is_passing(&error) => spinner.say(&error.to_string()),
                 Err(error) => return Err(error.into()),
             }
@@ -264,6 +269,13 @@ async fn prepare(context: &Context, source: &str) -> Result<()> {
     }
     spinner.stop();
     Ok(())
+}
+
+fn copying(server: &str, host: &str, prepared: &Prepared) -> String {
+    let Prepared { bytes, bytes_copied, reason, .. } = prepared;
+    let why = reason.as_ref().map(|reason| format!("; it is tried again: {reason}"));
+    let why = why.unwrap_or_default();
+    format!("{server} is copied to {host}: {bytes_copied} of about {bytes} bytes{why}")
 }
 
 fn published(answer: &TopologyAnswer) -> String {
@@ -386,6 +398,16 @@ mod tests {
         for wrong in ["north-1", "north-1=", "north-1=-1", "north-1=much"] {
             assert!(weighed(wrong).is_err(), "{wrong}");
         }
+    }
+
+    #[test]
+    fn what_a_copy_waits_for_is_said() {
+        let copied = Prepared { ready: false, bytes: 9, bytes_copied: 4, reason: None };
+        let text = copying("north-2", "north-1", &copied);
+        assert_eq!(text, "north-2 is copied to north-1: 4 of about 9 bytes");
+        let reason = Some("it cannot be reached".into());
+        let text = copying("north-2", "north-1", &Prepared { reason, ..copied });
+        assert!(text.ends_with("9 bytes; it is tried again: it cannot be reached"), "{text}");
     }
 
     #[test]

@@ -18,7 +18,7 @@ use crate::gate::stopped;
 use crate::movers::Movers;
 use crate::moving::{Origin, Progress, StoreReply, StoreRequest};
 use crate::notes::Note;
-use crate::peer::{Links, Moving, Twin, Wish};
+use crate::peer::{Links, Moving, Twin, Unprepared, Wish};
 use crate::status::{Phase, Status};
 use crate::takeover::{self, Turns};
 
@@ -152,7 +152,7 @@ impl Keeper {
     }
 
     /// Copies the store of a server that is to move here.
-    fn prepare(&mut self, server: &Arc<str>) -> Result<Progress, String> {
+    fn prepare(&mut self, server: &Arc<str>) -> Result<Progress, Unprepared> {
         if self.own.host.held(server).is_some() {
             return Ok(Progress { is_close: true, ..Progress::default() });
         }

@@ -18,7 +18,7 @@ use crate::core::{Away, Opening, Process};
 use crate::drive::Message;
 use crate::moving::{Hash, Progress, bring};
 use crate::notes::{Note, Notes};
-use crate::peer::{Links, Moving};
+use crate::peer::{Links, Moving, Unprepared};
 
 /// How often it is said that a server has come.
 const SAYING: Duration = Duration::from_secs(3);
@@ -108,7 +108,7 @@ impl Movers {
         process: &Process,
         own: &Links,
         name: &Arc<str>,
-    ) -> Result<Progress, String> {
+    ) -> Result<Progress, Unprepared> {
         match process.store(Some(name)) {
             StoreChoice::Directory(_) => {}
             // Nothing is copied.
@@ -116,18 +116,20 @@ impl Movers {
                 return Ok(Progress { is_close: true, ..Progress::default() });
             }
             StoreChoice::Memory => {
-                return Err("this process keeps everything in memory".to_owned());
+                let why = "that one keeps everything in memory; start it with a folder (--data)";
+                return Err(Unprepared::Never(why.to_owned()));
             }
         }
         self.drop_undone(own, name);
         if !self.coming.contains_key(name) {
-            let mover = begin(process, own, name).map_err(|error| error.to_string())?;
+            let mover = begin(process, own, name);
+            let mover = mover.map_err(|error| Unprepared::Never(error.to_string()))?;
             let mover = mover.ok_or_else(|| "this server is alone".to_owned())?;
             self.coming.insert(name.clone(), mover);
         }
         let mover = self.coming.get_mut(name).ok_or_else(|| "it has gone".to_owned())?;
         mover.asked = Some(Instant::now());
-        Ok(*mover.progress.borrow())
+        Ok(mover.progress.borrow().clone())
     }
 
     /// What has come by a change that was undone is brought anew.
@@ -185,6 +187,7 @@ fn begin(process: &Process, own: &Links, name: &Arc<str>) -> Result<Option<Mover
     let Opening { opener, notes, .. } = Opening::of(&process.store(Some(name)), Some(name))?;
     let Some(away) = process.links_away(name) else { return Ok(None) };
     let (progress, receiver) = watch::channel(Progress::default());
+    own.host.follow_copy(name.clone(), receiver.clone());
     let task = {
         let notes = notes.clone();
         // What has come as a whole stays so, unless the change that brought it was undone.

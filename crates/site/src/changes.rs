@@ -18,7 +18,8 @@ pub(crate) struct Changes {
     fates: Vec<Fate>,
     /// Which servers those have moved that have moved any.
     moved: BTreeMap<u32, BTreeSet<ServerId>>,
-    /// Why the last one that was undone was, and how long the last one that was not has taken.
+    /// Why the last one that was undone was, and how long the last one has taken that was not and
+    /// that moved no server: a store takes as long as it is large.
     why: Option<Arc<str>>,
     took_ms: Option<u64>,
     /// All divisions that a domain has had, the first one first, none twice in a row: an idempotency
@@ -78,7 +79,7 @@ impl Changes {
         Some((self.fates.len() as u32, fate, why))
     }
 
-    /// How long the last change took that came to its end.
+    /// How long the last change of weights alone took that came to its end.
     pub(crate) fn took_ms(&self) -> Option<u64> {
         self.took_ms
     }
@@ -133,7 +134,9 @@ impl Changes {
     pub(crate) fn published(&mut self, topology: &Topology, at: Timestamp) {
         if let Some(pending) = self.pending.take() {
             self.fates.push(Fate::Published { epoch: topology.epoch });
-            self.took_ms = Some(at.0.saturating_sub(pending.begun_at.0).unsigned_abs());
+            if pending.change.servers.is_empty() {
+                self.took_ms = Some(at.0.saturating_sub(pending.begun_at.0).unsigned_abs());
+            }
         }
         for (id, domain) in (0..).map(DomainId).zip(&topology.domains) {
             let divisions = self.divisions.entry(id).or_default();

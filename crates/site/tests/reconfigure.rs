@@ -159,6 +159,21 @@ fn a_server_that_moves_waits_and_goes_on_at_its_new_host_alone() {
     assert_eq!(group.servers[3].site.mode(), Mode::Gone { change: 1 });
 }
 
+#[test]
+fn what_a_move_took_is_not_what_new_weights_are_expected_to_take() {
+    let mut group = Group::new(1, 1);
+    group.publish(&with_guest(), Method::Since).unwrap();
+    group.pass(60_000);
+    group.feed(1, Input::GivenAway { change: 1 });
+    group.feed(1, moved(1));
+    group.pass(2_000);
+    assert_eq!(group.epochs(), [2, 2, 2]);
+    group.away.insert(1);
+    let weighed = with_guest().replace("host: north-1", "host: north-1, weight: 3");
+    group.publish(&weighed, Method::Since).unwrap();
+    assert_eq!(group.status().change.unwrap().estimate, Some(std::time::Duration::from_secs(1)));
+}
+
 fn moved(server: u16) -> Input {
     Input::Moved { change: 1, server: ServerId(server), digest: [1; 32] }
 }

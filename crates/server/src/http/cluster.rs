@@ -3,13 +3,14 @@
 //! Invariant: each server speaks for itself; who cannot be reached is shown without figures.
 
 use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use hyper::StatusCode;
 use legwork_api::cluster::{
-    Change, Changes, Cluster, ClusterServer, DryRun, EndedChange, Method, Phase, PrepareRequest,
-    Prepared, ServerLoad,
+    Change, Changes, Cluster, ClusterServer, Copied, DryRun, EndedChange, Method, Phase,
+    PrepareRequest, Prepared, ServerLoad,
 };
 use legwork_api::instances::Reason;
 use legwork_model::event;
@@ -18,10 +19,14 @@ use legwork_placement::{Map, Rule, Topology};
 use legwork_site::{Answer, ChangeView, LastChange, Reconfiguration, Request};
 
 use super::exchange::Exchange;
+use super::files;
 use super::gather::{ask, pages, question};
 use super::reply::{Refused, Reply, Result};
 use crate::moving::Progress;
+use crate::peer::{Links, Unprepared};
 
+/// The path where every server tells of itself.
+const CLUSTER: &str = "/v1/cluster";
 /// The path where the server that keeps the catalog tells of changes.
 const CHANGES: &str = "/v1/cluster/changes";
 
@@ -42,6 +47,7 @@ pub(super) async fn show(x: Exchange<'_>) -> Result {
         epoch: topology.epoch,
         instances_open: open,
         records,
+        copies: own_copies(links),
     };
     if here {
         return Reply::json(&own);
@@ -116,11 +122,19 @@ pub(super) async fn prepare(x: Exchange<'_>) -> Result {
         let detail = format!("`{server}` is of another domain than `{into}` and cannot move there");
         return Err(Refused::new(StatusCode::CONFLICT, "another_domain", detail));
     }
-    let failed =
-        |reason| Refused::unavailable("not_prepared", format!("{reason}; try again later"));
-    let progress = links.host.prepare(server).await.map_err(failed)?;
-    let Progress { bytes, bytes_copied, is_close: ready, .. } = progress;
-    Reply::json(&Prepared { ready, bytes, bytes_copied })
+    let failed = |why| match why {
+        Unprepared::NotNow(why) => {
+            Refused::unavailable("not_prepared", format!("{why}; try again later"))
+        }
+        Unprepared::Never(why) => Refused::new(
+            StatusCode::CONFLICT,
+            "not_movable",
+            format!("`{server}` cannot move into the process of `{into}`: {why}"),
+        ),
+    };
+    let progress = links.host.prepare(server.clone()).await.map_err(failed)?;
+    let Progress { bytes, bytes_copied, is_close: ready, reason, .. } = progress;
+    Reply::json(&Prepared { ready, bytes, bytes_copied, reason })
 }
 
 fn no_such_server(name: &str) -> Refused {
@@ -132,7 +146,53 @@ async fn own_changes(x: &Exchange<'_>) -> Result<Changes> {
     let Answer::Reconfiguration(now) = x.ask(Request::Reconfiguration).await? else {
         return Err(Refused::strange_answer());
     };
-    Ok(told(x, *now))
+    let mut changes = told(x, *now);
+    if let Some(change) = changes.under_way.as_mut().filter(|change| !change.servers.is_empty()) {
+        change.estimate_ms = move_estimate(x, change).await;
+    }
+    Ok(changes)
+}
+
+/// What is being copied into this process, as its own server tells it.
+fn own_copies(links: &Links) -> Vec<Copied> {
+    let copies = links.host.copies().into_iter().filter(|_| links.name == links.host.name);
+    let now = Instant::now();
+    let copied = copies.map(|(server, progress)| Copied {
+        server,
+        bytes: progress.bytes,
+        bytes_copied: progress.bytes_copied,
+        left_ms: progress.left(now).map(millis),
+    });
+    copied.collect()
+}
+
+/// How long a change takes that moves servers: as long as the last of their stores, at the pace so
+/// far. Only the process that copies one knows.
+async fn move_estimate(x: &Exchange<'_>, change: &Change) -> Option<u64> {
+    let links = x.app.links.as_ref()?;
+    let moving = links.moving().borrow().clone().filter(|moving| moving.change == change.number)?;
+    let (mut left, mut copies) = (0, BTreeMap::new());
+    for server in change.missing.iter().filter(|server| change.servers.contains(server)) {
+        let host = moving.next.host_of(moving.next.server_named(server)?);
+        if let Entry::Vacant(unknown) = copies.entry(host) {
+            let told = match Some(host) == links.here() {
+                true => own_copies(links),
+                false => {
+                    let load = question(x, format!("{CLUSTER}?here=true"));
+                    let load: ServerLoad = ask(links, host, load).await.ok()??;
+                    load.copies
+                }
+            };
+            unknown.insert(told);
+        }
+        let copy = copies.get(&host)?.iter().find(|copy| copy.server == *server)?;
+        left = left.max(copy.left_ms?);
+    }
+    Some(millis(x.app.clock.now().since(change.since)).saturating_add(left))
+}
+
+fn millis(time: Duration) -> u64 {
+    u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
 }
 
 /// What the site tells of a change, in the words of the API.
@@ -164,7 +224,6 @@ fn under_way(view: ChangeView) -> Change {
         event::Method::Since => Method::Since,
         event::Method::Except => Method::Except,
     };
-    let millis = |time: Duration| u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
     Change {
         number: view.number,
         phase,
@@ -219,17 +278,31 @@ pub(super) fn together(parts: impl IntoIterator<Item = DryRun>) -> DryRun {
     all
 }
 
-/// What one server says to what a topology would change.
-pub(super) fn dry_run(part: legwork_site::DryRun) -> DryRun {
-    DryRun {
+/// What one server says to what a topology would change. One that would move takes its store along,
+/// unless that is shared.
+pub(super) async fn dry_run(x: &Exchange<'_>, part: legwork_site::DryRun) -> Result<DryRun> {
+    let is_own = |name: &Arc<str>| x.app.links.as_ref().is_some_and(|links| links.name == *name);
+    let stored = match part.servers.iter().any(is_own) {
+        true => bytes_to_copy(x).await?,
+        false => 0,
+    };
+    Ok(DryRun {
         domains: part.domains,
         servers: part.servers,
         instances_open: part.open,
         moved: part.moved,
         excepted: part.excepted,
-        bytes: part.bytes,
+        bytes: part.bytes.saturating_add(stored),
         unreachable: Vec::new(),
-    }
+    })
+}
+
+async fn bytes_to_copy(x: &Exchange<'_>) -> Result<u64> {
+    let store = files::store(x)?;
+    let bytes = move || store.listing().map(|_| store.bytes()).transpose();
+    let bytes = tokio::task::spawn_blocking(bytes).await;
+    let bytes = bytes.map_err(|error| Refused::fault(&error))?;
+    Ok(bytes.map_err(|error| files::failed(&error))?.unwrap_or(0))
 }
 
 fn alone() -> Refused {

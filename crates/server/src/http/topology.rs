@@ -64,7 +64,7 @@ pub(super) async fn publish(x: Exchange<'_>) -> Result {
         return Reply::json_with(StatusCode::ACCEPTED, &answer);
     }
     let Answer::DryRun(own) = answer else { return Err(Refused::strange_answer()) };
-    let own = cluster::dry_run(*own);
+    let own = cluster::dry_run(&x, *own).await?;
     if query.parsed("here")?.unwrap_or(false) {
         return Reply::json(&own);
     }

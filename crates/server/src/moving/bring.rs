@@ -38,6 +38,11 @@ pub(crate) async fn bring(
             }
             Err(error) => {
                 let reason = error.to_string();
+                progress.send_modify(|progress| {
+                    // All is compared anew.
+                    progress.is_close = false;
+                    progress.reason = Some(reason.as_str().into());
+                });
                 if told != reason {
                     tracing::warn!(
                         server = %links.name, reason, "its store has not come yet; it is tried again"

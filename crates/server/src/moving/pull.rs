@@ -6,6 +6,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use legwork_model::id::StreamId;
 use legwork_store::{Append, Batch, BlobId, Snapshot, Version};
@@ -47,15 +48,35 @@ pub(crate) enum NotCopied {
     Broken(String),
 }
 
+/// How long a server stands still whose store is copied but for the rest.
+const MOMENT: Duration = Duration::from_secs(1);
+
 /// How far a copy is.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Progress {
+    /// When the old host first answered.
+    pub(crate) begun: Option<Instant>,
     /// What the old host has stored, as it said at first.
     pub(crate) bytes: u64,
     pub(crate) bytes_copied: u64,
     pub(crate) streams_copied: u64,
     /// Little is left; the rest comes when nothing is written there any more.
     pub(crate) is_close: bool,
+    /// Why the last attempt broke off, until the next one gets on.
+    pub(crate) reason: Option<Arc<str>>,
+}
+
+impl Progress {
+    /// How long the rest takes at the pace so far, once there is one.
+    pub(crate) fn left(&self, now: Instant) -> Option<Duration> {
+        if self.is_close {
+            return Some(MOMENT);
+        }
+        let spent = now.saturating_duration_since(self.begun?).as_millis();
+        let rest = u128::from(self.bytes.saturating_sub(self.bytes_copied));
+        let millis = (spent * rest).checked_div(u128::from(self.bytes_copied))?;
+        Some(Duration::from_millis(u64::try_from(millis).ok()?).saturating_add(MOMENT))
+    }
 }
 
 /// A copy in the making.
@@ -80,7 +101,11 @@ impl<O: Origin> Pull<O> {
     pub(crate) async fn bulk(&mut self) -> Result<(), NotCopied> {
         let State { mark, bytes, .. } = self.state().await?;
         self.mark = mark;
-        self.progress.send_modify(|progress| progress.bytes = bytes);
+        self.progress.send_modify(|progress| {
+            progress.bytes = bytes;
+            progress.begun.get_or_insert_with(Instant::now);
+            progress.reason = None;
+        });
         self.compare().await?;
         self.blobs().await?;
         for _ in 0..ROUNDS_MAX {

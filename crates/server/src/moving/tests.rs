@@ -1,6 +1,7 @@
 //! A store is copied while it is written to, whatever breaks off on the way.
 
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use legwork_model::id::StreamId;
 use legwork_store::memory::Memory;
@@ -217,4 +218,22 @@ async fn a_copy_of_before_is_brought_up_to_date() {
     assert_eq!(copied.blob(blob).unwrap().as_deref(), Some(&b"another"[..]));
     assert_eq!(blob, BlobId::of(b"another"));
     same(&store, &copied);
+}
+
+#[test]
+fn how_long_a_copy_takes_is_told_by_its_pace() {
+    let begun = Instant::now();
+    let now = begun + Duration::from_secs(20);
+    let some = Progress { begun: Some(begun), bytes: 1_000, ..Progress::default() };
+    assert_eq!(some.left(now), None, "nothing has come yet");
+    let half = Progress { bytes_copied: 400, ..some.clone() };
+    assert_eq!(half.left(now), Some(Duration::from_secs(31)));
+    let more = Progress { bytes_copied: 2_000, ..some.clone() };
+    assert_eq!(
+        more.left(now),
+        Some(Duration::from_secs(1)),
+        "what it occupies is not what is sent"
+    );
+    let close = Progress { is_close: true, ..some };
+    assert_eq!(close.left(now), Some(Duration::from_secs(1)));
 }

@@ -14,7 +14,7 @@ use legwork_model::time::Timestamp;
 use legwork_placement::Topology;
 use rustc_hash::FxHashMap;
 use tokio::net::TcpListener;
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::{mpsc, oneshot, watch};
 
 use super::accept;
 use super::link::Ended;
@@ -45,6 +45,8 @@ pub(crate) struct Host {
     /// Who was refused of late, and when that was told.
     strangers: Mutex<FxHashMap<IpAddr, Timestamp>>,
     wishes: mpsc::Sender<Wish>,
+    /// Servers whose stores are being copied to this process.
+    copies: Mutex<BTreeMap<Arc<str>, watch::Receiver<Progress>>>,
 }
 
 /// What is wanted of whoever keeps the servers of this process.
@@ -59,8 +61,22 @@ pub(crate) enum Wish {
     Prepare {
         server: Arc<str>,
         /// Told how far that is.
-        done: oneshot::Sender<Result<Progress, String>>,
+        done: oneshot::Sender<Result<Progress, Unprepared>>,
     },
+}
+
+/// Why a server is not prepared to move here.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Unprepared {
+    NotNow(String),
+    /// However long it is waited for.
+    Never(String),
+}
+
+impl From<String> for Unprepared {
+    fn from(why: String) -> Self {
+        Self::NotNow(why)
+    }
 }
 
 impl Host {
@@ -74,7 +90,10 @@ impl Host {
         identity.require(&name)?;
         let (held, looking, strangers) = (RwLock::default(), Mutex::default(), Mutex::default());
         let (wishes, wished) = mpsc::channel(WISHES_MAX);
-        Ok((Self { name, address, identity, clock, held, looking, strangers, wishes }, wished))
+        let copies = Mutex::default();
+        let host =
+            Self { name, address, identity, clock, held, looking, strangers, wishes, copies };
+        Ok((host, wished))
     }
 
     /// Listens to other processes until it is dropped.
@@ -110,19 +129,34 @@ impl Host {
     }
 
     /// Copies the store of a server that is to move here: how far that is.
-    pub(crate) async fn prepare(&self, server: Arc<str>) -> Result<Progress, String> {
+    pub(crate) async fn prepare(&self, server: Arc<str>) -> Result<Progress, Unprepared> {
         let (done, outcome) = oneshot::channel();
         self.wish(Wish::Prepare { server, done }, outcome).await
     }
 
-    async fn wish<T>(
+    async fn wish<T, E: From<String>>(
         &self,
         wish: Wish,
-        outcome: oneshot::Receiver<Result<T, String>>,
-    ) -> Result<T, String> {
-        let stopping = || "the process is stopping".to_owned();
+        outcome: oneshot::Receiver<Result<T, E>>,
+    ) -> Result<T, E> {
+        let stopping = || E::from("the process is stopping".to_owned());
         self.wishes.send(wish).await.map_err(|_| stopping())?;
         outcome.await.unwrap_or_else(|_| Err(stopping()))
+    }
+
+    /// The store of a server is being copied here from now on.
+    pub(crate) fn follow_copy(&self, server: Arc<str>, progress: watch::Receiver<Progress>) {
+        let mut copies = self.copies.lock().unwrap_or_else(PoisonError::into_inner);
+        copies.insert(server, progress);
+    }
+
+    /// The servers whose stores are being copied here, and how far that is.
+    pub(crate) fn copies(&self) -> Vec<(Arc<str>, Progress)> {
+        let mut copies = self.copies.lock().unwrap_or_else(PoisonError::into_inner);
+        // Whoever copied has ended.
+        copies.retain(|_, progress| progress.has_changed().is_ok());
+        let copies = copies.iter();
+        copies.map(|(name, progress)| (name.clone(), progress.borrow().clone())).collect()
     }
 
     /// A logical server that is held here.

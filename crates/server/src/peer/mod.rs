@@ -22,7 +22,7 @@ mod tls;
 pub use certificates::{Authority, Certified, NotCertified};
 pub(crate) use counters::Meter;
 pub(crate) use frame::{Answered, Header, Passed};
-pub(crate) use host::{Host, Wish};
+pub(crate) use host::{Host, Unprepared, Wish};
 #[cfg(test)]
 pub(crate) use links::tests::{links as links_of, server as server_named};
 pub(crate) use links::{Links, Moving, Place, Presence, Row};

@@ -7,7 +7,7 @@ use std::sync::{Arc, Condvar, Mutex};
 use legwork_model::id::StreamId;
 use legwork_store::memory::Memory;
 use legwork_store::{
-    Batch, BlobId, ClosedStream, Error, EventStore, OpenStream, Snapshot, Version,
+    Batch, BlobId, ClosedStream, Error, EventStore, Listing, OpenStream, Snapshot, Version,
 };
 use serde_json::{Value as Json, json};
 
@@ -21,6 +21,8 @@ pub(super) const FINE: u8 = 0;
 pub(super) const FULL_DISK: u8 = 1;
 pub(super) const PANIC: u8 = 2;
 const CANNOT_OPEN: u8 = 3;
+/// What it says that it occupies.
+pub(super) const FAULTY_BYTES: u64 = 7_000;
 
 /// A store that fails or hangs when told to.
 pub(super) struct Faulty {
@@ -86,7 +88,10 @@ impl Backend for Faulty {
         Backup::None("there is none")
     }
     fn bytes(&self) -> Result<u64, Error> {
-        Ok(0)
+        Ok(FAULTY_BYTES)
+    }
+    fn listing(&self) -> Option<&dyn Listing> {
+        Some(&self.inner)
     }
     fn may_answer(&self) -> Result<(), Error> {
         let hangs = self.hangs.0.lock().unwrap();

@@ -8,6 +8,7 @@ use legwork_model::id::InstanceId;
 use legwork_placement::Topology;
 use serde_json::json;
 
+use super::failures::FAULTY_BYTES;
 use super::servers::{Cluster, Node, PATIENCE, until};
 use super::support::call;
 use crate::Server;
@@ -172,6 +173,60 @@ async fn a_server_that_had_come_when_its_change_was_undone_comes_again_by_the_ne
     for node in [one, two, three] {
         node.server.stop().await;
     }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_a_move_takes_is_told_before_and_while_it_is_made() {
+    let cluster = Cluster::of(TWO);
+    let one = cluster.start_stored("north-1").await;
+    let (store, two) = cluster.start_faulty("north-2").await;
+    let instances = begin(&one, &two).await;
+    let next = with(&cluster, "north-2", "host: north-1");
+    let asked = call("PUT /v1/topology?dry_run=true").body("text/yaml", next.clone());
+    let dry_run = one.ok(asked).await["dry_run"].clone();
+    assert_eq!(dry_run["servers"], json!(["north-2"]));
+    assert_eq!(dry_run["bytes"], FAULTY_BYTES, "what the store of the one has that moves");
+    two.prepare("north-2", "north-1").await;
+    // It does not get to give its store away.
+    store.hang(true);
+    one.publish(&next).await;
+    let changes = one.ok(call("GET /v1/cluster/changes")).await;
+    assert_eq!(changes["under_way"]["missing"], json!(["north-2"]), "{changes}");
+    assert!(changes["under_way"]["estimate_ms"].as_u64() >= Some(1_000), "{changes}");
+    store.hang(false);
+    until(|| one.held() == ["north-1", "north-2"] && two.is_away()).await;
+    one.finish_all(&instances).await;
+    one.server.stop().await;
+    two.server.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn why_a_store_does_not_come_is_told_to_whoever_has_it_copied() {
+    let cluster = Cluster::of(TWO);
+    let one = cluster.start_stored("north-1").await;
+    let two = cluster.start("north-2").await;
+    one.until_known(&two).await;
+    let prepare = |server: &str, into: &str| {
+        call("POST /v1/cluster/prepare").json(json!({"server": server, "into": into}))
+    };
+    let never = two.send(prepare("north-1", "north-2")).await;
+    assert_eq!((never.status, &never.json()["code"]), (409, &json!("not_movable")));
+    one.prepare("north-2", "north-1").await;
+    two.server.stop().await;
+    let looking = async {
+        let mut looks = tokio::time::interval(Duration::from_millis(2));
+        loop {
+            looks.tick().await;
+            let told = one.ok(prepare("north-2", "north-1")).await;
+            if let Some(reason) = told["reason"].as_str() {
+                assert_eq!(told["ready"], false, "all is compared anew: {told}");
+                return reason.to_owned();
+            }
+        }
+    };
+    let reason = tokio::time::timeout(PATIENCE, looking).await.unwrap();
+    assert!(reason.starts_with("the old host does not answer"), "{reason}");
+    one.server.stop().await;
 }
 
 /// Another process for a server, at a new address.

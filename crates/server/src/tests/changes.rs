@@ -128,10 +128,13 @@ async fn a_start_where_new_weights_have_not_come_yet_waits_for_them() {
     }
 }
 
-#[tokio::test]
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_change_that_a_server_of_the_domain_does_not_hear_of_is_undone_by_word() {
     let cluster = Cluster::of(TWO);
     let one = cluster.start("north-1").await;
+    let (store, two) = cluster.start_faulty("north-2").await;
+    one.until_up("north-2").await;
+    store.hang(true);
     let other =
         cluster.topology.to_yaml().replace("api: \"http://one\"", "api: \"http://one\", weight: 3");
     let begun = one.ok(call("PUT /v1/topology").body("text/yaml", other.clone())).await;
@@ -144,5 +147,7 @@ async fn a_change_that_a_server_of_the_domain_does_not_hear_of_is_undone_by_word
     // Said to be down for good, it is not waited for.
     let changed = one.change("without=north-2", &other).await;
     assert_eq!(changed["last"]["epoch"], 2, "{changed}");
+    store.hang(false);
     one.server.stop().await;
+    two.server.stop().await;
 }

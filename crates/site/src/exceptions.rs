@@ -19,7 +19,7 @@ use crate::output::Output;
 /// How often a server tells which exceptions are over, and how many at a time.
 const PAUSE: Duration = Duration::from_secs(30);
 const TOLD_MAX: usize = PORTION_MAX;
-/// The registrar records them when they are this part of all that are left.
+/// The registrar records them when they are this part of all that are left of some change.
 const PART: usize = 4;
 
 #[derive(Debug, Default)]
@@ -55,17 +55,21 @@ impl Site {
             || self.unread.contains(&id)
     }
 
-    /// An instance is over here.
-    pub(crate) fn note_over(&mut self, id: InstanceId) {
+    /// An instance is over here, and stays in memory no longer.
+    pub(crate) fn forget_over(&mut self, id: InstanceId) {
+        self.instances.remove(id);
         if self.endings.open.remove(&id) {
             self.endings.over.insert(id);
         }
     }
 
     /// It is recorded that these are over: nobody has to be told any more.
-    pub(crate) fn note_recorded_over(&mut self, ids: &[InstanceId]) {
-        for id in ids {
-            self.endings.over.remove(id);
+    pub(crate) fn note_recorded_over(&mut self, domain: DomainId, ids: &[InstanceId]) {
+        // An instance may be an exception of several domains.
+        if self.domain_here() == Some(domain) {
+            for id in ids {
+                self.endings.over.remove(id);
+            }
         }
     }
 
@@ -104,7 +108,8 @@ impl Site {
                 Rule::Always | Rule::Since(_) => None,
             })
         };
-        let left: usize = sets().map(|ids| ids.len()).sum();
+        // An instance may be an exception of several changes.
+        let left = sets().map(|ids| ids.len()).max().unwrap_or_default();
         let is_exception = |id: &InstanceId| {
             sets().any(|ids| ids.contains(*id)) && found.chain.server(*id) == from
         };
@@ -114,7 +119,7 @@ impl Site {
             return;
         }
         let ids: Vec<InstanceId> = std::mem::take(told).into_iter().take(PORTION_MAX).collect();
-        self.note_recorded_over(&ids);
+        self.note_recorded_over(domain, &ids);
         self.catalog.unexcept(domain, ids.clone());
         self.follow_topology();
         self.record(SiteEvent::Unexcepted { domain, ids }, now);

@@ -308,7 +308,7 @@ impl Site {
             Mode::Gone { .. } => self.act_gone(input),
         }
         for id in std::mem::take(&mut self.ended) {
-            self.instances.remove(id);
+            self.forget_over(id);
         }
         std::mem::take(&mut self.out)
     }

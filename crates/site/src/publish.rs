@@ -355,7 +355,7 @@ impl Site {
                 self.catalog.undo_change(number, &why)?;
             }
             SiteEvent::Unexcepted { domain, ids } => {
-                self.note_recorded_over(&ids);
+                self.note_recorded_over(domain, &ids);
                 self.catalog.unexcept(domain, ids);
             }
         }

@@ -131,7 +131,7 @@ impl Site {
             self.answer_or_wait(repeated.id, id, repeated.wait_until, Some(true), now);
         }
         if self.instances.get(id).is_some_and(Slot::is_over) && !self.contents.concerns(id) {
-            self.instances.remove(id);
+            self.forget_over(id);
         }
     }
 

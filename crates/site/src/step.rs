@@ -195,7 +195,6 @@ impl Site {
             self.fetching.end(id);
             self.contents.forget(id);
             self.arrivals.forget(id);
-            self.note_over(id);
             self.ended.push(id);
         } else {
             self.dispatch(id, now);

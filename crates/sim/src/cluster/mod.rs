@@ -126,7 +126,11 @@ pub(crate) fn simulate(seed: u64, kind: Kind) -> Result<Report, String> {
         turns += 1;
         if turns > TURNS_TO_FINISH_MAX {
             return Err(format!(
-                "still waiting after {turns} calm turns: {}\n{}",
+                "still waiting after {turns} calm turns: changes made {}, catalogs agree {}, no \
+                 exceptions {}: {}\n{}",
+                plan.are_made(),
+                cluster.agrees()?,
+                placed::has_no_exceptions(&cluster),
                 cluster.describe(),
                 story::of_first_open(&cluster)
             ));

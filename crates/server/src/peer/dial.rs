@@ -3,6 +3,7 @@
 //! Invariant: as long as the server is in the topology and not in this process, a link to it is up
 //! or being tried for, wherever it may be, with growing pauses. What was under way when it broke is told to those who wait.
 
+use std::collections::VecDeque;
 use std::pin::pin;
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;
@@ -10,6 +11,7 @@ use std::time::Duration;
 use rustls::pki_types::ServerName;
 use tokio::io::{AsyncRead, AsyncWrite, ReadHalf, WriteHalf, split};
 use tokio::net::TcpStream;
+use tokio::sync::watch;
 use tokio::time::timeout;
 use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
@@ -19,7 +21,7 @@ use super::files::{self, large};
 use super::frame::{Frame, Hello, VERSION};
 use super::link::{self, Ended, INTRODUCTION, Incoming, control};
 use super::links::{Links, Place};
-use super::other::Peer;
+use super::other::{Near, Peer};
 use super::outlet::Outlet;
 use super::stores;
 
@@ -41,7 +43,7 @@ pub(crate) async fn keep(links: Arc<Links>, peer: Arc<Peer>) {
             }
             continue;
         }
-        let (was_up, ended) = everywhere(&links, &peer).await;
+        let (was_up, ended) = everywhere(&links, &peer, nearness.clone()).await;
         if peer.is_near() {
             continue;
         }
@@ -59,15 +61,33 @@ pub(crate) async fn keep(links: Arc<Links>, peer: Arc<Peer>) {
 /// Tries one place after the other, until a connection was up and has ended; whether one was, and
 /// why there is none now. What is wrong at the likeliest place is told, unless that one knows that
 /// the server is elsewhere.
-async fn everywhere(links: &Links, peer: &Peer) -> (bool, Ended) {
+async fn everywhere(
+    links: &Links,
+    peer: &Peer,
+    mut nearness: watch::Receiver<Option<Near>>,
+) -> (bool, Ended) {
     let mut why = None;
-    for place in links.places(peer) {
-        let (was_up, ended) = once(links, peer, &place).await;
-        if was_up {
-            return (true, ended);
-        }
-        if why.is_none() || matches!(why, Some(Ended::NotHere(_))) {
-            why = Some(ended);
+    let mut sightings = peer.sightings();
+    let mut places = VecDeque::from(links.places(peer));
+    while let Some(place) = places.pop_front() {
+        let opened = tokio::select! {
+            opened = open(links, peer, &place) => opened,
+            _ = nearness.changed() => return (false, Ended::Changed),
+            // Another process speaks for it, and the one that is being dialled may have been
+            // stopped: then it would be waited for in vain, and for long.
+            _ = sightings.wait_for(|[last, _]| last.as_ref().is_some_and(|last| *last != place)),
+                if peer.seen_at()[0].as_ref().is_none_or(|last| *last == place) =>
+            {
+                places = links.places(peer).into();
+                continue;
+            }
+        };
+        match opened {
+            Ok(connection) => return (true, once(links, peer, &place, connection).await),
+            Err(ended) if why.is_none() || matches!(why, Some(Ended::NotHere(_))) => {
+                why = Some(ended);
+            }
+            Err(_) => {}
         }
     }
     (false, why.unwrap_or(Ended::Changed))
@@ -108,17 +128,13 @@ impl Drop for Opened<'_> {
     }
 }
 
-/// One connection, from its beginning to its end: whether it was up, and why it is no more.
-async fn once(links: &Links, peer: &Peer, place: &Place) -> (bool, Ended) {
-    let connection = match open(links, peer, place).await {
-        Ok(connection) => connection,
-        Err(ended) => return (false, ended),
-    };
+/// One connection, to its end: why it is no more.
+async fn once(links: &Links, peer: &Peer, place: &Place, connection: Connection) -> Ended {
     peer.see_at(place.clone());
     let mut up = Up::new(links, peer);
     let ended = converse(links, peer, &peer.outlet, place, connection).await;
     up.has_ended = true;
-    (true, ended.err().unwrap_or(Ended::Changed))
+    ended.err().unwrap_or(Ended::Changed)
 }
 
 /// The link is up as long as it is there: whoever keeps it may be told to stop at any time.
@@ -299,5 +315,33 @@ fn hear(peer: &Peer, frame: Frame) -> Result<(), Ended> {
         | Frame::FileRequest(..)
         | Frame::StoreRequest(..)
         | Frame::Cancel(_) => Err(Ended::Refused("it says what whoever dials says".to_owned())),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use legwork_model::id::ServerId;
+    use tokio::net::TcpListener;
+
+    use super::*;
+    use crate::peer::links::tests::{links, server};
+
+    #[tokio::test]
+    async fn who_is_being_dialled_and_hangs_is_left_when_another_process_speaks_for_the_server() {
+        let stopped = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let successor = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = |listener: &TcpListener| listener.local_addr().unwrap().to_string();
+        let mut lab = server("lab", false);
+        lab.address = address(&stopped).into();
+        let (_folder, _, links) = links(vec![server("north", false), lab]);
+        let peer = links.peer(ServerId(1)).unwrap();
+        let keeping = tokio::spawn(keep(links, peer.clone()));
+        // It is connected to, and says nothing.
+        let silent = stopped.accept().await.unwrap();
+        peer.see_at(Place { host: "lab-2".into(), address: address(&successor).into() });
+        let dialled = timeout(INTRODUCTION / 2, successor.accept()).await;
+        assert!(dialled.is_ok(), "the silent one is still waited for");
+        drop(silent);
+        keeping.abort();
     }
 }

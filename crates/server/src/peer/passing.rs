@@ -23,6 +23,7 @@ use super::other::{Late, Peer};
 use super::outlet::Dropped;
 use crate::http::reply::Refused;
 use crate::http::{App, serve};
+use crate::status::Phase;
 
 /// How long another process that holds the same server may take to be reached.
 const PATIENCE: Duration = Duration::from_secs(2);
@@ -78,8 +79,18 @@ impl Links {
             return Ok(carried_out(app, From { server: back.id, is_near: true }, passed).await);
         }
         if peer.name == self.name {
-            // It has just gone to another process, which is being dialled.
-            drop(tokio::time::timeout(PATIENCE, until_up(&peer)).await);
+            // It has just gone to another process, which is being dialled; or that one has died,
+            // and it comes back.
+            let app = self.app().ok_or_else(|| NotPassed::Unreachable(peer.name.clone()))?;
+            let somewhere = async {
+                tokio::select! {
+                    () = until_up(&peer) => false,
+                    () = app.status.until(Phase::Ready) => true,
+                }
+            };
+            if tokio::time::timeout(PATIENCE, somewhere).await == Ok(true) {
+                return Ok(carried_out(app, From { server: to, is_near: true }, passed).await);
+            }
         }
         let id = peer.next_request.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
         let (sender, answer) = oneshot::channel();

@@ -350,13 +350,14 @@ mod tests {
     use super::*;
     use crate::peer::{Presence, links_of, server_named};
 
-    #[tokio::test]
+    #[tokio::test(start_paused = true)]
     async fn a_guest_that_another_process_has_by_now_is_not_waited_for() {
         let (_folder, _, links) = links_of(vec![server_named("north", false)]);
         let (reading, ready) = (Status::new(), Status::new());
         ready.enter(Phase::Ready);
         ready_or_gone(&ready, &links).await;
         let lost = async { links.host.let_go(&links, Presence::Gone) };
-        tokio::join!(ready_or_gone(&reading, &links), lost);
+        let waiting = async { tokio::join!(ready_or_gone(&reading, &links), lost) };
+        tokio::time::timeout(Duration::from_secs(60), waiting).await.unwrap();
     }
 }

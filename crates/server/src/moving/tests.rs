@@ -171,7 +171,9 @@ async fn a_large_file_is_read_once_however_many_pieces_it_comes_in() {
     // Whatever is read from now on is not there.
     slot.set(Some(Arc::new(Memory::default())));
     while come.len() < content.len() {
-        come.extend(piece(come.len()));
+        let next = piece(come.len());
+        assert!(!next.is_empty(), "it was to be read again");
+        come.extend(next);
     }
     assert!(come == content);
     // It is not kept any longer than that.

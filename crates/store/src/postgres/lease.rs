@@ -111,14 +111,15 @@ impl Shared {
         session.query(ADD_LEASE, &[&number]).map_err(failed)?;
         self.refuse_held(&session, server, number)?;
         let sent = Instant::now();
-        let taken = match take(&session, number, holder, ttl) {
+        // The session in which it has failed cannot be used again.
+        let (taken, session) = match take(&session, number, holder, ttl) {
             // Its writer hangs in the middle of a commit: nobody waits for its answer any more.
             Err(failure) if failure.is(&SqlState::LOCK_NOT_AVAILABLE) => {
                 let again = self.place().connect()?;
                 again.query(END_WRITER, &[&number]).map_err(failed)?;
-                take(&again, number, holder, ttl).map_err(failed)?
+                (take(&again, number, holder, ttl).map_err(failed)?, again)
             }
-            other => other.map_err(failed)?,
+            other => (other.map_err(failed)?, session),
         };
         let Some(epoch) = taken else {
             // Renewed, or taken by another one, since we looked.

@@ -39,9 +39,12 @@ impl Place {
         }
         let (rest, mut files, mode) = take_tls(url).map_err(unsuitable)?;
         let mut config: Config = rest.parse().map_err(|error: tokio_postgres::Error| {
+            let why = super::session::chain(&error);
+            // What the driver took for something else may be a part of the password.
+            let why = if is_clear(url) { format!(" ({why})") } else { String::new() };
             unsuitable(format!(
-                "it cannot be read ({}); name it like postgres://user@host/database",
-                super::session::chain(&error)
+                "it cannot be read{why}; name it like postgres://user@host/database, and write @, ? \
+                 and # in a password as %40, %3F and %23"
             ))
         })?;
         let tls = match (mode, files.authority.take()) {
@@ -162,19 +165,38 @@ fn with_defaults(config: &mut Config) {
     }
 }
 
-/// The address with neither its password nor its parameters.
+/// The address with neither its password nor its parameters; of one in which they cannot be told
+/// from the rest for certain, nothing but its kind.
 pub(super) fn shown(url: &str) -> String {
-    let rest = url.split(['?', '#']).next().unwrap_or_default();
-    let Some((scheme, rest)) = rest.split_once("://") else { return "(no address)".to_owned() };
-    let (path_at, path) = match rest.rfind('@') {
-        Some(at) => (Some(at), &rest[at + 1..]),
+    let Some((scheme, rest)) = url.split_once("://") else { return "(no address)".to_owned() };
+    let rest = rest.split(['?', '#']).next().unwrap_or_default();
+    let (user, path) = match rest.rsplit_once('@') {
+        Some((user, path)) => (user.split(':').next(), path),
         None => (None, rest),
     };
-    let user = path_at.map(|at| rest[..at].split(':').next().unwrap_or_default());
+    let hosts = path.split('/').next().unwrap_or_default();
+    if !is_clear(url) || !hosts.split(',').all(is_host) {
+        return format!("{scheme}://…");
+    }
     match user {
         Some(user) => format!("{scheme}://{user}@{path}"),
         None => format!("{scheme}://{path}"),
     }
+}
+
+/// Whether the parameters begin where they seem to, and not within a password.
+fn is_clear(url: &str) -> bool {
+    url.split_once(['?', '#']).is_none_or(|(_, after)| !after.contains('@'))
+}
+
+/// Whether what follows a colon is a port, and so no password.
+fn is_host(host: &str) -> bool {
+    let after = match host.strip_prefix('[').and_then(|host| host.split_once(']')) {
+        Some((_, after)) => after,
+        None => host,
+    };
+    let port = after.split_once(':').map_or("", |(_, port)| port);
+    port.bytes().all(|byte| byte.is_ascii_digit())
 }
 
 #[cfg(test)]
@@ -188,6 +210,12 @@ mod tests {
             ("postgres://ann:s3@cret@h:1,i:2/db", "postgres://ann@h:1,i:2/db"),
             ("postgres://h/db?password=s3cret", "postgres://h/db"),
             ("postgres://%2Frun%2Fpg/db", "postgres://%2Frun%2Fpg/db"),
+            ("postgres://ann@[::1]:5432/db", "postgres://ann@[::1]:5432/db"),
+            ("postgres://ann:s3cret#s3cret@h/db", "postgres://…"),
+            ("postgres://ann:s3cret?s3cret@h/db", "postgres://…"),
+            ("postgres://ann:s3cret@s3cret#s3cret@h/db", "postgres://…"),
+            ("postgres://ann:s3cret/db", "postgres://…"),
+            ("postgres://h/db?password=s3@cret", "postgres://…"),
             ("s3cret", "(no address)"),
         ] {
             assert_eq!(shown(url), expected);
@@ -206,6 +234,7 @@ mod tests {
             ("postgres://ann:s3cret@h/db?sslrootcert=%2", "is not percent-encoded"),
             ("postgres://ann:s3cret@h/db?sslrootcert=/nowhere.pem", "/nowhere.pem"),
             ("postgres://ann:s3cret@h/db?colour=red", "it cannot be read"),
+            ("postgres://ann:p@w?s3cret@h/db", "write @, ? and #"),
         ] {
             let said = Place::parse(url).err().unwrap().to_string();
             assert!(said.contains(why), "{url}: {said}");

@@ -151,7 +151,7 @@ impl Session {
         Ok(done)
     }
 
-    /// Waits for several answers of pipelined statements, in the runtime of the session.
+    /// For a transaction of the driver's own, whose answers are waited for in this runtime.
     pub(super) fn client_mut(&mut self) -> (&mut Client, &Runtime) {
         (&mut self.client, &self.runtime)
     }

@@ -25,6 +25,11 @@ pub(crate) trait Backend: EventStore {
     /// What it occupies on disk.
     fn bytes(&self) -> Result<u64, Error>;
 
+    /// Who holds it, and by which epoch, if that is told by a lease in a shared database.
+    fn lease(&self) -> Option<(&str, u64)> {
+        None
+    }
+
     /// Whether what is in memory is certainly still all there is: nobody else may have gone on with
     /// the store. Asked before anything is answered.
     fn may_answer(&self) -> Result<(), Error> {

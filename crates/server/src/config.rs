@@ -5,10 +5,11 @@
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use legwork_placement::Topology;
+use legwork_store::postgres::Shared;
 
 #[derive(Clone, Debug)]
 pub struct Config {
@@ -71,9 +72,13 @@ impl StoreChoice {
     }
 }
 
-/// `postgres://user:password@host/database`. Never shown with its password.
-#[derive(Clone, PartialEq, Eq)]
-pub struct DatabaseUrl(String);
+/// `postgres://user:password@host/database`. Never shown with its password. Its clones share the
+/// connections for reading, so that those are as many for a process as for a server.
+#[derive(Clone)]
+pub struct DatabaseUrl {
+    url: Arc<str>,
+    shared: Arc<Mutex<Option<Shared>>>,
+}
 
 #[derive(Clone, Debug)]
 pub struct Limits {
@@ -105,17 +110,34 @@ pub const PORT: u16 = 7700;
 
 impl DatabaseUrl {
     pub fn new(url: impl Into<String>) -> Self {
-        Self(url.into())
+        Self { url: url.into().into(), shared: Arc::default() }
     }
 
     pub(crate) fn as_str(&self) -> &str {
-        &self.0
+        &self.url
+    }
+
+    /// Connects, unless that was done before. It waits for the database.
+    pub(crate) fn shared(&self) -> Result<Shared, legwork_store::Error> {
+        let mut shared = self.shared.lock().unwrap_or_else(PoisonError::into_inner);
+        match &*shared {
+            Some(shared) => Ok(shared.clone()),
+            None => Ok(shared.insert(Shared::connect(&self.url)?).clone()),
+        }
     }
 }
 
+impl PartialEq for DatabaseUrl {
+    fn eq(&self, other: &Self) -> bool {
+        self.url == other.url
+    }
+}
+
+impl Eq for DatabaseUrl {}
+
 impl fmt::Display for DatabaseUrl {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&legwork_store::postgres::shown(&self.0))
+        f.write_str(&legwork_store::postgres::shown(&self.url))
     }
 }
 

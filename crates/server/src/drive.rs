@@ -24,7 +24,7 @@ use crate::backend::{Backend, Slot};
 use crate::clock::Clock;
 use crate::files::Fetcher;
 use crate::meters::DriveMeters;
-use crate::moving::{Hash, Written};
+use crate::moving::Written;
 use crate::notes::{Note, Notes};
 use crate::peer::Links;
 use crate::queue::Queue;
@@ -77,7 +77,6 @@ pub(crate) enum Message {
     MovedIn {
         change: u32,
         server: ServerId,
-        digest: Hash,
     },
     Stop,
 }
@@ -238,8 +237,8 @@ impl Driver {
                     let given = self.give_away(change, now);
                     self.given.push((done, given));
                 }
-                Message::MovedIn { change, server, digest } => {
-                    self.handle(Input::Moved { change, server, digest }, now);
+                Message::MovedIn { change, server } => {
+                    self.handle(Input::Moved { change, server }, now);
                 }
                 Message::Stop => round = Round::Stop,
             }
@@ -270,8 +269,8 @@ impl Driver {
         let now = self.around.clock.now();
         let here = self.site.seat().map(|seat| seat.here);
         match (self.around.notes.last(), here) {
-            (Note::Whole { change, digest }, Some(server)) => {
-                self.handle(Input::Moved { change, server, digest }, now);
+            (Note::Whole { change, .. }, Some(server)) => {
+                self.handle(Input::Moved { change, server }, now);
             }
             (Note::Given { change }, _) => self.handle(Input::GivenAway { change }, now),
             (Note::Whole { .. } | Note::Held | Note::Coming | Note::Gone, _) => {}

@@ -51,7 +51,6 @@ impl Guests {
             taken: BTreeMap::new(),
             turns: Turns::default(),
             wanted_back: BTreeMap::new(),
-            again: BTreeMap::new(),
             movers: Movers::default(),
         };
         let task = tokio::spawn(keeper.run(settle, stopping));
@@ -93,8 +92,6 @@ struct Keeper {
     turns: Turns,
     /// Those that another process has and that belong here.
     wanted_back: BTreeMap<Arc<str>, JoinHandle<()>>,
-    /// When those that could not be held are tried for again.
-    again: BTreeMap<Arc<str>, Instant>,
     /// Those that a change brings here.
     movers: Movers,
 }
@@ -110,9 +107,12 @@ impl Keeper {
             StoreChoice::Memory | StoreChoice::Directory(_) => None,
         };
         self.reclaim_own();
+        let mut is_apart = false;
         loop {
-            let now = topology.borrow_and_update().clone();
+            // In this order: the topology that ends a change is told before its end is.
             let change = moving.borrow_and_update().clone();
+            let now = topology.borrow_and_update().clone();
+            self.tell_apart(&now, &mut is_apart);
             self.movers.follow(&self.process, &self.own, change.as_deref());
             let is_done = self.follow(&now, change.as_deref()).await;
             settle.send_replace(true);
@@ -142,6 +142,19 @@ impl Keeper {
         for core in std::mem::take(&mut self.held).into_values() {
             core.stop().await;
         }
+    }
+
+    /// Says once that nobody can go on for the servers of this process.
+    fn tell_apart(&self, topology: &Topology, was_apart: &mut bool) {
+        let store = &self.process.config.store;
+        let is_apart = takeover::is_apart(topology, &self.own.name, store);
+        if is_apart && !*was_apart {
+            tracing::warn!(
+                "the topology says `store: shared`, and this process keeps its store to itself: no \
+                 other can go on with it; start it with --store postgres://…, or say `store: embedded`"
+            );
+        }
+        *was_apart = is_apart;
     }
 
     fn wishes(&self) -> mpsc::Receiver<Wish> {
@@ -189,7 +202,7 @@ impl Keeper {
         for name in
             placed.iter().filter(|name| !self.held.contains_key(*name)).cloned().collect::<Vec<_>>()
         {
-            let is_due = self.again.get(&name).is_none_or(|again| *again <= Instant::now());
+            let is_due = !self.turns.is_paused(&name, Instant::now());
             is_done &= is_due && self.start(&name).await;
         }
         is_done
@@ -200,7 +213,8 @@ impl Keeper {
         let registrar = topology.registrar().filter(|id| moving.servers.contains(id))?;
         let own = moving.next.server_named(&self.own.name)?;
         let server = moving.next.server(registrar)?;
-        (server.host == Some(own)).then(|| server.name.clone())
+        let is_here = server.host == Some(own) && self.movers.may_open(&self.process, &server.name);
+        is_here.then(|| server.name.clone())
     }
 
     async fn stop(&mut self, name: &Arc<str>) {
@@ -213,13 +227,13 @@ impl Keeper {
         let opening = match Opening::of(&self.process.store(Some(name)), Some(name)) {
             // What is not here as a whole is on its way, or was here before.
             Ok(opening) if matches!(opening.notes.last(), Note::Coming | Note::Gone) => {
-                self.again.insert(name.clone(), Instant::now() + HELD_PAUSE);
+                self.turns.pause(name, Instant::now() + HELD_PAUSE);
                 return false;
             }
             Ok(opening) => opening,
             Err(error) => {
                 tracing::error!(server = %name, reason = %error, "a guest cannot be held");
-                self.again.insert(name.clone(), Instant::now() + PAUSE);
+                self.turns.pause(name, Instant::now() + PAUSE);
                 return false;
             }
         };
@@ -227,7 +241,7 @@ impl Keeper {
             Ok(core) => {
                 tracing::info!(server = %name, "it is held by this process too");
                 self.held.insert(name.clone(), core);
-                self.again.remove(name);
+                self.turns.go_on(name);
                 if let Some(asking) = self.wanted_back.remove(name) {
                     asking.abort();
                 }
@@ -235,7 +249,7 @@ impl Keeper {
             }
             Err(crate::Error::Store(legwork_store::Error::LeaseHeld { holder, .. })) => {
                 tracing::info!(server = %name, holder, "another process holds it");
-                self.again.insert(name.clone(), Instant::now() + HELD_PAUSE);
+                self.turns.pause(name, Instant::now() + HELD_PAUSE);
                 if guests(&self.own.topology(), &self.own.name).contains(name) {
                     self.reclaim(name);
                 }
@@ -245,7 +259,7 @@ impl Keeper {
                 tracing::error!(
                     server = %name, reason = %error, "a guest cannot be held; it is tried again"
                 );
-                self.again.insert(name.clone(), Instant::now() + PAUSE);
+                self.turns.pause(name, Instant::now() + PAUSE);
                 false
             }
         }
@@ -257,12 +271,13 @@ impl Keeper {
         leases: &[legwork_store::postgres::LeaseInfo],
         mut free: BTreeSet<Arc<str>>,
     ) {
+        let leases = takeover::leases_of(leases, &free, &self.own.name);
         let is_well = self.own.app().is_some_and(|app| app.status.phase() == Phase::Ready);
         free.retain(|name| !self.held.contains_key(name));
         if !is_well {
             return;
         }
-        for name in self.turns.due(leases, &free, Instant::now()) {
+        for name in self.turns.due(&leases, &free, Instant::now()) {
             let begun = Instant::now();
             if self.start(&name).await {
                 tracing::warn!(

@@ -22,7 +22,6 @@ use crate::config::DatabaseUrl;
 pub(crate) struct Tenant {
     url: DatabaseUrl,
     server: String,
-    shared: Option<Shared>,
     held: Option<Lease>,
 }
 
@@ -45,14 +44,11 @@ struct Leased {
 
 impl Tenant {
     pub(crate) fn new(url: DatabaseUrl, server: &str) -> Self {
-        Self { url, server: server.to_owned(), shared: None, held: None }
+        Self { url, server: server.to_owned(), held: None }
     }
 
     pub(crate) fn open(&mut self) -> Result<Arc<dyn Backend>, Error> {
-        let shared = match &self.shared {
-            Some(shared) => shared.clone(),
-            None => self.shared.insert(Shared::connect(self.url.as_str())?).clone(),
-        };
+        let shared = self.url.shared()?;
         // What another one has taken is neither kept nor given back.
         self.held.take_if(|lease| lease.held.is_lost());
         let lease = match self.held.take() {
@@ -115,6 +111,10 @@ impl Backend for Leased {
 
     fn bytes(&self) -> Result<u64, Error> {
         self.store.disk_use()
+    }
+
+    fn lease(&self) -> Option<(&str, u64)> {
+        Some((self.held.holder(), self.held.epoch()))
     }
 
     fn may_answer(&self) -> Result<(), Error> {
@@ -190,8 +190,12 @@ pub(crate) fn holder() -> String {
 }
 
 /// Whether a holder is known for certain to have died: it was on this machine since it was last
-/// booted, saw the same processes as this one, and is not among them.
+/// booted, saw the same processes as this one, and is not among them, of which none is hidden.
 pub(crate) fn is_dead(holder: &str) -> bool {
+    is_dead_by(holder, read("/proc/self/mountinfo").as_deref())
+}
+
+fn is_dead_by(holder: &str, mounts: Option<&str>) -> bool {
     let parse = || {
         let (_, rest) = holder.rsplit_once(", process ")?;
         let (pid, rest) = rest.split_once(" (")?;
@@ -199,7 +203,20 @@ pub(crate) fn is_dead(holder: &str) -> bool {
         Some((pid.parse::<u32>().ok()?, machine, started.parse::<u64>().ok()?))
     };
     let Some((pid, there, since)) = parse() else { return false };
-    machine().is_some_and(|here| here == there) && started(pid) != Some(since)
+    let is_here = machine().is_some_and(|here| here == there);
+    is_here && mounts.is_some_and(|mounts| !hides(mounts)) && started(pid) != Some(since)
+}
+
+/// Whether the processes of others may be hidden from this one: `/proc` is mounted with `hidepid`, as
+/// `ProtectProc=` of systemd does.
+fn hides(mounts: &str) -> bool {
+    // `number parent device root place options ... - kind source options`, the last ones its own.
+    let proc = mounts.lines().filter(|line| line.split(' ').nth(4) == Some("/proc"));
+    let mut options = proc.flat_map(|line| line.rsplit(' ').next().unwrap_or_default().split(','));
+    options.any(|option| {
+        let hidden = option.strip_prefix("hidepid=");
+        hidden.is_some_and(|hidden| !["0", "off"].contains(&hidden))
+    })
 }
 
 /// This boot of the machine, and which processes can be seen.
@@ -246,5 +263,28 @@ mod tests {
         let there = own.replace(&format!("process {pid}"), &format!("process {}", child.id()));
         child.wait().unwrap();
         assert!(is_dead(&there), "{there}");
+        // Where others are hidden, one that cannot be seen may be alive.
+        for hidden in ["hidepid=2", "hidepid=invisible", "gid=4,hidepid=ptraceable"] {
+            let mounts = format!(
+                "22 28 0:21 / /sys rw shared:7 - sysfs sysfs rw\n\
+                 24 28 0:22 / /proc rw,nosuid shared:13 - proc proc rw,{hidden}"
+            );
+            assert!(!is_dead_by(&there, Some(&mounts)), "{hidden}");
+        }
+        assert!(is_dead_by(&there, Some("24 28 0:22 / /proc rw - proc proc rw,hidepid=off")));
+        assert!(!is_dead_by(&there, None));
+    }
+
+    #[test]
+    fn the_servers_of_a_process_share_the_connections_that_read() {
+        let database = legwork_testbed::database().unwrap();
+        let url = DatabaseUrl::new(database.url());
+        let mut tenants = ["one", "two", "three"].map(|name| Tenant::new(url.clone(), name));
+        let open = tenants.each_mut().map(|tenant| tenant.open().unwrap());
+        let count = "SELECT count(*) FROM pg_stat_activity \
+             WHERE datname = current_database() AND application_name = 'legwork'";
+        // Each has one to commit and one to keep its lease.
+        assert_eq!(database.ask(count).unwrap(), ["7"]);
+        drop(open);
     }
 }

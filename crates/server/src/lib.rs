@@ -11,6 +11,7 @@ mod config;
 mod convert;
 mod core;
 mod drive;
+mod dwelling;
 mod everywhere;
 mod files;
 mod gate;

@@ -1,7 +1,8 @@
 //! Servers that a change of the topology brings to this process.
 //!
 //! Invariant: what is to come is copied until it is here as a whole; that it is here is said again and
-//! again until the change is over. What is here already, or in a shared store, need not be copied.
+//! again until the change is over. What is here already need not be copied, nor what is in the very
+//! database of this process.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -16,7 +17,8 @@ use crate::Error;
 use crate::config::StoreChoice;
 use crate::core::{Away, Opening, Process};
 use crate::drive::Message;
-use crate::moving::{Hash, Progress, bring};
+use crate::dwelling::{Found, until_here};
+use crate::moving::{Progress, bring};
 use crate::notes::{Note, Notes};
 use crate::peer::{Links, Moving, Unprepared};
 
@@ -56,7 +58,10 @@ impl Said {
 
 struct Mover {
     notes: Arc<Notes>,
+    /// It stays in the database where it is.
+    is_shared: bool,
     task: JoinHandle<()>,
+    found: watch::Receiver<Found>,
     progress: watch::Receiver<Progress>,
     /// When it was last asked for ahead of a change.
     asked: Option<Instant>,
@@ -84,20 +89,20 @@ impl Movers {
                 // It is being opened, and knows by itself that it has come.
                 continue;
             }
-            let digest = match process.store(Some(&name)) {
-                _ if there.is_some() => Some(Hash::default()),
-                StoreChoice::Postgres(_) => Some(Hash::default()),
-                StoreChoice::Directory(_) => self.come(process, own, &name, change),
-                StoreChoice::Memory => None,
-            };
-            let Some(digest) = digest else { continue };
-            if !self.said.is_due(change, server, Instant::now()) {
+            let has_come = there.is_some()
+                || match process.store(Some(&name)) {
+                    StoreChoice::Postgres(_) | StoreChoice::Directory(_) => {
+                        self.has_come(process, own, &name, change)
+                    }
+                    StoreChoice::Memory => false,
+                };
+            if !has_come || !self.said.is_due(change, server, Instant::now()) {
                 continue;
             }
-            own.tell(Message::MovedIn { change, server, digest });
+            own.tell(Message::MovedIn { change, server });
             // It goes on where it is.
             if let Some(there) = there.filter(|there| there.name != own.name) {
-                there.tell(Message::MovedIn { change, server, digest });
+                there.tell(Message::MovedIn { change, server });
             }
         }
     }
@@ -109,16 +114,9 @@ impl Movers {
         own: &Links,
         name: &Arc<str>,
     ) -> Result<Progress, Unprepared> {
-        match process.store(Some(name)) {
-            StoreChoice::Directory(_) => {}
-            // Nothing is copied.
-            StoreChoice::Postgres(_) => {
-                return Ok(Progress { is_close: true, ..Progress::default() });
-            }
-            StoreChoice::Memory => {
-                let why = "that one keeps everything in memory; start it with a folder (--data)";
-                return Err(Unprepared::Never(why.to_owned()));
-            }
+        if process.store(Some(name)) == StoreChoice::Memory {
+            let why = "that one keeps everything in memory; start it with a folder (--data)";
+            return Err(Unprepared::Never(why.to_owned()));
         }
         self.drop_undone(own, name);
         if !self.coming.contains_key(name) {
@@ -129,7 +127,30 @@ impl Movers {
         }
         let mover = self.coming.get_mut(name).ok_or_else(|| "it has gone".to_owned())?;
         mover.asked = Some(Instant::now());
-        Ok(mover.progress.borrow().clone())
+        let found = mover.found.borrow().clone();
+        match found {
+            Found::Elsewhere(why) => Err(Unprepared::Never(why)),
+            Found::Unknown(why) | Found::Silent { why, .. } => {
+                Ok(Progress { reason: Some(why.into()), ..Progress::default() })
+            }
+            // Nothing is copied within a database.
+            Found::Here if mover.is_shared => {
+                Ok(Progress { is_close: true, ..Progress::default() })
+            }
+            Found::Here => Ok(mover.progress.borrow().clone()),
+        }
+    }
+
+    /// Whether the store of a server that a change brings here may be opened before that is over: in
+    /// a database only if it is the one that has the server, or had it last.
+    pub(crate) fn may_open(&self, process: &Process, name: &str) -> bool {
+        let is_known = |mover: &Mover| match &*mover.found.borrow() {
+            Found::Here => true,
+            Found::Silent { is_free, .. } => *is_free,
+            Found::Unknown(_) | Found::Elsewhere(_) => false,
+        };
+        let is_shared = matches!(process.config.store, StoreChoice::Postgres(_));
+        !is_shared || self.coming.get(name).is_some_and(is_known)
     }
 
     /// What has come by a change that was undone is brought anew.
@@ -140,30 +161,18 @@ impl Movers {
         }
     }
 
-    /// The digest of a server that has come by this change; else it is being brought from now on.
-    fn come(
-        &mut self,
-        process: &Process,
-        own: &Links,
-        name: &Arc<str>,
-        change: u32,
-    ) -> Option<Hash> {
+    /// Whether a server has come by this change; else it is being brought from now on.
+    fn has_come(&mut self, process: &Process, own: &Links, name: &Arc<str>, change: u32) -> bool {
         self.drop_undone(own, name);
-        if let Some(mover) = self.coming.get(name) {
-            return whole(&mover.notes, change);
-        }
-        match begin(process, own, name) {
-            Ok(Some(mover)) => {
-                let digest = whole(&mover.notes, change);
-                self.coming.insert(name.clone(), mover);
-                digest
-            }
-            Ok(None) => None,
-            Err(error) => {
-                tracing::error!(server = %name, reason = %error, "its store cannot be copied to here");
-                None
+        if !self.coming.contains_key(name) {
+            match begin(process, own, name) {
+                Ok(mover) => self.coming.extend(mover.map(|mover| (name.clone(), mover))),
+                Err(error) => {
+                    tracing::error!(server = %name, reason = %error, "its store cannot be copied to here");
+                }
             }
         }
+        self.coming.get(name).is_some_and(|mover| mover.has_come(change))
     }
 }
 
@@ -176,30 +185,42 @@ fn is_of_before(own: &Links, notes: &Notes) -> bool {
     }
 }
 
-fn whole(notes: &Notes, by: u32) -> Option<Hash> {
-    match notes.last() {
-        Note::Whole { change, digest } if change == by => Some(digest),
-        Note::Whole { .. } | Note::Held | Note::Coming | Note::Given { .. } | Note::Gone => None,
+impl Mover {
+    fn has_come(&self, by: u32) -> bool {
+        if self.is_shared {
+            return *self.found.borrow() == Found::Here;
+        }
+        matches!(self.notes.last(), Note::Whole { change, .. } if change == by)
     }
 }
 
 fn begin(process: &Process, own: &Links, name: &Arc<str>) -> Result<Option<Mover>, Error> {
-    let Opening { opener, notes, .. } = Opening::of(&process.store(Some(name)), Some(name))?;
+    let store = process.store(Some(name));
+    let is_shared = matches!(store, StoreChoice::Postgres(_));
+    let Opening { opener, notes, .. } = Opening::of(&store, Some(name))?;
     let Some(away) = process.links_away(name) else { return Ok(None) };
     let (progress, receiver) = watch::channel(Progress::default());
-    own.host.follow_copy(name.clone(), receiver.clone());
+    if !is_shared {
+        own.host.follow_copy(name.clone(), receiver.clone());
+    }
+    let (find, found) = watch::channel(Found::Unknown("it is being asked".to_owned()));
     let task = {
         let notes = notes.clone();
         // What has come as a whole stays so, unless the change that brought it was undone.
         let is_here = matches!(notes.last(), Note::Whole { .. }) && !is_of_before(own, &notes);
         tokio::spawn(async move {
-            if !is_here {
-                let Away { links, .. } = &away;
+            if is_here {
+                find.send_replace(Found::Here);
+                return;
+            }
+            let Away { links, .. } = &away;
+            until_here(links, &store, &find).await;
+            if !is_shared {
                 bring(links.clone(), opener, notes, progress).await;
             }
         })
     };
-    Ok(Some(Mover { notes, task, progress: receiver, asked: None }))
+    Ok(Some(Mover { notes, is_shared, task, found, progress: receiver, asked: None }))
 }
 
 /// The servers that a change brings to this process, or leaves here.

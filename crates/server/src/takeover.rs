@@ -8,11 +8,12 @@ use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
+use legwork_model::id::DomainId;
 use legwork_placement::{Store, Topology};
 use legwork_store::postgres::{LeaseInfo, Shared};
 use tokio::sync::watch;
 
-use crate::config::DatabaseUrl;
+use crate::config::{DatabaseUrl, StoreChoice};
 use crate::lease::{holder, is_dead};
 
 /// How often the leases are looked at.
@@ -25,8 +26,8 @@ const NEXT: Duration = Duration::from_millis(500);
 const DOUBLINGS_MAX: u32 = 5;
 const FORGOTTEN: Duration = Duration::from_secs(600);
 
-/// Looks at the leases of a database again and again, in a thread of its own, until nobody wants to
-/// know.
+/// Looks at the leases of a database again and again, in a thread and over a connection of its own,
+/// which no long read keeps waiting, until nobody wants to know.
 pub(crate) fn watch(url: DatabaseUrl) -> watch::Receiver<Arc<Vec<LeaseInfo>>> {
     let (sender, receiver) = watch::channel(Arc::default());
     let look = move || {
@@ -71,10 +72,13 @@ pub(crate) struct Turns {
     free: BTreeMap<Arc<str>, Instant>,
     /// How often they were given back of late, and when last.
     given_back: BTreeMap<Arc<str>, (u32, Instant)>,
+    /// When those that could not be held are tried for again.
+    again: BTreeMap<Arc<str>, Instant>,
 }
 
 impl Turns {
-    /// The servers whose leases are free and that it is this process's turn to try for.
+    /// The servers whose leases are free and that it is this process's turn to try for. `leases` are
+    /// those of the domain.
     pub(crate) fn due(
         &mut self,
         leases: &[LeaseInfo],
@@ -92,9 +96,23 @@ impl Turns {
         let is_due = |since: Instant| now.saturating_duration_since(since) >= wait;
         self.free
             .iter()
-            .filter(|(_, since)| is_due(**since))
+            .filter(|(name, since)| is_due(**since) && !self.is_paused(name, now))
             .map(|(name, _)| name.clone())
             .collect()
+    }
+
+    /// One that cannot be held is left alone until then.
+    pub(crate) fn pause(&mut self, name: &Arc<str>, until: Instant) {
+        self.again.insert(name.clone(), until);
+    }
+
+    pub(crate) fn is_paused(&self, name: &str, now: Instant) -> bool {
+        self.again.get(name).is_some_and(|again| *again > now)
+    }
+
+    /// It is held now.
+    pub(crate) fn go_on(&mut self, name: &str) {
+        self.again.remove(name);
     }
 
     /// How long a server that was taken over is held at least before it is given back.
@@ -116,11 +134,31 @@ impl Turns {
 
 /// The servers that a process may take over: those of its domain, if their store is shared.
 pub(crate) fn candidates(topology: &Topology, own: &str) -> BTreeSet<Arc<str>> {
-    let domain = topology.server_named(own).and_then(|own| Some(topology.server(own)?.domain));
-    let is_shared = |domain| topology.domain(domain).is_some_and(|it| it.store == Store::Shared);
-    let domain = domain.filter(|domain| is_shared(*domain));
+    let domain = shared_domain(topology, own);
     let servers = domain.into_iter().flat_map(|domain| topology.servers_of(domain));
     servers.map(|(_, server)| server.name.clone()).filter(|name| **name != *own).collect()
+}
+
+/// The domain of a server, if the topology says that the servers of it share a store.
+fn shared_domain(topology: &Topology, own: &str) -> Option<DomainId> {
+    let domain = topology.server_named(own).and_then(|own| Some(topology.server(own)?.domain))?;
+    topology.domain(domain).filter(|it| it.store == Store::Shared).map(|_| domain)
+}
+
+/// The leases of the servers that may be taken over here, and that of the process's own: whoever
+/// holds others has nothing to do with these.
+pub(crate) fn leases_of(
+    leases: &[LeaseInfo],
+    candidates: &BTreeSet<Arc<str>>,
+    own: &str,
+) -> Vec<LeaseInfo> {
+    let is_ours = |lease: &&LeaseInfo| lease.server == own || candidates.contains(&*lease.server);
+    leases.iter().filter(is_ours).cloned().collect()
+}
+
+/// What is to be told of a process that nobody can take over from, though its topology says so.
+pub(crate) fn is_apart(topology: &Topology, own: &str, store: &StoreChoice) -> bool {
+    !matches!(store, StoreChoice::Postgres(_)) && shared_domain(topology, own).is_some()
 }
 
 /// How many processes hold fewer servers than this one, or as many and come first by name.
@@ -155,6 +193,46 @@ mod tests {
         assert_eq!(ranks, [0, 0, 1]);
         let even = [lease("a", "one", Some(3)), lease("b", "two", Some(3))];
         assert_eq!(["one", "two"].map(|own| rank(&even, own)), [0, 1]);
+    }
+
+    #[test]
+    fn who_holds_servers_of_another_domain_alone_is_not_waited_for() {
+        let leases = [
+            lease("north-1", "one", Some(3)),
+            lease("north-2", "two", None),
+            lease("south-1", "a-south", Some(3)),
+            lease("south-2", "b-south", Some(3)),
+        ];
+        let candidates = BTreeSet::from(["north-2".into()]);
+        assert_eq!(rank(&leases, "one"), 2);
+        assert_eq!(rank(&leases_of(&leases, &candidates, "north-1"), "one"), 0);
+    }
+
+    #[test]
+    fn one_that_cannot_be_opened_is_left_alone_for_a_while() {
+        let (mut turns, begun) = (Turns::default(), Instant::now());
+        let name: Arc<str> = "a".into();
+        let (mine, free) = (BTreeSet::from([name.clone()]), [lease("a", "", None)]);
+        turns.due(&free, &mine, begun);
+        let tried = begun + FIRST;
+        assert_eq!(turns.due(&free, &mine, tried), ["a".into()]);
+        turns.pause(&name, tried + NEXT);
+        assert!(turns.due(&free, &mine, tried + NEXT / 2).is_empty());
+        assert_eq!(turns.due(&free, &mine, tried + NEXT), [name]);
+    }
+
+    #[test]
+    fn a_process_with_a_store_of_its_own_is_told_apart_from_those_that_share_one() {
+        let text = "topology: t\ndomains:\n  north:\n    store: shared\n    servers:\n      \
+            a: { address: \"h:1\", api: \"http://h\" }\n      \
+            b: { address: \"h:2\", api: \"http://i\" }\n";
+        let topology = |text: &str| Topology::parse(text).0.unwrap();
+        let folder = StoreChoice::Directory("data".into());
+        let database = StoreChoice::Postgres(DatabaseUrl::new("postgres://h/db"));
+        assert!(is_apart(&topology(text), "a", &folder));
+        assert!(!is_apart(&topology(text), "a", &database));
+        let embedded = text.replace("shared", "embedded");
+        assert!(!is_apart(&topology(&embedded), "a", &folder));
     }
 
     #[test]

@@ -549,7 +549,7 @@ impl Mark {
     fn input(self) -> Input {
         match self {
             Self::GivenAway { change } => Input::GivenAway { change },
-            Self::Moved { change, server } => Input::Moved { change, server, digest: [0; 32] },
+            Self::Moved { change, server } => Input::Moved { change, server },
         }
     }
 }

@@ -38,8 +38,8 @@ pub(crate) struct Reporting {
     change: u32,
     due: Timestamp,
     attempts: u32,
-    /// The servers whose stores have come to this host, for which change, and what those come to.
-    moved: BTreeMap<ServerId, (u32, [u8; 32])>,
+    /// The servers whose stores have come to this host, and for which change.
+    moved: BTreeMap<ServerId, u32>,
 }
 
 /// What the registrar has heard of the change under way.
@@ -152,31 +152,21 @@ impl Site {
         let is_locked = self.domain_here().is_some_and(|domain| pending.locks(domain));
         let parts = if is_locked { self.parts(pending) } else { Vec::new() };
         let parts = parts.into_iter().map(Message::Report);
-        let moved = self.moved_here(pending).map(|(server, digest)| Message::Moved {
-            change: pending.number,
-            server,
-            digest,
-        });
+        let change = pending.number;
+        let moved = self.moved_here(pending).map(|server| Message::Moved { change, server });
         parts.chain(moved).collect()
     }
 
     /// The servers whose stores have come to this host by a change.
-    fn moved_here(&self, pending: &Pending) -> impl Iterator<Item = (ServerId, [u8; 32])> {
+    fn moved_here(&self, pending: &Pending) -> impl Iterator<Item = ServerId> {
         let number = pending.number;
         let all = self.reporting.moved.iter();
-        all.filter(move |(_, (change, _))| *change == number)
-            .map(|(id, (_, digest))| (*id, *digest))
+        all.filter(move |(_, change)| **change == number).map(|(id, _)| *id)
     }
 
     /// The store of a server has come to this host, and the registrar has to know.
-    pub(crate) fn say_moved(
-        &mut self,
-        change: u32,
-        server: ServerId,
-        digest: [u8; 32],
-        now: Timestamp,
-    ) {
-        self.reporting.moved.insert(server, (change, digest));
+    pub(crate) fn say_moved(&mut self, change: u32, server: ServerId, now: Timestamp) {
+        self.reporting.moved.insert(server, change);
         self.reporting.due = now;
         self.report(now);
     }
@@ -259,7 +249,7 @@ impl Site {
             && is_of(report.change)
         {
             self.coordination.reports.entry(from).or_default().add(report);
-        } else if let Message::Moved { change, server, .. } = &message
+        } else if let Message::Moved { change, server } = &message
             && is_of(*change)
             && self.speaks_for(from, *server)
         {

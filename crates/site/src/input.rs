@@ -60,7 +60,7 @@ pub enum Input {
     /// topology. Given to any server of this host, which says so to the registrar, and to the moved
     /// one when it is opened here; again after each restart, before anything but what was stored. A
     /// registrar that moves has to be opened for that: it says so to itself.
-    Moved { change: u32, server: ServerId, digest: [u8; 32] },
+    Moved { change: u32, server: ServerId },
     /// The store of this server is about to leave for another host: from here on nothing is
     /// appended but records of the catalog. Given again after each restart, likewise.
     GivenAway { change: u32 },

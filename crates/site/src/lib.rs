@@ -339,7 +339,7 @@ impl Site {
             Input::CatalogRead { to, from, records } => self.catalog_read(to, from, records),
             Input::Cancelled { id } => self.cancelled(id),
             Input::Unheard { jobs } => self.unheard(&jobs),
-            Input::Moved { change, server, digest } => self.moved_in(change, server, digest, now),
+            Input::Moved { change, server } => self.moved_in(change, server, now),
             Input::GivenAway { change } => self.given_away(change),
             Input::Settle => self.settle(now),
         }

@@ -260,19 +260,13 @@ impl Site {
     }
 
     /// The store of a server has come to this host as a whole.
-    pub(crate) fn moved_in(
-        &mut self,
-        change: u32,
-        server: ServerId,
-        digest: [u8; 32],
-        now: Timestamp,
-    ) {
+    pub(crate) fn moved_in(&mut self, change: u32, server: ServerId, now: Timestamp) {
         let is_here = self.seat.as_ref().is_some_and(|seat| seat.here == server);
         if is_here {
             self.locks.moved_in = Some(change);
         }
         match self.catalog.changes().fate(change) {
-            None => self.say_moved(change, server, digest, now),
+            None => self.say_moved(change, server, now),
             Some(Fate::Undone) if is_here => self.give_up(change),
             Some(Fate::Undone | Fate::Published { .. }) => {}
         }

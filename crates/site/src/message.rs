@@ -92,9 +92,6 @@ pub enum Message {
         change: u32,
         #[n(1)]
         server: ServerId,
-        /// Of the store as it came.
-        #[cbor(n(2), with = "minicbor::bytes")]
-        digest: [u8; 32],
     },
     /// Was this idempotency key used there?
     #[n(11)]

@@ -175,7 +175,7 @@ fn what_a_move_took_is_not_what_new_weights_are_expected_to_take() {
 }
 
 fn moved(server: u16) -> Input {
-    Input::Moved { change: 1, server: ServerId(server), digest: [1; 32] }
+    Input::Moved { change: 1, server: ServerId(server) }
 }
 
 /// All records in one message.

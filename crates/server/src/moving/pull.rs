@@ -138,6 +138,7 @@ impl<O: Origin> Pull<O> {
             | StoreReply::Blobs(_)
             | StoreReply::Content(_)
             | StoreReply::Released
+            | StoreReply::Lease(_)
             | StoreReply::Digest(_) => return Err(NotCopied::Senseless("not sealed")),
         }
         self.catch_up().await?;
@@ -164,6 +165,7 @@ impl<O: Origin> Pull<O> {
             | StoreReply::Content(_)
             | StoreReply::Sealed
             | StoreReply::Released
+            | StoreReply::Lease(_)
             | StoreReply::Digest(_) => Err(NotCopied::Senseless("no state")),
         }
     }

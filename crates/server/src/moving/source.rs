@@ -9,7 +9,7 @@ use legwork_model::id::StreamId;
 use legwork_store::{BlobId, Error, Listed, Version};
 use minicbor::bytes::ByteVec;
 
-use super::wire::{Blob, Head, Part, State, StoreReply, StoreRequest, Stream, Wanted};
+use super::wire::{Blob, Head, Lease, Part, State, StoreReply, StoreRequest, Stream, Wanted};
 use super::written::Written;
 use crate::backend::{Backend, Slot};
 use crate::ids::draw_life;
@@ -56,6 +56,11 @@ impl Source {
         request: StoreRequest,
         change: Option<u32>,
     ) -> Result<StoreReply, Error> {
+        if request == StoreRequest::Lease {
+            let lease = store.lease();
+            let lease = lease.map(|(holder, epoch)| Lease { holder: holder.to_owned(), epoch });
+            return Ok(StoreReply::Lease(lease));
+        }
         let Some(listing) = store.listing() else {
             return Ok(StoreReply::NotNow("a shared store is not copied".to_owned()));
         };
@@ -91,8 +96,8 @@ impl Source {
                 StoreReply::Content(piece.into())
             }
             StoreRequest::Digest => StoreReply::Digest(self.written.sums().digest(store)?),
-            // Answered by those who drive the server.
-            StoreRequest::Seal { .. } | StoreRequest::Release => {
+            // Answered above, or by those who drive the server.
+            StoreRequest::Lease | StoreRequest::Seal { .. } | StoreRequest::Release => {
                 StoreReply::NotNow("it is not asked for here".to_owned())
             }
         })

@@ -60,6 +60,9 @@ pub(crate) enum StoreRequest {
     /// Give the server back, which was taken over by its lease.
     #[n(8)]
     Release,
+    /// By which lease is the server held?
+    #[n(9)]
+    Lease,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
@@ -103,6 +106,18 @@ pub(crate) enum StoreReply {
     /// The lease is free.
     #[n(9)]
     Released,
+    /// `None` if the store is no shared one, and so can be copied.
+    #[n(10)]
+    Lease(#[n(0)] Option<Lease>),
+}
+
+/// By what a server in a shared database is held.
+#[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
+pub(crate) struct Lease {
+    #[n(0)]
+    pub(crate) holder: String,
+    #[n(1)]
+    pub(crate) epoch: u64,
 }
 
 /// How it is with a server that moves.

@@ -7,6 +7,7 @@ mod access;
 mod changes;
 mod cluster;
 mod documents;
+mod dwelling;
 mod failures;
 mod flow;
 mod fuzz;

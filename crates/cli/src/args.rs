@@ -107,6 +107,26 @@ mod tests {
         Cli::command().debug_assert();
     }
 
+    /// An argument with the name of one that counts everywhere would be taken for it: the server to
+    /// remove for the server to ask.
+    #[test]
+    fn no_argument_of_a_command_is_called_like_one_that_counts_everywhere() {
+        fn check(command: &clap::Command, everywhere: &[clap::Id], path: &str) {
+            for part in command.get_subcommands() {
+                let path = format!("{path} {}", part.get_name());
+                for argument in part.get_arguments() {
+                    assert!(!everywhere.contains(argument.get_id()), "{path}: {argument}");
+                }
+                check(part, everywhere, &path);
+            }
+        }
+        let command = Cli::command();
+        let everywhere: Vec<clap::Id> =
+            command.get_arguments().map(|a| a.get_id().clone()).collect();
+        assert!(everywhere.len() >= 4, "{everywhere:?}");
+        check(&command, &everywhere, "legwork");
+    }
+
     #[test]
     fn every_command_takes_json() {
         for command in Cli::command().get_subcommands() {

@@ -81,6 +81,7 @@ pub(crate) struct InitArgs {
 #[derive(Debug, clap::Args)]
 pub(crate) struct CertifyArgs {
     /// Its name in the topology
+    #[arg(id = "name", value_name = "SERVER")]
     server: String,
     /// The folder that `cluster init` has made
     #[arg(long, value_name = "DIR")]

@@ -28,6 +28,7 @@ const PATIENCE: Duration = Duration::from_secs(10);
 #[derive(Debug, clap::Args)]
 pub(crate) struct AddArgs {
     /// What it is called
+    #[arg(id = "name", value_name = "SERVER")]
     server: String,
     /// The domain it joins
     #[arg(long)]
@@ -57,6 +58,7 @@ pub(crate) struct ReweighArgs {
 #[derive(Debug, clap::Args)]
 pub(crate) struct DrainArgs {
     /// The server that gets nothing new
+    #[arg(id = "name", value_name = "SERVER")]
     server: String,
     #[command(flatten)]
     how: How,
@@ -65,6 +67,7 @@ pub(crate) struct DrainArgs {
 #[derive(Debug, clap::Args)]
 pub(crate) struct RemoveArgs {
     /// The server whose process is to go
+    #[arg(id = "name", value_name = "SERVER")]
     server: String,
     /// The server in whose process it goes on
     #[arg(long, value_name = "SERVER")]
@@ -76,6 +79,7 @@ pub(crate) struct RemoveArgs {
 #[derive(Debug, clap::Args)]
 pub(crate) struct ReplaceArgs {
     /// The server that moves to another process
+    #[arg(id = "name", value_name = "SERVER")]
     server: String,
     /// Where the other servers reach the new process
     #[arg(long, value_name = "HOST:PORT")]

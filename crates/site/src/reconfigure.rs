@@ -102,8 +102,12 @@ impl Site {
         }
         let moves_registrar = change.servers.contains(&seat.here);
         if moves_registrar && change.servers.len() > 1 {
-            let message = "the server that keeps the catalog is moved by itself; change the rest \
-                           before or after";
+            let message = format!(
+                "`{0}` keeps the catalog and is moved by itself; change the rest before or after, \
+                 and if it is a guest, or has one, move the guest into another process first: \
+                 legwork cluster remove GUEST --into SERVER",
+                self.name_here().unwrap_or_default()
+            );
             return Err(Refusal::new(Kind::Conflict, "registrar_moves_alone", message));
         }
         Ok(())

@@ -156,7 +156,13 @@ impl Process {
 
     fn member(&self, name: &Arc<str>) -> Option<Member> {
         let peering = self.config.peering.as_ref()?;
-        Some(Member { name: name.clone(), topology: peering.source.clone() })
+        // A guest may have been added after the file was written.
+        let newer = || self.front.get().map(|own| own.topology().to_yaml().into());
+        let topology = match peering.topology.server_named(name) {
+            Some(_) => peering.source.clone(),
+            None => newer().unwrap_or_else(|| peering.source.clone()),
+        };
+        Some(Member { name: name.clone(), topology })
     }
 }
 

@@ -65,9 +65,17 @@ pub(super) async fn divide<R: Reported>(x: &Exchange<'_>, mut report: R) -> repl
         asked.spawn(async move { (giver, each(pass_on(&links, giver, passed).await, len)) });
     }
     if let Some(mut own) = own {
-        let len = own.jobs().len();
-        let results = own.carry_out(x).await.map(|results| results.results);
-        answers.insert(here, each(results.map_err(Refused::into_problem), len).into_iter());
+        let (len, again) = (own.jobs().len(), own.clone());
+        let results = match own.carry_out(x).await {
+            Ok(results) => Ok(results.results),
+            // It moves to another process: whoever reports need not know.
+            Err(Refused { at: Some(server), .. }) => {
+                let body = serde_json::to_vec(&again).map_err(|error| Refused::fault(&error))?;
+                pass_on(links, server, posted(x, R::TARGET, body)).await
+            }
+            Err(refused) => Err(refused.into_problem()),
+        };
+        answers.insert(here, each(results, len).into_iter());
     }
     while let Some(answered) = asked.join_next().await {
         let (giver, results) = answered.map_err(|error| Refused::fault(&error))?;

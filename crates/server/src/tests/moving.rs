@@ -12,7 +12,7 @@ use super::failures::FAULTY_BYTES;
 use super::servers::{Cluster, Node, PATIENCE, until};
 use super::support::call;
 use crate::Server;
-use crate::config::StoreChoice;
+use crate::config::{Config, StoreChoice};
 use crate::notes::{Note, Notes};
 use crate::status::Phase;
 
@@ -176,6 +176,47 @@ async fn a_server_that_had_come_when_its_change_was_undone_comes_again_by_the_ne
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn jobs_reported_to_a_server_that_is_about_to_move_are_reported() {
+    let cluster = Cluster::of(TWO);
+    let one = cluster.start_stored("north-1").await;
+    let two = cluster.start_stored("north-2").await;
+    let instances = begin(&one, &two).await;
+    let ask = json!({"worker": "w", "types": ["one"], "max": 100, "lease_ms": 60_000});
+    let (mut jobs, mut looks) = (Vec::new(), tokio::time::interval(Duration::from_millis(2)));
+    while jobs.len() < instances.len() {
+        let given = two.ok(call("POST /v1/jobs/activate").json(ask.clone())).await;
+        let given = given["jobs"].as_array().unwrap().iter();
+        jobs.extend(given.map(|job| json!({"job": job["job"], "lease": job["lease"], "data": {}})));
+        looks.tick().await;
+    }
+    // It stands still until there is a process that takes its place.
+    let (next, config, text) = successor(&cluster, "north-2");
+    one.publish(&text).await;
+    loop {
+        let changes = one.ok(call("GET /v1/cluster/changes")).await;
+        let stored = changes["under_way"]["acknowledged"].as_array().unwrap();
+        if stored.iter().any(|server| server == "north-2") {
+            break;
+        }
+        looks.tick().await;
+    }
+    // Jobs of both, reported where one of them is on the point of leaving.
+    let report = json!({"worker": "w", "jobs": jobs});
+    let report = two.ok(call("POST /v1/jobs/complete").json(report));
+    let taking_over = async {
+        let new = next.start_with("north-2", config).await;
+        until(|| new.held() == ["north-2"]).await;
+        new
+    };
+    let (results, new) = tokio::join!(report, taking_over);
+    let results = results["results"].as_array().unwrap();
+    assert!(results.iter().all(|result| result["ok"] == true), "{results:?}");
+    for node in [one, two, new] {
+        node.server.stop().await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_a_move_takes_is_told_before_and_while_it_is_made() {
     let cluster = Cluster::of(TWO);
     let one = cluster.start_stored("north-1").await;
@@ -229,8 +270,32 @@ async fn why_a_store_does_not_come_is_told_to_whoever_has_it_copied() {
     one.server.stop().await;
 }
 
-/// Another process for a server, at a new address.
-async fn replacement(cluster: &Cluster, server: &str) -> (Cluster, Node, String) {
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_server_added_later_becomes_the_guest_of_one_whose_file_does_not_know_it() {
+    let (head, _) = TWO.split_once("      north-2").unwrap();
+    let cluster = Cluster::of(head);
+    let one = cluster.start_stored("north-1").await;
+    let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let line = |place: &str| {
+        format!("{}      north-2: {{ {place}, weight: 0 }}\n", cluster.topology.to_yaml())
+    };
+    let text = line(&format!("address: \"{port}\", api: \"http://north-2\""));
+    one.publish(&text).await;
+    let next = cluster.with(Arc::new(Topology::parse(&text).0.unwrap()));
+    let two = next.start_stored("north-2").await;
+    one.until_known(&two).await;
+    until(|| two.epoch() == 2).await;
+    one.publish(&line("host: north-1")).await;
+    until(|| one.held() == ["north-1", "north-2"] && two.is_away()).await;
+    two.server.stop().await;
+    one.server.stop().await;
+    let one = cluster.start_stored("north-1").await;
+    until(|| one.held() == ["north-1", "north-2"]).await;
+    one.server.stop().await;
+}
+
+/// Another process for a server, at a new address, and the topology that says so.
+fn successor(cluster: &Cluster, server: &str) -> (Cluster, Config, String) {
     let old = cluster.topology.server_named(server).unwrap();
     let old = cluster.topology.server(old).unwrap().address.clone();
     let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
@@ -240,6 +305,11 @@ async fn replacement(cluster: &Cluster, server: &str) -> (Cluster, Node, String)
     let folder = cluster.folder.path().join(server).join("new");
     let mut config = next.config(server, StoreChoice::Directory(folder));
     config.peering.as_mut().unwrap().replaces = Some(old);
+    (next, config, text)
+}
+
+async fn replacement(cluster: &Cluster, server: &str) -> (Cluster, Node, String) {
+    let (next, config, text) = successor(cluster, server);
     let node = next.start_with(server, config).await;
     (next, node, text)
 }

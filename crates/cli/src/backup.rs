@@ -7,14 +7,16 @@ use std::fs::{self, File};
 use std::io::{BufReader, Read, Write};
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context as _, Result, ensure};
+use anyhow::{Context as _, Result, bail, ensure};
+use legwork_api::client::Error;
+use legwork_api::cluster::Cluster;
 use legwork_store::embedded;
 use serde_json::json;
 
 use crate::context::Context;
 use crate::output::Output;
 use crate::progress::{Progress, Watched};
-use crate::style::{GOOD, STRONG, paint};
+use crate::style::{GOOD, STRONG, WARN, paint};
 
 const HASH_BYTES: usize = 32;
 
@@ -25,6 +27,9 @@ pub(crate) struct BackupArgs {
     /// Replace the file if it exists
     #[arg(long)]
     force: bool,
+    /// Save a guest of the server that is asked, instead of that server itself
+    #[arg(long, value_name = "GUEST")]
+    of: Option<String>,
 }
 
 #[derive(Debug, clap::Args)]
@@ -43,7 +48,7 @@ pub(crate) async fn backup(context: &Context, args: &BackupArgs) -> Result<()> {
         "{shown} is there already; name another file, or replace it with --force"
     );
     let incoming = incoming(&args.file)?;
-    let bytes = match receive(context, &incoming).await {
+    let bytes = match receive(context, &incoming, args.of.as_deref()).await {
         Ok(bytes) => bytes,
         Err(error) => {
             // What is left is of no use; that it cannot be removed would only hide the reason.
@@ -52,11 +57,36 @@ pub(crate) async fn backup(context: &Context, args: &BackupArgs) -> Result<()> {
         }
     };
     publish(&incoming, &args.file).with_context(|| format!("cannot write {shown}"))?;
-    let document = json!({"file": args.file, "bytes": bytes});
+    // What is not in the file must not be taken for saved.
+    let guests = match args.of {
+        Some(_) => Vec::new(),
+        None => guests(&context.client.cluster().await)?,
+    };
+    let document = json!({"file": args.file, "bytes": bytes, "not_in_it": guests});
     context.out.answer(&document, || {
         let file = paint(STRONG, shown);
-        format!("{} saved to {file}, {bytes} bytes, checksum verified\n", paint(GOOD, "✔"))
+        let saved = format!("saved to {file}, {bytes} bytes, checksum verified");
+        let mut text = format!("{} {saved}\n", paint(GOOD, "✔"));
+        for guest in &guests {
+            text.push_str(&format!(
+                "{} its guest {guest} has a store of its own, which is not in it: legwork backup FILE --of {guest}\n",
+                paint(WARN, "!")
+            ));
+        }
+        text
     })
+}
+
+/// The guests of the server that was asked.
+fn guests(cluster: &Result<Cluster, Error>) -> Result<Vec<String>> {
+    match cluster {
+        Ok(Cluster { server, servers, .. }) => {
+            let guests = servers.iter().filter(|one| one.host.as_ref() == Some(server));
+            Ok(guests.map(|guest| guest.server.to_string()).collect())
+        }
+        Err(error) if error.code() == Some("not_a_member") => Ok(Vec::new()),
+        Err(error) => bail!("it is saved, but whether the server has guests is not known: {error}"),
+    }
 }
 
 pub(crate) fn restore(args: &RestoreArgs, out: Output) -> Result<()> {
@@ -76,9 +106,9 @@ pub(crate) fn restore(args: &RestoreArgs, out: Output) -> Result<()> {
     })
 }
 
-async fn receive(context: &Context, path: &Path) -> Result<u64> {
+async fn receive(context: &Context, path: &Path, guest: Option<&str>) -> Result<u64> {
     let failed = || format!("cannot write {}", path.display());
-    let mut download = context.client.backup().await?;
+    let mut download = context.client.backup(guest).await?;
     let mut file = File::create(path).with_context(failed)?;
     let mut progress = Progress::bytes("saving");
     let mut bytes = 0;
@@ -128,4 +158,32 @@ fn publish(incoming: &Path, file: &Path) -> Result<()> {
 pub(crate) fn incoming(file: &Path) -> Result<PathBuf> {
     let name = file.file_name().with_context(|| format!("{} is no file", file.display()))?;
     Ok(file.with_file_name(format!(".{}.incoming", name.to_string_lossy())))
+}
+
+#[cfg(test)]
+mod tests {
+    use legwork_api::cluster::ClusterServer;
+
+    use super::*;
+
+    #[test]
+    fn guests_of_the_server_that_was_asked_are_not_in_its_backup() {
+        let one = |server: &str, host: Option<&str>| ClusterServer {
+            server: server.into(),
+            domain: "north".into(),
+            host: host.map(Into::into),
+            weight: 1,
+            share_permille: 0,
+            told: None,
+        };
+        let servers = vec![
+            one("north-1", None),
+            one("north-2", Some("north-1")),
+            one("north-3", None),
+            one("north-4", Some("north-3")),
+        ];
+        let server = "north-1".into();
+        let cluster = Cluster { epoch: 1, server, registrar: None, servers, changes: None };
+        assert_eq!(guests(&Ok(cluster)).unwrap(), ["north-2"]);
+    }
 }

@@ -391,9 +391,10 @@ impl Client {
         self.get("/v1/whoami".into(), NO_WAIT).await
     }
 
-    /// A backup of the whole store, taken while the server runs.
-    pub async fn backup(&self) -> Result<Download, Error> {
-        let response = self.open(Call::new(hyper::Method::GET, "/v1/backup".into())).await?;
+    /// A backup of the whole store of the server, or of a guest of it, taken while it runs.
+    pub async fn backup(&self, guest: Option<&str>) -> Result<Download, Error> {
+        let target = Target::new("/v1/backup").query("server", guest).done();
+        let response = self.open(Call::new(hyper::Method::GET, target)).await?;
         Ok(Download::new(response, self.authority()))
     }
 

@@ -137,7 +137,7 @@ pub(super) async fn prepare(x: Exchange<'_>) -> Result {
     Reply::json(&Prepared { ready, bytes, bytes_copied, reason })
 }
 
-fn no_such_server(name: &str) -> Refused {
+pub(super) fn no_such_server(name: &str) -> Refused {
     let detail = format!("there is no server `{name}`; `legwork cluster show` lists them");
     Refused::new(StatusCode::NOT_FOUND, "no_such_server", detail)
 }
@@ -298,14 +298,14 @@ pub(super) async fn dry_run(x: &Exchange<'_>, part: legwork_site::DryRun) -> Res
 }
 
 async fn bytes_to_copy(x: &Exchange<'_>) -> Result<u64> {
-    let store = files::store(x)?;
+    let store = files::store(x.app)?;
     let bytes = move || store.listing().map(|_| store.bytes()).transpose();
     let bytes = tokio::task::spawn_blocking(bytes).await;
     let bytes = bytes.map_err(|error| Refused::fault(&error))?;
     Ok(bytes.map_err(|error| files::failed(&error))?.unwrap_or(0))
 }
 
-fn alone() -> Refused {
+pub(super) fn alone() -> Refused {
     let detail = "this server is alone; start servers with `legwork up --cluster DIR`, where \
                   `legwork cluster init` made DIR";
     Refused::new(StatusCode::CONFLICT, "not_a_member", detail)

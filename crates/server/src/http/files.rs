@@ -14,6 +14,7 @@ use legwork_site::Data;
 use legwork_store::BlobId;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
+use super::App;
 use super::body::media_type;
 use super::exchange::Exchange;
 use super::reply::{Refused, Reply, Result};
@@ -68,7 +69,7 @@ pub(super) async fn upload(x: Exchange<'_>) -> Result {
     };
     let app = x.app;
     require_staying(&app.status)?;
-    let (store, content, place) = (store(&x)?, x.body, x.place);
+    let (store, content, place) = (store(x.app)?, x.body, x.place);
     let size = content.len() as u64;
     // A caller who goes away does not take the place along: the content is still held.
     let store = move || {
@@ -125,7 +126,7 @@ pub(super) async fn download(x: Exchange<'_>) -> Result {
 }
 
 async fn read(x: &Exchange<'_>, blob: [u8; 32]) -> Result<Option<Vec<u8>>> {
-    let store = store(x)?;
+    let store = store(x.app)?;
     let read = tokio::task::spawn_blocking(move || store.blob(BlobId(blob))).await;
     read.map_err(|error| Refused::fault(&error))?.map_err(|error| failed(&error))
 }
@@ -193,7 +194,7 @@ fn file(value: &serde_json::Value) -> Option<FileRef> {
 }
 
 async fn is_stored(x: &Exchange<'_>, file: &FileRef) -> Result<bool> {
-    let (store, blob) = (store(x)?, BlobId(file.blob));
+    let (store, blob) = (store(x.app)?, BlobId(file.blob));
     let found = tokio::task::spawn_blocking(move || store.blob_size(blob)).await;
     let found = found.map_err(|error| Refused::fault(&error))?.map_err(|error| failed(&error))?;
     Ok(found == Some(file.size))
@@ -205,9 +206,9 @@ fn no_such_file(file: &FileRef) -> Refused {
     Refused::new(StatusCode::NOT_FOUND, "no_such_file", detail)
 }
 
-pub(super) fn store(x: &Exchange<'_>) -> Result<Arc<dyn Backend>> {
-    x.app.gate.check_ready()?;
-    x.app.slot.borrow().ok_or_else(|| {
+pub(super) fn store(app: &App) -> Result<Arc<dyn Backend>> {
+    app.gate.check_ready()?;
+    app.slot.borrow().ok_or_else(|| {
         Refused::unavailable("storage_unavailable", "the store is being opened again".to_owned())
     })
 }

@@ -14,23 +14,31 @@ use tokio::sync::mpsc;
 
 use super::exchange::Exchange;
 use super::reply::{Refused, Reply, Result};
-use super::{App, documents, files};
-use crate::backend::Backup;
+use super::{App, cluster, documents, files};
+use crate::backend::{Backend, Backup};
 
 const PROMETHEUS: HeaderValue = HeaderValue::from_static("text/plain; version=0.0.4");
 const OCTETS: HeaderValue = HeaderValue::from_static("application/octet-stream");
 /// The pieces a backup is sent in.
 const PIECE_BYTES: usize = 64 << 10;
 
-/// A backup of the whole store, taken while the server runs. The file ends with a checksum.
+/// A backup of the whole store of one server, taken while it runs. The file ends with a checksum. A
+/// process that holds guests as well has a store for each: `GET /v1/cluster` tells whose host it is.
 #[utoipa::path(
     get, path = "/v1/backup", tag = "system", operation_id = "backup",
+    params((
+        "server" = Option<String>, Query,
+        description = "A guest of the server that is asked, instead of that server itself",
+    )),
     responses((status = 200, body = Vec<u8>, content_type = "application/octet-stream")),
 )]
 pub(super) async fn backup(x: Exchange<'_>) -> Result {
-    x.query(&[])?;
+    let query = x.query(&["server"])?;
     x.order(Request::RequireAdmin).await?;
-    let store = files::store(&x)?;
+    let (store, name) = match query.text("server") {
+        None => (files::store(x.app)?, "legwork"),
+        Some(name) => (held(&x, name)?, name),
+    };
     let (sender, mut pieces) = mpsc::channel(4);
     let writing = tokio::task::spawn_blocking(move || {
         let mut out = Pieces { sender, buffer: Vec::with_capacity(PIECE_BYTES) };
@@ -54,8 +62,23 @@ pub(super) async fn backup(x: Exchange<'_>) -> Result {
     let first = first.map_err(|error| {
         Refused::unavailable("storage_unavailable", format!("{error}; try again later"))
     })?;
-    let name = HeaderValue::from_static("attachment; filename=\"legwork.backup\"");
+    let name = HeaderValue::try_from(format!("attachment; filename=\"{name}.backup\""))
+        .unwrap_or(HeaderValue::from_static("attachment"));
     Ok(Reply::stream(OCTETS, Some(first), pieces).with_header(CONTENT_DISPOSITION, name))
+}
+
+/// The store of a server that this process holds. A long answer is not passed on: whoever asks for that of a server
+/// elsewhere is told where to ask.
+fn held(x: &Exchange<'_>, name: &str) -> Result<Arc<dyn Backend>> {
+    let Some(links) = &x.app.links else { return Err(cluster::alone()) };
+    let topology = links.topology();
+    let server = topology.server_named(name).ok_or_else(|| cluster::no_such_server(name))?;
+    let app = links.host.held(name).and_then(|held| held.app()).ok_or_else(|| {
+        let api = topology.api_of(server).map_or("its host", |api| api);
+        let detail = format!("`{name}` is in another process; ask there: {api}");
+        Refused::new(StatusCode::CONFLICT, "elsewhere", detail)
+    })?;
+    files::store(&app)
 }
 
 /// Gathers what is written into pieces and sends them on.

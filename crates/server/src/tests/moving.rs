@@ -294,6 +294,37 @@ async fn a_server_added_later_becomes_the_guest_of_one_whose_file_does_not_know_
     one.server.stop().await;
 }
 
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_guest_is_saved_by_itself_and_restored_beside_its_host() {
+    let text = TWO
+        .replace("{ address: \"127.0.0.1:PORT\", api: \"http://north-2\" }", "{ host: north-1 }");
+    let cluster = Cluster::of(&text);
+    let one = cluster.start_stored("north-1").await;
+    until(|| one.held() == ["north-1", "north-2"]).await;
+    one.ok(call("POST /v1/definitions").body("text/yaml", PLAIN)).await;
+    let mut instances = Vec::new();
+    for number in 0..10 {
+        instances.push(one.start_with_file(number).await);
+    }
+    let servers: BTreeSet<u16> = instances.iter().map(|id| id.server().0).collect();
+    assert_eq!(servers.len(), 2, "{instances:?}");
+    let folder = cluster.folder.path().join("restored");
+    for (path, data) in [("", folder.clone()), ("?server=north-2", folder.join("guests/north-2"))] {
+        let saved = one.send(call(&format!("GET /v1/backup{path}"))).await;
+        assert_eq!(saved.status, 200, "{path}");
+        legwork_store::embedded::restore(&mut &saved.body[..], &data, &mut |_| {}).unwrap();
+    }
+    let nobody = one.send(call("GET /v1/backup?server=north-3")).await;
+    assert_eq!((nobody.status, &nobody.json()["code"]), (404, &json!("no_such_server")));
+    one.server.stop().await;
+
+    let config = cluster.config("north-1", StoreChoice::Directory(folder));
+    let one = cluster.start_with("north-1", config).await;
+    until(|| one.held() == ["north-1", "north-2"]).await;
+    one.finish_all(&instances).await;
+    one.server.stop().await;
+}
+
 /// Another process for a server, at a new address, and the topology that says so.
 fn successor(cluster: &Cluster, server: &str) -> (Cluster, Config, String) {
     let old = cluster.topology.server_named(server).unwrap();

@@ -264,7 +264,7 @@ async fn a_backup_taken_while_the_server_runs_restores_the_cases() {
     let data = [("n".to_owned(), json!(1))].into();
     let start = StartRequest { process: "plain".into(), data, ..StartRequest::default() };
     let started = client.start(&start, None).await.unwrap();
-    let mut download = client.backup().await.unwrap();
+    let mut download = client.backup(None).await.unwrap();
     let mut bytes = Vec::new();
     while let Some(piece) = download.chunk().await.unwrap() {
         bytes.extend_from_slice(&piece);

@@ -5,7 +5,7 @@
 use std::fmt::Write as _;
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
@@ -19,6 +19,8 @@ use crate::usage::Usage;
 
 const READY_TIME_MAX: Duration = Duration::from_secs(60);
 const POLL: Duration = Duration::from_millis(20);
+/// The longest change; one that has no end is undone by the servers long before.
+const ORDER_TIME_MAX: Duration = Duration::from_secs(900);
 
 /// A domain and its servers, which are called like it with a number.
 #[derive(Clone, Copy, Debug)]
@@ -46,11 +48,13 @@ pub struct Cluster {
 }
 
 /// Where a server is, before it runs.
-struct Seat {
-    name: String,
-    listen: SocketAddr,
+#[derive(Clone, Debug)]
+pub struct Seat {
+    pub name: String,
+    /// Where other servers will reach it.
+    pub listen: SocketAddr,
     /// Where people and programs will reach it.
-    api: SocketAddr,
+    pub api: SocketAddr,
     database: Option<String>,
 }
 
@@ -91,9 +95,10 @@ impl Cluster {
         let place = place.clone();
         let mut cluster =
             Self { servers: Vec::new(), names, topology, place, _wires: wires, directory };
-        cluster.initialise()?;
+        cluster.certify(&cluster.topology).await?;
         for seat in &seats {
-            let server = seat.start(&cluster.place, &cluster.folder(&seat.name)).await?;
+            let mut server = cluster.server_at(seat, &[])?;
+            server.up(READY_TIME_MAX).await?;
             cluster.servers.push(server);
         }
         cluster.furnish(definition).await?;
@@ -127,16 +132,41 @@ impl Cluster {
         let place = place.clone();
         let mut cluster =
             Self { servers: Vec::new(), names, topology, place, _wires: Vec::new(), directory };
-        cluster.initialise()?;
-        cluster.servers.push(seat.start(&cluster.place, &cluster.folder(&seat.name)).await?);
+        cluster.certify(&cluster.topology).await?;
+        let mut server = cluster.server_at(&seat, &[])?;
+        server.up(READY_TIME_MAX).await?;
+        cluster.servers.push(server);
         cluster.furnish(definition).await?;
         Ok(cluster)
     }
 
     /// A caller who knows all servers.
     pub fn client(&self) -> Result<Client> {
-        let urls: Vec<String> = self.servers.iter().map(Server::url).collect();
-        Ok(Client::new(&urls.join(","), None)?)
+        Ok(Client::new(&self.urls().join(","), None)?)
+    }
+
+    /// Where people and programs reach them.
+    pub fn urls(&self) -> Vec<String> {
+        self.servers.iter().map(Server::url).collect()
+    }
+
+    /// A process for a server at this place, on an empty store of its own; it does not run yet.
+    pub fn server_at(&self, seat: &Seat, args: &[&str]) -> Result<Server> {
+        seat.server(&self.place, &self.folder(&seat.name), args)
+    }
+
+    /// Begins a command of `legwork`.
+    pub fn order(&self, args: &[&str]) -> Result<Order> {
+        Order::begin(&self.place.binary, args)
+    }
+
+    /// Makes the certificates and folders of all servers in this topology that have none.
+    pub async fn certify(&self, topology: &str) -> Result<()> {
+        let file = self.directory.path().join("topology.yaml");
+        std::fs::write(&file, topology)?;
+        let text = |path: &Path| path.to_str().map(str::to_owned).context("a path that is no text");
+        let (file, out) = (text(&file)?, text(self.directory.path())?);
+        self.order(&["cluster", "init", &file, "--out", &out])?.done().await.map(drop)
     }
 
     /// What all have taken so far.
@@ -155,23 +185,6 @@ impl Cluster {
         self.directory.path().join(server)
     }
 
-    /// Makes the certificates.
-    fn initialise(&self) -> Result<()> {
-        let file = self.directory.path().join("topology.yaml");
-        std::fs::write(&file, &self.topology)?;
-        let output = Command::new(&self.place.binary)
-            .args(["cluster", "init"])
-            .arg(&file)
-            .arg("--out")
-            .arg(self.directory.path())
-            .env_clear()
-            .output()?;
-        let said = [output.stdout, output.stderr].concat();
-        let said = String::from_utf8_lossy(&said);
-        ensure!(output.status.success(), "the cluster cannot be set up: {said}");
-        Ok(())
-    }
-
     async fn furnish(&self, definition: &str) -> Result<()> {
         let first = self.servers.first().context("a cluster without a server")?.client()?;
         first.publish_organisation(ORGANISATION).await?;
@@ -184,7 +197,7 @@ impl Cluster {
 }
 
 impl Seat {
-    fn new(name: String, database: Option<&str>) -> Result<Self> {
+    pub fn new(name: String, database: Option<&str>) -> Result<Self> {
         // Held together, so that they differ.
         let ports = [(); 2].map(|()| TcpListener::bind((Ipv4Addr::LOCALHOST, 0)));
         let [listen, api] = ports;
@@ -192,12 +205,67 @@ impl Seat {
         Ok(Self { name, listen, api, database: database.map(str::to_owned) })
     }
 
-    async fn start(&self, place: &Place, folder: &Path) -> Result<Server> {
+    fn server(&self, place: &Place, folder: &Path, more: &[&str]) -> Result<Server> {
         let folder = folder.to_str().context("a path that is no text")?;
         let listen = self.listen.to_string();
         let mut args = vec!["--cluster", folder, "--peer-listen", &listen];
         args.extend(self.database.iter().flat_map(|database| ["--store", database]));
-        Server::start_at(place, self.api, &args).await
+        args.extend(more);
+        Server::new(place, self.api, &args)
+    }
+}
+
+/// A command of `legwork` under way; dropped, it is killed.
+pub struct Order {
+    process: Option<Child>,
+    text: String,
+}
+
+impl Order {
+    fn begin(binary: &Path, args: &[&str]) -> Result<Self> {
+        let process = Command::new(binary)
+            .args(args)
+            // No setting of the caller may leak in.
+            .env_clear()
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .with_context(|| format!("cannot start {}", binary.display()))?;
+        Ok(Self { process: Some(process), text: args.join(" ") })
+    }
+
+    /// Whether it has ended, well or not.
+    pub fn is_over(&mut self) -> Result<bool> {
+        match &mut self.process {
+            Some(process) => Ok(process.try_wait()?.is_some()),
+            None => Ok(true),
+        }
+    }
+
+    /// What it has said, once it has ended well.
+    pub async fn done(mut self) -> Result<String> {
+        let since = Instant::now();
+        let text = self.text.clone();
+        while !self.is_over()? {
+            ensure!(since.elapsed() < ORDER_TIME_MAX, "`{text}` has no end");
+            tokio::time::sleep(POLL).await;
+        }
+        let output = self.process.take().context("it has ended already")?.wait_with_output()?;
+        let said = String::from_utf8_lossy(&output.stdout).into_owned();
+        let remarks = String::from_utf8_lossy(&output.stderr);
+        ensure!(output.status.success(), "`{text}` failed: {said}{remarks}");
+        Ok(said)
+    }
+}
+
+impl Drop for Order {
+    fn drop(&mut self) {
+        if let Some(mut process) = self.process.take() {
+            // Both fail only if the process is gone already, which is what is wanted.
+            let _ = process.kill();
+            let _ = process.wait();
+        }
     }
 }
 

@@ -4,6 +4,7 @@
 //! `docs/benchmarks.md`. Invariant: with `--json` standard output holds one object a line and
 //! nothing else.
 
+use std::fmt::Display;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
@@ -18,6 +19,7 @@ use legwork_bench::place::{Place, repository};
 use legwork_bench::report::Report;
 use legwork_bench::steps::Shape;
 use legwork_bench::{crash, disk, engine, lookup, page, restart, reweigh, scale, steps, waiting};
+use serde::Serialize;
 use tokio::signal::unix::{SignalKind, signal};
 
 /// Where figures are kept.
@@ -50,6 +52,9 @@ const CASES_DISK: usize = 50_000;
 const CASES_ENGINE: usize = 200_000;
 /// Under callgrind everything takes fifty times as long.
 const CASES_ENGINE_COUNTED: usize = 1_000;
+
+/// How long there is load before and after each change of a site that grows.
+const GROW_CALM: Duration = Duration::from_secs(3);
 
 const LOOKUPS: usize = 10_000_000;
 const NS_MAX: f64 = 100.0;
@@ -149,7 +154,11 @@ struct CrashOptions {
     #[arg(long)]
     shared: bool,
 
-    /// Decides the moments of the kills
+    /// A site on embedded stores goes from 1 server to 3 and to 2, is reweighed, and one is replaced
+    #[arg(long, conflicts_with_all = ["shared", "store", "kills"])]
+    grow: bool,
+
+    /// Decides the moments of the kills, and whom they meet
     #[arg(long, default_value_t = 1)]
     seed: u64,
 
@@ -234,21 +243,36 @@ fn table() -> Result<()> {
 
 async fn crash_test(options: CrashOptions) -> Result<ExitCode> {
     let place = Place::find(options.data)?;
+    if options.grow {
+        let plan = crash::grow::Plan { calm: GROW_CALM, seed: options.seed };
+        let outcome = crash::grow::run(&place, plan).await?;
+        outcome.failures.iter().take(100).for_each(|failure| eprintln!("{failure}"));
+        return told(&outcome, &outcome.faults, outcome.is_good(), options.json);
+    }
     let plan = crash::Plan { kills: options.kills, seed: options.seed };
     let outcome = match (options.shared, options.store) {
         (true, _) => crash::shared::run(&place, plan).await?,
         (false, CrashStore::Embedded) => crash::run(&place, plan).await?,
         (false, CrashStore::Postgres) => crash::run_on_postgres(&place, plan).await?,
     };
-    for fault in outcome.faults.iter().take(100) {
+    told(&outcome, &outcome.faults, outcome.is_good(), options.json)
+}
+
+/// What a crash test has come to.
+fn told(
+    outcome: &(impl Serialize + Display),
+    faults: &[crash::Fault],
+    is_good: bool,
+    json: bool,
+) -> Result<ExitCode> {
+    for fault in faults.iter().take(100) {
         eprintln!("{fault}");
     }
-    if options.json {
-        println!("{}", serde_json::to_string(&outcome)?);
-    } else {
-        println!("{outcome}");
+    match json {
+        true => println!("{}", serde_json::to_string(outcome)?),
+        false => println!("{outcome}"),
     }
-    Ok(if outcome.is_good() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+    Ok(if is_good { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
 /// One run of the program: where it measures, beside whom, and where the figures go.
@@ -472,6 +496,7 @@ mod tests {
             "bench table",
             "bench crash --kills 5 --seed 7",
             "bench crash --store postgres",
+            "bench crash --grow --seed 3 --json",
         ] {
             let parsed = Arguments::try_parse_from(line.split(' '));
             assert!(parsed.is_ok(), "{line}: {}", parsed.unwrap_err());

@@ -58,13 +58,6 @@ impl Server {
         }
     }
 
-    /// The same, at an address that others have been told.
-    pub async fn start_at(place: &Place, address: SocketAddr, args: &[&str]) -> Result<Self> {
-        let mut server = Self::new(place, address, args)?;
-        server.up(READY_TIME_MAX).await?;
-        Ok(server)
-    }
-
     /// A server with this organisation and definition in force.
     pub async fn with(place: &Place, definition: &str) -> Result<Self> {
         Self::with_args(place, definition, &[]).await
@@ -79,7 +72,8 @@ impl Server {
         Ok(server)
     }
 
-    fn new(place: &Place, address: SocketAddr, args: &[&str]) -> Result<Self> {
+    /// A process at an address that others have been told; it does not run yet.
+    pub(crate) fn new(place: &Place, address: SocketAddr, args: &[&str]) -> Result<Self> {
         let directory = tempfile::Builder::new()
             .prefix("legwork-")
             .tempdir_in(&place.data)
@@ -165,6 +159,11 @@ impl Server {
 
     pub fn disk_bytes(&self) -> Result<u64> {
         usage::occupied_bytes(&self.data())
+    }
+
+    /// Whether it was started and neither killed nor stopped.
+    pub fn is_running(&self) -> bool {
+        self.process.is_some()
     }
 
     /// SIGKILL: it gets no chance to say good-bye.

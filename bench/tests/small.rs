@@ -114,6 +114,15 @@ fn servers_on_one_database_go_on_for_each_other_and_keep_their_word() {
 }
 
 #[test]
+fn a_site_grows_and_shrinks_under_load_and_nobody_notices() {
+    let plan = crash::grow::Plan { calm: Duration::from_millis(200), seed: 8 };
+    let outcome = run(async |place| crash::grow::run(&place, plan).await);
+    let faults: Vec<String> = outcome.faults.iter().map(ToString::to_string).collect();
+    assert!(outcome.is_good(), "{outcome}: {faults:#?} {:#?}", outcome.failures);
+    assert!(outcome.acknowledged > 0 && outcome.operations.len() >= 7, "{outcome}");
+}
+
+#[test]
 fn killed_or_stopped_server_keeps_its_word() {
     let plan = crash::Plan { kills: 5, seed: 1 };
     let outcome = run(async |place| crash::run(&place, plan).await);

@@ -42,6 +42,7 @@ pub(crate) fn run(long: bool) -> Result<()> {
         let arguments = ["--kills".to_owned(), KILLS_LONG.to_owned()];
         stage("kills", || measured(&["crash"], &arguments))?;
         stage("kills on PostgreSQL", || measured(&["crash", "--store", "postgres"], &arguments))?;
+        stage("growth", || measured(&["crash", "--grow"], &[]))?;
     }
     println!("ci passed in {} s", begin.elapsed().as_secs());
     Ok(())

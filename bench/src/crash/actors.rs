@@ -30,22 +30,48 @@ const LEASE: Duration = Duration::from_secs(60);
 /// How often something that is settled is asked for once more.
 const REPETITION_PERCENT: u64 = 10;
 
+/// How often somebody comes back as a new caller, to whichever server.
+const RETURN_PERCENT: u64 = 10;
+
 /// One of those who put load on the server.
 pub(super) struct Actor {
-    pub(super) client: Client,
-    pub(super) ledger: Arc<Shared>,
-    pub(super) dice: Dice,
-    pub(super) name: String,
+    client: Client,
+    addresses: Vec<String>,
+    ledger: Arc<Shared>,
+    dice: Dice,
+    name: String,
     /// True from the moment nothing new is to be begun.
-    pub(super) ending: watch::Receiver<bool>,
+    ending: watch::Receiver<bool>,
 }
 
 impl Actor {
+    pub(super) fn new(
+        addresses: Vec<String>,
+        ledger: Arc<Shared>,
+        dice: Dice,
+        name: String,
+        ending: watch::Receiver<bool>,
+    ) -> Result<Self> {
+        let client = Client::new(&addresses.join(","), None)?;
+        Ok(Self { client, addresses, ledger, dice, name, ending })
+    }
+
+    /// A caller stays with the server that was reached last; another caller may come to any.
+    fn come_back(&mut self) -> Result<()> {
+        if self.addresses.len() > 1 && self.dice.chance(RETURN_PERCENT) {
+            let first = self.dice.below(self.addresses.len());
+            self.addresses.rotate_left(first);
+            self.client = Client::new(&self.addresses.join(","), None)?;
+        }
+        Ok(())
+    }
+
     /// Starts a case, sees it through to its end, and again.
     pub(super) async fn customer(mut self) -> Result<()> {
         let mut number = 0;
         while !*self.ending.borrow() {
             number += 1;
+            self.come_back()?;
             let key = format!("{}-{number}", self.name);
             let data = Data::from([("order".to_owned(), key.clone().into())]);
             let request = StartRequest { process: "crash".into(), data, ..Default::default() };
@@ -59,7 +85,7 @@ impl Actor {
     }
 
     async fn start(&self, request: &StartRequest, key: &str) -> Result<InstanceId> {
-        let (started, asked) = self.insist(|| self.client.start(request, Some(key))).await?;
+        let (started, asked) = self.command(|| self.client.start(request, Some(key))).await?;
         let started = started.with_context(|| format!("start {key} was refused"))?;
         self.ledger.lock().started(key, started.instance, started.repeated, asked);
         Ok(started.instance)
@@ -86,6 +112,7 @@ impl Actor {
     pub(super) async fn worker(mut self) -> Result<()> {
         let mut number = 0;
         while !*self.ending.borrow() {
+            self.come_back()?;
             let ask = ActivateRequest {
                 worker: self.name.as_str().into(),
                 types: vec!["pack".into(), "send".into()],
@@ -118,7 +145,7 @@ impl Actor {
         let (mut report, mut texts, since) = (report.clone(), texts.to_vec(), Instant::now());
         while !report.jobs.is_empty() {
             ensure!(since.elapsed() < PATIENCE, "jobs cannot be reported for {PATIENCE:?}");
-            let (results, _) = self.insist(|| self.client.complete_jobs(&report)).await?;
+            let (results, _) = self.command(|| self.client.complete_jobs(&report)).await?;
             let results = results.context("a report of jobs was refused as a whole")?.results;
             ensure!(results.len() == report.jobs.len(), "a report has results for other jobs");
             let mut left = (Vec::new(), Vec::new());
@@ -149,6 +176,7 @@ impl Actor {
         let mut query = WorklistQuery { agent: Some(self.name.clone()), ..Default::default() };
         query.limit = Some(1_000);
         while !*self.ending.borrow() {
+            self.come_back()?;
             query.wait = if open.is_empty() { WAIT } else { Duration::ZERO };
             let (list, _) = self.insist(|| self.client.worklist(&query)).await?;
             let list = list.context("a clerk was refused the worklist")?;
@@ -177,7 +205,7 @@ impl Actor {
     /// Whether the item is ours now.
     async fn claim(&self, activity: &ActivityId) -> Result<bool> {
         let name = Some(self.name.as_str());
-        let (claimed, _) = self.insist(|| self.client.claim(activity, name)).await?;
+        let (claimed, _) = self.command(|| self.client.claim(activity, name)).await?;
         let ours = match claimed {
             Ok(()) => true,
             // Ours, if the answer to the first try was lost.
@@ -204,7 +232,7 @@ impl Actor {
         };
         self.ledger.lock().tried(activity, &text);
         let (done, _) =
-            self.insist(|| self.client.complete(activity, &request, Some(&key))).await?;
+            self.command(|| self.client.complete(activity, &request, Some(&key))).await?;
         if let Err(problem) = done {
             let text = format!("{activity} was claimed by {}, then refused: {problem}", self.name);
             self.ledger.lock().lost(text);
@@ -224,13 +252,14 @@ impl Actor {
         request: &CompleteRequest,
         key: &str,
     ) -> Result<()> {
-        let (again, _) = self.insist(|| self.client.complete(activity, request, Some(key))).await?;
+        let (again, _) =
+            self.command(|| self.client.complete(activity, request, Some(key))).await?;
         if let Err(problem) = again {
             self.ledger.lock().lost(format!("{activity} was done, its repetition: {problem}"));
         }
         let other = format!("{key}-other");
         let (second, _) =
-            self.insist(|| self.client.complete(activity, request, Some(&other))).await?;
+            self.command(|| self.client.complete(activity, request, Some(&other))).await?;
         if second.is_ok() {
             self.ledger.lock().duplicated(format!("{activity} was completed by two requests"));
         }
@@ -268,5 +297,17 @@ impl Actor {
             ensure!(since.elapsed() < PATIENCE, "no answer within {PATIENCE:?}: {reason}");
             tokio::time::sleep(RETRY_PAUSE).await;
         }
+    }
+
+    /// The same for what does not wait for anything to happen: it should be answered at once.
+    async fn command<T, F>(&self, ask: impl Fn() -> F) -> Result<(Result<T, Box<Problem>>, u32)>
+    where
+        F: Future<Output = Result<T, Error>>,
+    {
+        let given = Instant::now();
+        let answer = self.insist(ask).await;
+        let mut ledger = self.ledger.lock();
+        ledger.longest = ledger.longest.max(given.elapsed());
+        answer
     }
 }

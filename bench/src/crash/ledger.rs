@@ -6,6 +6,7 @@
 use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use legwork_model::id::{ActivityId, InstanceId};
 
@@ -39,6 +40,14 @@ pub(super) struct Ledger {
     pub(super) acknowledged: usize,
     /// Answers that did not come.
     pub(super) unanswered: usize,
+    /// The longest that a command has taken, with all its repetitions, since this was last taken.
+    pub(super) longest: Duration,
+}
+
+/// How many faults are losses, and how many duplicates.
+pub(super) fn counted(faults: &[Fault]) -> (usize, usize) {
+    let lost = faults.iter().filter(|fault| fault.is_loss()).count();
+    (lost, faults.len() - lost)
 }
 
 impl Ledger {

@@ -5,7 +5,6 @@
 use std::sync::Arc;
 
 use anyhow::{Context, Result};
-use legwork_api::Client;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 
@@ -26,14 +25,14 @@ pub(super) struct Load {
 }
 
 impl Load {
-    /// Everybody with a client of their own.
-    pub(super) fn begin(client: impl Fn() -> Result<Client>, seed: u64) -> Result<Self> {
+    /// Everybody with a client of their own, who knows all these addresses.
+    pub(super) fn begin(addresses: &[String], seed: u64) -> Result<Self> {
         let ledger = Arc::new(Shared::default());
         let (end_customers, customers_end) = watch::channel(false);
         let (end_others, others_end) = watch::channel(false);
         let actor = |name: String, number: usize, ending: &watch::Receiver<bool>| {
-            let (ledger, dice) = (ledger.clone(), Dice::new(seed, 1 + number as u64));
-            anyhow::Ok(Actor { client: client()?, ledger, dice, name, ending: ending.clone() })
+            let dice = Dice::new(seed, 1 + number as u64);
+            Actor::new(addresses.to_vec(), ledger.clone(), dice, name, ending.clone())
         };
         let (mut customers, mut others) = (JoinSet::new(), JoinSet::new());
         for number in 0..CUSTOMERS {
@@ -60,21 +59,28 @@ impl Load {
 
     /// Every customer waits for the end of their case: then nothing is open any more. Answers what
     /// was acknowledged.
-    pub(super) async fn end(mut self) -> Result<Ledger> {
+    pub(super) async fn end(self) -> Result<Ledger> {
+        let (ledger, failures) = self.end_with_failures().await?;
+        failures.into_iter().next().map_or(Ok(ledger), Err)
+    }
+
+    /// The same; also tells why those failed who did.
+    pub(super) async fn end_with_failures(mut self) -> Result<(Ledger, Vec<anyhow::Error>)> {
         self.end_customers.send_replace(true);
-        all_ended(&mut self.customers).await?;
+        let mut failures = all_ended(&mut self.customers).await?;
         self.end_others.send_replace(true);
-        all_ended(&mut self.others).await?;
+        failures.extend(all_ended(&mut self.others).await?);
         // Nobody writes any more.
-        Ok(std::mem::take(&mut *self.ledger.lock()))
+        Ok((std::mem::take(&mut *self.ledger.lock()), failures))
     }
 }
 
-async fn all_ended(actors: &mut JoinSet<Result<()>>) -> Result<()> {
+async fn all_ended(actors: &mut JoinSet<Result<()>>) -> Result<Vec<anyhow::Error>> {
+    let mut failures = Vec::new();
     while let Some(actor) = actors.join_next().await {
-        actor.context("an actor broke down")??;
+        failures.extend(actor.context("an actor broke down")?.err());
     }
-    Ok(())
+    Ok(failures)
 }
 
 async fn failure(actors: &mut JoinSet<Result<()>>) -> anyhow::Error {

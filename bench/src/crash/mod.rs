@@ -6,6 +6,7 @@
 
 mod actors;
 mod dice;
+pub mod grow;
 mod ledger;
 mod load;
 pub mod shared;
@@ -154,7 +155,7 @@ pub async fn run_on_postgres(place: &Place, plan: Plan) -> Result<Outcome> {
 
 async fn run_on(mut server: Server, mut postgres: Option<Postgres>, plan: Plan) -> Result<Outcome> {
     let begun = Instant::now();
-    let mut load = Load::begin(|| server.client(), plan.seed)?;
+    let mut load = Load::begin(&[server.url()], plan.seed)?;
     let ledger = load.ledger.clone();
     tokio::select! {
         killed = kill_often(&mut server, postgres.as_mut(), plan, &ledger, begun) => killed?,
@@ -222,11 +223,11 @@ async fn judged(
     away: Vec<(Trouble, Duration)>,
 ) -> Result<Outcome> {
     let faults = verify::verify(client, ledger).await?;
-    let lost = faults.iter().filter(|fault| fault.is_loss()).count();
+    let (lost, duplicated) = ledger::counted(&faults);
     Ok(Outcome {
         acknowledged: ledger.acknowledged,
         lost,
-        duplicated: faults.len() - lost,
+        duplicated,
         kills: plan.kills,
         stops: if away.is_empty() { plan.kills / STOP_EVERY } else { 0 },
         cases: ledger.cases.len(),

@@ -46,7 +46,7 @@ pub async fn run(place: &Place, plan: Plan) -> Result<Outcome> {
     };
     let mut cluster = Cluster::start(place, DEFINITION, &[domain], Duration::ZERO).await?;
     let probes = probes(&cluster).await?;
-    let mut load = Load::begin(|| cluster.client(), plan.seed)?;
+    let mut load = Load::begin(&cluster.urls(), plan.seed)?;
     let mut away = Vec::new();
     let troubles = async {
         let mut dice = Dice::new(plan.seed, 0);

@@ -5,11 +5,12 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
 use legwork_api::Client;
 use legwork_api::client::InstanceQuery;
-use legwork_api::instances::{History, HistoryEntry, Performer};
+use legwork_api::instances::{History, HistoryEntry, InstanceList, Performer};
 use legwork_model::id::{ActivityId, InstanceId, Iteration};
 use tokio::task::JoinSet;
 
@@ -22,6 +23,9 @@ const PAGE: usize = 1_000;
 const PAGES_MAX: usize = 10_000;
 const READERS: usize = 16;
 const ENTRIES_MAX: usize = 1_000;
+/// How long a server may take to be seen again by the others.
+const PATIENCE: Duration = Duration::from_secs(60);
+const LOOK_EVERY: Duration = Duration::from_millis(20);
 
 /// Everything that is not as it was acknowledged.
 pub(super) async fn verify(client: &Client, ledger: &Ledger) -> Result<Vec<Fault>> {
@@ -65,7 +69,7 @@ async fn listed(client: &Client) -> Result<BTreeMap<InstanceId, u32>> {
         let mut query = InstanceQuery { process, ended, limit: Some(PAGE), ..Default::default() };
         let mut pages = 0;
         loop {
-            let page = client.instances(&query).await?;
+            let page = whole(client, &query).await?;
             for found in page.instances {
                 *listed.entry(found.instance).or_default() += 1;
             }
@@ -78,6 +82,19 @@ async fn listed(client: &Client) -> Result<BTreeMap<InstanceId, u32>> {
         }
     }
     Ok(listed)
+}
+
+/// A page with what all servers have: one that has just come back may not be able to say yet.
+async fn whole(client: &Client, query: &InstanceQuery) -> Result<InstanceList> {
+    let since = Instant::now();
+    loop {
+        let page = client.instances(query).await?;
+        if page.unreachable.is_empty() {
+            return Ok(page);
+        }
+        ensure!(since.elapsed() < PATIENCE, "{:?} cannot be reached", page.unreachable);
+        tokio::time::sleep(LOOK_EVERY).await;
+    }
 }
 
 /// Acknowledged starts and listed instances are the same.

@@ -13,6 +13,7 @@ const SEEDS_LONG: &str = "20000";
 const CASES_LONG: &str = "20000";
 /// How often a real server under load is killed.
 const KILLS_LONG: &str = "200";
+const KILLS_SHARED: &str = "50";
 
 pub(crate) fn run(long: bool) -> Result<()> {
     let begin = Instant::now();
@@ -42,6 +43,9 @@ pub(crate) fn run(long: bool) -> Result<()> {
         let arguments = ["--kills".to_owned(), KILLS_LONG.to_owned()];
         stage("kills", || measured(&["crash"], &arguments))?;
         stage("kills on PostgreSQL", || measured(&["crash", "--store", "postgres"], &arguments))?;
+        stage("kills of servers on one PostgreSQL", || {
+            measured(&["crash", "--shared"], &["--kills".to_owned(), KILLS_SHARED.to_owned()])
+        })?;
         stage("growth", || measured(&["crash", "--grow"], &[]))?;
     }
     println!("ci passed in {} s", begin.elapsed().as_secs());

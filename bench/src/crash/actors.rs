@@ -99,7 +99,8 @@ impl Actor {
                 Ok(seen) if seen.summary.state == InstanceState::Completed => return Ok(()),
                 Ok(_) => {}
                 Err(problem) if problem.status == 404 => {
-                    self.ledger.lock().lost(format!("{instance} was started and is not there"));
+                    let text = format!("{instance} was started and is not there: {problem}");
+                    self.ledger.lock().lost(text);
                     return Ok(());
                 }
                 Err(problem) => bail!("{instance} cannot be looked at: {problem}"),

@@ -24,7 +24,7 @@ const SERVERS: usize = 3;
 const PROBE: &str = "process: probe\nsteps: [{ step: wait, job: never }]\n";
 const LOAD_MIN: Duration = Duration::from_millis(300);
 const LOAD_MAX: Duration = Duration::from_millis(1_500);
-/// In which of ten troubles nobody is killed: one is paused, or the database restarted.
+/// After so many kills one is paused, or the database restarted.
 const PAUSE_EVERY: u32 = 10;
 const RESTART_EVERY: u32 = 25;
 /// Longer than any lease.
@@ -50,14 +50,12 @@ pub async fn run(place: &Place, plan: Plan) -> Result<Outcome> {
     let mut away = Vec::new();
     let troubles = async {
         let mut dice = Dice::new(plan.seed, 0);
-        for number in 1..=plan.kills {
+        for (number, trouble) in (1..).zip(planned(plan.kills)) {
             tokio::time::sleep(dice.between(LOAD_MIN, LOAD_MAX)).await;
-            let (trouble, time) = if number.is_multiple_of(RESTART_EVERY) {
-                (Trouble::Restart, restart(&mut database, &cluster, &probes).await?)
-            } else if number.is_multiple_of(PAUSE_EVERY) {
-                (Trouble::Pause, pause(&cluster, &probes, &mut dice).await?)
-            } else {
-                (Trouble::Kill, kill(&mut cluster, &probes).await?)
+            let time = match trouble {
+                Trouble::Kill => kill(&mut cluster, &probes).await?,
+                Trouble::Pause => pause(&cluster, &probes, &mut dice).await?,
+                Trouble::Restart => restart(&mut database, &cluster, &probes).await?,
             };
             eprintln!("{number}: {trouble:?}, away for {time:.1?}");
             away.push((trouble, time));
@@ -80,6 +78,22 @@ pub async fn run(place: &Place, plan: Plan) -> Result<Outcome> {
     let client = cluster.client()?;
     all_seen(&client, &probes, Instant::now()).await?;
     judged(&client, &ledger, plan, begun, away).await
+}
+
+/// So many kills, and everything else that can happen once at least.
+fn planned(kills: u32) -> Vec<Trouble> {
+    let mut troubles = Vec::new();
+    for number in 1..=kills {
+        let is_last = number == kills;
+        troubles.push(Trouble::Kill);
+        if number.is_multiple_of(PAUSE_EVERY) || is_last && kills < PAUSE_EVERY {
+            troubles.push(Trouble::Pause);
+        }
+        if number.is_multiple_of(RESTART_EVERY) || is_last && kills < RESTART_EVERY {
+            troubles.push(Trouble::Restart);
+        }
+    }
+    troubles
 }
 
 /// A case at each server.

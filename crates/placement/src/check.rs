@@ -67,7 +67,7 @@ impl Domains {
             message,
             hint: "give the domain `store: shared`, or leave out `availability: high`".to_owned(),
         };
-        let is_embedded = |domain: &&Domain| domain.store == Store::Embedded && !domain.is_gone;
+        let is_embedded = |domain: &&Domain| domain.store == Store::Embedded;
         if self.named.is_empty() {
             // It stays where it is started, and that may be anywhere.
             let first = topology.domains.iter().find(is_embedded);

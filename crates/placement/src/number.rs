@@ -259,14 +259,14 @@ fn refuse_out_of_order(
 
 /// Histories speak of servers by their numbers, and cases may be there.
 fn refuse_missing(draft: &Draft, previous: &Topology, report: &mut Report) {
-    for domain in previous.domains.iter().filter(|domain| !domain.is_gone) {
+    for domain in &previous.domains {
         if !draft.domains.iter().any(|kept| kept.name.value == domain.name) {
             let message = format!("domain `{}` is missing", domain.name);
             let hint = "keep it: a domain cannot be taken away";
             report.error(Span::default(), finding::Rule::Y2, message, hint);
         }
     }
-    for (_, server) in previous.in_use() {
+    for (_, server) in previous.numbered() {
         let domain = previous.domain(server.domain).map(|domain| &*domain.name);
         let kept = draft.domains.iter().find(|kept| Some(&*kept.name.value) == domain);
         // A domain that is missing was told already; one in another domain is told there.

@@ -40,8 +40,6 @@ pub struct Domain {
     pub store: Store,
     /// Which of its servers controls an instance.
     pub chain: Chain,
-    /// No longer in use.
-    pub is_gone: bool,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -58,8 +56,6 @@ pub struct Server {
     pub intended: Option<u32>,
     /// The server in whose process it is a guest.
     pub host: Option<ServerId>,
-    /// No longer in use.
-    pub is_gone: bool,
 }
 
 /// Where the servers of a domain keep what they know.
@@ -92,7 +88,6 @@ impl Domain {
             transfer: Transfer::default(),
             store: Store::default(),
             chain: Chain::whole(only),
-            is_gone: false,
         }
     }
 }
@@ -104,7 +99,7 @@ impl Server {
     /// A server in a process of its own.
     pub fn new(name: Arc<str>, domain: DomainId, address: Arc<str>, api: Arc<str>) -> Self {
         let (weight, intended, host) = (WEIGHT_DEFAULT, None, None);
-        Self { name, domain, address, api, weight, intended, host, is_gone: false }
+        Self { name, domain, address, api, weight, intended, host }
     }
 
     /// Which part of the domain's load it is meant to have.
@@ -160,10 +155,9 @@ impl Topology {
         u16::try_from(place).ok().map(ServerId)
     }
 
-    /// All servers in use, the lowest number first.
-    pub fn in_use(&self) -> impl Iterator<Item = (ServerId, &Server)> {
-        let numbered = (0..=u16::MAX).map(ServerId).zip(&self.servers);
-        numbered.filter(|(_, server)| !server.is_gone)
+    /// All servers, the lowest number first.
+    pub fn numbered(&self) -> impl Iterator<Item = (ServerId, &Server)> {
+        (0..=u16::MAX).map(ServerId).zip(&self.servers)
     }
 
     /// Where other servers reach a server: at its host, if it is a guest.
@@ -183,7 +177,7 @@ impl Topology {
 
     /// All servers of a domain that are in use, the lowest number first.
     pub fn servers_of(&self, domain: DomainId) -> impl Iterator<Item = (ServerId, &Server)> {
-        self.in_use().filter(move |(_, server)| server.domain == domain)
+        self.numbered().filter(move |(_, server)| server.domain == domain)
     }
 
     /// The server that an instance with this id starts at, if it is started in the domain of
@@ -194,7 +188,7 @@ impl Topology {
 
     /// The one server that writes the catalog: definitions, organisations, tokens, topologies.
     pub fn registrar(&self) -> Option<ServerId> {
-        self.in_use().map(|(id, _)| id).next()
+        self.numbered().map(|(id, _)| id).next()
     }
 
     /// Where whoever did something is at home, as far as anything is said of it.

@@ -13,9 +13,6 @@ impl Topology {
     pub fn to_yaml(&self) -> String {
         let mut text = format!("topology: \"{}\"\ndomains:\n", self.name);
         for (number, domain) in (0..=u16::MAX).zip(&self.domains) {
-            if domain.is_gone {
-                continue;
-            }
             // Writing to a string cannot fail.
             let _ = writeln!(text, "  \"{}\":", domain.name);
             let _ = writeln!(text, "    transfer: {}", domain.transfer.word());

@@ -55,7 +55,7 @@ pub fn init(source: &str, out: &Path, valid: Duration) -> Result<Folders, Cluste
     let is_new = !out.join(AUTHORITY_KEY).exists();
     let authority = if is_new { found(out)? } else { read_authority(out)? };
     let mut servers = Vec::new();
-    for (_, server) in topology.in_use() {
+    for (_, server) in topology.numbered() {
         let folder = out.join(&*server.name);
         create(&folder)?;
         write(&folder.join(AUTHORITY), authority.certificate())?;
@@ -86,7 +86,7 @@ impl Peering {
     pub fn read(folder: &Path) -> Result<Self, ClusterError> {
         let source: Arc<str> = read(&folder.join(TOPOLOGY))?.into();
         let topology = Arc::new(parse(&source)?);
-        let names = topology.in_use().map(|(_, server)| server.name.clone());
+        let names = topology.numbered().map(|(_, server)| server.name.clone());
         let Some(name) = named_by(folder, names)? else {
             return Err(ClusterError::Nobody { path: folder.join(CERTIFICATE) });
         };

@@ -356,7 +356,8 @@ async fn changed<T>(watched: &mut Option<watch::Receiver<T>>) {
 /// The servers that a topology puts into the process of this one.
 fn guests(topology: &Topology, own: &str) -> BTreeSet<Arc<str>> {
     let own = topology.server_named(own);
-    let here = topology.in_use().filter(|(_, server)| server.host.is_some() && server.host == own);
+    let here =
+        topology.numbered().filter(|(_, server)| server.host.is_some() && server.host == own);
     here.map(|(_, server)| server.name.clone()).collect()
 }
 
@@ -367,7 +368,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_guest_that_another_process_has_by_now_is_not_waited_for() {
-        let (_folder, _, links) = links_of(vec![server_named("north", false)]);
+        let (_folder, _, links) = links_of(vec![server_named("north")]);
         let (reading, ready) = (Status::new(), Status::new());
         ready.enter(Phase::Ready);
         ready_or_gone(&ready, &links).await;

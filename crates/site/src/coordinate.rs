@@ -305,7 +305,7 @@ impl Site {
         let is_behind = |id: &ServerId| {
             *id != seat.here && !self.outbox.is_down(*id) && !self.has_records(*id, pending.records)
         };
-        let behind = seat.topology.in_use().map(|(id, _)| id).filter(is_behind);
+        let behind = seat.topology.numbered().map(|(id, _)| id).filter(is_behind);
         for to in behind.collect::<Vec<_>>() {
             let message = Message::CatalogWanted { have: self.version, answer: true };
             self.out.push(Output::Send { to, message });
@@ -325,7 +325,7 @@ impl Site {
     /// since this server started cannot be.
     fn all_know(&self, pending: &Pending) -> bool {
         let Some(seat) = &self.seat else { return true };
-        let mut others = seat.topology.in_use().map(|(id, _)| id).filter(|id| *id != seat.here);
+        let mut others = seat.topology.numbered().map(|(id, _)| id).filter(|id| *id != seat.here);
         others.all(|id| {
             self.outbox.is_down(id)
                 || !self.has_said_records(id)

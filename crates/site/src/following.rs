@@ -209,9 +209,7 @@ impl Site {
     /// The other servers there are.
     pub(crate) fn other_servers(&self) -> impl Iterator<Item = ServerId> {
         self.seat.iter().flat_map(|seat| {
-            let all = (0..).map(ServerId).zip(&seat.topology.servers);
-            let others = all.filter(|(id, server)| *id != seat.here && !server.is_gone);
-            others.map(|(id, _)| id)
+            seat.topology.numbered().map(|(id, _)| id).filter(|id| *id != seat.here)
         })
     }
 

@@ -196,7 +196,7 @@ impl Site {
         let reporters = self.coordination.reporters().iter();
         let reported = reporters.filter(|id| self.coordination.has_reported(**id));
         let is_moving = missing.iter().all(|id| pending.moves(*id));
-        let others = self.seat.iter().flat_map(|seat| seat.topology.in_use().map(|(id, _)| id));
+        let others = self.seat.iter().flat_map(|seat| seat.topology.numbered().map(|(id, _)| id));
         let knows = |id: &ServerId| self.has_records(*id, pending.records);
         let acknowledged: Vec<ServerId> = others.filter(knows).collect();
         let took = self.catalog.changes().took_ms().map_or(USUAL, Duration::from_millis);

@@ -145,7 +145,7 @@ impl Site {
         let registrar = seat.topology.registrar();
         let is_other = |id: &ServerId| *id != seat.here && Some(*id) != registrar;
         let others: Vec<ServerId> =
-            seat.topology.in_use().map(|(id, _)| id).filter(is_other).collect();
+            seat.topology.numbered().map(|(id, _)| id).filter(is_other).collect();
         self.replication.turn = self.replication.turn.wrapping_add(1);
         let one = others.get(self.replication.turn % others.len().max(1)).copied();
         for to in registrar.into_iter().chain(one) {
@@ -165,7 +165,7 @@ impl Site {
         let Some(from) = self.version.checked_sub(1) else { return };
         let Some(before) = self.chain.at(from) else { return };
         let here = seat.here;
-        let others: Vec<ServerId> = seat.topology.in_use().map(|(id, _)| id).collect();
+        let others: Vec<ServerId> = seat.topology.numbered().map(|(id, _)| id).collect();
         for to in others.into_iter().filter(|id| *id != here) {
             let Replication { have, pushed, .. } = &mut self.replication;
             let is_next = have.get(&to).max(pushed.get(&to)) == Some(&from);

@@ -270,7 +270,8 @@ impl Site {
         }
     }
 
-    /// Refuses to start anything before the catalog says who this server is.
+    /// Refuses to start anything, or to say that there is no such instance, before the catalog says who
+    /// this server is.
     pub(crate) fn require_joined(&self) -> Result<(), Refusal> {
         let Some(bootstrap) = self.bootstrap.as_ref().filter(|_| self.seat.is_none()) else {
             return Ok(());
@@ -281,7 +282,7 @@ impl Site {
         }
         let message = "this server has not got the topology it belongs to from the others yet; try \
                        again when it has reached one of them";
-        Err(Refusal::new(Kind::Conflict, "not_joined", message))
+        Err(Refusal::new(Kind::Exhausted, "not_joined", message))
     }
 
     /// Refuses a version from before the topology that names domains it does not have: they could

@@ -13,6 +13,9 @@ use crate::refusal::{Kind, Refusal};
 impl Site {
     /// Refuses a request that another server can carry out, with word of that server.
     pub(crate) fn require_here(&self, request: &Request) -> Result<(), Refusal> {
+        if !matches!(request.subject(), Subject::Other) {
+            self.require_joined()?;
+        }
         match self.server_for(request) {
             None => Ok(()),
             Some(server) => Err(self.elsewhere(server)),
@@ -23,7 +26,7 @@ impl Site {
     pub(crate) fn starter_of(&self, id: InstanceId) -> Option<ServerId> {
         let seat = self.seat.as_ref()?;
         let starter = id.server();
-        let is_there = seat.topology.server(starter).is_some_and(|server| !server.is_gone);
+        let is_there = seat.topology.server(starter).is_some();
         (is_there && starter != seat.here).then_some(starter)
     }
 

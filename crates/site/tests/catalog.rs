@@ -100,6 +100,11 @@ impl Group {
                         inputs.push_back((place, Input::OwnRead { id, record }));
                     }
                     Output::Notice { text } => server.notices.push(text),
+                    Output::Load { stream, .. } => {
+                        let records = server.streams.get(&stream.0).cloned().unwrap_or_default();
+                        let loaded = Stream { id: stream.0, snapshot: None, records };
+                        inputs.push_back((place, Input::Loaded(loaded)));
+                    }
                     // Nobody is there to take cases.
                     Output::Snapshot { .. } | Output::ReadEntries { .. } => {}
                     other => panic!("{other:?}"),
@@ -160,6 +165,9 @@ fn start_at(place: u128, number: u128, version: Option<u32>) -> Request {
 fn the_first_registrar_publishes_what_it_was_started_with_and_the_others_copy_it() {
     let mut group = Group::of(&["north-1", "south-1"], TOPOLOGY);
     assert_eq!(group.code(1, start(1, None)), "not_joined");
+    // An instance that it does not know may be elsewhere.
+    let show = Request::Show { instance: InstanceId(7 << 16), wait_until: None };
+    assert_eq!(group.code(1, show), "not_joined");
     group.pass(Duration::ZERO);
     let source = ORGANISATION.to_owned();
     group.ask(0, Request::PublishOrganisation { source }).unwrap();

@@ -249,7 +249,7 @@ fn servers(topology: &Topology, mut told: BTreeMap<Arc<str>, ServerLoad>) -> Vec
     let weight_of = |domain| -> u64 {
         topology.servers_of(domain).map(|(_, server)| u64::from(server.weight)).sum()
     };
-    let shown = topology.in_use().filter_map(|(_, server)| {
+    let shown = topology.numbered().filter_map(|(_, server)| {
         let share = 1_000 * u64::from(server.weight) / weight_of(server.domain).max(1);
         let host = server.host.and_then(|host| topology.server(host));
         Some(ClusterServer {

@@ -79,7 +79,7 @@ pub(super) async fn pages<T: DeserializeOwned + Send + 'static>(
         false => with_body(x, x.head.method.as_str(), &target, x.body.to_vec()),
     };
     let mut asked = JoinSet::new();
-    for (server, _) in topology.in_use().filter(|(_, server)| server.name != links.name) {
+    for (server, _) in topology.numbered().filter(|(_, server)| server.name != links.name) {
         let (links, passed) = (links.clone(), passed.clone());
         asked.spawn(async move { (server, ask(&links, server, passed).await) });
     }

@@ -122,8 +122,8 @@ fn shown(topology: &Placed, source: Arc<str>) -> Topology {
         .iter()
         .filter_map(|((a, b), cost)| Some(LinkCost { between: [name(a)?, name(b)?], cost: *cost }));
     let domains = (0..=u16::MAX).map(DomainId).zip(&topology.domains);
-    let domains = domains.filter(|(_, domain)| !domain.is_gone).map(|(id, domain)| {
-        let servers = topology.in_use().filter(|(_, server)| server.domain == id);
+    let domains = domains.map(|(id, domain)| {
+        let servers = topology.numbered().filter(|(_, server)| server.domain == id);
         let servers = servers.map(|(_, server)| ServerAddress {
             server: server.name.clone(),
             address: server.address.clone(),

@@ -34,7 +34,7 @@ pub(crate) async fn keep(links: Arc<Links>, peer: Arc<Peer>) {
     let mut nearness = peer.nearness();
     let mut pause = PAUSE_MIN;
     loop {
-        let is_there = links.in_use(peer.id).is_some_and(|server| server.name == peer.name);
+        let is_there = links.server(peer.id).is_some_and(|server| server.name == peer.name);
         if !is_there || peer.is_near() {
             // It may come back under its number, or leave this process.
             tokio::select! {
@@ -275,7 +275,7 @@ async fn converse(
             _ = sightings.changed() => return Ok(()),
             _ = topology.changed() => {
                 // The process is where it was, and the server is still one that there is.
-                let is_there = links.in_use(peer.id).is_some_and(|server| server.name == peer.name);
+                let is_there = links.server(peer.id).is_some_and(|server| server.name == peer.name);
                 if !is_there || !links.places(peer).contains(place) {
                     return Ok(());
                 }
@@ -331,9 +331,9 @@ mod tests {
         let stopped = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let successor = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = |listener: &TcpListener| listener.local_addr().unwrap().to_string();
-        let mut lab = server("lab", false);
+        let mut lab = server("lab");
         lab.address = address(&stopped).into();
-        let (_folder, _, links) = links(vec![server("north", false), lab]);
+        let (_folder, _, links) = links(vec![server("north"), lab]);
         let peer = links.peer(ServerId(1)).unwrap();
         let keeping = tokio::spawn(keep(links, peer.clone()));
         // It is connected to, and says nothing.

@@ -228,7 +228,7 @@ mod tests {
 
     #[test]
     fn a_stranger_who_tries_again_and_again_is_told_of_once_a_minute() {
-        let (_folder, _, links) = links(vec![server("north", false)]);
+        let (_folder, _, links) = links(vec![server("north")]);
         let news = |last: u32, seconds: i64| {
             links.host.is_news(Ipv4Addr::from(last).into(), Timestamp(seconds * 1_000))
         };

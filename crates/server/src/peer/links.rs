@@ -227,9 +227,9 @@ impl Links {
         self.topology.borrow().server_named(&self.name)
     }
 
-    /// A server of the topology, unless it is gone.
-    pub(crate) fn in_use(&self, id: ServerId) -> Option<Server> {
-        self.topology.borrow().server(id).filter(|server| !server.is_gone).cloned()
+    /// A server of the topology.
+    pub(crate) fn server(&self, id: ServerId) -> Option<Server> {
+        self.topology.borrow().server(id).cloned()
     }
 
     pub(crate) fn peer(&self, id: ServerId) -> Option<Arc<Peer>> {
@@ -262,7 +262,7 @@ impl Links {
             let id = ServerId(number);
             // The file that the server began with may have told other numbers.
             let is_known = peers.get(&id).is_some_and(|peer| peer.name == server.name);
-            if !server.is_gone && !is_known {
+            if !is_known {
                 peers.insert(id, Arc::new(Peer::new(id, server.name.clone(), now)));
             }
         }
@@ -290,7 +290,7 @@ impl Links {
     /// the topology says, and then at any other server of its domain.
     pub(crate) fn places(&self, peer: &Peer) -> Vec<Place> {
         let topology = self.topology();
-        let Some(server) = topology.server(peer.id).filter(|server| !server.is_gone) else {
+        let Some(server) = topology.server(peer.id) else {
             return Vec::new();
         };
         let colleagues = || topology.servers_of(server.domain).map(|(_, other)| other);
@@ -396,7 +396,7 @@ impl Links {
     pub(crate) fn rows(&self) -> Vec<Row> {
         let topology = self.topology();
         let row = |peer: Arc<Peer>| {
-            let server = topology.server(peer.id).filter(|server| !server.is_gone)?;
+            let server = topology.server(peer.id)?;
             let domain = topology.domain(server.domain)?;
             let State { condition, since } = peer.state();
             Some(Row {
@@ -425,10 +425,9 @@ pub(super) mod tests {
     use crate::clock::Clock;
     use crate::peer::Authority;
 
-    pub(crate) fn server(name: &str, is_gone: bool) -> Server {
+    pub(crate) fn server(name: &str) -> Server {
         let address = "127.0.0.1:1".into();
-        let server = Server::new(name.into(), Default::default(), address, "".into());
-        Server { is_gone, ..server }
+        Server::new(name.into(), Default::default(), address, "".into())
     }
 
     /// The links of the first of these servers, none of which is there.
@@ -454,7 +453,7 @@ pub(super) mod tests {
 
     #[test]
     fn the_topology_of_the_catalog_counts_and_not_the_file_though_both_are_the_first() {
-        let named = |names: [&str; 3]| names.map(|name| server(name, false)).to_vec();
+        let named = |names: [&str; 3]| names.map(server).to_vec();
         let (_folder, _, links) = links(named(["north", "lab", "ward"]));
         let mut servers = named(["ward", "north", "lab"]);
         servers[2].address = "127.0.0.1:2".into();
@@ -465,12 +464,12 @@ pub(super) mod tests {
         };
         assert_eq!(names(&links), [(0, "ward".into()), (2, "lab".into())]);
         assert_eq!(links.here(), Some(ServerId(1)));
-        assert_eq!(&*links.in_use(ServerId(2)).unwrap().address, "127.0.0.1:2");
+        assert_eq!(&*links.server(ServerId(2)).unwrap().address, "127.0.0.1:2");
     }
 
     #[test]
     fn servers_of_one_process_hear_each_other_without_a_socket() {
-        let servers = ["north", "lab", "ward"].map(|name| server(name, false)).to_vec();
+        let servers = ["north", "lab", "ward"].map(server).to_vec();
         let (_folder, _, north) = links(servers);
         let (host, queue) = (north.host.clone(), Arc::new(Queue::new(1)));
         let ward = Arc::new(Links::new("ward".into(), host.clone(), north.topology(), queue));
@@ -495,7 +494,7 @@ pub(super) mod tests {
 
     #[test]
     fn a_server_is_looked_for_where_it_was_last_then_where_it_should_be_then_nearby() {
-        let mut servers = ["north", "lab", "ward", "clinic"].map(|name| server(name, false));
+        let mut servers = ["north", "lab", "ward", "clinic"].map(server);
         servers[0].domain = DomainId(1);
         for (place, server) in servers.iter_mut().enumerate() {
             server.address = format!("127.0.0.1:{place}").into();

@@ -190,7 +190,7 @@ mod tests {
 
     #[tokio::test]
     async fn what_was_not_passed_on_is_told_from_what_was_not_answered() {
-        let (_folder, _, links) = links(vec![server("north", false), server("lab", false)]);
+        let (_folder, _, links) = links(vec![server("north"), server("lab")]);
         let passed = || Passed {
             method: "GET".to_owned(),
             target: "/".to_owned(),

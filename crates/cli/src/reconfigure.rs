@@ -240,8 +240,8 @@ async fn until_taken(
     }
 }
 
-/// Has copied ahead what can be of servers that go into the process of another, so that they stand
-/// still for a moment only.
+/// Has copied ahead what can be of servers that go into another process, so that they stand still for
+/// a moment only.
 async fn prepare(context: &Context, source: &str) -> Result<()> {
     let now = in_force(context).await?;
     let (Some(next), _) = Topology::succeed(source, Some(&now), &BTreeMap::new()) else {
@@ -250,9 +250,10 @@ async fn prepare(context: &Context, source: &str) -> Result<()> {
     };
     let (mut spinner, mut told) = (Spinner::default(), None);
     for moved in now.change_to(&next).servers {
-        let server = next.server(moved);
-        let host = server.and_then(|server| next.server(server.host?));
-        let (Some(server), Some(host)) = (server, host) else { continue };
+        let Some(server) = next.server(moved) else { continue };
+        // One that gets a process of its own is copied by that.
+        let host = server.host.and_then(|host| next.server(host)).unwrap_or(server);
+        let since = Instant::now();
         loop {
             match context.client.prepare_move(&server.name, &host.name).await {
                 Ok(prepared) if prepared.ready => break,
@@ -264,6 +265,12 @@ async fn prepare(context: &Context, source: &str) -> Result<()> {
                         remark(&copying(&server.name, &host.name, &prepared));
                         told = prepared.reason;
                     }
+                }
+                // Of one that is stopped nothing can be copied; in a database nothing has to be.
+                Err(error)
+                    if is_passing(&error) && host == server && since.elapsed() > PATIENCE =>
+                {
+                    break;
                 }
                 Err(error) if is_passing(&error) => spinner.say(&error.to_string()),
                 Err(error) => return Err(error.into()),
@@ -279,6 +286,9 @@ fn copying(server: &str, host: &str, prepared: &Prepared) -> String {
     let Prepared { bytes, bytes_copied, reason, .. } = prepared;
     let why = reason.as_ref().map(|reason| format!("; it is tried again: {reason}"));
     let why = why.unwrap_or_default();
+    if server == host {
+        return format!("{server} is copied by the process that is to replace its own{why}");
+    }
     format!("{server} is copied to {host}: {bytes_copied} of about {bytes} bytes{why}")
 }
 

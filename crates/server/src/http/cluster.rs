@@ -98,7 +98,8 @@ pub(super) async fn undo(x: Exchange<'_>) -> Result {
 }
 
 /// Copies a server's store into the process of another, ahead of the move; asked again and again it
-/// tells how far that is. Nothing moves by it.
+/// tells how far that is. Of a server into its own it tells whether the new process that is to
+/// replace the present one has copied nearly all. Nothing moves by it.
 #[utoipa::path(
     post, path = "/v1/cluster/prepare", tag = "cluster", operation_id = "prepare_move",
     request_body = PrepareRequest,
@@ -118,6 +119,9 @@ pub(super) async fn prepare(x: Exchange<'_>) -> Result {
         refused.at = Some(host);
         return Err(refused);
     }
+    if server == into {
+        return Reply::json(&replaced(links, &server)?);
+    }
     if topology.domain_of(moved) != topology.domain_of(host) {
         let detail = format!("`{server}` is of another domain than `{into}` and cannot move there");
         return Err(Refused::new(StatusCode::CONFLICT, "another_domain", detail));
@@ -135,6 +139,21 @@ pub(super) async fn prepare(x: Exchange<'_>) -> Result {
     let progress = links.host.prepare(server.clone()).await.map_err(failed)?;
     let Progress { bytes, bytes_copied, is_close: ready, reason, .. } = progress;
     Reply::json(&Prepared { ready, bytes, bytes_copied, reason })
+}
+
+/// How far a new process is that copies a server of this one to take its place.
+fn replaced(links: &Links, server: &str) -> Result<Prepared> {
+    let there = links.host.held(server).and_then(|there| there.app());
+    let Some(app) = there else {
+        return Err(Refused::unavailable("not_prepared", format!("`{server}` is not here now")));
+    };
+    let none_yet = "no new process has begun to copy it; start one with `legwork up --replace`";
+    let (ready, reason) = match app.source.written.is_close() {
+        _ if !app.source.can_be_copied() => (true, None),
+        Some(is_close) => (is_close, None),
+        None => (false, Some(none_yet.into())),
+    };
+    Ok(Prepared { ready, bytes: 0, bytes_copied: 0, reason })
 }
 
 pub(super) fn no_such_server(name: &str) -> Refused {

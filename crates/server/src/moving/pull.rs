@@ -99,7 +99,7 @@ impl<O: Origin> Pull<O> {
 
     /// Copies while the server works at its old host, until little is left.
     pub(crate) async fn bulk(&mut self) -> Result<(), NotCopied> {
-        let State { mark, bytes, .. } = self.state().await?;
+        let State { mark, bytes, .. } = self.state(false).await?;
         self.mark = mark;
         self.progress.send_modify(|progress| {
             progress.bytes = bytes;
@@ -123,7 +123,7 @@ impl<O: Origin> Pull<O> {
 
     /// The change that has frozen the server, once there is one.
     pub(crate) async fn frozen_by(&mut self) -> Result<Option<u32>, NotCopied> {
-        Ok(self.state().await?.change)
+        Ok(self.state(true).await?.change)
     }
 
     /// Copies the rest of a server that is frozen: the digest of the whole.
@@ -154,8 +154,8 @@ impl<O: Origin> Pull<O> {
         Ok(theirs)
     }
 
-    async fn state(&mut self) -> Result<State, NotCopied> {
-        match self.origin.ask(StoreRequest::State).await? {
+    async fn state(&mut self, is_close: bool) -> Result<State, NotCopied> {
+        match self.origin.ask(StoreRequest::State { is_close }).await? {
             StoreReply::State(state) => Ok(state),
             StoreReply::NotNow(reason) => Err(NotCopied::NotNow(reason)),
             StoreReply::Streams(_)
@@ -241,7 +241,7 @@ impl<O: Origin> Pull<O> {
             }
             // It was started anew, or has written more than it remembers.
             None => {
-                self.mark = self.state().await?.mark;
+                self.mark = self.state(false).await?.mark;
                 self.compare().await?;
                 return Ok(usize::MAX);
             }

@@ -35,6 +35,11 @@ impl Source {
         Self { slot, written }
     }
 
+    /// Whether there is something that would have to be copied: a shared store stays where it is.
+    pub(crate) fn can_be_copied(&self) -> bool {
+        self.slot.borrow().is_some_and(|store| store.listing().is_some())
+    }
+
     /// Reads: not for a thread that others wait for. `change` is the one that has frozen the
     /// server.
     pub(crate) fn answer(&self, request: StoreRequest, change: Option<u32>) -> StoreReply {
@@ -65,11 +70,11 @@ impl Source {
             return Ok(StoreReply::NotNow("a shared store is not copied".to_owned()));
         };
         Ok(match request {
-            StoreRequest::State => {
+            StoreRequest::State { is_close } => {
                 let Ok(life) = draw_life() else {
                     return Ok(StoreReply::NotNow("there are no random numbers".to_owned()));
                 };
-                let mark = self.written.begin(life);
+                let mark = self.written.begin(life, is_close);
                 StoreReply::State(State { mark, change, bytes: store.bytes()? })
             }
             StoreRequest::Streams { after } => {

@@ -129,8 +129,9 @@ async fn a_store_is_copied_while_it_is_written_to() {
     let store = filled();
     let copied = Arc::new(Memory::default());
     let mut old = Old { busy: 40, ..Old::new(&store) };
+    assert_eq!(old.written.is_close(), None, "nobody copies yet");
     copy(&mut old, &copied).await.unwrap();
-    assert_eq!(old.sealed, Some(5));
+    assert_eq!((old.sealed, old.written.is_close()), (Some(5), Some(true)));
     same(&store, &copied);
 }
 

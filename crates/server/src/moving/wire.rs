@@ -14,7 +14,11 @@ pub(crate) type Hash = [u8; 32];
 pub(crate) enum StoreRequest {
     /// How is it with the server that moves?
     #[n(0)]
-    State,
+    State {
+        /// All but a little has been copied.
+        #[n(0)]
+        is_close: bool,
+    },
     /// Which streams are there, after this one?
     #[n(1)]
     Streams {

@@ -17,6 +17,8 @@ use super::wire::Mark;
 
 /// More is not remembered: then all streams are compared once more. So many fit into an answer.
 pub(crate) const STREAMS_MAX: usize = 1 << 19;
+/// Whoever is close asks several times in that time.
+const RECENT: Duration = Duration::from_secs(10);
 /// Whoever has not asked for so long does not copy any more.
 const FORGOTTEN: Duration = Duration::from_secs(600);
 
@@ -37,18 +39,27 @@ struct State {
     mark: Mark,
     /// When somebody last asked.
     asked: Option<Instant>,
+    /// Whether they have nearly all.
+    is_close: bool,
 }
 
 impl Written {
     /// From now on what is written is remembered. `life` is a number that was never given before.
-    pub(crate) fn begin(&self, life: u64) -> Mark {
+    pub(crate) fn begin(&self, life: u64, is_close: bool) -> Mark {
         let mut state = self.lock();
         if !self.is_copied.swap(true, Ordering::AcqRel) {
             let mark = Mark { life, number: 0 };
-            *state = State { streams: BTreeMap::new(), mark, asked: None };
+            *state = State { mark, ..State::default() };
         }
-        state.asked = Some(Instant::now());
+        (state.asked, state.is_close) = (Some(Instant::now()), is_close);
         state.mark
+    }
+
+    /// Whether somebody who copies has nearly all; `None` if nobody has asked of late.
+    pub(crate) fn is_close(&self) -> Option<bool> {
+        let state = self.lock();
+        let is_recent = |asked: Instant| asked.elapsed() < RECENT;
+        state.asked.is_some_and(is_recent).then_some(state.is_close)
     }
 
     /// The streams of a batch, to be noted once it is committed: somebody may begin to copy before
@@ -165,7 +176,7 @@ mod tests {
     fn what_was_written_since_a_mark_is_told_until_a_later_one_is_asked_from() {
         let written = Written::default();
         commit(&written, &[9]);
-        let begun = written.begin(7);
+        let begun = written.begin(7, false);
         assert_eq!(written.since(begun), (Some(vec![]), begun));
         commit(&written, &[1, 2]);
         commit(&written, &[2, 3]);
@@ -182,7 +193,7 @@ mod tests {
     fn what_is_being_committed_when_copying_begins_is_told() {
         let written = Written::default();
         let streams = Written::streams_of(&batch(&[4]));
-        let begun = written.begin(7);
+        let begun = written.begin(7, false);
         written.note(streams);
         assert_eq!(written.since(begun).0, Some(vec![StreamId(4)]));
     }
@@ -190,7 +201,7 @@ mod tests {
     #[test]
     fn what_was_kept_for_a_copy_that_was_given_up_is_forgotten() {
         let written = Written::default();
-        written.begin(7);
+        written.begin(7, false);
         let store = legwork_store::memory::Memory::default();
         legwork_store::EventStore::commit(&store, batch(&[3])).unwrap();
         written.sums().digest(&store).unwrap();
@@ -208,7 +219,7 @@ mod tests {
     fn what_is_not_known_is_told_to_be_so() {
         let written = Written::default();
         assert_eq!(written.since(Mark::default()).0, None);
-        let mark = written.begin(7);
+        let mark = written.begin(7, false);
         assert_eq!(written.since(Mark { life: 6, ..mark }).0, None);
         commit(&written, &(0..=STREAMS_MAX as u128).collect::<Vec<_>>());
         assert_eq!(written.since(mark).0, None);

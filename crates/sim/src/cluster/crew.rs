@@ -426,6 +426,8 @@ impl Crew {
         }
         self.refusals += 1;
         match refusal.kind {
+            // It has just been started.
+            Sort::Exhausted if refusal.code == "not_joined" => Ok(()),
             Sort::Broken | Sort::Exhausted | Sort::Unauthenticated | Sort::Forbidden => {
                 Err(format!("refused: {refusal}"))
             }

@@ -164,15 +164,17 @@ impl Supervisor {
         }
     }
 
-    /// Another process is this server: what is asked of it here is passed on there.
+    /// Another process is this server: what is asked of it here is passed on there. One that is
+    /// alone does not know that process, and can only say who it is.
     fn go_away(&self, why: &Error) {
+        let Some(links) = &self.around.links else {
+            return self.around.status.fail(&chain(why));
+        };
         if self.around.status.phase() != Phase::Away {
             tracing::warn!(reason = %why, "another process is this server; it is asked to give it back");
         }
         self.around.status.go_away(&chain(why));
-        if let Some(links) = &self.around.links {
-            links.host.let_go(links, Presence::Away);
-        }
+        links.host.let_go(links, Presence::Away);
     }
 
     /// Opens the store and reads the site's own stream.

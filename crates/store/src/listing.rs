@@ -21,6 +21,9 @@ pub trait Listing {
     /// At most `limit` streams with ids above `after`, the smallest id first.
     fn streams(&self, after: Option<StreamId>, limit: usize) -> Result<Vec<Listed>, Error>;
 
+    /// One stream, if it is there.
+    fn stream(&self, stream: StreamId) -> Result<Option<Listed>, Error>;
+
     /// At most `limit` blobs with names above `after`, the smallest first.
     fn blobs(&self, after: Option<BlobId>, limit: usize) -> Result<Vec<BlobId>, Error>;
 }

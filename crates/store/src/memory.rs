@@ -113,12 +113,11 @@ impl Listing for Memory {
         let above = after.map_or(Bound::Unbounded, Bound::Excluded);
         let state = self.lock();
         let streams = state.streams.range((above, Bound::Unbounded)).take(limit);
-        let listed = streams.map(|(id, stream)| Listed {
-            stream: *id,
-            version: stream.head().version,
-            summary: stream.summary.clone(),
-        });
-        Ok(listed.collect())
+        Ok(streams.map(|(id, stream)| stream.listed(*id)).collect())
+    }
+
+    fn stream(&self, stream: StreamId) -> Result<Option<Listed>, Error> {
+        Ok(self.lock().streams.get(&stream).map(|found| found.listed(stream)))
     }
 
     fn blobs(&self, after: Option<BlobId>, limit: usize) -> Result<Vec<BlobId>, Error> {
@@ -138,6 +137,10 @@ impl Memory {
 impl Stream {
     fn head(&self) -> Head {
         Head { version: Version(self.records.len() as u64), closed: self.summary.is_some() }
+    }
+
+    fn listed(&self, stream: StreamId) -> Listed {
+        Listed { stream, version: self.head().version, summary: self.summary.clone() }
     }
 
     fn since(&self, from: Version) -> &[Vec<u8>] {

@@ -256,14 +256,8 @@ impl<O: Origin> Pull<O> {
         mut lacking: BTreeMap<StreamId, Option<u64>>,
     ) -> Result<(), NotCopied> {
         while !lacking.is_empty() {
-            let mut wanted = Vec::new();
-            for (stream, have) in lacking.iter().take(PORTION_STREAMS) {
-                let from = match have {
-                    Some(have) => *have,
-                    None => self.length(*stream).await?,
-                };
-                wanted.push(Wanted { stream: Stream(*stream), from });
-            }
+            let next = lacking.iter().take(PORTION_STREAMS);
+            let wanted = self.wanted_from(next.map(|(id, have)| (*id, *have)).collect()).await?;
             let expected: BTreeMap<StreamId, u64> =
                 wanted.iter().map(|wanted| (wanted.stream.0, wanted.from)).collect();
             let StoreReply::Records { portion, hash } =
@@ -298,15 +292,23 @@ impl<O: Origin> Pull<O> {
         Ok(())
     }
 
-    /// How many records of a stream are here.
-    async fn length(&self, stream: StreamId) -> Result<u64, NotCopied> {
+    /// From which record on streams are lacking: what is here of each is looked up, unless it is
+    /// known.
+    async fn wanted_from(
+        &self,
+        lacking: Vec<(StreamId, Option<u64>)>,
+    ) -> Result<Vec<Wanted>, NotCopied> {
         let store = self.store.clone();
         let look = move || {
-            let after = stream.0.checked_sub(1).map(StreamId);
-            let listed = store.listing().map(|listing| listing.streams(after, 1)).transpose()?;
-            let listed = listed.and_then(|mut listed| listed.pop());
-            let own = listed.filter(|listed| listed.stream == stream);
-            Ok::<_, legwork_store::Error>(own.map_or(0, |own| own.version.0))
+            let length = |stream| {
+                let own = store.listing().map(|listing| listing.stream(stream)).transpose()?;
+                Ok::<_, legwork_store::Error>(own.flatten().map_or(0, |own| own.version.0))
+            };
+            let wanted = lacking.into_iter().map(|(stream, have)| {
+                let from = have.map_or_else(|| length(stream), Ok)?;
+                Ok(Wanted { stream: Stream(stream), from })
+            });
+            wanted.collect::<Result<_, legwork_store::Error>>()
         };
         Ok(spawn_blocking(look).await.map_err(broken)??)
     }

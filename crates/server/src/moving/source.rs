@@ -43,6 +43,7 @@ impl Source {
     /// Reads: not for a thread that others wait for. `change` is the one that has frozen the
     /// server.
     pub(crate) fn answer(&self, request: StoreRequest, change: Option<u32>) -> StoreReply {
+        self.written.touch();
         let Some(store) = self.slot.borrow() else {
             return StoreReply::NotNow("the store is being opened again".to_owned());
         };
@@ -163,11 +164,9 @@ fn part(
         }
     }
     let end = from + records.len() as u64;
-    let after = stream.0.checked_sub(1).map(StreamId);
-    let listed = store.listing().map(|listing| listing.streams(after, 1)).transpose()?;
-    let listed = listed.and_then(|mut listed| listed.pop());
+    let listed = store.listing().map(|listing| listing.stream(stream)).transpose()?.flatten();
     // It goes on, or has grown meanwhile.
-    let listed = listed.filter(|listed| (listed.stream, listed.version.0) == (stream, end));
+    let listed = listed.filter(|listed| listed.version.0 == end);
     let more = listed.is_none();
     let summary = listed.and_then(|listed| listed.summary).map(ByteVec::from);
     let snapshot = if more || summary.is_some() { None } else { store.snapshot(stream)? };

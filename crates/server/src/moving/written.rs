@@ -55,6 +55,13 @@ impl Written {
         state.mark
     }
 
+    /// Whoever copies has asked for something.
+    pub(crate) fn touch(&self) {
+        if self.is_copied.load(Ordering::Acquire) {
+            self.lock().asked = Some(Instant::now());
+        }
+    }
+
     /// Whether somebody who copies has nearly all; `None` if nobody has asked of late.
     pub(crate) fn is_close(&self) -> Option<bool> {
         let state = self.lock();
@@ -100,7 +107,6 @@ impl Written {
         if since.life != mark.life || !self.is_copied.load(Ordering::Acquire) {
             return (None, mark);
         }
-        state.asked = Some(Instant::now());
         // One copies at a time, and has what it asks from on.
         state.streams.retain(|_, number| *number > since.number);
         (Some(state.streams.keys().copied().collect()), mark)
@@ -187,6 +193,19 @@ mod tests {
         assert_eq!(written.since(begun).0, ids(&[1, 2, 3]));
         commit(&written, &[3]);
         assert_eq!(written.since(mark).0, ids(&[3]));
+    }
+
+    #[test]
+    fn whoever_asks_for_anything_is_still_copying() {
+        let written = Written::default();
+        written.touch();
+        assert_eq!(written.is_close(), None);
+        written.begin(7, false);
+        assert_eq!(written.is_close(), Some(false));
+        written.lock().asked = Instant::now().checked_sub(RECENT);
+        assert_eq!(written.is_close(), None);
+        written.touch();
+        assert_eq!(written.is_close(), Some(false));
     }
 
     #[test]

@@ -45,6 +45,19 @@ impl Listing for Embedded {
         Ok(listed)
     }
 
+    /// Not the first one of a range: of the table of open streams that would go over all that have
+    /// ended since, up to the next that is open.
+    fn stream(&self, stream: StreamId) -> Result<Option<Listed>, Error> {
+        let (view, key) = (self.view(), keys::stream(stream));
+        let summary = view.get(&self.closed, key).map_err(|error| self.failed(error))?;
+        let is_open = || view.contains_key(&self.open, key).map_err(|error| self.failed(error));
+        if summary.is_none() && !is_open()? {
+            return Ok(None);
+        }
+        let version = self.length(&view, stream)?;
+        Ok(Some(Listed { stream, version, summary: summary.map(|summary| summary.to_vec()) }))
+    }
+
     fn blobs(&self, after: Option<BlobId>, limit: usize) -> Result<Vec<BlobId>, Error> {
         self.blobs.list_after(after, limit)
     }

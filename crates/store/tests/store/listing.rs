@@ -1,5 +1,6 @@
 //! What a store tells to whoever copies it.
 
+use legwork_model::id::StreamId;
 use legwork_store::embedded::Embedded;
 use legwork_store::memory::Memory;
 use legwork_store::{EventStore, Listed, Listing, Version};
@@ -29,6 +30,10 @@ fn check(store: &dyn Store) {
         listed(D, 1, None),
     ];
     assert_eq!(store.streams(None, 100).unwrap(), all);
+    for one in &all {
+        assert_eq!(store.stream(one.stream).unwrap().as_ref(), Some(one));
+    }
+    assert_eq!(store.stream(StreamId(u128::MAX)).unwrap(), None);
     for limit in 1..=4 {
         let (mut pages, mut after) = (Vec::new(), None);
         loop {

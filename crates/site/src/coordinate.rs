@@ -147,6 +147,12 @@ impl Site {
         }
     }
 
+    /// The registrar can be reached, and has perhaps not heard what was said before.
+    pub(crate) fn report_again(&mut self, now: Timestamp) {
+        (self.reporting.due, self.reporting.attempts) = (now, 0);
+        self.report(now);
+    }
+
     /// Everything that this server has to say about a change.
     fn reports(&self, pending: &Pending) -> Vec<Message> {
         let is_locked = self.domain_here().is_some_and(|domain| pending.locks(domain));

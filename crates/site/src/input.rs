@@ -253,6 +253,26 @@ pub(crate) enum Subject<'a> {
 }
 
 impl Request {
+    /// Whether a server can answer it that has no catalog yet: what is about itself, and what only the
+    /// registrar may do, whom it knows.
+    pub(crate) fn needs_no_catalog(&self) -> bool {
+        matches!(
+            self,
+            Self::Deploy { .. }
+                | Self::PublishOrganisation { .. }
+                | Self::PublishTopology(_)
+                | Self::Undo { .. }
+                | Self::IssueToken { .. }
+                | Self::RevokeToken { .. }
+                | Self::Reconfiguration
+                | Self::Topology { .. }
+                | Self::TopologyVersions { .. }
+                | Self::WhoAmI
+                | Self::RequireAdmin
+                | Self::RequireFiles
+        )
+    }
+
     pub(crate) fn subject(&self) -> Subject<'_> {
         match self {
             Self::Show { instance, .. } => Subject::Instance(*instance),

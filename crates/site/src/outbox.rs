@@ -194,6 +194,9 @@ impl Site {
             self.fetching.hurry(now);
             self.contents.hurry(now);
             self.ask_catalog(to);
+            if self.registrar() == Some(to) {
+                self.report_again(now);
+            }
         }
     }
 

@@ -270,7 +270,7 @@ impl Site {
         }
     }
 
-    /// Refuses to start anything, or to say that there is no such instance, before the catalog says who
+    /// Refuses to do anything, or to say that something does not exist, before the catalog says who
     /// this server is.
     pub(crate) fn require_joined(&self) -> Result<(), Refusal> {
         let Some(bootstrap) = self.bootstrap.as_ref().filter(|_| self.seat.is_none()) else {

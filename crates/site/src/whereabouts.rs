@@ -13,7 +13,7 @@ use crate::refusal::{Kind, Refusal};
 impl Site {
     /// Refuses a request that another server can carry out, with word of that server.
     pub(crate) fn require_here(&self, request: &Request) -> Result<(), Refusal> {
-        if !matches!(request.subject(), Subject::Other) {
+        if !request.needs_no_catalog() {
             self.require_joined()?;
         }
         match self.server_for(request) {

@@ -160,6 +160,19 @@ fn a_server_that_moves_waits_and_goes_on_at_its_new_host_alone() {
 }
 
 #[test]
+fn what_the_registrar_has_not_heard_of_a_change_is_said_again_when_it_can_be_reached() {
+    let mut group = Group::new(1, 1);
+    group.publish(&with_guest(), Method::Since).unwrap();
+    group.feed(1, Input::GivenAway { change: 1 });
+    group.away.insert(0);
+    group.feed(1, moved(1));
+    group.away.clear();
+    assert_eq!(group.epochs(), [1, 1, 1]);
+    group.feed(1, Input::Link { to: ServerId(0), is_up: true });
+    assert_eq!(group.epochs(), [2, 2, 2]);
+}
+
+#[test]
 fn what_a_move_took_is_not_what_new_weights_are_expected_to_take() {
     let mut group = Group::new(1, 1);
     group.publish(&with_guest(), Method::Since).unwrap();

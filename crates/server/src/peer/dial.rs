@@ -24,6 +24,7 @@ use super::links::{Links, Place};
 use super::other::{Near, Peer};
 use super::outlet::Outlet;
 use super::stores;
+use crate::drive;
 
 const PAUSE_MIN: Duration = Duration::from_millis(50);
 const PAUSE_MAX: Duration = Duration::from_secs(5);
@@ -98,11 +99,14 @@ async fn everywhere(
 pub(crate) async fn keep_second(links: Arc<Links>, peer: Arc<Peer>) {
     let mut sightings = peer.sightings();
     loop {
-        let [_, before] = sightings.borrow_and_update().clone();
-        if let Some(place) = before.filter(|_| !peer.is_near())
+        let [last, before] = sightings.borrow_and_update().clone();
+        let other = if peer.is_near() { last } else { before };
+        if let Some(place) = other
             && let Ok(connection) = open(&links, &peer, &place).await
         {
             let _open = Opened::new(&peer.second);
+            // What was said before has not come there.
+            links.tell(drive::Message::Link { to: peer.id, is_up: true });
             drop(converse(&links, &peer, &peer.second, &place, connection).await);
         }
         // It is gone, or another one speaks now.

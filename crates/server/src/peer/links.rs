@@ -314,13 +314,17 @@ impl Links {
     /// Says something to another server, if it can be reached; else it is dropped.
     pub(crate) fn post(&self, to: ServerId, message: Message) {
         let Some(peer) = self.peer(to) else { return };
-        if let Some((there, back)) = peer.near() {
-            return there.hear_near(&peer, &back, message);
+        let near = peer.near();
+        if let Some((there, back)) = near.as_ref().filter(|_| !peer.second.is_open()) {
+            return there.hear_near(&peer, back, message);
         }
         let frame = frame::message(&message.to_bytes());
         let shares = message.shares(frame.len() as u64);
         // It is said to both who may be the server: whoever is not it does nothing.
         let second = peer.second.put(&frame, &shares);
+        if let Some((there, back)) = near {
+            return there.hear_near(&peer, &back, message);
+        }
         if peer.outlet.put(&frame, &shares).and(second.or(Ok(()))).is_err() {
             peer.counters.sent.drop_one();
         }
@@ -490,6 +494,26 @@ pub(super) mod tests {
         assert_eq!(north.peer(ServerId(2)).unwrap().counters.sent.read().local, 1);
         host.let_go(&ward, Presence::Gone);
         assert_eq!(north.reachable(), [(ServerId(1), false), (ServerId(2), false)]);
+    }
+
+    #[tokio::test]
+    async fn a_guest_that_another_process_speaks_for_is_spoken_to_at_both() {
+        let (_folder, _, north) = links(["north", "ward"].map(server).to_vec());
+        let (host, queue) = (north.host.clone(), Arc::new(Queue::new(1)));
+        let ward = Arc::new(Links::new("ward".into(), host.clone(), north.topology(), queue));
+        let peer = north.peer(ServerId(1)).unwrap();
+        let place = Place { host: "clinic".into(), address: "127.0.0.1:3".into() };
+        peer.see_at(place.clone());
+        host.take_in(&ward);
+        assert_eq!(peer.seen_at(), [None, None], "it has left there");
+        peer.see_at(place);
+        peer.second.open();
+        north.post(ServerId(1), Message::CatalogWanted { have: 7, answer: false });
+        let (mut heard, mut said) = (VecDeque::new(), Default::default());
+        ward.queue.take_all(&mut heard, None);
+        assert!(heard.iter().any(|heard| matches!(heard, drive::Message::Heard { .. })));
+        peer.second.take(&mut said).await;
+        assert!(!said.bytes.is_empty());
     }
 
     #[test]

@@ -54,6 +54,10 @@ impl Outlet {
         *self.lock() = Waiting::default();
     }
 
+    pub(crate) fn is_open(&self) -> bool {
+        self.lock().is_open
+    }
+
     pub(crate) fn put(&self, frame: &[u8], shares: &Shares) -> Result<(), Dropped> {
         let waiting = self.lock();
         if !waiting.is_open {

@@ -104,7 +104,7 @@ impl Readers {
             let (place, id) = key;
             let Some(reply) = cluster.worlds[place].reply(id) else { continue };
             let is_away = |refusal: &Refusal| {
-                refusal.code == "no_organisation" || refusal.code == "server_moved"
+                matches!(refusal.code, "no_organisation" | "not_joined" | "server_moved")
             };
             if reply.as_ref().is_err_and(is_away) {
                 // The site has not got the catalog yet, or its server has moved.

@@ -1,20 +1,15 @@
 //! Weights and hosts change while cases run: what is locked, what is reported, what becomes of it.
 
-#![allow(
-    clippy::unwrap_used,
-    clippy::panic,
-    clippy::wildcard_enum_match_arm,
-    reason = "a wrong assumption is a failed test"
-)]
+#![allow(clippy::unwrap_used, reason = "a wrong assumption is a failed test")]
 
 #[path = "support/group.rs"]
 mod group;
 
 use std::collections::BTreeSet;
 
-use group::{Group, HIGH, Server, asked, code, start, topology, with_guest};
+use group::{Group, HIGH, Server, asked, code, key, start, topology, with_guest};
 use legwork_model::event::{Event, Method, Record};
-use legwork_model::id::{ServerId, StreamId};
+use legwork_model::id::ServerId;
 use legwork_model::time::Timestamp;
 use legwork_site::*;
 
@@ -258,22 +253,20 @@ fn who_comes_up_among_others_starts_nothing_before_it_knows_how_much_catalog_the
 #[test]
 fn a_key_that_was_used_under_other_weights_starts_nothing_twice() {
     let mut group = Group::new(1, 0);
-    let key = || Some(Box::new(Key { stream: StreamId::of_key(7), request: 1 }));
     let first = group.draw(0, HIGH);
-    group.ask(0, start(first, key())).unwrap();
+    group.ask(0, start(first, key(7))).unwrap();
     group.publish(&topology(1, 1), Method::Except).unwrap();
     let again = group.draw(1, HIGH);
-    let refusal = group.ask(1, start(again, key())).unwrap_err();
+    let refusal = group.ask(1, start(again, key(7))).unwrap_err();
     assert_eq!((refusal.code, refusal.at), ("elsewhere", Some(ServerId(0))));
-    let Ok(Answer::Started { instance, repeated }) = group.ask(0, start(again, key())) else {
+    let Ok(Answer::Started { instance, repeated }) = group.ask(0, start(again, key(7))) else {
         panic!("not found")
     };
     assert_eq!((instance.instance, repeated), (first, true));
     // One that was not used starts where it belongs now.
-    let other = || Some(Box::new(Key { stream: StreamId::of_key(8), request: 1 }));
     let id = group.draw(1, HIGH);
-    assert_eq!(group.ask(0, start(id, other())).unwrap_err().at, Some(ServerId(1)));
-    group.ask(1, start(id, other())).unwrap();
+    assert_eq!(group.ask(0, start(id, key(8))).unwrap_err().at, Some(ServerId(1)));
+    group.ask(1, start(id, key(8))).unwrap();
     assert_eq!(group.holders(id), [1]);
 }
 
@@ -282,9 +275,8 @@ fn while_a_server_that_may_have_used_a_key_is_away_the_start_is_refused_and_not_
     let mut group = Group::new(1, 0);
     group.publish(&topology(0, 1), Method::Except).unwrap();
     group.away.insert(0);
-    let key = Some(Box::new(Key { stream: StreamId::of_key(7), request: 1 }));
     let id = group.draw(1, HIGH);
-    let held = group.send(1, start(id, key));
+    let held = group.send(1, start(id, key(7)));
     (0..11).for_each(|_| group.pass(1_000));
     assert_eq!(code(group.answers.remove(&held)).0, "idempotency_key_unclear");
     assert_eq!(group.holders(id), [0; 0]);

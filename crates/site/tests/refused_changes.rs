@@ -1,21 +1,22 @@
 //! Changes of the topology that are refused or given up, and exceptions that end.
 
-#![allow(
-    clippy::unwrap_used,
-    clippy::panic,
-    clippy::wildcard_enum_match_arm,
-    reason = "a wrong assumption is a failed test"
-)]
+#![allow(clippy::unwrap_used, reason = "a wrong assumption is a failed test")]
 
 #[path = "support/group.rs"]
 mod group;
 
 use std::time::Duration;
 
-use group::{Group, HIGH, asked, start, topology, with_guest};
+use group::{Group, HIGH, asked, key, start, topology, with_guest};
 use legwork_model::event::Method;
-use legwork_model::id::{InstanceId, ServerId, StreamId};
+use legwork_model::id::{InstanceId, ServerId};
 use legwork_site::*;
+
+/// With one more server in the north, of this weight.
+fn with_third(text: &str, weight: u32) -> String {
+    let server = "north-3: { address: \"north:3\", api: \"http://north:3\"";
+    text.replace("  south:", &format!("      {server}, weight: {weight} }}\n  south:"))
+}
 
 #[test]
 fn who_does_not_report_is_named_and_the_change_undone() {
@@ -40,11 +41,7 @@ fn what_cannot_be_brought_to_an_end_is_refused() {
     let mut group = Group::new(1, 0);
     let undo = group.ask(0, Request::Undo { why: None }).unwrap_err();
     assert_eq!(undo.code, "no_change");
-    let text = topology(1, 0);
-    let more = text.replace(
-        "  south:",
-        "      north-3: { address: \"north:3\", api: \"http://north:3\" }\n  south:",
-    );
+    let more = with_third(&topology(1, 0), 1);
     assert_eq!(group.publish(&more, Method::Since).unwrap_err().code, "server_not_joined");
     let weighed_and_moved = topology(1, 1).replace("north:2\", api", "north:9\", api");
     let refusal = group.publish(&weighed_and_moved, Method::Since).unwrap_err();
@@ -78,16 +75,11 @@ fn a_change_that_would_wait_for_somebody_who_is_away_is_not_begun() {
 #[test]
 fn a_server_that_never_had_a_part_keeps_no_change_from_ending() {
     let mut group = Group::new(1, 1);
-    let with_third = |first, third| {
-        let server = "north-3: { address: \"north:3\", api: \"http://north:3\"";
-        topology(first, 1)
-            .replace("  south:", &format!("      {server}, weight: {third} }}\n  south:"))
-    };
-    group.publish(&with_third(1, 0), Method::Since).unwrap();
+    group.publish(&with_third(&topology(1, 1), 0), Method::Since).unwrap();
     // Nobody has ever started north-3.
-    group.publish(&with_third(2, 0), Method::Since).unwrap();
+    group.publish(&with_third(&topology(2, 1), 0), Method::Since).unwrap();
     assert_eq!(group.epochs(), [3, 3, 3]);
-    group.publish(&with_third(2, 1), Method::Since).unwrap();
+    group.publish(&with_third(&topology(2, 1), 1), Method::Since).unwrap();
     group.pass(30_000);
     let why = group.status().last.unwrap().why.unwrap();
     assert!(why.starts_with("`north-3` did not report"), "to get a part it has to be there: {why}");
@@ -108,9 +100,8 @@ fn a_question_about_a_key_is_asked_anew_when_the_server_has_moved() {
     let mut group = Group::new(1, 0);
     group.publish(&topology(1, 1), Method::Except).unwrap();
     group.away.insert(0);
-    let key = Some(Box::new(Key { stream: StreamId::of_key(7), request: 1 }));
     let id = group.draw(1, HIGH);
-    let held = group.send(1, start(id, key));
+    let held = group.send(1, start(id, key(7)));
     group.away = [1].into();
     group.publish(&with_guest(), Method::Since).unwrap();
     group.away.clear();

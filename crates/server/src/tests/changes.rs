@@ -2,7 +2,7 @@
 
 use serde_json::{Value as Json, json};
 
-use super::servers::{Cluster, Node, until};
+use super::servers::{Cluster, Node, until, until_some};
 use super::support::call;
 
 const TWO: &str = "
@@ -34,13 +34,11 @@ impl Node {
     async fn change(&self, query: &str, source: &str) -> Json {
         let put = format!("PUT /v1/topology?{query}");
         let begun = self.ok(call(&put).body("text/yaml", source.to_owned())).await;
-        loop {
-            let changes = self.ok(call("GET /v1/cluster/changes")).await;
-            if changes["under_way"].is_null() {
-                return json!({"begun": begun, "last": changes["last"]});
-            }
-            tokio::task::yield_now().await;
-        }
+        let last = until_some(async || {
+            let changes = self.changes().await;
+            changes["under_way"].is_null().then(|| changes["last"].clone())
+        });
+        json!({"begun": begun, "last": last.await})
     }
 }
 
@@ -53,8 +51,7 @@ fn assert_near(open: (u64, u64), meant: (u64, u64)) {
 async fn weights_change_for_all_but_the_cases_that_are_there_and_nothing_else_moves() {
     let cluster = Cluster::of(TWO);
     let (one, two) = (cluster.start("north-1").await, cluster.start("north-2").await);
-    one.until_up("north-2").await;
-    two.until_up("north-1").await;
+    one.until_known(&two).await;
     one.ok(call("POST /v1/definitions").body("text/yaml", ONE_STEP)).await;
     two.until_deployed("one").await;
     one.start_cases().await;
@@ -96,9 +93,8 @@ async fn a_start_where_new_weights_have_not_come_yet_waits_for_them() {
     let one = cluster.start("north-1").await;
     let (store, two) = cluster.start_faulty("north-2").await;
     let (slow, three) = cluster.start_faulty("south-1").await;
-    for (from, to) in [(&one, &two), (&one, &three), (&two, &one), (&three, &one)] {
-        from.until_up(&to.name).await;
-    }
+    one.until_known(&two).await;
+    one.until_known(&three).await;
     one.ok(call("POST /v1/definitions").body("text/yaml", ONE_STEP)).await;
     two.until_deployed("one").await;
     // A server of another domain keeps the change from its end for a while.
@@ -106,19 +102,17 @@ async fn a_start_where_new_weights_have_not_come_yet_waits_for_them() {
     let text = cluster.topology.to_yaml();
     let other = text.replace(", weight: 0", "");
     let other = other.replace("api: \"http://one\"", "api: \"http://one\", weight: 0");
-    let begun = one.ok(call("PUT /v1/topology").body("text/yaml", other)).await;
-    let mut change = begun["change"].clone();
-    while change["reported"] != json!(["north-1", "north-2"]) {
-        let changes = one.ok(call("GET /v1/cluster/changes")).await;
+    one.publish(&other).await;
+    until_some(async || {
+        let changes = one.changes().await;
         assert!(!changes["under_way"].is_null(), "{changes}");
-        change = changes["under_way"].clone();
-        tokio::task::yield_now().await;
-    }
+        (changes["under_way"]["reported"] == json!(["north-1", "north-2"])).then_some(())
+    })
+    .await;
     // All is the second one's from then on, and it does not hear of that.
     store.hang(true);
-    let epoch = |node: &Node| node.server.core.app.links.as_ref().unwrap().topology().epoch;
-    until(|| epoch(&one) == 2).await;
-    assert_eq!(epoch(&two), 1);
+    until(|| one.epoch() == 2).await;
+    assert_eq!(two.epoch(), 1);
     let start = || call("POST /v1/instances").json(json!({"process": "one"}));
     let (started, ()) = tokio::join!(two.send(start()), async { store.hang(false) });
     assert_eq!(started.status, 201, "{started:?}");

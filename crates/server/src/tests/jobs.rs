@@ -65,8 +65,7 @@ async fn a_server_that_hangs_does_not_keep_workers_from_the_jobs_of_others() {
     let cluster = Cluster::of(PAIR);
     let one = cluster.start("north-1").await;
     let (store, two) = cluster.start_faulty("north-2").await;
-    one.until_up("north-2").await;
-    two.until_up("north-1").await;
+    one.until_known(&two).await;
     let process = "process: plain\nsteps: [{ step: here, job: here }]\n";
     one.ok(call("POST /v1/definitions").body("text/yaml", process)).await;
     two.until_deployed("plain").await;

@@ -1,13 +1,15 @@
-//! Servers on loopback that work together, for the tests.
+//! Servers on loopback that work together, and what tests do with them again and again.
 //!
 //! Requests take the same way as in production; between the servers are real sockets.
 
+use std::collections::BTreeSet;
 use std::net::{IpAddr, Ipv4Addr, TcpListener};
 use std::sync::Arc;
 use std::time::Duration;
 
-use legwork_model::id::{DomainId, ServerId};
+use legwork_model::id::{DomainId, InstanceId, ServerId};
 use legwork_placement::{Domain, Server as Seated, Topology};
+use legwork_testbed::Database;
 use serde_json::{Value as Json, json};
 use tempfile::TempDir;
 
@@ -16,7 +18,8 @@ use super::support::{Answered, Call, call, send};
 use crate::config::{Config, Peering, StoreChoice};
 use crate::core::Opening;
 use crate::peer::{Condition, Row};
-use crate::{Authority, Server};
+use crate::status::Phase;
+use crate::{Authority, DatabaseUrl, Server};
 
 /// From the first domain to the second and back, with a value that goes along.
 pub(super) const TRIP: &str = "
@@ -29,6 +32,19 @@ steps:
   - { step: two, job: second, at: south, reads: [text] }
   - { step: three, job: third, at: north, reads: [n] }
 ";
+
+/// Two servers of one domain.
+pub(super) const TWO: &str = "
+topology: group
+domains:
+  north:
+    servers:
+      north-1: { address: \"127.0.0.1:PORT\", api: \"http://north-1\" }
+      north-2: { address: \"127.0.0.1:PORT\", api: \"http://north-2\" }
+";
+
+pub(super) const PLAIN: &str = "process: plain\nsteps:\n  - { step: one, job: one }\n";
+const CASES_MIN: usize = 12;
 
 const VALID: Duration = Duration::from_secs(3_600);
 pub(super) const PATIENCE: Duration = Duration::from_secs(60);
@@ -158,6 +174,29 @@ impl Cluster {
         server.until_ready().await;
         Node { server, name: name.to_owned() }
     }
+
+    /// The text of the topology with one server told of in other words.
+    pub(super) fn changed(&self, server: &str, line: &str) -> String {
+        changed(&self.topology.to_yaml(), server, line)
+    }
+}
+
+pub(super) fn changed(text: &str, server: &str, line: &str) -> String {
+    let lines = text.lines().map(|old| {
+        let is_it = old.trim_start().starts_with(&format!("{server}:"));
+        if is_it { format!("      {server}: {{ {line} }}") } else { old.to_owned() }
+    });
+    lines.collect::<Vec<_>>().join("\n") + "\n"
+}
+
+/// A store that servers have in common.
+pub(super) fn shared(database: &Database) -> StoreChoice {
+    StoreChoice::Postgres(DatabaseUrl::new(database.url()))
+}
+
+/// Asks that a server be copied into the process of another, ahead of its move.
+pub(super) fn prepare(server: &str, into: &str) -> Call {
+    call("POST /v1/cluster/prepare").json(json!({"server": server, "into": into}))
 }
 
 impl Node {
@@ -181,12 +220,56 @@ impl Node {
     /// Until it has got the definition, from here or from another server.
     pub(super) async fn until_deployed(&self, process: &str) {
         let path = format!("GET /v1/definitions/{process}");
-        let deployed = async {
-            while self.send(call(&path)).await.status != 200 {
-                tokio::task::yield_now().await;
-            }
-        };
-        tokio::time::timeout(PATIENCE, deployed).await.unwrap();
+        until_some(async || (self.send(call(&path)).await.status == 200).then_some(())).await;
+    }
+
+    /// Starts cases of one job until every server has some.
+    pub(super) async fn start_plain(&self, servers: usize) -> Vec<InstanceId> {
+        self.ok(call("POST /v1/definitions").body("text/yaml", PLAIN)).await;
+        let (mut instances, mut seen) = (Vec::new(), BTreeSet::new());
+        while seen.len() < servers || instances.len() < CASES_MIN {
+            let instance = self.start_one(json!({"process": "plain"})).await;
+            seen.insert(instance.server());
+            instances.push(instance);
+        }
+        instances
+    }
+
+    pub(super) async fn start_one(&self, start: Json) -> InstanceId {
+        let started = self.ok(call("POST /v1/instances").json(start)).await;
+        started["instance"].as_str().unwrap().parse().unwrap()
+    }
+
+    /// Does the one job of each of these, wherever it is.
+    pub(super) async fn finish_all(&self, instances: &[InstanceId]) {
+        for _ in instances {
+            self.work("one", json!({})).await;
+        }
+        for instance in instances {
+            let ended = self.ended(&instance.to_string()).await;
+            assert_eq!(ended["state"], "completed", "{ended}");
+        }
+    }
+
+    pub(super) async fn publish(&self, text: &str) {
+        self.ok(call("PUT /v1/topology").body("text/yaml", text.to_owned())).await;
+    }
+
+    pub(super) async fn changes(&self) -> Json {
+        self.ok(call("GET /v1/cluster/changes")).await
+    }
+
+    pub(super) fn epoch(&self) -> u32 {
+        self.server.core.app.links.as_ref().unwrap().topology().epoch
+    }
+
+    pub(super) fn phase(&self) -> Phase {
+        self.server.core.app.status.phase()
+    }
+
+    /// Whether another process has its server, and it has none.
+    pub(super) fn is_away(&self) -> bool {
+        self.phase() == Phase::Away && self.held().is_empty()
     }
 
     pub(super) async fn start_trip(&self) -> String {
@@ -219,6 +302,12 @@ impl Node {
         until(|| self.row(peer).condition == Condition::Up).await;
     }
 
+    /// Both sides know that they can be reached.
+    pub(super) async fn until_known(&self, other: &Self) {
+        self.until_up(&other.name).await;
+        other.until_up(&self.name).await;
+    }
+
     /// The reason why a link is refused.
     pub(super) async fn refusal(&self, peer: &str) -> String {
         until(|| matches!(self.row(peer).condition, Condition::Refused { .. })).await;
@@ -231,11 +320,19 @@ impl Node {
 
 /// Looks again and again until it is so.
 pub(super) async fn until(mut is_so: impl FnMut() -> bool) {
+    until_some(async || is_so().then_some(())).await;
+}
+
+/// Looks again and again until there is something to be seen.
+pub(super) async fn until_some<T>(mut look: impl AsyncFnMut() -> Option<T>) -> T {
     let mut looks = tokio::time::interval(Duration::from_millis(2));
     let looking = async {
-        while !is_so() {
+        loop {
+            if let Some(seen) = look().await {
+                return seen;
+            }
             looks.tick().await;
         }
     };
-    tokio::time::timeout(PATIENCE, looking).await.unwrap();
+    tokio::time::timeout(PATIENCE, looking).await.unwrap()
 }

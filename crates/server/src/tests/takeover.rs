@@ -1,17 +1,14 @@
 //! Servers of one database: when one goes, another goes on with what it had.
 
-use std::collections::BTreeSet;
 use std::time::Duration;
 
 use legwork_model::id::InstanceId;
 use legwork_store::postgres::Shared;
 use legwork_testbed::{Database, database};
-use serde_json::{Value as Json, json};
+use serde_json::Value as Json;
 
-use super::servers::{Cluster, Node, until};
+use super::servers::{Cluster, Node, shared, until, until_some};
 use super::support::call;
-use crate::DatabaseUrl;
-use crate::config::StoreChoice;
 use crate::status::Phase;
 
 const SHARED: &str = "
@@ -25,59 +22,21 @@ domains:
       north-3: { address: \"127.0.0.1:PORT\", api: \"http://north-3\" }
 ";
 
-const PLAIN: &str = "process: plain\nsteps:\n  - { step: one, job: one }\n";
-
 async fn start(cluster: &Cluster, database: &Database, name: &str, hold: Duration) -> Node {
-    let store = StoreChoice::Postgres(DatabaseUrl::new(database.url()));
-    let mut config = cluster.config(name, store);
+    let mut config = cluster.config(name, shared(database));
     config.takeover_hold = hold;
     cluster.start_with(name, config).await
 }
 
 impl Node {
-    async fn start_plain(&self) -> InstanceId {
-        let started = self.ok(call("POST /v1/instances").json(json!({"process": "plain"}))).await;
-        started["instance"].as_str().unwrap().parse().unwrap()
-    }
-
     /// As soon as whoever has it can say.
     async fn show(&self, instance: &InstanceId) -> Json {
         let path = format!("GET /v1/instances/{instance}");
-        let mut looks = tokio::time::interval(Duration::from_millis(2));
-        loop {
-            looks.tick().await;
+        until_some(async || {
             let shown = self.send(call(&path)).await;
-            if shown.status != 503 {
-                return shown.json();
-            }
-        }
-    }
-
-    fn phase(&self) -> Phase {
-        self.server.core.app.status.phase()
-    }
-}
-
-/// Starts instances until every server has some.
-async fn begin(node: &Node, servers: u16) -> Vec<InstanceId> {
-    node.ok(call("POST /v1/definitions").body("text/yaml", PLAIN)).await;
-    let mut instances = Vec::new();
-    let mut seen = BTreeSet::new();
-    while seen.len() < usize::from(servers) || instances.len() < 12 {
-        let instance = node.start_plain().await;
-        seen.insert(instance.server());
-        instances.push(instance);
-    }
-    instances
-}
-
-async fn finish(node: &Node, instances: &[InstanceId]) {
-    for _ in instances {
-        node.work("one", json!({})).await;
-    }
-    for instance in instances {
-        let ended = node.ended(&instance.to_string()).await;
-        assert_eq!(ended["state"], "completed", "{ended}");
+            (shown.status != 503).then(|| shown.json())
+        })
+        .await
     }
 }
 
@@ -87,10 +46,8 @@ async fn when_a_server_stops_another_goes_on_with_it_and_gives_it_back() {
     let hold = Duration::ZERO;
     let one = start(&cluster, &database, "north-1", hold).await;
     let two = start(&cluster, &database, "north-2", hold).await;
-    for (from, to) in [(&one, "north-2"), (&two, "north-1")] {
-        from.until_up(to).await;
-    }
-    let instances = begin(&one, 2).await;
+    one.until_known(&two).await;
+    let instances = one.start_plain(2).await;
     assert!(instances.iter().all(|id| id.server().0 < 2), "nobody has ever been the third");
 
     two.server.stop().await;
@@ -104,7 +61,7 @@ async fn when_a_server_stops_another_goes_on_with_it_and_gives_it_back() {
     until(|| two.phase() == Phase::Ready && two.held() == ["north-2"]).await;
     until(|| one.held() == ["north-1"]).await;
     one.until_up("north-2").await;
-    finish(&two, &instances).await;
+    two.finish_all(&instances).await;
     one.server.stop().await;
     two.server.stop().await;
 }
@@ -115,9 +72,8 @@ async fn who_has_lost_its_lease_writes_nothing_more_and_passes_on_what_it_is_ask
     let hold = Duration::from_secs(3_600);
     let one = start(&cluster, &database, "north-1", hold).await;
     let two = start(&cluster, &database, "north-2", hold).await;
-    one.until_up("north-2").await;
-    two.until_up("north-1").await;
-    let instances = begin(&one, 2).await;
+    one.until_known(&two).await;
+    let instances = one.start_plain(2).await;
     // As if it had been stopped for longer than its lease lasts.
     let url = database.url().to_owned();
     let take = move || {
@@ -132,14 +88,14 @@ async fn who_has_lost_its_lease_writes_nothing_more_and_passes_on_what_it_is_ask
         }
     };
     let held = tokio::task::spawn_blocking(take).await.unwrap();
-    until(|| two.phase() == Phase::Away && two.held().is_empty()).await;
+    until(|| two.is_away()).await;
     tokio::task::spawn_blocking(move || held.release().unwrap()).await.unwrap();
     let is_held = |node: &Node| node.held().iter().any(|name| name == "north-2");
     until(|| is_held(&one) || is_held(&two)).await;
     for instance in &instances {
         assert_eq!(two.show(instance).await["state"], "running");
     }
-    finish(&two, &instances).await;
+    two.finish_all(&instances).await;
     let list: Json = two.ok(call("GET /v1/instances?state=ended&limit=100")).await;
     assert_eq!(list["instances"].as_array().unwrap().len(), instances.len());
     one.server.stop().await;

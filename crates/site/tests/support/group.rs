@@ -193,6 +193,11 @@ pub(crate) fn asked(source: &str, method: Method) -> PublishTopology {
     PublishTopology { source: source.to_owned(), method: Some(method), ..Default::default() }
 }
 
+/// An idempotency key, of the same request each time.
+pub(crate) fn key(number: u128) -> Option<Box<Key>> {
+    Some(Box::new(Key { stream: StreamId::of_key(number), request: 1 }))
+}
+
 pub(crate) fn start(instance: InstanceId, key: Option<Box<Key>>) -> Request {
     Request::Start(Start {
         instance,

@@ -15,6 +15,7 @@ mod watchers;
 mod world;
 
 use std::fmt;
+use std::ops::Add;
 
 use actors::Crowd;
 use cluster::Kind;
@@ -45,6 +46,18 @@ pub struct Changes {
     pub undone: usize,
     /// Servers that have come to another host.
     pub moved: usize,
+}
+
+impl Add for Changes {
+    type Output = Self;
+
+    fn add(self, other: Self) -> Self {
+        Self {
+            published: self.published + other.published,
+            undone: self.undone + other.undone,
+            moved: self.moved + other.moved,
+        }
+    }
 }
 
 /// What went wrong, and how to see it again.
@@ -79,8 +92,7 @@ pub fn run(seed: u64) -> Result<Report, Failure> {
             completions: sum.completions + report.completions,
             crashes: sum.crashes + report.crashes,
             refusals: sum.refusals + report.refusals,
-            // Only one scene has any.
-            changes: report.changes,
+            changes: sum.changes + report.changes,
             digest: sum.digest.rotate_left(1) ^ report.digest,
         };
     }
@@ -163,11 +175,7 @@ mod tests {
         let mut sum = Changes::default();
         for seed in (0..10).chain([75, 135, 225, 293, 795]) {
             let report = run_scene(seed, Scene::Divided);
-            let Changes { published, undone, moved } =
-                report.unwrap_or_else(|failure| panic!("{failure}")).changes;
-            sum.published += published;
-            sum.undone += undone;
-            sum.moved += moved;
+            sum = sum + report.unwrap_or_else(|failure| panic!("{failure}")).changes;
         }
         assert!(sum.published > 0 && sum.undone > 0 && sum.moved > 0, "{sum:?}");
     }

@@ -320,7 +320,7 @@ impl Request {
     }
 }
 
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct PublishTopology {
     pub source: String,
     /// From when new weights count: by time stamp if nothing is said.

@@ -110,10 +110,8 @@ pub(crate) fn draw_topology(size: usize, transfer: Transfer, dice: &mut Dice) ->
         let domain = Domain::new(Arc::from(*name), ServerId(n));
         Domain { transfer, ..domain }
     });
-    let servers = (0..).zip(&DOMAINS[..size]).map(|(n, name)| {
-        let (address, api) = (format!("{name}:7710"), format!("http://{name}:7700"));
-        Server::new(format!("{name}-1").into(), DomainId(n), address.into(), api.into())
-    });
+    let servers =
+        (0..).zip(&DOMAINS[..size]).map(|(n, name)| server(&format!("{name}-1"), DomainId(n)));
     let (domains, servers) = (domains.collect(), servers.collect());
     let home = |agent: &&str| (AgentId::from(*agent), DomainId(dice.below(size) as u16));
     let homes = AGENTS.iter().map(home).collect();
@@ -136,14 +134,18 @@ pub(crate) fn draw_divided(size: usize, transfer: Transfer, dice: &mut Dice) -> 
         let servers = *dice.pick(&[1, 2, 2, 3, 4]).unwrap_or(&1);
         let only = dice.below(servers);
         for place in 0..servers {
-            let name = format!("{name}-{}", place + 1);
-            let (address, api) = (format!("{name}:7710"), format!("http://{name}:7700"));
             let weight = if place == only { 1 } else { draw_weight(dice) };
-            let server = Server::new(name.into(), DomainId(number), address.into(), api.into());
+            let server = server(&format!("{name}-{}", place + 1), DomainId(number));
             topology.servers.push(Server { weight, ..server });
         }
     }
     topology
+}
+
+/// A server in a process of its own.
+pub(crate) fn server(name: &str, domain: DomainId) -> Server {
+    let (address, api) = (format!("{name}:7710"), format!("http://{name}:7700"));
+    Server::new(name.into(), domain, address.into(), api.into())
 }
 
 pub(crate) fn schema(definition: &Definition, version: u32) -> Result<Schema, String> {

@@ -14,7 +14,7 @@ use legwork_site::{
 
 use super::changes::worker;
 use super::readers::Readers;
-use super::starts::{Keyed, Keys, keyed_start};
+use super::starts::{Keyed, Keys};
 use super::{Cluster, Kind, oracle};
 use crate::dice::Dice;
 use crate::material::AGENTS;
@@ -105,9 +105,7 @@ impl Crew {
         }
         let place = dice.below(cluster.worlds.len());
         let instance = cluster.draw_instance(self.drawn, place, dice);
-        let start = cluster.start_of(instance, None);
-        upload(cluster, place, &start.data);
-        self.ask(cluster, place, Request::Start(start), Intent::Start(instance));
+        self.ask_start(cluster, place, instance);
     }
 
     /// Starts a case at the site that its id tells; some with a key.
@@ -119,25 +117,22 @@ impl Crew {
             return;
         };
         match key {
-            None => {
-                let start = cluster.start_of(instance, None);
-                upload(cluster, place, &start.data);
-                self.ask(cluster, place, Request::Start(start), Intent::Start(instance));
-            }
-            Some(key) => {
-                let keyed = Keyed { key, instance, hops: 0 };
-                self.keys.note(keyed);
-                self.ask_keyed(cluster, place, keyed);
-            }
+            None => self.ask_start(cluster, place, instance),
+            Some(key) => self.ask_keyed(cluster, place, Keyed { key, instance, hops: 0 }),
         }
     }
 
+    fn ask_start(&mut self, cluster: &mut Cluster, place: usize, instance: InstanceId) {
+        let start = cluster.start_of(instance, None);
+        upload(cluster, place, &start.data);
+        self.ask(cluster, place, Request::Start(start), Intent::Start(instance));
+    }
+
     fn ask_keyed(&mut self, cluster: &mut Cluster, place: usize, keyed: Keyed) {
-        let request = keyed_start(cluster, keyed);
-        if let Request::Start(start) = &request {
-            upload(cluster, place, &start.data);
-        }
-        self.ask(cluster, place, request, Intent::Keyed(keyed));
+        self.keys.note(keyed);
+        let start = cluster.start_of(keyed.instance, Some(keyed.key));
+        upload(cluster, place, &start.data);
+        self.ask(cluster, place, Request::Start(start), Intent::Keyed(keyed));
     }
 
     /// Everybody looks for something to do, people at any site.
@@ -392,27 +387,17 @@ impl Crew {
         intent: Intent,
         refusal: &Refusal,
     ) -> Result<(), String> {
-        // Passed on to the server that can carry it out, as a server does it.
-        if matches!(intent, Intent::Errand) && cluster.kind == Kind::Divided {
-            let is_passing = matches!(refusal.code, "server_moved" | "server_unreachable");
-            self.errand = if is_passing { Errand::Lost } else { Errand::Refused };
-            return match refusal.code {
-                "change_under_way" | "no_change" | "store_given_away" => Ok(()),
-                _ if is_passing => Ok(()),
-                _ => Err(format!("refused: {refusal} {:?}", refusal.findings)),
-            };
+        if matches!(intent, Intent::Errand) {
+            return self.errand_refused(cluster.kind, refusal);
         }
+        // Passed on to the server that can carry it out, as a server does it.
         if let Intent::Keyed(keyed) = intent {
             self.drawn += 1;
             let (drawn, dice) = ((place, self.drawn), &mut Dice::new(self.drawn));
             if let Some((keyed, at)) = keyed.passed_on(cluster, drawn, refusal, dice) {
-                self.keys.note(keyed);
                 self.ask_keyed(cluster, at, keyed);
             }
             return Ok(());
-        }
-        if matches!(intent, Intent::Errand) {
-            return Err(format!("refused: {refusal} {:?}", refusal.findings));
         }
         if matches!(intent, Intent::Start(_)) {
             // Its definition is not known there yet.
@@ -433,6 +418,21 @@ impl Crew {
             }
             Sort::Invalid | Sort::NotFound | Sort::Conflict => Ok(()),
         }
+    }
+
+    /// Only where weights and hosts change may a change be refused, and only for what passes or was
+    /// asked for too late.
+    fn errand_refused(&mut self, kind: Kind, refusal: &Refusal) -> Result<(), String> {
+        self.errand = match (kind, refusal.code) {
+            (Kind::Divided, "server_moved" | "server_unreachable") => Errand::Lost,
+            (Kind::Divided, "change_under_way" | "no_change" | "store_given_away") => {
+                Errand::Refused
+            }
+            (Kind::Divided | Kind::Single, _) => {
+                return Err(format!("refused: {refusal} {:?}", refusal.findings));
+            }
+        };
+        Ok(())
     }
 
     /// Whether nothing is open at any site any more.

@@ -19,7 +19,7 @@ mod story;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use legwork_model::id::{InstanceId, ServerId};
+use legwork_model::id::InstanceId;
 use legwork_model::schema::Schema;
 use legwork_model::time::Timestamp;
 use legwork_model::yaml;
@@ -34,7 +34,7 @@ use changes::{Changes, draw_divided, draw_topology, schema};
 use couriers::Couriers;
 use crew::Crew;
 use moves::Moves;
-use network::{Envelope, Network};
+use network::Network;
 use reshapes::Reshapes;
 
 const BEGINNING: Timestamp = Timestamp(1_000_000);
@@ -328,11 +328,7 @@ impl Cluster {
             let (world, skew) = (&mut self.worlds[place], self.skews[place]);
             world.set_now(Timestamp(self.now.0 + skew));
             world.cycle(dice)?;
-            let (from, epoch) = (ServerId(place as u16), world.epoch());
-            for (to, message) in world.take_said() {
-                let envelope = Envelope { from, to, message, epoch };
-                self.network.send(envelope, self.now, dice);
-            }
+            self.network.send_all(place, world, self.now, dice);
             for wanted in world.take_wanted() {
                 self.couriers.send((place, world), wanted, self.now, dice);
             }

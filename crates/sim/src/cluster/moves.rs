@@ -163,11 +163,7 @@ impl Cluster {
         for (place, world) in arriving.chain(retired) {
             world.set_now(Timestamp(self.now.0 + self.skews[place]));
             world.cycle(dice)?;
-            let (from, epoch) = (ServerId(place as u16), world.epoch());
-            for (to, message) in world.take_said() {
-                let envelope = Envelope { from, to, message, epoch };
-                self.network.send(envelope, self.now, dice);
-            }
+            self.network.send_all(place, world, self.now, dice);
             drop(world.take_wanted());
             drop(world.take_lost());
         }

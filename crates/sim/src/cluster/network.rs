@@ -8,6 +8,7 @@ use legwork_model::time::Timestamp;
 use legwork_site::{Instance, Message, Wanted};
 
 use crate::dice::Dice;
+use crate::world::World;
 
 /// A message on its way.
 #[derive(Clone)]
@@ -78,7 +79,21 @@ impl Network {
         std::mem::take(&mut self.noticed).into_iter().flat_map(both).collect()
     }
 
-    pub(crate) fn send(&mut self, envelope: Envelope, now: Timestamp, dice: &mut Dice) {
+    /// What the site at a place has said goes on its way.
+    pub(crate) fn send_all(
+        &mut self,
+        place: usize,
+        world: &mut World,
+        now: Timestamp,
+        dice: &mut Dice,
+    ) {
+        let (from, epoch) = (ServerId(place as u16), world.epoch());
+        for (to, message) in world.take_said() {
+            self.send(Envelope { from, to, message, epoch }, now, dice);
+        }
+    }
+
+    fn send(&mut self, envelope: Envelope, now: Timestamp, dice: &mut Dice) {
         let (from, to) = (envelope.from, envelope.to);
         self.note(from, to, &envelope.message);
         if self.is_cut(from, to) {

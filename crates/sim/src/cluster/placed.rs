@@ -10,41 +10,43 @@ use legwork_model::id::{DomainId, InstanceId, ServerId, StreamKind};
 use legwork_placement::{Map, Rule};
 
 use super::{Cluster, story};
+use crate::world::World;
 
 /// Every instance has one server in a domain.
 pub(crate) fn one_server_each(cluster: &Cluster) -> Result<(), String> {
+    one_server(cluster, "is open", World::open_instances)
+}
+
+/// No instance was ever at two servers of a domain, whatever is over by now.
+pub(crate) fn one_server_ever(cluster: &Cluster) -> Result<(), String> {
+    one_server(cluster, "was", |world| {
+        let kinds = world.streams()?.into_keys().map(|stream| stream.kind());
+        Ok(kinds
+            .filter_map(|kind| if let StreamKind::Instance(id) = kind { Some(id) } else { None })
+            .collect())
+    })
+}
+
+/// No two servers of a domain have the same one among these instances.
+fn one_server(
+    cluster: &Cluster,
+    what: &str,
+    instances: impl Fn(&World) -> Result<Vec<InstanceId>, String>,
+) -> Result<(), String> {
     let mut found: BTreeMap<(DomainId, InstanceId), usize> = BTreeMap::new();
     let Some(topology) = cluster.worlds[0].topology() else { return Ok(()) };
     for (place, world) in cluster.worlds.iter().enumerate() {
         // One that has joined and is not in the catalog yet has nothing.
         let Some(domain) = topology.domain_of(ServerId(place as u16)) else { continue };
-        for id in world.open_instances()? {
+        for id in instances(world)? {
             if let Some(other) = found.insert((domain, id), place) {
                 return Err(format!(
-                    "{id} is open at {other} and at {place}, both in domain {}: {:?} says {:?}\n{}",
+                    "{id} {what} at {other} and at {place}, both in domain {}: {:?} says {:?}\n{}",
                     domain.0,
                     topology.epoch,
                     topology.server_in(domain, id),
                     story::of(cluster, id)
                 ));
-            }
-        }
-    }
-    Ok(())
-}
-
-/// No instance was ever at two servers of a domain, whatever is over by now.
-pub(crate) fn one_server_ever(cluster: &Cluster) -> Result<(), String> {
-    let mut found: BTreeMap<(DomainId, InstanceId), usize> = BTreeMap::new();
-    let Some(topology) = cluster.worlds[0].topology() else { return Ok(()) };
-    for (place, world) in cluster.worlds.iter().enumerate() {
-        let Some(domain) = topology.domain_of(ServerId(place as u16)) else { continue };
-        for stream in world.streams()?.into_keys() {
-            if let StreamKind::Instance(id) = stream.kind()
-                && let Some(other) = found.insert((domain, id), place)
-            {
-                let story = story::of(cluster, id);
-                return Err(format!("{id} was at {other} and at {place} in one domain\n{story}"));
             }
         }
     }

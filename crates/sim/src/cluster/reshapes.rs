@@ -12,6 +12,7 @@ use legwork_placement::{Map, Server, Topology};
 use legwork_site::{Member, PublishTopology, Reconfiguration, Request};
 
 use super::Cluster;
+use super::changes::server;
 use super::crew::{Crew, Errand};
 use crate::dice::Dice;
 use crate::world::World;
@@ -42,10 +43,9 @@ enum Step {
     Idle,
     /// Was asked for, again until there is an answer.
     Asked(PublishTopology),
-    /// Is under way since so many turns; whether somebody will give it up.
+    /// Is under way; after which turn somebody gives it up, if they do.
     UnderWay {
-        since: usize,
-        gives_up: bool,
+        given_up_after: Option<usize>,
     },
 }
 
@@ -93,9 +93,10 @@ impl Reshapes {
                 Errand::None | Errand::Lost => self.ask(asked, cluster, crew),
                 Errand::Refused => self.end(turn, dice),
             },
-            Step::UnderWay { since, gives_up } => {
-                self.step = Step::UnderWay { since, gives_up };
-                self.follow(turn, (since, gives_up), errand, cluster, crew, dice);
+            Step::UnderWay { given_up_after } => {
+                let is_given_up = given_up_after.is_some_and(|after| turn > after);
+                self.step = Step::UnderWay { given_up_after };
+                self.follow(turn, is_given_up, errand, cluster, crew, dice);
             }
         }
         Ok(())
@@ -107,19 +108,14 @@ impl Reshapes {
     }
 
     fn ask(&mut self, asked: PublishTopology, cluster: &mut Cluster, crew: &mut Crew) {
-        let again = PublishTopology {
-            source: asked.source.clone(),
-            without: asked.without.clone(),
-            ..asked
-        };
+        crew.send(cluster, Request::PublishTopology(asked.clone()));
         self.step = Step::Asked(asked);
-        crew.send(cluster, Request::PublishTopology(again));
     }
 
     fn answered(&mut self, turn: usize, status: Option<Reconfiguration>, dice: &mut Dice) {
         let is_under_way = status.is_some_and(|status| status.change.is_some());
         if is_under_way {
-            self.step = Step::UnderWay { since: turn, gives_up: dice.chance(15) };
+            self.step = Step::UnderWay { given_up_after: dice.chance(15).then_some(turn + 2) };
         } else {
             self.published += 1;
             self.end(turn, dice);
@@ -129,7 +125,7 @@ impl Reshapes {
     fn follow(
         &mut self,
         turn: usize,
-        (since, gives_up): (usize, bool),
+        is_given_up: bool,
         errand: Errand,
         cluster: &mut Cluster,
         crew: &mut Crew,
@@ -149,8 +145,8 @@ impl Reshapes {
             }
             Errand::None | Errand::Lost | Errand::Refused => {}
         }
-        if gives_up && turn > since + 2 {
-            self.step = Step::UnderWay { since, gives_up: false };
+        if is_given_up {
+            self.step = Step::UnderWay { given_up_after: None };
             return crew.send(cluster, Request::Undo { why: None });
         }
         if cluster.calm || dice.chance(30) {
@@ -198,9 +194,7 @@ impl Reshapes {
         let domain = DomainId(dice.below(next.domains.len()) as u16);
         let number = next.servers_of(domain).count() + 1;
         let name = format!("{}-{number}", next.domains[usize::from(domain.0)].name);
-        let (address, api) = (format!("{name}:7710"), format!("http://{name}:7700"));
-        let server = Server::new(name.clone().into(), domain, address.into(), api.into());
-        next.servers.push(Server { weight: 0, ..server });
+        next.servers.push(Server { weight: 0, ..server(&name, domain) });
         let member = Member { name: name.into(), topology: next.to_yaml().into() };
         cluster.join(World::member(dice, member), dice);
         self.joined = Some(ServerId(next.servers.len() as u16 - 1));
@@ -228,12 +222,8 @@ impl Reshapes {
         cluster: &mut Cluster,
         dice: &mut Dice,
     ) -> Result<Vec<Arc<str>>, String> {
-        let able: Vec<usize> = (1..next.servers.len())
-            .filter(|place| {
-                let domain = next.servers[*place].domain;
-                next.servers[*place].weight > 0 && shares(next, domain) > 1
-            })
-            .collect();
+        // Not the one that keeps the catalog.
+        let able: Vec<usize> = dispensable(next).filter(|place| *place > 0).collect();
         let Some(&place) = dice.pick(&able) else { return Ok(Vec::new()) };
         next.servers[place].weight = 0;
         cluster.worlds[place].stop(dice)?;
@@ -242,9 +232,14 @@ impl Reshapes {
     }
 }
 
-/// How many servers of a domain have a part of it.
-fn shares(topology: &Topology, domain: DomainId) -> usize {
-    topology.servers_of(domain).filter(|(_, server)| server.weight > 0).count()
+/// The servers that have a part of their domain, and not all of it.
+fn dispensable(topology: &Topology) -> impl Iterator<Item = usize> {
+    let has_part = |server: &Server| server.weight > 0;
+    let shares =
+        move |domain| topology.servers_of(domain).filter(|(_, server)| has_part(server)).count();
+    let all = topology.servers.iter().enumerate();
+    all.filter(move |(_, server)| has_part(server) && shares(server.domain) > 1)
+        .map(|(place, _)| place)
 }
 
 fn has_guests(topology: &Topology, place: usize) -> bool {
@@ -272,12 +267,7 @@ fn reweigh(next: &mut Topology, joined: Option<ServerId>, dice: &mut Dice) {
 
 /// A server gets nothing new any more.
 fn drain(next: &mut Topology, dice: &mut Dice) {
-    let able: Vec<usize> = (0..next.servers.len())
-        .filter(|place| {
-            let server = &next.servers[*place];
-            server.weight > 0 && shares(next, server.domain) > 1
-        })
-        .collect();
+    let able: Vec<usize> = dispensable(next).collect();
     if let Some(place) = dice.pick(&able) {
         next.servers[*place].weight = 0;
     }

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 
 use legwork_model::id::{InstanceId, ServerId, StreamId};
 use legwork_placement::Map;
-use legwork_site::{Answer, Key, Refusal, Request, Start};
+use legwork_site::{Answer, Key, Refusal, Start};
 
 use super::{Cluster, oracle};
 use crate::dice::Dice;
@@ -123,9 +123,4 @@ impl Keyed {
         let (instance, place) = cluster.draw_placed(number, at, spread, dice)?;
         Some((Self { instance, ..passed_on }, place))
     }
-}
-
-/// Asks for a start with a key.
-pub(crate) fn keyed_start(cluster: &Cluster, keyed: Keyed) -> Request {
-    Request::Start(cluster.start_of(keyed.instance, Some(keyed.key)))
 }

@@ -97,9 +97,7 @@ impl Cluster {
             Self { servers: Vec::new(), names, topology, place, _wires: wires, directory };
         cluster.certify(&cluster.topology).await?;
         for seat in &seats {
-            let mut server = cluster.server_at(seat, &[])?;
-            server.up(READY_TIME_MAX).await?;
-            cluster.servers.push(server);
+            cluster.bring_up(seat).await?;
         }
         cluster.furnish(definition).await?;
         Ok(cluster)
@@ -133,9 +131,7 @@ impl Cluster {
         let mut cluster =
             Self { servers: Vec::new(), names, topology, place, _wires: Vec::new(), directory };
         cluster.certify(&cluster.topology).await?;
-        let mut server = cluster.server_at(&seat, &[])?;
-        server.up(READY_TIME_MAX).await?;
-        cluster.servers.push(server);
+        cluster.bring_up(&seat).await?;
         cluster.furnish(definition).await?;
         Ok(cluster)
     }
@@ -148,6 +144,14 @@ impl Cluster {
     /// Where people and programs reach them.
     pub fn urls(&self) -> Vec<String> {
         self.servers.iter().map(Server::url).collect()
+    }
+
+    /// Starts a process for a server at this place, on an empty store of its own.
+    pub async fn bring_up(&mut self, seat: &Seat) -> Result<()> {
+        let mut server = self.server_at(seat, &[])?;
+        server.up(READY_TIME_MAX).await?;
+        self.servers.push(server);
+        Ok(())
     }
 
     /// A process for a server at this place, on an empty store of its own; it does not run yet.
@@ -203,6 +207,11 @@ impl Seat {
         let [listen, api] = ports;
         let (listen, api) = (listen?.local_addr()?, api?.local_addr()?);
         Ok(Self { name, listen, api, database: database.map(str::to_owned) })
+    }
+
+    /// Where people and programs will reach it.
+    pub fn url(&self) -> String {
+        format!("http://{}", self.api)
     }
 
     fn server(&self, place: &Place, folder: &Path, more: &[&str]) -> Result<Server> {

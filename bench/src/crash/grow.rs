@@ -148,7 +148,7 @@ impl Scene {
             (2..=SERVERS).map(|number| Seat::new(format!("{DOMAIN}-{number}"), None)).collect();
         let (later, new) = (later?, Seat::new(String::new(), None)?);
         let mut urls = cluster.urls();
-        urls.extend(later.iter().chain([&new]).map(|seat| format!("http://{}", seat.api)));
+        urls.extend(later.iter().chain([&new]).map(Seat::url));
         let Plan { calm, seed } = plan;
         Ok(Self {
             cluster,
@@ -205,7 +205,7 @@ impl Scene {
     async fn add(&mut self, place: usize) -> Result<()> {
         let seat = self.later[place].clone();
         let since = Instant::now();
-        let (address, api) = (seat.listen.to_string(), format!("http://{}", seat.api));
+        let (address, api) = (seat.listen.to_string(), seat.url());
         let name = seat.name.as_str();
         let args = ["add", name, "--domain", DOMAIN, "--address", &address, "--api", &api];
         let mut order = self.order(0, &args)?;
@@ -218,11 +218,10 @@ impl Scene {
             if source.contains(&format!("{name}:")) {
                 break source;
             }
+            ensure!(since.elapsed() < PATIENCE, "{name} does not come into the topology");
         };
         self.cluster.certify(&source).await?;
-        let mut server = self.cluster.server_at(&seat, &[])?;
-        server.up(READY_TIME_MAX).await?;
-        self.cluster.servers.push(server);
+        self.cluster.bring_up(&seat).await?;
         self.cluster.names.push(seat.name.clone());
         order.done().await?;
         self.end(format!("add {name}"), since).await;
@@ -283,7 +282,7 @@ impl Scene {
         let name = self.cluster.names[replaced].clone();
         let mut seat = self.new.clone();
         seat.name = name.clone();
-        let (address, api) = (seat.listen.to_string(), format!("http://{}", seat.api));
+        let (address, api) = (seat.listen.to_string(), seat.url());
         let source = self.source().await?;
         let old = address_of(&source, &name)?;
         let next = source.replace(&old, &address).replace(&self.server(replaced).url(), &api);

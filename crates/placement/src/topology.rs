@@ -175,7 +175,7 @@ impl Topology {
         self.server(id).and_then(|server| server.host).unwrap_or(id)
     }
 
-    /// All servers of a domain that are in use, the lowest number first.
+    /// All servers of a domain, the lowest number first.
     pub fn servers_of(&self, domain: DomainId) -> impl Iterator<Item = (ServerId, &Server)> {
         self.numbered().filter(move |(_, server)| server.domain == domain)
     }

@@ -61,6 +61,14 @@ pub enum StoreChoice {
 const GUESTS: &str = "guests";
 
 impl StoreChoice {
+    /// Whether other processes may have the same one.
+    pub(crate) fn is_shared(&self) -> bool {
+        match self {
+            Self::Memory | Self::Directory(_) => false,
+            Self::Postgres(_) => true,
+        }
+    }
+
     /// The store of another logical server in the same process.
     pub(crate) fn of_guest(&self, name: &str) -> Self {
         match self {

@@ -90,12 +90,8 @@ impl Movers {
                 continue;
             }
             let has_come = there.is_some()
-                || match process.store(Some(&name)) {
-                    StoreChoice::Postgres(_) | StoreChoice::Directory(_) => {
-                        self.has_come(process, own, &name, change)
-                    }
-                    StoreChoice::Memory => false,
-                };
+                || process.config.store != StoreChoice::Memory
+                    && self.has_come(process, own, &name, change);
             if !has_come || !self.said.is_due(change, server, Instant::now()) {
                 continue;
             }
@@ -114,7 +110,7 @@ impl Movers {
         own: &Links,
         name: &Arc<str>,
     ) -> Result<Progress, Unprepared> {
-        if process.store(Some(name)) == StoreChoice::Memory {
+        if process.config.store == StoreChoice::Memory {
             let why = "that one keeps everything in memory; start it with a folder (--data)";
             return Err(Unprepared::Never(why.to_owned()));
         }
@@ -149,8 +145,7 @@ impl Movers {
             Found::Silent { is_free, .. } => *is_free,
             Found::Unknown(_) | Found::Elsewhere(_) => false,
         };
-        let is_shared = matches!(process.config.store, StoreChoice::Postgres(_));
-        !is_shared || self.coming.get(name).is_some_and(is_known)
+        !process.config.store.is_shared() || self.coming.get(name).is_some_and(is_known)
     }
 
     /// What has come by a change that was undone is brought anew.
@@ -196,7 +191,7 @@ impl Mover {
 
 fn begin(process: &Process, own: &Links, name: &Arc<str>) -> Result<Option<Mover>, Error> {
     let store = process.store(Some(name));
-    let is_shared = matches!(store, StoreChoice::Postgres(_));
+    let is_shared = store.is_shared();
     let Opening { opener, notes, .. } = Opening::of(&store, Some(name))?;
     let Some(away) = process.links_away(name) else { return Ok(None) };
     let (progress, receiver) = watch::channel(Progress::default());

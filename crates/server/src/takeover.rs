@@ -158,7 +158,7 @@ pub(crate) fn leases_of(
 
 /// What is to be told of a process that nobody can take over from, though its topology says so.
 pub(crate) fn is_apart(topology: &Topology, own: &str, store: &StoreChoice) -> bool {
-    !matches!(store, StoreChoice::Postgres(_)) && shared_domain(topology, own).is_some()
+    !store.is_shared() && shared_domain(topology, own).is_some()
 }
 
 /// How many processes hold fewer servers than this one, or as many and come first by name.

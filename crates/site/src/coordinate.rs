@@ -205,9 +205,10 @@ impl Site {
             Method::Except => self.affected(&pending.next),
         };
         let clock = u64::try_from(self.latest.0).unwrap_or_default();
-        let known = self.known_ids().map(|id| (1, id.created_ms()));
-        let (open, youngest) = known
-            .fold((0, 0), |(count, youngest), (one, created)| (count + one, created.max(youngest)));
+        let (open, youngest) = self.known_ids().fold((0, 0), |(open, youngest), id| {
+            let created: u64 = id.created_ms();
+            (open + 1, created.max(youngest))
+        });
         let part = |after, ids: &[InstanceId], more| Report {
             change: pending.number,
             latest_ms: clock.max(youngest),
@@ -305,14 +306,10 @@ impl Site {
 
     /// Tells those of the change who do not seem to have heard of it.
     fn tell_again(&mut self, now: Timestamp) {
-        let (Some(pending), Some(seat)) = (self.catalog.changes().pending(), &self.seat) else {
-            return;
-        };
-        let is_behind = |id: &ServerId| {
-            *id != seat.here && !self.outbox.is_down(*id) && !self.has_records(*id, pending.records)
-        };
-        let behind = seat.topology.numbered().map(|(id, _)| id).filter(is_behind);
-        for to in behind.collect::<Vec<_>>() {
+        let Some(pending) = self.catalog.changes().pending() else { return };
+        let is_behind =
+            |id: &ServerId| !self.outbox.is_down(*id) && !self.has_records(*id, pending.records);
+        for to in self.other_servers().filter(is_behind).collect::<Vec<_>>() {
             let message = Message::CatalogWanted { have: self.version, answer: true };
             self.out.push(Output::Send { to, message });
         }
@@ -330,9 +327,7 @@ impl Site {
     /// Whether all other servers that can be reached know of the change. One that has said nothing
     /// since this server started cannot be.
     fn all_know(&self, pending: &Pending) -> bool {
-        let Some(seat) = &self.seat else { return true };
-        let mut others = seat.topology.numbered().map(|(id, _)| id).filter(|id| *id != seat.here);
-        others.all(|id| {
+        self.other_servers().all(|id| {
             self.outbox.is_down(id)
                 || !self.has_said_records(id)
                 || pending.without.contains(&id)

@@ -161,12 +161,9 @@ impl Site {
 
     /// Tells all others of a record that was written here.
     pub(crate) fn announce(&mut self, record: Vec<u8>) {
-        let Some(seat) = &self.seat else { return };
         let Some(from) = self.version.checked_sub(1) else { return };
         let Some(before) = self.chain.at(from) else { return };
-        let here = seat.here;
-        let others: Vec<ServerId> = seat.topology.numbered().map(|(id, _)| id).collect();
-        for to in others.into_iter().filter(|id| *id != here) {
+        for to in self.other_servers().collect::<Vec<_>>() {
             let Replication { have, pushed, .. } = &mut self.replication;
             let is_next = have.get(&to).max(pushed.get(&to)) == Some(&from);
             if is_next && record.len() <= PUSHED_BYTES_MAX {

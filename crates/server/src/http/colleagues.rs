@@ -32,10 +32,10 @@ pub(super) async fn activate(x: &Exchange<'_>, request: ActivateRequest) -> Resu
     // Everybody comes first in turn: a server with much to do must not hide what others have.
     let turn = x.app.turn.fetch_add(1, Ordering::Relaxed) % servers.len();
     servers.rotate_left(turn);
+    let at_once = ActivateRequest { wait_ms: 0, ..request.clone() };
     for shares in shares(&servers, request.max) {
-        let asked =
-            Asked::these(x, &links, &shares, &ActivateRequest { wait_ms: 0, ..request.clone() })?;
-        let jobs = asked.all(x, &shares, &request).await?;
+        let asked = Asked::these(x, &links, &shares, &at_once)?;
+        let jobs = asked.all(x, &shares, &at_once).await?;
         if !jobs.is_empty() {
             return Ok(JobList { jobs });
         }
@@ -73,10 +73,9 @@ fn others(x: &Exchange<'_>) -> Option<(Arc<Links>, Vec<ServerId>)> {
     (!others.is_empty()).then(|| (links.clone(), others))
 }
 
-/// Other servers that have been asked for jobs. Who is not heard any more takes its jobs back.
-struct Asked {
-    come: Come,
-}
+/// Other servers that have been asked for jobs, and what has come from them. What is not taken out
+/// of it goes back; who is not heard any more takes its jobs back itself.
+struct Asked(mpsc::Receiver<Jobs>);
 
 impl Asked {
     /// Each of these servers but this one, for so many jobs.
@@ -107,7 +106,7 @@ impl Asked {
                 }
             });
         }
-        Ok(Self { come: Come(come) })
+        Ok(Self(come))
     }
 
     /// What they and this server have now.
@@ -120,14 +119,14 @@ impl Asked {
         let here = x.app.status.server();
         let mut jobs = match shares.iter().find(|(server, _)| *server == here) {
             Some((_, share)) => {
-                let request = ActivateRequest { max: *share, wait_ms: 0, ..request.clone() };
+                let request = ActivateRequest { max: *share, ..request.clone() };
                 activate_here(x, request).await?.jobs
             }
             None => Vec::new(),
         };
         loop {
             let patience = if jobs.is_empty() { PATIENCE } else { LINGER };
-            match tokio::time::timeout(patience, self.come.0.recv()).await {
+            match tokio::time::timeout(patience, self.0.recv()).await {
                 Ok(Some(come)) => jobs.extend(come.jobs),
                 // All have answered, or somebody does not.
                 Ok(None) | Err(_) => return Ok(jobs),
@@ -146,12 +145,32 @@ impl Asked {
             biased;
             own = &mut own => own?.jobs,
             // Once all others have said that there is nothing, or nothing at all, own is waited for.
-            Some(come) = self.come.0.recv() => come.jobs,
+            Some(come) = self.0.recv() => come.jobs,
         };
-        while let Some(come) = self.come.next_within(wanted.saturating_sub(jobs.len())) {
+        while let Some(come) = self.next_within(wanted.saturating_sub(jobs.len())) {
             jobs.extend(come.jobs);
         }
         Ok(JobList { jobs })
+    }
+
+    /// What has come from one more server, if it is no more than that; else it goes back.
+    fn next_within(&mut self, room: usize) -> Option<Jobs> {
+        let come = self.0.try_recv().ok()?;
+        if come.jobs.len() <= room {
+            return Some(come);
+        }
+        tokio::spawn(come.give_back());
+        None
+    }
+}
+
+impl Drop for Asked {
+    fn drop(&mut self) {
+        // Who comes from here on takes the jobs back itself.
+        self.0.close();
+        while let Ok(jobs) = self.0.try_recv() {
+            tokio::spawn(jobs.give_back());
+        }
     }
 }
 
@@ -166,31 +185,6 @@ struct Jobs {
 impl Jobs {
     async fn give_back(self) {
         self.give_back.carry_out(&self.links, self.server, self.jobs).await;
-    }
-}
-
-/// What has come from others. What is not taken out of it goes back.
-struct Come(mpsc::Receiver<Jobs>);
-
-impl Come {
-    /// What has come from one more server, if it is no more than that; else it goes back.
-    fn next_within(&mut self, room: usize) -> Option<Jobs> {
-        let come = self.0.try_recv().ok()?;
-        if come.jobs.len() <= room {
-            return Some(come);
-        }
-        tokio::spawn(come.give_back());
-        None
-    }
-}
-
-impl Drop for Come {
-    fn drop(&mut self) {
-        // Who comes from here on takes the jobs back itself.
-        self.0.close();
-        while let Ok(jobs) = self.0.try_recv() {
-            tokio::spawn(jobs.give_back());
-        }
     }
 }
 

@@ -69,7 +69,7 @@ pub(super) async fn upload(x: Exchange<'_>) -> Result {
     };
     let app = x.app;
     require_staying(&app.status)?;
-    let (store, content, place) = (store(x.app)?, x.body, x.place);
+    let (store, content, place) = (store(app)?, x.body, x.place);
     let size = content.len() as u64;
     // A caller who goes away does not take the place along: the content is still held.
     let store = move || {

@@ -67,8 +67,8 @@ pub(super) async fn backup(x: Exchange<'_>) -> Result {
     Ok(Reply::stream(OCTETS, Some(first), pieces).with_header(CONTENT_DISPOSITION, name))
 }
 
-/// The store of a server that this process holds. A long answer is not passed on: whoever asks for that of a server
-/// elsewhere is told where to ask.
+/// The store of a server that this process holds. A long answer is not passed on: whoever asks for
+/// that of a server elsewhere is told where to ask.
 fn held(x: &Exchange<'_>, name: &str) -> Result<Arc<dyn Backend>> {
     let Some(links) = &x.app.links else { return Err(cluster::alone()) };
     let topology = links.topology();

@@ -123,8 +123,7 @@ fn shown(topology: &Placed, source: Arc<str>) -> Topology {
         .filter_map(|((a, b), cost)| Some(LinkCost { between: [name(a)?, name(b)?], cost: *cost }));
     let domains = (0..=u16::MAX).map(DomainId).zip(&topology.domains);
     let domains = domains.map(|(id, domain)| {
-        let servers = topology.numbered().filter(|(_, server)| server.domain == id);
-        let servers = servers.map(|(_, server)| ServerAddress {
+        let servers = topology.servers_of(id).map(|(_, server)| ServerAddress {
             server: server.name.clone(),
             address: server.address.clone(),
             api: server.api.clone(),

@@ -151,7 +151,7 @@ fn recognise(
         return Err(format!("the certificate is not for `{host}`; take the one made for it"));
     }
     let topology = links.topology();
-    let in_use = |name: &str| {
+    let found = |name: &str| {
         let number = topology.server_named(name)?;
         Some((number, links.server(number)?.domain))
     };
@@ -162,8 +162,8 @@ fn recognise(
             topology.epoch
         )
     };
-    let (number, domain) = in_use(name).ok_or_else(|| unknown(name))?;
-    let (_, domain_of_host) = in_use(host).ok_or_else(|| unknown(host))?;
+    let (number, domain) = found(name).ok_or_else(|| unknown(name))?;
+    let (_, domain_of_host) = found(host).ok_or_else(|| unknown(host))?;
     if domain_of_host != domain {
         return Err(format!("`{host}` is of another domain than `{name}` and cannot speak for it"));
     }

@@ -32,6 +32,8 @@ const PREPARED: Duration = Duration::from_secs(60);
 pub(crate) struct Movers {
     coming: BTreeMap<Arc<str>, Mover>,
     said: Said,
+    /// Why stores cannot be copied to here, as it was told.
+    told: BTreeMap<Arc<str>, String>,
 }
 
 /// When it was last said of each server that it has come, by the change under way.
@@ -162,12 +164,19 @@ impl Movers {
         if !self.coming.contains_key(name) {
             match begin(process, own, name) {
                 Ok(mover) => self.coming.extend(mover.map(|mover| (name.clone(), mover))),
-                Err(error) => {
-                    tracing::error!(server = %name, reason = %error, "its store cannot be copied to here");
-                }
+                Err(error) => self.tell_once(name, &error),
             }
         }
         self.coming.get(name).is_some_and(|mover| mover.has_come(change))
+    }
+
+    /// It is tried again as long as the change lasts, and says the same each time.
+    fn tell_once(&mut self, name: &Arc<str>, error: &Error) {
+        let reason = error.to_string();
+        if self.told.get(name) != Some(&reason) {
+            tracing::error!(server = %name, reason, "its store cannot be copied to here");
+            self.told.insert(name.clone(), reason);
+        }
     }
 }
 

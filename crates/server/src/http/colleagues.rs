@@ -35,7 +35,7 @@ pub(super) async fn activate(x: &Exchange<'_>, request: ActivateRequest) -> Resu
     let at_once = ActivateRequest { wait_ms: 0, ..request.clone() };
     for shares in shares(&servers, request.max) {
         let asked = Asked::these(x, &links, &shares, &at_once)?;
-        let jobs = asked.all(x, &shares, &at_once).await?;
+        let jobs = asked.all(x, &links, &shares, &at_once).await?;
         if !jobs.is_empty() {
             return Ok(JobList { jobs });
         }
@@ -74,8 +74,13 @@ fn others(x: &Exchange<'_>) -> Option<(Arc<Links>, Vec<ServerId>)> {
 }
 
 /// Other servers that have been asked for jobs, and what has come from them. What is not taken out
-/// of it goes back; who is not heard any more takes its jobs back itself.
-struct Asked(mpsc::Receiver<Jobs>);
+/// of it goes back, also when the worker hangs up; who is not heard any more takes its jobs back
+/// itself.
+struct Asked {
+    come: mpsc::Receiver<Jobs>,
+    /// What is for the worker, with more to come.
+    in_hand: Vec<Jobs>,
+}
 
 impl Asked {
     /// Each of these servers but this one, for so many jobs.
@@ -106,32 +111,36 @@ impl Asked {
                 }
             });
         }
-        Ok(Self(come))
+        Ok(Self { come, in_hand: Vec::new() })
     }
 
     /// What they and this server have now.
     async fn all(
         mut self,
         x: &Exchange<'_>,
+        links: &Arc<Links>,
         shares: &[(ServerId, usize)],
         request: &ActivateRequest,
     ) -> Result<Vec<Job>> {
-        let here = x.app.status.server();
-        let mut jobs = match shares.iter().find(|(server, _)| *server == here) {
-            Some((_, share)) => {
-                let request = ActivateRequest { max: *share, ..request.clone() };
-                activate_here(x, request).await?.jobs
-            }
-            None => Vec::new(),
-        };
+        let server = x.app.status.server();
+        if let Some((_, share)) = shares.iter().find(|(id, _)| *id == server) {
+            let request = ActivateRequest { max: *share, ..request.clone() };
+            let headers = activation(x, &request)?;
+            let give_back = Returning { worker: request.worker.clone(), headers };
+            let jobs = activate_here(x, request).await?.jobs;
+            self.in_hand.push(Jobs { jobs, give_back, links: links.clone(), server });
+        }
         loop {
-            let patience = if jobs.is_empty() { PATIENCE } else { LINGER };
-            match tokio::time::timeout(patience, self.0.recv()).await {
-                Ok(Some(come)) => jobs.extend(come.jobs),
+            let has_some = self.in_hand.iter().any(|come| !come.jobs.is_empty());
+            let patience = if has_some { LINGER } else { PATIENCE };
+            match tokio::time::timeout(patience, self.come.recv()).await {
+                Ok(Some(come)) => self.in_hand.push(come),
                 // All have answered, or somebody does not.
-                Ok(None) | Err(_) => return Ok(jobs),
+                Ok(None) | Err(_) => break,
             }
         }
+        let in_hand = std::mem::take(&mut self.in_hand);
+        Ok(in_hand.into_iter().flat_map(|come| come.jobs).collect())
     }
 
     /// The first jobs that come up anywhere, `own` among them, with what has come by then.
@@ -145,7 +154,7 @@ impl Asked {
             biased;
             own = &mut own => own?.jobs,
             // Once all others have said that there is nothing, or nothing at all, own is waited for.
-            Some(come) = self.0.recv() => come.jobs,
+            Some(come) = self.come.recv() => come.jobs,
         };
         while let Some(come) = self.next_within(wanted.saturating_sub(jobs.len())) {
             jobs.extend(come.jobs);
@@ -155,7 +164,7 @@ impl Asked {
 
     /// What has come from one more server, if it is no more than that; else it goes back.
     fn next_within(&mut self, room: usize) -> Option<Jobs> {
-        let come = self.0.try_recv().ok()?;
+        let come = self.come.try_recv().ok()?;
         if come.jobs.len() <= room {
             return Some(come);
         }
@@ -167,8 +176,9 @@ impl Asked {
 impl Drop for Asked {
     fn drop(&mut self) {
         // Who comes from here on takes the jobs back itself.
-        self.0.close();
-        while let Ok(jobs) = self.0.try_recv() {
+        self.come.close();
+        self.in_hand.extend(std::iter::from_fn(|| self.come.try_recv().ok()));
+        for jobs in self.in_hand.drain(..).filter(|come| !come.jobs.is_empty()) {
             tokio::spawn(jobs.give_back());
         }
     }

@@ -1,5 +1,7 @@
 //! Jobs of several servers: taken at one, reported at another.
 
+use std::time::Duration;
+
 use serde_json::{Value as Json, json};
 
 use super::servers::{Cluster, Node};
@@ -58,6 +60,28 @@ async fn jobs_are_reported_at_any_server_and_each_is_answered_in_its_place() {
     assert_eq!(south.report(&[&unknown]).await[0]["ok"], false, "a lease that nobody gave");
     north.server.stop().await;
     south.server.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn jobs_of_a_worker_that_hangs_up_while_others_are_asked_go_to_the_next_one() {
+    let cluster = Cluster::of(PAIR);
+    let one = cluster.start("north-1").await;
+    let (store, two) = cluster.start_faulty("north-2").await;
+    one.until_known(&two).await;
+    let process = "process: plain\nsteps: [{ step: here, job: here }]\n";
+    one.ok(call("POST /v1/definitions").body("text/yaml", process)).await;
+    two.until_deployed("plain").await;
+    one.ok(call("POST /v1/instances").json(json!({"process": "plain"}))).await;
+    store.hang(true);
+    let both = json!({"worker": "w", "types": ["here"], "max": 2, "lease_ms": 3_600_000});
+    let asked = one.ok(call("POST /v1/jobs/activate").json(both));
+    // One has answered by then, and the other one does not.
+    assert!(tokio::time::timeout(Duration::from_millis(50), asked).await.is_err());
+    let job = one.take("here").await;
+    assert_eq!(one.report(&[&job]).await, json!([{"ok": true}]));
+    store.hang(false);
+    one.server.stop().await;
+    two.server.stop().await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -6,11 +6,14 @@
 
 pub mod cluster;
 pub mod definitions;
+pub mod executors;
 pub mod files;
 pub mod instances;
 pub mod jobs;
 pub mod links;
 pub mod problem;
+#[cfg(feature = "signature")]
+pub mod signature;
 pub mod system;
 mod text;
 pub mod tokens;

@@ -68,6 +68,7 @@ struct Call {
     body: Bytes,
     content_type: Option<HeaderValue>,
     key: Option<HeaderValue>,
+    signature: Option<HeaderValue>,
     /// How long the server may hold the answer back.
     wait: Duration,
 }
@@ -111,6 +112,21 @@ impl Client {
     pub async fn post_raw(&self, path: &str, json: Bytes, wait: Duration) -> Result<Bytes, Error> {
         let call = Call::new(Method::POST, path.to_owned()).json_bytes(json).waiting(wait);
         Ok(self.send(call).await?.1)
+    }
+
+    /// Sends a body that is JSON already under a `Legwork-Signature`, and answers the status. What
+    /// was signed is `path` as it stands here, so the address of the client has no path of its own.
+    #[cfg(feature = "signature")]
+    pub async fn post_signed(
+        &self,
+        path: &str,
+        json: Bytes,
+        signature: &str,
+    ) -> Result<u16, Error> {
+        let bad = |_| Error::BadArgument { what: "signature", text: signature.to_owned() };
+        let mut call = Call::new(Method::POST, path.to_owned()).json_bytes(json);
+        call.signature = Some(HeaderValue::from_str(signature).map_err(bad)?);
+        Ok(self.send(call).await?.0.as_u16())
     }
 
     async fn get<T: DeserializeOwned>(&self, target: String, wait: Duration) -> Result<T, Error> {
@@ -215,6 +231,9 @@ impl Client {
         if let Some(key) = call.key {
             headers.insert("idempotency-key", key);
         }
+        if let Some(signature) = call.signature {
+            headers.insert("legwork-signature", signature);
+        }
         if let Some(authorization) = &self.inner.authorization {
             headers.insert(AUTHORIZATION, authorization.clone());
         }
@@ -278,6 +297,7 @@ impl Call {
             body: Bytes::new(),
             content_type: None,
             key: None,
+            signature: None,
             wait: Duration::ZERO,
         }
     }

@@ -18,6 +18,7 @@ use crate::definitions::{
     CheckAnswer, CheckRequest, Definition, DefinitionList, Deployed, Organisation, Published,
     VersionList,
 };
+use crate::executors::{ExecutorRequest, Registered};
 use crate::files::File;
 use crate::instances::{
     History, IncidentList, Instance, InstanceList, Reason, ResolveRequest, StartRequest, Started,
@@ -336,6 +337,25 @@ impl Client {
 
     pub async fn extend_jobs(&self, request: &ExtendJobsRequest) -> Result<JobResults, Error> {
         self.call(Call::post("/v1/jobs/extend", request)?).await
+    }
+}
+
+/// Executors, which are called by the servers.
+impl Client {
+    /// Says what an executor does and where; the same again changes nothing.
+    pub async fn register_executor(
+        &self,
+        name: &str,
+        request: &ExecutorRequest,
+    ) -> Result<Registered, Error> {
+        let target = Target::new("/v1/executors").segment(name).done();
+        self.call(Call { method: hyper::Method::PUT, ..Call::post(target, request)? }).await
+    }
+
+    /// Takes an executor out; what it has is given to others.
+    pub async fn remove_executor(&self, name: &str) -> Result<(), Error> {
+        let target = Target::new("/v1/executors").segment(name).done();
+        self.order(Call::new(hyper::Method::DELETE, target)).await
     }
 }
 

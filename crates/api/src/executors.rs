@@ -1,0 +1,234 @@
+//! Executors: services that do automatic steps and are called by Legwork.
+//!
+//! Invariant: a task is named by its assignment. Everything either side says about it names it, so
+//! that saying it twice changes nothing. What an executor reads may gain fields at any time; what a
+//! server reads refuses fields it does not know.
+
+use std::collections::BTreeMap;
+
+use legwork_model::time::Timestamp;
+use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
+
+use crate::{Data, text};
+
+/// The longest name of a task.
+pub const TASK_CHARS_MAX: usize = 400;
+/// Tasks at a time of an executor that says nothing else.
+pub const LIMIT: u32 = 16;
+
+/// Says what an executor does and where; the same again changes nothing.
+#[derive(Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ExecutorRequest {
+    /// Legwork calls below it: `http` or `https`, without a query and without a user.
+    #[schema(example = "http://crm.example:7001/legwork")]
+    pub url: String,
+    /// Signs what both sides say; never shown again.
+    #[schema(min_length = 32)]
+    pub secret: String,
+    /// The types of tasks it does.
+    pub types: BTreeMap<String, TypeLimit>,
+    /// Tasks at a time, of all types together.
+    #[serde(default = "limit")]
+    #[schema(minimum = 1)]
+    pub limit: u32,
+    /// The domain where it is at home.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub domain: Option<String>,
+    /// Whether it wants to be told which of its results count, and confirms that.
+    #[serde(default = "yes")]
+    pub verdicts: bool,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct TypeLimit {
+    /// Tasks of the type at a time; if absent, as many as the executor takes.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(minimum = 1)]
+    pub limit: Option<u32>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct Registered {
+    pub executor: String,
+    /// It was registered like this already.
+    pub unchanged: bool,
+}
+
+/// One attempt at a step, given to one executor: `POST {url}/tasks`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct TaskRequest {
+    /// This assignment.
+    #[schema(max_length = 400)]
+    pub task: String,
+    /// The same for every attempt at the step: an idempotency key for whatever it sets off.
+    pub key: String,
+    /// Counts from 1.
+    pub attempt: u32,
+    #[serde(rename = "type")]
+    pub kind: String,
+    /// How much work it is, in the unit of the type.
+    pub size: f64,
+    pub process: String,
+    /// The values the step reads.
+    #[schema(value_type = Object)]
+    pub inputs: Data,
+    /// After that it is given to somebody else.
+    #[serde(with = "text")]
+    #[schema(value_type = String, format = DateTime)]
+    pub deadline: Timestamp,
+    /// Where a result that takes longer goes.
+    pub callback: String,
+}
+
+/// The answer 200 to a task: it is done.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct TaskDone {
+    /// The values of the step's outputs.
+    #[serde(default)]
+    #[schema(value_type = Object)]
+    pub data: Data,
+}
+
+/// The body of any other answer than 200 and 202.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct TaskRefused {
+    /// What went wrong, in words.
+    pub error: String,
+}
+
+/// What came of a task, later: either `data` or `error`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct TaskResult {
+    pub task: String,
+    /// The values of the step's outputs.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<Object>)]
+    pub data: Option<Data>,
+    /// What went wrong, in words.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub error: Option<String>,
+    /// With `error`: whether trying again makes sense. If absent, it does.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub retry: Option<bool>,
+}
+
+/// Whether a result counts: `POST {url}/verdicts`. Any answer 2xx confirms.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct VerdictRequest {
+    pub task: String,
+    pub verdict: Verdict,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Verdict {
+    /// The result counts: make it final.
+    Ack,
+    /// It does not, because another assignment came first or the case has ended: undo it.
+    Nack,
+}
+
+/// Nobody waits for the task any more: `POST {url}/cancellations`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct CancelRequest {
+    pub task: String,
+}
+
+impl TaskResult {
+    pub fn done(task: impl Into<String>, data: Data) -> Self {
+        Self { task: task.into(), data: Some(data), error: None, retry: None }
+    }
+
+    pub fn failed(task: impl Into<String>, error: impl Into<String>, retry: bool) -> Self {
+        Self { task: task.into(), data: None, error: Some(error.into()), retry: Some(retry) }
+    }
+}
+
+/// Secrets stay out of logs.
+impl std::fmt::Debug for ExecutorRequest {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("ExecutorRequest")
+            .field("url", &self.url)
+            .field("types", &self.types)
+            .field("limit", &self.limit)
+            .field("domain", &self.domain)
+            .field("verdicts", &self.verdicts)
+            .finish_non_exhaustive()
+    }
+}
+
+fn limit() -> u32 {
+    LIMIT
+}
+
+fn yes() -> bool {
+    true
+}
+
+#[cfg(test)]
+mod tests {
+    use serde::de::DeserializeOwned;
+    use serde_json::{Value as Json, json};
+
+    use super::*;
+
+    fn check<T: Serialize + DeserializeOwned>(wire: &Json) {
+        let read: T = serde_json::from_value(wire.clone()).unwrap();
+        assert_eq!(serde_json::to_value(read).unwrap(), *wire);
+    }
+
+    #[test]
+    fn what_both_sides_say_round_trips() {
+        check::<ExecutorRequest>(&json!({
+            "url": "http://crm.example:7001/legwork",
+            "secret": "at least 32 characters, and these are",
+            "types": {"score": {"limit": 4}, "mail": {}},
+            "limit": 16,
+            "domain": "north",
+            "verdicts": true,
+        }));
+        check::<TaskRequest>(&json!({
+            "task": "2QK/check@1#7318349394477056",
+            "key": "2QK/check",
+            "attempt": 1,
+            "type": "score",
+            "size": 12.0,
+            "process": "loan",
+            "inputs": {"amount": 1200},
+            "deadline": "2026-11-16T02:30:00.000Z",
+            "callback": "http://legwork.example:8080/v1/executors/crm/results",
+        }));
+        check::<TaskResult>(&json!({"task": "t", "data": {"points": 7}}));
+        check::<TaskResult>(&json!({"task": "t", "error": "no answer", "retry": false}));
+        check::<VerdictRequest>(&json!({"task": "t", "verdict": "ack"}));
+        check::<VerdictRequest>(&json!({"task": "t", "verdict": "nack"}));
+        check::<CancelRequest>(&json!({"task": "t"}));
+        check::<Registered>(&json!({"executor": "crm", "unchanged": false}));
+    }
+
+    #[test]
+    fn what_a_registration_leaves_out_is_the_usual() {
+        let wire = json!({"url": "http://a:1", "secret": "s", "types": {"score": {}}});
+        let read: ExecutorRequest = serde_json::from_value(wire).unwrap();
+        assert_eq!((read.limit, read.verdicts, read.domain), (16, true, None));
+    }
+
+    #[test]
+    fn a_server_refuses_fields_it_does_not_know_and_an_executor_does_not() {
+        let wire = json!({"task": "t", "verdict": "ack", "later": 1});
+        assert!(serde_json::from_value::<VerdictRequest>(wire).is_ok());
+        let wire = json!({"task": "t", "dat": {}});
+        assert!(serde_json::from_value::<TaskResult>(wire).is_err());
+    }
+
+    #[test]
+    fn a_secret_stays_out_of_logs() {
+        let wire = json!({"url": "http://a:1", "secret": "hush", "types": {}});
+        let read: ExecutorRequest = serde_json::from_value(wire).unwrap();
+        assert!(!format!("{read:?}").contains("hush"));
+    }
+}

@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::process::Command;
 
 /// Our crates, and which of our crates each may use.
-const ARROWS: [(&str, &[&str]); 15] = [
+const ARROWS: [(&str, &[&str]); 16] = [
     ("legwork-model", &[]),
     ("legwork-engine", &["legwork-model"]),
     ("legwork-org", &["legwork-model"]),
@@ -17,6 +17,7 @@ const ARROWS: [(&str, &[&str]); 15] = [
     ("legwork-site", &["legwork-model", "legwork-engine", "legwork-org", "legwork-placement"]),
     ("legwork-store", &["legwork-model", TESTBED]),
     ("legwork-api", &["legwork-model"]),
+    ("legwork-executor", &["legwork-api", "legwork-model"]),
     (
         "legwork-server",
         &[

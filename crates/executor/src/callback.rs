@@ -1,0 +1,114 @@
+//! Telling a result later: to the callback of the task, until it is received.
+//!
+//! Invariant: only `202` ends it, or a verdict, which tells the same. The address comes from a
+//! signed request, and no redirect is followed.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use hyper::Uri;
+use legwork_api::Client;
+use legwork_api::client;
+use legwork_api::executors::TaskResult;
+use legwork_api::signature::{self, Signed};
+
+use crate::clock;
+use crate::memory::Outcome;
+use crate::serve::{Pauses, Shared};
+
+/// Received: stored, or known to come too late.
+const RECEIVED: u16 = 202;
+/// Legwork does not know this executor any more.
+const UNKNOWN: u16 = 404;
+const PAUSE_MIN: Duration = Duration::from_millis(100);
+const PAUSE_MAX: Duration = Duration::from_secs(30);
+
+/// A place to send results to.
+pub(crate) struct Target {
+    /// `http://host:port`.
+    pub(crate) origin: String,
+    /// Path and query, as they are signed.
+    path: String,
+}
+
+impl Target {
+    pub(crate) fn parse(url: &str) -> Option<Self> {
+        let uri: Uri = url.parse().ok()?;
+        let authority = uri.authority().filter(|_| uri.scheme_str() == Some("http"))?;
+        if authority.as_str().contains('@') {
+            return None;
+        }
+        let (host, port) = (authority.host(), authority.port_u16().unwrap_or(80));
+        let path = uri.path_and_query().map_or("/", |path| path.as_str()).to_owned();
+        Some(Self { origin: format!("http://{host}:{port}"), path })
+    }
+}
+
+/// Returns when it is received, or needs not be any more.
+pub(crate) async fn send(shared: &Arc<Shared>, task: &str, outcome: &Outcome, callback: &str) {
+    let body = match outcome {
+        Ok(data) => TaskResult::done(task, data.clone()),
+        Err(failure) => TaskResult::failed(task, &failure.reason, failure.retry),
+    };
+    // Texts and values are always JSON, and the callback was read when the task came.
+    let (Ok(body), Some(target)) = (serde_json::to_vec(&body), Target::parse(callback)) else {
+        return shared.memory().sent(task);
+    };
+    let body = Bytes::from(body);
+    let mut pauses = Pauses::new(PAUSE_MIN, PAUSE_MAX);
+    while shared.memory().is_sending(task) {
+        match attempt(shared, &target, &body).await {
+            Ok(RECEIVED) => return shared.memory().sent(task),
+            Ok(status) => tracing::warn!(task, status, "the result is sent again: not received"),
+            Err(error) => {
+                tracing::warn!(task, %error, "the result is sent again");
+                if status(&error) == Some(UNKNOWN) {
+                    shared.unknown.notify_one();
+                }
+            }
+        }
+        pauses.wait().await;
+    }
+}
+
+async fn attempt(shared: &Shared, target: &Target, body: &Bytes) -> Result<u16, client::Error> {
+    let client = shared.client(&target.origin)?;
+    let request = Signed { method: "POST", target: &target.path, body };
+    let signature = signature::sign(&shared.executor.secret, &request, clock::now());
+    client.post_signed(&target.path, body.clone(), &signature).await
+}
+
+/// Where results go is seldom another place than the last time.
+pub(crate) fn connect(origin: &str) -> Result<Client, client::Error> {
+    Client::new(origin, None)
+}
+
+fn status(error: &client::Error) -> Option<u16> {
+    match error {
+        client::Error::Problem(problem) => Some(problem.status),
+        client::Error::Unexpected { status, .. } => Some(*status),
+        client::Error::BadAddress { .. }
+        | client::Error::BadToken
+        | client::Error::BadArgument { .. }
+        | client::Error::Unreachable { .. }
+        | client::Error::Broken { .. }
+        | client::Error::TimedOut { .. } => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn callbacks_are_read_as_they_are_signed() {
+        let target =
+            Target::parse("http://legwork.example/v1/executors/a%20b/results?x=1").unwrap();
+        assert_eq!(target.origin, "http://legwork.example:80");
+        assert_eq!(target.path, "/v1/executors/a%20b/results?x=1");
+        for url in ["https://a/b", "http://ann:pw@a/b", "/v1", "a b", ""] {
+            assert!(Target::parse(url).is_none(), "{url}");
+        }
+    }
+}

@@ -1,0 +1,344 @@
+//! What the executor has been given, and what came of it: why a repetition begins nothing.
+//!
+//! Invariant: pure but for the channels that tell waiting requests. A task has one answer, and
+//! keeps it; at most `TASKS_MAX` tasks and `BYTES_MAX` bytes of results are remembered. What
+//! Legwork has not heard yet is never forgotten: when there is no room but theirs, new tasks wait.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+
+use legwork_api::Data;
+use legwork_api::executors::TASK_CHARS_MAX;
+use tokio::sync::watch;
+use tokio::task::AbortHandle;
+
+use crate::{Failure, Judged, Task};
+
+/// Tasks that are remembered, the oldest forgotten first.
+const TASKS_MAX: usize = 10_000;
+/// Results that are remembered, in bytes.
+const BYTES_MAX: usize = 64 << 20;
+
+pub(crate) type Outcome = Result<Data, Failure>;
+pub(crate) type Waiting = watch::Receiver<Option<Answer>>;
+
+/// How a task is answered, the first time and ever after.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Answer {
+    /// The result comes by callback.
+    Taken,
+    Finished(Arc<Outcome>),
+    /// It was cancelled or has its verdict: nobody needs an answer.
+    Over,
+}
+
+pub(crate) enum Admission {
+    /// It was given before.
+    Known(Waiting),
+    /// It is to be begun.
+    New(Waiting),
+    /// Too many at a time.
+    Busy,
+    /// The executor stops, or remembers all it can.
+    Closed,
+}
+
+/// What is to be done about a verdict.
+pub(crate) enum Judgement {
+    /// Call the hook, then `judged`.
+    Call(Judged),
+    /// The hook was called, and went well.
+    Confirmed,
+    /// The hook is being called.
+    Later,
+}
+
+#[derive(Debug)]
+pub(crate) struct Memory {
+    tasks: HashMap<Arc<str>, Entry>,
+    /// Those that may be forgotten, in the order in which they became so.
+    forgettable: BTreeMap<u64, Arc<str>>,
+    turn: u64,
+    bytes: usize,
+    tasks_max: usize,
+    bytes_max: usize,
+    working: u32,
+    working_of: BTreeMap<String, u32>,
+    /// Results on their way, and hooks that are being called.
+    open: usize,
+    stopping: bool,
+}
+
+#[derive(Debug)]
+struct Entry {
+    phase: Phase,
+    answer: watch::Sender<Option<Answer>>,
+    key: Option<String>,
+    work: Option<AbortHandle>,
+    bytes: usize,
+    /// Its place among the forgettable.
+    turn: Option<u64>,
+}
+
+#[derive(Clone, Debug)]
+enum Phase {
+    Working,
+    /// By callback, and not received yet.
+    Sending(Arc<Outcome>),
+    /// Legwork has the result.
+    Told(Arc<Outcome>),
+    /// The hook is being called.
+    Judging(Option<Arc<Outcome>>),
+    /// Cancelled or judged: only the name is kept.
+    Over,
+}
+
+impl Default for Memory {
+    fn default() -> Self {
+        Self::new(TASKS_MAX, BYTES_MAX)
+    }
+}
+
+impl Memory {
+    fn new(tasks_max: usize, bytes_max: usize) -> Self {
+        Self {
+            tasks: HashMap::new(),
+            forgettable: BTreeMap::new(),
+            turn: 0,
+            bytes: 0,
+            tasks_max,
+            bytes_max,
+            working: 0,
+            working_of: BTreeMap::new(),
+            open: 0,
+            stopping: false,
+        }
+    }
+
+    /// A new task counts as begun from here on.
+    pub(crate) fn admit(&mut self, task: &Task, limit: u32, limit_of: Option<u32>) -> Admission {
+        if let Some(entry) = self.tasks.get(&*task.task) {
+            return Admission::Known(entry.answer.subscribe());
+        }
+        if self.stopping {
+            return Admission::Closed;
+        }
+        let of_kind = self.working_of.get(&task.kind).copied().unwrap_or_default();
+        if self.working >= limit || limit_of.is_some_and(|limit| of_kind >= limit) {
+            return Admission::Busy;
+        }
+        if !self.make_room() {
+            return Admission::Closed;
+        }
+        self.working += 1;
+        *self.working_of.entry(task.kind.clone()).or_default() += 1;
+        let entry = Entry::new(Phase::Working, Some(task.key.clone()));
+        let waiting = entry.answer.subscribe();
+        self.tasks.insert(task.task.as_str().into(), entry);
+        Admission::New(waiting)
+    }
+
+    /// How it can be stopped.
+    pub(crate) fn begun(&mut self, task: &str, work: AbortHandle) {
+        if let Some(entry) = self.tasks.get_mut(task) {
+            entry.work = Some(work);
+        }
+    }
+
+    /// It takes long: whoever waits is told that the result comes later.
+    pub(crate) fn taken(&mut self, task: &str) {
+        if let Some(entry) = self.tasks.get(task) {
+            entry.answer_once(Answer::Taken);
+        }
+    }
+
+    /// The handler has ended, by whatever end: others have its place.
+    pub(crate) fn ended(&mut self, kind: &str) {
+        self.working = self.working.saturating_sub(1);
+        if let Some(count) = self.working_of.get_mut(kind) {
+            *count = count.saturating_sub(1);
+        }
+    }
+
+    /// Answers whether the result has to be sent: nobody has waited for it to the end.
+    pub(crate) fn finished(&mut self, task: &str, outcome: &Arc<Outcome>, bytes: usize) -> bool {
+        let Some(entry) = self.tasks.get_mut(task) else { return false };
+        if !matches!(entry.phase, Phase::Working) {
+            return false;
+        }
+        entry.work = None;
+        entry.bytes = bytes;
+        self.bytes += bytes;
+        let is_open = entry.answer.borrow().is_none();
+        if is_open && entry.answer.receiver_count() > 0 {
+            entry.answer_once(Answer::Finished(outcome.clone()));
+            self.shift(task, Phase::Told(outcome.clone()));
+            return false;
+        }
+        entry.answer_once(Answer::Taken);
+        self.shift(task, Phase::Sending(outcome.clone()));
+        true
+    }
+
+    /// Whether the result is still to be sent: a verdict tells that it has come.
+    pub(crate) fn is_sending(&self, task: &str) -> bool {
+        self.tasks.get(task).is_some_and(|entry| matches!(entry.phase, Phase::Sending(_)))
+    }
+
+    pub(crate) fn sent(&mut self, task: &str) {
+        if let Some(Phase::Sending(outcome)) = self.phase(task) {
+            self.shift(task, Phase::Told(outcome));
+        }
+    }
+
+    /// Nobody waits for it any more. What is done stays done, and will be judged.
+    pub(crate) fn cancel(&mut self, task: &str) {
+        match self.phase(task) {
+            Some(Phase::Working) => self.shift(task, Phase::Over),
+            // The task itself may come after: it must not be begun.
+            None if self.make_room() => {
+                self.tasks.insert(task.into(), Entry::new(Phase::Working, None));
+                self.shift(task, Phase::Over);
+            }
+            None | Some(Phase::Sending(_) | Phase::Told(_) | Phase::Judging(_) | Phase::Over) => {}
+        }
+    }
+
+    pub(crate) fn judge(&mut self, task: &str) -> Judgement {
+        let outcome = match self.phase(task) {
+            Some(Phase::Over) => return Judgement::Confirmed,
+            Some(Phase::Judging(_)) => return Judgement::Later,
+            Some(Phase::Sending(outcome) | Phase::Told(outcome)) => Some(outcome),
+            // The result is that of an earlier life of this executor.
+            Some(Phase::Working) => None,
+            None if self.make_room() => {
+                self.tasks.insert(task.into(), Entry::new(Phase::Working, None));
+                None
+            }
+            None => return Judgement::Later,
+        };
+        let data = outcome.as_deref().and_then(|outcome| outcome.as_ref().ok()).cloned();
+        self.shift(task, Phase::Judging(outcome));
+        let key = self.tasks.get(task).and_then(|entry| entry.key.clone());
+        Judgement::Call(Judged { task: task.to_owned(), key, data })
+    }
+
+    /// The hook went well, or the verdict comes again.
+    pub(crate) fn judged(&mut self, task: &str, well: bool) {
+        match self.phase(task) {
+            Some(Phase::Judging(_)) if well => self.shift(task, Phase::Over),
+            Some(Phase::Judging(Some(outcome))) => self.shift(task, Phase::Told(outcome)),
+            Some(Phase::Judging(None)) => self.forget(task),
+            None | Some(Phase::Working | Phase::Sending(_) | Phase::Told(_) | Phase::Over) => {}
+        }
+    }
+
+    pub(crate) fn stop(&mut self) {
+        self.stopping = true;
+    }
+
+    /// Nothing is being done, all that was done is told, and no hook is being called.
+    pub(crate) fn is_idle(&self) -> bool {
+        self.working == 0 && self.open == 0
+    }
+
+    fn phase(&self, task: &str) -> Option<Phase> {
+        self.tasks.get(task).map(|entry| entry.phase.clone())
+    }
+
+    fn shift(&mut self, task: &str, phase: Phase) {
+        let Some((name, _)) = self.tasks.get_key_value(task) else { return };
+        let name = name.clone();
+        let Some(entry) = self.tasks.get_mut(task) else { return };
+        if let Some(work) = entry.work.take() {
+            work.abort();
+        }
+        if let Some(turn) = entry.turn.take() {
+            self.forgettable.remove(&turn);
+        }
+        self.open -= usize::from(entry.phase.is_open());
+        self.open += usize::from(phase.is_open());
+        let forgettable = match phase {
+            Phase::Told(_) => true,
+            Phase::Over => {
+                self.bytes -= std::mem::take(&mut entry.bytes);
+                entry.end();
+                true
+            }
+            Phase::Working | Phase::Sending(_) | Phase::Judging(_) => false,
+        };
+        entry.phase = phase;
+        if forgettable {
+            self.turn += 1;
+            entry.turn = Some(self.turn);
+            self.forgettable.insert(self.turn, name);
+        }
+    }
+
+    /// Forgets the oldest until there is room for one more.
+    fn make_room(&mut self) -> bool {
+        while self.tasks.len() >= self.tasks_max || self.bytes > self.bytes_max {
+            let Some((_, oldest)) = self.forgettable.pop_first() else { return false };
+            self.forget(&oldest);
+        }
+        true
+    }
+
+    fn forget(&mut self, task: &str) {
+        if let Some(entry) = self.tasks.remove(task) {
+            self.bytes -= entry.bytes;
+            self.open -= usize::from(entry.phase.is_open());
+            if let Some(turn) = entry.turn {
+                self.forgettable.remove(&turn);
+            }
+        }
+    }
+}
+
+impl Phase {
+    /// Somebody is at it besides the handler.
+    fn is_open(&self) -> bool {
+        match self {
+            Self::Sending(_) | Self::Judging(_) => true,
+            Self::Working | Self::Told(_) | Self::Over => false,
+        }
+    }
+}
+
+impl Entry {
+    fn new(phase: Phase, key: Option<String>) -> Self {
+        let (answer, _) = watch::channel(None);
+        Self { phase, answer, key, work: None, bytes: 0, turn: None }
+    }
+
+    /// The first answer stands.
+    fn answer_once(&self, answer: Answer) {
+        self.answer.send_if_modified(|now| {
+            let is_first = now.is_none();
+            if is_first {
+                *now = Some(answer);
+            }
+            is_first
+        });
+    }
+
+    /// Lets go of the result. Whoever was told to wait is told so again.
+    fn end(&mut self) {
+        self.key = None;
+        self.answer.send_if_modified(|now| {
+            let keeps = matches!(now, Some(Answer::Taken));
+            if !keeps {
+                *now = Some(Answer::Over);
+            }
+            !keeps
+        });
+    }
+}
+
+/// Names that Legwork never gives.
+pub(crate) fn is_too_long(task: &str) -> bool {
+    task.chars().nth(TASK_CHARS_MAX).is_some()
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,27 @@
+//! Saying what the executor does, at the start and whenever Legwork does not know it.
+//!
+//! Invariant: it is said again, with growing pauses, until it is heard.
+
+use std::time::Duration;
+
+use legwork_api::Client;
+use legwork_api::executors::ExecutorRequest;
+
+use crate::serve::{Pauses, Shared};
+
+const PAUSE_MIN: Duration = Duration::from_millis(200);
+const PAUSE_MAX: Duration = Duration::from_secs(30);
+
+pub(crate) async fn keep(shared: &Shared, client: &Client, request: &ExecutorRequest) {
+    let name = &shared.executor.name;
+    loop {
+        let mut pauses = Pauses::new(PAUSE_MIN, PAUSE_MAX);
+        while let Err(error) = client.register_executor(name, request).await {
+            tracing::warn!(executor = name, %error, "registering is tried again");
+            pauses.wait().await;
+        }
+        tracing::info!(executor = name, url = request.url, "registered");
+        shared.unknown.notified().await;
+        tracing::info!(executor = name, "Legwork does not know this executor: registering again");
+    }
+}

@@ -1,0 +1,57 @@
+//! Verdicts: which results count. The hook is called, and only then it is confirmed.
+//!
+//! Invariant: a hook runs apart from the request that brought it, once at a time for a task.
+
+use std::sync::Arc;
+
+use legwork_api::executors::Verdict;
+use tokio::task::JoinSet;
+
+use crate::Failure;
+use crate::memory::Judgement;
+use crate::serve::Shared;
+
+/// What is answered to a verdict.
+pub(crate) enum Confirmation {
+    Confirmed,
+    /// It is being seen to: say it again.
+    Later,
+    Failed(Failure),
+}
+
+pub(crate) async fn pass(shared: &Arc<Shared>, task: &str, verdict: Verdict) -> Confirmation {
+    let judged = match shared.memory().judge(task) {
+        Judgement::Call(judged) => judged,
+        Judgement::Confirmed => return Confirmation::Confirmed,
+        Judgement::Later => return Confirmation::Later,
+    };
+    let hook = match verdict {
+        Verdict::Ack => shared.executor.ack.clone(),
+        Verdict::Nack => shared.executor.nack.clone(),
+    };
+    let Some(hook) = hook else {
+        shared.memory().judged(task, true);
+        shared.changed.notify_waiters();
+        return Confirmation::Confirmed;
+    };
+    let (told, heard) = tokio::sync::oneshot::channel();
+    let (owner, name) = (shared.clone(), task.to_owned());
+    shared.spawn(async move {
+        let mut call = JoinSet::new();
+        // The hook is called in there: if it panics, only the verdict comes again.
+        call.spawn(async move { hook(judged).await });
+        let done = match call.join_next().await {
+            Some(Ok(done)) => done,
+            Some(Err(_)) | None => Err(Failure::again("the hook panicked; see the log")),
+        };
+        owner.memory().judged(&name, done.is_ok());
+        owner.changed.notify_waiters();
+        // Whoever asked may be gone.
+        let _ = told.send(done);
+    });
+    match heard.await {
+        Ok(Ok(())) => Confirmation::Confirmed,
+        Ok(Err(failure)) => Confirmation::Failed(failure),
+        Err(_) => Confirmation::Later,
+    }
+}

@@ -1,0 +1,130 @@
+//! Doing a task: the handler on its own, while whoever asked waits for a while.
+//!
+//! Invariant: a handler runs apart from the request that brought it, so that a broken connection
+//! ends nothing; when it takes longer than the patience, or nobody waits, its result is sent.
+
+use std::sync::Arc;
+
+use legwork_api::Data;
+use serde_json::Value as Json;
+use tokio::task::{JoinError, JoinSet};
+
+use crate::memory::{Admission, Outcome, Waiting};
+use crate::serve::Shared;
+use crate::{Failure, Handler, Task, callback};
+
+/// The largest result: a server takes bodies of 1 MiB.
+const RESULT_BYTES_MAX: usize = (1 << 20) - (8 << 10);
+
+/// Why a task is not begun now.
+pub(crate) enum NotNow {
+    Busy,
+    Closed,
+}
+
+/// Begins the task unless it was begun before; either way there is one answer to wait for.
+pub(crate) fn begin(
+    shared: &Arc<Shared>,
+    task: Task,
+    handler: &Handler,
+    limit_of: Option<u32>,
+) -> Result<Waiting, NotNow> {
+    let mut memory = shared.memory();
+    match memory.admit(&task, shared.executor.limit, limit_of) {
+        Admission::Known(waiting) => Ok(waiting),
+        Admission::Busy => Err(NotNow::Busy),
+        Admission::Closed => Err(NotNow::Closed),
+        Admission::New(waiting) => {
+            let run = Run { task: task.task.clone(), kind: task.kind.clone() };
+            let target = task.callback.clone();
+            let handler = handler.clone();
+            let mut work = JoinSet::new();
+            // The handler is called in there: if it panics, only the task fails.
+            memory.begun(&run.task, work.spawn(async move { handler(task).await }));
+            drop(memory);
+            shared.spawn(run.go(shared.clone(), work, target));
+            Ok(waiting)
+        }
+    }
+}
+
+struct Run {
+    task: String,
+    kind: String,
+}
+
+impl Run {
+    async fn go(
+        self,
+        shared: Arc<Shared>,
+        mut work: JoinSet<Result<Json, Failure>>,
+        target: String,
+    ) {
+        let ended = match tokio::time::timeout(shared.executor.patience, work.join_next()).await {
+            Ok(ended) => ended,
+            Err(_) => {
+                shared.memory().taken(&self.task);
+                work.join_next().await
+            }
+        };
+        let (outcome, bytes) = outcome(ended);
+        let outcome = Arc::new(outcome);
+        let send = {
+            let mut memory = shared.memory();
+            memory.ended(&self.kind);
+            memory.finished(&self.task, &outcome, bytes)
+        };
+        shared.changed.notify_waiters();
+        if send {
+            callback::send(&shared, &self.task, &outcome, &target).await;
+            shared.changed.notify_waiters();
+        }
+    }
+}
+
+/// What came of it, and how large that is.
+fn outcome(ended: Option<Result<Result<Json, Failure>, JoinError>>) -> (Outcome, usize) {
+    let outcome = match ended {
+        Some(Ok(Ok(Json::Object(values)))) => Ok(Data::from_iter(values)),
+        Some(Ok(Ok(Json::Null))) => Ok(Data::new()),
+        Some(Ok(Ok(Json::Bool(_) | Json::Number(_) | Json::String(_) | Json::Array(_)))) => {
+            Err(Failure::forever("the handler did not answer a JSON object; mend the executor"))
+        }
+        Some(Ok(Err(failure))) => Err(failure),
+        Some(Err(error)) if error.is_cancelled() => Err(Failure::again("it was cancelled")),
+        Some(Err(_)) | None => Err(Failure::again("the handler panicked; see the executor's log")),
+    };
+    match outcome {
+        Ok(data) => {
+            let bytes = serde_json::to_vec(&data).map_or(usize::MAX, |json| json.len());
+            if bytes <= RESULT_BYTES_MAX {
+                return (Ok(data), bytes);
+            }
+            let reason = format!(
+                "the result has more than {RESULT_BYTES_MAX} bytes; put large values into files"
+            );
+            (Err(Failure::forever(reason)), 0)
+        }
+        Err(failure) => {
+            let bytes = failure.reason.len();
+            (Err(failure), bytes)
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn only_objects_of_a_size_that_can_be_told_are_results() {
+        let check = |answered: Json| outcome(Some(Ok(Ok(answered)))).0;
+        assert_eq!(check(json!({"a": 1})), Ok(Data::from([("a".to_owned(), json!(1))])));
+        assert_eq!(check(Json::Null), Ok(Data::new()));
+        assert!(!check(json!([1])).unwrap_err().retry);
+        let large = check(json!({"a": "x".repeat(RESULT_BYTES_MAX)})).unwrap_err();
+        assert!(!large.retry && large.reason.contains("files"), "{large:?}");
+    }
+}

@@ -1,8 +1,9 @@
 //! The gate, the same on a desk and in CI: nothing lands that does not pass it.
 
+use std::process::Command;
 use std::time::Instant;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 
 use crate::{cargo, cargo_with, measured, prepare, program};
 
@@ -36,6 +37,7 @@ pub(crate) fn run(long: bool) -> Result<()> {
     let tests = ["test", "--workspace", "--quiet", "--no-fail-fast"];
     let more: &[(&str, &str)] = if long { &[("PROPTEST_CASES", CASES_LONG)] } else { &[] };
     stage("tests", || cargo_with(&tests, more))?;
+    stage("executor in Python", python)?;
     let seeds = if long { SEEDS_LONG } else { SEEDS };
     let arguments = ["--seeds".to_owned(), seeds.to_owned()];
     stage("simulation", || program("legwork-sim", "legwork-sim", &[], &arguments))?;
@@ -49,6 +51,20 @@ pub(crate) fn run(long: bool) -> Result<()> {
         stage("growth", || measured(&["crash", "--grow"], &[]))?;
     }
     println!("ci passed in {} s", begin.elapsed().as_secs());
+    Ok(())
+}
+
+/// The tests of `sdk/python`, with nothing but the standard library; a warning is a failure.
+fn python() -> Result<()> {
+    let status = Command::new("python3")
+        .args(["-W", "error", "-m", "unittest", "discover", "--quiet"])
+        .env("PYTHONDONTWRITEBYTECODE", "1")
+        .current_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/../sdk/python"))
+        .status()
+        .context("python3 cannot be started; install Python 3.9 or later, and try again")?;
+    if !status.success() {
+        bail!("`python3 -m unittest discover` failed in sdk/python");
+    }
     Ok(())
 }
 

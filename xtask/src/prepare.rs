@@ -10,14 +10,16 @@ use anyhow::{Result, bail};
 type Tool = (&'static str, &'static str);
 
 /// For all tests. `mount` gives a test a disk that can be filled, `ip` gives sites a network of their
-/// own, `postgres` is started privately by each test; `kill` is the shell's own.
-const TOOLS: [Tool; 6] = [
+/// own, `postgres` is started privately by each test, `python3` runs the tests of the executor in Python;
+/// `kill` is the shell's own.
+const TOOLS: [Tool; 7] = [
     ("git", "git"),
     ("cc", "build-essential"),
     ("bash", "bash"),
     ("mount", "mount"),
     ("ip", "iproute2"),
     ("postgres", "postgresql"),
+    ("python3", "python3"),
 ];
 /// Where Debian puts what is not for everybody's path, with a folder for each version.
 const VERSIONED: &str = "/usr/lib/postgresql";

@@ -1,0 +1,268 @@
+"""The executor: what it does, for how many at a time, and under which name.
+
+Invariant: whoever stops takes nothing new, and goes when what was begun is done and told, or the
+time of grace is over.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import queue
+import threading
+import urllib.parse
+from typing import Any, Callable, Optional, TypeVar
+
+from . import calls
+from .memory import Admission, Memory
+from .server import Server
+from .signature import SECRET_CHARS_MIN
+from .words import Failure, Judged, Outcome, Task
+
+log = logging.getLogger("legwork_executor")
+
+RESULT_BYTES_MAX = (1 << 20) - (8 << 10)  # a server takes bodies of 1 MiB
+PAUSE_S = 0.1  # the first one
+POLL_S = 0.1  # how soon it hears that it is to end
+FAREWELL_S = 2  # for answers to be written when everything else is done
+
+Handler = Callable[[Task], Any]
+Hook = Callable[[Judged], Any]
+H = TypeVar("H", bound=Handler)
+K = TypeVar("K", bound=Hook)
+
+
+class Executor:
+    """An HTTP server that does automatic steps; see the README for ten lines that use it."""
+
+    def __init__(
+        self,
+        name: str,
+        secret: str,
+        *,
+        limit: int = 16,
+        domain: Optional[str] = None,
+        verdicts: bool = True,
+        patience: float = 1.0,
+        grace: float = 30.0,
+    ) -> None:
+        """`limit`: tasks at a time; `patience`: what takes longer (in seconds) is told later, by
+        callback; `grace`: how long it waits for what it has begun when it stops."""
+        if len(secret) < SECRET_CHARS_MIN:
+            raise ValueError(
+                f"the secret of executor `{name}` has {len(secret)} characters; "
+                f"give it at least {SECRET_CHARS_MIN}"
+            )
+        if limit < 1:
+            raise ValueError("a limit of 0 lets nothing through; give at least 1")
+        self._name = name
+        self._secret = secret
+        self._limit = limit
+        self._domain = domain
+        self._verdicts = verdicts
+        self._patience = patience
+        self._grace = grace
+        self._types: dict[str, tuple[Handler, Optional[int]]] = {}
+        self._ack: Optional[Hook] = None
+        self._nack: Optional[Hook] = None
+        self._memory = Memory()
+        self._server: Optional[Server] = None
+        self._url = ""
+        self._closing = threading.Event()
+        self._unknown = threading.Event()
+        # A signal handler may put into it whatever the main thread is at.
+        self._stops: queue.SimpleQueue[None] = queue.SimpleQueue()
+
+    def on(self, type: str, limit: Optional[int] = None) -> Callable[[H], H]:
+        """Does tasks of the type, `limit` of them at a time. The handler gives a dict, the values
+        of the step's outputs, or raises; handlers run in threads."""
+        if limit is not None and limit < 1:
+            raise ValueError("a limit of 0 lets nothing through; give at least 1")
+
+        def add(handler: H) -> H:
+            self._types[type] = (handler, limit)
+            return handler
+
+        return add
+
+    def on_ack(self, hook: K) -> K:
+        """The result counts: make it final. If this raises, the verdict comes again."""
+        self._ack = hook
+        return hook
+
+    def on_nack(self, hook: K) -> K:
+        """The result does not count: undo it. If this raises, the verdict comes again."""
+        self._nack = hook
+        return hook
+
+    def run(
+        self,
+        port: int,
+        legwork: str,
+        *,
+        token: Optional[str] = None,
+        host: str = "127.0.0.1",
+        url: Optional[str] = None,
+    ) -> None:
+        """Registers at Legwork and does tasks until `stop` is called or Ctrl-C is pressed. `url` is
+        the address under which Legwork reaches it, with the path it calls below."""
+        self.start(port, legwork, token=token, host=host, url=url)
+        try:
+            self._stops.get()
+        except KeyboardInterrupt:
+            pass
+        finally:
+            self.close()
+
+    def stop(self) -> None:
+        """Lets `run` return; may be called by a signal handler."""
+        self._stops.put(None)
+
+    def start(
+        self,
+        port: int,
+        legwork: str,
+        *,
+        token: Optional[str] = None,
+        host: str = "127.0.0.1",
+        url: Optional[str] = None,
+    ) -> str:
+        """Like `run`, in threads of its own, until `close`; gives the address it is reached at."""
+        if not self._types:
+            raise ValueError(f"executor `{self._name}` does nothing; add a type of task with `on`")
+        if url is None and host in ("", "0.0.0.0", "::"):
+            raise ValueError(
+                "the executor listens at all addresses of the machine; say with `url` under which "
+                "one Legwork reaches it"
+            )
+        prefix = _path(url) if url else ""
+        self._server = Server((host, port), self)
+        self._server.prefix = prefix
+        literal = f"[{host}]" if ":" in host else host
+        self._url = (url or f"http://{literal}:{self._server.server_port}").rstrip("/")
+        serving = threading.Thread(target=self._server.serve_forever, args=(POLL_S,), daemon=True)
+        serving.start()
+        registering = threading.Thread(target=self._register, args=(legwork, token), daemon=True)
+        registering.start()
+        return self._url
+
+    def close(self) -> None:
+        """Takes no more tasks, waits for what was begun, and ends."""
+        if not self._memory.stop(self._grace):
+            log.warning("the time of grace is over; what is under way is left")
+        self._closing.set()
+        self._unknown.set()
+        if self._server:
+            self._server.shutdown()
+            self._server.wait_quiet(FAREWELL_S)
+            self._server.server_close()
+
+    def _register(self, legwork: str, token: Optional[str]) -> None:
+        types = self._types.items()
+        body: dict[str, Any] = {
+            "url": self._url,
+            "secret": self._secret,
+            "types": {name: {"limit": limit} if limit else {} for name, (_, limit) in types},
+            "limit": self._limit,
+            "verdicts": self._verdicts,
+        }
+        if self._domain is not None:
+            body["domain"] = self._domain
+        while not self._closing.is_set():
+            calls.until_heard(
+                f"the registration of `{self._name}`",
+                lambda: calls.register(legwork, self._name, token, body),
+                lambda status: 200 <= status < 300,
+                PAUSE_S,
+                self._closing,
+            )
+            self._unknown.wait()
+            self._unknown.clear()
+
+    def _begin(self, task: Task) -> Admission:
+        handler, limit = self._types[task.type]
+        admission = self._memory.admit(task, self._limit, limit)
+        if admission is Admission.NEW:
+            work = threading.Thread(target=self._work, args=(task, handler), daemon=True)
+            try:
+                work.start()
+            except RuntimeError as error:
+                self._memory.finished(task, _failed(Failure.again(_words(error))))
+        return admission
+
+    def _work(self, task: Task, handler: Handler) -> None:
+        if self._memory.finished(task, _outcome(handler, task)):
+            self._send(task.task)
+
+    def _unheard(self, task: str) -> None:
+        if self._memory.unheard(task):
+            threading.Thread(target=self._send, args=(task,), daemon=True).start()
+
+    def _send(self, task: str) -> None:
+        url = self._memory.callback(task)
+
+        def send() -> Optional[int]:
+            outcome = self._memory.sending(task)
+            if outcome is None or url is None:
+                return None
+            status = calls.send_result(url, self._secret, task, outcome)
+            if status == calls.UNKNOWN:
+                self._unknown.set()
+            return status
+
+        what = f"the result of `{task}`"
+        calls.until_heard(what, send, calls.RECEIVED.__eq__, PAUSE_S, self._closing)
+        self._memory.sent(task)
+
+    def _judge(self, verdict: str, judged: Judged) -> Optional[Failure]:
+        hook = self._ack if verdict == "ack" else self._nack
+        failure: Optional[Failure] = None
+        try:
+            if hook:
+                hook(judged)
+        except Failure as raised:
+            failure = raised
+        except BaseException as error:  # this thread is nobody else's to end
+            log.exception("the hook for `%s` failed", judged.task)
+            failure = Failure.again(_words(error))
+        self._memory.judged(judged.task, failure is None)
+        return failure
+
+
+def _outcome(handler: Handler, task: Task) -> Outcome:
+    try:
+        data = handler(task)
+    except Failure as failure:
+        return _failed(failure)
+    except BaseException as error:  # this thread is nobody else's to end
+        log.exception("the handler for `%s` failed", task.task)
+        return _failed(Failure.again(_words(error)))
+    data = {} if data is None else data
+    if not isinstance(data, dict):
+        return _failed(Failure.forever("the handler did not give a dict; mend the executor"))
+    try:
+        size = len(json.dumps(data, allow_nan=False))
+    except (TypeError, ValueError, RecursionError) as error:
+        return _failed(Failure.forever(f"the result is not JSON ({error}); mend the executor"))
+    if size > RESULT_BYTES_MAX:
+        reason = f"the result has more than {RESULT_BYTES_MAX} bytes; put large values into files"
+        return _failed(Failure.forever(reason))
+    return Outcome(data, None, size)
+
+
+def _failed(failure: Failure) -> Outcome:
+    return Outcome(None, failure, len(failure.reason))
+
+
+def _words(error: BaseException) -> str:
+    return str(error) or type(error).__name__
+
+
+def _path(url: str) -> str:
+    """What Legwork puts in front of `/tasks` in the request line."""
+    parts = urllib.parse.urlsplit(url)
+    if not calls.is_usable(url) or parts.query or parts.fragment:
+        raise ValueError(
+            f"`{url}` is not a usable address; write it like http://crm.example:7001/legwork"
+        )
+    return parts.path.rstrip("/")

@@ -1,0 +1,245 @@
+"""What the executor has been given, and what came of it: why a repetition begins nothing.
+
+Invariant: a task has one answer, and keeps it; at most TASKS_MAX tasks and BYTES_MAX bytes of
+results are remembered. What Legwork has not heard yet is never forgotten: when there is no room but
+theirs, new tasks wait. Everything happens under one lock, which is here.
+"""
+
+from __future__ import annotations
+
+import enum
+import threading
+import time
+from collections import Counter, OrderedDict
+from typing import Optional, Union
+
+from .words import Judged, Outcome, Task
+
+TASKS_MAX = 10_000
+BYTES_MAX = 64 << 20
+SENDING_MAX = 256  # each has a thread
+
+
+class Phase(enum.Enum):
+    WORKING = "working"
+    SENDING = "sending"  # by callback, and not received yet
+    TOLD = "told"  # Legwork has the result
+    JUDGING = "judging"  # the hook is being called
+    OVER = "over"  # cancelled or judged: only the name is kept
+
+
+class Admission(enum.Enum):
+    KNOWN = "known"
+    NEW = "new"
+    BUSY = "busy"  # too many at a time
+    CLOSED = "closed"  # the executor stops, or remembers all it can
+
+
+class Reply(enum.Enum):
+    TAKEN = "taken"  # the result comes by callback
+    OVER = "over"  # it was cancelled or has its verdict
+    LATER = "later"  # a verdict that is being seen to
+    CONFIRMED = "confirmed"
+
+
+Answer = Union[Reply, Outcome]
+
+
+class _Entry:
+    """The inputs are not kept: they may be large."""
+
+    def __init__(self, task: Optional[Task]) -> None:
+        self.phase = Phase.WORKING
+        self.key = task.key if task else None
+        self.callback = task.callback if task else None
+        self.cancelled = task._cancelled if task else None
+        self.answer: Optional[Answer] = None
+        self.outcome: Optional[Outcome] = None
+
+
+class Memory:
+    def __init__(self, tasks_max: int = TASKS_MAX, bytes_max: int = BYTES_MAX) -> None:
+        self._changed = threading.Condition()
+        self._tasks: dict[str, _Entry] = {}
+        # Those that may be forgotten, in the order in which they became so.
+        self._forgettable: OrderedDict[str, None] = OrderedDict()
+        self._tasks_max = tasks_max
+        self._bytes_max = bytes_max
+        self._bytes = 0
+        self._working: Counter[str] = Counter()
+        self._phases: Counter[Phase] = Counter()
+        self._stopping = False
+
+    def admit(self, task: Task, limit: int, limit_of: Optional[int]) -> Admission:
+        """A new task counts as begun from here on."""
+        with self._changed:
+            if task.task in self._tasks:
+                return Admission.KNOWN
+            if self._stopping or self._phases[Phase.SENDING] >= SENDING_MAX:
+                return Admission.CLOSED
+            of_type = self._working[task.type]
+            if sum(self._working.values()) >= limit or (limit_of or limit) <= of_type:
+                return Admission.BUSY
+            if not self._make_room():
+                return Admission.CLOSED
+            self._working[task.type] += 1
+            self._insert(task.task, _Entry(task))
+            return Admission.NEW
+
+    def answer(self, task: str, patience: float) -> Answer:
+        """What is answered to the task, now or when it is done; after the patience it is taken."""
+        end = time.monotonic() + patience
+        with self._changed:
+            while True:
+                entry = self._tasks.get(task)
+                if entry is None:
+                    return Reply.LATER
+                left = end - time.monotonic()
+                if entry.answer is None and left <= 0:
+                    entry.answer = Reply.TAKEN
+                    self._changed.notify_all()
+                if entry.answer is not None:
+                    return entry.answer
+                self._changed.wait(left)
+
+    def finished(self, task: Task, outcome: Outcome) -> bool:
+        """Whether the result has to be sent: nobody waits for it any more."""
+        with self._changed:
+            self._working[task.type] -= 1
+            self._changed.notify_all()
+            entry = self._tasks.get(task.task)
+            if entry is None or entry.phase is not Phase.WORKING:
+                return False
+            if task.cancelled and outcome.failure is not None:
+                self._shift(task.task, Phase.OVER)
+                return False
+            entry.outcome = outcome
+            self._bytes += outcome.size
+            if entry.answer is None:
+                entry.answer = outcome
+                self._shift(task.task, Phase.TOLD)
+                return False
+            self._shift(task.task, Phase.SENDING)
+            return True
+
+    def unheard(self, task: str) -> bool:
+        """The answer could not be written: whether the result has to be sent."""
+        with self._changed:
+            entry = self._tasks.get(task)
+            if entry is None or entry.phase is not Phase.TOLD:
+                return False
+            entry.answer = Reply.TAKEN
+            self._shift(task, Phase.SENDING)
+            return True
+
+    def sending(self, task: str) -> Optional[Outcome]:
+        """What is still to be sent: a verdict tells that it has come."""
+        with self._changed:
+            entry = self._tasks.get(task)
+            return entry.outcome if entry and entry.phase is Phase.SENDING else None
+
+    def callback(self, task: str) -> Optional[str]:
+        with self._changed:
+            entry = self._tasks.get(task)
+            return entry.callback if entry else None
+
+    def sent(self, task: str) -> None:
+        with self._changed:
+            entry = self._tasks.get(task)
+            if entry and entry.phase is Phase.SENDING:
+                self._shift(task, Phase.TOLD)
+
+    def cancel(self, task: str) -> None:
+        """Nobody waits for it any more. What is done stays done, and will be judged."""
+        with self._changed:
+            entry = self._tasks.get(task)
+            if entry is None:
+                # The task itself may come after: it must not be begun.
+                if self._make_room():
+                    self._insert(task, _Entry(None))
+                    self._shift(task, Phase.OVER)
+            elif entry.phase is Phase.WORKING and entry.cancelled:
+                # A thread cannot be ended; the handler is told, and may go on to the end.
+                entry.cancelled.set()
+                entry.answer = entry.answer or Reply.TAKEN
+                self._changed.notify_all()
+
+    def judge(self, task: str) -> Union[Judged, Reply]:
+        """Call the hook, then `judged`; or there is nothing to call."""
+        with self._changed:
+            entry = self._tasks.get(task)
+            if entry is None:
+                if not self._make_room():
+                    return Reply.LATER
+                entry = self._insert(task, _Entry(None))
+            if entry.phase is Phase.OVER:
+                return Reply.CONFIRMED
+            if entry.phase is Phase.JUDGING:
+                return Reply.LATER
+            if entry.phase is Phase.WORKING and entry.cancelled:
+                # The result is that of an earlier life of this executor.
+                entry.cancelled.set()
+            self._shift(task, Phase.JUDGING)
+            return Judged(task, entry.key, entry.outcome.data if entry.outcome else None)
+
+    def judged(self, task: str, well: bool) -> None:
+        """The hook went well, or the verdict comes again."""
+        with self._changed:
+            entry = self._tasks.get(task)
+            if entry is None or entry.phase is not Phase.JUDGING:
+                return
+            if well:
+                self._shift(task, Phase.OVER)
+            elif entry.outcome:
+                self._shift(task, Phase.TOLD)
+            else:
+                self._forget(task)
+
+    def stop(self, grace: float) -> bool:
+        """Takes no more; whether all that was begun is done and told within the time of grace."""
+        with self._changed:
+            self._stopping = True
+            return self._changed.wait_for(self._is_idle, grace)
+
+    def __len__(self) -> int:
+        return len(self._tasks)
+
+    def _is_idle(self) -> bool:
+        busy = sum(self._working.values())
+        return not (busy or self._phases[Phase.SENDING] or self._phases[Phase.JUDGING])
+
+    def _insert(self, task: str, entry: _Entry) -> _Entry:
+        self._tasks[task] = entry
+        self._phases[entry.phase] += 1
+        return entry
+
+    def _shift(self, task: str, phase: Phase) -> None:
+        entry = self._tasks[task]
+        self._forgettable.pop(task, None)
+        self._phases[entry.phase] -= 1
+        self._phases[phase] += 1
+        entry.phase = phase
+        if phase is Phase.OVER:
+            self._bytes -= entry.outcome.size if entry.outcome else 0
+            entry.outcome = entry.key = entry.callback = entry.cancelled = None
+            # Whoever was told to wait is told so again.
+            if entry.answer is not Reply.TAKEN:
+                entry.answer = Reply.OVER
+        if phase in (Phase.TOLD, Phase.OVER):
+            self._forgettable[task] = None
+        self._changed.notify_all()
+
+    def _make_room(self) -> bool:
+        """Forgets the oldest until there is room for one more."""
+        while len(self._tasks) >= self._tasks_max or self._bytes > self._bytes_max:
+            if not self._forgettable:
+                return False
+            self._forget(next(iter(self._forgettable)))
+        return True
+
+    def _forget(self, task: str) -> None:
+        entry = self._tasks.pop(task)
+        self._forgettable.pop(task, None)
+        self._phases[entry.phase] -= 1
+        self._bytes -= entry.outcome.size if entry.outcome else 0
+        self._changed.notify_all()

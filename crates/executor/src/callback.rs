@@ -45,34 +45,54 @@ impl Target {
     }
 }
 
+/// What is sent, and where.
+pub(crate) struct Message {
+    target: Target,
+    body: Bytes,
+}
+
+impl Message {
+    /// There always is one: texts and values are JSON, and the callback was read with the task.
+    pub(crate) fn new(task: &str, outcome: &Outcome, callback: &str) -> Option<Self> {
+        let body = match outcome {
+            Ok(data) => TaskResult::done(task, data.clone()),
+            Err(failure) => TaskResult::failed(task, &failure.reason, failure.retry),
+        };
+        let body = serde_json::to_vec(&body).ok()?.into();
+        Some(Self { target: Target::parse(callback)?, body })
+    }
+}
+
 /// Returns when it is received, or needs not be any more.
 pub(crate) async fn send(shared: &Arc<Shared>, task: &str, outcome: &Outcome, callback: &str) {
-    let body = match outcome {
-        Ok(data) => TaskResult::done(task, data.clone()),
-        Err(failure) => TaskResult::failed(task, &failure.reason, failure.retry),
-    };
-    // Texts and values are always JSON, and the callback was read when the task came.
-    let (Ok(body), Some(target)) = (serde_json::to_vec(&body), Target::parse(callback)) else {
+    let Some(message) = Message::new(task, outcome, callback) else {
         return shared.memory().sent(task);
     };
-    let body = Bytes::from(body);
     let mut pauses = Pauses::new(PAUSE_MIN, PAUSE_MAX);
     while shared.memory().is_sending(task) {
-        match attempt(shared, &target, &body).await {
-            Ok(RECEIVED) => return shared.memory().sent(task),
-            Ok(status) => tracing::warn!(task, status, "the result is sent again: not received"),
-            Err(error) => {
-                tracing::warn!(task, %error, "the result is sent again");
-                if status(&error) == Some(UNKNOWN) {
-                    shared.unknown.notify_one();
-                }
-            }
+        if attempt(shared, task, &message).await {
+            return shared.memory().sent(task);
         }
         pauses.wait().await;
     }
 }
 
-async fn attempt(shared: &Shared, target: &Target, body: &Bytes) -> Result<u16, client::Error> {
+/// Whether it is received.
+pub(crate) async fn attempt(shared: &Shared, task: &str, message: &Message) -> bool {
+    match post(shared, &message.target, &message.body).await {
+        Ok(RECEIVED) => return true,
+        Ok(status) => tracing::warn!(task, status, "the result is sent again: not received"),
+        Err(error) => {
+            tracing::warn!(task, %error, "the result is sent again");
+            if status(&error) == Some(UNKNOWN) {
+                shared.unknown.notify_one();
+            }
+        }
+    }
+    false
+}
+
+async fn post(shared: &Shared, target: &Target, body: &Bytes) -> Result<u16, client::Error> {
     let client = shared.client(&target.origin)?;
     let request = Signed { method: "POST", target: &target.path, body };
     let signature = signature::sign(&shared.executor.secret, &request, clock::now());

@@ -1,7 +1,8 @@
 //! A ready executor: an HTTP server that does automatic steps for Legwork.
 //!
 //! Invariant: a task is begun at most once while it is remembered, whatever is repeated; what came
-//! of it is told until Legwork has heard it; nothing unsigned is listened to.
+//! of it is told until Legwork has heard it, and a result until it is judged; nothing unsigned is
+//! listened to.
 //!
 //! ```no_run
 //! use legwork_executor::{Executor, Task};
@@ -21,6 +22,7 @@ mod error;
 mod failure;
 mod memory;
 mod register;
+mod remind;
 mod route;
 mod serve;
 mod verdicts;
@@ -46,6 +48,8 @@ pub use legwork_api::executors::TaskRequest as Task;
 const PATIENCE: Duration = Duration::from_secs(1);
 /// How long an executor that stops waits for what it has begun.
 const GRACE: Duration = Duration::from_secs(30);
+/// How long a verdict may take before the result is sent again, the first time.
+const VERDICT_PATIENCE: Duration = Duration::from_secs(30);
 
 type Later<T> = Pin<Box<dyn Future<Output = T> + Send>>;
 type Handler = Arc<dyn Fn(Task) -> Later<Result<Json, Failure>> + Send + Sync>;
@@ -63,6 +67,7 @@ pub struct Executor {
     verdicts: bool,
     patience: Duration,
     grace: Duration,
+    verdict_patience: Duration,
     ack: Option<Hook>,
     nack: Option<Hook>,
 }
@@ -98,6 +103,7 @@ impl Executor {
             verdicts: true,
             patience: PATIENCE,
             grace: GRACE,
+            verdict_patience: VERDICT_PATIENCE,
             ack: None,
             nack: None,
         }
@@ -185,6 +191,14 @@ impl Executor {
     #[must_use]
     pub fn grace(mut self, grace: Duration) -> Self {
         self.grace = grace;
+        self
+    }
+
+    /// A result without a verdict is sent again, first after this time, then with doubling pauses
+    /// up to ten minutes; 30 seconds unless said otherwise, and at least 10 milliseconds.
+    #[must_use]
+    pub fn verdict_patience(mut self, patience: Duration) -> Self {
+        self.verdict_patience = patience;
         self
     }
 

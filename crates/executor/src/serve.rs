@@ -20,7 +20,7 @@ use tokio::task::JoinSet;
 
 use crate::memory::Memory;
 use crate::route::{self, Reply};
-use crate::{Error, Executor, callback, register};
+use crate::{Error, Executor, callback, register, remind};
 
 const CONNECTIONS_MAX: usize = 1_000;
 /// How long the head of a request may take to come.
@@ -39,6 +39,8 @@ pub(crate) struct Shared {
     pub(crate) prefix: String,
     /// For bodies that are being read, in KiB.
     pub(crate) room: Semaphore,
+    /// For results that are sent again because there is no verdict.
+    pub(crate) reminders: Semaphore,
     /// Something has ended.
     pub(crate) changed: Notify,
     /// Legwork does not know this executor.
@@ -66,6 +68,7 @@ pub(crate) async fn run(
         executor,
         prefix,
         room: Semaphore::new(route::BODIES_KIB_MAX),
+        reminders: Semaphore::new(remind::AT_A_TIME_MAX),
         changed: Notify::new(),
         unknown: Notify::new(),
         memory: Mutex::default(),
@@ -204,7 +207,7 @@ impl Pauses {
 
     pub(crate) async fn wait(&mut self) {
         tokio::time::sleep(self.next).await;
-        self.next = (self.next * 2).min(self.max);
+        self.next = self.next.saturating_mul(2).min(self.max);
     }
 }
 

@@ -11,7 +11,7 @@ use tokio::task::{JoinError, JoinSet};
 
 use crate::memory::{Admission, Outcome, Waiting};
 use crate::serve::Shared;
-use crate::{Failure, Handler, Task, callback};
+use crate::{Failure, Handler, Task, callback, remind};
 
 /// The largest result: a server takes bodies of 1 MiB.
 const RESULT_BYTES_MAX: usize = (1 << 20) - (8 << 10);
@@ -76,8 +76,12 @@ impl Run {
         };
         shared.changed.notify_waiters();
         if send {
-            callback::send(&shared, &self.task, &outcome, &target).await;
+            // Boxed, like what follows: many wait for their verdict, and few send.
+            Box::pin(callback::send(&shared, &self.task, &outcome, &target)).await;
             shared.changed.notify_waiters();
+        }
+        if shared.executor.verdicts {
+            remind::until_judged(&shared, &self.task, &outcome, &target).await;
         }
     }
 }

@@ -15,6 +15,9 @@ use tokio::sync::{Semaphore, mpsc};
 
 use support::{Answer, SECRET, World, executor, now, soon};
 
+/// What a verdict may take where its absence is tested.
+const SHORT: Duration = Duration::from_millis(10);
+
 /// Counts how often it is called, and gives seven points.
 fn scoring(count: &Arc<AtomicUsize>) -> Executor {
     let count = count.clone();
@@ -207,6 +210,62 @@ async fn a_verdict_whose_hook_fails_is_not_confirmed() {
     assert_eq!(world.judge("t1", "nack").await.refusal(), (500, "locked"));
     assert_eq!(world.judge("t1", "nack").await.status, 200);
     assert_eq!(world.judge("t2", "ack").await.status, 200, "without a hook there is nothing to do");
+}
+
+#[tokio::test]
+async fn a_result_without_a_verdict_is_sent_again_until_it_has_one() {
+    let gate = Arc::new(Semaphore::new(0));
+    let executor = waiting(&gate).verdict_patience(SHORT).on_nack(|judged| async move {
+        if judged.task == "t1" { Err(Failure::again("locked")) } else { Ok(()) }
+    });
+    let mut world = World::answering(executor, &[], &[202, 503]).await;
+    assert_eq!(world.give("t1", "score").await.status, 202);
+    gate.add_permits(1);
+    for _ in 0..3 {
+        assert_eq!(world.result().await, json!({"task": "t1", "data": {"for": "t1"}}));
+    }
+    assert_eq!(world.judge("t1", "nack").await.status, 500, "but it was heard");
+    world.forget_results();
+    assert_eq!(world.give("t2", "score").await.status, 202);
+    gate.add_permits(1);
+    let mut on_their_way = 0;
+    for _ in 0..6 {
+        while world.result().await["task"] != "t2" {
+            on_their_way += 1;
+        }
+    }
+    assert!(on_their_way <= 1, "it is sent after its verdict");
+    assert_eq!(world.judge("t2", "nack").await.status, 200);
+}
+
+#[tokio::test]
+async fn a_result_that_was_answered_at_once_is_sent_again_too_and_a_failure_is_not() {
+    let executor = scoring(&Arc::default())
+        .on("fail", |_| async { Err(Failure::again("no answer from the bank")) })
+        .verdict_patience(SHORT);
+    let mut world = World::new(executor).await;
+    assert_eq!(world.give("f1", "fail").await.status, 500);
+    assert_eq!(world.give("t1", "score").await, points());
+    for _ in 0..3 {
+        let wire = json!({"task": "t1", "data": {"points": 7, "of": 1200}});
+        assert_eq!(world.result().await, wire);
+    }
+    assert_eq!(world.give("t1", "score").await, points(), "like the first time");
+}
+
+#[tokio::test]
+async fn without_verdicts_nothing_is_sent_again_that_was_received() {
+    let gate = Arc::new(Semaphore::new(0));
+    let executor = waiting(&gate).verdicts(false).verdict_patience(SHORT);
+    let mut world = World::answering(executor, &[], &[202, 503, 503]).await;
+    for (task, times) in [("t1", 1), ("t2", 3)] {
+        assert_eq!(world.give(task, "score").await.status, 202);
+        gate.add_permits(1);
+        for _ in 0..times {
+            assert_eq!(world.result().await["task"], task);
+        }
+    }
+    world.gone().await;
 }
 
 #[tokio::test]

@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use legwork_api::Data;
 use legwork_api::executors::TASK_CHARS_MAX;
-use tokio::sync::watch;
+use tokio::sync::{oneshot, watch};
 use tokio::task::AbortHandle;
 
 use crate::{Failure, Judged, Task};
@@ -75,6 +75,8 @@ struct Entry {
     answer: watch::Sender<Option<Answer>>,
     key: Option<String>,
     work: Option<AbortHandle>,
+    /// Dropped with the first verdict: until then Legwork is reminded of the result.
+    unjudged: Option<oneshot::Sender<()>>,
     bytes: usize,
     /// Its place among the forgettable.
     turn: Option<u64>,
@@ -191,6 +193,23 @@ impl Memory {
         }
     }
 
+    /// If a result waits for its verdict: what ends when that comes, or the result is forgotten.
+    pub(crate) fn unjudged(&mut self, task: &str) -> Option<oneshot::Receiver<()>> {
+        let entry = self.tasks.get_mut(task)?;
+        match &entry.phase {
+            Phase::Told(outcome) if outcome.is_ok() => {
+                let (until, judged) = oneshot::channel();
+                entry.unjudged = Some(until);
+                Some(judged)
+            }
+            Phase::Told(_)
+            | Phase::Working
+            | Phase::Sending(_)
+            | Phase::Judging(_)
+            | Phase::Over => None,
+        }
+    }
+
     /// Nobody waits for it any more. What is done stays done, and will be judged.
     pub(crate) fn cancel(&mut self, task: &str) {
         match self.phase(task) {
@@ -253,6 +272,7 @@ impl Memory {
         if let Some(work) = entry.work.take() {
             work.abort();
         }
+        entry.unjudged = None;
         if let Some(turn) = entry.turn.take() {
             self.forgettable.remove(&turn);
         }
@@ -308,7 +328,7 @@ impl Phase {
 impl Entry {
     fn new(phase: Phase, key: Option<String>) -> Self {
         let (answer, _) = watch::channel(None);
-        Self { phase, answer, key, work: None, bytes: 0, turn: None }
+        Self { phase, answer, key, work: None, unjudged: None, bytes: 0, turn: None }
     }
 
     /// The first answer stands.

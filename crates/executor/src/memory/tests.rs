@@ -1,6 +1,7 @@
 //! What is remembered, for how long, and how much of it.
 
 use serde_json::json;
+use tokio::sync::oneshot::error::TryRecvError;
 
 use super::*;
 
@@ -105,6 +106,32 @@ fn a_verdict_ends_the_sending() {
     memory.judged("a", true);
     assert!(memory.is_idle());
     assert!(matches!(memory.judge("a"), Judgement::Confirmed));
+}
+
+#[test]
+fn a_result_is_unjudged_from_when_it_is_told_until_its_verdict_or_it_is_forgotten() {
+    let mut memory = Memory::new(1, 1_000);
+    let failed = Arc::new(Err(Failure::again("no answer")));
+    assert!(is_new(&mut memory, "a"));
+    assert!(memory.unjudged("a").is_none(), "it is not done");
+    memory.ended("score");
+    memory.finished("a", &failed, 10);
+    memory.sent("a");
+    assert!(memory.unjudged("a").is_none(), "failures are not judged");
+    slow(&mut memory, "b");
+    assert!(memory.unjudged("b").is_none(), "it is not told");
+    memory.sent("b");
+    let mut judged = memory.unjudged("b").unwrap();
+    memory.cancel("b");
+    assert_eq!(judged.try_recv(), Err(TryRecvError::Empty), "it will be judged");
+    assert!(matches!(memory.judge("b"), Judgement::Call(_)));
+    assert_eq!(judged.try_recv(), Err(TryRecvError::Closed));
+    memory.judged("b", true);
+    quick(&mut memory, "c", 10);
+    let mut judged = memory.unjudged("c").unwrap();
+    quick(&mut memory, "d", 10);
+    assert_eq!(judged.try_recv(), Err(TryRecvError::Closed), "it is forgotten");
+    assert!(memory.unjudged("c").is_none());
 }
 
 #[test]

@@ -6,6 +6,7 @@ time of grace is over.
 
 from __future__ import annotations
 
+import http.client
 import json
 import logging
 import queue
@@ -23,6 +24,7 @@ log = logging.getLogger("legwork_executor")
 
 RESULT_BYTES_MAX = (1 << 20) - (8 << 10)  # a server takes bodies of 1 MiB
 PAUSE_S = 0.1  # the first one
+REMINDERS_MAX = 32  # at a time; each has a thread
 POLL_S = 0.1  # how soon it hears that it is to end
 FAREWELL_S = 2  # for answers to be written when everything else is done
 
@@ -45,9 +47,12 @@ class Executor:
         verdicts: bool = True,
         patience: float = 1.0,
         grace: float = 30.0,
+        verdict_patience: float = 30.0,
     ) -> None:
         """`limit`: tasks at a time; `patience`: what takes longer (in seconds) is told later, by
-        callback; `grace`: how long it waits for what it has begun when it stops."""
+        callback; `grace`: how long it waits for what it has begun when it stops;
+        `verdict_patience`: a result without a verdict is sent again, first after this time, then
+        with doubling pauses up to ten minutes."""
         if len(secret) < SECRET_CHARS_MIN:
             raise ValueError(
                 f"the secret of executor `{name}` has {len(secret)} characters; "
@@ -65,7 +70,8 @@ class Executor:
         self._types: dict[str, tuple[Handler, Optional[int]]] = {}
         self._ack: Optional[Hook] = None
         self._nack: Optional[Hook] = None
-        self._memory = Memory()
+        self._memory = Memory(verdict_patience=verdict_patience if verdicts else None)
+        self._reminders = threading.BoundedSemaphore(REMINDERS_MAX)
         self._server: Optional[Server] = None
         self._url = ""
         self._closing = threading.Event()
@@ -144,6 +150,8 @@ class Executor:
         serving.start()
         registering = threading.Thread(target=self._register, args=(legwork, token), daemon=True)
         registering.start()
+        if self._verdicts:
+            threading.Thread(target=self._remind, daemon=True).start()
         return self._url
 
     def close(self) -> None:
@@ -205,14 +213,44 @@ class Executor:
             outcome = self._memory.sending(task)
             if outcome is None or url is None:
                 return None
-            status = calls.send_result(url, self._secret, task, outcome)
-            if status == calls.UNKNOWN:
-                self._unknown.set()
-            return status
+            return self._send_once(url, task, outcome)
 
         what = f"the result of `{task}`"
         calls.until_heard(what, send, calls.RECEIVED.__eq__, PAUSE_S, self._closing)
         self._memory.sent(task)
+
+    def _send_once(self, url: str, task: str, outcome: Outcome) -> int:
+        status = calls.send_result(url, self._secret, task, outcome)
+        if status == calls.UNKNOWN:
+            self._unknown.set()
+        return status
+
+    def _remind(self) -> None:
+        """A server that was killed before it stored a result does not know of it."""
+        while True:
+            # After an outage many are due at once.
+            self._reminders.acquire()
+            task = self._memory.remind()
+            if task is None:
+                return
+            try:
+                threading.Thread(target=self._send_again, args=(task,), daemon=True).start()
+            except RuntimeError as error:
+                log.warning("the result of `%s` is sent again: %s", task, error)
+                self._memory.reminded(task)
+                self._reminders.release()
+
+    def _send_again(self, task: str) -> None:
+        try:
+            unjudged = self._memory.unjudged(task)
+            if unjudged and not self._closing.is_set():
+                log.info("there is no verdict: the result of `%s` is sent again", task)
+                self._send_once(unjudged[0], task, unjudged[1])
+        except (OSError, ValueError, http.client.HTTPException) as error:
+            log.warning("the result of `%s` is sent again: %s", task, error)
+        finally:
+            self._memory.reminded(task)
+            self._reminders.release()
 
     def _judge(self, verdict: str, judged: Judged) -> Optional[Failure]:
         hook = self._ack if verdict == "ack" else self._nack

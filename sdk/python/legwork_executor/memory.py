@@ -2,12 +2,14 @@
 
 Invariant: a task has one answer, and keeps it; at most TASKS_MAX tasks and BYTES_MAX bytes of
 results are remembered. What Legwork has not heard yet is never forgotten: when there is no room but
-theirs, new tasks wait. Everything happens under one lock, which is here.
+theirs, new tasks wait. A result that is told is unjudged until its first verdict, or until it is
+forgotten. Everything happens under one lock, which is here.
 """
 
 from __future__ import annotations
 
 import enum
+import math
 import threading
 import time
 from collections import Counter, OrderedDict
@@ -18,6 +20,8 @@ from .words import Judged, Outcome, Task
 TASKS_MAX = 10_000
 BYTES_MAX = 64 << 20
 SENDING_MAX = 256  # each has a thread
+REMIND_S_MIN = 0.01
+REMIND_S_MAX = 600.0  # the longest pause, unless the first is longer
 
 
 class Phase(enum.Enum):
@@ -55,14 +59,26 @@ class _Entry:
         self.cancelled = task._cancelled if task else None
         self.answer: Optional[Answer] = None
         self.outcome: Optional[Outcome] = None
+        self.pause: Optional[float] = None  # before Legwork is reminded of the result
 
 
 class Memory:
-    def __init__(self, tasks_max: int = TASKS_MAX, bytes_max: int = BYTES_MAX) -> None:
+    def __init__(
+        self,
+        tasks_max: int = TASKS_MAX,
+        bytes_max: int = BYTES_MAX,
+        verdict_patience: Optional[float] = None,
+    ) -> None:
+        """Without a patience no verdicts come, and nobody is reminded of a result."""
         self._changed = threading.Condition()
         self._tasks: dict[str, _Entry] = {}
         # Those that may be forgotten, in the order in which they became so.
         self._forgettable: OrderedDict[str, None] = OrderedDict()
+        # What is unjudged, and when Legwork is reminded of it: for each pause, the soonest first.
+        self._unjudged: dict[float, OrderedDict[str, float]] = {}
+        self._verdict_patience = (
+            None if verdict_patience is None else max(verdict_patience, REMIND_S_MIN)
+        )
         self._tasks_max = tasks_max
         self._bytes_max = bytes_max
         self._bytes = 0
@@ -149,6 +165,37 @@ class Memory:
             if entry and entry.phase is Phase.SENDING:
                 self._shift(task, Phase.TOLD)
 
+    def remind(self) -> Optional[str]:
+        """Waits until Legwork is to be reminded of a result: send it, then `reminded`. Nothing when
+        the executor stops."""
+        with self._changed:
+            while not self._stopping:
+                now = time.monotonic()
+                firsts = [next(iter(due.items())) for due in self._unjudged.values()]
+                task, moment = min(firsts, key=lambda first: first[1], default=("", math.inf))
+                if moment <= now:
+                    self._take_due(task)
+                    return task
+                self._changed.wait(min(moment - now, threading.TIMEOUT_MAX))
+            return None
+
+    def unjudged(self, task: str) -> Optional[tuple[str, Outcome]]:
+        """Where the result is sent again, unless there is a verdict by now."""
+        with self._changed:
+            entry = self._tasks.get(task)
+            if entry is None or entry.pause is None or not (entry.callback and entry.outcome):
+                return None
+            return entry.callback, entry.outcome
+
+    def reminded(self, task: str) -> None:
+        """The next time is after twice the pause."""
+        with self._changed:
+            entry = self._tasks.get(task)
+            if entry and entry.pause is not None:
+                longest = max(self._verdict_patience or 0.0, REMIND_S_MAX)
+                self._remind_after(task, min(entry.pause * 2, longest))
+                self._changed.notify_all()
+
     def cancel(self, task: str) -> None:
         """Nobody waits for it any more. What is done stays done, and will be judged."""
         with self._changed:
@@ -199,6 +246,7 @@ class Memory:
         """Takes no more; whether all that was begun is done and told within the time of grace."""
         with self._changed:
             self._stopping = True
+            self._changed.notify_all()
             return self._changed.wait_for(self._is_idle, grace)
 
     def __len__(self) -> int:
@@ -215,6 +263,8 @@ class Memory:
 
     def _shift(self, task: str, phase: Phase) -> None:
         entry = self._tasks[task]
+        was_judged = entry.phase is Phase.JUDGING
+        self._remind_after(task, None)
         self._forgettable.pop(task, None)
         self._phases[entry.phase] -= 1
         self._phases[phase] += 1
@@ -227,7 +277,24 @@ class Memory:
                 entry.answer = Reply.OVER
         if phase in (Phase.TOLD, Phase.OVER):
             self._forgettable[task] = None
+        if phase is Phase.TOLD and not was_judged and entry.outcome and not entry.outcome.failure:
+            self._remind_after(task, self._verdict_patience)
         self._changed.notify_all()
+
+    def _remind_after(self, task: str, pause: Optional[float]) -> None:
+        """Legwork is reminded of the result after the pause; without one, not at all."""
+        self._take_due(task)
+        self._tasks[task].pause = pause
+        if pause is not None:
+            self._unjudged.setdefault(pause, OrderedDict())[task] = time.monotonic() + pause
+
+    def _take_due(self, task: str) -> None:
+        pause = self._tasks[task].pause
+        due = self._unjudged.get(pause) if pause is not None else None
+        if pause is not None and due is not None:
+            due.pop(task, None)
+            if not due:
+                del self._unjudged[pause]
 
     def _make_room(self) -> bool:
         """Forgets the oldest until there is room for one more."""
@@ -238,6 +305,7 @@ class Memory:
         return True
 
     def _forget(self, task: str) -> None:
+        self._remind_after(task, None)
         entry = self._tasks.pop(task)
         self._forgettable.pop(task, None)
         self._phases[entry.phase] -= 1

@@ -87,6 +87,33 @@ class Remembering(unittest.TestCase):
         self.memory.judged("a", True)
         self.assertTrue(self.memory.stop(0))
 
+    def test_a_result_is_unjudged_from_when_it_is_told_until_its_verdict_or_it_is_forgotten(self):
+        self.memory = Memory(tasks_max=1, verdict_patience=0)
+        self.assertIs(self.admit("a"), Admission.NEW)
+        self.assertIsNone(self.memory.unjudged("a"), "it is not done")
+        self.memory.finished(task("a"), Outcome(None, Failure.again("no answer"), 10))
+        self.assertIsNone(self.memory.unjudged("a"), "failures are not judged")
+        self.slow("b")
+        self.assertIsNone(self.memory.unjudged("b"), "it is not told")
+        self.memory.sent("b")
+        self.memory.cancel("b")
+        for _ in range(3):
+            self.assertEqual(self.memory.remind(), "b")
+            self.assertEqual(self.memory.unjudged("b"), ("http://a/b", done()))
+            self.assertEqual(self.memory._unjudged, {}, "once at a time")
+            self.memory.reminded("b")
+        self.assertEqual(list(self.memory._unjudged), [0.08], "the pauses grow")
+        self.memory.judge("b")
+        self.assertIsNone(self.memory.unjudged("b"))
+        self.memory.judged("b", False)
+        self.assertIsNone(self.memory.unjudged("b"), "the verdict comes again")
+        self.quick("c")
+        self.quick("d")
+        self.assertIsNone(self.memory.unjudged("c"), "it is forgotten")
+        self.assertEqual([list(due) for due in self.memory._unjudged.values()], [["d"]])
+        self.memory.stop(0)
+        self.assertIsNone(self.memory.remind())
+
     def test_what_is_cancelled_may_stop_or_be_told(self):
         self.memory.cancel("a")
         self.assertIs(self.admit("a"), Admission.KNOWN)

@@ -10,6 +10,8 @@ from legwork_executor.calls import now_ms
 
 from .world import PATIENCE, SECRET, World
 
+SHORT = 0.01  # what a verdict may take where its absence is tested
+
 
 def setUpModule():
     logging.disable(logging.CRITICAL)
@@ -202,6 +204,54 @@ class Protocol(unittest.TestCase):
         self.assertEqual(world.judge("t1", "nack").status, 200)
         self.assertEqual(world.judge("t2", "ack").status, 200, "there is nothing to do")
         self.assertEqual(called, ["t1", "t1"])
+
+    def test_a_result_without_a_verdict_is_sent_again_until_it_has_one(self):
+        executor = self.waiting(verdict_patience=SHORT)
+
+        @executor.on_nack
+        def undo(judged):
+            if judged.task == "t1":
+                raise OSError("locked")
+
+        world = self.world(executor, results=[202, 503])
+        self.assertEqual(world.give("t1").status, 202)
+        self.gate.release()
+        for _ in range(3):
+            self.assertEqual(world.result(), {"task": "t1", "data": {"for": "t1"}})
+        self.assertEqual(world.judge("t1", "nack").status, 500, "but it was heard")
+        while not world.results.empty():
+            world.result()
+        self.assertEqual(world.give("t2").status, 202)
+        self.gate.release()
+        on_their_way = 0
+        for _ in range(6):
+            while world.result()["task"] != "t2":
+                on_their_way += 1
+        self.assertLessEqual(on_their_way, 1, "it is sent after its verdict")
+        self.assertEqual(world.judge("t2", "nack").status, 200)
+
+    def test_a_result_that_was_answered_at_once_is_sent_again_too_and_a_failure_is_not(self):
+        executor = self.scoring(verdict_patience=SHORT)
+        executor.on("fail")(lambda task: task.inputs["missing"])
+        world = self.world(executor)
+        self.assertEqual(world.give("f1", "fail").status, 500)
+        self.assertEqual(world.give("t1").status, 200)
+        for _ in range(3):
+            self.assertEqual(
+                world.result(), {"task": "t1", "data": {"points": 7, "of": 1200}}
+            )
+        self.assertEqual(world.give("t1").status, 200, "like the first time")
+
+    def test_without_verdicts_nothing_is_sent_again_that_was_received(self):
+        executor = self.waiting(verdicts=False, verdict_patience=SHORT)
+        world = self.world(executor, results=[202, 503, 503])
+        for name, times in (("t1", 1), ("t2", 3)):
+            self.assertEqual(world.give(name).status, 202)
+            self.gate.release()
+            for _ in range(times):
+                self.assertEqual(world.result()["task"], name)
+        world.gone()
+        self.assertTrue(world.results.empty())
 
     def test_a_cancelled_task_stops_if_it_can(self):
         executor = Executor("crm", SECRET, patience=0, limit=1)

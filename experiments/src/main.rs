@@ -3,6 +3,7 @@
 //! Each figure has a folder with what the paper says, what comes out here and what differs.
 
 mod division;
+mod executors;
 mod migrations;
 mod plot;
 
@@ -20,6 +21,24 @@ struct Arguments {
 
 #[derive(Clone, Copy, ValueEnum)]
 enum Figure {
+    /// How sizes are divided among executors: figure 4 of the paper on OXTHAS.
+    #[value(name = "001-4")]
+    Partitions,
+    /// How long processes take on shared executors.
+    #[value(name = "001-5")]
+    Totals,
+    /// The same with more and fewer processes.
+    #[value(name = "001-6")]
+    Counts,
+    /// How long they take when an executor dies.
+    #[value(name = "001-7")]
+    Failing,
+    /// What executors have when one dies.
+    #[value(name = "001-8")]
+    Queues,
+    /// How often tasks are taken from the dead one.
+    #[value(name = "001-9")]
+    Retries,
     /// What a change of weights moves, and how soon it shows: section 4.2 of the paper on servers.
     #[value(name = "002-4")]
     Change,
@@ -37,6 +56,12 @@ enum Figure {
 fn main() -> Result<()> {
     let Arguments { figure, json } = Arguments::parse();
     match figure {
+        Figure::Partitions => executors::partitions(json),
+        Figure::Totals => executors::totals(json),
+        Figure::Counts => executors::counts(json),
+        Figure::Failing => executors::failing(json),
+        Figure::Queues => executors::queues(json),
+        Figure::Retries => executors::retries(json),
         Figure::Change => division::change(json),
         Figure::Shares => division::shares(json),
         Figure::Types => division::types(json),

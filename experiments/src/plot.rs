@@ -13,11 +13,13 @@ pub(crate) struct Curve<'a> {
 }
 
 const SIZE: (u32, u32) = (720, 400);
-const COLOURS: [RGBColor; 4] = [
+const COLOURS: [RGBColor; 6] = [
     RGBColor(178, 72, 52),
     RGBColor(28, 98, 122),
     RGBColor(222, 158, 144),
     RGBColor(132, 178, 194),
+    RGBColor(84, 130, 53),
+    RGBColor(120, 120, 120),
 ];
 
 pub(crate) fn draw(
@@ -27,10 +29,24 @@ pub(crate) fn draw(
     legend: SeriesLabelPosition,
     curves: &[Curve<'_>],
 ) -> Result<()> {
+    draw_over(path, title, axes, legend, curves, (1.0, 1.0))
+}
+
+/// The same over something else than rounds: where the first value is, and how far it is to the next.
+/// What is not a number is left out.
+pub(crate) fn draw_over(
+    path: &Path,
+    title: &str,
+    axes: [&str; 2],
+    legend: SeriesLabelPosition,
+    curves: &[Curve<'_>],
+    (first, apart): (f64, f64),
+) -> Result<()> {
     let [over, unit] = axes;
     let failed = |error: &dyn std::fmt::Display| anyhow!("{}: {error}", path.display());
     let all = || curves.iter().flat_map(|curve| curve.values.iter().copied());
-    let rounds = curves.iter().map(|curve| curve.values.len()).max().unwrap_or(0) as f64;
+    let rounds = curves.iter().map(|curve| curve.values.len()).max().unwrap_or(0);
+    let at = |place: usize| first + place as f64 * apart;
     let area = SVGBackend::new(path, SIZE).into_drawing_area();
     area.fill(&WHITE).map_err(|error| failed(&error))?;
     let mut chart = ChartBuilder::on(&area)
@@ -38,7 +54,7 @@ pub(crate) fn draw(
         .margin(12)
         .x_label_area_size(36)
         .y_label_area_size(64)
-        .build_cartesian_2d(1.0..rounds, 0.0..all().fold(0.0, f64::max) * 1.05)
+        .build_cartesian_2d(first..at(rounds.max(1) - 1), 0.0..all().fold(0.0, f64::max) * 1.05)
         .map_err(|error| failed(&error))?;
     chart
         .configure_mesh()
@@ -50,7 +66,8 @@ pub(crate) fn draw(
         .draw()
         .map_err(|error| failed(&error))?;
     for (curve, colour) in curves.iter().zip(COLOURS) {
-        let points = curve.values.iter().enumerate().map(|(n, value)| ((n + 1) as f64, *value));
+        let points = curve.values.iter().enumerate().map(|(n, value)| (at(n), *value));
+        let points = points.filter(|(_, value)| value.is_finite());
         chart
             .draw_series(LineSeries::new(points, colour.stroke_width(3)))
             .map_err(|error| failed(&error))?

@@ -37,7 +37,8 @@ enum Chore {
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         arguments: Vec<String>,
     },
-    /// A figure of a paper, made anew by the production code: `002-4`, `002-5`, `002-6`, `003-6`; `--json`.
+    /// A figure of a paper, made anew by the production code: `001-4` to `001-9`, `002-4`, `002-5`,
+    /// `002-6`, `003-6`; `--json`.
     Figure {
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         arguments: Vec<String>,

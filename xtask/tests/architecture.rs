@@ -14,6 +14,7 @@ const ARROWS: [(&str, &[&str]); 16] = [
     ("legwork-engine", &["legwork-model"]),
     ("legwork-org", &["legwork-model"]),
     ("legwork-placement", &["legwork-model"]),
+    ("legwork-schedule", &["legwork-model"]),
     ("legwork-site", &["legwork-model", "legwork-engine", "legwork-org", "legwork-placement"]),
     ("legwork-store", &["legwork-model", TESTBED]),
     ("legwork-api", &["legwork-model"]),
@@ -57,6 +58,7 @@ const ARROWS: [(&str, &[&str]); 16] = [
         &[
             "legwork-model",
             "legwork-placement",
+            "legwork-schedule",
             "legwork-site",
             "legwork-sim",
             "legwork-api",
@@ -76,7 +78,7 @@ const ARROWS: [(&str, &[&str]); 16] = [
 const TESTBED: &str = "legwork-testbed";
 
 /// What a pure crate may use besides our own: no runtime, no clock, no randomness, no files.
-const PURE: [(&str, &[&str]); 5] = [
+const PURE: [(&str, &[&str]); 6] = [
     (
         "legwork-model",
         &[
@@ -97,6 +99,7 @@ const PURE: [(&str, &[&str]); 5] = [
         &["jiff", "minicbor", "rustc-hash", "saphyr-parser", "serde_json", "thiserror"],
     ),
     ("legwork-placement", &["serde_json", "thiserror"]),
+    ("legwork-schedule", &[]),
     ("legwork-site", &["minicbor", "rustc-hash", "serde_json", "thiserror"]),
 ];
 

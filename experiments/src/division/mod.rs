@@ -17,17 +17,17 @@ pub(crate) use shares::run as shares;
 pub(crate) use types::run as types;
 
 /// Where the files of a figure are.
-fn folder(figure: &str) -> PathBuf {
+pub(crate) fn folder(figure: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/papers").join(figure)
 }
 
-fn write(folder: &Path, name: &str, text: &str) -> Result<()> {
+pub(crate) fn write(folder: &Path, name: &str, text: &str) -> Result<()> {
     std::fs::create_dir_all(folder).context("the folder of the figure")?;
     std::fs::write(folder.join(name), text).with_context(|| name.to_owned())
 }
 
 /// To so many places behind the point, as it is written and printed.
-fn rounded(value: f64, places: i32) -> f64 {
+pub(crate) fn rounded(value: f64, places: i32) -> f64 {
     let scale = 10_f64.powi(places);
     (value * scale).round() / scale
 }

@@ -1,0 +1,212 @@
+//! What an engine has seen of its executors: what it gave them, and what came back when.
+//!
+//! Invariant: everything here follows from what executors registered with and from the engine's own
+//! assignments, time-outs and answers. What is outstanding at an executor is what it was given and has not
+//! answered, also after a time-out: a living executor still has it in its queue.
+
+use legwork_model::time::Timestamp;
+
+use crate::executor::{Entries, Executor, Limits, NEW, half_life_ms};
+use crate::{AssignmentId, Candidate, ExecutorId, KindId, Task};
+
+/// How many assignments that are not waited for any more are remembered of an executor.
+const GIVEN_UP_MAX: usize = 1_024;
+
+/// All executors, as one engine sees them.
+#[derive(Clone, Debug, Default)]
+pub struct Book {
+    executors: Vec<Executor>,
+    kinds: usize,
+    entries: Entries,
+    last: u64,
+    /// The time that a task takes once it is worked on, in milliseconds, of late.
+    service_ms: Option<f64>,
+    size_max: f64,
+}
+
+/// An assignment without an answer.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Entry {
+    pub executor: ExecutorId,
+    pub kind: KindId,
+    pub size: f64,
+    pub attempt: u32,
+    pub at: Timestamp,
+    /// How long the inputs were expected to be on their way.
+    cost_ms: f64,
+    pub(crate) work_ms: f64,
+    /// When it can have been begun.
+    pub(crate) begun: Option<Timestamp>,
+    /// The rate that a time-out stands for until the real answer comes.
+    timed_out: Option<f64>,
+    /// Whether that counted as a failure.
+    is_failure: bool,
+    /// Whether its executor is taken to have it.
+    pub(crate) is_counted: bool,
+}
+
+/// What an answer was.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    InTime,
+    /// After its time-out.
+    Late,
+}
+
+impl Book {
+    /// So many executors without limits, one task at a time, and so many types.
+    pub fn new(executors: usize, kinds: usize) -> Self {
+        let one = Executor::new(&Limits::default(), kinds);
+        Self { executors: vec![one; executors], kinds, ..Self::default() }
+    }
+
+    /// One more executor.
+    pub fn register(&mut self, limits: &Limits) -> ExecutorId {
+        self.executors.push(Executor::new(limits, self.kinds));
+        ExecutorId(self.executors.len() as u32 - 1)
+    }
+
+    pub(crate) fn executor(&self, id: ExecutorId) -> Option<&Executor> {
+        self.executors.get(id.0 as usize)
+    }
+
+    /// Whether an executor takes one more task of a type.
+    pub fn has_room(&self, executor: ExecutorId, kind: KindId) -> bool {
+        self.executor(executor).is_some_and(|one| one.has_room(kind))
+    }
+
+    /// How many tasks an executor has, as far as is known.
+    pub fn outstanding(&self, executor: ExecutorId) -> u32 {
+        self.executor(executor).map_or(0, |one| one.outstanding)
+    }
+
+    /// The largest size that any task had.
+    pub fn size_max(&self) -> f64 {
+        self.size_max
+    }
+
+    /// An assignment that was not answered yet.
+    pub fn entry(&self, id: AssignmentId) -> Option<&Entry> {
+        self.entries.get(&id)
+    }
+
+    /// How long a task takes once it is worked on, in milliseconds, of late.
+    pub(crate) fn service_ms(&self) -> Option<f64> {
+        self.service_ms
+    }
+
+    /// A task goes to an executor.
+    pub fn assigned(&mut self, to: Candidate, task: Task, now: Timestamp) -> AssignmentId {
+        self.last += 1;
+        let id = AssignmentId(self.last);
+        self.size_max = self.size_max.max(task.size);
+        let Candidate { executor, cost_ms } = to;
+        let Some(one) = self.executors.get_mut(executor.0 as usize) else { return id };
+        let Task { kind, size, attempt } = task;
+        let work_ms = one.expected_ms(kind, size);
+        let mut entry = Entry {
+            executor,
+            kind,
+            size,
+            attempt,
+            at: now,
+            cost_ms,
+            work_ms,
+            begun: None,
+            timed_out: None,
+            is_failure: false,
+            is_counted: true,
+        };
+        one.enter(id, &mut entry);
+        self.entries.insert(id, entry);
+        id
+    }
+
+    /// An assignment was waited for in vain; the task goes elsewhere.
+    pub fn timed_out(&mut self, id: AssignmentId, now: Timestamp) {
+        let Some(entry) = self.entries.get_mut(&id).filter(|entry| entry.timed_out.is_none())
+        else {
+            return;
+        };
+        let Some(one) = self.executors.get_mut(entry.executor.0 as usize) else { return };
+        one.timeouts = one.timeouts.saturating_add(1);
+        let rate = entry.size / millis(entry.at, now);
+        entry.timed_out = Some(rate);
+        // Whoever has answered what it got later, hangs at this; a silent one hangs altogether.
+        entry.is_failure = one.newest_answered > Some(id);
+        if let Some(experience) = one.kind_mut(entry.kind) {
+            experience.add_rate(rate);
+            if entry.is_failure {
+                experience.fail(half_life_ms(self.service_ms), now);
+            }
+        }
+        one.given_up.insert(id);
+        if one.given_up.len() > GIVEN_UP_MAX
+            && let Some(oldest) = one.given_up.pop_first()
+            && let Some(entry) = self.entries.remove(&oldest)
+        {
+            one.leave(&mut self.entries, &entry, now);
+        }
+    }
+
+    /// An executor has done a task, whether it was waited for or not.
+    pub fn answered(&mut self, id: AssignmentId, now: Timestamp) -> Option<Outcome> {
+        let entry = self.entries.remove(&id)?;
+        let one = self.executors.get_mut(entry.executor.0 as usize)?;
+        let elapsed_ms = millis(one.begun(&entry), now);
+        // What the way of the inputs takes is a guess: it may explain half of the time.
+        let waited_ms = if entry.begun == Some(entry.at) { entry.cost_ms } else { 0.0 };
+        let taken_ms = (elapsed_ms - waited_ms).max(elapsed_ms / 2.0);
+        one.leave(&mut self.entries, &entry, now);
+        one.speak(&mut self.entries, id, now);
+        let experience = one.kind_mut(entry.kind)?;
+        if let Some(rate) = entry.timed_out {
+            experience.take_rate_back(rate);
+        }
+        if entry.is_failure {
+            experience.pardon();
+        }
+        experience.add_rate(entry.size / millis(entry.at, now));
+        experience.observe(taken_ms / entry.size);
+        let expected_ms = experience.pace.unwrap_or_default() * entry.size;
+        one.compare(taken_ms, expected_ms);
+        let before = self.service_ms.unwrap_or(expected_ms);
+        self.service_ms = Some(before + NEW * (expected_ms - before));
+        one.timeouts = 0;
+        if entry.timed_out.is_some() {
+            return Some(Outcome::Late);
+        }
+        Some(Outcome::InTime)
+    }
+
+    /// An executor says that it cannot do a task. That says nothing of how fast it is.
+    pub fn failed(&mut self, id: AssignmentId, now: Timestamp) -> Option<Outcome> {
+        let entry = self.entries.remove(&id)?;
+        let one = self.executors.get_mut(entry.executor.0 as usize)?;
+        one.leave(&mut self.entries, &entry, now);
+        one.speak(&mut self.entries, id, now);
+        // To those who know of time-outs alone it is one that comes at once.
+        one.timeouts = one.timeouts.saturating_add(1);
+        let experience = one.kind_mut(entry.kind)?;
+        if !entry.is_failure {
+            experience.fail(half_life_ms(self.service_ms), now);
+        }
+        let Some(rate) = entry.timed_out else { return Some(Outcome::InTime) };
+        experience.take_rate_back(rate);
+        Some(Outcome::Late)
+    }
+
+    /// An assignment is taken back before anything came of it, and nobody is to blame.
+    pub fn withdrawn(&mut self, id: AssignmentId, now: Timestamp) {
+        let Some(entry) = self.entries.remove(&id) else { return };
+        let Some(one) = self.executors.get_mut(entry.executor.0 as usize) else { return };
+        one.given_up.remove(&id);
+        one.leave(&mut self.entries, &entry, now);
+        one.rest();
+    }
+}
+
+fn millis(from: Timestamp, to: Timestamp) -> f64 {
+    // What takes no time at all has taken less than can be told.
+    (to.0.saturating_sub(from.0) as f64).max(0.5)
+}

@@ -1,0 +1,236 @@
+//! What is known of one executor: what it has, since when it is silent, how much it does for others.
+//!
+//! It works on as many tasks at a time as it said, in the order in which they came. Invariant: what
+//! is counted as its own (`outstanding`, `work_ms`) was given to it and was neither answered nor
+//! overtaken after a time-out.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+
+use legwork_model::time::Timestamp;
+
+use crate::book::Entry;
+use crate::doubt::Doubt;
+use crate::experience::Experience;
+use crate::{AssignmentId, KindId};
+
+/// How much a new observation counts in a mean that forgets.
+pub(crate) const NEW: f64 = 0.05;
+/// How many times as long as usual an executor may say nothing, though it has something to do.
+const SILENCE: f64 = 16.0;
+/// How many times as long as expected it may work on what it has begun.
+const OVERDUE: f64 = 3.0;
+/// After how many times as long as a task takes a failure counts half.
+const HALF_LIFE: f64 = 64.0;
+
+pub(crate) type Entries = BTreeMap<AssignmentId, Entry>;
+
+/// What an executor says at its registration that it takes from an engine.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// On how many tasks it works at a time.
+    pub at_once: u32,
+    /// How many it may have, those that wait included.
+    pub tasks_max: u32,
+    /// The same for some types.
+    pub kinds_max: BTreeMap<KindId, u32>,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self { at_once: 1, tasks_max: u32::MAX, kinds_max: BTreeMap::new() }
+    }
+}
+
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Executor {
+    kinds: Vec<Experience>,
+    at_once: u32,
+    tasks_max: u32,
+    /// Assignments without an answer, and how long they are expected to take, in milliseconds.
+    pub(crate) outstanding: u32,
+    work_ms: f64,
+    /// Those that it can have begun with, and those that wait for that.
+    working: u32,
+    working_ms: f64,
+    waiting: VecDeque<AssignmentId>,
+    /// Those of the outstanding ones that are not waited for any more.
+    pub(crate) given_up: BTreeSet<AssignmentId>,
+    pub(crate) newest_answered: Option<AssignmentId>,
+    answered_at: Option<Timestamp>,
+    assigned_at: Option<Timestamp>,
+    /// Since when it has something to do and has not answered.
+    silent_since: Option<Timestamp>,
+    /// Time-outs and errors since it last did something.
+    pub(crate) timeouts: u32,
+    /// How long answers took from when they can have been begun, and how long they were expected to:
+    /// the rest went to others.
+    taken_ms: f64,
+    expected_ms: f64,
+}
+
+impl Executor {
+    pub(crate) fn new(limits: &Limits, kinds: usize) -> Self {
+        let (at_once, tasks_max) = (limits.at_once.max(1), limits.tasks_max);
+        let kinds = vec![Experience::default(); kinds];
+        let mut one = Self { kinds, at_once, tasks_max, ..Self::default() };
+        for (kind, max) in &limits.kinds_max {
+            if let Some(experience) = one.kinds.get_mut(kind.0 as usize) {
+                experience.room = Some(*max);
+            }
+        }
+        one
+    }
+
+    pub(crate) fn kind(&self, kind: KindId) -> Option<&Experience> {
+        self.kinds.get(kind.0 as usize)
+    }
+
+    pub(crate) fn kind_mut(&mut self, kind: KindId) -> Option<&mut Experience> {
+        self.kinds.get_mut(kind.0 as usize)
+    }
+
+    pub(crate) fn has_room(&self, kind: KindId) -> bool {
+        let Some(experience) = self.kind(kind) else { return false };
+        self.outstanding < self.tasks_max
+            && experience.room.is_none_or(|max| experience.outstanding < max)
+    }
+
+    /// The mean of `size / time` over all that was given to it, in units per millisecond.
+    pub(crate) fn rate(&self, kind: KindId) -> Option<f64> {
+        self.kind(kind)?.rate()
+    }
+
+    /// How long a unit takes when it is worked on, in milliseconds.
+    pub(crate) fn pace(&self, kind: KindId) -> Option<f64> {
+        self.kind(kind)?.pace
+    }
+
+    /// How long a task is expected to take; of a type that is not known as the mean of the others.
+    pub(crate) fn expected_ms(&self, kind: KindId, size: f64) -> f64 {
+        let known = || self.kinds.iter().filter_map(|experience| experience.pace);
+        let mean = || known().sum::<f64>() / (known().count().max(1) as f64);
+        self.pace(kind).unwrap_or_else(mean) * size
+    }
+
+    /// A task comes to the others.
+    pub(crate) fn enter(&mut self, id: AssignmentId, entry: &mut Entry) {
+        self.outstanding += 1;
+        self.work_ms += entry.work_ms;
+        self.silent_since.get_or_insert(entry.at);
+        self.assigned_at = Some(entry.at);
+        if let Some(experience) = self.kind_mut(entry.kind) {
+            experience.outstanding += 1;
+            experience.assigned_at = Some(entry.at);
+        }
+        if self.working < self.at_once {
+            self.begin(entry, entry.at);
+        } else {
+            self.waiting.push_back(id);
+        }
+    }
+
+    fn begin(&mut self, entry: &mut Entry, now: Timestamp) {
+        entry.begun = Some(now);
+        self.working += 1;
+        self.working_ms += entry.work_ms;
+    }
+
+    /// A task is not there any more, and the next ones begin.
+    pub(crate) fn leave(&mut self, entries: &mut Entries, entry: &Entry, now: Timestamp) {
+        if !entry.is_counted {
+            return;
+        }
+        self.outstanding -= 1;
+        if let Some(experience) = self.kind_mut(entry.kind) {
+            experience.outstanding -= 1;
+        }
+        let less = |sum: f64| (sum - entry.work_ms).max(0.0);
+        self.work_ms = if self.outstanding == 0 { 0.0 } else { less(self.work_ms) };
+        if entry.begun.is_some() {
+            self.working -= 1;
+            self.working_ms = if self.working == 0 { 0.0 } else { less(self.working_ms) };
+        }
+        while self.working < self.at_once
+            && let Some(next) = self.waiting.pop_front()
+        {
+            let is_open = |entry: &&mut Entry| entry.is_counted && entry.begun.is_none();
+            if let Some(entry) = entries.get_mut(&next).filter(is_open) {
+                self.begin(entry, now);
+            }
+        }
+    }
+
+    /// It said something. What it was given before and is not waited for any more, it does not have:
+    /// it would have answered that first.
+    pub(crate) fn speak(&mut self, entries: &mut Entries, id: AssignmentId, now: Timestamp) {
+        self.given_up.remove(&id);
+        while self.given_up.first().is_some_and(|oldest| *oldest < id)
+            && let Some(lost) = self.given_up.pop_first()
+        {
+            if let Some(mut entry) = entries.remove(&lost) {
+                self.leave(entries, &entry, now);
+                entry.is_counted = false;
+                entries.insert(lost, entry);
+            }
+        }
+        self.newest_answered = self.newest_answered.max(Some(id));
+        self.answered_at = Some(now);
+        self.silent_since = (self.outstanding > 0).then_some(now);
+    }
+
+    /// Whoever has nothing to do has nothing to say.
+    pub(crate) fn rest(&mut self) {
+        self.silent_since = self.silent_since.filter(|_| self.outstanding > 0);
+    }
+
+    /// When it can have begun with something.
+    pub(crate) fn begun(&self, entry: &Entry) -> Timestamp {
+        let after = self.answered_at.map_or(entry.at, |before| before.max(entry.at));
+        entry.begun.unwrap_or(after)
+    }
+
+    /// A task took so long, and was expected to take so long.
+    pub(crate) fn compare(&mut self, taken_ms: f64, expected_ms: f64) {
+        self.taken_ms += NEW * (taken_ms - self.taken_ms);
+        self.expected_ms += NEW * (expected_ms - self.expected_ms);
+    }
+
+    /// How many times as long everything takes because it works for others in between.
+    fn others(&self) -> f64 {
+        if self.expected_ms > 0.0 { (self.taken_ms / self.expected_ms).max(1.0) } else { 1.0 }
+    }
+
+    /// When it gets to a new task, in milliseconds from now: it does as much for others in between as
+    /// it did of late.
+    pub(crate) fn backlog_ms(&self) -> f64 {
+        if self.working < self.at_once {
+            return 0.0;
+        }
+        self.work_ms * self.others() / f64::from(self.at_once)
+    }
+
+    /// For how long it may say nothing, where tasks usually take so long.
+    pub(crate) fn silence_ms(&self, service_ms: f64) -> f64 {
+        let overdue_ms = OVERDUE * self.working_ms * self.others();
+        (SILENCE * self.taken_ms.max(service_ms)).max(overdue_ms)
+    }
+
+    pub(crate) fn silent_since(&self) -> Option<Timestamp> {
+        self.silent_since
+    }
+
+    /// Nothing is expected any more of one that has something to do and says nothing.
+    pub(crate) fn doubt(&self, service_ms: f64, now: Timestamp) -> Option<Doubt> {
+        let since = self.silent_since?;
+        let silent_ms = now.0.saturating_sub(since.0) as f64;
+        if silent_ms < SILENCE * service_ms || silent_ms < self.silence_ms(service_ms) {
+            return None;
+        }
+        Some(Doubt { since, tried_at: self.assigned_at.map_or(since, |at| at.max(since)) })
+    }
+}
+
+/// After how long a failure counts half, where tasks usually take so long.
+pub(crate) fn half_life_ms(service_ms: Option<f64>) -> f64 {
+    HALF_LIFE * service_ms.unwrap_or(1_000.0)
+}

@@ -1,0 +1,183 @@
+//! Ours: who adds least to the load of all.
+//!
+//! Every executor has a backlog, the time until it gets to what this engine gives it. A task goes where
+//! the sum of `exp(backlog / scale)` over all executors grows least. When little is waiting that is
+//! whoever is done first. When much is, it weighs how good an executor is at the task against how good
+//! it is at anything else: a slow but idle one is not given what others do ten times as fast. The scale
+//! is a multiple of how long a task takes, so that nothing has to be set.
+//!
+//! Whoever is silent for too long gets nothing more, and whoever fails at a type too often nothing of
+//! it, but for one task now and then, to see whether it is back.
+//!
+//! Invariant: each attempt is waited for at least twice as long as the one before may be: so however
+//! long queues are, some attempt outlasts them.
+
+use legwork_model::time::Timestamp;
+
+use crate::executor::{Executor, half_life_ms};
+use crate::{Book, Candidate, Entry, ExecutorId, Policy, Task};
+
+/// The scale of backlogs, in tasks.
+const SCALE: f64 = 24.0;
+/// How much better than the best of those that are known an unknown executor is taken to be.
+const HOPE: f64 = 0.8;
+/// How many tasks of a type an executor gets at a time before it is known how it does them.
+const TRIALS: u32 = 2;
+/// How often the time to wait is doubled at most: from a millisecond that is decades.
+const DOUBLINGS: u32 = 40;
+
+#[derive(Clone, Debug)]
+pub struct Learned {
+    scale: f64,
+}
+
+impl Default for Learned {
+    fn default() -> Self {
+        Self { scale: SCALE }
+    }
+}
+
+/// What is the same for all candidates of a task.
+struct Question<'a> {
+    task: &'a Task,
+    now: Timestamp,
+    /// The pace of those that are not known.
+    hope: f64,
+    service_ms: f64,
+    scale_ms: f64,
+    half_life_ms: f64,
+}
+
+enum Answer {
+    /// What a task adds there, and the backlog, on the scale.
+    Costs { own: f64, backlog: f64 },
+    /// It is time to see whether it is back.
+    Try,
+    /// Nothing is expected of it, or it has enough to show what it can do.
+    No,
+}
+
+impl Learned {
+    /// With backlogs on another scale, to see what it is good for.
+    pub fn with_scale(scale: f64) -> Self {
+        Self { scale }
+    }
+
+    fn question<'a>(
+        &self,
+        book: &Book,
+        task: &'a Task,
+        among: &[Candidate],
+        now: Timestamp,
+    ) -> Question<'a> {
+        let paces = among.iter().filter_map(|to| book.executor(to.executor)?.pace(task.kind));
+        let best = paces.fold(f64::INFINITY, f64::min);
+        let hope = if best.is_finite() { best * HOPE } else { 1.0 };
+        let service_ms = book.service_ms().unwrap_or(hope * task.size);
+        let half_life_ms = half_life_ms(book.service_ms());
+        Question { task, now, hope, service_ms, scale_ms: self.scale * service_ms, half_life_ms }
+    }
+}
+
+impl Question<'_> {
+    fn ask(&self, one: &Executor, cost_ms: f64) -> Answer {
+        let Some(experience) = one.kind(self.task.kind) else { return Answer::No };
+        let doubt = one.doubt(self.service_ms, self.now).or_else(|| experience.doubt());
+        if let Some(doubt) = doubt {
+            return match doubt.is_due(one.silence_ms(self.service_ms), self.now) {
+                true => Answer::Try,
+                false => Answer::No,
+            };
+        }
+        let pace = match experience.pace {
+            Some(pace) => pace,
+            None if experience.outstanding < TRIALS => self.hope,
+            None => return Answer::No,
+        };
+        let failures = experience.penalty(self.half_life_ms, self.now);
+        let own_ms = pace * self.task.size * (1.0 + failures) + cost_ms;
+        Answer::Costs {
+            own: (own_ms / self.scale_ms).min(500.0),
+            backlog: one.backlog_ms() / self.scale_ms,
+        }
+    }
+}
+
+impl Policy for Learned {
+    fn choose(
+        &mut self,
+        book: &Book,
+        task: &Task,
+        among: &[Candidate],
+        now: Timestamp,
+    ) -> Option<ExecutorId> {
+        let question = self.question(book, task, among, now);
+        let mut least = f64::INFINITY;
+        let mut chosen = None;
+        for Candidate { executor, cost_ms } in among {
+            let Some(one) = book.executor(*executor) else { continue };
+            match question.ask(one, *cost_ms) {
+                Answer::Try => return Some(*executor),
+                // The logarithm of what it adds, so that long backlogs stay numbers; looked at
+                // closely only where it may be the least.
+                Answer::Costs { own, backlog } if backlog + log_floor(own) < least => {
+                    let cost = backlog + own.exp_m1().ln();
+                    if cost < least {
+                        (least, chosen) = (cost, Some(*executor));
+                    }
+                }
+                Answer::Costs { .. } | Answer::No => {}
+            }
+        }
+        let outstanding = |to: &&Candidate| book.outstanding(to.executor);
+        chosen.or_else(|| among.iter().min_by_key(outstanding).map(|to| to.executor))
+    }
+
+    /// What is usual counts from when an executor gets to a task, and doubles with each attempt.
+    fn patience_ms(&self, book: &Book, to: Candidate, task: &Task, usual_ms: i64) -> i64 {
+        let backlog_ms = book.executor(to.executor).map_or(0.0, Executor::backlog_ms);
+        let first_ms = usual_ms.max(1).saturating_add((2.0 * (backlog_ms + to.cost_ms)) as i64);
+        first_ms.saturating_mul(doubled(task.attempt))
+    }
+
+    /// What an executor had when it began to be doubted, at once; what it got to see whether it is back, after
+    /// as long a silence. The next attempt may be silent for twice as long.
+    fn is_given_up(&self, book: &Book, entry: &Entry, now: Timestamp) -> bool {
+        let (Some(one), Some(service_ms)) = (book.executor(entry.executor), book.service_ms())
+        else {
+            return false;
+        };
+        let Some(since) = one.silent_since() else { return false };
+        let limit_ms = one.silence_ms(service_ms) * doubled(entry.attempt) as f64;
+        let doubted_at = since.0.saturating_add(limit_ms as i64);
+        let until = if entry.at.0 < doubted_at { doubted_at } else { entry.at.0 + limit_ms as i64 };
+        until <= now.0
+    }
+}
+
+fn doubled(attempt: u32) -> i64 {
+    1 << attempt.min(DOUBLINGS)
+}
+
+/// Not more than `ln(exp(x) - 1)` and at most 0.06 less than `ln(x)`, from the bits of a positive
+/// number alone: its exponent, and its fraction in place of the fraction's logarithm.
+fn log_floor(x: f64) -> f64 {
+    const ONE: i64 = 1023 << 52;
+    (x.to_bits() as i64 - ONE) as f64 / (1_u64 << 52) as f64 * std::f64::consts::LN_2
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_floor_of_a_logarithm_is_below_it_and_close() {
+        for exponent in -300..300 {
+            for part in 0..50 {
+                let x = (1.0 + f64::from(part) / 50.0) * 2_f64.powi(exponent);
+                let floor = log_floor(x);
+                assert!(floor <= x.ln() + 1e-9 && x.ln() - floor < 0.061, "{x}: {floor}");
+            }
+        }
+    }
+}

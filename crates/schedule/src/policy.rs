@@ -1,0 +1,131 @@
+//! What a policy is, and those that learn nothing.
+//!
+//! Invariant: whoever is chosen is one of the candidates, and there is one if there are any.
+
+use legwork_model::time::Timestamp;
+
+use crate::{Book, Candidate, Dice, Entry, ExecutorId, Task};
+
+/// Chooses who gets a task.
+pub trait Policy {
+    /// One of those that may have it; `None` if there is none.
+    fn choose(
+        &mut self,
+        book: &Book,
+        task: &Task,
+        among: &[Candidate],
+        now: Timestamp,
+    ) -> Option<ExecutorId>;
+
+    /// How long an answer is waited for, where this is usual for the type. Asked before the task is
+    /// written into the book.
+    fn patience_ms(&self, _: &Book, _: Candidate, _: &Task, usual_ms: i64) -> i64 {
+        usual_ms
+    }
+
+    /// Whether an assignment is given up before its time, because nothing is expected of its executor
+    /// any more.
+    fn is_given_up(&self, _: &Book, _: &Entry, _now: Timestamp) -> bool {
+        false
+    }
+}
+
+/// Anyone.
+#[derive(Clone, Debug)]
+pub struct Random(pub Dice);
+
+impl Policy for Random {
+    fn choose(
+        &mut self,
+        _: &Book,
+        _: &Task,
+        among: &[Candidate],
+        _: Timestamp,
+    ) -> Option<ExecutorId> {
+        at(among, self.0.below(among.len()))
+    }
+}
+
+/// One after the other.
+#[derive(Clone, Debug, Default)]
+pub struct RoundRobin {
+    next: usize,
+}
+
+impl Policy for RoundRobin {
+    fn choose(
+        &mut self,
+        _: &Book,
+        _: &Task,
+        among: &[Candidate],
+        _: Timestamp,
+    ) -> Option<ExecutorId> {
+        let place = self.next.checked_rem(among.len())?;
+        self.next = self.next.wrapping_add(1);
+        at(among, place)
+    }
+}
+
+/// By weights that somebody has set.
+#[derive(Clone, Debug)]
+pub struct Weighted {
+    pub weights: Vec<f64>,
+    pub dice: Dice,
+}
+
+impl Policy for Weighted {
+    fn choose(
+        &mut self,
+        _: &Book,
+        _: &Task,
+        among: &[Candidate],
+        _: Timestamp,
+    ) -> Option<ExecutorId> {
+        let weight =
+            |to: &Candidate| self.weights.get(to.executor.0 as usize).map_or(1.0, |weight| *weight);
+        let mut left = self.dice.part() * among.iter().map(weight).sum::<f64>();
+        let found = among.iter().find(|to| {
+            left -= weight(to);
+            left < 0.0
+        });
+        found.or(among.last()).map(|to| to.executor)
+    }
+}
+
+/// Whoever has the fewest tasks of this engine.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct LeastOutstanding;
+
+impl Policy for LeastOutstanding {
+    fn choose(
+        &mut self,
+        book: &Book,
+        _: &Task,
+        among: &[Candidate],
+        _: Timestamp,
+    ) -> Option<ExecutorId> {
+        among.iter().map(|to| to.executor).min_by_key(|id| book.outstanding(*id))
+    }
+}
+
+/// The less busy one of two that are drawn.
+#[derive(Clone, Debug)]
+pub struct TwoChoices(pub Dice);
+
+impl Policy for TwoChoices {
+    fn choose(
+        &mut self,
+        book: &Book,
+        _: &Task,
+        among: &[Candidate],
+        _: Timestamp,
+    ) -> Option<ExecutorId> {
+        let mut draw = || at(among, self.0.below(among.len()));
+        let (first, second) = (draw()?, draw()?);
+        Some(if book.outstanding(second) < book.outstanding(first) { second } else { first })
+    }
+}
+
+fn at(among: &[Candidate], place: usize) -> Option<ExecutorId> {
+    among.get(place).map(|to| to.executor)
+}

@@ -1,0 +1,157 @@
+//! Figure 7: an executor dies in the middle; how much is lost depends on how long it is waited for.
+
+use anyhow::Result;
+use serde::Serialize;
+
+use super::drawn::RANDOM;
+use super::world::Failure;
+use super::{Drawn, Outcome, RUNS, Setting, chooser, mean, policies, run as simulated, tell};
+use crate::division::{folder, rounded};
+use crate::plot::{self, Curve, SeriesLabelPosition};
+
+/// The tables of the paper, and speeds drawn at random.
+const CASES: std::ops::RangeInclusive<u8> = 1..=RANDOM;
+pub(super) const PROCESSES: u32 = 200;
+/// Executor 2 dies at this step.
+pub(super) const DEAD: usize = 1;
+pub(super) const DIES_AT: f64 = 2_000.0;
+/// Time-outs, in hundreds of steps.
+const TIMEOUTS: std::ops::RangeInclusive<u32> = 3..=20;
+
+#[derive(Debug, Serialize)]
+struct Figure {
+    figure: &'static str,
+    runs: u64,
+    rows: Vec<Row>,
+    /// Without the executor that dies, and without time-outs.
+    five: Vec<Five>,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize)]
+struct Row {
+    case: u8,
+    timeout: u32,
+    policy: &'static str,
+    /// Of the runs that came to an end.
+    mean_steps: Option<f64>,
+    ci95: Option<f64>,
+    /// How many did.
+    finished: usize,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize)]
+struct Five {
+    case: u8,
+    policy: &'static str,
+    mean_steps: f64,
+    ci95: f64,
+}
+
+pub(crate) fn run(json: bool) -> Result<()> {
+    let mut rows = Vec::new();
+    let names: Vec<&str> = policies::ADJUSTMENTS.into_iter().chain(["ours"]).collect();
+    for case in CASES {
+        eprintln!("case {case} …");
+        rows.extend(TIMEOUTS.flat_map(|hundreds| rows_of(case, hundreds * 100, &names, RUNS)));
+    }
+    let five: Vec<Five> =
+        CASES.flat_map(|case| ["none", "ours"].map(|name| five(case, name))).collect();
+    draw(&rows, &five)?;
+    let text = csv(&rows, &five);
+    tell(&Figure { figure: "001-7", runs: RUNS, rows, five }, "001-7", "failing.csv", &text, json)
+}
+
+fn csv(rows: &[Row], five: &[Five]) -> String {
+    let mut csv = "case,timeout,policy,mean_steps,ci95,finished\n".to_owned();
+    for Row { case, timeout, policy, mean_steps, ci95, finished } in rows {
+        let shown = |value: &Option<f64>| value.map(|value| format!("{value:.1}"));
+        let shown = |value| shown(value).unwrap_or_default();
+        let (steps, ci95) = (shown(mean_steps), shown(ci95));
+        csv += &format!("{case},{timeout},{policy},{steps},{ci95},{finished}\n");
+    }
+    for Five { case, policy, mean_steps, ci95 } in five {
+        csv += &format!("{case},,five-{policy},{mean_steps:.1},{ci95:.1},{RUNS}\n");
+    }
+    csv
+}
+
+fn rows_of(case: u8, timeout: u32, names: &[&'static str], runs: u64) -> Vec<Row> {
+    let failure = Some(Failure { executor: DEAD, at: DIES_AT, timeout: f64::from(timeout) });
+    let setting = Setting { failure, ..Setting::default() };
+    let row = |policy: &'static str| {
+        let outcomes = outcomes(case, policy, setting, runs);
+        let finished = outcomes.iter().filter(|outcome| outcome.is_finished);
+        let steps: Vec<f64> = finished.map(|outcome| outcome.steps).collect();
+        let (mean_steps, ci95) = mean(&steps);
+        let any = |value: f64| (!steps.is_empty()).then(|| rounded(value, 1));
+        let (mean_steps, ci95) = (any(mean_steps), any(ci95));
+        Row { case, timeout, policy, mean_steps, ci95, finished: steps.len() }
+    };
+    names.iter().copied().map(row).collect()
+}
+
+fn five(case: u8, policy: &'static str) -> Five {
+    let setting = Setting { without: Some(DEAD), ..Setting::default() };
+    let outcomes = outcomes(case, policy, setting, RUNS);
+    let steps: Vec<f64> = outcomes.iter().map(|outcome| outcome.steps).collect();
+    let (mean_steps, ci95) = mean(&steps);
+    Five { case, policy, mean_steps: rounded(mean_steps, 1), ci95: rounded(ci95, 1) }
+}
+
+fn outcomes(case: u8, policy: &str, setting: Setting, runs: u64) -> Vec<Outcome> {
+    let of = |seed| {
+        let drawn = Drawn::new(case, PROCESSES, seed);
+        simulated(&drawn, setting, |seed| chooser(policy, seed, &drawn))
+    };
+    (0..runs).map(of).collect()
+}
+
+/// The paper's: random speeds.
+fn draw(rows: &[Row], five: &[Five]) -> Result<()> {
+    let curve = |name: &'static str| {
+        let own = rows.iter().filter(|row| row.case == RANDOM && row.policy == name);
+        // Means of the lucky ones are not drawn.
+        let whole = |row: &Row| row.mean_steps.filter(|_| row.finished as u64 == RUNS);
+        Curve { name, values: own.map(|row| whole(row).unwrap_or(f64::NAN)).collect() }
+    };
+    let mut curves: Vec<Curve<'_>> =
+        ["none", "capability", "timeout", "both", "ours"].map(curve).into();
+    let five = five.iter().find(|five| five.case == RANDOM && five.policy == "none");
+    let steps = five.map_or(f64::NAN, |five| five.mean_steps);
+    curves.push(Curve { name: "five, no time-out", values: vec![steps; TIMEOUTS.count()] });
+    let folder = folder("001-7");
+    std::fs::create_dir_all(&folder)?;
+    let title = "Steps when executor 2 dies at step 2000 (random speeds)";
+    let axes = ["time-out in steps", "steps"];
+    let place = SeriesLabelPosition::LowerRight;
+    plot::draw_over(&folder.join("failing.svg"), title, axes, place, &curves, (300.0, 100.0))
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "a wrong assumption is a failed test")]
+
+    use super::*;
+
+    #[test]
+    fn ours_always_comes_to_an_end_and_is_never_worse_than_the_best_of_the_paper_s() {
+        for case in CASES {
+            for timeout in [700, 1_400] {
+                let rows = rows_of(case, timeout, &["capability", "both", "ours"], 4);
+                let [paper @ .., ours] = &*rows else { panic!("{rows:?}") };
+                assert_eq!(ours.finished, 4, "{ours:?}");
+                let steps = paper.iter().filter_map(|row| row.mean_steps);
+                let best = steps.fold(f64::INFINITY, f64::min);
+                assert!(ours.mean_steps.unwrap() <= best, "{ours:?} {paper:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn what_is_written_comes_out() {
+        let written = std::fs::read_to_string(folder("001-7").join("failing.csv")).unwrap();
+        let text = csv(&rows_of(1, 300, &["ours"], RUNS), &[]);
+        let line = text.lines().nth(1).unwrap();
+        assert!(written.lines().any(|one| one == line), "run `cargo xtask figure 001-7`: {line}");
+    }
+}

@@ -1,0 +1,88 @@
+//! Automatic steps on executors that several engines share: figures 4 to 9 of Katoh, Kobayashi, Yokota:
+//! "OXTHAS: Failure-aware Activity Scheduling in Web Services Based Workflow Management", IEICE
+//! Transactions D J91-D(4), 2008.
+
+mod bound;
+mod counts;
+mod course;
+mod drawn;
+mod failing;
+mod partitions;
+mod policies;
+mod totals;
+mod world;
+
+use anyhow::Result;
+use serde::Serialize;
+
+pub(crate) use counts::run as counts;
+pub(crate) use course::{queues, retries};
+pub(crate) use failing::run as failing;
+pub(crate) use partitions::run as partitions;
+pub(crate) use totals::run as totals;
+
+use self::drawn::Drawn;
+use self::policies::chooser;
+use self::world::{Outcome, Setting, run};
+use crate::division::{folder, rounded, write};
+
+/// Executors and types of activities; a process is one of each type, one after the other.
+const EXECUTORS: usize = 6;
+const KINDS: usize = 5;
+const CASES: std::ops::RangeInclusive<u8> = 1..=5;
+/// Processes of each engine when nothing fails.
+const PROCESSES: u32 = 1_000;
+const RUNS: u64 = 20;
+
+/// A policy where nothing fails, the mean of some runs.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+struct Row {
+    case: u8,
+    policy: &'static str,
+    processes: u32,
+    mean_steps: f64,
+    ci95: f64,
+    /// What no assignment can be faster than: the fluid one, and the last arrival.
+    bound: f64,
+}
+
+/// All of these policies under the same tasks.
+fn rows(case: u8, processes: u32, policies: &[&'static str], runs: u64) -> Vec<Row> {
+    let drawn: Vec<Drawn> = (0..runs).map(|seed| Drawn::new(case, processes, seed)).collect();
+    let bounds: Vec<f64> = drawn.iter().map(bound::of).collect();
+    let bound = rounded(mean(&bounds).0, 1);
+    let row = |policy: &'static str| {
+        let steps =
+            |drawn: &Drawn| run(drawn, Setting::default(), |seed| chooser(policy, seed, drawn));
+        let steps: Vec<f64> = drawn.iter().map(|drawn| steps(drawn).steps).collect();
+        let (mean_steps, ci95) = mean(&steps);
+        let (mean_steps, ci95) = (rounded(mean_steps, 1), rounded(ci95, 1));
+        Row { case, policy, processes, mean_steps, ci95, bound }
+    };
+    policies.iter().copied().map(row).collect()
+}
+
+/// The mean of some values and half the width of its 95 % confidence interval.
+fn mean(values: &[f64]) -> (f64, f64) {
+    let count = values.len() as f64;
+    let mean = values.iter().sum::<f64>() / count;
+    if values.len() < 2 {
+        return (mean, 0.0);
+    }
+    let spread: f64 = values.iter().map(|value| (value - mean).powi(2)).sum();
+    // Student's t at 95 % for twenty runs.
+    (mean, 2.093 * (spread / (count - 1.0) / count).sqrt())
+}
+
+/// Writes the table of a figure, and prints it or the whole figure.
+fn tell(figure: &impl Serialize, name: &str, file: &str, csv: &str, json: bool) -> Result<()> {
+    let folder = folder(name);
+    write(&folder, file, csv)?;
+    if json {
+        println!("{}", serde_json::to_string(figure)?);
+    } else {
+        print!("{csv}");
+        println!("written: {}", folder.display());
+    }
+    Ok(())
+}

@@ -1,0 +1,299 @@
+//! Two engines and six executors in steps: who was given what, and when the last process ended.
+//!
+//! Invariant: an engine learns nothing but when it gave a task away and when an answer came. An
+//! executor does one task at a time, in the order in which they came; what it has when it dies is lost,
+//! and so is all that it is given afterwards.
+
+use std::cmp::Ordering;
+use std::collections::{BTreeMap, BinaryHeap};
+
+use legwork_model::time::Timestamp;
+use legwork_schedule::{
+    AssignmentId, Book, Candidate, Dice, ExecutorId, KindId, Policy, Random, Task,
+};
+
+use super::drawn::{Drawn, ENGINES, INTERVAL};
+use super::{EXECUTORS, KINDS};
+
+/// Policies that need it assign at random for so long.
+const WARM_UP: f64 = 1_000.0;
+/// Milliseconds in a step, for those who count in them.
+const STEP_MS: f64 = 1_000.0;
+/// How often is looked who is to be given up.
+const LOOK_EVERY: f64 = 10.0;
+/// How often is written down where all are.
+const SAMPLE_EVERY: f64 = 100.0;
+/// Whoever has not come to an end by then never does.
+const STEPS_MAX: f64 = 1_000_000.0;
+/// Nor does whoever has given every task away so often, on average.
+const ATTEMPTS_MAX: usize = 50;
+
+/// What happens to the executors.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Setting {
+    /// Answers are waited for, and this one dies.
+    pub(super) failure: Option<Failure>,
+    /// This one is not there.
+    pub(super) without: Option<usize>,
+    /// Whether it is written down where all are.
+    pub(super) is_sampled: bool,
+}
+
+/// An executor dies.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Failure {
+    pub(super) executor: usize,
+    pub(super) at: f64,
+    /// How long an answer is usually waited for.
+    pub(super) timeout: f64,
+}
+
+/// What has come of it.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Outcome {
+    pub(super) steps: f64,
+    pub(super) is_finished: bool,
+    pub(super) samples: Vec<Sample>,
+}
+
+/// Of each executor what it has, and how many tasks were taken from it by time-outs.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(super) struct Sample {
+    pub(super) step: f64,
+    pub(super) queues: [u32; EXECUTORS],
+    pub(super) retries: [u32; EXECUTORS],
+}
+
+/// A policy, whether it begins at random, and whether it gives up what it has not waited for to the end.
+pub(super) struct Chooser {
+    pub(super) policy: Box<dyn Policy>,
+    pub(super) warms_up: bool,
+    pub(super) gives_up: bool,
+}
+
+/// Goes on until all processes have ended.
+pub(super) fn run(drawn: &Drawn, setting: Setting, chooser: impl Fn(u64) -> Chooser) -> Outcome {
+    let mut world = World::new(drawn, setting, chooser);
+    let (mut steps, mut samples) = (0.0, Vec::new());
+    let tasks = world.left * KINDS;
+    while world.left > 0
+        && let Some(Event { at, engine, happening, .. }) = world.events.pop()
+        && at < STEPS_MAX
+        && world.assigned < ATTEMPTS_MAX * tasks
+    {
+        while setting.is_sampled && world.now.step <= at {
+            samples.push(world.now);
+            world.now.step += SAMPLE_EVERY;
+        }
+        steps = at;
+        match happening {
+            Happening::Arrival(process) => world.begin(engine, process, 0, at),
+            Happening::Answer(id, executor) => world.answered(engine, id, executor, at),
+            Happening::TimeOut(id) => world.timed_out(engine, id, at),
+            Happening::Look => world.look(engine, at),
+        }
+    }
+    Outcome { steps, is_finished: world.left == 0, samples }
+}
+
+struct Engine {
+    chooser: Chooser,
+    book: Book,
+    tasks: Vec<Pending>,
+    /// Which task an assignment is of that is waited for.
+    awaited: BTreeMap<AssignmentId, usize>,
+    random: Random,
+}
+
+/// A task that is not done.
+struct Pending {
+    process: usize,
+    task: Task,
+    tried: Vec<ExecutorId>,
+}
+
+#[derive(Clone, Copy)]
+enum Happening {
+    Arrival(usize),
+    Answer(AssignmentId, ExecutorId),
+    TimeOut(AssignmentId),
+    Look,
+}
+
+struct Event {
+    at: f64,
+    number: u64,
+    engine: usize,
+    happening: Happening,
+}
+
+struct World<'a> {
+    drawn: &'a Drawn,
+    setting: Setting,
+    engines: Vec<Engine>,
+    events: BinaryHeap<Event>,
+    events_made: u64,
+    /// When each executor will have done what it was given.
+    free_at: [f64; EXECUTORS],
+    left: usize,
+    assigned: usize,
+    now: Sample,
+}
+
+impl<'a> World<'a> {
+    fn new(drawn: &'a Drawn, setting: Setting, chooser: impl Fn(u64) -> Chooser) -> Self {
+        let engine = |number: u64| Engine {
+            chooser: chooser(drawn.seed << 1 | number),
+            book: Book::new(EXECUTORS, KINDS),
+            tasks: Vec::new(),
+            awaited: BTreeMap::new(),
+            random: Random(Dice::new(!drawn.seed ^ number)),
+        };
+        let mut world = Self {
+            drawn,
+            setting,
+            engines: (0..ENGINES as u64).map(engine).collect(),
+            events: BinaryHeap::new(),
+            events_made: 0,
+            free_at: [0.0; EXECUTORS],
+            left: drawn.sizes.iter().map(Vec::len).sum(),
+            assigned: 0,
+            now: Sample::default(),
+        };
+        for (engine, sizes) in drawn.sizes.iter().enumerate() {
+            for process in 0..sizes.len() {
+                world.put(process as f64 * INTERVAL, engine, Happening::Arrival(process));
+            }
+            if setting.failure.is_some() && world.engines[engine].chooser.gives_up {
+                world.put(1.0, engine, Happening::Look);
+            }
+        }
+        world
+    }
+
+    fn put(&mut self, at: f64, engine: usize, happening: Happening) {
+        self.events_made += 1;
+        self.events.push(Event { at, number: self.events_made, engine, happening });
+    }
+
+    fn is_alive(&self, executor: ExecutorId, at: f64) -> bool {
+        let died = |failure: &Failure| failure.executor == executor.0 as usize && failure.at <= at;
+        !self.setting.failure.as_ref().is_some_and(died)
+    }
+
+    /// The next activity of a process.
+    fn begin(&mut self, engine: usize, process: usize, kind: usize, at: f64) {
+        let size = self.drawn.sizes[engine][process][kind];
+        let task = Task { kind: KindId(kind as u32), size, attempt: 0 };
+        let tasks = &mut self.engines[engine].tasks;
+        tasks.push(Pending { process, task, tried: Vec::new() });
+        let task = tasks.len() - 1;
+        self.assign(engine, task, at);
+    }
+
+    fn assign(&mut self, number: usize, task: usize, at: f64) {
+        let now = moment(at);
+        let engine = &mut self.engines[number];
+        let pending = &mut engine.tasks[task];
+        let all = || (0..EXECUTORS).filter(|place| self.setting.without != Some(*place));
+        let all = || all().map(|place| Candidate::near(ExecutorId(place as u32)));
+        let is_new = |to: &Candidate| !pending.tried.contains(&to.executor);
+        let mut among: Vec<Candidate> = all().filter(is_new).collect();
+        if among.is_empty() {
+            pending.tried.clear();
+            among.extend(all());
+        }
+        let Chooser { policy, warms_up, .. } = &mut engine.chooser;
+        let chosen = if *warms_up && at < WARM_UP {
+            engine.random.choose(&engine.book, &pending.task, &among, now)
+        } else {
+            policy.choose(&engine.book, &pending.task, &among, now)
+        };
+        let Some(executor) = chosen else { return };
+        let to = Candidate::near(executor);
+        let patience = self.setting.failure.map(|failure| {
+            let usual = (failure.timeout * STEP_MS) as i64;
+            policy.patience_ms(&engine.book, to, &pending.task, usual) as f64 / STEP_MS
+        });
+        let id = engine.book.assigned(to, pending.task, now);
+        pending.tried.push(executor);
+        pending.task.attempt += 1;
+        let Task { kind, size, .. } = pending.task;
+        engine.awaited.insert(id, task);
+        let place = executor.0 as usize;
+        let begun = self.free_at[place].max(at);
+        let done = begun + size / self.drawn.speeds[kind.0 as usize][place];
+        self.free_at[place] = done;
+        self.now.queues[place] += 1;
+        self.assigned += 1;
+        self.put(done, number, Happening::Answer(id, executor));
+        if let Some(patience) = patience {
+            self.put(at + patience, number, Happening::TimeOut(id));
+        }
+    }
+
+    /// Only the answer to the last assignment counts; all are learned from.
+    fn answered(&mut self, number: usize, id: AssignmentId, executor: ExecutorId, at: f64) {
+        if !self.is_alive(executor, at) {
+            return;
+        }
+        self.now.queues[executor.0 as usize] -= 1;
+        let engine = &mut self.engines[number];
+        engine.book.answered(id, moment(at));
+        let Some(task) = engine.awaited.remove(&id) else { return };
+        let Pending { process, task, .. } = &engine.tasks[task];
+        let (process, next) = (*process, task.kind.0 as usize + 1);
+        if next < KINDS {
+            self.begin(number, process, next, at);
+        } else {
+            self.left -= 1;
+        }
+    }
+
+    fn timed_out(&mut self, number: usize, id: AssignmentId, at: f64) {
+        let engine = &mut self.engines[number];
+        let Some(task) = engine.awaited.remove(&id) else { return };
+        if let Some(entry) = engine.book.entry(id) {
+            self.now.retries[entry.executor.0 as usize] += 1;
+        }
+        engine.book.timed_out(id, moment(at));
+        self.assign(number, task, at);
+    }
+
+    /// What is given up goes elsewhere.
+    fn look(&mut self, number: usize, at: f64) {
+        let Engine { chooser, book, awaited, .. } = &self.engines[number];
+        let is_given_up = |id: &AssignmentId| {
+            let entry = book.entry(*id);
+            entry.is_some_and(|entry| chooser.policy.is_given_up(book, entry, moment(at)))
+        };
+        let given_up: Vec<AssignmentId> = awaited.keys().copied().filter(is_given_up).collect();
+        given_up.into_iter().for_each(|id| self.timed_out(number, id, at));
+        self.put(at + LOOK_EVERY, number, Happening::Look);
+    }
+}
+
+fn moment(at: f64) -> Timestamp {
+    Timestamp((at * STEP_MS) as i64)
+}
+
+impl Ord for Event {
+    /// The earliest is the greatest; of those at the same moment the one that was made first.
+    fn cmp(&self, other: &Self) -> Ordering {
+        other.at.total_cmp(&self.at).then(other.number.cmp(&self.number))
+    }
+}
+
+impl PartialOrd for Event {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl PartialEq for Event {
+    fn eq(&self, other: &Self) -> bool {
+        self.cmp(other) == Ordering::Equal
+    }
+}
+
+impl Eq for Event {}

@@ -9,13 +9,22 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::process::Command;
 
 /// Our crates, and which of our crates each may use.
-const ARROWS: [(&str, &[&str]); 16] = [
+const ARROWS: [(&str, &[&str]); 17] = [
     ("legwork-model", &[]),
     ("legwork-engine", &["legwork-model"]),
     ("legwork-org", &["legwork-model"]),
     ("legwork-placement", &["legwork-model"]),
     ("legwork-schedule", &["legwork-model"]),
-    ("legwork-site", &["legwork-model", "legwork-engine", "legwork-org", "legwork-placement"]),
+    (
+        "legwork-site",
+        &[
+            "legwork-model",
+            "legwork-engine",
+            "legwork-org",
+            "legwork-placement",
+            "legwork-schedule",
+        ],
+    ),
     ("legwork-store", &["legwork-model", TESTBED]),
     ("legwork-api", &["legwork-model"]),
     ("legwork-executor", &["legwork-api", "legwork-model"]),
@@ -65,7 +74,7 @@ const ARROWS: [(&str, &[&str]); 16] = [
             "legwork-server",
         ],
     ),
-    ("legwork-e2e", &["legwork-api", "legwork-model", TESTBED]),
+    ("legwork-e2e", &["legwork-api", "legwork-executor", "legwork-model", TESTBED]),
     (
         "legwork-bench",
         &["legwork-api", "legwork-model", "legwork-engine", "legwork-placement", TESTBED],

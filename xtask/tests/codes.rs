@@ -78,7 +78,8 @@ fn the_guide_lists_every_metric_and_no_other() {
 }
 
 /// What the guide says of a limit, and where the source says the same.
-const LIMITS: [(&str, &str, &str); 42] = [
+const REGISTERING: &str = "crates/site/src/executors/registering.rs";
+const LIMITS: [(&str, &str, &str); 44] = [
     ("body of a request | 1 MiB", CONFIG, "body_bytes_max: 1 << 20,"),
     ("a file | 64 MiB", CONFIG, "file_bytes_max: 64 << 20,"),
     ("files on their way in at once | 8", CONFIG, "uploads_max: 8,"),
@@ -166,6 +167,12 @@ const LIMITS: [(&str, &str, &str); 42] = [
     ("texts of all definitions | 256 MiB", BOUNDS, "DEFINITION_BYTES_MAX: u64 = 256 << 20;"),
     ("versions of the organisation | 10000", BOUNDS, "ORGANISATIONS_MAX: usize = 10_000;"),
     ("tokens | 10000", BOUNDS, "TOKENS_MAX: usize = 10_000;"),
+    ("executors | 10000", REGISTERING, "EXECUTORS_MAX: usize = 10_000;"),
+    (
+        "an executor's name; its address",
+        REGISTERING,
+        "SECRET_BYTES: RangeInclusive<usize> = 32..=200;",
+    ),
     ("a value | 256 KiB", "crates/model/src/value.rs", "VALUE_BYTES_MAX: usize = 256 * 1024;"),
     (
         "all values of a case, older ones included, each counting 64 bytes more | 16 MiB",

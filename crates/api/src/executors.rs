@@ -57,6 +57,54 @@ pub struct Registered {
     pub unchanged: bool,
 }
 
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct ExecutorList {
+    pub executors: Vec<ExecutorState>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub next: Option<String>,
+}
+
+/// An executor, as the server that answers has seen it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct ExecutorState {
+    pub name: String,
+    pub url: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub domain: Option<String>,
+    pub limit: u32,
+    pub verdicts: bool,
+    pub condition: ExecutorCondition,
+    /// Verdicts that it has not confirmed.
+    pub unconfirmed: usize,
+    pub types: Vec<ExecutorTypeState>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum ExecutorCondition {
+    /// It gets what it is best for.
+    Ready,
+    /// It said that it is busy, and gets nothing for a while.
+    Resting,
+    /// It has been silent for too long: it gets a task now and then, to see whether it is back.
+    Suspected,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct ExecutorTypeState {
+    #[serde(rename = "type")]
+    pub kind: String,
+    pub limit: u32,
+    /// Tasks that it has now.
+    pub outstanding: u32,
+    /// How long a task of size 1 takes it once begun, as learned; absent while not known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pace_ms: Option<f64>,
+    pub answers: u64,
+    pub timeouts: u64,
+    pub failures: u64,
+}
+
 /// One attempt at a step, given to one executor: `POST {url}/tasks`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct TaskRequest {
@@ -115,6 +163,10 @@ pub struct TaskResult {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub retry: Option<bool>,
 }
+
+/// It was heard: it is stored, or known to come too late.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct Received {}
 
 /// Whether a result counts: `POST {url}/verdicts`. Any answer 2xx confirms.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]

@@ -5,8 +5,8 @@
 use clap::{Parser, Subcommand};
 
 use crate::{
-    backup, check, cluster, compact, control, demo, deploy, deployed, file, history, incidents,
-    jobs, list, schema, show, start, token, up, work,
+    backup, check, cluster, compact, control, demo, deploy, deployed, executors, file, history,
+    incidents, jobs, list, schema, show, start, token, up, work,
 };
 
 /// Where a server is looked for.
@@ -83,6 +83,8 @@ pub(crate) enum Command {
     Abort(control::Args),
     /// Do the jobs of automatic steps from the shell
     Jobs(jobs::Args),
+    /// See the services that do automatic steps, register them, take them out
+    Executors(executors::Args),
     /// Save everything a running server holds into a file
     Backup(backup::BackupArgs),
     /// Make a new store from a backup; needs no server

@@ -14,6 +14,7 @@ mod control;
 mod demo;
 mod deploy;
 mod deployed;
+mod executors;
 mod failure;
 mod file;
 mod findings;
@@ -109,6 +110,9 @@ fn run(cli: Cli) -> Result<()> {
         Command::Cluster(args) => cluster(&global, out, &args.command),
         Command::Backup(args) => {
             online(&global, async |context| backup::backup(&context, &args).await)
+        }
+        Command::Executors(args) => {
+            online(&global, async |context| executors::run(&context, &args).await)
         }
         Command::Token(args) => online(&global, async |context| token::run(&context, &args).await),
     }

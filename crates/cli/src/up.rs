@@ -52,6 +52,9 @@ pub(crate) struct Args {
     /// store into an empty folder while it works, and go on with it when the topology says so
     #[arg(long, value_name = "ADDRESS", requires = "cluster", conflicts_with_all = ["in_memory", "store"])]
     replace: Option<String>,
+    /// Where executors send results to, if not where the server listens
+    #[arg(long, env = "LEGWORK_PUBLIC_URL", value_name = "URL")]
+    public_url: Option<String>,
     /// Requests a second per token, or per address without one; 0 does not limit
     #[arg(long, value_name = "N", default_value_t = 0)]
     rate: u32,
@@ -91,6 +94,7 @@ pub(crate) fn run(args: Args, out: Output) -> Result<()> {
     config.threads = args.threads;
     config.grace = args.grace;
     config.limits.rate_per_s = args.rate;
+    config.public_url = args.public_url.map(|url| url.trim_end_matches('/').into());
     if let Some(folder) = &args.cluster {
         let replaces = args.replace.as_deref().map(Into::into);
         let peering = Peering { listen: args.peer_listen, replaces, ..Peering::read(folder)? };

@@ -42,6 +42,19 @@ pub enum Command {
         /// The request, when it carried an idempotency key.
         request: Option<RequestDigest>,
     },
+    /// An executor has the result of a job. It counts, and the step is done when that is confirmed.
+    Answer {
+        activity: Activity,
+        by: Performer,
+        started_at: Timestamp,
+        outputs: Vec<(ElementId, Value)>,
+        /// The assignment that it is the result of.
+        lease: u64,
+    },
+    /// The executor knows that its result counts.
+    Confirm {
+        activity: Activity,
+    },
     /// An attempt at a job failed. Without `retry` it becomes an incident at once.
     Fail {
         activity: Activity,

@@ -5,6 +5,7 @@
 //! lead to, and decisions by condition see the data of the step that made them due.
 
 mod abort;
+mod answer;
 mod automatic;
 mod claim;
 mod complete;
@@ -18,7 +19,7 @@ mod suspend;
 mod take_over;
 mod travel;
 
-use legwork_model::event::{Event, Performer};
+use legwork_model::event::{Answered, Event, Performer};
 use legwork_model::id::{Activity, DomainId, NodeId};
 use legwork_model::schema::{Node, Schema};
 use legwork_model::time::Timestamp;
@@ -96,6 +97,11 @@ pub fn decide_at(
             let done = complete::Done { activity, by, started_at, outputs, answer, request };
             complete::complete(case, done)
         }
+        Command::Answer { activity, by, started_at, outputs, lease } => {
+            let writes = outputs;
+            answer::answer(case, Answered { activity, by, started_at, writes, lease })
+        }
+        Command::Confirm { activity } => answer::confirm(case, &activity),
         Command::Fail { activity, by, error, retry } => {
             fail::fail(case, activity, by, &error, retry)
         }
@@ -181,6 +187,14 @@ impl<'a> Case<'a> {
         match node.who() {
             Some(_) => Ok(node),
             None => Err(Rejection::NotAWorkItem { step: node.name.to_string() }),
+        }
+    }
+
+    /// Refuses another end of a step than the one that was taken.
+    fn not_answered(self, node: &Node) -> Result<(), Rejection> {
+        match self.state.answer(node.id) {
+            Some(_) => Err(Rejection::Answered { step: node.name.to_string() }),
+            None => Ok(()),
         }
     }
 

@@ -7,7 +7,7 @@
 mod travel;
 
 use legwork_model::event::{
-    Completed, Created, Entry, Event, Performer, Received, Record, RequestDigest,
+    Answered, Completed, Created, Entry, Event, Performer, Received, Record, RequestDigest,
 };
 use legwork_model::id::{Activity, DomainId, ElementId, NodeId, ServerId};
 use legwork_model::schema::{LOOP_REPEAT, Node, Schema};
@@ -17,7 +17,7 @@ use legwork_model::value::Value;
 
 use crate::data::versions::Written;
 use crate::marking::Spread;
-use crate::state::{Change, Detail, Done, Lifecycle, NodeState, State, Whereabouts};
+use crate::state::{Answer, Change, Detail, Done, Lifecycle, NodeState, State, Whereabouts};
 use crate::travel::Travel;
 
 /// Folds one event into the state, and tells what changed for somebody outside.
@@ -116,6 +116,12 @@ pub(crate) fn apply(
         Event::Delegated { activity, to, .. } => {
             let detail = Detail::Claimed { by: to.clone(), at };
             tell(&mut spread, node(activity), NodeState::Selected, Some(detail));
+        }
+        Event::Answered(done) => {
+            let Answered { activity, by, started_at, writes, lease } = (**done).clone();
+            let answer = Answer { by, started_at, writes, lease };
+            let detail = Detail::Answered(Box::new(answer));
+            tell(&mut spread, node(&activity), NodeState::Selected, Some(detail));
         }
         Event::Completed(done) => {
             if let Some(node) = node(&done.activity) {

@@ -17,7 +17,7 @@ pub use command::{Command, Resolution};
 pub use decide::{Decision, Everywhere, Here, create, create_at, decide, decide_at, receive_first};
 pub use evolve::{evolve, replay};
 pub use rejection::Rejection;
-pub use state::{Change, Completion, Lacking, Lifecycle, NodeState, Open, State, Version};
+pub use state::{Answer, Change, Completion, Lacking, Lifecycle, NodeState, Open, State, Version};
 pub use travel::{Outgoing, Peer};
 
 #[cfg(test)]

@@ -31,6 +31,10 @@ pub enum Rejection {
     NotAWorkItem { step: String },
     #[error("`{step}` is for a person, not for a worker; release it, or raise it with its owner")]
     NotAJob { step: String },
+    #[error("the result of `{step}` was taken already; it waits for its executor to confirm it")]
+    Answered { step: String },
+    #[error("no result of `{step}` waits to be confirmed; report one first")]
+    NotAnswered { step: String },
     #[error("`{step}` is for a person; say which agent did it")]
     AgentMissing { step: String },
 
@@ -93,6 +97,8 @@ impl Rejection {
             Self::NotHeld { .. } => "not_held",
             Self::NotAWorkItem { .. } => "not_a_work_item",
             Self::NotAJob { .. } => "not_a_job",
+            Self::Answered { .. } => "answered_already",
+            Self::NotAnswered { .. } => "not_answered",
             Self::AgentMissing { .. } => "agent_missing",
             Self::UnknownElement { .. } => "unknown_element",
             Self::NotWritten { .. } => "not_written",
@@ -175,6 +181,8 @@ mod tests {
             Rejection::NotHeld { step: step() },
             Rejection::NotAWorkItem { step: step() },
             Rejection::NotAJob { step: step() },
+            Rejection::Answered { step: step() },
+            Rejection::NotAnswered { step: step() },
             Rejection::AgentMissing { step: step() },
             Rejection::UnknownElement { element: element(), step: step(), writes: names() },
             Rejection::NotWritten { element: element(), step: step(), writes: Vec::new() },
@@ -223,6 +231,8 @@ mod tests {
             | Rejection::NotHeld { .. }
             | Rejection::NotAWorkItem { .. }
             | Rejection::NotAJob { .. }
+            | Rejection::Answered { .. }
+            | Rejection::NotAnswered { .. }
             | Rejection::AgentMissing { .. }
             | Rejection::UnknownElement { .. }
             | Rejection::NotWritten { .. }

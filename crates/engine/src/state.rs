@@ -33,7 +33,7 @@ pub enum NodeState {
     NotActivated = 0,
     /// Due: offered to people, or waiting for a worker.
     Activated = 1,
-    /// Claimed by a person.
+    /// Claimed by a person, or done by an executor that has not confirmed it.
     Selected = 2,
     Completed = 3,
     /// It can no longer run in this iteration: the instance took another way.
@@ -118,6 +118,23 @@ pub(crate) enum Detail {
     RetryAt(#[n(0)] Timestamp),
     #[n(2)]
     Incident(#[n(0)] Incident),
+    /// An executor's result counts, and it does not know yet.
+    #[n(3)]
+    Answered(#[n(0)] Box<Answer>),
+}
+
+/// The result of an executor that counts and is not confirmed yet.
+#[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
+pub struct Answer {
+    #[n(0)]
+    pub by: Performer,
+    #[n(1)]
+    pub started_at: Timestamp,
+    #[n(2)]
+    pub writes: Vec<(ElementId, Value)>,
+    /// The assignment that it is the result of.
+    #[n(3)]
+    pub lease: u64,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
@@ -257,8 +274,28 @@ impl State {
             Some(Detail::Incident(incident)) => {
                 Some((self.activity(schema, pending.node), incident))
             }
-            Some(Detail::Claimed { .. } | Detail::RetryAt(_)) | None => None,
+            Some(Detail::Claimed { .. } | Detail::RetryAt(_) | Detail::Answered(_)) | None => None,
         })
+    }
+
+    /// The results of executors that count and are not confirmed yet.
+    pub fn answers(&self, schema: &Schema) -> impl Iterator<Item = (Activity, &Answer)> {
+        self.pending.iter().filter_map(|pending| {
+            Some((self.activity(schema, pending.node), self.answer(pending.node)?))
+        })
+    }
+
+    /// The request that completed a node last, if it carried a key.
+    pub fn completed_by_request(&self, node: NodeId) -> Option<RequestDigest> {
+        self.done(node)?.request
+    }
+
+    /// The result of an executor that counts and is not confirmed yet.
+    pub fn answer(&self, node: NodeId) -> Option<&Answer> {
+        match self.pending(node)?.detail.as_deref()? {
+            Detail::Answered(answer) => Some(answer),
+            Detail::Claimed { .. } | Detail::RetryAt(_) | Detail::Incident(_) => None,
+        }
     }
 
     /// The values an activity reads: for each element the version of the last writer before it.
@@ -377,7 +414,8 @@ impl State {
             }
             Some(Detail::RetryAt(at)) => open.retry_at = Some(*at),
             Some(Detail::Incident(incident)) => open.incident = Some(incident),
-            None => {}
+            // The site asks for it by itself.
+            Some(Detail::Answered(_)) | None => {}
         }
         Some(open)
     }
@@ -439,7 +477,7 @@ impl State {
     pub(crate) fn holder(&self, node: NodeId) -> Option<&AgentId> {
         match self.pending(node)?.detail.as_deref() {
             Some(Detail::Claimed { by, .. }) => Some(by),
-            Some(Detail::RetryAt(_) | Detail::Incident(_)) | None => None,
+            Some(Detail::RetryAt(_) | Detail::Incident(_) | Detail::Answered(_)) | None => None,
         }
     }
 }

@@ -21,7 +21,7 @@ use crate::time::Timestamp;
 use crate::value::Value;
 pub use record::{Record, RecordedAt, Unreadable, relative};
 use record::{compact_activity, relative_if_any};
-pub use site::{Method, SiteEvent, TokenIssued, Validity};
+pub use site::{ExecutorRegistered, ExecutorType, Method, SiteEvent, TokenIssued, Validity};
 pub use travel::{Entry, FetchedValue, Order, Orders, Parcel, Passage, Received};
 
 /// What happened in one instance: its execution history.
@@ -161,6 +161,10 @@ pub enum Event {
         #[n(1)]
         to: Option<ServerId>,
     },
+    /// The result of an executor counts. The step is done with the `Completed` that follows when the
+    /// executor has confirmed that it knows.
+    #[n(18)]
+    Answered(#[n(0)] Box<Answered>),
 }
 
 impl Event {
@@ -184,7 +188,8 @@ impl Event {
             | Self::Delivered { .. }
             | Self::Fetched { .. }
             | Self::Finished
-            | Self::Redirected { .. } => None,
+            | Self::Redirected { .. }
+            | Self::Answered(_) => None,
         }
     }
 
@@ -209,7 +214,8 @@ impl Event {
             | Self::Received(_)
             | Self::Fetched { .. }
             | Self::Finished
-            | Self::Redirected { .. } => None,
+            | Self::Redirected { .. }
+            | Self::Answered(_) => None,
         }
     }
 }
@@ -246,6 +252,23 @@ pub struct Completed {
     /// Where whoever did it is at home, if not where the step is controlled.
     #[n(6)]
     pub home: Option<DomainId>,
+}
+
+/// The result of an executor that counts.
+#[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
+#[cbor(context_bound = "AsRef<RecordedAt>")]
+pub struct Answered {
+    #[cbor(n(0), with = "compact_activity")]
+    pub activity: Activity,
+    #[n(1)]
+    pub by: Performer,
+    #[cbor(n(2), with = "relative")]
+    pub started_at: Timestamp,
+    #[cbor(n(3), skip_if = "Vec::is_empty")]
+    pub writes: Vec<(ElementId, Value)>,
+    /// The assignment that it is the result of.
+    #[n(4)]
+    pub lease: u64,
 }
 
 /// What a request with an idempotency key asked for, in short: the upper half stands for the key, the

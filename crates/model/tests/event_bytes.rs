@@ -4,8 +4,9 @@
 //! or variant a new number instead.
 
 use legwork_model::event::{
-    Completed, Created, Entry, Event, FetchedValue, Incident, KeyEvent, Method, Order, Orders,
-    Parcel, Passage, Performer, Received, Record, RequestDigest, SiteEvent, TokenIssued, Validity,
+    Answered, Completed, Created, Entry, Event, ExecutorRegistered, ExecutorType, FetchedValue,
+    Incident, KeyEvent, Method, Order, Orders, Parcel, Passage, Performer, Received, Record,
+    RequestDigest, SiteEvent, TokenIssued, Validity,
 };
 use legwork_model::id::{Activity, DomainId, ElementId, InstanceId, Iteration, NodeId, ServerId};
 use legwork_model::time::Timestamp;
@@ -114,6 +115,21 @@ fn completions() {
     );
     let odd = Completed { started_at: Timestamp(i64::MIN), by: Performer::System, ..completed() };
     check(Event::Completed(odd), "8204830581003b7ffffe635744363c");
+}
+
+#[test]
+fn results_that_count() {
+    let answered = Answered {
+        activity: activity(),
+        by: worker(),
+        started_at: Timestamp(AT.0 - 12),
+        writes: vec![(ElementId(2), Value::Int(1000))],
+        lease: 7,
+    };
+    check(
+        Event::Answered(Box::new(answered)),
+        "82128505820268776f726b65722d310c8182028201811903e807",
+    );
 }
 
 #[test]
@@ -286,6 +302,30 @@ fn changes_of_the_topology() {
     check_site(
         SiteEvent::Unexcepted { domain, ids },
         "83080158200000000000000000000000000000000100000000000000000000000000000002",
+    );
+}
+
+#[test]
+fn executors_come_and_go() {
+    check_site(
+        SiteEvent::ExecutorRegistered(Box::new(ExecutorRegistered {
+            name: "crm".into(),
+            url: "u".into(),
+            secret: "s".to_owned(),
+            types: vec![
+                ExecutorType { job: "a".into(), limit: Some(4) },
+                ExecutorType { job: "b".into(), limit: None },
+            ],
+            limit: 16,
+            domain: Some("north".to_owned()),
+            verdicts: true,
+            by: ann(),
+        })),
+        "8209886363726d61756173828261610481616210656e6f727468f5820163616e6e",
+    );
+    check_site(
+        SiteEvent::ExecutorRemoved { name: "crm".into(), by: ann() },
+        "830a6363726d820163616e6e",
     );
 }
 

@@ -7,6 +7,7 @@
 use legwork_model::time::Timestamp;
 
 use crate::executor::{Entries, Executor, Limits, NEW, half_life_ms};
+use crate::experience::Seen;
 use crate::{AssignmentId, Candidate, ExecutorId, KindId, Task};
 
 /// How many assignments that are not waited for any more are remembered of an executor.
@@ -64,6 +65,27 @@ impl Book {
     pub fn register(&mut self, limits: &Limits) -> ExecutorId {
         self.executors.push(Executor::new(limits, self.kinds));
         ExecutorId(self.executors.len() as u32 - 1)
+    }
+
+    /// So many types there are from now on, if there were fewer.
+    pub fn know_kinds(&mut self, kinds: usize) {
+        self.kinds = self.kinds.max(kinds);
+        self.executors.iter_mut().for_each(|one| one.know_kinds(kinds));
+    }
+
+    /// An executor takes more or less than before; what was learned of it stays.
+    pub fn limit(&mut self, executor: ExecutorId, limits: &Limits) {
+        if let Some(one) = self.executors.get_mut(executor.0 as usize) {
+            one.limit(limits);
+        }
+    }
+
+    /// What was seen of an executor at a type.
+    pub fn seen(&self, executor: ExecutorId, kind: KindId) -> Seen {
+        let experience = self.executor(executor).and_then(|one| one.kind(kind));
+        experience
+            .map(|experience| Seen { pace_ms: experience.pace, ..experience.counts })
+            .unwrap_or_default()
     }
 
     pub(crate) fn executor(&self, id: ExecutorId) -> Option<&Executor> {
@@ -135,6 +157,7 @@ impl Book {
         // Whoever has answered what it got later, hangs at this; a silent one hangs altogether.
         entry.is_failure = one.newest_answered > Some(id);
         if let Some(experience) = one.kind_mut(entry.kind) {
+            experience.counts.timeouts += 1;
             experience.add_rate(rate);
             if entry.is_failure {
                 experience.fail(half_life_ms(self.service_ms), now);
@@ -166,6 +189,7 @@ impl Book {
         if entry.is_failure {
             experience.pardon();
         }
+        experience.counts.answers += 1;
         experience.add_rate(entry.size / millis(entry.at, now));
         experience.observe(taken_ms / entry.size);
         let expected_ms = experience.pace.unwrap_or_default() * entry.size;
@@ -188,6 +212,7 @@ impl Book {
         // To those who know of time-outs alone it is one that comes at once.
         one.timeouts = one.timeouts.saturating_add(1);
         let experience = one.kind_mut(entry.kind)?;
+        experience.counts.failures += 1;
         if !entry.is_failure {
             experience.fail(half_life_ms(self.service_ms), now);
         }

@@ -70,15 +70,23 @@ pub(crate) struct Executor {
 
 impl Executor {
     pub(crate) fn new(limits: &Limits, kinds: usize) -> Self {
-        let (at_once, tasks_max) = (limits.at_once.max(1), limits.tasks_max);
         let kinds = vec![Experience::default(); kinds];
-        let mut one = Self { kinds, at_once, tasks_max, ..Self::default() };
-        for (kind, max) in &limits.kinds_max {
-            if let Some(experience) = one.kinds.get_mut(kind.0 as usize) {
-                experience.room = Some(*max);
-            }
-        }
+        let mut one = Self { kinds, ..Self::default() };
+        one.limit(limits);
         one
+    }
+
+    pub(crate) fn limit(&mut self, limits: &Limits) {
+        (self.at_once, self.tasks_max) = (limits.at_once.max(1), limits.tasks_max);
+        for (kind, experience) in (0..).map(KindId).zip(&mut self.kinds) {
+            experience.room = limits.kinds_max.get(&kind).copied();
+        }
+    }
+
+    pub(crate) fn know_kinds(&mut self, kinds: usize) {
+        if self.kinds.len() < kinds {
+            self.kinds.resize_with(kinds, Experience::default);
+        }
     }
 
     pub(crate) fn kind(&self, kind: KindId) -> Option<&Experience> {

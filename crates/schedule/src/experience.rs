@@ -15,8 +15,19 @@ const QUANTILE: f64 = 0.25;
 /// How many failures without an answer in between are no chance.
 const FAILURES: u32 = 3;
 
+/// What was seen of an executor at a type, for people.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Seen {
+    /// How long a unit takes it once it is begun, in milliseconds.
+    pub pace_ms: Option<f64>,
+    pub answers: u64,
+    pub timeouts: u64,
+    pub failures: u64,
+}
+
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Experience {
+    pub(crate) counts: Seen,
     /// Sum and number of `size / time`, queueing included.
     rate_sum: f64,
     rates: u32,

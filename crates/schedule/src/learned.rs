@@ -63,6 +63,14 @@ impl Learned {
         Self { scale }
     }
 
+    /// Whether nothing is expected of an executor any more, unless it answers.
+    pub fn is_doubted(&self, book: &Book, executor: ExecutorId, now: Timestamp) -> bool {
+        let (Some(one), Some(service_ms)) = (book.executor(executor), book.service_ms()) else {
+            return false;
+        };
+        one.doubt(service_ms, now).is_some()
+    }
+
     fn question<'a>(
         &self,
         book: &Book,

@@ -17,6 +17,7 @@ mod policy;
 pub use book::{Book, Entry, Outcome};
 pub use dice::Dice;
 pub use executor::Limits;
+pub use experience::Seen;
 pub use learned::Learned;
 pub use oxthas::{Adjustment, Oxthas, Partition};
 pub use policy::{LeastOutstanding, Policy, Random, RoundRobin, TwoChoices, Weighted};

@@ -28,6 +28,8 @@ pub struct Config {
     pub peering: Option<Peering>,
     /// How long a server that was taken over is held at least before its own process gets it back.
     pub takeover_hold: Duration,
+    /// Where executors reach the API of this process, if not where it listens.
+    pub public_url: Option<Arc<str>>,
 }
 
 /// One server of a cluster.
@@ -166,6 +168,7 @@ impl Config {
             grace: Duration::from_secs(10),
             peering: None,
             takeover_hold: Duration::from_secs(10),
+            public_url: None,
         }
     }
 }

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use legwork_api::definitions::{Agent, DefinitionSummary, Finding, VersionSummary};
+use legwork_api::executors::{ExecutorCondition, ExecutorState, ExecutorTypeState};
 use legwork_api::instances::{
     Element, Elsewhere, History, HistoryEntry, Incident, IncidentList, Instance, InstanceList,
     InstanceState, InstanceSummary, Node, NodeState, Performer, Started,
@@ -234,10 +235,38 @@ pub(crate) fn token(info: site::TokenInfo) -> TokenSummary {
     TokenSummary { name: info.name, scopes, issued_at: info.issued_at }
 }
 
-fn data(values: &[(Arc<str>, Value)]) -> Data {
+pub(crate) fn data(values: &[(Arc<str>, Value)]) -> Data {
     values.iter().map(|(name, value)| (name.to_string(), value.to_json())).collect()
 }
 
 fn millis(length: Duration) -> u64 {
     u64::try_from(length.as_millis()).unwrap_or(u64::MAX)
+}
+
+pub(crate) fn executor(info: &site::ExecutorInfo) -> ExecutorState {
+    let one = &info.registered;
+    let condition = match (info.is_suspected, info.resting_until) {
+        (true, _) => ExecutorCondition::Suspected,
+        (false, Some(_)) => ExecutorCondition::Resting,
+        (false, None) => ExecutorCondition::Ready,
+    };
+    let types = info.types.iter().map(|of_type| ExecutorTypeState {
+        kind: of_type.job.to_string(),
+        limit: of_type.limit,
+        outstanding: of_type.outstanding,
+        pace_ms: of_type.pace_ms,
+        answers: of_type.answers,
+        timeouts: of_type.timeouts,
+        failures: of_type.failures,
+    });
+    ExecutorState {
+        name: one.name.to_string(),
+        url: one.url.to_string(),
+        domain: one.domain.clone(),
+        limit: one.limit,
+        verdicts: one.verdicts,
+        condition,
+        unconfirmed: info.unconfirmed,
+        types: types.collect(),
+    }
 }

@@ -18,6 +18,7 @@ use crate::backend::{self, Opener, Slot};
 use crate::clock::Clock;
 use crate::config::{Config, Peering, StoreChoice};
 use crate::drive::{Message, Surroundings};
+use crate::executors::Executors;
 use crate::files::Fetcher;
 use crate::gate::Gate;
 use crate::http::App;
@@ -42,6 +43,8 @@ pub(crate) struct Process {
     stopping: watch::Receiver<bool>,
     /// The links of its own server.
     front: OnceLock<Arc<Links>>,
+    /// Where executors send results: the API of this process, once it listens.
+    pub(crate) callback: Arc<OnceLock<Arc<str>>>,
     /// What is wanted of whoever keeps its servers.
     pub(crate) wishes: Mutex<Option<mpsc::Receiver<Wish>>>,
 }
@@ -110,7 +113,8 @@ impl Process {
         };
         let (meters, front) = (Arc::new(Meters::new()), OnceLock::new());
         let wishes = Mutex::new(wishes);
-        Ok(Self { config, host, clock, meters, stopping, front, wishes })
+        let callback = Arc::default();
+        Ok(Self { config, host, clock, meters, stopping, front, callback, wishes })
     }
 
     /// The name of its own server; `None` if it is alone.
@@ -191,6 +195,11 @@ impl Core {
             meters: drive_meters,
             links: links.clone(),
             fetcher: None,
+            executors: Arc::new(Executors::new(
+                queue.clone(),
+                process.clock.clone(),
+                process.callback.clone(),
+            )),
             written: Arc::default(),
             notes,
         };

@@ -12,8 +12,8 @@ use std::time::{Duration, Instant};
 use legwork_model::id::{InstanceId, ServerId, StreamId};
 use legwork_model::time::Timestamp;
 use legwork_site::{
-    Answer, ClosedStream, Credential, FileWanted, Input, JobLease, Mode, Output, Refusal, Request,
-    RequestId, Site, Stream,
+    Answer, Call, ClosedStream, Credential, FileWanted, Input, JobLease, Mode, Output, Refusal,
+    Request, RequestId, Site, Stream,
 };
 use legwork_store::{Append, Batch, BlobId, Snapshot, Version};
 use rustc_hash::FxHashMap;
@@ -22,6 +22,7 @@ use tracing::Span;
 
 use crate::backend::{Backend, Slot};
 use crate::clock::Clock;
+use crate::executors::Executors;
 use crate::files::Fetcher;
 use crate::meters::DriveMeters;
 use crate::moving::Written;
@@ -78,8 +79,16 @@ pub(crate) enum Message {
         change: u32,
         server: ServerId,
     },
+    /// What came of a call to an executor. Nobody waits for the answer.
+    Executor {
+        name: Arc<str>,
+        request: Request,
+    },
     Stop,
 }
+
+/// The request of nobody who waits: those who do have numbers from 1 on.
+const UNASKED: RequestId = RequestId(0);
 
 pub(crate) type Reply = Result<Answer, Failure>;
 
@@ -106,6 +115,8 @@ pub(crate) struct Surroundings {
     pub(crate) links: Option<Arc<Links>>,
     /// Who brings contents of files from them.
     pub(crate) fetcher: Option<Arc<Fetcher<Links>>>,
+    /// Who calls executors.
+    pub(crate) executors: Arc<Executors>,
     /// Remembered for another process that copies the store.
     pub(crate) written: Arc<Written>,
     /// What the store is to this process.
@@ -145,8 +156,11 @@ pub(crate) struct Driver {
     reads: Vec<Read>,
     /// What is said to other servers, after the commit.
     sends: Vec<(ServerId, legwork_site::Message)>,
-    /// The revision of the tokens that was told to those outside.
+    /// What is said to executors, after the commit.
+    calls: Vec<Call>,
+    /// The revisions of the tokens and executors that were told to those outside.
     tokens_shown: Option<u64>,
+    executors_shown: Option<u64>,
 }
 
 enum Read {
@@ -172,7 +186,9 @@ impl Driver {
             given: Vec::new(),
             reads: Vec::new(),
             sends: Vec::new(),
+            calls: Vec::new(),
             tokens_shown: None,
+            executors_shown: None,
         }
     }
 
@@ -231,6 +247,10 @@ impl Driver {
                 Message::Link { to, is_up } => self.handle(Input::Link { to, is_up }, now),
                 Message::FileHere { instance, blob } => {
                     self.handle(Input::FilesHere { instance, blobs: vec![blob] }, now);
+                }
+                Message::Executor { name, request } => {
+                    let (id, credential) = (UNASKED, Credential::Executor(name));
+                    self.handle(Input::Request { id, credential, request }, now);
                 }
                 Message::Doubt => {}
                 Message::GiveAway { change, done } => {
@@ -349,6 +369,7 @@ impl Driver {
                     self.reads.push(Read::Catalog { to, from, limit });
                 }
                 Output::Send { to, message } => self.sends.push((to, message)),
+                Output::Call(call) => self.calls.push(*call),
                 Output::FetchFiles { instance, files } => {
                     self.reads.push(Read::Files { instance, files });
                 }
@@ -401,6 +422,9 @@ impl Driver {
                 links.post(to, message);
             }
         }
+        for call in self.calls.drain(..) {
+            self.around.executors.call(call);
+        }
         for (reply, answer) in self.answers.drain(..) {
             // Whoever asked may have gone.
             if let Err(unheard) = reply.send(answer)
@@ -420,6 +444,10 @@ impl Driver {
         let revision = self.site.tokens_revision();
         if self.tokens_shown.replace(revision) != Some(revision) {
             self.around.status.set_tokens(self.site.token_hashes().collect());
+        }
+        let revision = self.site.executors_revision();
+        if self.executors_shown.replace(revision) != Some(revision) {
+            self.around.executors.follow(self.site.executors());
         }
         if let Some(seat) = self.site.seat() {
             self.around.status.set_server(seat.here);

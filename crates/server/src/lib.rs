@@ -13,6 +13,7 @@ mod core;
 mod drive;
 mod dwelling;
 mod everywhere;
+mod executors;
 mod files;
 mod gate;
 mod guests;

@@ -149,6 +149,10 @@ impl Server {
             );
         }
         tracing::info!(%address, "listening");
+        let callback =
+            config.public_url.clone().unwrap_or_else(|| format!("http://{address}").into());
+        // Set once; what was ordered before is called without one.
+        drop(process.callback.set(callback));
         let accepting =
             tokio::spawn(listen::accept(listener, core.app.clone(), stopping, config.grace));
         let folding = tokio::spawn(fold(core.app.clone()));

@@ -351,6 +351,7 @@ fn refuse(backlog: &mut VecDeque<Message>, reason: &Arc<str>) -> ControlFlow<()>
             | Message::Heard { .. }
             | Message::Link { .. }
             | Message::FileHere { .. }
+            | Message::Executor { .. }
             | Message::GiveAway { .. }
             | Message::MovedIn { .. }
             | Message::Doubt => {}

@@ -12,8 +12,8 @@ use legwork_model::id::{InstanceId, ServerId, StreamId, StreamKind};
 use legwork_model::time::Timestamp;
 use legwork_placement::Topology;
 use legwork_site::{
-    Answer, Append, ClosedStream, Config, Credential, FileWanted, Gauges, Input, Member, Message,
-    Output, Refusal, Request, RequestId, Site, Stream,
+    Answer, Append, Call, ClosedStream, Config, Credential, FileWanted, Gauges, Input, Member,
+    Message, Output, Refusal, Request, RequestId, Site, Stream,
 };
 use legwork_store::{self as store, Batch, EventStore, Version, memory::Memory};
 
@@ -38,6 +38,8 @@ pub(crate) struct World {
     pub(crate) crashes: u32,
     /// What the site says to others, released with the answers.
     said: Vec<(ServerId, Message)>,
+    /// What the site says to executors, likewise.
+    calls: Vec<Call>,
     /// The contents of files that are stored here: they outlive crashes.
     blobs: BTreeSet<[u8; 32]>,
     /// Contents that have to come from elsewhere.
@@ -90,6 +92,7 @@ impl World {
             calm: false,
             crashes: 0,
             said: Vec::new(),
+            calls: Vec::new(),
             blobs: BTreeSet::new(),
             wanted: Vec::new(),
             marks: Vec::new(),
@@ -211,6 +214,10 @@ impl World {
         std::mem::take(&mut self.said)
     }
 
+    pub(crate) fn take_calls(&mut self) -> Vec<Call> {
+        std::mem::take(&mut self.calls)
+    }
+
     pub(crate) fn take_wanted(&mut self) -> Vec<(InstanceId, FileWanted)> {
         std::mem::take(&mut self.wanted)
     }
@@ -253,9 +260,13 @@ impl World {
     }
 
     pub(crate) fn ask(&mut self, request: Request) -> RequestId {
+        self.ask_as(Credential::None, request)
+    }
+
+    pub(crate) fn ask_as(&mut self, credential: Credential, request: Request) -> RequestId {
         self.last_request += 1;
         let id = RequestId(self.last_request);
-        self.inbox.push(Input::Request { id, credential: Credential::None, request });
+        self.inbox.push(Input::Request { id, credential, request });
         self.asked.push(id);
         id
     }
@@ -323,7 +334,7 @@ impl World {
     fn carry_out(&mut self, outputs: Vec<Output>) -> Result<BTreeMap<RequestId, Reply>, String> {
         let mut batch = Batch::default();
         let mut answers = BTreeMap::new();
-        let mut said = Vec::new();
+        let (mut said, mut calls) = (Vec::new(), Vec::new());
         for output in outputs {
             match output {
                 Output::Append(Append { stream, expected, record, close }) => {
@@ -340,6 +351,7 @@ impl World {
                     }
                 }
                 Output::Send { to, message } => said.push((to, message)),
+                Output::Call(call) => calls.push(*call),
                 Output::FetchFiles { instance, files } => {
                     let is_here = |file: &FileWanted| self.blobs.contains(&file.blob);
                     let (here, missing): (Vec<_>, Vec<_>) = files.into_iter().partition(is_here);
@@ -358,6 +370,7 @@ impl World {
         }
         self.store.commit(batch).map_err(|error| format!("commit: {error}"))?;
         self.said.extend(said);
+        self.calls.extend(calls);
         Ok(answers)
     }
 
@@ -418,6 +431,7 @@ impl World {
             Output::Append(_)
             | Output::Snapshot { .. }
             | Output::Answer { .. }
+            | Output::Call(_)
             | Output::Send { .. } => Input::Settle,
         })
     }
@@ -438,6 +452,7 @@ impl World {
         self.inbox.clear();
         self.reads.clear();
         self.said.clear();
+        self.calls.clear();
         self.wanted.clear();
         self.lost.append(&mut self.asked);
         // Up to a minute of darkness, and the clock of the next machine may be behind.

@@ -58,6 +58,8 @@ impl Tokens {
     pub(crate) fn caller(&self, credential: &Credential) -> Result<Caller, Refusal> {
         match credential {
             Credential::None if self.by_name.is_empty() => Ok(Caller::itself()),
+            // The signature says who it is; it has no other rights.
+            Credential::Executor(name) => Ok(Caller::executor(name)),
             Credential::None => Err(Refusal::unauthenticated("no token was given")),
             Credential::Token(hash) => self
                 .by_hash
@@ -133,6 +135,11 @@ impl Caller {
         Self { name: None, scopes: Arc::from([Scope::Admin]) }
     }
 
+    /// An executor, which may speak of its tasks and nothing else. No token has such a name.
+    fn executor(name: &str) -> Self {
+        Self { name: Some(Arc::from(format!("executor:{name}"))), scopes: Arc::from([]) }
+    }
+
     /// The watch-dog when it puts weights in force.
     pub(crate) fn watchdog() -> Self {
         Self { name: Some(Arc::from("watchdog")), ..Self::itself() }
@@ -152,6 +159,13 @@ impl Caller {
 
     pub(crate) fn require_worker(&self) -> Result<(), Refusal> {
         self.require("worker", |scope| *scope == Scope::Worker)
+    }
+
+    pub(crate) fn require_executor(&self, name: &str) -> Result<(), Refusal> {
+        match *self == Self::executor(name) {
+            true => Ok(()),
+            false => Err(Refusal::forbidden(&format!("executor:{name}"))),
+        }
     }
 
     /// Anybody with any right but to look at nothing: used where every kind of caller has business.

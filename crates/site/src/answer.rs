@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use legwork_engine::{Lifecycle, NodeState};
-use legwork_model::event::{Method, Performer};
+use legwork_model::event::{ExecutorRegistered, Method, Performer};
 use legwork_model::finding::Finding;
 use legwork_model::id::{ActivityId, AgentId, InstanceId, ServerId};
 use legwork_model::time::Timestamp;
@@ -87,6 +87,14 @@ pub enum Answer {
     Jobs(Vec<Job>),
     /// One per job asked for, in order.
     JobResults(Vec<Result<(), Refusal>>),
+    /// `unchanged`: it was registered just like that.
+    ExecutorRegistered {
+        unchanged: bool,
+    },
+    Executors {
+        executors: Vec<ExecutorInfo>,
+        more: bool,
+    },
     Tokens {
         tokens: Vec<TokenInfo>,
         more: bool,
@@ -95,6 +103,32 @@ pub enum Answer {
         name: Option<String>,
         scopes: Vec<Scope>,
     },
+}
+
+/// An executor as this server sees it.
+#[derive(Clone, Debug)]
+pub struct ExecutorInfo {
+    pub registered: Arc<ExecutorRegistered>,
+    pub types: Vec<ExecutorTypeInfo>,
+    /// Until when it wants nothing, as it said.
+    pub resting_until: Option<Timestamp>,
+    /// Nothing was heard of it for so long that nothing is expected.
+    pub is_suspected: bool,
+    /// Verdicts that it has not confirmed.
+    pub unconfirmed: usize,
+}
+
+/// What this server has seen of an executor at one type of jobs.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ExecutorTypeInfo {
+    pub job: Arc<str>,
+    pub limit: u32,
+    pub outstanding: u32,
+    /// How long a task of size 1 takes it, once it is begun.
+    pub pace_ms: Option<f64>,
+    pub answers: u64,
+    pub timeouts: u64,
+    pub failures: u64,
 }
 
 /// How the change of the topology that is under way is getting on, and what came of the last one.
@@ -358,7 +392,7 @@ pub struct OutputInfo {
     pub title: Option<String>,
 }
 
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Job {
     pub activity: ActivityId,
     pub job: Arc<str>,

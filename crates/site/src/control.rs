@@ -394,6 +394,8 @@ fn kind_of(rejection: &Rejection) -> Kind {
         | Rejection::WrongDefinition { .. } => Kind::Conflict,
         Rejection::NotAWorkItem { .. }
         | Rejection::NotAJob { .. }
+        | Rejection::Answered { .. }
+        | Rejection::NotAnswered { .. }
         | Rejection::AgentMissing { .. }
         | Rejection::UnknownElement { .. }
         | Rejection::NotWritten { .. }

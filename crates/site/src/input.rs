@@ -92,6 +92,8 @@ pub enum Credential {
     None,
     /// The hash of a bearer token.
     Token([u8; 32]),
+    /// The signature of a registered executor, which was checked.
+    Executor(Arc<str>),
 }
 
 #[derive(Debug)]
@@ -217,6 +219,9 @@ pub enum Request {
         jobs: Vec<JobLease>,
     },
 
+    /// About executors, or by one.
+    Executor(Concern),
+
     IssueToken {
         name: String,
         hash: [u8; 32],
@@ -246,6 +251,8 @@ pub(crate) enum Subject<'a> {
     Instance(InstanceId),
     /// An instance as a whole, which somebody gives orders for.
     Order(InstanceId),
+    /// An instance that an executor says something of, to whoever gave it the task.
+    Task(InstanceId),
     /// An activity, and who works on it, if it is an item on a worklist.
     Activity(&'a ActivityId, Option<&'a AgentId>),
     /// No instance, or many, or one whose state does not matter.
@@ -262,6 +269,7 @@ impl Request {
                 | Self::PublishOrganisation { .. }
                 | Self::PublishTopology(_)
                 | Self::Undo { .. }
+                | Self::Executor(Concern::Register(_) | Concern::Remove { .. })
                 | Self::IssueToken { .. }
                 | Self::RevokeToken { .. }
                 | Self::Reconfiguration
@@ -279,6 +287,9 @@ impl Request {
             Self::Suspend { instance, .. }
             | Self::Resume { instance, .. }
             | Self::Abort { instance, .. } => Subject::Order(*instance),
+            Self::Executor(
+                Concern::Report(TaskReport { task, .. }) | Concern::Confirm { task, .. },
+            ) => Subject::Task(task.activity.instance),
             Self::Resolve { activity, .. } => Subject::Activity(activity, None),
             Self::Item { agent, activity }
             | Self::Claim { agent, activity }
@@ -310,6 +321,7 @@ impl Request {
             | Self::FailJobs { .. }
             | Self::ExtendJobs { .. }
             | Self::ReturnJobs { .. }
+            | Self::Executor(Concern::Register(_) | Concern::Remove { .. } | Concern::List { .. })
             | Self::IssueToken { .. }
             | Self::RevokeToken { .. }
             | Self::Tokens { .. }
@@ -394,6 +406,68 @@ pub struct Activate {
     pub lease: Duration,
     /// Answer only when there is a job or this moment has come.
     pub wait_until: Option<Timestamp>,
+}
+
+/// What is wanted of, or by, executors.
+#[derive(Debug)]
+pub enum Concern {
+    Register(RegisterExecutor),
+    Remove {
+        name: Arc<str>,
+    },
+    /// By name; only those after the given one.
+    List {
+        after: Option<Arc<str>>,
+        limit: usize,
+    },
+    /// What an executor says of a task that it was given.
+    Report(TaskReport),
+    /// An executor knows the verdict about its result.
+    Confirm {
+        executor: Arc<str>,
+        task: JobLease,
+    },
+}
+
+/// A service that wants to do automatic steps.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RegisterExecutor {
+    pub name: Arc<str>,
+    /// Where it is called.
+    pub url: Arc<str>,
+    /// Signs what is said in either direction.
+    pub secret: String,
+    /// The types of jobs it does, and how many of each at a time, if not as many as in all.
+    pub types: Vec<(Arc<str>, Option<u32>)>,
+    pub limit: u32,
+    /// Where it is at home.
+    pub domain: Option<String>,
+    /// It is told whether its results count, and confirms.
+    pub verdicts: bool,
+}
+
+#[derive(Debug)]
+pub struct TaskReport {
+    pub executor: Arc<str>,
+    pub task: JobLease,
+    pub outcome: Outcome,
+}
+
+/// How a task stands.
+#[derive(Clone, Debug)]
+pub enum Outcome {
+    /// The executor has begun, or will; it says more later.
+    Taken,
+    Done(Data),
+    /// Without `retry` it would always fail.
+    Failed {
+        error: String,
+        retry: bool,
+    },
+    /// Nothing was begun; the executor wants nothing for a while.
+    Busy {
+        rest: Option<Duration>,
+    },
 }
 
 /// The right to work on a job for some time. The uppermost bits of its number are those of the

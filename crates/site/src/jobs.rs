@@ -184,19 +184,37 @@ impl Jobs {
         }
     }
 
-    /// Offers again what was delayed until now or whose lease has run out.
-    pub(crate) fn expire(&mut self, now: Timestamp) {
+    /// The job of a type that has waited longest.
+    pub(crate) fn next(&mut self, job: &str) -> Option<&JobKey> {
+        let Self { queues, entries, .. } = self;
+        let queue = queues.get_mut(job)?;
+        let is_queued =
+            |key: &JobKey| entries.get(key).is_some_and(|entry| entry.phase == Phase::Queued);
+        while queue.keys.front().is_some_and(|key| !is_queued(key)) {
+            queue.keys.pop_front();
+        }
+        queue.keys.front()
+    }
+
+    /// Offers again what was delayed until now or whose lease has run out; answers which leases
+    /// that were.
+    pub(crate) fn expire(&mut self, now: Timestamp) -> Vec<JobKey> {
+        let mut ran_out = Vec::new();
         while let Some(timer) = self.timers.first_entry() {
             if timer.key().0 > now {
-                return;
+                break;
             }
             let key = timer.remove();
             let Some(entry) = self.entries.get_mut(&key) else { continue };
             let (phase, job) = (entry.phase, entry.job.clone());
             entry.phase = Phase::Queued;
+            if matches!(phase, Phase::Leased { .. }) {
+                ran_out.push(key.clone());
+            }
             self.count_out(phase, &job);
             self.enqueue(&job, key);
         }
+        ran_out
     }
 
     pub(crate) fn next_due(&self) -> Option<Timestamp> {

@@ -18,6 +18,7 @@ mod coordinate;
 mod departures;
 mod earlier;
 mod exceptions;
+mod executors;
 mod export;
 mod fetch;
 mod followers;
@@ -54,6 +55,7 @@ mod worker;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
+use legwork_model::event::ExecutorRegistered;
 use legwork_model::id::{InstanceId, ServerId, StreamId};
 use legwork_model::time::Timestamp;
 use legwork_org::Worklists;
@@ -70,7 +72,7 @@ pub use message::{
     Wanted,
 };
 pub use outbox::Sent;
-pub use output::{Append, ClosedStream, FileWanted, Output};
+pub use output::{Append, Ask, Call, ClosedStream, FileWanted, Output};
 pub use refusal::{Kind, Refusal};
 pub use seat::{Member, Seat};
 pub use summary::Summary;
@@ -85,6 +87,7 @@ use contents::Contents;
 use coordinate::{Coordination, Reporting};
 use earlier::Earlier;
 use exceptions::Endings;
+use executors::Executors;
 use fetch::Fetching;
 use followers::Followers;
 use following::Following;
@@ -217,6 +220,7 @@ pub struct Site {
     endings: Endings,
     /// Whether the servers have the load they are meant to have.
     watching: Watching,
+    executors: Executors,
     entailed: Entailed,
     out: Vec<Output>,
 }
@@ -287,6 +291,7 @@ impl Site {
             earlier: Earlier::default(),
             endings: Endings::default(),
             watching: Watching::default(),
+            executors: Executors::default(),
             entailed: Entailed::default(),
             out: Vec::new(),
             config,
@@ -375,7 +380,8 @@ impl Site {
         }
         let (jobs, waiting) = (self.jobs.next_due(), self.waiting.next_due());
         let due = [jobs, waiting, absence, stale, parcels, arrivals, values, files, lists, catalog];
-        due.into_iter().chain([changes, self.next_watch()]).flatten().min()
+        let others = [changes, self.next_watch(), self.executors.next_due()];
+        due.into_iter().chain(others).flatten().min()
     }
 
     /// The latest moment in what was recovered or handled: the clock must not fall behind it.
@@ -418,6 +424,16 @@ impl Site {
     /// a request gets here.
     pub fn token_hashes(&self) -> impl Iterator<Item = [u8; 32]> {
         self.tokens.hashes()
+    }
+
+    /// How often the executors have changed.
+    pub fn executors_revision(&self) -> u64 {
+        self.executors.registry.revision()
+    }
+
+    /// The executors there are, for whoever checks their signatures.
+    pub fn executors(&self) -> impl Iterator<Item = &Arc<ExecutorRegistered>> {
+        self.executors.registry.all().map(|(_, one)| one)
     }
 
     pub fn gauges(&self) -> Gauges {
@@ -508,6 +524,7 @@ impl Site {
                 self.extend_jobs(&caller, &jobs, lease, now)
             }
             Request::ReturnJobs { jobs } => self.return_jobs(&caller, &jobs),
+            Request::Executor(errand) => self.about_executors(&caller, errand, now),
             Request::IssueToken { name, hash, scopes } => {
                 self.issue_token(&caller, name, hash, &scopes, now)
             }

@@ -3,10 +3,13 @@
 //! Appends of one batch of inputs are committed together and are durable before any answer of
 //! that batch is released: nobody ever sees what a crash could take back.
 
+use std::sync::Arc;
+
+use legwork_model::event::ExecutorRegistered;
 use legwork_model::id::{InstanceId, ServerId, StreamId};
 
-use crate::answer::Answer;
-use crate::input::RequestId;
+use crate::answer::{Answer, Job};
+use crate::input::{JobLease, RequestId};
 use crate::message::Message;
 use crate::refusal::Refusal;
 
@@ -44,6 +47,9 @@ pub enum Output {
         to: ServerId,
         message: Message,
     },
+    /// Say something to an executor. Released like `Send`. What it answers to a task comes as
+    /// `Concern::Report`, that it has got a verdict as `Concern::Confirm`.
+    Call(Box<Call>),
     /// Answered by `Input::EntriesRead` with all records of the instance from number `from` on,
     /// some of which go to another server with the parcel of this number. Read like `Load`.
     ReadEntries {
@@ -87,6 +93,23 @@ pub enum Output {
         instance: InstanceId,
         reason: String,
     },
+}
+
+/// What is said to an executor.
+#[derive(Debug)]
+pub struct Call {
+    pub executor: Arc<ExecutorRegistered>,
+    pub ask: Ask,
+}
+
+#[derive(Clone, Debug)]
+pub enum Ask {
+    /// Do this.
+    Task(Job),
+    /// Your result counts, or it does not.
+    Verdict { task: JobLease, counts: bool },
+    /// Nobody waits for it any more.
+    Cancel(JobLease),
 }
 
 /// A file whose content is needed here.

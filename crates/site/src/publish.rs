@@ -201,7 +201,9 @@ impl Site {
                 | SiteEvent::ChangeBegun { .. }
                 | SiteEvent::Excepted { .. }
                 | SiteEvent::ChangeUndone { .. }
-                | SiteEvent::Unexcepted { .. } => None,
+                | SiteEvent::Unexcepted { .. }
+                | SiteEvent::ExecutorRegistered(_)
+                | SiteEvent::ExecutorRemoved { .. } => None,
             });
         self.answer(id, found.ok_or_else(|| no_edition(None)));
     }
@@ -354,6 +356,8 @@ impl Site {
             SiteEvent::ChangeUndone { number, why, by: _ } => {
                 self.catalog.undo_change(number, &why)?;
             }
+            SiteEvent::ExecutorRegistered(executor) => self.take_executor(*executor),
+            SiteEvent::ExecutorRemoved { name, by: _ } => self.drop_executor(&name),
             SiteEvent::Unexcepted { domain, ids } => {
                 self.note_recorded_over(domain, &ids);
                 self.catalog.unexcept(domain, ids);

@@ -82,7 +82,9 @@ impl Site {
             return start.key.as_ref().map(|key| key.stream);
         }
         let instance = match request.subject() {
-            Subject::Instance(instance) | Subject::Order(instance) => instance,
+            Subject::Instance(instance) | Subject::Order(instance) | Subject::Task(instance) => {
+                instance
+            }
             Subject::Activity(activity, _) => activity.instance,
             Subject::Other => return None,
         };
@@ -158,6 +160,7 @@ impl Site {
                     self.instances.insert(id, slot);
                     if !ended {
                         self.offer_open(id, self.latest.max(now));
+                        self.recall_answers(id, self.latest.max(now));
                     }
                     self.fetch_lacking(id, now);
                     if is_open {

@@ -26,8 +26,10 @@ impl Site {
             self.worklists.start_afresh();
         }
         self.carry_on(now);
-        self.jobs.expire(now);
+        let ran_out = self.jobs.expire(now);
+        self.ran_out(ran_out, now);
         self.serve_polls(now);
+        self.assign_tasks(now);
         self.follow_on(now);
         self.serve_watches(now);
         self.answer_due(now);
@@ -77,12 +79,13 @@ impl Site {
 
     /// Drops states from memory; what is under way keeps its own there.
     pub(crate) fn evict(&mut self) {
-        let Self { waiting, outbox, fetching, contents, instances, .. } = self;
+        let Self { waiting, outbox, fetching, contents, instances, executors, .. } = self;
         let awaited = |id| {
             waiting.awaits_end_of(id)
                 || outbox.concerns(id)
                 || fetching.concerns(id)
                 || contents.concerns(id)
+                || executors.concerns(id)
         };
         instances.evict(self.config.resident_max, awaited);
     }

@@ -375,6 +375,7 @@ impl Site {
     fn close_job(&mut self, key: &JobKey) {
         if self.jobs.contains(key) {
             self.jobs.close(key);
+            self.job_closed(key);
             if let Some(slot) = self.instances.get_mut(key.instance) {
                 slot.jobs -= 1;
             }

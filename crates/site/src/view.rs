@@ -328,6 +328,11 @@ fn entry(
             detail: done.code.map(|code| answer_of(schema, &done.activity, code)),
             ..blank("completed", Some(&done.activity), &done.by)
         },
+        Event::Answered(done) => HistoryEntry {
+            started_at: Some(done.started_at),
+            writes: writes(&done.writes),
+            ..blank("answered", Some(&done.activity), &done.by)
+        },
         Event::Decided { activity, code } => HistoryEntry {
             detail: Some(answer_of(schema, activity, *code)),
             ..blank("decided", Some(activity), &system)

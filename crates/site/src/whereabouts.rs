@@ -57,7 +57,7 @@ impl Site {
             Subject::Activity(activity, agent) => agent
                 .and_then(|agent| self.remote_item(agent, activity))
                 .or_else(|| self.controller_of(activity)),
-            Subject::Other => None,
+            Subject::Task(_) | Subject::Other => None,
         }
     }
 

@@ -70,7 +70,13 @@ impl Site {
         }
     }
 
-    fn job(&self, key: &JobKey, job: Arc<str>, lease: u64, expires_at: Timestamp) -> Option<Job> {
+    pub(crate) fn job(
+        &self,
+        key: &JobKey,
+        job: Arc<str>,
+        lease: u64,
+        expires_at: Timestamp,
+    ) -> Option<Job> {
         let (schema, state) = self.instances.state(key.instance)?;
         Some(Job {
             activity: view::activity_id(schema, key.instance, &key.activity),

@@ -18,7 +18,7 @@ use crate::definitions::{
     CheckAnswer, CheckRequest, Definition, DefinitionList, Deployed, Organisation, Published,
     VersionList,
 };
-use crate::executors::{ExecutorRequest, Registered};
+use crate::executors::{ExecutorList, ExecutorRequest, Registered};
 use crate::files::File;
 use crate::instances::{
     History, IncidentList, Instance, InstanceList, Reason, ResolveRequest, StartRequest, Started,
@@ -350,6 +350,22 @@ impl Client {
     ) -> Result<Registered, Error> {
         let target = Target::new("/v1/executors").segment(name).done();
         self.call(Call { method: hyper::Method::PUT, ..Call::post(target, request)? }).await
+    }
+
+    /// All pages in one.
+    pub async fn executors(&self) -> Result<ExecutorList, Error> {
+        let mut all = Vec::new();
+        let mut cursor: Option<String> = None;
+        loop {
+            let target = Target::new("/v1/executors").query("limit", Some(PAGE));
+            let target = target.query("cursor", cursor.as_ref());
+            let page: ExecutorList = self.get(target.done(), NO_WAIT).await?;
+            all.extend(page.executors);
+            cursor = page.next;
+            if cursor.is_none() {
+                return Ok(ExecutorList { executors: all, next: None });
+            }
+        }
     }
 
     /// Takes an executor out; what it has is given to others.

@@ -31,6 +31,12 @@ pub(super) fn complete(case: Case<'_>, done: Done) -> Result<Decision, Rejection
     if node.who().is_some() {
         entitled(case, node, &done.by)?;
     }
+    case.not_answered(node)?;
+    finish(case, node, done)
+}
+
+/// What is handed over is right or not, whoever has done it.
+pub(super) fn finish(case: Case<'_>, node: &Node, done: Done) -> Result<Decision, Rejection> {
     let code = answered(node, done.answer)?;
     data::check(case.schema, node, &done.outputs)?;
     if let Some(limit) = going_round_too_often(case, node, code) {

@@ -22,6 +22,7 @@ pub(super) fn fail(
     let NodeKind::Automatic { retry: policy, .. } = &node.kind else {
         return Err(Rejection::NotAJob { step: node.name.to_string() });
     };
+    case.not_answered(node)?;
     let failed = case.state.pending(node.id).map_or(0, |pending| pending.attempts);
     let attempts = failed.saturating_add(1);
     let again = retry && attempts <= policy.times;

@@ -2,6 +2,7 @@
 //!
 //! Sentences are scripts with their transcripts; properties hold for random processes.
 
+mod answers;
 mod claiming;
 mod data;
 mod incidents;

@@ -136,7 +136,8 @@ impl<'a> Knowledge<'a> {
             | Event::Received(_)
             | Event::Fetched { .. }
             | Event::Finished
-            | Event::Redirected { .. } => {}
+            | Event::Redirected { .. }
+            | Event::Answered(_) => {}
         }
     }
 

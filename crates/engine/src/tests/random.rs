@@ -125,6 +125,12 @@ fn act(schema: &Schema, state: &State, dice: &mut Dice) -> Option<Command> {
             let incident = Incident::NobodyCanDoIt { rule: "Role(none)".to_owned() };
             Command::Raise { activity, incident }
         }
+        (false, _) if state.answer(activity.node).is_some() => Command::Confirm { activity },
+        (false, 2 | 3) => {
+            let outputs = values(schema, schema.node(activity.node), dice);
+            let (by, started_at) = (Performer::Worker("w1".into()), Timestamp(0));
+            Command::Answer { activity, by, started_at, outputs, lease: 1 }
+        }
         (false, 0 | 1) => {
             let (by, retry) = (Performer::Worker("w1".into()), dice.roll(3) > 0);
             Command::Fail { activity, by, error: "no paper".to_owned(), retry }
@@ -165,6 +171,10 @@ pub(super) fn wild(schema: &Schema, dice: &mut Dice) -> Command {
             answer: (dice.roll(2) == 0).then_some(code),
             request: (dice.roll(2) == 0).then_some(RequestDigest::new(1, code)),
         },
+        4 if dice.roll(3) == 0 => Command::Confirm { activity },
+        4 if dice.roll(2) == 0 => {
+            Command::Answer { activity, by, started_at: Timestamp(0), outputs, lease: 2 }
+        }
         4 => Command::Fail { activity, by, error: "ä".repeat(5_000), retry: dice.roll(2) == 0 },
         5 => Command::Raise { activity, incident: Incident::TooManyIterations { limit: code } },
         6 | 7 => {

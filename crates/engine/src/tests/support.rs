@@ -117,6 +117,14 @@ impl Stage {
                 let (started_at, answer) = (Timestamp(self.now), answer.transpose()?);
                 Command::Complete { activity, by, started_at, outputs, answer, request }
             }
+            "answer" => Command::Answer {
+                activity: activity(),
+                by: performer(words[3]),
+                started_at: Timestamp(self.now),
+                outputs: typed(4)?,
+                lease: 7,
+            },
+            "confirm" => Command::Confirm { activity: activity() },
             "fail" | "fail!" => Command::Fail {
                 activity: activity(),
                 by: performer("worker"),
@@ -190,7 +198,8 @@ impl Stage {
             | Event::Received(_)
             | Event::Fetched { .. }
             | Event::Finished
-            | Event::Redirected { .. } => None,
+            | Event::Redirected { .. }
+            | Event::Answered(_) => None,
         }
     }
 

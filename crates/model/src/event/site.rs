@@ -99,6 +99,51 @@ pub enum SiteEvent {
         #[cbor(n(1), with = "instance_list")]
         ids: Vec<InstanceId>,
     },
+    #[n(9)]
+    ExecutorRegistered(#[n(0)] Box<ExecutorRegistered>),
+    #[n(10)]
+    ExecutorRemoved {
+        #[cbor(n(0), with = "shared_text")]
+        name: Arc<str>,
+        #[n(1)]
+        by: Performer,
+    },
+}
+
+/// A service that does automatic steps.
+#[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
+pub struct ExecutorRegistered {
+    #[cbor(n(0), with = "shared_text")]
+    pub name: Arc<str>,
+    /// Where it is called.
+    #[cbor(n(1), with = "shared_text")]
+    pub url: Arc<str>,
+    /// Signs what is said in either direction.
+    #[n(2)]
+    pub secret: String,
+    /// The types of jobs it does, and how many of each at a time, if that is limited.
+    #[n(3)]
+    pub types: Vec<ExecutorType>,
+    /// How many in all, at a time.
+    #[n(4)]
+    pub limit: u32,
+    /// Where it is at home.
+    #[n(5)]
+    pub domain: Option<String>,
+    /// It is told whether its results count, and confirms.
+    #[n(6)]
+    pub verdicts: bool,
+    #[n(7)]
+    pub by: Performer,
+}
+
+/// A type of jobs that an executor does.
+#[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
+pub struct ExecutorType {
+    #[cbor(n(0), with = "shared_text")]
+    pub job: Arc<str>,
+    #[n(1)]
+    pub limit: Option<u32>,
 }
 
 /// For which instances the new weights of a domain count.

@@ -10,8 +10,8 @@ use utoipa::openapi::{Content, Ref, RefOr, ResponseBuilder};
 use utoipa::{Modify, OpenApi};
 
 use super::{
-    cluster, definitions, events, files, instances, jobs, links, starts, system, tokens, topology,
-    work,
+    cluster, definitions, events, executors, files, instances, jobs, links, starts, system, tokens,
+    topology, work,
 };
 
 pub(crate) fn openapi() -> Bytes {
@@ -60,6 +60,7 @@ fn pretty(json: &serde_json::Value) -> Bytes {
         work::worklist, events::worklist_events, work::item, work::claim, work::release,
         work::delegate, work::complete,
         jobs::activate, jobs::complete, jobs::fail, jobs::extend, jobs::give_back,
+        executors::register, executors::remove, executors::list, executors::report,
         files::upload, files::download,
         tokens::create, tokens::list, tokens::revoke, tokens::whoami,
         links::list, system::backup, system::openapi, system::definition_schema,
@@ -74,6 +75,7 @@ fn pretty(json: &serde_json::Value) -> Bytes {
         (name = "instances", description = "Running and ended cases"),
         (name = "work", description = "Work of people"),
         (name = "jobs", description = "Work of programs"),
+        (name = "executors", description = "Services that do automatic steps"),
         (name = "files", description = "Content stored apart"),
         (name = "tokens", description = "Who may call"),
         (name = "cluster", description = "Several servers"),

@@ -9,6 +9,7 @@ mod colleagues;
 mod definitions;
 mod events;
 mod exchange;
+mod executors;
 mod files;
 mod gather;
 mod guard;
@@ -48,6 +49,7 @@ use crate::backend::Slot;
 use crate::clock::Clock;
 use crate::config::Limits;
 use crate::drive::Surroundings;
+use crate::executors::Executors;
 use crate::files::{Fetcher, Offered};
 use crate::gate::Gate;
 use crate::ids::Ids;
@@ -77,6 +79,7 @@ pub(crate) struct App {
     /// The contents of files that others get from here, and who brings theirs.
     pub(crate) offered: Offered,
     pub(crate) fetcher: Option<Arc<Fetcher<Links>>>,
+    pub(crate) executors: Arc<Executors>,
     /// The store, for another process that is to hold this server.
     pub(crate) source: Source,
     /// Whose turn it is to be asked for jobs first.
@@ -90,7 +93,7 @@ impl App {
         meters: Arc<Meters>,
         around: Surroundings,
     ) -> Self {
-        let Surroundings { clock, status, slot, links, fetcher, written, .. } = around;
+        let Surroundings { clock, status, slot, links, fetcher, written, executors, .. } = around;
         let rates = Rates::new(limits.rate_per_s, limits.rate_burst);
         let uploads = Uploads::new(limits.uploads_max);
         let (ids, offered) = (Ids::default(), Offered::new(slot.clone()));
@@ -108,6 +111,7 @@ impl App {
             links,
             offered,
             fetcher,
+            executors,
             source,
             turn: AtomicUsize::new(0),
         }
@@ -161,7 +165,7 @@ where
     let credential = guard::credential(&head.headers);
     let token = match &credential {
         Ok(Credential::Token(hash)) => Some(*hash).filter(|hash| app.status.knows(hash)),
-        Ok(Credential::None) | Err(_) => None,
+        Ok(Credential::None | Credential::Executor(_)) | Err(_) => None,
     };
     let was_passed_on = head.extensions.get::<peer::From>().is_some();
     if was_passed_on {
@@ -272,6 +276,10 @@ async fn carry_out(operation: Operation, x: Exchange<'_>) -> Result {
         Operation::Check => definitions::check(x).await,
         Operation::Upload => files::upload(x).await,
         Operation::Download => files::download(x).await,
+        Operation::RegisterExecutor => executors::register(x).await,
+        Operation::RemoveExecutor => executors::remove(x).await,
+        Operation::Executors => executors::list(x).await,
+        Operation::ReportTask => executors::report(x).await,
         Operation::CreateToken => tokens::create(x).await,
         Operation::Tokens => tokens::list(x).await,
         Operation::RevokeToken => tokens::revoke(x).await,

@@ -61,6 +61,10 @@ pub(crate) enum Operation {
     Check,
     Upload,
     Download,
+    RegisterExecutor,
+    RemoveExecutor,
+    Executors,
+    ReportTask,
     CreateToken,
     Tokens,
     RevokeToken,
@@ -84,7 +88,7 @@ use Operation as Op;
 use Verb::{Delete, Get, Post, Put};
 
 /// Those in use at every step of every instance come first.
-pub(crate) static ROUTES: [Route; 51] = [
+pub(crate) static ROUTES: [Route; 55] = [
     route(Post, "/v1/work/{activity}/complete", Op::Complete),
     route(Post, "/v1/jobs/activate", Op::ActivateJobs),
     route(Post, "/v1/jobs/complete", Op::CompleteJobs),
@@ -119,6 +123,10 @@ pub(crate) static ROUTES: [Route; 51] = [
     route(Post, "/v1/check", Op::Check),
     route(Put, "/v1/files", Op::Upload),
     route(Get, "/v1/files/{blob}", Op::Download),
+    route(Post, "/v1/executors/{name}/results", Op::ReportTask),
+    route(Put, "/v1/executors/{name}", Op::RegisterExecutor),
+    route(Delete, "/v1/executors/{name}", Op::RemoveExecutor),
+    route(Get, "/v1/executors", Op::Executors),
     route(Post, "/v1/tokens", Op::CreateToken),
     route(Get, "/v1/tokens", Op::Tokens),
     route(Delete, "/v1/tokens/{name}", Op::RevokeToken),

@@ -6,6 +6,8 @@
 use std::collections::BTreeSet;
 
 use hyper::Method;
+use legwork_api::signature::{Signed, sign};
+use legwork_model::id::InstanceId;
 use serde_json::{Value as Json, json};
 
 use super::support::{Answered, Call, Fixture, LETTER, OFFICE, PLAIN, call};
@@ -100,6 +102,7 @@ async fn every_operation_answers_what_the_document_says() {
     mend_a_letter(&mut r).await;
     look_around(&mut r, &instance).await;
     refuse(&mut r, &instance).await;
+    deal_with_executors(&mut r).await;
     manage_tokens(&mut r).await;
     let Reader { f, seen, .. } = r;
     for route in &ROUTES {
@@ -263,6 +266,30 @@ async fn refuse(r: &mut Reader, instance: &str) {
             assert_eq!(answered.status, 400, "{line}");
         }
     }
+}
+
+async fn deal_with_executors(r: &mut Reader) {
+    let secret = "s".repeat(32);
+    let crm = json!({"url": "http://127.0.0.1:1", "secret": secret, "types": {"none": {}}});
+    r.ok(call("PUT /v1/executors/crm").json(crm.clone())).await;
+    let again = r.ok(call("PUT /v1/executors/crm").json(crm)).await;
+    assert_eq!(again["unchanged"], true);
+    let listed = r.ok(call("GET /v1/executors?limit=1")).await;
+    assert_eq!(listed["executors"][0]["types"][0]["type"], "none");
+    assert!(!listed.to_string().contains(&secret));
+    assert_eq!(r.send(call("GET /v1/executors?limit=x")).await.status, 400);
+    let bad = json!({"url": "ftp://x", "secret": secret, "types": {"none": {}}});
+    assert_eq!(r.send(call("PUT /v1/executors/erp").json(bad)).await.status, 422);
+    let task = format!("{}#7", InstanceId(7 << 16)).replace('#', ":pay#");
+    let body = json!({"task": task, "data": {}}).to_string();
+    let path = "/v1/executors/crm/results";
+    let signed = Signed { method: "POST", target: path, body: body.as_bytes() };
+    let signature = sign(&secret, &signed, r.f.core.app.clock.now());
+    let report = || call(&format!("POST {path}")).body("application/json", body.clone());
+    r.ok(report().header("legwork-signature", &signature)).await;
+    assert_eq!(r.send(report()).await.status, 401);
+    r.ok(call("DELETE /v1/executors/crm")).await;
+    assert_eq!(r.send(call("DELETE /v1/executors/crm")).await.status, 404);
 }
 
 async fn manage_tokens(r: &mut Reader) {

@@ -68,6 +68,8 @@ pub(crate) struct Harness {
     /// Whether what the site wants to read is kept waiting.
     pub(crate) hold_reads: bool,
     held_reads: Vec<StreamId>,
+    /// What was said to executors.
+    pub(crate) calls: Vec<Call>,
     /// What the site has set apart, and why.
     pub(crate) broken: Vec<(InstanceId, String)>,
     snapshots: BTreeMap<u128, (u64, Vec<u8>)>,
@@ -88,6 +90,7 @@ impl Harness {
             snapshot_bytes_max: 0,
             hold_reads: false,
             held_reads: Vec::new(),
+            calls: Vec::new(),
             broken: Vec::new(),
             snapshots: BTreeMap::new(),
             streams: BTreeMap::new(),
@@ -173,6 +176,7 @@ impl Harness {
                         let record = all.into_iter().nth(record as usize);
                         inputs.push(Input::OwnRead { id, record });
                     }
+                    Output::Call(call) => self.calls.push(*call),
                     Output::Broken { instance, reason } => self.broken.push((instance, reason)),
                     Output::Notice { text } => panic!("{text}"),
                     Output::Send { .. }

@@ -1,0 +1,141 @@
+//! `legwork executors`: the services that do automatic steps, and what the server has learned of them.
+
+use std::collections::BTreeMap;
+
+use anyhow::Result;
+use legwork_api::executors::{
+    ExecutorCondition, ExecutorRequest, ExecutorState, ExecutorTypeState, LIMIT, TypeLimit,
+};
+use serde_json::json;
+
+use crate::context::Context;
+use crate::style::{BAD, DIM, GOOD, STRONG, WARN, paint};
+use crate::table::{Cell, Table};
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    #[command(subcommand)]
+    command: Option<Command>,
+}
+
+#[derive(Debug, clap::Subcommand)]
+enum Command {
+    /// List executors: how fast each is at what, what it has, how it is (the default)
+    List,
+    /// Register an executor; most register themselves when they start
+    Register(Registration),
+    /// Take an executor out; what it has is given to others
+    Remove { name: String },
+}
+
+#[derive(Debug, clap::Args)]
+struct Registration {
+    name: String,
+    /// Where it is called
+    #[arg(long, value_name = "URL")]
+    url: String,
+    /// Signs what is said in either direction: at least 32 characters
+    #[arg(long, env = "LEGWORK_EXECUTOR_SECRET", hide_env_values = true)]
+    secret: String,
+    /// A type of jobs that it does, and how many at a time; may be repeated
+    #[arg(long = "type", value_name = "TYPE[=LIMIT]", required = true, value_parser = of_type)]
+    types: Vec<(String, TypeLimit)>,
+    /// How many tasks it takes at a time, in all
+    #[arg(long, default_value_t = LIMIT)]
+    limit: u32,
+    /// The domain where it is at home
+    #[arg(long)]
+    domain: Option<String>,
+    /// Its results count at once, without ACK, NACK and confirmation
+    #[arg(long)]
+    no_verdicts: bool,
+}
+
+pub(crate) async fn run(context: &Context, args: &Args) -> Result<()> {
+    match &args.command {
+        None | Some(Command::List) => list(context).await,
+        Some(Command::Register(registration)) => register(context, registration).await,
+        Some(Command::Remove { name }) => {
+            context.client.remove_executor(name).await?;
+            context.out.answer(&json!({"removed": name}), || {
+                format!("{} {} is taken out\n", paint(GOOD, "✔"), paint(STRONG, name))
+            })
+        }
+    }
+}
+
+async fn register(context: &Context, asked: &Registration) -> Result<()> {
+    let request = ExecutorRequest {
+        url: asked.url.clone(),
+        secret: asked.secret.clone(),
+        types: asked.types.iter().cloned().collect::<BTreeMap<_, _>>(),
+        limit: asked.limit,
+        domain: asked.domain.clone(),
+        verdicts: !asked.no_verdicts,
+    };
+    let registered = context.client.register_executor(&asked.name, &request).await?;
+    context.out.answer(&registered, || {
+        let known = if registered.unchanged { paint(DIM, " (as before)") } else { String::new() };
+        format!("{} {} is registered{known}\n", paint(GOOD, "✔"), paint(STRONG, &asked.name))
+    })
+}
+
+async fn list(context: &Context) -> Result<()> {
+    let list = context.client.executors().await?;
+    context.out.answer(&list, || {
+        if list.executors.is_empty() {
+            return "no executors: automatic steps wait for workers that ask for jobs\n".to_owned();
+        }
+        let mut table = Table::new(&[
+            "EXECUTOR",
+            "STATE",
+            "TYPE",
+            "HAS",
+            "PACE",
+            "DONE",
+            "TIMED OUT",
+            "FAILED",
+        ]);
+        for executor in &list.executors {
+            for (place, of_type) in executor.types.iter().enumerate() {
+                table.row(row(executor, of_type, place == 0));
+            }
+        }
+        table.render("")
+    })
+}
+
+fn row(executor: &ExecutorState, of_type: &ExecutorTypeState, is_first: bool) -> [Cell; 8] {
+    let state = match executor.condition {
+        ExecutorCondition::Ready => Cell::styled(GOOD, "ready"),
+        ExecutorCondition::Resting => Cell::styled(WARN, "resting"),
+        ExecutorCondition::Suspected => Cell::styled(BAD, "silent"),
+    };
+    let blank = || Cell::from(String::new());
+    let name = Cell::styled(STRONG, &executor.name);
+    let pace = of_type.pace_ms.map_or_else(|| "not known".to_owned(), pace);
+    [
+        if is_first { name } else { blank() },
+        if is_first { state } else { blank() },
+        Cell::from(of_type.kind.clone()),
+        Cell::from(format!("{}/{}", of_type.outstanding, of_type.limit)),
+        Cell::from(pace),
+        Cell::from(of_type.answers.to_string()),
+        Cell::from(of_type.timeouts.to_string()),
+        Cell::from(of_type.failures.to_string()),
+    ]
+}
+
+/// How long a task of size 1 takes, in words.
+fn pace(ms: f64) -> String {
+    if ms < 1_000.0 { format!("{ms:.1} ms") } else { format!("{:.1} s", ms / 1_000.0) }
+}
+
+fn of_type(text: &str) -> Result<(String, TypeLimit), String> {
+    let wrong = || format!("`{text}` is not of the form TYPE or TYPE=LIMIT, such as score=4");
+    let (kind, limit) = match text.split_once('=') {
+        Some((kind, limit)) => (kind, Some(limit.parse().map_err(|_| wrong())?)),
+        None => (text, None),
+    };
+    if kind.is_empty() { Err(wrong()) } else { Ok((kind.to_owned(), TypeLimit { limit })) }
+}

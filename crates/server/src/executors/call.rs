@@ -1,0 +1,206 @@
+//! One call to an executor over HTTP.
+//!
+//! Invariant: redirects are not followed, answers are read up to a limit, and nobody is waited for
+//! without end.
+
+use std::sync::OnceLock;
+use std::time::Duration;
+
+use bytes::Bytes;
+use http_body_util::{BodyExt, Full, Limited};
+use hyper::header::{CONTENT_TYPE, RETRY_AFTER};
+use hyper::{HeaderMap, Method, Request, StatusCode, Uri};
+use hyper_rustls::{HttpsConnector, HttpsConnectorBuilder};
+use hyper_util::client::legacy::Client;
+use hyper_util::client::legacy::connect::HttpConnector;
+use hyper_util::rt::{TokioExecutor, TokioTimer};
+use legwork_api::executors::{
+    CancelRequest, TaskDone, TaskRefused, TaskRequest, Verdict, VerdictRequest,
+};
+use legwork_api::signature::{self, Signed};
+use legwork_model::event::ExecutorRegistered;
+use legwork_model::time::Timestamp;
+use legwork_site::{Job, JobLease, Outcome};
+use serde::Serialize;
+
+use super::task_name;
+use crate::convert;
+
+/// How long an executor may take to say that it is there.
+const CONNECT: Duration = Duration::from_secs(5);
+/// How long it may take to answer what it need not work on.
+const PATIENCE: Duration = Duration::from_secs(10);
+const IDLE: Duration = Duration::from_secs(60);
+const IDLE_MAX: usize = 64;
+/// The longest answer that is read.
+const ANSWER_BYTES_MAX: usize = 4 << 20;
+
+type Connector = HttpsConnector<HttpConnector>;
+
+/// The way to executors; connections are kept.
+#[derive(Default)]
+pub(super) struct Web {
+    client: OnceLock<Result<Client<Connector, Full<Bytes>>, String>>,
+}
+
+/// What an executor has answered.
+struct Answered {
+    status: StatusCode,
+    headers: HeaderMap,
+    body: Bytes,
+}
+
+impl Web {
+    /// Gives a task to an executor: what it says to it.
+    pub(super) async fn give(
+        &self,
+        executor: &ExecutorRegistered,
+        job: Job,
+        callback: &str,
+        now: Timestamp,
+    ) -> Outcome {
+        let (attempt, deadline) = (job.attempt, job.expires_at);
+        let task = JobLease { activity: job.activity.clone(), lease: job.lease };
+        let request = TaskRequest {
+            task: task_name(&task),
+            key: task.activity.to_string(),
+            attempt,
+            kind: job.job.to_string(),
+            size: 1.0,
+            process: job.process.to_string(),
+            inputs: convert::data(&job.inputs),
+            deadline,
+            callback: format!("{callback}/v1/executors/{}/results", executor.name),
+        };
+        match self.post(executor, "tasks", &request, now).await {
+            Ok(answered) => outcome(&answered),
+            Err(error) => Outcome::Failed { error, retry: true },
+        }
+    }
+
+    /// Tells an executor whether its result counts; whether it knows now.
+    pub(super) async fn tell_verdict(
+        &self,
+        executor: &ExecutorRegistered,
+        task: &JobLease,
+        counts: bool,
+        now: Timestamp,
+    ) -> bool {
+        let verdict = if counts { Verdict::Ack } else { Verdict::Nack };
+        let request = VerdictRequest { task: task_name(task), verdict };
+        let told = self.post(executor, "verdicts", &request, now);
+        let told = tokio::time::timeout(PATIENCE, told).await;
+        matches!(told, Ok(Ok(Answered { status, .. })) if status.is_success())
+    }
+
+    /// Says that nobody waits for a task any more. It is only a hint.
+    pub(super) async fn cancel(
+        &self,
+        executor: &ExecutorRegistered,
+        task: &JobLease,
+        now: Timestamp,
+    ) {
+        let request = CancelRequest { task: task_name(task) };
+        let told = self.post(executor, "cancellations", &request, now);
+        drop(tokio::time::timeout(PATIENCE, told).await);
+    }
+
+    async fn post<T: Serialize>(
+        &self,
+        executor: &ExecutorRegistered,
+        what: &str,
+        content: &T,
+        now: Timestamp,
+    ) -> Result<Answered, String> {
+        let client = self.client.get_or_init(client).as_ref().map_err(Clone::clone)?;
+        let body = serde_json::to_vec(content).map_err(|error| error.to_string())?;
+        let uri = format!("{}/{what}", executor.url.trim_end_matches('/'));
+        let uri: Uri = uri.parse().map_err(|_| format!("`{uri}` is no address"))?;
+        let target = uri.path_and_query().map_or("/", |target| target.as_str()).to_owned();
+        let signed = Signed { method: "POST", target: &target, body: &body };
+        let signature = signature::sign(&executor.secret, &signed, now);
+        let request = Request::builder()
+            .method(Method::POST)
+            .uri(uri)
+            .header(CONTENT_TYPE, "application/json")
+            .header(signature::HEADER, signature)
+            .body(Full::new(Bytes::from(body)))
+            .map_err(|error| error.to_string())?;
+        let response = client.request(request).await.map_err(|error| why(&error))?;
+        let (head, body) = response.into_parts();
+        let body = Limited::new(body, ANSWER_BYTES_MAX).collect().await;
+        let body = body.map_err(|error| format!("its answer cannot be read: {error}"))?.to_bytes();
+        Ok(Answered { status: head.status, headers: head.headers, body })
+    }
+}
+
+fn client() -> Result<Client<Connector, Full<Bytes>>, String> {
+    let mut http = HttpConnector::new();
+    http.set_nodelay(true);
+    http.set_connect_timeout(Some(CONNECT));
+    http.enforce_http(false);
+    let https = HttpsConnectorBuilder::new()
+        .with_provider_and_native_roots(rustls::crypto::ring::default_provider())
+        .map_err(|error| format!("no certificates to trust: {error}"))?;
+    let https = https.https_or_http().enable_http1().wrap_connector(http);
+    let mut client = Client::builder(TokioExecutor::new());
+    client.pool_idle_timeout(IDLE).pool_max_idle_per_host(IDLE_MAX).pool_timer(TokioTimer::new());
+    Ok(client.build(https))
+}
+
+fn why(error: &dyn std::error::Error) -> String {
+    let mut last = error;
+    while let Some(cause) = last.source() {
+        last = cause;
+    }
+    format!("it cannot be reached: {last}")
+}
+
+/// What an answer to a task means.
+fn outcome(answered: &Answered) -> Outcome {
+    let Answered { status, headers, body } = answered;
+    let error = || match serde_json::from_slice(body) {
+        Ok(TaskRefused { error }) => error,
+        Err(_) => format!("it answered {status}"),
+    };
+    match status.as_u16() {
+        200 => match serde_json::from_slice(body) {
+            Ok(TaskDone { data }) => Outcome::Done(data),
+            Err(unreadable) => {
+                let error = format!("its result cannot be read: {unreadable}");
+                Outcome::Failed { error, retry: true }
+            }
+        },
+        202 => Outcome::Taken,
+        429 | 503 => {
+            let rest = headers.get(RETRY_AFTER).and_then(|value| value.to_str().ok()?.parse().ok());
+            Outcome::Busy { rest: rest.map(Duration::from_secs) }
+        }
+        422 => Outcome::Failed { error: error(), retry: false },
+        _ => Outcome::Failed { error: error(), retry: true },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn answered(status: u16, body: &str) -> Outcome {
+        let headers = HeaderMap::from_iter([(RETRY_AFTER, "7".parse().unwrap())]);
+        let (status, body) = (StatusCode::from_u16(status).unwrap(), body.to_owned().into());
+        outcome(&Answered { status, headers, body })
+    }
+
+    #[test]
+    fn what_an_executor_answers_is_a_result_a_failure_or_no_yet() {
+        let said = |status, body| format!("{:?}", answered(status, body));
+        assert!(said(200, r#"{"data":{"points":7}}"#).contains("points"));
+        assert!(said(200, "{}").contains("Done"));
+        assert!(said(200, "oops").contains("cannot be read"));
+        assert!(said(202, "").contains("Taken"));
+        assert!(said(429, "").contains("Busy { rest: Some(7s) }"));
+        let forever = said(422, r#"{"error":"no such customer"}"#);
+        assert!(forever.contains("no such customer") && forever.contains("retry: false"));
+        assert!(said(500, "").contains("500") && said(307, "").contains("retry: true"));
+    }
+}

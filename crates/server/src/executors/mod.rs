@@ -1,0 +1,114 @@
+//! Executors, as this process speaks to them: whom it knows, and calls that the site has ordered.
+//!
+//! Invariant: only registered addresses are called, and everything that is said is signed. What comes
+//! of a call is told to the site once, or not at all: then the site's own time for it runs out.
+
+mod call;
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, OnceLock, PoisonError, RwLock};
+
+use legwork_model::event::ExecutorRegistered;
+use legwork_site::{Ask, Call, Concern, JobLease, Outcome, Request, TaskReport};
+use tokio::runtime::Handle;
+
+use crate::clock::Clock;
+use crate::drive::Message;
+use crate::queue::Queue;
+use call::Web;
+
+pub(crate) struct Executors {
+    known: RwLock<BTreeMap<Arc<str>, Arc<ExecutorRegistered>>>,
+    queue: Arc<Queue<Message>>,
+    clock: Arc<Clock>,
+    web: Web,
+    /// Where executors send results: the API of this process, once it listens.
+    callback: Arc<OnceLock<Arc<str>>>,
+    runtime: Handle,
+}
+
+impl Executors {
+    pub(crate) fn new(
+        queue: Arc<Queue<Message>>,
+        clock: Arc<Clock>,
+        callback: Arc<OnceLock<Arc<str>>>,
+    ) -> Self {
+        let (known, web, runtime) = (RwLock::default(), Web::default(), Handle::current());
+        Self { known, queue, clock, web, callback, runtime }
+    }
+
+    /// Those that are registered now.
+    pub(crate) fn follow<'e>(&self, all: impl Iterator<Item = &'e Arc<ExecutorRegistered>>) {
+        let all = all.map(|one| (one.name.clone(), one.clone())).collect();
+        *self.known.write().unwrap_or_else(PoisonError::into_inner) = all;
+    }
+
+    pub(crate) fn get(&self, name: &str) -> Option<Arc<ExecutorRegistered>> {
+        self.known.read().unwrap_or_else(PoisonError::into_inner).get(name).cloned()
+    }
+
+    /// Carries out what the site has ordered, and tells it what has come of it.
+    pub(crate) fn call(self: &Arc<Self>, call: Call) {
+        let this = self.clone();
+        self.runtime.spawn(async move { this.carry_out(call).await });
+    }
+
+    async fn carry_out(&self, Call { executor, ask }: Call) {
+        let name = executor.name.clone();
+        match ask {
+            Ask::Task(job) => {
+                let task = JobLease { activity: job.activity.clone(), lease: job.lease };
+                let callback = self.callback.get().cloned().unwrap_or_default();
+                let left = job.expires_at.since(self.clock.now());
+                let given = self.web.give(&executor, job, &callback, self.clock.now());
+                // Later nobody waits for it any more: its time has run out at the site too.
+                if let Ok(outcome) = tokio::time::timeout(left, given).await {
+                    self.report(name, task, outcome);
+                }
+            }
+            Ask::Verdict { task, counts } => {
+                let now = self.clock.now();
+                if self.web.tell_verdict(&executor, &task, counts, now).await {
+                    let request =
+                        Request::Executor(Concern::Confirm { executor: name.clone(), task });
+                    self.queue.push_beyond_limit(Message::Executor { name, request });
+                }
+            }
+            Ask::Cancel(task) => self.web.cancel(&executor, &task, self.clock.now()).await,
+        }
+    }
+
+    fn report(&self, name: Arc<str>, task: JobLease, outcome: Outcome) {
+        let report = TaskReport { executor: name.clone(), task, outcome };
+        let request = Request::Executor(Concern::Report(report));
+        self.queue.push_beyond_limit(Message::Executor { name, request });
+    }
+}
+
+/// What an assignment is called outside.
+pub(crate) fn task_name(task: &JobLease) -> String {
+    format!("{}#{}", task.activity, task.lease)
+}
+
+/// The assignment that is called so.
+pub(crate) fn task_named(name: &str) -> Option<JobLease> {
+    let (activity, lease) = name.rsplit_once('#')?;
+    Some(JobLease { activity: activity.parse().ok()?, lease: lease.parse().ok()? })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_task_is_found_by_its_name() {
+        let (instance, step) = (legwork_model::id::InstanceId(7), "pay".into());
+        let iteration = legwork_model::id::Iteration(vec![1]);
+        let activity = legwork_model::id::ActivityId { instance, step, iteration };
+        let task = JobLease { activity, lease: u64::MAX - 7 };
+        assert_eq!(task_named(&task_name(&task)), Some(task));
+        for wrong in ["", "#", "x#1", "pay", "pay#x"] {
+            assert_eq!(task_named(wrong), None, "{wrong}");
+        }
+    }
+}

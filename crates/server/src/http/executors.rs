@@ -1,0 +1,127 @@
+//! Operations on executors, and what they report.
+//!
+//! Invariant: a report counts by its signature alone, and is heard by the server that gave the task.
+
+use std::sync::Arc;
+
+use hyper::StatusCode;
+use legwork_api::executors::{ExecutorList, ExecutorRequest, Received, Registered, TaskResult};
+use legwork_api::signature::{self, Signed};
+use legwork_site::{
+    Answer, Concern, Credential, JobLease, Outcome, RegisterExecutor, Request, TaskReport,
+};
+
+use super::exchange::Exchange;
+use super::relay;
+use super::reply::{Refused, Reply, Result};
+use crate::convert;
+use crate::executors::task_named;
+
+/// Registers an executor, or changes what is known of it. The same again changes nothing.
+#[utoipa::path(
+    put, path = "/v1/executors/{name}", tag = "executors", operation_id = "register_executor",
+    params(("name" = String, Path)),
+    request_body = ExecutorRequest,
+    responses((status = 200, body = Registered)),
+)]
+pub(super) async fn register(x: Exchange<'_>) -> Result {
+    x.query(&[])?;
+    let name = x.name()?;
+    let ExecutorRequest { url, secret, types, limit, domain, verdicts } = x.json()?;
+    let types = types.into_iter().map(|(job, of_type)| (Arc::from(job), of_type.limit)).collect();
+    let (named, url) = (Arc::from(name.as_str()), Arc::from(url));
+    let asked = RegisterExecutor { name: named, url, secret, types, limit, domain, verdicts };
+    let answer = x.ask(Request::Executor(Concern::Register(asked))).await?;
+    let Answer::ExecutorRegistered { unchanged } = answer else {
+        return Err(Refused::strange_answer());
+    };
+    if !unchanged {
+        tracing::info!(%name, "executor registered");
+    }
+    Reply::json(&Registered { executor: name, unchanged })
+}
+
+/// Takes an executor out; what it has is given to others.
+#[utoipa::path(
+    delete, path = "/v1/executors/{name}", tag = "executors", operation_id = "remove_executor",
+    params(("name" = String, Path)),
+    responses((status = 204)),
+)]
+pub(super) async fn remove(x: Exchange<'_>) -> Result {
+    x.query(&[])?;
+    let name = x.name()?;
+    x.order(Request::Executor(Concern::Remove { name: name.as_str().into() })).await?;
+    tracing::info!(%name, "executor removed");
+    Reply::done()
+}
+
+/// The executors there are, by name, and what this server has seen of them.
+#[utoipa::path(
+    get, path = "/v1/executors", tag = "executors", operation_id = "executors",
+    params(
+        ("limit" = Option<usize>, Query, minimum = 1, maximum = 1000),
+        ("cursor" = Option<String>, Query, description = "`next` of the page before"),
+    ),
+    responses((status = 200, body = ExecutorList)),
+)]
+pub(super) async fn list(x: Exchange<'_>) -> Result {
+    let query = x.query(&["limit", "cursor"])?;
+    let (after, limit) = (query.text("cursor").map(Arc::from), query.limit()?);
+    let answer = x.ask(Request::Executor(Concern::List { after, limit })).await?;
+    let Answer::Executors { executors, more } = answer else {
+        return Err(Refused::strange_answer());
+    };
+    let next = executors.last().filter(|_| more).map(|last| last.registered.name.to_string());
+    let executors = executors.iter().map(convert::executor).collect();
+    Reply::json(&ExecutorList { executors, next })
+}
+
+/// What came of a task that an executor had taken. For executors, with their signature.
+#[utoipa::path(
+    post, path = "/v1/executors/{name}/results", tag = "executors", operation_id = "report_task",
+    params(("name" = String, Path)),
+    request_body = TaskResult,
+    responses((status = 202, body = Received)),
+)]
+pub(super) async fn report(x: Exchange<'_>) -> Result {
+    x.query(&[])?;
+    let name = x.name()?;
+    check_signature(&x, &name)?;
+    let TaskResult { task, data, error, retry } = x.json()?;
+    let bad = |detail: &str| Err(Refused::bad_request("bad_task", detail.to_owned()));
+    let Some(task) = task_named(&task) else {
+        return bad("`task` is not one that was given; send it as it came");
+    };
+    let outcome = match (data, error) {
+        (Some(data), None) => Outcome::Done(data),
+        (None, Some(error)) => Outcome::Failed { error, retry: retry.unwrap_or(true) },
+        (Some(_), Some(_)) | (None, None) => return bad("a result has either `data` or `error`"),
+    };
+    let giver = JobLease::server(task.lease);
+    if let Some(links) = x.app.links.as_ref().filter(|_| x.passed_on_by().is_none())
+        && Some(giver) != links.here()
+        && links.topology().server(giver).is_some()
+    {
+        return relay::pass_on(x.app, giver, x.head, x.body.clone(), None).await;
+    }
+    let executor: Arc<str> = name.into();
+    let report = TaskReport { executor: executor.clone(), task, outcome };
+    x.app
+        .gate
+        .ask(Credential::Executor(executor), Request::Executor(Concern::Report(report)))
+        .await?;
+    Reply::json_with(StatusCode::ACCEPTED, &Received {})
+}
+
+fn check_signature(x: &Exchange<'_>, name: &str) -> Result<()> {
+    let unsigned = |detail: String| Refused::new(StatusCode::UNAUTHORIZED, "bad_signature", detail);
+    let Some(executor) = x.app.executors.get(name) else {
+        let detail = format!("there is no executor `{name}`; register it first");
+        return Err(Refused::new(StatusCode::NOT_FOUND, "no_such_executor", detail));
+    };
+    let target = x.head.uri.path_and_query().map_or("/", |target| target.as_str());
+    let signed = Signed { method: x.head.method.as_str(), target, body: &x.body };
+    let header = x.head.headers.get(signature::HEADER).and_then(|value| value.to_str().ok());
+    signature::verify(&executor.secret, &signed, header, x.app.clock.now())
+        .map_err(|refusal| unsigned(refusal.to_string()))
+}

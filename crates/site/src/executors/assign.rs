@@ -1,0 +1,188 @@
+//! Giving tasks out: which executor, for how long, and what becomes of those that are not answered.
+//!
+//! Invariant: a job that an executor has is leased like one that a worker has. When its time is over,
+//! or nothing is expected of its executor any more, the attempt has failed and the history says so.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use legwork_engine::Command;
+use legwork_model::event::{ExecutorRegistered, Performer};
+use legwork_model::id::{ActivityId, ServerId};
+use legwork_model::time::Timestamp;
+use legwork_schedule::{Candidate, ExecutorId, KindId, Policy, Task};
+
+use super::given::Gift;
+use crate::Site;
+use crate::input::JobLease;
+use crate::jobs::JobKey;
+use crate::output::{Ask, Call, Output};
+use crate::view;
+
+/// How long an executor may take for what it has begun, if nothing else is said.
+const USUAL: Duration = Duration::from_secs(60);
+/// The longest an assignment lasts.
+const LEASE_MAX: Duration = Duration::from_secs(24 * 3600);
+/// How often it is looked who is given up.
+const LOOK_EVERY: Duration = Duration::from_secs(1);
+/// So many tasks are given out at a time: one round of a driver sends them.
+const AT_ONCE: usize = 1_024;
+
+/// Why an attempt has failed.
+pub(super) enum Why {
+    /// Nothing was heard.
+    Silent(String),
+    /// The executor says so. Without `retry` it would always fail.
+    Failed { error: String, retry: bool },
+}
+
+impl Site {
+    /// Gives out what waits, as far as executors take more.
+    pub(crate) fn assign_tasks(&mut self, now: Timestamp) {
+        self.give_up_silent(now);
+        self.executors.given.wake(now);
+        let mut given = 0;
+        for job in self.jobs.types_queued() {
+            let Some(kind) = self.executors.registry.kind(&job) else { continue };
+            while given < AT_ONCE && self.give_out(&job, kind, now) {
+                given += 1;
+            }
+        }
+        self.say_verdicts(now);
+    }
+
+    /// Gives out the next job of a type; whether it could be.
+    fn give_out(&mut self, job: &Arc<str>, kind: KindId, now: Timestamp) -> bool {
+        let Some(key) = self.jobs.next(job).cloned() else { return false };
+        let task = Task { kind, size: 1.0, attempt: self.attempt(&key) };
+        let Some(executor) = self.choose(&key, &task, now) else { return false };
+        let Some(registered) = self.executors.registry.get(executor).cloned() else {
+            return false;
+        };
+        let patience = self.patience(executor, &task);
+        let here = self.seat.as_ref().map_or(ServerId::default(), |seat| seat.here);
+        let types = std::slice::from_ref(job);
+        let Some((key, job, lease, until)) = self.jobs.take(types, patience, here, now) else {
+            return false;
+        };
+        let Some(task_of) = self.job(&key, job, lease, until) else { return true };
+        let assignment = self.executors.book.assigned(Candidate::near(executor), task, now);
+        self.executors.given.give(key, Gift { lease, executor, kind, assignment, at: now });
+        self.call(&registered, Ask::Task(task_of));
+        true
+    }
+
+    /// Who gets it: one that has not had it yet, if there is one.
+    fn choose(&mut self, key: &JobKey, task: &Task, now: Timestamp) -> Option<ExecutorId> {
+        let executors = &mut self.executors;
+        let all = executors.registry.offering(task.kind);
+        // Not what the book says: there an executor still has what was cancelled, and may never have
+        // got it.
+        let has_room = |id: &ExecutorId| {
+            let (of_kind, in_all) = executors.registry.room(*id, task.kind);
+            executors.given.count(*id, task.kind) < of_kind
+                && executors.given.total(*id) < in_all
+                && !executors.given.is_resting(*id, now)
+        };
+        let is_new = |id: &&ExecutorId| !executors.given.has_tried(key, **id);
+        let new: Vec<ExecutorId> = all.iter().filter(is_new).copied().collect();
+        // When all have had it, it begins anew.
+        let among = if new.is_empty() { all.to_vec() } else { new };
+        let among: Vec<Candidate> =
+            among.into_iter().filter(has_room).map(Candidate::near).collect();
+        executors.policy.choose(&executors.book, task, &among, now)
+    }
+
+    /// The so many-th attempt it is, from 0.
+    fn attempt(&self, key: &JobKey) -> u32 {
+        let Some((schema, state)) = self.instances.state(key.instance) else { return 0 };
+        state.open_at(schema, key.activity.node).map_or(0, |open| open.attempts)
+    }
+
+    fn patience(&self, executor: ExecutorId, task: &Task) -> Duration {
+        let usual_ms = i64::try_from(USUAL.as_millis()).unwrap_or(i64::MAX);
+        let executors = &self.executors;
+        let to = Candidate::near(executor);
+        let ms = executors.policy.patience_ms(&executors.book, to, task, usual_ms);
+        Duration::from_millis(u64::try_from(ms).unwrap_or_default()).min(LEASE_MAX)
+    }
+
+    /// Jobs whose leases have run out: executors have failed with theirs.
+    pub(crate) fn ran_out(&mut self, keys: Vec<JobKey>, now: Timestamp) {
+        for key in keys {
+            if let Some(gift) = self.executors.given.get(&key).copied() {
+                let waited = now.since(gift.at).as_millis();
+                let why = Why::Silent(format!("no answer within {waited} ms"));
+                self.fail_attempt(&key, why, now);
+            }
+        }
+    }
+
+    /// Gives up what was given to those of whom nothing is expected any more.
+    fn give_up_silent(&mut self, now: Timestamp) {
+        let executors = &mut self.executors;
+        if executors.look_due > now || executors.given.is_empty() {
+            return;
+        }
+        executors.look_due = now.plus(LOOK_EVERY);
+        let is_lost = |gift: &Gift| {
+            let entry = executors.book.entry(gift.assignment);
+            entry.is_some_and(|entry| executors.policy.is_given_up(&executors.book, entry, now))
+        };
+        let lost = executors.given.iter().filter(|(_, gift)| is_lost(gift));
+        for key in lost.map(|(key, _)| key.clone()).collect::<Vec<_>>() {
+            let why = Why::Silent("its executor has been silent for too long".to_owned());
+            self.fail_attempt(&key, why, now);
+        }
+    }
+
+    /// An attempt has failed; what is left of it is taken back.
+    pub(super) fn fail_attempt(&mut self, key: &JobKey, why: Why, now: Timestamp) {
+        let Some(gift) = self.executors.given.give_up(key) else { return };
+        let (error, retry) = match why {
+            Why::Silent(error) => {
+                self.executors.book.timed_out(gift.assignment, now);
+                (error, true)
+            }
+            Why::Failed { error, retry } => {
+                self.executors.book.failed(gift.assignment, now);
+                (error, retry)
+            }
+        };
+        let Some(registered) = self.executors.registry.get(gift.executor).cloned() else { return };
+        if let Some(activity) = self.activity_id(key) {
+            self.call(&registered, Ask::Cancel(JobLease { activity, lease: gift.lease }));
+        }
+        let by = Performer::Worker(registered.name.clone());
+        let error = format!("{}: {error}", registered.name);
+        let command = Command::Fail { activity: key.activity.clone(), by, error, retry };
+        // A site without room takes nothing: the job is given out again.
+        if let Err(refusal) =
+            self.require_room().and_then(|()| self.command(key.instance, command, now))
+        {
+            self.out
+                .push(Output::Notice { text: format!("an attempt is not recorded: {refusal}") });
+        }
+    }
+
+    /// The job is done or withdrawn: whoever has it need not go on.
+    pub(crate) fn job_closed(&mut self, key: &JobKey) {
+        self.executors.given.forget(key);
+        let Some(gift) = self.executors.given.take(key) else { return };
+        self.executors.book.withdrawn(gift.assignment, self.latest);
+        let registered = self.executors.registry.get(gift.executor).cloned();
+        if let (Some(registered), Some(activity)) = (registered, self.activity_id(key)) {
+            self.call(&registered, Ask::Cancel(JobLease { activity, lease: gift.lease }));
+        }
+    }
+
+    pub(super) fn activity_id(&self, key: &JobKey) -> Option<ActivityId> {
+        let (schema, _) = self.instances.state(key.instance)?;
+        Some(view::activity_id(schema, key.instance, &key.activity))
+    }
+
+    pub(super) fn call(&mut self, executor: &Arc<ExecutorRegistered>, ask: Ask) {
+        let executor = executor.clone();
+        self.out.push(Output::Call(Box::new(Call { executor, ask })));
+    }
+}

@@ -1,0 +1,46 @@
+//! Executors: services that do automatic steps and are given them, instead of asking.
+//!
+//! Invariant: whatever was given out for a step, and however often, one result counts, and whoever
+//! gave it is told so; whoever gave another one is told that it does not. What is known here of an
+//! executor besides its registration is volatile: after a restart tasks are given out anew, and the
+//! results of earlier ones do not count.
+
+mod assign;
+mod given;
+mod registering;
+mod registry;
+mod reports;
+mod unsaid;
+
+use legwork_model::id::InstanceId;
+use legwork_model::time::Timestamp;
+use legwork_schedule::{Book, Learned};
+
+use given::Given;
+pub(crate) use registry::Registry;
+use unsaid::Unsaid;
+
+/// What this server knows of executors.
+#[derive(Debug, Default)]
+pub(crate) struct Executors {
+    pub(crate) registry: Registry,
+    book: Book,
+    policy: Learned,
+    given: Given,
+    /// Verdicts that are not confirmed.
+    unsaid: Unsaid,
+    /// When it is looked next who is given up.
+    look_due: Timestamp,
+}
+
+impl Executors {
+    /// Whether something of an instance is under way with an executor.
+    pub(crate) fn concerns(&self, instance: InstanceId) -> bool {
+        self.unsaid.concerns(instance)
+    }
+
+    pub(crate) fn next_due(&self) -> Option<Timestamp> {
+        let look = (!self.given.is_empty()).then_some(self.look_due);
+        [look, self.given.next_rested(), self.unsaid.next_due()].into_iter().flatten().min()
+    }
+}

@@ -1,0 +1,232 @@
+//! Executors come and go, and are shown.
+//!
+//! Invariant: a registration that says what is known already changes nothing, so that an executor can
+//! register whenever it starts. Only who has registered one, or an admin, may change it.
+
+use std::collections::BTreeSet;
+use std::ops::RangeInclusive;
+use std::sync::Arc;
+
+use legwork_engine::Command;
+use legwork_model::event::{ExecutorRegistered, ExecutorType, SiteEvent};
+use legwork_model::time::Timestamp;
+use legwork_placement::Map;
+
+use super::Executors;
+use crate::Site;
+use crate::access::Caller;
+use crate::answer::{Answer, ExecutorInfo, ExecutorTypeInfo};
+use crate::input::{Concern, RegisterExecutor};
+use crate::page;
+use crate::refusal::{Kind, Refusal};
+
+const NAME_BYTES_MAX: usize = 100;
+const URL_BYTES_MAX: usize = 1_000;
+const SECRET_BYTES: RangeInclusive<usize> = 32..=200;
+const TYPES_MAX: usize = 100;
+const LIMIT_MAX: u32 = 10_000;
+/// How many executors there may be.
+const EXECUTORS_MAX: usize = 10_000;
+
+impl Site {
+    pub(crate) fn about_executors(
+        &mut self,
+        caller: &Caller,
+        concern: Concern,
+        now: Timestamp,
+    ) -> Result<Answer, Refusal> {
+        match concern {
+            Concern::Register(asked) => self.register_executor(caller, asked, now),
+            Concern::Remove { name } => self.remove_executor(caller, name, now),
+            Concern::List { after, limit } => self.list_executors(caller, after.as_deref(), limit),
+            Concern::Report(report) => self.report_task(caller, report, now),
+            Concern::Confirm { executor, task } => self.confirm_task(caller, &executor, &task, now),
+        }
+    }
+
+    fn register_executor(
+        &mut self,
+        caller: &Caller,
+        asked: RegisterExecutor,
+        now: Timestamp,
+    ) -> Result<Answer, Refusal> {
+        caller.require_worker()?;
+        self.require_registrar()?;
+        check(&asked)?;
+        let RegisterExecutor { name, url, secret, types, limit, domain, verdicts } = asked;
+        if let Some(domain) = &domain
+            && let Some(seat) = self.seat()
+            && seat.topology.domain_named(domain).is_none()
+        {
+            let message = format!("there is no domain `{domain}` in the topology; name one of its");
+            return Err(Refusal::new(Kind::Invalid, "no_such_domain", message));
+        }
+        let types = types.into_iter().map(|(job, limit)| ExecutorType { job, limit }).collect();
+        let by = caller.performer();
+        let next = ExecutorRegistered {
+            name,
+            url,
+            secret,
+            types,
+            limit,
+            domain,
+            verdicts,
+            by: by.clone(),
+        };
+        let known = self.executors.registry.named(&next.name).map(|(_, known)| known.clone());
+        if let Some(known) = &known {
+            if known.by != by && !caller.is_admin() {
+                let message = format!(
+                    "`{}` was registered by somebody else; choose another name, or ask an admin",
+                    next.name
+                );
+                return Err(Refusal::new(Kind::Conflict, "executor_exists", message));
+            }
+            if (ExecutorRegistered { by: known.by.clone(), ..next.clone() }) == **known {
+                return Ok(Answer::ExecutorRegistered { unchanged: true });
+            }
+        } else if self.executors.registry.len() >= EXECUTORS_MAX {
+            let message =
+                format!("there are {EXECUTORS_MAX} executors, as many as fit; remove one first");
+            return Err(Refusal::new(Kind::Conflict, "too_many_executors", message));
+        }
+        self.record(SiteEvent::ExecutorRegistered(Box::new(next.clone())), now);
+        self.take_executor(next);
+        Ok(Answer::ExecutorRegistered { unchanged: false })
+    }
+
+    fn remove_executor(
+        &mut self,
+        caller: &Caller,
+        name: Arc<str>,
+        now: Timestamp,
+    ) -> Result<Answer, Refusal> {
+        caller.require_worker()?;
+        self.require_registrar()?;
+        let known = self.executors.registry.named(&name).map(|(_, known)| known.clone());
+        let Some(known) = known else { return Err(no_such_executor(&name)) };
+        let by = caller.performer();
+        if known.by != by && !caller.is_admin() {
+            return Err(Refusal::forbidden("admin"));
+        }
+        self.record(SiteEvent::ExecutorRemoved { name: name.clone(), by }, now);
+        self.drop_executor(&name);
+        Ok(Answer::Done)
+    }
+
+    fn list_executors(
+        &self,
+        caller: &Caller,
+        after: Option<&str>,
+        limit: usize,
+    ) -> Result<Answer, Refusal> {
+        caller.require_any()?;
+        let later = self.executors.registry.all();
+        let later = later.filter(|(_, one)| after.is_none_or(|after| &*one.name > after));
+        let (executors, more) = page(later.map(|(id, one)| self.executor_info(id, one)), limit);
+        Ok(Answer::Executors { executors, more })
+    }
+
+    fn executor_info(
+        &self,
+        id: legwork_schedule::ExecutorId,
+        one: &Arc<ExecutorRegistered>,
+    ) -> ExecutorInfo {
+        let executors = &self.executors;
+        let types = one.types.iter().filter_map(|own| {
+            let kind = executors.registry.kind(&own.job)?;
+            let seen = executors.book.seen(id, kind);
+            Some(ExecutorTypeInfo {
+                job: own.job.clone(),
+                limit: own.limit.unwrap_or(one.limit),
+                outstanding: executors.given.count(id, kind),
+                pace_ms: seen.pace_ms,
+                answers: seen.answers,
+                timeouts: seen.timeouts,
+                failures: seen.failures,
+            })
+        });
+        ExecutorInfo {
+            registered: one.clone(),
+            types: types.collect(),
+            resting_until: executors.given.resting_until(id),
+            is_suspected: executors.policy.is_doubted(&executors.book, id, self.latest),
+            unconfirmed: executors.unsaid.of(&one.name).len(),
+        }
+    }
+
+    /// One that was registered, here or elsewhere.
+    pub(crate) fn take_executor(&mut self, executor: ExecutorRegistered) {
+        let Executors { registry, book, .. } = &mut self.executors;
+        let before = registry.numbers().0;
+        let id = registry.register(executor);
+        let (executors, kinds) = registry.numbers();
+        book.know_kinds(kinds);
+        let limits = registry.limits(id);
+        match executors > before {
+            true => drop(book.register(&limits)),
+            false => book.limit(id, &limits),
+        }
+    }
+
+    /// One that was taken out: what it has goes to others.
+    pub(crate) fn drop_executor(&mut self, name: &str) {
+        let Some(id) = self.executors.registry.remove(name) else { return };
+        let own = self.executors.given.iter().filter(|(_, gift)| gift.executor == id);
+        for key in own.map(|(key, _)| key.clone()).collect::<Vec<_>>() {
+            let Some(gift) = self.executors.given.take(&key) else { continue };
+            self.executors.book.withdrawn(gift.assignment, self.latest);
+            let _ = self.jobs.give_back(&key, gift.lease);
+        }
+    }
+
+    /// Results of executors that are no more count without being confirmed.
+    pub(super) fn confirm_orphan(&mut self, lease: u64, now: Timestamp) {
+        let Some(verdict) = self.executors.unsaid.confirmed(lease) else { return };
+        let found = self.activity(&verdict.activity).map(|(_, activity)| activity);
+        if let (true, Ok(activity)) = (verdict.counts, found) {
+            let instance = verdict.activity.instance;
+            // It was confirmed before, or has ended otherwise.
+            drop(self.command(instance, Command::Confirm { activity }, now));
+        }
+    }
+}
+
+fn no_such_executor(name: &str) -> Refusal {
+    Refusal::not_found(
+        "no_such_executor",
+        format!("executor `{name}`; `legwork executors` lists them"),
+    )
+}
+
+fn check(asked: &RegisterExecutor) -> Result<(), Refusal> {
+    let invalid = |message: String| Err(Refusal::new(Kind::Invalid, "bad_executor", message));
+    let RegisterExecutor { name, url, secret, types, limit, .. } = asked;
+    let plain = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
+    if name.is_empty() || name.len() > NAME_BYTES_MAX || !name.chars().all(plain) {
+        return invalid(format!(
+            "an executor's name has 1 to {NAME_BYTES_MAX} letters, digits, dashes, dots or underscores"
+        ));
+    }
+    let is_web = url.strip_prefix("http://").or_else(|| url.strip_prefix("https://"));
+    let is_plain = |rest: &str| !rest.is_empty() && !rest.contains(['?', '#', '@', ' ']);
+    if url.len() > URL_BYTES_MAX || !is_web.is_some_and(is_plain) {
+        return invalid(format!(
+            "the address of an executor is like http://host:port/path, of at most {URL_BYTES_MAX} \
+             bytes, without query or user"
+        ));
+    }
+    if !SECRET_BYTES.contains(&secret.len()) {
+        let (least, most) = (SECRET_BYTES.start(), SECRET_BYTES.end());
+        return invalid(format!("the secret has {least} to {most} bytes; draw a random one"));
+    }
+    let distinct: BTreeSet<&str> = types.iter().map(|(job, _)| &**job).collect();
+    if types.is_empty() || types.len() > TYPES_MAX || distinct.len() < types.len() {
+        return invalid(format!("an executor does 1 to {TYPES_MAX} different types of jobs"));
+    }
+    let limits = types.iter().filter_map(|(_, limit)| *limit).chain([*limit]);
+    if limits.into_iter().any(|limit| limit == 0 || limit > LIMIT_MAX) {
+        return invalid(format!("an executor does 1 to {LIMIT_MAX} tasks at a time"));
+    }
+    Ok(())
+}

@@ -1,0 +1,229 @@
+//! What executors say: results, failures, that they are busy; and what they are told then.
+//!
+//! Invariant: a result counts once. Which one that was the history knows, so that the verdict about
+//! it is always the same, before and after a restart.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use legwork_engine::{self as engine, Command};
+use legwork_model::event::{Performer, RequestDigest};
+use legwork_model::id::{ActivityId, InstanceId};
+use legwork_model::time::Timestamp;
+
+use super::assign::Why;
+use crate::Site;
+use crate::access::Caller;
+use crate::answer::Answer;
+use crate::control::bounded;
+use crate::input::{Data, JobLease, Outcome, TaskReport};
+use crate::jobs::JobKey;
+use crate::output::Ask;
+use crate::refusal::Refusal;
+
+/// For how long an executor that is busy gets nothing, if it does not say.
+const REST: Duration = Duration::from_secs(1);
+const REST_MAX: Duration = Duration::from_secs(600);
+
+/// What a result is worth.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Worth {
+    /// It is the first that counts: of the assignment that stands.
+    Accepted {
+        since: Timestamp,
+    },
+    /// It has counted before.
+    Counted,
+    Nothing,
+    /// Its loop has gone on since, and what counted in the round before is not known any more.
+    Forgotten,
+}
+
+impl Site {
+    pub(super) fn report_task(
+        &mut self,
+        caller: &Caller,
+        TaskReport { executor, task, outcome }: TaskReport,
+        now: Timestamp,
+    ) -> Result<Answer, Refusal> {
+        caller.require_executor(&executor)?;
+        let key = self.key_of(&task);
+        let is_current = key.as_ref().is_some_and(|key| {
+            self.executors.given.get(key).is_some_and(|gift| gift.lease == task.lease)
+        });
+        match outcome {
+            Outcome::Taken => {}
+            Outcome::Busy { rest } => {
+                if let Some(key) = key.filter(|_| is_current) {
+                    self.executor_is_busy(&key, rest, now);
+                }
+            }
+            Outcome::Failed { error, retry } => {
+                let error = bounded(error, "error")?;
+                if let Some(key) = key.filter(|_| is_current) {
+                    self.fail_attempt(&key, Why::Failed { error, retry }, now);
+                }
+            }
+            Outcome::Done(data) => self.result_came(&executor, &task, key, &data, now)?,
+        }
+        Ok(Answer::Done)
+    }
+
+    /// The executor of a verdict knows it.
+    pub(super) fn confirm_task(
+        &mut self,
+        caller: &Caller,
+        executor: &str,
+        task: &JobLease,
+        now: Timestamp,
+    ) -> Result<Answer, Refusal> {
+        caller.require_executor(executor)?;
+        self.executors.unsaid.confirmed(task.lease);
+        if let Some(key) = self.key_of(task).filter(|key| self.is_answered_by(key, task.lease)) {
+            self.require_room()?;
+            let command = Command::Confirm { activity: key.activity };
+            self.command(key.instance, command, now)?;
+        }
+        Ok(Answer::Done)
+    }
+
+    fn key_of(&self, task: &JobLease) -> Option<JobKey> {
+        let (_, activity) = self.activity(&task.activity).ok()?;
+        Some(JobKey { instance: task.activity.instance, activity })
+    }
+
+    /// It does not want the job, and nothing for a while.
+    fn executor_is_busy(&mut self, key: &JobKey, rest: Option<Duration>, now: Timestamp) {
+        let Some(gift) = self.executors.given.take(key) else { return };
+        self.executors.book.withdrawn(gift.assignment, now);
+        let rest = rest.unwrap_or(REST).min(REST_MAX);
+        self.executors.given.rest(gift.executor, now.plus(rest));
+        // Whoever is not current any more has lost it: that is what is wanted.
+        let _ = self.jobs.give_back(key, gift.lease);
+    }
+
+    fn result_came(
+        &mut self,
+        executor: &Arc<str>,
+        task: &JobLease,
+        key: Option<JobKey>,
+        data: &Data,
+        now: Timestamp,
+    ) -> Result<(), Refusal> {
+        if let Some(late) = self.executors.given.take_late(task.lease) {
+            self.executors.book.answered(late, now);
+        }
+        let worth = key.as_ref().map_or(Worth::Nothing, |key| self.worth(key, task.lease));
+        let counts = match (worth, key) {
+            (Worth::Accepted { since }, Some(key)) => {
+                self.require_room()?;
+                self.accept(executor, task, &key, (data, since), now)?
+            }
+            (Worth::Counted, _) => true,
+            (Worth::Forgotten, _) => return Ok(()),
+            (Worth::Nothing | Worth::Accepted { .. }, _) => false,
+        };
+        self.tell_verdict(executor, task, counts, now);
+        Ok(())
+    }
+
+    fn worth(&self, key: &JobKey, lease: u64) -> Worth {
+        // Nothing else: what was given up once may have been told that it does not count.
+        let current = self.executors.given.get(key).filter(|gift| gift.lease == lease);
+        if let Some(gift) = current {
+            return Worth::Accepted { since: gift.at };
+        }
+        let Some((schema, state)) = self.instances.state(key.instance) else {
+            return Worth::Nothing;
+        };
+        if state.activity(schema, key.activity.node).iteration > key.activity.iteration {
+            return Worth::Forgotten;
+        }
+        let done = state.completed_by_request(key.activity.node);
+        let done = done.filter(|request| *request == RequestDigest(lease));
+        let has_counted = self.is_answered_by(key, lease) || done.is_some();
+        if has_counted { Worth::Counted } else { Worth::Nothing }
+    }
+
+    fn is_answered_by(&self, key: &JobKey, lease: u64) -> bool {
+        let state = self.instances.state(key.instance).map(|(_, state)| state);
+        let answer = state.and_then(|state| state.answer(key.activity.node));
+        answer.is_some_and(|answer| answer.lease == lease)
+    }
+
+    /// Takes a result; whether it counts: it may not fit what the step is to write.
+    fn accept(
+        &mut self,
+        executor: &Arc<str>,
+        task: &JobLease,
+        key: &JobKey,
+        (data, started_at): (&Data, Timestamp),
+        now: Timestamp,
+    ) -> Result<bool, Refusal> {
+        let (schema, _) = self.activity(&task.activity)?;
+        let activity = key.activity.clone();
+        let by = Performer::Worker(executor.clone());
+        let checked = engine::data::typed(&schema, activity.node, data);
+        let wants_verdict = self.wants_verdict(executor);
+        let command = checked.map(|outputs| match wants_verdict {
+            true => Command::Answer { activity, by, started_at, outputs, lease: task.lease },
+            false => {
+                let (answer, request) = (None, Some(RequestDigest(task.lease)));
+                Command::Complete { activity, by, started_at, outputs, answer, request }
+            }
+        });
+        // What has ended is not cancelled.
+        let taken = self.executors.given.take(key);
+        let done = command
+            .map_err(|rejection| Refusal::from(&rejection))
+            .and_then(|command| self.command(key.instance, command, now));
+        let Some(gift) = taken else { return Ok(done.is_ok()) };
+        let Err(refusal) = done else {
+            self.executors.book.answered(gift.assignment, now);
+            self.executors.given.forget(key);
+            return Ok(true);
+        };
+        self.executors.given.give(key.clone(), gift);
+        let error = format!("its result does not fit: {refusal}");
+        self.fail_attempt(key, Why::Failed { error, retry: true }, now);
+        Ok(false)
+    }
+
+    fn wants_verdict(&self, executor: &str) -> bool {
+        self.executors.registry.named(executor).is_some_and(|(_, registered)| registered.verdicts)
+    }
+
+    fn tell_verdict(&mut self, executor: &Arc<str>, task: &JobLease, counts: bool, now: Timestamp) {
+        if self.wants_verdict(executor) {
+            let to = (executor.clone(), task.activity.clone());
+            self.executors.unsaid.add(task.lease, to, counts, now);
+        }
+    }
+
+    /// Says the verdicts that are due.
+    pub(super) fn say_verdicts(&mut self, now: Timestamp) {
+        while let Some((lease, verdict)) = self.executors.unsaid.say_next(now) {
+            let registered = self.executors.registry.named(&verdict.executor);
+            let Some(registered) = registered.map(|(_, registered)| registered.clone()) else {
+                self.confirm_orphan(lease, now);
+                continue;
+            };
+            let task = JobLease { activity: verdict.activity, lease };
+            self.call(&registered, Ask::Verdict { task, counts: verdict.counts });
+        }
+    }
+
+    /// An instance is in memory: results of it that count and are not confirmed are told again.
+    pub(crate) fn recall_answers(&mut self, id: InstanceId, now: Timestamp) {
+        let Some((schema, state)) = self.instances.state(id) else { return };
+        let answers = state.answers(schema).map(|(activity, answer)| {
+            let activity: ActivityId = crate::view::activity_id(schema, id, &activity);
+            (activity, answer.by.clone(), answer.lease)
+        });
+        for (activity, by, lease) in answers.collect::<Vec<_>>() {
+            if let Performer::Worker(executor) = by {
+                self.executors.unsaid.add(lease, (executor, activity), true, now);
+            }
+        }
+    }
+}

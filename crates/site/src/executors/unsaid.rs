@@ -1,0 +1,127 @@
+//! Verdicts that executors have not confirmed: said again until they have.
+//!
+//! Invariant: an ACK that is not confirmed is here again after a restart, since the history has its
+//! result. A NACK is not: an executor that hears no verdict sends its result again, and gets it.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::time::Duration;
+
+use legwork_model::id::{ActivityId, InstanceId};
+use legwork_model::time::Timestamp;
+
+/// How long is waited before a verdict is said again: at first, and at most.
+const PAUSE_MIN: Duration = Duration::from_secs(2);
+const PAUSE_MAX: Duration = Duration::from_secs(60);
+/// How often a NACK is said: whoever did not hear it asks by itself.
+const NACKS: u32 = 5;
+
+#[derive(Debug, Default)]
+pub(crate) struct Unsaid {
+    /// By the lease of the assignment that it is about.
+    all: BTreeMap<u64, Verdict>,
+    due: BTreeSet<(Timestamp, u64)>,
+    /// How many there are of an instance.
+    instances: BTreeMap<InstanceId, u32>,
+}
+
+/// What an executor is to be told of a result.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Verdict {
+    pub(crate) executor: Arc<str>,
+    pub(crate) activity: ActivityId,
+    pub(crate) counts: bool,
+    said: u32,
+    due: Timestamp,
+}
+
+impl Unsaid {
+    pub(crate) fn concerns(&self, instance: InstanceId) -> bool {
+        self.instances.contains_key(&instance)
+    }
+
+    pub(crate) fn next_due(&self) -> Option<Timestamp> {
+        self.due.first().map(|(at, _)| *at)
+    }
+
+    /// To be said now, and again until it is confirmed.
+    pub(crate) fn add(
+        &mut self,
+        lease: u64,
+        (executor, activity): (Arc<str>, ActivityId),
+        counts: bool,
+        now: Timestamp,
+    ) {
+        self.confirmed(lease);
+        *self.instances.entry(activity.instance).or_default() += 1;
+        self.due.insert((now, lease));
+        self.all.insert(lease, Verdict { executor, activity, counts, said: 0, due: now });
+    }
+
+    /// The next one that is to be said, and its lease.
+    pub(crate) fn say_next(&mut self, now: Timestamp) -> Option<(u64, Verdict)> {
+        let &(at, lease) = self.due.first().filter(|(at, _)| *at <= now)?;
+        self.due.remove(&(at, lease));
+        let verdict = self.all.get_mut(&lease)?;
+        verdict.said += 1;
+        let pause = PAUSE_MIN.saturating_mul(1 << (verdict.said - 1).min(6)).min(PAUSE_MAX);
+        verdict.due = now.plus(pause);
+        self.due.insert((verdict.due, lease));
+        let verdict = verdict.clone();
+        if !verdict.counts && verdict.said >= NACKS {
+            self.confirmed(lease);
+        }
+        Some((lease, verdict))
+    }
+
+    /// The executor knows; or nobody needs to tell it.
+    pub(crate) fn confirmed(&mut self, lease: u64) -> Option<Verdict> {
+        let verdict = self.all.remove(&lease)?;
+        self.due.remove(&(verdict.due, lease));
+        let instance = verdict.activity.instance;
+        if let Some(count) = self.instances.get_mut(&instance) {
+            *count -= 1;
+            if *count == 0 {
+                self.instances.remove(&instance);
+            }
+        }
+        Some(verdict)
+    }
+
+    /// All that an executor is to be told.
+    pub(crate) fn of(&self, executor: &str) -> Vec<u64> {
+        let own = self.all.iter().filter(|(_, verdict)| &*verdict.executor == executor);
+        own.map(|(lease, _)| *lease).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_verdict_is_said_again_with_growing_pauses_until_it_is_confirmed() {
+        let mut unsaid = Unsaid::default();
+        let activity = ActivityId {
+            instance: InstanceId(5),
+            step: "pay".into(),
+            iteration: Default::default(),
+        };
+        unsaid.add(7, ("crm".into(), activity.clone()), true, Timestamp(0));
+        let mut moments = Vec::new();
+        for _ in 0..7 {
+            let due = unsaid.next_due().unwrap();
+            moments.push(due.0);
+            assert_eq!(unsaid.say_next(due).unwrap().0, 7);
+            assert!(unsaid.say_next(due).is_none());
+        }
+        assert_eq!(moments, [0, 2_000, 6_000, 14_000, 30_000, 62_000, 122_000]);
+        assert!(unsaid.concerns(InstanceId(5)));
+        assert_eq!(unsaid.confirmed(7).map(|verdict| verdict.counts), Some(true));
+        assert_eq!((unsaid.confirmed(7), unsaid.next_due()), (None, None));
+        assert!(!unsaid.concerns(InstanceId(5)));
+        unsaid.add(8, ("crm".into(), activity), false, Timestamp(0));
+        let said = std::iter::from_fn(|| unsaid.say_next(unsaid.next_due()?)).count();
+        assert_eq!((said, unsaid.of("crm").len()), (5, 0), "whoever missed a NACK asks");
+    }
+}

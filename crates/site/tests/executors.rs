@@ -1,0 +1,319 @@
+//! Executors: who gets a task, which result counts, and what they are told.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    clippy::wildcard_enum_match_arm,
+    reason = "a wrong assumption is a failed test"
+)]
+
+mod support;
+
+use std::time::Duration;
+
+use legwork_model::id::InstanceId;
+use legwork_site::*;
+use serde_json::json;
+use support::{Harness, data_of, start};
+
+const PACK: &str = "
+process: loan
+data: { amount: int, packed: string }
+start: [amount]
+result: [packed]
+steps:
+  - step: pack
+    job: pack
+    retry: { times: 3, pause: 1s }
+    reads: [amount]
+    writes: [packed]
+";
+const SECOND: Duration = Duration::from_secs(1);
+
+fn registration(name: &str) -> RegisterExecutor {
+    RegisterExecutor {
+        name: name.into(),
+        url: format!("http://{name}.example:7001").into(),
+        secret: "s".repeat(32),
+        types: vec![("pack".into(), None)],
+        limit: 2,
+        domain: None,
+        verdicts: true,
+    }
+}
+
+struct Depot {
+    site: Harness,
+}
+
+impl Depot {
+    fn with(executors: &[&str]) -> Self {
+        let mut site = Harness::new();
+        site.ask(Request::Deploy { source: PACK.to_owned() }).unwrap();
+        for name in executors {
+            site.ask(Request::Executor(Concern::Register(registration(name)))).unwrap();
+        }
+        Self { site }
+    }
+
+    fn start(&mut self, number: u128) -> InstanceId {
+        self.site.ask(start(InstanceId(number), json!({ "amount": 3 }), None)).unwrap();
+        InstanceId(number)
+    }
+
+    /// What was said since this was asked last, in short, and the tasks that were given.
+    fn said(&mut self) -> (Vec<String>, Vec<(String, JobLease)>) {
+        let (mut said, mut tasks) = (Vec::new(), Vec::new());
+        for Call { executor, ask } in std::mem::take(&mut self.site.calls) {
+            let name = &executor.name;
+            match ask {
+                Ask::Task(job) => {
+                    said.push(format!("{name} do {} attempt {}", job.activity.step, job.attempt));
+                    let task = JobLease { activity: job.activity, lease: job.lease };
+                    tasks.push((name.to_string(), task));
+                }
+                Ask::Verdict { counts: true, .. } => said.push(format!("{name} ack")),
+                Ask::Verdict { counts: false, .. } => said.push(format!("{name} nack")),
+                Ask::Cancel(_) => said.push(format!("{name} cancel")),
+            }
+        }
+        (said, tasks)
+    }
+
+    /// The task that was given out last.
+    fn task(&mut self) -> (String, JobLease) {
+        self.said().1.pop().unwrap()
+    }
+
+    fn speak(&mut self, name: &str, request: Request) -> Result<Answer, Refusal> {
+        self.site.credential = Credential::Executor(name.into());
+        let answer = self.site.ask(request);
+        self.site.credential = Credential::None;
+        answer
+    }
+
+    fn report(&mut self, name: &str, task: &JobLease, outcome: Outcome) {
+        let (executor, task) = (name.into(), task.clone());
+        self.speak(
+            name,
+            Request::Executor(Concern::Report(TaskReport { executor, task, outcome })),
+        )
+        .unwrap();
+    }
+
+    fn done(&mut self, name: &str, task: &JobLease) {
+        self.report(name, task, Outcome::Done(data_of(json!({ "packed": name }))));
+    }
+
+    fn confirm(&mut self, name: &str, task: &JobLease) {
+        let (executor, task) = (name.into(), task.clone());
+        self.speak(name, Request::Executor(Concern::Confirm { executor, task })).unwrap();
+    }
+
+    fn packed(&mut self, instance: InstanceId) -> Option<String> {
+        match self.site.ask(Request::Show { instance, wait_until: None }).unwrap() {
+            Answer::Instance(view) if view.info.lifecycle == Lifecycle::Completed => {
+                Some(format!("{:?}", view.data))
+            }
+            Answer::Instance(_) => None,
+            other => panic!("{other:?}"),
+        }
+    }
+}
+
+#[test]
+fn a_case_goes_on_when_the_executor_has_confirmed_that_its_result_counts() {
+    let mut depot = Depot::with(&["crane"]);
+    let case = depot.start(1);
+    let (name, task) = depot.task();
+    depot.report(&name, &task, Outcome::Taken);
+    assert_eq!(depot.said().0, [""; 0]);
+    depot.done(&name, &task);
+    assert_eq!((depot.said().0, depot.packed(case)), (vec!["crane ack".to_owned()], None));
+    depot.confirm(&name, &task);
+    assert!(depot.packed(case).unwrap().contains("crane"));
+    depot.confirm(&name, &task);
+}
+
+#[test]
+fn only_the_last_assignment_counts_and_a_verdict_is_the_same_however_often_it_is_asked_for() {
+    let mut depot = Depot::with(&["crane", "lift"]);
+    let case = depot.start(1);
+    let (first, early) = depot.task();
+    depot.site.pass(120 * SECOND);
+    depot.site.pass(2 * SECOND);
+    let (said, mut tasks) = depot.said();
+    let (second, late) = tasks.pop().unwrap();
+    assert_ne!(first, second, "one that has not had it");
+    assert_eq!(said, [format!("{first} cancel"), format!("{second} do pack attempt 2")]);
+    depot.done(&first, &early);
+    assert_eq!(depot.said().0, [format!("{first} nack")]);
+    depot.done(&second, &late);
+    assert_eq!(depot.said().0, [format!("{second} ack")]);
+    depot.done(&first, &early);
+    depot.confirm(&second, &late);
+    depot.done(&second, &late);
+    depot.site.restart();
+    depot.done(&first, &early);
+    depot.done(&second, &late);
+    let told = [format!("{first} nack"), format!("{second} ack")];
+    assert_eq!(depot.said().0, [told.clone(), told].concat());
+    assert!(depot.packed(case).unwrap().contains(&second));
+}
+
+#[test]
+fn a_result_that_counts_is_not_lost_by_a_restart_before_it_is_confirmed() {
+    let mut depot = Depot::with(&["crane"]);
+    let case = depot.start(1);
+    let (name, task) = depot.task();
+    depot.done(&name, &task);
+    depot.said();
+    depot.site.restart();
+    depot.site.pass(SECOND);
+    assert_eq!(depot.said().0, ["crane ack"], "and it is not given out again");
+    depot.site.pass(2 * SECOND);
+    assert_eq!(depot.said().0, ["crane ack"]);
+    depot.confirm(&name, &task);
+    assert!(depot.packed(case).is_some());
+    depot.site.pass(600 * SECOND);
+    assert_eq!(depot.said().0, [""; 0]);
+}
+
+#[test]
+fn who_is_busy_rests_and_that_is_no_failed_attempt() {
+    let mut depot = Depot::with(&["crane"]);
+    depot.start(1);
+    let (name, task) = depot.task();
+    depot.report(&name, &task, Outcome::Busy { rest: Some(5 * SECOND) });
+    depot.site.pass(4 * SECOND);
+    assert_eq!(depot.said().0, [""; 0]);
+    depot.site.pass(SECOND);
+    assert_eq!(depot.said().0, ["crane do pack attempt 1"]);
+}
+
+#[test]
+fn failures_go_round_and_end_in_an_incident_that_tells_the_last() {
+    let mut depot = Depot::with(&["crane", "lift"]);
+    let case = depot.start(1);
+    let mut names = Vec::new();
+    for _ in 0..4 {
+        let (name, task) = depot.task();
+        let error = "no paper".to_owned();
+        depot.report(&name, &task, Outcome::Failed { error, retry: true });
+        names.push(name);
+        depot.site.pass(60 * SECOND);
+    }
+    assert_ne!(names[0], names[1]);
+    let incidents = depot.site.ask(Request::Incidents { limit: 9, after: None }).unwrap();
+    let Answer::Incidents { incidents, .. } = incidents else { panic!("{incidents:?}") };
+    assert_eq!(incidents.len(), 1);
+    assert!(format!("{:?}", incidents[0]).contains("no paper"));
+    let history = Request::History { instance: case, from: 0, limit: 100 };
+    let Answer::History { entries, .. } = depot.site.ask(history).unwrap() else { panic!() };
+    assert_eq!(entries.iter().filter(|entry| entry.kind == "failed").count(), 4);
+}
+
+#[test]
+fn a_result_that_does_not_fit_is_a_failed_attempt_and_does_not_count() {
+    let mut depot = Depot::with(&["crane", "lift"]);
+    let case = depot.start(1);
+    let (name, task) = depot.task();
+    depot.report(&name, &task, Outcome::Done(data_of(json!({ "packed": 7 }))));
+    let said = depot.said().0;
+    assert!(said.contains(&format!("{name} nack")), "{said:?}");
+    depot.site.pass(2 * SECOND);
+    let (other, task) = depot.task();
+    depot.done(&other, &task);
+    depot.confirm(&other, &task);
+    assert!(depot.packed(case).unwrap().contains(&other));
+}
+
+#[test]
+fn nobody_has_more_than_it_may_and_what_waits_goes_out_when_there_is_room() {
+    let mut depot = Depot::with(&["crane"]);
+    for number in 1..=5 {
+        depot.start(number);
+    }
+    let (said, tasks) = depot.said();
+    assert_eq!(said.len(), 2);
+    depot.done("crane", &tasks[0].1);
+    assert_eq!(depot.said().0, ["crane do pack attempt 1", "crane ack"]);
+}
+
+#[test]
+fn an_executor_without_verdicts_is_told_none_and_its_case_goes_on_at_once() {
+    let mut depot = Depot::with(&[]);
+    let plain = RegisterExecutor { verdicts: false, ..registration("crane") };
+    depot.site.ask(Request::Executor(Concern::Register(plain))).unwrap();
+    let case = depot.start(1);
+    let (name, task) = depot.task();
+    depot.done(&name, &task);
+    assert_eq!(depot.said().0, [""; 0]);
+    assert!(depot.packed(case).is_some());
+}
+
+#[test]
+fn a_case_that_is_aborted_cancels_its_task_and_a_result_does_not_count() {
+    let mut depot = Depot::with(&["crane"]);
+    let instance = depot.start(1);
+    let (name, task) = depot.task();
+    depot.site.ask(Request::Abort { instance, reason: "stop".to_owned() }).unwrap();
+    assert_eq!(depot.said().0, ["crane cancel"]);
+    depot.done(&name, &task);
+    assert_eq!(depot.said().0, ["crane nack"]);
+}
+
+#[test]
+fn what_an_executor_has_done_counts_also_when_it_is_taken_out_before_it_has_confirmed() {
+    let mut depot = Depot::with(&["crane"]);
+    let case = depot.start(1);
+    let (name, task) = depot.task();
+    depot.done(&name, &task);
+    depot.site.ask(Request::Executor(Concern::Remove { name: "crane".into() })).unwrap();
+    depot.site.pass(2 * SECOND);
+    assert!(depot.packed(case).is_some());
+}
+
+#[test]
+fn a_registration_changes_nothing_when_it_says_what_is_known_and_is_checked() {
+    let mut depot = Depot::with(&["crane"]);
+    let unchanged =
+        |answer: Answer| matches!(answer, Answer::ExecutorRegistered { unchanged: true });
+    let same = Request::Executor(Concern::Register(registration("crane")));
+    assert!(unchanged(depot.site.ask(same).unwrap()));
+    let other = RegisterExecutor { limit: 3, ..registration("crane") };
+    assert!(!unchanged(depot.site.ask(Request::Executor(Concern::Register(other))).unwrap()));
+    let wrong: [(RegisterExecutor, &str); 5] = [
+        (registration("no name"), "letters"),
+        (RegisterExecutor { url: "ftp://x".into(), ..registration("a") }, "http://"),
+        (RegisterExecutor { secret: "short".into(), ..registration("a") }, "secret"),
+        (RegisterExecutor { types: Vec::new(), ..registration("a") }, "types"),
+        (RegisterExecutor { limit: 0, ..registration("a") }, "at a time"),
+    ];
+    for (asked, why) in wrong {
+        let refusal = depot.site.refusal(Request::Executor(Concern::Register(asked)));
+        assert!(refusal.contains(why), "{refusal}");
+    }
+    depot.site.restart();
+    depot.start(1);
+    assert_eq!(depot.said().0, ["crane do pack attempt 1"]);
+}
+
+#[test]
+fn nobody_speaks_for_an_executor_but_itself() {
+    let mut depot = Depot::with(&["crane"]);
+    depot.start(1);
+    let (_, task) = depot.task();
+    let report = || {
+        let outcome = Outcome::Done(data_of(json!({ "packed": "x" })));
+        Request::Executor(Concern::Report(TaskReport {
+            executor: "crane".into(),
+            task: task.clone(),
+            outcome,
+        }))
+    };
+    let refusal = depot.site.refusal(report());
+    assert!(refusal.contains("executor:crane"), "{refusal}");
+    let refusal = depot.speak("lift", report()).unwrap_err();
+    assert_eq!(refusal.code, "forbidden");
+}

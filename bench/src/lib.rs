@@ -8,6 +8,7 @@ pub mod cluster;
 pub mod crash;
 mod delay;
 pub mod disk;
+pub mod dispatch;
 pub mod engine;
 pub mod load;
 pub mod lookup;

@@ -18,7 +18,9 @@ use legwork_bench::peer::{DatabasePeer, Peer, PeerRow, Wanted};
 use legwork_bench::place::{Place, repository};
 use legwork_bench::report::Report;
 use legwork_bench::steps::Shape;
-use legwork_bench::{crash, disk, engine, lookup, page, restart, reweigh, scale, steps, waiting};
+use legwork_bench::{
+    crash, disk, dispatch, engine, lookup, page, restart, reweigh, scale, steps, waiting,
+};
 use serde::Serialize;
 use tokio::signal::unix::{SignalKind, signal};
 
@@ -59,6 +61,11 @@ const GROW_CALM: Duration = Duration::from_secs(3);
 const LOOKUPS: usize = 10_000_000;
 const NS_MAX: f64 = 100.0;
 
+/// Executors that are looked at, in all decisions of a policy.
+const CANDIDATES: usize = 20_000_000;
+const EXECUTORS_GOAL: usize = 100;
+const NS_DECISION_MAX: f64 = 5_000.0;
+
 /// Benchmarks and the crash test of a real Legwork server.
 #[derive(Debug, Parser)]
 struct Arguments {
@@ -88,6 +95,8 @@ enum Chore {
     Engine(Options),
     /// To find the server of an instance: nanoseconds with 1, 16 and 1,000 servers and 10 versions.
     Place(Options),
+    /// To choose the executor of a task: decisions a second of each policy with 6, 100 and 10,000.
+    Dispatch(Options),
     /// All of them.
     All(Options),
     /// Write the newest figures into docs/benchmarks.md; measures nothing.
@@ -213,6 +222,7 @@ async fn run(chore: Chore) -> Result<ExitCode> {
         Chore::Scale(options) => Bench::alone(options)?.scales().await?,
         Chore::Engine(options) => Bench::alone(options)?.engine()?,
         Chore::Place(options) => Bench::alone(options)?.lookup()?,
+        Chore::Dispatch(options) => Bench::alone(options)?.dispatch()?,
         Chore::All(options) => {
             let mut bench = Bench::new(options)?;
             bench.steps(Shape::Sequence).await?;
@@ -225,6 +235,7 @@ async fn run(chore: Chore) -> Result<ExitCode> {
             bench.scales().await?;
             bench.engine()?;
             bench.lookup()?;
+            bench.dispatch()?;
         }
         Chore::Table => table()?,
         Chore::Crash(options) => return crash_test(options).await,
@@ -443,6 +454,21 @@ impl Bench {
         Ok(())
     }
 
+    fn dispatch(&mut self) -> Result<()> {
+        for executors in dispatch::EXECUTORS {
+            let decisions = (self.cases(CANDIDATES) / executors).max(1);
+            for policy in dispatch::POLICIES {
+                let row = dispatch::measure(policy, executors, decisions);
+                let met = row.ns_per_decision.map(|ns| ns <= NS_DECISION_MAX);
+                self.report.add(&match (policy, executors) {
+                    ("ours", EXECUTORS_GOAL) => row.goal("5 µs with 100", met),
+                    (_, _) => row,
+                })?;
+            }
+        }
+        Ok(())
+    }
+
     async fn peer_row(
         &self,
         workload: &str,
@@ -492,6 +518,7 @@ mod tests {
             "bench migrate --json",
             "bench scale --json --no-peer",
             "bench place --json",
+            "bench dispatch --json",
             "bench all",
             "bench table",
             "bench crash --kills 5 --seed 7",

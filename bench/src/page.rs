@@ -38,13 +38,15 @@ fn tables(results: &str) -> Result<String> {
     Ok(text)
 }
 
-/// The last row of each workload and number of clients, in the order of their first.
+/// The last row of each workload and number of clients, of each policy and number of executors, in the order of their first.
 fn newest(results: &str) -> Result<Vec<Json>> {
     let mut rows: Vec<Json> = Vec::new();
     for (number, line) in results.lines().enumerate() {
         let row: Json = serde_json::from_str(line)
             .with_context(|| format!("line {} of the results is no JSON", number + 1))?;
-        let key = |row: &Json| (row["workload"].clone(), row["clients"].clone());
+        let key = |row: &Json| {
+            ["workload", "clients", "policy", "executors"].map(|name| row[name].clone())
+        };
         match rows.iter_mut().find(|other| key(other) == key(&row)) {
             Some(older) => *older = row,
             None => rows.push(row),
@@ -88,10 +90,14 @@ fn alone_line(row: &Json) -> String {
         figure("steps_per_s", 0, "steps/s"),
         figure("instructions_per_step", 0, "instructions a step"),
         figure("ns_per_lookup", 1, "ns"),
+        figure("ns_per_decision", 0, "ns"),
+        figure("decisions_per_s", 0, "decisions/s"),
         figure("rss_mib", 0, "MiB of memory"),
     ];
+    let chosen = row["policy"].as_str().zip(row["executors"].as_u64());
+    let chosen = chosen.map(|(policy, count)| format!(" {policy} of {count}")).unwrap_or_default();
     let cells = [
-        text(row, "workload"),
+        text(row, "workload") + &chosen,
         number(&row["cases"], 0),
         figures.into_iter().flatten().collect::<Vec<_>>().join(", "),
         goal(row),

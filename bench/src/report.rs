@@ -19,6 +19,11 @@ use crate::usage::{Both, Usage};
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct Row {
     pub workload: &'static str,
+    /// Who chooses among how many executors.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub policy: Option<&'static str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub executors: Option<usize>,
     /// Logical servers in one process.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub servers: Option<usize>,
@@ -61,6 +66,11 @@ pub struct Row {
     /// To find the server of an instance and where it is reached.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ns_per_lookup: Option<f64>,
+    /// To choose the executor of a task.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub decisions_per_s: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub ns_per_decision: Option<f64>,
     /// Of what was answered: a change that makes it faster must leave this as it is.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub hash: Option<String>,
@@ -269,6 +279,8 @@ fn figures(row: &Row) -> String {
     let parts = [
         row.migrations_per_s.map(|value| format!("{value:.0} migrations/s")),
         row.ns_per_lookup.map(|value| format!("{value:.1} ns")),
+        row.policy.zip(row.executors).map(|(policy, count)| format!("{policy} of {count}")),
+        row.ns_per_decision.map(|value| format!("{value:.1} ns")),
         row.ready_s.map(|value| format!("ready after {value:.2} s")),
         row.instructions_per_step.map(|value| format!("{value:.0} instructions/step")),
         row.disk_bytes_per_case.map(|value| format!("{value:.0} B/case on disk")),

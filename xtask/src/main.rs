@@ -43,8 +43,8 @@ enum Chore {
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         arguments: Vec<String>,
     },
-    /// Benchmarks: sequence, fanout, waiting, restart, disk, migrate, reweigh, scale, engine, place; `--json`. `table` writes the
-    /// newest figures into docs/benchmarks.md.
+    /// Benchmarks: sequence, fanout, waiting, restart, disk, migrate, reweigh, scale, engine, place,
+    /// dispatch; `--json`. `table` writes the newest figures into docs/benchmarks.md.
     Bench {
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         arguments: Vec<String>,

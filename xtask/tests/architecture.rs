@@ -77,7 +77,14 @@ const ARROWS: [(&str, &[&str]); 17] = [
     ("legwork-e2e", &["legwork-api", "legwork-executor", "legwork-model", TESTBED]),
     (
         "legwork-bench",
-        &["legwork-api", "legwork-model", "legwork-engine", "legwork-placement", TESTBED],
+        &[
+            "legwork-api",
+            "legwork-model",
+            "legwork-engine",
+            "legwork-placement",
+            "legwork-schedule",
+            TESTBED,
+        ],
     ),
     (TESTBED, &[]),
     ("xtask", &[]),

@@ -1,0 +1,140 @@
+//! `dispatch`: how long does it take to choose the executor of a task?
+//!
+//! 6, 100 and 10,000 executors, all of which may have the task. Each has done five tasks of each of five types
+//! at its own pace, and has up to six that it has not answered. What is measured is the choice alone; the book
+//! stays as it is. Invariant: who is chosen follows from the book, the tasks and a seed; the hash holds that
+//! a faster choice is the same choice.
+
+use std::hint::black_box;
+use std::time::Instant;
+
+use legwork_model::time::Timestamp;
+use legwork_schedule::{
+    Adjustment, Book, Candidate, Dice, ExecutorId, KindId, Learned, LeastOutstanding, Oxthas,
+    Partition, Policy, Random, RoundRobin, Task, TwoChoices, Weighted,
+};
+
+use crate::report::{Row, rounded};
+use crate::usage::load_average;
+
+/// How many executors there are.
+pub const EXECUTORS: [usize; 3] = [6, 100, 10_000];
+/// Who chooses.
+pub const POLICIES: [&str; 10] = [
+    "random",
+    "round-robin",
+    "weighted",
+    "least-outstanding",
+    "two-choices",
+    "oxthas-1",
+    "oxthas-3",
+    "oxthas-6",
+    "oxthas-3-adjusted",
+    "ours",
+];
+
+const KINDS: u32 = 5;
+/// Tasks that are chosen for, again and again.
+const TASKS: usize = 256;
+/// When everybody has answered what it has answered.
+const NOW: Timestamp = Timestamp(1_000_000);
+
+/// So many decisions of a policy.
+pub fn measure(name: &'static str, executors: usize, decisions: usize) -> Row {
+    let load_average = load_average();
+    let mut dice = Dice::new(executors as u64);
+    let book = book(executors, &mut dice);
+    let among: Vec<Candidate> = all(executors).map(Candidate::near).collect();
+    let task = |_| Task {
+        kind: KindId(dice.below(KINDS as usize) as u32),
+        size: 1.0 + dice.below(100) as f64,
+        attempt: 0,
+    };
+    let tasks: Vec<Task> = (0..TASKS).map(task).collect();
+    let mut policy = policy(name, executors);
+    let mut hash = 0xCBF2_9CE4_8422_2325_u64;
+    for task in tasks.iter().take(64) {
+        let chosen = policy.choose(&book, task, &among, NOW).map_or(u64::MAX, |id| id.0.into());
+        hash = (hash ^ chosen).wrapping_mul(0x0000_0100_0000_01B3);
+    }
+    let begun = Instant::now();
+    for decision in 0..decisions {
+        black_box(policy.choose(&book, black_box(&tasks[decision % TASKS]), &among, NOW));
+    }
+    let seconds = begun.elapsed().as_secs_f64();
+    Row {
+        workload: "dispatch",
+        policy: Some(name),
+        executors: Some(executors),
+        cases: decisions,
+        decisions_per_s: Some(rounded(decisions as f64 / seconds, 0)),
+        ns_per_decision: Some(rounded(seconds * 1e9 / decisions as f64, 1)),
+        hash: Some(format!("{hash:016x}")),
+        load_average,
+        ..Row::default()
+    }
+}
+
+fn policy(name: &str, executors: usize) -> Box<dyn Policy> {
+    let dice = Dice::new(1);
+    let oxthas = |best| Oxthas::new(best, Dice::new(1));
+    match name {
+        "random" => Box::new(Random(dice)),
+        "round-robin" => Box::<RoundRobin>::default(),
+        "weighted" => Box::new(Weighted { weights: vec![1.0; executors], dice }),
+        "least-outstanding" => Box::new(LeastOutstanding),
+        "two-choices" => Box::new(TwoChoices(dice)),
+        "oxthas-1" => Box::new(oxthas(1)),
+        "oxthas-3" => Box::new(oxthas(3)),
+        "oxthas-6" => Box::new(oxthas(6)),
+        "oxthas-3-adjusted" => {
+            let adjustment = Adjustment { rate: true, timeout: Some(0.01) };
+            Box::new(oxthas(3).with(Partition::Rates, adjustment))
+        }
+        _ => Box::<Learned>::default(),
+    }
+}
+
+fn all(executors: usize) -> impl Iterator<Item = ExecutorId> {
+    (0..executors as u32).map(ExecutorId)
+}
+
+fn book(executors: usize, dice: &mut Dice) -> Book {
+    let mut book = Book::new(executors, KINDS as usize);
+    for to in all(executors).map(Candidate::near) {
+        let mut now = 0;
+        for turn in 0..5 * KINDS {
+            let size = 1.0 + dice.below(100) as f64;
+            let task = Task { kind: KindId(turn % KINDS), size, attempt: 0 };
+            let id = book.assigned(to, task, Timestamp(now));
+            now += (size * (1.0 + dice.below(9) as f64)) as i64;
+            book.answered(id, Timestamp(now));
+        }
+        for _ in 0..dice.below(7) {
+            let kind = KindId(dice.below(KINDS as usize) as u32);
+            book.assigned(to, Task { kind, size: 50.0, attempt: 0 }, Timestamp(NOW.0 - 1));
+        }
+    }
+    book
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn choosing_an_executor_is_measured_for_every_policy() {
+        for executors in [6, 100] {
+            for name in POLICIES {
+                let row = measure(name, executors, 10);
+                assert!(row.ns_per_decision.is_some_and(|ns| ns > 0.0), "{row:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn who_is_chosen_does_not_change_unnoticed() {
+        let row = measure("ours", 100, 1);
+        assert_eq!(row.hash.as_deref(), Some("ffc2e76147c20eac"));
+    }
+}

@@ -150,8 +150,6 @@ fn worlds() -> impl Strategy<Value = World> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(128))]
-
     /// An attempt at a living executor is accepted as soon as twice the first patience, as often as it was
     /// doubled, outlasts all that can be before it; dead ones are in between at most as often as there
     /// are any, in every round.

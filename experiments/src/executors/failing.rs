@@ -83,8 +83,8 @@ fn rows_of(case: u8, timeout: u32, names: &[&'static str], runs: u64) -> Vec<Row
         let finished = outcomes.iter().filter(|outcome| outcome.is_finished);
         let steps: Vec<f64> = finished.map(|outcome| outcome.steps).collect();
         let (mean_steps, ci95) = mean(&steps);
-        let any = |value: f64| (!steps.is_empty()).then(|| rounded(value, 1));
-        let (mean_steps, ci95) = (any(mean_steps), any(ci95));
+        let mean_steps = (!steps.is_empty()).then(|| rounded(mean_steps, 1));
+        let ci95 = ci95.map(|half| rounded(half, 1));
         Row { case, timeout, policy, mean_steps, ci95, finished: steps.len() }
     };
     names.iter().copied().map(row).collect()
@@ -95,7 +95,8 @@ fn five(case: u8, policy: &'static str) -> Five {
     let outcomes = outcomes(case, policy, setting, RUNS);
     let steps: Vec<f64> = outcomes.iter().map(|outcome| outcome.steps).collect();
     let (mean_steps, ci95) = mean(&steps);
-    Five { case, policy, mean_steps: rounded(mean_steps, 1), ci95: rounded(ci95, 1) }
+    let (mean_steps, ci95) = (rounded(mean_steps, 1), rounded(ci95.unwrap_or_default(), 1));
+    Five { case, policy, mean_steps, ci95 }
 }
 
 fn outcomes(case: u8, policy: &str, setting: Setting, runs: u64) -> Vec<Outcome> {

@@ -83,7 +83,7 @@ impl Movers {
             let is_asked = mover.asked.is_some_and(|asked| asked.elapsed() < PREPARED);
             is_asked || expected.values().any(|expected| expected == name)
         });
-        let Some(moving) = moving else { return };
+        let Some(moving) = moving else { return self.told.clear() };
         for (server, name) in expected {
             let change = moving.change;
             let there = own.host.held(&name);

@@ -38,6 +38,8 @@ impl Site {
     /// Whether the caller may start something, in the name they give.
     pub(crate) fn may_start(&self, caller: &Caller, start: &Start) -> Result<(), Refusal> {
         caller.require_start()?;
+        // A start under a key comes here without having been looked at before.
+        self.require_joined()?;
         if let Some(agent) = &start.agent {
             caller.require_work_as(agent)?;
             self.require_known(agent)?;

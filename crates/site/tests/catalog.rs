@@ -168,6 +168,9 @@ fn the_first_registrar_publishes_what_it_was_started_with_and_the_others_copy_it
     // An instance that it does not know may be elsewhere.
     let show = Request::Show { instance: InstanceId(7 << 16), wait_until: None };
     assert_eq!(group.code(1, show), "not_joined");
+    let Request::Start(plain) = start(1, None) else { panic!("a start") };
+    let key = Some(Box::new(Key { stream: StreamId::of_key(5 << 64), request: 1 }));
+    assert_eq!(group.code(1, Request::Start(Start { key, ..plain })), "not_joined");
     // Nor does it know whether the others have an organisation.
     assert_eq!(group.code(1, Request::Organisation { version: None }), "not_joined");
     group.pass(Duration::ZERO);

@@ -184,7 +184,7 @@ impl Drop for Asked {
     }
 }
 
-/// Jobs of another server.
+/// Jobs that a server has given.
 struct Jobs {
     jobs: Vec<Job>,
     give_back: Returning,

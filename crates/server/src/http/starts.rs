@@ -43,7 +43,7 @@ pub(super) async fn start(x: Exchange<'_>) -> Result {
     let request: StartRequest = x.json()?;
     let key = key(&x, &request)?;
     if let Some(instance) = given(&x)? {
-        return start_here(&x, request, key, instance).await;
+        return start_or_find(&x, request, key, instance).await;
     }
     let (process, mut request) = (request.process.clone(), Some(request));
     let mut last = None;
@@ -51,11 +51,9 @@ pub(super) async fn start(x: Exchange<'_>) -> Result {
         let instance = draw(&x, &process, key)?;
         let started = if instance.server() == x.app.status.server() {
             let request = request.take().map_or_else(|| x.json(), Ok)?;
-            start_here(&x, request, key, instance).await
+            start_or_find(&x, request, key, instance).await
         } else {
-            let drawn =
-                Header(INSTANCE.as_str().to_owned(), instance.to_string().into_bytes().into());
-            relay::pass_on(x.app, instance.server(), x.head, x.body.clone(), Some(drawn)).await
+            pass_on(&x, instance.server(), instance).await
         };
         match started {
             Ok(reply) if reply.code().as_deref() == Some(PLACED_ELSEWHERE) => {
@@ -72,6 +70,28 @@ pub(super) async fn start(x: Exchange<'_>) -> Result {
         }
     }
     last.unwrap_or_else(|| Err(Refused::strange_answer()))
+}
+
+/// Starts an instance at this server, or has the one answer that knows the key from before the weights
+/// were changed. By the key alone it would send the start back here.
+async fn start_or_find(
+    x: &Exchange<'_>,
+    request: StartRequest,
+    key: Option<Key>,
+    instance: InstanceId,
+) -> Result {
+    match start_here(x, request, key, instance).await {
+        Err(Refused { at: Some(server), .. }) if key.is_some() && server != instance.server() => {
+            pass_on(x, server, instance).await
+        }
+        started => started,
+    }
+}
+
+/// Passes a start on with the id that was drawn for it.
+async fn pass_on(x: &Exchange<'_>, to: ServerId, instance: InstanceId) -> Result {
+    let drawn = Header(INSTANCE.as_str().to_owned(), instance.to_string().into_bytes().into());
+    relay::pass_on(x.app, to, x.head, x.body.clone(), Some(drawn)).await
 }
 
 /// Starts an instance at this server.

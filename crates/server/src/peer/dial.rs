@@ -95,23 +95,32 @@ async fn everywhere(
 }
 
 /// Keeps a second link up while another process speaks for the same server: which of both is to be
-/// listened to is theirs to know.
+/// listened to is theirs to know. Of one that has come into this process the one before may still
+/// wait for word of that.
 pub(crate) async fn keep_second(links: Arc<Links>, peer: Arc<Peer>) {
-    let mut sightings = peer.sightings();
+    let (mut sightings, mut nearness) = (peer.sightings(), peer.nearness());
+    let other = |peer: &Peer| {
+        let [last, before] = peer.seen_at();
+        if peer.is_near() { last } else { before }
+    };
     loop {
-        let [last, before] = sightings.borrow_and_update().clone();
-        let other = if peer.is_near() { last } else { before };
-        if let Some(place) = other
+        sightings.mark_unchanged();
+        nearness.mark_unchanged();
+        if let Some(place) = other(&peer)
             && let Ok(connection) = open(&links, &peer, &place).await
+            && other(&peer).as_ref() == Some(&place)
         {
             let _open = Opened::new(&peer.second);
-            // What was said before has not come there.
-            links.tell(drive::Message::Link { to: peer.id, is_up: true });
+            // What was said before has not come there. If the first link is down, it is to be up.
+            if peer.is_up() {
+                links.tell(drive::Message::Link { to: peer.id, is_up: true });
+            }
             drop(converse(&links, &peer, &peer.second, &place, connection).await);
         }
         // It is gone, or another one speaks now.
-        if sightings.changed().await.is_err() {
-            return;
+        tokio::select! {
+            changed = sightings.changed() => if changed.is_err() { return },
+            changed = nearness.changed() => if changed.is_err() { return },
         }
     }
 }

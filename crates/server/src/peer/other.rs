@@ -163,12 +163,8 @@ impl Peer {
         self.near.borrow().is_some()
     }
 
-    /// Tells whether it is in this process; answers whether that is new. Who held it before it came
-    /// does not speak for it any more.
+    /// Tells whether it is in this process; answers whether that is new.
     pub(crate) fn set_near(&self, near: Option<(&Arc<Links>, Arc<Self>)>) -> bool {
-        if near.is_some() && !self.is_near() {
-            self.seen_at.send_replace([None, None]);
-        }
         self.near.send_if_modified(|known| {
             let same = match (&*known, &near) {
                 (None, None) => true,

@@ -85,6 +85,43 @@ async fn weights_change_for_all_but_the_cases_that_are_there_and_nothing_else_mo
     two.server.stop().await;
 }
 
+#[tokio::test]
+async fn a_start_under_a_key_is_repeated_at_any_server_after_the_weights_have_changed() {
+    let cluster = Cluster::of(TWO);
+    let (one, two) = (cluster.start("north-1").await, cluster.start("north-2").await);
+    one.until_known(&two).await;
+    one.ok(call("POST /v1/definitions").body("text/yaml", ONE_STEP)).await;
+    two.until_deployed("one").await;
+    let start = |key: usize| {
+        let start = call("POST /v1/instances").json(json!({"process": "one"}));
+        start.header("idempotency-key", &key.to_string())
+    };
+    let mut started = Vec::new();
+    for key in 0..8 {
+        started.push(one.ok(start(key)).await["instance"].clone());
+    }
+    // Each way once, so that whoever started a case has nothing new to start.
+    for (server, other) in [("one", "two"), ("two", "one")] {
+        let text = cluster.topology.to_yaml();
+        let api = |name: &str| format!("api: \"http://{name}\"");
+        let text = text.replace(&api(server), &format!("{}, weight: 0", api(server)));
+        one.change("", &text).await;
+        until(|| two.epoch() == one.epoch()).await;
+        for (key, instance) in started.iter().enumerate() {
+            for node in [&one, &two] {
+                let again = node.ok(start(key)).await;
+                assert_eq!(
+                    (&again["instance"], &again["repeated"]),
+                    (instance, &json!(true)),
+                    "{other}"
+                );
+            }
+        }
+    }
+    one.server.stop().await;
+    two.server.stop().await;
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_start_where_new_weights_have_not_come_yet_waits_for_them() {
     let text = TWO.replace("two\", weight: 1", "two\", weight: 0");

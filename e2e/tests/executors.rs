@@ -141,18 +141,19 @@ async fn what_an_executor_that_dies_has_goes_to_another_one() -> Result<()> {
     let client = server.client()?;
     client.deploy(PROCESS).await?;
     let ledger = Ledger::default();
-    // It takes everything and answers nothing: a listener that nobody accepts from.
-    let silent = TcpListener::bind("127.0.0.1:0").await?;
-    let dead = format!("http://{}", silent.local_addr()?);
+    // Nobody listens there.
+    let listener = TcpListener::bind("127.0.0.1:0").await?;
+    let dead = format!("http://{}", listener.local_addr()?);
+    drop(listener);
     let register = ["executors", "register", "dead", "--type", "pack", "--secret", SECRET];
     server.run(&[&register[..], &["--url", &dead]].concat())?.succeeded()?;
-    drop(silent);
     let good = ledger.executor("crane", server.url()).await?;
     let cases = start(&client, 20).await?;
     until_all_ended(&client, cases.len()).await?;
     let shown = client.executors().await?;
     let one = shown.executors.iter().find(|one| one.name == "dead").context("it is listed")?;
     ensure!(one.types.iter().all(|of_type| of_type.answers == 0), "{one:?}");
+    ensure!(one.types.iter().any(|of_type| of_type.failures > 0), "it was never tried: {one:?}");
     server.run(&["executors", "remove", "dead"])?.succeeded()?;
     ensure!(client.executors().await?.executors.len() == 1);
     good.abort();

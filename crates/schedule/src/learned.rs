@@ -15,7 +15,7 @@
 use legwork_model::time::Timestamp;
 
 use crate::executor::{Executor, half_life_ms};
-use crate::{Book, Candidate, Entry, ExecutorId, Policy, Task};
+use crate::{Book, Candidate, Entry, ExecutorId, KindId, Policy, Task};
 
 /// The scale of backlogs, in tasks.
 const SCALE: f64 = 24.0;
@@ -63,12 +63,17 @@ impl Learned {
         Self { scale }
     }
 
-    /// Whether nothing is expected of an executor any more, unless it answers.
-    pub fn is_doubted(&self, book: &Book, executor: ExecutorId, now: Timestamp) -> bool {
-        let (Some(one), Some(service_ms)) = (book.executor(executor), book.service_ms()) else {
-            return false;
-        };
-        one.doubt(service_ms, now).is_some()
+    /// Whether nothing is expected of an executor at a type any more, unless it answers.
+    pub fn is_doubted(
+        &self,
+        book: &Book,
+        executor: ExecutorId,
+        kind: KindId,
+        now: Timestamp,
+    ) -> bool {
+        let Some(one) = book.executor(executor) else { return true };
+        let is_silent = book.service_ms().is_some_and(|ms| one.doubt(ms, now).is_some());
+        is_silent || one.kind(kind).is_some_and(|experience| experience.doubt().is_some())
     }
 
     fn question<'a>(

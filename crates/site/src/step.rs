@@ -323,7 +323,11 @@ impl Site {
             self.stale.push_back(id);
         }
         for activity in jobs {
-            self.follow_activity(id, &schema, &activity, now);
+            // What somebody works on is not offered to others.
+            let key = JobKey { instance: id, activity };
+            if !self.jobs.is_leased(&key) {
+                self.follow_activity(id, &schema, &key.activity, now);
+            }
         }
     }
 

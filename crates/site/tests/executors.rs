@@ -300,6 +300,55 @@ fn a_registration_changes_nothing_when_it_says_what_is_known_and_is_checked() {
 }
 
 #[test]
+fn an_executor_can_say_nothing_of_what_another_one_has() {
+    let mut depot = Depot::with(&["crane", "lift"]);
+    let case = depot.start(1);
+    let (own, task) = depot.task();
+    let other = if own == "crane" { "lift" } else { "crane" };
+    depot.report(other, &task, Outcome::Failed { error: "no".to_owned(), retry: false });
+    depot.done(other, &task);
+    assert_eq!((depot.said().0, depot.packed(case)), (vec![format!("{other} nack")], None));
+    depot.done(&own, &task);
+    depot.confirm(other, &task);
+    assert_eq!((depot.said().0, depot.packed(case)), (vec![format!("{own} ack")], None));
+    depot.confirm(&own, &task);
+    assert!(depot.packed(case).unwrap().contains(&own));
+    depot.done(other, &task);
+    assert_eq!(depot.said().0, [format!("{other} nack")]);
+}
+
+#[test]
+fn a_task_that_is_out_stays_out_when_its_case_is_suspended_and_resumed() {
+    let mut depot = Depot::with(&["crane", "lift"]);
+    let instance = depot.start(1);
+    let (name, task) = depot.task();
+    depot.site.ask(Request::Suspend { instance, reason: None }).unwrap();
+    depot.site.ask(Request::Resume { instance, reason: None }).unwrap();
+    assert_eq!(depot.said().0, [""; 0]);
+    depot.done(&name, &task);
+    depot.confirm(&name, &task);
+    assert!(depot.packed(instance).is_some());
+}
+
+#[test]
+fn a_job_that_waits_for_its_next_attempt_does_not_keep_others_waiting() {
+    let mut depot = Depot::with(&["crane"]);
+    for number in 1..=2 {
+        depot.start(number);
+    }
+    let tasks = depot.said().1;
+    depot.site.ask(Request::Executor(Concern::Register(registration("lift")))).unwrap();
+    let error = || Outcome::Failed { error: "no".to_owned(), retry: true };
+    tasks.iter().for_each(|(name, task)| depot.report(name, task, error()));
+    depot.site.pass(SECOND);
+    // Lift has both, and is full; crane has had them and is free.
+    let said = depot.said().0;
+    assert_eq!(said.iter().filter(|said| said.starts_with("lift do")).count(), 2, "{said:?}");
+    depot.start(3);
+    assert_eq!(depot.said().0, ["crane do pack attempt 1"]);
+}
+
+#[test]
 fn nobody_speaks_for_an_executor_but_itself() {
     let mut depot = Depot::with(&["crane"]);
     depot.start(1);

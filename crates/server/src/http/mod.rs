@@ -236,6 +236,8 @@ fn writes_catalog(operation: Operation) -> bool {
             | Operation::PublishTopology
             | Operation::UndoChange
             | Operation::CreateToken
+            | Operation::RegisterExecutor
+            | Operation::RemoveExecutor
             | Operation::RevokeToken
     )
 }

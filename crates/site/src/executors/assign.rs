@@ -25,6 +25,8 @@ const USUAL: Duration = Duration::from_secs(60);
 const LEASE_MAX: Duration = Duration::from_secs(24 * 3600);
 /// How often it is looked who is given up.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
+/// Before that nobody is given up for being silent.
+const SILENCE_MIN: Duration = Duration::from_secs(5);
 /// So many tasks are given out at a time: one round of a driver sends them.
 const AT_ONCE: usize = 1_024;
 
@@ -84,12 +86,19 @@ impl Site {
                 && executors.given.total(*id) < in_all
                 && !executors.given.is_resting(*id, now)
         };
-        let is_new = |id: &&ExecutorId| !executors.given.has_tried(key, **id);
-        let new: Vec<ExecutorId> = all.iter().filter(is_new).copied().collect();
+        let is_doubted =
+            |id: &ExecutorId| executors.policy.is_doubted(&executors.book, *id, task.kind, now);
+        let (free, full): (Vec<ExecutorId>, Vec<ExecutorId>) =
+            all.iter().copied().partition(has_room);
+        // What waits for somebody who will do it is not wasted on those who will not.
+        if free.iter().all(is_doubted) && !full.iter().all(is_doubted) {
+            return None;
+        }
+        let is_new = |id: &ExecutorId| !executors.given.has_tried(key, *id);
         // When all have had it, it begins anew.
-        let among = if new.is_empty() { all.to_vec() } else { new };
-        let among: Vec<Candidate> =
-            among.into_iter().filter(has_room).map(Candidate::near).collect();
+        let has_new = free.iter().any(is_new);
+        let among = free.into_iter().filter(|id| is_new(id) || !has_new);
+        let among: Vec<Candidate> = among.map(Candidate::near).collect();
         executors.policy.choose(&executors.book, task, &among, now)
     }
 
@@ -126,6 +135,11 @@ impl Site {
         }
         executors.look_due = now.plus(LOOK_EVERY);
         let is_lost = |gift: &Gift| {
+            // How long is too long is not known of a type that it has never done.
+            let is_known = executors.book.seen(gift.executor, gift.kind).pace_ms.is_some();
+            if !is_known || now.since(gift.at) < SILENCE_MIN {
+                return false;
+            }
             let entry = executors.book.entry(gift.assignment);
             entry.is_some_and(|entry| executors.policy.is_given_up(&executors.book, entry, now))
         };

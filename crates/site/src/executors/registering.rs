@@ -150,7 +150,12 @@ impl Site {
             registered: one.clone(),
             types: types.collect(),
             resting_until: executors.given.resting_until(id),
-            is_suspected: executors.policy.is_doubted(&executors.book, id, self.latest),
+            is_suspected: one.types.iter().all(|own| {
+                let kind = executors.registry.kind(&own.job);
+                kind.is_some_and(|kind| {
+                    executors.policy.is_doubted(&executors.book, id, kind, self.latest)
+                })
+            }),
             unconfirmed: executors.unsaid.of(&one.name).len(),
         }
     }

@@ -15,7 +15,6 @@ use super::assign::Why;
 use crate::Site;
 use crate::access::Caller;
 use crate::answer::Answer;
-use crate::control::bounded;
 use crate::input::{Data, JobLease, Outcome, TaskReport};
 use crate::jobs::JobKey;
 use crate::output::Ask;
@@ -23,6 +22,7 @@ use crate::refusal::Refusal;
 
 /// For how long an executor that is busy gets nothing, if it does not say.
 const REST: Duration = Duration::from_secs(1);
+const REST_MIN: Duration = Duration::from_millis(100);
 const REST_MAX: Duration = Duration::from_secs(600);
 
 /// What a result is worth.
@@ -48,9 +48,7 @@ impl Site {
     ) -> Result<Answer, Refusal> {
         caller.require_executor(&executor)?;
         let key = self.key_of(&task);
-        let is_current = key.as_ref().is_some_and(|key| {
-            self.executors.given.get(key).is_some_and(|gift| gift.lease == task.lease)
-        });
+        let is_current = key.as_ref().is_some_and(|key| self.stands(key, &executor, task.lease));
         match outcome {
             Outcome::Taken => {}
             Outcome::Busy { rest } => {
@@ -59,7 +57,6 @@ impl Site {
                 }
             }
             Outcome::Failed { error, retry } => {
-                let error = bounded(error, "error")?;
                 if let Some(key) = key.filter(|_| is_current) {
                     self.fail_attempt(&key, Why::Failed { error, retry }, now);
                 }
@@ -78,12 +75,14 @@ impl Site {
         now: Timestamp,
     ) -> Result<Answer, Refusal> {
         caller.require_executor(executor)?;
-        self.executors.unsaid.confirmed(task.lease);
-        if let Some(key) = self.key_of(task).filter(|key| self.is_answered_by(key, task.lease)) {
+        let counted = |key: &JobKey| self.is_answered_by(key, executor, task.lease);
+        if let Some(key) = self.key_of(task).filter(counted) {
             self.require_room()?;
             let command = Command::Confirm { activity: key.activity };
             self.command(key.instance, command, now)?;
         }
+        // Not before: what could not be taken down is confirmed again.
+        self.executors.unsaid.confirmed(task.lease);
         Ok(Answer::Done)
     }
 
@@ -96,7 +95,7 @@ impl Site {
     fn executor_is_busy(&mut self, key: &JobKey, rest: Option<Duration>, now: Timestamp) {
         let Some(gift) = self.executors.given.take(key) else { return };
         self.executors.book.withdrawn(gift.assignment, now);
-        let rest = rest.unwrap_or(REST).min(REST_MAX);
+        let rest = rest.unwrap_or(REST).clamp(REST_MIN, REST_MAX);
         self.executors.given.rest(gift.executor, now.plus(rest));
         // Whoever is not current any more has lost it: that is what is wanted.
         let _ = self.jobs.give_back(key, gift.lease);
@@ -113,7 +112,8 @@ impl Site {
         if let Some(late) = self.executors.given.take_late(task.lease) {
             self.executors.book.answered(late, now);
         }
-        let worth = key.as_ref().map_or(Worth::Nothing, |key| self.worth(key, task.lease));
+        let worth = |key: &JobKey| self.worth(key, executor, task.lease);
+        let worth = key.as_ref().map_or(Worth::Nothing, worth);
         let counts = match (worth, key) {
             (Worth::Accepted { since }, Some(key)) => {
                 self.require_room()?;
@@ -127,10 +127,18 @@ impl Site {
         Ok(())
     }
 
-    fn worth(&self, key: &JobKey, lease: u64) -> Worth {
+    /// Whether an assignment is the one that stands, and this executor has it.
+    fn stands(&self, key: &JobKey, executor: &str, lease: u64) -> bool {
+        let own = self.executors.registry.named(executor).map(|(id, _)| id);
+        let gift = self.executors.given.get(key);
+        gift.is_some_and(|gift| gift.lease == lease && Some(gift.executor) == own)
+    }
+
+    fn worth(&self, key: &JobKey, executor: &str, lease: u64) -> Worth {
         // Nothing else: what was given up once may have been told that it does not count.
-        let current = self.executors.given.get(key).filter(|gift| gift.lease == lease);
-        if let Some(gift) = current {
+        if let Some(gift) = self.executors.given.get(key)
+            && self.stands(key, executor, lease)
+        {
             return Worth::Accepted { since: gift.at };
         }
         let Some((schema, state)) = self.instances.state(key.instance) else {
@@ -139,16 +147,21 @@ impl Site {
         if state.activity(schema, key.activity.node).iteration > key.activity.iteration {
             return Worth::Forgotten;
         }
+        let is_own = |by: &Performer| matches!(by, Performer::Worker(name) if **name == *executor);
         let done = state.completed_by_request(key.activity.node);
-        let done = done.filter(|request| *request == RequestDigest(lease));
-        let has_counted = self.is_answered_by(key, lease) || done.is_some();
+        let is_done = done == Some(RequestDigest(lease))
+            && state.performer(key.activity.node).is_some_and(is_own);
+        let has_counted = is_done || self.is_answered_by(key, executor, lease);
         if has_counted { Worth::Counted } else { Worth::Nothing }
     }
 
-    fn is_answered_by(&self, key: &JobKey, lease: u64) -> bool {
+    fn is_answered_by(&self, key: &JobKey, executor: &str, lease: u64) -> bool {
         let state = self.instances.state(key.instance).map(|(_, state)| state);
         let answer = state.and_then(|state| state.answer(key.activity.node));
-        answer.is_some_and(|answer| answer.lease == lease)
+        answer.is_some_and(|answer| {
+            let is_own = matches!(&answer.by, Performer::Worker(name) if **name == *executor);
+            answer.lease == lease && is_own
+        })
     }
 
     /// Takes a result; whether it counts: it may not fit what the step is to write.

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use legwork_site::Member;
 use tokio::runtime::Handle;
-use tokio::sync::{mpsc, oneshot, watch};
+use tokio::sync::{SetOnce, mpsc, oneshot, watch};
 use tokio::task::JoinHandle;
 
 use crate::Error;
@@ -44,7 +44,7 @@ pub(crate) struct Process {
     /// The links of its own server.
     front: OnceLock<Arc<Links>>,
     /// Where executors send results: the API of this process, once it listens.
-    pub(crate) callback: Arc<OnceLock<Arc<str>>>,
+    pub(crate) callback: Arc<SetOnce<Arc<str>>>,
     /// What is wanted of whoever keeps its servers.
     pub(crate) wishes: Mutex<Option<mpsc::Receiver<Wish>>>,
 }
@@ -113,7 +113,7 @@ impl Process {
         };
         let (meters, front) = (Arc::new(Meters::new()), OnceLock::new());
         let wishes = Mutex::new(wishes);
-        let callback = Arc::default();
+        let callback = Arc::new(SetOnce::new());
         Ok(Self { config, host, clock, meters, stopping, front, callback, wishes })
     }
 

@@ -149,10 +149,8 @@ impl Server {
             );
         }
         tracing::info!(%address, "listening");
-        let callback =
-            config.public_url.clone().unwrap_or_else(|| format!("http://{address}").into());
-        // Set once; what was ordered before is called without one.
-        drop(process.callback.set(callback));
+        // Set once, before anything is called.
+        drop(process.callback.set(callback(config, address)));
         let accepting =
             tokio::spawn(listen::accept(listener, core.app.clone(), stopping, config.grace));
         let folding = tokio::spawn(fold(core.app.clone()));
@@ -296,6 +294,16 @@ fn signals() -> Result<impl Future<Output = ()>, Error> {
             _ = interrupt.recv() => {}
         }
     })
+}
+
+/// Where executors send results: as it was said, as the topology says, or where the server listens.
+fn callback(config: &Config, address: SocketAddr) -> Arc<str> {
+    let own = config.peering.as_ref().and_then(|peering| {
+        let own = peering.topology.server_named(&peering.name)?;
+        Some(peering.topology.server(own)?.api.trim_end_matches('/').into())
+    });
+    let own = config.public_url.clone().or(own).filter(|url: &Arc<str>| !url.is_empty());
+    own.unwrap_or_else(|| format!("http://{address}").into())
 }
 
 #[cfg(test)]

@@ -376,7 +376,7 @@ impl Site {
         self.jobs.open(key, job, not_before, now);
     }
 
-    fn close_job(&mut self, key: &JobKey) {
+    pub(crate) fn close_job(&mut self, key: &JobKey) {
         if self.jobs.contains(key) {
             self.jobs.close(key);
             self.job_closed(key);

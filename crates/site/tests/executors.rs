@@ -331,6 +331,45 @@ fn a_task_that_is_out_stays_out_when_its_case_is_suspended_and_resumed() {
 }
 
 #[test]
+fn what_has_failed_waits_while_its_case_is_suspended() {
+    let mut depot = Depot::with(&["crane", "lift"]);
+    let instance = depot.start(1);
+    let (name, task) = depot.task();
+    depot.site.ask(Request::Suspend { instance, reason: None }).unwrap();
+    depot.report(&name, &task, Outcome::Failed { error: "no".to_owned(), retry: true });
+    depot.site.pass(300 * SECOND);
+    assert!(!depot.said().0.iter().any(|said| said.contains("do pack")));
+    depot.site.ask(Request::Resume { instance, reason: None }).unwrap();
+    let said = depot.said().0;
+    assert!(said.iter().any(|said| said.ends_with("do pack attempt 2")), "{said:?}");
+}
+
+#[test]
+fn what_counted_before_its_case_was_aborted_has_counted() {
+    let mut depot = Depot::with(&["crane"]);
+    let instance = depot.start(1);
+    let (name, task) = depot.task();
+    depot.done(&name, &task);
+    depot.site.ask(Request::Abort { instance, reason: "stop".to_owned() }).unwrap();
+    depot.said();
+    depot.site.restart();
+    depot.done(&name, &task);
+    assert_eq!(depot.said().0, ["crane ack"]);
+}
+
+#[test]
+fn an_executor_that_wants_no_verdicts_any_more_keeps_nothing_waiting() {
+    let mut depot = Depot::with(&["crane"]);
+    let case = depot.start(1);
+    let (name, task) = depot.task();
+    depot.done(&name, &task);
+    let plain = RegisterExecutor { verdicts: false, ..registration("crane") };
+    depot.site.ask(Request::Executor(Concern::Register(plain))).unwrap();
+    depot.site.pass(2 * SECOND);
+    assert!(depot.packed(case).is_some());
+}
+
+#[test]
 fn a_job_that_waits_for_its_next_attempt_does_not_keep_others_waiting() {
     let mut depot = Depot::with(&["crane"]);
     for number in 1..=2 {

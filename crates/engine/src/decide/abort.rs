@@ -1,14 +1,26 @@
 //! Aborting: the instance ends where it stands.
 //!
-//! Everything open is withdrawn; what was done stays done and in the history.
+//! Everything open is withdrawn; what was done stays done and in the history. That goes for results of
+//! executors too that count and are not confirmed: they may know.
 
-use legwork_model::event::{Event, Performer};
+use legwork_model::event::{Completed, Event, Performer, RequestDigest};
 
-use super::{Case, Decision, cut};
+use super::{Case, Decision, Draft, cut};
 use crate::rejection::Rejection;
+use crate::state::Answer;
 
 pub(super) fn abort(case: Case<'_>, by: Performer, reason: &str) -> Result<Decision, Rejection> {
     case.alive()?;
     case.gives_orders()?;
-    case.answer(Event::Aborted { by, reason: cut(reason) })
+    let mut draft = Draft::of(case);
+    for (activity, answer) in case.state.answers(case.schema) {
+        let Answer { by, started_at, writes, lease } = answer.clone();
+        let (code, request, home) = (None, Some(RequestDigest(lease)), None);
+        let done = Completed { activity, by, started_at, writes, code, request, home };
+        draft.record(Event::Completed(done));
+    }
+    draft.record(Event::Aborted { by, reason: cut(reason) });
+    // Nothing that has become due by that is decided any more.
+    draft.undecided.clear();
+    Ok(draft.finish())
 }

@@ -84,7 +84,9 @@ fn an_instance_that_is_aborted_waits_for_no_confirmation() {
           score Activated -> Selected
         > abort enough
           aborted: enough
-          score Selected -> NotActivated
+          score Selected -> Completed
+          pay Activated
+          pay Activated -> NotActivated
           instance Aborted
         > confirm score
           refused instance_ended: the instance was aborted; start another one if more is to be done

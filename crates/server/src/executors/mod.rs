@@ -6,11 +6,12 @@
 mod call;
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, OnceLock, PoisonError, RwLock};
+use std::sync::{Arc, PoisonError, RwLock};
 
 use legwork_model::event::ExecutorRegistered;
 use legwork_site::{Ask, Call, Concern, JobLease, Outcome, Request, TaskReport};
 use tokio::runtime::Handle;
+use tokio::sync::SetOnce;
 
 use crate::clock::Clock;
 use crate::drive::Message;
@@ -23,7 +24,7 @@ pub(crate) struct Executors {
     clock: Arc<Clock>,
     web: Web,
     /// Where executors send results: the API of this process, once it listens.
-    callback: Arc<OnceLock<Arc<str>>>,
+    callback: Arc<SetOnce<Arc<str>>>,
     runtime: Handle,
 }
 
@@ -31,7 +32,7 @@ impl Executors {
     pub(crate) fn new(
         queue: Arc<Queue<Message>>,
         clock: Arc<Clock>,
-        callback: Arc<OnceLock<Arc<str>>>,
+        callback: Arc<SetOnce<Arc<str>>>,
     ) -> Self {
         let (known, web, runtime) = (RwLock::default(), Web::default(), Handle::current());
         Self { known, queue, clock, web, callback, runtime }
@@ -58,9 +59,11 @@ impl Executors {
         match ask {
             Ask::Task(job) => {
                 let task = JobLease { activity: job.activity.clone(), lease: job.lease };
-                let callback = self.callback.get().cloned().unwrap_or_default();
                 let left = job.expires_at.since(self.clock.now());
-                let given = self.web.give(&executor, job, &callback, self.clock.now());
+                let given = async {
+                    let callback = self.callback.wait().await;
+                    self.web.give(&executor, job, callback, self.clock.now()).await
+                };
                 // Later nobody waits for it any more: its time has run out at the site too.
                 if let Ok(outcome) = tokio::time::timeout(left, given).await {
                     self.report(name, task, outcome);

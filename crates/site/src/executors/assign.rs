@@ -6,7 +6,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use legwork_engine::Command;
+use legwork_engine::{Command, Lifecycle};
 use legwork_model::event::{ExecutorRegistered, Performer};
 use legwork_model::id::{ActivityId, ServerId};
 use legwork_model::time::Timestamp;
@@ -176,6 +176,15 @@ impl Site {
         {
             self.out
                 .push(Output::Notice { text: format!("an attempt is not recorded: {refusal}") });
+        }
+        self.withdraw_if_suspended(key);
+    }
+
+    /// What nobody has any more is offered to nobody while its case is suspended.
+    pub(super) fn withdraw_if_suspended(&mut self, key: &JobKey) {
+        let state = self.instances.state(key.instance);
+        if state.is_some_and(|(_, state)| state.lifecycle() == Lifecycle::Suspended) {
+            self.close_job(key);
         }
     }
 

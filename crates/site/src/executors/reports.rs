@@ -25,6 +25,9 @@ const REST: Duration = Duration::from_secs(1);
 const REST_MIN: Duration = Duration::from_millis(100);
 const REST_MAX: Duration = Duration::from_secs(600);
 
+/// So many verdicts are said at a time.
+const VERDICTS_AT_ONCE: usize = 1_024;
+
 /// What a result is worth.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Worth {
@@ -99,6 +102,7 @@ impl Site {
         self.executors.given.rest(gift.executor, now.plus(rest));
         // Whoever is not current any more has lost it: that is what is wanted.
         let _ = self.jobs.give_back(key, gift.lease);
+        self.withdraw_if_suspended(key);
     }
 
     fn result_came(
@@ -213,11 +217,17 @@ impl Site {
         }
     }
 
-    /// Says the verdicts that are due.
+    /// Says the verdicts that are due, a portion at a time.
     pub(super) fn say_verdicts(&mut self, now: Timestamp) {
-        while let Some((lease, verdict)) = self.executors.unsaid.say_next(now) {
+        for _ in 0..VERDICTS_AT_ONCE {
+            if self.entailed.is_enough() {
+                return;
+            }
+            let Some((lease, verdict)) = self.executors.unsaid.say_next(now) else { return };
             let registered = self.executors.registry.named(&verdict.executor);
-            let Some(registered) = registered.map(|(_, registered)| registered.clone()) else {
+            let registered = registered.map(|(_, registered)| registered.clone());
+            // One that is taken out, or wants none any more, confirms nothing.
+            let Some(registered) = registered.filter(|registered| registered.verdicts) else {
                 self.confirm_orphan(lease, now);
                 continue;
             };

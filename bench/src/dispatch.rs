@@ -9,10 +9,7 @@ use std::hint::black_box;
 use std::time::Instant;
 
 use legwork_model::time::Timestamp;
-use legwork_schedule::{
-    Adjustment, Book, Candidate, Dice, ExecutorId, KindId, Learned, LeastOutstanding, Oxthas,
-    Partition, Policy, Random, RoundRobin, Task, TwoChoices, Weighted,
-};
+use legwork_schedule::{Book, Candidate, Dice, ExecutorId, KindId, Learned, Policy, Task, named};
 
 use crate::report::{Row, rounded};
 use crate::usage::load_average;
@@ -29,7 +26,7 @@ pub const POLICIES: [&str; 10] = [
     "oxthas-1",
     "oxthas-3",
     "oxthas-6",
-    "oxthas-3-adjusted",
+    "oxthas-3-rates-both",
     "ours",
 ];
 
@@ -51,7 +48,7 @@ pub fn measure(name: &'static str, executors: usize, decisions: usize) -> Row {
         attempt: 0,
     };
     let tasks: Vec<Task> = (0..TASKS).map(task).collect();
-    let mut policy = policy(name, executors);
+    let mut policy: Box<dyn Policy> = named(name, 1).unwrap_or_else(|| Box::<Learned>::default());
     let mut hash = 0xCBF2_9CE4_8422_2325_u64;
     for task in tasks.iter().take(64) {
         let chosen = policy.choose(&book, task, &among, NOW).map_or(u64::MAX, |id| id.0.into());
@@ -72,26 +69,6 @@ pub fn measure(name: &'static str, executors: usize, decisions: usize) -> Row {
         hash: Some(format!("{hash:016x}")),
         load_average,
         ..Row::default()
-    }
-}
-
-fn policy(name: &str, executors: usize) -> Box<dyn Policy> {
-    let dice = Dice::new(1);
-    let oxthas = |best| Oxthas::new(best, Dice::new(1));
-    match name {
-        "random" => Box::new(Random(dice)),
-        "round-robin" => Box::<RoundRobin>::default(),
-        "weighted" => Box::new(Weighted { weights: vec![1.0; executors], dice }),
-        "least-outstanding" => Box::new(LeastOutstanding),
-        "two-choices" => Box::new(TwoChoices(dice)),
-        "oxthas-1" => Box::new(oxthas(1)),
-        "oxthas-3" => Box::new(oxthas(3)),
-        "oxthas-6" => Box::new(oxthas(6)),
-        "oxthas-3-adjusted" => {
-            let adjustment = Adjustment { rate: true, timeout: Some(0.01) };
-            Box::new(oxthas(3).with(Partition::Rates, adjustment))
-        }
-        _ => Box::<Learned>::default(),
     }
 }
 

@@ -16,8 +16,8 @@ use crate::assignment::{self, Assignment};
 use crate::compile::compile;
 use crate::condition::Condition;
 use crate::definition::{
-    Availability, Block, Branch, Choice, ChoiceBy, Decider, Definition, Element, Guard, Loop,
-    Parallel, Retry, Step, Sync, Until, Use, Work,
+    Availability, Block, Branch, Choice, ChoiceBy, Decider, Definition, Demand, Element, Guard,
+    Loop, Measure, Parallel, Retry, Step, Sync, Until, Use, Work,
 };
 use crate::finding::{Span, Spanned};
 use crate::rule::{Actors, Rule};
@@ -231,8 +231,11 @@ impl Builder {
 
     fn step(&mut self, id: usize, mut dice: Dice, scope: &mut Scope) -> Step {
         let name: Arc<str> = Arc::from(format!("s{id}"));
-        let work = self.work(scope, &mut dice);
+        let mut work = self.work(scope, &mut dice);
         let reads = self.reads(scope, &mut dice);
+        if self.options.details {
+            self.demand(&mut work, &reads, &mut dice);
+        }
         let writes = self.writes(scope, &mut dice);
         let details = self.options.details;
         let undo = details && dice.roll(3) == 1;
@@ -393,7 +396,25 @@ impl Builder {
             }
             _ => Retry::DEFAULT,
         };
-        Work::Automatic { job, retry }
+        Work::Automatic { job, retry, demand: Demand::default() }
+    }
+
+    /// What the job asks of whoever does it, if it is one.
+    fn demand(&self, work: &mut Work, reads: &[Use], dice: &mut Dice) {
+        let Work::Automatic { demand, .. } = work else { return };
+        let is_int = |read: &&Use| {
+            let mut elements = self.elements.iter();
+            elements.any(|own| own.name.value == read.element.value && own.kind == ValueType::Int)
+        };
+        let element = reads.iter().find(is_int).map(|read| read.element.clone());
+        match (dice.roll(4), element) {
+            (1, Some(element)) => demand.size = Measure::Element(element),
+            (2, Some(element)) => demand.priority = Measure::Element(element),
+            (1, None) => demand.size = Measure::Number(7),
+            (2, None) => demand.priority = Measure::Number(0),
+            (3, _) => demand.timeout = Some(Duration::from_secs(90)),
+            _ => {}
+        }
     }
 
     fn decider(&self, name: &Arc<str>, scope: &mut Scope, dice: &mut Dice) -> Decider {

@@ -99,8 +99,10 @@ impl Drawing {
     fn step(&mut self, step: &Step, from: Vec<Edge>) -> Result<NodeId, CompileError> {
         let kind = match &step.work {
             Work::Manual { who } => NodeKind::Manual { who: who.value.clone() },
-            Work::Automatic { job, retry } => {
-                NodeKind::Automatic { job: job.value.clone(), retry: *retry }
+            Work::Automatic { job, retry, demand } => {
+                let (job, retry) = (job.value.clone(), *retry);
+                let demand = demand.clone().map(|element| self.element(&element.value))?;
+                NodeKind::Automatic { job, retry, demand }
             }
         };
         let id = self.node(&step.name.value, step.title.as_deref(), kind);
@@ -259,13 +261,14 @@ impl Drawing {
     fn accesses(&self, uses: &[Use]) -> Result<Vec<Access>, CompileError> {
         uses.iter()
             .map(|Use { element, optional }| {
-                let name = &element.value;
-                let id = self.schema.element_named(name);
-                let unknown = || CompileError::Unknown { what: "data element", name: name.clone() };
-                let element: ElementId = id.ok_or_else(unknown)?;
-                Ok(Access { element, optional: *optional })
+                Ok(Access { element: self.element(&element.value)?, optional: *optional })
             })
             .collect()
+    }
+
+    fn element(&self, name: &Arc<str>) -> Result<ElementId, CompileError> {
+        let unknown = || CompileError::Unknown { what: "data element", name: name.clone() };
+        self.schema.element_named(name).ok_or_else(unknown)
     }
 
     fn connect_syncs(&mut self) -> Result<(), CompileError> {

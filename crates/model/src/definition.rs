@@ -92,8 +92,54 @@ pub struct Step {
 pub enum Work {
     /// For a person.
     Manual { who: Spanned<Rule> },
-    /// For a worker that asks for jobs of this type.
-    Automatic { job: Spanned<Arc<str>>, retry: Retry },
+    /// For a program: a worker that asks for jobs of this type, or an executor that is given them.
+    Automatic { job: Spanned<Arc<str>>, retry: Retry, demand: Demand<Spanned<Arc<str>>> },
+}
+
+/// What a job asks of whoever does it. `E` is how data elements are named.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Demand<E> {
+    /// How much there is to do, in whatever unit the type has.
+    pub size: Measure<E>,
+    /// What waits goes by this, and by how long it has waited.
+    pub priority: Measure<E>,
+    /// How long an executor may take, once it has begun, before somebody else is tried.
+    pub timeout: Option<Duration>,
+}
+
+/// A number that is known beforehand, or found in a data element that the step reads.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Measure<E> {
+    Number(u32),
+    Element(E),
+}
+
+impl<E> Demand<E> {
+    pub const SIZE_DEFAULT: u32 = 1;
+    pub const PRIORITY_DEFAULT: u32 = 5;
+    pub const PRIORITY_MAX: u32 = 9;
+
+    /// With the elements named in another way.
+    pub fn map<F, X>(self, mut name: impl FnMut(E) -> Result<F, X>) -> Result<Demand<F>, X> {
+        let mut measure = |measure| {
+            Ok(match measure {
+                Measure::Number(number) => Measure::Number(number),
+                Measure::Element(element) => Measure::Element(name(element)?),
+            })
+        };
+        let (size, priority) = (measure(self.size)?, measure(self.priority)?);
+        Ok(Demand { size, priority, timeout: self.timeout })
+    }
+}
+
+impl<E> Default for Demand<E> {
+    fn default() -> Self {
+        Self {
+            size: Measure::Number(Self::SIZE_DEFAULT),
+            priority: Measure::Number(Self::PRIORITY_DEFAULT),
+            timeout: None,
+        }
+    }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

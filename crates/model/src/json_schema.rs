@@ -11,7 +11,8 @@ use crate::time::format_duration;
 use crate::value::ValueType;
 use crate::yaml::fields::{EXPRESSION_LEN_MAX, NAME_LEN_MAX, TITLE_LEN_MAX};
 use crate::yaml::{
-    BRANCHES_MAX, CONDITION_WORDS, ELEMENTS_MAX, ITERATIONS_DEFAULT, ITERATIONS_MAX, RETRIES_MAX,
+    BRANCHES_MAX, CONDITION_WORDS, ELEMENTS_MAX, ITERATIONS_DEFAULT, ITERATIONS_MAX, JOB_FIELDS,
+    RETRIES_MAX,
 };
 
 /// The JSON Schema (draft 2020-12) of a definition.
@@ -120,6 +121,22 @@ fn step() -> Value {
                 json!(["credit-score"]),
             ),
             "retry": { "$ref": "#/$defs/retry" },
+            "size": measure(
+                "How much there is to do, in whatever unit the type of job has: a number, or an \
+                 element that it reads (`int`, `decimal`, or `file` for its bytes).",
+                1,
+                json!([10, "pages"]),
+            ),
+            "priority": measure(
+                "Which of the jobs that wait goes first, from 0 to 9: a number, or an element that \
+                 it reads.",
+                0,
+                json!([7, "urgency"]),
+            ),
+            "timeout": duration(
+                "How long an executor may take, once it has begun, before another one is tried.",
+                "60s",
+            ),
             "reads": uses("The elements it is given; `?` makes one optional.", json!([["amount"]])),
             "writes": uses(
                 "The elements it answers with; `?` makes one optional.",
@@ -142,13 +159,18 @@ fn step() -> Value {
     step
 }
 
-/// Exactly one of `who` and `job`; `retry` only with a job.
+/// A whole number, or the name of an element that holds one.
+fn measure(description: &str, least: u32, examples: Value) -> Value {
+    let number = json!({ "type": "integer", "minimum": least });
+    described(json!({ "oneOf": [number, name()] }), description, examples)
+}
+
+/// Exactly one of `who` and `job`; some fields only with a job.
 fn worker() -> Value {
+    let of_jobs = ["job"].into_iter().chain(JOB_FIELDS);
+    let of_jobs: Vec<Value> = of_jobs.map(|key| json!({ "required": [key] })).collect();
     json!([
-        {
-            "required": ["who"],
-            "not": { "anyOf": [{ "required": ["job"] }, { "required": ["retry"] }] },
-        },
+        { "required": ["who"], "not": { "anyOf": of_jobs } },
         { "required": ["job"], "not": { "required": ["who"] } },
     ])
 }

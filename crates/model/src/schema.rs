@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::condition::Condition;
-use crate::definition::{Retry, Work};
+use crate::definition::{Demand, Retry, Work};
 use crate::id::{Activity, ElementId, NodeId};
 use crate::rule::Rule;
 use crate::value::ValueType;
@@ -87,7 +87,7 @@ pub enum NodeKind {
     Start,
     End,
     Manual { who: Rule },
-    Automatic { job: Arc<str>, retry: Retry },
+    Automatic { job: Arc<str>, retry: Retry, demand: Demand<ElementId> },
     AndSplit,
     AndJoin,
     XorSplit { decision: Decision, branches: Vec<Branch> },

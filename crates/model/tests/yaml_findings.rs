@@ -173,6 +173,25 @@ fn a_block_is_one_of_four() {
 }
 
 #[test]
+fn what_a_job_asks_of_whoever_does_it_is_a_number_or_an_element() {
+    assert_snapshot!(in_steps(
+        "  - { step: a, who: Agent(), size: 3, priority: 1, timeout: 1s }\n  \
+         - { step: b, job: j, size: 0, priority: 10, timeout: soon }\n  \
+         - { step: c, job: j, size: 1.5, priority: [1], undo: { job: k, size: 2 } }\n"
+    ), @r#"
+        4:30 Y2 step `a` is done by a person: `size` is for jobs -- leave `size` out, or write `job:` instead of `who:`
+        4:39 Y2 step `a` is done by a person: `priority` is for jobs -- leave `priority` out, or write `job:` instead of `who:`
+        4:52 Y2 step `a` is done by a person: `timeout` is for jobs -- leave `timeout` out, or write `job:` instead of `who:`
+        5:30 Y3 `size` of step `b` cannot be `0` -- write a whole number from 1 to 1000000000
+        5:43 Y3 `priority` of step `b` cannot be `10` -- write a whole number from 0 to 9
+        5:56 Y2 `timeout` of step `b` is not a length of time: `soon` -- write a number and its unit: 500ms, 30s, 15m, 8h or 2d
+        6:30 Y2 `size` of step `c` cannot be a number -- write a whole number, or the name of an element that it reads
+        6:45 Y2 `priority` of step `c` cannot be a list -- write a whole number, or the name of an element that it reads
+        6:66 Y2 `undo` of step `c` has no field `size` -- fields of `undo` of step `c` are `who`, `job` and `retry`
+        "#);
+}
+
+#[test]
 fn a_step_is_done_by_a_person_or_by_a_program() {
     assert_snapshot!(in_steps(
         "  - step: a\n  - { step: b, who: Agent(), job: j }\n  \
@@ -183,7 +202,7 @@ fn a_step_is_done_by_a_person_or_by_a_program() {
     ), @r#"
     4:5 Y2 nobody does step `a` -- write `who:` if a person does it (`who: Role(clerk)`), `job:` if a program does
     5:35 Y2 step `b` has both `who` and `job` -- keep `who` if a person does it, `job` if a program does
-    6:30 Y2 step `c` is done by a person, not repeated -- leave `retry` out, or write `job:` instead of `who:`
+    6:30 Y2 step `c` is done by a person: `retry` is for jobs -- leave `retry` out, or write `job:` instead of `who:`
     7:40 Y3 `times` of `retry` of step `d` cannot be `-1` -- write a whole number from 0 to 1000
     7:51 Y2 `pause` of `retry` of step `d` is not a length of time: `10` -- write a number and its unit: 500ms, 30s, 15m, 8h or 2d
     7:55 Y2 `retry` of step `d` has no field `often` -- fields of `retry` of step `d` are `times` and `pause`

@@ -35,7 +35,8 @@ pub struct Entry {
     pub at: Timestamp,
     /// How long the inputs were expected to be on their way.
     cost_ms: f64,
-    pub(crate) work_ms: f64,
+    /// How long it was expected to take.
+    pub work_ms: f64,
     /// When it can have been begun.
     pub(crate) begun: Option<Timestamp>,
     /// The rate that a time-out stands for until the real answer comes.

@@ -25,7 +25,7 @@ const HALF_LIFE: f64 = 64.0;
 pub(crate) type Entries = BTreeMap<AssignmentId, Entry>;
 
 /// What an executor says at its registration that it takes from an engine.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Limits {
     /// On how many tasks it works at a time.
     pub at_once: u32,
@@ -33,11 +33,13 @@ pub struct Limits {
     pub tasks_max: u32,
     /// The same for some types.
     pub kinds_max: BTreeMap<KindId, u32>,
+    /// Its part of the tasks, where they are given out by weights.
+    pub weight: f64,
 }
 
 impl Default for Limits {
     fn default() -> Self {
-        Self { at_once: 1, tasks_max: u32::MAX, kinds_max: BTreeMap::new() }
+        Self { at_once: 1, tasks_max: u32::MAX, kinds_max: BTreeMap::new(), weight: 1.0 }
     }
 }
 
@@ -46,6 +48,7 @@ pub(crate) struct Executor {
     kinds: Vec<Experience>,
     at_once: u32,
     tasks_max: u32,
+    pub(crate) weight: f64,
     /// Assignments without an answer, and how long they are expected to take, in milliseconds.
     pub(crate) outstanding: u32,
     work_ms: f64,
@@ -78,6 +81,7 @@ impl Executor {
 
     pub(crate) fn limit(&mut self, limits: &Limits) {
         (self.at_once, self.tasks_max) = (limits.at_once.max(1), limits.tasks_max);
+        self.weight = limits.weight;
         for (kind, experience) in (0..).map(KindId).zip(&mut self.kinds) {
             experience.room = limits.kinds_max.get(&kind).copied();
         }

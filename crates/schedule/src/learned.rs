@@ -63,19 +63,6 @@ impl Learned {
         Self { scale }
     }
 
-    /// Whether nothing is expected of an executor at a type any more, unless it answers.
-    pub fn is_doubted(
-        &self,
-        book: &Book,
-        executor: ExecutorId,
-        kind: KindId,
-        now: Timestamp,
-    ) -> bool {
-        let Some(one) = book.executor(executor) else { return true };
-        let is_silent = book.service_ms().is_some_and(|ms| one.doubt(ms, now).is_some());
-        is_silent || one.kind(kind).is_some_and(|experience| experience.doubt().is_some())
-    }
-
     fn question<'a>(
         &self,
         book: &Book,
@@ -165,6 +152,12 @@ impl Policy for Learned {
         let doubted_at = since.0.saturating_add(limit_ms as i64);
         let until = if entry.at.0 < doubted_at { doubted_at } else { entry.at.0 + limit_ms as i64 };
         until <= now.0
+    }
+
+    fn is_doubted(&self, book: &Book, executor: ExecutorId, kind: KindId, now: Timestamp) -> bool {
+        let Some(one) = book.executor(executor) else { return true };
+        let is_silent = book.service_ms().is_some_and(|ms| one.doubt(ms, now).is_some());
+        is_silent || one.kind(kind).is_some_and(|experience| experience.doubt().is_some())
     }
 }
 

@@ -11,16 +11,20 @@ mod doubt;
 mod executor;
 mod experience;
 mod learned;
+mod named;
 mod oxthas;
 mod policy;
+mod reason;
 
 pub use book::{Book, Entry, Outcome};
 pub use dice::Dice;
 pub use executor::Limits;
 pub use experience::Seen;
 pub use learned::Learned;
+pub use named::{NAMES, OURS, named};
 pub use oxthas::{Adjustment, Oxthas, Partition};
 pub use policy::{LeastOutstanding, Policy, Random, RoundRobin, TwoChoices, Weighted};
+pub use reason::{Reason, Why};
 
 /// An executor, by its place in the list of those that are registered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

@@ -2,12 +2,14 @@
 //!
 //! Invariant: whoever is chosen is one of the candidates, and there is one if there are any.
 
+use std::fmt;
+
 use legwork_model::time::Timestamp;
 
-use crate::{Book, Candidate, Dice, Entry, ExecutorId, Task};
+use crate::{Book, Candidate, Dice, Entry, ExecutorId, KindId, Task};
 
 /// Chooses who gets a task.
-pub trait Policy {
+pub trait Policy: fmt::Debug + Send {
     /// One of those that may have it; `None` if there is none.
     fn choose(
         &mut self,
@@ -26,6 +28,11 @@ pub trait Policy {
     /// Whether an assignment is given up before its time, because nothing is expected of its executor
     /// any more.
     fn is_given_up(&self, _: &Book, _: &Entry, _now: Timestamp) -> bool {
+        false
+    }
+
+    /// Whether nothing is expected of an executor at a type any more, unless it answers.
+    fn is_doubted(&self, _: &Book, _: ExecutorId, _: KindId, _now: Timestamp) -> bool {
         false
     }
 }
@@ -66,24 +73,20 @@ impl Policy for RoundRobin {
     }
 }
 
-/// By weights that somebody has set.
+/// By the weights that executors registered with.
 #[derive(Clone, Debug)]
-pub struct Weighted {
-    pub weights: Vec<f64>,
-    pub dice: Dice,
-}
+pub struct Weighted(pub Dice);
 
 impl Policy for Weighted {
     fn choose(
         &mut self,
-        _: &Book,
+        book: &Book,
         _: &Task,
         among: &[Candidate],
         _: Timestamp,
     ) -> Option<ExecutorId> {
-        let weight =
-            |to: &Candidate| self.weights.get(to.executor.0 as usize).map_or(1.0, |weight| *weight);
-        let mut left = self.dice.part() * among.iter().map(weight).sum::<f64>();
+        let weight = |to: &Candidate| book.executor(to.executor).map_or(0.0, |one| one.weight);
+        let mut left = self.0.part() * among.iter().map(weight).sum::<f64>();
         let found = among.iter().find(|to| {
             left -= weight(to);
             left < 0.0

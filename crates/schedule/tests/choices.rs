@@ -3,7 +3,7 @@
 use legwork_model::time::Timestamp;
 use legwork_schedule::{
     Adjustment, AssignmentId, Book, Candidate, Dice, ExecutorId, KindId, Learned, LeastOutstanding,
-    Outcome, Oxthas, Partition, Policy, Random, RoundRobin, Task, TwoChoices, Weighted,
+    Limits, Outcome, Oxthas, Partition, Policy, Random, RoundRobin, Task, TwoChoices, Weighted,
 };
 use proptest::prelude::*;
 
@@ -92,7 +92,10 @@ fn those_that_learn_nothing_do_what_they_say() {
     let mut seen = [0_u32; 3];
     (0..300).for_each(|_| seen[chosen(&mut random, &book, 1.0, 3) as usize] += 1);
     assert!(seen.iter().all(|count| (60..140).contains(count)), "{seen:?}");
-    let mut weighted = Weighted { weights: vec![0.0, 1.0, 0.0], dice: Dice::new(7) };
+    for (id, weight) in (0..).map(ExecutorId).zip([0.0, 1.0, 0.0]) {
+        book.limit(id, &Limits { weight, ..Limits::default() });
+    }
+    let mut weighted = Weighted(Dice::new(7));
     assert_eq!([0; 3].map(|_| chosen(&mut weighted, &book, 1.0, 3)), [1, 1, 1]);
     for id in [0, 0, 1] {
         book.assigned(near(id), task(1.0), Timestamp(0));
@@ -201,7 +204,7 @@ proptest! {
         let among: Vec<Candidate> = among.into_iter().map(near).collect();
         let task = Task { kind: KindId(0), size, attempt: 0 };
         let policies: [Box<dyn Policy>; 7] = [
-            Box::new(Weighted { weights: vec![0.0, 2.0], dice: Dice::new(3) }),
+            Box::new(Weighted(Dice::new(3))),
             Box::new(Random(Dice::new(3))),
             Box::new(RoundRobin::default()),
             Box::new(LeastOutstanding),

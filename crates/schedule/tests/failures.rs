@@ -159,7 +159,7 @@ fn a_pace_is_that_of_one_hand_however_many_there_are() {
 #[test]
 fn limits_of_an_executor_and_of_its_types_hold() {
     let kinds_max = BTreeMap::from([(BAD, 1)]);
-    let mut book = two(&Limits { at_once: 1, tasks_max: 3, kinds_max });
+    let mut book = two(&Limits { at_once: 1, tasks_max: 3, kinds_max, ..Limits::default() });
     let room = |book: &Book| [GOOD, BAD].map(|kind| book.has_room(ExecutorId(0), kind));
     assert_eq!(room(&book), [true, true]);
     let first = give(&mut book, 0, BAD, 1_000);

@@ -401,6 +401,8 @@ pub struct Job {
     pub expires_at: Timestamp,
     /// Counts from 1.
     pub attempt: u32,
+    /// How much there is to do, in the unit of the type.
+    pub size: f64,
     pub inputs: Vec<(Arc<str>, Value)>,
 }
 

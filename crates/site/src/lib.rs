@@ -15,6 +15,7 @@ mod changes;
 mod contents;
 mod control;
 mod coordinate;
+mod demand;
 mod departures;
 mod earlier;
 mod exceptions;

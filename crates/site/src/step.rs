@@ -18,8 +18,9 @@ use legwork_model::time::Timestamp;
 use legwork_org::{ItemKey, Performers, Resolved};
 
 use crate::Site;
+use crate::demand::demanded;
 use crate::instances::Slot;
-use crate::jobs::JobKey;
+use crate::jobs::{JobKey, Offer};
 use crate::output::{Append, Output};
 use crate::refusal::{Kind, Refusal};
 use crate::seat::Standing;
@@ -253,8 +254,15 @@ impl Site {
             let can_begin =
                 self.jobs.contains(&key) || self.has_contents(id, schema, state, activity);
             if node_state == NodeState::Activated && offered && can_begin {
-                let retry_at = state.open_at(schema, activity.node).and_then(|open| open.retry_at);
-                self.open_job(key, job.clone(), retry_at, now);
+                let open = state.open_at(schema, activity.node);
+                let offer = Offer {
+                    job: job.clone(),
+                    process: schema.process.clone(),
+                    priority: demanded(schema, state, activity).priority,
+                    since: open.as_ref().map_or(now, |open| open.since),
+                    not_before: open.and_then(|open| open.retry_at),
+                };
+                self.open_job(key, offer, now);
             } else if node_state != NodeState::Activated {
                 self.close_job(&key);
             }
@@ -360,20 +368,14 @@ impl Site {
         }
     }
 
-    fn open_job(
-        &mut self,
-        key: JobKey,
-        job: Arc<str>,
-        not_before: Option<Timestamp>,
-        now: Timestamp,
-    ) {
+    fn open_job(&mut self, key: JobKey, offer: Offer, now: Timestamp) {
         let instance = key.instance;
         if !self.jobs.contains(&key)
             && let Some(slot) = self.instances.get_mut(instance)
         {
             slot.jobs += 1;
         }
-        self.jobs.open(key, job, not_before, now);
+        self.jobs.open(key, offer, now);
     }
 
     pub(crate) fn close_job(&mut self, key: &JobKey) {

@@ -12,6 +12,7 @@ use crate::Site;
 use crate::access::Caller;
 use crate::answer::{Answer, Job};
 use crate::control::{bounded, too_many_waiting};
+use crate::demand::demanded;
 use crate::input::{Activate, JobFailure, JobLease, JobResult, RequestId};
 use crate::jobs::{JobKey, LeaseError};
 use crate::refusal::{Kind, Refusal};
@@ -21,6 +22,8 @@ use crate::waiting::Waiting;
 /// The most jobs of one batch.
 const BATCH_MAX: usize = 1_000;
 const TYPES_MAX: usize = 100;
+/// What a job that a worker takes counts for in the share of its process.
+const WORK: Duration = Duration::from_millis(1);
 const LEASE_MIN: Duration = Duration::from_millis(100);
 const LEASE_MAX: Duration = Duration::from_secs(24 * 3600);
 
@@ -60,8 +63,11 @@ impl Site {
         let here = self.seat.as_ref().map_or(ServerId::default(), |seat| seat.here);
         let mut jobs = Vec::new();
         while jobs.len() < max
-            && let Some((key, job, lease, expires_at)) = self.jobs.take(&types, lease, here, now)
+            && let Some((job, key)) = self.jobs.next(|job| types.contains(job))
         {
+            let (job, key) = (job.clone(), key.clone());
+            let Some((lease, expires_at)) = self.jobs.take(&key, lease, here, now) else { break };
+            self.jobs.charge(&key, WORK);
             jobs.extend(self.job(&key, job, lease, expires_at));
         }
         if !jobs.is_empty() {
@@ -85,6 +91,7 @@ impl Site {
             lease,
             expires_at,
             attempt: state.open_at(schema, key.activity.node).map_or(0, |open| open.attempts) + 1,
+            size: demanded(schema, state, &key.activity).size,
             inputs: view::named(schema, state.inputs(schema, &key.activity)),
         })
     }

@@ -83,7 +83,7 @@ fn samples(policy: &str) -> Vec<Sample> {
     let drawn = Drawn::new(RANDOM, PROCESSES, SEED);
     let failure = Some(Failure { executor: DEAD, at: DIES_AT, timeout: TIMEOUT });
     let setting = Setting { failure, is_sampled: true, ..Setting::default() };
-    let Outcome { samples, .. } = run(&drawn, setting, |seed| chooser(policy, seed, &drawn));
+    let Outcome { samples, .. } = run(&drawn, setting, |seed| chooser(policy, seed));
     samples
 }
 

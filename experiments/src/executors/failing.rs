@@ -102,7 +102,7 @@ fn five(case: u8, policy: &'static str) -> Five {
 fn outcomes(case: u8, policy: &str, setting: Setting, runs: u64) -> Vec<Outcome> {
     let of = |seed| {
         let drawn = Drawn::new(case, PROCESSES, seed);
-        simulated(&drawn, setting, |seed| chooser(policy, seed, &drawn))
+        simulated(&drawn, setting, |seed| chooser(policy, seed))
     };
     (0..runs).map(of).collect()
 }

@@ -52,8 +52,7 @@ fn rows(case: u8, processes: u32, policies: &[&'static str], runs: u64) -> Vec<R
     let bounds: Vec<f64> = drawn.iter().map(bound::of).collect();
     let bound = rounded(mean(&bounds).0, 1);
     let row = |policy: &'static str| {
-        let steps =
-            |drawn: &Drawn| run(drawn, Setting::default(), |seed| chooser(policy, seed, drawn));
+        let steps = |drawn: &Drawn| run(drawn, Setting::default(), |seed| chooser(policy, seed));
         let steps: Vec<f64> = drawn.iter().map(|drawn| steps(drawn).steps).collect();
         let (mean_steps, ci95) = mean(&steps);
         let (mean_steps, ci95) = (rounded(mean_steps, 1), rounded(ci95.unwrap_or_default(), 1));

@@ -144,7 +144,7 @@ impl<'a> World<'a> {
     fn new(drawn: &'a Drawn, setting: Setting, chooser: impl Fn(u64) -> Chooser) -> Self {
         let engine = |number: u64| Engine {
             chooser: chooser(drawn.seed << 1 | number),
-            book: Book::new(EXECUTORS, KINDS),
+            book: super::policies::book(drawn),
             tasks: Vec::new(),
             awaited: BTreeMap::new(),
             random: Random(Dice::new(!drawn.seed ^ number)),

@@ -7,6 +7,7 @@
 mod blocks;
 mod choices;
 mod data;
+mod demands;
 mod facts;
 mod graph;
 mod people;
@@ -38,6 +39,7 @@ pub fn check(definition: &Definition) -> Vec<Finding> {
 fn check_into(definition: &Definition, report: &mut Report) {
     places::check_names(definition, report);
     blocks::check(definition, report);
+    demands::check(definition, report);
     if report.has_errors() {
         // Names or blocks that do not hold together: whatever else could be said follows from it.
         return;

@@ -24,9 +24,9 @@ pub const ITERATIONS_DEFAULT: u32 = 1_000;
 /// The most a loop's `max` may be.
 pub const ITERATIONS_MAX: u32 = 1_000_000;
 
-pub(crate) const STEP_FIELDS: [&str; 12] = [
-    "step", "title", "who", "job", "retry", "reads", "writes", "after", "requires", "at", "takes",
-    "undo",
+pub(crate) const STEP_FIELDS: [&str; 15] = [
+    "step", "title", "who", "job", "retry", "size", "priority", "timeout", "reads", "writes",
+    "after", "requires", "at", "takes", "undo",
 ];
 pub(crate) const PARALLEL_FIELDS: [&str; 3] = ["parallel", "title", "branches"];
 pub(crate) const CHOICE_FIELDS: [&str; 7] =

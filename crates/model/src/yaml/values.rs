@@ -3,6 +3,7 @@
 //! Names are noted as they are met and looked up when the whole text has been read.
 
 use std::collections::BTreeMap;
+use std::ops::RangeInclusive;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -11,7 +12,7 @@ use super::fields::{self, Fields, NAME_LEN_MAX, quote};
 use super::tree::{Node, ScalarKind};
 use crate::assignment::Assignment;
 use crate::condition::{Condition, ConditionError};
-use crate::definition::{Decider, Retry, Sync, Use, Work};
+use crate::definition::{Decider, Demand, Measure, Retry, Sync, Use, Work};
 use crate::finding::{Rule, Span, Spanned};
 use crate::rule::Rule as WhoRule;
 use crate::time::parse_duration;
@@ -21,6 +22,10 @@ pub const RETRIES_MAX: u32 = 1_000;
 /// The longest duration: a hundred years.
 pub const DURATION_MAX: Duration = Duration::from_secs(36_500 * 86_400);
 
+/// The largest size that can be written down; one that is found in a data element may be larger.
+const SIZE_MAX: u32 = 1_000_000_000;
+/// What only a step that a program does has a use for.
+pub(crate) const JOB_FIELDS: [&str; 4] = ["retry", "size", "priority", "timeout"];
 pub(crate) const RETRY_FIELDS: [&str; 2] = ["times", "pause"];
 pub(crate) const UNDO_FIELDS: [&str; 3] = ["who", "job", "retry"];
 
@@ -30,10 +35,13 @@ impl Blocks<'_> {
         let retry = self.retry(fields);
         match (fields.value("who"), fields.value("job")) {
             (Some(node), None) => {
-                if let Some((span, _)) = fields.get("retry") {
-                    let message = format!("{} is done by a person, not repeated", fields.what());
-                    let hint = "leave `retry` out, or write `job:` instead of `who:`";
-                    self.report.error(span, Rule::Y2, message, hint);
+                for key in JOB_FIELDS {
+                    if let Some((span, _)) = fields.get(key) {
+                        let message =
+                            format!("{} is done by a person: `{key}` is for jobs", fields.what());
+                        let hint = format!("leave `{key}` out, or write `job:` instead of `who:`");
+                        self.report.error(span, Rule::Y2, message, hint);
+                    }
                 }
                 let who = self.who(node, fields.what())?;
                 Some(Work::Manual { who })
@@ -41,7 +49,8 @@ impl Blocks<'_> {
             (None, Some(node)) => {
                 let what = format!("`job` of {}", fields.what());
                 let job = fields::name(node, &what, self.report)?;
-                Some(Work::Automatic { job, retry: retry? })
+                let demand = self.demand(fields)?;
+                Some(Work::Automatic { job, retry: retry?, demand })
             }
             (None, None) if fields.misspells("who") || fields.misspells("job") => None,
             (None, None) => {
@@ -55,6 +64,42 @@ impl Blocks<'_> {
                 let message = format!("{} has both `who` and `job`", fields.what());
                 let hint = "keep `who` if a person does it, `job` if a program does";
                 self.report.error(job.span, Rule::Y2, message, hint);
+                None
+            }
+        }
+    }
+
+    fn demand(&mut self, fields: &Fields<'_>) -> Option<Demand<Spanned<Arc<str>>>> {
+        let usual = Demand::default();
+        let size = self.measure(fields, "size", 1..=SIZE_MAX, usual.size);
+        let priorities = 0..=Demand::<()>::PRIORITY_MAX;
+        let priority = self.measure(fields, "priority", priorities, usual.priority);
+        let timeout = match fields.value("timeout") {
+            None => Some(None),
+            Some(_) => self.duration(fields, "timeout").map(Some),
+        };
+        Some(Demand { size: size?, priority: priority?, timeout: timeout? })
+    }
+
+    /// A number, or the name of the data element that holds it.
+    fn measure(
+        &mut self,
+        fields: &Fields<'_>,
+        key: &str,
+        range: RangeInclusive<u32>,
+        usual: Measure<Spanned<Arc<str>>>,
+    ) -> Option<Measure<Spanned<Arc<str>>>> {
+        let Some(node) = fields.value(key) else { return Some(usual) };
+        let what = format!("`{key}` of {}", fields.what());
+        match node.scalar().map(|scalar| scalar.kind) {
+            Some(ScalarKind::Int) => {
+                fields::number(node, &what, range, self.report).map(Measure::Number)
+            }
+            Some(ScalarKind::Text) => fields::name(node, &what, self.report).map(Measure::Element),
+            Some(_) | None => {
+                let message = format!("{what} cannot be {}", node.what());
+                let hint = "write a whole number, or the name of an element that it reads";
+                self.report.error(node.span, Rule::Y2, message, hint);
                 None
             }
         }

@@ -4,14 +4,15 @@
 //! the guide; what has its default value is left out.
 
 use std::fmt::Write as _;
+use std::sync::Arc;
 use std::time::Duration;
 
 use super::blocks::ITERATIONS_DEFAULT;
 use super::tree::{ScalarKind, resolve};
 use crate::assignment::Assignment;
 use crate::definition::{
-    Block, Branch, Choice, ChoiceBy, Decider, Definition, Element, Guard, Loop, Parallel, Retry,
-    Step, Sync, Until, Use, Work,
+    Block, Branch, Choice, ChoiceBy, Decider, Definition, Demand, Element, Guard, Loop, Measure,
+    Parallel, Retry, Step, Sync, Until, Use, Work,
 };
 use crate::finding::Spanned;
 use crate::time::format_duration;
@@ -79,11 +80,12 @@ impl Writer {
         self.title(step.title.as_deref());
         match &step.work {
             Work::Manual { who } => self.scalar("who", &who.value.to_string()),
-            Work::Automatic { job, retry } => {
+            Work::Automatic { job, retry, demand } => {
                 self.field("job", &job.value);
                 if *retry != Retry::DEFAULT {
                     self.field("retry", &retry_text(*retry));
                 }
+                self.demand(demand);
             }
         }
         self.uses("reads", &step.reads);
@@ -97,13 +99,29 @@ impl Writer {
             Some(Work::Manual { who }) => {
                 self.field("undo", &format!("{{ who: {} }}", quoted(&who.value.to_string())));
             }
-            Some(Work::Automatic { job, retry }) if *retry == Retry::DEFAULT => {
+            Some(Work::Automatic { job, retry, .. }) if *retry == Retry::DEFAULT => {
                 self.field("undo", &format!("{{ job: {} }}", job.value));
             }
-            Some(Work::Automatic { job, retry }) => {
+            Some(Work::Automatic { job, retry, .. }) => {
                 let value = format!("{{ job: {}, retry: {} }}", job.value, retry_text(*retry));
                 self.field("undo", &value);
             }
+        }
+    }
+
+    fn demand(&mut self, demand: &Demand<Spanned<Arc<str>>>) {
+        let usual = Demand::default();
+        let all =
+            [("size", &demand.size, usual.size), ("priority", &demand.priority, usual.priority)];
+        for (key, measure, usual) in all {
+            match measure {
+                Measure::Number(_) if *measure == usual => {}
+                Measure::Number(number) => self.field(key, &number.to_string()),
+                Measure::Element(element) => self.field(key, &element.value),
+            }
+        }
+        if let Some(timeout) = demand.timeout {
+            self.field("timeout", &format_duration(timeout));
         }
     }
 

@@ -66,7 +66,7 @@ impl Web {
             key: task.activity.to_string(),
             attempt,
             kind: job.job.to_string(),
-            size: 1.0,
+            size: job.size,
             process: job.process.to_string(),
             inputs: convert::data(&job.inputs),
             deadline,

@@ -3,6 +3,7 @@
 //! Invariant: a job that an executor has is leased like one that a worker has. When its time is over,
 //! or nothing is expected of its executor any more, the attempt has failed and the history says so.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -10,10 +11,11 @@ use legwork_engine::{Command, Lifecycle};
 use legwork_model::event::{ExecutorRegistered, Performer};
 use legwork_model::id::{ActivityId, ServerId};
 use legwork_model::time::Timestamp;
-use legwork_schedule::{Candidate, ExecutorId, KindId, Policy, Task};
+use legwork_schedule::{Candidate, ExecutorId, Policy, Task};
 
 use super::given::Gift;
 use crate::Site;
+use crate::demand::{Demanded, demanded};
 use crate::input::JobLease;
 use crate::jobs::JobKey;
 use crate::output::{Ask, Call, Output};
@@ -43,33 +45,39 @@ impl Site {
     pub(crate) fn assign_tasks(&mut self, now: Timestamp) {
         self.give_up_silent(now);
         self.executors.given.wake(now);
-        let mut given = 0;
-        for job in self.jobs.types_queued() {
-            let Some(kind) = self.executors.registry.kind(&job) else { continue };
-            while given < AT_ONCE && self.give_out(&job, kind, now) {
-                given += 1;
+        // Types that nobody has room for.
+        let mut full: BTreeSet<Arc<str>> = BTreeSet::new();
+        for _ in 0..AT_ONCE {
+            let registry = &self.executors.registry;
+            let is_wanted = |job: &Arc<str>| !full.contains(job) && registry.kind(job).is_some();
+            let Some((job, key)) = self.jobs.next(is_wanted) else { break };
+            let (job, key) = (job.clone(), key.clone());
+            if !self.give_out(&job, &key, now) {
+                full.insert(job);
             }
         }
         self.say_verdicts(now);
     }
 
-    /// Gives out the next job of a type; whether it could be.
-    fn give_out(&mut self, job: &Arc<str>, kind: KindId, now: Timestamp) -> bool {
-        let Some(key) = self.jobs.next(job).cloned() else { return false };
-        let task = Task { kind, size: 1.0, attempt: self.attempt(&key) };
-        let Some(executor) = self.choose(&key, &task, now) else { return false };
+    /// Gives out a job; whether it could be.
+    fn give_out(&mut self, job: &Arc<str>, key: &JobKey, now: Timestamp) -> bool {
+        let Some(kind) = self.executors.registry.kind(job) else { return false };
+        let Some((schema, state)) = self.instances.state(key.instance) else { return false };
+        let Demanded { size, timeout, .. } = demanded(schema, state, &key.activity);
+        let attempt = state.open_at(schema, key.activity.node).map_or(0, |open| open.attempts);
+        let task = Task { kind, size, attempt };
+        let Some(executor) = self.choose(key, &task, now) else { return false };
         let Some(registered) = self.executors.registry.get(executor).cloned() else {
             return false;
         };
-        let patience = self.patience(executor, &task);
+        let patience = self.patience(executor, &task, timeout.unwrap_or(USUAL));
         let here = self.seat.as_ref().map_or(ServerId::default(), |seat| seat.here);
-        let types = std::slice::from_ref(job);
-        let Some((key, job, lease, until)) = self.jobs.take(types, patience, here, now) else {
-            return false;
-        };
-        let Some(task_of) = self.job(&key, job, lease, until) else { return true };
+        let Some((lease, until)) = self.jobs.take(key, patience, here, now) else { return false };
+        let Some(task_of) = self.job(key, job.clone(), lease, until) else { return true };
         let assignment = self.executors.book.assigned(Candidate::near(executor), task, now);
-        self.executors.given.give(key, Gift { lease, executor, kind, assignment, at: now });
+        let expected_ms = self.executors.book.entry(assignment).map_or(0.0, |entry| entry.work_ms);
+        self.jobs.charge(key, Duration::from_secs_f64(expected_ms / 1_000.0));
+        self.executors.given.give(key.clone(), Gift { lease, executor, kind, assignment, at: now });
         self.call(&registered, Ask::Task(task_of));
         true
     }
@@ -102,14 +110,8 @@ impl Site {
         executors.policy.choose(&executors.book, task, &among, now)
     }
 
-    /// The so many-th attempt it is, from 0.
-    fn attempt(&self, key: &JobKey) -> u32 {
-        let Some((schema, state)) = self.instances.state(key.instance) else { return 0 };
-        state.open_at(schema, key.activity.node).map_or(0, |open| open.attempts)
-    }
-
-    fn patience(&self, executor: ExecutorId, task: &Task) -> Duration {
-        let usual_ms = i64::try_from(USUAL.as_millis()).unwrap_or(i64::MAX);
+    fn patience(&self, executor: ExecutorId, task: &Task, usual: Duration) -> Duration {
+        let usual_ms = i64::try_from(usual.as_millis()).unwrap_or(i64::MAX);
         let executors = &self.executors;
         let to = Candidate::near(executor);
         let ms = executors.policy.patience_ms(&executors.book, to, task, usual_ms);

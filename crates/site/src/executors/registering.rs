@@ -11,6 +11,7 @@ use legwork_engine::Command;
 use legwork_model::event::{ExecutorRegistered, ExecutorType, SiteEvent};
 use legwork_model::time::Timestamp;
 use legwork_placement::Map;
+use legwork_schedule::Policy;
 
 use super::Executors;
 use crate::Site;

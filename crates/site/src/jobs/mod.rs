@@ -4,7 +4,9 @@
 //! open job is offered again, and a worker that still holds one may report it as long as nobody
 //! else has taken it since. So there is at most one accepted completion per activity, always.
 
-use std::collections::{BTreeMap, VecDeque};
+mod backlog;
+
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -13,6 +15,7 @@ use legwork_model::time::Timestamp;
 use rustc_hash::FxHashMap;
 
 use crate::input::JobLease;
+use backlog::{Backlog, Rank};
 
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct JobKey {
@@ -20,9 +23,23 @@ pub(crate) struct JobKey {
     pub(crate) activity: Activity,
 }
 
+/// What comes up.
+#[derive(Clone, Debug)]
+pub(crate) struct Offer {
+    pub(crate) job: Arc<str>,
+    pub(crate) process: Arc<str>,
+    pub(crate) priority: u32,
+    /// Since when it is due.
+    pub(crate) since: Timestamp,
+    /// When it may be given out.
+    pub(crate) not_before: Option<Timestamp>,
+}
+
 #[derive(Debug)]
 struct Entry {
     job: Arc<str>,
+    process: Arc<str>,
+    rank: Rank,
     phase: Phase,
 }
 
@@ -46,24 +63,14 @@ pub(crate) enum LeaseError {
 }
 
 #[derive(Debug, Default)]
-struct Queue {
-    /// Oldest first. May hold keys that are no longer queued: they are skipped when they come up.
-    keys: VecDeque<JobKey>,
-    /// How many of them are queued.
-    queued: usize,
-}
-
-#[derive(Debug, Default)]
 pub(crate) struct Jobs {
     /// Looked up by key; never iterated.
     entries: FxHashMap<JobKey, Entry>,
-    /// One for each type that has jobs queued, and no other.
-    queues: BTreeMap<Arc<str>, Queue>,
+    queued: Backlog,
     /// When leases run out and delays end.
     timers: BTreeMap<Timer, JobKey>,
     last_lease: u64,
     last_timer: u64,
-    queued: usize,
     leased: usize,
 }
 
@@ -73,61 +80,63 @@ impl Jobs {
         Self { last_lease: first_lease, ..Self::default() }
     }
 
-    /// A job came up, to be given out from `not_before` on.
-    pub(crate) fn open(
-        &mut self,
-        key: JobKey,
-        job: Arc<str>,
-        not_before: Option<Timestamp>,
-        now: Timestamp,
-    ) {
+    /// A job came up.
+    pub(crate) fn open(&mut self, key: JobKey, offer: Offer, now: Timestamp) {
+        let Offer { job, process, priority, since, not_before } = offer;
         self.close(&key);
+        let rank = self.queued.rank(since, priority);
         let phase = match not_before.filter(|&until| until > now) {
             Some(until) => Phase::Delayed { due: self.set_timer(until, key.clone()) },
             None => {
-                self.enqueue(&job, key.clone());
+                self.queued.add(&job, &process, rank, key.clone());
                 Phase::Queued
             }
         };
-        self.entries.insert(key, Entry { job, phase });
+        self.entries.insert(key, Entry { job, process, rank, phase });
     }
 
     /// The job is done or no longer wanted.
     pub(crate) fn close(&mut self, key: &JobKey) {
         if let Some(entry) = self.entries.remove(key) {
-            self.count_out(entry.phase, &entry.job);
+            self.count_out(&entry);
         }
     }
 
-    /// The next job of one of these types, leased from now on by this server.
+    /// The next job of one of these types.
+    pub(crate) fn next(
+        &self,
+        is_wanted: impl Fn(&Arc<str>) -> bool,
+    ) -> Option<(&Arc<str>, &JobKey)> {
+        self.queued.next(is_wanted)
+    }
+
+    /// Leases a job that is queued, from now on and by this server; answers the lease and its end.
     pub(crate) fn take(
         &mut self,
-        types: &[Arc<str>],
+        key: &JobKey,
         lease_for: Duration,
         here: ServerId,
         now: Timestamp,
-    ) -> Option<(JobKey, Arc<str>, u64, Timestamp)> {
-        for job in types {
-            let Some(queue) = self.queues.get_mut(job) else { continue };
-            while let Some(key) = queue.keys.pop_front() {
-                let Some(entry) = self.entries.get_mut(&key) else { continue };
-                if entry.phase != Phase::Queued {
-                    continue;
-                }
-                self.last_lease = self.last_lease.wrapping_add(1);
-                let lease = JobLease::number(here, self.last_lease);
-                let expires = now + lease_for;
-                self.last_timer += 1;
-                let due = (expires, self.last_timer);
-                entry.phase = Phase::Leased { lease, since: now, due };
-                let job = entry.job.clone();
-                self.leave_queue(&job);
-                self.leased += 1;
-                self.timers.insert(due, key.clone());
-                return Some((key, job, lease, expires));
-            }
+    ) -> Option<(u64, Timestamp)> {
+        let entry = self.entries.get_mut(key).filter(|entry| entry.phase == Phase::Queued)?;
+        self.queued.remove(&entry.job, &entry.process, entry.rank);
+        self.last_lease = self.last_lease.wrapping_add(1);
+        let lease = JobLease::number(here, self.last_lease);
+        let expires = now + lease_for;
+        self.last_timer += 1;
+        let due = (expires, self.last_timer);
+        entry.phase = Phase::Leased { lease, since: now, due };
+        self.leased += 1;
+        self.timers.insert(due, key.clone());
+        Some((lease, expires))
+    }
+
+    /// So much work is done for the process of a job: its next turn comes later.
+    pub(crate) fn charge(&mut self, key: &JobKey, work: Duration) {
+        if let Some(entry) = self.entries.get(key) {
+            let micros = u64::try_from(work.as_micros()).unwrap_or(u64::MAX);
+            self.queued.charge(&entry.process, micros);
         }
-        None
     }
 
     /// Whether a report with this lease counts; answers when the work began, if that is known.
@@ -166,34 +175,16 @@ impl Jobs {
         }
     }
 
-    /// Offers a job again whose worker does not want it, before those that wait.
+    /// Offers a job again whose worker does not want it. It keeps its age, and so its place.
     pub(crate) fn give_back(&mut self, key: &JobKey, lease: u64) -> Result<(), LeaseError> {
-        let entry = self.entries.get_mut(key).ok_or(LeaseError::NotOpen)?;
+        let entry = self.entries.get(key).ok_or(LeaseError::NotOpen)?;
         match entry.phase {
             Phase::Leased { lease: current, .. } if current == lease => {
-                let (phase, job) =
-                    (std::mem::replace(&mut entry.phase, Phase::Queued), entry.job.clone());
-                self.count_out(phase, &job);
-                self.enqueue(&job, key.clone());
-                if let Some(queue) = self.queues.get_mut(&job) {
-                    queue.keys.rotate_right(1);
-                }
+                self.enqueue(key);
                 Ok(())
             }
             Phase::Leased { .. } | Phase::Queued | Phase::Delayed { .. } => Err(LeaseError::Lost),
         }
-    }
-
-    /// The job of a type that has waited longest.
-    pub(crate) fn next(&mut self, job: &str) -> Option<&JobKey> {
-        let Self { queues, entries, .. } = self;
-        let queue = queues.get_mut(job)?;
-        let is_queued =
-            |key: &JobKey| entries.get(key).is_some_and(|entry| entry.phase == Phase::Queued);
-        while queue.keys.front().is_some_and(|key| !is_queued(key)) {
-            queue.keys.pop_front();
-        }
-        queue.keys.front()
     }
 
     /// Offers again what was delayed until now or whose lease has run out; answers which leases
@@ -205,14 +196,10 @@ impl Jobs {
                 break;
             }
             let key = timer.remove();
-            let Some(entry) = self.entries.get_mut(&key) else { continue };
-            let (phase, job) = (entry.phase, entry.job.clone());
-            entry.phase = Phase::Queued;
-            if matches!(phase, Phase::Leased { .. }) {
+            if self.is_leased(&key) {
                 ran_out.push(key.clone());
             }
-            self.count_out(phase, &job);
-            self.enqueue(&job, key);
+            self.enqueue(&key);
         }
         ran_out
     }
@@ -230,39 +217,29 @@ impl Jobs {
     }
 
     pub(crate) fn queued(&self) -> usize {
-        self.queued
+        self.queued.len()
     }
 
     /// The types that have jobs queued.
     pub(crate) fn types_queued(&self) -> Vec<Arc<str>> {
-        self.queues.keys().cloned().collect()
+        self.queued.types().cloned().collect()
     }
 
     pub(crate) fn has_queued(&self, job: &str) -> bool {
-        self.queues.contains_key(job)
+        self.queued.has(job)
     }
 
     pub(crate) fn leased(&self) -> usize {
         self.leased
     }
 
-    fn enqueue(&mut self, job: &Arc<str>, key: JobKey) {
-        self.queued += 1;
-        if let Some(queue) = self.queues.get_mut(job) {
-            queue.keys.push_back(key);
-            queue.queued += 1;
-        } else {
-            self.queues.insert(job.clone(), Queue { keys: VecDeque::from([key]), queued: 1 });
-        }
-    }
-
-    fn leave_queue(&mut self, job: &Arc<str>) {
-        self.queued -= 1;
-        let Some(queue) = self.queues.get_mut(job) else { return };
-        queue.queued -= 1;
-        if queue.queued == 0 {
-            self.queues.remove(job);
-        }
+    /// What was leased or delayed waits again.
+    fn enqueue(&mut self, key: &JobKey) {
+        let Some(mut entry) = self.entries.remove(key) else { return };
+        self.count_out(&entry);
+        self.queued.add(&entry.job, &entry.process, entry.rank, key.clone());
+        entry.phase = Phase::Queued;
+        self.entries.insert(key.clone(), entry);
     }
 
     fn set_timer(&mut self, at: Timestamp, key: JobKey) -> Timer {
@@ -272,9 +249,9 @@ impl Jobs {
         due
     }
 
-    fn count_out(&mut self, phase: Phase, job: &Arc<str>) {
-        match phase {
-            Phase::Queued => self.leave_queue(job),
+    fn count_out(&mut self, entry: &Entry) {
+        match entry.phase {
+            Phase::Queued => self.queued.remove(&entry.job, &entry.process, entry.rank),
             Phase::Leased { due, .. } => {
                 self.timers.remove(&due);
                 self.leased -= 1;
@@ -297,17 +274,26 @@ mod tests {
         JobKey { instance: InstanceId(number), activity: Activity::once(NodeId(1)) }
     }
 
-    fn types() -> [Arc<str>; 1] {
-        [Arc::from("mail")]
+    fn offer(job: &str, not_before: Option<Timestamp>) -> Offer {
+        let (process, since) = ("claim".into(), Timestamp(0));
+        Offer { job: job.into(), process, priority: 5, since, not_before }
+    }
+
+    /// The next mail to be sent, with its lease and when that ends.
+    fn take(jobs: &mut Jobs, now: Timestamp) -> Option<(JobKey, u64, Timestamp)> {
+        let (_, key) = jobs.next(|job| **job == *"mail")?;
+        let key = key.clone();
+        let (lease, expires) = jobs.take(&key, MINUTE, HERE, now)?;
+        Some((key, lease, expires))
     }
 
     #[test]
     fn jobs_are_given_out_oldest_first_and_once() {
         let mut jobs = Jobs::default();
-        jobs.open(key(1), "mail".into(), None, Timestamp(0));
-        jobs.open(key(2), "mail".into(), None, Timestamp(0));
-        jobs.open(key(3), "other".into(), None, Timestamp(0));
-        let taken: Vec<_> = std::iter::from_fn(|| jobs.take(&types(), MINUTE, HERE, Timestamp(0)))
+        jobs.open(key(1), offer("mail", None), Timestamp(0));
+        jobs.open(key(2), offer("mail", None), Timestamp(0));
+        jobs.open(key(3), offer("other", None), Timestamp(0));
+        let taken: Vec<_> = std::iter::from_fn(|| take(&mut jobs, Timestamp(0)))
             .map(|(key, ..)| key.instance.0)
             .collect();
         assert_eq!(taken, [1, 2]);
@@ -317,12 +303,12 @@ mod tests {
     #[test]
     fn a_job_whose_lease_ran_out_is_offered_again_and_the_first_worker_has_lost_it() {
         let mut jobs = Jobs::default();
-        jobs.open(key(1), "mail".into(), None, Timestamp(0));
-        let (_, _, first, expires) = jobs.take(&types(), MINUTE, HERE, Timestamp(0)).unwrap();
+        jobs.open(key(1), offer("mail", None), Timestamp(0));
+        let (_, first, expires) = take(&mut jobs, Timestamp(0)).unwrap();
         assert_eq!((jobs.next_due(), JobLease::server(first)), (Some(expires), HERE));
         jobs.expire(expires);
         assert_eq!(jobs.verify(&key(1), first), Ok(None), "nobody else has it: still welcome");
-        let (_, _, second, _) = jobs.take(&types(), MINUTE, HERE, expires).unwrap();
+        let (_, second, _) = take(&mut jobs, expires).unwrap();
         assert_eq!(jobs.verify(&key(1), first), Err(LeaseError::Lost));
         assert_eq!(jobs.verify(&key(1), second), Ok(Some(expires)));
         jobs.close(&key(1));
@@ -332,13 +318,13 @@ mod tests {
     #[test]
     fn a_job_given_back_is_the_next_to_be_given_out_and_its_first_worker_has_lost_it() {
         let mut jobs = Jobs::default();
-        jobs.open(key(1), "mail".into(), None, Timestamp(0));
-        jobs.open(key(2), "mail".into(), None, Timestamp(0));
-        let (_, _, first, _) = jobs.take(&types(), MINUTE, HERE, Timestamp(0)).unwrap();
+        jobs.open(key(1), offer("mail", None), Timestamp(0));
+        jobs.open(key(2), offer("mail", None), Timestamp(0));
+        let (_, first, _) = take(&mut jobs, Timestamp(0)).unwrap();
         jobs.give_back(&key(1), first).unwrap();
         assert_eq!((jobs.queued(), jobs.leased(), jobs.next_due()), (2, 0, None));
         assert_eq!(jobs.give_back(&key(1), first), Err(LeaseError::Lost));
-        let (again, _, second, _) = jobs.take(&types(), MINUTE, HERE, Timestamp(0)).unwrap();
+        let (again, second, _) = take(&mut jobs, Timestamp(0)).unwrap();
         assert_eq!(again, key(1));
         assert_eq!(jobs.give_back(&key(1), first), Err(LeaseError::Lost));
         jobs.close(&key(1));
@@ -348,22 +334,22 @@ mod tests {
     #[test]
     fn an_extended_lease_does_not_run_out_at_the_old_moment() {
         let mut jobs = Jobs::default();
-        jobs.open(key(1), "mail".into(), None, Timestamp(0));
-        let (_, _, lease, expires) = jobs.take(&types(), MINUTE, HERE, Timestamp(0)).unwrap();
+        jobs.open(key(1), offer("mail", None), Timestamp(0));
+        let (_, lease, expires) = take(&mut jobs, Timestamp(0)).unwrap();
         jobs.extend(&key(1), lease, MINUTE, Timestamp(30_000)).unwrap();
         jobs.expire(expires);
         assert_eq!(jobs.leased(), 1);
-        assert!(jobs.take(&types(), MINUTE, HERE, expires).is_none());
+        assert!(take(&mut jobs, expires).is_none());
         jobs.expire(Timestamp(90_000));
-        assert!(jobs.take(&types(), MINUTE, HERE, Timestamp(90_000)).is_some());
+        assert!(take(&mut jobs, Timestamp(90_000)).is_some());
     }
 
     #[test]
     fn a_delayed_job_waits_for_its_moment() {
         let mut jobs = Jobs::default();
-        jobs.open(key(1), "mail".into(), Some(Timestamp(500)), Timestamp(0));
-        assert!(jobs.take(&types(), MINUTE, HERE, Timestamp(499)).is_none());
+        jobs.open(key(1), offer("mail", Some(Timestamp(500))), Timestamp(0));
+        assert!(take(&mut jobs, Timestamp(499)).is_none());
         jobs.expire(Timestamp(500));
-        assert!(jobs.take(&types(), MINUTE, HERE, Timestamp(500)).is_some());
+        assert!(take(&mut jobs, Timestamp(500)).is_some());
     }
 }

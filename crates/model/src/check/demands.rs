@@ -1,0 +1,65 @@
+//! Rules D1 and D3 for what a job asks of whoever does it: a size or a priority that stands in a data
+//! element is a number, and one that the step reads.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use super::report::Report;
+use crate::definition::{Block, Choice, Definition, Measure, Parallel, Step, Work};
+use crate::finding::{Rule, Spanned};
+use crate::value::ValueType;
+
+pub(super) fn check(definition: &Definition, report: &mut Report) {
+    let kinds: BTreeMap<&str, ValueType> =
+        definition.data.iter().map(|element| (&*element.name.value, element.kind)).collect();
+    for_each_step(&definition.steps, &mut |step| {
+        let Work::Automatic { demand, .. } = &step.work else { return };
+        if let Measure::Element(name) = &demand.size {
+            let fits = |kind| matches!(kind, ValueType::Int | ValueType::Decimal | ValueType::File);
+            check_element(step, ("size", name), "int, decimal or file", fits, &kinds, report);
+        }
+        if let Measure::Element(name) = &demand.priority {
+            let fits = |kind| kind == ValueType::Int;
+            check_element(step, ("priority", name), "int", fits, &kinds, report);
+        }
+    });
+}
+
+fn check_element(
+    step: &Step,
+    (what, name): (&str, &Spanned<Arc<str>>),
+    wanted: &str,
+    fits: impl Fn(ValueType) -> bool,
+    kinds: &BTreeMap<&str, ValueType>,
+    report: &mut Report,
+) {
+    let step_name = &step.name.value;
+    if !step.reads.iter().any(|read| read.element.value == name.value) {
+        let message = format!(
+            "the {what} of `{step_name}` is `{name}`, which it does not read",
+            name = name.value
+        );
+        report.error(name.span, Rule::D1, message, format!("add `{}` to its `reads`", name.value));
+    } else if let Some(kind) = kinds.get(&*name.value).copied().filter(|kind| !fits(*kind)) {
+        let message =
+            format!("the {what} of `{step_name}` cannot be `{}`: it is {kind}", name.value);
+        report.error(
+            name.span,
+            Rule::D3,
+            message,
+            format!("name an element that is {wanted}, or write a number"),
+        );
+    }
+}
+
+fn for_each_step(blocks: &[Block], f: &mut impl FnMut(&Step)) {
+    for block in blocks {
+        match block {
+            Block::Step(step) => f(step),
+            Block::Parallel(Parallel { branches, .. }) | Block::Choice(Choice { branches, .. }) => {
+                branches.iter().for_each(|branch| for_each_step(&branch.steps, f));
+            }
+            Block::Loop(l) => for_each_step(&l.body, f),
+        }
+    }
+}

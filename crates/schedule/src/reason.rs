@@ -1,0 +1,59 @@
+//! Why a task went where it went, in words and figures.
+
+use std::fmt;
+
+use legwork_model::time::Timestamp;
+
+use crate::{Book, ExecutorId, Policy, Task};
+
+/// What was known of an executor when it was chosen.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Reason {
+    /// How many could have had it.
+    pub candidates: usize,
+    pub why: Why,
+    /// How long it has to do with what it has already, as far as that is known.
+    pub backlog_ms: f64,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Why {
+    /// It is expected to take so long.
+    Expected { work_ms: f64 },
+    /// Nothing is known of how it does this.
+    Unknown,
+    /// Nothing was expected of it, and it is seen whether it is back.
+    Probed,
+}
+
+impl Reason {
+    /// Asked before the task is written into the book.
+    pub fn of(
+        book: &Book,
+        policy: &dyn Policy,
+        (task, chosen): (&Task, ExecutorId),
+        candidates: usize,
+        now: Timestamp,
+    ) -> Self {
+        let one = book.executor(chosen);
+        let work_ms = one.and_then(|one| one.pace(task.kind)).map(|pace| pace * task.size);
+        let why = match work_ms {
+            _ if policy.is_doubted(book, chosen, task.kind, now) => Why::Probed,
+            Some(work_ms) => Why::Expected { work_ms },
+            None => Why::Unknown,
+        };
+        let backlog_ms = one.map_or(0.0, crate::executor::Executor::backlog_ms);
+        Self { candidates, why, backlog_ms }
+    }
+}
+
+impl fmt::Display for Reason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.why {
+            Why::Expected { work_ms } => write!(f, "takes {work_ms:.1} ms")?,
+            Why::Unknown => f.write_str("not known yet")?,
+            Why::Probed => f.write_str("tried whether it is back")?,
+        }
+        write!(f, ", has {:.1} ms to do, one of {}", self.backlog_ms, self.candidates)
+    }
+}

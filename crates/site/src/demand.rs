@@ -1,0 +1,62 @@
+//! What a job asks of whoever does it: what its definition says, and the values it reads.
+
+use std::ops::RangeInclusive;
+use std::time::Duration;
+
+use legwork_engine::State;
+use legwork_model::definition::{Demand, Measure};
+use legwork_model::id::{Activity, ElementId};
+use legwork_model::schema::{NodeKind, Schema};
+use legwork_model::value::Value;
+
+/// Sizes that make sense. Nothing takes no time at all.
+const SIZES: RangeInclusive<f64> = 0.001..=1e12;
+
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Demanded {
+    pub(crate) size: f64,
+    pub(crate) priority: u32,
+    pub(crate) timeout: Option<Duration>,
+}
+
+/// What an automatic step asks for; as usual where a value is not there.
+pub(crate) fn demanded(schema: &Schema, state: &State, activity: &Activity) -> Demanded {
+    let usual = Demand::<ElementId>::default();
+    let demand = match &schema.node(activity.node).kind {
+        NodeKind::Automatic { demand, .. } => demand,
+        NodeKind::Start
+        | NodeKind::End
+        | NodeKind::Manual { .. }
+        | NodeKind::AndSplit
+        | NodeKind::AndJoin
+        | NodeKind::XorSplit { .. }
+        | NodeKind::XorJoin
+        | NodeKind::LoopStart
+        | NodeKind::LoopEnd { .. } => &usual,
+    };
+    let measured = |measure: &Measure<ElementId>, usual: u32| match measure {
+        Measure::Number(number) => f64::from(*number),
+        Measure::Element(element) => {
+            let value = state.value_for(schema, activity, *element);
+            value.and_then(number).unwrap_or(f64::from(usual))
+        }
+    };
+    let size = measured(&demand.size, Demand::<()>::SIZE_DEFAULT);
+    let priority = measured(&demand.priority, Demand::<()>::PRIORITY_DEFAULT);
+    let most = f64::from(Demand::<()>::PRIORITY_MAX);
+    Demanded {
+        size: size.clamp(*SIZES.start(), *SIZES.end()),
+        priority: priority.clamp(0.0, most) as u32,
+        timeout: demand.timeout,
+    }
+}
+
+/// How much a value stands for; of a file it is its length.
+fn number(value: &Value) -> Option<f64> {
+    match value {
+        Value::Int(number) => Some(*number as f64),
+        Value::Decimal(number) => number.to_string().parse().ok(),
+        Value::File(file) => Some(file.size as f64),
+        Value::Bool(_) | Value::String(_) | Value::DateTime(_) | Value::Json(_) => None,
+    }
+}

@@ -19,7 +19,7 @@ use legwork_model::value::Value;
 use minicbor::{Decode, Decoder, Encode, Encoder};
 
 use crate::data::precedence::Before;
-use crate::data::versions::{Found, Versions};
+use crate::data::versions::{Found, Versions, version_bytes};
 use crate::marking;
 use crate::travel::Travel;
 pub use apart::{Completion, Lacking};
@@ -351,9 +351,21 @@ impl State {
         self.versions.newest().map(size).sum()
     }
 
-    /// What all values that were ever written take in memory, about: older ones are kept too.
+    /// What all values that were ever written take in memory, about: older ones are kept too, and
+    /// those that are written when they are confirmed count already.
     pub fn data_bytes(&self) -> u64 {
+        let unconfirmed = self.unconfirmed().flat_map(|answer| &answer.writes);
         self.versions.bytes()
+            + unconfirmed.map(|(_, value)| version_bytes(Some(value))).sum::<u64>()
+    }
+
+    /// How many records are still to come of what counts and is not confirmed yet.
+    pub fn records_owed(&self) -> u64 {
+        self.unconfirmed().count() as u64
+    }
+
+    fn unconfirmed(&self) -> impl Iterator<Item = &Answer> {
+        self.pending.iter().filter_map(|pending| self.answer(pending.node))
     }
 
     /// Replaces the names in it by shared ones. A state read from a snapshot has its own copy of

@@ -114,7 +114,11 @@ impl Site {
             return Err(Refusal::new(Kind::Invalid, "instance_data_too_large", message));
         }
         let most = self.config.history_records_max;
-        if version >= most && !decision.state.lifecycle().has_ended() && !from_elsewhere {
+        // What counts and is not confirmed yet gets its record.
+        if version + decision.state.records_owed() >= most
+            && !decision.state.lifecycle().has_ended()
+            && !from_elsewhere
+        {
             let message = format!(
                 "the history of the instance has {version} records, at most {most} fit; abort it \
                  and start another one for the rest"

@@ -83,6 +83,28 @@ impl Site {
         commands: Vec<Command>,
         now: Timestamp,
     ) -> Result<(), Refusal> {
+        let (decision, record) = self.decide(id, commands, now)?;
+        self.commit(id, decision, record, now);
+        Ok(())
+    }
+
+    /// Refuses what `command` would refuse, and changes nothing.
+    pub(crate) fn require_fit(
+        &mut self,
+        id: InstanceId,
+        command: Command,
+        now: Timestamp,
+    ) -> Result<(), Refusal> {
+        self.decide(id, vec![command], now).map(drop)
+    }
+
+    /// What follows from commands, and the record of it.
+    fn decide(
+        &mut self,
+        id: InstanceId,
+        commands: Vec<Command>,
+        now: Timestamp,
+    ) -> Result<(Decision, Vec<u8>), Refusal> {
         let Some(slot) = self.instances.get(id) else { return Err(no_instance(id)) };
         let Some(state) = slot.state.as_deref() else { return Err(no_instance(id)) };
         let (schema, version, data) = (slot.schema.clone(), slot.version, state.data_bytes());
@@ -94,8 +116,7 @@ impl Site {
         match decided {
             Ok(Ok(mut decision)) => {
                 let record = self.record_of(&mut decision, version, data, now)?;
-                self.commit(id, decision, record, now);
-                Ok(())
+                Ok((decision, record))
             }
             Ok(Err(rejection)) => Err(Refusal::from(&rejection)),
             Err(reason) => {

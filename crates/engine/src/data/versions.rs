@@ -48,6 +48,11 @@ pub(crate) struct Written<'a> {
 /// What a version takes in memory besides its value, about.
 const LINK_BYTES: u64 = 64;
 
+/// What a version takes in memory, about.
+pub(crate) fn version_bytes(value: Option<&Value>) -> u64 {
+    LINK_BYTES + value.map_or(0, Value::content_bytes) as u64
+}
+
 /// A version and, through it, all older ones of the same element.
 struct Link {
     value: Option<Value>,
@@ -63,7 +68,7 @@ struct Link {
 impl Versions {
     pub(crate) fn write(&mut self, written: Written<'_>) {
         let Written { element, value, writer, at, server } = written;
-        self.bytes += LINK_BYTES + value.as_ref().map_or(0, Value::content_bytes) as u64;
+        self.bytes += version_bytes(value.as_ref());
         let iteration =
             (!writer.iteration.0.is_empty()).then(|| Box::new(writer.iteration.clone()));
         let writer = writer.node;

@@ -181,19 +181,23 @@ impl Site {
         let activity = key.activity.clone();
         let by = Performer::Worker(executor.clone());
         let checked = engine::data::typed(&schema, activity.node, data);
-        let wants_verdict = self.wants_verdict(executor);
-        let command = checked.map(|outputs| match wants_verdict {
-            true => Command::Answer { activity, by, started_at, outputs, lease: task.lease },
-            false => {
-                let (answer, request) = (None, Some(RequestDigest(task.lease)));
-                Command::Complete { activity, by, started_at, outputs, answer, request }
-            }
-        });
+        let checked = checked.map_err(|rejection| Refusal::from(&rejection));
         // What has ended is not cancelled.
         let taken = self.executors.given.take(key);
-        let done = command
-            .map_err(|rejection| Refusal::from(&rejection))
-            .and_then(|command| self.command(key.instance, command, now));
+        let done = checked.and_then(|outputs| {
+            let (lease, request) = (task.lease, Some(RequestDigest(task.lease)));
+            let (step, doer, values) = (activity.clone(), by.clone(), outputs.clone());
+            let answer = Command::Answer { activity, by, started_at, outputs, lease };
+            let (activity, by, outputs, code) = (step, doer, values, None);
+            let complete =
+                Command::Complete { activity, by, started_at, outputs, answer: code, request };
+            if !self.wants_verdict(executor) {
+                return self.command(key.instance, complete, now);
+            }
+            // Once the executor has made it final it is too late to find that it does not fit.
+            self.require_fit(key.instance, complete, now)?;
+            self.command(key.instance, answer, now)
+        });
         let Some(gift) = taken else { return Ok(done.is_ok()) };
         let Err(refusal) = done else {
             self.executors.book.answered(gift.assignment, now);

@@ -11,6 +11,8 @@
     reason = "a wrong assumption is a failed test"
 )]
 
+pub(crate) mod depot;
+
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;

@@ -1,0 +1,87 @@
+//! Executors at the limits of an instance, of a server and of what is remembered.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    clippy::wildcard_enum_match_arm,
+    reason = "a wrong assumption is a failed test"
+)]
+
+mod support;
+
+use legwork_model::id::InstanceId;
+use legwork_site::*;
+use serde_json::json;
+use support::depot::Depot;
+use support::{Harness, data_of};
+
+const BOTH: &str = "
+process: loan
+data: { amount: int, packed: string, checked: string }
+start: [amount]
+steps:
+  - parallel: both
+    branches:
+      - name: one
+        steps:
+          - step: pack
+            job: pack
+            retry: { times: 0 }
+            writes: [packed]
+      - name: other
+        steps:
+          - step: check
+            job: pack
+            retry: { times: 0 }
+            writes: [checked]
+";
+
+/// A site whose instances hold so much, with both steps of a case out; the one of `pack` first.
+fn both_out(config: Config) -> (Depot, InstanceId, Vec<(String, JobLease)>) {
+    let mut site = Harness::new();
+    site.config = Config { life: site.config.life, ..config };
+    site.restart();
+    let mut depot = Depot::at(site, BOTH, &["crane"]);
+    let case = depot.start(1);
+    let mut tasks = depot.said().1;
+    tasks.sort_by_key(|(_, task)| &*task.activity.step != "pack");
+    assert_eq!(tasks.len(), 2);
+    (depot, case, tasks)
+}
+
+fn incidents(depot: &mut Depot) -> Vec<String> {
+    match depot.site.ask(Request::Incidents { limit: 9, after: None }).unwrap() {
+        Answer::Incidents { incidents, .. } => {
+            incidents.iter().map(|incident| format!("{incident:?}")).collect()
+        }
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn what_has_no_room_is_refused_when_it_comes_and_never_when_it_is_confirmed() {
+    let config = Config { data_bytes_max: 1_000, ..Config::default() };
+    let (mut depot, case, tasks) = both_out(config);
+    let long = |name: &str| Outcome::Done(data_of(json!({ name: "x".repeat(600) })));
+    depot.report("crane", &tasks[0].1, long("packed"));
+    depot.report("crane", &tasks[1].1, long("checked"));
+    let said = depot.said().0;
+    assert_eq!(said, ["crane ack", "crane cancel", "crane nack"]);
+    let story = incidents(&mut depot);
+    assert!(story.len() == 1 && story[0].contains("1000 fit"), "{story:?}");
+    depot.confirm("crane", &tasks[0].1);
+    assert!(depot.site.states(case).contains("pack=Completed"));
+}
+
+#[test]
+fn a_result_that_counts_has_its_place_in_the_history() {
+    // Started, and two more: a result, and that it is confirmed.
+    let config = Config { history_records_max: 3, ..Config::default() };
+    let (mut depot, case, tasks) = both_out(config);
+    depot.report("crane", &tasks[0].1, Outcome::Done(data_of(json!({ "packed": "a" }))));
+    assert_eq!(depot.said().0, ["crane ack"]);
+    let refusal = depot.site.refusal(Request::Suspend { instance: case, reason: None });
+    assert!(refusal.contains("history"), "{refusal}");
+    depot.confirm("crane", &tasks[0].1);
+    assert!(depot.site.states(case).contains("pack=Completed"));
+}

@@ -12,7 +12,7 @@ mod support;
 use legwork_model::id::InstanceId;
 use legwork_site::*;
 use serde_json::json;
-use support::depot::Depot;
+use support::depot::{self, Depot};
 use support::{Harness, data_of};
 
 const BOTH: &str = "
@@ -84,4 +84,21 @@ fn a_result_that_counts_has_its_place_in_the_history() {
     assert!(refusal.contains("history"), "{refusal}");
     depot.confirm("crane", &tasks[0].1);
     assert!(depot.site.states(case).contains("pack=Completed"));
+}
+
+#[test]
+fn a_result_of_a_case_that_cannot_be_read_is_not_judged() {
+    let mut depot = Depot::with(&["crane"]);
+    let case = depot.start(1);
+    let (name, task) = depot.task();
+    depot.done(&name, &task);
+    depot.said();
+    depot.site.corrupt(case);
+    depot.site.restart();
+    let outcome = Outcome::Done(data_of(json!({ "packed": "a" })));
+    let report = TaskReport { executor: "crane".into(), task, outcome };
+    let refusal = depot.speak(&name, Request::Executor(Concern::Report(report))).unwrap_err();
+    assert_eq!(refusal.code, "instance_broken");
+    depot.site.pass(depot::SECOND);
+    assert_eq!(depot.said().0, [""; 0]);
 }

@@ -19,6 +19,7 @@ use crate::input::{Data, JobLease, Outcome, TaskReport};
 use crate::jobs::JobKey;
 use crate::output::Ask;
 use crate::refusal::Refusal;
+use crate::step::broken;
 
 /// For how long an executor that is busy gets nothing, if it does not say.
 const REST: Duration = Duration::from_secs(1);
@@ -50,6 +51,11 @@ impl Site {
         now: Timestamp,
     ) -> Result<Answer, Refusal> {
         caller.require_executor(&executor)?;
+        // What counts of it is in a history that cannot be read: the executor asks again.
+        let instance = task.activity.instance;
+        if let Some(reason) = self.instances.broken(instance) {
+            return Err(broken(instance, reason));
+        }
         let key = self.key_of(&task);
         let is_current = key.as_ref().is_some_and(|key| self.stands(key, &executor, task.lease));
         match outcome {

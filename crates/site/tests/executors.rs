@@ -298,3 +298,33 @@ fn nobody_speaks_for_an_executor_but_itself() {
     let refusal = depot.speak("lift", report()).unwrap_err();
     assert_eq!(refusal.code, "forbidden");
 }
+
+#[test]
+fn an_executor_with_another_token_is_the_same_and_may_change_nothing() {
+    let mut depot = Depot::with(&[]);
+    let mut issue = |number: u8, scope| {
+        let (name, hash) = (format!("token{number}"), [number; 32]);
+        depot.site.ask(Request::IssueToken { name, hash, scopes: vec![scope] }).unwrap();
+        depot.site.credential = Credential::Token([1; 32]);
+    };
+    issue(1, Scope::Admin);
+    issue(2, Scope::Worker);
+    issue(3, Scope::Worker);
+    let mut register = |number, asked| {
+        depot.site.credential = Credential::Token([number; 32]);
+        match depot.site.ask(Request::Executor(Concern::Register(asked))) {
+            Ok(Answer::ExecutorRegistered { unchanged }) => Ok(unchanged),
+            Ok(other) => panic!("{other:?}"),
+            Err(refusal) => Err(refusal.code),
+        }
+    };
+    assert_eq!(register(2, registration("crane")), Ok(false));
+    assert_eq!(register(3, registration("crane")), Ok(true));
+    let secret = "t".repeat(32);
+    for other in [
+        RegisterExecutor { secret, ..registration("crane") },
+        RegisterExecutor { limit: 3, ..registration("crane") },
+    ] {
+        assert_eq!(register(3, other), Err("executor_exists"));
+    }
+}

@@ -76,15 +76,16 @@ impl Site {
         };
         let known = self.executors.registry.named(&next.name).map(|(_, known)| known.clone());
         if let Some(known) = &known {
+            // Whoever knows the secret is the executor, with whatever token it comes.
+            if (ExecutorRegistered { by: known.by.clone(), ..next.clone() }) == **known {
+                return Ok(Answer::ExecutorRegistered { unchanged: true });
+            }
             if known.by != by && !caller.is_admin() {
                 let message = format!(
                     "`{}` was registered by somebody else; choose another name, or ask an admin",
                     next.name
                 );
                 return Err(Refusal::new(Kind::Conflict, "executor_exists", message));
-            }
-            if (ExecutorRegistered { by: known.by.clone(), ..next.clone() }) == **known {
-                return Ok(Answer::ExecutorRegistered { unchanged: true });
             }
         } else if self.executors.registry.len() >= EXECUTORS_MAX {
             let message =

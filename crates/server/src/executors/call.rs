@@ -114,8 +114,7 @@ impl Web {
     ) -> Result<Answered, String> {
         let client = self.client.get_or_init(client).as_ref().map_err(Clone::clone)?;
         let body = serde_json::to_vec(content).map_err(|error| error.to_string())?;
-        let uri = format!("{}/{what}", executor.url.trim_end_matches('/'));
-        let uri: Uri = uri.parse().map_err(|_| format!("`{uri}` is no address"))?;
+        let uri = address(&executor.url, what)?;
         let target = uri.path_and_query().map_or("/", |target| target.as_str()).to_owned();
         let signed = Signed { method: "POST", target: &target, body: &body };
         let signature = signature::sign(&executor.secret, &signed, now);
@@ -131,6 +130,23 @@ impl Web {
         let body = Limited::new(body, ANSWER_BYTES_MAX).collect().await;
         let body = body.map_err(|error| format!("its answer cannot be read: {error}"))?.to_bytes();
         Ok(Answered { status: head.status, headers: head.headers, body })
+    }
+}
+
+/// Where something is asked of an executor with this base address.
+pub(super) fn address(base: &str, what: &str) -> Result<Uri, String> {
+    let uri: Uri = format!("{}/{what}", base.trim_end_matches('/'))
+        .parse()
+        .map_err(|error| format!("`{base}` is no address: {error}"))?;
+    // A port that is none would be taken for the usual one.
+    let port = uri
+        .authority()
+        .and_then(|authority| authority.as_str().strip_prefix(authority.host())?.strip_prefix(':'));
+    match port {
+        Some(port) if port.parse::<u16>().is_err() => {
+            Err(format!("`{base}` is no address: `{port}` is no port"))
+        }
+        Some(_) | None => Ok(uri),
     }
 }
 
@@ -189,6 +205,23 @@ mod tests {
         let headers = HeaderMap::from_iter([(RETRY_AFTER, "7".parse().unwrap())]);
         let (status, body) = (StatusCode::from_u16(status).unwrap(), body.to_owned().into());
         outcome(&Answered { status, headers, body })
+    }
+
+    #[test]
+    fn what_cannot_be_called_is_no_address() {
+        for good in
+            ["http://a", "https://a.example:7001/x/", "http://[::1]:1", "http://10.0.0.1:80"]
+        {
+            assert!(
+                address(good, "tasks").is_ok_and(|uri| uri.path().ends_with("/tasks")),
+                "{good}"
+            );
+        }
+        assert_eq!(address("http://a:1/x/", "tasks").unwrap(), "http://a:1/x/tasks");
+        for bad in ["http://a:99999", "http://a:port", "http://[::1", "http://ü", "http://"] {
+            let why = address(bad, "tasks").unwrap_err();
+            assert!(why.contains(bad), "{why}");
+        }
     }
 
     #[test]

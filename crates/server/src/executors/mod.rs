@@ -88,6 +88,11 @@ impl Executors {
     }
 }
 
+/// Why an executor cannot be called at an address.
+pub(crate) fn check_address(url: &str) -> Result<(), String> {
+    call::address(url, "tasks").map(drop)
+}
+
 /// What an assignment is called outside.
 pub(crate) fn task_name(task: &JobLease) -> String {
     format!("{}#{}", task.activity, task.lease)

@@ -15,7 +15,7 @@ use super::exchange::Exchange;
 use super::relay;
 use super::reply::{Refused, Reply, Result};
 use crate::convert;
-use crate::executors::task_named;
+use crate::executors::{check_address, task_named};
 
 /// Registers an executor, or changes what is known of it. The same again changes nothing.
 #[utoipa::path(
@@ -28,6 +28,8 @@ pub(super) async fn register(x: Exchange<'_>) -> Result {
     x.query(&[])?;
     let name = x.name()?;
     let ExecutorRequest { url, secret, types, limit, domain, verdicts } = x.json()?;
+    check_address(&url)
+        .map_err(|why| Refused::new(StatusCode::UNPROCESSABLE_ENTITY, "bad_executor", why))?;
     let types = types.into_iter().map(|(job, of_type)| (Arc::from(job), of_type.limit)).collect();
     let (named, url) = (Arc::from(name.as_str()), Arc::from(url));
     let asked = RegisterExecutor { name: named, url, secret, types, limit, domain, verdicts };

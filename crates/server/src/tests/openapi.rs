@@ -280,6 +280,9 @@ async fn deal_with_executors(r: &mut Reader) {
     assert_eq!(r.send(call("GET /v1/executors?limit=x")).await.status, 400);
     let bad = json!({"url": "ftp://x", "secret": secret, "types": {"none": {}}});
     assert_eq!(r.send(call("PUT /v1/executors/erp").json(bad)).await.status, 422);
+    let nowhere = json!({"url": "http://x:99999", "secret": secret, "types": {"none": {}}});
+    let refused = r.send(call("PUT /v1/executors/erp").json(nowhere)).await;
+    assert_eq!((refused.status, &refused.json()["code"]), (422, &json!("bad_executor")));
     let task = format!("{}#7", InstanceId(7 << 16)).replace('#', ":pay#");
     let body = json!({"task": task, "data": {}}).to_string();
     let path = "/v1/executors/crm/results";

@@ -28,7 +28,7 @@ enum Command {
     Remove { name: String },
 }
 
-#[derive(Debug, clap::Args)]
+#[derive(clap::Args)]
 struct Registration {
     name: String,
     /// Where it is called
@@ -49,6 +49,13 @@ struct Registration {
     /// Its results count at once, without ACK, NACK and confirmation
     #[arg(long)]
     no_verdicts: bool,
+}
+
+/// Secrets stay out of logs.
+impl std::fmt::Debug for Registration {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Registration").field("name", &self.name).finish_non_exhaustive()
+    }
 }
 
 pub(crate) async fn run(context: &Context, args: &Args) -> Result<()> {

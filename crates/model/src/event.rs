@@ -21,7 +21,9 @@ use crate::time::Timestamp;
 use crate::value::Value;
 pub use record::{Record, RecordedAt, Unreadable, relative};
 use record::{compact_activity, relative_if_any};
-pub use site::{ExecutorRegistered, ExecutorType, Method, SiteEvent, TokenIssued, Validity};
+pub use site::{
+    ExecutorRegistered, ExecutorType, Method, Secret, SiteEvent, TokenIssued, Validity,
+};
 pub use travel::{Entry, FetchedValue, Order, Orders, Parcel, Passage, Received};
 
 /// What happened in one instance: its execution history.

@@ -6,7 +6,7 @@
 use legwork_model::event::{
     Answered, Completed, Created, Entry, Event, ExecutorRegistered, ExecutorType, FetchedValue,
     Incident, KeyEvent, Method, Order, Orders, Parcel, Passage, Performer, Received, Record,
-    RequestDigest, SiteEvent, TokenIssued, Validity,
+    RequestDigest, Secret, SiteEvent, TokenIssued, Validity,
 };
 use legwork_model::id::{Activity, DomainId, ElementId, InstanceId, Iteration, NodeId, ServerId};
 use legwork_model::time::Timestamp;
@@ -311,7 +311,7 @@ fn executors_come_and_go() {
         SiteEvent::ExecutorRegistered(Box::new(ExecutorRegistered {
             name: "crm".into(),
             url: "u".into(),
-            secret: "s".to_owned(),
+            secret: Secret("s".to_owned()),
             types: vec![
                 ExecutorType { job: "a".into(), limit: Some(4) },
                 ExecutorType { job: "b".into(), limit: None },

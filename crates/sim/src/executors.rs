@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use legwork_model::compile::compile;
-use legwork_model::event::{Event, Performer, Record};
+use legwork_model::event::{Event, Performer, Record, Secret};
 use legwork_model::id::{InstanceId, StreamKind};
 use legwork_model::schema::Schema;
 use legwork_model::time::Timestamp;
@@ -327,7 +327,7 @@ impl Executor {
         RegisterExecutor {
             name: self.name.clone(),
             url: format!("http://{}", self.name).into(),
-            secret: "a secret that nobody else can know".to_owned(),
+            secret: Secret("a secret that nobody else can know".to_owned()),
             types: types.collect(),
             limit,
             domain: None,

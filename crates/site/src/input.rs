@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use legwork_model::event::{Method, RequestDigest};
+use legwork_model::event::{Method, RequestDigest, Secret};
 use legwork_model::id::{ActivityId, AgentId, InstanceId, ServerId, StreamId};
 use legwork_model::time::Timestamp;
 use serde_json::Value as Json;
@@ -436,7 +436,7 @@ pub struct RegisterExecutor {
     /// Where it is called.
     pub url: Arc<str>,
     /// Signs what is said in either direction.
-    pub secret: String,
+    pub secret: Secret,
     /// The types of jobs it does, and how many of each at a time, if not as many as in all.
     pub types: Vec<(Arc<str>, Option<u32>)>,
     pub limit: u32,

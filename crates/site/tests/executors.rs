@@ -9,6 +9,7 @@
 
 mod support;
 
+use legwork_model::event::Secret;
 use legwork_site::*;
 use serde_json::json;
 use support::data_of;
@@ -179,7 +180,7 @@ fn a_registration_changes_nothing_when_it_says_what_is_known_and_is_checked() {
     let wrong: [(RegisterExecutor, &str); 5] = [
         (registration("no name"), "letters"),
         (RegisterExecutor { url: "ftp://x".into(), ..registration("a") }, "http://"),
-        (RegisterExecutor { secret: "short".into(), ..registration("a") }, "secret"),
+        (RegisterExecutor { secret: Secret("short".to_owned()), ..registration("a") }, "secret"),
         (RegisterExecutor { types: Vec::new(), ..registration("a") }, "types"),
         (RegisterExecutor { limit: 0, ..registration("a") }, "at a time"),
     ];
@@ -320,11 +321,21 @@ fn an_executor_with_another_token_is_the_same_and_may_change_nothing() {
     };
     assert_eq!(register(2, registration("crane")), Ok(false));
     assert_eq!(register(3, registration("crane")), Ok(true));
-    let secret = "t".repeat(32);
+    let secret = Secret("t".repeat(32));
     for other in [
         RegisterExecutor { secret, ..registration("crane") },
         RegisterExecutor { limit: 3, ..registration("crane") },
     ] {
         assert_eq!(register(3, other), Err("executor_exists"));
     }
+}
+
+#[test]
+fn a_secret_stays_out_of_logs() {
+    let mut depot = Depot::with(&["crane"]);
+    depot.start(1);
+    let request = Request::Executor(Concern::Register(registration("crane")));
+    let listed = depot.site.ask(Request::Executor(Concern::List { after: None, limit: 9 }));
+    let shown = format!("{request:?} {:?} {listed:?} {:?}", depot.site.calls, depot.site.site);
+    assert!(shown.contains("crane.example") && !shown.contains("ssss"), "{shown}");
 }

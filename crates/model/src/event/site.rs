@@ -1,6 +1,7 @@
 //! What happened to a site as a whole: definitions, organisations, tokens, topologies and how one
 //! becomes the next.
 
+use std::fmt;
 use std::sync::Arc;
 
 use minicbor::{Decode, Encode};
@@ -120,7 +121,7 @@ pub struct ExecutorRegistered {
     pub url: Arc<str>,
     /// Signs what is said in either direction.
     #[n(2)]
-    pub secret: String,
+    pub secret: Secret,
     /// The types of jobs it does, and how many of each at a time, if that is limited.
     #[n(3)]
     pub types: Vec<ExecutorType>,
@@ -135,6 +136,17 @@ pub struct ExecutorRegistered {
     pub verdicts: bool,
     #[n(7)]
     pub by: Performer,
+}
+
+/// What an executor and the servers alone know. It stays out of logs.
+#[derive(Clone, PartialEq, Eq, Encode, Decode)]
+#[cbor(transparent)]
+pub struct Secret(#[n(0)] pub String);
+
+impl fmt::Debug for Secret {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("(secret)")
+    }
 }
 
 /// A type of jobs that an executor does.

@@ -117,7 +117,7 @@ impl Web {
         let uri = address(&executor.url, what)?;
         let target = uri.path_and_query().map_or("/", |target| target.as_str()).to_owned();
         let signed = Signed { method: "POST", target: &target, body: &body };
-        let signature = signature::sign(&executor.secret, &signed, now);
+        let signature = signature::sign(&executor.secret.0, &signed, now);
         let request = Request::builder()
             .method(Method::POST)
             .uri(uri)

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use hyper::StatusCode;
 use legwork_api::executors::{ExecutorList, ExecutorRequest, Received, Registered, TaskResult};
 use legwork_api::signature::{self, Signed};
+use legwork_model::event::Secret;
 use legwork_site::{
     Answer, Concern, Credential, JobLease, Outcome, RegisterExecutor, Request, TaskReport,
 };
@@ -31,7 +32,7 @@ pub(super) async fn register(x: Exchange<'_>) -> Result {
     check_address(&url)
         .map_err(|why| Refused::new(StatusCode::UNPROCESSABLE_ENTITY, "bad_executor", why))?;
     let types = types.into_iter().map(|(job, of_type)| (Arc::from(job), of_type.limit)).collect();
-    let (named, url) = (Arc::from(name.as_str()), Arc::from(url));
+    let (named, url, secret) = (Arc::from(name.as_str()), Arc::from(url), Secret(secret));
     let asked = RegisterExecutor { name: named, url, secret, types, limit, domain, verdicts };
     let answer = x.ask(Request::Executor(Concern::Register(asked))).await?;
     let Answer::ExecutorRegistered { unchanged } = answer else {
@@ -124,6 +125,6 @@ fn check_signature(x: &Exchange<'_>, name: &str) -> Result<()> {
     let target = x.head.uri.path_and_query().map_or("/", |target| target.as_str());
     let signed = Signed { method: x.head.method.as_str(), target, body: &x.body };
     let header = x.head.headers.get(signature::HEADER).and_then(|value| value.to_str().ok());
-    signature::verify(&executor.secret, &signed, header, x.app.clock.now())
+    signature::verify(&executor.secret.0, &signed, header, x.app.clock.now())
         .map_err(|refusal| unsigned(refusal.to_string()))
 }

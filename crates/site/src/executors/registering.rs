@@ -223,7 +223,7 @@ fn check(asked: &RegisterExecutor) -> Result<(), Refusal> {
              bytes, without query or user"
         ));
     }
-    if !SECRET_BYTES.contains(&secret.len()) {
+    if !SECRET_BYTES.contains(&secret.0.len()) {
         let (least, most) = (SECRET_BYTES.start(), SECRET_BYTES.end());
         return invalid(format!("the secret has {least} to {most} bytes; draw a random one"));
     }

@@ -116,7 +116,7 @@ impl Registry {
 
 #[cfg(test)]
 mod tests {
-    use legwork_model::event::Performer;
+    use legwork_model::event::{Performer, Secret};
 
     use super::*;
 
@@ -125,7 +125,7 @@ mod tests {
         ExecutorRegistered {
             name: name.into(),
             url: "http://crm.example".into(),
-            secret: "s".repeat(32),
+            secret: Secret("s".repeat(32)),
             types: types.collect(),
             limit: 1,
             domain: None,

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use legwork_model::event::Secret;
 use legwork_model::id::InstanceId;
 use legwork_site::*;
 use serde_json::json;
@@ -26,7 +27,7 @@ pub(crate) fn registration(name: &str) -> RegisterExecutor {
     RegisterExecutor {
         name: name.into(),
         url: format!("http://{name}.example:7001").into(),
-        secret: "s".repeat(32),
+        secret: Secret("s".repeat(32)),
         types: vec![("pack".into(), None)],
         limit: 2,
         domain: None,

@@ -156,7 +156,7 @@ pub struct Node {
     /// Who has claimed it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub holder: Option<Arc<str>>,
-    /// Who has done it.
+    /// Who has done it, or has answered it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub performer: Option<Performer>,
     /// Failed attempts so far.
@@ -180,6 +180,8 @@ pub enum NodeState {
     Activated,
     /// A person has it.
     Claimed,
+    /// An executor has done it, and has not confirmed that it knows that its result counts.
+    Answered,
     /// Of blocks: begun and not ended.
     Running,
     Completed,

@@ -93,26 +93,31 @@ async fn list(context: &Context) -> Result<()> {
         if list.executors.is_empty() {
             return "no executors: automatic steps wait for workers that ask for jobs\n".to_owned();
         }
-        let mut table = Table::new(&[
-            "EXECUTOR",
-            "STATE",
-            "TYPE",
-            "HAS",
-            "PACE",
-            "DONE",
-            "TIMED OUT",
-            "FAILED",
-        ]);
-        for executor in &list.executors {
-            for (place, of_type) in executor.types.iter().enumerate() {
-                table.row(row(executor, of_type, place == 0));
-            }
-        }
-        table.render("")
+        table(&list.executors)
     })
 }
 
-fn row(executor: &ExecutorState, of_type: &ExecutorTypeState, is_first: bool) -> [Cell; 8] {
+fn table(executors: &[ExecutorState]) -> String {
+    let mut table = Table::new(&[
+        "EXECUTOR",
+        "STATE",
+        "TYPE",
+        "HAS",
+        "PACE",
+        "DONE",
+        "TIMED OUT",
+        "FAILED",
+        "UNCONFIRMED",
+    ]);
+    for executor in executors {
+        for (place, of_type) in executor.types.iter().enumerate() {
+            table.row(row(executor, of_type, place == 0));
+        }
+    }
+    table.render("")
+}
+
+fn row(executor: &ExecutorState, of_type: &ExecutorTypeState, is_first: bool) -> [Cell; 9] {
     let state = match executor.condition {
         ExecutorCondition::Ready => Cell::styled(GOOD, "ready"),
         ExecutorCondition::Resting => Cell::styled(WARN, "resting"),
@@ -120,6 +125,11 @@ fn row(executor: &ExecutorState, of_type: &ExecutorTypeState, is_first: bool) ->
     };
     let blank = || Cell::from(String::new());
     let name = Cell::styled(STRONG, &executor.name);
+    // Cases wait for those.
+    let unconfirmed = match executor.unconfirmed {
+        0 => Cell::from("0".to_owned()),
+        some => Cell::styled(WARN, some.to_string()),
+    };
     let pace = of_type.pace_ms.map_or_else(|| "not known".to_owned(), pace);
     [
         if is_first { name } else { blank() },
@@ -130,6 +140,7 @@ fn row(executor: &ExecutorState, of_type: &ExecutorTypeState, is_first: bool) ->
         Cell::from(of_type.answers.to_string()),
         Cell::from(of_type.timeouts.to_string()),
         Cell::from(of_type.failures.to_string()),
+        if is_first { unconfirmed } else { blank() },
     ]
 }
 
@@ -145,4 +156,47 @@ fn of_type(text: &str) -> Result<(String, TypeLimit), String> {
         None => (text, None),
     };
     if kind.is_empty() { Err(wrong()) } else { Ok((kind.to_owned(), TypeLimit { limit })) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn executors_are_shown_with_what_they_have_not_confirmed() {
+        let of_type = |kind: &str, failures| ExecutorTypeState {
+            kind: kind.to_owned(),
+            limit: 16,
+            outstanding: 3,
+            pace_ms: Some(41.0),
+            answers: 1_204,
+            timeouts: 0,
+            failures,
+        };
+        let executor = |name: &str, condition, unconfirmed, types| ExecutorState {
+            name: name.to_owned(),
+            url: "http://crm.example".to_owned(),
+            domain: None,
+            limit: 16,
+            verdicts: true,
+            condition,
+            unconfirmed,
+            types,
+        };
+        let all = [
+            executor("crm", ExecutorCondition::Ready, 0, vec![of_type("score", 2)]),
+            executor(
+                "erp",
+                ExecutorCondition::Suspected,
+                7,
+                vec![of_type("mail", 0), of_type("score", 0)],
+            ),
+        ];
+        insta::assert_snapshot!(anstream::adapter::strip_str(&table(&all)).to_string(), @r"
+        EXECUTOR  STATE   TYPE   HAS   PACE     DONE  TIMED OUT  FAILED  UNCONFIRMED
+        crm       ready   score  3/16  41.0 ms  1204  0          2       0
+        erp       silent  mail   3/16  41.0 ms  1204  0          0       7
+                          score  3/16  41.0 ms  1204  0          0
+        ");
+    }
 }

@@ -59,6 +59,7 @@ async fn taken(context: &Context, instance: &Instance) -> Result<Taken> {
         NodeState::NotActivated
         | NodeState::Activated
         | NodeState::Claimed
+        | NodeState::Answered
         | NodeState::Skipped
         | NodeState::Failed => false,
     };

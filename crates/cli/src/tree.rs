@@ -215,7 +215,7 @@ fn mark(node: &Node) -> (char, anstyle::Style) {
         NodeState::NotActivated => ('○', DIM),
         NodeState::Activated if node.attempts > 0 => ('↻', WARN),
         NodeState::Activated => ('●', ACTIVE),
-        NodeState::Claimed | NodeState::Running => ('▶', ACTIVE),
+        NodeState::Claimed | NodeState::Answered | NodeState::Running => ('▶', ACTIVE),
         NodeState::Completed => ('✔', GOOD),
         NodeState::Skipped => ('–', DIM),
         NodeState::Failed => ('✘', BAD),
@@ -236,6 +236,10 @@ fn remark(node: &Node, taken: &Taken, spread: bool) -> String {
         NodeState::Skipped => "skipped".to_owned(),
         NodeState::Failed => "incident".to_owned(),
         NodeState::Completed => by.map(|by| format!("by {by}")).unwrap_or_default(),
+        NodeState::Answered => {
+            let by = by.map(|by| format!(" by {by}")).unwrap_or_default();
+            format!("answered{by}, not confirmed yet")
+        }
         NodeState::Activated | NodeState::Claimed | NodeState::Running => {
             match (&node.holder, node.retry_at) {
                 (Some(holder), _) => format!("claimed by {}", plain(holder)),

@@ -120,6 +120,7 @@ fn node(view: site::NodeView) -> Node {
             StepState::NotActivated => NodeState::NotActivated,
             StepState::Activated => NodeState::Activated,
             StepState::Selected => NodeState::Claimed,
+            StepState::Answered => NodeState::Answered,
             StepState::Running => NodeState::Running,
             StepState::Completed => NodeState::Completed,
             StepState::Skipped => NodeState::Skipped,

@@ -112,7 +112,7 @@ fn progress(a: &Node, b: &Node) -> Ordering {
     let rank = |node: &Node| match node.state {
         NodeState::NotActivated => 0,
         NodeState::Activated => 1,
-        NodeState::Claimed | NodeState::Running => 2,
+        NodeState::Claimed | NodeState::Answered | NodeState::Running => 2,
         NodeState::Failed => 3,
         NodeState::Completed | NodeState::Skipped => 4,
     };

@@ -293,6 +293,8 @@ pub enum StepState {
     NotActivated,
     Activated,
     Selected,
+    /// An executor's result counts, and it has not confirmed that it knows.
+    Answered,
     /// Of blocks: begun and not ended.
     Running,
     Completed,

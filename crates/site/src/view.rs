@@ -90,7 +90,7 @@ fn node_view(
 ) -> NodeView {
     let activity = state.activity(schema, node.id);
     let open = state.open_at(schema, node.id);
-    let open = open.as_ref();
+    let (open, answered) = (open.as_ref(), state.answer(node.id));
     NodeView {
         name: node.name.clone(),
         title: node.title.clone(),
@@ -100,7 +100,7 @@ fn node_view(
         state: step_state(state, entry, node),
         activity: activity_id(schema, instance, &activity),
         holder: open.and_then(|open| open.claimed_by).cloned(),
-        performer: state.performer(node.id).cloned(),
+        performer: answered.map(|answer| &answer.by).or(state.performer(node.id)).cloned(),
         attempts: open.map_or(0, |open| open.attempts),
         retry_at: open.and_then(|open| open.retry_at),
         incident: open.and_then(|open| open.incident).map(|raised| incident(raised).1),
@@ -111,7 +111,10 @@ fn node_view(
 /// The state of a step is its own; a block is running from its first node to its last, unless
 /// it is itself what somebody has to decide.
 fn step_state(state: &State, entry: &Node, node: &Node) -> StepState {
-    let own = StepState::from(state.node_state(node.id));
+    let own = match state.answer(node.id) {
+        Some(_) => StepState::Answered,
+        None => StepState::from(state.node_state(node.id)),
+    };
     let Some(exit) = entry.partner else { return own };
     if state.node_state(node.id).is_pending() {
         return own;

@@ -24,6 +24,7 @@ fn a_case_goes_on_when_the_executor_has_confirmed_that_its_result_counts() {
     assert_eq!(depot.said().0, [""; 0]);
     depot.done(&name, &task);
     assert_eq!((depot.said().0, depot.packed(case)), (vec!["crane ack".to_owned()], None));
+    assert_eq!(depot.site.states(case), "Running: pack=Answered");
     depot.confirm(&name, &task);
     assert!(depot.packed(case).unwrap().contains("crane"));
     depot.confirm(&name, &task);

@@ -163,6 +163,7 @@ fn loops_tell_their_round_and_incidents_their_reason() {
     insta::assert_snapshot!(shown(&[
         "0||loop|cycle|running|round 3",
         "1||manual|give-drug|activated",
+        "1||automatic|weigh|answered|by worker scales",
         "1||automatic|lab|failed|!failed 4 times, at last with: no answer",
     ]), @r"
     Loan with  [31mfour eyes · loan v2 · inst_01KFZQ9Y5GB4D7T3N8XJ2M6RVC
@@ -170,6 +171,7 @@ fn loops_tell_their_round_and_incidents_their_reason() {
 
     ▶ cycle         Title of cycle      round 3
     ├─ ● give-drug  Title of give-drug  offered
+    ├─ ▶ weigh      Title of weigh      answered by worker scales, not confirmed yet
     └─ ✘ lab        Title of lab        incident
 
     Incidents (a way out: `legwork resolve ACTIVITY --retry`)

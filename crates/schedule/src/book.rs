@@ -70,7 +70,10 @@ impl Book {
 
     /// So many types there are from now on, if there were fewer.
     pub fn know_kinds(&mut self, kinds: usize) {
-        self.kinds = self.kinds.max(kinds);
+        if kinds <= self.kinds {
+            return;
+        }
+        self.kinds = kinds;
         self.executors.iter_mut().for_each(|one| one.know_kinds(kinds));
     }
 
@@ -78,6 +81,14 @@ impl Book {
     pub fn limit(&mut self, executor: ExecutorId, limits: &Limits) {
         if let Some(one) = self.executors.get_mut(executor.0 as usize) {
             one.limit(limits);
+        }
+    }
+
+    /// Another executor has this number from now on; nothing is known of it.
+    pub fn replace(&mut self, executor: ExecutorId, limits: &Limits) {
+        self.entries.retain(|_, entry| entry.executor != executor);
+        if let Some(one) = self.executors.get_mut(executor.0 as usize) {
+            *one = Executor::new(limits, self.kinds);
         }
     }
 

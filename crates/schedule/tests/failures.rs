@@ -117,6 +117,22 @@ fn who_comes_back_without_what_it_had_is_not_taken_to_have_it() {
 }
 
 #[test]
+fn of_one_that_gets_the_number_of_another_nothing_is_known() {
+    let mut book = two(&Limits::default());
+    let (late, open) = (give(&mut book, 0, GOOD, 1_000), give(&mut book, 0, GOOD, 1_000));
+    book.timed_out(late, Timestamp(2_000));
+    book.replace(ExecutorId(0), &Limits::default());
+    assert_eq!(book.outstanding(ExecutorId(0)), 0);
+    let own = give(&mut book, 0, GOOD, 3_000);
+    assert_eq!(book.answered(late, Timestamp(3_001)), None, "what the other had is nobody's");
+    book.withdrawn(open, Timestamp(3_002));
+    assert_eq!(book.outstanding(ExecutorId(0)), 1);
+    book.answered(own, Timestamp(3_010));
+    let seen = book.seen(ExecutorId(0), GOOD);
+    assert_eq!((seen.answers, seen.timeouts, seen.pace_ms), (1, 0, Some(10.0)));
+}
+
+#[test]
 fn who_does_several_at_a_time_has_no_backlog_until_all_hands_are_busy() {
     let mut book = two(&Limits::default());
     let many = book.register(&Limits { at_once: 3, ..Limits::default() });

@@ -12,7 +12,7 @@ mod support;
 use legwork_model::id::InstanceId;
 use legwork_site::*;
 use serde_json::json;
-use support::depot::{self, Depot};
+use support::depot::{Depot, SECOND, registration};
 use support::{Harness, data_of};
 
 const BOTH: &str = "
@@ -99,6 +99,61 @@ fn a_result_of_a_case_that_cannot_be_read_is_not_judged() {
     let report = TaskReport { executor: "crane".into(), task, outcome };
     let refusal = depot.speak(&name, Request::Executor(Concern::Report(report))).unwrap_err();
     assert_eq!(refusal.code, "instance_broken");
-    depot.site.pass(depot::SECOND);
+    depot.site.pass(SECOND);
     assert_eq!(depot.said().0, [""; 0]);
+}
+
+#[test]
+fn what_waits_for_room_goes_out_as_soon_as_there_is_some() {
+    let mut depot = Depot::with(&["crane"]);
+    let register = |asked| Request::Executor(Concern::Register(asked));
+    for number in 1..=6 {
+        depot.start(number);
+    }
+    let tasks = depot.said().1;
+    assert_eq!(tasks.len(), 2);
+    depot.site.pass(SECOND / 10);
+    assert_eq!(depot.said().0, [""; 0]);
+    depot.site.ask(register(RegisterExecutor { limit: 3, ..registration("crane") })).unwrap();
+    assert_eq!(depot.said().0, ["crane do pack attempt 1"]);
+    depot.site.ask(register(RegisterExecutor { limit: 1, ..registration("lift") })).unwrap();
+    let (name, task) = depot.task();
+    assert_eq!(name, "lift");
+    depot.report("lift", &task, Outcome::Busy { rest: Some(SECOND / 2) });
+    assert_eq!(depot.said().0, [""; 0]);
+    depot.site.pass(SECOND / 2);
+    assert_eq!(depot.said().0, ["lift do pack attempt 1"]);
+    depot.done("crane", &tasks[0].1);
+    assert_eq!(depot.said().0, ["crane do pack attempt 1", "crane ack"]);
+    depot.site.ask(Request::Executor(Concern::Remove { name: "lift".into() })).unwrap();
+    depot.site.pass(SECOND / 10);
+    assert_eq!(depot.said().0, [""; 0], "crane is full, and lift is gone");
+    depot.done("crane", &tasks[1].1);
+    assert_eq!(depot.said().0, ["crane do pack attempt 1", "crane ack"]);
+}
+
+#[test]
+fn of_those_that_come_and_go_under_new_names_nothing_is_left_in_the_end() {
+    let mut depot = Depot::with(&[]);
+    let remove = |name: &str| Request::Executor(Concern::Remove { name: name.into() });
+    for number in 1..=300 {
+        let name = format!("pod-{number}");
+        depot.site.ask(Request::Executor(Concern::Register(registration(&name)))).unwrap();
+        depot.start(number);
+        let (given, task) = depot.task();
+        assert_eq!(given, name);
+        match number % 3 {
+            // The next one is given this too.
+            0 => depot.report(&name, &task, Outcome::Failed { error: "no".into(), retry: false }),
+            1 => depot.site.pass(600 * SECOND),
+            _ => depot.done(&name, &task),
+        }
+        let own = depot.site.ask(Request::Executor(Concern::List { after: None, limit: 9 }));
+        let Ok(Answer::Executors { executors, .. }) = own else { panic!("{own:?}") };
+        let [one] = executors.as_slice() else { panic!("{executors:?}") };
+        let seen = one.types[0].answers + one.types[0].failures + one.types[0].timeouts;
+        assert!(seen <= 2, "what others did says nothing of it: {seen}");
+        depot.site.ask(remove(&name)).unwrap();
+        depot.said();
+    }
 }

@@ -11,6 +11,7 @@ mod support;
 
 use std::time::Duration;
 
+use legwork_model::event::Secret;
 use legwork_model::id::InstanceId;
 use legwork_site::*;
 use serde_json::{Value, json};
@@ -42,7 +43,7 @@ impl Office {
         let scanner = RegisterExecutor {
             name: "scanner".into(),
             url: "http://scanner.example:7001".into(),
-            secret: "s".repeat(32),
+            secret: Secret("s".repeat(32)),
             types: vec![("scan".into(), None)],
             limit,
             domain: None,

@@ -3,7 +3,6 @@
 //! Invariant: a job that an executor has is leased like one that a worker has. When its time is over,
 //! or nothing is expected of its executor any more, the attempt has failed and the history says so.
 
-use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -44,42 +43,42 @@ impl Site {
     /// Gives out what waits, as far as executors take more.
     pub(crate) fn assign_tasks(&mut self, now: Timestamp) {
         self.give_up_silent(now);
-        self.executors.given.wake(now);
-        // Types that nobody has room for.
-        let mut full: BTreeSet<Arc<str>> = BTreeSet::new();
+        self.executors.find_room(now);
         for _ in 0..AT_ONCE {
-            let registry = &self.executors.registry;
-            let is_wanted = |job: &Arc<str>| !full.contains(job) && registry.kind(job).is_some();
+            let executors = &self.executors;
+            let is_wanted = |job: &Arc<str>| {
+                executors.registry.kind(job).is_some_and(|kind| !executors.full.contains(&kind))
+            };
             let Some((job, key)) = self.jobs.next(is_wanted) else { break };
             let (job, key) = (job.clone(), key.clone());
-            if !self.give_out(&job, &key, now) {
-                full.insert(job);
-            }
+            self.give_out(&job, &key, now);
         }
         self.say_verdicts(now);
     }
 
-    /// Gives out a job; whether it could be.
-    fn give_out(&mut self, job: &Arc<str>, key: &JobKey, now: Timestamp) -> bool {
-        let Some(kind) = self.executors.registry.kind(job) else { return false };
-        let Some((schema, state)) = self.instances.state(key.instance) else { return false };
+    /// Gives out a job, if anybody takes it.
+    fn give_out(&mut self, job: &Arc<str>, key: &JobKey, now: Timestamp) {
+        let Some(kind) = self.executors.registry.kind(job) else { return };
+        let Some((schema, state)) = self.instances.state(key.instance) else {
+            return self.close_job(key);
+        };
         let Demanded { size, timeout, .. } = demanded(schema, state, &key.activity);
         let attempt = state.open_at(schema, key.activity.node).map_or(0, |open| open.attempts);
         let task = Task { kind, size, attempt };
-        let Some(executor) = self.choose(key, &task, now) else { return false };
-        let Some(registered) = self.executors.registry.get(executor).cloned() else {
-            return false;
+        let Some(executor) = self.choose(key, &task, now) else {
+            self.executors.full.insert(kind);
+            return;
         };
+        let Some(registered) = self.executors.registry.get(executor).cloned() else { return };
         let patience = self.patience(executor, &task, timeout.unwrap_or(USUAL));
         let here = self.seat.as_ref().map_or(ServerId::default(), |seat| seat.here);
-        let Some((lease, until)) = self.jobs.take(key, patience, here, now) else { return false };
-        let Some(task_of) = self.job(key, job.clone(), lease, until) else { return true };
+        let Some((lease, until)) = self.jobs.take(key, patience, here, now) else { return };
+        let Some(task_of) = self.job(key, job.clone(), lease, until) else { return };
         let assignment = self.executors.book.assigned(Candidate::near(executor), task, now);
         let expected_ms = self.executors.book.entry(assignment).map_or(0.0, |entry| entry.work_ms);
         self.jobs.charge(key, Duration::from_secs_f64(expected_ms / 1_000.0));
         self.executors.given.give(key.clone(), Gift { lease, executor, kind, assignment, at: now });
         self.call(&registered, Ask::Task(task_of));
-        true
     }
 
     /// Who gets it: one that has not had it yet, if there is one.
@@ -136,6 +135,8 @@ impl Site {
             return;
         }
         executors.look_due = now.plus(LOOK_EVERY);
+        // Whoever was doubted may be tried by now.
+        executors.full.clear();
         let is_lost = |gift: &Gift| {
             // How long is too long is not known of a type that it has never done.
             let is_known = executors.book.seen(gift.executor, gift.kind).pace_ms.is_some();
@@ -154,7 +155,10 @@ impl Site {
 
     /// An attempt has failed; what is left of it is taken back.
     pub(super) fn fail_attempt(&mut self, key: &JobKey, why: Why, now: Timestamp) {
-        let Some(gift) = self.executors.given.give_up(key) else { return };
+        let Some((gift, forgotten)) = self.executors.given.give_up(key) else { return };
+        if let Some(forgotten) = forgotten {
+            self.executors.book.withdrawn(forgotten, now);
+        }
         let (error, retry) = match why {
             Why::Silent(error) => {
                 self.executors.book.timed_out(gift.assignment, now);

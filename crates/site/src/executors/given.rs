@@ -18,6 +18,11 @@ pub(crate) struct Given {
     jobs: BTreeMap<JobKey, Gift>,
     /// How many an executor has of a type.
     counts: BTreeMap<(ExecutorId, KindId), u32>,
+    /// How many in all.
+    totals: BTreeMap<ExecutorId, u32>,
+    /// Who may take more than before: since it was looked last it had something taken back, or its rest
+    /// has ended.
+    freed: Vec<ExecutorId>,
     /// Who has had a job, and did not finish it.
     tried: BTreeMap<JobKey, BTreeSet<ExecutorId>>,
     /// Assignments that were given up, by their lease, the oldest first.
@@ -52,34 +57,42 @@ impl Given {
 
     pub(crate) fn give(&mut self, key: JobKey, gift: Gift) {
         *self.counts.entry((gift.executor, gift.kind)).or_default() += 1;
+        *self.totals.entry(gift.executor).or_default() += 1;
         self.jobs.insert(key, gift);
     }
 
     /// The executor has it no more.
     pub(crate) fn take(&mut self, key: &JobKey) -> Option<Gift> {
         let gift = self.jobs.remove(key)?;
-        let place = (gift.executor, gift.kind);
-        if let Some(count) = self.counts.get_mut(&place) {
-            *count -= 1;
-            if *count == 0 {
-                self.counts.remove(&place);
-            }
-        }
+        count_down(&mut self.counts, (gift.executor, gift.kind));
+        count_down(&mut self.totals, gift.executor);
+        self.freed.push(gift.executor);
         Some(gift)
     }
 
-    /// It is given up, and somebody else is to have it.
-    pub(crate) fn give_up(&mut self, key: &JobKey) -> Option<Gift> {
+    /// It is given up, and somebody else is to have it. Besides, what is forgotten for that.
+    pub(crate) fn give_up(&mut self, key: &JobKey) -> Option<(Gift, Option<AssignmentId>)> {
         let gift = self.take(key)?;
         self.tried.entry(key.clone()).or_default().insert(gift.executor);
         self.late.insert(gift.lease, gift.assignment);
         self.late_order.push_back(gift.lease);
-        if self.late_order.len() > LATE_MAX
-            && let Some(oldest) = self.late_order.pop_front()
-        {
-            self.late.remove(&oldest);
-        }
-        Some(gift)
+        let is_full = self.late_order.len() > LATE_MAX;
+        let oldest = is_full.then(|| self.late_order.pop_front()).flatten();
+        Some((gift, oldest.and_then(|oldest| self.late.remove(&oldest))))
+    }
+
+    /// Its number is another one's from now on.
+    pub(crate) fn forget_executor(&mut self, executor: ExecutorId) {
+        self.resting.remove(&executor);
+        self.tried.retain(|_, tried| {
+            tried.remove(&executor);
+            !tried.is_empty()
+        });
+    }
+
+    /// Who may take more than when this was asked last.
+    pub(crate) fn take_freed(&mut self) -> Vec<ExecutorId> {
+        std::mem::take(&mut self.freed)
     }
 
     /// The assignment that was given up under a lease, once.
@@ -98,8 +111,7 @@ impl Given {
 
     /// How many an executor has in all.
     pub(crate) fn total(&self, executor: ExecutorId) -> u32 {
-        let all = self.counts.range((executor, KindId(0))..=(executor, KindId(u32::MAX)));
-        all.map(|(_, count)| count).sum()
+        self.totals.get(&executor).copied().unwrap_or(0)
     }
 
     /// How many an executor has of a type.
@@ -121,10 +133,51 @@ impl Given {
     }
 
     pub(crate) fn wake(&mut self, now: Timestamp) {
-        self.resting.retain(|_, until| *until > now);
+        let Self { resting, freed, .. } = self;
+        resting.retain(|id, until| {
+            let rests = *until > now;
+            freed.extend((!rests).then_some(*id));
+            rests
+        });
     }
 
     pub(crate) fn next_rested(&self) -> Option<Timestamp> {
         self.resting.values().min().copied()
+    }
+}
+
+fn count_down<K: Ord>(counts: &mut BTreeMap<K, u32>, of: K) {
+    let Some(count) = counts.get_mut(&of) else { return };
+    *count -= 1;
+    if *count == 0 {
+        counts.remove(&of);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use legwork_model::id::{Activity, InstanceId, NodeId};
+
+    use super::*;
+
+    #[test]
+    fn what_was_given_up_is_forgotten_in_the_end_and_that_is_told() {
+        let mut given = Given::default();
+        let mut forgotten = Vec::new();
+        for number in 0..LATE_MAX as u64 + 3 {
+            let (executor, kind) = (ExecutorId(0), KindId(0));
+            let (lease, assignment, at) = (number, AssignmentId(number), Timestamp(0));
+            let key =
+                JobKey { instance: InstanceId(1), activity: Activity::once(NodeId(number as u32)) };
+            given.give(key.clone(), Gift { lease, executor, kind, assignment, at });
+            // One that was answered late.
+            if number == 4 {
+                assert_eq!(given.take_late(1), Some(AssignmentId(1)));
+            }
+            forgotten.extend(given.give_up(&key).unwrap().1);
+            assert_eq!((given.total(executor), given.count(executor, kind)), (0, 0));
+        }
+        assert_eq!(forgotten, [AssignmentId(0), AssignmentId(2)]);
+        assert_eq!((given.late.len(), given.late_order.len()), (LATE_MAX, LATE_MAX));
     }
 }

@@ -12,9 +12,11 @@ mod registry;
 mod reports;
 mod unsaid;
 
+use std::collections::BTreeSet;
+
 use legwork_model::id::InstanceId;
 use legwork_model::time::Timestamp;
-use legwork_schedule::{Book, Learned};
+use legwork_schedule::{Book, KindId, Learned};
 
 use given::Given;
 pub(crate) use registry::Registry;
@@ -31,12 +33,25 @@ pub(crate) struct Executors {
     unsaid: Unsaid,
     /// When it is looked next who is given up.
     look_due: Timestamp,
+    /// Types of which nobody takes more: until something is taken back from somebody who does them, a
+    /// rest ends, a registration changes, or it is looked who is given up.
+    full: BTreeSet<KindId>,
 }
 
 impl Executors {
     /// Whether something of an instance is under way with an executor.
     pub(crate) fn concerns(&self, instance: InstanceId) -> bool {
         self.unsaid.concerns(instance)
+    }
+
+    /// Finds out who takes more than before.
+    fn find_room(&mut self, now: Timestamp) {
+        self.given.wake(now);
+        for id in self.given.take_freed() {
+            for (kind, _) in self.registry.limits_of(id) {
+                self.full.remove(kind);
+            }
+        }
     }
 
     pub(crate) fn next_due(&self) -> Option<Timestamp> {

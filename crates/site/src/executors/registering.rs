@@ -14,6 +14,7 @@ use legwork_placement::Map;
 use legwork_schedule::Policy;
 
 use super::Executors;
+use super::registry::Number;
 use crate::Site;
 use crate::access::Caller;
 use crate::answer::{Answer, ExecutorInfo, ExecutorTypeInfo};
@@ -158,27 +159,31 @@ impl Site {
                     executors.policy.is_doubted(&executors.book, id, kind, self.latest)
                 })
             }),
-            unconfirmed: executors.unsaid.of(&one.name).len(),
+            unconfirmed: executors.unsaid.count(&one.name),
         }
     }
 
     /// One that was registered, here or elsewhere.
     pub(crate) fn take_executor(&mut self, executor: ExecutorRegistered) {
-        let Executors { registry, book, .. } = &mut self.executors;
-        let before = registry.numbers().0;
-        let id = registry.register(executor);
-        let (executors, kinds) = registry.numbers();
-        book.know_kinds(kinds);
-        let limits = registry.limits(id);
-        match executors > before {
-            true => drop(book.register(&limits)),
-            false => book.limit(id, &limits),
+        let Executors { registry, book, given, full, .. } = &mut self.executors;
+        let number = registry.register(executor);
+        book.know_kinds(registry.kinds());
+        match number {
+            Number::Same(id) => book.limit(id, &registry.limits(id)),
+            Number::New(id) => drop(book.register(&registry.limits(id))),
+            // What was learned of another one says nothing of it.
+            Number::Again(id) => {
+                book.replace(id, &registry.limits(id));
+                given.forget_executor(id);
+            }
         }
+        full.clear();
     }
 
     /// One that was taken out: what it has goes to others.
     pub(crate) fn drop_executor(&mut self, name: &str) {
         let Some(id) = self.executors.registry.remove(name) else { return };
+        self.executors.full.clear();
         let own = self.executors.given.iter().filter(|(_, gift)| gift.executor == id);
         for key in own.map(|(key, _)| key.clone()).collect::<Vec<_>>() {
             let Some(gift) = self.executors.given.take(&key) else { continue };

@@ -1,69 +1,121 @@
 //! The executors there are: where they are, what they do, how much at a time.
 //!
-//! Invariant: an executor keeps its number as long as the server runs, also when it is taken out and
-//! comes back, so that what was learned of it stays.
+//! Invariant: an executor keeps its number also when it is taken out and comes back, so that what was
+//! learned of it stays; but for those that are gone for long, whose numbers others get.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
 use legwork_model::event::{ExecutorRegistered, ExecutorType};
 use legwork_schedule::{ExecutorId, KindId, Limits};
 
+/// How many that were taken out keep their numbers.
+const GONE_MAX: usize = 100;
+
 #[derive(Debug, Default)]
 pub(crate) struct Registry {
     numbers: BTreeMap<Arc<str>, ExecutorId>,
     /// By number; `None` while it is taken out.
-    all: Vec<Option<Arc<ExecutorRegistered>>>,
+    all: Vec<Option<Known>>,
+    /// Those that were taken out, the first one first.
+    gone: VecDeque<Arc<str>>,
     kinds: BTreeMap<Arc<str>, KindId>,
-    /// Who does a type, by its number.
+    /// Who does a type, by its number; in their order.
     offering: Vec<Vec<ExecutorId>>,
     /// How often they have changed.
     revision: u64,
 }
 
+#[derive(Debug)]
+struct Known {
+    registered: Arc<ExecutorRegistered>,
+    /// How many of each type it does at a time, in the order of the types.
+    limits: Vec<(KindId, u32)>,
+}
+
+/// The number that an executor is given.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Number {
+    /// The one that it had.
+    Same(ExecutorId),
+    New(ExecutorId),
+    /// One that another executor had.
+    Again(ExecutorId),
+}
+
 impl Registry {
-    pub(crate) fn register(&mut self, executor: ExecutorRegistered) -> ExecutorId {
+    pub(crate) fn register(&mut self, executor: ExecutorRegistered) -> Number {
         self.revision += 1;
-        let next = ExecutorId(u32::try_from(self.all.len()).unwrap_or(u32::MAX));
-        let id = *self.numbers.entry(executor.name.clone()).or_insert(next);
-        for ExecutorType { job, .. } in &executor.types {
-            if !self.kinds.contains_key(job) {
-                let kind = KindId(u32::try_from(self.offering.len()).unwrap_or(u32::MAX));
-                self.kinds.insert(job.clone(), kind);
+        let number = self.number(&executor.name);
+        let (Number::Same(id) | Number::New(id) | Number::Again(id)) = number;
+        let mut limits = Vec::with_capacity(executor.types.len());
+        for ExecutorType { job, limit } in &executor.types {
+            let next = KindId(u32::try_from(self.offering.len()).unwrap_or(u32::MAX));
+            let kind = *self.kinds.entry(job.clone()).or_insert(next);
+            if kind == next {
                 self.offering.push(Vec::new());
             }
+            limits.push((kind, limit.unwrap_or(executor.limit)));
         }
-        if id == next {
-            self.all.push(None);
+        limits.sort_unstable();
+        self.offer_nothing(id);
+        for (kind, _) in &limits {
+            if let Some(ids) = self.offering.get_mut(kind.0 as usize)
+                && let Err(place) = ids.binary_search(&id)
+            {
+                ids.insert(place, id);
+            }
         }
         if let Some(place) = self.all.get_mut(id.0 as usize) {
-            *place = Some(Arc::new(executor));
+            *place = Some(Known { registered: Arc::new(executor), limits });
         }
-        self.list_offers();
-        id
+        number
+    }
+
+    fn number(&mut self, name: &Arc<str>) -> Number {
+        if let Some(id) = self.numbers.get(name) {
+            self.gone.retain(|gone| gone != name);
+            return Number::Same(*id);
+        }
+        let longest = (self.gone.len() >= GONE_MAX).then(|| self.gone.pop_front()).flatten();
+        let free = longest.and_then(|gone| self.numbers.remove(&gone));
+        let next = ExecutorId(u32::try_from(self.all.len()).unwrap_or(u32::MAX));
+        let id = free.unwrap_or(next);
+        self.numbers.insert(name.clone(), id);
+        if free.is_some() {
+            return Number::Again(id);
+        }
+        self.all.push(None);
+        Number::New(id)
     }
 
     pub(crate) fn remove(&mut self, name: &str) -> Option<ExecutorId> {
-        let id = *self.numbers.get(name)?;
-        let was_there = self.all.get_mut(id.0 as usize)?.take().is_some();
+        let (name, id) = self.numbers.get_key_value(name)?;
+        let (name, id) = (name.clone(), *id);
+        self.get(id)?;
         self.revision += 1;
-        self.list_offers();
-        was_there.then_some(id)
+        self.offer_nothing(id);
+        *self.all.get_mut(id.0 as usize)? = None;
+        self.gone.push_back(name);
+        Some(id)
     }
 
-    fn list_offers(&mut self) {
-        let Self { all, kinds, offering, .. } = self;
-        for (job, kind) in kinds {
-            let does = |one: &ExecutorRegistered| one.types.iter().any(|own| own.job == *job);
-            let ids = (0..).map(ExecutorId).zip(all.iter());
-            let able = ids.filter(|(_, one)| one.as_deref().is_some_and(does)).map(|(id, _)| id);
-            if let Some(place) = offering.get_mut(kind.0 as usize) {
-                *place = able.collect();
+    /// Takes an executor out of the lists of what it does.
+    fn offer_nothing(&mut self, id: ExecutorId) {
+        let Self { all, offering, .. } = self;
+        let Some(Some(known)) = all.get(id.0 as usize) else { return };
+        for (kind, _) in &known.limits {
+            if let Some(ids) = offering.get_mut(kind.0 as usize) {
+                ids.retain(|other| *other != id);
             }
         }
     }
 
     pub(crate) fn get(&self, id: ExecutorId) -> Option<&Arc<ExecutorRegistered>> {
+        Some(&self.known(id)?.registered)
+    }
+
+    fn known(&self, id: ExecutorId) -> Option<&Known> {
         self.all.get(id.0 as usize)?.as_ref()
     }
 
@@ -78,12 +130,12 @@ impl Registry {
     }
 
     pub(crate) fn len(&self) -> usize {
-        self.all().count()
+        self.numbers.len() - self.gone.len()
     }
 
-    /// How many numbers were given: of executors, and of types.
-    pub(crate) fn numbers(&self) -> (usize, usize) {
-        (self.all.len(), self.offering.len())
+    /// How many types there are.
+    pub(crate) fn kinds(&self) -> usize {
+        self.offering.len()
     }
 
     pub(crate) fn revision(&self) -> u64 {
@@ -96,12 +148,17 @@ impl Registry {
         Limits { at_once, ..Limits::default() }
     }
 
+    /// The types that an executor does, and how many of each at a time.
+    pub(crate) fn limits_of(&self, id: ExecutorId) -> &[(KindId, u32)] {
+        self.known(id).map_or(&[], |known| &known.limits)
+    }
+
     /// How many tasks of a type an executor takes at a time, and how many in all.
     pub(crate) fn room(&self, id: ExecutorId, kind: KindId) -> (u32, u32) {
-        let Some(one) = self.get(id) else { return (0, 0) };
-        let is_it = |of_type: &&ExecutorType| self.kind(&of_type.job) == Some(kind);
-        let own = one.types.iter().find(is_it).and_then(|of_type| of_type.limit);
-        (own.unwrap_or(one.limit), one.limit)
+        let Some(known) = self.known(id) else { return (0, 0) };
+        let in_all = known.registered.limit;
+        let place = known.limits.binary_search_by_key(&kind, |(kind, _)| *kind);
+        (place.map_or(in_all, |place| known.limits[place].1), in_all)
     }
 
     pub(crate) fn kind(&self, job: &str) -> Option<KindId> {
@@ -137,15 +194,44 @@ mod tests {
     #[test]
     fn an_executor_keeps_its_number_and_is_found_by_what_it_does() {
         let mut all = Registry::default();
-        let crm = all.register(executor("crm", &["mail", "score"]));
-        let erp = all.register(executor("erp", &["mail"]));
+        let (crm, erp) = (ExecutorId(0), ExecutorId(1));
+        assert_eq!(all.register(executor("crm", &["mail", "score"])), Number::New(crm));
+        assert_eq!(all.register(executor("erp", &["mail"])), Number::New(erp));
         let who = |all: &Registry, job| all.offering(all.kind(job).unwrap()).to_vec();
         assert_eq!((who(&all, "mail"), who(&all, "score")), (vec![crm, erp], vec![crm]));
         assert_eq!(all.remove("crm"), Some(crm));
         assert_eq!(all.remove("crm"), None);
         assert_eq!((who(&all, "mail"), who(&all, "score")), (vec![erp], vec![]));
-        assert_eq!(all.register(executor("crm", &["score"])), crm);
+        assert_eq!(all.register(executor("crm", &["score"])), Number::Same(crm));
         assert_eq!((who(&all, "mail"), who(&all, "score")), (vec![erp], vec![crm]));
-        assert_eq!((all.len(), all.numbers()), (2, (2, 2)));
+        assert_eq!(all.register(executor("erp", &["score", "mail"])), Number::Same(erp));
+        assert_eq!((who(&all, "mail"), who(&all, "score")), (vec![erp], vec![crm, erp]));
+        assert_eq!((all.len(), all.kinds()), (2, 2));
+    }
+
+    #[test]
+    fn limits_are_those_of_the_type_or_of_the_executor() {
+        let mut all = Registry::default();
+        let types = [("mail", Some(3)), ("score", None)]
+            .map(|(job, limit)| ExecutorType { job: job.into(), limit });
+        let crm = ExecutorRegistered { types: types.into(), limit: 7, ..executor("crm", &[]) };
+        all.register(executor("erp", &["score"]));
+        all.register(crm);
+        let room = |job| all.room(ExecutorId(1), all.kind(job).unwrap());
+        assert_eq!((room("mail"), room("score")), ((3, 7), (7, 7)));
+    }
+
+    #[test]
+    fn the_numbers_of_those_that_are_gone_for_long_are_given_again() {
+        let mut all = Registry::default();
+        for number in 0..5_000 {
+            all.register(executor(&format!("pod-{number}"), &["mail"]));
+            all.remove(&format!("pod-{number}"));
+        }
+        assert_eq!((all.len(), all.all.len(), all.numbers.len()), (0, GONE_MAX, GONE_MAX));
+        let back = all.register(executor("pod-4990", &["mail"]));
+        assert!(matches!(back, Number::Same(_)), "{back:?}");
+        let mail = all.kind("mail").unwrap();
+        assert_eq!((all.len(), all.offering(mail).len()), (1, 1));
     }
 }

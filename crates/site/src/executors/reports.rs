@@ -121,6 +121,8 @@ impl Site {
     ) -> Result<(), Refusal> {
         if let Some(late) = self.executors.given.take_late(task.lease) {
             self.executors.book.answered(late, now);
+            // It is there again, and may be given what the others have no room for.
+            self.executors.full.clear();
         }
         let worth = |key: &JobKey| self.worth(key, executor, task.lease);
         let worth = key.as_ref().map_or(Worth::Nothing, worth);

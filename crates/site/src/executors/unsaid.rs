@@ -23,6 +23,8 @@ pub(crate) struct Unsaid {
     due: BTreeSet<(Timestamp, u64)>,
     /// How many there are of an instance.
     instances: BTreeMap<InstanceId, u32>,
+    /// How many an executor is to be told.
+    executors: BTreeMap<Arc<str>, usize>,
 }
 
 /// What an executor is to be told of a result.
@@ -54,6 +56,7 @@ impl Unsaid {
     ) {
         self.confirmed(lease);
         *self.instances.entry(activity.instance).or_default() += 1;
+        *self.executors.entry(executor.clone()).or_default() += 1;
         self.due.insert((now, lease));
         self.all.insert(lease, Verdict { executor, activity, counts, said: 0, due: now });
     }
@@ -85,13 +88,18 @@ impl Unsaid {
                 self.instances.remove(&instance);
             }
         }
+        if let Some(count) = self.executors.get_mut(&verdict.executor) {
+            *count -= 1;
+            if *count == 0 {
+                self.executors.remove(&verdict.executor);
+            }
+        }
         Some(verdict)
     }
 
-    /// All that an executor is to be told.
-    pub(crate) fn of(&self, executor: &str) -> Vec<u64> {
-        let own = self.all.iter().filter(|(_, verdict)| &*verdict.executor == executor);
-        own.map(|(lease, _)| *lease).collect()
+    /// How many an executor is to be told.
+    pub(crate) fn count(&self, executor: &str) -> usize {
+        self.executors.get(executor).copied().unwrap_or(0)
     }
 }
 
@@ -117,11 +125,12 @@ mod tests {
         }
         assert_eq!(moments, [0, 2_000, 6_000, 14_000, 30_000, 62_000, 122_000]);
         assert!(unsaid.concerns(InstanceId(5)));
+        assert_eq!((unsaid.count("crm"), unsaid.count("erp")), (1, 0));
         assert_eq!(unsaid.confirmed(7).map(|verdict| verdict.counts), Some(true));
         assert_eq!((unsaid.confirmed(7), unsaid.next_due()), (None, None));
         assert!(!unsaid.concerns(InstanceId(5)));
         unsaid.add(8, ("crm".into(), activity), false, Timestamp(0));
         let said = std::iter::from_fn(|| unsaid.say_next(unsaid.next_due()?)).count();
-        assert_eq!((said, unsaid.of("crm").len()), (5, 0), "whoever missed a NACK asks");
+        assert_eq!((said, unsaid.count("crm")), (5, 0), "whoever missed a NACK asks");
     }
 }

@@ -50,6 +50,33 @@ pub struct TypeLimit {
     pub limit: Option<u32>,
 }
 
+/// Says who chooses the executors of a type of jobs.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct PolicyRequest {
+    /// By name: `ours`, `random`, `round-robin`, `weighted`, `least-outstanding`, `two-choices`, or
+    /// `oxthas-1` to `oxthas-6`.
+    #[schema(example = "ours")]
+    pub policy: String,
+    /// Whether the history says of each assignment why it went where it went.
+    #[serde(default)]
+    pub record: bool,
+}
+
+/// The types of jobs whose executors are not chosen as usual, by name.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct PolicyList {
+    pub policies: Vec<PolicyState>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct PolicyState {
+    #[serde(rename = "type")]
+    pub kind: String,
+    pub policy: String,
+    pub record: bool,
+}
+
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Registered {
     pub executor: String,

@@ -4,7 +4,8 @@ use std::collections::BTreeMap;
 
 use anyhow::Result;
 use legwork_api::executors::{
-    ExecutorCondition, ExecutorRequest, ExecutorState, ExecutorTypeState, LIMIT, TypeLimit,
+    ExecutorCondition, ExecutorRequest, ExecutorState, ExecutorTypeState, LIMIT, PolicyRequest,
+    TypeLimit,
 };
 use serde_json::json;
 
@@ -26,6 +27,17 @@ enum Command {
     Register(Registration),
     /// Take an executor out; what it has is given to others
     Remove { name: String },
+    /// Say who chooses the executors of a type of jobs; without a type, show what was said
+    Policy {
+        /// The type of jobs
+        #[arg(requires = "policy", value_name = "TYPE")]
+        kind: Option<String>,
+        /// ours, random, round-robin, weighted, least-outstanding, two-choices, oxthas-1 to oxthas-6
+        policy: Option<String>,
+        /// Have the history say of each assignment why it went where it went
+        #[arg(long, requires = "kind")]
+        record: bool,
+    },
 }
 
 #[derive(clap::Args)]
@@ -62,6 +74,11 @@ pub(crate) async fn run(context: &Context, args: &Args) -> Result<()> {
     match &args.command {
         None | Some(Command::List) => list(context).await,
         Some(Command::Register(registration)) => register(context, registration).await,
+        Some(Command::Policy { kind: Some(kind), policy: Some(policy), record }) => {
+            set_policy(context, kind, PolicyRequest { policy: policy.clone(), record: *record })
+                .await
+        }
+        Some(Command::Policy { .. }) => policies(context).await,
         Some(Command::Remove { name }) => {
             context.client.remove_executor(name).await?;
             context.out.answer(&json!({"removed": name}), || {
@@ -84,6 +101,33 @@ async fn register(context: &Context, asked: &Registration) -> Result<()> {
     context.out.answer(&registered, || {
         let known = if registered.unchanged { paint(DIM, " (as before)") } else { String::new() };
         format!("{} {} is registered{known}\n", paint(GOOD, "✔"), paint(STRONG, &asked.name))
+    })
+}
+
+async fn set_policy(context: &Context, kind: &str, request: PolicyRequest) -> Result<()> {
+    context.client.set_policy(kind, &request).await?;
+    context.out.answer(&json!({"type": kind, "policy": request.policy}), || {
+        let by = paint(STRONG, &request.policy);
+        format!("{} executors of {} are chosen by {by}\n", paint(GOOD, "✔"), paint(STRONG, kind))
+    })
+}
+
+async fn policies(context: &Context) -> Result<()> {
+    let list = context.client.policies().await?;
+    context.out.answer(&list, || {
+        if list.policies.is_empty() {
+            return "all executors are chosen by what was learned of them (ours)\n".to_owned();
+        }
+        let mut table = Table::new(&["TYPE", "POLICY", "REASONS"]);
+        for of_type in &list.policies {
+            let reasons = if of_type.record { "in the history" } else { "in the log" };
+            table.row([
+                Cell::styled(STRONG, &of_type.kind),
+                Cell::from(of_type.policy.clone()),
+                Cell::from(reasons.to_owned()),
+            ]);
+        }
+        table.render("")
     })
 }
 

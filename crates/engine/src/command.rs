@@ -3,7 +3,9 @@
 //! Whether the asker is allowed to ask is settled before: commands carry who it is, for the history
 //! and for the rules of claiming alone.
 
-use legwork_model::event::{FetchedValue, Incident, Parcel, Performer, Received, RequestDigest};
+use legwork_model::event::{
+    Assigned, FetchedValue, Incident, Parcel, Performer, Received, RequestDigest,
+};
 use legwork_model::id::{Activity, AgentId, ElementId, ServerId};
 use legwork_model::time::Timestamp;
 use legwork_model::value::Value;
@@ -52,6 +54,8 @@ pub enum Command {
         lease: u64,
     },
     /// The executor knows that its result counts.
+    /// An executor is given the activity; the history is to say why it.
+    Assign(Box<Assigned>),
     Confirm {
         activity: Activity,
     },

@@ -101,6 +101,7 @@ pub fn decide_at(
             let writes = outputs;
             answer::answer(case, Answered { activity, by, started_at, writes, lease })
         }
+        Command::Assign(assigned) => answer::assign(case, assigned),
         Command::Confirm { activity } => answer::confirm(case, &activity),
         Command::Fail { activity, by, error, retry } => {
             fail::fail(case, activity, by, &error, retry)

@@ -104,8 +104,8 @@ pub(crate) fn apply(
     let mut spread = Spread::new(schema, state, at, changes, undecided, next);
     let node = |activity: &Activity| schema.nodes.get(activity.node.0 as usize);
     match event {
-        // The first event made the state; there is no second one.
-        Event::Created(_) => {}
+        // The first event made the state; there is no second one. Assignments are for readers.
+        Event::Created(_) | Event::Assigned(_) => {}
         Event::Claimed { activity, by } => {
             let detail = Detail::Claimed { by: by.clone(), at };
             tell(&mut spread, node(activity), NodeState::Selected, Some(detail));

@@ -22,7 +22,7 @@ use crate::value::Value;
 pub use record::{Record, RecordedAt, Unreadable, relative};
 use record::{compact_activity, relative_if_any};
 pub use site::{
-    ExecutorRegistered, ExecutorType, Method, Secret, SiteEvent, TokenIssued, Validity,
+    ExecutorRegistered, ExecutorType, Method, PolicySet, Secret, SiteEvent, TokenIssued, Validity,
 };
 pub use travel::{Entry, FetchedValue, Order, Orders, Parcel, Passage, Received};
 
@@ -167,6 +167,9 @@ pub enum Event {
     /// executor has confirmed that it knows.
     #[n(18)]
     Answered(#[n(0)] Box<Answered>),
+    /// The activity was given to an executor. Recorded where somebody has asked for that.
+    #[n(19)]
+    Assigned(#[n(0)] Box<Assigned>),
 }
 
 impl Event {
@@ -191,7 +194,8 @@ impl Event {
             | Self::Fetched { .. }
             | Self::Finished
             | Self::Redirected { .. }
-            | Self::Answered(_) => None,
+            | Self::Answered(_)
+            | Self::Assigned(_) => None,
         }
     }
 
@@ -217,7 +221,8 @@ impl Event {
             | Self::Fetched { .. }
             | Self::Finished
             | Self::Redirected { .. }
-            | Self::Answered(_) => None,
+            | Self::Answered(_)
+            | Self::Assigned(_) => None,
         }
     }
 }
@@ -271,6 +276,20 @@ pub struct Answered {
     /// The assignment that it is the result of.
     #[n(4)]
     pub lease: u64,
+}
+
+/// What an executor was given, and why it.
+#[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
+#[cbor(context_bound = "AsRef<RecordedAt>")]
+pub struct Assigned {
+    #[cbor(n(0), with = "compact_activity")]
+    pub activity: Activity,
+    #[cbor(n(1), with = "shared_text")]
+    pub to: Arc<str>,
+    #[n(2)]
+    pub lease: u64,
+    #[n(3)]
+    pub why: String,
 }
 
 /// What a request with an idempotency key asked for, in short: the upper half stands for the key, the

@@ -4,9 +4,9 @@
 //! or variant a new number instead.
 
 use legwork_model::event::{
-    Answered, Completed, Created, Entry, Event, ExecutorRegistered, ExecutorType, FetchedValue,
-    Incident, KeyEvent, Method, Order, Orders, Parcel, Passage, Performer, Received, Record,
-    RequestDigest, Secret, SiteEvent, TokenIssued, Validity,
+    Answered, Assigned, Completed, Created, Entry, Event, ExecutorRegistered, ExecutorType,
+    FetchedValue, Incident, KeyEvent, Method, Order, Orders, Parcel, Passage, Performer, PolicySet,
+    Received, Record, RequestDigest, Secret, SiteEvent, TokenIssued, Validity,
 };
 use legwork_model::id::{Activity, DomainId, ElementId, InstanceId, Iteration, NodeId, ServerId};
 use legwork_model::time::Timestamp;
@@ -129,6 +129,11 @@ fn results_that_count() {
     check(
         Event::Answered(Box::new(answered)),
         "82128505820268776f726b65722d310c8182028201811903e807",
+    );
+    let (to, why) = ("crm".into(), "ours".to_owned());
+    check(
+        Event::Assigned(Box::new(Assigned { activity: activity(), to, lease: 7, why })),
+        "821384056363726d07646f757273",
     );
 }
 
@@ -326,6 +331,11 @@ fn executors_come_and_go() {
     check_site(
         SiteEvent::ExecutorRemoved { name: "crm".into(), by: ann() },
         "830a6363726d820163616e6e",
+    );
+    let (job, policy) = ("scan".into(), "oxthas-3".into());
+    check_site(
+        SiteEvent::PolicySet(Box::new(PolicySet { job, policy, recorded: true, by: ann() })),
+        "820b84647363616e686f78746861732d33f5820163616e6e",
     );
 }
 

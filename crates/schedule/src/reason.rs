@@ -9,6 +9,8 @@ use crate::{Book, ExecutorId, Policy, Task};
 /// What was known of an executor when it was chosen.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Reason {
+    /// The policy that chose, by name.
+    pub policy: Box<str>,
     /// How many could have had it.
     pub candidates: usize,
     pub why: Why,
@@ -30,7 +32,7 @@ impl Reason {
     /// Asked before the task is written into the book.
     pub fn of(
         book: &Book,
-        policy: &dyn Policy,
+        (name, policy): (&str, &dyn Policy),
         (task, chosen): (&Task, ExecutorId),
         candidates: usize,
         now: Timestamp,
@@ -43,12 +45,13 @@ impl Reason {
             None => Why::Unknown,
         };
         let backlog_ms = one.map_or(0.0, crate::executor::Executor::backlog_ms);
-        Self { candidates, why, backlog_ms }
+        Self { policy: name.into(), candidates, why, backlog_ms }
     }
 }
 
 impl fmt::Display for Reason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: ", self.policy)?;
         match self.why {
             Why::Expected { work_ms } => write!(f, "takes {work_ms:.1} ms")?,
             Why::Unknown => f.write_str("not known yet")?,

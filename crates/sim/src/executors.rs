@@ -183,7 +183,7 @@ impl Scenery {
     fn turn(&mut self, world: &mut World, dice: &mut Dice) -> Result<(), String> {
         world.turn(dice)?;
         let now = world.now();
-        for Call { executor, ask } in world.take_calls() {
+        for Call { executor, ask, .. } in world.take_calls() {
             let Some(to) = self.executors.iter().position(|one| one.name == executor.name) else {
                 return Err(format!("{} was called and is not known", executor.name));
             };

@@ -91,6 +91,8 @@ pub enum Answer {
     ExecutorRegistered {
         unchanged: bool,
     },
+    /// By type.
+    Policies(Vec<PolicyInfo>),
     Executors {
         executors: Vec<ExecutorInfo>,
         more: bool,
@@ -413,4 +415,14 @@ pub struct TokenInfo {
     pub name: String,
     pub scopes: Vec<Scope>,
     pub issued_at: Timestamp,
+}
+
+/// Who chooses the executors of a type of jobs.
+#[derive(Clone, Debug)]
+pub struct PolicyInfo {
+    pub job: Arc<str>,
+    pub policy: Arc<str>,
+    /// The reason of each assignment is kept in the history.
+    pub recorded: bool,
+    pub by: Performer,
 }

@@ -269,7 +269,9 @@ impl Request {
                 | Self::PublishOrganisation { .. }
                 | Self::PublishTopology(_)
                 | Self::Undo { .. }
-                | Self::Executor(Concern::Register(_) | Concern::Remove { .. })
+                | Self::Executor(
+                    Concern::Register(_) | Concern::Remove { .. } | Concern::SetPolicy { .. }
+                )
                 | Self::IssueToken { .. }
                 | Self::RevokeToken { .. }
                 | Self::Reconfiguration
@@ -321,7 +323,13 @@ impl Request {
             | Self::FailJobs { .. }
             | Self::ExtendJobs { .. }
             | Self::ReturnJobs { .. }
-            | Self::Executor(Concern::Register(_) | Concern::Remove { .. } | Concern::List { .. })
+            | Self::Executor(
+                Concern::Register(_)
+                | Concern::Remove { .. }
+                | Concern::SetPolicy { .. }
+                | Concern::Policies
+                | Concern::List { .. },
+            )
             | Self::IssueToken { .. }
             | Self::RevokeToken { .. }
             | Self::Tokens { .. }
@@ -412,6 +420,14 @@ pub struct Activate {
 #[derive(Debug)]
 pub enum Concern {
     Register(RegisterExecutor),
+    /// Says who chooses the executors of a type of jobs, and whether the reasons are kept.
+    SetPolicy {
+        job: Arc<str>,
+        policy: Arc<str>,
+        recorded: bool,
+    },
+    /// The types whose executors are not chosen as usual.
+    Policies,
     Remove {
         name: Arc<str>,
     },

@@ -67,6 +67,7 @@ pub use bounds::{Limits, OUTPUT_APPENDS_MAX, OUTPUT_BYTES_MAX, RECORD_BYTES_MAX}
 pub use changes::{Fate, Pending};
 pub use input::*;
 pub use legwork_engine::Lifecycle;
+pub use legwork_schedule::Reason;
 pub use locks::Mode;
 pub use message::{
     Follow, Instance, Item, Items, KeyQuestion, Mark, Message, Named, Offer, ParcelId, Report,

@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use legwork_model::event::ExecutorRegistered;
 use legwork_model::id::{InstanceId, ServerId, StreamId};
+use legwork_schedule::Reason;
 
 use crate::answer::{Answer, Job};
 use crate::input::{JobLease, RequestId};
@@ -100,6 +101,8 @@ pub enum Output {
 pub struct Call {
     pub executor: Arc<ExecutorRegistered>,
     pub ask: Ask,
+    /// Of a task: why it is this one that gets it.
+    pub why: Option<Reason>,
 }
 
 #[derive(Clone, Debug)]

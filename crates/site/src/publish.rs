@@ -203,7 +203,8 @@ impl Site {
                 | SiteEvent::ChangeUndone { .. }
                 | SiteEvent::Unexcepted { .. }
                 | SiteEvent::ExecutorRegistered(_)
-                | SiteEvent::ExecutorRemoved { .. } => None,
+                | SiteEvent::ExecutorRemoved { .. }
+                | SiteEvent::PolicySet(_) => None,
             });
         self.answer(id, found.ok_or_else(|| no_edition(None)));
     }
@@ -358,6 +359,7 @@ impl Site {
             }
             SiteEvent::ExecutorRegistered(executor) => self.take_executor(*executor),
             SiteEvent::ExecutorRemoved { name, by: _ } => self.drop_executor(&name),
+            SiteEvent::PolicySet(said) => self.take_policy(*said),
             SiteEvent::Unexcepted { domain, ids } => {
                 self.note_recorded_over(domain, &ids);
                 self.catalog.unexcept(domain, ids);

@@ -336,15 +336,16 @@ fn entry(
             writes: writes(&done.writes),
             ..blank("answered", Some(&done.activity), &done.by)
         },
+        Event::Assigned(to) => {
+            let detail = Some(format!("to {}; {}", to.to, to.why));
+            HistoryEntry { detail, ..blank("assigned", Some(&to.activity), &system) }
+        }
         Event::Decided { activity, code } => HistoryEntry {
             detail: Some(answer_of(schema, activity, *code)),
             ..blank("decided", Some(activity), &system)
         },
         Event::Failed { activity, by, error, retry_at } => HistoryEntry {
-            detail: Some(match retry_at {
-                Some(moment) => format!("{error}; next attempt at {moment}"),
-                None => error.clone(),
-            }),
+            detail: Some(failure(error, *retry_at)),
             ..blank("failed", Some(activity), by)
         },
         Event::IncidentRaised { activity, incident: raised } => HistoryEntry {
@@ -374,6 +375,13 @@ fn entry(
             ..blank("fetched", None, &system)
         },
         Event::Finished => blank("finished", None, &system),
+    }
+}
+
+fn failure(error: &str, retry_at: Option<Timestamp>) -> String {
+    match retry_at {
+        Some(moment) => format!("{error}; next attempt at {moment}"),
+        None => error.to_owned(),
     }
 }
 

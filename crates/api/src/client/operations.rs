@@ -18,7 +18,7 @@ use crate::definitions::{
     CheckAnswer, CheckRequest, Definition, DefinitionList, Deployed, Organisation, Published,
     VersionList,
 };
-use crate::executors::{ExecutorList, ExecutorRequest, Registered};
+use crate::executors::{ExecutorList, ExecutorRequest, PolicyList, PolicyRequest, Registered};
 use crate::files::File;
 use crate::instances::{
     History, IncidentList, Instance, InstanceList, Reason, ResolveRequest, StartRequest, Started,
@@ -366,6 +366,17 @@ impl Client {
                 return Ok(ExecutorList { executors: all, next: None });
             }
         }
+    }
+
+    /// Says who chooses the executors of a type of jobs from now on.
+    pub async fn set_policy(&self, kind: &str, request: &PolicyRequest) -> Result<(), Error> {
+        let target = Target::new("/v1/policies").segment(kind).done();
+        self.order(Call { method: hyper::Method::PUT, ..Call::post(target, request)? }).await
+    }
+
+    /// The types of jobs whose executors are not chosen as usual.
+    pub async fn policies(&self) -> Result<PolicyList, Error> {
+        self.get(Target::new("/v1/policies").done(), NO_WAIT).await
     }
 
     /// Takes an executor out; what it has is given to others.

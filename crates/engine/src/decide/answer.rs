@@ -4,7 +4,7 @@
 //! Of all that an executor may have been given more than once, one result is taken. From then on
 //! nobody else can complete the step or fail it.
 
-use legwork_model::event::{Answered, Event, RequestDigest};
+use legwork_model::event::{Answered, Assigned, Event, RequestDigest};
 use legwork_model::id::Activity;
 use legwork_model::schema::NodeKind;
 
@@ -13,6 +13,17 @@ use super::{Case, Decision};
 use crate::data;
 use crate::rejection::Rejection;
 use crate::state::Answer;
+
+/// It is taken down who was given what.
+pub(super) fn assign(case: Case<'_>, assigned: Box<Assigned>) -> Result<Decision, Rejection> {
+    case.alive()?;
+    let node = case.open(&assigned.activity)?;
+    if !matches!(node.kind, NodeKind::Automatic { .. }) {
+        return Err(Rejection::NotAJob { step: node.name.to_string() });
+    }
+    case.not_answered(node)?;
+    case.answer(Event::Assigned(assigned))
+}
 
 /// A result is taken.
 pub(super) fn answer(case: Case<'_>, answered: Answered) -> Result<Decision, Rejection> {

@@ -137,7 +137,8 @@ impl<'a> Knowledge<'a> {
             | Event::Fetched { .. }
             | Event::Finished
             | Event::Redirected { .. }
-            | Event::Answered(_) => {}
+            | Event::Answered(_)
+            | Event::Assigned(_) => {}
         }
     }
 

@@ -199,7 +199,8 @@ impl Stage {
             | Event::Fetched { .. }
             | Event::Finished
             | Event::Redirected { .. }
-            | Event::Answered(_) => None,
+            | Event::Answered(_)
+            | Event::Assigned(_) => None,
         }
     }
 

@@ -109,6 +109,23 @@ pub enum SiteEvent {
         #[n(1)]
         by: Performer,
     },
+    #[n(11)]
+    PolicySet(#[n(0)] Box<PolicySet>),
+}
+
+/// Who chooses the executors of a type of jobs from now on.
+#[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
+pub struct PolicySet {
+    #[cbor(n(0), with = "shared_text")]
+    pub job: Arc<str>,
+    /// By name.
+    #[cbor(n(1), with = "shared_text")]
+    pub policy: Arc<str>,
+    /// The reason of each assignment is kept in the history.
+    #[n(2)]
+    pub recorded: bool,
+    #[n(3)]
+    pub by: Performer,
 }
 
 /// A service that does automatic steps.

@@ -54,10 +54,13 @@ impl Executors {
         self.runtime.spawn(async move { this.carry_out(call).await });
     }
 
-    async fn carry_out(&self, Call { executor, ask }: Call) {
+    async fn carry_out(&self, Call { executor, ask, why }: Call) {
         let name = executor.name.clone();
         match ask {
             Ask::Task(job) => {
+                if let Some(why) = why {
+                    tracing::debug!(task = %job.activity, lease = job.lease, executor = %name, %why, "assigned");
+                }
                 let task = JobLease { activity: job.activity.clone(), lease: job.lease };
                 let left = job.expires_at.since(self.clock.now());
                 let given = async {

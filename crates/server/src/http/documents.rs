@@ -61,6 +61,7 @@ fn pretty(json: &serde_json::Value) -> Bytes {
         work::delegate, work::complete,
         jobs::activate, jobs::complete, jobs::fail, jobs::extend, jobs::give_back,
         executors::register, executors::remove, executors::list, executors::report,
+        executors::set_policy, executors::policies,
         files::upload, files::download,
         tokens::create, tokens::list, tokens::revoke, tokens::whoami,
         links::list, system::backup, system::openapi, system::definition_schema,

@@ -5,7 +5,10 @@
 use std::sync::Arc;
 
 use hyper::StatusCode;
-use legwork_api::executors::{ExecutorList, ExecutorRequest, Received, Registered, TaskResult};
+use legwork_api::executors::{
+    ExecutorList, ExecutorRequest, PolicyList, PolicyRequest, PolicyState, Received, Registered,
+    TaskResult,
+};
 use legwork_api::signature::{self, Signed};
 use legwork_model::event::Secret;
 use legwork_site::{
@@ -56,6 +59,42 @@ pub(super) async fn remove(x: Exchange<'_>) -> Result {
     x.order(Request::Executor(Concern::Remove { name: name.as_str().into() })).await?;
     tracing::info!(%name, "executor removed");
     Reply::done()
+}
+
+/// Says who chooses the executors of a type of jobs from now on, at all servers.
+#[utoipa::path(
+    put, path = "/v1/policies/{type}", tag = "executors", operation_id = "set_policy",
+    params(("type" = String, Path)),
+    request_body = PolicyRequest,
+    responses((status = 204)),
+)]
+pub(super) async fn set_policy(x: Exchange<'_>) -> Result {
+    x.query(&[])?;
+    let kind = x.name()?;
+    let PolicyRequest { policy, record } = x.json()?;
+    let (job, named) = (Arc::from(kind.as_str()), Arc::from(policy.as_str()));
+    let concern = Concern::SetPolicy { job, policy: named, recorded: record };
+    x.order(Request::Executor(concern)).await?;
+    tracing::info!(%kind, %policy, record, "policy set");
+    Reply::done()
+}
+
+/// The types of jobs whose executors are not chosen as usual, by name.
+#[utoipa::path(
+    get, path = "/v1/policies", tag = "executors", operation_id = "policies",
+    responses((status = 200, body = PolicyList)),
+)]
+pub(super) async fn policies(x: Exchange<'_>) -> Result {
+    x.query(&[])?;
+    let Answer::Policies(policies) = x.ask(Request::Executor(Concern::Policies)).await? else {
+        return Err(Refused::strange_answer());
+    };
+    let policies = policies.iter().map(|set| PolicyState {
+        kind: set.job.to_string(),
+        policy: set.policy.to_string(),
+        record: set.recorded,
+    });
+    Reply::json(&PolicyList { policies: policies.collect() })
 }
 
 /// The executors there are, by name, and what this server has seen of them.

@@ -238,6 +238,7 @@ fn writes_catalog(operation: Operation) -> bool {
             | Operation::CreateToken
             | Operation::RegisterExecutor
             | Operation::RemoveExecutor
+            | Operation::SetPolicy
             | Operation::RevokeToken
     )
 }
@@ -281,6 +282,8 @@ async fn carry_out(operation: Operation, x: Exchange<'_>) -> Result {
         Operation::RegisterExecutor => executors::register(x).await,
         Operation::RemoveExecutor => executors::remove(x).await,
         Operation::Executors => executors::list(x).await,
+        Operation::SetPolicy => executors::set_policy(x).await,
+        Operation::Policies => executors::policies(x).await,
         Operation::ReportTask => executors::report(x).await,
         Operation::CreateToken => tokens::create(x).await,
         Operation::Tokens => tokens::list(x).await,

@@ -64,6 +64,8 @@ pub(crate) enum Operation {
     RegisterExecutor,
     RemoveExecutor,
     Executors,
+    SetPolicy,
+    Policies,
     ReportTask,
     CreateToken,
     Tokens,
@@ -88,7 +90,7 @@ use Operation as Op;
 use Verb::{Delete, Get, Post, Put};
 
 /// Those in use at every step of every instance come first.
-pub(crate) static ROUTES: [Route; 55] = [
+pub(crate) static ROUTES: [Route; 57] = [
     route(Post, "/v1/work/{activity}/complete", Op::Complete),
     route(Post, "/v1/jobs/activate", Op::ActivateJobs),
     route(Post, "/v1/jobs/complete", Op::CompleteJobs),
@@ -127,6 +129,8 @@ pub(crate) static ROUTES: [Route; 55] = [
     route(Put, "/v1/executors/{name}", Op::RegisterExecutor),
     route(Delete, "/v1/executors/{name}", Op::RemoveExecutor),
     route(Get, "/v1/executors", Op::Executors),
+    route(Put, "/v1/policies/{type}", Op::SetPolicy),
+    route(Get, "/v1/policies", Op::Policies),
     route(Post, "/v1/tokens", Op::CreateToken),
     route(Get, "/v1/tokens", Op::Tokens),
     route(Delete, "/v1/tokens/{name}", Op::RevokeToken),

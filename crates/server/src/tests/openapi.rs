@@ -268,6 +268,17 @@ async fn refuse(r: &mut Reader, instance: &str) {
     }
 }
 
+async fn set_policies(r: &mut Reader) {
+    let usual = json!({"policy": "round-robin", "record": true});
+    r.ok(call("PUT /v1/policies/score").json(usual)).await;
+    let listed = r.ok(call("GET /v1/policies")).await;
+    let of_score = json!({"type": "score", "policy": "round-robin", "record": true});
+    assert_eq!(listed["policies"], json!([of_score]));
+    let refused = r.send(call("PUT /v1/policies/score").json(json!({"policy": "best"}))).await;
+    assert_eq!((refused.status, &refused.json()["code"]), (422, &json!("bad_policy")));
+    assert_eq!(r.send(call("GET /v1/policies?limit=1")).await.status, 400);
+}
+
 async fn deal_with_executors(r: &mut Reader) {
     let secret = "s".repeat(32);
     let crm = json!({"url": "http://127.0.0.1:1", "secret": secret, "types": {"none": {}}});
@@ -291,6 +302,7 @@ async fn deal_with_executors(r: &mut Reader) {
     let report = || call(&format!("POST {path}")).body("application/json", body.clone());
     r.ok(report().header("legwork-signature", &signature)).await;
     assert_eq!(r.send(report()).await.status, 401);
+    set_policies(r).await;
     r.ok(call("DELETE /v1/executors/crm")).await;
     assert_eq!(r.send(call("DELETE /v1/executors/crm")).await.status, 404);
 }

@@ -7,10 +7,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use legwork_engine::{Command, Lifecycle};
-use legwork_model::event::{ExecutorRegistered, Performer};
+use legwork_model::event::{Assigned, ExecutorRegistered, Performer};
 use legwork_model::id::{ActivityId, ServerId};
 use legwork_model::time::Timestamp;
-use legwork_schedule::{Candidate, ExecutorId, Policy, Task};
+use legwork_schedule::{Candidate, ExecutorId, Reason, Task};
 
 use super::given::Gift;
 use crate::Site;
@@ -65,7 +65,7 @@ impl Site {
         let Demanded { size, timeout, .. } = demanded(schema, state, &key.activity);
         let attempt = state.open_at(schema, key.activity.node).map_or(0, |open| open.attempts);
         let task = Task { kind, size, attempt };
-        let Some(executor) = self.choose(key, &task, now) else {
+        let Some((executor, why)) = self.choose(key, &task, now) else {
             self.executors.full.insert(kind);
             return;
         };
@@ -78,11 +78,38 @@ impl Site {
         let expected_ms = self.executors.book.entry(assignment).map_or(0.0, |entry| entry.work_ms);
         self.jobs.charge(key, Duration::from_secs_f64(expected_ms / 1_000.0));
         self.executors.given.give(key.clone(), Gift { lease, executor, kind, assignment, at: now });
-        self.call(&registered, Ask::Task(task_of));
+        if self.executors.policies.is_recorded(kind) {
+            self.record_assignment(key, &registered.name, (lease, &why), now);
+        }
+        self.out.push(Output::Call(Box::new(Call {
+            executor: registered,
+            ask: Ask::Task(task_of),
+            why: Some(why),
+        })));
+    }
+
+    /// Takes down in the history who was given what, and why.
+    fn record_assignment(
+        &mut self,
+        key: &JobKey,
+        to: &Arc<str>,
+        (lease, why): (u64, &Reason),
+        now: Timestamp,
+    ) {
+        let (activity, to, why) = (key.activity.clone(), to.clone(), why.to_string());
+        let command = Command::Assign(Box::new(Assigned { activity, to, lease, why }));
+        let recorded = self.require_room().and_then(|()| self.command(key.instance, command, now));
+        // Whoever has no room for reasons has none for results either, and says so then.
+        drop(recorded);
     }
 
     /// Who gets it: one that has not had it yet, if there is one.
-    fn choose(&mut self, key: &JobKey, task: &Task, now: Timestamp) -> Option<ExecutorId> {
+    fn choose(
+        &mut self,
+        key: &JobKey,
+        task: &Task,
+        now: Timestamp,
+    ) -> Option<(ExecutorId, Reason)> {
         let executors = &mut self.executors;
         let all = executors.registry.offering(task.kind);
         // Not what the book says: there an executor still has what was cancelled, and may never have
@@ -93,8 +120,9 @@ impl Site {
                 && executors.given.total(*id) < in_all
                 && !executors.given.is_resting(*id, now)
         };
-        let is_doubted =
-            |id: &ExecutorId| executors.policy.is_doubted(&executors.book, *id, task.kind, now);
+        let is_doubted = |id: &ExecutorId| {
+            executors.policies.of(task.kind).is_doubted(&executors.book, *id, task.kind, now)
+        };
         let (free, full): (Vec<ExecutorId>, Vec<ExecutorId>) =
             all.iter().copied().partition(has_room);
         // What waits for somebody who will do it is not wasted on those who will not.
@@ -106,14 +134,18 @@ impl Site {
         let has_new = free.iter().any(is_new);
         let among = free.into_iter().filter(|id| is_new(id) || !has_new);
         let among: Vec<Candidate> = among.map(Candidate::near).collect();
-        executors.policy.choose(&executors.book, task, &among, now)
+        let policy = executors.policies.of_mut(task.kind);
+        let chosen = policy.choose(&executors.book, task, &among, now)?;
+        let name = executors.policies.name(task.kind);
+        let policy = (name, executors.policies.of(task.kind));
+        Some((chosen, Reason::of(&executors.book, policy, (task, chosen), among.len(), now)))
     }
 
     fn patience(&self, executor: ExecutorId, task: &Task, usual: Duration) -> Duration {
         let usual_ms = i64::try_from(usual.as_millis()).unwrap_or(i64::MAX);
         let executors = &self.executors;
         let to = Candidate::near(executor);
-        let ms = executors.policy.patience_ms(&executors.book, to, task, usual_ms);
+        let ms = executors.policies.of(task.kind).patience_ms(&executors.book, to, task, usual_ms);
         Duration::from_millis(u64::try_from(ms).unwrap_or_default()).min(LEASE_MAX)
     }
 
@@ -144,7 +176,9 @@ impl Site {
                 return false;
             }
             let entry = executors.book.entry(gift.assignment);
-            entry.is_some_and(|entry| executors.policy.is_given_up(&executors.book, entry, now))
+            entry.is_some_and(|entry| {
+                executors.policies.of(gift.kind).is_given_up(&executors.book, entry, now)
+            })
         };
         let lost = executors.given.iter().filter(|(_, gift)| is_lost(gift));
         for key in lost.map(|(key, _)| key.clone()).collect::<Vec<_>>() {
@@ -212,6 +246,6 @@ impl Site {
 
     pub(super) fn call(&mut self, executor: &Arc<ExecutorRegistered>, ask: Ask) {
         let executor = executor.clone();
-        self.out.push(Output::Call(Box::new(Call { executor, ask })));
+        self.out.push(Output::Call(Box::new(Call { executor, ask, why: None })));
     }
 }

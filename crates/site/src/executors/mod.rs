@@ -7,18 +7,21 @@
 
 mod assign;
 mod given;
+mod policies;
 mod registering;
 mod registry;
 mod reports;
 mod unsaid;
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 
 use legwork_model::id::InstanceId;
 use legwork_model::time::Timestamp;
-use legwork_schedule::{Book, KindId, Learned};
+use legwork_schedule::{Book, KindId};
 
 use given::Given;
+use policies::Policies;
 pub(crate) use registry::Registry;
 use unsaid::Unsaid;
 
@@ -27,7 +30,7 @@ use unsaid::Unsaid;
 pub(crate) struct Executors {
     pub(crate) registry: Registry,
     book: Book,
-    policy: Learned,
+    policies: Policies,
     given: Given,
     /// Verdicts that are not confirmed.
     unsaid: Unsaid,
@@ -42,6 +45,13 @@ impl Executors {
     /// Whether something of an instance is under way with an executor.
     pub(crate) fn concerns(&self, instance: InstanceId) -> bool {
         self.unsaid.concerns(instance)
+    }
+
+    /// The number of a type, from now on if it had none.
+    fn know_kind(&mut self, job: &Arc<str>) -> KindId {
+        let kind = self.registry.know_kind(job);
+        self.book.know_kinds(self.registry.kinds());
+        kind
     }
 
     /// Finds out who takes more than before.

@@ -11,7 +11,6 @@ use legwork_engine::Command;
 use legwork_model::event::{ExecutorRegistered, ExecutorType, SiteEvent};
 use legwork_model::time::Timestamp;
 use legwork_placement::Map;
-use legwork_schedule::Policy;
 
 use super::Executors;
 use super::registry::Number;
@@ -40,6 +39,10 @@ impl Site {
         match concern {
             Concern::Register(asked) => self.register_executor(caller, asked, now),
             Concern::Remove { name } => self.remove_executor(caller, name, now),
+            Concern::SetPolicy { job, policy, recorded } => {
+                self.set_policy(caller, (job, policy, recorded), now)
+            }
+            Concern::Policies => self.list_policies(caller),
             Concern::List { after, limit } => self.list_executors(caller, after.as_deref(), limit),
             Concern::Report(report) => self.report_task(caller, report, now),
             Concern::Confirm { executor, task } => self.confirm_task(caller, &executor, &task, now),
@@ -156,7 +159,7 @@ impl Site {
             is_suspected: one.types.iter().all(|own| {
                 let kind = executors.registry.kind(&own.job);
                 kind.is_some_and(|kind| {
-                    executors.policy.is_doubted(&executors.book, id, kind, self.latest)
+                    executors.policies.of(kind).is_doubted(&executors.book, id, kind, self.latest)
                 })
             }),
             unconfirmed: executors.unsaid.count(&one.name),

@@ -50,11 +50,7 @@ impl Registry {
         let (Number::Same(id) | Number::New(id) | Number::Again(id)) = number;
         let mut limits = Vec::with_capacity(executor.types.len());
         for ExecutorType { job, limit } in &executor.types {
-            let next = KindId(u32::try_from(self.offering.len()).unwrap_or(u32::MAX));
-            let kind = *self.kinds.entry(job.clone()).or_insert(next);
-            if kind == next {
-                self.offering.push(Vec::new());
-            }
+            let kind = self.know_kind(job);
             limits.push((kind, limit.unwrap_or(executor.limit)));
         }
         limits.sort_unstable();
@@ -70,6 +66,16 @@ impl Registry {
             *place = Some(Known { registered: Arc::new(executor), limits });
         }
         number
+    }
+
+    /// The number of a type, from now on if it had none.
+    pub(crate) fn know_kind(&mut self, job: &Arc<str>) -> KindId {
+        let next = KindId(u32::try_from(self.offering.len()).unwrap_or(u32::MAX));
+        let kind = *self.kinds.entry(job.clone()).or_insert(next);
+        if kind == next {
+            self.offering.push(Vec::new());
+        }
+        kind
     }
 
     fn number(&mut self, name: &Arc<str>) -> Number {

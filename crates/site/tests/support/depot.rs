@@ -61,7 +61,7 @@ impl Depot {
     /// What was said since this was asked last, in short, and the tasks that were given.
     pub(crate) fn said(&mut self) -> (Vec<String>, Vec<(String, JobLease)>) {
         let (mut said, mut tasks) = (Vec::new(), Vec::new());
-        for Call { executor, ask } in std::mem::take(&mut self.site.calls) {
+        for Call { executor, ask, .. } in std::mem::take(&mut self.site.calls) {
             let name = &executor.name;
             match ask {
                 Ask::Task(job) => {

@@ -1,0 +1,152 @@
+//! Who chooses the executors of a type of jobs.
+//!
+//! Invariant: where nothing is said, ours does. What is said counts for all servers, from when each has
+//! heard of it; what a policy has drawn or counted is its own server's.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use legwork_model::event::{Performer, PolicySet, SiteEvent};
+use legwork_model::time::Timestamp;
+use legwork_schedule::{KindId, Learned, NAMES, OURS, Policy, named};
+
+use crate::Site;
+use crate::access::Caller;
+use crate::answer::{Answer, PolicyInfo};
+use crate::refusal::{Kind, Refusal};
+
+const TYPE_BYTES_MAX: usize = 64;
+/// Of how many types something may be said.
+const TYPES_MAX: usize = 10_000;
+
+#[derive(Debug, Default)]
+pub(crate) struct Policies {
+    ours: Learned,
+    /// What differs from it.
+    set: BTreeMap<KindId, Chosen>,
+}
+
+#[derive(Debug)]
+struct Chosen {
+    said: PolicySet,
+    policy: Box<dyn Policy>,
+}
+
+impl Policies {
+    pub(super) fn of(&self, kind: KindId) -> &dyn Policy {
+        self.set.get(&kind).map_or(&self.ours, |chosen| &*chosen.policy)
+    }
+
+    pub(super) fn of_mut(&mut self, kind: KindId) -> &mut dyn Policy {
+        match self.set.get_mut(&kind) {
+            Some(chosen) => &mut *chosen.policy,
+            None => &mut self.ours,
+        }
+    }
+
+    pub(super) fn name(&self, kind: KindId) -> &str {
+        self.set.get(&kind).map_or(OURS, |chosen| &chosen.said.policy)
+    }
+
+    /// Whether the reason of each assignment is kept in the history.
+    pub(super) fn is_recorded(&self, kind: KindId) -> bool {
+        self.set.get(&kind).is_some_and(|chosen| chosen.said.recorded)
+    }
+
+    fn is(&self, kind: Option<KindId>, policy: &str, recorded: bool) -> bool {
+        let said = kind.and_then(|kind| self.set.get(&kind)).map(|chosen| &chosen.said);
+        match said {
+            Some(said) => &*said.policy == policy && said.recorded == recorded,
+            None => policy == OURS && !recorded,
+        }
+    }
+
+    fn set(&mut self, kind: KindId, said: PolicySet) {
+        if &*said.policy == OURS && !said.recorded {
+            self.set.remove(&kind);
+            return;
+        }
+        // A name that only a later version knows: what is known better than nothing.
+        let policy =
+            named(&said.policy, u64::from(kind.0)).unwrap_or_else(|| Box::<Learned>::default());
+        self.set.insert(kind, Chosen { said, policy });
+    }
+}
+
+impl Site {
+    pub(super) fn set_policy(
+        &mut self,
+        caller: &Caller,
+        (job, policy, recorded): (Arc<str>, Arc<str>, bool),
+        now: Timestamp,
+    ) -> Result<Answer, Refusal> {
+        caller.require_admin()?;
+        self.require_registrar()?;
+        let policies = &self.executors.policies;
+        if job.is_empty() || job.len() > TYPE_BYTES_MAX {
+            let message = format!("a type of jobs has 1 to {TYPE_BYTES_MAX} bytes");
+            return Err(Refusal::new(Kind::Invalid, "bad_policy", message));
+        }
+        if named(&policy, 0).is_none() {
+            let message =
+                format!("there is no policy `{policy}`; choose one of {}", NAMES.join(", "));
+            return Err(Refusal::new(Kind::Invalid, "bad_policy", message));
+        }
+        if policies.is(self.executors.registry.kind(&job), &policy, recorded) {
+            return Ok(Answer::Done);
+        }
+        if policies.set.len() >= TYPES_MAX {
+            let message = format!(
+                "there are policies for {TYPES_MAX} types, as many as fit; set some to `{OURS}` first"
+            );
+            return Err(Refusal::new(Kind::Conflict, "too_many_policies", message));
+        }
+        let said = PolicySet { job, policy, recorded, by: caller.performer() };
+        self.record(SiteEvent::PolicySet(Box::new(said.clone())), now);
+        self.take_policy(said);
+        Ok(Answer::Done)
+    }
+
+    /// One that was set, here or elsewhere.
+    pub(crate) fn take_policy(&mut self, said: PolicySet) {
+        let kind = self.executors.know_kind(&said.job);
+        self.executors.policies.set(kind, said);
+    }
+
+    pub(super) fn list_policies(&self, caller: &Caller) -> Result<Answer, Refusal> {
+        caller.require_any()?;
+        let info = |PolicySet { job, policy, recorded, by }: &PolicySet| PolicyInfo {
+            job: job.clone(),
+            policy: policy.clone(),
+            recorded: *recorded,
+            by: Performer::clone(by),
+        };
+        let mut policies: Vec<PolicyInfo> =
+            self.executors.policies.set.values().map(|chosen| info(&chosen.said)).collect();
+        policies.sort_by(|a, b| a.job.cmp(&b.job));
+        Ok(Answer::Policies(policies))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn said(policy: &str, recorded: bool) -> PolicySet {
+        let (job, by) = ("scan".into(), Performer::System);
+        PolicySet { job, policy: policy.into(), recorded, by }
+    }
+
+    #[test]
+    fn a_type_has_the_policy_that_was_set_last_and_ours_otherwise() {
+        let mut policies = Policies::default();
+        let kind = KindId(3);
+        assert_eq!((policies.name(kind), policies.is_recorded(kind)), ("ours", false));
+        policies.set(kind, said("oxthas-3", false));
+        assert_eq!((policies.name(kind), policies.name(KindId(2))), ("oxthas-3", "ours"));
+        policies.set(kind, said("ours", true));
+        assert_eq!((policies.name(kind), policies.is_recorded(kind)), ("ours", true));
+        policies.set(kind, said("ours", false));
+        assert!(policies.set.is_empty(), "nothing is kept of what is usual");
+    }
+}

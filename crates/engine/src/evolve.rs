@@ -17,7 +17,9 @@ use legwork_model::value::Value;
 
 use crate::data::versions::Written;
 use crate::marking::Spread;
-use crate::state::{Answer, Change, Detail, Done, Lifecycle, NodeState, State, Whereabouts};
+use crate::state::{
+    Answer, Change, Counted, Detail, Done, Lifecycle, NodeState, State, Whereabouts,
+};
 use crate::travel::Travel;
 
 /// Folds one event into the state, and tells what changed for somebody outside.
@@ -230,7 +232,8 @@ fn finish<N: FnMut(&mut Vec<NodeId>) -> Option<NodeId>>(
     End { by, code, request, home }: End,
 ) {
     let iteration = spread.state.activity(spread.schema, node.id).iteration;
-    let whereabouts = Whereabouts { iteration, server: spread.server, home };
+    let earlier = earlier(spread.state.done(node.id));
+    let whereabouts = Whereabouts { iteration, server: spread.server, home, earlier };
     let whereabouts = (whereabouts != Whereabouts::default()).then(|| Box::new(whereabouts));
     let done = Done { node: node.id, code, by, at: spread.at, request, whereabouts };
     let all = &mut spread.state.done;
@@ -248,6 +251,17 @@ fn finish<N: FnMut(&mut Vec<NodeId>) -> Option<NodeId>>(
         }
         Some(_) | None => spread.completed(node),
     }
+}
+
+/// The results of executors that counted up to the last completion of a node.
+fn earlier(last: Option<&Done>) -> Counted {
+    let Some(last) = last else { return Counted::default() };
+    let earlier = last.whereabouts.as_ref().map(|whereabouts| whereabouts.earlier.clone());
+    let mut earlier = earlier.unwrap_or_default();
+    if let (Performer::Worker(_), Some(request)) = (&last.by, last.request) {
+        earlier.push(last.by.clone(), request);
+    }
+    earlier
 }
 
 /// Withdraws whatever is open.

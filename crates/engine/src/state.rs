@@ -5,6 +5,7 @@
 //! states, in memory and in snapshots.
 
 mod apart;
+mod counted;
 mod nodes;
 
 use std::sync::Arc;
@@ -23,6 +24,7 @@ use crate::data::versions::{Found, Versions, version_bytes};
 use crate::marking;
 use crate::travel::Travel;
 pub use apart::{Completion, Lacking};
+pub(crate) use counted::Counted;
 pub(crate) use nodes::Nodes;
 
 /// What a node is doing. A job that a worker is busy with is still `Activated`: leases are not
@@ -166,6 +168,9 @@ pub(crate) struct Whereabouts {
     /// Where whoever did it is at home, if not where it was controlled.
     #[n(2)]
     pub(crate) home: Option<DomainId>,
+    /// The results of executors that counted in earlier iterations.
+    #[n(3)]
+    pub(crate) earlier: Counted,
 }
 
 /// A node went from one state to another, and somebody outside has to know: a work item or a job
@@ -285,9 +290,13 @@ impl State {
         })
     }
 
-    /// The request that completed a node last, if it carried a key.
-    pub fn completed_by_request(&self, node: NodeId) -> Option<RequestDigest> {
-        self.done(node)?.request
+    /// Whether a result that an executor gave under a lease has completed a node, in whatever iteration.
+    pub fn has_counted(&self, node: NodeId, by: &Performer, lease: u64) -> bool {
+        let Some(done) = self.done(node) else { return false };
+        let request = RequestDigest(lease);
+        let earlier = done.whereabouts.as_ref().map(|whereabouts| &whereabouts.earlier);
+        (done.request == Some(request) && done.by == *by)
+            || earlier.is_some_and(|earlier| earlier.contains(by, request))
     }
 
     /// The result of an executor that counts and is not confirmed yet.
@@ -526,7 +535,7 @@ impl Lifecycle {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Format;
 
-const FORMAT: u32 = 3;
+const FORMAT: u32 = 4;
 
 impl<C> Encode<C> for Format {
     fn encode<W: minicbor::encode::Write>(

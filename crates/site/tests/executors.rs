@@ -12,8 +12,8 @@ mod support;
 use legwork_model::event::Secret;
 use legwork_site::*;
 use serde_json::json;
-use support::data_of;
 use support::depot::{Depot, SECOND, registration};
+use support::{Harness, data_of};
 
 #[test]
 fn a_case_goes_on_when_the_executor_has_confirmed_that_its_result_counts() {
@@ -339,4 +339,53 @@ fn a_secret_stays_out_of_logs() {
     let listed = depot.site.ask(Request::Executor(Concern::List { after: None, limit: 9 }));
     let shown = format!("{request:?} {:?} {listed:?} {:?}", depot.site.calls, depot.site.site);
     assert!(shown.contains("crane.example") && !shown.contains("ssss"), "{shown}");
+}
+
+const ROUNDS: &str = r#"
+process: loan
+data: { amount: int, packed: string }
+start: [amount]
+steps:
+  - loop: again
+    steps:
+      - step: pack
+        job: pack
+        retry: { times: 3, pause: 1s }
+        writes: [packed]
+    until: packed == "enough"
+"#;
+
+#[test]
+fn results_of_earlier_rounds_get_the_verdict_that_they_had() {
+    let mut depot = Depot::at(Harness::new(), ROUNDS, &["crane", "lift"]);
+    depot.start(1);
+    let (mut counted, mut wasted) = (Vec::new(), Vec::new());
+    for _ in 0..3 {
+        let (name, task) = depot.task();
+        wasted.push((name.clone(), task.clone()));
+        depot.report(&name, &task, Outcome::Failed { error: "no".to_owned(), retry: true });
+        depot.site.pass(2 * SECOND);
+        let (name, task) = depot.task();
+        depot.done(&name, &task);
+        depot.confirm(&name, &task);
+        counted.push((name, task));
+    }
+    for _ in 0..2 {
+        for (all, verdict) in [(&counted, "ack"), (&wasted, "nack")] {
+            for (name, task) in all {
+                depot.said();
+                depot.done(name, task);
+                assert_eq!(depot.said().0, [format!("{name} {verdict}")]);
+                depot.confirm(name, task);
+            }
+        }
+        // What counted of one is nothing of the other.
+        let (name, task) = &counted[0];
+        let other = if name == "crane" { "lift" } else { "crane" };
+        depot.done(other, task);
+        assert_eq!(depot.said().0, [format!("{other} nack")]);
+        depot.confirm(other, task);
+        depot.site.restart();
+        depot.site.pass(SECOND);
+    }
 }

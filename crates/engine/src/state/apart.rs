@@ -62,7 +62,7 @@ impl State {
     /// The last completion of each node that has entries, but for the start.
     pub fn completions(&self) -> impl Iterator<Item = Completion> {
         self.done.iter().map(|done| {
-            let Whereabouts { iteration, server, home } =
+            let Whereabouts { iteration, server, home, .. } =
                 done.whereabouts.as_deref().cloned().unwrap_or_default();
             Completion { activity: Activity { node: done.node, iteration }, server, home }
         })

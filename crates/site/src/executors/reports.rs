@@ -39,8 +39,6 @@ enum Worth {
     /// It has counted before.
     Counted,
     Nothing,
-    /// Its loop has gone on since, and what counted in the round before is not known any more.
-    Forgotten,
 }
 
 impl Site {
@@ -132,7 +130,6 @@ impl Site {
                 self.accept(executor, task, &key, (data, since), now)?
             }
             (Worth::Counted, _) => true,
-            (Worth::Forgotten, _) => return Ok(()),
             (Worth::Nothing | Worth::Accepted { .. }, _) => false,
         };
         self.tell_verdict(executor, task, counts, now);
@@ -146,23 +143,16 @@ impl Site {
         gift.is_some_and(|gift| gift.lease == lease && Some(gift.executor) == own)
     }
 
-    fn worth(&self, key: &JobKey, executor: &str, lease: u64) -> Worth {
+    fn worth(&self, key: &JobKey, executor: &Arc<str>, lease: u64) -> Worth {
         // Nothing else: what was given up once may have been told that it does not count.
         if let Some(gift) = self.executors.given.get(key)
             && self.stands(key, executor, lease)
         {
             return Worth::Accepted { since: gift.at };
         }
-        let Some((schema, state)) = self.instances.state(key.instance) else {
-            return Worth::Nothing;
-        };
-        if state.activity(schema, key.activity.node).iteration > key.activity.iteration {
-            return Worth::Forgotten;
-        }
-        let is_own = |by: &Performer| matches!(by, Performer::Worker(name) if **name == *executor);
-        let done = state.completed_by_request(key.activity.node);
-        let is_done = done == Some(RequestDigest(lease))
-            && state.performer(key.activity.node).is_some_and(is_own);
+        let Some((_, state)) = self.instances.state(key.instance) else { return Worth::Nothing };
+        let is_done =
+            state.has_counted(key.activity.node, &Performer::Worker(executor.clone()), lease);
         let has_counted = is_done || self.is_answered_by(key, executor, lease);
         if has_counted { Worth::Counted } else { Worth::Nothing }
     }

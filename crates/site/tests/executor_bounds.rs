@@ -157,3 +157,19 @@ fn of_those_that_come_and_go_under_new_names_nothing_is_left_in_the_end() {
         depot.said();
     }
 }
+
+#[test]
+fn an_attempt_that_cannot_be_recorded_does_not_keep_its_job() {
+    let config = Config { history_records_max: 1, ..Config::default() };
+    let (mut depot, _, tasks) = both_out(config);
+    depot.site.notices = Some(Vec::new());
+    let error = "no".to_owned();
+    depot.report("crane", &tasks[0].1, Outcome::Failed { error, retry: true });
+    assert_eq!(depot.said().0, ["crane cancel"]);
+    let notices = depot.site.notices.take().unwrap();
+    assert!(notices.len() == 1 && notices[0].contains("history"), "{notices:?}");
+    depot.site.pass(9 * SECOND);
+    assert_eq!(depot.said().0, [""; 0]);
+    depot.site.pass(SECOND);
+    assert_eq!(depot.said().0, ["crane do pack attempt 1"]);
+}

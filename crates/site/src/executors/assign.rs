@@ -28,6 +28,8 @@ const LEASE_MAX: Duration = Duration::from_secs(24 * 3600);
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 /// Before that nobody is given up for being silent.
 const SILENCE_MIN: Duration = Duration::from_secs(5);
+/// How long a job waits whose failed attempt could not be recorded.
+const UNRECORDED_REST: Duration = Duration::from_secs(10);
 /// So many tasks are given out at a time: one round of a driver sends them.
 const AT_ONCE: usize = 1_024;
 
@@ -210,12 +212,12 @@ impl Site {
         let by = Performer::Worker(registered.name.clone());
         let error = format!("{}: {error}", registered.name);
         let command = Command::Fail { activity: key.activity.clone(), by, error, retry };
-        // A site without room takes nothing: the job is given out again.
         if let Err(refusal) =
             self.require_room().and_then(|()| self.command(key.instance, command, now))
         {
             self.out
                 .push(Output::Notice { text: format!("an attempt is not recorded: {refusal}") });
+            self.jobs.delay(key, now.plus(UNRECORDED_REST));
         }
         self.withdraw_if_suspended(key);
     }

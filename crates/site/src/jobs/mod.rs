@@ -187,6 +187,14 @@ impl Jobs {
         }
     }
 
+    /// Nobody has a job any more, and nobody gets it until then. It keeps its age.
+    pub(crate) fn delay(&mut self, key: &JobKey, until: Timestamp) {
+        let Some(mut entry) = self.entries.remove(key) else { return };
+        self.count_out(&entry);
+        entry.phase = Phase::Delayed { due: self.set_timer(until, key.clone()) };
+        self.entries.insert(key.clone(), entry);
+    }
+
     /// Offers again what was delayed until now or whose lease has run out; answers which leases
     /// that were.
     pub(crate) fn expire(&mut self, now: Timestamp) -> Vec<JobKey> {

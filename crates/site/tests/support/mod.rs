@@ -72,6 +72,8 @@ pub(crate) struct Harness {
     held_reads: Vec<StreamId>,
     /// What was said to executors.
     pub(crate) calls: Vec<Call>,
+    /// What the site has noticed, where that is expected.
+    pub(crate) notices: Option<Vec<String>>,
     /// What the site has set apart, and why.
     pub(crate) broken: Vec<(InstanceId, String)>,
     snapshots: BTreeMap<u128, (u64, Vec<u8>)>,
@@ -93,6 +95,7 @@ impl Harness {
             hold_reads: false,
             held_reads: Vec::new(),
             calls: Vec::new(),
+            notices: None,
             broken: Vec::new(),
             snapshots: BTreeMap::new(),
             streams: BTreeMap::new(),
@@ -180,7 +183,10 @@ impl Harness {
                     }
                     Output::Call(call) => self.calls.push(*call),
                     Output::Broken { instance, reason } => self.broken.push((instance, reason)),
-                    Output::Notice { text } => panic!("{text}"),
+                    Output::Notice { text } => match &mut self.notices {
+                        Some(notices) => notices.push(text),
+                        None => panic!("{text}"),
+                    },
                     Output::Send { .. }
                     | Output::ReadEntries { .. }
                     | Output::ReadCatalog { .. }

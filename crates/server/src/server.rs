@@ -149,8 +149,16 @@ impl Server {
             );
         }
         tracing::info!(%address, "listening");
+        let (callback, is_anywhere) = callback(config, address);
+        if is_anywhere {
+            tracing::warn!(
+                used = %callback,
+                "executors on other machines cannot send their results to the address that the \
+                 server listens on; say how they reach it with `--public-url URL`"
+            );
+        }
         // Set once, before anything is called.
-        drop(process.callback.set(callback(config, address)));
+        drop(process.callback.set(callback));
         let accepting =
             tokio::spawn(listen::accept(listener, core.app.clone(), stopping, config.grace));
         let folding = tokio::spawn(fold(core.app.clone()));
@@ -296,14 +304,16 @@ fn signals() -> Result<impl Future<Output = ()>, Error> {
     })
 }
 
-/// Where executors send results: as it was said, as the topology says, or where the server listens.
-fn callback(config: &Config, address: SocketAddr) -> Arc<str> {
+/// Where executors send results: as it was said, as the topology says, or where the server listens;
+/// and whether that is no address that anybody elsewhere could call.
+fn callback(config: &Config, address: SocketAddr) -> (Arc<str>, bool) {
     let own = config.peering.as_ref().and_then(|peering| {
         let own = peering.topology.server_named(&peering.name)?;
         Some(peering.topology.server(own)?.api.trim_end_matches('/').into())
     });
     let own = config.public_url.clone().or(own).filter(|url: &Arc<str>| !url.is_empty());
-    own.unwrap_or_else(|| format!("http://{address}").into())
+    let is_anywhere = own.is_none() && address.ip().is_unspecified();
+    (own.unwrap_or_else(|| format!("http://{address}").into()), is_anywhere)
 }
 
 #[cfg(test)]
@@ -321,6 +331,21 @@ mod tests {
         telling(&mut tell, || "reading".to_owned(), long).await;
         telling(&mut tell, || "nothing".to_owned(), std::future::ready(())).await;
         assert_eq!(told, ["reading", "reading"]);
+    }
+
+    #[test]
+    fn where_executors_send_results_is_somewhere() {
+        let mut config = Config::new(StoreChoice::Memory);
+        for (listens, is_anywhere) in
+            [("0.0.0.0:7700", true), ("[::]:7700", true), ("127.0.0.1:7700", false)]
+        {
+            let url = format!("http://{listens}");
+            let (callback, found) = callback(&config, listens.parse().unwrap());
+            assert_eq!((&*callback, found), (url.as_str(), is_anywhere));
+        }
+        config.public_url = Some("https://legwork.example".into());
+        let (callback, is_anywhere) = callback(&config, "0.0.0.0:7700".parse().unwrap());
+        assert_eq!((&*callback, is_anywhere), ("https://legwork.example", false));
     }
 
     #[test]

@@ -10,6 +10,7 @@
 mod support;
 
 use legwork_model::event::Secret;
+use legwork_model::id::InstanceId;
 use legwork_site::*;
 use serde_json::json;
 use support::depot::{Depot, SECOND, registration};
@@ -388,4 +389,60 @@ fn results_of_earlier_rounds_get_the_verdict_that_they_had() {
         depot.site.restart();
         depot.site.pass(SECOND);
     }
+}
+
+#[test]
+fn what_the_good_one_has_no_room_for_is_not_poured_into_one_that_fails() {
+    let mut depot = Depot::with(&["crane", "lift"]);
+    let no = || Outcome::Failed { error: "no".to_owned(), retry: true };
+    let (mut failed, mut open) = (0, Vec::new());
+    for number in 1..=200 {
+        depot.start(number);
+        for (name, task) in depot.said().1 {
+            match name.as_str() {
+                "lift" => depot.report(&name, &task, no()),
+                _ => open.push(task),
+            }
+            failed += usize::from(name == "lift");
+        }
+        // Crane is slow: most of the time it has all that it takes.
+        depot.site.pass(SECOND / 10);
+        if number % 10 == 0 && !open.is_empty() {
+            depot.done("crane", &open.remove(0));
+        }
+    }
+    assert!(failed < 20, "{failed} attempts were wasted");
+}
+
+const TWO_TYPES: &str = "
+process: loan
+data: { amount: int }
+start: [amount]
+steps:
+  - step: pack
+    job: pack
+    retry: { times: 0 }
+  - step: render
+    job: render
+    retry: { times: 0 }
+";
+
+#[test]
+fn nobody_is_given_up_as_silent_at_a_type_that_it_has_never_done() {
+    let mut depot = Depot::at(Harness::new(), TWO_TYPES, &[]);
+    let types = vec![("pack".into(), None), ("render".into(), None)];
+    let both = RegisterExecutor { types, verdicts: false, ..registration("crane") };
+    depot.site.ask(Request::Executor(Concern::Register(both))).unwrap();
+    let nothing = || Outcome::Done(data_of(json!({})));
+    depot.start(1);
+    let (_, pack) = depot.task();
+    depot.site.pass(SECOND / 200);
+    depot.report("crane", &pack, nothing());
+    let (_, render) = depot.task();
+    assert_eq!(&*render.activity.step, "render");
+    // Ten thousand times as long as what it is known for.
+    (0..50).for_each(|_| depot.site.pass(SECOND));
+    assert_eq!(depot.said().0, [""; 0], "it is waited for");
+    depot.report("crane", &render, nothing());
+    assert!(depot.site.states(InstanceId(1)).starts_with("Completed"));
 }

@@ -10,6 +10,7 @@ pub mod fixture;
 pub mod net;
 pub mod server;
 pub mod tutorial;
+pub mod wait;
 
 pub use command::{Outcome, legwork};
 pub use contents::contents;

@@ -1,14 +1,14 @@
 //! Executors as services of their own: they get tasks, die, come back, and one result counts.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use legwork_api::Client;
-use legwork_api::client::InstanceQuery;
 use legwork_api::instances::StartRequest;
 use legwork_e2e::Folder;
+use legwork_e2e::wait::{until, until_ended};
 use legwork_executor::{Executor, Failure, Judged, Task};
 use legwork_model::id::InstanceId;
 use serde_json::json;
@@ -29,16 +29,18 @@ steps:
 ";
 const SECRET: &str = "a secret of this test, long enough to count";
 
-/// What executors have done, and what they were told of it: by the key of a step.
+/// What executors have done, and what they were told of it: by task.
 #[derive(Clone, Debug, Default)]
 struct Ledger(Arc<Mutex<Entries>>);
 
 #[derive(Debug, Default)]
 struct Entries {
-    done: BTreeMap<String, usize>,
-    /// By task: 1 for each ACK, and for each NACK.
-    acks: BTreeMap<String, (String, usize)>,
-    nacks: BTreeMap<String, (String, usize)>,
+    begun: usize,
+    /// The keys of the tasks that were done.
+    done: BTreeMap<String, String>,
+    /// The tasks that were told to count, and not to.
+    acks: BTreeSet<String>,
+    nacks: BTreeSet<String>,
 }
 
 impl Ledger {
@@ -46,33 +48,32 @@ impl Ledger {
         look(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// An executor that packs, and writes down what it did.
-    async fn executor(&self, name: &str, legwork: &str) -> Result<JoinHandle<()>> {
+    /// An executor that takes so long to pack, and writes down what it did.
+    async fn executor(&self, name: &str, legwork: &str, takes: Duration) -> Result<JoinHandle<()>> {
         let (book, acks, nacks) = (self.clone(), self.clone(), self.clone());
-        let count = |entries: &mut BTreeMap<String, (String, usize)>, judged: Judged| {
-            entries.entry(judged.task).or_insert_with(|| (judged.key.unwrap_or_default(), 0)).1 +=
-                1;
-        };
         let own = name.to_owned();
         let executor = Executor::new(name, SECRET)
             .on("pack", move |task: Task| {
                 let (book, own) = (book.clone(), own.clone());
                 async move {
-                    book.with(|entries| *entries.done.entry(task.key.clone()).or_default() += 1);
+                    book.with(|entries| entries.begun += 1);
+                    tokio::time::sleep(takes).await;
+                    book.with(|entries| entries.done.insert(task.task.clone(), task.key.clone()));
                     Ok::<_, Failure>(json!({ "packed": own }))
                 }
             })
-            .on_ack(move |judged| {
+            .verdict_patience(Duration::from_secs(1))
+            .on_ack(move |judged: Judged| {
                 let acks = acks.clone();
                 async move {
-                    acks.with(|entries| count(&mut entries.acks, judged));
+                    acks.with(|entries| entries.acks.insert(judged.task));
                     Ok(())
                 }
             })
-            .on_nack(move |judged| {
+            .on_nack(move |judged: Judged| {
                 let nacks = nacks.clone();
                 async move {
-                    nacks.with(|entries| count(&mut entries.nacks, judged));
+                    nacks.with(|entries| entries.nacks.insert(judged.task));
                     Ok(())
                 }
             });
@@ -92,17 +93,6 @@ async fn start(client: &Client, count: usize) -> Result<Vec<InstanceId>> {
     Ok(cases)
 }
 
-async fn until_all_ended(client: &Client, count: usize) -> Result<()> {
-    let ended = InstanceQuery { ended: true, limit: Some(1_000), ..InstanceQuery::default() };
-    for _ in 0..600 {
-        if client.instances(&ended).await.is_ok_and(|page| page.instances.len() == count) {
-            return Ok(());
-        }
-        tokio::time::sleep(Duration::from_millis(100)).await;
-    }
-    anyhow::bail!("not all cases have ended")
-}
-
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn cases_go_through_executors_and_a_kill_of_the_server_loses_and_doubles_nothing()
 -> Result<()> {
@@ -111,21 +101,30 @@ async fn cases_go_through_executors_and_a_kill_of_the_server_loses_and_doubles_n
     let (url, listen) = (server.url().to_owned(), server.authority().to_owned());
     server.client()?.deploy(PROCESS).await?;
     let ledger = Ledger::default();
-    let executors = [ledger.executor("crane", &url).await?, ledger.executor("lift", &url).await?];
+    let takes = Duration::from_millis(300);
+    let executors =
+        [ledger.executor("crane", &url, takes).await?, ledger.executor("lift", &url, takes).await?];
     let cases = start(&server.client()?, 60).await?;
+    let is_out = async || Ok(ledger.with(|entries| entries.begun >= entries.done.len() + 10));
+    until("hardly anything is out", is_out).await?;
     server.kill()?;
     let server = folder.server("up", &["--listen", &listen]).await?;
     let client = server.client()?;
-    until_all_ended(&client, cases.len()).await?;
+    until_ended(&client, cases.len()).await?;
+    let all_judged = |entries: &mut Entries| {
+        entries.done.keys().all(|task| entries.acks.contains(task) || entries.nacks.contains(task))
+    };
+    until("not all were told what counts", async || Ok(ledger.with(all_judged))).await?;
     ledger.with(|entries| {
         for case in &cases {
             let key = format!("{case}:pack");
-            let acked = entries.acks.values().filter(|(of, _)| *of == key).count();
+            let own = entries.done.iter().filter(|(_, of)| **of == key);
+            let acked = own.filter(|(task, _)| entries.acks.contains(*task)).count();
             ensure!(acked == 1, "{key}: {acked} results counted");
-            ensure!(entries.done.contains_key(&key), "{key} was never done");
         }
-        let both = entries.acks.keys().find(|task| entries.nacks.contains_key(*task));
-        ensure!(both.is_none(), "{both:?} was told both");
+        ensure!(entries.acks.is_disjoint(&entries.nacks), "some were told both: {entries:?}");
+        ensure!(!entries.nacks.is_empty(), "what was out when the server died does not count");
+        ensure!(entries.done.len() == cases.len() + entries.nacks.len(), "{entries:?}");
         Ok(())
     })?;
     let table = server.run(&["executors"])?.succeeded()?;
@@ -147,9 +146,9 @@ async fn what_an_executor_that_dies_has_goes_to_another_one() -> Result<()> {
     drop(listener);
     let register = ["executors", "register", "dead", "--type", "pack", "--secret", SECRET];
     server.run(&[&register[..], &["--url", &dead]].concat())?.succeeded()?;
-    let good = ledger.executor("crane", server.url()).await?;
+    let good = ledger.executor("crane", server.url(), Duration::ZERO).await?;
     let cases = start(&client, 20).await?;
-    until_all_ended(&client, cases.len()).await?;
+    until_ended(&client, cases.len()).await?;
     let shown = client.executors().await?;
     let one = shown.executors.iter().find(|one| one.name == "dead").context("it is listed")?;
     ensure!(one.types.iter().all(|of_type| of_type.answers == 0), "{one:?}");

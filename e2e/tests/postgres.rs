@@ -1,10 +1,9 @@
 //! Servers on PostgreSQL: killed, stopped past their lease, without their database for a while.
 
-use std::time::Duration;
-
 use anyhow::{Context, Result, bail, ensure};
 use legwork_api::Client;
 use legwork_api::client::InstanceQuery;
+use legwork_e2e::wait::until;
 use legwork_e2e::{Folder, Server, fixture, send_signal};
 use legwork_testbed::{Cluster, database};
 use tokio::task::JoinHandle;
@@ -22,16 +21,6 @@ fn starting(folder: &'static Folder, name: &'static str, url: &str) -> JoinHandl
 /// Kept until the process ends: tasks use it.
 fn folder() -> Result<&'static Folder> {
     Ok(Box::leak(Box::new(Folder::new()?)))
-}
-
-async fn until(what: &str, holds: impl AsyncFn() -> Result<bool>) -> Result<()> {
-    for _ in 0..3_000 {
-        if holds().await? {
-            return Ok(());
-        }
-        tokio::time::sleep(Duration::from_millis(20)).await;
-    }
-    anyhow::bail!("{what} within a minute")
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -1,9 +1,11 @@
 //! Jobs of several servers: taken at one, reported at another.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::{Value as Json, json};
 
+use super::failures::Faulty;
 use super::servers::{Cluster, Node};
 use super::support::call;
 
@@ -41,6 +43,22 @@ impl Node {
     }
 }
 
+/// The pair with so many jobs of one of them; the store of the other one hangs.
+async fn hanging_pair(jobs: usize) -> (Cluster, Node, Node, Arc<Faulty>) {
+    let cluster = Cluster::of(PAIR);
+    let one = cluster.start("north-1").await;
+    let (store, two) = cluster.start_faulty("north-2").await;
+    one.until_known(&two).await;
+    let process = "process: plain\nsteps: [{ step: here, job: here }]\n";
+    one.ok(call("POST /v1/definitions").body("text/yaml", process)).await;
+    two.until_deployed("plain").await;
+    for _ in 0..jobs {
+        one.ok(call("POST /v1/instances").json(json!({"process": "plain"}))).await;
+    }
+    store.hang(true);
+    (cluster, one, two, store)
+}
+
 #[tokio::test]
 async fn jobs_are_reported_at_any_server_and_each_is_answered_in_its_place() {
     let cluster = Cluster::new(&["north", "south"]);
@@ -64,15 +82,7 @@ async fn jobs_are_reported_at_any_server_and_each_is_answered_in_its_place() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn jobs_of_a_worker_that_hangs_up_while_others_are_asked_go_to_the_next_one() {
-    let cluster = Cluster::of(PAIR);
-    let one = cluster.start("north-1").await;
-    let (store, two) = cluster.start_faulty("north-2").await;
-    one.until_known(&two).await;
-    let process = "process: plain\nsteps: [{ step: here, job: here }]\n";
-    one.ok(call("POST /v1/definitions").body("text/yaml", process)).await;
-    two.until_deployed("plain").await;
-    one.ok(call("POST /v1/instances").json(json!({"process": "plain"}))).await;
-    store.hang(true);
+    let (_cluster, one, two, store) = hanging_pair(1).await;
     let both = json!({"worker": "w", "types": ["here"], "max": 2, "lease_ms": 3_600_000});
     let asked = one.ok(call("POST /v1/jobs/activate").json(both));
     // One has answered by then, and the other one does not.
@@ -86,17 +96,7 @@ async fn jobs_of_a_worker_that_hangs_up_while_others_are_asked_go_to_the_next_on
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_server_that_hangs_does_not_keep_workers_from_the_jobs_of_others() {
-    let cluster = Cluster::of(PAIR);
-    let one = cluster.start("north-1").await;
-    let (store, two) = cluster.start_faulty("north-2").await;
-    one.until_known(&two).await;
-    let process = "process: plain\nsteps: [{ step: here, job: here }]\n";
-    one.ok(call("POST /v1/definitions").body("text/yaml", process)).await;
-    two.until_deployed("plain").await;
-    for _ in 0..2 {
-        one.ok(call("POST /v1/instances").json(json!({"process": "plain"}))).await;
-    }
-    store.hang(true);
+    let (_cluster, one, two, store) = hanging_pair(2).await;
     // Whoever of the two is asked first.
     for _ in 0..2 {
         let job = one.take("here").await;

@@ -10,6 +10,7 @@ mod delay;
 pub mod disk;
 pub mod dispatch;
 pub mod engine;
+pub mod executors;
 pub mod load;
 pub mod lookup;
 pub mod machine;

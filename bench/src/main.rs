@@ -4,13 +4,16 @@
 //! `docs/benchmarks.md`. Invariant: with `--json` standard output holds one object a line and
 //! nothing else.
 
+mod arguments;
+
 use std::fmt::Display;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use anyhow::{Context, Result, bail};
-use clap::{Args, Parser, Subcommand, ValueEnum, value_parser};
+use anyhow::{Context, Result, bail, ensure};
+use arguments::{Arguments, Chore, CrashOptions, CrashStore, ExecutorsOptions, Options};
+use clap::Parser;
 use legwork_bench::load::Scale;
 use legwork_bench::machine::settle;
 use legwork_bench::migrate::{self, Wired};
@@ -19,7 +22,7 @@ use legwork_bench::place::{Place, repository};
 use legwork_bench::report::Report;
 use legwork_bench::steps::Shape;
 use legwork_bench::{
-    crash, disk, dispatch, engine, lookup, page, restart, reweigh, scale, steps, waiting,
+    crash, disk, dispatch, engine, executors, lookup, page, restart, reweigh, scale, steps, waiting,
 };
 use serde::Serialize;
 use tokio::signal::unix::{SignalKind, signal};
@@ -65,126 +68,6 @@ const NS_MAX: f64 = 100.0;
 const CANDIDATES: usize = 20_000_000;
 const EXECUTORS_GOAL: usize = 100;
 const NS_DECISION_MAX: f64 = 5_000.0;
-
-/// Benchmarks and the crash test of a real Legwork server.
-#[derive(Debug, Parser)]
-struct Arguments {
-    #[command(subcommand)]
-    chore: Chore,
-}
-
-#[derive(Debug, Subcommand)]
-enum Chore {
-    /// Ten automatic steps one after the other.
-    Sequence(Options),
-    /// Ten automatic steps side by side.
-    Fanout(Options),
-    /// Cases that wait for a person: completions a second, and memory.
-    Waiting(Options),
-    /// Seconds until a killed server with many waiting cases is ready again.
-    Restart(Options),
-    /// Bytes on disk of a completed case.
-    Disk(Options),
-    /// Cases that move between two servers with every step.
-    Migrate(Options),
-    /// The weights of a site with many open cases changed under load: the longest pause.
-    Reweigh(Options),
-    /// `sequence` with 1, 2 and 4 logical servers in one process, on folders and on PostgreSQL.
-    Scale(Options),
-    /// The engine alone: steps a second, instructions a step.
-    Engine(Options),
-    /// To find the server of an instance: nanoseconds with 1, 16 and 1,000 servers and 10 versions.
-    Place(Options),
-    /// To choose the executor of a task: decisions a second of each policy with 6, 100 and 10,000.
-    Dispatch(Options),
-    /// All of them.
-    All(Options),
-    /// Write the newest figures into docs/benchmarks.md; measures nothing.
-    Table,
-    /// Kills a server under load over and over and checks that it keeps its word.
-    Crash(CrashOptions),
-}
-
-#[derive(Clone, Debug, Args)]
-struct Options {
-    /// Numbers of clients, each with one call in flight [default: 1,16,128; waiting: 64]
-    #[arg(long, value_delimiter = ',', value_parser = value_parser!(u16).range(1..=1024))]
-    clients: Vec<u16>,
-
-    /// Seconds measured for each number of clients
-    #[arg(long, default_value_t = 10, value_parser = value_parser!(u16).range(1..=600))]
-    seconds: u16,
-
-    /// Seconds of load before the measurement
-    #[arg(long, default_value_t = 3, value_parser = value_parser!(u16).range(0..=60))]
-    warm_up: u16,
-
-    /// How many cases, where the workload counts cases instead of seconds
-    #[arg(long, value_parser = value_parser!(u32).range(1..=10_000_000))]
-    cases: Option<u32>,
-
-    /// Do not measure the peer
-    #[arg(long)]
-    no_peer: bool,
-
-    /// Folder the peer's server is installed into [default: in the target folder]
-    #[arg(long, value_name = "DIR")]
-    peer_cache: Option<PathBuf>,
-
-    /// Folder for the data of all servers; its file system is part of what is measured
-    /// [default: in the target folder]
-    #[arg(long, value_name = "DIR")]
-    data: Option<PathBuf>,
-
-    /// Do not append the figures to bench/results.jsonl
-    #[arg(long)]
-    no_record: bool,
-
-    /// Recorded with the figures: what else is to be known of the run
-    #[arg(long, value_name = "TEXT")]
-    note: Option<String>,
-
-    /// One JSON object a line
-    #[arg(long)]
-    json: bool,
-}
-
-#[derive(Debug, Args)]
-struct CrashOptions {
-    /// How often the server is killed
-    #[arg(long, default_value_t = 200, value_parser = value_parser!(u32).range(1..=100_000))]
-    kills: u32,
-
-    /// Where the server keeps everything; PostgreSQL is killed too
-    #[arg(long, value_enum, default_value = "embedded", conflicts_with = "shared")]
-    store: CrashStore,
-
-    /// Three servers on one PostgreSQL, of which the busiest is killed each time
-    #[arg(long)]
-    shared: bool,
-
-    /// A site on embedded stores goes from 1 server to 3 and to 2, is reweighed, and one is replaced
-    #[arg(long, conflicts_with_all = ["shared", "store", "kills"])]
-    grow: bool,
-
-    /// Decides the moments of the kills, and whom they meet
-    #[arg(long, default_value_t = 1)]
-    seed: u64,
-
-    /// Folder for the data of the server [default: in the target folder]
-    #[arg(long, value_name = "DIR")]
-    data: Option<PathBuf>,
-
-    /// One JSON object instead of a line of words
-    #[arg(long)]
-    json: bool,
-}
-
-#[derive(Clone, Copy, Debug, ValueEnum)]
-enum CrashStore {
-    Embedded,
-    Postgres,
-}
 
 #[tokio::main(worker_threads = 1)]
 async fn main() -> ExitCode {
@@ -236,11 +119,26 @@ async fn run(chore: Chore) -> Result<ExitCode> {
             bench.engine()?;
             bench.lookup()?;
             bench.dispatch()?;
+            bench.executors(&executors::POLICIES, &[false, true], 1).await?;
         }
         Chore::Table => table()?,
+        Chore::Executors(options) => executors_chore(options).await?,
         Chore::Crash(options) => return crash_test(options).await,
+        Chore::Executor(options) => executors::service::serve(options).await?,
     }
     Ok(ExitCode::SUCCESS)
+}
+
+async fn executors_chore(chosen: ExecutorsOptions) -> Result<()> {
+    let ExecutorsOptions { options, policy, disturbed, undisturbed, seed } = chosen;
+    let is_chosen = |name: &&str| policy.as_deref().is_none_or(|policy| policy == *name);
+    let policies: Vec<&'static str> = executors::POLICIES.into_iter().filter(is_chosen).collect();
+    let halves: &[bool] = match (disturbed, undisturbed) {
+        (true, _) => &[true],
+        (false, true) => &[false],
+        (false, false) => &[false, true],
+    };
+    Bench::alone(options)?.executors(&policies, halves, seed).await
 }
 
 fn table() -> Result<()> {
@@ -469,6 +367,27 @@ impl Bench {
         Ok(())
     }
 
+    async fn executors(
+        &mut self,
+        policies: &[&'static str],
+        halves: &[bool],
+        seed: u64,
+    ) -> Result<()> {
+        let cases = self.cases(executors::CASES);
+        for disturbed in halves.iter().copied() {
+            for policy in policies.iter().copied() {
+                let plan = executors::Plan { policy, cases, disturbed, seed };
+                let outcome = executors::run(&self.place, plan).await?;
+                let faults = &outcome.audit.faults;
+                faults.iter().take(100).for_each(|fault| eprintln!("{fault}"));
+                let row = outcome.row(plan);
+                self.report.add(&row.goal("one result counts", Some(faults.is_empty())))?;
+                ensure!(faults.is_empty(), "{policy}: {} faults", faults.len());
+            }
+        }
+        Ok(())
+    }
+
     async fn peer_row(
         &self,
         workload: &str,
@@ -494,42 +413,5 @@ impl Bench {
 
     fn cases(&self, default: usize) -> usize {
         self.options.cases.map_or(default, |cases| cases as usize)
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use clap::CommandFactory;
-
-    use super::*;
-
-    #[test]
-    fn arguments_are_consistent() {
-        Arguments::command().debug_assert();
-    }
-
-    #[test]
-    fn command_lines_of_the_chores_are_understood() {
-        for line in [
-            "bench sequence --json",
-            "bench fanout --clients 1,16,128 --seconds 5 --no-peer",
-            "bench waiting --peer-cache cache --data d --no-record",
-            "bench restart --cases 1000",
-            "bench migrate --json",
-            "bench scale --json --no-peer",
-            "bench place --json",
-            "bench dispatch --json",
-            "bench all",
-            "bench table",
-            "bench crash --kills 5 --seed 7",
-            "bench crash --store postgres",
-            "bench crash --grow --seed 3 --json",
-        ] {
-            let parsed = Arguments::try_parse_from(line.split(' '));
-            assert!(parsed.is_ok(), "{line}: {}", parsed.unwrap_err());
-        }
-        for line in ["bench", "bench sequence --clients 0", "bench crash --kills none"] {
-            assert!(Arguments::try_parse_from(line.split(' ')).is_err(), "{line}");
-        }
     }
 }

@@ -92,6 +92,13 @@ fn alone_line(row: &Json) -> String {
         figure("ns_per_lookup", 1, "ns"),
         figure("ns_per_decision", 0, "ns"),
         figure("decisions_per_s", 0, "decisions/s"),
+        figure("makespan_s", 1, "s"),
+        figure("bound_s", 1, "s at least"),
+        figure("failures", 0, "failed attempts"),
+        figure("acked", 0, "ACK"),
+        figure("nacked", 0, "NACK"),
+        figure("lost", 0, "lost"),
+        figure("doubled", 0, "doubled"),
         figure("rss_mib", 0, "MiB of memory"),
     ];
     let chosen = row["policy"].as_str().zip(row["executors"].as_u64());

@@ -69,6 +69,11 @@ impl Place {
         Ok(Self { built: true, ..Self::find(None)? })
     }
 
+    /// This program: it can be an executor as well.
+    pub fn program(&self) -> PathBuf {
+        self.profile.join(format!("legwork-bench{}", std::env::consts::EXE_SUFFIX))
+    }
+
     /// Builds an example of one of our packages, optimised like this program; answers its path.
     pub fn example(&self, package: &str, name: &str) -> Result<PathBuf> {
         let program = self.profile.join("examples").join(name);

@@ -71,6 +71,24 @@ pub struct Row {
     pub decisions_per_s: Option<f64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ns_per_decision: Option<f64>,
+    /// Until all work was done, and what no assignment of it can be faster than.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub makespan_s: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub bound_s: Option<f64>,
+    /// Attempts that failed, as the histories say.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub failures: Option<usize>,
+    /// Results that executors were told to count, and not to, as their ledgers say.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub acked: Option<usize>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub nacked: Option<usize>,
+    /// Completed steps of which no executor knows, or more than one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub lost: Option<usize>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub doubled: Option<usize>,
     /// Of what was answered: a change that makes it faster must leave this as it is.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub hash: Option<String>,
@@ -281,6 +299,12 @@ fn figures(row: &Row) -> String {
         row.ns_per_lookup.map(|value| format!("{value:.1} ns")),
         row.policy.zip(row.executors).map(|(policy, count)| format!("{policy} of {count}")),
         row.ns_per_decision.map(|value| format!("{value:.1} ns")),
+        row.makespan_s.zip(row.bound_s).map(|(took, bound)| {
+            format!("{took:.1} s, {:.2} times the bound", took / bound.max(0.001))
+        }),
+        row.failures.map(|count| format!("{count} failed attempts")),
+        row.acked.zip(row.nacked).map(|(yes, no)| format!("{yes} ACK, {no} NACK")),
+        row.lost.zip(row.doubled).map(|(lost, doubled)| format!("{lost} lost, {doubled} doubled")),
         row.ready_s.map(|value| format!("ready after {value:.2} s")),
         row.instructions_per_step.map(|value| format!("{value:.0} instructions/step")),
         row.disk_bytes_per_case.map(|value| format!("{value:.0} B/case on disk")),

@@ -1,10 +1,15 @@
-//! What tests and benchmarks need around Legwork and Legwork itself never does: a PostgreSQL of their own.
+//! What tests and benchmarks need around Legwork and Legwork itself never does: a PostgreSQL of their own, and
+//! executors that keep ledgers.
 //!
 //! Invariant: whatever is started here ends with the process that started it, even if that is
 //! killed, and leaves no file behind.
 
+pub mod bound;
 mod cluster;
 mod database;
+pub mod ledger;
+mod service;
 
 pub use cluster::Cluster;
 pub use database::{Database, SERVER_VARIABLE, Session, database};
+pub use service::Service;

@@ -44,7 +44,7 @@ enum Chore {
         arguments: Vec<String>,
     },
     /// Benchmarks: sequence, fanout, waiting, restart, disk, migrate, reweigh, scale, engine, place,
-    /// dispatch; `--json`. `table` writes the newest figures into docs/benchmarks.md.
+    /// dispatch, executors; `--json`. `table` writes the newest figures into docs/benchmarks.md.
     Bench {
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         arguments: Vec<String>,

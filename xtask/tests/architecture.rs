@@ -72,6 +72,7 @@ const ARROWS: [(&str, &[&str]); 17] = [
             "legwork-sim",
             "legwork-api",
             "legwork-server",
+            TESTBED,
         ],
     ),
     ("legwork-e2e", &["legwork-api", "legwork-executor", "legwork-model", TESTBED]),
@@ -79,6 +80,7 @@ const ARROWS: [(&str, &[&str]); 17] = [
         "legwork-bench",
         &[
             "legwork-api",
+            "legwork-executor",
             "legwork-model",
             "legwork-engine",
             "legwork-placement",
@@ -90,7 +92,7 @@ const ARROWS: [(&str, &[&str]); 17] = [
     ("xtask", &[]),
 ];
 
-/// Starts databases; nothing that is shipped may use it.
+/// Starts databases and executors; nothing that is shipped may use it.
 const TESTBED: &str = "legwork-testbed";
 
 /// What a pure crate may use besides our own: no runtime, no clock, no randomness, no files.

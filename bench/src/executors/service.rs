@@ -1,0 +1,194 @@
+//! An executor for tests and benchmarks, as a user would write one: it works at the speed it is told,
+//! on one task at a time, and keeps a ledger of its own.
+//!
+//! Invariant: what is answered, confirmed or given up stands in the ledger before.
+
+use std::io::Read;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::thread;
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+use clap::Args;
+use legwork_executor::{Executor, Failure, Task};
+use legwork_testbed::ledger::{Did, Ledger};
+use serde_json::{Value as Json, json};
+use tokio::net::TcpListener;
+use tokio::sync::{Mutex, oneshot};
+use tokio::time::Instant;
+
+/// What the executors of tests and benchmarks and their servers share.
+pub const SECRET: &str = "a secret of tests and benchmarks";
+/// The machine's timers are not sharper: what came too late by so much is made up for.
+const LATE_MAX: Duration = Duration::from_millis(5);
+
+/// How an executor is to work.
+#[derive(Clone, Debug, Args)]
+pub struct Options {
+    #[arg(long)]
+    pub name: String,
+
+    /// Where it registers
+    #[arg(long)]
+    pub legwork: String,
+
+    #[arg(long)]
+    pub listen: SocketAddr,
+
+    /// What it writes down
+    #[arg(long)]
+    pub ledger: Option<PathBuf>,
+
+    /// A type of tasks, and the milliseconds that a unit of one takes
+    #[arg(long = "does", value_name = "TYPE=MS", value_parser = pace)]
+    pub does: Vec<(String, f64)>,
+
+    /// A type of tasks at which it fails, and at once
+    #[arg(long, value_name = "TYPE")]
+    pub fails: Option<String>,
+
+    /// How many tasks it may have, those that wait included
+    #[arg(long, default_value_t = 1_000)]
+    pub limit: u32,
+
+    /// It does not want to be told what counts
+    #[arg(long)]
+    pub no_verdicts: bool,
+}
+
+fn pace(text: &str) -> Result<(String, f64), String> {
+    let (kind, ms) = text.split_once('=').ok_or("write TYPE=MS")?;
+    let ms: f64 = ms.parse().map_err(|_| format!("`{ms}` is no number"))?;
+    if ms >= 0.0 { Ok((kind.to_owned(), ms)) } else { Err("time goes forward".to_owned()) }
+}
+
+/// Works until standard input ends: whoever has started it is gone then.
+pub async fn serve(options: Options) -> Result<()> {
+    let listener = TcpListener::bind(options.listen).await?;
+    println!("{}", listener.local_addr()?);
+    let ledger = options.ledger.as_deref().map(Ledger::open).transpose()?;
+    let book = Arc::new(Book { ledger });
+    let hand = Arc::new(Mutex::new(Instant::now()));
+    let mut executor = Executor::new(&options.name, SECRET)
+        .limit(options.limit)
+        .verdicts(!options.no_verdicts)
+        .on_ack({
+            let book = book.clone();
+            move |judged| std::future::ready(book.judged(Did::Acked, &judged))
+        })
+        .on_nack({
+            let book = book.clone();
+            move |judged| std::future::ready(book.judged(Did::Nacked, &judged))
+        });
+    for (kind, ms) in &options.does {
+        let (book, hand) = (book.clone(), hand.clone());
+        let (ms, fails) = (*ms, options.fails.as_ref() == Some(kind));
+        executor = executor.on(kind, move |task| {
+            let (book, hand) = (book.clone(), hand.clone());
+            async move { work(task, ms, fails, &book, &hand).await }
+        });
+    }
+    let ended = input_ended()?;
+    executor.serve_until(listener, &options.legwork, None, ended).await.context("it cannot serve")
+}
+
+fn input_ended() -> Result<impl Future<Output = ()>> {
+    let (ended, end) = oneshot::channel();
+    thread::Builder::new().name("input".to_owned()).spawn(move || {
+        // Nothing is ever written there, and nobody may wait for its end any more.
+        let _ = std::io::stdin().read(&mut [0]);
+        let _ = ended.send(());
+    })?;
+    Ok(async move { drop(end.await) })
+}
+
+/// Whatever takes no time takes no turn either.
+async fn work(
+    task: Task,
+    ms: f64,
+    fails: bool,
+    book: &Arc<Book>,
+    hand: &Mutex<Instant>,
+) -> Result<Json, Failure> {
+    let came = Instant::now();
+    let mut open = Open::begin(book.clone(), task)?;
+    if fails {
+        open.end(Did::Failed)?;
+        return Err(Failure::again("this is what it cannot do"));
+    }
+    if ms > 0.0 {
+        let takes = Duration::from_secs_f64(ms * size(&open.task) / 1_000.0);
+        // In the order in which they came.
+        let mut free = hand.lock().await;
+        let begun = came.max(*free).max(Instant::now() - LATE_MAX);
+        tokio::time::sleep_until(begun + takes).await;
+        *free = begun + takes;
+    }
+    open.end(Did::Done)?;
+    Ok(json!({}))
+}
+
+/// How large a task is: what it reads says so.
+fn size(task: &Task) -> f64 {
+    task.inputs.values().find_map(Json::as_f64).unwrap_or(task.size)
+}
+
+/// What is written down, if anything is.
+struct Book {
+    ledger: Option<Ledger>,
+}
+
+impl Book {
+    fn write(&self, did: Did, task: &str, key: Option<&str>) -> Result<(), Failure> {
+        let Some(ledger) = &self.ledger else { return Ok(()) };
+        let written = ledger.write(did, task, key);
+        written.map_err(|error| Failure::again(format!("the ledger: {error:#}")))
+    }
+
+    fn judged(&self, did: Did, judged: &legwork_executor::Judged) -> Result<(), Failure> {
+        self.write(did, &judged.task, judged.key.as_deref())
+    }
+}
+
+/// A task that was begun and has not ended; dropped, it was cancelled.
+struct Open {
+    book: Arc<Book>,
+    task: Task,
+    has_ended: bool,
+}
+
+impl Open {
+    fn begin(book: Arc<Book>, task: Task) -> Result<Self, Failure> {
+        book.write(Did::Begun, &task.task, Some(&task.key))?;
+        Ok(Self { book, task, has_ended: false })
+    }
+
+    fn end(&mut self, did: Did) -> Result<(), Failure> {
+        self.has_ended = true;
+        self.book.write(did, &self.task.task, Some(&self.task.key))
+    }
+}
+
+impl Drop for Open {
+    fn drop(&mut self) {
+        if !self.has_ended {
+            // Whoever cancels does not wait for it.
+            drop(self.end(Did::Cancelled));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_pace_is_a_type_and_a_time() {
+        assert_eq!(pace("score=0.5"), Ok(("score".to_owned(), 0.5)));
+        for wrong in ["score", "score=", "score=x", "score=-1"] {
+            assert!(pace(wrong).is_err(), "{wrong}");
+        }
+    }
+}

@@ -1,4 +1,4 @@
-//! Finds the `legwork` binary, once cargo has seen to it that it belongs to the sources.
+//! Finds the binaries that tests start, once cargo has seen to it that they belong to the sources.
 //!
 //! Invariant: tests never run against a binary that is older than the code.
 
@@ -13,8 +13,17 @@ pub const BINARY_VARIABLE: &str = "LEGWORK_BIN";
 
 /// With a target that knows the dependencies of tests, cargo uses what `cargo test --workspace` has
 /// built; any other choice has it build the server anew, with other features.
-const BUILD: [&str; 7] =
-    ["build", "--quiet", "--workspace", "--bin", "legwork", "--example", "speed"];
+const BUILD: [&str; 9] = [
+    "build",
+    "--quiet",
+    "--workspace",
+    "--bin",
+    "legwork",
+    "--bin",
+    "legwork-bench",
+    "--example",
+    "speed",
+];
 
 /// The path of the binary.
 pub fn legwork() -> Result<&'static Path> {
@@ -23,6 +32,19 @@ pub fn legwork() -> Result<&'static Path> {
         return Ok(path);
     }
     let path = find()?;
+    Ok(FOUND.get_or_init(|| path))
+}
+
+/// The program that can be an executor with a ledger.
+pub fn executor() -> Result<&'static Path> {
+    static FOUND: OnceLock<PathBuf> = OnceLock::new();
+    if let Some(path) = FOUND.get() {
+        return Ok(path);
+    }
+    let profile = profile()?;
+    build(&profile)?;
+    let path = profile.join(format!("legwork-bench{}", std::env::consts::EXE_SUFFIX));
+    ensure!(path.is_file(), "cargo built no {}", path.display());
     Ok(FOUND.get_or_init(|| path))
 }
 
@@ -37,17 +59,21 @@ fn find() -> Result<PathBuf> {
         ensure!(path.is_file(), "{BINARY_VARIABLE} names {}, which is no file", path.display());
         return Ok(path);
     }
-    // A test lies in target/PROFILE/deps, the binary in target/PROFILE.
+    let profile = profile()?;
+    build(&profile)?;
+    let binary = profile.join(format!("legwork{}", std::env::consts::EXE_SUFFIX));
+    ensure!(binary.is_file(), "cargo built no {}", binary.display());
+    Ok(binary)
+}
+
+/// A test lies in target/PROFILE/deps, the binaries in target/PROFILE.
+fn profile() -> Result<PathBuf> {
     let test = std::env::current_exe().context("where is this test?")?;
     let profile = test
         .ancestors()
         .find(|folder| folder.file_name().is_some_and(|name| name == "deps"))
-        .and_then(Path::parent)
-        .context("this test does not lie in a target folder")?;
-    let binary = profile.join(format!("legwork{}", std::env::consts::EXE_SUFFIX));
-    build(profile)?;
-    ensure!(binary.is_file(), "cargo built no {}", binary.display());
-    Ok(binary)
+        .and_then(Path::parent);
+    Ok(profile.context("this test does not lie in a target folder")?.to_path_buf())
 }
 
 fn build(profile: &Path) -> Result<()> {

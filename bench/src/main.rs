@@ -105,7 +105,7 @@ async fn run(chore: Chore) -> Result<ExitCode> {
         Chore::Scale(options) => Bench::alone(options)?.scales().await?,
         Chore::Engine(options) => Bench::alone(options)?.engine()?,
         Chore::Place(options) => Bench::alone(options)?.lookup()?,
-        Chore::Dispatch(options) => Bench::alone(options)?.dispatch()?,
+        Chore::Dispatch(options) => Bench::alone(options)?.dispatch().await?,
         Chore::All(options) => {
             let mut bench = Bench::new(options)?;
             bench.steps(Shape::Sequence).await?;
@@ -118,7 +118,7 @@ async fn run(chore: Chore) -> Result<ExitCode> {
             bench.scales().await?;
             bench.engine()?;
             bench.lookup()?;
-            bench.dispatch()?;
+            bench.dispatch().await?;
             bench.executors(&executors::POLICIES, &[false, true], 1).await?;
         }
         Chore::Table => table()?,
@@ -352,7 +352,7 @@ impl Bench {
         Ok(())
     }
 
-    fn dispatch(&mut self) -> Result<()> {
+    async fn dispatch(&mut self) -> Result<()> {
         for executors in dispatch::EXECUTORS {
             let decisions = (self.cases(CANDIDATES) / executors).max(1);
             for policy in dispatch::POLICIES {
@@ -362,6 +362,14 @@ impl Bench {
                     ("ours", EXECUTORS_GOAL) => row.goal("5 µs with 100", met),
                     (_, _) => row,
                 })?;
+            }
+        }
+        for clients in self.clients(&[executors::throughput::CLIENTS]) {
+            for verdicts in [true, false] {
+                settle().await;
+                let scale = self.scale(clients);
+                let row = executors::throughput::measure(&self.place, verdicts, scale).await?;
+                self.report.add(&row)?;
             }
         }
         Ok(())

@@ -92,6 +92,8 @@ fn alone_line(row: &Json) -> String {
         figure("ns_per_lookup", 1, "ns"),
         figure("ns_per_decision", 0, "ns"),
         figure("decisions_per_s", 0, "decisions/s"),
+        figure("tasks_per_s", 0, "tasks/s"),
+        figure("limit_tasks_per_s", 0, "tasks/s by HTTP alone"),
         figure("makespan_s", 1, "s"),
         figure("bound_s", 1, "s at least"),
         figure("failures", 0, "failed attempts"),

@@ -71,6 +71,11 @@ pub struct Row {
     pub decisions_per_s: Option<f64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ns_per_decision: Option<f64>,
+    /// Through executors, and what HTTP alone would let through.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub tasks_per_s: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub limit_tasks_per_s: Option<f64>,
     /// Until all work was done, and what no assignment of it can be faster than.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub makespan_s: Option<f64>,
@@ -299,6 +304,9 @@ fn figures(row: &Row) -> String {
         row.ns_per_lookup.map(|value| format!("{value:.1} ns")),
         row.policy.zip(row.executors).map(|(policy, count)| format!("{policy} of {count}")),
         row.ns_per_decision.map(|value| format!("{value:.1} ns")),
+        row.tasks_per_s
+            .zip(row.limit_tasks_per_s)
+            .map(|(tasks, limit)| format!("{tasks:.0} tasks/s, of {limit:.0} by HTTP alone")),
         row.makespan_s.zip(row.bound_s).map(|(took, bound)| {
             format!("{took:.1} s, {:.2} times the bound", took / bound.max(0.001))
         }),

@@ -12,7 +12,7 @@ use legwork_bench::migrate::{self, Wired};
 use legwork_bench::place::Place;
 use legwork_bench::report::Row;
 use legwork_bench::steps::Shape;
-use legwork_bench::{crash, disk, engine, restart, reweigh, scale, steps, waiting};
+use legwork_bench::{crash, disk, engine, executors, restart, reweigh, scale, steps, waiting};
 
 const SMALL: Scale =
     Scale { clients: 4, warm_up: Duration::ZERO, window: Duration::from_millis(500) };
@@ -101,6 +101,25 @@ fn a_change_of_weights_under_load_is_measured() {
     let row = run(async |place| reweigh::measure(&place, 100, 4).await);
     assert!(row.pause_ms.is_some_and(|pause| pause > 0.0), "{row:?}");
     assert!(row.excepted.is_some_and(|cases| cases > 0), "{row:?}");
+}
+
+#[test]
+fn tasks_through_executors_are_measured_with_and_without_verdicts() {
+    for verdicts in [true, false] {
+        let measured =
+            async |place: Place| executors::throughput::measure(&place, verdicts, SMALL).await;
+        let row = run(measured);
+        let figures = [row.tasks_per_s, row.limit_tasks_per_s, row.p99_ms];
+        assert!(figures.iter().all(|figure| figure.is_some_and(|figure| figure > 0.0)), "{row:?}");
+    }
+}
+
+#[test]
+fn work_of_two_servers_for_six_executors_is_measured_and_one_result_counts() {
+    let plan = executors::Plan { policy: "ours", cases: 10, disturbed: false, seed: 1 };
+    let outcome = run(async |place| executors::run(&place, plan).await);
+    assert!(outcome.audit.faults.is_empty(), "{:#?}", outcome.audit.faults);
+    assert!(outcome.makespan > Duration::ZERO && outcome.bound > Duration::ZERO, "{outcome:?}");
 }
 
 #[test]

@@ -7,6 +7,7 @@
 
 mod drawn;
 pub mod service;
+pub mod throughput;
 mod trouble;
 
 use std::collections::BTreeMap;

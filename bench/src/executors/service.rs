@@ -41,6 +41,10 @@ pub struct Options {
     #[arg(long)]
     pub ledger: Option<PathBuf>,
 
+    /// It writes nothing down
+    #[arg(long)]
+    pub no_ledger: bool,
+
     /// A type of tasks, and the milliseconds that a unit of one takes
     #[arg(long = "does", value_name = "TYPE=MS", value_parser = pace)]
     pub does: Vec<(String, f64)>,
@@ -68,7 +72,8 @@ fn pace(text: &str) -> Result<(String, f64), String> {
 pub async fn serve(options: Options) -> Result<()> {
     let listener = TcpListener::bind(options.listen).await?;
     println!("{}", listener.local_addr()?);
-    let ledger = options.ledger.as_deref().map(Ledger::open).transpose()?;
+    let ledger = options.ledger.as_deref().filter(|_| !options.no_ledger);
+    let ledger = ledger.map(Ledger::open).transpose()?;
     let book = Arc::new(Book { ledger });
     let hand = Arc::new(Mutex::new(Instant::now()));
     let mut executor = Executor::new(&options.name, SECRET)
@@ -119,7 +124,7 @@ async fn work(
         return Err(Failure::again("this is what it cannot do"));
     }
     if ms > 0.0 {
-        let takes = Duration::from_secs_f64(ms * size(&open.task) / 1_000.0);
+        let takes = Duration::from_secs_f64(ms * open.task.size / 1_000.0);
         // In the order in which they came.
         let mut free = hand.lock().await;
         let begun = came.max(*free).max(Instant::now() - LATE_MAX);
@@ -128,11 +133,6 @@ async fn work(
     }
     open.end(Did::Done)?;
     Ok(json!({}))
-}
-
-/// How large a task is: what it reads says so.
-fn size(task: &Task) -> f64 {
-    task.inputs.values().find_map(Json::as_f64).unwrap_or(task.size)
 }
 
 /// What is written down, if anything is.

@@ -1,0 +1,152 @@
+//! What must hold when all is over: the histories of the servers against what executors know.
+//!
+//! Invariant checked: an activity was completed once at most; a result that counted was told so to
+//! whoever gave it, every other one that it does not count, and nobody waits for anything.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use legwork_model::event::{Event, Performer, Record, RequestDigest};
+use legwork_model::id::{Activity, ActivityId, InstanceId, StreamKind};
+use legwork_model::schema::Schema;
+use legwork_site::{Answer, Concern, Request};
+
+use super::executor::{Executor, State, Task};
+use super::staff::Staff;
+use crate::world::World;
+
+/// What the histories say.
+#[derive(Default)]
+pub(crate) struct Histories {
+    /// How often each activity was completed: once.
+    completed: BTreeMap<String, Performer>,
+    /// Which result counted, and whose it was.
+    counted: BTreeMap<String, (u64, Performer)>,
+}
+
+impl Histories {
+    pub(crate) fn read(
+        worlds: &[World],
+        schema: &dyn Fn(InstanceId) -> Arc<Schema>,
+    ) -> Result<Self, String> {
+        let mut histories = Self::default();
+        for world in worlds {
+            for (stream, records) in world.streams()? {
+                let StreamKind::Instance(id) = stream.kind() else { continue };
+                let named = |activity: &Activity| named(&schema(id), id, activity);
+                for record in records {
+                    let record = Record::<Event>::from_bytes(&record);
+                    let record = record.map_err(|error| error.to_string())?;
+                    for event in record.events {
+                        histories.note(&event, &named)?;
+                    }
+                }
+            }
+        }
+        Ok(histories)
+    }
+
+    fn note(&mut self, event: &Event, named: &dyn Fn(&Activity) -> String) -> Result<(), String> {
+        if let Event::Answered(answered) = event {
+            let activity = named(&answered.activity);
+            return self.count(activity, answered.lease, &answered.by);
+        }
+        let Event::Completed(done) = event else { return Ok(()) };
+        let activity = named(&done.activity);
+        if self.completed.insert(activity.clone(), done.by.clone()).is_some() {
+            return Err(format!("{activity} was completed twice"));
+        }
+        match (done.request, self.counted.get(&activity)) {
+            (Some(RequestDigest(lease)), _) => self.count(activity, lease, &done.by),
+            (None, None) => Ok(()),
+            (None, Some(by)) => Err(format!("{activity} counted from {by:?} and was done anew")),
+        }
+    }
+
+    fn count(&mut self, activity: String, lease: u64, by: &Performer) -> Result<(), String> {
+        let counts = (lease, by.clone());
+        match self.counted.insert(activity.clone(), counts.clone()) {
+            Some(other) if other != counts => {
+                Err(format!("of {activity} both {other:?} and {counts:?} have counted"))
+            }
+            Some(_) | None => Ok(()),
+        }
+    }
+
+    pub(crate) fn completions(&self) -> usize {
+        self.completed.len()
+    }
+
+    /// Holds them against what executors know.
+    pub(crate) fn compare(&self, staff: &Staff) -> Result<(), String> {
+        for (activity, (lease, by)) in &self.counted {
+            let gave = |one: &&Executor| {
+                let own = one.tasks.get(lease);
+                *by == Performer::Worker(one.name.clone())
+                    && own.is_some_and(|task| task.task.activity.to_string() == *activity)
+            };
+            if !self.completed.contains_key(activity) {
+                return Err(format!("{activity} counts and was not completed"));
+            }
+            if staff.executors.iter().find(gave).is_none() {
+                return Err(format!("{activity} was done by {by:?}, who knows nothing of it"));
+            }
+        }
+        for one in &staff.executors {
+            for (lease, task) in &one.tasks {
+                self.compare_task(one, *lease, task)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn compare_task(&self, one: &Executor, lease: u64, task: &Task) -> Result<(), String> {
+        let activity = task.task.activity.to_string();
+        let by = Performer::Worker(one.name.clone());
+        let counts = self.counted.get(&activity) == Some(&(lease, by));
+        let agrees = match task.state {
+            State::Acked => counts,
+            // Whoever wants to know is waited for; others need not.
+            State::Done => true,
+            State::Nacked | State::Failed { .. } | State::Dropped | State::Open => !counts,
+        };
+        if agrees {
+            return Ok(());
+        }
+        let state = task.state;
+        Err(format!("{activity} of {}: {state:?}, and counts: {counts}", one.name))
+    }
+}
+
+/// Whether a loop has gone on since an activity was done: of the rounds before nothing is said.
+pub(crate) fn is_forgotten(
+    world: &World,
+    schema: &Schema,
+    activity: &ActivityId,
+) -> Result<bool, String> {
+    let Some(node) = schema.node_named(&activity.step) else { return Ok(false) };
+    let records = world.history(activity.instance)?;
+    let state = legwork_engine::replay(schema, records.iter());
+    let now = state.map(|state| state.activity(schema, node.id).iteration);
+    Ok(now.is_some_and(|now| now > activity.iteration))
+}
+
+/// What a server thinks that an executor has, or has to be told.
+pub(crate) fn outstanding(world: &mut World) -> Result<Option<String>, String> {
+    let list = Concern::List { after: None, limit: 1_000 };
+    let answer = world.ask_calmly(Request::Executor(list))?;
+    let Ok(Answer::Executors { executors, .. }) = answer else {
+        return Err(format!("no list of executors: {answer:?}"));
+    };
+    Ok(executors.into_iter().find_map(|one| {
+        let has: u32 = one.types.iter().map(|of_type| of_type.outstanding).sum();
+        let (name, unconfirmed) = (&one.registered.name, one.unconfirmed);
+        let is_over = has == 0 && unconfirmed == 0;
+        (!is_over).then(|| format!("{name}, which has {has} and {unconfirmed} to confirm"))
+    }))
+}
+
+fn named(schema: &Schema, instance: InstanceId, activity: &Activity) -> String {
+    let step = schema.node(activity.node).name.clone();
+    ActivityId { instance, step, iteration: activity.iteration.clone() }.to_string()
+}

@@ -33,6 +33,13 @@ pub struct ExecutorRequest {
     #[serde(default = "limit")]
     #[schema(minimum = 1)]
     pub limit: u32,
+    /// How many a server gives it in a second, a minute or an hour; if absent, any number.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(example = "10/s")]
+    pub rate: Option<String>,
+    /// Its part of the tasks where they are given out by weights; 1 if absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub weight: Option<u32>,
     /// The domain where it is at home.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub domain: Option<String>,
@@ -48,6 +55,10 @@ pub struct TypeLimit {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(minimum = 1)]
     pub limit: Option<u32>,
+    /// How many of the type a server gives it in so long.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(example = "600/m")]
+    pub rate: Option<String>,
 }
 
 /// Says who chooses the executors of a type of jobs.
@@ -99,6 +110,10 @@ pub struct ExecutorState {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub domain: Option<String>,
     pub limit: u32,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rate: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub weight: Option<u32>,
     pub verdicts: bool,
     pub condition: ExecutorCondition,
     /// Verdicts that it has not confirmed.

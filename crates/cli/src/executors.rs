@@ -49,12 +49,18 @@ struct Registration {
     /// Signs what is said in either direction: at least 32 characters
     #[arg(long, env = "LEGWORK_EXECUTOR_SECRET", hide_env_values = true)]
     secret: String,
-    /// A type of jobs that it does, and how many at a time; may be repeated
-    #[arg(long = "type", value_name = "TYPE[=LIMIT]", required = true, value_parser = of_type)]
+    /// A type of jobs that it does, how many at a time and in so long (10/s); may be repeated
+    #[arg(long = "type", value_name = "TYPE[=LIMIT][@RATE]", required = true, value_parser = of_type)]
     types: Vec<(String, TypeLimit)>,
     /// How many tasks it takes at a time, in all
     #[arg(long, default_value_t = LIMIT)]
     limit: u32,
+    /// How many it is given in so long, such as 10/s, 600/m or 1000/h
+    #[arg(long)]
+    rate: Option<String>,
+    /// Its part of the tasks where they are given out by weights
+    #[arg(long)]
+    weight: Option<u32>,
     /// The domain where it is at home
     #[arg(long)]
     domain: Option<String>,
@@ -94,6 +100,8 @@ async fn register(context: &Context, asked: &Registration) -> Result<()> {
         secret: asked.secret.clone(),
         types: asked.types.iter().cloned().collect::<BTreeMap<_, _>>(),
         limit: asked.limit,
+        rate: asked.rate.clone(),
+        weight: asked.weight,
         domain: asked.domain.clone(),
         verdicts: !asked.no_verdicts,
     };
@@ -194,12 +202,16 @@ fn pace(ms: f64) -> String {
 }
 
 fn of_type(text: &str) -> Result<(String, TypeLimit), String> {
-    let wrong = || format!("`{text}` is not of the form TYPE or TYPE=LIMIT, such as score=4");
-    let (kind, limit) = match text.split_once('=') {
-        Some((kind, limit)) => (kind, Some(limit.parse().map_err(|_| wrong())?)),
+    let wrong = || format!("`{text}` is not of the form TYPE[=LIMIT][@RATE], such as score=4@10/s");
+    let (rest, rate) = match text.split_once('@') {
+        Some((rest, rate)) => (rest, Some(rate.to_owned())),
         None => (text, None),
     };
-    if kind.is_empty() { Err(wrong()) } else { Ok((kind.to_owned(), TypeLimit { limit })) }
+    let (kind, limit) = match rest.split_once('=') {
+        Some((kind, limit)) => (kind, Some(limit.parse().map_err(|_| wrong())?)),
+        None => (rest, None),
+    };
+    if kind.is_empty() { Err(wrong()) } else { Ok((kind.to_owned(), TypeLimit { limit, rate })) }
 }
 
 #[cfg(test)]
@@ -207,40 +219,16 @@ mod tests {
     use super::*;
 
     #[test]
-    fn executors_are_shown_with_what_they_have_not_confirmed() {
-        let of_type = |kind: &str, failures| ExecutorTypeState {
-            kind: kind.to_owned(),
-            limit: 16,
-            outstanding: 3,
-            pace_ms: Some(41.0),
-            answers: 1_204,
-            timeouts: 0,
-            failures,
-        };
-        let executor = |name: &str, condition, unconfirmed, types| ExecutorState {
-            name: name.to_owned(),
-            url: "http://crm.example".to_owned(),
-            domain: None,
-            limit: 16,
-            verdicts: true,
-            condition,
-            unconfirmed,
-            types,
-        };
-        let all = [
-            executor("crm", ExecutorCondition::Ready, 0, vec![of_type("score", 2)]),
-            executor(
-                "erp",
-                ExecutorCondition::Suspected,
-                7,
-                vec![of_type("mail", 0), of_type("score", 0)],
-            ),
-        ];
-        insta::assert_snapshot!(anstream::adapter::strip_str(&table(&all)).to_string(), @r"
-        EXECUTOR  STATE   TYPE   HAS   PACE     DONE  TIMED OUT  FAILED  UNCONFIRMED
-        crm       ready   score  3/16  41.0 ms  1204  0          2       0
-        erp       silent  mail   3/16  41.0 ms  1204  0          0       7
-                          score  3/16  41.0 ms  1204  0          0
-        ");
+    fn a_type_may_have_a_limit_and_a_rate() {
+        let rate = |text: &str| Some(text.to_owned());
+        for (text, limit, rate) in [
+            ("score", None, None),
+            ("score=4", Some(4), None),
+            ("score@10/s", None, rate("10/s")),
+            ("score=4@600/m", Some(4), rate("600/m")),
+        ] {
+            assert_eq!(of_type(text), Ok(("score".to_owned(), TypeLimit { limit, rate })));
+        }
+        assert!(of_type("=4").is_err() && of_type("score=many").is_err());
     }
 }

@@ -62,6 +62,8 @@ pub struct Executor {
     secret: String,
     types: BTreeMap<String, Kind>,
     limit: u32,
+    rate: Option<String>,
+    weight: Option<u32>,
     url: Option<String>,
     domain: Option<String>,
     verdicts: bool,
@@ -76,7 +78,14 @@ pub struct Executor {
 #[derive(Clone, Default)]
 struct Kind {
     limit: Option<u32>,
+    rate: Option<String>,
     handler: Option<Handler>,
+}
+
+impl Kind {
+    fn asked(&self) -> TypeLimit {
+        TypeLimit { limit: self.limit, rate: self.rate.clone() }
+    }
 }
 
 /// A result of ours that was judged. It may have been given before this process began, and a
@@ -98,6 +107,8 @@ impl Executor {
             secret: secret.into(),
             types: BTreeMap::new(),
             limit: LIMIT,
+            rate: None,
+            weight: None,
             url: None,
             domain: None,
             verdicts: true,
@@ -133,6 +144,28 @@ impl Executor {
     #[must_use]
     pub fn limit_of(mut self, kind: &str, limit: u32) -> Self {
         self.types.entry(kind.to_owned()).or_default().limit = Some(limit);
+        self
+    }
+
+    /// How many each server gives it in so long: `10/s`, `600/m`, `1000/h`; any number unless said
+    /// otherwise.
+    #[must_use]
+    pub fn rate(mut self, rate: impl Into<String>) -> Self {
+        self.rate = Some(rate.into());
+        self
+    }
+
+    /// How many of the type.
+    #[must_use]
+    pub fn rate_of(mut self, kind: &str, rate: impl Into<String>) -> Self {
+        self.types.entry(kind.to_owned()).or_default().rate = Some(rate.into());
+        self
+    }
+
+    /// Its part of the tasks, where they are given out by weights; 1 unless said otherwise.
+    #[must_use]
+    pub fn weight(mut self, weight: u32) -> Self {
+        self.weight = Some(weight);
         self
     }
 
@@ -245,10 +278,10 @@ impl Executor {
         Ok(ExecutorRequest {
             url,
             secret: self.secret.clone(),
-            types: types
-                .map(|(name, kind)| (name.clone(), TypeLimit { limit: kind.limit }))
-                .collect(),
+            types: types.map(|(name, kind)| (name.clone(), kind.asked())).collect(),
             limit: self.limit,
+            rate: self.rate.clone(),
+            weight: self.weight,
             domain: self.domain.clone(),
             verdicts: self.verdicts,
         })

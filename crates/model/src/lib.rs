@@ -14,6 +14,7 @@ pub mod event;
 pub mod finding;
 pub mod id;
 pub mod json_schema;
+pub mod rate;
 pub mod rule;
 pub mod rule_parser;
 pub mod schema;

@@ -312,21 +312,31 @@ fn changes_of_the_topology() {
 
 #[test]
 fn executors_come_and_go() {
-    check_site(
+    let registered = |rate: Option<&str>, weight| {
+        let rate = rate.map(|rate| rate.parse().unwrap());
         SiteEvent::ExecutorRegistered(Box::new(ExecutorRegistered {
             name: "crm".into(),
             url: "u".into(),
             secret: Secret("s".to_owned()),
             types: vec![
-                ExecutorType { job: "a".into(), limit: Some(4) },
-                ExecutorType { job: "b".into(), limit: None },
+                ExecutorType { job: "a".into(), limit: Some(4), rate: None },
+                ExecutorType { job: "b".into(), limit: None, rate: None },
             ],
             limit: 16,
             domain: Some("north".to_owned()),
             verdicts: true,
             by: ann(),
-        })),
+            rate,
+            weight,
+        }))
+    };
+    check_site(
+        registered(None, None),
         "8209886363726d61756173828261610481616210656e6f727468f5820163616e6e",
+    );
+    check_site(
+        registered(Some("7/m"), Some(3)),
+        "82098a6363726d61756173828261610481616210656e6f727468f5820163616e6e82070103",
     );
     check_site(
         SiteEvent::ExecutorRemoved { name: "crm".into(), by: ann() },

@@ -208,11 +208,16 @@ impl Topology {
     /// What a byte costs from one server to another.
     pub fn cost(&self, a: ServerId, b: ServerId) -> u32 {
         match (self.domain_of(a), self.domain_of(b)) {
-            (Some(a), Some(b)) if a == b => COST_NEAR,
-            (Some(a), Some(b)) => {
-                self.costs.get(&(a.min(b), a.max(b))).copied().unwrap_or(COST_DEFAULT)
-            }
+            (Some(a), Some(b)) => self.cost_between(a, b),
             (Some(_) | None, Some(_) | None) => u32::MAX,
+        }
+    }
+
+    /// What a byte costs from one domain to another.
+    pub fn cost_between(&self, a: DomainId, b: DomainId) -> u32 {
+        match a == b {
+            true => COST_NEAR,
+            false => self.costs.get(&(a.min(b), a.max(b))).copied().unwrap_or(COST_DEFAULT),
         }
     }
 }

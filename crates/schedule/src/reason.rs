@@ -4,7 +4,7 @@ use std::fmt;
 
 use legwork_model::time::Timestamp;
 
-use crate::{Book, ExecutorId, Policy, Task};
+use crate::{Book, Candidate, Policy, Task};
 
 /// What was known of an executor when it was chosen.
 #[derive(Clone, Debug, PartialEq)]
@@ -16,6 +16,8 @@ pub struct Reason {
     pub why: Why,
     /// How long it has to do with what it has already, as far as that is known.
     pub backlog_ms: f64,
+    /// How long the inputs are on their way there.
+    pub cost_ms: f64,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -33,10 +35,11 @@ impl Reason {
     pub fn of(
         book: &Book,
         (name, policy): (&str, &dyn Policy),
-        (task, chosen): (&Task, ExecutorId),
+        (task, to): (&Task, Candidate),
         candidates: usize,
         now: Timestamp,
     ) -> Self {
+        let chosen = to.executor;
         let one = book.executor(chosen);
         let work_ms = one.and_then(|one| one.pace(task.kind)).map(|pace| pace * task.size);
         let why = match work_ms {
@@ -45,7 +48,7 @@ impl Reason {
             None => Why::Unknown,
         };
         let backlog_ms = one.map_or(0.0, crate::executor::Executor::backlog_ms);
-        Self { policy: name.into(), candidates, why, backlog_ms }
+        Self { policy: name.into(), candidates, why, backlog_ms, cost_ms: to.cost_ms }
     }
 }
 
@@ -56,6 +59,9 @@ impl fmt::Display for Reason {
             Why::Expected { work_ms } => write!(f, "takes {work_ms:.1} ms")?,
             Why::Unknown => f.write_str("not known yet")?,
             Why::Probed => f.write_str("tried whether it is back")?,
+        }
+        if self.cost_ms > 0.0 {
+            write!(f, " and {:.1} ms to get there", self.cost_ms)?;
         }
         write!(f, ", has {:.1} ms to do, one of {}", self.backlog_ms, self.candidates)
     }

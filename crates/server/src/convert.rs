@@ -265,6 +265,8 @@ pub(crate) fn executor(info: &site::ExecutorInfo) -> ExecutorState {
         url: one.url.to_string(),
         domain: one.domain.clone(),
         limit: one.limit,
+        rate: one.rate.map(|rate| rate.to_string()),
+        weight: one.weight,
         verdicts: one.verdicts,
         condition,
         unconfirmed: info.unconfirmed,

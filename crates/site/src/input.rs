@@ -7,8 +7,9 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use legwork_model::event::{Method, RequestDigest, Secret};
+use legwork_model::event::{ExecutorType, Method, RequestDigest, Secret};
 use legwork_model::id::{ActivityId, AgentId, InstanceId, ServerId, StreamId};
+use legwork_model::rate::Rate;
 use legwork_model::time::Timestamp;
 use serde_json::Value as Json;
 
@@ -454,8 +455,12 @@ pub struct RegisterExecutor {
     /// Signs what is said in either direction.
     pub secret: Secret,
     /// The types of jobs it does, and how many of each at a time, if not as many as in all.
-    pub types: Vec<(Arc<str>, Option<u32>)>,
+    pub types: Vec<ExecutorType>,
     pub limit: u32,
+    /// How many it is given in so long.
+    pub rate: Option<Rate>,
+    /// Its part of the tasks where they are given out by weights.
+    pub weight: Option<u32>,
     /// Where it is at home.
     pub domain: Option<String>,
     /// It is told whether its results count, and confirms.

@@ -9,7 +9,7 @@
 
 mod support;
 
-use legwork_model::event::Secret;
+use legwork_model::event::{ExecutorType, Secret};
 use legwork_model::id::InstanceId;
 use legwork_site::*;
 use serde_json::json;
@@ -430,7 +430,8 @@ steps:
 #[test]
 fn nobody_is_given_up_as_silent_at_a_type_that_it_has_never_done() {
     let mut depot = Depot::at(Harness::new(), TWO_TYPES, &[]);
-    let types = vec![("pack".into(), None), ("render".into(), None)];
+    let of_type = |job: &str| ExecutorType { job: job.into(), limit: None, rate: None };
+    let types = vec![of_type("pack"), of_type("render")];
     let both = RegisterExecutor { types, verdicts: false, ..registration("crane") };
     depot.site.ask(Request::Executor(Concern::Register(both))).unwrap();
     let nothing = || Outcome::Done(data_of(json!({})));

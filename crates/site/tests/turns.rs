@@ -11,7 +11,7 @@ mod support;
 
 use std::time::Duration;
 
-use legwork_model::event::Secret;
+use legwork_model::event::{ExecutorType, Secret};
 use legwork_model::id::InstanceId;
 use legwork_site::*;
 use serde_json::{Value, json};
@@ -36,6 +36,11 @@ struct Office {
 impl Office {
     /// With an executor that takes so many at a time.
     fn new(processes: &[&str], limit: u32) -> Self {
+        Self::paced(processes, limit, None)
+    }
+
+    /// And is given so many in so long.
+    fn paced(processes: &[&str], limit: u32, rate: Option<&str>) -> Self {
         let mut site = Harness::new();
         for process in processes {
             site.ask(Request::Deploy { source: SCAN.replace("PROCESS", process) }).unwrap();
@@ -44,7 +49,9 @@ impl Office {
             name: "scanner".into(),
             url: "http://scanner.example:7001".into(),
             secret: Secret("s".repeat(32)),
-            types: vec![("scan".into(), None)],
+            types: vec![ExecutorType { job: "scan".into(), limit: None, rate: None }],
+            rate: rate.map(|rate| rate.parse().unwrap()),
+            weight: None,
             limit,
             domain: None,
             verdicts: false,
@@ -162,4 +169,16 @@ fn a_task_is_as_large_and_may_take_as_long_as_its_step_says() {
     let sizes: Vec<f64> = given.iter().map(|job| job.size).collect();
     assert_eq!(sizes, [40.0, 0.001, 1.0]);
     assert_eq!(given[0].expires_at.0 - office.site.now.0, 3_600_000);
+}
+
+#[test]
+fn an_executor_is_given_no_more_than_its_rate() {
+    let mut office = Office::paced(&["claim"], 100, Some("2/s"));
+    office.start("claim", 10, &json!({}));
+    let mut given = vec![office.given().len()];
+    for _ in 0..4 {
+        office.site.pass(Duration::from_millis(500));
+        given.push(office.given().len());
+    }
+    assert_eq!(given, [1; 5]);
 }

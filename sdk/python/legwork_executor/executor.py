@@ -43,13 +43,16 @@ class Executor:
         secret: str,
         *,
         limit: int = 16,
+        rate: Optional[str] = None,
+        weight: Optional[int] = None,
         domain: Optional[str] = None,
         verdicts: bool = True,
         patience: float = 1.0,
         grace: float = 30.0,
         verdict_patience: float = 30.0,
     ) -> None:
-        """`limit`: tasks at a time; `patience`: what takes longer (in seconds) is told later, by
+        """`limit`: tasks at a time; `rate`: how many it is given in so long (`10/s`, `600/m`);
+        `weight`: its part where tasks are given out by weights; `patience`: what takes longer (in seconds) is told later, by
         callback; `grace`: how long it waits for what it has begun when it stops;
         `verdict_patience`: a result without a verdict is sent again, first after this time, then
         with doubling pauses up to ten minutes."""
@@ -63,11 +66,13 @@ class Executor:
         self._name = name
         self._secret = secret
         self._limit = limit
+        self._rate, self._weight = rate, weight
         self._domain = domain
         self._verdicts = verdicts
         self._patience = patience
         self._grace = grace
         self._types: dict[str, tuple[Handler, Optional[int]]] = {}
+        self._rates: dict[str, Optional[str]] = {}
         self._ack: Optional[Hook] = None
         self._nack: Optional[Hook] = None
         self._memory = Memory(verdict_patience=verdict_patience if verdicts else None)
@@ -79,14 +84,18 @@ class Executor:
         # A signal handler may put into it whatever the main thread is at.
         self._stops: queue.SimpleQueue[None] = queue.SimpleQueue()
 
-    def on(self, type: str, limit: Optional[int] = None) -> Callable[[H], H]:
-        """Does tasks of the type, `limit` of them at a time. The handler gives a dict, the values
-        of the step's outputs, or raises; handlers run in threads."""
+    def on(
+        self, type: str, limit: Optional[int] = None, rate: Optional[str] = None
+    ) -> Callable[[H], H]:
+        """Does tasks of the type, `limit` of them at a time, `rate` of them in so long (`10/s`). The
+        handler gives a dict, the values of the step's outputs, or raises; handlers run in
+        threads."""
         if limit is not None and limit < 1:
             raise ValueError("a limit of 0 lets nothing through; give at least 1")
 
         def add(handler: H) -> H:
             self._types[type] = (handler, limit)
+            self._rates[type] = rate
             return handler
 
         return add
@@ -167,15 +176,16 @@ class Executor:
 
     def _register(self, legwork: str, token: Optional[str]) -> None:
         types = self._types.items()
-        body: dict[str, Any] = {
-            "url": self._url,
-            "secret": self._secret,
-            "types": {name: {"limit": limit} if limit else {} for name, (_, limit) in types},
-            "limit": self._limit,
-            "verdicts": self._verdicts,
-        }
-        if self._domain is not None:
-            body["domain"] = self._domain
+        body = _said(
+            url=self._url,
+            secret=self._secret,
+            types={kind: _said(limit=own, rate=self._rates[kind]) for kind, (_, own) in types},
+            limit=self._limit,
+            rate=self._rate,
+            weight=self._weight,
+            domain=self._domain,
+            verdicts=self._verdicts,
+        )
         while not self._closing.is_set():
             calls.until_heard(
                 f"the registration of `{self._name}`",
@@ -304,3 +314,8 @@ def _path(url: str) -> str:
             f"`{url}` is not a usable address; write it like http://crm.example:7001/legwork"
         )
     return parts.path.rstrip("/")
+
+
+def _said(**fields: Any) -> dict[str, Any]:
+    """What is said of all that could be."""
+    return {name: value for name, value in fields.items() if value is not None}

@@ -8,6 +8,7 @@ use minicbor::{Decode, Encode};
 
 use super::Performer;
 use crate::id::{DomainId, InstanceId, ServerId, instance_list, shared_text};
+use crate::rate::Rate;
 
 /// What happened to the site itself, in the site's own stream.
 #[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
@@ -153,6 +154,12 @@ pub struct ExecutorRegistered {
     pub verdicts: bool,
     #[n(7)]
     pub by: Performer,
+    /// How many are given to it in so long, by each server.
+    #[n(8)]
+    pub rate: Option<Rate>,
+    /// Its part of the tasks where they are given out by weights; 1 if nothing is said.
+    #[n(9)]
+    pub weight: Option<u32>,
 }
 
 /// What an executor and the servers alone know. It stays out of logs.
@@ -173,6 +180,8 @@ pub struct ExecutorType {
     pub job: Arc<str>,
     #[n(1)]
     pub limit: Option<u32>,
+    #[n(2)]
+    pub rate: Option<Rate>,
 }
 
 /// For which instances the new weights of a domain count.

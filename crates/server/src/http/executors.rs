@@ -7,10 +7,11 @@ use std::sync::Arc;
 use hyper::StatusCode;
 use legwork_api::executors::{
     ExecutorList, ExecutorRequest, PolicyList, PolicyRequest, PolicyState, Received, Registered,
-    TaskResult,
+    TaskResult, TypeLimit,
 };
 use legwork_api::signature::{self, Signed};
-use legwork_model::event::Secret;
+use legwork_model::event::{ExecutorType, Secret};
+use legwork_model::rate::Rate;
 use legwork_site::{
     Answer, Concern, Credential, JobLease, Outcome, RegisterExecutor, Request, TaskReport,
 };
@@ -31,12 +32,8 @@ use crate::executors::{check_address, task_named};
 pub(super) async fn register(x: Exchange<'_>) -> Result {
     x.query(&[])?;
     let name = x.name()?;
-    let ExecutorRequest { url, secret, types, limit, domain, verdicts } = x.json()?;
-    check_address(&url)
+    let asked = registration(&name, x.json()?)
         .map_err(|why| Refused::new(StatusCode::UNPROCESSABLE_ENTITY, "bad_executor", why))?;
-    let types = types.into_iter().map(|(job, of_type)| (Arc::from(job), of_type.limit)).collect();
-    let (named, url, secret) = (Arc::from(name.as_str()), Arc::from(url), Secret(secret));
-    let asked = RegisterExecutor { name: named, url, secret, types, limit, domain, verdicts };
     let answer = x.ask(Request::Executor(Concern::Register(asked))).await?;
     let Answer::ExecutorRegistered { unchanged } = answer else {
         return Err(Refused::strange_answer());
@@ -45,6 +42,32 @@ pub(super) async fn register(x: Exchange<'_>) -> Result {
         tracing::info!(%name, "executor registered");
     }
     Reply::json(&Registered { executor: name, unchanged })
+}
+
+type Registration = std::result::Result<RegisterExecutor, String>;
+
+/// What a registration says, if it can be read.
+fn registration(name: &str, request: ExecutorRequest) -> Registration {
+    let ExecutorRequest { url, secret, types, limit, rate, weight, domain, verdicts } = request;
+    check_address(&url)?;
+    let rate_of = |text: Option<String>| {
+        text.map(|text| text.parse::<Rate>().map_err(|error| error.to_string())).transpose()
+    };
+    let mut own = Vec::with_capacity(types.len());
+    for (job, TypeLimit { limit, rate }) in types {
+        own.push(ExecutorType { job: job.into(), limit, rate: rate_of(rate)? });
+    }
+    Ok(RegisterExecutor {
+        name: name.into(),
+        url: url.into(),
+        secret: Secret(secret),
+        types: own,
+        limit,
+        rate: rate_of(rate)?,
+        weight,
+        domain,
+        verdicts,
+    })
 }
 
 /// Takes an executor out; what it has is given to others.

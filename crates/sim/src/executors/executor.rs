@@ -7,7 +7,7 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
-use legwork_model::event::Secret;
+use legwork_model::event::{ExecutorType, Secret};
 use legwork_model::time::Timestamp;
 use legwork_site::{Ask, Job, JobLease, RegisterExecutor};
 
@@ -127,12 +127,12 @@ impl Executor {
     pub(crate) fn make_able(&mut self, kinds: &[&str]) {
         self.calm();
         self.skills.iter_mut().for_each(|skill| skill.fails = 0);
-        self.registration.types = kinds.iter().map(|kind| ((*kind).into(), None)).collect();
+        self.registration.types = kinds.iter().map(|kind| of_type(kind, None)).collect();
         self.is_in = true;
     }
 
     pub(crate) fn offers(&self, kind: &str) -> bool {
-        self.is_in && self.registration.types.iter().any(|(own, _)| **own == *kind)
+        self.is_in && self.registration.types.iter().any(|own| *own.job == *kind)
     }
 
     /// How long a task of a type takes it, if it does it.
@@ -313,7 +313,7 @@ fn registration(name: &Arc<str>, kinds: &[&str], dice: &mut Dice) -> RegisterExe
     let must = dice.below(kinds.len());
     for (place, kind) in kinds.iter().enumerate() {
         if place == must || dice.chance(70) {
-            types.push(((*kind).into(), dice.chance(30).then(|| 1 + dice.below(3) as u32)));
+            types.push(of_type(kind, dice.chance(30).then(|| 1 + dice.below(3) as u32)));
         }
     }
     RegisterExecutor {
@@ -321,8 +321,14 @@ fn registration(name: &Arc<str>, kinds: &[&str], dice: &mut Dice) -> RegisterExe
         url: format!("http://{name}").into(),
         secret: Secret("a secret that nobody else can know".to_owned()),
         types,
+        rate: None,
+        weight: None,
         limit,
         domain: None,
         verdicts: dice.chance(80),
     }
+}
+
+fn of_type(kind: &str, limit: Option<u32>) -> ExecutorType {
+    ExecutorType { job: kind.into(), limit, rate: None }
 }

@@ -12,6 +12,8 @@ use legwork_model::id::{ActivityId, ServerId};
 use legwork_model::time::Timestamp;
 use legwork_schedule::{Candidate, ExecutorId, Reason, Task};
 
+use super::Executors;
+use super::distance::bytes_read;
 use super::given::Gift;
 use crate::Site;
 use crate::demand::{Demanded, demanded};
@@ -46,6 +48,8 @@ impl Site {
     pub(crate) fn assign_tasks(&mut self, now: Timestamp) {
         self.give_up_silent(now);
         self.executors.find_room(now);
+        let Executors { distances, registry, .. } = &mut self.executors;
+        distances.measure(registry, self.seat.as_ref());
         for _ in 0..AT_ONCE {
             let executors = &self.executors;
             let is_wanted = |job: &Arc<str>| {
@@ -67,19 +71,26 @@ impl Site {
         let Demanded { size, timeout, .. } = demanded(schema, state, &key.activity);
         let attempt = state.open_at(schema, key.activity.node).map_or(0, |open| open.attempts);
         let task = Task { kind, size, attempt };
-        let Some((executor, why)) = self.choose(key, &task, now) else {
+        let bytes = match self.executors.distances.is_all_near() {
+            true => 0.0,
+            false => bytes_read(schema, state, &key.activity),
+        };
+        let Some((to, why)) = self.choose(key, (&task, bytes), now) else {
             self.executors.full.insert(kind);
             return;
         };
+        let executor = to.executor;
         let Some(registered) = self.executors.registry.get(executor).cloned() else { return };
-        let patience = self.patience(executor, &task, timeout.unwrap_or(USUAL));
+        let patience = self.patience(to, &task, timeout.unwrap_or(USUAL));
         let here = self.seat.as_ref().map_or(ServerId::default(), |seat| seat.here);
         let Some((lease, until)) = self.jobs.take(key, patience, here, now) else { return };
         let Some(task_of) = self.job(key, job.clone(), lease, until) else { return };
-        let assignment = self.executors.book.assigned(Candidate::near(executor), task, now);
+        let assignment = self.executors.book.assigned(to, task, now);
         let expected_ms = self.executors.book.entry(assignment).map_or(0.0, |entry| entry.work_ms);
         self.jobs.charge(key, Duration::from_secs_f64(expected_ms / 1_000.0));
-        self.executors.given.give(key.clone(), Gift { lease, executor, kind, assignment, at: now });
+        let Executors { given, rests, registry, .. } = &mut self.executors;
+        given.give(key.clone(), Gift { lease, executor, kind, assignment, at: now });
+        rests.gave(executor, kind, registry.rates(executor, kind), now);
         if self.executors.policies.is_recorded(kind) {
             self.record_assignment(key, &registered.name, (lease, &why), now);
         }
@@ -109,9 +120,9 @@ impl Site {
     fn choose(
         &mut self,
         key: &JobKey,
-        task: &Task,
+        (task, bytes): (&Task, f64),
         now: Timestamp,
-    ) -> Option<(ExecutorId, Reason)> {
+    ) -> Option<(Candidate, Reason)> {
         let executors = &mut self.executors;
         let all = executors.registry.offering(task.kind);
         // Not what the book says: there an executor still has what was cancelled, and may never have
@@ -120,7 +131,7 @@ impl Site {
             let (of_kind, in_all) = executors.registry.room(*id, task.kind);
             executors.given.count(*id, task.kind) < of_kind
                 && executors.given.total(*id) < in_all
-                && !executors.given.is_resting(*id, now)
+                && !executors.rests.is_resting(*id, task.kind)
         };
         let is_doubted = |id: &ExecutorId| {
             executors.policies.of(task.kind).is_doubted(&executors.book, *id, task.kind, now)
@@ -135,18 +146,19 @@ impl Site {
         // When all have had it, it begins anew.
         let has_new = free.iter().any(is_new);
         let among = free.into_iter().filter(|id| is_new(id) || !has_new);
-        let among: Vec<Candidate> = among.map(Candidate::near).collect();
+        let among: Vec<Candidate> =
+            among.map(|id| executors.distances.candidate(id, bytes)).collect();
         let policy = executors.policies.of_mut(task.kind);
         let chosen = policy.choose(&executors.book, task, &among, now)?;
         let name = executors.policies.name(task.kind);
         let policy = (name, executors.policies.of(task.kind));
-        Some((chosen, Reason::of(&executors.book, policy, (task, chosen), among.len(), now)))
+        let to = executors.distances.candidate(chosen, bytes);
+        Some((to, Reason::of(&executors.book, policy, (task, to), among.len(), now)))
     }
 
-    fn patience(&self, executor: ExecutorId, task: &Task, usual: Duration) -> Duration {
+    fn patience(&self, to: Candidate, task: &Task, usual: Duration) -> Duration {
         let usual_ms = i64::try_from(usual.as_millis()).unwrap_or(i64::MAX);
         let executors = &self.executors;
-        let to = Candidate::near(executor);
         let ms = executors.policies.of(task.kind).patience_ms(&executors.book, to, task, usual_ms);
         Duration::from_millis(u64::try_from(ms).unwrap_or_default()).min(LEASE_MAX)
     }

@@ -20,16 +20,13 @@ pub(crate) struct Given {
     counts: BTreeMap<(ExecutorId, KindId), u32>,
     /// How many in all.
     totals: BTreeMap<ExecutorId, u32>,
-    /// Who may take more than before: since it was looked last it had something taken back, or its rest
-    /// has ended.
+    /// Who may take more than before: since it was looked last it had something taken back.
     freed: Vec<ExecutorId>,
     /// Who has had a job, and did not finish it.
     tried: BTreeMap<JobKey, BTreeSet<ExecutorId>>,
     /// Assignments that were given up, by their lease, the oldest first.
     late: BTreeMap<u64, AssignmentId>,
     late_order: VecDeque<u64>,
-    /// Until when executors want nothing, as they said.
-    resting: BTreeMap<ExecutorId, Timestamp>,
 }
 
 /// A job that an executor has.
@@ -83,7 +80,6 @@ impl Given {
 
     /// Its number is another one's from now on.
     pub(crate) fn forget_executor(&mut self, executor: ExecutorId) {
-        self.resting.remove(&executor);
         self.tried.retain(|_, tried| {
             tried.remove(&executor);
             !tried.is_empty()
@@ -117,32 +113,6 @@ impl Given {
     /// How many an executor has of a type.
     pub(crate) fn count(&self, executor: ExecutorId, kind: KindId) -> u32 {
         self.counts.get(&(executor, kind)).copied().unwrap_or(0)
-    }
-
-    /// It wants nothing until then.
-    pub(crate) fn rest(&mut self, executor: ExecutorId, until: Timestamp) {
-        self.resting.insert(executor, until);
-    }
-
-    pub(crate) fn is_resting(&self, executor: ExecutorId, now: Timestamp) -> bool {
-        self.resting.get(&executor).is_some_and(|until| *until > now)
-    }
-
-    pub(crate) fn resting_until(&self, executor: ExecutorId) -> Option<Timestamp> {
-        self.resting.get(&executor).copied()
-    }
-
-    pub(crate) fn wake(&mut self, now: Timestamp) {
-        let Self { resting, freed, .. } = self;
-        resting.retain(|id, until| {
-            let rests = *until > now;
-            freed.extend((!rests).then_some(*id));
-            rests
-        });
-    }
-
-    pub(crate) fn next_rested(&self) -> Option<Timestamp> {
-        self.resting.values().min().copied()
     }
 }
 

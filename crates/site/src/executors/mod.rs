@@ -6,11 +6,13 @@
 //! results of earlier ones do not count.
 
 mod assign;
+mod distance;
 mod given;
 mod policies;
 mod registering;
 mod registry;
 mod reports;
+mod rests;
 mod unsaid;
 
 use std::collections::BTreeSet;
@@ -20,9 +22,11 @@ use legwork_model::id::InstanceId;
 use legwork_model::time::Timestamp;
 use legwork_schedule::{Book, KindId};
 
+use distance::Distances;
 use given::Given;
 use policies::Policies;
 pub(crate) use registry::Registry;
+use rests::Rests;
 use unsaid::Unsaid;
 
 /// What this server knows of executors.
@@ -32,6 +36,8 @@ pub(crate) struct Executors {
     book: Book,
     policies: Policies,
     given: Given,
+    rests: Rests,
+    distances: Distances,
     /// Verdicts that are not confirmed.
     unsaid: Unsaid,
     /// When it is looked next who is given up.
@@ -56,16 +62,16 @@ impl Executors {
 
     /// Finds out who takes more than before.
     fn find_room(&mut self, now: Timestamp) {
-        self.given.wake(now);
-        for id in self.given.take_freed() {
-            for (kind, _) in self.registry.limits_of(id) {
-                self.full.remove(kind);
+        let woken = self.rests.wake(now);
+        for id in self.given.take_freed().into_iter().chain(woken) {
+            for taken in self.registry.taken(id) {
+                self.full.remove(&taken.kind);
             }
         }
     }
 
     pub(crate) fn next_due(&self) -> Option<Timestamp> {
         let look = (!self.given.is_empty()).then_some(self.look_due);
-        [look, self.given.next_rested(), self.unsaid.next_due()].into_iter().flatten().min()
+        [look, self.rests.next_due(), self.unsaid.next_due()].into_iter().flatten().min()
     }
 }

@@ -8,7 +8,7 @@ use std::ops::RangeInclusive;
 use std::sync::Arc;
 
 use legwork_engine::Command;
-use legwork_model::event::{ExecutorRegistered, ExecutorType, SiteEvent};
+use legwork_model::event::{ExecutorRegistered, SiteEvent};
 use legwork_model::time::Timestamp;
 use legwork_placement::Map;
 
@@ -26,6 +26,7 @@ const URL_BYTES_MAX: usize = 1_000;
 const SECRET_BYTES: RangeInclusive<usize> = 32..=200;
 const TYPES_MAX: usize = 100;
 const LIMIT_MAX: u32 = 10_000;
+const WEIGHT_MAX: u32 = 1_000_000;
 /// How many executors there may be.
 const EXECUTORS_MAX: usize = 10_000;
 
@@ -58,7 +59,8 @@ impl Site {
         caller.require_worker()?;
         self.require_registrar()?;
         check(&asked)?;
-        let RegisterExecutor { name, url, secret, types, limit, domain, verdicts } = asked;
+        let RegisterExecutor { name, url, secret, types, limit, rate, weight, domain, verdicts } =
+            asked;
         if let Some(domain) = &domain
             && let Some(seat) = self.seat()
             && seat.topology.domain_named(domain).is_none()
@@ -66,7 +68,6 @@ impl Site {
             let message = format!("there is no domain `{domain}` in the topology; name one of its");
             return Err(Refusal::new(Kind::Invalid, "no_such_domain", message));
         }
-        let types = types.into_iter().map(|(job, limit)| ExecutorType { job, limit }).collect();
         let by = caller.performer();
         let next = ExecutorRegistered {
             name,
@@ -77,6 +78,8 @@ impl Site {
             domain,
             verdicts,
             by: by.clone(),
+            rate,
+            weight,
         };
         let known = self.executors.registry.named(&next.name).map(|(_, known)| known.clone());
         if let Some(known) = &known {
@@ -155,7 +158,7 @@ impl Site {
         ExecutorInfo {
             registered: one.clone(),
             types: types.collect(),
-            resting_until: executors.given.resting_until(id),
+            resting_until: executors.rests.busy_until(id),
             is_suspected: one.types.iter().all(|own| {
                 let kind = executors.registry.kind(&own.job);
                 kind.is_some_and(|kind| {
@@ -168,7 +171,7 @@ impl Site {
 
     /// One that was registered, here or elsewhere.
     pub(crate) fn take_executor(&mut self, executor: ExecutorRegistered) {
-        let Executors { registry, book, given, full, .. } = &mut self.executors;
+        let Executors { registry, book, given, rests, full, .. } = &mut self.executors;
         let number = registry.register(executor);
         book.know_kinds(registry.kinds());
         match number {
@@ -178,6 +181,7 @@ impl Site {
             Number::Again(id) => {
                 book.replace(id, &registry.limits(id));
                 given.forget_executor(id);
+                rests.forget(id);
             }
         }
         full.clear();
@@ -216,7 +220,7 @@ fn no_such_executor(name: &str) -> Refusal {
 
 fn check(asked: &RegisterExecutor) -> Result<(), Refusal> {
     let invalid = |message: String| Err(Refusal::new(Kind::Invalid, "bad_executor", message));
-    let RegisterExecutor { name, url, secret, types, limit, .. } = asked;
+    let RegisterExecutor { name, url, secret, types, limit, weight, .. } = asked;
     let plain = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
     if name.is_empty() || name.len() > NAME_BYTES_MAX || !name.chars().all(plain) {
         return invalid(format!(
@@ -235,13 +239,16 @@ fn check(asked: &RegisterExecutor) -> Result<(), Refusal> {
         let (least, most) = (SECRET_BYTES.start(), SECRET_BYTES.end());
         return invalid(format!("the secret has {least} to {most} bytes; draw a random one"));
     }
-    let distinct: BTreeSet<&str> = types.iter().map(|(job, _)| &**job).collect();
+    let distinct: BTreeSet<&str> = types.iter().map(|own| &*own.job).collect();
     if types.is_empty() || types.len() > TYPES_MAX || distinct.len() < types.len() {
         return invalid(format!("an executor does 1 to {TYPES_MAX} different types of jobs"));
     }
-    let limits = types.iter().filter_map(|(_, limit)| *limit).chain([*limit]);
+    let limits = types.iter().filter_map(|own| own.limit).chain([*limit]);
     if limits.into_iter().any(|limit| limit == 0 || limit > LIMIT_MAX) {
         return invalid(format!("an executor does 1 to {LIMIT_MAX} tasks at a time"));
+    }
+    if weight.is_some_and(|weight| weight > WEIGHT_MAX) {
+        return invalid(format!("the weight of an executor is 0 to {WEIGHT_MAX}"));
     }
     Ok(())
 }

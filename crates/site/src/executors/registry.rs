@@ -7,6 +7,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
 use legwork_model::event::{ExecutorRegistered, ExecutorType};
+use legwork_model::rate::Rate;
 use legwork_schedule::{ExecutorId, KindId, Limits};
 
 /// How many that were taken out keep their numbers.
@@ -29,8 +30,24 @@ pub(crate) struct Registry {
 #[derive(Debug)]
 struct Known {
     registered: Arc<ExecutorRegistered>,
-    /// How many of each type it does at a time, in the order of the types.
-    limits: Vec<(KindId, u32)>,
+    /// What it takes of each type, in the order of the types.
+    taken: Vec<Taken>,
+}
+
+/// How much of a type an executor takes.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Taken {
+    pub(crate) kind: KindId,
+    /// At a time.
+    pub(crate) limit: u32,
+    pub(crate) rate: Option<Rate>,
+}
+
+impl Known {
+    fn of(&self, kind: KindId) -> Option<&Taken> {
+        let place = self.taken.binary_search_by_key(&kind, |taken| taken.kind);
+        place.ok().and_then(|place| self.taken.get(place))
+    }
 }
 
 /// The number that an executor is given.
@@ -48,14 +65,14 @@ impl Registry {
         self.revision += 1;
         let number = self.number(&executor.name);
         let (Number::Same(id) | Number::New(id) | Number::Again(id)) = number;
-        let mut limits = Vec::with_capacity(executor.types.len());
-        for ExecutorType { job, limit } in &executor.types {
-            let kind = self.know_kind(job);
-            limits.push((kind, limit.unwrap_or(executor.limit)));
+        let mut taken = Vec::with_capacity(executor.types.len());
+        for ExecutorType { job, limit, rate } in &executor.types {
+            let (kind, limit) = (self.know_kind(job), limit.unwrap_or(executor.limit));
+            taken.push(Taken { kind, limit, rate: *rate });
         }
-        limits.sort_unstable();
+        taken.sort_unstable_by_key(|taken| taken.kind);
         self.offer_nothing(id);
-        for (kind, _) in &limits {
+        for Taken { kind, .. } in &taken {
             if let Some(ids) = self.offering.get_mut(kind.0 as usize)
                 && let Err(place) = ids.binary_search(&id)
             {
@@ -63,7 +80,7 @@ impl Registry {
             }
         }
         if let Some(place) = self.all.get_mut(id.0 as usize) {
-            *place = Some(Known { registered: Arc::new(executor), limits });
+            *place = Some(Known { registered: Arc::new(executor), taken });
         }
         number
     }
@@ -110,7 +127,7 @@ impl Registry {
     fn offer_nothing(&mut self, id: ExecutorId) {
         let Self { all, offering, .. } = self;
         let Some(Some(known)) = all.get(id.0 as usize) else { return };
-        for (kind, _) in &known.limits {
+        for Taken { kind, .. } in &known.taken {
             if let Some(ids) = offering.get_mut(kind.0 as usize) {
                 ids.retain(|other| *other != id);
             }
@@ -139,6 +156,11 @@ impl Registry {
         self.numbers.len() - self.gone.len()
     }
 
+    /// How many numbers of executors there are.
+    pub(crate) fn numbers(&self) -> usize {
+        self.all.len()
+    }
+
     /// How many types there are.
     pub(crate) fn kinds(&self) -> usize {
         self.offering.len()
@@ -150,21 +172,27 @@ impl Registry {
 
     /// What an executor takes at a time, as the book is to know it: it works on all of it.
     pub(crate) fn limits(&self, id: ExecutorId) -> Limits {
-        let at_once = self.get(id).map_or(1, |one| one.limit);
-        Limits { at_once, ..Limits::default() }
+        let Some(one) = self.get(id) else { return Limits::default() };
+        let weight = f64::from(one.weight.unwrap_or(1));
+        Limits { at_once: one.limit, weight, ..Limits::default() }
     }
 
-    /// The types that an executor does, and how many of each at a time.
-    pub(crate) fn limits_of(&self, id: ExecutorId) -> &[(KindId, u32)] {
-        self.known(id).map_or(&[], |known| &known.limits)
+    /// The types that an executor does, and how much of each it takes.
+    pub(crate) fn taken(&self, id: ExecutorId) -> &[Taken] {
+        self.known(id).map_or(&[], |known| &known.taken)
     }
 
     /// How many tasks of a type an executor takes at a time, and how many in all.
     pub(crate) fn room(&self, id: ExecutorId, kind: KindId) -> (u32, u32) {
         let Some(known) = self.known(id) else { return (0, 0) };
         let in_all = known.registered.limit;
-        let place = known.limits.binary_search_by_key(&kind, |(kind, _)| *kind);
-        (place.map_or(in_all, |place| known.limits[place].1), in_all)
+        (known.of(kind).map_or(in_all, |taken| taken.limit), in_all)
+    }
+
+    /// How many it is given in so long: in all, and of a type.
+    pub(crate) fn rates(&self, id: ExecutorId, kind: KindId) -> (Option<Rate>, Option<Rate>) {
+        let Some(known) = self.known(id) else { return (None, None) };
+        (known.registered.rate, known.of(kind).and_then(|taken| taken.rate))
     }
 
     pub(crate) fn kind(&self, job: &str) -> Option<KindId> {
@@ -184,7 +212,8 @@ mod tests {
     use super::*;
 
     fn executor(name: &str, types: &[&str]) -> ExecutorRegistered {
-        let types = types.iter().map(|job| ExecutorType { job: (*job).into(), limit: None });
+        let types =
+            types.iter().map(|job| ExecutorType { job: (*job).into(), limit: None, rate: None });
         ExecutorRegistered {
             name: name.into(),
             url: "http://crm.example".into(),
@@ -194,6 +223,8 @@ mod tests {
             domain: None,
             verdicts: true,
             by: Performer::System,
+            rate: None,
+            weight: None,
         }
     }
 
@@ -218,8 +249,11 @@ mod tests {
     #[test]
     fn limits_are_those_of_the_type_or_of_the_executor() {
         let mut all = Registry::default();
-        let types = [("mail", Some(3)), ("score", None)]
-            .map(|(job, limit)| ExecutorType { job: job.into(), limit });
+        let types = [("mail", Some(3)), ("score", None)].map(|(job, limit)| ExecutorType {
+            job: job.into(),
+            limit,
+            rate: None,
+        });
         let crm = ExecutorRegistered { types: types.into(), limit: 7, ..executor("crm", &[]) };
         all.register(executor("erp", &["score"]));
         all.register(crm);

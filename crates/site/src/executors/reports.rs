@@ -103,7 +103,7 @@ impl Site {
         let Some(gift) = self.executors.given.take(key) else { return };
         self.executors.book.withdrawn(gift.assignment, now);
         let rest = rest.unwrap_or(REST).clamp(REST_MIN, REST_MAX);
-        self.executors.given.rest(gift.executor, now.plus(rest));
+        self.executors.rests.be_busy(gift.executor, now.plus(rest));
         // Whoever is not current any more has lost it: that is what is wanted.
         let _ = self.jobs.give_back(key, gift.lease);
         self.withdraw_if_suspended(key);

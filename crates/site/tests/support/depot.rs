@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use legwork_model::event::Secret;
+use legwork_model::event::{ExecutorType, Secret};
 use legwork_model::id::InstanceId;
 use legwork_site::*;
 use serde_json::json;
@@ -28,7 +28,9 @@ pub(crate) fn registration(name: &str) -> RegisterExecutor {
         name: name.into(),
         url: format!("http://{name}.example:7001").into(),
         secret: Secret("s".repeat(32)),
-        types: vec![("pack".into(), None)],
+        types: vec![ExecutorType { job: "pack".into(), limit: None, rate: None }],
+        rate: None,
+        weight: None,
         limit: 2,
         domain: None,
         verdicts: true,

@@ -55,13 +55,16 @@ pub(crate) struct Group {
     pub(crate) now: i64,
     pub(crate) last: u64,
     pub(crate) answers: BTreeMap<RequestId, Result<Answer, Refusal>>,
+    /// What was said to executors, and by which server.
+    pub(crate) calls: Vec<(usize, Call)>,
 }
 
 impl Group {
     /// North-1, which has the catalog, north-2 and south-1.
     pub(crate) fn new(first: u32, second: u32) -> Self {
         let (servers, away) = (Vec::new(), BTreeSet::new());
-        let mut group = Self { servers, away, now: 1_000_000, last: 0, answers: BTreeMap::new() };
+        let (answers, calls) = (BTreeMap::new(), Vec::new());
+        let mut group = Self { servers, away, now: 1_000_000, last: 0, answers, calls };
         for name in ["north-1", "north-2", "south-1"] {
             let member = Member { name: name.into(), topology: topology(first, second).into() };
             let config = Config { member: Some(member), ..Config::default() };
@@ -129,6 +132,10 @@ impl Group {
                         Input::EntriesRead { instance, to, number, from, records }
                     }
                     Output::Snapshot { .. } => continue,
+                    Output::Call(call) => {
+                        self.calls.push((place, *call));
+                        continue;
+                    }
                     other => panic!("{other:?}"),
                 };
                 inputs.push_back((place, input));

@@ -1,0 +1,77 @@
+//! How far executors are from here: what it costs to bring them what a task reads.
+//!
+//! Invariant: an executor of which it is not said where it is at home is as near as can be, and so are all
+//! where there is one server only.
+
+use legwork_engine::State;
+use legwork_model::id::Activity;
+use legwork_model::schema::Schema;
+use legwork_model::value::Value;
+use legwork_placement::Map;
+use legwork_schedule::{Candidate, ExecutorId};
+
+use super::Registry;
+use crate::seat::Seat;
+
+/// What the way takes for each unit of what a byte costs between two domains, in milliseconds: as
+/// if a link of cost 1 took a millisecond, and carried ten megabytes a second.
+const WAY_MS: f64 = 1.0;
+const BYTE_MS: f64 = 0.000_1;
+
+/// What a byte costs to each executor, by their numbers.
+#[derive(Debug, Default)]
+pub(crate) struct Distances {
+    costs: Vec<u32>,
+    /// Of which topology and which registry they are.
+    as_of: Option<(u32, u64)>,
+    is_all_near: bool,
+}
+
+impl Distances {
+    /// Measures anew if anything has changed.
+    pub(super) fn measure(&mut self, registry: &Registry, seat: Option<&Seat>) {
+        let as_of = (seat.map_or(0, |seat| seat.topology.epoch), registry.revision());
+        if self.as_of == Some(as_of) {
+            return;
+        }
+        self.as_of = Some(as_of);
+        self.costs.clear();
+        self.costs.resize(registry.numbers(), 0);
+        let here = seat.and_then(|seat| Some((seat, seat.topology.domain_of(seat.here)?)));
+        if let Some((seat, here)) = here {
+            for (id, one) in registry.all() {
+                let home = one.domain.as_deref().and_then(|name| seat.topology.domain_named(name));
+                let cost = home.map_or(0, |home| seat.topology.cost_between(here, home));
+                if let Some(place) = self.costs.get_mut(id.0 as usize) {
+                    *place = cost;
+                }
+            }
+        }
+        self.is_all_near = self.costs.iter().all(|cost| *cost == 0);
+    }
+
+    /// Whether it makes no difference who gets a task.
+    pub(super) fn is_all_near(&self) -> bool {
+        self.is_all_near
+    }
+
+    /// An executor, and what it costs to bring it so many bytes.
+    pub(super) fn candidate(&self, executor: ExecutorId, bytes: f64) -> Candidate {
+        let cost = self.costs.get(executor.0 as usize).copied().unwrap_or(0);
+        Candidate { executor, cost_ms: f64::from(cost) * (WAY_MS + BYTE_MS * bytes) }
+    }
+}
+
+/// How many bytes a task reads, its files included.
+pub(super) fn bytes_read(schema: &Schema, state: &State, activity: &Activity) -> f64 {
+    let bytes = |value: &Value| match value {
+        Value::File(file) => file.size as f64,
+        Value::Bool(_)
+        | Value::Int(_)
+        | Value::Decimal(_)
+        | Value::String(_)
+        | Value::DateTime(_)
+        | Value::Json(_) => value.content_bytes() as f64,
+    };
+    state.inputs(schema, activity).into_iter().map(|(_, value)| bytes(value)).sum()
+}

@@ -1,0 +1,75 @@
+//! Executors that are at home somewhere: what a task reads need not travel far.
+
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a wrong assumption is a failed test")]
+
+#[path = "support/group.rs"]
+mod group;
+
+use group::Group;
+use legwork_model::event::{ExecutorType, Secret};
+use legwork_site::*;
+
+const READ: &str = "
+process: letter
+data: { text: string }
+start: [text]
+steps:
+  - { step: read, job: read, reads: [text] }
+";
+
+fn register(group: &mut Group, name: &str, domain: &str) {
+    let asked = RegisterExecutor {
+        name: name.into(),
+        url: format!("http://{name}.example").into(),
+        secret: Secret("s".repeat(32)),
+        types: vec![ExecutorType { job: "read".into(), limit: None, rate: None }],
+        limit: 4,
+        rate: None,
+        weight: None,
+        domain: Some(domain.to_owned()),
+        verdicts: false,
+    };
+    group.ask(0, Request::Executor(Concern::Register(asked))).unwrap();
+    group.pass(2_000);
+}
+
+fn start(group: &mut Group, place: usize, text: &str) -> Vec<(usize, String, String)> {
+    let start = Start {
+        instance: group.draw(place, 0),
+        process: "letter".into(),
+        version: None,
+        data: [("text".to_owned(), text.into())].into(),
+        agent: None,
+        key: None,
+        wait_until: None,
+    };
+    group.ask(place, Request::Start(start)).unwrap();
+    group.pass(0);
+    let told = |(by, call): (usize, Call)| {
+        (
+            by,
+            call.executor.name.to_string(),
+            call.why.map_or_else(String::new, |why| why.to_string()),
+        )
+    };
+    std::mem::take(&mut group.calls).into_iter().map(told).collect()
+}
+
+#[test]
+fn a_task_goes_to_whoever_is_near_and_the_way_is_told() {
+    let mut group = Group::new(1, 1);
+    group.ask(0, Request::Deploy { source: READ.to_owned() }).unwrap();
+    register(&mut group, "lens", "south");
+    register(&mut group, "owl", "north");
+    let text = "x".repeat(100_000);
+    let [(by, to, why)] = &start(&mut group, 0, &text)[..] else { panic!() };
+    assert_eq!((*by, &**to), (0, "owl"), "{why}");
+    let [(by, to, why)] = &start(&mut group, 2, &text)[..] else { panic!() };
+    assert_eq!((*by, &**to), (2, "lens"), "{why}");
+    group.ask(0, Request::Executor(Concern::Remove { name: "owl".into() })).unwrap();
+    // What it had, and the new one.
+    for (_, to, why) in start(&mut group, 0, &text) {
+        assert_eq!(to, "lens");
+        assert!(why.contains("11.0 ms to get there"), "{why}");
+    }
+}

@@ -8,7 +8,6 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
-use legwork_model::event::{Event, Record};
 use legwork_model::id::{InstanceId, ServerId, StreamId, StreamKind};
 use legwork_model::time::Timestamp;
 use legwork_placement::Topology;
@@ -532,14 +531,6 @@ impl World {
         ids.into_iter()
             .map(|id| Ok((id, self.store.read(id, Version(0), usize::MAX).map_err(failed)?)))
             .collect()
-    }
-
-    /// The records of an instance.
-    pub(crate) fn history(&self, id: InstanceId) -> Result<Vec<Record<Event>>, String> {
-        let records = self.store.read(id.into(), Version(0), usize::MAX);
-        let records = records.map_err(|error| format!("read: {error}"))?;
-        let decoded = records.iter().map(|bytes| Record::from_bytes(bytes));
-        decoded.collect::<Result<_, _>>().map_err(|error| error.to_string())
     }
 
     /// The records of the site's own stream.

@@ -118,19 +118,6 @@ impl Histories {
     }
 }
 
-/// Whether a loop has gone on since an activity was done: of the rounds before nothing is said.
-pub(crate) fn is_forgotten(
-    world: &World,
-    schema: &Schema,
-    activity: &ActivityId,
-) -> Result<bool, String> {
-    let Some(node) = schema.node_named(&activity.step) else { return Ok(false) };
-    let records = world.history(activity.instance)?;
-    let state = legwork_engine::replay(schema, records.iter());
-    let now = state.map(|state| state.activity(schema, node.id).iteration);
-    Ok(now.is_some_and(|now| now > activity.iteration))
-}
-
 /// What a server thinks that an executor has, or has to be told.
 pub(crate) fn outstanding(world: &mut World) -> Result<Option<String>, String> {
     let list = Concern::List { after: None, limit: 1_000 };

@@ -10,7 +10,6 @@ mod executor;
 pub(crate) mod staff;
 
 use legwork_model::time::Timestamp;
-use legwork_site::JobLease;
 
 use crate::Report;
 use crate::dice::Dice;
@@ -63,7 +62,7 @@ fn finish(
     let longest_ms = staff.longest_ms(cases.tasks_left(world)?);
     let until = Timestamp(world.now().0 + LEFT_OVER_MS + 2 * longest_ms);
     let mut turns = 0;
-    while let Some(what) = awaited(staff, cases, world)? {
+    while let Some(what) = awaited(staff, world)? {
         if turns % 100 == 0 {
             cases.resume_all(world);
         }
@@ -98,15 +97,11 @@ fn pass_time(staff: &Staff, world: &mut World) {
 }
 
 /// What is not over yet.
-fn awaited(staff: &Staff, cases: &Cases, world: &mut World) -> Result<Option<String>, String> {
+fn awaited(staff: &Staff, world: &mut World) -> Result<Option<String>, String> {
     if world.gauges().instances_open > 0 {
         return Ok(Some("cases to end".to_owned()));
     }
-    let is_forgotten = |task: &JobLease| {
-        let activity = &task.activity;
-        checks::is_forgotten(world, &cases.schema(activity.instance), activity)
-    };
-    match staff.awaits(is_forgotten)? {
+    match staff.awaits() {
         Some(what) => Ok(Some(what)),
         None => checks::outstanding(world),
     }

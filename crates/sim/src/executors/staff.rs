@@ -102,21 +102,15 @@ impl Staff {
     }
 
     /// What somebody still waits for: to be registered, or to know what a result is worth.
-    pub(crate) fn awaits(
-        &self,
-        is_forgotten: impl Fn(&JobLease) -> Result<bool, String>,
-    ) -> Result<Option<String>, String> {
+    pub(crate) fn awaits(&self) -> Option<String> {
         if let Some(place) = self.untold.first() {
-            return Ok(Some(format!("{} to be registered or not", self.executors[*place].name)));
+            return Some(format!("{} to be registered or not", self.executors[*place].name));
         }
-        for one in self.executors.iter().filter(|one| one.wants_verdicts()) {
-            for task in one.unjudged() {
-                if !is_forgotten(task)? {
-                    return Ok(Some(format!("{} to know of {}", one.name, task.activity)));
-                }
-            }
-        }
-        Ok(None)
+        let mut asking = self.executors.iter().filter(|one| one.wants_verdicts());
+        asking.find_map(|one| {
+            let task = one.unjudged().next()?;
+            Some(format!("{} to know of {}", one.name, task.activity))
+        })
     }
 
     /// How long so many tasks of each type take in the worst case: one after the other, each done by

@@ -12,6 +12,11 @@ use crate::state::Answer;
 pub(super) fn abort(case: Case<'_>, by: Performer, reason: &str) -> Result<Decision, Rejection> {
     case.alive()?;
     case.gives_orders()?;
+    Ok(ended_by(case, Event::Aborted { by, reason: cut(reason) }))
+}
+
+/// What an event leads to that aborts the instance, given here or elsewhere.
+pub(super) fn ended_by(case: Case<'_>, event: Event) -> Decision {
     let mut draft = Draft::of(case);
     for (activity, answer) in case.state.answers(case.schema) {
         let Answer { by, started_at, writes, lease } = answer.clone();
@@ -19,8 +24,8 @@ pub(super) fn abort(case: Case<'_>, by: Performer, reason: &str) -> Result<Decis
         let done = Completed { activity, by, started_at, writes, code, request, home };
         draft.record(Event::Completed(done));
     }
-    draft.record(Event::Aborted { by, reason: cut(reason) });
+    draft.record(event);
     // Nothing that has become due by that is decided any more.
     draft.undecided.clear();
-    Ok(draft.finish())
+    draft.finish()
 }

@@ -2,12 +2,12 @@
 //!
 //! A parcel is taken once, in order, and with it everything that precedes what it is about.
 
-use legwork_model::event::{Event, FetchedValue, Parcel, Received};
+use legwork_model::event::{Event, FetchedValue, Orders, Parcel, Received};
 use legwork_model::id::{NodeId, ServerId};
 use legwork_model::schema::Schema;
 use legwork_model::time::Timestamp;
 
-use super::{Case, Decision, Draft, Here};
+use super::{Case, Decision, Draft, Here, abort};
 use crate::evolve;
 use crate::rejection::Rejection;
 use crate::state::NodeState;
@@ -63,8 +63,17 @@ pub(super) fn receive(case: Case<'_>, received: Box<Received>) -> Result<Decisio
     match received.number.cmp(&expected) {
         std::cmp::Ordering::Less => Err(Rejection::AlreadyDone),
         std::cmp::Ordering::Greater => Err(Rejection::OutOfOrder { expected }),
+        std::cmp::Ordering::Equal if aborts(case, &received) => {
+            Ok(abort::ended_by(case, Event::Received(received)))
+        }
         std::cmp::Ordering::Equal => case.answer(Event::Received(received)),
     }
+}
+
+/// Whether it was aborted elsewhere, and is not yet here.
+fn aborts(case: Case<'_>, received: &Received) -> bool {
+    let order = received.parcel.order();
+    order.is_some_and(|order| order.what == Orders::Abort) && case.alive().is_ok()
 }
 
 pub(super) fn fetch(case: Case<'_>, values: Vec<FetchedValue>) -> Result<Decision, Rejection> {

@@ -3,7 +3,9 @@
 use std::collections::BTreeMap;
 
 use legwork_model::arbitrary::cases;
-use legwork_model::event::{Event, Order, Orders, Parcel, Passage, Performer, Record};
+use legwork_model::event::{
+    Event, Order, Orders, Parcel, Passage, Performer, Received, Record, RequestDigest,
+};
 use legwork_model::id::{Activity, NodeId, ServerId};
 use legwork_model::schema::Schema;
 use legwork_model::time::Timestamp;
@@ -40,7 +42,11 @@ fn sending(schema: &Schema, parcels: u32) -> State {
 }
 
 fn a_schema() -> Schema {
-    let (definition, _) = legwork_model::yaml::parse("process: p\nsteps: [{ step: a, job: a }]\n");
+    compiled("process: p\nsteps: [{ step: a, job: a }]\n")
+}
+
+fn compiled(source: &str) -> Schema {
+    let (definition, _) = legwork_model::yaml::parse(source);
     legwork_model::compile::compile(&definition.unwrap(), 1).unwrap()
 }
 
@@ -81,6 +87,26 @@ fn of_an_instance_that_has_ended_nothing_is_redirected_but_dropped() {
     let decision = decide(&schema, &state, redirect, Timestamp(9)).unwrap();
     assert_eq!(decision.events, [Event::Redirected { from, to: None }]);
     assert!(decision.state.is_over(&schema) && decision.state.peers().is_empty());
+}
+
+#[test]
+fn what_counted_has_counted_also_when_its_instance_is_aborted_elsewhere() {
+    let schema = compiled("process: p\nsteps: [{ step: a, job: a }, { step: b, job: b }]\n");
+    let state = lively(&schema, &[1]).remove(0).state;
+    let activity = state.open(&schema).next().unwrap().activity;
+    let (by, started_at, outputs) = (Performer::Worker("crm".into()), Timestamp(3), Vec::new());
+    let answer = Command::Answer { activity, by, started_at, outputs, lease: 7 };
+    let state = decide(&schema, &state, answer, Timestamp(9)).unwrap().state;
+    let (what, by) = (Orders::Abort, Performer::System);
+    let order = Order { number: 1, what, by, reason: None };
+    let (from, number, parcel) = (SERVERS[0], 1, Parcel::Order(order));
+    let received = Box::new(Received { from, number, parcel, entries: Vec::new() });
+    let decision = decide(&schema, &state, Command::Receive(received), Timestamp(9)).unwrap();
+    let [Event::Completed(done), Event::Received(_)] = &decision.events[..] else {
+        panic!("{:?}", decision.events);
+    };
+    assert_eq!(done.request, Some(RequestDigest(7)));
+    assert_eq!(decision.state.lifecycle(), Lifecycle::Aborted);
 }
 
 proptest! {

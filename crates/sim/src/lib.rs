@@ -79,10 +79,13 @@ pub enum Scene {
     Executed,
     /// Several servers in a domain whose weights and hosts change, over the same network.
     Divided,
+    /// The same with executors that all servers share.
+    Shared,
 }
 
 impl Scene {
-    pub const ALL: [Self; 4] = [Self::Alone, Self::Together, Self::Divided, Self::Executed];
+    pub const ALL: [Self; 5] =
+        [Self::Alone, Self::Together, Self::Divided, Self::Executed, Self::Shared];
 }
 
 /// Runs one seed from empty stores to the end of all its instances, scene by scene.
@@ -109,6 +112,7 @@ pub fn run_scene(seed: u64, scene: Scene) -> Result<Report, Failure> {
         Scene::Together => cluster::simulate(seed, Kind::Single),
         Scene::Executed => executors::simulate(seed),
         Scene::Divided => cluster::simulate(seed, Kind::Divided),
+        Scene::Shared => cluster::simulate(seed, Kind::Shared),
     };
     outcome.map_err(|reason| Failure { seed, reason: format!("{scene:?}: {reason}") })
 }
@@ -173,6 +177,13 @@ mod tests {
         // 3: what was late in a pause between two attempts did not count, and counted after it.
         for seed in 0..20 {
             run_scene(seed, Scene::Executed).unwrap_or_else(|failure| panic!("{failure}"));
+        }
+    }
+
+    #[test]
+    fn steps_that_executors_do_for_several_servers_end_well() {
+        for seed in 0..12 {
+            run_scene(seed, Scene::Shared).unwrap_or_else(|failure| panic!("{failure}"));
         }
     }
 

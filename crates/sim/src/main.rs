@@ -17,7 +17,7 @@ struct Arguments {
     /// Run this one seed, twice, and compare the bytes.
     #[arg(long)]
     seed: Option<u64>,
-    /// Only one scene: `alone`, `together`, `divided` or `executed`.
+    /// Only one scene: `alone`, `together`, `divided`, `executed` or `shared`.
     #[arg(long)]
     scene: Option<String>,
     /// Begin with this seed.

@@ -94,13 +94,16 @@ impl Crew {
     }
 
     pub(crate) fn start_some(&mut self, cluster: &mut Cluster, dice: &mut Dice) {
-        let most = if cluster.kind == Kind::Divided { 2 * INSTANCES_MAX } else { INSTANCES_MAX };
+        let most = match cluster.kind {
+            Kind::Divided => 2 * INSTANCES_MAX,
+            Kind::Single | Kind::Shared => INSTANCES_MAX,
+        };
         if self.begun >= most || !dice.chance(15) {
             return;
         }
         self.drawn += 1;
         self.begun += 1;
-        if cluster.kind == Kind::Divided {
+        if cluster.kind != Kind::Single {
             return self.start_placed(cluster, dice);
         }
         let place = dice.below(cluster.worlds.len());
@@ -137,9 +140,13 @@ impl Crew {
 
     /// Everybody looks for something to do, people at any site.
     pub(crate) fn work(&mut self, cluster: &mut Cluster, dice: &mut Dice) {
-        self.readers.act(cluster, dice);
+        if !cluster.is_shared() {
+            self.readers.act(cluster, dice);
+        }
+        // Where there are executors, most is left to them.
+        let polls = if cluster.is_shared() { 3 } else { 50 };
         for place in 0..cluster.worlds.len() {
-            if dice.chance(50) {
+            if dice.chance(polls) {
                 let activate = Activate {
                     worker: worker(place),
                     types: JOBS.iter().map(|job| Arc::from(*job)).collect(),
@@ -324,10 +331,14 @@ impl Crew {
             let schema = cluster.schema(incident.activity.instance);
             let Some(node) = schema.node_named(&incident.activity.step) else { continue };
             let answers = node.answers();
-            let Some(answer) = answers.get(oracle::way_out(node) as usize) else {
-                return Err(format!("{} is stuck: {}", incident.activity, incident.message));
+            let resolution = match answers.get(oracle::way_out(node) as usize) {
+                Some(answer) => Resolution::Choose((*answer).to_owned()),
+                // Executors have failed at it too often.
+                None if cluster.is_shared() => Resolution::Retry,
+                None => {
+                    return Err(format!("{} is stuck: {}", incident.activity, incident.message));
+                }
             };
-            let resolution = Resolution::Choose((*answer).to_owned());
             let activity = incident.activity;
             let request = Request::Resolve { activity, resolution };
             self.ask(cluster, place, request, Intent::Other);
@@ -424,11 +435,12 @@ impl Crew {
     /// asked for too late.
     fn errand_refused(&mut self, kind: Kind, refusal: &Refusal) -> Result<(), String> {
         self.errand = match (kind, refusal.code) {
-            (Kind::Divided, "server_moved" | "server_unreachable") => Errand::Lost,
-            (Kind::Divided, "change_under_way" | "no_change" | "store_given_away") => {
-                Errand::Refused
-            }
-            (Kind::Divided | Kind::Single, _) => {
+            (Kind::Divided | Kind::Shared, "server_moved" | "server_unreachable") => Errand::Lost,
+            (
+                Kind::Divided | Kind::Shared,
+                "change_under_way" | "no_change" | "store_given_away",
+            ) => Errand::Refused,
+            (Kind::Divided | Kind::Shared | Kind::Single, _) => {
                 return Err(format!("refused: {refusal} {:?}", refusal.findings));
             }
         };

@@ -13,6 +13,7 @@ mod oracle;
 mod placed;
 mod readers;
 mod reshapes;
+mod shared;
 mod starts;
 mod story;
 
@@ -28,7 +29,8 @@ use legwork_site::{Member, Request};
 
 use crate::Report;
 use crate::dice::Dice;
-use crate::material::{AGENTS, placed_definition};
+use crate::executors::staff::Staff;
+use crate::material::{AGENTS, DOMAINS, placed_definition};
 use crate::world::World;
 use changes::{Changes, draw_divided, draw_topology, schema};
 use couriers::Couriers;
@@ -63,6 +65,7 @@ pub(crate) struct Cluster {
     calm: bool,
     kind: Kind,
     moves: Moves,
+    staff: Option<Staff>,
     turns: usize,
 }
 
@@ -73,6 +76,8 @@ pub(crate) enum Kind {
     Single,
     /// Several servers in a domain, whose weights and hosts change.
     Divided,
+    /// The same, smaller, with executors that all of them share.
+    Shared,
 }
 
 /// What changes while cases run.
@@ -86,6 +91,7 @@ pub(crate) fn simulate(seed: u64, kind: Kind) -> Result<Report, String> {
     let mut dice = match kind {
         Kind::Single => Dice::new(seed ^ 0x00C1_0573_4000_0000),
         Kind::Divided => Dice::new(seed ^ 0x00D1_51DE_4000_0000),
+        Kind::Shared => Dice::new(seed ^ 0x5A4E_D000_0000),
     };
     let (mut cluster, mut plan) = Cluster::new(seed, kind, &mut dice)?;
     // Some runs are calm from the beginning: there nothing at all may be sent twice.
@@ -108,13 +114,17 @@ pub(crate) fn simulate(seed: u64, kind: Kind) -> Result<Report, String> {
     }
     cluster.calm();
     cluster.end_changes(&mut plan, &mut crew, &mut dice)?;
-    cluster.settle_down(&mut crew, &mut dice)?;
-    readers::all_see_the_same(&mut cluster, &mut dice)?;
+    // While executors work, lists change.
+    if !cluster.is_shared() {
+        cluster.settle_down(&mut crew, &mut dice)?;
+        readers::all_see_the_same(&mut cluster, &mut dice)?;
+    }
     let mut turns = 0;
     while !(plan.are_made()
         && crew.has_finished(&mut cluster)?
         && cluster.agrees()?
-        && placed::has_no_exceptions(&cluster))
+        && placed::has_no_exceptions(&cluster)
+        && cluster.awaited_of_staff()?.is_none())
     {
         if turns % 100 == 0 {
             crew.resume_all(&mut cluster);
@@ -124,10 +134,11 @@ pub(crate) fn simulate(seed: u64, kind: Kind) -> Result<Report, String> {
         cluster.turn(&mut dice)?;
         crew.listen(&mut cluster)?;
         turns += 1;
-        if turns > TURNS_TO_FINISH_MAX {
+        if turns > kind.turns_to_finish_max() {
             return Err(format!(
-                "still waiting after {turns} calm turns: changes made {}, catalogs agree {}, no \
-                 exceptions {}: {}\n{}",
+                "still waiting after {turns} calm turns for {:?}: changes made {}, catalogs agree \
+                 {}, no exceptions {}: {}\n{}",
+                cluster.awaited_of_staff()?,
                 plan.are_made(),
                 cluster.agrees()?,
                 placed::has_no_exceptions(&cluster),
@@ -136,9 +147,15 @@ pub(crate) fn simulate(seed: u64, kind: Kind) -> Result<Report, String> {
             ));
         }
     }
+    report(&mut cluster, &crew, &plan)
+}
+
+/// Checks everything, and tells what was done.
+fn report(cluster: &mut Cluster, crew: &Crew, plan: &Plan) -> Result<Report, String> {
     cluster.left_alone()?;
-    placed::one_server_ever(&cluster)?;
-    let completions = checks::all(&mut cluster, &crew)?;
+    cluster.compare_with_staff()?;
+    placed::one_server_ever(cluster)?;
+    let completions = checks::all(cluster, crew)?;
     if cluster.is_sparing() {
         cluster.network.nothing_twice()?;
     }
@@ -158,6 +175,15 @@ impl Kind {
         match self {
             Self::Single => TURNS,
             Self::Divided => 2 * TURNS,
+            Self::Shared => 2 * TURNS / 3,
+        }
+    }
+
+    /// More than enough calm turns to finish. Executors take their time.
+    fn turns_to_finish_max(self) -> u32 {
+        match self {
+            Self::Single | Self::Divided => TURNS_TO_FINISH_MAX,
+            Self::Shared => 10 * TURNS_TO_FINISH_MAX,
         }
     }
 }
@@ -203,6 +229,7 @@ impl Cluster {
         let size = match kind {
             Kind::Single => 3 + dice.below(6),
             Kind::Divided => 2 + dice.below(3),
+            Kind::Shared => 1 + dice.below(2),
         };
         let definition = placed_definition(dice, size);
         let text = yaml::write(&definition);
@@ -212,7 +239,7 @@ impl Cluster {
         let transfer = transfers[[0, 0, 0, 1, 1, 2, 3][dice.below(7)]];
         let topology = match kind {
             Kind::Single => draw_topology(size, transfer, dice),
-            Kind::Divided => draw_divided(size, transfer, dice),
+            Kind::Divided | Kind::Shared => draw_divided(size, transfer, dice),
         };
         let mut cluster = Self {
             worlds: Vec::new(),
@@ -228,6 +255,7 @@ impl Cluster {
             calm: false,
             kind,
             moves: Moves::default(),
+            staff: None,
             turns: 0,
         };
         let source: Arc<str> = topology.to_yaml().into();
@@ -245,8 +273,13 @@ impl Cluster {
         }
         let plan = match kind {
             Kind::Single => Plan::Single(Changes::draw(&topology, dice)?),
-            Kind::Divided => Plan::Divided(Reshapes::draw(cluster.is_steady(), dice)),
+            Kind::Divided | Kind::Shared => {
+                Plan::Divided(Reshapes::draw(cluster.is_steady(), dice))
+            }
         };
+        if kind == Kind::Shared {
+            cluster.hire(&DOMAINS[..size], dice);
+        }
         Ok((cluster, plan))
     }
 
@@ -271,6 +304,7 @@ impl Cluster {
     fn calm(&mut self) {
         self.calm = true;
         self.network.heal();
+        self.staff.iter_mut().for_each(Staff::calm);
         self.worlds.iter_mut().chain(self.moves.worlds()).for_each(World::calm);
     }
 
@@ -333,7 +367,8 @@ impl Cluster {
                 self.couriers.send((place, world), wanted, self.now, dice);
             }
         }
-        if self.kind == Kind::Divided {
+        self.turn_of_staff(dice)?;
+        if self.kind != Kind::Single {
             self.turn_of_moves(dice)?;
             self.move_servers(dice)?;
             self.turns += 1;
@@ -352,11 +387,16 @@ impl Cluster {
         if self.calm && !busy {
             let skewed = self.worlds.iter().zip(&self.skews);
             let due = skewed.filter_map(|(world, skew)| Some(world.next_timeout()?.0 - skew));
-            let arrivals = [self.network.next_arrival(), self.couriers.next_arrival()];
+            let arrivals = [
+                self.network.next_arrival(),
+                self.couriers.next_arrival(),
+                self.staff.as_ref().and_then(Staff::next_due),
+            ];
             let arrivals = arrivals.into_iter().flatten().map(|at| at.0);
             let next = due.chain(arrivals).min();
             // Not each message by itself: lists are followed all the time.
-            step = next.map_or(50, |next| next - self.now.0).clamp(40, 120_000);
+            let least = if self.is_shared() { 300 } else { 40 };
+            step = next.map_or(50, |next| next - self.now.0).clamp(least, 120_000);
         }
         self.now = Timestamp(self.now.0 + step);
     }

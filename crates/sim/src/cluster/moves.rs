@@ -166,6 +166,12 @@ impl Cluster {
             self.network.send_all(place, world, self.now, dice);
             drop(world.take_wanted());
             drop(world.take_lost());
+            // One that has just begun to serve is in its place with the next turn.
+            if world.site().mode() != Mode::Serving
+                && let Some(call) = world.take_calls().pop()
+            {
+                return Err(format!("{place} calls {call:?} from a host that it is not at"));
+            }
         }
         self.moves = moves;
         Ok(())

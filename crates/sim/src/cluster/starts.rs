@@ -58,7 +58,9 @@ impl Cluster {
 
     /// A key of the domain of a site.
     pub(crate) fn draw_key(&self, front: usize, dice: &mut Dice) -> Option<StreamId> {
-        let domain = self.worlds[front].topology()?.domain_of(ServerId(front as u16))?;
+        // One that has just joined has another number in its file.
+        let seat = self.worlds[front].site().seat()?;
+        let domain = seat.topology.domain_of(seat.here)?;
         let number = (usize::from(domain.0) * KEYS + dice.below(KEYS)) as u64;
         let hash = Dice::new(self.seed ^ number << 20).roll();
         Some(StreamId::of_key(u128::from(hash)))

@@ -26,7 +26,7 @@ pub(crate) fn simulate(seed: u64) -> Result<Report, String> {
     let mut dice = Dice::new(seed ^ 0x0EC5);
     let mut world = World::new(&mut dice);
     let mut cases = Cases::new(&mut world, &mut dice)?;
-    let mut staff = Staff::draw(KINDS, &mut dice);
+    let mut staff = Staff::draw(KINDS, &[], &mut dice);
     for _ in 0..TURNS {
         cases.come(&mut world, &mut dice);
         cases.order(&mut world, &mut dice);

@@ -26,6 +26,8 @@ const EXECUTORS_MAX: usize = 7;
 pub(crate) struct Staff {
     pub(crate) executors: Vec<Executor>,
     kinds: Kinds,
+    /// Where some are at home.
+    domains: Vec<&'static str>,
     /// By the moment of arrival and a number that keeps the order of equals.
     letters: BTreeMap<(Timestamp, u64), Letter>,
     sent: u64,
@@ -64,10 +66,11 @@ pub(crate) struct Field<'f> {
 }
 
 impl Staff {
-    pub(crate) fn draw(kinds: Kinds, dice: &mut Dice) -> Self {
+    pub(crate) fn draw(kinds: Kinds, domains: &[&'static str], dice: &mut Dice) -> Self {
         let mut staff = Self {
             executors: Vec::new(),
             kinds,
+            domains: domains.to_vec(),
             letters: BTreeMap::new(),
             sent: 0,
             said: BTreeMap::new(),
@@ -85,7 +88,9 @@ impl Staff {
     fn hire(&mut self, dice: &mut Dice) {
         let name = format!("executor-{}", self.executors.len());
         self.untold.push(self.executors.len());
-        self.executors.push(Executor::draw(name.into(), &self.kinds, dice));
+        let mut one = Executor::draw(name.into(), &self.kinds, dice);
+        one.registration.domain = self.draw_home(dice);
+        self.executors.push(one);
     }
 
     /// From here on nothing is lost, nobody fails for ever, and somebody does each type.
@@ -306,17 +311,24 @@ impl Staff {
         Ok(())
     }
 
+    fn draw_home(&self, dice: &mut Dice) -> Option<String> {
+        let home = dice.pick(&self.domains).map(|home| (*home).to_owned());
+        home.filter(|_| dice.chance(50))
+    }
+
     fn change_one(&mut self, dice: &mut Dice) {
         let kind = dice.below(10);
         if kind < 3 && self.executors.len() < EXECUTORS_MAX {
             return self.hire(dice);
         }
+        let home = self.draw_home(dice);
         let place = dice.below(self.executors.len());
         let one = &mut self.executors[place];
         if kind < 6 {
             one.is_in = !one.is_in;
         } else {
             one.change(&self.kinds, dice);
+            one.registration.domain = home;
             one.is_in = true;
         }
         self.untold.push(place);

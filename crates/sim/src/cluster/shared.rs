@@ -1,0 +1,65 @@
+//! Executors that all servers share: each server learns of them by itself, and gives them work without
+//! knowing what the others give them.
+//!
+//! Invariant: what a host says that its server has left, or has not come to yet, is nothing.
+
+use legwork_model::arbitrary::JOBS;
+use legwork_model::id::ServerId;
+use legwork_site::JobLease;
+
+use super::{Cluster, oracle};
+use crate::dice::Dice;
+use crate::executors::checks::{Histories, is_forgotten, outstanding};
+use crate::executors::staff::{Field, Staff};
+
+impl Cluster {
+    pub(crate) fn hire(&mut self, domains: &[&'static str], dice: &mut Dice) {
+        self.staff = Some(Staff::draw(JOBS, domains, dice));
+    }
+
+    pub(crate) fn is_shared(&self) -> bool {
+        self.staff.is_some()
+    }
+
+    pub(crate) fn turn_of_staff(&mut self, dice: &mut Dice) -> Result<(), String> {
+        let Some(mut staff) = self.staff.take() else { return Ok(()) };
+        let mut worlds = std::mem::take(&mut self.worlds);
+        let (this, id) = (&*self, |place| ServerId(place as u16));
+        let mut field = Field {
+            worlds: &mut worlds,
+            now: this.now,
+            data: &|activity| {
+                oracle::data(&this.schema(activity.instance), activity.instance, activity)
+            },
+            is_cut: &|a, b| this.network.is_cut(id(a), id(b)),
+        };
+        let turned = staff.turn(&mut field, dice);
+        (self.worlds, self.staff) = (worlds, Some(staff));
+        turned
+    }
+
+    /// What servers and executors still wait for, once all cases have ended.
+    pub(crate) fn awaited_of_staff(&mut self) -> Result<Option<String>, String> {
+        let Some(staff) = &self.staff else { return Ok(None) };
+        let forgotten = |task: &JobLease| {
+            let giver = usize::from(JobLease::server(task.lease).0);
+            is_forgotten(&self.worlds[giver], &self.schema(task.activity.instance), &task.activity)
+        };
+        if let Some(what) = staff.awaits(forgotten)? {
+            return Ok(Some(what));
+        }
+        for (place, world) in self.worlds.iter_mut().enumerate() {
+            if let Some(what) = outstanding(world)? {
+                return Ok(Some(format!("{what} at {place}")));
+            }
+        }
+        Ok(None)
+    }
+
+    /// What counted in the histories is what executors think.
+    pub(crate) fn compare_with_staff(&self) -> Result<(), String> {
+        let Some(staff) = &self.staff else { return Ok(()) };
+        let schema = |instance| self.schema(instance);
+        Histories::read(&self.worlds, &schema)?.compare(staff)
+    }
+}

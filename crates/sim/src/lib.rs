@@ -174,15 +174,16 @@ mod tests {
 
     #[test]
     fn steps_that_executors_do_end_well() {
-        // 3: what was late in a pause between two attempts did not count, and counted after it.
-        for seed in 0..20 {
+        // 27: what came after others in the alphabet waited for the end of a flood.
+        for seed in (0..20).chain([27]) {
             run_scene(seed, Scene::Executed).unwrap_or_else(|failure| panic!("{failure}"));
         }
     }
 
     #[test]
     fn steps_that_executors_do_for_several_servers_end_well() {
-        for seed in 0..12 {
+        // 127: a result that counted was dropped when its case was aborted at another server.
+        for seed in (0..12).chain([127]) {
             run_scene(seed, Scene::Shared).unwrap_or_else(|failure| panic!("{failure}"));
         }
     }

@@ -5,11 +5,10 @@
 
 use legwork_model::arbitrary::JOBS;
 use legwork_model::id::ServerId;
-use legwork_site::JobLease;
 
 use super::{Cluster, oracle};
 use crate::dice::Dice;
-use crate::executors::checks::{Histories, is_forgotten, outstanding};
+use crate::executors::checks::{Histories, outstanding};
 use crate::executors::staff::{Field, Staff};
 
 impl Cluster {
@@ -41,11 +40,7 @@ impl Cluster {
     /// What servers and executors still wait for, once all cases have ended.
     pub(crate) fn awaited_of_staff(&mut self) -> Result<Option<String>, String> {
         let Some(staff) = &self.staff else { return Ok(None) };
-        let forgotten = |task: &JobLease| {
-            let giver = usize::from(JobLease::server(task.lease).0);
-            is_forgotten(&self.worlds[giver], &self.schema(task.activity.instance), &task.activity)
-        };
-        if let Some(what) = staff.awaits(forgotten)? {
+        if let Some(what) = staff.awaits() {
             return Ok(Some(what));
         }
         for (place, world) in self.worlds.iter_mut().enumerate() {

@@ -60,6 +60,18 @@ steps:
     max: 10
 ";
 
+/// A single step.
+const NOTE: &str = "
+process: note
+data: { sent: string }
+result: [sent]
+steps:
+  - step: send
+    job: send
+    retry: { times: TIMES, pause: 1s }
+    writes: [sent]
+";
+
 pub(crate) struct Cases {
     schemas: Vec<Arc<Schema>>,
     /// Which process each case is of.
@@ -73,10 +85,13 @@ pub(crate) struct Cases {
 }
 
 impl Cases {
+    /// The process of a single step.
+    pub(crate) const NOTE: usize = 2;
+
     pub(crate) fn new(world: &mut World, dice: &mut Dice) -> Result<Self, String> {
         let times = dice.below(6).to_string();
         let mut schemas = Vec::new();
-        for text in [ORDER, CLAIM] {
+        for text in [ORDER, CLAIM, NOTE] {
             let source = text.replace("TIMES", &times);
             let definition = parse(&source).0.ok_or("the process cannot be read")?;
             let schema = compile(&definition, 1).map_err(|error| error.to_string())?;
@@ -101,7 +116,11 @@ impl Cases {
         let mut left = [0; 3];
         for case in world.open_instances()? {
             let claim = [ROUNDS_MAX as i64, 0, ROUNDS_MAX as i64];
-            let own = if self.started.get(&case) == Some(&0) { [1, 1, 1] } else { claim };
+            let own = match self.started.get(&case) {
+                Some(0) => [1, 1, 1],
+                Some(&Self::NOTE) => [0, 1, 0],
+                Some(_) | None => claim,
+            };
             left.iter_mut().zip(own).for_each(|(left, own)| *left += own);
         }
         Ok(left)
@@ -109,22 +128,19 @@ impl Cases {
 
     /// Cases come, now and then many at once.
     pub(crate) fn come(&mut self, world: &mut World, dice: &mut Dice) {
-        for process in 0..self.schemas.len() {
-            if dice.chance(self.chances[process]) {
+        for process in 0..self.chances.len() {
+            if dice.chance(self.chances[process]) && self.started.len() < CASES_MAX {
                 self.start(process, world);
             }
         }
         if dice.chance(2) {
-            for _ in 0..dice.below(30) {
+            for _ in 0..dice.below(30).min(CASES_MAX - self.started.len()) {
                 self.start(self.flood, world);
             }
         }
     }
 
-    fn start(&mut self, process: usize, world: &mut World) {
-        if self.started.len() >= CASES_MAX {
-            return;
-        }
+    pub(crate) fn start(&mut self, process: usize, world: &mut World) -> InstanceId {
         let instance = InstanceId((self.started.len() as u128 + 1) << 16);
         self.started.insert(instance, process);
         world.ask(Request::Start(Start {
@@ -136,6 +152,7 @@ impl Cases {
             key: None,
             wait_until: None,
         }));
+        instance
     }
 
     /// Somebody has other plans with a case.

@@ -123,6 +123,20 @@ impl Executor {
         }
     }
 
+    /// Nothing takes it very long.
+    pub(crate) fn steady(&mut self) {
+        for skill in &mut self.skills {
+            *skill = Skill { ms: skill.ms.min(900), fails: 0 };
+        }
+    }
+
+    /// On how many tasks of a type it works at a time, as far as it is given them.
+    pub(crate) fn hands(&self, kind: &str) -> usize {
+        let own = self.registration.types.iter().find(|(own, _)| self.is_in && **own == *kind);
+        let limit = |most: Option<u32>| most.unwrap_or(u32::MAX).min(self.registration.limit);
+        own.map_or(0, |(_, most)| self.hands.min(limit(*most) as usize))
+    }
+
     /// Does everything, and fails at nothing.
     pub(crate) fn make_able(&mut self, kinds: &[&str]) {
         self.calm();

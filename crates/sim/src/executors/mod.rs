@@ -7,6 +7,7 @@
 mod cases;
 pub(crate) mod checks;
 mod executor;
+mod flood;
 pub(crate) mod staff;
 
 use legwork_model::time::Timestamp;
@@ -27,6 +28,10 @@ pub(crate) fn simulate(seed: u64) -> Result<Report, String> {
     let mut world = World::new(&mut dice);
     let mut cases = Cases::new(&mut world, &mut dice)?;
     let mut staff = Staff::draw(KINDS, &[], &mut dice);
+    if seed % 8 == 3 {
+        flood::go_on(&mut staff, &mut cases, &mut world, &mut dice)?;
+        return report(&staff, &cases, &world);
+    }
     for _ in 0..TURNS {
         cases.come(&mut world, &mut dice);
         cases.order(&mut world, &mut dice);
@@ -40,9 +45,14 @@ pub(crate) fn simulate(seed: u64) -> Result<Report, String> {
     world.calm();
     staff.calm();
     finish(&mut staff, &mut cases, &mut world, &mut dice)?;
+    report(&staff, &cases, &world)
+}
+
+/// Checks everything, and tells what was done.
+fn report(staff: &Staff, cases: &Cases, world: &World) -> Result<Report, String> {
     let schema = |case| cases.schema(case);
-    let histories = Histories::read(std::slice::from_ref(&world), &schema)?;
-    histories.compare(&staff)?;
+    let histories = Histories::read(std::slice::from_ref(world), &schema)?;
+    histories.compare(staff)?;
     Ok(Report {
         instances: cases.started.len(),
         completions: histories.completions(),

@@ -22,6 +22,8 @@ use crate::world::World;
 pub(crate) type Kinds = [&'static str; 3];
 
 const EXECUTORS_MAX: usize = 7;
+/// The type of which there is little.
+pub(crate) const NOTED: usize = 1;
 
 pub(crate) struct Staff {
     pub(crate) executors: Vec<Executor>,
@@ -111,11 +113,26 @@ impl Staff {
         if let Some(place) = self.untold.first() {
             return Some(format!("{} to be registered or not", self.executors[*place].name));
         }
-        let mut asking = self.executors.iter().filter(|one| one.wants_verdicts());
-        asking.find_map(|one| {
-            let task = one.unjudged().next()?;
-            Some(format!("{} to know of {}", one.name, task.activity))
-        })
+        let waiting = self.executors.iter().filter(|one| one.wants_verdicts());
+        let mut unjudged = waiting.flat_map(|one| one.unjudged().map(|task| (&one.name, task)));
+        let (name, task) = unjudged.next()?;
+        Some(format!("{name} to know of {}", task.activity))
+    }
+
+    /// From here on all are well, and neither very slow nor different from one day to the other.
+    pub(crate) fn steady(&mut self) {
+        self.executors.iter_mut().for_each(Executor::steady);
+        self.calm();
+    }
+
+    /// How long it takes whoever is slowest to do so many tasks of any type and all that they have.
+    pub(crate) fn turn_ms(&self, waiting: usize) -> i64 {
+        let slowest = self.longest_ms([1, 0, 0]).max(self.longest_ms([0, 1, 0]));
+        let slowest = slowest.max(self.longest_ms([0, 0, 1]));
+        let hands: usize = self.executors.iter().map(|one| one.hands(self.kinds[NOTED])).sum();
+        let limits: u32 = self.executors.iter().map(|one| one.registration.limit).sum();
+        let tasks = (waiting + limits as usize) / hands.max(1) + 2;
+        slowest * tasks as i64
     }
 
     /// How long so many tasks of each type take in the worst case: one after the other, each done by

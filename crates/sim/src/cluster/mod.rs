@@ -278,7 +278,7 @@ impl Cluster {
             }
         };
         if kind == Kind::Shared {
-            cluster.hire(&DOMAINS[..size], dice);
+            cluster.hire(&DOMAINS[..size], dice)?;
         }
         Ok((cluster, plan))
     }

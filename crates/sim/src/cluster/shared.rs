@@ -12,8 +12,13 @@ use crate::executors::checks::{Histories, outstanding};
 use crate::executors::staff::{Field, Staff};
 
 impl Cluster {
-    pub(crate) fn hire(&mut self, domains: &[&'static str], dice: &mut Dice) {
-        self.staff = Some(Staff::draw(JOBS, domains, dice));
+    pub(crate) fn hire(&mut self, domains: &[&'static str], dice: &mut Dice) -> Result<(), String> {
+        let staff = Staff::draw(JOBS, domains, dice);
+        if self.seed.is_multiple_of(2) {
+            staff.set_policies(&mut self.worlds[0], dice)?;
+        }
+        self.staff = Some(staff);
+        Ok(())
     }
 
     pub(crate) fn is_shared(&self) -> bool {

@@ -32,6 +32,7 @@ pub(crate) fn simulate(seed: u64) -> Result<Report, String> {
         flood::go_on(&mut staff, &mut cases, &mut world, &mut dice)?;
         return report(&staff, &cases, &world);
     }
+    staff.set_policies(&mut world, &mut dice)?;
     for _ in 0..TURNS {
         cases.come(&mut world, &mut dice);
         cases.order(&mut world, &mut dice);

@@ -21,6 +21,8 @@ use crate::world::World;
 
 pub(crate) type Kinds = [&'static str; 3];
 
+const POLICIES: [&str; 6] =
+    ["random", "round-robin", "weighted", "least-outstanding", "two-choices", "oxthas-3"];
 const EXECUTORS_MAX: usize = 7;
 /// The type of which there is little.
 pub(crate) const NOTED: usize = 1;
@@ -85,6 +87,18 @@ impl Staff {
             staff.hire(dice);
         }
         staff
+    }
+
+    /// Of some types it is said who chooses, and that it is to be written down.
+    pub(crate) fn set_policies(&self, world: &mut World, dice: &mut Dice) -> Result<(), String> {
+        for kind in self.kinds.iter().filter(|_| dice.chance(30)).collect::<Vec<_>>() {
+            let policy = (*dice.pick(&POLICIES).unwrap_or(&"random")).into();
+            let concern =
+                Concern::SetPolicy { job: (*kind).into(), policy, recorded: dice.chance(50) };
+            let said = world.ask_calmly(Request::Executor(concern))?;
+            said.map_err(|refusal| refusal.to_string())?;
+        }
+        Ok(())
     }
 
     fn hire(&mut self, dice: &mut Dice) {

@@ -438,6 +438,12 @@ impl Site {
         self.executors.registry.all().map(|(_, one)| one)
     }
 
+    /// Of how many jobs is remembered which executors have them or have had them; of none when all is
+    /// over.
+    pub fn jobs_kept(&self) -> usize {
+        self.executors.jobs_kept()
+    }
+
     pub fn gauges(&self) -> Gauges {
         Gauges {
             instances_open: self.instances.len(),

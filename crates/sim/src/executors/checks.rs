@@ -118,8 +118,12 @@ impl Histories {
     }
 }
 
-/// What a server thinks that an executor has, or has to be told.
+/// What a server thinks that an executor has, has had, or has to be told.
 pub(crate) fn outstanding(world: &mut World) -> Result<Option<String>, String> {
+    let (kept, gauges) = (world.site().jobs_kept(), world.gauges());
+    if kept + gauges.jobs_queued + gauges.jobs_leased > 0 {
+        return Ok(Some(format!("a server that keeps {kept} jobs in mind, {gauges:?}")));
+    }
     let list = Concern::List { after: None, limit: 1_000 };
     let answer = world.ask_calmly(Request::Executor(list))?;
     let Ok(Answer::Executors { executors, .. }) = answer else {

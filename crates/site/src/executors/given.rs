@@ -44,6 +44,11 @@ impl Given {
         self.jobs.is_empty()
     }
 
+    /// Of how many jobs something is kept in mind: of those alone that are open.
+    pub(crate) fn jobs_kept(&self) -> usize {
+        self.jobs.len().max(self.tried.len())
+    }
+
     pub(crate) fn get(&self, key: &JobKey) -> Option<&Gift> {
         self.jobs.get(key)
     }

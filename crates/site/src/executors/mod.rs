@@ -53,6 +53,11 @@ impl Executors {
         self.unsaid.concerns(instance)
     }
 
+    /// Of how many jobs is remembered who has them or has had them.
+    pub(crate) fn jobs_kept(&self) -> usize {
+        self.given.jobs_kept()
+    }
+
     /// The number of a type, from now on if it had none.
     fn know_kind(&mut self, job: &Arc<str>) -> KindId {
         let kind = self.registry.know_kind(job);

@@ -55,7 +55,7 @@ async fn servers(folder: &Folder) -> Result<[Server; 2]> {
 /// Three executors: the second of them cannot glue.
 fn services(folder: &Folder, legwork: &str) -> Result<[Service; 3]> {
     let service = |name: &str, more: &[&str]| {
-        let args = ["--does=cut=4", "--does=glue=10"];
+        let args = ["--at-once=1", "--does=cut=4", "--does=glue=10"];
         let args: Vec<String> = args.iter().chain(more).map(|arg| (*arg).to_owned()).collect();
         Service::start(binary::executor()?, folder.path(), (name, legwork), &args)
     };

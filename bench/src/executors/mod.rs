@@ -141,7 +141,7 @@ fn services(
     let legwork = cluster.urls().join(",");
     let program = place.program();
     let service = |number: usize| {
-        let mut args = Vec::new();
+        let mut args = vec!["--at-once=1".to_owned()];
         for (kind, name) in TYPES.iter().enumerate() {
             args.push(format!("--does={name}={}", drawn.pace_ms(number, kind)));
         }

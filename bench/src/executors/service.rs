@@ -1,12 +1,12 @@
 //! An executor for tests and benchmarks, as a user would write one: it works at the speed it is told,
-//! on one task at a time, and keeps a ledger of its own.
+//! and keeps a ledger of its own.
 //!
 //! Invariant: what is answered, confirmed or given up stands in the ledger before.
 
 use std::io::Read;
 use std::net::SocketAddr;
 use std::path::PathBuf;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::Duration;
 
@@ -16,13 +16,13 @@ use legwork_executor::{Executor, Failure, Task};
 use legwork_testbed::ledger::{Did, Ledger};
 use serde_json::{Value as Json, json};
 use tokio::net::TcpListener;
-use tokio::sync::{Mutex, oneshot};
+use tokio::sync::oneshot;
 use tokio::time::Instant;
 
 /// What the executors of tests and benchmarks and their servers share.
 pub const SECRET: &str = "a secret of tests and benchmarks";
-/// The machine's timers are not sharper: what came too late by so much is made up for.
-const LATE_MAX: Duration = Duration::from_millis(5);
+/// The machine's timers are not sharper: who is late by less begins where the one before has ended.
+const LATE_MAX: Duration = Duration::from_millis(3);
 
 /// How an executor is to work.
 #[derive(Clone, Debug, Args)]
@@ -57,6 +57,10 @@ pub struct Options {
     #[arg(long, default_value_t = 1_000)]
     pub limit: u32,
 
+    /// On how many of them it works at a time
+    #[arg(long)]
+    pub at_once: Option<u32>,
+
     /// It does not want to be told what counts
     #[arg(long)]
     pub no_verdicts: bool,
@@ -75,7 +79,7 @@ pub async fn serve(options: Options) -> Result<()> {
     let ledger = options.ledger.as_deref().filter(|_| !options.no_ledger);
     let ledger = ledger.map(Ledger::open).transpose()?;
     let book = Arc::new(Book { ledger });
-    let hand = Arc::new(Mutex::new(Instant::now()));
+    let free = Arc::new(Mutex::new(Instant::now()));
     let mut executor = Executor::new(&options.name, SECRET)
         .limit(options.limit)
         .verdicts(!options.no_verdicts)
@@ -88,12 +92,15 @@ pub async fn serve(options: Options) -> Result<()> {
             move |judged| std::future::ready(book.judged(Did::Nacked, &judged))
         });
     for (kind, ms) in &options.does {
-        let (book, hand) = (book.clone(), hand.clone());
+        let (book, free) = (book.clone(), free.clone());
         let (ms, fails) = (*ms, options.fails.as_ref() == Some(kind));
         executor = executor.on(kind, move |task| {
-            let (book, hand) = (book.clone(), hand.clone());
-            async move { work(task, ms, fails, &book, &hand).await }
+            let (book, free) = (book.clone(), free.clone());
+            async move { work(task, ms, fails, &book, &free).await }
         });
+    }
+    if let Some(at_once) = options.at_once {
+        executor = executor.at_once(at_once);
     }
     let ended = input_ended()?;
     executor.serve_until(listener, &options.legwork, None, ended).await.context("it cannot serve")
@@ -109,15 +116,13 @@ fn input_ended() -> Result<impl Future<Output = ()>> {
     Ok(async move { drop(end.await) })
 }
 
-/// Whatever takes no time takes no turn either.
 async fn work(
     task: Task,
     ms: f64,
     fails: bool,
     book: &Arc<Book>,
-    hand: &Mutex<Instant>,
+    free: &Mutex<Instant>,
 ) -> Result<Json, Failure> {
-    let came = Instant::now();
     let mut open = Open::begin(book.clone(), task)?;
     if fails {
         open.end(Did::Failed)?;
@@ -125,11 +130,11 @@ async fn work(
     }
     if ms > 0.0 {
         let takes = Duration::from_secs_f64(ms * open.task.size / 1_000.0);
-        // In the order in which they came.
-        let mut free = hand.lock().await;
-        let begun = came.max(*free).max(Instant::now() - LATE_MAX);
+        let now = Instant::now();
+        let was_free = || *free.lock().unwrap_or_else(PoisonError::into_inner);
+        let begun = if now - was_free() < LATE_MAX { was_free() } else { now };
         tokio::time::sleep_until(begun + takes).await;
-        *free = begun + takes;
+        *free.lock().unwrap_or_else(PoisonError::into_inner) = begun + takes;
     }
     open.end(Did::Done)?;
     Ok(json!({}))

@@ -29,10 +29,14 @@ pub struct ExecutorRequest {
     pub secret: String,
     /// The types of tasks it does.
     pub types: BTreeMap<String, TypeLimit>,
-    /// Tasks at a time, of all types together.
+    /// Tasks that it takes at a time from a server, of all types together.
     #[serde(default = "limit")]
     #[schema(minimum = 1)]
     pub limit: u32,
+    /// On how many it works at a time: what it is given beyond, it keeps waiting. If absent, on all.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(minimum = 1)]
+    pub at_once: Option<u32>,
     /// How many a server gives it in a second, a minute or an hour; if absent, any number.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(example = "10/s")]
@@ -249,6 +253,9 @@ impl std::fmt::Debug for ExecutorRequest {
             .field("url", &self.url)
             .field("types", &self.types)
             .field("limit", &self.limit)
+            .field("at_once", &self.at_once)
+            .field("rate", &self.rate)
+            .field("weight", &self.weight)
             .field("domain", &self.domain)
             .field("verdicts", &self.verdicts)
             .finish_non_exhaustive()
@@ -282,6 +289,7 @@ mod tests {
             "secret": "at least 32 characters, and these are",
             "types": {"score": {"limit": 4}, "mail": {}},
             "limit": 16,
+            "at_once": 2,
             "domain": "north",
             "verdicts": true,
         }));

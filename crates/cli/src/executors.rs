@@ -55,6 +55,9 @@ struct Registration {
     /// How many tasks it takes at a time, in all
     #[arg(long, default_value_t = LIMIT)]
     limit: u32,
+    /// On how many it works at a time; what it has beyond waits there [default: on all]
+    #[arg(long, value_name = "N")]
+    at_once: Option<u32>,
     /// How many it is given in so long, such as 10/s, 600/m or 1000/h
     #[arg(long)]
     rate: Option<String>,
@@ -100,6 +103,7 @@ async fn register(context: &Context, asked: &Registration) -> Result<()> {
         secret: asked.secret.clone(),
         types: asked.types.iter().cloned().collect::<BTreeMap<_, _>>(),
         limit: asked.limit,
+        at_once: asked.at_once,
         rate: asked.rate.clone(),
         weight: asked.weight,
         domain: asked.domain.clone(),

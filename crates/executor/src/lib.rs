@@ -62,6 +62,7 @@ pub struct Executor {
     secret: String,
     types: BTreeMap<String, Kind>,
     limit: u32,
+    at_once: Option<u32>,
     rate: Option<String>,
     weight: Option<u32>,
     url: Option<String>,
@@ -107,6 +108,7 @@ impl Executor {
             secret: secret.into(),
             types: BTreeMap::new(),
             limit: LIMIT,
+            at_once: None,
             rate: None,
             weight: None,
             url: None,
@@ -133,10 +135,18 @@ impl Executor {
         self
     }
 
-    /// Tasks at a time, of all types together; 16 unless said otherwise.
+    /// Tasks that it has at a time, of all types together; 16 unless said otherwise.
     #[must_use]
     pub fn limit(mut self, limit: u32) -> Self {
         self.limit = limit;
+        self
+    }
+
+    /// Works on so many tasks at a time; those that it has beyond wait for their turn, in the order in
+    /// which they came. On all that it has unless said otherwise.
+    #[must_use]
+    pub fn at_once(mut self, tasks: u32) -> Self {
+        self.at_once = Some(tasks);
         self
     }
 
@@ -271,7 +281,7 @@ impl Executor {
             return Err(Error::NoHandler { kind: kind.clone() });
         }
         let limits = self.types.values().filter_map(|kind| kind.limit);
-        if limits.chain([self.limit]).any(|limit| limit == 0) {
+        if limits.chain([self.limit]).chain(self.at_once).any(|limit| limit == 0) {
             return Err(Error::NoRoom);
         }
         let types = self.types.iter();
@@ -280,6 +290,7 @@ impl Executor {
             secret: self.secret.clone(),
             types: types.map(|(name, kind)| (name.clone(), kind.asked())).collect(),
             limit: self.limit,
+            at_once: self.at_once,
             rate: self.rate.clone(),
             weight: self.weight,
             domain: self.domain.clone(),
@@ -316,6 +327,7 @@ mod tests {
         assert!(refusal(Executor::new("crm", SECRET)).contains("does nothing"));
         assert!(refusal(some(SECRET).limit_of("mail", 1)).contains("no handler"));
         assert!(refusal(some(SECRET).limit(0)).contains("at least 1"));
+        assert!(refusal(some(SECRET).at_once(0)).contains("at least 1"));
         assert!(refusal(some(SECRET).limit_of("score", 0)).contains("at least 1"));
     }
 

@@ -39,6 +39,8 @@ pub(crate) struct Shared {
     pub(crate) prefix: String,
     /// For bodies that are being read, in KiB.
     pub(crate) room: Semaphore,
+    /// Hands for tasks, where there are fewer than tasks.
+    pub(crate) hands: Option<Arc<Semaphore>>,
     /// For results that are sent again because there is no verdict.
     pub(crate) reminders: Semaphore,
     /// Something has ended.
@@ -64,8 +66,10 @@ pub(crate) async fn run(
     let prefix = path_of(&url)?;
     let request = executor.request(url)?;
     let client = Client::new(legwork, token)?;
+    let hands = executor.at_once.map(|hands| Arc::new(Semaphore::new(hands as usize)));
     let shared = Arc::new(Shared {
         executor,
+        hands,
         prefix,
         room: Semaphore::new(route::BODIES_KIB_MAX),
         reminders: Semaphore::new(remind::AT_A_TIME_MAX),

@@ -37,10 +37,19 @@ pub(crate) fn begin(
         Admission::New(waiting) => {
             let run = Run { task: task.task.clone(), kind: task.kind.clone() };
             let target = task.callback.clone();
-            let handler = handler.clone();
+            let (handler, hands) = (handler.clone(), shared.hands.clone());
             let mut work = JoinSet::new();
             // The handler is called in there: if it panics, only the task fails.
-            memory.begun(&run.task, work.spawn(async move { handler(task).await }));
+            let working = work.spawn(async move {
+                let hand = match hands {
+                    Some(hands) => hands.acquire_owned().await.ok(),
+                    None => None,
+                };
+                let outcome = handler(task).await;
+                drop(hand);
+                outcome
+            });
+            memory.begun(&run.task, working);
             drop(memory);
             shared.spawn(run.go(shared.clone(), work, target));
             Ok(waiting)

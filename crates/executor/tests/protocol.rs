@@ -49,6 +49,7 @@ async fn it_registers_until_it_is_heard() {
         .on("score", |_| async { Ok(json!({})) })
         .on("mail", |_| async { Ok(json!({})) })
         .limit_of("score", 4)
+        .at_once(2)
         .domain("north");
     let mut world = World::answering(executor, &[503, 401], &[]).await;
     for _ in 0..3 {
@@ -57,7 +58,7 @@ async fn it_registers_until_it_is_heard() {
         assert_eq!(call.body["secret"], SECRET);
         assert_eq!(call.body["types"], json!({"score": {"limit": 4}, "mail": {}}));
         assert_eq!((&call.body["limit"], &call.body["domain"]), (&json!(16), &json!("north")));
-        assert_eq!(call.body["verdicts"], true);
+        assert_eq!((&call.body["verdicts"], &call.body["at_once"]), (&json!(true), &json!(2)));
     }
     world.gone().await;
 }
@@ -313,6 +314,33 @@ async fn no_more_is_begun_than_the_limit_allows() {
     gate.add_permits(2);
     world.result().await;
     world.result().await;
+    world.gone().await;
+}
+
+#[tokio::test]
+async fn what_it_has_beyond_its_hands_waits_for_its_turn() {
+    let (tell, mut begun) = mpsc::unbounded_channel();
+    let gate = Arc::new(Semaphore::new(0));
+    let opened = gate.clone();
+    let executor = executor().patience(Duration::ZERO).at_once(1).on("score", move |task: Task| {
+        tell.send(task.task).unwrap();
+        let opened = opened.clone();
+        async move {
+            opened.acquire().await?.forget();
+            Ok(json!({}))
+        }
+    });
+    let mut world = World::new(executor).await;
+    for name in ["t1", "t2", "t3"] {
+        assert_eq!(world.give(name, "score").await.status, 202);
+    }
+    assert_eq!(world.cancel("t2").await.status, 200);
+    for name in ["t1", "t3"] {
+        assert_eq!(soon(begun.recv()).await.as_deref(), Some(name));
+        assert!(begun.try_recv().is_err(), "one at a time");
+        gate.add_permits(1);
+        assert_eq!(world.result().await["task"], name);
+    }
     world.gone().await;
 }
 

@@ -312,7 +312,7 @@ fn changes_of_the_topology() {
 
 #[test]
 fn executors_come_and_go() {
-    let registered = |rate: Option<&str>, weight| {
+    let registered = |rate: Option<&str>, weight, at_once| {
         let rate = rate.map(|rate| rate.parse().unwrap());
         SiteEvent::ExecutorRegistered(Box::new(ExecutorRegistered {
             name: "crm".into(),
@@ -328,15 +328,16 @@ fn executors_come_and_go() {
             by: ann(),
             rate,
             weight,
+            at_once,
         }))
     };
     check_site(
-        registered(None, None),
+        registered(None, None, None),
         "8209886363726d61756173828261610481616210656e6f727468f5820163616e6e",
     );
     check_site(
-        registered(Some("7/m"), Some(3)),
-        "82098a6363726d61756173828261610481616210656e6f727468f5820163616e6e82070103",
+        registered(Some("7/m"), Some(3), Some(2)),
+        "82098b6363726d61756173828261610481616210656e6f727468f5820163616e6e8207010302",
     );
     check_site(
         SiteEvent::ExecutorRemoved { name: "crm".into(), by: ann() },

@@ -457,6 +457,8 @@ pub struct RegisterExecutor {
     /// The types of jobs it does, and how many of each at a time, if not as many as in all.
     pub types: Vec<ExecutorType>,
     pub limit: u32,
+    /// On how many it works at a time, if not on all that it takes.
+    pub at_once: Option<u32>,
     /// How many it is given in so long.
     pub rate: Option<Rate>,
     /// Its part of the tasks where they are given out by weights.

@@ -24,6 +24,7 @@ fn register(group: &mut Group, name: &str, domain: &str) {
         secret: Secret("s".repeat(32)),
         types: vec![ExecutorType { job: "read".into(), limit: None, rate: None }],
         limit: 4,
+        at_once: None,
         rate: None,
         weight: None,
         domain: Some(domain.to_owned()),

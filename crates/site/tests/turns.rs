@@ -53,6 +53,7 @@ impl Office {
             rate: rate.map(|rate| rate.parse().unwrap()),
             weight: None,
             limit,
+            at_once: None,
             domain: None,
             verdicts: false,
         };

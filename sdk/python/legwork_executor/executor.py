@@ -6,6 +6,7 @@ time of grace is over.
 
 from __future__ import annotations
 
+import contextlib
 import http.client
 import json
 import logging
@@ -26,6 +27,7 @@ RESULT_BYTES_MAX = (1 << 20) - (8 << 10)  # a server takes bodies of 1 MiB
 PAUSE_S = 0.1  # the first one
 REMINDERS_MAX = 32  # at a time; each has a thread
 POLL_S = 0.1  # how soon it hears that it is to end
+CANCELLED = Failure.again("it was cancelled")
 FAREWELL_S = 2  # for answers to be written when everything else is done
 
 Handler = Callable[[Task], Any]
@@ -43,6 +45,7 @@ class Executor:
         secret: str,
         *,
         limit: int = 16,
+        at_once: Optional[int] = None,
         rate: Optional[str] = None,
         weight: Optional[int] = None,
         domain: Optional[str] = None,
@@ -51,7 +54,8 @@ class Executor:
         grace: float = 30.0,
         verdict_patience: float = 30.0,
     ) -> None:
-        """`limit`: tasks at a time; `rate`: how many it is given in so long (`10/s`, `600/m`);
+        """`limit`: tasks that it has at a time; `at_once`: on how many of them it works, the
+        others wait for their turn; `rate`: how many it is given in so long (`10/s`, `600/m`);
         `weight`: its part where tasks are given out by weights; `patience`: what takes longer (in seconds) is told later, by
         callback; `grace`: how long it waits for what it has begun when it stops;
         `verdict_patience`: a result without a verdict is sent again, first after this time, then
@@ -61,11 +65,13 @@ class Executor:
                 f"the secret of executor `{name}` has {len(secret)} characters; "
                 f"give it at least {SECRET_CHARS_MIN}"
             )
-        if limit < 1:
+        if limit < 1 or (at_once is not None and at_once < 1):
             raise ValueError("a limit of 0 lets nothing through; give at least 1")
         self._name = name
         self._secret = secret
         self._limit = limit
+        self._at_once = at_once
+        self._hands = threading.BoundedSemaphore(at_once) if at_once else None
         self._rate, self._weight = rate, weight
         self._domain = domain
         self._verdicts = verdicts
@@ -181,6 +187,7 @@ class Executor:
             secret=self._secret,
             types={kind: _said(limit=own, rate=self._rates[kind]) for kind, (_, own) in types},
             limit=self._limit,
+            at_once=self._at_once,
             rate=self._rate,
             weight=self._weight,
             domain=self._domain,
@@ -209,7 +216,10 @@ class Executor:
         return admission
 
     def _work(self, task: Task, handler: Handler) -> None:
-        if self._memory.finished(task, _outcome(handler, task)):
+        with self._hands or contextlib.nullcontext():
+            # Whoever gave it up while it waited need not have it done.
+            outcome = _failed(CANCELLED) if task.cancelled else _outcome(handler, task)
+        if self._memory.finished(task, outcome):
             self._send(task.task)
 
     def _unheard(self, task: str) -> None:

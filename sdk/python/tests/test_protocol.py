@@ -53,7 +53,7 @@ class Protocol(unittest.TestCase):
         return executor
 
     def test_it_registers_until_it_is_heard(self):
-        executor = self.scoring(domain="north")
+        executor = self.scoring(domain="north", at_once=2)
         executor.on("mail", limit=4)(lambda task: None)
         # To a redirect nothing is sent.
         world = self.world(executor, registrations=[503, 401, 307])
@@ -67,6 +67,7 @@ class Protocol(unittest.TestCase):
                     "secret": SECRET,
                     "types": {"score": {}, "mail": {"limit": 4}},
                     "limit": 16,
+                    "at_once": 2,
                     "domain": "north",
                     "verdicts": True,
                 },
@@ -295,6 +296,25 @@ class Protocol(unittest.TestCase):
         world.result()
         world.result()
 
+    def test_what_it_has_beyond_its_hands_waits_and_is_not_begun_once_cancelled(self):
+        executor = Executor("crm", SECRET, patience=0, at_once=1)
+        begun, gate = [], threading.Semaphore(0)
+
+        @executor.on("score")
+        def score(task):
+            begun.append(task.task)
+            gate.acquire(timeout=PATIENCE)
+
+        world = self.world(executor)
+        for name in ("t1", "t2", "t3"):
+            self.assertEqual(world.give(name).status, 202)
+        self.assertEqual(world.cancel("t2").status, 200)
+        for name in ("t1", "t3"):
+            gate.release()
+            self.assertEqual(world.result()["task"], name)
+        world.gone()
+        self.assertEqual(begun, ["t1", "t3"])
+
     def test_whoever_stops_finishes_what_was_begun_and_begins_nothing(self):
         world = self.world(self.waiting(limit=1_000))
         self.assertEqual(world.give("t1").status, 202)
@@ -320,6 +340,7 @@ class Protocol(unittest.TestCase):
         for reason, wrong in (
             ("at least 32", lambda: Executor("crm", "short")),
             ("at least 1", lambda: Executor("crm", SECRET, limit=0)),
+            ("at least 1", lambda: Executor("crm", SECRET, at_once=0)),
             ("at least 1", lambda: executor.on("mail", limit=0)),
             ("does nothing", lambda: Executor("crm", SECRET).start(0, "http://a")),
             ("say with `url`", lambda: executor.start(0, "http://a", host="0.0.0.0")),

@@ -160,6 +160,9 @@ pub struct ExecutorRegistered {
     /// Its part of the tasks where they are given out by weights; 1 if nothing is said.
     #[n(9)]
     pub weight: Option<u32>,
+    /// On how many it works at a time, if not on all that it takes.
+    #[n(10)]
+    pub at_once: Option<u32>,
 }
 
 /// What an executor and the servers alone know. It stays out of logs.

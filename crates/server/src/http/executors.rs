@@ -48,7 +48,8 @@ type Registration = std::result::Result<RegisterExecutor, String>;
 
 /// What a registration says, if it can be read.
 fn registration(name: &str, request: ExecutorRequest) -> Registration {
-    let ExecutorRequest { url, secret, types, limit, rate, weight, domain, verdicts } = request;
+    let ExecutorRequest { url, secret, types, limit, at_once, rate, weight, domain, verdicts } =
+        request;
     check_address(&url)?;
     let rate_of = |text: Option<String>| {
         text.map(|text| text.parse::<Rate>().map_err(|error| error.to_string())).transpose()
@@ -63,6 +64,7 @@ fn registration(name: &str, request: ExecutorRequest) -> Registration {
         secret: Secret(secret),
         types: own,
         limit,
+        at_once,
         rate: rate_of(rate)?,
         weight,
         domain,

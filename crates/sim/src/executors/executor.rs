@@ -132,9 +132,9 @@ impl Executor {
 
     /// On how many tasks of a type it works at a time, as far as it is given them.
     pub(crate) fn hands(&self, kind: &str) -> usize {
-        let own = self.registration.types.iter().find(|(own, _)| self.is_in && **own == *kind);
+        let own = self.registration.types.iter().find(|own| self.is_in && *own.job == *kind);
         let limit = |most: Option<u32>| most.unwrap_or(u32::MAX).min(self.registration.limit);
-        own.map_or(0, |(_, most)| self.hands.min(limit(*most) as usize))
+        own.map_or(0, |own| self.hands.min(limit(own.limit) as usize))
     }
 
     /// Does everything, and fails at nothing.
@@ -338,6 +338,7 @@ fn registration(name: &Arc<str>, kinds: &[&str], dice: &mut Dice) -> RegisterExe
         rate: None,
         weight: None,
         limit,
+        at_once: None,
         domain: None,
         verdicts: dice.chance(80),
     }

@@ -59,8 +59,18 @@ impl Site {
         caller.require_worker()?;
         self.require_registrar()?;
         check(&asked)?;
-        let RegisterExecutor { name, url, secret, types, limit, rate, weight, domain, verdicts } =
-            asked;
+        let RegisterExecutor {
+            name,
+            url,
+            secret,
+            types,
+            limit,
+            at_once,
+            rate,
+            weight,
+            domain,
+            verdicts,
+        } = asked;
         if let Some(domain) = &domain
             && let Some(seat) = self.seat()
             && seat.topology.domain_named(domain).is_none()
@@ -80,6 +90,7 @@ impl Site {
             by: by.clone(),
             rate,
             weight,
+            at_once,
         };
         let known = self.executors.registry.named(&next.name).map(|(_, known)| known.clone());
         if let Some(known) = &known {
@@ -220,7 +231,7 @@ fn no_such_executor(name: &str) -> Refusal {
 
 fn check(asked: &RegisterExecutor) -> Result<(), Refusal> {
     let invalid = |message: String| Err(Refusal::new(Kind::Invalid, "bad_executor", message));
-    let RegisterExecutor { name, url, secret, types, limit, weight, .. } = asked;
+    let RegisterExecutor { name, url, secret, types, limit, at_once, weight, .. } = asked;
     let plain = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
     if name.is_empty() || name.len() > NAME_BYTES_MAX || !name.chars().all(plain) {
         return invalid(format!(
@@ -243,7 +254,7 @@ fn check(asked: &RegisterExecutor) -> Result<(), Refusal> {
     if types.is_empty() || types.len() > TYPES_MAX || distinct.len() < types.len() {
         return invalid(format!("an executor does 1 to {TYPES_MAX} different types of jobs"));
     }
-    let limits = types.iter().filter_map(|own| own.limit).chain([*limit]);
+    let limits = types.iter().filter_map(|own| own.limit).chain([*limit]).chain(*at_once);
     if limits.into_iter().any(|limit| limit == 0 || limit > LIMIT_MAX) {
         return invalid(format!("an executor does 1 to {LIMIT_MAX} tasks at a time"));
     }

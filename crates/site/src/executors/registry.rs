@@ -170,11 +170,12 @@ impl Registry {
         self.revision
     }
 
-    /// What an executor takes at a time, as the book is to know it: it works on all of it.
+    /// On how many tasks an executor works at a time, as the book is to know it: if it says nothing, on
+    /// all that it takes.
     pub(crate) fn limits(&self, id: ExecutorId) -> Limits {
         let Some(one) = self.get(id) else { return Limits::default() };
         let weight = f64::from(one.weight.unwrap_or(1));
-        Limits { at_once: one.limit, weight, ..Limits::default() }
+        Limits { at_once: one.at_once.unwrap_or(one.limit), weight, ..Limits::default() }
     }
 
     /// The types that an executor does, and how much of each it takes.
@@ -225,6 +226,7 @@ mod tests {
             by: Performer::System,
             rate: None,
             weight: None,
+            at_once: None,
         }
     }
 
@@ -244,6 +246,18 @@ mod tests {
         assert_eq!(all.register(executor("erp", &["score", "mail"])), Number::Same(erp));
         assert_eq!((who(&all, "mail"), who(&all, "score")), (vec![erp], vec![crm, erp]));
         assert_eq!((all.len(), all.kinds()), (2, 2));
+    }
+
+    #[test]
+    fn who_works_on_fewer_than_it_takes_has_a_queue() {
+        let mut all = Registry::default();
+        let own =
+            |limit, at_once| ExecutorRegistered { limit, at_once, ..executor("crm", &["mail"]) };
+        all.register(own(16, None));
+        assert_eq!(all.limits(ExecutorId(0)).at_once, 16);
+        all.register(own(16, Some(1)));
+        assert_eq!(all.limits(ExecutorId(0)).at_once, 1);
+        assert_eq!(all.room(ExecutorId(0), KindId(0)), (16, 16));
     }
 
     #[test]

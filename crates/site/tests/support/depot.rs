@@ -32,6 +32,7 @@ pub(crate) fn registration(name: &str) -> RegisterExecutor {
         rate: None,
         weight: None,
         limit: 2,
+        at_once: None,
         domain: None,
         verdicts: true,
     }

@@ -58,12 +58,14 @@ impl Cluster {
 
     /// A key of the domain of a site.
     pub(crate) fn draw_key(&self, front: usize, dice: &mut Dice) -> Option<StreamId> {
-        // One that has just joined has another number in its file.
-        let seat = self.worlds[front].site().seat()?;
-        let domain = seat.topology.domain_of(seat.here)?;
+        let world = &self.worlds[front];
+        let domain = world.topology()?.domain_of(ServerId(front as u16))?;
         let number = (usize::from(domain.0) * KEYS + dice.below(KEYS)) as u64;
         let hash = Dice::new(self.seed ^ number << 20).roll();
-        Some(StreamId::of_key(u128::from(hash)))
+        // One that has no catalog yet goes by its file, where its number may be another one's: in small
+        // clusters that is often of another domain.
+        let is_sure = !self.is_shared() || world.site().catalog_len() > 0;
+        is_sure.then(|| StreamId::of_key(u128::from(hash)))
     }
 
     /// A start of the instance, with a key if it has one.

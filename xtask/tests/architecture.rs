@@ -157,10 +157,11 @@ fn pure_crates_have_no_guests_but_those_invited() {
 }
 
 #[test]
-fn what_is_shipped_starts_no_databases() {
+fn what_is_shipped_starts_no_databases_and_no_executors() {
+    let unshipped = ["legwork-e2e", "legwork-bench", "legwork-experiments"];
     for (package, used) in dependencies(&[None]) {
-        let is_test = ["legwork-e2e", "legwork-bench"].contains(&package.as_str());
-        assert!(is_test || !used.contains(TESTBED), "{package} must not use {TESTBED}");
+        let is_unshipped = unshipped.contains(&package.as_str());
+        assert!(is_unshipped || !used.contains(TESTBED), "{package} must not use {TESTBED}");
     }
 }
 

@@ -14,6 +14,7 @@ use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
+use legwork_api::executors::PolicyRequest;
 use legwork_api::instances::{HistoryEntry, InstanceState, Performer, StartRequest};
 use legwork_api::{Client, Data};
 use legwork_model::id::{ActivityId, InstanceId};
@@ -32,6 +33,8 @@ use drawn::{Drawn, Sizes};
 /// Who chooses, in the order in which they are compared.
 pub const POLICIES: [&str; 6] =
     ["random", "round-robin", "least-outstanding", "two-choices", "oxthas-3", "ours"];
+/// What is so without saying.
+const USUAL: &str = "ours";
 /// Cases that start at each server, as in the paper's experiments with failures.
 pub const CASES: usize = 200;
 
@@ -101,7 +104,7 @@ pub async fn run(place: &Place, plan: Plan) -> Result<Outcome> {
     let folder = tempfile::Builder::new().prefix("executors-").tempdir_in(&place.data)?;
     let mut services = services(place, &folder, &cluster, &drawn, plan)?;
     until_known(&cluster).await?;
-    set_policy(&cluster.client()?, plan.policy)?;
+    set_policy(&cluster, plan.policy).await?;
 
     let begun = Instant::now();
     let troubles = async {
@@ -167,8 +170,23 @@ async fn until_known(cluster: &Cluster) -> Result<()> {
     Ok(())
 }
 
-fn set_policy(_: &Client, policy: &str) -> Result<()> {
-    ensure!(policy == "ours", "no policy can be set yet");
+/// One policy for all types, at all servers.
+async fn set_policy(cluster: &Cluster, policy: &str) -> Result<()> {
+    if policy == USUAL {
+        return Ok(());
+    }
+    let (client, since) = (cluster.client()?, Instant::now());
+    for kind in TYPES {
+        let request = PolicyRequest { policy: policy.to_owned(), record: false };
+        client.set_policy(kind, &request).await?;
+    }
+    for server in &cluster.servers {
+        let client = server.client()?;
+        while client.policies().await?.policies.len() < TYPES.len() {
+            ensure!(since.elapsed() < READY_TIME_MAX, "the policy does not come to all servers");
+            tokio::time::sleep(LOOK_EVERY).await;
+        }
+    }
     Ok(())
 }
 

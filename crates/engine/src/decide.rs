@@ -53,6 +53,10 @@ pub trait Here {
 
     /// Where whoever does a step is at home, if not in the domain of this server.
     fn home(&self, performer: &Performer) -> Option<DomainId>;
+
+    /// Where the executor is at home that is expected to do this step best, if not in the domain of this
+    /// server.
+    fn home_of_executor(&self, schema: &Schema, state: &State, node: NodeId) -> Option<DomainId>;
 }
 
 /// One server alone controls everything.
@@ -65,6 +69,10 @@ impl Here for Everywhere {
     }
 
     fn home(&self, _: &Performer) -> Option<DomainId> {
+        None
+    }
+
+    fn home_of_executor(&self, _: &Schema, _: &State, _: NodeId) -> Option<DomainId> {
         None
     }
 }

@@ -22,7 +22,7 @@ use crate::definition::{
 use crate::finding::{Span, Spanned};
 use crate::rule::{Actors, Rule};
 use crate::value::ValueType;
-pub use placed::placed_definition;
+pub use placed::{located, placed_definition};
 
 /// The roles that generated rules name; `Agent()` may do the other steps.
 pub const ROLES: [&str; 3] = ["clerk", "nurse", "manager"];

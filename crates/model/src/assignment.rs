@@ -2,11 +2,12 @@
 //!
 //! ```text
 //! assignment := domain | dependent [WITH domain '=' domain {',' domain '=' domain}]
-//! dependent  := 'Server' '(' step ')' | 'Domain' '(' 'Actor' '(' step ')' ')'
+//! dependent  := 'executor' | 'Server' '(' step ')' | 'Domain' '(' 'Actor' '(' step ')' ')'
 //! ```
 //!
 //! An assignment speaks of nothing but the history, so that every server that knows the same
-//! history finds the same place without asking anybody. What `Display` writes reads as the same
+//! history finds the same place without asking anybody. Where an executor is best found is decided once,
+//! just before the step, and recorded. What `Display` writes reads as the same
 //! assignment.
 
 use std::collections::BTreeMap;
@@ -18,6 +19,9 @@ use std::sync::Arc;
 pub const ASSIGNMENT_LEN_MAX: usize = 2_000;
 /// The most exceptions after `WITH`.
 pub const EXCEPTIONS_MAX: usize = 64;
+
+/// The word for where an executor is at home. No domain is called so.
+pub const EXECUTOR: &str = "executor";
 
 /// Where a step is controlled, as its author wrote it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -32,6 +36,8 @@ pub struct Assignment {
 pub enum Place {
     /// A domain by its name.
     Domain(Arc<str>),
+    /// `executor`: where the executor that is expected to do the step best is at home.
+    Executor,
     /// `Server(step)`: where that step was controlled, in its latest iteration.
     Server(Arc<str>),
     /// `Domain(Actor(step))`: where the person or worker who did that step is at home; where it was
@@ -56,7 +62,7 @@ impl Assignment {
     /// The step it depends on.
     pub fn step(&self) -> Option<&Arc<str>> {
         match &self.place {
-            Place::Domain(_) => None,
+            Place::Domain(_) | Place::Executor => None,
             Place::Server(step) | Place::ActorsDomain(step) => Some(step),
         }
     }
@@ -65,7 +71,7 @@ impl Assignment {
     pub fn domains(&self) -> impl Iterator<Item = &Arc<str>> {
         let named = match &self.place {
             Place::Domain(domain) => Some(domain),
-            Place::Server(_) | Place::ActorsDomain(_) => None,
+            Place::Executor | Place::Server(_) | Place::ActorsDomain(_) => None,
         };
         named.into_iter().chain(self.exceptions.iter().flat_map(|(from, to)| [from, to]))
     }
@@ -75,6 +81,7 @@ impl fmt::Display for Assignment {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.place {
             Place::Domain(domain) => f.write_str(domain)?,
+            Place::Executor => f.write_str(EXECUTOR)?,
             Place::Server(step) => write!(f, "Server({step})")?,
             Place::ActorsDomain(step) => write!(f, "Domain(Actor({step}))")?,
         }
@@ -124,9 +131,9 @@ struct Words<'t> {
 
 impl<'t> Words<'t> {
     fn place(&mut self) -> Result<Place, SyntaxError> {
-        let word = self.name("a domain, Server(step) or Domain(Actor(step))")?;
+        let word = self.name("a domain, executor, Server(step) or Domain(Actor(step))")?;
         if self.sign('(', "`(`").is_err() {
-            return Ok(Place::Domain(word));
+            return Ok(if &*word == EXECUTOR { Place::Executor } else { Place::Domain(word) });
         }
         let place = match &*word {
             "Server" => Place::Server(self.name("the name of a step")?),
@@ -209,6 +216,8 @@ mod tests {
         for text in [
             "ulm",
             "branch-office.2",
+            "executor",
+            "executor WITH bonn = berlin",
             "Server(examine)",
             "Domain(Actor(examine))",
             "Domain(Actor(examine)) WITH bonn = berlin, ulm = stuttgart",
@@ -225,7 +234,7 @@ mod tests {
     #[test]
     fn what_is_no_assignment_is_told_what_was_expected() {
         for (text, error) in [
-            ("", "expected a domain, Server(step) or Domain(Actor(step)), found the end"),
+            ("", "expected a domain, executor, Server(step) or Domain(Actor(step)), found the end"),
             ("Site(x)", "expected Server(step) or Domain(Actor(step)), found `Site(`"),
             ("Domain(x)", "expected Actor(step), found `x)`"),
             ("Server(x", "expected `)`, found the end"),

@@ -105,6 +105,7 @@ impl Drawing {
                 NodeKind::Automatic { job, retry, demand }
             }
         };
+        let (entry, from) = self.located(step, from);
         let id = self.node(&step.name.value, step.title.as_deref(), kind);
         self.enter(id, from);
         let (reads, writes) = (self.accesses(&step.reads)?, self.accesses(&step.writes)?);
@@ -114,9 +115,25 @@ impl Drawing {
         node.takes = step.takes;
         node.undo = step.undo.clone();
         self.assignments.extend(step.at.as_ref().map(|at| (id, at.value.clone())));
-        let syncs = step.after.iter().map(|sync| (id, sync.from.value.clone(), sync.strict));
+        // Whoever comes to a step that is located does not know yet where it will be.
+        let entry = entry.unwrap_or(id);
+        let syncs = step.after.iter().map(|sync| (entry, sync.from.value.clone(), sync.strict));
         self.syncs.extend(syncs);
         Ok(id)
+    }
+
+    /// Draws what finds the place of a step that is controlled where its executor is; answers it, and
+    /// what the step comes after.
+    fn located(&mut self, step: &Step, from: Vec<Edge>) -> (Option<NodeId>, Vec<Edge>) {
+        let Work::Automatic { job, .. } = &step.work else { return (None, from) };
+        if !step.is_located() {
+            return (None, from);
+        }
+        // No step can be called so: names have no dots.
+        let name = format!("{}.place", step.name.value);
+        let id = self.node(&name, None, NodeKind::Locate { job: job.value.clone() });
+        self.enter(id, from);
+        (Some(id), vec![Edge { from: id, code: None }])
     }
 
     fn parallel(&mut self, parallel: &Parallel, from: Vec<Edge>) -> Result<NodeId, CompileError> {
@@ -288,7 +305,7 @@ impl Drawing {
     fn place(&mut self) -> Result<(), CompileError> {
         let mut own = BTreeMap::new();
         for (&id, assignment) in &self.assignments {
-            own.insert(id, Arc::new(self.control(assignment)?));
+            own.insert(id, Arc::new(self.control(id, assignment)?));
         }
         for place in 0..self.schema.nodes.len() {
             let node = &self.schema.nodes[place];
@@ -298,6 +315,7 @@ impl Drawing {
                 | NodeKind::End
                 | NodeKind::Manual { .. }
                 | NodeKind::Automatic { .. }
+                | NodeKind::Locate { .. }
                 | NodeKind::AndSplit
                 | NodeKind::XorSplit { .. }
                 | NodeKind::LoopStart
@@ -315,7 +333,7 @@ impl Drawing {
         Ok(())
     }
 
-    fn control(&self, assignment: &Assignment) -> Result<Control, CompileError> {
+    fn control(&self, id: NodeId, assignment: &Assignment) -> Result<Control, CompileError> {
         let step = |name: &Arc<str>| {
             let unknown = || CompileError::Unknown { what: "step", name: name.clone() };
             self.schema.node_named(name).map(|node| node.id).ok_or_else(unknown)
@@ -323,6 +341,10 @@ impl Drawing {
         let exceptions = assignment.exceptions.clone();
         Ok(match &assignment.place {
             Place::Domain(domain) => Control::Domain(domain.clone()),
+            Place::Executor => match self.schema.node(id).incoming.first() {
+                Some(Edge { from, .. }) => Control::ActorsDomain { of: *from, exceptions },
+                None => Control::Start,
+            },
             Place::Server(name) => Control::Server { of: step(name)?, exceptions },
             Place::ActorsDomain(name) => Control::ActorsDomain { of: step(name)?, exceptions },
         })

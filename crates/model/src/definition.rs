@@ -6,7 +6,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::assignment::Assignment;
+use crate::assignment::{Assignment, Place};
 use crate::condition::Condition;
 use crate::finding::{Span, Spanned};
 use crate::rule::Rule;
@@ -85,6 +85,14 @@ pub struct Step {
     pub takes: Option<Duration>,
     /// The step that undoes this one.
     pub undo: Option<Work>,
+}
+
+impl Step {
+    /// Whether it is controlled where its executor is at home, which is found out before it.
+    pub fn is_located(&self) -> bool {
+        let is_executor = |at: &Spanned<Assignment>| at.value.place == Place::Executor;
+        matches!(self.work, Work::Automatic { .. }) && self.at.as_ref().is_some_and(is_executor)
+    }
 }
 
 /// What a step consists of.

@@ -397,6 +397,7 @@ fn at() -> Value {
     let text = json!({ "type": "string", "minLength": 1, "maxLength": EXPRESSION_LEN_MAX });
     let examples = json!([
         "branch-office",
+        "executor",
         "Server(capture)",
         "Domain(Actor(capture))",
         "Domain(Actor(capture)) WITH ulm = stuttgart",

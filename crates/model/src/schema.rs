@@ -86,14 +86,30 @@ pub enum Control {
 pub enum NodeKind {
     Start,
     End,
-    Manual { who: Rule },
-    Automatic { job: Arc<str>, retry: Retry, demand: Demand<ElementId> },
+    Manual {
+        who: Rule,
+    },
+    Automatic {
+        job: Arc<str>,
+        retry: Retry,
+        demand: Demand<ElementId>,
+    },
+    /// The place of the step after it is found: where the executor is at home that does it best.
+    Locate {
+        job: Arc<str>,
+    },
     AndSplit,
     AndJoin,
-    XorSplit { decision: Decision, branches: Vec<Branch> },
+    XorSplit {
+        decision: Decision,
+        branches: Vec<Branch>,
+    },
     XorJoin,
     LoopStart,
-    LoopEnd { decision: LoopDecision, times_max: u32 },
+    LoopEnd {
+        decision: LoopDecision,
+        times_max: u32,
+    },
 }
 
 #[derive(Clone, Debug)]
@@ -233,6 +249,7 @@ impl Node {
             NodeKind::Start
             | NodeKind::End
             | NodeKind::Automatic { .. }
+            | NodeKind::Locate { .. }
             | NodeKind::AndSplit
             | NodeKind::AndJoin
             | NodeKind::XorSplit { .. }
@@ -248,6 +265,7 @@ impl Node {
             NodeKind::Start
             | NodeKind::Manual { .. }
             | NodeKind::Automatic { .. }
+            | NodeKind::Locate { .. }
             | NodeKind::XorSplit { .. }
             | NodeKind::LoopEnd { .. } => true,
             NodeKind::End
@@ -271,6 +289,7 @@ impl Node {
             | NodeKind::End
             | NodeKind::Manual { .. }
             | NodeKind::Automatic { .. }
+            | NodeKind::Locate { .. }
             | NodeKind::AndSplit
             | NodeKind::AndJoin
             | NodeKind::XorJoin
@@ -292,6 +311,7 @@ impl Node {
             | NodeKind::End
             | NodeKind::Manual { .. }
             | NodeKind::Automatic { .. }
+            | NodeKind::Locate { .. }
             | NodeKind::AndSplit
             | NodeKind::AndJoin
             | NodeKind::XorJoin

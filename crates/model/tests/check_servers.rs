@@ -83,3 +83,25 @@ fn branches_that_come_together_must_agree_on_the_place() {
   - steps: [{ step: b, job: book, at: ulm }, { step: c, job: book, at: Server(b) }, { step: d, job: book, after: [a] }]
 "), @"4:93 error Z5: where step `d` is controlled depends on `b`, which is not known at the end of step `a`: branches that come together must agree on the place -- depend on a step before the branches part, or name a domain");
 }
+
+#[test]
+fn a_step_for_programs_may_be_where_its_executor_is() {
+    assert_snapshot!(findings("", r"
+- { step: a, job: j, at: executor }
+- parallel: p
+  branches:
+  - steps: [{ step: b, job: j }]
+  - steps: [{ step: c, job: j, at: executor WITH ulm = bonn, after: [b] }]
+- { step: d, job: j, at: Server(a) }
+"), @"");
+    assert_snapshot!(findings("", r"
+- { step: a, who: Agent(), at: executor }
+- choice: c
+  who: Agent()
+  at: executor
+  branches: [{ name: x }, { name: y }]
+"), @r#"
+        1:32 error Z4: step `a` is done by a person, not by an executor -- name a domain, or write Domain(Actor(step)) for where somebody is at home
+        4:7 error Z4: choice `c` is done by a person, not by an executor -- name a domain, or write Domain(Actor(step)) for where somebody is at home
+        "#);
+}

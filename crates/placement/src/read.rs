@@ -6,6 +6,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use legwork_model::assignment::EXECUTOR;
 use legwork_model::finding::{Finding, Rule, Spanned};
 use legwork_model::id::DomainId;
 use legwork_model::yaml::fields::{self, Fields, NAME_LEN_MAX, list, quote};
@@ -297,7 +298,14 @@ impl Reading {
         let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.');
         let hint = "a name begins with a letter or a digit and goes on with letters a-z, digits, \
                     `-`, `_` and `.`";
-        self.checked_name(text, "the name of a domain", NAME_LEN_MAX, plain, hint)
+        let name = self.checked_name(text, "the name of a domain", NAME_LEN_MAX, plain, hint)?;
+        if &*name.value != EXECUTOR {
+            return Some(name);
+        }
+        let message = format!("the name of a domain cannot be `{EXECUTOR}`");
+        let hint = "choose another name: after `at:` it means where the executor of a step is";
+        self.report.error(name.span, Rule::Y2, message, hint);
+        None
     }
 
     /// As it can stand in a certificate.

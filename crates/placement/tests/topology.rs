@@ -130,6 +130,7 @@ fn every_mistake_is_told_with_its_place_and_what_would_mend_it() {
             "cannot be `A_1`",
         ),
         (domains("x y: { servers: {} }"), "the name of a domain cannot be `x y`"),
+        (domains("executor: { servers: {} }"), "the name of a domain cannot be `executor`"),
         (domains(&format!("x: {{ servers: {a}, people: [ann, ann] }}")), "`ann` is at home twice"),
         (
             domains(&format!(

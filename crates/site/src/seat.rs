@@ -9,6 +9,8 @@ use legwork_model::id::{Activity, DomainId, InstanceId, NodeId, ServerId};
 use legwork_model::schema::{LoopId, Schema};
 use legwork_placement::{Known, Last, Map, Topology, place};
 
+use crate::executors::Executors;
+
 /// Who a server is among others, as it is told when it starts.
 #[derive(Clone, Debug)]
 pub struct Member {
@@ -37,7 +39,7 @@ pub(crate) struct At<'a> {
 #[derive(Clone, Copy)]
 pub(crate) enum Standing<'a> {
     Alone,
-    Among(At<'a>),
+    Among(At<'a>, &'a Executors),
 }
 
 /// An instance as this server knows it.
@@ -49,6 +51,11 @@ pub(crate) struct Knowledge<'a> {
 }
 
 impl Seat {
+    /// A domain, if it is not that of this server.
+    fn elsewhere(&self, domain: Option<DomainId>) -> Option<DomainId> {
+        domain.filter(|domain| self.topology.domain_of(self.here) != Some(*domain))
+    }
+
     pub(crate) fn at(&self, instance: InstanceId) -> At<'_> {
         At { seat: self, instance }
     }
@@ -93,16 +100,25 @@ impl Here for Standing<'_> {
     fn controls(&self, schema: &Schema, state: &State, node: NodeId) -> bool {
         match self {
             Self::Alone => Everywhere.controls(schema, state, node),
-            Self::Among(at) => at.controls(schema, state, node),
+            Self::Among(at, _) => at.controls(schema, state, node),
         }
     }
 
     fn home(&self, performer: &Performer) -> Option<DomainId> {
         match self {
             Self::Alone => Everywhere.home(performer),
-            Self::Among(At { seat, .. }) => {
+            Self::Among(At { seat, .. }, executors) => {
                 let home = seat.topology.home(performer);
-                home.filter(|home| seat.topology.domain_of(seat.here) != Some(*home))
+                seat.elsewhere(home.or_else(|| executors.home(performer, seat)))
+            }
+        }
+    }
+
+    fn home_of_executor(&self, schema: &Schema, state: &State, node: NodeId) -> Option<DomainId> {
+        match self {
+            Self::Alone => Everywhere.home_of_executor(schema, state, node),
+            Self::Among(At { seat, .. }, executors) => {
+                seat.elsewhere(executors.best_home(seat, schema, state, node))
             }
         }
     }

@@ -170,7 +170,10 @@ impl Site {
 
     /// This server, as the engine sees it when it decides about an instance.
     pub(crate) fn standing(&self, id: InstanceId) -> Standing<'_> {
-        self.seat.as_ref().map_or(Standing::Alone, |seat| Standing::Among(seat.at(id)))
+        match &self.seat {
+            Some(seat) => Standing::Among(seat.at(id), &self.executors),
+            None => Standing::Alone,
+        }
     }
 
     /// Who may do an activity under the organisation in force.

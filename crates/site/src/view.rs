@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use legwork_engine::{NodeState, Peer, Rejection, State};
-use legwork_model::event::{Event, Incident, Orders, Parcel, Performer, Record};
+use legwork_model::event::{Completed, Event, Incident, Orders, Parcel, Performer, Record};
 use legwork_model::id::{Activity, ActivityId, ElementId, InstanceId, ServerId};
 use legwork_model::schema::{Node, NodeKind, Schema};
 use legwork_model::time::Timestamp;
@@ -45,7 +45,7 @@ pub(crate) fn instance(
     for node in &schema.nodes {
         match &node.kind {
             NodeKind::AndJoin | NodeKind::XorJoin | NodeKind::LoopEnd { .. } => depth -= 1,
-            NodeKind::Start | NodeKind::End => {}
+            NodeKind::Start | NodeKind::End | NodeKind::Locate { .. } => {}
             NodeKind::Manual { .. } | NodeKind::Automatic { .. } => {
                 nodes.push(node_view(seat, schema, state, id, (node, node), depth));
             }
@@ -146,7 +146,7 @@ fn kind(node: &Node) -> &'static str {
         NodeKind::Start => "start",
         NodeKind::End => "end",
         NodeKind::Manual { .. } => "manual",
-        NodeKind::Automatic { .. } => "automatic",
+        NodeKind::Automatic { .. } | NodeKind::Locate { .. } => "automatic",
         NodeKind::AndSplit | NodeKind::AndJoin => "parallel",
         NodeKind::XorSplit { .. } | NodeKind::XorJoin => "choice",
         NodeKind::LoopStart | NodeKind::LoopEnd { .. } => "loop",
@@ -325,6 +325,7 @@ fn entry(
             detail: Some(format!("to {to}")),
             ..blank("delegated", Some(activity), &agent(by))
         },
+        Event::Completed(done) if is_place(schema, &done.activity) => located(schema, done, at),
         Event::Completed(done) => HistoryEntry {
             started_at: Some(done.started_at),
             writes: writes(&done.writes),
@@ -375,6 +376,22 @@ fn entry(
             ..blank("fetched", None, &system)
         },
         Event::Finished => blank("finished", None, &system),
+    }
+}
+
+fn is_place(schema: &Schema, activity: &Activity) -> bool {
+    matches!(schema.node(activity.node).kind, NodeKind::Locate { .. })
+}
+
+/// Where the step after it goes on was found; that it goes there is told when it is sent.
+fn located(schema: &Schema, done: &Completed, at: Timestamp) -> HistoryEntry {
+    let step = schema.node(done.activity.node).outgoing.first();
+    let step = step.map(|step| schema.node(*step).name.clone());
+    let place = if done.home.is_some() { "with an executor elsewhere" } else { "stays here" };
+    HistoryEntry {
+        step,
+        detail: Some(place.to_owned()),
+        ..blank(schema, at, "located", Some(&done.activity), &Performer::System)
     }
 }
 

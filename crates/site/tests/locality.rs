@@ -7,6 +7,7 @@ mod group;
 
 use group::Group;
 use legwork_model::event::{ExecutorType, Secret};
+use legwork_model::id::{ActivityId, Iteration};
 use legwork_site::*;
 
 const READ: &str = "
@@ -15,6 +16,17 @@ data: { text: string }
 start: [text]
 steps:
   - { step: read, job: read, reads: [text] }
+";
+
+/// Two steps of which the second goes where its executor is, and a third that stays there.
+const LOCATED: &str = "
+process: survey
+data: { text: string }
+start: [text]
+steps:
+  - { step: note, who: Agent(ann) }
+  - { step: read, job: read, reads: [text], at: executor }
+  - { step: file, who: Agent(ann) }
 ";
 
 fn register(group: &mut Group, name: &str, domain: &str) {
@@ -73,4 +85,34 @@ fn a_task_goes_to_whoever_is_near_and_the_way_is_told() {
         assert_eq!(to, "lens");
         assert!(why.contains("11.0 ms to get there"), "{why}");
     }
+}
+
+#[test]
+fn a_case_goes_where_the_executor_of_its_next_step_is() {
+    let mut group = Group::new(1, 1);
+    group.ask(0, Request::Deploy { source: LOCATED.to_owned() }).unwrap();
+    register(&mut group, "lens", "south");
+    let instance = group.draw(0, 0);
+    let data = [("text".to_owned(), "x".into())].into();
+    let (process, version) = ("survey".into(), None);
+    let (agent, key, wait_until) = (None, None, None);
+    group
+        .ask(0, Request::Start(Start { instance, process, version, data, agent, key, wait_until }))
+        .unwrap();
+    assert_eq!(group.holders(instance), [0]);
+    let activity =
+        |step: &str| ActivityId { instance, step: step.into(), iteration: Iteration::default() };
+    let complete = Complete {
+        agent: "ann".into(),
+        activity: activity("note"),
+        data: Data::new(),
+        answer: None,
+        request: None,
+    };
+    group.ask(0, Request::Complete(complete)).unwrap();
+    group.pass(0);
+    assert_eq!(group.holders(instance), [0, 2], "it went south");
+    let [(2, call)] = &group.calls[..] else { panic!("{:?}", group.calls) };
+    let Ask::Task(job) = &call.ask else { panic!() };
+    assert_eq!((&*call.executor.name, &*job.activity.step), ("lens", "read"));
 }

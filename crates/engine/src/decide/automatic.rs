@@ -6,7 +6,7 @@
 use std::fmt::Write;
 
 use legwork_model::condition::{Condition, ConditionError};
-use legwork_model::event::{Event, Incident};
+use legwork_model::event::{Completed, Event, Incident, Performer};
 use legwork_model::id::{Activity, NodeId};
 use legwork_model::schema::{
     Branch, Decision, LOOP_LEAVE, LOOP_REPEAT, LoopDecision, Node, NodeKind,
@@ -52,6 +52,7 @@ fn decide(draft: &Draft<'_>, id: NodeId, decisions: u32) -> Option<Event> {
     let node = draft.schema.node(id);
     let activity = draft.state.activity(draft.schema, id);
     let outcome = match &node.kind {
+        NodeKind::Locate { .. } => return Some(locate(draft, node, activity)),
         NodeKind::XorSplit { decision: Decision::Conditions(conditions), branches } => {
             choose(draft, &activity, conditions, branches)
         }
@@ -73,6 +74,16 @@ fn decide(draft: &Draft<'_>, id: NodeId, decisions: u32) -> Option<Event> {
         Ok(code) => Event::Decided { activity, code },
         Err(incident) => Event::IncidentRaised { activity, incident },
     })
+}
+
+/// Where the step after it goes on stands in the history as where its actor is at home.
+fn locate(draft: &Draft<'_>, node: &Node, activity: Activity) -> Event {
+    let Draft { here, schema, state, now, .. } = draft;
+    let step = node.outgoing.first();
+    let home = step.and_then(|step| here.home_of_executor(schema, state, *step));
+    let (by, writes) = (Performer::System, Vec::new());
+    let (started_at, code, request) = (*now, None, None);
+    Event::Completed(Completed { activity, by, started_at, writes, code, request, home })
 }
 
 /// The one branch whose condition holds; `otherwise` if none does.

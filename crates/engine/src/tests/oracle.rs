@@ -89,6 +89,7 @@ fn may_be_pending(node: &Node) -> bool {
         node.kind,
         NodeKind::Manual { .. }
             | NodeKind::Automatic { .. }
+            | NodeKind::Locate { .. }
             | NodeKind::XorSplit { .. }
             | NodeKind::LoopEnd { .. }
     )

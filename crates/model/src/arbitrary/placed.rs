@@ -36,6 +36,20 @@ pub fn placed_definition(
     })
 }
 
+/// The same, with some of the automatic steps controlled where their executors are.
+pub fn located(mut definition: Definition, mut is_chosen: impl FnMut() -> bool) -> Definition {
+    for (name, by_person) in names(&definition.steps) {
+        if !by_person && is_chosen() {
+            let before = definition.clone();
+            set(&mut definition, &name, Some(plainly(Place::Executor)));
+            if !holds(&definition) {
+                definition = before;
+            }
+        }
+    }
+    definition
+}
+
 fn assignment(domains: &[&str], known: &[(Arc<str>, bool)], dice: &mut Dice) -> Option<Assignment> {
     let place = match dice.roll(4) {
         0 => return None,

@@ -22,7 +22,7 @@ pub(super) enum Origin<'d> {
     Choice(&'d Choice),
     /// The end of a loop, where it is decided whether to go round again.
     Loop(&'d Loop),
-    /// A join, or the start of a loop: nothing happens there.
+    /// A join, the start of a loop, or where the place of a step is found: nobody does anything there.
     Silent(&'d Spanned<Arc<str>>),
     End,
 }
@@ -86,7 +86,12 @@ impl<'d> Places<'d> {
         for block in blocks {
             let name = block.name();
             let id = match block {
-                Block::Step(step) => self.add(Origin::Step(step), around),
+                Block::Step(step) => {
+                    if step.is_located() {
+                        self.add(Origin::Silent(name), around);
+                    }
+                    self.add(Origin::Step(step), around)
+                }
                 Block::Parallel(parallel) => {
                     let split = self.add(Origin::Parallel(parallel), around);
                     self.branches(&parallel.branches, FrameKind::Parallel, split, around);

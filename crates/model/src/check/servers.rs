@@ -47,6 +47,13 @@ fn check_known(
 ) {
     let (name, of_actor) = match &at.value.place {
         Place::Domain(_) => return,
+        Place::Executor if schema.node(id).job().is_some() => return,
+        Place::Executor => {
+            let message = format!("{} is done by a person, not by an executor", places.call(id));
+            let hint = "name a domain, or write Domain(Actor(step)) for where somebody is at home";
+            report.error(at.span, Rule::Z4, message, hint);
+            return;
+        }
         Place::Server(name) => (name, false),
         Place::ActorsDomain(name) => (name, true),
     };

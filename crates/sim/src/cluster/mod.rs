@@ -20,6 +20,7 @@ mod story;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use legwork_model::arbitrary::located;
 use legwork_model::id::InstanceId;
 use legwork_model::schema::Schema;
 use legwork_model::time::Timestamp;
@@ -231,7 +232,12 @@ impl Cluster {
             Kind::Divided => 2 + dice.below(3),
             Kind::Shared => 1 + dice.below(2),
         };
-        let definition = placed_definition(dice, size);
+        let definition = match kind {
+            Kind::Shared if seed.is_multiple_of(2) => {
+                located(placed_definition(dice, size), || dice.chance(30))
+            }
+            Kind::Single | Kind::Divided | Kind::Shared => placed_definition(dice, size),
+        };
         let text = yaml::write(&definition);
         let organisation = organisation(dice);
         let transfers = [Transfer::Proven, Transfer::Requested, Transfer::Sending, Transfer::Full];

@@ -4,13 +4,15 @@
 //! where there is one server only.
 
 use legwork_engine::State;
-use legwork_model::id::Activity;
+use legwork_model::event::Performer;
+use legwork_model::id::{Activity, DomainId, NodeId};
 use legwork_model::schema::Schema;
 use legwork_model::value::Value;
 use legwork_placement::Map;
-use legwork_schedule::{Candidate, ExecutorId};
+use legwork_schedule::{Candidate, ExecutorId, Learned, Policy, Task};
 
-use super::Registry;
+use super::{Executors, Registry};
+use crate::demand::demanded;
 use crate::seat::Seat;
 
 /// What the way takes for each unit of what a byte costs between two domains, in milliseconds: as
@@ -59,6 +61,36 @@ impl Distances {
     pub(super) fn candidate(&self, executor: ExecutorId, bytes: f64) -> Candidate {
         let cost = self.costs.get(executor.0 as usize).copied().unwrap_or(0);
         Candidate { executor, cost_ms: f64::from(cost) * (WAY_MS + BYTE_MS * bytes) }
+    }
+}
+
+impl Executors {
+    /// Where somebody is at home who did a step, if it is an executor that says so.
+    pub(crate) fn home(&self, performer: &Performer, seat: &Seat) -> Option<DomainId> {
+        let Performer::Worker(name) = performer else { return None };
+        let (_, one) = self.registry.named(name)?;
+        seat.topology.domain_named(one.domain.as_deref()?)
+    }
+
+    /// Where the executor is at home that would do a step best if it were due now: what it has to do
+    /// counts, and the way there of what the step reads and is here.
+    pub(crate) fn best_home(
+        &self,
+        seat: &Seat,
+        schema: &Schema,
+        state: &State,
+        node: NodeId,
+    ) -> Option<DomainId> {
+        let kind = self.registry.kind(schema.node(node).job()?)?;
+        let activity = state.activity(schema, node);
+        let size = demanded(schema, state, &activity).size;
+        let bytes = bytes_read(schema, state, &activity);
+        let among = self.registry.offering(kind).iter();
+        let among: Vec<_> = among.map(|id| self.distances.candidate(*id, bytes)).collect();
+        let task = Task { kind, size, attempt: 0 };
+        let best = Learned::default().choose(&self.book, &task, &among, state.latest())?;
+        let one = self.registry.get(best)?;
+        seat.topology.domain_named(one.domain.as_deref()?)
     }
 }
 

@@ -14,6 +14,7 @@ mod drive;
 mod dwelling;
 mod everywhere;
 mod executors;
+mod figures;
 mod files;
 mod gate;
 mod guests;

@@ -67,6 +67,7 @@ pub(crate) struct DriveMeters {
     jobs_queued: Gauge,
     jobs_leased: Gauge,
     requests_waiting: Gauge,
+    executors: Gauge,
     entries_sent: Counter,
     entries_spared: Counter,
     bytes_whole: Counter,
@@ -205,6 +206,7 @@ impl DriveMeters {
             jobs_queued: gauge("legwork_jobs_queued", "Jobs that wait for a worker."),
             jobs_leased: gauge("legwork_jobs_leased", "Jobs that workers have."),
             requests_waiting: gauge("legwork_requests_waiting", "Requests that wait for a change."),
+            executors: gauge("legwork_executors", "Executors that are registered."),
             entries_sent: counter(
                 "legwork_history_entries_sent_total",
                 "Entries of histories that went to other servers.",
@@ -240,6 +242,7 @@ impl DriveMeters {
             (&self.jobs_queued, gauges.jobs_queued),
             (&self.jobs_leased, gauges.jobs_leased),
             (&self.requests_waiting, gauges.requests_waiting),
+            (&self.executors, gauges.executors),
         ] {
             gauge.set(value as f64);
         }
@@ -251,7 +254,7 @@ impl DriveMeters {
 
 /// The figures of the process's own server have no name: whoever runs one server a process sees
 /// what they saw before.
-fn guest(server: Option<&str>) -> Vec<Label> {
+pub(crate) fn guest(server: Option<&str>) -> Vec<Label> {
     server.map(|server| Label::new("server", server.to_owned())).into_iter().collect()
 }
 

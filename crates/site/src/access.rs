@@ -58,6 +58,7 @@ impl Tokens {
     pub(crate) fn caller(&self, credential: &Credential) -> Result<Caller, Refusal> {
         match credential {
             Credential::None if self.by_name.is_empty() => Ok(Caller::itself()),
+            Credential::Anybody => Ok(Caller::anybody()),
             // The signature says who it is; it has no other rights.
             Credential::Executor(name) => Ok(Caller::executor(name)),
             Credential::None => Err(Refusal::unauthenticated("no token was given")),
@@ -133,6 +134,11 @@ impl Caller {
     /// The site when it does something by itself, and anybody while no token exists.
     pub(crate) fn itself() -> Self {
         Self { name: None, scopes: Arc::from([Scope::Admin]) }
+    }
+
+    /// Somebody without any right.
+    fn anybody() -> Self {
+        Self { name: None, scopes: Arc::from([]) }
     }
 
     /// An executor, which may speak of its tasks and nothing else. No token has such a name.

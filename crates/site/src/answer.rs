@@ -97,6 +97,12 @@ pub enum Answer {
         executors: Vec<ExecutorInfo>,
         more: bool,
     },
+    /// Executors as they are counted, by name; and of the first page, how many jobs of a type wait.
+    Figures {
+        executors: Vec<ExecutorInfo>,
+        more: bool,
+        waiting: Vec<(Arc<str>, usize)>,
+    },
     Tokens {
         tokens: Vec<TokenInfo>,
         more: bool,

@@ -93,6 +93,8 @@ pub enum Credential {
     None,
     /// The hash of a bearer token.
     Token([u8; 32]),
+    /// Nothing either: whoever asks for what anybody may see.
+    Anybody,
     /// The signature of a registered executor, which was checked.
     Executor(Arc<str>),
 }
@@ -271,7 +273,10 @@ impl Request {
                 | Self::PublishTopology(_)
                 | Self::Undo { .. }
                 | Self::Executor(
-                    Concern::Register(_) | Concern::Remove { .. } | Concern::SetPolicy { .. }
+                    Concern::Register(_)
+                        | Concern::Remove { .. }
+                        | Concern::SetPolicy { .. }
+                        | Concern::Figures { .. }
                 )
                 | Self::IssueToken { .. }
                 | Self::RevokeToken { .. }
@@ -329,7 +334,8 @@ impl Request {
                 | Concern::Remove { .. }
                 | Concern::SetPolicy { .. }
                 | Concern::Policies
-                | Concern::List { .. },
+                | Concern::List { .. }
+                | Concern::Figures { .. },
             )
             | Self::IssueToken { .. }
             | Self::RevokeToken { .. }
@@ -434,6 +440,11 @@ pub enum Concern {
     },
     /// By name; only those after the given one.
     List {
+        after: Option<Arc<str>>,
+        limit: usize,
+    },
+    /// What is counted of them, and how many jobs wait: a page, by name. Needs no right.
+    Figures {
         after: Option<Arc<str>>,
         limit: usize,
     },

@@ -150,6 +150,7 @@ pub struct Gauges {
     pub jobs_queued: usize,
     pub jobs_leased: usize,
     pub requests_waiting: usize,
+    pub executors: usize,
     pub sent: Sent,
 }
 
@@ -453,6 +454,7 @@ impl Site {
             jobs_queued: self.jobs.queued(),
             jobs_leased: self.jobs.leased(),
             requests_waiting: self.waiting.len(),
+            executors: self.executors.registry.len(),
             sent: self.outbox.sent(),
         }
     }

@@ -4,6 +4,7 @@
 
 use std::io::{self, Write};
 use std::sync::Arc;
+use std::time::Duration;
 
 use bytes::Bytes;
 use hyper::StatusCode;
@@ -16,11 +17,15 @@ use super::exchange::Exchange;
 use super::reply::{Refused, Reply, Result};
 use super::{App, cluster, documents, files};
 use crate::backend::{Backend, Backup};
+use crate::figures::Figures;
+use crate::meters;
 
 const PROMETHEUS: HeaderValue = HeaderValue::from_static("text/plain; version=0.0.4");
 const OCTETS: HeaderValue = HeaderValue::from_static("application/octet-stream");
 /// The pieces a backup is sent in.
 const PIECE_BYTES: usize = 64 << 10;
+/// How long the metrics wait for figures that only the thread that decides has.
+const FIGURES_WAIT: Duration = Duration::from_secs(1);
 
 /// A backup of the whole store of one server, taken while it runs. The file ends with a checksum. A
 /// process that holds guests as well has a store for each: `GET /v1/cluster` tells whose host it is.
@@ -155,19 +160,21 @@ pub(super) fn topology_schema(x: &Exchange<'_>) -> Result {
 )]
 pub(super) async fn metrics(x: Exchange<'_>) -> Result {
     x.query(&[])?;
-    show_figures(x.app, None).await;
+    let figures = Figures::new();
+    show_figures(x.app, None, &figures).await;
     let host = x.app.links.as_ref().map(|links| &links.host);
     for links in host.map(|host| host.all()).unwrap_or_default() {
         let guest = links.app().filter(|app| !Arc::ptr_eq(app, x.app));
         if let Some(guest) = guest {
-            show_figures(&guest, Some(&links.name)).await;
+            show_figures(&guest, Some(&links.name), &figures).await;
         }
     }
-    Ok(Reply::of(StatusCode::OK, PROMETHEUS, x.app.meters.render().into()))
+    let text = x.app.meters.render() + &figures.render();
+    Ok(Reply::of(StatusCode::OK, PROMETHEUS, text.into()))
 }
 
 /// Those that are looked up when somebody asks; `guest` names a server that is not the process's own.
-async fn show_figures(app: &App, guest: Option<&str>) {
+async fn show_figures(app: &App, guest: Option<&str>, figures: &Figures) {
     if let Some(store) = app.slot.borrow() {
         let bytes = tokio::task::spawn_blocking(move || store.bytes()).await;
         if let Ok(Ok(bytes)) = bytes {
@@ -177,6 +184,10 @@ async fn show_figures(app: &App, guest: Option<&str>) {
     if let Some(links) = &app.links {
         app.meters.show_links(guest, &links.rows());
     }
+    // Whatever keeps the server from answering is what somebody wants to see the other figures for.
+    let own = meters::guest(guest);
+    let gathered = figures.gather(&app.gate, &own);
+    drop(tokio::time::timeout(FIGURES_WAIT, gathered).await);
 }
 
 /// The process is alive.

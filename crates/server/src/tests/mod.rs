@@ -9,6 +9,7 @@ mod cluster;
 mod documents;
 mod dwelling;
 mod failures;
+mod figures;
 mod flow;
 mod fuzz;
 mod guests;

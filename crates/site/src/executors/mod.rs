@@ -7,6 +7,7 @@
 
 mod assign;
 mod distance;
+mod figures;
 mod given;
 mod policies;
 mod registering;

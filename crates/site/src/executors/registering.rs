@@ -45,6 +45,7 @@ impl Site {
             }
             Concern::Policies => self.list_policies(caller),
             Concern::List { after, limit } => self.list_executors(caller, after.as_deref(), limit),
+            Concern::Figures { after, limit } => Ok(self.figures(after.as_deref(), limit)),
             Concern::Report(report) => self.report_task(caller, report, now),
             Concern::Confirm { executor, task } => self.confirm_task(caller, &executor, &task, now),
         }
@@ -147,7 +148,7 @@ impl Site {
         Ok(Answer::Executors { executors, more })
     }
 
-    fn executor_info(
+    pub(super) fn executor_info(
         &self,
         id: legwork_schedule::ExecutorId,
         one: &Arc<ExecutorRegistered>,

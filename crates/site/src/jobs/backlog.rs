@@ -131,6 +131,13 @@ impl Backlog {
         self.types.keys()
     }
 
+    /// How many of each type wait.
+    pub(super) fn counts(&self) -> impl Iterator<Item = (&Arc<str>, usize)> {
+        self.types
+            .iter()
+            .map(|(job, of_type)| (job, of_type.lanes.values().map(BTreeMap::len).sum()))
+    }
+
     pub(super) fn has(&self, job: &str) -> bool {
         self.types.contains_key(job)
     }

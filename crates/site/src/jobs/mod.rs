@@ -233,6 +233,11 @@ impl Jobs {
         self.queued.types().cloned().collect()
     }
 
+    /// The same, with how many of each are.
+    pub(crate) fn waiting(&self) -> impl Iterator<Item = (&Arc<str>, usize)> {
+        self.queued.counts()
+    }
+
     pub(crate) fn has_queued(&self, job: &str) -> bool {
         self.queued.has(job)
     }

@@ -1,0 +1,24 @@
+//! What is counted of executors and of the jobs that wait, for whoever watches the server.
+//!
+//! Invariant: nobody needs a right to see it, so it has names and numbers, and nothing of a case.
+
+use std::sync::Arc;
+
+use crate::Site;
+use crate::answer::Answer;
+use crate::page;
+
+/// Of so many types it is told how many jobs wait.
+const TYPES_MAX: usize = 1_000;
+
+impl Site {
+    /// Executors by name, a page of them; with the first page the types of which jobs wait.
+    pub(super) fn figures(&self, after: Option<&str>, limit: usize) -> Answer {
+        let later = self.executors.registry.all();
+        let later = later.filter(|(_, one)| after.is_none_or(|after| &*one.name > after));
+        let (executors, more) = page(later.map(|(id, one)| self.executor_info(id, one)), limit);
+        let waiting = self.jobs.waiting().take(if after.is_none() { TYPES_MAX } else { 0 });
+        let waiting = waiting.map(|(job, count)| (Arc::clone(job), count)).collect();
+        Answer::Figures { executors, more, waiting }
+    }
+}

@@ -167,6 +167,9 @@ pub struct Node {
     /// Why it cannot go on by itself.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub incident: Option<String>,
+    /// The latest failed attempts, ten at most, the first one first. The history has all.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub failures: Vec<Failure>,
     /// The server that controls it, where there are several and that is known yet.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub server: Option<Arc<str>>,
@@ -270,6 +273,21 @@ pub struct Incident {
     #[serde(with = "text")]
     #[schema(value_type = String, format = DateTime)]
     pub at: Timestamp,
+    /// The latest failed attempts that led to it, ten at most, the first one first.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub failures: Vec<Failure>,
+}
+
+/// An attempt that went wrong.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct Failure {
+    #[serde(with = "text")]
+    #[schema(value_type = String, format = DateTime)]
+    pub at: Timestamp,
+    /// The executor or the worker that made it.
+    pub by: Performer,
+    /// What went wrong, in words.
+    pub error: String,
 }
 
 /// The way out of an incident.

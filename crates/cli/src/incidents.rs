@@ -77,10 +77,11 @@ pub(crate) fn render(incidents: &[Incident]) -> String {
     }
     let mut out = String::new();
     for incident in incidents {
-        let Incident { activity, process, kind, message, at } = incident;
+        let Incident { activity, process, kind, message, at, failures } = incident;
         let about = format!("{process} · {kind} · {}", tree::moment(*at));
         let head = format!("{} {}", paint(BAD, "✘"), paint(STRONG, activity));
         out.push_str(&format!("{head}  {}\n    {}\n", paint(DIM, about), plain(message)));
+        out.push_str(&tree::failures(failures));
         out.push_str(&format!("    {} {}\n", paint(DIM, "way out:"), way_out(kind)));
     }
     out
@@ -94,5 +95,41 @@ fn way_out(kind: &str) -> &'static str {
         "too_many_iterations" => "--choose leave, or --choose repeat",
         "retries_exhausted" => "--retry, or --complete with its outputs",
         _ => "--retry",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use legwork_api::instances::{Failure, Performer};
+    use legwork_model::time::Timestamp;
+
+    use super::*;
+
+    #[test]
+    fn an_incident_tells_when_and_where_each_attempt_failed_and_why() {
+        let failure = |seconds: i64, executor: &str, error: &str| Failure {
+            at: Timestamp(1_772_357_405_123 + 1_000 * seconds),
+            by: Performer::Worker(executor.into()),
+            error: error.to_owned(),
+        };
+        let incident = Incident {
+            activity: "inst_01KFZQ9Y5GB4D7T3N8XJ2M6RVC:score".parse().unwrap(),
+            process: "loan".into(),
+            kind: "retries_exhausted".to_owned(),
+            message: "failed 2 times, at last with: no such customer".to_owned(),
+            at: Timestamp(1_772_357_405_123),
+            failures: vec![
+                failure(1, "crm", "no answer\nin time"),
+                failure(9, "erp", "no such customer"),
+            ],
+        };
+        let shown = anstream::adapter::strip_str(&render(&[incident])).to_string();
+        insta::assert_snapshot!(shown, @r"
+        ✘ inst_01KFZQ9Y5GB4D7T3N8XJ2M6RVC:score  loan · retries_exhausted · 2026-03-01 09:30:05Z
+            failed 2 times, at last with: no such customer
+              2026-03-01 09:30:06Z worker crm: no answer in time
+              2026-03-01 09:30:14Z worker erp: no such customer
+            way out: --retry, or --complete with its outputs
+        ");
     }
 }

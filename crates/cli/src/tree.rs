@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use legwork_api::instances::{
-    HistoryEntry, Instance, InstanceState, InstanceSummary, Node, NodeState, Performer,
+    Failure, HistoryEntry, Instance, InstanceState, InstanceSummary, Node, NodeState, Performer,
 };
 use legwork_model::time::Timestamp;
 
@@ -15,6 +15,8 @@ use crate::table::{Cell, Table};
 
 /// How much of a value is shown.
 const VALUE_CHARS: usize = 100;
+/// How much is shown of why an attempt failed.
+const ERROR_CHARS: usize = 160;
 
 /// Everything about an instance, as text.
 pub(crate) fn render(instance: &Instance, taken: &Taken) -> String {
@@ -326,11 +328,23 @@ fn incidents(nodes: &[Node]) -> String {
         let Some(incident) = &node.incident else { continue };
         let activity = paint(STRONG, &node.activity);
         out.push_str(&format!("  {} {activity}\n    {}\n", paint(BAD, "✘"), plain(incident)));
+        out.push_str(&failures(&node.failures));
     }
     if out.is_empty() {
         return out;
     }
     format!("\nIncidents (a way out: `legwork resolve ACTIVITY --retry`)\n{out}")
+}
+
+/// The attempts that led to an incident, a line for each.
+pub(crate) fn failures(failures: &[Failure]) -> String {
+    let line = |failure: &Failure| {
+        let (at, by) = (moment(failure.at), performer(&failure.by));
+        let error = shorten(&plain(&failure.error), ERROR_CHARS);
+        let by = if by.is_empty() { by } else { format!("{by}: ") };
+        format!("      {} {by}{error}\n", paint(DIM, at))
+    };
+    failures.iter().map(line).collect()
 }
 
 #[cfg(test)]

@@ -16,6 +16,7 @@ use legwork_model::time::Timestamp;
 use legwork_model::value::Value;
 
 use crate::data::versions::Written;
+use crate::failure::{self, Failure};
 use crate::marking::Spread;
 use crate::state::{
     Answer, Change, Counted, Detail, Done, Lifecycle, NodeState, State, Whereabouts,
@@ -135,18 +136,22 @@ pub(crate) fn apply(
                 decided(&mut spread, node, *code);
             }
         }
-        Event::Failed { activity, retry_at, .. } => {
+        Event::Failed { activity, by, error, retry_at } => {
+            let mut failures = take_failures(spread.state, activity);
+            failure::add(&mut failures, at, by, error);
             // Without a repetition an incident follows, which is what there is to tell.
-            if let Some(at) = retry_at {
-                let detail = Detail::RetryAt(*at);
-                tell(&mut spread, node(activity), NodeState::Activated, Some(detail));
+            if retry_at.is_some() {
+                tell(&mut spread, node(activity), NodeState::Activated, None);
             }
             if let Some(pending) = spread.state.pending_mut(activity.node) {
                 pending.attempts = pending.attempts.saturating_add(1);
+                let detail = Detail::Failed { retry_at: *retry_at, failures };
+                pending.detail = Some(Box::new(detail));
             }
         }
         Event::IncidentRaised { activity, incident } => {
-            let detail = Detail::Incident(incident.clone());
+            let failures = take_failures(spread.state, activity);
+            let detail = Detail::Incident { incident: incident.clone(), failures };
             tell(&mut spread, node(activity), NodeState::Failed, Some(detail));
         }
         Event::IncidentResolved { activity, .. } => {
@@ -169,6 +174,17 @@ pub(crate) fn apply(
         }
         Event::Finished => state.lifecycle = Lifecycle::Completed,
         Event::Redirected { from, to } => state.travel_mut().redirected(*from, *to),
+    }
+}
+
+/// Takes the failures of an activity, which go with its next detail.
+fn take_failures(state: &mut State, activity: &Activity) -> Vec<Failure> {
+    let detail = state.pending_mut(activity.node).and_then(|pending| pending.detail.as_deref_mut());
+    match detail {
+        Some(Detail::Failed { failures, .. } | Detail::Incident { failures, .. }) => {
+            std::mem::take(failures)
+        }
+        Some(Detail::Claimed { .. } | Detail::Answered(_)) | None => Vec::new(),
     }
 }
 

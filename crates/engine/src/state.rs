@@ -6,6 +6,7 @@
 
 mod apart;
 mod counted;
+mod format;
 mod nodes;
 
 use std::sync::Arc;
@@ -17,14 +18,17 @@ use legwork_model::id::{
 use legwork_model::schema::{LoopId, Node, Schema};
 use legwork_model::time::Timestamp;
 use legwork_model::value::Value;
-use minicbor::{Decode, Decoder, Encode, Encoder};
+use minicbor::{Decode, Encode};
 
 use crate::data::precedence::Before;
+
 use crate::data::versions::{Found, Versions, version_bytes};
+use crate::failure::Failure;
 use crate::marking;
 use crate::travel::Travel;
 pub use apart::{Completion, Lacking};
 pub(crate) use counted::Counted;
+use format::Format;
 pub(crate) use nodes::Nodes;
 
 /// What a node is doing. A job that a worker is busy with is still `Activated`: leases are not
@@ -116,10 +120,22 @@ pub(crate) enum Detail {
         #[n(1)]
         at: Timestamp,
     },
+    /// Attempts failed, the latest last; the next one is made then, if one is made at all.
     #[n(1)]
-    RetryAt(#[n(0)] Timestamp),
+    Failed {
+        #[n(0)]
+        retry_at: Option<Timestamp>,
+        #[n(1)]
+        failures: Vec<Failure>,
+    },
     #[n(2)]
-    Incident(#[n(0)] Incident),
+    Incident {
+        #[n(0)]
+        incident: Incident,
+        /// What led to it.
+        #[n(1)]
+        failures: Vec<Failure>,
+    },
     /// An executor's result counts, and it does not know yet.
     #[n(3)]
     Answered(#[n(0)] Box<Answer>),
@@ -199,6 +215,8 @@ pub struct Open<'a> {
     pub attempts: u32,
     pub retry_at: Option<Timestamp>,
     pub incident: Option<&'a Incident>,
+    /// The latest failed attempts of those that are counted.
+    pub failures: &'a [Failure],
 }
 
 /// One value that a data element had.
@@ -276,10 +294,12 @@ impl State {
     /// The activities that cannot go on without somebody's decision.
     pub fn incidents(&self, schema: &Schema) -> impl Iterator<Item = (Activity, &Incident)> {
         self.pending.iter().filter_map(|pending| match pending.detail.as_deref() {
-            Some(Detail::Incident(incident)) => {
+            Some(Detail::Incident { incident, .. }) => {
                 Some((self.activity(schema, pending.node), incident))
             }
-            Some(Detail::Claimed { .. } | Detail::RetryAt(_) | Detail::Answered(_)) | None => None,
+            Some(Detail::Claimed { .. } | Detail::Failed { .. } | Detail::Answered(_)) | None => {
+                None
+            }
         })
     }
 
@@ -303,7 +323,7 @@ impl State {
     pub fn answer(&self, node: NodeId) -> Option<&Answer> {
         match self.pending(node)?.detail.as_deref()? {
             Detail::Answered(answer) => Some(answer),
-            Detail::Claimed { .. } | Detail::RetryAt(_) | Detail::Incident(_) => None,
+            Detail::Claimed { .. } | Detail::Failed { .. } | Detail::Incident { .. } => None,
         }
     }
 
@@ -428,13 +448,18 @@ impl State {
             attempts: pending.attempts,
             retry_at: None,
             incident: None,
+            failures: &[],
         };
         match pending.detail.as_deref() {
             Some(Detail::Claimed { by, at }) => {
                 (open.claimed_by, open.claimed_at) = (Some(by), Some(*at));
             }
-            Some(Detail::RetryAt(at)) => open.retry_at = Some(*at),
-            Some(Detail::Incident(incident)) => open.incident = Some(incident),
+            Some(Detail::Failed { retry_at, failures }) => {
+                (open.retry_at, open.failures) = (*retry_at, failures);
+            }
+            Some(Detail::Incident { incident, failures }) => {
+                (open.incident, open.failures) = (Some(incident), failures);
+            }
             // The site asks for it by itself.
             Some(Detail::Answered(_)) | None => {}
         }
@@ -498,7 +523,9 @@ impl State {
     pub(crate) fn holder(&self, node: NodeId) -> Option<&AgentId> {
         match self.pending(node)?.detail.as_deref() {
             Some(Detail::Claimed { by, .. }) => Some(by),
-            Some(Detail::RetryAt(_) | Detail::Incident(_) | Detail::Answered(_)) | None => None,
+            Some(Detail::Failed { .. } | Detail::Incident { .. } | Detail::Answered(_)) | None => {
+                None
+            }
         }
     }
 }
@@ -527,31 +554,6 @@ impl Lifecycle {
         match self {
             Self::Completed | Self::Aborted => true,
             Self::Running | Self::Suspended => false,
-        }
-    }
-}
-
-/// The number of the snapshot format, in front of every snapshot.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Format;
-
-const FORMAT: u32 = 4;
-
-impl<C> Encode<C> for Format {
-    fn encode<W: minicbor::encode::Write>(
-        &self,
-        e: &mut Encoder<W>,
-        _: &mut C,
-    ) -> Result<(), minicbor::encode::Error<W::Error>> {
-        e.u32(FORMAT)?.ok()
-    }
-}
-
-impl<'b, C> Decode<'b, C> for Format {
-    fn decode(d: &mut Decoder<'b>, _: &mut C) -> Result<Self, minicbor::decode::Error> {
-        match d.u32()? {
-            FORMAT => Ok(Self),
-            _ => Err(minicbor::decode::Error::message("a snapshot of another format")),
         }
     }
 }

@@ -9,8 +9,8 @@ use std::time::Duration;
 use legwork_api::definitions::{Agent, DefinitionSummary, Finding, VersionSummary};
 use legwork_api::executors::{ExecutorCondition, ExecutorState, ExecutorTypeState};
 use legwork_api::instances::{
-    Element, Elsewhere, History, HistoryEntry, Incident, IncidentList, Instance, InstanceList,
-    InstanceState, InstanceSummary, Node, NodeState, Performer, Started,
+    Element, Elsewhere, Failure, History, HistoryEntry, Incident, IncidentList, Instance,
+    InstanceList, InstanceState, InstanceSummary, Node, NodeState, Performer, Started,
 };
 use legwork_api::jobs::{Job, JobList, JobResult, JobResults};
 use legwork_api::tokens::TokenSummary;
@@ -132,8 +132,18 @@ fn node(view: site::NodeView) -> Node {
         attempts: view.attempts,
         retry_at: view.retry_at,
         incident: view.incident,
+        failures: failures(view.failures),
         server: view.server,
     }
+}
+
+fn failures(failures: Vec<site::Failure>) -> Vec<Failure> {
+    let told = failures.into_iter().map(|failure| Failure {
+        at: failure.at,
+        by: performer(failure.by),
+        error: failure.error,
+    });
+    told.collect()
 }
 
 fn performer(performer: event::Performer) -> Performer {
@@ -167,6 +177,7 @@ pub(crate) fn incident_list(incidents: Vec<site::IncidentView>, more: bool) -> I
         kind: view.kind.to_owned(),
         message: view.message,
         at: view.at,
+        failures: failures(view.failures),
     });
     IncidentList { incidents: incidents.collect(), next, unreachable: Vec::new() }
 }

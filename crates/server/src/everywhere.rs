@@ -148,6 +148,7 @@ mod tests {
                 attempts: 0,
                 retry_at: None,
                 incident: (state == "failed").then(|| "broken".to_owned()),
+                failures: Vec::new(),
                 server: Some(server.into()),
             }
         };
@@ -267,6 +268,7 @@ mod tests {
                 kind: "retries_exhausted".to_owned(),
                 message: "broken".to_owned(),
                 at: Timestamp(0),
+                failures: Vec::new(),
             });
             let incidents = incidents.collect();
             let next = next.map(|number| InstanceId(number).to_string());

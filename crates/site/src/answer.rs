@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use legwork_engine::{Lifecycle, NodeState};
+use legwork_engine::{Failure, Lifecycle, NodeState};
 use legwork_model::event::{ExecutorRegistered, Method, Performer};
 use legwork_model::finding::Finding;
 use legwork_model::id::{ActivityId, AgentId, InstanceId, ServerId};
@@ -291,6 +291,8 @@ pub struct NodeView {
     pub attempts: u32,
     pub retry_at: Option<Timestamp>,
     pub incident: Option<String>,
+    /// The latest failed attempts, the first one first.
+    pub failures: Vec<Failure>,
     /// Who controls it; `None` if that is not known yet, or there is one server alone.
     pub server: Option<Arc<str>>,
 }
@@ -346,6 +348,8 @@ pub struct IncidentView {
     pub kind: &'static str,
     pub message: String,
     pub at: Timestamp,
+    /// The latest failed attempts that led to it, the first one first.
+    pub failures: Vec<Failure>,
 }
 
 #[derive(Debug)]

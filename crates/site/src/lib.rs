@@ -66,7 +66,7 @@ pub use answer::*;
 pub use bounds::{Limits, OUTPUT_APPENDS_MAX, OUTPUT_BYTES_MAX, RECORD_BYTES_MAX};
 pub use changes::{Fate, Pending};
 pub use input::*;
-pub use legwork_engine::Lifecycle;
+pub use legwork_engine::{Failure, Lifecycle};
 pub use legwork_schedule::Reason;
 pub use locks::Mode;
 pub use message::{

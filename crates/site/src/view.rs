@@ -104,6 +104,7 @@ fn node_view(
         attempts: open.map_or(0, |open| open.attempts),
         retry_at: open.and_then(|open| open.retry_at),
         incident: open.and_then(|open| open.incident).map(|raised| incident(raised).1),
+        failures: open.map_or(&[][..], |open| open.failures).to_vec(),
         server: seat.and_then(|seat| seat.at(instance).controller(schema, state, node.id)),
     }
 }
@@ -207,6 +208,7 @@ pub(crate) fn incidents(schema: &Schema, state: &State, instance: InstanceId) ->
                 kind,
                 message,
                 at: open.since,
+                failures: open.failures.to_vec(),
             })
         })
         .collect()

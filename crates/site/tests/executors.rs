@@ -9,7 +9,7 @@
 
 mod support;
 
-use legwork_model::event::{ExecutorType, Secret};
+use legwork_model::event::{ExecutorType, Performer, Secret};
 use legwork_model::id::InstanceId;
 use legwork_site::*;
 use serde_json::json;
@@ -88,13 +88,13 @@ fn who_is_busy_rests_and_that_is_no_failed_attempt() {
 }
 
 #[test]
-fn failures_go_round_and_end_in_an_incident_that_tells_the_last() {
+fn failures_go_round_and_end_in_an_incident_that_tells_each() {
     let mut depot = Depot::with(&["crane", "lift"]);
     let case = depot.start(1);
     let mut names = Vec::new();
-    for _ in 0..4 {
+    for number in 1..=4 {
         let (name, task) = depot.task();
-        let error = "no paper".to_owned();
+        let error = format!("no paper in tray {number}");
         depot.report(&name, &task, Outcome::Failed { error, retry: true });
         names.push(name);
         depot.site.pass(60 * SECOND);
@@ -103,7 +103,15 @@ fn failures_go_round_and_end_in_an_incident_that_tells_the_last() {
     let incidents = depot.site.ask(Request::Incidents { limit: 9, after: None }).unwrap();
     let Answer::Incidents { incidents, .. } = incidents else { panic!("{incidents:?}") };
     assert_eq!(incidents.len(), 1);
-    assert!(format!("{:?}", incidents[0]).contains("no paper"));
+    let message = "failed 4 times, at last with: no paper in tray 4";
+    assert_eq!(incidents[0].message, message);
+    let told = incidents[0].failures.iter().zip(&names).zip(1..);
+    for ((failure, name), number) in told {
+        assert_eq!(failure.by, Performer::Worker(name.as_str().into()));
+        assert_eq!(failure.error, format!("no paper in tray {number}"));
+    }
+    assert_eq!(incidents[0].failures.len(), 4);
+    assert!(incidents[0].failures.is_sorted_by_key(|failure| failure.at));
     let history = Request::History { instance: case, from: 0, limit: 100 };
     let Answer::History { entries, .. } = depot.site.ask(history).unwrap() else { panic!() };
     assert_eq!(entries.iter().filter(|entry| entry.kind == "failed").count(), 4);

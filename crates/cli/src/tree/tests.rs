@@ -29,6 +29,7 @@ fn node(text: &str) -> Node {
         attempts,
         retry_at: (attempts > 0).then_some(Timestamp(1_772_357_465_000)),
         incident: more.strip_prefix('!').map(str::to_owned),
+        failures: Vec::new(),
         server: None,
     }
 }

@@ -172,6 +172,15 @@ async fn a_second_completion_of_a_job_is_refused_for_itself() {
     assert_eq!(f.ok(call("POST /v1/jobs/fail").json(fail)).await["results"][0]["ok"], true);
     let incidents = f.ok(call("GET /v1/incidents")).await;
     assert_eq!(incidents["incidents"][0]["kind"], "retries_exhausted");
+    let failures = &incidents["incidents"][0]["failures"];
+    assert_eq!(failures.as_array().unwrap().len(), 1);
+    assert_eq!(failures[0]["by"], json!({"worker": "w"}));
+    assert_eq!(failures[0]["error"], "no paper");
+    let instance = jobs[1]["job"].as_str().unwrap().split(':').next().unwrap();
+    let shown = f.ok(call(&format!("GET /v1/instances/{instance}"))).await;
+    let of_nodes = |node: &Json| node.get("failures").cloned();
+    let told: Vec<_> = shown["nodes"].as_array().unwrap().iter().filter_map(of_nodes).collect();
+    assert_eq!(told, std::slice::from_ref(failures), "the instance tells the same");
     let resolve = format!("POST /v1/activities/{}/resolve", jobs[1]["job"].as_str().unwrap());
     f.ok(call(&resolve).json(json!({"action": "retry"}))).await;
     let jobs = f.ok(call("POST /v1/jobs/activate").json(activate)).await;

@@ -222,7 +222,6 @@ impl Site {
             self.call(&registered, Ask::Cancel(JobLease { activity, lease: gift.lease }));
         }
         let by = Performer::Worker(registered.name.clone());
-        let error = format!("{}: {error}", registered.name);
         let command = Command::Fail { activity: key.activity.clone(), by, error, retry };
         if let Err(refusal) =
             self.require_room().and_then(|()| self.command(key.instance, command, now))

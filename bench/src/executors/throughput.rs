@@ -39,7 +39,7 @@ const EXECUTORS: usize = 2;
 /// The type of all tasks.
 const JOB: &str = "no-op";
 /// As the server has it.
-const IDLE_MAX: usize = 64;
+const IDLE_MAX: usize = 1_024;
 
 /// With executors that want to be told what counts, and without.
 pub async fn measure(place: &Place, verdicts: bool, scale: Scale) -> Result<Row> {
@@ -47,7 +47,10 @@ pub async fn measure(place: &Place, verdicts: bool, scale: Scale) -> Result<Row>
     let server = Server::with(place, Shape::Sequence.definition()).await?;
     let folder = tempfile::Builder::new().prefix("executors-").tempdir_in(&place.data)?;
     let service = |number: usize| {
-        let mut args = vec![format!("--does={JOB}=0"), "--no-ledger".to_owned()];
+        // Room for half of all, so that both are needed.
+        let limit = scale.clients.div_ceil(EXECUTORS);
+        let limit = format!("--limit={limit}");
+        let mut args = vec![format!("--does={JOB}=0"), limit, "--no-ledger".to_owned()];
         args.extend((!verdicts).then(|| "--no-verdicts".to_owned()));
         let (name, legwork) = (format!("executor-{number}"), server.url());
         Service::start(&place.program(), folder.path(), (&name, &legwork), &args)

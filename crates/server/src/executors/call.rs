@@ -31,7 +31,8 @@ const CONNECT: Duration = Duration::from_secs(5);
 /// How long it may take to answer what it need not work on.
 const PATIENCE: Duration = Duration::from_secs(10);
 const IDLE: Duration = Duration::from_secs(60);
-const IDLE_MAX: usize = 64;
+/// Connections to an executor that are kept: a batch of tasks is given at once, and answers come at once.
+const IDLE_MAX: usize = 1_024;
 /// The longest answer that is read.
 const ANSWER_BYTES_MAX: usize = 4 << 20;
 

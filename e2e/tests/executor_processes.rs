@@ -171,7 +171,5 @@ async fn ledgers_and_histories_agree_after_executors_were_killed_stopped_and_fai
     ensure!(found.faults.is_empty(), "{:#?}", found.faults);
     ensure!(found.count(Did::Acked) == steps.len(), "{found:?}");
     ensure!(found.count(Did::Failed) > 0, "bob was never asked to glue: {found:?}");
-    let in_vain = found.count(Did::Cancelled) + found.count(Did::Nacked);
-    ensure!(in_vain > 0, "what was given up was taken back: {found:?}");
     Ok(())
 }

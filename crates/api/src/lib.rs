@@ -18,6 +18,7 @@ pub mod system;
 mod text;
 pub mod tokens;
 pub mod topology;
+pub mod webhooks;
 pub mod work;
 
 #[cfg(feature = "client")]

@@ -3,6 +3,7 @@
 #[cfg(test)]
 mod support;
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
@@ -13,7 +14,7 @@ use legwork_model::time::Timestamp;
 use serde_json::json;
 use tokio::sync::{Semaphore, mpsc};
 
-use support::{Answer, SECRET, World, executor, now, soon};
+use support::{Answer, SECRET, World, document, executor, now, soon};
 
 /// What a verdict may take where its absence is tested.
 const SHORT: Duration = Duration::from_millis(10);
@@ -368,4 +369,39 @@ async fn the_time_of_grace_has_an_end() {
     let world = World::new(waiting(&gate).grace(Duration::ZERO)).await;
     assert_eq!(world.give("t1", "score").await.status, 202);
     world.gone().await;
+}
+
+/// `World::post` holds each of them against the document; nothing that the document has is invented.
+#[tokio::test]
+async fn every_answer_that_the_document_has_is_given() {
+    let executor = scoring(&Arc::default())
+        .on("again", |_| async { Err(Failure::again("no answer from the bank")) })
+        .on("forever", |_| async { Err(Failure::forever("no such customer")) })
+        .on_nack(|_| async { Err(Failure::again("locked")) });
+    let world = World::new(executor).await;
+    let mut seen = BTreeSet::new();
+    let mut note = |call: &str, answer: Answer| {
+        seen.insert(document::declared(call, answer.status));
+        answer.status
+    };
+    for (task, kind) in [("t1", "score"), ("t2", "again"), ("t3", "forever"), ("t4", "other")] {
+        note("tasks", world.give(task, kind).await);
+    }
+    note("tasks", world.post("/tasks", &world.task("t5", "score"), |_| None).await);
+    note("cancellations", world.cancel("t6").await);
+    note("tasks", world.give("t6", "score").await);
+    note("cancellations", world.cancel(&"x".repeat(401)).await);
+    note("verdicts", world.judge("t1", "ack").await);
+    note("verdicts", world.judge("t7", "nack").await);
+
+    let gate = Arc::new(Semaphore::new(0));
+    let mut world = World::new(waiting(&gate).limit(1)).await;
+    note("tasks", world.give("t1", "score").await);
+    note("tasks", world.give("t2", "score").await);
+    world.stop();
+    while note("tasks", world.give("t3", "score").await) != 503 {}
+    gate.add_permits(1);
+    world.result().await;
+    world.gone().await;
+    assert_eq!(seen, document::all());
 }

@@ -2,6 +2,8 @@
 //!
 //! Invariant: nothing is waited for by time alone; every wait is for something that is heard.
 
+pub(crate) mod document;
+
 use std::collections::VecDeque;
 use std::convert::Infallible;
 use std::sync::{Arc, Mutex};
@@ -11,7 +13,7 @@ use bytes::Bytes;
 use http_body_util::{BodyExt, Full};
 use hyper::body::Incoming;
 use hyper::client::conn::http1 as client;
-use hyper::header::{AUTHORIZATION, RETRY_AFTER};
+use hyper::header::{AUTHORIZATION, CONTENT_TYPE, RETRY_AFTER};
 use hyper::server::conn::http1 as server;
 use hyper::service::service_fn;
 use hyper::{Method, Request, Response};
@@ -151,17 +153,18 @@ impl World {
         self.post(path, body, sign).await
     }
 
+    /// Whatever comes back is held against the document.
     pub(crate) async fn post(
         &self,
         path: &str,
-        body: &Json,
+        asked: &Json,
         sign: impl FnOnce(&Signed<'_>) -> Option<String>,
     ) -> Answer {
         let authority = self.url.trim_start_matches("http://").trim_end_matches("/legwork");
         let stream = TcpStream::connect(authority).await.unwrap();
         let (mut connection, driver) = client::handshake(TokioIo::new(stream)).await.unwrap();
         tokio::spawn(driver);
-        let (target, body) = (format!("/legwork{path}"), body.to_string());
+        let (target, body) = (format!("/legwork{path}"), asked.to_string());
         let signature = sign(&Signed { method: "POST", target: &target, body: body.as_bytes() });
         let mut request = Request::builder().method(Method::POST).uri(&target);
         if let Some(signature) = signature {
@@ -173,7 +176,11 @@ impl World {
         let body = body.collect().await.unwrap().to_bytes();
         let retry_after = head.headers.get(RETRY_AFTER).map(|v| v.to_str().unwrap().to_owned());
         let body = serde_json::from_slice(&body).unwrap();
-        Answer { status: head.status.as_u16(), retry_after, body }
+        let media = head.headers.get(CONTENT_TYPE).map(|v| v.to_str().unwrap());
+        assert_eq!(media, Some("application/json"));
+        let answer = Answer { status: head.status.as_u16(), retry_after, body };
+        document::hold(path, asked, &answer);
+        answer
     }
 
     pub(crate) fn stop(&mut self) {

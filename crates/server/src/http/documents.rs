@@ -69,7 +69,7 @@ fn pretty(json: &serde_json::Value) -> Bytes {
         system::metrics, system::health, system::ready,
     ),
     components(schemas(legwork_api::Problem)),
-    modifiers(&Refusals, &Bearer),
+    modifiers(&Refusals, &Bearer, &Calls),
     security(("bearer" = []), ()),
     tags(
         (name = "definitions", description = "Processes and the organisation"),
@@ -101,6 +101,20 @@ impl Modify for Refusals {
                 let responses = &mut operation.responses.responses;
                 responses.insert("default".to_owned(), response.clone().into());
             }
+        }
+    }
+}
+
+/// What Legwork calls at executors.
+struct Calls;
+
+impl Modify for Calls {
+    fn modify(&self, openapi: &mut utoipa::openapi::OpenApi) {
+        let calls = legwork_api::webhooks::openapi();
+        openapi.webhooks = calls.webhooks;
+        if let (Some(components), Some(own)) = (&mut openapi.components, calls.components) {
+            components.schemas.extend(own.schemas);
+            components.security_schemes.extend(own.security_schemes);
         }
     }
 }

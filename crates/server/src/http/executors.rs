@@ -146,6 +146,7 @@ pub(super) async fn list(x: Exchange<'_>) -> Result {
 /// What came of a task that an executor had taken. For executors, with their signature.
 #[utoipa::path(
     post, path = "/v1/executors/{name}/results", tag = "executors", operation_id = "report_task",
+    security(("signature" = [])),
     params(("name" = String, Path)),
     request_body = TaskResult,
     responses((status = 202, body = Received)),

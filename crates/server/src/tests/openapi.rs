@@ -91,6 +91,16 @@ fn the_document_and_the_table_of_routes_name_the_same_operations() {
     let served: BTreeSet<_> =
         ROUTES.iter().map(|route| (route.verb.name().to_owned(), route.path.to_owned())).collect();
     assert_eq!(documented, served);
+    // What executors are called with, whose answers the tests of the ready one hold against it.
+    let calls = legwork_api::webhooks::openapi();
+    let calls = serde_json::to_value(calls).unwrap();
+    assert_eq!(document["webhooks"], calls["webhooks"]);
+    assert!(calls["webhooks"]["tasks"]["post"].is_object(), "{calls:#}");
+    for (kind, known) in calls["components"].as_object().unwrap() {
+        for (name, schema) in known.as_object().unwrap() {
+            assert_eq!(document["components"][kind][name], *schema, "{name}");
+        }
+    }
 }
 
 #[tokio::test]

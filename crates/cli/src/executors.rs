@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use anyhow::Result;
+use anyhow::{Context as _, Result};
 use legwork_api::executors::{
     ExecutorCondition, ExecutorRequest, ExecutorState, ExecutorTypeState, LIMIT, PolicyRequest,
     TypeLimit,
@@ -10,7 +10,7 @@ use legwork_api::executors::{
 use serde_json::json;
 
 use crate::context::Context;
-use crate::style::{BAD, DIM, GOOD, STRONG, WARN, paint};
+use crate::style::{BAD, DIM, GOOD, STRONG, WARN, paint, plain};
 use crate::table::{Cell, Table};
 
 #[derive(Debug, clap::Args)]
@@ -23,6 +23,8 @@ pub(crate) struct Args {
 enum Command {
     /// List executors: how fast each is at what, what it has, how it is (the default)
     List,
+    /// Show one executor: where it is, its limits, and how it is at what it does
+    Show { name: String },
     /// Register an executor; most register themselves when they start
     Register(Registration),
     /// Take an executor out; what it has is given to others
@@ -82,6 +84,7 @@ impl std::fmt::Debug for Registration {
 pub(crate) async fn run(context: &Context, args: &Args) -> Result<()> {
     match &args.command {
         None | Some(Command::List) => list(context).await,
+        Some(Command::Show { name }) => show(context, name).await,
         Some(Command::Register(registration)) => register(context, registration).await,
         Some(Command::Policy { kind: Some(kind), policy: Some(policy), record }) => {
             set_policy(context, kind, PolicyRequest { policy: policy.clone(), record: *record })
@@ -151,6 +154,30 @@ async fn list(context: &Context) -> Result<()> {
         }
         table(&list.executors)
     })
+}
+
+async fn show(context: &Context, name: &str) -> Result<()> {
+    let list = context.client.executors().await?;
+    let known = list.executors.into_iter().find(|one| one.name == name);
+    let executor =
+        known.with_context(|| format!("no executor `{name}`; `legwork executors` lists them"))?;
+    context.out.answer(&executor, || one(&executor))
+}
+
+/// All that is known of one: what it has said of itself, and below what was seen.
+fn one(executor: &ExecutorState) -> String {
+    let mut said = vec![("address", executor.url.clone())];
+    said.extend(executor.domain.clone().map(|domain| ("domain", domain)));
+    said.push(("at a time", executor.limit.to_string()));
+    said.extend(executor.rate.clone().map(|rate| ("rate", rate)));
+    said.extend(executor.weight.map(|weight| ("weight", weight.to_string())));
+    let verdicts = if executor.verdicts { "told and confirmed" } else { "not wanted" };
+    said.push(("verdicts", verdicts.to_owned()));
+    let line = |(what, is): &(&str, String)| {
+        format!("{} {}\n", paint(DIM, format!("{what:9}")), plain(is))
+    };
+    let said: String = said.iter().map(line).collect();
+    format!("{said}\n{}", table(std::slice::from_ref(executor)))
 }
 
 fn table(executors: &[ExecutorState]) -> String {
@@ -234,5 +261,40 @@ mod tests {
             assert_eq!(of_type(text), Ok(("score".to_owned(), TypeLimit { limit, rate })));
         }
         assert!(of_type("=4").is_err() && of_type("score=many").is_err());
+    }
+
+    #[test]
+    fn one_executor_is_shown_with_all_it_said_and_all_that_was_seen() {
+        let of_type = ExecutorTypeState {
+            kind: "score".to_owned(),
+            limit: 4,
+            outstanding: 3,
+            pace_ms: Some(41.0),
+            answers: 1_204,
+            timeouts: 0,
+            failures: 2,
+        };
+        let executor = ExecutorState {
+            name: "crm".to_owned(),
+            url: "http://crm.example:7001/legwork".to_owned(),
+            domain: Some("north".to_owned()),
+            limit: 16,
+            rate: Some("10/s".to_owned()),
+            weight: None,
+            verdicts: true,
+            condition: ExecutorCondition::Suspected,
+            unconfirmed: 7,
+            types: vec![of_type],
+        };
+        insta::assert_snapshot!(anstream::adapter::strip_str(&one(&executor)).to_string(), @r"
+        address   http://crm.example:7001/legwork
+        domain    north
+        at a time 16
+        rate      10/s
+        verdicts  told and confirmed
+
+        EXECUTOR  STATE   TYPE   HAS  PACE     DONE  TIMED OUT  FAILED  UNCONFIRMED
+        crm       silent  score  3/4  41.0 ms  1204  0          2       7
+        ");
     }
 }

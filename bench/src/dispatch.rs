@@ -77,7 +77,7 @@ fn all(executors: usize) -> impl Iterator<Item = ExecutorId> {
 }
 
 fn book(executors: usize, dice: &mut Dice) -> Book {
-    let mut book = Book::new(executors, KINDS as usize);
+    let mut book = Book::new(executors);
     for to in all(executors).map(Candidate::near) {
         let mut now = 0;
         for turn in 0..5 * KINDS {

@@ -85,7 +85,7 @@ fn the_guide_lists_every_metric_and_no_other() {
 
 /// What the guide says of a limit, and where the source says the same.
 const REGISTERING: &str = "crates/site/src/executors/registering.rs";
-const LIMITS: [(&str, &str, &str); 45] = [
+const LIMITS: [(&str, &str, &str); 46] = [
     ("body of a request | 1 MiB", CONFIG, "body_bytes_max: 1 << 20,"),
     ("a file | 64 MiB", CONFIG, "file_bytes_max: 64 << 20,"),
     ("files on their way in at once | 8", CONFIG, "uploads_max: 8,"),
@@ -174,6 +174,7 @@ const LIMITS: [(&str, &str, &str); 45] = [
     ("versions of the organisation | 10000", BOUNDS, "ORGANISATIONS_MAX: usize = 10_000;"),
     ("tokens | 10000", BOUNDS, "TOKENS_MAX: usize = 10_000;"),
     ("executors | 10000", REGISTERING, "EXECUTORS_MAX: usize = 10_000;"),
+    ("types of jobs of all executors | 10000", REGISTERING, "KINDS_MAX: usize = 10_000;"),
     (
         "types of jobs with a policy of their own | 10000",
         "crates/site/src/executors/policies.rs",

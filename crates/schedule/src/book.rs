@@ -17,7 +17,6 @@ const GIVEN_UP_MAX: usize = 1_024;
 #[derive(Clone, Debug, Default)]
 pub struct Book {
     executors: Vec<Executor>,
-    kinds: usize,
     entries: Entries,
     last: u64,
     /// The time that a task takes once it is worked on, in milliseconds, of late.
@@ -56,25 +55,16 @@ pub enum Outcome {
 }
 
 impl Book {
-    /// So many executors without limits, one task at a time, and so many types.
-    pub fn new(executors: usize, kinds: usize) -> Self {
-        let one = Executor::new(&Limits::default(), kinds);
-        Self { executors: vec![one; executors], kinds, ..Self::default() }
+    /// So many executors, each of which works on one task at a time.
+    pub fn new(executors: usize) -> Self {
+        let one = Executor::new(&Limits::default());
+        Self { executors: vec![one; executors], ..Self::default() }
     }
 
     /// One more executor.
     pub fn register(&mut self, limits: &Limits) -> ExecutorId {
-        self.executors.push(Executor::new(limits, self.kinds));
+        self.executors.push(Executor::new(limits));
         ExecutorId(self.executors.len() as u32 - 1)
-    }
-
-    /// So many types there are from now on, if there were fewer.
-    pub fn know_kinds(&mut self, kinds: usize) {
-        if kinds <= self.kinds {
-            return;
-        }
-        self.kinds = kinds;
-        self.executors.iter_mut().for_each(|one| one.know_kinds(kinds));
     }
 
     /// An executor takes more or less than before; what was learned of it stays.
@@ -88,25 +78,26 @@ impl Book {
     pub fn replace(&mut self, executor: ExecutorId, limits: &Limits) {
         self.entries.retain(|_, entry| entry.executor != executor);
         if let Some(one) = self.executors.get_mut(executor.0 as usize) {
-            *one = Executor::new(limits, self.kinds);
+            *one = Executor::new(limits);
+        }
+    }
+
+    /// An executor says that it is there: whoever doubts it may see for itself now.
+    pub fn heard(&mut self, executor: ExecutorId) {
+        if let Some(one) = self.executors.get_mut(executor.0 as usize) {
+            one.hear();
         }
     }
 
     /// What was seen of an executor at a type.
     pub fn seen(&self, executor: ExecutorId, kind: KindId) -> Seen {
-        let experience = self.executor(executor).and_then(|one| one.kind(kind));
-        experience
-            .map(|experience| Seen { pace_ms: experience.pace, ..experience.counts })
-            .unwrap_or_default()
+        let Some(one) = self.executor(executor) else { return Seen::default() };
+        let experience = one.kind(kind);
+        Seen { pace_ms: experience.pace, ..experience.counts }
     }
 
     pub(crate) fn executor(&self, id: ExecutorId) -> Option<&Executor> {
         self.executors.get(id.0 as usize)
-    }
-
-    /// Whether an executor takes one more task of a type.
-    pub fn has_room(&self, executor: ExecutorId, kind: KindId) -> bool {
-        self.executor(executor).is_some_and(|one| one.has_room(kind))
     }
 
     /// How many tasks an executor has, as far as is known.
@@ -137,7 +128,7 @@ impl Book {
         let Candidate { executor, cost_ms } = to;
         let Some(one) = self.executors.get_mut(executor.0 as usize) else { return id };
         let Task { kind, size, attempt } = task;
-        let work_ms = one.expected_ms(kind, size);
+        let work_ms = one.expected_ms(kind, size, self.service_ms);
         let mut entry = Entry {
             executor,
             kind,
@@ -168,12 +159,11 @@ impl Book {
         entry.timed_out = Some(rate);
         // Whoever has answered what it got later, hangs at this; a silent one hangs altogether.
         entry.is_failure = one.newest_answered > Some(id);
-        if let Some(experience) = one.kind_mut(entry.kind) {
-            experience.counts.timeouts += 1;
-            experience.add_rate(rate);
-            if entry.is_failure {
-                experience.fail(half_life_ms(self.service_ms), now);
-            }
+        let experience = one.kind_mut(entry.kind);
+        experience.counts.timeouts += 1;
+        experience.add_rate(rate);
+        if entry.is_failure {
+            experience.fail(half_life_ms(self.service_ms), now);
         }
         one.given_up.insert(id);
         if one.given_up.len() > GIVEN_UP_MAX
@@ -194,7 +184,7 @@ impl Book {
         let taken_ms = (elapsed_ms - waited_ms).max(elapsed_ms / 2.0);
         one.leave(&mut self.entries, &entry, now);
         one.speak(&mut self.entries, id, now);
-        let experience = one.kind_mut(entry.kind)?;
+        let experience = one.kind_mut(entry.kind);
         if let Some(rate) = entry.timed_out {
             experience.take_rate_back(rate);
         }
@@ -223,7 +213,7 @@ impl Book {
         one.speak(&mut self.entries, id, now);
         // To those who know of time-outs alone it is one that comes at once.
         one.timeouts = one.timeouts.saturating_add(1);
-        let experience = one.kind_mut(entry.kind)?;
+        let experience = one.kind_mut(entry.kind);
         experience.counts.failures += 1;
         if !entry.is_failure {
             experience.fail(half_life_ms(self.service_ms), now);

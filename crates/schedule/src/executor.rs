@@ -10,7 +10,7 @@ use legwork_model::time::Timestamp;
 
 use crate::book::Entry;
 use crate::doubt::Doubt;
-use crate::experience::Experience;
+use crate::experience::{Experience, NOTHING};
 use crate::{AssignmentId, KindId};
 
 /// How much a new observation counts in a mean that forgets.
@@ -19,35 +19,33 @@ pub(crate) const NEW: f64 = 0.05;
 const SILENCE: f64 = 16.0;
 /// How many times as long as expected it may work on what it has begun.
 const OVERDUE: f64 = 3.0;
+/// How many times as long as usual a task of a type that is not known may be expected to take.
+const UNKNOWN: f64 = 64.0;
 /// After how many times as long as a task takes a failure counts half.
 const HALF_LIFE: f64 = 64.0;
 
 pub(crate) type Entries = BTreeMap<AssignmentId, Entry>;
 
-/// What an executor says at its registration that it takes from an engine.
-#[derive(Clone, Debug, PartialEq)]
+/// What an executor says of itself at its registration.
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Limits {
     /// On how many tasks it works at a time.
     pub at_once: u32,
-    /// How many it may have, those that wait included.
-    pub tasks_max: u32,
-    /// The same for some types.
-    pub kinds_max: BTreeMap<KindId, u32>,
     /// Its part of the tasks, where they are given out by weights.
     pub weight: f64,
 }
 
 impl Default for Limits {
     fn default() -> Self {
-        Self { at_once: 1, tasks_max: u32::MAX, kinds_max: BTreeMap::new(), weight: 1.0 }
+        Self { at_once: 1, weight: 1.0 }
     }
 }
 
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Executor {
-    kinds: Vec<Experience>,
+    /// What was seen of it, by the types of which anything was, in their order.
+    kinds: Vec<(KindId, Experience)>,
     at_once: u32,
-    tasks_max: u32,
     pub(crate) weight: f64,
     /// Assignments without an answer, and how long they are expected to take, in milliseconds.
     pub(crate) outstanding: u32,
@@ -72,56 +70,49 @@ pub(crate) struct Executor {
 }
 
 impl Executor {
-    pub(crate) fn new(limits: &Limits, kinds: usize) -> Self {
-        let kinds = vec![Experience::default(); kinds];
-        let mut one = Self { kinds, ..Self::default() };
+    pub(crate) fn new(limits: &Limits) -> Self {
+        let mut one = Self::default();
         one.limit(limits);
         one
     }
 
     pub(crate) fn limit(&mut self, limits: &Limits) {
-        (self.at_once, self.tasks_max) = (limits.at_once.max(1), limits.tasks_max);
-        self.weight = limits.weight;
-        for (kind, experience) in (0..).map(KindId).zip(&mut self.kinds) {
-            experience.room = limits.kinds_max.get(&kind).copied();
-        }
+        (self.at_once, self.weight) = (limits.at_once.max(1), limits.weight);
     }
 
-    pub(crate) fn know_kinds(&mut self, kinds: usize) {
-        if self.kinds.len() < kinds {
-            self.kinds.resize_with(kinds, Experience::default);
-        }
+    pub(crate) fn kind(&self, kind: KindId) -> &Experience {
+        let place = self.kinds.binary_search_by_key(&kind, |(kind, _)| *kind);
+        place.ok().and_then(|place| self.kinds.get(place)).map_or(&NOTHING, |(_, seen)| seen)
     }
 
-    pub(crate) fn kind(&self, kind: KindId) -> Option<&Experience> {
-        self.kinds.get(kind.0 as usize)
-    }
-
-    pub(crate) fn kind_mut(&mut self, kind: KindId) -> Option<&mut Experience> {
-        self.kinds.get_mut(kind.0 as usize)
-    }
-
-    pub(crate) fn has_room(&self, kind: KindId) -> bool {
-        let Some(experience) = self.kind(kind) else { return false };
-        self.outstanding < self.tasks_max
-            && experience.room.is_none_or(|max| experience.outstanding < max)
+    pub(crate) fn kind_mut(&mut self, kind: KindId) -> &mut Experience {
+        let place = match self.kinds.binary_search_by_key(&kind, |(kind, _)| *kind) {
+            Ok(place) => place,
+            Err(place) => {
+                self.kinds.insert(place, (kind, NOTHING));
+                place
+            }
+        };
+        &mut self.kinds[place].1
     }
 
     /// The mean of `size / time` over all that was given to it, in units per millisecond.
     pub(crate) fn rate(&self, kind: KindId) -> Option<f64> {
-        self.kind(kind)?.rate()
+        self.kind(kind).rate()
     }
 
     /// How long a unit takes when it is worked on, in milliseconds.
     pub(crate) fn pace(&self, kind: KindId) -> Option<f64> {
-        self.kind(kind)?.pace
+        self.kind(kind).pace
     }
 
-    /// How long a task is expected to take; of a type that is not known as the mean of the others.
-    pub(crate) fn expected_ms(&self, kind: KindId, size: f64) -> f64 {
-        let known = || self.kinds.iter().filter_map(|experience| experience.pace);
+    /// How long a task is expected to take; of a type that is not known as the mean of the others, but no
+    /// more than some times as long as tasks usually take: types have units of their own.
+    pub(crate) fn expected_ms(&self, kind: KindId, size: f64, service_ms: Option<f64>) -> f64 {
+        let known = || self.kinds.iter().filter_map(|(_, experience)| experience.pace);
         let mean = || known().sum::<f64>() / (known().count().max(1) as f64);
-        self.pace(kind).unwrap_or_else(mean) * size
+        let most_ms = service_ms.map_or(f64::INFINITY, |usual_ms| UNKNOWN * usual_ms);
+        self.pace(kind).map_or_else(|| (mean() * size).min(most_ms), |pace| pace * size)
     }
 
     /// A task comes to the others.
@@ -130,10 +121,9 @@ impl Executor {
         self.work_ms += entry.work_ms;
         self.silent_since.get_or_insert(entry.at);
         self.assigned_at = Some(entry.at);
-        if let Some(experience) = self.kind_mut(entry.kind) {
-            experience.outstanding += 1;
-            experience.assigned_at = Some(entry.at);
-        }
+        let experience = self.kind_mut(entry.kind);
+        experience.outstanding += 1;
+        experience.assigned_at = Some(entry.at);
         if self.working < self.at_once {
             self.begin(entry, entry.at);
         } else {
@@ -153,9 +143,7 @@ impl Executor {
             return;
         }
         self.outstanding -= 1;
-        if let Some(experience) = self.kind_mut(entry.kind) {
-            experience.outstanding -= 1;
-        }
+        self.kind_mut(entry.kind).outstanding -= 1;
         let less = |sum: f64| (sum - entry.work_ms).max(0.0);
         self.work_ms = if self.outstanding == 0 { 0.0 } else { less(self.work_ms) };
         if entry.begun.is_some() {
@@ -225,6 +213,12 @@ impl Executor {
     pub(crate) fn silence_ms(&self, service_ms: f64) -> f64 {
         let overdue_ms = OVERDUE * self.working_ms * self.others();
         (SILENCE * self.taken_ms.max(service_ms)).max(overdue_ms)
+    }
+
+    /// It says that it is there: that it was tried before says nothing any more.
+    pub(crate) fn hear(&mut self) {
+        self.assigned_at = None;
+        self.kinds.iter_mut().for_each(|(_, experience)| experience.assigned_at = None);
     }
 
     pub(crate) fn silent_since(&self) -> Option<Timestamp> {

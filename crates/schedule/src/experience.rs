@@ -25,7 +25,7 @@ pub struct Seen {
     pub failures: u64,
 }
 
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub(crate) struct Experience {
     pub(crate) counts: Seen,
     /// Sum and number of `size / time`, queueing included.
@@ -36,8 +36,6 @@ pub(crate) struct Experience {
     observed: usize,
     pub(crate) pace: Option<f64>,
     pub(crate) outstanding: u32,
-    /// How many of this engine's it may have.
-    pub(crate) room: Option<u32>,
     pub(crate) assigned_at: Option<Timestamp>,
     /// Failures since the last answer.
     failures: u32,
@@ -46,6 +44,22 @@ pub(crate) struct Experience {
     penalty: f64,
     penalty_at: Timestamp,
 }
+
+/// What is known of whoever was never given anything.
+pub(crate) const NOTHING: Experience = Experience {
+    counts: Seen { pace_ms: None, answers: 0, timeouts: 0, failures: 0 },
+    rate_sum: 0.0,
+    rates: 0,
+    recent: [0.0; RECENT],
+    observed: 0,
+    pace: None,
+    outstanding: 0,
+    assigned_at: None,
+    failures: 0,
+    failing_since: None,
+    penalty: 0.0,
+    penalty_at: Timestamp(0),
+};
 
 impl Experience {
     pub(crate) fn rate(&self) -> Option<f64> {
@@ -93,6 +107,11 @@ impl Experience {
         }
         let age_ms = now.0.saturating_sub(self.penalty_at.0).max(0) as f64;
         self.penalty * (-age_ms / half_life_ms.max(1.0)).exp2()
+    }
+
+    /// Whether it was tried, and nothing came of it yet but failures.
+    pub(crate) fn only_fails(&self) -> bool {
+        self.rates == 0 && self.counts.failures > 0
     }
 
     /// Nothing is expected any more of one that only fails.

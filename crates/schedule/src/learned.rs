@@ -58,9 +58,50 @@ enum Answer {
 }
 
 impl Learned {
-    /// With backlogs on another scale, to see what it is good for.
-    pub fn with_scale(scale: f64) -> Self {
-        Self { scale }
+    /// Where a task would be done best of those that are known and not doubted; it is not given to anybody,
+    /// so there is nothing to be learned by trying. `None` if nobody is known.
+    pub fn best_known(
+        &self,
+        book: &Book,
+        task: &Task,
+        among: &[Candidate],
+        now: Timestamp,
+    ) -> Option<ExecutorId> {
+        let is_known = |to: &&Candidate| {
+            let pace = book.executor(to.executor).and_then(|one| one.pace(task.kind));
+            pace.is_some() && !self.is_doubted(book, to.executor, task.kind, now)
+        };
+        let known: Vec<Candidate> = among.iter().filter(is_known).copied().collect();
+        self.least(book, task, &known, now)
+    }
+
+    /// Whoever adds least, or whoever it is time to try.
+    fn least(
+        &self,
+        book: &Book,
+        task: &Task,
+        among: &[Candidate],
+        now: Timestamp,
+    ) -> Option<ExecutorId> {
+        let question = self.question(book, task, among, now);
+        let mut least = f64::INFINITY;
+        let mut chosen = None;
+        for Candidate { executor, cost_ms } in among {
+            let Some(one) = book.executor(*executor) else { continue };
+            match question.ask(one, *cost_ms) {
+                Answer::Try => return Some(*executor),
+                // The logarithm of what it adds, so that long backlogs stay numbers; looked at
+                // closely only where it may be the least.
+                Answer::Costs { own, backlog } if backlog + log_floor(own) < least => {
+                    let cost = backlog + own.exp_m1().ln();
+                    if cost < least {
+                        (least, chosen) = (cost, Some(*executor));
+                    }
+                }
+                Answer::Costs { .. } | Answer::No => {}
+            }
+        }
+        chosen
     }
 
     fn question<'a>(
@@ -81,7 +122,7 @@ impl Learned {
 
 impl Question<'_> {
     fn ask(&self, one: &Executor, cost_ms: f64) -> Answer {
-        let Some(experience) = one.kind(self.task.kind) else { return Answer::No };
+        let experience = one.kind(self.task.kind);
         let doubt = one.doubt(self.service_ms, self.now).or_else(|| experience.doubt());
         if let Some(doubt) = doubt {
             return match doubt.is_due(one.silence_ms(self.service_ms), self.now) {
@@ -111,26 +152,9 @@ impl Policy for Learned {
         among: &[Candidate],
         now: Timestamp,
     ) -> Option<ExecutorId> {
-        let question = self.question(book, task, among, now);
-        let mut least = f64::INFINITY;
-        let mut chosen = None;
-        for Candidate { executor, cost_ms } in among {
-            let Some(one) = book.executor(*executor) else { continue };
-            match question.ask(one, *cost_ms) {
-                Answer::Try => return Some(*executor),
-                // The logarithm of what it adds, so that long backlogs stay numbers; looked at
-                // closely only where it may be the least.
-                Answer::Costs { own, backlog } if backlog + log_floor(own) < least => {
-                    let cost = backlog + own.exp_m1().ln();
-                    if cost < least {
-                        (least, chosen) = (cost, Some(*executor));
-                    }
-                }
-                Answer::Costs { .. } | Answer::No => {}
-            }
-        }
         let outstanding = |to: &&Candidate| book.outstanding(to.executor);
-        chosen.or_else(|| among.iter().min_by_key(outstanding).map(|to| to.executor))
+        let anybody = || among.iter().min_by_key(outstanding).map(|to| to.executor);
+        self.least(book, task, among, now).or_else(anybody)
     }
 
     /// What is usual counts from when an executor gets to a task, and doubles with each attempt.
@@ -157,7 +181,7 @@ impl Policy for Learned {
     fn is_doubted(&self, book: &Book, executor: ExecutorId, kind: KindId, now: Timestamp) -> bool {
         let Some(one) = book.executor(executor) else { return true };
         let is_silent = book.service_ms().is_some_and(|ms| one.doubt(ms, now).is_some());
-        is_silent || one.kind(kind).is_some_and(|experience| experience.doubt().is_some())
+        is_silent || one.kind(kind).doubt().is_some()
     }
 }
 

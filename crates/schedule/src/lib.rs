@@ -49,7 +49,7 @@ pub struct Task {
 }
 
 /// An executor that may have a task: it offers the type, was not tried with this task since all of them
-/// were, and has room (`Book::has_room`).
+/// were, and has room.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Candidate {
     pub executor: ExecutorId,

@@ -67,8 +67,10 @@ impl Oxthas {
         self.ranked.clear();
         let (mut unknown, mut unknowns) = (None, 0);
         for to in among {
-            let one = book.executor(to.executor);
-            let Some((one, rate)) = one.and_then(|one| Some((one, one.rate(task.kind)?))) else {
+            let Some(one) = book.executor(to.executor) else { continue };
+            // Whoever has only failed is known: nothing comes of it.
+            let nothing = one.kind(task.kind).only_fails().then_some(0.0);
+            let Some(rate) = one.rate(task.kind).or(nothing) else {
                 unknowns += 1;
                 if self.dice.below(unknowns) == 0 {
                     unknown = Some(to.executor);

@@ -23,7 +23,7 @@ fn all(count: u32) -> Vec<Candidate> {
 
 /// A book in which executors have done tasks of 60 units at these rates, in units per millisecond.
 fn book(rates: &[f64]) -> Book {
-    let mut book = Book::new(rates.len(), 1);
+    let mut book = Book::new(rates.len());
     for (id, rate) in (0..).map(near).zip(rates) {
         let assignment = book.assigned(id, task(60.0), Timestamp(0));
         book.answered(assignment, Timestamp((60.0 / rate) as i64));
@@ -110,7 +110,7 @@ fn those_that_learn_nothing_do_what_they_say() {
 #[test]
 fn with_nothing_waiting_ours_takes_whoever_is_done_first_and_with_much_whoever_is_best_at_it() {
     // The first is good at one type, the second at the other.
-    let mut book = Book::new(2, 2);
+    let mut book = Book::new(2);
     for (executor, kind, millis) in [(0, 0, 10), (0, 1, 100), (1, 0, 100), (1, 1, 10)] {
         let task = Task { kind: KindId(kind), size: 1.0, attempt: 0 };
         let id = book.assigned(near(executor), task, Timestamp(0));
@@ -168,7 +168,7 @@ proptest! {
         among in prop::collection::btree_set(0..4_u32, 0..4),
         size in 0.001..1e6_f64,
     ) {
-        let mut book = Book::new(4, 2);
+        let mut book = Book::new(4);
         let (mut now, mut open) = (0, Vec::new());
         for (executor, kind, number, what) in events {
             now += i64::from(number);

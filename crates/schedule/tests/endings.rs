@@ -92,7 +92,7 @@ fn run(world: &World, policy: &mut dyn Policy) -> Vec<Option<u32>> {
     let count = world.tasks.len();
     let mut run = Run {
         world,
-        book: Book::new(world.hidden.len(), KINDS as usize),
+        book: Book::new(world.hidden.len()),
         events: BTreeSet::new(),
         made: 0,
         free_at: vec![0; world.hidden.len()],

@@ -1,14 +1,15 @@
 //! What ours makes of errors, hanging types, limits, several tasks at a time and inputs that are far away.
 
-use std::collections::BTreeMap;
-
 use legwork_model::time::Timestamp;
 use legwork_schedule::{
-    AssignmentId, Book, Candidate, ExecutorId, KindId, Learned, Limits, Outcome, Policy, Task,
+    AssignmentId, Book, Candidate, Dice, ExecutorId, KindId, Learned, Limits, Outcome, Oxthas,
+    Policy, Task,
 };
 
 const GOOD: KindId = KindId(0);
 const BAD: KindId = KindId(1);
+/// What nobody has done yet.
+const NEW: KindId = KindId(2);
 
 fn task(kind: KindId) -> Task {
     Task { kind, size: 1.0, attempt: 0 }
@@ -29,7 +30,7 @@ fn give(book: &mut Book, id: u32, kind: KindId, now: i64) -> AssignmentId {
 
 /// Two executors that do tasks of both types in 10 and in 11 ms.
 fn two(limits: &Limits) -> Book {
-    let mut book = Book::new(0, 2);
+    let mut book = Book::new(0);
     for (executor, millis) in [(0, 10), (1, 11)] {
         book.register(limits);
         for kind in [GOOD, BAD] {
@@ -151,7 +152,7 @@ fn who_does_several_at_a_time_has_no_backlog_until_all_hands_are_busy() {
 
 #[test]
 fn a_pace_is_that_of_one_hand_however_many_there_are() {
-    let mut book = Book::new(0, 1);
+    let mut book = Book::new(0);
     let one = book.register(&Limits { at_once: 2, ..Limits::default() });
     book.register(&Limits::default());
     // Four tasks of 10 ms on two hands: two are done after 10 ms, two after 20 ms.
@@ -173,21 +174,56 @@ fn a_pace_is_that_of_one_hand_however_many_there_are() {
 }
 
 #[test]
-fn limits_of_an_executor_and_of_its_types_hold() {
-    let kinds_max = BTreeMap::from([(BAD, 1)]);
-    let mut book = two(&Limits { at_once: 1, tasks_max: 3, kinds_max, ..Limits::default() });
-    let room = |book: &Book| [GOOD, BAD].map(|kind| book.has_room(ExecutorId(0), kind));
-    assert_eq!(room(&book), [true, true]);
-    let first = give(&mut book, 0, BAD, 1_000);
-    assert_eq!(room(&book), [true, false]);
+fn a_type_with_a_unit_of_its_own_says_nothing_of_how_long_another_takes() {
+    let mut book = two(&Limits::default());
+    let task = Task { kind: NEW, size: 1e7, attempt: 0 };
+    let id = book.assigned(near(0), task, Timestamp(1_000));
+    let expected_ms = book.entry(id).unwrap().work_ms;
+    assert!(expected_ms < 10_000.0, "10 ms a unit of the other type: {expected_ms}");
+}
+
+#[test]
+fn whoever_says_that_it_is_there_again_is_tried_at_once() {
+    let mut book = two(&Limits::default());
+    // It is silent for very long, and was tried now and then.
+    for now in [1_000, 10_000, 20_000, 40_000, 80_000] {
+        give(&mut book, 0, GOOD, now);
+    }
+    let both = [near(0), near(1)];
+    assert_eq!(choose(&book, GOOD, &both, 81_000), 1);
+    book.heard(ExecutorId(0));
+    assert_eq!(choose(&book, GOOD, &both, 81_000), 0);
+    give(&mut book, 0, GOOD, 81_000);
+    assert_eq!(choose(&book, GOOD, &both, 81_001), 1, "once");
+}
+
+#[test]
+fn where_nothing_is_given_nobody_is_tried() {
+    let mut book = two(&Limits::default());
+    let known = |book: &Book, now| {
+        let task = Task { kind: GOOD, size: 1.0, attempt: 0 };
+        let among = [near(0), near(1)];
+        Learned::default().best_known(book, &task, &among, Timestamp(now)).map(|id| id.0)
+    };
+    assert!(known(&book, 1_000).is_some());
+    assert_eq!(
+        Learned::default().best_known(&book, &task(NEW), &[near(0)], Timestamp(1_000)),
+        None
+    );
     give(&mut book, 0, GOOD, 1_000);
-    let third = give(&mut book, 0, GOOD, 1_000);
-    assert_eq!(room(&book), [false, false]);
-    book.answered(first, Timestamp(1_010));
-    assert_eq!(room(&book), [true, true]);
-    book.withdrawn(third, Timestamp(1_011));
-    assert_eq!(book.outstanding(ExecutorId(0)), 1);
-    assert!(!book.has_room(ExecutorId(0), KindId(7)), "a type that nobody knows");
+    book.heard(ExecutorId(0));
+    assert_eq!(known(&book, 80_000), Some(1), "it is doubted, however due it is to be tried");
+}
+
+#[test]
+fn oxthas_does_not_try_for_ever_who_only_fails() {
+    let mut book = two(&Limits::default());
+    let mut policy = Oxthas::new(1, Dice::new(1));
+    let (id, other) = (give(&mut book, 0, NEW, 1_000), give(&mut book, 1, NEW, 1_000));
+    book.answered(other, Timestamp(1_010));
+    book.failed(id, Timestamp(1_010));
+    let chosen = policy.choose(&book, &task(NEW), &[near(0), near(1)], Timestamp(1_020));
+    assert_eq!(chosen, Some(ExecutorId(1)));
 }
 
 #[test]

@@ -18,7 +18,7 @@ use legwork_model::time::Timestamp;
 use legwork_org::{ItemKey, Performers, Resolved};
 
 use crate::Site;
-use crate::demand::demanded;
+use crate::demand::{Demanded, demanded};
 use crate::instances::Slot;
 use crate::jobs::{JobKey, Offer};
 use crate::output::{Append, Output};
@@ -279,10 +279,12 @@ impl Site {
                 self.jobs.contains(&key) || self.has_contents(id, schema, state, activity);
             if node_state == NodeState::Activated && offered && can_begin {
                 let open = state.open_at(schema, activity.node);
+                let Demanded { size, priority, .. } = demanded(schema, state, activity);
                 let offer = Offer {
                     job: job.clone(),
                     process: schema.process.clone(),
-                    priority: demanded(schema, state, activity).priority,
+                    priority,
+                    size,
                     since: open.as_ref().map_or(now, |open| open.since),
                     not_before: open.and_then(|open| open.retry_at),
                 };

@@ -22,8 +22,6 @@ use crate::waiting::Waiting;
 /// The most jobs of one batch.
 const BATCH_MAX: usize = 1_000;
 const TYPES_MAX: usize = 100;
-/// What a job that a worker takes counts for in the share of its process.
-const WORK: Duration = Duration::from_millis(1);
 const LEASE_MIN: Duration = Duration::from_millis(100);
 const LEASE_MAX: Duration = Duration::from_secs(24 * 3600);
 
@@ -67,7 +65,6 @@ impl Site {
         {
             let (job, key) = (job.clone(), key.clone());
             let Some((lease, expires_at)) = self.jobs.take(&key, lease, here, now) else { break };
-            self.jobs.charge(&key, WORK);
             jobs.extend(self.job(&key, job, lease, expires_at));
         }
         if !jobs.is_empty() {

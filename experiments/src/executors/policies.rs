@@ -32,7 +32,7 @@ pub(super) fn chooser(name: &str, seed: u64) -> Chooser {
 /// much, and no other policy looks at them.
 pub(super) fn book(drawn: &Drawn) -> Book {
     let mean = |place| drawn.speeds.iter().map(|row| row[place]).sum::<f64>() / KINDS as f64;
-    let mut book = Book::new(0, KINDS);
+    let mut book = Book::new(0);
     for place in 0..EXECUTORS {
         book.register(&Limits { weight: mean(place), ..Limits::default() });
     }

@@ -86,8 +86,6 @@ impl Site {
         let Some((lease, until)) = self.jobs.take(key, patience, here, now) else { return };
         let Some(task_of) = self.job(key, job.clone(), lease, until) else { return };
         let assignment = self.executors.book.assigned(to, task, now);
-        let expected_ms = self.executors.book.entry(assignment).map_or(0.0, |entry| entry.work_ms);
-        self.jobs.charge(key, Duration::from_secs_f64(expected_ms / 1_000.0));
         let Executors { given, rests, registry, .. } = &mut self.executors;
         given.give(key.clone(), Gift { lease, executor, kind, assignment, at: now });
         rests.gave(executor, kind, registry.rates(executor, kind), now);

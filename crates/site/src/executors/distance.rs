@@ -9,7 +9,7 @@ use legwork_model::id::{Activity, DomainId, NodeId};
 use legwork_model::schema::Schema;
 use legwork_model::value::Value;
 use legwork_placement::Map;
-use legwork_schedule::{Candidate, ExecutorId, Learned, Policy, Task};
+use legwork_schedule::{Candidate, ExecutorId, Learned, Task};
 
 use super::{Executors, Registry};
 use crate::demand::demanded;
@@ -88,7 +88,9 @@ impl Executors {
         let among = self.registry.offering(kind).iter();
         let among: Vec<_> = among.map(|id| self.distances.candidate(*id, bytes)).collect();
         let task = Task { kind, size, attempt: 0 };
-        let best = Learned::default().choose(&self.book, &task, &among, state.latest())?;
+        let known = Learned::default().best_known(&self.book, &task, &among, state.latest());
+        let nearest = || among.iter().min_by(|a, b| a.cost_ms.total_cmp(&b.cost_ms));
+        let best = known.or_else(|| nearest().map(|to| to.executor))?;
         let one = self.registry.get(best)?;
         seat.topology.domain_named(one.domain.as_deref()?)
     }

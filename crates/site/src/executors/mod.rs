@@ -61,9 +61,7 @@ impl Executors {
 
     /// The number of a type, from now on if it had none.
     fn know_kind(&mut self, job: &Arc<str>) -> KindId {
-        let kind = self.registry.know_kind(job);
-        self.book.know_kinds(self.registry.kinds());
-        kind
+        self.registry.know_kind(job)
     }
 
     /// Finds out who takes more than before.

@@ -10,12 +10,12 @@ use legwork_model::event::{Performer, PolicySet, SiteEvent};
 use legwork_model::time::Timestamp;
 use legwork_schedule::{KindId, Learned, NAMES, OURS, Policy, named};
 
+use super::registering::is_type;
 use crate::Site;
 use crate::access::Caller;
 use crate::answer::{Answer, PolicyInfo};
 use crate::refusal::{Kind, Refusal};
 
-const TYPE_BYTES_MAX: usize = 64;
 /// Of how many types something may be said.
 const TYPES_MAX: usize = 10_000;
 
@@ -61,14 +61,15 @@ impl Policies {
         }
     }
 
-    fn set(&mut self, kind: KindId, said: PolicySet) {
+    /// What it draws follows from the seed, which no other server has and no other life of this one.
+    fn set(&mut self, kind: KindId, said: PolicySet, seed: u64) {
         if &*said.policy == OURS && !said.recorded {
             self.set.remove(&kind);
             return;
         }
         // A name that only a later version knows: what is known better than nothing.
-        let policy =
-            named(&said.policy, u64::from(kind.0)).unwrap_or_else(|| Box::<Learned>::default());
+        let policy = named(&said.policy, seed ^ u64::from(kind.0))
+            .unwrap_or_else(|| Box::<Learned>::default());
         self.set.insert(kind, Chosen { said, policy });
     }
 }
@@ -83,8 +84,8 @@ impl Site {
         caller.require_admin()?;
         self.require_registrar()?;
         let policies = &self.executors.policies;
-        if job.is_empty() || job.len() > TYPE_BYTES_MAX {
-            let message = format!("a type of jobs has 1 to {TYPE_BYTES_MAX} bytes");
+        if !is_type(&job) {
+            let message = "no definition can name such a type of job: write it as after `job:`";
             return Err(Refusal::new(Kind::Invalid, "bad_policy", message));
         }
         if named(&policy, 0).is_none() {
@@ -101,6 +102,7 @@ impl Site {
             );
             return Err(Refusal::new(Kind::Conflict, "too_many_policies", message));
         }
+        self.require_types([&*job].into_iter())?;
         let said = PolicySet { job, policy, recorded, by: caller.performer() };
         self.record(SiteEvent::PolicySet(Box::new(said.clone())), now);
         self.take_policy(said);
@@ -110,7 +112,8 @@ impl Site {
     /// One that was set, here or elsewhere.
     pub(crate) fn take_policy(&mut self, said: PolicySet) {
         let kind = self.executors.know_kind(&said.job);
-        self.executors.policies.set(kind, said);
+        let seed = self.config.life;
+        self.executors.policies.set(kind, said, seed);
     }
 
     pub(super) fn list_policies(&self, caller: &Caller) -> Result<Answer, Refusal> {
@@ -142,7 +145,7 @@ mod tests {
         let mut policies = Policies::default();
         let kind = KindId(3);
         assert_eq!((policies.name(kind), policies.is_recorded(kind)), ("ours", false));
-        policies.set(kind, said("oxthas-3", false));
+        policies.set(kind, said("oxthas-3", false), 1);
         assert_eq!((policies.name(kind), policies.name(KindId(2))), ("oxthas-3", "ours"));
         policies.set(kind, said("ours", true));
         assert_eq!((policies.name(kind), policies.is_recorded(kind)), ("ours", true));

@@ -25,8 +25,11 @@ const NAME_BYTES_MAX: usize = 100;
 const URL_BYTES_MAX: usize = 1_000;
 const SECRET_BYTES: RangeInclusive<usize> = 32..=200;
 const TYPES_MAX: usize = 100;
+const TYPE_BYTES_MAX: usize = 64;
 const LIMIT_MAX: u32 = 10_000;
 const WEIGHT_MAX: u32 = 1_000_000;
+/// How many types of jobs there may be, for all executors together.
+const KINDS_MAX: usize = 10_000;
 /// How many executors there may be.
 const EXECUTORS_MAX: usize = 10_000;
 
@@ -111,6 +114,7 @@ impl Site {
                 format!("there are {EXECUTORS_MAX} executors, as many as fit; remove one first");
             return Err(Refusal::new(Kind::Conflict, "too_many_executors", message));
         }
+        self.require_types(next.types.iter().map(|own| &*own.job))?;
         self.record(SiteEvent::ExecutorRegistered(Box::new(next.clone())), now);
         self.take_executor(next);
         Ok(Answer::ExecutorRegistered { unchanged: false })
@@ -181,11 +185,24 @@ impl Site {
         }
     }
 
+    /// Refuses more types of jobs than are kept apart. They are remembered as long as the server runs.
+    pub(super) fn require_types<'t>(
+        &self,
+        types: impl Iterator<Item = &'t str>,
+    ) -> Result<(), Refusal> {
+        let registry = &self.executors.registry;
+        let new = types.filter(|job| registry.kind(job).is_none()).count();
+        if registry.kinds() + new <= KINDS_MAX {
+            return Ok(());
+        }
+        let message = format!("there are {KINDS_MAX} types of jobs, as many as fit");
+        Err(Refusal::new(Kind::Conflict, "too_many_types", message))
+    }
+
     /// One that was registered, here or elsewhere.
     pub(crate) fn take_executor(&mut self, executor: ExecutorRegistered) {
         let Executors { registry, book, given, rests, full, .. } = &mut self.executors;
         let number = registry.register(executor);
-        book.know_kinds(registry.kinds());
         match number {
             Number::Same(id) => book.limit(id, &registry.limits(id)),
             Number::New(id) => drop(book.register(&registry.limits(id))),
@@ -230,6 +247,14 @@ fn no_such_executor(name: &str) -> Refusal {
     )
 }
 
+/// As a definition can name it.
+pub(super) fn is_type(job: &str) -> bool {
+    let plain = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_' || c == '-';
+    job.len() <= TYPE_BYTES_MAX
+        && job.starts_with(|c: char| c.is_ascii_lowercase())
+        && job.chars().all(plain)
+}
+
 fn check(asked: &RegisterExecutor) -> Result<(), Refusal> {
     let invalid = |message: String| Err(Refusal::new(Kind::Invalid, "bad_executor", message));
     let RegisterExecutor { name, url, secret, types, limit, at_once, weight, .. } = asked;
@@ -254,6 +279,13 @@ fn check(asked: &RegisterExecutor) -> Result<(), Refusal> {
     let distinct: BTreeSet<&str> = types.iter().map(|own| &*own.job).collect();
     if types.is_empty() || types.len() > TYPES_MAX || distinct.len() < types.len() {
         return invalid(format!("an executor does 1 to {TYPES_MAX} different types of jobs"));
+    }
+    if let Some(own) = types.iter().find(|own| !is_type(&own.job)) {
+        let shown: String = own.job.chars().take(TYPE_BYTES_MAX).collect();
+        return invalid(format!(
+            "`{shown}` is no type of job: a name begins with a letter a-z, goes on with a-z, 0-9, `-` and `_`, and \
+             has at most {TYPE_BYTES_MAX} characters"
+        ));
     }
     let limits = types.iter().filter_map(|own| own.limit).chain([*limit]).chain(*at_once);
     if limits.into_iter().any(|limit| limit == 0 || limit > LIMIT_MAX) {

@@ -5,6 +5,7 @@
 //! else has taken it since. So there is at most one accepted completion per activity, always.
 
 mod backlog;
+mod turns;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -15,7 +16,7 @@ use legwork_model::time::Timestamp;
 use rustc_hash::FxHashMap;
 
 use crate::input::JobLease;
-use backlog::{Backlog, Rank};
+use backlog::{Backlog, Place};
 
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct JobKey {
@@ -29,6 +30,8 @@ pub(crate) struct Offer {
     pub(crate) job: Arc<str>,
     pub(crate) process: Arc<str>,
     pub(crate) priority: u32,
+    /// How much there is to do.
+    pub(crate) size: f64,
     /// Since when it is due.
     pub(crate) since: Timestamp,
     /// When it may be given out.
@@ -37,9 +40,7 @@ pub(crate) struct Offer {
 
 #[derive(Debug)]
 struct Entry {
-    job: Arc<str>,
-    process: Arc<str>,
-    rank: Rank,
+    place: Place,
     phase: Phase,
 }
 
@@ -82,17 +83,17 @@ impl Jobs {
 
     /// A job came up.
     pub(crate) fn open(&mut self, key: JobKey, offer: Offer, now: Timestamp) {
-        let Offer { job, process, priority, since, not_before } = offer;
+        let Offer { job, process, priority, size, since, not_before } = offer;
         self.close(&key);
-        let rank = self.queued.rank(since, priority);
+        let place = Place { job, process, rank: self.queued.rank(since, priority), size };
         let phase = match not_before.filter(|&until| until > now) {
             Some(until) => Phase::Delayed { due: self.set_timer(until, key.clone()) },
             None => {
-                self.queued.add(&job, &process, rank, key.clone());
+                self.queued.add(&place, key.clone());
                 Phase::Queued
             }
         };
-        self.entries.insert(key, Entry { job, process, rank, phase });
+        self.entries.insert(key, Entry { place, phase });
     }
 
     /// The job is done or no longer wanted.
@@ -119,7 +120,7 @@ impl Jobs {
         now: Timestamp,
     ) -> Option<(u64, Timestamp)> {
         let entry = self.entries.get_mut(key).filter(|entry| entry.phase == Phase::Queued)?;
-        self.queued.remove(&entry.job, &entry.process, entry.rank);
+        self.queued.take(&entry.place);
         self.last_lease = self.last_lease.wrapping_add(1);
         let lease = JobLease::number(here, self.last_lease);
         let expires = now + lease_for;
@@ -129,14 +130,6 @@ impl Jobs {
         self.leased += 1;
         self.timers.insert(due, key.clone());
         Some((lease, expires))
-    }
-
-    /// So much work is done for the process of a job: its next turn comes later.
-    pub(crate) fn charge(&mut self, key: &JobKey, work: Duration) {
-        if let Some(entry) = self.entries.get(key) {
-            let micros = u64::try_from(work.as_micros()).unwrap_or(u64::MAX);
-            self.queued.charge(&entry.process, micros);
-        }
     }
 
     /// Whether a report with this lease counts; answers when the work began, if that is known.
@@ -180,7 +173,7 @@ impl Jobs {
         let entry = self.entries.get(key).ok_or(LeaseError::NotOpen)?;
         match entry.phase {
             Phase::Leased { lease: current, .. } if current == lease => {
-                self.enqueue(key);
+                self.enqueue(key, Backlog::take_back);
                 Ok(())
             }
             Phase::Leased { .. } | Phase::Queued | Phase::Delayed { .. } => Err(LeaseError::Lost),
@@ -207,7 +200,7 @@ impl Jobs {
             if self.is_leased(&key) {
                 ran_out.push(key.clone());
             }
-            self.enqueue(&key);
+            self.enqueue(&key, Backlog::add);
         }
         ran_out
     }
@@ -247,10 +240,10 @@ impl Jobs {
     }
 
     /// What was leased or delayed waits again.
-    fn enqueue(&mut self, key: &JobKey) {
+    fn enqueue(&mut self, key: &JobKey, put: fn(&mut Backlog, &Place, JobKey)) {
         let Some(mut entry) = self.entries.remove(key) else { return };
         self.count_out(&entry);
-        self.queued.add(&entry.job, &entry.process, entry.rank, key.clone());
+        put(&mut self.queued, &entry.place, key.clone());
         entry.phase = Phase::Queued;
         self.entries.insert(key.clone(), entry);
     }
@@ -264,7 +257,7 @@ impl Jobs {
 
     fn count_out(&mut self, entry: &Entry) {
         match entry.phase {
-            Phase::Queued => self.queued.remove(&entry.job, &entry.process, entry.rank),
+            Phase::Queued => self.queued.remove(&entry.place),
             Phase::Leased { due, .. } => {
                 self.timers.remove(&due);
                 self.leased -= 1;
@@ -289,7 +282,7 @@ mod tests {
 
     fn offer(job: &str, not_before: Option<Timestamp>) -> Offer {
         let (process, since) = ("claim".into(), Timestamp(0));
-        Offer { job: job.into(), process, priority: 5, since, not_before }
+        Offer { job: job.into(), process, priority: 5, size: 1.0, since, not_before }
     }
 
     /// The next mail to be sent, with its lease and when that ends.

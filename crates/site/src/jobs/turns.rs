@@ -1,0 +1,142 @@
+//! Who is next among those that share something (start-time fair queueing).
+//!
+//! Whoever has had least is next. One that had nothing to ask for meanwhile, or could not be served, is
+//! next once, and then is where the others are: it has no claim to what others got.
+//!
+//! Invariant: whoever waits stands in the order once, under what it has had.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use rustc_hash::FxHashMap;
+
+/// So many that wait for nothing are remembered before it is looked which can be forgotten.
+const IDLE_MAX: usize = 64;
+
+/// How much one has had, in thousandths.
+type Share = u64;
+
+#[derive(Debug, Default)]
+pub(super) struct Turns {
+    shares: FxHashMap<Arc<str>, Share>,
+    order: BTreeSet<(Share, Arc<str>)>,
+    /// What whoever was served last had had before; when nobody has waited since, the most that any has
+    /// had.
+    reached: Share,
+    most: Share,
+}
+
+impl Turns {
+    /// It waits from now on.
+    pub(super) fn enter(&mut self, who: &Arc<str>) {
+        if self.order.is_empty() {
+            self.reached = self.most;
+        }
+        let had = self.shares.entry(who.clone()).or_default();
+        *had = (*had).max(self.reached);
+        self.order.insert((*had, who.clone()));
+    }
+
+    /// It waits for nothing any more.
+    pub(super) fn leave(&mut self, who: &Arc<str>) {
+        if let Some(had) = self.shares.get(who) {
+            self.order.remove(&(*had, who.clone()));
+        }
+    }
+
+    /// It gets so much.
+    pub(super) fn charge(&mut self, who: &Arc<str>, amount: f64) {
+        let had = self.shares.get(who).copied().unwrap_or_default();
+        let begun = had.max(self.reached);
+        self.reached = begun;
+        self.set(who, had, begun.saturating_add(thousandths(amount)));
+        if self.shares.len() > IDLE_MAX + 2 * self.order.len() {
+            let Self { shares, order, reached, .. } = self;
+            shares.retain(|who, had| *had > *reached || order.contains(&(*had, who.clone())));
+        }
+    }
+
+    /// It did not get it after all.
+    pub(super) fn refund(&mut self, who: &Arc<str>, amount: f64) {
+        if let Some(had) = self.shares.get(who).copied() {
+            self.set(who, had, had.saturating_sub(thousandths(amount)));
+        }
+    }
+
+    fn set(&mut self, who: &Arc<str>, had: Share, has: Share) {
+        self.most = self.most.max(has);
+        if self.order.remove(&(had, who.clone())) {
+            self.order.insert((has, who.clone()));
+        }
+        self.shares.insert(who.clone(), has);
+    }
+
+    /// Whoever has had least, and what that is.
+    pub(super) fn first(&self) -> Option<(Share, &Arc<str>)> {
+        self.order.first().map(|(had, who)| (*had, who))
+    }
+
+    /// All that wait, whoever has had least first.
+    pub(super) fn iter(&self) -> impl Iterator<Item = &Arc<str>> {
+        self.order.iter().map(|(_, who)| who)
+    }
+}
+
+fn thousandths(amount: f64) -> Share {
+    ((amount * 1_000.0) as Share).max(1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn served(turns: &mut Turns, count: usize) -> Vec<String> {
+        let mut served = Vec::new();
+        for _ in 0..count {
+            let (_, who) = turns.first().unwrap();
+            let who = who.clone();
+            turns.charge(&who, 1.0);
+            served.push(who.to_string());
+        }
+        served
+    }
+
+    fn of(served: &[String], who: &str) -> usize {
+        served.iter().filter(|own| *own == who).count()
+    }
+
+    #[test]
+    fn who_comes_later_has_the_same_part_from_then_on() {
+        let mut turns = Turns::default();
+        turns.enter(&"first".into());
+        served(&mut turns, 100);
+        turns.enter(&"late".into());
+        assert_eq!(of(&served(&mut turns, 20), "late"), 10);
+    }
+
+    #[test]
+    fn who_gets_much_waits_long_and_what_was_not_got_is_given_back() {
+        let mut turns = Turns::default();
+        let (large, small): (Arc<str>, Arc<str>) = ("large".into(), "small".into());
+        turns.enter(&large);
+        turns.enter(&small);
+        turns.charge(&large, 10.0);
+        assert_eq!(of(&served(&mut turns, 10), "small"), 10);
+        turns.charge(&large, 10.0);
+        turns.refund(&large, 10.0);
+        assert_eq!(turns.first().map(|(_, who)| who), Some(&large));
+    }
+
+    #[test]
+    fn those_that_wait_for_nothing_are_forgotten() {
+        let mut turns = Turns::default();
+        for number in 0..10_000 {
+            let who = format!("process-{number}").into();
+            turns.enter(&who);
+            turns.charge(&who, 1.0);
+            turns.leave(&who);
+        }
+        assert!(turns.shares.len() <= IDLE_MAX + 2, "{}", turns.shares.len());
+        assert!(turns.order.is_empty());
+    }
+}

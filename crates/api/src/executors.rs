@@ -106,14 +106,22 @@ pub struct ExecutorList {
     pub next: Option<String>,
 }
 
-/// An executor, as the server that answers has seen it.
+/// An executor, as the server that answers has seen it; or a worker that asks for jobs of types that
+/// executors do as well.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct ExecutorState {
     pub name: String,
-    pub url: String,
+    /// It is a worker: it asks for jobs under this name, and has neither an address nor limits.
+    #[serde(default)]
+    pub polls: bool,
+    /// Of an executor.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub url: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub domain: Option<String>,
-    pub limit: u32,
+    /// Of an executor.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub limit: Option<u32>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rate: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -140,7 +148,9 @@ pub enum ExecutorCondition {
 pub struct ExecutorTypeState {
     #[serde(rename = "type")]
     pub kind: String,
-    pub limit: u32,
+    /// Of an executor.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub limit: Option<u32>,
     /// Tasks that it has now.
     pub outstanding: u32,
     /// How long a task of size 1 takes it once begun, as learned; absent while not known.
@@ -308,6 +318,14 @@ mod tests {
         check::<TaskResult>(&json!({"task": "t", "error": "no answer", "retry": false}));
         check::<VerdictRequest>(&json!({"task": "t", "verdict": "ack"}));
         check::<VerdictRequest>(&json!({"task": "t", "verdict": "nack"}));
+        check::<ExecutorState>(&json!({
+            "name": "robot",
+            "polls": true,
+            "verdicts": false,
+            "condition": "ready",
+            "unconfirmed": 0,
+            "types": [{"type": "score", "outstanding": 1, "answers": 2, "timeouts": 0, "failures": 0}],
+        }));
         check::<CancelRequest>(&json!({"task": "t"}));
         check::<Registered>(&json!({"executor": "crm", "unchanged": false}));
     }

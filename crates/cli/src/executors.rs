@@ -166,13 +166,18 @@ async fn show(context: &Context, name: &str) -> Result<()> {
 
 /// All that is known of one: what it has said of itself, and below what was seen.
 fn one(executor: &ExecutorState) -> String {
-    let mut said = vec![("address", executor.url.clone())];
+    let mut said = Vec::new();
+    said.extend(executor.url.clone().map(|url| ("address", url)));
     said.extend(executor.domain.clone().map(|domain| ("domain", domain)));
-    said.push(("at a time", executor.limit.to_string()));
+    said.extend(executor.limit.map(|limit| ("at a time", limit.to_string())));
     said.extend(executor.rate.clone().map(|rate| ("rate", rate)));
     said.extend(executor.weight.map(|weight| ("weight", weight.to_string())));
-    let verdicts = if executor.verdicts { "told and confirmed" } else { "not wanted" };
-    said.push(("verdicts", verdicts.to_owned()));
+    let (what, is) = match (executor.polls, executor.verdicts) {
+        (true, _) => ("worker", "asks for jobs under this name"),
+        (false, true) => ("verdicts", "told and confirmed"),
+        (false, false) => ("verdicts", "not wanted"),
+    };
+    said.push((what, is.to_owned()));
     let line = |(what, is): &(&str, String)| {
         format!("{} {}\n", paint(DIM, format!("{what:9}")), plain(is))
     };
@@ -201,11 +206,14 @@ fn table(executors: &[ExecutorState]) -> String {
 }
 
 fn row(executor: &ExecutorState, of_type: &ExecutorTypeState, is_first: bool) -> [Cell; 9] {
-    let state = match executor.condition {
-        ExecutorCondition::Ready => Cell::styled(GOOD, "ready"),
-        ExecutorCondition::Resting => Cell::styled(WARN, "resting"),
-        ExecutorCondition::Suspected => Cell::styled(BAD, "silent"),
+    let state = match (executor.condition, executor.polls) {
+        (ExecutorCondition::Ready, false) => Cell::styled(GOOD, "ready"),
+        (ExecutorCondition::Ready, true) => Cell::styled(GOOD, "polls"),
+        (ExecutorCondition::Resting, _) => Cell::styled(WARN, "resting"),
+        (ExecutorCondition::Suspected, false) => Cell::styled(BAD, "silent"),
+        (ExecutorCondition::Suspected, true) => Cell::styled(BAD, "polls, silent"),
     };
+    let limit = of_type.limit.map_or_else(String::new, |limit| format!("/{limit}"));
     let blank = || Cell::from(String::new());
     let name = Cell::styled(STRONG, &executor.name);
     // Cases wait for those.
@@ -218,7 +226,7 @@ fn row(executor: &ExecutorState, of_type: &ExecutorTypeState, is_first: bool) ->
         if is_first { name } else { blank() },
         if is_first { state } else { blank() },
         Cell::from(of_type.kind.clone()),
-        Cell::from(format!("{}/{}", of_type.outstanding, of_type.limit)),
+        Cell::from(format!("{}{limit}", of_type.outstanding)),
         Cell::from(pace),
         Cell::from(of_type.answers.to_string()),
         Cell::from(of_type.timeouts.to_string()),
@@ -247,6 +255,8 @@ fn of_type(text: &str) -> Result<(String, TypeLimit), String> {
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
 
     #[test]
@@ -267,7 +277,7 @@ mod tests {
     fn one_executor_is_shown_with_all_it_said_and_all_that_was_seen() {
         let of_type = ExecutorTypeState {
             kind: "score".to_owned(),
-            limit: 4,
+            limit: Some(4),
             outstanding: 3,
             pace_ms: Some(41.0),
             answers: 1_204,
@@ -276,9 +286,10 @@ mod tests {
         };
         let executor = ExecutorState {
             name: "crm".to_owned(),
-            url: "http://crm.example:7001/legwork".to_owned(),
+            polls: false,
+            url: Some("http://crm.example:7001/legwork".to_owned()),
             domain: Some("north".to_owned()),
-            limit: 16,
+            limit: Some(16),
             rate: Some("10/s".to_owned()),
             weight: None,
             verdicts: true,
@@ -296,5 +307,30 @@ mod tests {
         EXECUTOR  STATE   TYPE   HAS  PACE     DONE  TIMED OUT  FAILED  UNCONFIRMED
         crm       silent  score  3/4  41.0 ms  1204  0          2       7
         ");
+    }
+
+    #[test]
+    fn workers_are_told_apart_in_the_table() {
+        let own = |name: &str, polls: bool, condition: &str, limit: Option<u32>| {
+            let of_type = json!({"type": "score", "outstanding": 1, "limit": limit,
+                "answers": 7, "timeouts": 0, "failures": 2});
+            let wire = json!({"name": name, "polls": polls, "verdicts": !polls,
+                "condition": condition, "unconfirmed": 0, "types": [of_type]});
+            serde_json::from_value::<ExecutorState>(wire).unwrap()
+        };
+        let crm = own("crm", false, "ready", Some(16));
+        let (robot, drone) =
+            (own("robot", true, "ready", None), own("drone", true, "suspected", None));
+        let told = anstream::adapter::strip_str(&table(&[crm, robot, drone])).to_string();
+        let words = |line: &str| line.split_whitespace().collect::<Vec<_>>().join(" ");
+        let rows: Vec<String> = told.lines().skip(1).map(words).collect();
+        assert_eq!(
+            rows,
+            [
+                "crm ready score 1/16 not known 7 0 2 0",
+                "robot polls score 1 not known 7 0 2 0",
+                "drone polls, silent score 1 not known 7 0 2 0",
+            ]
+        );
     }
 }

@@ -14,6 +14,7 @@
 
 use legwork_model::time::Timestamp;
 
+use crate::doubt::Doubt;
 use crate::executor::{Executor, half_life_ms};
 use crate::{Book, Candidate, Entry, ExecutorId, KindId, Policy, Task};
 
@@ -179,10 +180,20 @@ impl Policy for Learned {
     }
 
     fn is_doubted(&self, book: &Book, executor: ExecutorId, kind: KindId, now: Timestamp) -> bool {
-        let Some(one) = book.executor(executor) else { return true };
-        let is_silent = book.service_ms().is_some_and(|ms| one.doubt(ms, now).is_some());
-        is_silent || one.kind(kind).doubt().is_some()
+        book.executor(executor).is_none_or(|one| doubt(book, one, kind, now).is_some())
     }
+
+    fn is_tried(&self, book: &Book, executor: ExecutorId, kind: KindId, now: Timestamp) -> bool {
+        let Some(one) = book.executor(executor) else { return false };
+        let silence_ms = one.silence_ms(book.service_ms().unwrap_or_default());
+        doubt(book, one, kind, now).is_some_and(|doubt| doubt.is_due(silence_ms, now))
+    }
+}
+
+/// Why nothing is expected of an executor at a type, if that is so.
+fn doubt(book: &Book, one: &Executor, kind: KindId, now: Timestamp) -> Option<Doubt> {
+    let silence = book.service_ms().and_then(|service_ms| one.doubt(service_ms, now));
+    silence.or_else(|| one.kind(kind).doubt())
 }
 
 fn doubled(attempt: u32) -> i64 {

@@ -35,6 +35,11 @@ pub trait Policy: fmt::Debug + Send {
     fn is_doubted(&self, _: &Book, _: ExecutorId, _: KindId, _now: Timestamp) -> bool {
         false
     }
+
+    /// Whether it is time to give such a one a task all the same, to see whether it is back.
+    fn is_tried(&self, _: &Book, _: ExecutorId, _: KindId, _now: Timestamp) -> bool {
+        false
+    }
 }
 
 /// Anyone.

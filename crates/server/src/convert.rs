@@ -256,7 +256,7 @@ fn millis(length: Duration) -> u64 {
 }
 
 pub(crate) fn executor(info: &site::ExecutorInfo) -> ExecutorState {
-    let one = &info.registered;
+    let one = info.registered.as_deref();
     let condition = match (info.is_suspected, info.resting_until) {
         (true, _) => ExecutorCondition::Suspected,
         (false, Some(_)) => ExecutorCondition::Resting,
@@ -272,13 +272,14 @@ pub(crate) fn executor(info: &site::ExecutorInfo) -> ExecutorState {
         failures: of_type.failures,
     });
     ExecutorState {
-        name: one.name.to_string(),
-        url: one.url.to_string(),
-        domain: one.domain.clone(),
-        limit: one.limit,
-        rate: one.rate.map(|rate| rate.to_string()),
-        weight: one.weight,
-        verdicts: one.verdicts,
+        name: info.name.to_string(),
+        polls: one.is_none(),
+        url: one.map(|one| one.url.to_string()),
+        domain: one.and_then(|one| one.domain.clone()),
+        limit: one.map(|one| one.limit),
+        rate: one.and_then(|one| one.rate).map(|rate| rate.to_string()),
+        weight: one.and_then(|one| one.weight),
+        verdicts: one.is_some_and(|one| one.verdicts),
         condition,
         unconfirmed: info.unconfirmed,
         types: types.collect(),

@@ -73,7 +73,7 @@ impl Figures {
                 self.show(&convert::executor(info), own, &mut types_left);
             }
             executors_left -= executors.len();
-            after = executors.last().filter(|_| more).map(|last| Arc::clone(&last.registered.name));
+            after = executors.last().filter(|_| more).map(|last| Arc::clone(&last.name));
             if after.is_none() {
                 return;
             }

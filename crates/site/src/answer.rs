@@ -113,10 +113,12 @@ pub enum Answer {
     },
 }
 
-/// An executor as this server sees it.
+/// An executor as this server sees it, or a worker that asks for jobs that executors do as well.
 #[derive(Clone, Debug)]
 pub struct ExecutorInfo {
-    pub registered: Arc<ExecutorRegistered>,
+    pub name: Arc<str>,
+    /// `None` of a worker.
+    pub registered: Option<Arc<ExecutorRegistered>>,
     pub types: Vec<ExecutorTypeInfo>,
     /// Until when it wants nothing, as it said.
     pub resting_until: Option<Timestamp>,
@@ -126,11 +128,25 @@ pub struct ExecutorInfo {
     pub unconfirmed: usize,
 }
 
+impl ExecutorInfo {
+    /// Where a listing goes on after this one. No executor's name begins like that of a worker.
+    pub fn cursor(&self) -> String {
+        match self.registered {
+            Some(_) => self.name.to_string(),
+            None => format!("{WORKER_CURSOR}{}", self.name),
+        }
+    }
+}
+
+/// Begins the cursor of a worker.
+pub(crate) const WORKER_CURSOR: char = ':';
+
 /// What this server has seen of an executor at one type of jobs.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ExecutorTypeInfo {
     pub job: Arc<str>,
-    pub limit: u32,
+    /// `None` of a worker: it has as many as it asks for.
+    pub limit: Option<u32>,
     pub outstanding: u32,
     /// How long a task of size 1 takes it, once it is begun.
     pub pace_ms: Option<f64>,

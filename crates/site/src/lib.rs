@@ -383,7 +383,8 @@ impl Site {
         }
         let (jobs, waiting) = (self.jobs.next_due(), self.waiting.next_due());
         let due = [jobs, waiting, absence, stale, parcels, arrivals, values, files, lists, catalog];
-        let others = [changes, self.next_watch(), self.executors.next_due()];
+        let others =
+            [changes, self.next_watch(), self.executors.next_due(), self.next_assignment()];
         due.into_iter().chain(others).flatten().min()
     }
 

@@ -28,13 +28,15 @@ impl Site {
         self.carry_on(now);
         let ran_out = self.jobs.expire(now);
         self.ran_out(ran_out, now);
+        self.give_turns(now);
+        // Before jobs are given out: some bring up the next ones.
+        self.say_verdicts(now);
         self.serve_polls(now);
         self.assign_tasks(now);
         self.follow_on(now);
         self.serve_watches(now);
         self.answer_due(now);
         self.reoffer_some(now);
-        self.give_turns(now);
         self.offer_again(now);
         self.fetch_again(now);
         self.fetch_contents_again(now);

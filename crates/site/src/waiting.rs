@@ -107,6 +107,11 @@ impl WaitingRoom {
         self.by_job.get(job)?.first().copied()
     }
 
+    /// The requests that wait for jobs of a type, oldest first.
+    pub(crate) fn polls_for(&self, job: &str) -> impl Iterator<Item = RequestId> {
+        self.by_job.get(job).into_iter().flatten().copied()
+    }
+
     /// Those whose lists somebody waits for.
     pub(crate) fn watched(&self) -> impl ExactSizeIterator<Item = &AgentId> {
         self.by_agent.keys()

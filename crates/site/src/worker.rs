@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use legwork_engine::{self as engine, Command};
 use legwork_model::event::Performer;
-use legwork_model::id::{Activity, ActivityId, ServerId};
+use legwork_model::id::{ActivityId, ServerId};
 use legwork_model::time::Timestamp;
 
 use crate::Site;
@@ -44,33 +44,55 @@ impl Site {
         self.waiting.park(id, until, Waiting::Jobs(activate));
     }
 
+    /// Serves those that ask for nothing that executors do as well; for the others see `assign_tasks`.
     pub(crate) fn serve_polls(&mut self, now: Timestamp) {
         for job in self.jobs.types_queued() {
             while self.jobs.has_queued(&job)
                 && let Some(id) = self.waiting.poll_for(&job)
+                && !self.competes(id)
             {
                 self.serve_poll(id, now);
             }
         }
     }
 
+    /// Whether executors do some of what a request waits for.
+    fn competes(&self, id: RequestId) -> bool {
+        let Some(Waiting::Jobs(Activate { types, .. })) = self.waiting.peek(id) else {
+            return false;
+        };
+        self.executors.offers_any(types)
+    }
+
     /// Gives a request as many jobs as it wants and as there are.
     fn serve_poll(&mut self, id: RequestId, now: Timestamp) {
         let Some(Waiting::Jobs(activate)) = self.waiting.peek(id) else { return };
         let (types, max, lease) = (activate.types.clone(), activate.max, activate.lease);
-        let here = self.seat.as_ref().map_or(ServerId::default(), |seat| seat.here);
         let mut jobs = Vec::new();
         while jobs.len() < max
             && let Some((job, key)) = self.jobs.next(|job| types.contains(job))
         {
             let (job, key) = (job.clone(), key.clone());
-            let Some((lease, expires_at)) = self.jobs.take(&key, lease, here, now) else { break };
-            jobs.extend(self.job(&key, job, lease, expires_at));
+            let Some(job) = self.lease_out(&job, &key, lease, now) else { break };
+            jobs.push(job);
         }
         if !jobs.is_empty() {
             self.waiting.take(id);
             self.answer(id, Ok(Answer::Jobs(jobs)));
         }
+    }
+
+    /// Leases a job that is queued to a worker.
+    pub(crate) fn lease_out(
+        &mut self,
+        job: &Arc<str>,
+        key: &JobKey,
+        lease: Duration,
+        now: Timestamp,
+    ) -> Option<Job> {
+        let here = self.seat.as_ref().map_or(ServerId::default(), |seat| seat.here);
+        let (lease, expires_at) = self.jobs.take(key, lease, here, now)?;
+        self.job(key, job.clone(), lease, expires_at)
     }
 
     pub(crate) fn job(
@@ -106,7 +128,13 @@ impl Site {
             .into_iter()
             .map(|JobResult { job, data }| {
                 self.require_room()?;
-                let (activity, started) = self.leased(&job)?;
+                let leased = self.leased(&job);
+                if leased.is_err() {
+                    // It does not count, but says how fast the worker is.
+                    self.executors.worker_did(None, job.lease, now);
+                }
+                let (key, started) = leased?;
+                let activity = key.activity.clone();
                 let (schema, _) = self.activity(&job.activity)?;
                 let outputs = engine::data::typed(&schema, activity.node, &data)
                     .map_err(|rejection| Refusal::from(&rejection))?;
@@ -118,7 +146,13 @@ impl Site {
                     answer: None,
                     request: None,
                 };
-                self.command(job.activity.instance, command, now)
+                let gift = self.executors.take_polled(&key, job.lease);
+                let done = self.command(job.activity.instance, command, now);
+                match &done {
+                    Ok(()) => self.executors.worker_did(gift, job.lease, now),
+                    Err(_) => self.executors.put_back(&key, gift),
+                }
+                done
             })
             .collect();
         Ok(Answer::JobResults(results))
@@ -137,11 +171,20 @@ impl Site {
             .into_iter()
             .map(|JobFailure { job, error, retry }| {
                 self.require_room()?;
-                let (activity, _) = self.leased(&job)?;
+                let (key, _) = self.leased(&job)?;
                 let error = bounded(error, "error")?;
                 let by = Performer::Worker(worker.clone());
-                let command = Command::Fail { activity, by, error, retry };
-                self.command(job.activity.instance, command, now)
+                let command = Command::Fail { activity: key.activity.clone(), by, error, retry };
+                let gift = self.executors.take_polled(&key, job.lease);
+                let done = self.command(job.activity.instance, command, now);
+                let is_open = self.jobs.contains(&key);
+                match &done {
+                    Ok(()) => {
+                        self.executors.worker_failed((&key, job.lease), gift, is_open, now);
+                    }
+                    Err(_) => self.executors.put_back(&key, gift),
+                }
+                done
             })
             .collect();
         Ok(Answer::JobResults(results))
@@ -180,9 +223,7 @@ impl Site {
             .iter()
             .map(|job| {
                 let key = self.job_key(&job.activity)?;
-                self.jobs
-                    .give_back(&key, job.lease)
-                    .map_err(|error| lease_refusal(error, &job.activity))
+                self.give_back(&key, job.lease).map_err(|error| lease_refusal(error, &job.activity))
             })
             .collect();
         Ok(Answer::JobResults(results))
@@ -192,26 +233,38 @@ impl Site {
     pub(crate) fn unheard(&mut self, jobs: &[JobLease]) {
         for job in jobs {
             if let Ok(key) = self.job_key(&job.activity) {
-                let _ = self.jobs.give_back(&key, job.lease);
+                let _ = self.give_back(&key, job.lease);
             }
         }
     }
 
-    /// The activity of a job whose lease still counts, and when the work on it began.
-    fn leased(&self, job: &JobLease) -> Result<(Activity, Option<Timestamp>), Refusal> {
+    fn give_back(&mut self, key: &JobKey, lease: u64) -> Result<(), LeaseError> {
+        self.jobs.give_back(key, lease)?;
+        self.executors.worker_returned(key, lease, self.latest);
+        self.withdraw_if_suspended(key);
+        Ok(())
+    }
+
+    /// A job whose lease still counts, and when the work on it began.
+    fn leased(&self, job: &JobLease) -> Result<(JobKey, Option<Timestamp>), Refusal> {
         let key = self.job_key(&job.activity)?;
         let started = self
             .jobs
             .verify(&key, job.lease)
             .map_err(|error| lease_refusal(error, &job.activity))?;
-        Ok((key.activity, started))
+        Ok((key, started))
     }
 
     fn job_key(&self, id: &ActivityId) -> Result<JobKey, Refusal> {
         // An instance with open jobs is always in memory; without it the job is not open.
         let (_, activity) =
             self.activity(id).map_err(|_| lease_refusal(LeaseError::NotOpen, id))?;
-        Ok(JobKey { instance: id.instance, activity })
+        let key = JobKey { instance: id.instance, activity };
+        // Whoever is called says by itself what comes of it.
+        match self.executors.is_called(&key) {
+            true => Err(lease_refusal(LeaseError::Lost, id)),
+            false => Ok(key),
+        }
     }
 }
 

@@ -124,12 +124,12 @@ fn what_waits_for_room_goes_out_as_soon_as_there_is_some() {
     depot.site.pass(SECOND / 2);
     assert_eq!(depot.said().0, ["lift do pack attempt 1"]);
     depot.done("crane", &tasks[0].1);
-    assert_eq!(depot.said().0, ["crane do pack attempt 1", "crane ack"]);
+    assert_eq!(depot.said().0, ["crane ack", "crane do pack attempt 1"]);
     depot.site.ask(Request::Executor(Concern::Remove { name: "lift".into() })).unwrap();
     depot.site.pass(SECOND / 10);
     assert_eq!(depot.said().0, [""; 0], "crane is full, and lift is gone");
     depot.done("crane", &tasks[1].1);
-    assert_eq!(depot.said().0, ["crane do pack attempt 1", "crane ack"]);
+    assert_eq!(depot.said().0, ["crane ack", "crane do pack attempt 1"]);
 }
 
 #[test]

@@ -141,7 +141,7 @@ fn nobody_has_more_than_it_may_and_what_waits_goes_out_when_there_is_room() {
     let (said, tasks) = depot.said();
     assert_eq!(said.len(), 2);
     depot.done("crane", &tasks[0].1);
-    assert_eq!(depot.said().0, ["crane do pack attempt 1", "crane ack"]);
+    assert_eq!(depot.said().0, ["crane ack", "crane do pack attempt 1"]);
 }
 
 #[test]

@@ -13,7 +13,8 @@ use legwork_api::signature::{self, Signed};
 use legwork_model::event::{ExecutorType, Secret};
 use legwork_model::rate::Rate;
 use legwork_site::{
-    Answer, Concern, Credential, JobLease, Outcome, RegisterExecutor, Request, TaskReport,
+    Answer, Concern, Credential, ExecutorInfo, JobLease, Outcome, RegisterExecutor, Request,
+    TaskReport,
 };
 
 use super::exchange::Exchange;
@@ -138,7 +139,7 @@ pub(super) async fn list(x: Exchange<'_>) -> Result {
     let Answer::Executors { executors, more } = answer else {
         return Err(Refused::strange_answer());
     };
-    let next = executors.last().filter(|_| more).map(|last| last.registered.name.to_string());
+    let next = executors.last().filter(|_| more).map(ExecutorInfo::cursor);
     let executors = executors.iter().map(convert::executor).collect();
     Reply::json(&ExecutorList { executors, next })
 }

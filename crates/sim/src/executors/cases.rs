@@ -22,7 +22,7 @@ pub(crate) const KINDS: Kinds = ["pack", "send", "bill"];
 const CASES_MAX: usize = 60;
 /// So often the loop of a case goes round at most.
 const ROUNDS_MAX: u128 = 4;
-const WORKER: &str = "robot";
+const WORKERS: [&str; 2] = ["robot", "drone"];
 
 /// One step after the other, and two at the same time.
 const ORDER: &str = "
@@ -79,8 +79,9 @@ pub(crate) struct Cases {
     /// Which process comes in floods, and how often one of each is started.
     flood: usize,
     chances: [u64; 2],
-    polls: Vec<RequestId>,
-    /// Whether there is a worker that asks for jobs.
+    /// What workers wait for, and which of them.
+    polls: Vec<(RequestId, &'static str)>,
+    /// Whether there are workers that ask for jobs.
     has_worker: bool,
 }
 
@@ -194,41 +195,53 @@ impl Cases {
         Ok(())
     }
 
-    /// A worker asks for jobs, does some of them, fails at some, and forgets some.
+    /// Workers ask for jobs, now and then wait for them, do some of them, fail at some, give some back, and
+    /// forget some.
     pub(crate) fn poll(&mut self, world: &mut World, dice: &mut Dice) {
-        for id in std::mem::take(&mut self.polls) {
+        for (id, worker) in std::mem::take(&mut self.polls) {
             let Some(reply) = world.reply(id) else {
-                self.polls.push(id);
+                // What a server that has crashed was asked is not answered any more.
+                if world.is_asked(id) {
+                    self.polls.push((id, worker));
+                }
                 continue;
             };
             let Ok(Answer::Jobs(jobs)) = reply else { continue };
             for job in jobs {
-                let (worker, lease) = (WORKER.into(), job.lease);
-                let job = JobLease { activity: job.activity, lease };
-                match dice.below(10) {
-                    0 => {}
-                    1 => {
-                        let error = "no paper".to_owned();
-                        let jobs = vec![JobFailure { job, error, retry: true }];
-                        world.ask(Request::FailJobs { worker, jobs });
-                    }
-                    2.. => {
-                        let data = outcome(&job.activity);
-                        let jobs = vec![JobResult { job, data }];
-                        world.ask(Request::CompleteJobs { worker, jobs });
-                    }
-                }
+                let job = JobLease { activity: job.activity, lease: job.lease };
+                report(worker, job, world, dice);
             }
         }
         if self.has_worker && dice.chance(10) {
+            let worker = *dice.pick(&WORKERS).unwrap_or(&"robot");
+            let wait = Duration::from_millis(dice.below(30_000) as u64);
             let activate = Activate {
-                worker: WORKER.into(),
+                worker: worker.into(),
                 types: vec![Arc::from(*dice.pick(&KINDS).unwrap_or(&"pack"))],
                 max: 1 + dice.below(2),
                 lease: Duration::from_millis(200 + dice.below(20_000) as u64),
-                wait_until: None,
+                wait_until: dice.chance(50).then(|| world.now().plus(wait)),
             };
-            self.polls.push(world.ask(Request::Activate(activate)));
+            self.polls.push((world.ask(Request::Activate(activate)), worker));
+        }
+    }
+}
+
+/// A worker tells what has come of a job, or does not.
+fn report(worker: &str, job: JobLease, world: &mut World, dice: &mut Dice) {
+    let worker = worker.into();
+    match dice.below(10) {
+        0 => {}
+        1 => {
+            let error = "no paper".to_owned();
+            let jobs = vec![JobFailure { job, error, retry: true }];
+            world.ask(Request::FailJobs { worker, jobs });
+        }
+        2 => drop(world.ask(Request::ReturnJobs { jobs: vec![job] })),
+        3.. => {
+            let data = outcome(&job.activity);
+            let jobs = vec![JobResult { job, data }];
+            world.ask(Request::CompleteJobs { worker, jobs });
         }
     }
 }

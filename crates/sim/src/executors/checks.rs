@@ -131,7 +131,7 @@ pub(crate) fn outstanding(world: &mut World) -> Result<Option<String>, String> {
     };
     Ok(executors.into_iter().find_map(|one| {
         let has: u32 = one.types.iter().map(|of_type| of_type.outstanding).sum();
-        let (name, unconfirmed) = (&one.registered.name, one.unconfirmed);
+        let (name, unconfirmed) = (&one.name, one.unconfirmed);
         let is_over = has == 0 && unconfirmed == 0;
         (!is_over).then(|| format!("{name}, which has {has} and {unconfirmed} to confirm"))
     }))

@@ -10,12 +10,14 @@ use legwork_engine::{Command, Lifecycle};
 use legwork_model::event::{Assigned, ExecutorRegistered, Performer};
 use legwork_model::id::{ActivityId, ServerId};
 use legwork_model::time::Timestamp;
-use legwork_schedule::{Candidate, ExecutorId, Reason, Task};
+use legwork_schedule::{Candidate, KindId, Reason, Task};
 
 use super::Executors;
+use super::asking::Asking;
 use super::distance::bytes_read;
 use super::given::Gift;
 use crate::Site;
+use crate::answer::Answer;
 use crate::demand::{Demanded, demanded};
 use crate::input::JobLease;
 use crate::jobs::JobKey;
@@ -32,7 +34,7 @@ const LOOK_EVERY: Duration = Duration::from_secs(1);
 const SILENCE_MIN: Duration = Duration::from_secs(5);
 /// How long a job waits whose failed attempt could not be recorded.
 const UNRECORDED_REST: Duration = Duration::from_secs(10);
-/// So many tasks are given out at a time: one round of a driver sends them.
+/// So many tasks are given to executors at a time: one round of a driver sends them.
 const AT_ONCE: usize = 1_024;
 
 /// Why an attempt has failed.
@@ -44,27 +46,67 @@ pub(super) enum Why {
 }
 
 impl Site {
-    /// Gives out what waits, as far as executors take more.
+    /// Gives out what waits, as far as executors take more or workers ask for it.
     pub(crate) fn assign_tasks(&mut self, now: Timestamp) {
         self.give_up_silent(now);
         self.executors.find_room(now);
         let Executors { distances, registry, .. } = &mut self.executors;
         distances.measure(registry, self.seat.as_ref());
-        for _ in 0..AT_ONCE {
-            let executors = &self.executors;
+        let mut calls = AT_ONCE;
+        while self.give_out_some(&mut calls, now) {}
+    }
+
+    /// At once, if something waits that executors do and nobody has been asked about: it came up after tasks
+    /// were given out, or too many were to be given at a time.
+    pub(crate) fn next_assignment(&self) -> Option<Timestamp> {
+        let Executors { registry, full, .. } = &self.executors;
+        let is_open =
+            |job: &Arc<str>| registry.offered(job).is_some_and(|kind| !full.contains(&kind));
+        let is_due = registry.len() > 0 && self.jobs.types_queued().iter().any(is_open);
+        is_due.then_some(self.latest)
+    }
+
+    /// Gives out to those that ask now, and to executors, with so many calls; whether others may be
+    /// waiting for more.
+    fn give_out_some(&mut self, calls: &mut usize, now: Timestamp) -> bool {
+        let mut asking = self.asking();
+        let (is_asked, before) = (asking.room() > 0, self.jobs.queued());
+        for _ in 0..*calls + asking.room() {
+            let (executors, may_call) = (&self.executors, *calls > 0);
             let is_wanted = |job: &Arc<str>| {
-                executors.registry.kind(job).is_some_and(|kind| !executors.full.contains(&kind))
+                let taken = || executors.registry.offered(job).filter(|_| may_call);
+                asking.wants(job) || taken().is_some_and(|kind| !executors.full.contains(&kind))
             };
             let Some((job, key)) = self.jobs.next(is_wanted) else { break };
             let (job, key) = (job.clone(), key.clone());
-            self.give_out(&job, &key, now);
+            match self.executors.registry.offered(&job) {
+                Some(kind) => self.give_out((&job, kind), &key, (&mut asking, calls), now),
+                None => self.hand_over(&job, &key, &mut asking, now),
+            }
         }
-        self.say_verdicts(now);
+        for (id, jobs) in asking.served() {
+            self.waiting.take(id);
+            self.answer(id, Ok(Answer::Jobs(jobs)));
+        }
+        is_asked && self.jobs.queued() < before
     }
 
-    /// Gives out a job, if anybody takes it.
-    fn give_out(&mut self, job: &Arc<str>, key: &JobKey, now: Timestamp) {
-        let Some(kind) = self.executors.registry.kind(job) else { return };
+    /// Gives a job that no executor does to whoever has asked for it first.
+    fn hand_over(&mut self, job: &Arc<str>, key: &JobKey, asking: &mut Asking, now: Timestamp) {
+        let Some((id, poll)) = asking.first(job, None) else { return };
+        if let Some(job) = self.lease_out(job, key, poll.lease, now) {
+            asking.give(id, job);
+        }
+    }
+
+    /// Gives out a job, if anybody takes it: an executor, or a worker that asks.
+    fn give_out(
+        &mut self,
+        (job, kind): (&Arc<str>, KindId),
+        key: &JobKey,
+        (asking, calls): (&mut Asking, &mut usize),
+        now: Timestamp,
+    ) {
         let Some((schema, state)) = self.instances.state(key.instance) else {
             return self.close_job(key);
         };
@@ -75,28 +117,51 @@ impl Site {
             true => 0.0,
             false => bytes_read(schema, state, &key.activity),
         };
-        let Some((to, why)) = self.choose(key, (&task, bytes), now) else {
-            self.executors.full.insert(kind);
-            return;
+        let (workers, may_call) = (asking.workers(job), *calls > 0);
+        let chosen = self.executors.choose(key, (&task, bytes), &workers, may_call, now);
+        let Some((to, why)) = chosen else { return };
+        let poll = asking.first(job, Some(to.executor));
+        let poll = poll.map(|(id, poll)| (id, poll.worker.clone(), poll.lease));
+        let registered = self.executors.registry.get(to.executor).cloned();
+        let (name, lease_for) = match (&poll, &registered) {
+            (Some((_, worker, lease)), _) => (worker.clone(), *lease),
+            (None, Some(registered)) => {
+                let patience = self.patience(to, &task, timeout.unwrap_or(USUAL));
+                (registered.name.clone(), patience)
+            }
+            (None, None) => return,
         };
-        let executor = to.executor;
-        let Some(registered) = self.executors.registry.get(executor).cloned() else { return };
-        let patience = self.patience(to, &task, timeout.unwrap_or(USUAL));
         let here = self.seat.as_ref().map_or(ServerId::default(), |seat| seat.here);
-        let Some((lease, until)) = self.jobs.take(key, patience, here, now) else { return };
+        let Some((lease, until)) = self.jobs.take(key, lease_for, here, now) else { return };
         let Some(task_of) = self.job(key, job.clone(), lease, until) else { return };
-        let assignment = self.executors.book.assigned(to, task, now);
-        let Executors { given, rests, registry, .. } = &mut self.executors;
+        self.note_given(key, (to, task), lease, now);
+        if self.executors.policies.is_recorded(kind) {
+            self.record_assignment(key, &name, (lease, &why), now);
+        }
+        match (poll, registered) {
+            (Some((id, ..)), _) => asking.give(id, task_of),
+            (None, Some(executor)) => {
+                *calls -= 1;
+                let (ask, why) = (Ask::Task(task_of), Some(why));
+                self.out.push(Output::Call(Box::new(Call { executor, ask, why })));
+            }
+            (None, None) => {}
+        }
+    }
+
+    /// Somebody has a task now.
+    fn note_given(
+        &mut self,
+        key: &JobKey,
+        (to, task): (Candidate, Task),
+        lease: u64,
+        now: Timestamp,
+    ) {
+        let (executor, kind) = (to.executor, task.kind);
+        let Executors { book, given, rests, registry, .. } = &mut self.executors;
+        let assignment = book.assigned(to, task, now);
         given.give(key.clone(), Gift { lease, executor, kind, assignment, at: now });
         rests.gave(executor, kind, registry.rates(executor, kind), now);
-        if self.executors.policies.is_recorded(kind) {
-            self.record_assignment(key, &registered.name, (lease, &why), now);
-        }
-        self.out.push(Output::Call(Box::new(Call {
-            executor: registered,
-            ask: Ask::Task(task_of),
-            why: Some(why),
-        })));
     }
 
     /// Takes down in the history who was given what, and why.
@@ -114,46 +179,6 @@ impl Site {
         drop(recorded);
     }
 
-    /// Who gets it: one that has not had it yet, if there is one.
-    fn choose(
-        &mut self,
-        key: &JobKey,
-        (task, bytes): (&Task, f64),
-        now: Timestamp,
-    ) -> Option<(Candidate, Reason)> {
-        let executors = &mut self.executors;
-        let all = executors.registry.offering(task.kind);
-        // Not what the book says: there an executor still has what was cancelled, and may never have
-        // got it.
-        let has_room = |id: &ExecutorId| {
-            let (of_kind, in_all) = executors.registry.room(*id, task.kind);
-            executors.given.count(*id, task.kind) < of_kind
-                && executors.given.total(*id) < in_all
-                && !executors.rests.is_resting(*id, task.kind)
-        };
-        let is_doubted = |id: &ExecutorId| {
-            executors.policies.of(task.kind).is_doubted(&executors.book, *id, task.kind, now)
-        };
-        let (free, full): (Vec<ExecutorId>, Vec<ExecutorId>) =
-            all.iter().copied().partition(has_room);
-        // What waits for somebody who will do it is not wasted on those who will not.
-        if free.iter().all(is_doubted) && !full.iter().all(is_doubted) {
-            return None;
-        }
-        let is_new = |id: &ExecutorId| !executors.given.has_tried(key, *id);
-        // When all have had it, it begins anew.
-        let has_new = free.iter().any(is_new);
-        let among = free.into_iter().filter(|id| is_new(id) || !has_new);
-        let among: Vec<Candidate> =
-            among.map(|id| executors.distances.candidate(id, bytes)).collect();
-        let policy = executors.policies.of_mut(task.kind);
-        let chosen = policy.choose(&executors.book, task, &among, now)?;
-        let name = executors.policies.name(task.kind);
-        let policy = (name, executors.policies.of(task.kind));
-        let to = executors.distances.candidate(chosen, bytes);
-        Some((to, Reason::of(&executors.book, policy, (task, to), among.len(), now)))
-    }
-
     fn patience(&self, to: Candidate, task: &Task, usual: Duration) -> Duration {
         let usual_ms = i64::try_from(usual.as_millis()).unwrap_or(i64::MAX);
         let executors = &self.executors;
@@ -161,10 +186,17 @@ impl Site {
         Duration::from_millis(u64::try_from(ms).unwrap_or_default()).min(LEASE_MAX)
     }
 
-    /// Jobs whose leases have run out: executors have failed with theirs.
+    /// Jobs whose leases have run out: executors have failed with theirs, workers may have forgotten them.
     pub(crate) fn ran_out(&mut self, keys: Vec<JobKey>, now: Timestamp) {
         for key in keys {
-            if let Some(gift) = self.executors.given.get(&key).copied() {
+            let Some(gift) = self.executors.given.get(&key).copied() else {
+                self.withdraw_if_suspended(&key);
+                continue;
+            };
+            if self.executors.workers.knows(gift.executor) {
+                self.executors.worker_ran_out(&key, now);
+                self.withdraw_if_suspended(&key);
+            } else {
                 let waited = now.since(gift.at).as_millis();
                 let why = Why::Silent(format!("no answer within {waited} ms"));
                 self.fail_attempt(&key, why, now);
@@ -182,6 +214,10 @@ impl Site {
         // Whoever was doubted may be tried by now.
         executors.full.clear();
         let is_lost = |gift: &Gift| {
+            // A worker has what it took for as long as it asked for.
+            if executors.workers.knows(gift.executor) {
+                return false;
+            }
             // How long is too long is not known of a type that it has never done.
             let is_known = executors.book.seen(gift.executor, gift.kind).pace_ms.is_some();
             if !is_known || now.since(gift.at) < SILENCE_MIN {
@@ -232,7 +268,7 @@ impl Site {
     }
 
     /// What nobody has any more is offered to nobody while its case is suspended.
-    pub(super) fn withdraw_if_suspended(&mut self, key: &JobKey) {
+    pub(crate) fn withdraw_if_suspended(&mut self, key: &JobKey) {
         let state = self.instances.state(key.instance);
         if state.is_some_and(|(_, state)| state.lifecycle() == Lifecycle::Suspended) {
             self.close_job(key);

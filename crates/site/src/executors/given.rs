@@ -3,7 +3,7 @@
 //! Invariant: a job is at one executor at a time. What was given up is remembered for a
 //! while: a late answer says how fast its executor really is.
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeMap, VecDeque};
 
 use legwork_model::time::Timestamp;
 use legwork_schedule::{AssignmentId, ExecutorId, KindId};
@@ -22,8 +22,8 @@ pub(crate) struct Given {
     totals: BTreeMap<ExecutorId, u32>,
     /// Who may take more than before: since it was looked last it had something taken back.
     freed: Vec<ExecutorId>,
-    /// Who has had a job, and did not finish it.
-    tried: BTreeMap<JobKey, BTreeSet<ExecutorId>>,
+    /// Who has had a job, and did not finish it; the last one last.
+    tried: BTreeMap<JobKey, Vec<ExecutorId>>,
     /// Assignments that were given up, by their lease, the oldest first.
     late: BTreeMap<u64, AssignmentId>,
     late_order: VecDeque<u64>,
@@ -58,6 +58,7 @@ impl Given {
     }
 
     pub(crate) fn give(&mut self, key: JobKey, gift: Gift) {
+        self.take(&key);
         *self.counts.entry((gift.executor, gift.kind)).or_default() += 1;
         *self.totals.entry(gift.executor).or_default() += 1;
         self.jobs.insert(key, gift);
@@ -75,7 +76,7 @@ impl Given {
     /// It is given up, and somebody else is to have it. Besides, what is forgotten for that.
     pub(crate) fn give_up(&mut self, key: &JobKey) -> Option<(Gift, Option<AssignmentId>)> {
         let gift = self.take(key)?;
-        self.tried.entry(key.clone()).or_default().insert(gift.executor);
+        self.note_tried(key, gift.executor);
         self.late.insert(gift.lease, gift.assignment);
         self.late_order.push_back(gift.lease);
         let is_full = self.late_order.len() > LATE_MAX;
@@ -83,10 +84,24 @@ impl Given {
         Some((gift, oldest.and_then(|oldest| self.late.remove(&oldest))))
     }
 
+    /// It had the job, and did not finish it.
+    pub(crate) fn note_tried(&mut self, key: &JobKey, executor: ExecutorId) {
+        let tried = self.tried.entry(key.clone()).or_default();
+        tried.retain(|own| *own != executor);
+        tried.push(executor);
+    }
+
+    /// Everybody has had the job: all but the last one may have it again.
+    pub(crate) fn begin_anew(&mut self, key: &JobKey) {
+        if let Some(tried) = self.tried.get_mut(key) {
+            tried.drain(..tried.len().saturating_sub(1));
+        }
+    }
+
     /// Its number is another one's from now on.
     pub(crate) fn forget_executor(&mut self, executor: ExecutorId) {
         self.tried.retain(|_, tried| {
-            tried.remove(&executor);
+            tried.retain(|own| *own != executor);
             !tried.is_empty()
         });
     }

@@ -1,20 +1,26 @@
-//! Executors: services that do automatic steps and are given them, instead of asking.
+//! Executors: services that do automatic steps and are given them, instead of asking. Workers that ask for
+//! the same types take part in the same choice.
 //!
 //! Invariant: whatever was given out for a step, and however often, one result counts, and whoever
 //! gave it is told so; whoever gave another one is told that it does not. What is known here of an
 //! executor besides its registration is volatile: after a restart tasks are given out anew, and the
 //! results of earlier ones do not count.
 
+mod asking;
 mod assign;
+mod choose;
 mod distance;
 mod figures;
 mod given;
+mod listing;
 mod policies;
+mod polled;
 mod registering;
 mod registry;
 mod reports;
 mod rests;
 mod unsaid;
+mod workers;
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -29,11 +35,13 @@ use policies::Policies;
 pub(crate) use registry::Registry;
 use rests::Rests;
 use unsaid::Unsaid;
+use workers::Workers;
 
 /// What this server knows of executors.
 #[derive(Debug, Default)]
 pub(crate) struct Executors {
     pub(crate) registry: Registry,
+    workers: Workers,
     book: Book,
     policies: Policies,
     given: Given,

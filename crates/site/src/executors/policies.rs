@@ -147,9 +147,9 @@ mod tests {
         assert_eq!((policies.name(kind), policies.is_recorded(kind)), ("ours", false));
         policies.set(kind, said("oxthas-3", false), 1);
         assert_eq!((policies.name(kind), policies.name(KindId(2))), ("oxthas-3", "ours"));
-        policies.set(kind, said("ours", true));
+        policies.set(kind, said("ours", true), 1);
         assert_eq!((policies.name(kind), policies.is_recorded(kind)), ("ours", true));
-        policies.set(kind, said("ours", false));
+        policies.set(kind, said("ours", false), 1);
         assert!(policies.set.is_empty(), "nothing is kept of what is usual");
     }
 }

@@ -1,4 +1,4 @@
-//! Executors come and go, and are shown.
+//! Executors come and go.
 //!
 //! Invariant: a registration that says what is known already changes nothing, so that an executor can
 //! register whenever it starts. Only who has registered one, or an admin, may change it.
@@ -16,9 +16,8 @@ use super::Executors;
 use super::registry::Number;
 use crate::Site;
 use crate::access::Caller;
-use crate::answer::{Answer, ExecutorInfo, ExecutorTypeInfo};
+use crate::answer::Answer;
 use crate::input::{Concern, RegisterExecutor};
-use crate::page;
 use crate::refusal::{Kind, Refusal};
 
 const NAME_BYTES_MAX: usize = 100;
@@ -96,10 +95,14 @@ impl Site {
             weight,
             at_once,
         };
-        let known = self.executors.registry.named(&next.name).map(|(_, known)| known.clone());
-        if let Some(known) = &known {
+        let known = self.executors.registry.named(&next.name);
+        let known = known.map(|(id, known)| (id, known.clone()));
+        if let Some((id, known)) = &known {
             // Whoever knows the secret is the executor, with whatever token it comes.
             if (ExecutorRegistered { by: known.by.clone(), ..next.clone() }) == **known {
+                // It has just started, or heard that nobody knows it: it is there.
+                self.executors.book.heard(*id);
+                self.executors.full.clear();
                 return Ok(Answer::ExecutorRegistered { unchanged: true });
             }
             if known.by != by && !caller.is_admin() {
@@ -139,52 +142,6 @@ impl Site {
         Ok(Answer::Done)
     }
 
-    fn list_executors(
-        &self,
-        caller: &Caller,
-        after: Option<&str>,
-        limit: usize,
-    ) -> Result<Answer, Refusal> {
-        caller.require_any()?;
-        let later = self.executors.registry.all();
-        let later = later.filter(|(_, one)| after.is_none_or(|after| &*one.name > after));
-        let (executors, more) = page(later.map(|(id, one)| self.executor_info(id, one)), limit);
-        Ok(Answer::Executors { executors, more })
-    }
-
-    pub(super) fn executor_info(
-        &self,
-        id: legwork_schedule::ExecutorId,
-        one: &Arc<ExecutorRegistered>,
-    ) -> ExecutorInfo {
-        let executors = &self.executors;
-        let types = one.types.iter().filter_map(|own| {
-            let kind = executors.registry.kind(&own.job)?;
-            let seen = executors.book.seen(id, kind);
-            Some(ExecutorTypeInfo {
-                job: own.job.clone(),
-                limit: own.limit.unwrap_or(one.limit),
-                outstanding: executors.given.count(id, kind),
-                pace_ms: seen.pace_ms,
-                answers: seen.answers,
-                timeouts: seen.timeouts,
-                failures: seen.failures,
-            })
-        });
-        ExecutorInfo {
-            registered: one.clone(),
-            types: types.collect(),
-            resting_until: executors.rests.busy_until(id),
-            is_suspected: one.types.iter().all(|own| {
-                let kind = executors.registry.kind(&own.job);
-                kind.is_some_and(|kind| {
-                    executors.policies.of(kind).is_doubted(&executors.book, id, kind, self.latest)
-                })
-            }),
-            unconfirmed: executors.unsaid.count(&one.name),
-        }
-    }
-
     /// Refuses more types of jobs than are kept apart. They are remembered as long as the server runs.
     pub(super) fn require_types<'t>(
         &self,
@@ -204,7 +161,11 @@ impl Site {
         let Executors { registry, book, given, rests, full, .. } = &mut self.executors;
         let number = registry.register(executor);
         match number {
-            Number::Same(id) => book.limit(id, &registry.limits(id)),
+            Number::Same(id) => {
+                book.limit(id, &registry.limits(id));
+                book.heard(id);
+                rests.forget_rates(id);
+            }
             Number::New(id) => drop(book.register(&registry.limits(id))),
             // What was learned of another one says nothing of it.
             Number::Again(id) => {

@@ -60,11 +60,18 @@ pub(crate) enum Number {
     Again(ExecutorId),
 }
 
+impl Number {
+    pub(crate) fn id(self) -> ExecutorId {
+        let (Self::Same(id) | Self::New(id) | Self::Again(id)) = self;
+        id
+    }
+}
+
 impl Registry {
     pub(crate) fn register(&mut self, executor: ExecutorRegistered) -> Number {
         self.revision += 1;
         let number = self.number(&executor.name);
-        let (Number::Same(id) | Number::New(id) | Number::Again(id)) = number;
+        let id = number.id();
         let mut taken = Vec::with_capacity(executor.types.len());
         for ExecutorType { job, limit, rate } in &executor.types {
             let (kind, limit) = (self.know_kind(job), limit.unwrap_or(executor.limit));
@@ -102,14 +109,16 @@ impl Registry {
         }
         let longest = (self.gone.len() >= GONE_MAX).then(|| self.gone.pop_front()).flatten();
         let free = longest.and_then(|gone| self.numbers.remove(&gone));
+        let number = free.map_or_else(|| Number::New(self.reserve()), Number::Again);
+        self.numbers.insert(name.clone(), number.id());
+        number
+    }
+
+    /// A number that no executor ever had.
+    pub(crate) fn reserve(&mut self) -> ExecutorId {
         let next = ExecutorId(u32::try_from(self.all.len()).unwrap_or(u32::MAX));
-        let id = free.unwrap_or(next);
-        self.numbers.insert(name.clone(), id);
-        if free.is_some() {
-            return Number::Again(id);
-        }
         self.all.push(None);
-        Number::New(id)
+        next
     }
 
     pub(crate) fn remove(&mut self, name: &str) -> Option<ExecutorId> {
@@ -198,6 +207,16 @@ impl Registry {
 
     pub(crate) fn kind(&self, job: &str) -> Option<KindId> {
         self.kinds.get(job).copied()
+    }
+
+    /// The type of these jobs, if any executor does them.
+    pub(crate) fn offered(&self, job: &str) -> Option<KindId> {
+        self.kind(job).filter(|kind| !self.offering(*kind).is_empty())
+    }
+
+    /// All types, by name.
+    pub(crate) fn types(&self) -> impl Iterator<Item = (&Arc<str>, KindId)> {
+        self.kinds.iter().map(|(job, kind)| (job, *kind))
     }
 
     /// Who does a type of jobs.

@@ -89,6 +89,15 @@ impl Rests {
         self.due.first().map(|(until, ..)| *until)
     }
 
+    /// It has other rates from now on.
+    pub(crate) fn forget_rates(&mut self, executor: ExecutorId) {
+        let busy_until = self.busy_until(executor);
+        self.forget(executor);
+        if let Some(until) = busy_until {
+            self.be_busy(executor, until);
+        }
+    }
+
     /// Nothing is known of it any more.
     pub(crate) fn forget(&mut self, executor: ExecutorId) {
         self.due.retain(|(_, of, _)| *of != executor);
@@ -143,6 +152,9 @@ mod tests {
             (Some(Timestamp(200)), vec![CRM])
         );
         assert!(!rests.is_resting(CRM, SCAN));
+        rests.be_busy(CRM, Timestamp(900));
+        rests.forget_rates(CRM);
+        assert_eq!((rests.next_due(), rests.is_resting(CRM, MAIL)), (Some(Timestamp(900)), true));
         rests.forget(CRM);
         assert_eq!((rests.next_due(), rests.is_resting(CRM, MAIL)), (None, false));
     }

@@ -1,0 +1,72 @@
+//! Who gets a task: an executor that has room, or a worker that asks.
+//!
+//! Invariant: what nobody else takes goes to whoever asks for it, at once.
+
+use legwork_model::time::Timestamp;
+use legwork_schedule::{Candidate, ExecutorId, KindId, Reason, Task};
+
+use super::Executors;
+use crate::jobs::JobKey;
+
+impl Executors {
+    /// One that has not had it yet, if there is one.
+    pub(super) fn choose(
+        &mut self,
+        key: &JobKey,
+        (task, bytes): (&Task, f64),
+        workers: &[ExecutorId],
+        may_call: bool,
+        now: Timestamp,
+    ) -> Option<(Candidate, Reason)> {
+        let is_asked = !workers.is_empty();
+        let mut all = match may_call && !self.full.contains(&task.kind) {
+            true => self.takers(task.kind, is_asked, now),
+            false => Vec::new(),
+        };
+        all.extend_from_slice(workers);
+        // When all have had it, it begins anew, but not with the one that had it last.
+        let everybody = self.registry.offering(task.kind).iter().chain(workers);
+        if everybody.copied().all(|id| self.given.has_tried(key, id)) {
+            self.given.begin_anew(key);
+        }
+        // Whoever is known to do nothing is not the better choice for not having had it.
+        let policy = self.policies.of(task.kind);
+        let is_new = |id: &ExecutorId| {
+            !self.given.has_tried(key, *id) && !policy.is_doubted(&self.book, *id, task.kind, now)
+        };
+        let has_new = all.iter().any(is_new);
+        let among = all.into_iter().filter(|id| is_new(id) || !has_new);
+        let among: Vec<Candidate> = among.map(|id| self.distances.candidate(id, bytes)).collect();
+        let policy = self.policies.of_mut(task.kind);
+        let chosen = policy.choose(&self.book, task, &among, now)?;
+        let policy = (self.policies.name(task.kind), self.policies.of(task.kind));
+        let to = self.distances.candidate(chosen, bytes);
+        Some((to, Reason::of(&self.book, policy, (task, to), among.len(), now)))
+    }
+
+    /// The executors that take a task of a type; besides them, workers may ask for it.
+    fn takers(&mut self, kind: KindId, is_asked: bool, now: Timestamp) -> Vec<ExecutorId> {
+        // Not what the book says: there an executor still has what was cancelled, and may never have
+        // got it.
+        let has_room = |id: &ExecutorId| {
+            let (of_kind, in_all) = self.registry.room(*id, kind);
+            self.given.count(*id, kind) < of_kind
+                && self.given.total(*id) < in_all
+                && !self.rests.is_resting(*id, kind)
+        };
+        let policy = self.policies.of(kind);
+        let is_doubted = |id: &ExecutorId| policy.is_doubted(&self.book, *id, kind, now);
+        let (mut free, full): (Vec<ExecutorId>, Vec<ExecutorId>) =
+            self.registry.offering(kind).iter().copied().partition(has_room);
+        // What waits for somebody who will do it is not wasted on those who will not.
+        if free.is_empty() || free.iter().all(is_doubted) && !full.iter().all(is_doubted) {
+            self.full.insert(kind);
+            return Vec::new();
+        }
+        // Nor is what somebody asks for, but to see whether they are back.
+        if is_asked {
+            free.retain(|id| !is_doubted(id) || policy.is_tried(&self.book, *id, kind, now));
+        }
+        free
+    }
+}

@@ -1,0 +1,94 @@
+//! Executors are shown as this server sees them, and after them the workers that take part.
+
+use std::sync::Arc;
+
+use legwork_model::event::ExecutorRegistered;
+use legwork_schedule::{ExecutorId, KindId};
+
+use crate::Site;
+use crate::access::Caller;
+use crate::answer::{Answer, ExecutorInfo, ExecutorTypeInfo, WORKER_CURSOR};
+use crate::page;
+use crate::refusal::Refusal;
+
+impl Site {
+    /// Executors by name, and then workers by name.
+    pub(super) fn list_executors(
+        &self,
+        caller: &Caller,
+        after: Option<&str>,
+        limit: usize,
+    ) -> Result<Answer, Refusal> {
+        caller.require_any()?;
+        let worker = after.and_then(|after| after.strip_prefix(WORKER_CURSOR));
+        let executors =
+            self.executors.registry.all().filter(|(_, one)| {
+                worker.is_none() && after.is_none_or(|after| &*one.name > after)
+            });
+        let executors = executors.map(|(id, one)| self.executor_info(id, one));
+        let workers = self.executors.workers.after(worker);
+        let workers = workers.filter_map(|(id, name)| self.worker_info(id, name));
+        let (executors, more) = page(executors.chain(workers), limit);
+        Ok(Answer::Executors { executors, more })
+    }
+
+    pub(super) fn executor_info(
+        &self,
+        id: ExecutorId,
+        one: &Arc<ExecutorRegistered>,
+    ) -> ExecutorInfo {
+        let types = one.types.iter().filter_map(|own| {
+            let kind = self.executors.registry.kind(&own.job)?;
+            let limit = Some(own.limit.unwrap_or(one.limit));
+            Some((kind, ExecutorTypeInfo { limit, ..self.type_info(id, &own.job, kind) }))
+        });
+        let (kinds, types): (Vec<KindId>, Vec<ExecutorTypeInfo>) = types.unzip();
+        ExecutorInfo {
+            name: one.name.clone(),
+            registered: Some(one.clone()),
+            types,
+            resting_until: self.executors.rests.busy_until(id),
+            is_suspected: self.is_suspected(id, &kinds),
+            unconfirmed: self.executors.unsaid.count(&one.name),
+        }
+    }
+
+    /// A worker, if it has ever had something that executors do as well.
+    fn worker_info(&self, id: ExecutorId, name: &Arc<str>) -> Option<ExecutorInfo> {
+        let all = self.executors.registry.types();
+        let all = all.map(|(job, kind)| (kind, self.type_info(id, job, kind)));
+        let had = all.filter(|(_, seen)| {
+            u64::from(seen.outstanding) + seen.answers + seen.timeouts + seen.failures > 0
+        });
+        let (kinds, types): (Vec<KindId>, Vec<ExecutorTypeInfo>) = had.unzip();
+        (!types.is_empty()).then(|| ExecutorInfo {
+            name: name.clone(),
+            registered: None,
+            types,
+            resting_until: None,
+            is_suspected: self.is_suspected(id, &kinds),
+            unconfirmed: 0,
+        })
+    }
+
+    fn type_info(&self, id: ExecutorId, job: &Arc<str>, kind: KindId) -> ExecutorTypeInfo {
+        let seen = self.executors.book.seen(id, kind);
+        ExecutorTypeInfo {
+            job: job.clone(),
+            limit: None,
+            outstanding: self.executors.given.count(id, kind),
+            pace_ms: seen.pace_ms,
+            answers: seen.answers,
+            timeouts: seen.timeouts,
+            failures: seen.failures,
+        }
+    }
+
+    /// Whether nothing is expected of it, whatever of these types it is.
+    fn is_suspected(&self, id: ExecutorId, kinds: &[KindId]) -> bool {
+        let executors = &self.executors;
+        kinds.iter().all(|kind| {
+            executors.policies.of(*kind).is_doubted(&executors.book, id, *kind, self.latest)
+        })
+    }
+}

@@ -122,6 +122,9 @@ pub struct ExecutorState {
     /// Of an executor.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub limit: Option<u32>,
+    /// On how many it works at a time, if not on all that it takes.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub at_once: Option<u32>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rate: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -159,6 +162,10 @@ pub struct ExecutorTypeState {
     pub answers: u64,
     pub timeouts: u64,
     pub failures: u64,
+    /// It has failed so often, with nothing done in between, that it gets a task of the type only now and
+    /// then, to see whether it is back.
+    #[serde(default)]
+    pub failing: bool,
 }
 
 /// One attempt at a step, given to one executor: `POST {url}/tasks`.

@@ -170,6 +170,7 @@ fn one(executor: &ExecutorState) -> String {
     said.extend(executor.url.clone().map(|url| ("address", url)));
     said.extend(executor.domain.clone().map(|domain| ("domain", domain)));
     said.extend(executor.limit.map(|limit| ("at a time", limit.to_string())));
+    said.extend(executor.at_once.map(|at_once| ("works on", at_once.to_string())));
     said.extend(executor.rate.clone().map(|rate| ("rate", rate)));
     said.extend(executor.weight.map(|weight| ("weight", weight.to_string())));
     let (what, is) = match (executor.polls, executor.verdicts) {
@@ -207,6 +208,7 @@ fn table(executors: &[ExecutorState]) -> String {
 
 fn row(executor: &ExecutorState, of_type: &ExecutorTypeState, is_first: bool) -> [Cell; 9] {
     let state = match (executor.condition, executor.polls) {
+        (ExecutorCondition::Ready, _) if of_type.failing => Cell::styled(BAD, "failing"),
         (ExecutorCondition::Ready, false) => Cell::styled(GOOD, "ready"),
         (ExecutorCondition::Ready, true) => Cell::styled(GOOD, "polls"),
         (ExecutorCondition::Resting, _) => Cell::styled(WARN, "resting"),
@@ -224,7 +226,7 @@ fn row(executor: &ExecutorState, of_type: &ExecutorTypeState, is_first: bool) ->
     let pace = of_type.pace_ms.map_or_else(|| "not known".to_owned(), pace);
     [
         if is_first { name } else { blank() },
-        if is_first { state } else { blank() },
+        if is_first || of_type.failing { state } else { blank() },
         Cell::from(of_type.kind.clone()),
         Cell::from(format!("{}{limit}", of_type.outstanding)),
         Cell::from(pace),
@@ -283,6 +285,7 @@ mod tests {
             answers: 1_204,
             timeouts: 0,
             failures: 2,
+            failing: false,
         };
         let executor = ExecutorState {
             name: "crm".to_owned(),
@@ -290,6 +293,7 @@ mod tests {
             url: Some("http://crm.example:7001/legwork".to_owned()),
             domain: Some("north".to_owned()),
             limit: Some(16),
+            at_once: Some(2),
             rate: Some("10/s".to_owned()),
             weight: None,
             verdicts: true,
@@ -301,6 +305,7 @@ mod tests {
         address   http://crm.example:7001/legwork
         domain    north
         at a time 16
+        works on  2
         rate      10/s
         verdicts  told and confirmed
 
@@ -310,10 +315,10 @@ mod tests {
     }
 
     #[test]
-    fn workers_are_told_apart_in_the_table() {
+    fn workers_and_those_that_fail_are_told_apart_in_the_table() {
         let own = |name: &str, polls: bool, condition: &str, limit: Option<u32>| {
             let of_type = json!({"type": "score", "outstanding": 1, "limit": limit,
-                "answers": 7, "timeouts": 0, "failures": 2});
+                "answers": 7, "timeouts": 0, "failures": 2, "failing": name == "erp"});
             let wire = json!({"name": name, "polls": polls, "verdicts": !polls,
                 "condition": condition, "unconfirmed": 0, "types": [of_type]});
             serde_json::from_value::<ExecutorState>(wire).unwrap()
@@ -321,13 +326,15 @@ mod tests {
         let crm = own("crm", false, "ready", Some(16));
         let (robot, drone) =
             (own("robot", true, "ready", None), own("drone", true, "suspected", None));
-        let told = anstream::adapter::strip_str(&table(&[crm, robot, drone])).to_string();
+        let erp = own("erp", false, "ready", Some(16));
+        let told = anstream::adapter::strip_str(&table(&[crm, erp, robot, drone])).to_string();
         let words = |line: &str| line.split_whitespace().collect::<Vec<_>>().join(" ");
         let rows: Vec<String> = told.lines().skip(1).map(words).collect();
         assert_eq!(
             rows,
             [
                 "crm ready score 1/16 not known 7 0 2 0",
+                "erp failing score 1/16 not known 7 0 2 0",
                 "robot polls score 1 not known 7 0 2 0",
                 "drone polls, silent score 1 not known 7 0 2 0",
             ]

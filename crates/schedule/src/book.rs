@@ -93,7 +93,14 @@ impl Book {
     pub fn seen(&self, executor: ExecutorId, kind: KindId) -> Seen {
         let Some(one) = self.executor(executor) else { return Seen::default() };
         let experience = one.kind(kind);
-        Seen { pace_ms: experience.pace, ..experience.counts }
+        let is_failing = experience.doubt().is_some();
+        Seen { pace_ms: experience.pace, is_failing, ..experience.counts }
+    }
+
+    /// Whether an executor has something to do and has said nothing for so long that nothing is expected of it.
+    pub fn is_silent(&self, executor: ExecutorId, now: Timestamp) -> bool {
+        let one = self.executor(executor).zip(self.service_ms);
+        one.is_some_and(|(one, service_ms)| one.doubt(service_ms, now).is_some())
     }
 
     pub(crate) fn executor(&self, id: ExecutorId) -> Option<&Executor> {

@@ -23,6 +23,8 @@ pub struct Seen {
     pub answers: u64,
     pub timeouts: u64,
     pub failures: u64,
+    /// It has failed so often, with nothing done in between, that nothing is expected of it.
+    pub is_failing: bool,
 }
 
 #[derive(Clone, Debug)]
@@ -47,7 +49,7 @@ pub(crate) struct Experience {
 
 /// What is known of whoever was never given anything.
 pub(crate) const NOTHING: Experience = Experience {
-    counts: Seen { pace_ms: None, answers: 0, timeouts: 0, failures: 0 },
+    counts: Seen { pace_ms: None, answers: 0, timeouts: 0, failures: 0, is_failing: false },
     rate_sum: 0.0,
     rates: 0,
     recent: [0.0; RECENT],

@@ -257,7 +257,7 @@ fn millis(length: Duration) -> u64 {
 
 pub(crate) fn executor(info: &site::ExecutorInfo) -> ExecutorState {
     let one = info.registered.as_deref();
-    let condition = match (info.is_suspected, info.resting_until) {
+    let condition = match (info.is_silent, info.resting_until) {
         (true, _) => ExecutorCondition::Suspected,
         (false, Some(_)) => ExecutorCondition::Resting,
         (false, None) => ExecutorCondition::Ready,
@@ -270,6 +270,7 @@ pub(crate) fn executor(info: &site::ExecutorInfo) -> ExecutorState {
         answers: of_type.answers,
         timeouts: of_type.timeouts,
         failures: of_type.failures,
+        failing: of_type.is_failing,
     });
     ExecutorState {
         name: info.name.to_string(),
@@ -277,6 +278,7 @@ pub(crate) fn executor(info: &site::ExecutorInfo) -> ExecutorState {
         url: one.map(|one| one.url.to_string()),
         domain: one.and_then(|one| one.domain.clone()),
         limit: one.map(|one| one.limit),
+        at_once: one.and_then(|one| one.at_once),
         rate: one.and_then(|one| one.rate).map(|rate| rate.to_string()),
         weight: one.and_then(|one| one.weight),
         verdicts: one.is_some_and(|one| one.verdicts),

@@ -123,7 +123,7 @@ pub struct ExecutorInfo {
     /// Until when it wants nothing, as it said.
     pub resting_until: Option<Timestamp>,
     /// Nothing was heard of it for so long that nothing is expected.
-    pub is_suspected: bool,
+    pub is_silent: bool,
     /// Verdicts that it has not confirmed.
     pub unconfirmed: usize,
 }
@@ -153,6 +153,8 @@ pub struct ExecutorTypeInfo {
     pub answers: u64,
     pub timeouts: u64,
     pub failures: u64,
+    /// It has failed so often that nothing of this type is expected of it.
+    pub is_failing: bool,
 }
 
 /// How the change of the topology that is under way is getting on, and what came of the last one.

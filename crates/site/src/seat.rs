@@ -108,8 +108,8 @@ impl Here for Standing<'_> {
         match self {
             Self::Alone => Everywhere.home(performer),
             Self::Among(At { seat, .. }, executors) => {
-                let home = seat.topology.home(performer);
-                seat.elsewhere(home.or_else(|| executors.home(performer, seat)))
+                let home = executors.home(performer, seat);
+                seat.elsewhere(home.or_else(|| seat.topology.home(performer)))
             }
         }
     }

@@ -292,7 +292,7 @@ fn a_worker_that_only_fails_gets_what_nobody_else_takes_and_nothing_else() {
     }
     let (listed, _) = yard.list(None, 10);
     let robot = listed.iter().find(|one| &*one.name == "robot").unwrap();
-    assert!(robot.is_suspected, "{robot:?}");
+    assert!(robot.types[0].is_failing, "{robot:?}");
     let poll = yard.poll("robot", 1);
     yard.depot.done("crane", &task);
     yard.depot.site.pass(2 * SECOND);

@@ -4,7 +4,7 @@
 //! where there is one server only.
 
 use legwork_engine::State;
-use legwork_model::event::Performer;
+use legwork_model::event::{ExecutorRegistered, Performer};
 use legwork_model::id::{Activity, DomainId, NodeId};
 use legwork_model::schema::Schema;
 use legwork_model::value::Value;
@@ -42,7 +42,7 @@ impl Distances {
         let here = seat.and_then(|seat| Some((seat, seat.topology.domain_of(seat.here)?)));
         if let Some((seat, here)) = here {
             for (id, one) in registry.all() {
-                let home = one.domain.as_deref().and_then(|name| seat.topology.domain_named(name));
+                let home = home_of(one, seat);
                 let cost = home.map_or(0, |home| seat.topology.cost_between(here, home));
                 if let Some(place) = self.costs.get_mut(id.0 as usize) {
                     *place = cost;
@@ -68,8 +68,7 @@ impl Executors {
     /// Where somebody is at home who did a step, if it is an executor that says so.
     pub(crate) fn home(&self, performer: &Performer, seat: &Seat) -> Option<DomainId> {
         let Performer::Worker(name) = performer else { return None };
-        let (_, one) = self.registry.named(name)?;
-        seat.topology.domain_named(one.domain.as_deref()?)
+        home_of(self.registry.named(name)?.1, seat)
     }
 
     /// Where the executor is at home that would do a step best if it were due now: what it has to do
@@ -91,9 +90,14 @@ impl Executors {
         let known = Learned::default().best_known(&self.book, &task, &among, state.latest());
         let nearest = || among.iter().min_by(|a, b| a.cost_ms.total_cmp(&b.cost_ms));
         let best = known.or_else(|| nearest().map(|to| to.executor))?;
-        let one = self.registry.get(best)?;
-        seat.topology.domain_named(one.domain.as_deref()?)
+        home_of(self.registry.get(best)?, seat)
     }
+}
+
+/// Where an executor is at home: where the topology says, or else where it registered.
+fn home_of(one: &ExecutorRegistered, seat: &Seat) -> Option<DomainId> {
+    let said = || seat.topology.domain_named(one.domain.as_deref()?);
+    seat.topology.home(&Performer::Worker(one.name.clone())).or_else(said)
 }
 
 /// How many bytes a task reads, its files included.

@@ -40,15 +40,14 @@ impl Site {
         let types = one.types.iter().filter_map(|own| {
             let kind = self.executors.registry.kind(&own.job)?;
             let limit = Some(own.limit.unwrap_or(one.limit));
-            Some((kind, ExecutorTypeInfo { limit, ..self.type_info(id, &own.job, kind) }))
+            Some(ExecutorTypeInfo { limit, ..self.type_info(id, &own.job, kind) })
         });
-        let (kinds, types): (Vec<KindId>, Vec<ExecutorTypeInfo>) = types.unzip();
         ExecutorInfo {
             name: one.name.clone(),
             registered: Some(one.clone()),
-            types,
+            types: types.collect(),
             resting_until: self.executors.rests.busy_until(id),
-            is_suspected: self.is_suspected(id, &kinds),
+            is_silent: self.executors.book.is_silent(id, self.latest),
             unconfirmed: self.executors.unsaid.count(&one.name),
         }
     }
@@ -56,17 +55,17 @@ impl Site {
     /// A worker, if it has ever had something that executors do as well.
     fn worker_info(&self, id: ExecutorId, name: &Arc<str>) -> Option<ExecutorInfo> {
         let all = self.executors.registry.types();
-        let all = all.map(|(job, kind)| (kind, self.type_info(id, job, kind)));
-        let had = all.filter(|(_, seen)| {
+        let all = all.map(|(job, kind)| self.type_info(id, job, kind));
+        let had = all.filter(|seen| {
             u64::from(seen.outstanding) + seen.answers + seen.timeouts + seen.failures > 0
         });
-        let (kinds, types): (Vec<KindId>, Vec<ExecutorTypeInfo>) = had.unzip();
+        let types: Vec<ExecutorTypeInfo> = had.collect();
         (!types.is_empty()).then(|| ExecutorInfo {
             name: name.clone(),
             registered: None,
             types,
             resting_until: None,
-            is_suspected: self.is_suspected(id, &kinds),
+            is_silent: self.executors.book.is_silent(id, self.latest),
             unconfirmed: 0,
         })
     }
@@ -81,14 +80,7 @@ impl Site {
             answers: seen.answers,
             timeouts: seen.timeouts,
             failures: seen.failures,
+            is_failing: seen.is_failing,
         }
-    }
-
-    /// Whether nothing is expected of it, whatever of these types it is.
-    fn is_suspected(&self, id: ExecutorId, kinds: &[KindId]) -> bool {
-        let executors = &self.executors;
-        kinds.iter().all(|kind| {
-            executors.policies.of(*kind).is_doubted(&executors.book, id, *kind, self.latest)
-        })
     }
 }

@@ -129,7 +129,7 @@ impl<'a, N: FnMut(&mut Vec<NodeId>) -> Option<NodeId>> Spread<'a, N> {
             | NodeKind::End => self.settle(node, NodeState::Completed),
             NodeKind::Manual { .. }
             | NodeKind::Automatic { .. }
-            | NodeKind::Locate { .. }
+            | NodeKind::Locate
             | NodeKind::XorSplit { .. }
             | NodeKind::LoopEnd { .. } => {
                 self.enter(node, NodeState::Activated);
@@ -168,7 +168,7 @@ pub(crate) fn read_by(schema: &Schema, node: &Node) -> Vec<ElementId> {
         | NodeKind::End
         | NodeKind::Manual { .. }
         | NodeKind::Automatic { .. }
-        | NodeKind::Locate { .. }
+        | NodeKind::Locate
         | NodeKind::AndSplit
         | NodeKind::AndJoin
         | NodeKind::XorJoin
@@ -192,7 +192,7 @@ pub(crate) fn has_outside_work(node: &Node) -> bool {
         | NodeKind::LoopEnd { decision: LoopDecision::Person { .. }, .. } => true,
         NodeKind::XorSplit { decision: Decision::Conditions(_), .. }
         | NodeKind::LoopEnd { decision: LoopDecision::Condition(_), .. }
-        | NodeKind::Locate { .. }
+        | NodeKind::Locate
         | NodeKind::Start
         | NodeKind::End
         | NodeKind::AndSplit
@@ -221,7 +221,7 @@ fn verdict(state: &State, node: &Node) -> Verdict {
         | NodeKind::End
         | NodeKind::Manual { .. }
         | NodeKind::Automatic { .. }
-        | NodeKind::Locate { .. }
+        | NodeKind::Locate
         | NodeKind::AndSplit
         | NodeKind::XorSplit { .. }
         | NodeKind::LoopStart

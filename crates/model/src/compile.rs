@@ -125,13 +125,12 @@ impl Drawing {
     /// Draws what finds the place of a step that is controlled where its executor is; answers it, and
     /// what the step comes after.
     fn located(&mut self, step: &Step, from: Vec<Edge>) -> (Option<NodeId>, Vec<Edge>) {
-        let Work::Automatic { job, .. } = &step.work else { return (None, from) };
         if !step.is_located() {
             return (None, from);
         }
         // No step can be called so: names have no dots.
         let name = format!("{}.place", step.name.value);
-        let id = self.node(&name, None, NodeKind::Locate { job: job.value.clone() });
+        let id = self.node(&name, None, NodeKind::Locate);
         self.enter(id, from);
         (Some(id), vec![Edge { from: id, code: None }])
     }
@@ -315,7 +314,7 @@ impl Drawing {
                 | NodeKind::End
                 | NodeKind::Manual { .. }
                 | NodeKind::Automatic { .. }
-                | NodeKind::Locate { .. }
+                | NodeKind::Locate
                 | NodeKind::AndSplit
                 | NodeKind::XorSplit { .. }
                 | NodeKind::LoopStart

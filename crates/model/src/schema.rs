@@ -40,7 +40,8 @@ pub struct Element {
 pub struct Node {
     pub id: NodeId,
     /// Unique in the process. A join carries the name of its split and `/join`, the end of a loop
-    /// the name of the loop, its start that name and `/start`.
+    /// the name of the loop, its start that name and `/start`, what finds the place of a step the
+    /// name of the step and `.place`.
     pub name: Arc<str>,
     pub title: Arc<str>,
     pub kind: NodeKind,
@@ -95,9 +96,7 @@ pub enum NodeKind {
         demand: Demand<ElementId>,
     },
     /// The place of the step after it is found: where the executor is at home that does it best.
-    Locate {
-        job: Arc<str>,
-    },
+    Locate,
     AndSplit,
     AndJoin,
     XorSplit {
@@ -185,6 +184,20 @@ impl Schema {
         &self.elements[id.0 as usize]
     }
 
+    /// Where one comes to a step: what finds its place, if its place has to be found, or the step.
+    pub fn entry_of<'s>(&'s self, step: &'s Node) -> &'s Node {
+        let before = step.incoming.first().map(|edge| self.node(edge.from));
+        before.filter(|node| matches!(node.kind, NodeKind::Locate)).unwrap_or(step)
+    }
+
+    /// The node under whose name people know this one: what finds the place of a step is part of
+    /// that step.
+    pub fn known_as(&self, id: NodeId) -> &Node {
+        let node = self.node(id);
+        let step = node.outgoing.first().filter(|_| matches!(node.kind, NodeKind::Locate));
+        step.map_or(node, |step| self.node(*step))
+    }
+
     pub fn node_named(&self, name: &str) -> Option<&Node> {
         self.nodes.iter().find(|node| &*node.name == name)
     }
@@ -249,7 +262,7 @@ impl Node {
             NodeKind::Start
             | NodeKind::End
             | NodeKind::Automatic { .. }
-            | NodeKind::Locate { .. }
+            | NodeKind::Locate
             | NodeKind::AndSplit
             | NodeKind::AndJoin
             | NodeKind::XorSplit { .. }
@@ -265,7 +278,7 @@ impl Node {
             NodeKind::Start
             | NodeKind::Manual { .. }
             | NodeKind::Automatic { .. }
-            | NodeKind::Locate { .. }
+            | NodeKind::Locate
             | NodeKind::XorSplit { .. }
             | NodeKind::LoopEnd { .. } => true,
             NodeKind::End
@@ -289,7 +302,7 @@ impl Node {
             | NodeKind::End
             | NodeKind::Manual { .. }
             | NodeKind::Automatic { .. }
-            | NodeKind::Locate { .. }
+            | NodeKind::Locate
             | NodeKind::AndSplit
             | NodeKind::AndJoin
             | NodeKind::XorJoin
@@ -311,7 +324,7 @@ impl Node {
             | NodeKind::End
             | NodeKind::Manual { .. }
             | NodeKind::Automatic { .. }
-            | NodeKind::Locate { .. }
+            | NodeKind::Locate
             | NodeKind::AndSplit
             | NodeKind::AndJoin
             | NodeKind::XorJoin

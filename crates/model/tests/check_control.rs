@@ -108,6 +108,23 @@ fn sync_edges_without_effect_or_with_too_much_are_warnings() {
   - steps: [{ step: b, job: b, requires: [a] }, { step: after-b, job: b }]
   - steps: [{ step: d, job: d, after: [b] }]
 "), @"8:43 warning K4: when `a` is skipped, `b` is skipped too, and with it everything that follows up to the end of the process -- write `after: [a]` if `b` shall go ahead without `a`");
+    // Whoever waits for it does so before its place is found.
+    assert_snapshot!(findings(GIVEN, r"
+- parallel: p
+  branches:
+  - steps:
+    - { step: a, job: a }
+    - choice: c
+      branches:
+      - { when: ok, steps: [{ step: b, job: b }] }
+      - { otherwise: true }
+    - { step: z, job: a }
+  - steps: [{ step: d, job: d, at: executor, requires: [b] }]
+  - steps: [{ step: e, job: d, at: executor, after: [a, z] }]
+"), @"
+    10:57 warning K4: when `b` is skipped, `d` is skipped too, and with it everything that follows up to the end of the process -- write `after: [b]` if `d` shall go ahead without `b`
+    11:54 warning K4: `e` comes after `a` in any case -- remove `a` from `after`
+    ");
     assert_snapshot!(findings(GIVEN, r"
 - parallel: p
   branches:

@@ -335,7 +335,7 @@ fn conditions(kind: &NodeKind) -> Vec<&legwork_model::condition::Condition> {
         | NodeKind::End
         | NodeKind::Manual { .. }
         | NodeKind::Automatic { .. }
-        | NodeKind::Locate { .. }
+        | NodeKind::Locate
         | NodeKind::AndSplit
         | NodeKind::AndJoin
         | NodeKind::XorSplit { .. }

@@ -105,3 +105,21 @@ fn a_step_for_programs_may_be_where_its_executor_is() {
         4:7 error Z4: choice `c` is done by a person, not by an executor -- name a domain, or write Domain(Actor(step)) for where somebody is at home
         "#);
 }
+
+#[test]
+fn the_place_of_an_executor_is_spoken_of_by_the_name_of_its_step() {
+    // What comes after it is where it is, but whoever comes from `a` cannot know where that is.
+    assert_snapshot!(findings("", r"
+- parallel: p
+  branches:
+  - steps: [{ step: a, job: j }]
+  - steps: [{ step: b, job: j, at: executor }, { step: c, job: j, after: [a] }]
+"), @"4:56 error Z5: where step `c` is controlled depends on `b`, which is not known at the end of step `a`: branches that come together must agree on the place -- depend on a step before the branches part, or name a domain");
+    // Where to look for the executor of `c` depends on where `b` is.
+    assert_snapshot!(findings("", r"
+- parallel: p
+  branches:
+  - steps: [{ step: a, job: j }]
+  - steps: [{ step: b, job: j, at: executor }, { step: c, job: j, at: executor, after: [a] }]
+"), @"4:56 error Z5: where the executor of step `c` is looked for depends on `b`, which is not known at the end of step `a`: branches that come together must agree on the place -- name a domain for step `c`, or for the step before it");
+}

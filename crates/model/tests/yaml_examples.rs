@@ -50,7 +50,7 @@ fn kind(node: &Node) -> &'static str {
         NodeKind::End => "end",
         NodeKind::Manual { .. } => "manual",
         NodeKind::Automatic { .. } => "automatic",
-        NodeKind::Locate { .. } => "locate",
+        NodeKind::Locate => "locate",
         NodeKind::AndSplit => "and-split",
         NodeKind::AndJoin => "and-join",
         NodeKind::XorSplit { .. } => "xor-split",

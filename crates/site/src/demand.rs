@@ -27,7 +27,7 @@ pub(crate) fn demanded(schema: &Schema, state: &State, activity: &Activity) -> D
         NodeKind::Start
         | NodeKind::End
         | NodeKind::Manual { .. }
-        | NodeKind::Locate { .. }
+        | NodeKind::Locate
         | NodeKind::AndSplit
         | NodeKind::AndJoin
         | NodeKind::XorSplit { .. }

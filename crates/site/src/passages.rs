@@ -120,7 +120,7 @@ impl<'a> View<'a> {
                 | NodeKind::End
                 | NodeKind::Manual { .. }
                 | NodeKind::Automatic { .. }
-                | NodeKind::Locate { .. }
+                | NodeKind::Locate
                 | NodeKind::AndSplit
                 | NodeKind::XorSplit { .. }
                 | NodeKind::LoopStart

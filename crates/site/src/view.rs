@@ -45,7 +45,7 @@ pub(crate) fn instance(
     for node in &schema.nodes {
         match &node.kind {
             NodeKind::AndJoin | NodeKind::XorJoin | NodeKind::LoopEnd { .. } => depth -= 1,
-            NodeKind::Start | NodeKind::End | NodeKind::Locate { .. } => {}
+            NodeKind::Start | NodeKind::End | NodeKind::Locate => {}
             NodeKind::Manual { .. } | NodeKind::Automatic { .. } => {
                 nodes.push(node_view(seat, schema, state, id, (node, node), depth));
             }
@@ -147,7 +147,7 @@ fn kind(node: &Node) -> &'static str {
         NodeKind::Start => "start",
         NodeKind::End => "end",
         NodeKind::Manual { .. } => "manual",
-        NodeKind::Automatic { .. } | NodeKind::Locate { .. } => "automatic",
+        NodeKind::Automatic { .. } | NodeKind::Locate => "automatic",
         NodeKind::AndSplit | NodeKind::AndJoin => "parallel",
         NodeKind::XorSplit { .. } | NodeKind::XorJoin => "choice",
         NodeKind::LoopStart | NodeKind::LoopEnd { .. } => "loop",
@@ -382,7 +382,7 @@ fn entry(
 }
 
 fn is_place(schema: &Schema, activity: &Activity) -> bool {
-    matches!(schema.node(activity.node).kind, NodeKind::Locate { .. })
+    matches!(schema.node(activity.node).kind, NodeKind::Locate)
 }
 
 /// Where the step after it goes on was found; that it goes there is told when it is sent.

@@ -52,7 +52,7 @@ fn decide(draft: &Draft<'_>, id: NodeId, decisions: u32) -> Option<Event> {
     let node = draft.schema.node(id);
     let activity = draft.state.activity(draft.schema, id);
     let outcome = match &node.kind {
-        NodeKind::Locate { .. } => return Some(locate(draft, node, activity)),
+        NodeKind::Locate => return Some(locate(draft, node, activity)),
         NodeKind::XorSplit { decision: Decision::Conditions(conditions), branches } => {
             choose(draft, &activity, conditions, branches)
         }

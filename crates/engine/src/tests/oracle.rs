@@ -89,7 +89,7 @@ fn may_be_pending(node: &Node) -> bool {
         node.kind,
         NodeKind::Manual { .. }
             | NodeKind::Automatic { .. }
-            | NodeKind::Locate { .. }
+            | NodeKind::Locate
             | NodeKind::XorSplit { .. }
             | NodeKind::LoopEnd { .. }
     )

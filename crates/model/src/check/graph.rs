@@ -59,10 +59,9 @@ fn check_numbers(schema: &Schema, broken: &mut Vec<String>) -> bool {
 fn check_pair(schema: &Schema, node: &Node, broken: &mut Vec<String>) {
     let partner = node.partner.map(|id| schema.node(id));
     let fits = match (&node.kind, partner.map(|partner| &partner.kind)) {
-        (
-            NodeKind::Manual { .. } | NodeKind::Automatic { .. } | NodeKind::Locate { .. },
-            partner,
-        ) => partner.is_none(),
+        (NodeKind::Manual { .. } | NodeKind::Automatic { .. } | NodeKind::Locate, partner) => {
+            partner.is_none()
+        }
         (NodeKind::Start, Some(NodeKind::End))
         | (NodeKind::End, Some(NodeKind::Start))
         | (NodeKind::AndSplit, Some(NodeKind::AndJoin))
@@ -88,7 +87,7 @@ fn check_edges(schema: &Schema, node: &Node, broken: &mut Vec<String>) {
         NodeKind::End => incoming == 1 && outgoing == 0,
         NodeKind::Manual { .. }
         | NodeKind::Automatic { .. }
-        | NodeKind::Locate { .. }
+        | NodeKind::Locate
         | NodeKind::LoopStart
         | NodeKind::LoopEnd { .. } => incoming == 1 && outgoing == 1,
         NodeKind::AndSplit => incoming == 1 && outgoing >= 1,

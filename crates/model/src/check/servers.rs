@@ -11,7 +11,7 @@ use crate::assignment::{Assignment, Place};
 use crate::definition::{Choice, ChoiceBy, Decider, Loop, Step, Until};
 use crate::finding::{Rule, Spanned};
 use crate::id::NodeId;
-use crate::schema::{Node, Schema};
+use crate::schema::{Node, NodeKind, Schema};
 
 pub(super) fn check(schema: &Schema, places: &Places<'_>, facts: &Facts<'_>, report: &mut Report) {
     for id in places.nodes() {
@@ -101,18 +101,29 @@ fn check_ways(
     });
     for (from, known_at) in control.chain(syncs) {
         if known_at != step && !facts.is_done(step, known_at) {
-            let (name, target) = (&schema.node(step).name, target(node, schema));
+            let (what, hint) = whose_place(node, schema, places);
             let message = format!(
-                "where {} is controlled depends on `{name}`, which is not known at the end of {}: \
-                 branches that come together must agree on the place",
-                places.call(target),
+                "{what} depends on `{}`, which is not known at the end of {}: branches that come \
+                 together must agree on the place",
+                schema.known_as(step).name,
                 places.call(from),
             );
-            let hint = "depend on a step before the branches part, or name a domain";
-            report.error(places.span(target), Rule::Z5, message, hint);
+            report.error(places.span(target(node, schema)), Rule::Z5, message, hint);
             return;
         }
     }
+}
+
+/// What cannot be placed, and what to do about it.
+fn whose_place(node: &Node, schema: &Schema, places: &Places<'_>) -> (String, String) {
+    if matches!(node.kind, NodeKind::Locate) {
+        // It is where the step before it is: whoever looks for an executor must be somewhere.
+        let name = places.call(schema.known_as(node.id).id);
+        let hint = format!("name a domain for {name}, or for the step before it");
+        return (format!("where the executor of {name} is looked for"), hint);
+    }
+    let hint = "depend on a step before the branches part, or name a domain".to_owned();
+    (format!("where {} is controlled", places.call(target(node, schema))), hint)
 }
 
 /// What the author wrote the place at: a join and the start of a loop take it from the step after.

@@ -59,6 +59,7 @@ pub(super) fn check_effects(
 ) {
     for node in &schema.nodes {
         let Origin::Step(step) = places.origin(node.id) else { continue };
+        let node = schema.entry_of(node);
         let source = |sync: &'_ Sync| places.named(&sync.from.value);
         let written: BTreeMap<NodeId, &Sync> =
             step.after.iter().filter_map(|sync| Some((source(sync)?, sync))).collect();

@@ -61,7 +61,7 @@ pub(crate) fn answer(schema: &Schema, case: InstanceId, activity: &ActivityId) -
         | NodeKind::End
         | NodeKind::Manual { .. }
         | NodeKind::Automatic { .. }
-        | NodeKind::Locate { .. }
+        | NodeKind::Locate
         | NodeKind::AndSplit
         | NodeKind::AndJoin
         | NodeKind::XorJoin

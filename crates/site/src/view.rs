@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use legwork_engine::{NodeState, Peer, Rejection, State};
 use legwork_model::event::{Completed, Event, Incident, Orders, Parcel, Performer, Record};
-use legwork_model::id::{Activity, ActivityId, ElementId, InstanceId, ServerId};
+use legwork_model::id::{Activity, ActivityId, DomainId, ElementId, InstanceId, ServerId};
 use legwork_model::schema::{Node, NodeKind, Schema};
 use legwork_model::time::Timestamp;
 use legwork_model::value::Value;
@@ -248,10 +248,7 @@ pub(crate) fn history(
     page: Page,
     topology: Option<&Topology>,
 ) -> Result<Answer, Refusal> {
-    let server = |id: ServerId| match topology.and_then(|topology| topology.server(id)) {
-        Some(server) => server.name.to_string(),
-        None => format!("server {}", id.0),
-    };
+    let names = Names(topology);
     let read = |bytes: &[u8]| {
         Record::<Event>::from_bytes(bytes).map_err(|error| broken(instance, &error.to_string()))
     };
@@ -272,15 +269,31 @@ pub(crate) fn history(
                 let brought = received.entries.iter();
                 entries.extend(brought.map(|brought| HistoryEntry {
                     record: number,
-                    ..entry(schema, &server, &brought.event, brought.at)
+                    ..entry(schema, names, &brought.event, brought.at)
                 }));
             }
-            let entry = entry(schema, &server, event, record.at);
+            let entry = entry(schema, names, event, record.at);
             entries.push(HistoryEntry { record: number, ..entry });
         }
     }
     let next = (records.len() > page.limit).then(|| page.from + page.limit as u64);
     Ok(Answer::History { entries, next })
+}
+
+/// What servers and domains are called, as far as that is known here.
+#[derive(Clone, Copy)]
+struct Names<'t>(Option<&'t Topology>);
+
+impl Names<'_> {
+    fn server(self, id: ServerId) -> String {
+        let server = self.0.and_then(|topology| topology.server(id));
+        server.map_or_else(|| format!("server {}", id.0), |server| server.name.to_string())
+    }
+
+    fn domain(self, id: DomainId) -> String {
+        let domain = self.0.and_then(|topology| topology.domain(id));
+        domain.map_or_else(|| format!("domain {}", id.0), |domain| domain.name.to_string())
+    }
 }
 
 /// An entry of which nothing is told but what happened to which activity.
@@ -295,7 +308,7 @@ fn blank(
         record: 0,
         at,
         kind,
-        step: activity.map(|activity| schema.node(activity.node).name.clone()),
+        step: activity.map(|activity| schema.known_as(activity.node).name.clone()),
         iteration: activity.map(|activity| activity.iteration.0.clone()).unwrap_or_default(),
         by: by.clone(),
         started_at: None,
@@ -304,12 +317,7 @@ fn blank(
     }
 }
 
-fn entry(
-    schema: &Schema,
-    server: &dyn Fn(ServerId) -> String,
-    event: &Event,
-    at: Timestamp,
-) -> HistoryEntry {
+fn entry(schema: &Schema, names: Names<'_>, event: &Event, at: Timestamp) -> HistoryEntry {
     let blank =
         |kind, activity: Option<&Activity>, by: &Performer| blank(schema, at, kind, activity, by);
     let agent = |agent: &legwork_model::id::AgentId| Performer::Agent(agent.clone());
@@ -327,7 +335,7 @@ fn entry(
             detail: Some(format!("to {to}")),
             ..blank("delegated", Some(activity), &agent(by))
         },
-        Event::Completed(done) if is_place(schema, &done.activity) => located(schema, done, at),
+        Event::Completed(done) if is_place(schema, done) => located(schema, names, done, at),
         Event::Completed(done) => HistoryEntry {
             started_at: Some(done.started_at),
             writes: writes(&done.writes),
@@ -370,7 +378,7 @@ fn entry(
         | Event::Delivered { .. }
         | Event::Received(_)
         | Event::Redirected { .. } => {
-            let (kind, detail) = travelled(schema, server, event);
+            let (kind, detail) = travelled(schema, names, event);
             HistoryEntry { detail, ..blank(kind, None, &system) }
         }
         Event::Fetched { values } => HistoryEntry {
@@ -381,20 +389,17 @@ fn entry(
     }
 }
 
-fn is_place(schema: &Schema, activity: &Activity) -> bool {
-    matches!(schema.node(activity.node).kind, NodeKind::Locate)
+fn is_place(schema: &Schema, done: &Completed) -> bool {
+    matches!(schema.node(done.activity.node).kind, NodeKind::Locate)
 }
 
-/// Where the step after it goes on was found; that it goes there is told when it is sent.
-fn located(schema: &Schema, done: &Completed, at: Timestamp) -> HistoryEntry {
-    let step = schema.node(done.activity.node).outgoing.first();
-    let step = step.map(|step| schema.node(*step).name.clone());
-    let place = if done.home.is_some() { "with an executor elsewhere" } else { "stays here" };
-    HistoryEntry {
-        step,
-        detail: Some(place.to_owned()),
-        ..blank(schema, at, "located", Some(&done.activity), &Performer::System)
-    }
+/// Where the executor is that is expected to do the step best; that the case goes there is told when
+/// it is sent.
+fn located(schema: &Schema, names: Names<'_>, done: &Completed, at: Timestamp) -> HistoryEntry {
+    let elsewhere = |home| format!("with an executor in {}", names.domain(home));
+    let place = done.home.map_or_else(|| "stays here".to_owned(), elsewhere);
+    let blank = blank(schema, at, "located", Some(&done.activity), &Performer::System);
+    HistoryEntry { detail: Some(place), ..blank }
 }
 
 fn failure(error: &str, retry_at: Option<Timestamp>) -> String {
@@ -405,25 +410,21 @@ fn failure(error: &str, retry_at: Option<Timestamp>) -> String {
 }
 
 /// What went between servers.
-fn travelled(
-    schema: &Schema,
-    server: &dyn Fn(ServerId) -> String,
-    event: &Event,
-) -> (&'static str, Option<String>) {
+fn travelled(schema: &Schema, names: Names<'_>, event: &Event) -> (&'static str, Option<String>) {
     if let Event::Sent { to, parcel, .. } = event {
-        ("sent", Some(format!("{} to {}", contents(schema, parcel), server(*to))))
+        ("sent", Some(format!("{} to {}", contents(schema, parcel), names.server(*to))))
     } else if let Event::Delivered { to, number } = event {
-        ("delivered", Some(format!("number {number} to {}", server(*to))))
+        ("delivered", Some(format!("number {number} to {}", names.server(*to))))
     } else if let Event::Redirected { from, to } = event {
-        let what = format!("what was on its way to {}", server(*from));
+        let what = format!("what was on its way to {}", names.server(*from));
         let becomes = to.map_or_else(
             || format!("{what} is of no more use"),
-            |to| format!("{what} goes to {}", server(to)),
+            |to| format!("{what} goes to {}", names.server(to)),
         );
         ("redirected", Some(becomes))
     } else if let Event::Received(received) = event {
         let parcel = contents(schema, &received.parcel);
-        ("received", Some(format!("{parcel} from {}", server(received.from))))
+        ("received", Some(format!("{parcel} from {}", names.server(received.from))))
     } else {
         ("", None)
     }
@@ -433,7 +434,8 @@ fn travelled(
 fn contents(schema: &Schema, parcel: &Parcel) -> String {
     match parcel {
         Parcel::Control { passages, .. } => {
-            let targets = passages.iter().map(|passage| &*schema.node(passage.target.node).name);
+            let name = |node| &*schema.known_as(node).name;
+            let targets = passages.iter().map(|passage| name(passage.target.node));
             format!("control of {}", targets.collect::<Vec<_>>().join(", "))
         }
         Parcel::Order(order) => match order.what {

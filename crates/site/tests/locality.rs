@@ -7,7 +7,7 @@ mod group;
 
 use group::Group;
 use legwork_model::event::{ExecutorType, Secret};
-use legwork_model::id::{ActivityId, Iteration};
+use legwork_model::id::{ActivityId, InstanceId, Iteration};
 use legwork_site::*;
 
 const READ: &str = "
@@ -27,6 +27,16 @@ steps:
   - { step: note, who: Agent(ann) }
   - { step: read, job: read, reads: [text], at: executor }
   - { step: file, who: Agent(ann) }
+";
+
+/// The place of a step is found where it would be else, when what it waits for far away is done.
+const AWAITED: &str = "
+process: survey
+steps:
+  - parallel: both
+    branches:
+      - steps: [{ step: note, who: Agent(ann), at: south }]
+      - steps: [{ step: read, job: read, at: executor, after: [note] }]
 ";
 
 fn register(group: &mut Group, name: &str, domain: &str) {
@@ -92,27 +102,62 @@ fn a_case_goes_where_the_executor_of_its_next_step_is() {
     let mut group = Group::new(1, 1);
     group.ask(0, Request::Deploy { source: LOCATED.to_owned() }).unwrap();
     register(&mut group, "lens", "south");
-    let instance = group.draw(0, 0);
-    let data = [("text".to_owned(), "x".into())].into();
-    let (process, version) = ("survey".into(), None);
-    let (agent, key, wait_until) = (None, None, None);
-    group
-        .ask(0, Request::Start(Start { instance, process, version, data, agent, key, wait_until }))
-        .unwrap();
+    let instance = survey(&mut group, [("text".to_owned(), "x".into())].into());
     assert_eq!(group.holders(instance), [0]);
-    let activity =
-        |step: &str| ActivityId { instance, step: step.into(), iteration: Iteration::default() };
-    let complete = Complete {
-        agent: "ann".into(),
-        activity: activity("note"),
-        data: Data::new(),
-        answer: None,
-        request: None,
-    };
-    group.ask(0, Request::Complete(complete)).unwrap();
-    group.pass(0);
+    note(&mut group, 0, instance);
     assert_eq!(group.holders(instance), [0, 2], "it went south");
     let [(2, call)] = &group.calls[..] else { panic!("{:?}", group.calls) };
     let Ask::Task(job) = &call.ask else { panic!() };
     assert_eq!((&*call.executor.name, &*job.activity.step), ("lens", "read"));
+    let told = history(&mut group, 0, instance);
+    let located = told.iter().position(|line| line == "located read: with an executor in south");
+    let sent = told.iter().position(|line| line == "sent: control of read to south-1");
+    assert!(located.is_some() && located < sent, "{told:#?}");
+}
+
+#[test]
+fn what_finds_the_place_of_a_step_goes_by_the_name_of_the_step() {
+    let mut group = Group::new(1, 1);
+    group.ask(0, Request::Deploy { source: AWAITED.to_owned() }).unwrap();
+    register(&mut group, "owl", "north");
+    let instance = survey(&mut group, Data::new());
+    group.pass(0);
+    note(&mut group, 2, instance);
+    let told = history(&mut group, 2, instance);
+    assert!(told.contains(&"sent: control of both/join, read to north-1".to_owned()), "{told:#?}");
+    let told = history(&mut group, 0, instance);
+    assert!(told.contains(&"located read: stays here".to_owned()), "{told:#?}");
+    assert!(!told.concat().contains("read.place"), "{told:#?}");
+}
+
+fn survey(group: &mut Group, data: Data) -> InstanceId {
+    let instance = group.draw(0, 0);
+    let (process, version) = ("survey".into(), None);
+    let (agent, key, wait_until) = (None, None, None);
+    let start = Start { instance, process, version, data, agent, key, wait_until };
+    group.ask(0, Request::Start(start)).unwrap();
+    instance
+}
+
+fn note(group: &mut Group, place: usize, instance: InstanceId) {
+    let complete = Complete {
+        agent: "ann".into(),
+        activity: ActivityId { instance, step: "note".into(), iteration: Iteration::default() },
+        data: Data::new(),
+        answer: None,
+        request: None,
+    };
+    group.ask(place, Request::Complete(complete)).unwrap();
+    group.pass(0);
+}
+
+/// What happened, in words.
+fn history(group: &mut Group, place: usize, instance: InstanceId) -> Vec<String> {
+    let asked = Request::History { instance, from: 0, limit: 100 };
+    let Answer::History { entries, .. } = group.ask(place, asked).unwrap() else { panic!() };
+    let told = |entry: &HistoryEntry| {
+        let step = entry.step.as_ref().map(|step| format!(" {step}")).unwrap_or_default();
+        format!("{}{step}: {}", entry.kind, entry.detail.as_deref().unwrap_or_default())
+    };
+    entries.iter().map(told).collect()
 }

@@ -131,6 +131,12 @@ impl Group {
                         let records = read(instance.0).split_off(from as usize);
                         Input::EntriesRead { instance, to, number, from, records }
                     }
+                    Output::ReadHistory { id, instance, from, limit } => {
+                        let all = read(instance.0);
+                        let first = all.first().cloned();
+                        let records = all.into_iter().skip(from as usize).take(limit).collect();
+                        Input::HistoryRead { id, instance, first, records }
+                    }
                     Output::Snapshot { .. } => continue,
                     Output::Call(call) => {
                         self.calls.push((place, *call));

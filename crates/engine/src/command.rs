@@ -53,9 +53,9 @@ pub enum Command {
         /// The assignment that it is the result of.
         lease: u64,
     },
-    /// The executor knows that its result counts.
     /// An executor is given the activity; the history is to say why it.
     Assign(Box<Assigned>),
+    /// The executor knows that its result counts.
     Confirm {
         activity: Activity,
     },

@@ -21,7 +21,6 @@ use legwork_model::value::Value;
 use minicbor::{Decode, Encode};
 
 use crate::data::precedence::Before;
-
 use crate::data::versions::{Found, Versions, version_bytes};
 use crate::failure::Failure;
 use crate::marking;

@@ -4,15 +4,17 @@
 //! fields and limits come from there. What needs more than a look at one place (references, data
 //! flow, conditions) is left to `check`.
 
+use std::ops::RangeInclusive;
+
 use serde_json::{Value, json};
 
-use crate::definition::{Availability, Retry};
+use crate::definition::{Availability, Demand, Retry};
 use crate::time::format_duration;
 use crate::value::ValueType;
 use crate::yaml::fields::{EXPRESSION_LEN_MAX, NAME_LEN_MAX, TITLE_LEN_MAX};
 use crate::yaml::{
     BRANCHES_MAX, CONDITION_WORDS, ELEMENTS_MAX, ITERATIONS_DEFAULT, ITERATIONS_MAX, JOB_FIELDS,
-    RETRIES_MAX,
+    RETRIES_MAX, SIZE_MAX,
 };
 
 /// The JSON Schema (draft 2020-12) of a definition.
@@ -124,13 +126,13 @@ fn step() -> Value {
             "size": measure(
                 "How much there is to do, in whatever unit the type of job has: a number, or an \
                  element that it reads (`int`, `decimal`, or `file` for its bytes).",
-                1,
+                1..=SIZE_MAX,
                 json!([10, "pages"]),
             ),
             "priority": measure(
                 "Which of the jobs that wait goes first, from 0 to 9: a number, or an element that \
                  it reads.",
-                0,
+                0..=Demand::<()>::PRIORITY_MAX,
                 json!([7, "urgency"]),
             ),
             "timeout": duration(
@@ -160,8 +162,8 @@ fn step() -> Value {
 }
 
 /// A whole number, or the name of an element that holds one.
-fn measure(description: &str, least: u32, examples: Value) -> Value {
-    let number = json!({ "type": "integer", "minimum": least });
+fn measure(description: &str, range: RangeInclusive<u32>, examples: Value) -> Value {
+    let number = json!({ "type": "integer", "minimum": range.start(), "maximum": range.end() });
     described(json!({ "oneOf": [number, name()] }), description, examples)
 }
 

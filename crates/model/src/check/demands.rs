@@ -4,16 +4,19 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use super::places::{Origin, Places};
 use super::report::Report;
-use crate::definition::{Block, Choice, Definition, Measure, Parallel, Step, Work};
+use crate::definition::{Measure, Step, Work};
 use crate::finding::{Rule, Spanned};
 use crate::value::ValueType;
 
-pub(super) fn check(definition: &Definition, report: &mut Report) {
+pub(super) fn check(places: &Places<'_>, report: &mut Report) {
+    let elements = places.definition.data.iter();
     let kinds: BTreeMap<&str, ValueType> =
-        definition.data.iter().map(|element| (&*element.name.value, element.kind)).collect();
-    for_each_step(&definition.steps, &mut |step| {
-        let Work::Automatic { demand, .. } = &step.work else { return };
+        elements.map(|element| (&*element.name.value, element.kind)).collect();
+    for node in places.nodes() {
+        let Origin::Step(step) = places.origin(node) else { continue };
+        let Work::Automatic { demand, .. } = &step.work else { continue };
         if let Measure::Element(name) = &demand.size {
             let fits = |kind| matches!(kind, ValueType::Int | ValueType::Decimal | ValueType::File);
             check_element(step, ("size", name), "int, decimal or file", fits, &kinds, report);
@@ -22,7 +25,7 @@ pub(super) fn check(definition: &Definition, report: &mut Report) {
             let fits = |kind| kind == ValueType::Int;
             check_element(step, ("priority", name), "int", fits, &kinds, report);
         }
-    });
+    }
 }
 
 fn check_element(
@@ -49,17 +52,5 @@ fn check_element(
             message,
             format!("name an element that is {wanted}, or write a number"),
         );
-    }
-}
-
-fn for_each_step(blocks: &[Block], f: &mut impl FnMut(&Step)) {
-    for block in blocks {
-        match block {
-            Block::Step(step) => f(step),
-            Block::Parallel(Parallel { branches, .. }) | Block::Choice(Choice { branches, .. }) => {
-                branches.iter().for_each(|branch| for_each_step(&branch.steps, f));
-            }
-            Block::Loop(l) => for_each_step(&l.body, f),
-        }
     }
 }

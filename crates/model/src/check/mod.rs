@@ -20,6 +20,7 @@ mod syncs;
 use crate::compile::compile;
 use crate::definition::{Block, Definition};
 use crate::finding::{Finding, Rule};
+use crate::schema::Schema;
 use facts::Facts;
 pub use graph::graph;
 use places::Places;
@@ -39,13 +40,14 @@ pub fn check(definition: &Definition) -> Vec<Finding> {
 fn check_into(definition: &Definition, report: &mut Report) {
     places::check_names(definition, report);
     blocks::check(definition, report);
-    demands::check(definition, report);
+    let places = Places::new(definition);
+    demands::check(&places, report);
     if report.has_errors() {
         // Names or blocks that do not hold together: whatever else could be said follows from it.
         return;
     }
     data::check_types(definition, report);
-    let Some((schema, places)) = draw(definition, report) else { return };
+    let Some(schema) = draw(definition, &places, report) else { return };
     let facts = Facts::new(&schema, &places);
     syncs::check_effects(&schema, &places, &facts, report);
     data::check(&schema, &places, &facts, report);
@@ -55,23 +57,18 @@ fn check_into(definition: &Definition, report: &mut Report) {
 }
 
 /// Draws the graph without the sync edges that are wrong, so that the rest can be checked too.
-fn draw<'d>(
-    definition: &'d Definition,
-    report: &mut Report,
-) -> Option<(crate::schema::Schema, Places<'d>)> {
-    let places = Places::new(definition);
+fn draw(definition: &Definition, places: &Places<'_>, report: &mut Report) -> Option<Schema> {
     let mut sound = definition.clone();
     without_syncs(&mut sound.steps);
     let sequence = compile(&sound, 0).map_err(|error| report.unexpected(&error)).ok()?;
-    let wrong = syncs::check(&sequence, &places, report);
+    let wrong = syncs::check(&sequence, places, report);
     if wrong.is_empty() {
         sound = definition.clone();
     } else {
         sound.steps.clone_from(&definition.steps);
         places::remove_syncs(&mut sound.steps, &wrong);
     }
-    let schema = compile(&sound, 0).map_err(|error| report.unexpected(&error)).ok()?;
-    Some((schema, places))
+    compile(&sound, 0).map_err(|error| report.unexpected(&error)).ok()
 }
 
 fn without_syncs(blocks: &mut [Block]) {

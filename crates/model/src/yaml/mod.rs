@@ -17,8 +17,8 @@ pub use blocks::{BLOCK_DEPTH_MAX, BRANCHES_MAX, ITERATIONS_DEFAULT, ITERATIONS_M
 pub use nearest::nearest;
 pub(crate) use process::CONDITION_WORDS;
 pub use process::{ELEMENTS_MAX, parse};
-pub(crate) use values::JOB_FIELDS;
 pub use values::{DURATION_MAX, RETRIES_MAX};
+pub(crate) use values::{JOB_FIELDS, SIZE_MAX};
 pub use write::write;
 
 /// The fields each part of a definition may have.

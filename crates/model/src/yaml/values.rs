@@ -21,9 +21,8 @@ use crate::time::parse_duration;
 pub const RETRIES_MAX: u32 = 1_000;
 /// The longest duration: a hundred years.
 pub const DURATION_MAX: Duration = Duration::from_secs(36_500 * 86_400);
-
 /// The largest size that can be written down; one that is found in a data element may be larger.
-const SIZE_MAX: u32 = 1_000_000_000;
+pub(crate) const SIZE_MAX: u32 = 1_000_000_000;
 /// What only a step that a program does has a use for.
 pub(crate) const JOB_FIELDS: [&str; 4] = ["retry", "size", "priority", "timeout"];
 pub(crate) const RETRY_FIELDS: [&str; 2] = ["times", "pause"];

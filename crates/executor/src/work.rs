@@ -4,10 +4,12 @@
 //! ends nothing; when it takes longer than the patience, or nobody waits, its result is sent.
 
 use std::sync::Arc;
+use std::task::{Context, Poll, Waker};
 
 use legwork_api::Data;
 use serde_json::Value as Json;
-use tokio::task::{JoinError, JoinSet};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::task::{JoinError, JoinSet, unconstrained};
 
 use crate::memory::{Admission, Outcome, Waiting};
 use crate::serve::Shared;
@@ -37,12 +39,12 @@ pub(crate) fn begin(
         Admission::New(waiting) => {
             let run = Run { task: task.task.clone(), kind: task.kind.clone() };
             let target = task.callback.clone();
-            let (handler, hands) = (handler.clone(), shared.hands.clone());
+            let (handler, hand) = (handler.clone(), shared.hands.clone().map(queue));
             let mut work = JoinSet::new();
             // The handler is called in there: if it panics, only the task fails.
             let working = work.spawn(async move {
-                let hand = match hands {
-                    Some(hands) => hands.acquire_owned().await.ok(),
+                let hand = match hand {
+                    Some(hand) => hand.await,
                     None => None,
                 };
                 let outcome = handler(task).await;
@@ -53,6 +55,19 @@ pub(crate) fn begin(
             drop(memory);
             shared.spawn(run.go(shared.clone(), work, target));
             Ok(waiting)
+        }
+    }
+}
+
+/// Waits for a hand that is free, in the order in which this was called: tasks that are spawned come
+/// to themselves in any order, and only who has asked stands in the queue.
+fn queue(hands: Arc<Semaphore>) -> impl Future<Output = Option<OwnedSemaphorePermit>> + Send {
+    let mut place = Box::pin(unconstrained(hands.acquire_owned()));
+    let first = place.as_mut().poll(&mut Context::from_waker(Waker::noop()));
+    async move {
+        match first {
+            Poll::Ready(hand) => hand.ok(),
+            Poll::Pending => place.await.ok(),
         }
     }
 }
@@ -139,5 +154,18 @@ mod tests {
         assert!(!check(json!([1])).unwrap_err().retry);
         let large = check(json!({"a": "x".repeat(RESULT_BYTES_MAX)})).unwrap_err();
         assert!(!large.retry && large.reason.contains("files"), "{large:?}");
+    }
+
+    #[test]
+    fn whoever_came_first_has_the_next_hand() {
+        let hands = Arc::new(Semaphore::new(1));
+        let mut places = [0, 1, 2].map(|_| Box::pin(queue(hands.clone())));
+        let mut has = |place: usize| {
+            places[place].as_mut().poll(&mut Context::from_waker(Waker::noop())).is_ready()
+        };
+        // Each is asked before those that came earlier; the hand is put down when it is taken.
+        assert!(!has(2) && !has(1) && has(0));
+        assert!(!has(2) && has(1));
+        assert!(has(2));
     }
 }

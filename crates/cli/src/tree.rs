@@ -248,7 +248,9 @@ fn remark(node: &Node, taken: &Taken, spread: bool) -> String {
                 (None, Some(retry)) => {
                     format!("failed {}×, again at {}", node.attempts, moment(retry))
                 }
-                (None, None) if node.kind == "automatic" => "waits for a worker".to_owned(),
+                (None, None) if node.kind == "automatic" => {
+                    "waits for a worker or an executor to do it".to_owned()
+                }
                 (None, None) if is_step || node.state == NodeState::Activated => {
                     "offered".to_owned()
                 }

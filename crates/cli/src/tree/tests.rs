@@ -97,6 +97,12 @@ fn blocks_nest_and_branches_are_named() {
 }
 
 #[test]
+fn a_job_that_is_due_waits_for_whoever_does_it() {
+    let text = shown(&["0||automatic|score|activated"]);
+    assert!(text.contains("waits for a worker or an executor to do it"), "{text}");
+}
+
+#[test]
 fn an_instance_at_several_servers_tells_which_step_is_where() {
     let at = |text: &str, server: &str| Node { server: Some(server.into()), ..node(text) };
     let instance = Instance {

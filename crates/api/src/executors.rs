@@ -331,7 +331,7 @@ mod tests {
             "verdicts": false,
             "condition": "ready",
             "unconfirmed": 0,
-            "types": [{"type": "score", "outstanding": 1, "answers": 2, "timeouts": 0, "failures": 0}],
+            "types": [{"type": "score", "outstanding": 1, "answers": 2, "timeouts": 0, "failures": 0, "failing": false}],
         }));
         check::<CancelRequest>(&json!({"task": "t"}));
         check::<Registered>(&json!({"executor": "crm", "unchanged": false}));

@@ -340,4 +340,47 @@ mod tests {
             ]
         );
     }
+
+    #[test]
+    fn executors_are_shown_with_what_they_have_not_confirmed() {
+        let of_type = |kind: &str, failures| ExecutorTypeState {
+            kind: kind.to_owned(),
+            limit: Some(16),
+            outstanding: 3,
+            pace_ms: Some(41.0),
+            answers: 1_204,
+            timeouts: 0,
+            failures,
+            failing: kind == "mail",
+        };
+        let executor = |name: &str, condition, unconfirmed, types| ExecutorState {
+            name: name.to_owned(),
+            polls: false,
+            url: Some("http://crm.example".to_owned()),
+            domain: None,
+            limit: Some(16),
+            at_once: None,
+            rate: None,
+            weight: None,
+            verdicts: true,
+            condition,
+            unconfirmed,
+            types,
+        };
+        let all = [
+            executor("crm", ExecutorCondition::Ready, 0, vec![of_type("score", 2)]),
+            executor(
+                "erp",
+                ExecutorCondition::Ready,
+                7,
+                vec![of_type("score", 0), of_type("mail", 3)],
+            ),
+        ];
+        insta::assert_snapshot!(anstream::adapter::strip_str(&table(&all)).to_string(), @r#"
+            EXECUTOR  STATE    TYPE   HAS   PACE     DONE  TIMED OUT  FAILED  UNCONFIRMED
+            crm       ready    score  3/16  41.0 ms  1204  0          2       0
+            erp       ready    score  3/16  41.0 ms  1204  0          0       7
+                      failing  mail   3/16  41.0 ms  1204  0          3
+            "#);
+    }
 }

@@ -184,7 +184,7 @@ impl Registry {
     pub(crate) fn limits(&self, id: ExecutorId) -> Limits {
         let Some(one) = self.get(id) else { return Limits::default() };
         let weight = f64::from(one.weight.unwrap_or(1));
-        Limits { at_once: one.at_once.unwrap_or(one.limit), weight, ..Limits::default() }
+        Limits { at_once: one.at_once.unwrap_or(one.limit), weight }
     }
 
     /// The types that an executor does, and how much of each it takes.

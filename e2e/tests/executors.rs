@@ -158,3 +158,42 @@ async fn what_an_executor_that_dies_has_goes_to_another_one() -> Result<()> {
     good.abort();
     Ok(())
 }
+
+const SCANS: &str = "
+process: scans
+data: { first: file, second: file }
+steps:
+  - parallel: both
+    branches:
+      - steps: [{ step: first, job: at-once, retry: { times: 0 }, writes: [first] }]
+      - steps: [{ step: second, job: later, retry: { times: 0 }, writes: [second] }]
+";
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_result_that_names_a_file_which_nobody_uploaded_is_none() -> Result<()> {
+    let folder = Folder::new()?;
+    let server = folder.server("up", &[]).await?;
+    let client = server.client()?;
+    client.deploy(SCANS).await?;
+    let legwork = server.url().to_owned();
+    let file =
+        || json!({ "blob": "5f".repeat(32), "size": 7, "name": "a", "media_type": "text/plain" });
+    for (kind, element, patience) in [("at-once", "first", 5), ("later", "second", 0)] {
+        let executor = Executor::new(kind, SECRET)
+            .patience(Duration::from_secs(patience))
+            .on(kind, move |_| async move { Ok::<_, Failure>(json!({ element: file() })) });
+        let listener = TcpListener::bind("127.0.0.1:0").await?;
+        let legwork = legwork.clone();
+        tokio::spawn(async move { drop(executor.serve(listener, &legwork, None).await) });
+    }
+    client.start(&StartRequest { process: "scans".into(), ..Default::default() }, None).await?;
+    let mut told = String::new();
+    for _ in 0..100 {
+        told = server.run(&["incidents"])?.succeeded()?;
+        if told.matches("was not uploaded").count() >= 2 {
+            return Ok(());
+        }
+        tokio::time::sleep(Duration::from_millis(100)).await;
+    }
+    anyhow::bail!("both fail: {told}")
+}

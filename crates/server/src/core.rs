@@ -187,11 +187,12 @@ impl Core {
         };
         let queue = Arc::new(Queue::new(config.limits.queue_max));
         let links = name.clone().and_then(|name| process.links(name, &queue));
+        let slot = Arc::new(Slot::default());
         let mut around = Surroundings {
             queue: queue.clone(),
             clock: process.clock.clone(),
             status: Arc::new(Status::new()),
-            slot: Arc::new(Slot::default()),
+            slot: slot.clone(),
             meters: drive_meters,
             links: links.clone(),
             fetcher: None,
@@ -199,6 +200,7 @@ impl Core {
                 queue.clone(),
                 process.clock.clone(),
                 process.callback.clone(),
+                slot,
             )),
             written: Arc::default(),
             notes,

@@ -150,7 +150,7 @@ impl Site {
                 let done = self.command(job.activity.instance, command, now);
                 match &done {
                     Ok(()) => self.executors.worker_did(gift, job.lease, now),
-                    Err(_) => self.executors.put_back(&key, gift),
+                    Err(_) => self.put_back(&key, gift, now),
                 }
                 done
             })
@@ -177,12 +177,15 @@ impl Site {
                 let command = Command::Fail { activity: key.activity.clone(), by, error, retry };
                 let gift = self.executors.take_polled(&key, job.lease);
                 let done = self.command(job.activity.instance, command, now);
+                if done.is_ok() {
+                    self.withdraw_if_suspended(&key);
+                }
                 let is_open = self.jobs.contains(&key);
                 match &done {
                     Ok(()) => {
                         self.executors.worker_failed((&key, job.lease), gift, is_open, now);
                     }
-                    Err(_) => self.executors.put_back(&key, gift),
+                    Err(_) => self.put_back(&key, gift, now),
                 }
                 done
             })

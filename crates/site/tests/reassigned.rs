@@ -131,3 +131,32 @@ fn what_a_worker_lets_run_out_is_offered_to_nobody_while_its_case_is_suspended()
     depot.site.ask(Request::Resume { instance, reason: None }).unwrap();
     assert_eq!(depot.site.jobs("pack", 1).len(), 1);
 }
+
+#[test]
+fn nobody_begins_anything_for_a_case_that_is_suspended() {
+    let mut depot = Depot::with(&["crane"]);
+    let instance = depot.start(1);
+    depot.task();
+    depot.site.ask(Request::Suspend { instance, reason: None }).unwrap();
+    depot.site.ask(Request::Executor(Concern::Register(registration("lift")))).unwrap();
+    depot.site.ask(Request::Executor(Concern::Remove { name: "crane".into() })).unwrap();
+    depot.site.pass(SECOND);
+    assert_eq!(depot.said().0, [""; 0], "what crane had");
+    depot.site.ask(Request::Resume { instance, reason: None }).unwrap();
+    assert_eq!(depot.said().0, ["lift do pack attempt 1"]);
+}
+
+#[test]
+fn what_a_worker_failed_at_in_a_suspended_case_is_tried_again_when_it_is_resumed() {
+    let mut depot = Depot::with(&[]);
+    let instance = depot.start(1);
+    let job = depot.site.jobs("pack", 1).pop().unwrap();
+    depot.site.ask(Request::Suspend { instance, reason: None }).unwrap();
+    let lease = JobLease { activity: job.activity, lease: job.lease };
+    let jobs = vec![JobFailure { job: lease, error: "no".to_owned(), retry: true }];
+    depot.site.ask(Request::FailJobs { worker: "robot".into(), jobs }).unwrap();
+    depot.site.pass(SECOND * 2);
+    assert_eq!(depot.site.jobs("pack", 1).len(), 0);
+    depot.site.ask(Request::Resume { instance, reason: None }).unwrap();
+    assert_eq!(depot.site.jobs("pack", 1).len(), 1, "not when its lease would have run out");
+}

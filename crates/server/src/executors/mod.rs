@@ -9,12 +9,16 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, PoisonError, RwLock};
 
 use legwork_model::event::ExecutorRegistered;
+use legwork_model::value::FileRef;
 use legwork_site::{Ask, Call, Concern, JobLease, Outcome, Request, TaskReport};
+use legwork_store::BlobId;
 use tokio::runtime::Handle;
 use tokio::sync::SetOnce;
 
+use crate::backend::Slot;
 use crate::clock::Clock;
 use crate::drive::Message;
+use crate::files::named;
 use crate::queue::Queue;
 use call::Web;
 
@@ -25,6 +29,8 @@ pub(crate) struct Executors {
     web: Web,
     /// Where executors send results: the API of this process, once it listens.
     callback: Arc<SetOnce<Arc<str>>>,
+    /// The store, where files are that results name.
+    slot: Arc<Slot>,
     runtime: Handle,
 }
 
@@ -33,9 +39,10 @@ impl Executors {
         queue: Arc<Queue<Message>>,
         clock: Arc<Clock>,
         callback: Arc<SetOnce<Arc<str>>>,
+        slot: Arc<Slot>,
     ) -> Self {
         let (known, web, runtime) = (RwLock::default(), Web::default(), Handle::current());
-        Self { known, queue, clock, web, callback, runtime }
+        Self { known, queue, clock, web, callback, slot, runtime }
     }
 
     /// Those that are registered now.
@@ -69,6 +76,7 @@ impl Executors {
                 };
                 // Later nobody waits for it any more: its time has run out at the site too.
                 if let Ok(outcome) = tokio::time::timeout(left, given).await {
+                    let outcome = self.with_files(outcome).await;
                     self.report(name, task, outcome);
                 }
             }
@@ -84,11 +92,32 @@ impl Executors {
         }
     }
 
+    /// What an executor answered at once, if the files that it names are stored here; otherwise it failed.
+    async fn with_files(&self, outcome: Outcome) -> Outcome {
+        let Outcome::Done(data) = &outcome else { return outcome };
+        for file in named(data) {
+            let Some(store) = self.slot.borrow() else { return unstored(&file) };
+            let blob = BlobId(file.blob);
+            let found = tokio::task::spawn_blocking(move || store.blob_size(blob)).await;
+            if !matches!(found, Ok(Ok(Some(size))) if size == file.size) {
+                return unstored(&file);
+            }
+        }
+        outcome
+    }
+
     fn report(&self, name: Arc<str>, task: JobLease, outcome: Outcome) {
         let report = TaskReport { executor: name.clone(), task, outcome };
         let request = Request::Executor(Concern::Report(report));
         self.queue.push_beyond_limit(Message::Executor { name, request });
     }
+}
+
+/// A result that names a file which nobody could read is none.
+pub(crate) fn unstored(file: &FileRef) -> Outcome {
+    let (blob, size) = (BlobId(file.blob), file.size);
+    let error = format!("its result names file {blob} of {size} bytes, which was not uploaded");
+    Outcome::Failed { error, retry: true }
 }
 
 /// Why an executor cannot be called at an address.

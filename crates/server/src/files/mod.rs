@@ -5,6 +5,7 @@
 
 mod chunks;
 mod fetch;
+mod named;
 mod serve;
 mod wire;
 
@@ -14,5 +15,6 @@ mod tests;
 #[cfg(test)]
 pub(crate) use chunks::noise;
 pub(crate) use fetch::{Fetcher, NotBrought, Peers, Unreachable};
+pub(crate) use named::named;
 pub(crate) use serve::Offered;
 pub(crate) use wire::{FileReply, FileRequest};

@@ -18,10 +18,11 @@ use legwork_site::{
 };
 
 use super::exchange::Exchange;
+use super::files::missing;
 use super::relay;
 use super::reply::{Refused, Reply, Result};
 use crate::convert;
-use crate::executors::{check_address, task_named};
+use crate::executors::{check_address, task_named, unstored};
 
 /// Registers an executor, or changes what is known of it. The same again changes nothing.
 #[utoipa::path(
@@ -173,6 +174,11 @@ pub(super) async fn report(x: Exchange<'_>) -> Result {
     {
         return relay::pass_on(x.app, giver, x.head, x.body.clone(), None).await;
     }
+    let unstored = match &outcome {
+        Outcome::Done(data) => missing(&x, data).await?.as_ref().map(unstored),
+        Outcome::Failed { .. } | Outcome::Busy { .. } | Outcome::Taken => None,
+    };
+    let outcome = unstored.unwrap_or(outcome);
     let executor: Arc<str> = name.into();
     let report = TaskReport { executor: executor.clone(), task, outcome };
     x.app

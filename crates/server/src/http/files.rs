@@ -9,7 +9,7 @@ use hyper::StatusCode;
 use hyper::header::{CONTENT_DISPOSITION, HeaderValue};
 use legwork_api::files::File;
 use legwork_model::id::ServerId;
-use legwork_model::value::{FileRef, Value, ValueType, unhex};
+use legwork_model::value::{FileRef, unhex};
 use legwork_site::Data;
 use legwork_store::BlobId;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
@@ -19,7 +19,7 @@ use super::body::media_type;
 use super::exchange::Exchange;
 use super::reply::{Refused, Reply, Result};
 use crate::backend::Backend;
-use crate::files::NotBrought;
+use crate::files::{NotBrought, named};
 use crate::status::Status;
 
 const NAME_BYTES_MAX: usize = 255;
@@ -133,20 +133,24 @@ async fn read(x: &Exchange<'_>, blob: [u8; 32]) -> Result<Option<Vec<u8>>> {
 
 /// Refuses data that names a file whose content is not stored here: nobody could read it.
 pub(super) async fn require_stored(x: &Exchange<'_>, data: &Data) -> Result<()> {
-    let files: Vec<FileRef> = data.values().filter_map(file).collect();
-    if files.is_empty() {
+    if named(data).is_empty() {
         return Ok(());
     }
     // Only those who may store files learn which there are.
     x.require_files().await?;
-    for file in files {
+    missing(x, data).await?.map_or(Ok(()), |file| Err(no_such_file(&file)))
+}
+
+/// A file that data names and whose content is nowhere to be found.
+pub(super) async fn missing(x: &Exchange<'_>, data: &Data) -> Result<Option<FileRef>> {
+    for file in named(data) {
         let is_there =
             is_stored(x, &file).await? || find(x, file.blob).await? && is_stored(x, &file).await?;
         if !is_there {
-            return Err(no_such_file(&file));
+            return Ok(Some(file));
         }
     }
-    Ok(())
+    Ok(None)
 }
 
 /// Brings a content from another server that can be reached, if one has it: whom a caller asks must
@@ -173,23 +177,6 @@ async fn find(x: &Exchange<'_>, blob: [u8; 32]) -> Result<bool> {
             | NotBrought::Unreachable(_)
             | NotBrought::NoSource,
         ) => Ok(false),
-    }
-}
-
-/// A value that has the form of a file, and nothing besides.
-fn file(value: &serde_json::Value) -> Option<FileRef> {
-    const FIELDS: [&str; 4] = ["blob", "size", "name", "media_type"];
-    if !value.as_object()?.keys().all(|field| FIELDS.contains(&field.as_str())) {
-        return None;
-    }
-    match Value::from_json(ValueType::File, value).ok()? {
-        Value::File(file) => Some(*file),
-        Value::Bool(_)
-        | Value::Int(_)
-        | Value::Decimal(_)
-        | Value::String(_)
-        | Value::DateTime(_)
-        | Value::Json(_) => None,
     }
 }
 

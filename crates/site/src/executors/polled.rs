@@ -73,12 +73,6 @@ impl Executors {
         self.given.take(key)
     }
 
-    pub(crate) fn put_back(&mut self, key: &JobKey, gift: Option<Gift>) {
-        if let Some(gift) = gift {
-            self.given.give(key.clone(), gift);
-        }
-    }
-
     /// A worker has done what it had under a lease, perhaps after that ran out.
     pub(crate) fn worker_did(&mut self, gift: Option<Gift>, lease: u64, now: Timestamp) {
         let late = || self.given.take_late(lease);
@@ -122,6 +116,15 @@ impl Executors {
 }
 
 impl Site {
+    /// The report on a job did not count: whoever had it has it still, if there is such a job.
+    pub(crate) fn put_back(&mut self, key: &JobKey, gift: Option<Gift>, now: Timestamp) {
+        let Some(gift) = gift else { return };
+        match self.jobs.contains(key) {
+            true => self.executors.given.give(key.clone(), gift),
+            false => self.executors.book.withdrawn(gift.assignment, now),
+        }
+    }
+
     /// Some of those that wait for jobs of which there are some, the oldest.
     pub(super) fn asking(&mut self) -> Asking {
         let mut asking = Asking::default();

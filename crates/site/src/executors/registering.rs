@@ -186,6 +186,7 @@ impl Site {
             let Some(gift) = self.executors.given.take(&key) else { continue };
             self.executors.book.withdrawn(gift.assignment, self.latest);
             let _ = self.jobs.give_back(&key, gift.lease);
+            self.withdraw_if_suspended(&key);
         }
     }
 

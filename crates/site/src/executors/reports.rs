@@ -202,7 +202,7 @@ impl Site {
             self.executors.given.forget(key);
             return Ok(true);
         };
-        self.executors.given.give(key.clone(), gift);
+        self.put_back(key, Some(gift), now);
         let error = format!("its result does not fit: {refusal}");
         self.fail_attempt(key, Why::Failed { error, retry: true }, now);
         Ok(false)

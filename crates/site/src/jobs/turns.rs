@@ -24,6 +24,8 @@ pub(super) struct Turns {
     /// had.
     reached: Share,
     most: Share,
+    /// So many may be remembered before it is looked again which can be forgotten.
+    looked_at: usize,
 }
 
 impl Turns {
@@ -50,9 +52,10 @@ impl Turns {
         let begun = had.max(self.reached);
         self.reached = begun;
         self.set(who, had, begun.saturating_add(thousandths(amount)));
-        if self.shares.len() > IDLE_MAX + 2 * self.order.len() {
+        if self.shares.len() > self.looked_at.max(IDLE_MAX + 2 * self.order.len()) {
             let Self { shares, order, reached, .. } = self;
             shares.retain(|who, had| *had > *reached || order.contains(&(*had, who.clone())));
+            self.looked_at = 2 * self.shares.len();
         }
     }
 
@@ -136,7 +139,7 @@ mod tests {
             turns.charge(&who, 1.0);
             turns.leave(&who);
         }
-        assert!(turns.shares.len() <= IDLE_MAX + 2, "{}", turns.shares.len());
+        assert!(turns.shares.len() <= 2 * IDLE_MAX + 2, "{}", turns.shares.len());
         assert!(turns.order.is_empty());
     }
 }

@@ -75,6 +75,35 @@ fn a_second_attempt_is_not_wasted_on_those_that_are_known_to_fail() {
 }
 
 #[test]
+fn whoever_failed_is_tried_now_and_then_while_others_do_the_work() {
+    let mut depot = Depot::with(&["crane", "lift"]);
+    let mut given =
+        std::collections::BTreeMap::from([("crane".to_owned(), 0), ("lift".to_owned(), 0)]);
+    for number in 1..600 {
+        depot.start(number);
+        let mut open = depot.said().1;
+        while let Some((name, task)) = open.pop() {
+            *given.get_mut(&name).unwrap() += 1;
+            depot.site.now.0 += 10;
+            // It is back after a while.
+            if name == "crane" && number < 200 {
+                depot.report("crane", &task, failed());
+                depot.site.pass(SECOND * 2);
+            } else {
+                depot.done(&name, &task);
+                depot.confirm(&name, &task);
+            }
+            open.extend(depot.said().1);
+        }
+        if number == 200 {
+            assert!(given["crane"] < 40, "left alone but for a task now and then: {given:?}");
+            given.insert("crane".to_owned(), 0);
+        }
+    }
+    assert!(given["crane"] > 0, "and seen to be back: {given:?}");
+}
+
+#[test]
 fn when_all_have_had_it_all_but_the_last_may_have_it_again() {
     let mut depot = Depot::at(
         Harness::new(),

@@ -29,11 +29,14 @@ impl Executors {
         if everybody.copied().all(|id| self.given.has_tried(key, id)) {
             self.given.begin_anew(key);
         }
-        // Whoever is known to do nothing is not the better choice for not having had it.
+        // Whoever is known to do nothing is not the better choice for not having had it; whether it is back is
+        // seen with first attempts.
         let policy = self.policies.of(task.kind);
-        let is_new = |id: &ExecutorId| {
-            !self.given.has_tried(key, *id) && !policy.is_doubted(&self.book, *id, task.kind, now)
+        let is_hopeful = |id: ExecutorId| {
+            !policy.is_doubted(&self.book, id, task.kind, now)
+                || task.attempt == 0 && policy.is_tried(&self.book, id, task.kind, now)
         };
+        let is_new = |id: &ExecutorId| !self.given.has_tried(key, *id) && is_hopeful(*id);
         let has_new = all.iter().any(is_new);
         let among = all.into_iter().filter(|id| is_new(id) || !has_new);
         let among: Vec<Candidate> = among.map(|id| self.distances.candidate(id, bytes)).collect();

@@ -187,13 +187,11 @@ async fn a_result_that_names_a_file_which_nobody_uploaded_is_none() -> Result<()
         tokio::spawn(async move { drop(executor.serve(listener, &legwork, None).await) });
     }
     client.start(&StartRequest { process: "scans".into(), ..Default::default() }, None).await?;
-    let mut told = String::new();
-    for _ in 0..100 {
-        told = server.run(&["incidents"])?.succeeded()?;
-        if told.matches("was not uploaded").count() >= 2 {
-            return Ok(());
-        }
-        tokio::time::sleep(Duration::from_millis(100)).await;
-    }
-    anyhow::bail!("both fail: {told}")
+    // Each incident tells it for the last attempt and for all of them.
+    until("both results are refused", async || {
+        let told = server.run(&["incidents"])?.succeeded()?;
+        let is_told = [":first", ":second"].iter().all(|step| told.contains(step));
+        Ok(is_told && told.matches("was not uploaded").count() == 4)
+    })
+    .await
 }

@@ -294,6 +294,11 @@ impl Node {
         if let NodeKind::Automatic { job, .. } = &self.kind { Some(job) } else { None }
     }
 
+    /// What an automatic step asks of whoever does it.
+    pub fn demand(&self) -> Option<&Demand<ElementId>> {
+        if let NodeKind::Automatic { demand, .. } = &self.kind { Some(demand) } else { None }
+    }
+
     /// Whether something is decided here, by a person or by conditions.
     pub fn is_decision(&self) -> bool {
         match self.kind {

@@ -6,7 +6,7 @@ use std::time::Duration;
 use legwork_engine::State;
 use legwork_model::definition::{Demand, Measure};
 use legwork_model::id::{Activity, ElementId};
-use legwork_model::schema::{NodeKind, Schema};
+use legwork_model::schema::Schema;
 use legwork_model::value::Value;
 
 /// Sizes that make sense. Nothing takes no time at all.
@@ -22,19 +22,7 @@ pub(crate) struct Demanded {
 /// What an automatic step asks for; as usual where a value is not there.
 pub(crate) fn demanded(schema: &Schema, state: &State, activity: &Activity) -> Demanded {
     let usual = Demand::<ElementId>::default();
-    let demand = match &schema.node(activity.node).kind {
-        NodeKind::Automatic { demand, .. } => demand,
-        NodeKind::Start
-        | NodeKind::End
-        | NodeKind::Manual { .. }
-        | NodeKind::Locate
-        | NodeKind::AndSplit
-        | NodeKind::AndJoin
-        | NodeKind::XorSplit { .. }
-        | NodeKind::XorJoin
-        | NodeKind::LoopStart
-        | NodeKind::LoopEnd { .. } => &usual,
-    };
+    let demand = schema.node(activity.node).demand().unwrap_or(&usual);
     let measured = |measure: &Measure<ElementId>, usual: u32| match measure {
         Measure::Number(number) => f64::from(*number),
         Measure::Element(element) => {

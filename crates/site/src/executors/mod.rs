@@ -23,7 +23,6 @@ mod unsaid;
 mod workers;
 
 use std::collections::BTreeSet;
-use std::sync::Arc;
 
 use legwork_model::id::InstanceId;
 use legwork_model::time::Timestamp;
@@ -65,11 +64,6 @@ impl Executors {
     /// Of how many jobs is remembered who has them or has had them.
     pub(crate) fn jobs_kept(&self) -> usize {
         self.given.jobs_kept()
-    }
-
-    /// The number of a type, from now on if it had none.
-    fn know_kind(&mut self, job: &Arc<str>) -> KindId {
-        self.registry.know_kind(job)
     }
 
     /// Finds out who takes more than before.

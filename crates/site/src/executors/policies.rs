@@ -111,7 +111,7 @@ impl Site {
 
     /// One that was set, here or elsewhere.
     pub(crate) fn take_policy(&mut self, said: PolicySet) {
-        let kind = self.executors.know_kind(&said.job);
+        let kind = self.executors.registry.know_kind(&said.job);
         let seed = self.config.life;
         self.executors.policies.set(kind, said, seed);
     }

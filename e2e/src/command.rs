@@ -11,7 +11,7 @@ use serde_json::Value as Json;
 use crate::binary;
 
 /// The variables that `legwork` reads.
-const VARIABLES: [&str; 10] = [
+const VARIABLES: [&str; 11] = [
     "LEGWORK_SERVER",
     "LEGWORK_TOKEN",
     "LEGWORK_AGENT",
@@ -19,6 +19,7 @@ const VARIABLES: [&str; 10] = [
     "LEGWORK_LISTEN",
     "LEGWORK_CLUSTER",
     "LEGWORK_LOG",
+    "LEGWORK_MAIL",
     "NO_COLOR",
     "CLICOLOR_FORCE",
     "RUST_BACKTRACE",

@@ -149,7 +149,9 @@ fn findings(
 fn definitions_and_organisations_in_the_guide_pass_the_check() -> Result<()> {
     let folder = Folder::new()?;
     let mut count = 0;
-    for name in ["README.md", "definitions.md", "organisation.md", "operating.md", "workers.md"] {
+    let pages = "README definitions organisation operating workers deadlines";
+    for name in pages.split(' ').map(|page| format!("{page}.md")) {
+        let name = &*name;
         for block in tutorial::blocks(&page(name)?) {
             if block.info != "yaml" {
                 continue;
@@ -236,7 +238,7 @@ fn every_rule_of_the_checking_page_is_shown_broken_and_kept() -> Result<()> {
     wrong.dedup();
     right.sort();
     right.dedup();
-    let rules = "D1 D2 D3 D4 D5 K1 K2 K3 K4 K5 K6 Y1 Y2 Y3 Z1 Z2 Z3 Z4 Z5 Z6";
+    let rules = "D1 D2 D3 D4 D5 K1 K2 K3 K4 K5 K6 Y1 Y2 Y3 Z1 Z2 Z3 Z4 Z5 Z6 Z7";
     let all: Vec<&str> = rules.split(' ').collect();
     // Cannot be broken in YAML: see the page.
     let unbreakable = ["K2"];

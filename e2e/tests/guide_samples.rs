@@ -16,10 +16,11 @@ use legwork_e2e::tutorial::{self, Block};
 use legwork_e2e::{Folder, binary};
 use serde_json::Value as Json;
 
-const PAGES: [&str; 8] = [
+const PAGES: [&str; 9] = [
     "README.md",
     "api.md",
     "checking.md",
+    "deadlines.md",
     "definitions.md",
     "operating.md",
     "organisation.md",
@@ -94,6 +95,10 @@ fn requests_and_answers_in_the_guide_are_those_of_the_api() -> Result<()> {
             let problem: Problem = serde_json::from_str(&block.text)?;
             let made = Problem::new(problem.status, &problem.code, &problem.detail);
             assert_eq!(serde_json::to_value(problem)?, serde_json::to_value(made)?);
+        } else if block.text.starts_with("POST /v1/instances") {
+            let [start] = documents(&block)?.try_into().ok().context("not one document")?;
+            let start: StartRequest = serde_json::from_value(start)?;
+            assert!(start.deadline.is_some());
         } else {
             let [file] = documents(&block)?.try_into().ok().context("not one document")?;
             // The hash is shortened on the page.

@@ -1,5 +1,5 @@
-//! What tests and benchmarks need around Legwork and Legwork itself never does: a PostgreSQL of their own, and
-//! executors that keep ledgers.
+//! What tests and benchmarks need around Legwork and Legwork itself never does: a PostgreSQL of their own,
+//! executors that keep ledgers, and a mail server.
 //!
 //! Invariant: whatever is started here ends with the process that started it, even if that is
 //! killed, and leaves no file behind.
@@ -8,8 +8,10 @@ pub mod bound;
 mod cluster;
 mod database;
 pub mod ledger;
+mod mail;
 mod service;
 
 pub use cluster::Cluster;
 pub use database::{Database, SERVER_VARIABLE, Session, database};
+pub use mail::MailServer;
 pub use service::Service;

@@ -38,13 +38,13 @@ enum Chore {
         arguments: Vec<String>,
     },
     /// A figure of a paper, made anew by the production code: `001-4` to `001-9`, `002-4`, `002-5`,
-    /// `002-6`, `003-6`; `--json`.
+    /// `002-6`, `003-6`, `004-7`, `004-8`, `004-x`; `--json`.
     Figure {
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         arguments: Vec<String>,
     },
     /// Benchmarks: sequence, fanout, waiting, restart, disk, migrate, reweigh, scale, engine, place,
-    /// dispatch, executors; `--json`. `table` writes the newest figures into docs/benchmarks.md.
+    /// dispatch, guarantee, executors; `--json`. `table` writes the newest figures into docs/benchmarks.md.
     Bench {
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         arguments: Vec<String>,

@@ -9,19 +9,23 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::process::Command;
 
 /// Our crates, and which of our crates each may use.
-const ARROWS: [(&str, &[&str]); 17] = [
+const ARROWS: [(&str, &[&str]); 19] = [
     ("legwork-model", &[]),
     ("legwork-engine", &["legwork-model"]),
+    ("legwork-mail", &["legwork-model"]),
     ("legwork-org", &["legwork-model"]),
     ("legwork-placement", &["legwork-model"]),
     ("legwork-schedule", &["legwork-model"]),
+    ("legwork-promise", &["legwork-model"]),
     (
         "legwork-site",
         &[
             "legwork-model",
             "legwork-engine",
+            "legwork-mail",
             "legwork-org",
             "legwork-placement",
+            "legwork-promise",
             "legwork-schedule",
         ],
     ),
@@ -31,6 +35,7 @@ const ARROWS: [(&str, &[&str]); 17] = [
     (
         "legwork-server",
         &[
+            "legwork-mail",
             "legwork-model",
             "legwork-org",
             "legwork-placement",
@@ -43,6 +48,7 @@ const ARROWS: [(&str, &[&str]); 17] = [
     (
         "legwork-cli",
         &[
+            "legwork-mail",
             "legwork-model",
             "legwork-org",
             "legwork-placement",
@@ -67,6 +73,7 @@ const ARROWS: [(&str, &[&str]); 17] = [
         &[
             "legwork-model",
             "legwork-placement",
+            "legwork-promise",
             "legwork-schedule",
             "legwork-site",
             "legwork-sim",
@@ -84,6 +91,7 @@ const ARROWS: [(&str, &[&str]); 17] = [
             "legwork-model",
             "legwork-engine",
             "legwork-placement",
+            "legwork-promise",
             "legwork-schedule",
             TESTBED,
         ],
@@ -96,7 +104,7 @@ const ARROWS: [(&str, &[&str]); 17] = [
 const TESTBED: &str = "legwork-testbed";
 
 /// What a pure crate may use besides our own: no runtime, no clock, no randomness, no files.
-const PURE: [(&str, &[&str]); 6] = [
+const PURE: [(&str, &[&str]); 8] = [
     (
         "legwork-model",
         &[
@@ -112,12 +120,14 @@ const PURE: [(&str, &[&str]); 6] = [
         ],
     ),
     ("legwork-engine", &["minicbor", "serde_json", "thiserror"]),
+    ("legwork-mail", &["base64", "ring", "thiserror"]),
     (
         "legwork-org",
         &["jiff", "minicbor", "rustc-hash", "saphyr-parser", "serde_json", "thiserror"],
     ),
     ("legwork-placement", &["serde_json", "thiserror"]),
     ("legwork-schedule", &[]),
+    ("legwork-promise", &["minicbor"]),
     ("legwork-site", &["minicbor", "rustc-hash", "serde_json", "thiserror"]),
 ];
 

@@ -41,7 +41,7 @@ const STATUSES: [(&str, &str, &str); 14] = [
 ];
 
 /// What no caller of a server can be answered, and why.
-const NEVER_ANSWERED: [(&str, &str); 7] = [
+const NEVER_ANSWERED: [(&str, &str); 8] = [
     ("already_done", "the site answers as it did the first time"),
     ("wrong_definition", "the site gives the definition the instance was started with"),
     ("given_twice", "an object has one value under one name"),
@@ -49,6 +49,7 @@ const NEVER_ANSWERED: [(&str, &str); 7] = [
     ("started_elsewhere", "the site sends the request to where the instance was started"),
     ("out_of_order", "said between servers"),
     ("no_beginning", "said between servers"),
+    ("no_mail", "only the mailer asks, and it is there if mail is"),
 ];
 
 type Codes = BTreeSet<(String, String)>;
@@ -85,7 +86,12 @@ fn the_guide_lists_every_metric_and_no_other() {
 
 /// What the guide says of a limit, and where the source says the same.
 const REGISTERING: &str = "crates/site/src/executors/registering.rs";
-const LIMITS: [(&str, &str, &str); 46] = [
+const LIMITS: [(&str, &str, &str); 50] = [
+    (
+        "a [deadline](deadlines.md) that is promised | 400 days ahead",
+        "crates/site/src/planning/resources.rs",
+        "Duration::from_secs(400 * 24 * 3600);",
+    ),
     ("body of a request | 1 MiB", CONFIG, "body_bytes_max: 1 << 20,"),
     ("a file | 64 MiB", CONFIG, "file_bytes_max: 64 << 20,"),
     ("files on their way in at once | 8", CONFIG, "uploads_max: 8,"),
@@ -147,6 +153,21 @@ const LIMITS: [(&str, &str, &str); 46] = [
     ("requests that wait | 10000", CONFIG, "waiting_max: 10_000,"),
     ("requests on their way to being carried out | 10000", CONFIG, "queue_max: 10_000,"),
     ("waiting time of a request | 60 s", CONFIG, "wait_max: Duration::from_secs(60),"),
+    (
+        "people an item is offered to for them to be told by [mail](mail.md) | 20",
+        "crates/mail/src/settings.rs",
+        "ACTORS_MAX: usize = 20;",
+    ),
+    (
+        "letters to one person in an hour | 10",
+        "crates/mail/src/settings.rs",
+        "LETTERS_AN_HOUR_MAX: usize = 10;",
+    ),
+    (
+        "of a mail in the inbox | 256 KiB",
+        "crates/mail/src/mime.rs",
+        "MESSAGE_BYTES_MAX: usize = 256 << 10;",
+    ),
     ("requests a second | not limited; `--rate`", CONFIG, "rate_per_s: 0,"),
     ("jobs in one request | 1000", WORKER, "BATCH_MAX: usize = 1_000;"),
     ("types of jobs in one request | 100", WORKER, "TYPES_MAX: usize = 100;"),

@@ -11,6 +11,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value as Json;
 use utoipa::ToSchema;
 
+use crate::deadlines::{Deadline, DeadlineRequest};
 use crate::{Data, text};
 
 /// A new case of a process. With the header `Idempotency-Key` a repetition answers the instance
@@ -33,6 +34,9 @@ pub struct StartRequest {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(maximum = 60_000)]
     pub wait_ms: Option<u64>,
+    /// By when it is to be done.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub deadline: Option<DeadlineRequest>,
 }
 
 /// An instance was started.
@@ -50,6 +54,9 @@ pub struct Started {
     pub result: Option<Data>,
     /// The same request had started it before.
     pub repeated: bool,
+    /// By when it is to be done, and what is planned for that.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub deadline: Option<Deadline>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
@@ -78,6 +85,9 @@ pub struct InstanceSummary {
     #[serde(default, with = "text::option", skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<String>, format = DateTime)]
     pub ended_at: Option<Timestamp>,
+    /// By when it is to be done.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub deadline: Option<Deadline>,
 }
 
 /// A page of instances, newest first.

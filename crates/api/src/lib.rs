@@ -5,6 +5,7 @@
 //! fields they do not know; answers may gain fields at any time.
 
 pub mod cluster;
+pub mod deadlines;
 pub mod definitions;
 pub mod executors;
 pub mod files;

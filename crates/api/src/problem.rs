@@ -5,10 +5,12 @@
 
 use std::fmt;
 
+use legwork_model::time::Timestamp;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 use crate::definitions::Finding;
+use crate::text;
 
 /// The media type of a problem.
 pub const CONTENT_TYPE: &str = "application/problem+json";
@@ -32,6 +34,10 @@ pub struct Problem {
     /// What `check` found, when a definition or an organisation was refused.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub findings: Vec<Finding>,
+    /// Of a deadline that cannot be promised: the first date that can be, if there is one.
+    #[serde(default, with = "text::option", skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<String>, format = DateTime)]
+    pub earliest: Option<Timestamp>,
 }
 
 impl Problem {
@@ -43,6 +49,7 @@ impl Problem {
             detail: detail.into(),
             code: code.to_owned(),
             findings: Vec::new(),
+            earliest: None,
         }
     }
 

@@ -59,6 +59,13 @@ pub struct Item {
     /// How long it is expected to take.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub takes_ms: Option<u64>,
+    /// By when it has to be done for the deadline of its case.
+    #[serde(default, with = "text::option", skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<String>, format = DateTime)]
+    pub due: Option<Timestamp>,
+    /// Who has promised it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub planned_for: Option<Arc<str>>,
     /// The absent person it is seen for, if not for oneself.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub on_behalf_of: Option<Arc<str>>,

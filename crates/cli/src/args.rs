@@ -5,8 +5,8 @@
 use clap::{Parser, Subcommand};
 
 use crate::{
-    backup, check, cluster, compact, control, demo, deploy, deployed, executors, file, history,
-    incidents, jobs, list, schema, show, start, token, up, work,
+    backup, check, cluster, compact, control, deadline, demo, deploy, deployed, executors, file,
+    history, incidents, jobs, list, schema, show, start, token, up, work,
 };
 
 /// Where a server is looked for.
@@ -61,6 +61,8 @@ pub(crate) enum Command {
     Organisation,
     /// Start a case of a process
     Start(start::Args),
+    /// Ask for deadlines, see what is promised, and who is to do what when
+    Deadline(deadline::Args),
     /// Show an instance as a tree with states, its data and incidents
     Show(show::Args),
     /// Tell what happened in an instance, step by step
@@ -146,6 +148,13 @@ mod tests {
             "legwork start",
             "legwork start p --set amount",
             "legwork start p --wait=soon",
+            "legwork start p --by 2026-11-20T17:00",
+            "legwork start p --by soon",
+            "legwork start p --unpromised",
+            "legwork start p --by 3d --priority 10",
+            "legwork deadline",
+            "legwork deadline ask p",
+            "legwork deadline plan ann --width 10",
             "legwork resolve x --retry --choose y",
             "legwork resolve x",
             "legwork work delegate x",
@@ -169,6 +178,12 @@ mod tests {
             "legwork check a.yaml b.yaml --org o.yaml --json",
             "legwork schema organisation",
             "legwork start p --set a=1 --set b=x=y --data {} --version 2 --wait --key k",
+            "legwork start p --by 2026-11-20T17:00Z --unpromised --priority 9",
+            "legwork start p --by 3d --set a=1",
+            "legwork deadline ask p --by 3d --set a=1 --version 2",
+            "legwork deadline list --process p --ended --json",
+            "legwork deadline show last",
+            "legwork deadline plan ann --executor --width 120",
             "legwork start p --wait=5s --file contract=a.pdf --as ann",
             "legwork work --as ann complete last --answer yes",
             "legwork --as ann work list --follow",

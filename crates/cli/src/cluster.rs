@@ -114,7 +114,7 @@ pub(crate) fn init(args: &InitArgs, out: Output) -> Result<()> {
     let made = match cluster::init(&text, &args.out, DAY * args.valid_days) {
         Ok(made) => made,
         Err(ClusterError::Topology(found)) => {
-            return tell_findings(&args.topology, &text, &found, out);
+            return Err(tell_findings(&args.topology, &text, &found, out));
         }
         Err(error) => return Err(error.into()),
     };
@@ -152,7 +152,17 @@ fn next_steps(folder: &Path) -> String {
     )
 }
 
-fn tell_findings(
+/// Tells what is wrong with a file, and answers the error that says so.
+pub(crate) fn tell_findings(
+    path: &Path,
+    text: &str,
+    found: &[legwork_model::finding::Finding],
+    out: Output,
+) -> anyhow::Error {
+    told(path, text, found, out).err().unwrap_or_else(|| Told.into())
+}
+
+fn told(
     path: &Path,
     text: &str,
     found: &[legwork_model::finding::Finding],
@@ -168,7 +178,7 @@ fn tell_findings(
         let (errors, warnings) = findings::tally(&found);
         output::write(&findings::summary(1, errors, warnings))?;
     }
-    Err(Told.into())
+    Ok(())
 }
 
 pub(crate) fn certify(args: &CertifyArgs, out: Output) -> Result<()> {

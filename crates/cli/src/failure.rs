@@ -50,17 +50,22 @@ fn as_text(error: &Error) -> String {
     for finding in &problem.findings {
         text.push_str(&format!("\n{finding}"));
     }
-    if let Some(next) = next(&problem.code) {
+    if let Some(next) = next(problem) {
         text.push_str(&format!("\n  {} {next}", paint(DIM, "hint:")));
     }
     text
 }
 
 /// What only the command line knows of a way on.
-fn next(code: &str) -> Option<&'static str> {
-    match code {
-        "agent_missing" => Some("say who you are with --as AGENT, or set LEGWORK_AGENT"),
-        "unauthenticated" => Some("give the token with --token, or set LEGWORK_TOKEN"),
+fn next(problem: &Problem) -> Option<String> {
+    let text = |text: &str| Some(text.to_owned());
+    match (&*problem.code, problem.earliest) {
+        ("agent_missing", _) => text("say who you are with --as AGENT, or set LEGWORK_AGENT"),
+        ("unauthenticated", _) => text("give the token with --token, or set LEGWORK_TOKEN"),
+        ("deadline_not_promised", Some(earliest)) => {
+            Some(format!("write --by {earliest}, or add --unpromised to start it all the same"))
+        }
+        ("deadline_not_promised", None) => text("add --unpromised to start it all the same"),
         _ => None,
     }
 }
@@ -113,6 +118,19 @@ mod tests {
         let text = anstream::adapter::strip_str(&as_text(&error)).to_string();
         assert_eq!(text, "error: held by ann; ask them to release it (held_by)");
         insta::assert_snapshot!(as_json(&error), @r#"{"code":"held_by","detail":"held by ann; ask them to release it","status":409,"title":"It does not fit the present state","type":"urn:legwork:problem:held_by"}"#);
+    }
+
+    #[test]
+    fn a_refused_deadline_says_what_to_type_next() {
+        let detail = "it cannot be promised for 2026-01-16T16:00:00.000Z: nobody has the time";
+        let mut problem = Problem::new(409, "deadline_not_promised", detail);
+        problem.earliest = "2026-01-19T10:00:00Z".parse().ok();
+        let error = Error::from(client::Error::Problem(Box::new(problem)));
+        let text = anstream::adapter::strip_str(&as_text(&error)).to_string();
+        insta::assert_snapshot!(text, @r"
+        error: it cannot be promised for 2026-01-16T16:00:00.000Z: nobody has the time (deadline_not_promised)
+          hint: write --by 2026-01-19T10:00:00.000Z, or add --unpromised to start it all the same
+        ");
     }
 
     #[test]

@@ -6,11 +6,13 @@
 mod abbreviate;
 mod args;
 mod backup;
+mod by;
 mod check;
 mod cluster;
 mod compact;
 mod context;
 mod control;
+mod deadline;
 mod demo;
 mod deploy;
 mod deployed;
@@ -18,6 +20,7 @@ mod executors;
 mod failure;
 mod file;
 mod findings;
+mod gantt;
 mod history;
 mod incidents;
 mod jobs;
@@ -85,6 +88,9 @@ fn run(cli: Cli) -> Result<()> {
         }
         Command::File(args) => online(&global, async |context| file::run(&context, &args).await),
         Command::Start(args) => online(&global, async |context| start::run(&context, &args).await),
+        Command::Deadline(args) => {
+            online(&global, async |context| deadline::run(&context, &args).await)
+        }
         Command::Show(args) => online(&global, async |context| show::run(&context, &args).await),
         Command::History(args) => {
             online(&global, async |context| history::run(&context, &args).await)

@@ -11,6 +11,7 @@ use legwork_api::instances::{InstanceState, StartRequest, Started};
 use legwork_model::time::{format_duration, parse_duration};
 use tokio::time::Instant;
 
+use crate::by::{self, By, DeadlineArgs};
 use crate::context::Context;
 use crate::deployed::named;
 use crate::progress;
@@ -22,10 +23,11 @@ use crate::values::{FileArgs, Types, ValueArgs, types_of};
 /// How long one request waits at most; longer waits are several.
 const WAIT_MAX: Duration = Duration::from_secs(50);
 
+/// What a case is of and begins with.
 #[derive(Debug, clap::Args)]
-pub(crate) struct Args {
+pub(crate) struct CaseArgs {
     /// The name of the process
-    process: String,
+    pub(crate) process: String,
     #[command(flatten)]
     values: ValueArgs,
     #[command(flatten)]
@@ -33,6 +35,14 @@ pub(crate) struct Args {
     /// The version of the process [default: the latest]
     #[arg(long, value_name = "N")]
     version: Option<u32>,
+}
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    #[command(flatten)]
+    case: CaseArgs,
+    #[command(flatten)]
+    deadline: DeadlineArgs,
     /// Wait until the case has ended, or for a time such as 5m
     #[arg(
         long, value_name = "TIME", num_args = 0..=1, require_equals = true,
@@ -45,22 +55,14 @@ pub(crate) struct Args {
 }
 
 pub(crate) async fn run(context: &Context, args: &Args) -> Result<()> {
-    let types = match args.values.needs_types() {
-        true => types(context, &args.process, args.version).await,
-        false => Types::new(),
-    };
-    let mut data = args.values.data(&types)?;
-    upload(context, &args.files, &mut data).await?;
-    let request = StartRequest {
-        process: args.process.as_str().into(),
-        version: args.version,
-        data,
-        agent: context.agent().map(Into::into),
-        wait_ms: None,
-    };
+    if args.key.is_some() && matches!(args.deadline.by, Some(By::In(_))) {
+        bail!("the same command again would ask for another deadline; with --key write a moment");
+    }
+    let mut request = args.case.request(context).await?;
+    request.deadline = args.deadline.request(legwork_server::now());
     let mut started = match context.client.start(&request, args.key.as_deref()).await {
         Ok(started) => started,
-        Err(error) => return Err(named(context, error, &args.process).await.into()),
+        Err(error) => return Err(named(context, error, &args.case.process).await.into()),
     };
     if let Some(wait) = args.wait {
         let what = format!("waiting for {}", started.instance);
@@ -73,6 +75,25 @@ pub(crate) async fn run(context: &Context, args: &Args) -> Result<()> {
             bail!("not ended after {wait}; look with `legwork show {id}`")
         }
         Some(_) | None => Ok(()),
+    }
+}
+
+impl CaseArgs {
+    /// What to ask the server for; files are stored there before.
+    pub(crate) async fn request(&self, context: &Context) -> Result<StartRequest> {
+        let types = match self.values.needs_types() {
+            true => types(context, &self.process, self.version).await,
+            false => Types::new(),
+        };
+        let mut data = self.values.data(&types)?;
+        upload(context, &self.files, &mut data).await?;
+        Ok(StartRequest {
+            process: self.process.as_str().into(),
+            version: self.version,
+            data,
+            agent: context.agent().map(Into::into),
+            ..StartRequest::default()
+        })
     }
 }
 
@@ -117,11 +138,14 @@ fn is_over(state: InstanceState) -> bool {
 }
 
 fn text(started: &Started) -> String {
-    let Started { instance, process, version, state, result, repeated } = started;
+    let Started { instance, process, version, state, result, repeated, deadline } = started;
     let word = if *repeated { "started before" } else { "started" };
     let of = format!("{process} v{version}");
     let id = paint(STRONG, instance);
     let mut out = format!("{} {word} {id} {}\n", paint(GOOD, "✔"), paint(DIM, of));
+    if let Some(deadline) = deadline {
+        out.push_str(&by::planned(deadline));
+    }
     if is_over(*state) {
         out.push_str(&format!("  {}\n", tree::state_name(*state)));
     }

@@ -24,7 +24,9 @@ pub(crate) fn render(instance: &Instance, taken: &Taken) -> String {
     let title = paint(STRONG, plain(&instance.title));
     let process = format!("{} v{}", summary.process, summary.version);
     let mut out = format!("{title} · {process} · {}\n", summary.instance);
-    out.push_str(&format!("{}\n\n", lifetime(summary, &instance.started_by)));
+    out.push_str(&format!("{}\n", lifetime(summary, &instance.started_by)));
+    out.push_str(&deadline(summary));
+    out.push('\n');
     out.push_str(&nodes(&instance.nodes, taken));
     out.push_str(&on_their_way(instance));
     out.push_str(&data(instance));
@@ -83,6 +85,16 @@ pub(crate) fn performer(performer: &Performer) -> String {
 pub(crate) fn moment(moment: Timestamp) -> String {
     let text = moment.to_string().replace('T', " ");
     text.split_once('.').map_or_else(|| text.clone(), |(seconds, _)| format!("{seconds}Z"))
+}
+
+fn deadline(summary: &InstanceSummary) -> String {
+    let Some(deadline) = &summary.deadline else { return String::new() };
+    let (style, word) = match deadline.promised {
+        true => (GOOD, "promised"),
+        false => (WARN, "not promised"),
+    };
+    let more = "see `legwork deadline show`";
+    format!("{} for {} · {}\n", paint(style, word), moment(deadline.at), paint(DIM, more))
 }
 
 fn lifetime(summary: &InstanceSummary, by: &Performer) -> String {

@@ -6,18 +6,21 @@
 
 use std::io::IsTerminal;
 use std::net::SocketAddr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::Result;
 use clap::ValueEnum;
+use legwork_mail::Settings;
 use legwork_model::time::parse_duration;
 use legwork_server::{Config, DatabaseUrl, News, Peering, Server, StoreChoice, log};
 use serde_json::json;
 
 use crate::args::SERVER_DEFAULT;
+use crate::cluster::tell_findings;
 use crate::output::{Output, remark};
 use crate::progress::Spinner;
+use crate::source;
 use crate::style::{DIM, GOOD, STRONG, WARN, paint};
 
 #[derive(Debug, clap::Args)]
@@ -55,6 +58,9 @@ pub(crate) struct Args {
     /// Where executors send results to, if not where the server listens
     #[arg(long, env = "LEGWORK_PUBLIC_URL", value_name = "URL")]
     public_url: Option<String>,
+    /// Tell people of their work by mail, and read their replies, as this file says
+    #[arg(long, env = "LEGWORK_MAIL", value_name = "FILE")]
+    mail: Option<PathBuf>,
     /// Requests a second per token, or per address without one; 0 does not limit
     #[arg(long, value_name = "N", default_value_t = 0)]
     rate: u32,
@@ -95,6 +101,7 @@ pub(crate) fn run(args: Args, out: Output) -> Result<()> {
     config.grace = args.grace;
     config.limits.rate_per_s = args.rate;
     config.public_url = args.public_url.map(|url| url.trim_end_matches('/').into());
+    config.mail = args.mail.as_deref().map(|path| read_mail(path, out)).transpose()?;
     if let Some(folder) = &args.cluster {
         let replaces = args.replace.as_deref().map(Into::into);
         let peering = Peering { listen: args.peer_listen, replaces, ..Peering::read(folder)? };
@@ -116,6 +123,16 @@ pub(crate) fn run(args: Args, out: Output) -> Result<()> {
         remark("stopped; everything acknowledged is stored");
     }
     Ok(())
+}
+
+/// The settings of mail; what is wrong with them is told like what is wrong with a topology.
+fn read_mail(path: &Path, out: Output) -> Result<Settings> {
+    let source = source::read(path)?;
+    let (settings, findings) = Settings::parse(&source.text);
+    match settings {
+        Some(settings) => Ok(settings),
+        None => Err(tell_findings(path, &source.text, &findings, out)),
+    }
 }
 
 /// Where people reach the server, if that is an address and not a name: a name may be that of a

@@ -192,7 +192,10 @@ fn remarks(item: &Item) -> String {
     let takes = takes.map(|takes| format!("takes {takes}"));
     let behalf = item.on_behalf_of.as_ref().map(|agent| format!("for {agent}"));
     let stale = item.stale.then(|| "as last known".to_owned());
-    claimed.into_iter().chain(takes).chain(behalf).chain(stale).collect::<Vec<_>>().join(", ")
+    let due = item.due.map(|due| format!("due {}", tree::moment(due)));
+    let planned = item.planned_for.as_ref().map(|agent| format!("planned for {agent}"));
+    let all = [claimed, due, planned, takes, behalf, stale];
+    all.into_iter().flatten().collect::<Vec<_>>().join(", ")
 }
 
 fn render_change(change: &Worklist) -> String {
@@ -262,6 +265,8 @@ mod tests {
             offered_at: Timestamp(1_772_357_405_123),
             claimed_by: claimed_by.map(Into::into),
             takes_ms: Some(900_000),
+            due: None,
+            planned_for: None,
             on_behalf_of: None,
             server: None,
             stale: false,

@@ -50,6 +50,7 @@ fn run(schema: &Schema, case: u64, hash: &mut Fnv) -> Result<(), Rejection> {
             (ElementId(0), Value::Int(case as i64)),
             (ElementId(1), Value::String("a customer".to_owned())),
         ],
+        deadline: None,
     };
     let mut now = Timestamp(case as i64);
     let mut decision = create(schema, created, now)?;

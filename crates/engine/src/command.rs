@@ -4,7 +4,7 @@
 //! and for the rules of claiming alone.
 
 use legwork_model::event::{
-    Assigned, FetchedValue, Incident, Parcel, Performer, Received, RequestDigest,
+    Assigned, FetchedValue, Incident, Parcel, Performer, Received, Replanned, RequestDigest,
 };
 use legwork_model::id::{Activity, AgentId, ElementId, ServerId};
 use legwork_model::time::Timestamp;
@@ -109,6 +109,8 @@ pub enum Command {
     },
     /// The end was reached, by an instance that several servers have controlled.
     Finish,
+    /// Steps are planned otherwise.
+    Replan(Box<Replanned>),
     /// What no server has taken yet goes to another one of the domain.
     Redirect {
         from: ServerId,

@@ -14,6 +14,7 @@ mod delegate;
 mod fail;
 mod raise;
 mod release;
+mod replan;
 mod resolve;
 mod suspend;
 mod take_over;
@@ -127,6 +128,7 @@ pub fn decide_at(
         Command::Fetch { values } => travel::fetch(case, values),
         Command::Finish => travel::finish(case),
         Command::Redirect { from, to } => travel::redirect(case, from, to),
+        Command::Replan(replanned) => replan::replan(case, replanned),
     }
 }
 

@@ -72,6 +72,7 @@ pub(crate) fn begin(
     next: impl FnMut(&mut Vec<NodeId>) -> Option<NodeId>,
 ) -> State {
     let mut state = State::fresh(schema, created.by.clone(), at);
+    state.deadline.clone_from(&created.deadline);
     let start = Activity::once(Schema::START);
     write(&mut state, &created.inputs, &start, at, None);
     if let Some(start) = schema.nodes.first() {
@@ -87,6 +88,7 @@ pub(crate) fn begin_elsewhere(schema: &Schema, received: &Received) -> Option<St
         return None;
     };
     let mut state = State::fresh(schema, created.by.clone(), *at);
+    state.deadline.clone_from(&created.deadline);
     let travel = Travel { started_at: Some(*server), ..Travel::default() };
     state.travel = Some(Box::new(travel));
     Some(state)
@@ -121,10 +123,8 @@ pub(crate) fn apply(
             tell(&mut spread, node(activity), NodeState::Selected, Some(detail));
         }
         Event::Answered(done) => {
-            let Answered { activity, by, started_at, writes, lease } = (**done).clone();
-            let answer = Answer { by, started_at, writes, lease };
-            let detail = Detail::Answered(Box::new(answer));
-            tell(&mut spread, node(&activity), NodeState::Selected, Some(detail));
+            let detail = Some(answered((**done).clone()));
+            tell(&mut spread, node(&done.activity), NodeState::Selected, detail);
         }
         Event::Completed(done) => {
             if let Some(node) = node(&done.activity) {
@@ -174,7 +174,14 @@ pub(crate) fn apply(
         }
         Event::Finished => state.lifecycle = Lifecycle::Completed,
         Event::Redirected { from, to } => state.travel_mut().redirected(*from, *to),
+        Event::Replanned(replanned) => {
+            state.deadline.iter_mut().for_each(|deadline| deadline.replan(&replanned.legs));
+        }
     }
+}
+
+fn answered(Answered { by, started_at, writes, lease, .. }: Answered) -> Detail {
+    Detail::Answered(Box::new(Answer { by, started_at, writes, lease }))
 }
 
 /// Takes the failures of an activity, which go with its next detail.

@@ -11,7 +11,7 @@ mod nodes;
 
 use std::sync::Arc;
 
-use legwork_model::event::{Incident, Performer, RequestDigest};
+use legwork_model::event::{Deadline, Incident, Performer, RequestDigest};
 use legwork_model::id::{
     Activity, AgentId, DomainId, ElementId, Iteration, NodeId, ServerId, shared_text,
 };
@@ -94,6 +94,9 @@ pub struct State {
     /// `None` while one server alone controls it.
     #[n(12)]
     pub(crate) travel: Option<Box<Travel>>,
+    /// By when it is to be done, if somebody said so.
+    #[n(13)]
+    pub(crate) deadline: Option<Box<Deadline>>,
 }
 
 /// What is known of a node between its activation and its completion.
@@ -237,6 +240,11 @@ impl State {
 
     pub fn lifecycle(&self) -> Lifecycle {
         self.lifecycle
+    }
+
+    /// By when it is to be done, and what is planned for that.
+    pub fn deadline(&self) -> Option<&Deadline> {
+        self.deadline.as_deref()
     }
 
     pub fn starter(&self) -> &Performer {
@@ -483,6 +491,7 @@ impl State {
             done: Vec::new(),
             versions: Versions::default(),
             travel: None,
+            deadline: None,
         }
     }
 
@@ -563,7 +572,7 @@ mod tests {
 
     #[test]
     fn a_state_stays_small() {
-        assert!(size_of::<State>() <= 200, "{}", size_of::<State>());
+        assert!(size_of::<State>() <= 208, "{}", size_of::<State>());
         assert!(size_of::<Pending>() <= 24, "{}", size_of::<Pending>());
         assert!(size_of::<Done>() <= 72, "{}", size_of::<Done>());
     }

@@ -5,6 +5,8 @@
 //! ones are never reused or given another meaning. Golden bytes in the tests hold this in place.
 //! A new field must be optional: older records lack it, and older programs skip it.
 
+mod deadline;
+mod plan;
 mod record;
 mod site;
 mod travel;
@@ -19,6 +21,8 @@ use crate::id::{
 use crate::schema::Schema;
 use crate::time::Timestamp;
 use crate::value::Value;
+pub use deadline::{Deadline, Leg, Planned, Replanned};
+pub use plan::{PlanEvent, Reserved, TaskKey};
 pub use record::{Record, RecordedAt, Unreadable, relative};
 use record::{compact_activity, relative_if_any};
 pub use site::{
@@ -170,6 +174,9 @@ pub enum Event {
     /// The activity was given to an executor. Recorded where somebody has asked for that.
     #[n(19)]
     Assigned(#[n(0)] Box<Assigned>),
+    /// Steps are planned otherwise: somebody else has promised them, or nobody does any more.
+    #[n(20)]
+    Replanned(#[n(0)] Box<Replanned>),
 }
 
 impl Event {
@@ -195,7 +202,8 @@ impl Event {
             | Self::Finished
             | Self::Redirected { .. }
             | Self::Answered(_)
-            | Self::Assigned(_) => None,
+            | Self::Assigned(_)
+            | Self::Replanned(_) => None,
         }
     }
 
@@ -222,7 +230,8 @@ impl Event {
             | Self::Finished
             | Self::Redirected { .. }
             | Self::Answered(_)
-            | Self::Assigned(_) => None,
+            | Self::Assigned(_)
+            | Self::Replanned(_) => None,
         }
     }
 }
@@ -237,6 +246,8 @@ pub struct Created {
     pub by: Performer,
     #[cbor(n(3), skip_if = "Vec::is_empty")]
     pub inputs: Vec<(ElementId, Value)>,
+    #[n(4)]
+    pub deadline: Option<Box<Deadline>>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
@@ -377,5 +388,27 @@ pub enum KeyEvent {
         /// Digest of what was asked for, to tell a repetition from another request.
         #[n(1)]
         request: u64,
+    },
+}
+
+/// What people were told by mail, in the stream of it.
+#[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
+#[cbor(flat, context_bound = "AsRef<RecordedAt>")]
+pub enum MailEvent {
+    /// A letter has left. Those of one moment to one person were one.
+    #[n(0)]
+    Told {
+        #[cbor(n(0), with = "instance_bytes")]
+        instance: InstanceId,
+        #[cbor(n(1), with = "compact_activity")]
+        activity: Activity,
+        #[n(2)]
+        agent: AgentId,
+        /// Why it was written: 0 assignment, 1 reminder, 2 escalation.
+        #[n(3)]
+        kind: u8,
+        /// The moment of the record; another one in snapshots.
+        #[cbor(n(4), with = "relative")]
+        at: Timestamp,
     },
 }

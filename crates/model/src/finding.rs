@@ -49,6 +49,7 @@ pub enum Rule {
     Z4,
     Z5,
     Z6,
+    Z7,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]

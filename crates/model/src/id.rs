@@ -22,8 +22,8 @@ use minicbor::{Decode, Encode};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct InstanceId(pub u128);
 
-/// An append-only sequence of records in a store: one for the site itself, one per instance, one
-/// per idempotency key.
+/// An append-only sequence of records in a store: one for the site itself, one for its plans, one per
+/// instance, one per idempotency key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct StreamId(pub u128);
 
@@ -31,8 +31,10 @@ pub struct StreamId(pub u128);
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum StreamKind {
     Site,
+    Plans,
     Instance(InstanceId),
     Key,
+    Mail,
 }
 
 /// A node of one version of a process. Numbered in document order, which makes the number part of
@@ -98,17 +100,27 @@ impl StreamId {
     /// The site's own stream: definitions, organisations, tokens.
     pub const SITE: Self = Self(0);
 
+    /// What people were told by mail.
+    pub const MAIL: Self = Self(u128::MAX);
+
+    /// The plans of those at home at the server.
+    pub const PLANS: Self = Self(u128::MAX - 1);
+
     /// The least id of an idempotency key: all instances lie below, all keys from here on.
     pub const KEYS: Self = Self(1 << 127);
 
     /// The stream of an idempotency key, by a hash of the key.
     pub fn of_key(hash: u128) -> Self {
-        Self(hash | Self::KEYS.0)
+        Self((hash | Self::KEYS.0).min(Self::PLANS.0 - 1))
     }
 
     pub fn kind(self) -> StreamKind {
         if self == Self::SITE {
             StreamKind::Site
+        } else if self == Self::PLANS {
+            StreamKind::Plans
+        } else if self == Self::MAIL {
+            StreamKind::Mail
         } else if self < Self::KEYS {
             StreamKind::Instance(InstanceId(self.0))
         } else {
@@ -206,7 +218,8 @@ impl FromStr for InstanceId {
         // No text names a stream that is not an instance's.
         match id.map(|id| StreamId(id).kind()) {
             Some(StreamKind::Instance(id)) => Ok(id),
-            Some(StreamKind::Site | StreamKind::Key) | None => Err(wrong()),
+            Some(StreamKind::Site | StreamKind::Plans | StreamKind::Key | StreamKind::Mail)
+            | None => Err(wrong()),
         }
     }
 }
@@ -381,8 +394,10 @@ mod tests {
     }
 
     #[test]
-    fn a_stream_is_of_the_site_or_of_an_instance_or_of_a_key() {
+    fn a_stream_is_of_the_site_or_of_an_instance_or_of_a_key_or_of_mail() {
         assert_eq!(StreamId::SITE.kind(), StreamKind::Site);
+        assert_eq!(StreamId::PLANS.kind(), StreamKind::Plans);
+        assert_eq!(StreamId::MAIL.kind(), StreamKind::Mail);
         for id in [1, u128::MAX >> 1] {
             assert_eq!(StreamId(id).kind(), StreamKind::Instance(InstanceId(id)));
         }

@@ -4,9 +4,10 @@
 //! or variant a new number instead.
 
 use legwork_model::event::{
-    Answered, Assigned, Completed, Created, Entry, Event, ExecutorRegistered, ExecutorType,
-    FetchedValue, Incident, KeyEvent, Method, Order, Orders, Parcel, Passage, Performer, PolicySet,
-    Received, Record, RequestDigest, Secret, SiteEvent, TokenIssued, Validity,
+    Answered, Assigned, Completed, Created, Deadline, Entry, Event, ExecutorRegistered,
+    ExecutorType, FetchedValue, Incident, KeyEvent, Leg, MailEvent, Method, Order, Orders, Parcel,
+    Passage, Performer, PlanEvent, Planned, PolicySet, Received, Record, Replanned, RequestDigest,
+    Reserved, Secret, SiteEvent, TaskKey, TokenIssued, Validity,
 };
 use legwork_model::id::{Activity, DomainId, ElementId, InstanceId, Iteration, NodeId, ServerId};
 use legwork_model::time::Timestamp;
@@ -78,7 +79,8 @@ fn check_site(event: SiteEvent, bytes: &str) {
 
 #[test]
 fn beginnings() {
-    let created = Created { process: "loan".into(), version: 3, by: ann(), inputs: values() };
+    let created =
+        Created { process: "loan".into(), version: 3, by: ann(), inputs: values(), deadline: None };
     check(
         Event::Created(Box::new(created.clone())),
         "820084646c6f616e03820163616e6e878200820081f582018201812082028202816531322e3530820382038162c3a482048204811b0000019ca8bbc9c38205820581677b2261223a317d820682068184582007070707070707070707070707070707070707070707070707070707070707070965612e74787463742f70",
@@ -183,8 +185,13 @@ fn lifecycle() {
 
 /// The history of two steps, as another server tells it.
 fn entries() -> Vec<Entry> {
-    let created =
-        Created { process: "loan".into(), version: 3, by: Performer::System, inputs: vec![] };
+    let created = Created {
+        process: "loan".into(),
+        version: 3,
+        by: Performer::System,
+        inputs: vec![],
+        deadline: None,
+    };
     let entry = |event, at, elsewhere| Entry { event, at, server: ServerId(1), elsewhere };
     let decided = Event::Decided { activity: in_loops(), code: 1 };
     vec![
@@ -362,6 +369,20 @@ fn events_of_idempotency_keys() {
 }
 
 #[test]
+fn events_of_mail() {
+    let instance = InstanceId(0x0192_3456_789A_BCDE_F012_3456_789A_BCDE);
+    let told =
+        |activity, at| MailEvent::Told { instance, activity, agent: "ann".into(), kind: 1, at };
+    let events = vec![told(activity(), AT), told(in_loops(), Timestamp(AT.0 - 12))];
+    let record = Record { at: AT, events };
+    let stored = record.to_bytes();
+    let expected = "821b0000019ca8bbc9c38286005001923456789abcdef0123456789abcde0563616e6e0100\
+                    86005001923456789abcdef0123456789abcde8319012c020063616e6e010c";
+    assert_eq!(hex(&stored), expected);
+    assert_eq!(Record::from_bytes(&stored), Ok(record));
+}
+
+#[test]
 fn several_events_share_one_moment() {
     let record = Record {
         at: AT,
@@ -381,4 +402,74 @@ fn the_commonest_record_is_small() {
     let record = Record { at: AT, events: vec![Event::Completed(completed())] };
     // Of these, 8 are the name of the worker and 9 the moment.
     assert_eq!(record.to_bytes().len(), 27);
+}
+
+#[test]
+fn deadlines() {
+    let leg = Leg {
+        node: NodeId(5),
+        round: 0,
+        release: Timestamp(1),
+        due: Timestamp(9),
+        takes_ms: 4,
+        planned: Some(Planned {
+            by: ann(),
+            start: Timestamp(2),
+            end: Timestamp(6),
+            planner: ServerId(3),
+        }),
+    };
+    let deadline = Deadline { at: Timestamp(10), legs: vec![leg.clone()] };
+    let process = "loan".into();
+    let created = Created {
+        process,
+        version: 3,
+        by: Performer::System,
+        inputs: vec![],
+        deadline: Some(Box::new(deadline)),
+    };
+    check(
+        Event::Created(Box::new(created)),
+        "820085646c6f616e03810080820a8186050001090484820163616e6e020603",
+    );
+    let lost = Leg { planned: None, ..leg };
+    let replanned = Replanned { legs: vec![lost], reason: "ill".to_owned() };
+    check(Event::Replanned(Box::new(replanned)), "8214828185050001090463696c6c");
+}
+
+#[test]
+fn plans() {
+    let task = TaskKey { instance: InstanceId(7), node: NodeId(5), round: 1, part: 0 };
+    let reserved = Reserved {
+        task,
+        by: ann(),
+        lane: 0,
+        release: Timestamp(1),
+        due: Timestamp(9),
+        takes_ms: 4,
+        priority: 5,
+        may_abort: true,
+        asker: ServerId(3),
+        who: vec![ann()],
+        deputies: vec![],
+    };
+    check_plan(
+        PlanEvent::Reserved(Box::new(reserved)),
+        "82008b845000000000000000000000000000000007050100820163616e6e0001090405f50381820163616e6e80",
+    );
+    check_plan(PlanEvent::Begun(task), "8201845000000000000000000000000000000007050100");
+    check_plan(PlanEvent::Ended(task), "8202845000000000000000000000000000000007050100");
+    let took = PlanEvent::Took { process: "loan".into(), step: "pay".into(), ms: 7 };
+    check_plan(took, "8403646c6f616e6370617907");
+    let back = PlanEvent::TakenBack { task, asker: ServerId(3), is_lost: true };
+    check_plan(back, "840484500000000000000000000000000000000705010003f5");
+    check_plan(PlanEvent::Told(task), "8205845000000000000000000000000000000007050100");
+}
+
+/// The same for what happens to plans.
+fn check_plan(event: PlanEvent, bytes: &str) {
+    let record = Record { at: Timestamp(0), events: vec![event] };
+    let stored = record.to_bytes();
+    assert_eq!(hex(&stored), format!("820081{bytes}"), "{record:?}");
+    assert_eq!(Record::from_bytes(&stored), Ok(record));
 }

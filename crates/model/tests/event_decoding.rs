@@ -66,7 +66,7 @@ fn incident() -> impl Strategy<Value = Incident> {
 fn created() -> impl Strategy<Value = Event> {
     (".{0,9}", any::<u32>(), performer(), values()).prop_map(|(process, version, by, inputs)| {
         let process = process.as_str().into();
-        Event::Created(Box::new(Created { process, version, by, inputs }))
+        Event::Created(Box::new(Created { process, version, by, inputs, deadline: None }))
     })
 }
 

@@ -1,7 +1,8 @@
 //! Who is away, and who stands in for them.
 //!
-//! At any moment an absent agent has at most one stand-in, somebody who is there: the first of
-//! their own substitutes, and only if all of those are away the substitutes of the substitutes.
+//! Whoever stands in is there. One's own substitutes come first, in order, and after them the
+//! substitutes of those who are away; of all these the first does the work whom nothing bars. So
+//! at any moment an item of somebody absent has at most one stand-in.
 
 use std::collections::{BTreeSet, VecDeque};
 
@@ -9,23 +10,39 @@ use legwork_model::id::AgentId;
 use legwork_model::time::Timestamp;
 
 use crate::organisation::Organisation;
+use crate::resolve::Resolved;
+
+/// An absent agent for whom somebody may stand in.
+pub(crate) struct Standing {
+    pub(crate) absent: u32,
+    /// Those who are there and come before: only if all of them are barred it is one's turn.
+    pub(crate) before: Vec<u32>,
+}
 
 impl Organisation {
     pub fn is_absent(&self, agent: &AgentId, now: Timestamp) -> bool {
         self.roster.number(agent).is_some_and(|number| self.away(number, now))
     }
 
-    /// Who stands in for an agent who is absent now.
+    /// Who stands in for an agent who is absent now, in whatever nobody is barred from.
     pub fn stand_in(&self, agent: &AgentId, now: Timestamp) -> Option<AgentId> {
         let number = self.roster.number(agent).filter(|&number| self.away(number, now))?;
-        self.stand_in_of(number, now).map(|number| self.roster.agent(number).clone())
+        self.stand_ins(number, now).next().map(|number| self.roster.agent(number).clone())
     }
 
-    /// For whom an agent acts now: the absent whose stand-in they are, in the order of names.
-    pub fn stands_in_for(&self, agent: &AgentId, now: Timestamp) -> Vec<AgentId> {
+    /// Who does a step in place of an agent who is absent now: the first whom nothing bars.
+    pub fn stand_in_at(&self, agent: &AgentId, step: &Resolved, now: Timestamp) -> Option<AgentId> {
+        let number = self.roster.number(agent).filter(|&number| self.away(number, now))?;
+        let mut all = self.stand_ins(number, now).map(|number| self.roster.agent(number));
+        all.find(|agent| !step.bars(agent)).cloned()
+    }
+
+    /// For whom an agent may have to act now, in the order of names: the absent who come to them
+    /// through others who are away, also if somebody else comes before.
+    pub fn may_stand_in_for(&self, agent: &AgentId, now: Timestamp) -> Vec<AgentId> {
         let Some(number) = self.roster.number(agent) else { return Vec::new() };
-        let numbers = self.stands_in_for_numbers(number, now);
-        numbers.into_iter().map(|number| self.roster.agent(number).clone()).collect()
+        let absent = self.absent_before(number, now);
+        absent.into_iter().map(|number| self.roster.agent(number).clone()).collect()
     }
 
     /// The next moment after `now` at which somebody leaves or comes back.
@@ -34,36 +51,49 @@ impl Organisation {
         moments.get(moments.partition_point(|&moment| moment <= now)).copied()
     }
 
-    pub(crate) fn stands_in_for_numbers(&self, number: u32, now: Timestamp) -> Vec<u32> {
+    /// The same with those who come before.
+    pub(crate) fn standing(&self, agent: &AgentId, now: Timestamp) -> Vec<Standing> {
+        let Some(number) = self.roster.number(agent) else { return Vec::new() };
+        let standing = |absent: u32| {
+            let before = self.stand_ins(absent, now).take_while(|&other| other != number);
+            Standing { absent, before: before.collect() }
+        };
+        self.absent_before(number, now).into_iter().map(standing).collect()
+    }
+
+    fn absent_before(&self, number: u32, now: Timestamp) -> BTreeSet<u32> {
         let direct = &self.absences.substituted[number as usize];
+        let mut found = BTreeSet::new();
         if direct.is_empty() || self.away(number, now) {
-            return Vec::new();
+            return found;
         }
         // Backwards over the absent: nobody else can lead to this agent.
-        let mut found = BTreeSet::new();
         let mut open: Vec<u32> = direct.clone();
         while let Some(candidate) = open.pop() {
             if self.away(candidate, now) && found.insert(candidate) {
                 open.extend(&self.absences.substituted[candidate as usize]);
             }
         }
-        found.retain(|&absent| self.stand_in_of(absent, now) == Some(number));
-        found.into_iter().collect()
+        found
     }
 
-    fn stand_in_of(&self, absent: u32, now: Timestamp) -> Option<u32> {
+    /// All who could stand in for somebody absent, in order, each once.
+    fn stand_ins(&self, absent: u32, now: Timestamp) -> impl Iterator<Item = u32> + '_ {
         let substitutes = &self.absences.substitutes;
         let mut seen = BTreeSet::from([absent]);
         let mut open: VecDeque<u32> = substitutes[absent as usize].iter().copied().collect();
-        while let Some(candidate) = open.pop_front() {
-            if !self.away(candidate, now) {
-                return Some(candidate);
-            }
-            if seen.insert(candidate) {
+        std::iter::from_fn(move || {
+            while let Some(candidate) = open.pop_front() {
+                if !seen.insert(candidate) {
+                    continue;
+                }
+                if !self.away(candidate, now) {
+                    return Some(candidate);
+                }
                 open.extend(&substitutes[candidate as usize]);
             }
-        }
-        None
+            None
+        })
     }
 
     fn away(&self, number: u32, now: Timestamp) -> bool {
@@ -83,8 +113,11 @@ mod tests {
     /// For whom everybody stands in, as `ben for ann`.
     fn standing_in(organisation: &Organisation, moment: &str) -> String {
         let pairs = organisation.agents().iter().flat_map(|agent| {
-            let absent = organisation.stands_in_for(&agent.id, at(moment));
-            absent.into_iter().map(|absent| format!("{} for {absent}", agent.id))
+            let all = organisation.may_stand_in_for(&agent.id, at(moment)).into_iter();
+            let own = move |absent: &AgentId| {
+                organisation.stand_in(absent, at(moment)).as_ref() == Some(&agent.id)
+            };
+            all.filter(own).map(|absent| format!("{} for {absent}", agent.id))
         });
         pairs.collect::<Vec<_>>().join(", ")
     }

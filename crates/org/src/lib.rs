@@ -4,6 +4,7 @@
 //! people. Nobody sees an item that they may not act on.
 
 mod absence;
+mod calendar;
 mod check;
 mod check_text;
 mod organisation;
@@ -15,10 +16,14 @@ mod set;
 mod support;
 mod worklist;
 
+pub use calendar::{Calendar, Occurrence, Regular, SPANS_PER_DAY_MAX, WorkSpan, WorkingTime};
 pub use check::Assignments;
 pub use check_text::{Checked, check_text};
 pub use organisation::{Absence, Agent, Organisation, Position, Unit};
-pub use read::{AGENTS_MAX, NAMES_MAX, POSITIONS_MAX, UNIT_DEPTH_MAX, UNITS_MAX};
+pub use read::{
+    AGENTS_MAX, APPOINTMENT_MAX, CALENDARS_MAX, CLOSED_MAX, MAIL_BYTES_MAX, NAMES_MAX, PERIOD_MAX,
+    POSITIONS_MAX, REGULAR_MAX, UNIT_DEPTH_MAX, UNITS_MAX,
+};
 pub use resolve::{Performers, Resolved};
 pub use schema::json_schema;
 pub use set::AgentSet;

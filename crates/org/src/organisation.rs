@@ -11,6 +11,7 @@ use legwork_model::finding::Finding;
 use legwork_model::id::AgentId;
 use legwork_model::time::Timestamp;
 
+use crate::calendar::{Calendar, Regular};
 use crate::set::{AgentSet, Roster};
 
 #[derive(Clone, Debug)]
@@ -21,6 +22,7 @@ pub struct Organisation {
     agents: Vec<Agent>,
     units: BTreeMap<Arc<str>, Unit>,
     positions: BTreeMap<Arc<str>, Position>,
+    calendars: BTreeMap<Arc<str>, Calendar>,
     pub(crate) sets: Sets,
     pub(crate) absences: Absences,
 }
@@ -31,10 +33,17 @@ pub struct Agent {
     pub id: AgentId,
     /// For people to read.
     pub name: String,
+    /// Where they can be written to.
+    pub mail: Option<String>,
     pub positions: Vec<Arc<str>>,
     /// Held directly, not through a position.
     pub roles: Vec<Arc<str>>,
     pub abilities: Vec<Arc<str>>,
+    /// Their working hours; without one they can be asked at any hour.
+    pub calendar: Option<Arc<str>>,
+    /// The part of their working time, in per cent, that is there for work given out here.
+    pub share: u32,
+    pub regularly: Vec<Regular>,
     /// In order: the first who is there stands in.
     pub substitutes: Vec<AgentId>,
     pub absent: Vec<Absence>,
@@ -101,6 +110,7 @@ pub(crate) struct Parts {
     pub(crate) agents: BTreeMap<AgentId, Agent>,
     pub(crate) units: BTreeMap<Arc<str>, Unit>,
     pub(crate) positions: BTreeMap<Arc<str>, Position>,
+    pub(crate) calendars: BTreeMap<Arc<str>, Calendar>,
 }
 
 /// Nobody: what a site has before an organisation is published.
@@ -119,12 +129,12 @@ impl Organisation {
 
     /// Every name in the parts must exist and the units must form trees, which `read` sees to.
     pub(crate) fn new(parts: Parts) -> Self {
-        let Parts { name, agents, units, positions } = parts;
+        let Parts { name, agents, units, positions, calendars } = parts;
         let roster = Arc::new(Roster::new(agents.keys().cloned().collect()));
         let agents: Vec<Agent> = agents.into_values().collect();
         let sets = Sets::new(&roster, &agents, &units, &positions);
         let absences = Absences::new(&roster, &agents);
-        Self { name, roster, agents, units, positions, sets, absences }
+        Self { name, roster, agents, units, positions, calendars, sets, absences }
     }
 
     pub fn name(&self) -> &Arc<str> {
@@ -150,6 +160,14 @@ impl Organisation {
 
     pub fn positions(&self) -> impl Iterator<Item = &Position> {
         self.positions.values()
+    }
+
+    pub fn calendars(&self) -> impl Iterator<Item = (&Arc<str>, &Calendar)> {
+        self.calendars.iter()
+    }
+
+    pub fn calendar(&self, name: &str) -> Option<&Calendar> {
+        self.calendars.get(name)
     }
 
     /// Every role that a position plays or an agent holds, with those who play it.

@@ -107,6 +107,14 @@ impl Organisation {
             .unwrap_or_else(|| self.sets.nobody.clone())
     }
 
+    /// Those above an agent: the manager of each of their units, or the next one above.
+    pub fn managers_of(&self, agent: &AgentId) -> AgentSet {
+        match self.roster.number(agent) {
+            Some(number) => self.managers(number),
+            None => self.sets.nobody.clone(),
+        }
+    }
+
     /// For every unit of the agent its manager; where there is none, or where that is the agent,
     /// the next manager above.
     fn managers(&self, agent: u32) -> AgentSet {

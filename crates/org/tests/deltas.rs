@@ -124,7 +124,7 @@ impl Plan {
             );
         }
         let (organisation, findings) = Organisation::parse(&source);
-        assert!(findings.is_empty(), "{source}\n{findings:?}");
+        assert!(organisation.is_some(), "{source}\n{findings:?}");
         organisation.unwrap()
     }
 }
@@ -179,7 +179,8 @@ impl Model {
         if !self.organisation.contains(agent) {
             return None;
         }
-        let Resolved { actors, barred } = item.resolve(&self.organisation);
+        let resolved = item.resolve(&self.organisation);
+        let actors = &resolved.actors;
         let concerns = |person: &AgentId| match &item.holder {
             Some(holder) => holder == person,
             None => actors.contains(person),
@@ -187,11 +188,9 @@ impl Model {
         if concerns(agent) {
             return Some((item.holder.clone(), None));
         }
-        if barred.contains(agent) && !actors.contains(agent) {
-            return None;
-        }
         let absent = self.organisation.agents().iter().map(|other| &other.id).find(|other| {
-            self.organisation.stand_in(other, self.now).as_ref() == Some(agent) && concerns(other)
+            let stand_in = self.organisation.stand_in_at(other, &resolved, self.now);
+            stand_in.as_ref() == Some(agent) && concerns(other)
         });
         absent.map(|absent| (item.holder.clone(), Some(absent.clone())))
     }

@@ -2,12 +2,17 @@
 //!
 //! A file with an error gives no organisation, and all of its errors at once.
 
+use legwork_model::finding::{Finding, Severity};
 use legwork_model::id::AgentId;
-use legwork_org::{AGENTS_MAX, NAMES_MAX, Organisation, UNIT_DEPTH_MAX, UNITS_MAX};
+use legwork_org::{
+    AGENTS_MAX, CALENDARS_MAX, CLOSED_MAX, MAIL_BYTES_MAX, NAMES_MAX, Organisation, REGULAR_MAX,
+    SPANS_PER_DAY_MAX, UNIT_DEPTH_MAX, UNITS_MAX,
+};
 
 fn findings(source: &str) -> String {
     let (organisation, findings) = Organisation::parse(source);
-    assert_eq!(organisation.is_some(), findings.is_empty(), "{findings:?}");
+    let is_error = |finding: &Finding| finding.severity == Severity::Error;
+    assert_eq!(organisation.is_none(), findings.iter().any(is_error), "{findings:?}");
     findings.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n")
 }
 
@@ -126,6 +131,97 @@ agents:
 }
 
 #[test]
+fn mistakes_in_calendars_are_told_at_their_columns() {
+    insta::assert_snapshot!(findings(
+        "organisation: x
+calendars:
+  berlin: { zone: Berlin, hours: { mon: 08:00-12:00 } }
+  ward: { zone: Europe/Berlni, hours: { mon-fri: '08:00-12:00 12-16', fre: '08:00-12:00' } }
+  night: { zone: UTC, hours: { sun: 22:00-06:00, mon: 05:00-09:00 } }
+  twice: { zone: UTC, hours: { mon-fri: 08:00-12:00, fri: 14:00-16:00 } }
+  never: { zone: UTC, hours: {} }
+  closed: { zone: UTC, closed: [25.12., { from: 2026-12-31, to: 2026-12-01 }, { to: 2026-01-01 }] }
+  nowhere: { hours: { mon: 08:00-12:00 } }
+agents:
+  ann: { calendar: wart, share: 150, mail: ann at clinic }
+"
+    ), @r#"
+        3:19: error Z1: there is no time zone `Berlin`
+            hint: did you mean `Europe/Berlin`?
+        4:17: error Z1: there is no time zone `Europe/Berlni`
+            hint: did you mean `Europe/Berlin`?
+        4:63: error Y2: `hours` of calendar `ward` on `mon-fri`: `12-16` is not a stretch of hours
+            hint: write hours as in `08:00-12:00`, or `22:00-06:00` if they go on past midnight
+        4:71: error Y2: `hours` of calendar `ward`: `fre` is not a day
+            hint: name days as in `mon`, `mon-fri` or `mon,wed`
+        5:55: error Y2: `hours` of calendar `night` on `mon`: `05:00-09:00` on mon lies across `22:00-06:00` on sun
+            hint: let one end before the other begins
+        6:54: error Y2: `hours` of calendar `twice` on `fri`: `fri` is named twice
+            hint: write all hours of a day together
+        7:30: error Y2: `hours` of calendar `never` name no hours
+            hint: write hours such as `mon-fri: 08:00-16:30`, or leave `hours` out: then any hour will do
+        8:33: error Y2: a day in `closed` of calendar `closed` cannot be `25.12.`
+            hint: write a day such as 2026-12-25
+        8:65: error Y2: an entry of `closed` of calendar `closed` ends before it begins
+            hint: let `to` be no earlier than `from`
+        8:79: error Y2: an entry of `closed` of calendar `closed` needs `from`
+            hint: write both `from` and `to`, or a single day
+        9:12: error Y2: calendar `nowhere` needs `zone`
+            hint: write `zone: ` and the name of a time zone, such as Europe/Berlin
+        11:20: error Z1: there is no calendar `wart`
+            hint: did you mean `ward`?
+        11:33: error Y3: `share` of agent `ann` cannot be `150`
+            hint: write a whole number from 1 to 100
+        11:44: error Y2: `mail` of agent `ann` cannot be `ann at clinic`
+            hint: write one address, such as ann@clinic.example
+        "#);
+}
+
+#[test]
+fn mistakes_in_regular_tasks_are_told_at_their_columns() {
+    insta::assert_snapshot!(findings(
+        "organisation: x
+agents:
+  ben:
+    regularly:
+      - { task: round, at: \"0 8 * * mon-fry\", takes: 1h }
+      - { task: round, at: 0 25 * * *, takes: 1h }
+      - { task: night, at: 0 8 * * *, takes: 25h }
+      - { task: report, every: 1h, takes: 2h }
+      - { task: report, every: 400d, takes: 2h }
+      - { task: report, takes: soon }
+      - { task: report, every: 1d, at: 0 8 * * *, takes: 0s }
+      - { every: 2d, from: monday }
+"
+    ), @r#"
+        5:41: error Y2: `at` of `round` of agent `ben`: `fry` is no day of the week
+            hint: did you mean `fri`?
+        6:30: error Y2: `at` of `round` of agent `ben`: `25` is no hour
+            hint: write numbers from 0 to 23, as in `*`, `*/5`, `1-5` or `1,3`
+        7:46: error Y3: `night` of agent `ben` takes 25h, and may take 1d at most
+            hint: let it be done in the time there is
+        8:43: error Y3: `report` of agent `ben` takes 2h, and may take 1h at most
+            hint: let it be done in the time there is
+        9:32: error Y3: `every` of `report` of agent `ben` is longer than 366d
+            hint: use `at` for rarer tasks
+        10:9: error Y2: `report` of agent `ben` needs `at` or `every`
+            hint: write `at: "0 8 * * mon-fri"` for an appointment, or `every: 2d`
+        10:32: error Y2: `takes` of `report` of agent `ben` cannot be `soon`
+            hint: write a length of time such as 30m, 8h or 2d; a minute at least
+        11:9: error Y2: `report` of agent `ben` has both `at` and `every`
+            hint: keep one of them
+        11:58: error Y2: `takes` of `report` of agent `ben` cannot be `0s`
+            hint: write a length of time such as 30m, 8h or 2d; a minute at least
+        12:9: error Y2: a regular task of agent `ben` needs `takes`
+            hint: write `takes: ` and how long it lasts, such as 30m
+        12:9: error Y2: a regular task of agent `ben` needs `task`
+            hint: write `task: ` and what is done
+        12:28: error Y2: `from` of a regular task of agent `ben` cannot be `monday`
+            hint: write a day such as 2026-12-20, or a moment such as 2026-12-20T08:00:00Z
+        "#);
+}
+
+#[test]
 fn what_is_too_large_is_told_with_a_way_to_make_it_smaller() {
     let huge = "organisation: x\n#".to_owned() + &"x".repeat(2 << 20);
     insta::assert_snapshot!(findings(&huge), @"
@@ -177,6 +273,49 @@ agents: {}
 }
 
 #[test]
+fn substitutes_who_stand_in_only_for_each_other_are_a_warning() {
+    insta::assert_snapshot!(findings(
+        "organisation: x
+agents:
+  ann: { substitutes: [ben] }
+  ben: { substitutes: [ann] }
+  cora: { substitutes: [dan] }
+  dan: { substitutes: [cora, eve] }
+  eve: {}
+  p1: { substitutes: [p2] }
+  p2: { substitutes: [p3] }
+  p3: { substitutes: [p4, p1] }
+  p4: { substitutes: [p5] }
+  p5: { substitutes: [p6] }
+  p6: { substitutes: [p1] }
+  p7: { substitutes: [p6] }
+"
+    ), @r#"
+        3:10: warning Z7: `ann` and `ben` stand in only for each other: when all of them are away, nobody does
+            hint: name somebody else as a further substitute of one of them
+        8:9: warning Z7: `p1`, `p2`, `p3`, `p4`, `p5` and 1 more stand in only for each other: when all of them are away, nobody does
+            hint: name somebody else as a further substitute of one of them
+        "#);
+    // One mistake at a time: of broken files nothing is said about rings.
+    let broken = "organisation: x\nagents:\n  ann: { substitutes: [ann, zoe] }\n";
+    assert!(!findings(broken).contains("Z7"));
+}
+
+#[test]
+fn more_warnings_than_can_be_told_are_still_no_error() {
+    let pairs: String = (0..150)
+        .map(|n| {
+            format!("  a{n:03}: {{ substitutes: [b{n}] }}\n  b{n}: {{ substitutes: [a{n:03}] }}\n")
+        })
+        .collect();
+    let (organisation, findings) =
+        Organisation::parse(&format!("organisation: x\nagents:\n{pairs}"));
+    assert!(organisation.is_some());
+    assert!(findings.iter().all(|finding| finding.severity == Severity::Warning));
+    assert!(findings.iter().any(|finding| finding.message == "50 more findings are not shown"));
+}
+
+#[test]
 fn hostile_yaml_is_refused_with_a_finding() {
     let nested = format!("organisation: x\nagents: {}{}", "[".repeat(10_000), "]".repeat(10_000));
     let bomb = "organisation: x\nagents: &a [*a, *a]\n";
@@ -197,6 +336,12 @@ fn every_limit_has_its_own_finding() {
     let units = many(UNITS_MAX + 1, &|n| format!("  u{n}:"));
     let deep = many(UNIT_DEPTH_MAX + 1, &|n| format!("  u{n:03}: {{ in: u{:03} }}", n + 1));
     let roles = many(NAMES_MAX + 1, &|n| format!("      - r{n}"));
+    let calendars = many(CALENDARS_MAX + 1, &|n| format!("  c{n}: {{ zone: UTC }}"));
+    let closed = many(CLOSED_MAX + 1, &|_| "      - 2026-12-25".to_owned());
+    let spans = many(SPANS_PER_DAY_MAX + 1, &|n| format!("        {n:02}:00-{n:02}:30"));
+    let regular =
+        many(REGULAR_MAX + 1, &|_| "      - { task: a, every: 1d, takes: 1h }".to_owned());
+    let address = format!("{}@x.org", "x".repeat(MAIL_BYTES_MAX));
     let long = "x".repeat(65);
     for (source, expected) in [
         (format!("organisation: x\nagents:\n{agents}\n"), "more than 20000 agents"),
@@ -210,6 +355,32 @@ fn every_limit_has_its_own_finding() {
         ),
         (format!("organisation: x\nagents:\n  a:\n    roles:\n{roles}\n"), "more than 100"),
         (format!("organisation: {long}\nagents: {{}}\n"), "longer than 64 characters"),
+        (
+            format!("organisation: x\ncalendars:\n{calendars}\nagents: {{}}\n"),
+            "more than 1000 calendars",
+        ),
+        (
+            format!(
+                "organisation: x\ncalendars:\n  c:\n    zone: UTC\n    closed:\n{closed}\n\
+                 agents: {{}}\n"
+            ),
+            "`closed` of calendar `c` has more than 1000 entries",
+        ),
+        (
+            format!(
+                "organisation: x\ncalendars:\n  c:\n    zone: UTC\n    hours:\n      mon:\n{spans}\n\
+                 agents: {{}}\n"
+            ),
+            "a day has more than 12 stretches of work",
+        ),
+        (
+            format!("organisation: x\nagents:\n  a:\n    regularly:\n{regular}\n"),
+            "`regularly` of agent `a` has more than 20 entries",
+        ),
+        (
+            format!("organisation: x\nagents: {{ a: {{ mail: {address} }} }}\n"),
+            "`mail` of agent `a` is longer than 254 characters",
+        ),
     ] {
         let findings = findings(&source);
         assert!(findings.contains("error Y3"), "{findings}");

@@ -5,7 +5,8 @@
 
 #![expect(clippy::unwrap_used, reason = "a wrong assumption is a failed test")]
 
-use legwork_model::finding::Rule;
+use legwork_model::finding::{Finding, Rule, Severity};
+use legwork_model::time::Timestamp;
 use legwork_model::yaml::report::Report;
 use legwork_model::yaml::tree::{self, Content, Node, ScalarKind};
 use legwork_org::{Organisation, json_schema};
@@ -47,6 +48,24 @@ fn schema_and_reader_agree_on_form() {
         (true, "{ ann: { positions: [p], roles: [r], abilities: [a], substitutes: [ben] } }"),
         (true, "{ ann: { absent: [{ from: 2026-01-01 }] } }"),
         (true, "{ ann: { absent: [{ from: 2026-01-01, to: 2026-02-01T08:00:00Z }] } }"),
+        (true, "{ ann: { calendar: c, share: 50, mail: ann@clinic.example } }"),
+        (true, "{ ann: { regularly: [{ task: round, at: 0 8 * * mon-fri, takes: 1h }] } }"),
+        (true, "{ ann: { regularly: [{ task: t, every: 2d, takes: 30m, from: 2026-01-05 }] } }"),
+        (false, "{ ann: { share: 0 } }"),
+        (false, "{ ann: { share: 101 } }"),
+        (false, "{ ann: { share: half } }"),
+        (false, "{ ann: { mail: ann } }"),
+        (false, "{ ann: { mail: 'ann@b, ben@c' } }"),
+        (false, "{ ann: { regularly: [{ task: t, at: 0 8 * *, takes: 1h }] } }"),
+        (false, "{ ann: { regularly: [{ task: t, every: often, takes: 1h }] } }"),
+        (false, "{ ann: { regularly: [{ task: t, every: 1d }] } }"),
+        (false, "{ ann: { regularly: [{ task: t, takes: 1h }] } }"),
+        (false, "{ ann: { regularly: [{ every: 1d, takes: 1h }] } }"),
+        (false, "{ ann: { regularly: [{ task: t, at: 0 8 * * *, every: 1d, takes: 1h }] } }"),
+        (
+            false,
+            "{ ann: { regularly: [{ task: t, at: 0 8 * * *, from: 2026-01-01, takes: 1h }] } }",
+        ),
         (false, "[]"),
         (false, "{ 'a b': {} }"),
         (false, "{ -a: {} }"),
@@ -66,6 +85,19 @@ fn schema_and_reader_agree_on_form() {
     for (good, rest) in [
         (true, "units: { u: , v: { in: u, manager: m, title: V } }"),
         (true, "positions: { p: { unit: u, roles: [r], title: P } }"),
+        (true, "calendars: { c: { zone: Europe/Berlin } }"),
+        (true, "calendars: { c: { zone: UTC, hours: { mon-fri: '08:00-12:00 12:30-16:30' } } }"),
+        (true, "calendars: { c: { zone: UTC, hours: { 'mon, Wed': '22:00-6:00' } } }"),
+        (true, "calendars: { c: { zone: UTC, closed: [2026-12-25] } }"),
+        (true, "calendars: { c: { zone: UTC, closed: [{ from: 2026-12-25, to: 2026-12-26 }] } }"),
+        (false, "calendars: { c: }"),
+        (false, "calendars: { c: {} }"),
+        (false, "calendars: { c: { zone: UTC, hours: {} } }"),
+        (false, "calendars: { c: { zone: UTC, hours: { mo-fr: '08:00-12:00' } } }"),
+        (false, "calendars: { c: { zone: UTC, hours: { mon: 8-12 } } }"),
+        (false, "calendars: { c: { zone: UTC, closed: [2026-12-25T00:00:00Z] } }"),
+        (false, "calendars: { c: { zone: UTC, closed: [{ from: 2026-12-25 }] } }"),
+        (false, "calendars: { c: { zone: UTC, open: always } }"),
         (false, "positions: { p: }"),
         (false, "units: { u: { unit: v } }"),
         (false, "people: {}"),
@@ -80,15 +112,26 @@ fn schema_and_reader_agree_on_form() {
 proptest! {
     #[test]
     fn no_text_makes_the_reader_panic(
-        noise in "[ \\na-z:{}\\[\\],'\"&*!0-9-]{0,60}",
-        cut in 0..300_usize,
+        noise in "[ \\na-z:{}\\[\\],'\"&*!/@0-9-]{0,60}",
+        cut in 0..600_usize,
     ) {
         let whole = "organisation: x\nunits:\n  u: { in: v, manager: ann }\n  v: {}\npositions:\n  \
-                     p: { unit: u, roles: [r] }\nagents:\n  ann: { positions: [p], substitutes: \
-                     [ben], absent: [{ from: 2026-01-01, to: 2026-02-01 }] }\n  ben:\n";
+                     p: { unit: u, roles: [r] }\ncalendars:\n  c: { zone: Europe/Berlin, hours: { \
+                     mon-fri: '08:00-12:00 12:30-16:30', sat: '22:00-02:00' }, closed: [2026-12-25, \
+                     { from: 2026-12-31, to: 2027-01-01 }] }\nagents:\n  ann: { positions: [p], \
+                     calendar: c, share: 50, mail: ann@x.org, regularly: [{ task: a, at: '0 8 * * \
+                     mon-fri', takes: 1h }, { task: b, every: 2d, takes: 30m, from: 2026-01-05 }], \
+                     substitutes: [ben], absent: [{ from: 2026-01-01, to: 2026-02-01 }] }\n  ben:\n";
         let cut = cut.min(whole.len());
         let source = format!("{}{noise}{}", &whole[..cut], &whole[cut..]);
         let (organisation, findings) = Organisation::parse(&source);
-        prop_assert_eq!(organisation.is_some(), findings.is_empty());
+        let is_error = |finding: &Finding| finding.severity == Severity::Error;
+        prop_assert_eq!(organisation.is_none(), findings.iter().any(is_error));
+        let known = organisation.as_ref().and_then(|known| known.working_time(&"ann".into()));
+        if let Some(time) = known {
+            let (from, to) = (Timestamp(1_700_000_000_000), Timestamp(1_701_000_000_000));
+            prop_assert!(time.spans(from, to).count() < 1_000);
+            prop_assert!(time.occurrences(from, to).count() < 50_000);
+        }
     }
 }

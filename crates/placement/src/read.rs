@@ -63,7 +63,7 @@ impl Topology {
             let previous = previous.filter(|_| !unreadable);
             number::number(draft, previous.unwrap_or(&none), rules, &mut report)
         });
-        let whole = topology.filter(|_| report.is_clean());
+        let whole = topology.filter(|_| !report.has_errors());
         (whole, report.into_findings())
     }
 }

@@ -5,7 +5,7 @@
 //! time that passes.
 
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
-use std::time::{Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use legwork_model::time::Timestamp;
 
@@ -67,13 +67,19 @@ impl Clock {
         (behind && !told).then_some(lag)
     }
 
-    #[expect(clippy::disallowed_methods, reason = "the clock")]
     fn read(&self) -> Reading {
-        let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-        let millis =
-            |length: std::time::Duration| i64::try_from(length.as_millis()).unwrap_or(i64::MAX);
-        Reading { wall: millis(since), passed: millis(self.begun.elapsed()) }
+        Reading { wall: now().0, passed: millis(self.begun.elapsed()) }
     }
+}
+
+/// What the machine's clock says, for commands: `--by 3d` counts from here.
+#[expect(clippy::disallowed_methods, reason = "the clock")]
+pub fn now() -> Timestamp {
+    Timestamp(millis(SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default()))
+}
+
+fn millis(length: Duration) -> i64 {
+    i64::try_from(length.as_millis()).unwrap_or(i64::MAX)
 }
 
 impl Default for Clock {

@@ -8,6 +8,7 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use legwork_mail::Settings;
 use legwork_placement::Topology;
 use legwork_store::postgres::Shared;
 
@@ -30,6 +31,8 @@ pub struct Config {
     pub takeover_hold: Duration,
     /// Where executors reach the API of this process, if not where it listens.
     pub public_url: Option<Arc<str>>,
+    /// How people are told of their work by mail; `None` tells nobody.
+    pub mail: Option<Settings>,
 }
 
 /// One server of a cluster.
@@ -169,6 +172,7 @@ impl Config {
             peering: None,
             takeover_hold: Duration::from_secs(10),
             public_url: None,
+            mail: None,
         }
     }
 }

@@ -6,6 +6,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use legwork_api::deadlines::{Deadline, DeadlineStep, Plan, PlanKind, Turn};
 use legwork_api::definitions::{Agent, DefinitionSummary, Finding, VersionSummary};
 use legwork_api::executors::{ExecutorCondition, ExecutorState, ExecutorTypeState};
 use legwork_api::instances::{
@@ -44,8 +45,33 @@ pub(crate) fn agents(agents: Vec<site::AgentInfo>) -> Vec<Agent> {
 pub(crate) fn started(info: site::InstanceInfo, repeated: bool) -> Started {
     let state = state(info.lifecycle);
     let result = result(&info);
-    let site::InstanceInfo { instance, process, version, .. } = info;
-    Started { instance, process, version, state, result, repeated }
+    let site::InstanceInfo { instance, process, version, deadline, .. } = info;
+    let deadline = deadline.map(self::deadline);
+    Started { instance, process, version, state, result, repeated, deadline }
+}
+
+pub(crate) fn deadline(view: site::DeadlineView) -> Deadline {
+    let steps = view.legs.into_iter().map(|leg| DeadlineStep {
+        step: leg.step,
+        by: leg.by.map(performer),
+        start: leg.start,
+        end: leg.end,
+        due: leg.due,
+    });
+    Deadline { at: view.at, promised: view.promised, steps: steps.collect() }
+}
+
+pub(crate) fn plan(view: site::PlanView) -> Plan {
+    let (kind, name) = match view.by {
+        event::Performer::Agent(agent) => (PlanKind::Person, agent.0),
+        event::Performer::Worker(name) => (PlanKind::Executor, name),
+        event::Performer::System => (PlanKind::Executor, "".into()),
+    };
+    let turns = view.turns.into_iter().map(|turn| {
+        let site::PlannedTurn { lane, from, to, instance, step, due } = turn;
+        Turn { lane, from, to, instance, step, due }
+    });
+    Plan { name, kind, at: view.at, turns: turns.collect() }
 }
 
 pub(crate) fn instance_list(
@@ -84,6 +110,7 @@ fn summary(info: site::InstanceInfo) -> InstanceSummary {
         incidents: info.incidents,
         started_at: info.started_at,
         ended_at: info.ended_at,
+        deadline: info.deadline.map(deadline),
     }
 }
 
@@ -199,6 +226,8 @@ fn item(info: site::ItemInfo) -> Item {
         offered_at: info.offered_at,
         claimed_by: info.claimed_by.map(|agent| agent.0),
         takes_ms: info.takes.map(millis),
+        due: info.due,
+        planned_for: info.planned_for.map(|agent| agent.0),
         on_behalf_of: info.on_behalf_of.map(|agent| agent.0),
         server: info.server,
         stale: info.stale,

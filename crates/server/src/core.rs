@@ -22,6 +22,7 @@ use crate::executors::Executors;
 use crate::files::Fetcher;
 use crate::gate::Gate;
 use crate::http::App;
+use crate::mail::{self, Post};
 use crate::meters::Meters;
 use crate::moving::{Progress, bring};
 use crate::notes::Notes;
@@ -32,6 +33,9 @@ use crate::supervise::Supervisor;
 
 /// How often it is looked whether the server is to stop while its store is copied.
 const STOP_LOOK: Duration = Duration::from_millis(100);
+
+/// How long a letter that is being sent is waited for when the server stops.
+const FAREWELL: Duration = Duration::from_secs(2);
 
 /// What the logical servers of one process share.
 pub(crate) struct Process {
@@ -45,6 +49,8 @@ pub(crate) struct Process {
     front: OnceLock<Arc<Links>>,
     /// Where executors send results: the API of this process, once it listens.
     pub(crate) callback: Arc<SetOnce<Arc<str>>>,
+    /// How it mails, if it does.
+    post: Option<Arc<Post>>,
     /// What is wanted of whoever keeps its servers.
     pub(crate) wishes: Mutex<Option<mpsc::Receiver<Wish>>>,
 }
@@ -54,6 +60,7 @@ pub(crate) struct Core {
     queue: Arc<Queue<Message>>,
     drive: Option<thread::JoinHandle<()>>,
     dialling: Option<JoinHandle<()>>,
+    mailing: Option<JoinHandle<()>>,
 }
 
 /// Links to a logical server that another process holds; dropped with this.
@@ -114,7 +121,8 @@ impl Process {
         let (meters, front) = (Arc::new(Meters::new()), OnceLock::new());
         let wishes = Mutex::new(wishes);
         let callback = Arc::new(SetOnce::new());
-        Ok(Self { config, host, clock, meters, stopping, front, callback, wishes })
+        let post = Post::open(&config)?.map(Arc::new);
+        Ok(Self { config, host, clock, meters, stopping, front, callback, post, wishes })
     }
 
     /// The name of its own server; `None` if it is alone.
@@ -220,6 +228,7 @@ impl Core {
             resident_max: config.resident_max,
             waiting_max: config.limits.waiting_max,
             member: name.and_then(|name| process.member(&name)),
+            mail: process.post.as_ref().map(|post| post.settings.tell.clone()),
             ..legwork_site::Config::default()
         };
         let copy = match (&links, copies) {
@@ -234,11 +243,27 @@ impl Core {
         match outcome.await {
             Ok(Ok(())) => {
                 let dialling = links.map(|links| tokio::spawn(links.run()));
-                Ok(Self { app, queue, drive: Some(drive), dialling })
+                let mut core = Self { app, queue, drive: Some(drive), dialling, mailing: None };
+                match core.begin_mailing(process, !is_guest) {
+                    Ok(()) => Ok(core),
+                    Err(error) => {
+                        core.stop().await;
+                        Err(error)
+                    }
+                }
             }
             Ok(Err(error)) => Err(error),
             Err(_) => Err(Error::Start("its drive thread died; please report it".to_owned())),
         }
+    }
+
+    /// Every server tells of its own items; the replies are read once.
+    fn begin_mailing(&mut self, process: &Process, reads: bool) -> Result<(), Error> {
+        let Some(post) = process.post.clone() else { return Ok(()) };
+        // Now that the folder holds a store: no letter leaves without it.
+        post.make_key()?;
+        self.mailing = Some(tokio::spawn(mail::run(self.app.clone(), post, reads)));
+        Ok(())
     }
 
     /// Whether it has ended by itself: another process holds the server.
@@ -247,6 +272,13 @@ impl Core {
     }
 
     pub(crate) async fn stop(mut self) {
+        if let Some(mut mailing) = self.mailing.take() {
+            // A letter that is on its way would come again; but nobody waits long for it.
+            let patience = if self.app.gate.is_stopping() { FAREWELL } else { Duration::ZERO };
+            if tokio::time::timeout(patience, &mut mailing).await.is_err() {
+                mailing.abort();
+            }
+        }
         self.app.status.ask_to_stop();
         self.queue.push_beyond_limit(Message::Stop);
         if let Some(drive) = self.drive.take() {
@@ -297,7 +329,8 @@ fn app(process: &Process, around: &Surroundings) -> App {
     let (limits, stopping) = (process.config.limits.clone(), process.stopping.clone());
     let (queue, status) = (around.queue.clone(), around.status.clone());
     let gate = Gate::new(queue, status, limits.waiting_max, stopping);
-    App::new(gate, limits, process.meters.clone(), around.clone())
+    let post = process.post.clone();
+    App { post, ..App::new(gate, limits, process.meters.clone(), around.clone()) }
 }
 
 /// Brings contents of files; the drive thread hears when they are here.

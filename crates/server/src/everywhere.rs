@@ -41,6 +41,7 @@ pub(crate) fn add(all: &mut Instance, other: Instance) {
             *mine = theirs;
         }
     }
+    all.summary.deadline = all.summary.deadline.take().or(other.summary.deadline);
     all.result = all.result.take().or(other.result);
     for Elsewhere { server, waiting } in other.elsewhere {
         match all.elsewhere.iter_mut().find(|known| known.server == server) {
@@ -162,6 +163,7 @@ mod tests {
                 incidents: 0,
                 started_at: Timestamp(0),
                 ended_at: None,
+                deadline: None,
             },
             title: "Loan".into(),
             started_by: Performer::System,

@@ -163,9 +163,13 @@ pub(crate) fn key_spread(stream: StreamId) -> u32 {
 /// Tells a repetition of a start from another start under the same key: by what it asks for, however
 /// that is written. How long the caller would wait is no part of it.
 pub(crate) fn start_digest(start: &StartRequest) -> serde_json::Result<u64> {
-    let StartRequest { process, version, data, agent, wait_ms: _ } = start;
-    // Objects are sorted by their keys.
-    let content = serde_json::to_vec(&(process, version, data, agent))?;
+    let StartRequest { process, version, data, agent, wait_ms: _, deadline } = start;
+    // Objects are sorted by their keys. Digests are stored: that of a start without a deadline is what it was
+    // before there were any.
+    let content = match deadline {
+        None => serde_json::to_vec(&(process, version, data, agent))?,
+        Some(deadline) => serde_json::to_vec(&(process, version, data, agent, deadline))?,
+    };
     Ok(first_bytes(&blake3::hash(&content)))
 }
 
@@ -214,7 +218,7 @@ pub(crate) fn hash_token(token: &str) -> [u8; 32] {
     *blake3::hash(token.as_bytes()).as_bytes()
 }
 
-fn random<const N: usize>() -> Result<[u8; N], NoRandomness> {
+pub(crate) fn random<const N: usize>() -> Result<[u8; N], NoRandomness> {
     let mut bytes = [0; N];
     getrandom::fill(&mut bytes).map_err(NoRandomness)?;
     Ok(bytes)
@@ -347,6 +351,7 @@ mod tests {
             r#"{"process": "loan", "data": {"a": 1, "b": {"c": 2, "d": 3}}, "version": 1}"#,
             r#"{"process": "loan", "data": {"a": 1, "b": {"c": 2, "d": 3}}, "agent": "ann"}"#,
             r#"{"process": "claim", "data": {"a": 1, "b": {"c": 2, "d": 3}}}"#,
+            r#"{"process": "loan", "data": {"a": 1, "b": {"c": 2, "d": 3}}, "deadline": {"at": "2026-03-01T09:30:00Z"}}"#,
         ] {
             assert_ne!(digest(other), start, "{other}");
         }

@@ -23,6 +23,7 @@ mod ids;
 mod lease;
 mod listen;
 pub mod log;
+mod mail;
 mod meters;
 mod movers;
 mod moving;
@@ -41,7 +42,9 @@ use std::io;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
+pub use clock::now;
 pub use config::{Config, DatabaseUrl, Limits, PORT, Peering, StoreChoice};
+pub use mail::Unusable as MailUnusable;
 pub use peer::{Authority, Certified, NotCertified, Unusable};
 pub use server::{News, Server, run};
 
@@ -66,6 +69,9 @@ pub enum Error {
 
     #[error(transparent)]
     Certificates(#[from] Unusable),
+
+    #[error(transparent)]
+    Mail(#[from] MailUnusable),
 
     #[error(
         "the server `{name}` is not in the topology; `legwork cluster init` writes one that names it"

@@ -16,6 +16,7 @@ use metrics_exporter_prometheus::{
 };
 
 use crate::http::route::{ROUTES, Route};
+use crate::mail::MailMeters;
 use crate::peer::{Condition, Row};
 
 const METADATA: Metadata<'static> = Metadata::new("legwork", Level::INFO, Some("legwork_server"));
@@ -71,6 +72,17 @@ pub(crate) struct DriveMeters {
     entries_sent: Counter,
     entries_spared: Counter,
     bytes_whole: Counter,
+    deadlines: DeadlineMeters,
+}
+
+/// What became of deadlines.
+struct DeadlineMeters {
+    promised: Counter,
+    refused: Counter,
+    unpromised: Counter,
+    kept: Counter,
+    broken: Counter,
+    withdrawn: Counter,
 }
 
 impl Meters {
@@ -123,6 +135,22 @@ impl Meters {
             self.recorder.register_histogram(&Key::from_parts(REQUEST_SECONDS, labels()), &METADATA)
         });
         seconds.record(took.as_secs_f64());
+    }
+
+    /// What is counted of mail; shown once something asks for it.
+    pub(crate) fn mail(&self) -> Arc<MailMeters> {
+        let counter = |name: &'static str, about: &'static str| {
+            let name = KeyName::from_const_str(name);
+            self.recorder.describe_counter(name.clone(), None, SharedString::const_str(about));
+            self.recorder.register_counter(&Key::from_name(name), &METADATA)
+        };
+        Arc::new(MailMeters {
+            sent: counter("legwork_mail_sent_total", "Letters that the mail server took."),
+            failed: counter("legwork_mail_failed_total", "Attempts to send that failed."),
+            answered: counter("legwork_mail_answered_total", "Replies that were carried out."),
+            refused: counter("legwork_mail_refused_total", "Replies that changed nothing."),
+            ignored: counter("legwork_mail_ignored_total", "Mails that were nobody's answer."),
+        })
     }
 
     /// Of a guest: the same figures, with its name.
@@ -219,6 +247,20 @@ impl DriveMeters {
                 "legwork_instance_bytes_whole_total",
                 "What whole instances would have taken, sent with every parcel.",
             ),
+            deadlines: DeadlineMeters {
+                promised: counter("legwork_deadlines_promised_total", "Starts that were promised."),
+                refused: counter("legwork_deadlines_refused_total", "Starts that were refused."),
+                unpromised: counter(
+                    "legwork_deadlines_unpromised_total",
+                    "Starts that were accepted although nobody could promise them.",
+                ),
+                kept: counter("legwork_deadlines_kept_total", "Promises that were kept."),
+                broken: counter("legwork_deadlines_broken_total", "Promises that were broken."),
+                withdrawn: counter(
+                    "legwork_deadlines_withdrawn_total",
+                    "Steps whose promise was taken back before it was broken.",
+                ),
+            },
         }
     }
 
@@ -249,6 +291,17 @@ impl DriveMeters {
         self.entries_sent.absolute(gauges.sent.entries);
         self.entries_spared.absolute(gauges.sent.entries_spared);
         self.bytes_whole.absolute(gauges.sent.bytes_whole);
+        let deadlines = &gauges.deadlines;
+        for (counter, value) in [
+            (&self.deadlines.promised, deadlines.promised),
+            (&self.deadlines.refused, deadlines.refused),
+            (&self.deadlines.unpromised, deadlines.unpromised),
+            (&self.deadlines.kept, deadlines.kept),
+            (&self.deadlines.broken, deadlines.broken),
+            (&self.deadlines.withdrawn, deadlines.withdrawn),
+        ] {
+            counter.absolute(value);
+        }
     }
 }
 

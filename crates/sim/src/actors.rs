@@ -293,6 +293,7 @@ impl Crowd {
                 agent: None,
                 key: key.map(|key| Box::new(Key { stream: key_stream(key), request })),
                 wait_until: None,
+                deadline: None,
             }),
             Intent::Complete { agent, activity, data, answer, key } => {
                 let request = key.map(|key| RequestDigest::new(key as u32, 1));

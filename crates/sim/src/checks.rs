@@ -129,12 +129,12 @@ pub(crate) fn listing(world: &mut World) -> Result<(), String> {
     let streams = world.streams()?;
     let stored = streams.keys().rev().filter_map(|stream| match stream.kind() {
         StreamKind::Instance(id) => Some(id),
-        StreamKind::Site | StreamKind::Key => None,
+        StreamKind::Site | StreamKind::Plans | StreamKind::Key | StreamKind::Mail => None,
     });
     let mut listed = Vec::new();
     let mut before = None;
     loop {
-        let list = List { ended: true, limit: 7, before, process: None };
+        let list = List { ended: true, limit: 7, before, ..List::default() };
         let answer = world.ask_calmly(Request::List(list))?;
         let Ok(Answer::Instances { instances, next }) = answer else {
             return Err(format!("a listing answers {answer:?}"));

@@ -17,7 +17,7 @@ struct Arguments {
     /// Run this one seed, twice, and compare the bytes.
     #[arg(long)]
     seed: Option<u64>,
-    /// Only one scene: `alone`, `together`, `divided`, `executed` or `shared`.
+    /// Only one scene: `alone`, `together`, `divided`, `executed`, `shared` or `promised`.
     #[arg(long)]
     scene: Option<String>,
     /// Begin with this seed.
@@ -52,13 +52,18 @@ fn main() -> ExitCode {
             let sum = |count: fn(&Report) -> usize| reports.iter().map(count).sum::<usize>();
             println!(
                 "seeds={seeds} instances={} completions={} crashes={} changes={} undone={} \
-                 moves={} seconds={:.1} failed=0",
+                 moves={} promised={} kept={} withdrawn={} late={} excused={} seconds={:.1} failed=0",
                 sum(|report| report.instances),
                 sum(|report| report.completions),
                 sum(|report| report.crashes as usize),
                 sum(|report| report.changes.published),
                 sum(|report| report.changes.undone),
                 sum(|report| report.changes.moved),
+                sum(|report| report.promises.promised),
+                sum(|report| report.promises.kept),
+                sum(|report| report.promises.withdrawn),
+                sum(|report| report.promises.late),
+                sum(|report| report.promises.excused),
                 begin.elapsed().as_secs_f64(),
             );
             ExitCode::SUCCESS

@@ -4,6 +4,8 @@
 //! A crash may come before the commit (the batch is lost, and so are its answers) or after it (the
 //! batch is there, the answers are lost). Nothing else is ever lost.
 
+mod look;
+
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::ops::ControlFlow;
 use std::sync::Arc;
@@ -318,6 +320,10 @@ impl World {
             3..6 => Crash::AfterCommit,
             6.. => Crash::No,
         };
+        self.cycle_with(crash, dice)
+    }
+
+    fn cycle_with(&mut self, crash: Crash, dice: &mut Dice) -> Result<(), String> {
         self.serve_reads(dice)?;
         let mut outputs = Vec::new();
         for input in std::mem::take(&mut self.inbox) {

@@ -36,6 +36,7 @@ fn read_is_at(worker: &str) -> Vec<u16> {
         agent: None,
         key: None,
         wait_until: None,
+        deadline: None,
     };
     ask(&mut calm, 0, Request::Start(start));
     let [job] = &jobs(&mut calm, 0, worker)[..] else { panic!("there is one job") };

@@ -61,6 +61,8 @@ impl Tokens {
             Credential::Anybody => Ok(Caller::anybody()),
             // The signature says who it is; it has no other rights.
             Credential::Executor(name) => Ok(Caller::executor(name)),
+            Credential::Reply(agent) => Ok(Caller::replying(agent)),
+            Credential::Mailer => Ok(Caller::mailer()),
             Credential::None => Err(Refusal::unauthenticated("no token was given")),
             Credential::Token(hash) => self
                 .by_hash
@@ -146,6 +148,16 @@ impl Caller {
         Self { name: Some(Arc::from(format!("executor:{name}"))), scopes: Arc::from([]) }
     }
 
+    /// Somebody who answers a letter.
+    fn replying(agent: &AgentId) -> Self {
+        Self { name: None, scopes: Arc::from([Scope::Work(Some(agent.clone()))]) }
+    }
+
+    /// Whoever writes letters, and may do nothing else.
+    fn mailer() -> Self {
+        Self { name: Some(Arc::from("mail:")), scopes: Arc::from([]) }
+    }
+
     /// The watch-dog when it puts weights in force.
     pub(crate) fn watchdog() -> Self {
         Self { name: Some(Arc::from("watchdog")), ..Self::itself() }
@@ -171,6 +183,13 @@ impl Caller {
         match *self == Self::executor(name) {
             true => Ok(()),
             false => Err(Refusal::forbidden(&format!("executor:{name}"))),
+        }
+    }
+
+    pub(crate) fn require_mailer(&self) -> Result<(), Refusal> {
+        match *self == Self::mailer() {
+            true => Ok(()),
+            false => Err(Refusal::forbidden("mail:")),
         }
     }
 

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use legwork_engine::{Failure, Lifecycle, NodeState};
+use legwork_mail::About;
 use legwork_model::event::{ExecutorRegistered, Method, Performer};
 use legwork_model::finding::Finding;
 use legwork_model::id::{ActivityId, AgentId, InstanceId, ServerId};
@@ -12,6 +13,7 @@ use legwork_model::value::{Value, ValueType};
 use legwork_placement::Topology;
 
 use crate::access::Scope;
+use crate::input::Notice;
 use crate::refusal::Refusal;
 
 #[derive(Debug)]
@@ -69,6 +71,9 @@ pub enum Answer {
         repeated: bool,
     },
     Instance(Box<InstanceView>),
+    /// Whether a deadline could be promised, and how.
+    Deadline(Box<DeadlineView>),
+    Plan(Box<PlanView>),
     /// `next` is where to go on.
     Instances {
         instances: Vec<InstanceInfo>,
@@ -111,6 +116,30 @@ pub enum Answer {
         name: Option<String>,
         scopes: Vec<Scope>,
     },
+    /// The letter that is due next. Without one there may be `more` to look at.
+    Letter {
+        letter: Option<Box<Letter>>,
+        more: bool,
+    },
+    /// Where somebody can be written to.
+    Address(Option<Arc<str>>),
+}
+
+/// A letter to somebody.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Letter {
+    pub address: Arc<str>,
+    /// To be said when it has left.
+    pub notice: Notice,
+    pub content: Content,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Content {
+    /// About one item, which can be answered until that moment if there are words for it.
+    Item { about: About, expires_at: Timestamp },
+    /// About so many.
+    Digest(usize),
 }
 
 /// An executor as this server sees it, or a worker that asks for jobs that executors do as well.
@@ -262,6 +291,49 @@ pub struct InstanceInfo {
     pub ended_at: Option<Timestamp>,
     /// The result elements; only when it has ended and was asked for by itself.
     pub result: Vec<(Arc<str>, Value)>,
+    pub deadline: Option<DeadlineView>,
+}
+
+/// By when an instance is to be done, and what is planned for that.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DeadlineView {
+    pub at: Timestamp,
+    pub promised: bool,
+    pub legs: Vec<LegView>,
+}
+
+/// A step on the way to a deadline.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LegView {
+    pub step: Arc<str>,
+    pub release: Timestamp,
+    pub due: Timestamp,
+    /// Who has promised it; nobody, if not any more.
+    pub by: Option<Performer>,
+    /// At the latest.
+    pub start: Option<Timestamp>,
+    pub end: Option<Timestamp>,
+}
+
+/// What somebody is to do when.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PlanView {
+    pub by: Performer,
+    pub at: Timestamp,
+    pub turns: Vec<PlannedTurn>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PlannedTurn {
+    /// Which of those it does at a time.
+    pub lane: usize,
+    pub from: Timestamp,
+    pub to: Timestamp,
+    /// `None`: what it does regularly.
+    pub instance: Option<InstanceId>,
+    /// As far as it is known here.
+    pub step: Option<Arc<str>>,
+    pub due: Option<Timestamp>,
 }
 
 /// An instance as a whole.
@@ -398,6 +470,10 @@ pub struct ItemInfo {
     pub offered_at: Timestamp,
     pub claimed_by: Option<AgentId>,
     pub takes: Option<Duration>,
+    /// By when it has to be done for the deadline of its instance.
+    pub due: Option<Timestamp>,
+    /// Who has promised it.
+    pub planned_for: Option<AgentId>,
     /// The absent person it is seen for, if not for oneself.
     pub on_behalf_of: Option<AgentId>,
     /// The server that has it; `None` where there is only one.

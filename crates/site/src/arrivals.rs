@@ -78,7 +78,9 @@ impl Site {
             | Message::KeyWanted(_)
             | Message::KeyUsed { .. }
             | Message::Over { .. }
-            | Message::Load { .. } => return self.act_on(from, message, now),
+            | Message::Load { .. }
+            | Message::Plan(_)
+            | Message::Step { .. } => return self.act_on(from, message, now),
             Message::CatalogWanted { .. } | Message::Catalog { .. } => return,
         };
         if self.instances.broken(id).is_some() {
@@ -125,6 +127,8 @@ impl Site {
             Message::KeyUsed { question, is_used } => self.key_used(from, question, is_used),
             Message::Over { ids } => self.told_over(from, ids, now),
             Message::Load { written } => self.load_told(from, written, now),
+            Message::Plan(said) => self.hear_planner(from, *said, now),
+            step @ Message::Step { .. } => self.step_told_by(from, step, now),
             Message::CatalogWanted { .. } | Message::Catalog { .. } => {}
         }
     }

@@ -1,5 +1,7 @@
 //! Instances as a whole: start, look at, list, suspend, resume, abort, resolve incidents.
 
+use std::sync::Arc;
+
 use legwork_engine::{self as engine, Command, Rejection};
 use legwork_model::event::Created;
 use legwork_model::id::{ActivityId, InstanceId, ServerId, StreamId};
@@ -27,6 +29,9 @@ impl Site {
         let may_start = self.may_start(&caller, &start);
         if may_start.is_ok() && self.is_locked() {
             return self.hold_start(Held { id, caller, request: Request::Start(start) });
+        }
+        if may_start.is_ok() && Self::seeks_promise(&start) {
+            return self.seek_promise(id, caller, start, now);
         }
         let started = may_start.and_then(|()| self.start_now(&caller, &start, now));
         match started {
@@ -83,6 +88,23 @@ impl Site {
             let message = format!("there is an instance {id} already");
             return Err(Refusal::new(Kind::Conflict, "instance_exists", message));
         }
+        let schema = self.schema_to_start(start)?;
+        let inputs = engine::data::typed(&schema, Schema::START, &start.data)
+            .map_err(|rejection| Refusal::from(&rejection))?;
+        let created = Created {
+            process: schema.process.clone(),
+            version: schema.version,
+            by: as_performer(start.agent.as_ref(), caller),
+            inputs,
+            deadline: start.deadline.as_ref().and_then(|wish| wish.found.clone()),
+        };
+        self.create(id, &schema, created, now)?;
+        self.promise_taken_up(id);
+        Ok(())
+    }
+
+    /// The definition that is to be started, if it can be.
+    pub(crate) fn schema_to_start(&self, start: &Start) -> Result<Arc<Schema>, Refusal> {
         let Start { process, version, .. } = start;
         let deployed = self.catalog.find(process, *version).ok_or_else(|| {
             let version = version.map(|number| format!(" version {number}")).unwrap_or_default();
@@ -94,15 +116,7 @@ impl Site {
             Refusal::new(Kind::Conflict, "definition_unreadable", message)
         })?;
         self.require_domains(&schema)?;
-        let inputs = engine::data::typed(&schema, Schema::START, &start.data)
-            .map_err(|rejection| Refusal::from(&rejection))?;
-        let created = Created {
-            process: schema.process.clone(),
-            version: schema.version,
-            by: as_performer(start.agent.as_ref(), caller),
-            inputs,
-        };
-        self.create(id, &schema, created, now)
+        Ok(schema)
     }
 
     pub(crate) fn show(
@@ -158,7 +172,7 @@ impl Site {
             return Err(broken(id, reason));
         }
         let slot = self.instances.get(id).ok_or_else(|| no_instance(id))?;
-        let mut info = slot.info(id);
+        let mut info = slot.whole_info(id);
         if slot.has_ended()
             && let Some(state) = slot.state.as_deref()
         {
@@ -205,20 +219,28 @@ impl Site {
         self.answer(id, answer);
     }
 
-    pub(crate) fn list(&mut self, id: RequestId, caller: &Caller, list: &List) {
+    pub(crate) fn list(&mut self, id: RequestId, caller: &Caller, mut list: List) {
         if let Err(refusal) = caller.require_start() {
             return self.answer(id, Err(refusal));
         }
-        let limit = list.limit.clamp(1, PAGE_MAX);
+        list.limit = list.limit.clamp(1, PAGE_MAX);
+        let limit = list.limit;
         if list.ended {
-            self.listings.insert(id, (list.process.clone(), limit));
-            let limit = if list.process.is_some() { PAGE_MAX } else { limit + 1 };
+            let is_filtered = list.process.is_some() || list.deadline;
+            let limit = if is_filtered { PAGE_MAX } else { limit + 1 };
             // Keys are streams that have ended too; they lie above all instances.
             let before = list.before.map_or(StreamId::KEYS, StreamId::from);
+            self.listings.insert(id, list);
             return self.out.push(Output::ReadClosed { id, before, limit });
         }
         let info = |(id, slot): (InstanceId, &Slot)| slot.info(id);
         let mut found: Vec<InstanceInfo> = match &list.process {
+            asked if list.deadline => {
+                let is_of =
+                    |slot: &Slot| asked.as_ref().is_none_or(|asked| *asked == slot.schema.process);
+                let due = self.instances.with_deadline(list.before);
+                due.filter(|(_, slot)| is_of(slot)).take(limit + 1).map(info).collect()
+            }
             Some(process) => {
                 let newest = self.instances.newest_of(process, list.before);
                 newest.take(limit + 1).map(info).collect()
@@ -232,12 +254,13 @@ impl Site {
     }
 
     pub(crate) fn closed_read(&mut self, id: RequestId, streams: &[ClosedStream]) {
-        let Some((process, limit)) = self.listings.remove(&id) else { return };
+        let Some(List { process, deadline, limit, .. }) = self.listings.remove(&id) else { return };
         let mut found: Vec<InstanceInfo> = streams
             .iter()
             .filter_map(|closed| {
                 let info = Summary::from_bytes(&closed.summary)?.info(InstanceId(closed.stream));
-                process.as_ref().is_none_or(|asked| *asked == info.process).then_some(info)
+                let is_of = process.as_ref().is_none_or(|asked| *asked == info.process);
+                (is_of && (info.deadline.is_some() || !deadline)).then_some(info)
             })
             .collect();
         // A page of a filtered listing may be short, or empty, although more follows: it goes on
@@ -247,7 +270,7 @@ impl Site {
             found.truncate(limit);
             found.last().map(|last| last.instance)
         } else {
-            looked_at.filter(|_| process.is_some() && streams.len() >= PAGE_MAX)
+            looked_at.filter(|_| (process.is_some() || deadline) && streams.len() >= PAGE_MAX)
         };
         self.answer(id, Ok(Answer::Instances { instances: found, next }));
     }

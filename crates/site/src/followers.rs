@@ -179,7 +179,7 @@ impl Site {
         let org = self.catalog.organisation();
         let Delta { cursor, reset, items, removed, more } =
             self.worklists.list(org, agent, now, follower.read, PAGE);
-        let stands_in_for = org.stands_in_for(agent, now);
+        let stands_in_for = org.may_stand_in_for(agent, now);
         follower.read = Some(cursor);
         follower.has_more = more;
         let is_news = reset || more || !items.is_empty() || !removed.is_empty();
@@ -191,7 +191,7 @@ impl Site {
                 after: follower.told.filter(|_| !reset).map(Mark::from),
                 cursor: cursor.into(),
                 more,
-                items: items.iter().map(|view| Item::from(info(view))).collect(),
+                items: items.iter().map(|view| Item::from(info(view, &self.instances))).collect(),
                 removed: removed
                     .iter()
                     .map(|gone| public_name(&gone.schema, &gone.key).into())

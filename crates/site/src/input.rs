@@ -7,15 +7,18 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use legwork_mail::Kind;
 use legwork_model::event::{ExecutorType, Method, RequestDigest, Secret};
 use legwork_model::id::{ActivityId, AgentId, InstanceId, ServerId, StreamId};
 use legwork_model::rate::Rate;
 use legwork_model::time::Timestamp;
+use legwork_promise::ResourceId;
 use serde_json::Value as Json;
 
 use crate::access::Scope;
 use crate::message::Message;
 use crate::output::ClosedStream;
+use crate::planning::Wish;
 
 /// Data by element name, as it comes over the wire.
 pub type Data = BTreeMap<String, Json>;
@@ -97,6 +100,10 @@ pub enum Credential {
     Anybody,
     /// The signature of a registered executor, which was checked.
     Executor(Arc<str>),
+    /// The token of a letter to this agent, which was checked: they act, as with a token of their own.
+    Reply(AgentId),
+    /// Whoever writes letters for this server.
+    Mailer,
 }
 
 #[derive(Debug)]
@@ -224,6 +231,12 @@ pub enum Request {
 
     /// About executors, or by one.
     Executor(Concern),
+    /// What somebody is to do when.
+    Plan {
+        resource: ResourceId,
+    },
+    /// About letters, by whoever sends them.
+    Mail(Mailing),
 
     IssueToken {
         name: String,
@@ -337,6 +350,8 @@ impl Request {
                 | Concern::List { .. }
                 | Concern::Figures { .. },
             )
+            | Self::Plan { .. }
+            | Self::Mail(_)
             | Self::IssueToken { .. }
             | Self::RevokeToken { .. }
             | Self::Tokens { .. }
@@ -371,6 +386,17 @@ pub struct Start {
     pub key: Option<Box<Key>>,
     /// Answer only when the instance has ended or this moment has come.
     pub wait_until: Option<Timestamp>,
+    /// By when it is to be done. Boxed: most have none.
+    pub deadline: Option<Box<Wish>>,
+}
+
+/// What to do with a start that nobody can promise.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Unpromised {
+    #[default]
+    Refuse,
+    /// Start it all the same.
+    Start,
 }
 
 /// The idempotency key of a start.
@@ -387,6 +413,8 @@ pub struct List {
     pub process: Option<Arc<str>>,
     /// Running and suspended ones, or those that have ended.
     pub ended: bool,
+    /// Only those with a deadline.
+    pub deadline: bool,
     pub limit: usize,
     /// Newest first; only instances with smaller ids.
     pub before: Option<InstanceId>,
@@ -455,6 +483,26 @@ pub enum Concern {
         executor: Arc<str>,
         task: JobLease,
     },
+}
+
+/// What whoever sends letters wants.
+#[derive(Debug)]
+pub enum Mailing {
+    /// The letter that is due next.
+    Next,
+    /// It has left, or nobody will ever take it.
+    Told(Notice),
+    /// It was not taken: nothing to this agent before this moment.
+    PutOff { agent: AgentId, until: Timestamp },
+    /// Where somebody can be written to.
+    Address { agent: AgentId },
+}
+
+/// What somebody is told with one letter.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Notice {
+    pub agent: AgentId,
+    pub about: Vec<(legwork_mail::Subject, Kind)>,
 }
 
 /// A service that wants to do automatic steps.

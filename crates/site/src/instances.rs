@@ -8,12 +8,14 @@ use std::ops::Bound;
 use std::sync::Arc;
 
 use legwork_engine::{Lifecycle, State};
+use legwork_model::event::Deadline;
 use legwork_model::id::{InstanceId, ServerId};
 use legwork_model::schema::Schema;
 use legwork_model::time::Timestamp;
 
-use crate::answer::InstanceInfo;
+use crate::answer::{DeadlineView, InstanceInfo};
 use crate::export::Extent;
+use crate::summary::Due;
 
 /// How many states are looked at beyond those in use, when some have to leave memory.
 const EVICTED_AT_ONCE: usize = 256;
@@ -30,6 +32,8 @@ pub(crate) struct Slot {
     pub(crate) started_at: Timestamp,
     /// When its events have brought it to an end; only while somebody looks at it.
     pub(crate) ended_at: Option<Timestamp>,
+    /// Its deadline, known also while it is evicted. Boxed: most have none.
+    pub(crate) due: Option<Box<Due>>,
     /// Queued and leased jobs; an instance with any stays in memory.
     pub(crate) jobs: u32,
     /// How much of the history other servers are sure to know. Only a hint, for as long as it is
@@ -41,9 +45,10 @@ pub(crate) struct Slot {
 #[derive(Debug, Default)]
 pub(crate) struct Instances {
     slots: BTreeMap<InstanceId, Slot>,
-    /// Those with incidents, and those of each process: a page of a listing must not cost a look
+    /// Those with incidents, with a deadline, and of each process: a page of a listing must not cost a look
     /// at all there are.
     with_incidents: BTreeSet<InstanceId>,
+    with_deadline: BTreeSet<InstanceId>,
     by_process: BTreeMap<Arc<str>, BTreeSet<InstanceId>>,
     /// Instances that cannot be replayed, with the reason. They stay as they are in the store.
     broken: BTreeMap<InstanceId, String>,
@@ -64,6 +69,7 @@ impl Slot {
             incidents: 0,
             started_at: state.started_at(),
             ended_at: None,
+            due: None,
             jobs: 0,
             told: BTreeMap::new(),
             touched: 0,
@@ -77,6 +83,8 @@ impl Slot {
     fn install(&mut self, state: State) {
         self.lifecycle = state.lifecycle();
         self.incidents = state.incidents(&self.schema).count() as u32;
+        let due = |deadline: &Deadline| Due { at: deadline.at, promised: deadline.is_promised() };
+        self.due = state.deadline().map(due).map(Box::new);
         self.state = Some(Box::new(state));
     }
 
@@ -104,7 +112,16 @@ impl Slot {
             started_at: self.started_at,
             ended_at: self.ended_at,
             result: Vec::new(),
+            deadline: self.due.as_deref().map(|due| due.view()),
         }
+    }
+
+    /// The same, with the steps on the way to its deadline if it is in memory.
+    pub(crate) fn whole_info(&self, instance: InstanceId) -> InstanceInfo {
+        let deadline = self.state.as_ref().and_then(|state| state.deadline());
+        let whole = deadline.map(|deadline| DeadlineView::of(&self.schema, deadline));
+        let info = self.info(instance);
+        InstanceInfo { deadline: whole.or(info.deadline), ..info }
     }
 }
 
@@ -129,6 +146,9 @@ impl Instances {
         if slot.incidents > 0 {
             self.with_incidents.insert(id);
         }
+        if slot.due.is_some() {
+            self.with_deadline.insert(id);
+        }
         match self.by_process.get_mut(&slot.schema.process) {
             Some(ids) => drop(ids.insert(id)),
             None => {
@@ -143,6 +163,7 @@ impl Instances {
         let slot = self.slots.remove(&id)?;
         self.resident -= usize::from(slot.state.is_some());
         self.with_incidents.remove(&id);
+        self.with_deadline.remove(&id);
         if let Some(ids) = self.by_process.get_mut(&slot.schema.process) {
             ids.remove(&id);
             if ids.is_empty() {
@@ -166,6 +187,9 @@ impl Instances {
             (false, true) => drop(self.with_incidents.insert(id)),
             (true, false) => drop(self.with_incidents.remove(&id)),
             (true, true) | (false, false) => {}
+        }
+        if slot.due.is_some() {
+            self.with_deadline.insert(id);
         }
         Some((slot, was))
     }
@@ -247,6 +271,16 @@ impl Instances {
         ids.filter_map(|id| Some((*id, self.slots.get(id)?)))
     }
 
+    /// Open instances with a deadline, newest first.
+    pub(crate) fn with_deadline(
+        &self,
+        before: Option<InstanceId>,
+    ) -> impl Iterator<Item = (InstanceId, &Slot)> {
+        let end = before.unwrap_or(InstanceId(u128::MAX));
+        let ids = self.with_deadline.range(..end).rev();
+        ids.filter_map(|id| Some((*id, self.slots.get(id)?)))
+    }
+
     /// Open instances with incidents, oldest first.
     pub(crate) fn with_incidents(
         &self,
@@ -294,7 +328,7 @@ mod tests {
         let (definition, _) = yaml::parse("process: p\nsteps: [{ step: a, job: a }]\n");
         let schema = Arc::new(compile(&definition.unwrap(), 1).unwrap());
         let (process, by) = (schema.process.clone(), Performer::System);
-        let created = Created { process, version: 1, by, inputs: Vec::new() };
+        let created = Created { process, version: 1, by, inputs: Vec::new(), deadline: None };
         let state = create(&schema, created, Timestamp(1)).unwrap().state;
         let mut instances = Instances::default();
         for id in 0..10_000 {

@@ -72,6 +72,11 @@ impl Site {
                 self.ask_earlier(stream, instance, held, now);
                 Ok(None)
             }
+            Ok(None) if Self::seeks_promise(&start) => {
+                self.require_placed_now(start.instance)?;
+                self.seek_promise(id, caller, start, now);
+                Ok(None)
+            }
             Ok(None) => {
                 self.require_placed_now(start.instance)?;
                 self.start_now(&caller, &start, now)?;

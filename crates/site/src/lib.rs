@@ -29,11 +29,13 @@ mod instances;
 mod jobs;
 mod keys;
 mod locks;
+mod mailing;
 mod merged;
 mod message;
 mod outbox;
 mod output;
 mod passages;
+mod planning;
 mod publish;
 mod reconfigure;
 mod recover;
@@ -56,6 +58,7 @@ mod worker;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
+use legwork_mail::Tell;
 use legwork_model::event::ExecutorRegistered;
 use legwork_model::id::{InstanceId, ServerId, StreamId};
 use legwork_model::time::Timestamp;
@@ -67,6 +70,7 @@ pub use bounds::{Limits, OUTPUT_APPENDS_MAX, OUTPUT_BYTES_MAX, RECORD_BYTES_MAX}
 pub use changes::{Fate, Pending};
 pub use input::*;
 pub use legwork_engine::{Failure, Lifecycle};
+pub use legwork_promise::ResourceId;
 pub use legwork_schedule::Reason;
 pub use locks::Mode;
 pub use message::{
@@ -75,6 +79,7 @@ pub use message::{
 };
 pub use outbox::Sent;
 pub use output::{Append, Ask, Call, ClosedStream, FileWanted, Output};
+pub use planning::{Counts as DeadlineCounts, Wish};
 pub use refusal::{Kind, Refusal};
 pub use seat::{Member, Seat};
 pub use summary::Summary;
@@ -96,7 +101,9 @@ use following::Following;
 use instances::Instances;
 use jobs::Jobs;
 use locks::Locks;
+use mailing::Mailings;
 use outbox::Outbox;
+use planning::Planning;
 use replicate::Replication;
 use waiting::WaitingRoom;
 use watch::Watching;
@@ -122,6 +129,8 @@ pub struct Config {
     pub life: u64,
     /// Who this server is among others; `None` if it is alone.
     pub member: Option<Member>,
+    /// What people are told by mail; `None` if nobody writes letters.
+    pub mail: Option<Tell>,
 }
 
 impl Default for Config {
@@ -136,6 +145,7 @@ impl Default for Config {
             limits: Limits::default(),
             life: 0,
             member: None,
+            mail: None,
         }
     }
 }
@@ -152,6 +162,7 @@ pub struct Gauges {
     pub requests_waiting: usize,
     pub executors: usize,
     pub sent: Sent,
+    pub deadlines: DeadlineCounts,
 }
 
 #[derive(Debug)]
@@ -177,7 +188,7 @@ pub struct Site {
     /// Pages of histories asked for and being read.
     histories: BTreeMap<RequestId, Page>,
     /// Listings of ended instances being read: the process asked for, and how many.
-    listings: BTreeMap<RequestId, (Option<Arc<str>>, usize)>,
+    listings: BTreeMap<RequestId, List>,
     /// Instances whose items are to be offered anew because the organisation has changed.
     stale: VecDeque<InstanceId>,
     /// Those of them being loaded.
@@ -224,6 +235,8 @@ pub struct Site {
     /// Whether the servers have the load they are meant to have.
     watching: Watching,
     executors: Executors,
+    planning: Planning,
+    mailings: Mailings,
     entailed: Entailed,
     out: Vec<Output>,
 }
@@ -295,6 +308,8 @@ impl Site {
             endings: Endings::default(),
             watching: Watching::default(),
             executors: Executors::default(),
+            planning: Planning::default(),
+            mailings: Mailings::default(),
             entailed: Entailed::default(),
             out: Vec::new(),
             config,
@@ -345,7 +360,7 @@ impl Site {
             }
             Input::FilesHere { instance, blobs } => self.files_here(instance, blobs, now),
             Input::CatalogRead { to, from, records } => self.catalog_read(to, from, records),
-            Input::Cancelled { id } => self.cancelled(id),
+            Input::Cancelled { id } => self.cancelled(id, now),
             Input::Unheard { jobs } => self.unheard(&jobs),
             Input::Moved { change, server } => self.moved_in(change, server, now),
             Input::GivenAway { change } => self.given_away(change),
@@ -353,8 +368,9 @@ impl Site {
         }
     }
 
-    fn cancelled(&mut self, id: RequestId) {
+    fn cancelled(&mut self, id: RequestId, now: Timestamp) {
         drop(self.waiting.take(id));
+        self.drop_route(id, now);
         self.drop_held(id);
         self.drop_key_start(id);
     }
@@ -383,8 +399,13 @@ impl Site {
         }
         let (jobs, waiting) = (self.jobs.next_due(), self.waiting.next_due());
         let due = [jobs, waiting, absence, stale, parcels, arrivals, values, files, lists, catalog];
-        let others =
-            [changes, self.next_watch(), self.executors.next_due(), self.next_assignment()];
+        let others = [
+            changes,
+            self.next_watch(),
+            self.executors.next_due(),
+            self.next_assignment(),
+            self.next_plan(),
+        ];
         due.into_iter().chain(others).flatten().min()
     }
 
@@ -457,11 +478,16 @@ impl Site {
             requests_waiting: self.waiting.len(),
             executors: self.executors.registry.len(),
             sent: self.outbox.sent(),
+            deadlines: self.deadlines(),
         }
     }
 
     fn empty_worklists(config: &Config, catalog: &Catalog) -> Worklists {
-        Worklists::new(config.life, catalog.organisation())
+        let mut worklists = Worklists::new(config.life, catalog.organisation());
+        if config.mail.is_some() {
+            worklists.keep_news();
+        }
+        worklists
     }
 
     fn answer(&mut self, id: RequestId, answer: Result<Answer, Refusal>) {
@@ -510,7 +536,7 @@ impl Site {
             Request::History { instance, from, limit } => {
                 return self.history(id, &caller, instance, from, limit);
             }
-            Request::List(list) => return self.list(id, &caller, &list),
+            Request::List(list) => return self.list(id, &caller, list),
             Request::Suspend { instance, reason } => self.suspend(&caller, instance, reason, now),
             Request::Resume { instance, reason } => self.resume(&caller, instance, reason, now),
             Request::Abort { instance, reason } => self.abort(&caller, instance, reason, now),
@@ -527,15 +553,15 @@ impl Site {
             }
             Request::Complete(complete) => self.complete(&caller, complete, now),
             Request::Activate(activate) => return self.activate(id, &caller, activate, now),
-            Request::CompleteJobs { worker, jobs } => {
-                self.complete_jobs(&caller, &worker, jobs, now)
+            Request::CompleteJobs { worker: by, jobs } => {
+                self.complete_jobs(&caller, &by, jobs, now)
             }
             Request::FailJobs { worker, jobs } => self.fail_jobs(&caller, &worker, jobs, now),
-            Request::ExtendJobs { worker: _, jobs, lease } => {
-                self.extend_jobs(&caller, &jobs, lease, now)
-            }
+            Request::ExtendJobs { jobs, lease, .. } => self.extend_jobs(&caller, &jobs, lease, now),
             Request::ReturnJobs { jobs } => self.return_jobs(&caller, &jobs),
+            Request::Plan { resource } => self.plan_of(&caller, resource, now),
             Request::Executor(errand) => self.about_executors(&caller, errand, now),
+            Request::Mail(errand) => self.about_mail(&caller, errand, now),
             Request::IssueToken { name, hash, scopes } => {
                 self.issue_token(&caller, name, hash, &scopes, now)
             }

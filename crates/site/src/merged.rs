@@ -45,7 +45,7 @@ impl Site {
         let removed = removed.iter().map(|gone| public_name(&gone.schema, &gone.key));
         let items = items.into_iter().map(|item| match item {
             MergedItem::Here(view) => {
-                ItemInfo { server: self.server_name(read.here), ..info(&view) }
+                ItemInfo { server: self.server_name(read.here), ..info(&view, &self.instances) }
             }
             MergedItem::There(There { activity, server, stale, item, .. }) => {
                 item.info(activity, self.server_name(server), stale)

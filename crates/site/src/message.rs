@@ -7,12 +7,13 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use legwork_model::event::{Entry, FetchedValue, Parcel, RecordedAt};
+use legwork_model::event::{Entry, FetchedValue, Parcel, RecordedAt, TaskKey};
 use legwork_model::id::{
     Activity, ActivityId, AgentId, ElementId, InstanceId, Iteration, ServerId, StreamId,
 };
 use legwork_model::time::Timestamp;
 use legwork_org::Cursor;
+use legwork_promise::Said;
 use minicbor::bytes::ByteVec;
 use minicbor::{Decode, Encode};
 
@@ -114,6 +115,20 @@ pub enum Message {
     Load {
         #[n(0)]
         written: u64,
+    },
+    /// Between planners: see `planning`.
+    #[n(15)]
+    Plan(#[n(0)] Box<Said>),
+    /// Somebody works on a promised step, or it is over: to who has promised it, and to who asked.
+    #[n(16)]
+    Step {
+        #[n(0)]
+        task: TaskKey,
+        #[n(1)]
+        is_over: bool,
+        /// How long it took, in milliseconds of working time, if that is known.
+        #[n(2)]
+        took_ms: Option<u64>,
     },
 }
 
@@ -268,6 +283,10 @@ pub struct Item {
     pub takes_ms: Option<u64>,
     #[n(6)]
     pub on_behalf_of: Option<AgentId>,
+    #[n(7)]
+    pub due: Option<Timestamp>,
+    #[n(8)]
+    pub planned_for: Option<AgentId>,
 }
 
 /// An activity by its public name.
@@ -300,6 +319,8 @@ impl Item {
             offered_at: self.offered_at,
             claimed_by: self.claimed_by.clone(),
             takes: self.takes_ms.map(Duration::from_millis),
+            due: self.due,
+            planned_for: self.planned_for.clone(),
             on_behalf_of: self.on_behalf_of.clone(),
             server,
             stale,
@@ -317,6 +338,8 @@ impl From<ItemInfo> for Item {
             claimed_by: info.claimed_by,
             takes_ms: info.takes.map(|takes| takes.as_millis() as u64),
             on_behalf_of: info.on_behalf_of,
+            due: info.due,
+            planned_for: info.planned_for,
         }
     }
 }

@@ -37,12 +37,16 @@ impl Site {
             StreamKind::Site => return self.recover_site(&stream),
             StreamKind::Instance(id) => {
                 self.recovering = true;
-                if !self.take_in(id, &stream, true, Timestamp::default()) {
+                if self.take_in(id, &stream, true, Timestamp::default()) {
+                    self.expect_promises(id);
+                } else {
                     self.unread.insert(id);
                 }
             }
             // Closed with their only record: never open.
             StreamKind::Key => {}
+            StreamKind::Plans => return self.recover_plans(&stream),
+            StreamKind::Mail => self.recover_mail(&stream),
         }
         self.evict();
     }
@@ -110,8 +114,9 @@ impl Site {
         match id.kind() {
             StreamKind::Instance(id) => self.instance_loaded(id, stream, now),
             StreamKind::Key => self.key_loaded(id, stream, now),
+            StreamKind::Mail => self.recover_mail(stream),
             // It is in memory always and never asked for.
-            StreamKind::Site => {}
+            StreamKind::Site | StreamKind::Plans => {}
         }
     }
 

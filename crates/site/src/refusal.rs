@@ -6,6 +6,7 @@ use std::fmt;
 
 use legwork_model::finding::Finding;
 use legwork_model::id::ServerId;
+use legwork_model::time::Timestamp;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Refusal {
@@ -19,6 +20,8 @@ pub struct Refusal {
     /// The server that can carry it out, where this one cannot: whoever drives the site passes the
     /// request on.
     pub at: Option<ServerId>,
+    /// Of a deadline: from when on it could be promised.
+    pub earliest: Option<Timestamp>,
 }
 
 /// What sort of refusal it is; the API makes a status of it.
@@ -39,7 +42,7 @@ pub enum Kind {
 
 impl Refusal {
     pub(crate) fn new(kind: Kind, code: &'static str, message: impl Into<String>) -> Self {
-        Self { kind, code, message: message.into(), findings: Vec::new(), at: None }
+        Self { kind, code, message: message.into(), findings: Vec::new(), at: None, earliest: None }
     }
 
     pub(crate) fn unauthenticated(message: &str) -> Self {
@@ -64,6 +67,7 @@ impl Refusal {
             message: "the check found errors; mend them and try again".to_owned(),
             findings,
             at: None,
+            earliest: None,
         }
     }
 

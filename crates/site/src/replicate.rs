@@ -80,7 +80,9 @@ impl Site {
             | Message::KeyWanted(_)
             | Message::KeyUsed { .. }
             | Message::Over { .. }
-            | Message::Load { .. }) => return Some(message),
+            | Message::Load { .. }
+            | Message::Plan(_)
+            | Message::Step { .. }) => return Some(message),
         }
         None
     }

@@ -37,6 +37,7 @@ impl Site {
         self.serve_watches(now);
         self.answer_due(now);
         self.reoffer_some(now);
+        self.settle_plans(now);
         self.offer_again(now);
         self.fetch_again(now);
         self.fetch_contents_again(now);
@@ -81,13 +82,14 @@ impl Site {
 
     /// Drops states from memory; what is under way keeps its own there.
     pub(crate) fn evict(&mut self) {
-        let Self { waiting, outbox, fetching, contents, instances, executors, .. } = self;
+        let Self { waiting, outbox, fetching, contents, instances, executors, planning, .. } = self;
         let awaited = |id| {
             waiting.awaits_end_of(id)
                 || outbox.concerns(id)
                 || fetching.concerns(id)
                 || contents.concerns(id)
                 || executors.concerns(id)
+                || planning.concerns(id)
         };
         instances.evict(self.config.resident_max, awaited);
     }
@@ -96,6 +98,7 @@ impl Site {
     /// nobody could do another chance. A rule that depends on the history needs the instance's
     /// state: items of instances that are not in memory are seen by nobody until they are loaded.
     pub(crate) fn offer_anew(&mut self, now: Timestamp) {
+        self.refit(now);
         let (instances, org) = (&self.instances, self.catalog.organisation());
         let stale = RefCell::new(BTreeSet::new());
         let reoffered = self.worklists.reoffer(org, |key, item| {

@@ -39,7 +39,9 @@ impl Site {
             | Message::KeyWanted(_)
             | Message::KeyUsed { .. }
             | Message::Over { .. }
-            | Message::Load { .. } => true,
+            | Message::Load { .. }
+            | Message::Plan(_)
+            | Message::Step { .. } => true,
         };
         if !fits {
             let text = format!(

@@ -22,6 +22,7 @@ use crate::demand::{Demanded, demanded};
 use crate::instances::Slot;
 use crate::jobs::{JobKey, Offer};
 use crate::output::{Append, Output};
+use crate::planning::promised_rank;
 use crate::refusal::{Kind, Refusal};
 use crate::seat::Standing;
 use crate::summary::Summary;
@@ -213,6 +214,7 @@ impl Site {
         }
         self.instances.touch(id);
         self.follow(id, &changes, was, now);
+        self.follow_plan(id, now);
         if has_results {
             self.answer_end_of(id);
         }
@@ -280,12 +282,15 @@ impl Site {
             if node_state == NodeState::Activated && offered && can_begin {
                 let open = state.open_at(schema, activity.node);
                 let Demanded { size, priority, .. } = demanded(schema, state, activity);
+                let since = open.as_ref().map_or(now, |open| open.since);
+                let promised = promised_rank(schema, state, activity);
+                let (since, priority) = promised.unwrap_or((since, priority));
                 let offer = Offer {
                     job: job.clone(),
                     process: schema.process.clone(),
                     priority,
                     size,
-                    since: open.as_ref().map_or(now, |open| open.since),
+                    since,
                     not_before: open.and_then(|open| open.retry_at),
                 };
                 self.open_job(key, offer, now);
@@ -470,7 +475,7 @@ impl Performers for History<'_> {
     }
 }
 
-fn agent(performer: &Performer) -> Option<AgentId> {
+pub(crate) fn agent(performer: &Performer) -> Option<AgentId> {
     match performer {
         Performer::Agent(agent) => Some(agent.clone()),
         Performer::System | Performer::Worker(_) => None,

@@ -9,7 +9,7 @@ use legwork_model::id::InstanceId;
 use legwork_model::time::Timestamp;
 use minicbor::{Decode, Encode};
 
-use crate::answer::InstanceInfo;
+use crate::answer::{DeadlineView, InstanceInfo};
 use crate::instances::Slot;
 
 #[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
@@ -24,6 +24,24 @@ pub struct Summary {
     pub started_at: Timestamp,
     #[n(4)]
     pub ended_at: Timestamp,
+    #[n(5)]
+    pub due: Option<Due>,
+}
+
+/// What is kept at hand of a deadline.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Encode, Decode)]
+pub struct Due {
+    #[n(0)]
+    pub at: Timestamp,
+    #[n(1)]
+    pub promised: bool,
+}
+
+impl Due {
+    /// Without the steps.
+    pub(crate) fn view(self) -> DeadlineView {
+        DeadlineView { at: self.at, promised: self.promised, legs: Vec::new() }
+    }
 }
 
 impl Summary {
@@ -34,6 +52,7 @@ impl Summary {
             aborted: slot.lifecycle == Lifecycle::Aborted,
             started_at: slot.started_at,
             ended_at: slot.ended_at.unwrap_or(slot.started_at),
+            due: slot.due.as_deref().copied(),
         }
     }
 
@@ -55,6 +74,7 @@ impl Summary {
             started_at: self.started_at,
             ended_at: Some(self.ended_at),
             result: Vec::new(),
+            deadline: self.due.map(Due::view),
         }
     }
 }

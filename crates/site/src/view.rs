@@ -3,7 +3,9 @@
 use std::sync::Arc;
 
 use legwork_engine::{NodeState, Peer, Rejection, State};
-use legwork_model::event::{Completed, Event, Incident, Orders, Parcel, Performer, Record};
+use legwork_model::event::{
+    Completed, Event, Incident, Orders, Parcel, Performer, Record, Replanned,
+};
 use legwork_model::id::{Activity, ActivityId, DomainId, ElementId, InstanceId, ServerId};
 use legwork_model::schema::{Node, NodeKind, Schema};
 use legwork_model::time::Timestamp;
@@ -351,6 +353,7 @@ fn entry(schema: &Schema, names: Names<'_>, event: &Event, at: Timestamp) -> His
             let detail = Some(format!("to {}; {}", to.to, to.why));
             HistoryEntry { detail, ..blank("assigned", Some(&to.activity), &system) }
         }
+        Event::Replanned(plan) => replanned(schema, plan, at),
         Event::Decided { activity, code } => HistoryEntry {
             detail: Some(answer_of(schema, activity, *code)),
             ..blank("decided", Some(activity), &system)
@@ -400,6 +403,28 @@ fn located(schema: &Schema, names: Names<'_>, done: &Completed, at: Timestamp) -
     let place = done.home.map_or_else(|| "stays here".to_owned(), elsewhere);
     let blank = blank(schema, at, "located", Some(&done.activity), &Performer::System);
     HistoryEntry { detail: Some(place), ..blank }
+}
+
+fn doer(performer: &Performer) -> &str {
+    match performer {
+        Performer::System => "the system",
+        Performer::Agent(agent) => agent.as_str(),
+        Performer::Worker(name) => name,
+    }
+}
+
+/// Who is to do what from now on, and why that has changed.
+fn replanned(schema: &Schema, plan: &Replanned, at: Timestamp) -> HistoryEntry {
+    let legs = plan.legs.iter().map(|leg| {
+        let step = schema.nodes.get(leg.node.0 as usize).map_or("?", |node| &*node.name);
+        match &leg.planned {
+            Some(planned) => format!("{step} by {} until {}", doer(&planned.by), planned.end),
+            None => format!("{step} is not promised any more"),
+        }
+    });
+    let legs: Vec<String> = legs.collect();
+    let detail = Some(format!("{}; {}", plan.reason, legs.join(", ")));
+    HistoryEntry { detail, ..blank(schema, at, "replanned", None, &Performer::System) }
 }
 
 fn failure(error: &str, retry_at: Option<Timestamp>) -> String {

@@ -80,7 +80,9 @@ impl Message {
             | Self::KeyWanted(_)
             | Self::KeyUsed { .. }
             | Self::Over { .. }
-            | Self::Load { .. } => Shares { control: bytes, ..none },
+            | Self::Load { .. }
+            | Self::Plan(_)
+            | Self::Step { .. } => Shares { control: bytes, ..none },
         }
     }
 
@@ -104,7 +106,9 @@ impl Message {
             | Self::KeyWanted(_)
             | Self::KeyUsed { .. }
             | Self::Over { .. }
-            | Self::Load { .. } => None,
+            | Self::Load { .. }
+            | Self::Plan(_)
+            | Self::Step { .. } => None,
         };
         RecordedAt(first.unwrap_or_default())
     }

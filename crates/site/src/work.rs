@@ -10,17 +10,19 @@ use legwork_model::event::{Performer, RequestDigest};
 use legwork_model::id::{Activity, ActivityId, AgentId};
 use legwork_model::schema::Schema;
 use legwork_model::time::Timestamp;
-use legwork_org::{Cursor, Item, ItemKey, ItemView, Organisation};
+use legwork_org::{Cursor, ItemKey, ItemView, Organisation};
 
 use crate::Site;
 use crate::access::Caller;
 use crate::answer::{Answer, ItemDetail, ItemInfo, OutputInfo, WorklistView};
 use crate::control::{PAGE_MAX, too_many_waiting};
 use crate::input::{Complete, RequestId, Worklist};
+use crate::instances::Instances;
 use crate::merged::Both;
 use crate::refusal::{Kind, Refusal};
-use crate::view;
+use crate::step::agent;
 use crate::waiting::Waiting;
+use crate::{planning, view};
 
 impl Site {
     pub(crate) fn worklist(
@@ -51,7 +53,7 @@ impl Site {
             }
             Some(until) if !self.has_news(&worklist, now) => {
                 let org = self.catalog.organisation();
-                let stands_in_for = org.stands_in_for(&worklist.agent, now);
+                let stands_in_for = org.may_stand_in_for(&worklist.agent, now);
                 self.waiting.park(id, until, Waiting::Worklist { worklist, stands_in_for });
             }
             Some(_) | None => {
@@ -123,7 +125,7 @@ impl Site {
         Ok(Answer::Worklist(WorklistView {
             cursor: delta.cursor.to_string(),
             reset: delta.reset,
-            items: delta.items.iter().map(info).collect(),
+            items: delta.items.iter().map(|item| info(item, &self.instances)).collect(),
             removed: delta
                 .removed
                 .iter()
@@ -152,7 +154,7 @@ impl Site {
             return Err(not_yours(agent, activity));
         }
         let item = self.worklists.item(&key).ok_or_else(|| not_yours(agent, activity))?;
-        let on_behalf_of = self.absent_concerned(org, agent, &key, &item, now);
+        let on_behalf_of = self.worklists.on_behalf_of(org, agent, &key, now);
         let item = ItemView { key, item, on_behalf_of };
         let node = schema.node(own.node);
         let outputs = node
@@ -169,7 +171,7 @@ impl Site {
             })
             .collect();
         Ok(Answer::Item(Box::new(ItemDetail {
-            info: ItemInfo { server: self.name_here(), ..info(&item) },
+            info: ItemInfo { server: self.name_here(), ..info(&item, &self.instances) },
             inputs: view::named(&schema, state.inputs(&schema, &own)),
             outputs,
             answers: view::answers(node),
@@ -258,27 +260,6 @@ impl Site {
         self.commands(activity.instance, commands, now).map(|()| Answer::Done)
     }
 
-    /// The absent person in whose place the agent sees an item, if it is not their own.
-    fn absent_concerned(
-        &self,
-        org: &Organisation,
-        agent: &AgentId,
-        key: &ItemKey,
-        item: &Item,
-        now: Timestamp,
-    ) -> Option<AgentId> {
-        let resolved = self.worklists.resolved(key)?;
-        let concerns = |person: &AgentId| match &item.claimed_by {
-            Some(holder) => holder == person,
-            None => resolved.actors.contains(person),
-        };
-        if concerns(agent) {
-            None
-        } else {
-            org.stands_in_for(agent, now).into_iter().find(concerns)
-        }
-    }
-
     /// The answer if a request with the same key has completed the activity before.
     fn repeated(
         &self,
@@ -318,10 +299,8 @@ impl Site {
     ) -> bool {
         let key = ItemKey { instance: activity.instance, activity: own.clone() };
         let holder = self.worklists.item(&key).and_then(|item| item.claimed_by);
-        holder.is_some_and(|holder| {
-            let org = self.catalog.organisation();
-            holder != *agent && org.stands_in_for(agent, now).contains(&holder)
-        })
+        let org = self.catalog.organisation();
+        holder.is_some() && self.worklists.on_behalf_of(org, agent, &key, now) == holder
     }
 
     /// The activity, if the caller may act as the agent and the agent may work on it. Otherwise
@@ -390,7 +369,12 @@ pub(crate) fn bad_cursor() -> Refusal {
     Refusal::new(Kind::Invalid, "bad_cursor", message)
 }
 
-pub(crate) fn info(item: &ItemView) -> ItemInfo {
+/// What is to be shown of an item. Instances with a deadline are in memory.
+pub(crate) fn info(item: &ItemView, instances: &Instances) -> ItemInfo {
+    let leg = instances
+        .state(item.key.instance)
+        .and_then(|(schema, state)| planning::leg_of(schema, state, &item.key.activity));
+    let planned = leg.and_then(|leg| leg.planned.as_ref());
     let schema = &item.item.schema;
     let node = schema.node(item.key.activity.node);
     ItemInfo {
@@ -400,6 +384,8 @@ pub(crate) fn info(item: &ItemView) -> ItemInfo {
         offered_at: item.item.offered_at,
         claimed_by: item.item.claimed_by.clone(),
         takes: node.takes,
+        due: leg.map(|leg| leg.due),
+        planned_for: planned.and_then(|planned| agent(&planned.by)),
         on_behalf_of: item.on_behalf_of.clone(),
         server: None,
         stale: false,

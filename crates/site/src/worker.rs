@@ -92,6 +92,7 @@ impl Site {
     ) -> Option<Job> {
         let here = self.seat.as_ref().map_or(ServerId::default(), |seat| seat.here);
         let (lease, expires_at) = self.jobs.take(key, lease, here, now)?;
+        self.begin_promised(key, now);
         self.job(key, job.clone(), lease, expires_at)
     }
 

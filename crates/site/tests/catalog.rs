@@ -158,7 +158,16 @@ fn start(number: u128, version: Option<u32>) -> Request {
 fn start_at(place: u128, number: u128, version: Option<u32>) -> Request {
     let (instance, process) = (InstanceId(number << 16 | place), "visit".into());
     let (data, agent, key, wait_until) = (Data::new(), None, None, None);
-    Request::Start(Start { instance, process, version, data, agent, key, wait_until })
+    Request::Start(Start {
+        instance,
+        process,
+        version,
+        data,
+        agent,
+        key,
+        wait_until,
+        deadline: None,
+    })
 }
 
 #[test]

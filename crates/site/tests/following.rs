@@ -144,6 +144,7 @@ impl Group {
             agent: None,
             key: None,
             wait_until: None,
+            deadline: None,
         };
         self.ask(at, Request::Start(start)).unwrap();
         format!("{instance}:sign").parse().unwrap()

@@ -210,6 +210,7 @@ impl Group {
             agent: None,
             key: None,
             wait_until: None,
+            deadline: None,
         };
         self.ask(place, Request::Start(start)).unwrap();
     }

@@ -67,7 +67,7 @@ fn a_listing_of_ended_instances_of_one_process_goes_on_past_those_of_others() {
     let (mut found, mut before, mut pages) = (0, None, 0);
     loop {
         let process = Some(Arc::from("rare"));
-        let list = List { process, ended: true, limit: 10, before };
+        let list = List { process, ended: true, limit: 10, before, ..List::default() };
         let Answer::Instances { instances, next } = bank.ask(Request::List(list)).unwrap() else {
             unreachable!("instances were asked for")
         };
@@ -228,7 +228,7 @@ fn the_open_instances_of_one_process_are_listed_without_those_of_others() {
     for _ in 0..2 {
         let mut page = |process: &str, before| {
             let (process, before) = (Some(Arc::from(process)), before);
-            let list = Request::List(List { process, ended: false, limit: 2, before });
+            let list = Request::List(List { process, limit: 2, before, ..List::default() });
             match bank.ask(list).unwrap() {
                 Answer::Instances { instances, next } => {
                     let ids = instances.iter().map(|info| info.instance.0).collect::<Vec<_>>();

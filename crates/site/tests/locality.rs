@@ -65,6 +65,7 @@ fn start(group: &mut Group, place: usize, text: &str) -> Vec<(usize, String, Str
         agent: None,
         key: None,
         wait_until: None,
+        deadline: None,
     };
     group.ask(place, Request::Start(start)).unwrap();
     group.pass(0);
@@ -134,7 +135,7 @@ fn survey(group: &mut Group, data: Data) -> InstanceId {
     let instance = group.draw(0, 0);
     let (process, version) = ("survey".into(), None);
     let (agent, key, wait_until) = (None, None, None);
-    let start = Start { instance, process, version, data, agent, key, wait_until };
+    let start = Start { instance, process, version, data, agent, key, wait_until, deadline: None };
     group.ask(0, Request::Start(start)).unwrap();
     instance
 }

@@ -46,6 +46,7 @@ fn entries() -> Vec<Entry> {
         version: 2,
         by: Performer::System,
         inputs: vec![(ElementId(0), Value::Int(7))],
+        deadline: None,
     }));
     let completed = Event::Completed(Completed {
         activity: Activity::once(NodeId(1)),
@@ -161,6 +162,8 @@ fn item() -> Item {
         claimed_by: None,
         takes_ms: None,
         on_behalf_of: None,
+        due: None,
+        planned_for: None,
     }
 }
 

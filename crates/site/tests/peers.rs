@@ -132,6 +132,7 @@ impl Alone {
                 agent: None,
                 key: None,
                 wait_until: None,
+                deadline: None,
             };
             self.ask(Request::Start(start));
         }
@@ -189,7 +190,7 @@ fn completed(activity: Activity) -> Event {
 /// Everything up to the end of both branches; what `a` has written stayed at its server.
 fn entries() -> Vec<Entry> {
     let (process, by) = (Arc::from("case"), Performer::System);
-    let created = Created { process, version: 1, by, inputs: Vec::new() };
+    let created = Created { process, version: 1, by, inputs: Vec::new(), deadline: None };
     vec![
         entry(Event::Created(Box::new(created)), 1, Vec::new()),
         entry(completed(once(1)), 1, vec![ElementId(0)]),

@@ -72,6 +72,7 @@ impl Office {
                 agent: None,
                 key: None,
                 wait_until: None,
+                deadline: None,
             };
             self.site.ask(Request::Start(start)).unwrap();
         }

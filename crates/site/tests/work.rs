@@ -109,6 +109,36 @@ fn a_substitute_sees_and_takes_over_what_the_absent_holds_but_four_eyes_stay_fou
 }
 
 #[test]
+fn when_the_first_substitute_is_barred_the_next_one_does_it() {
+    let mut bank = Harness::bank();
+    let source = support::BANK.replace("substitutes: [dan]", "substitutes: [dan, cleo]");
+    let source = source.replace("ben: { name: Ben, roles: [clerk] }", "ben: { name: Ben }");
+    bank.ask(Request::PublishOrganisation { source }).unwrap();
+    bank.now = "2026-02-10T08:00:00Z".parse().unwrap();
+    let loan = bank.start(1);
+    let list = |since, wait_until| {
+        Request::Worklist(Worklist { agent: "cleo".into(), since, limit: 9, wait_until })
+    };
+    let Answer::Worklist(first) = bank.ask(list(None, None)).unwrap() else { panic!("a list") };
+    assert!(first.items.is_empty(), "dan comes before her");
+    let until = bank.now + Duration::from_secs(30);
+    let watch = bank.send(list(Some(first.cursor), Some(until)));
+    bank.ask(Request::Complete(complete("dan", loan, "capture"))).unwrap();
+    let score = bank.jobs("credit-score", 1).remove(0);
+    bank.report(&score, json!({ "risk": 1 })).unwrap();
+    // He asked: he must not decide, for ann either, and so it is cleo's turn.
+    let Some(Ok(Answer::Worklist(seen))) = bank.reply(watch) else { panic!("she is told") };
+    assert_eq!(seen.items[0].on_behalf_of, Some("ann".into()));
+    assert_eq!(bank.items("dan"), [""; 0]);
+    assert!(bank.refusal(claim("dan", loan, "verdict")).ends_with("(no_such_item)"));
+    // Also of what ann has claimed already.
+    bank.ask(claim("ann", loan, "verdict")).unwrap();
+    let verdict = Complete { answer: Some("reject".into()), ..complete("cleo", loan, "verdict") };
+    bank.ask(Request::Complete(verdict)).unwrap();
+    assert!(bank.states(loan).starts_with("Completed"), "{}", bank.states(loan));
+}
+
+#[test]
 fn a_job_whose_lease_ran_out_is_offered_again_and_a_second_completion_is_refused() {
     let mut bank = Harness::bank();
     let loan = bank.start(1);

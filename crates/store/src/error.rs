@@ -110,7 +110,9 @@ impl Error {
 fn name(stream: &StreamId) -> String {
     match stream.kind() {
         StreamKind::Site => "the site's stream".to_owned(),
+        StreamKind::Plans => "the stream of plans".to_owned(),
         StreamKind::Instance(id) => format!("stream {id}"),
+        StreamKind::Mail => "the stream of mail".to_owned(),
         StreamKind::Key => format!("the stream of key {:032x}", stream.0),
     }
 }

@@ -50,6 +50,7 @@ pub(crate) fn count(transfer: Transfer) -> Result<Counted> {
         agent: None,
         key: None,
         wait_until: None,
+        deadline: None,
     };
     run.ask(0, Request::Start(start))?;
     while run.work()? {}

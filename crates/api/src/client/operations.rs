@@ -14,6 +14,7 @@ use super::{Call, Client, Download, Error, Events};
 use crate::cluster::{
     Changes, Cluster, Method, PrepareRequest, Prepared, TopologyAnswer, TopologyOptions,
 };
+use crate::deadlines::{Deadline, Plan, PlanKind};
 use crate::definitions::{
     CheckAnswer, CheckRequest, Definition, DefinitionList, Deployed, Organisation, Published,
     VersionList,
@@ -43,6 +44,8 @@ pub struct InstanceQuery {
     pub process: Option<String>,
     /// Those that have ended, instead of those that have not.
     pub ended: bool,
+    /// Only those with a deadline.
+    pub deadline: bool,
     pub limit: Option<usize>,
     /// `next` of the page before.
     pub cursor: Option<String>,
@@ -194,10 +197,22 @@ impl Client {
         self.call(Call::post("/v1/instances", request)?.keyed(key)?.waiting(wait)).await
     }
 
+    /// Whether the deadline of a start could be promised, and how; nothing is started or reserved.
+    pub async fn ask_deadline(&self, request: &StartRequest) -> Result<Deadline, Error> {
+        self.call(Call::post("/v1/deadlines", request)?).await
+    }
+
+    /// What a person or an executor is to do when; of two of that name the person.
+    pub async fn plan(&self, name: &str, kind: Option<PlanKind>) -> Result<Plan, Error> {
+        let target = Target::new("/v1/plans").segment(name).query("kind", kind.map(PlanKind::word));
+        self.get(target.done(), NO_WAIT).await
+    }
+
     pub async fn instances(&self, query: &InstanceQuery) -> Result<InstanceList, Error> {
         let target = Target::new("/v1/instances")
             .query("process", query.process.as_ref())
             .query("state", Some(if query.ended { "ended" } else { "open" }))
+            .query("deadline", query.deadline.then_some(true))
             .query("limit", query.limit)
             .query("cursor", query.cursor.as_ref());
         self.get(target.done(), NO_WAIT).await

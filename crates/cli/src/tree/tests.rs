@@ -6,7 +6,7 @@ use serde_json::json;
 
 /// A node as `depth|branch|kind|name|state|more`, more being `by ann`, `held ann`, `×2`, `!why`
 /// or `round 3`.
-fn node(text: &str) -> Node {
+pub(crate) fn node(text: &str) -> Node {
     let parts: Vec<&str> = text.split('|').map(str::trim).collect();
     let more = parts.get(5).copied().unwrap_or_default();
     let rounds = more.strip_prefix("round ").map(|round| round.parse::<u32>().unwrap() - 1);
@@ -43,6 +43,7 @@ pub(crate) fn summary(state: InstanceState) -> InstanceSummary {
         incidents: 0,
         started_at: Timestamp(1_772_357_405_123),
         ended_at: None,
+        deadline: None,
     }
 }
 
@@ -226,4 +227,13 @@ fn data_is_shown_on_one_line_each() {
       lines   json     {"a":[1,2]}
       offer   file     o.pdf (3 bytes)
     "#);
+}
+
+#[test]
+fn a_deadline_is_mentioned() {
+    let deadline = crate::by::tests::deadline();
+    let promised = InstanceSummary { deadline: Some(deadline), ..summary(InstanceState::Running) };
+    let text = anstream::adapter::strip_str(&super::deadline(&promised)).to_string();
+    assert_eq!(text, "promised for 2026-03-02 16:00:00Z · see `legwork deadline show`\n");
+    assert_eq!(super::deadline(&summary(InstanceState::Running)), "");
 }

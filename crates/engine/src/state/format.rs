@@ -7,7 +7,7 @@ use minicbor::{Decode, Decoder, Encode, Encoder};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Format;
 
-const FORMAT: u32 = 5;
+const FORMAT: u32 = 6;
 
 impl<C> Encode<C> for Format {
     fn encode<W: minicbor::encode::Write>(

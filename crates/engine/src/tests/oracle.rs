@@ -139,7 +139,8 @@ impl<'a> Knowledge<'a> {
             | Event::Finished
             | Event::Redirected { .. }
             | Event::Answered(_)
-            | Event::Assigned(_) => {}
+            | Event::Assigned(_)
+            | Event::Replanned(_) => {}
         }
     }
 

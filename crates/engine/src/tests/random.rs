@@ -75,7 +75,7 @@ fn play(
     let mut now = Timestamp(first.roll(1_000) as i64);
     let inputs = values(schema, schema.node(Schema::START), &mut first);
     let (process, by) = (schema.process.clone(), Performer::Agent("ann".into()));
-    let created = Created { process, version: 1, by, inputs };
+    let created = Created { process, version: 1, by, inputs, deadline: None };
     let decision = create(schema, created, now).unwrap();
     let moment = |Decision { events, state, changes }, at| Moment {
         record: Record { at, events },

@@ -85,6 +85,7 @@ impl Stage {
                 version: 1,
                 by: performer("ann"),
                 inputs: data::inputs_typed(&self.schema, &pairs(&words[1..]))?,
+                deadline: None,
             };
             return create(&self.schema, created, now);
         }
@@ -200,7 +201,8 @@ impl Stage {
             | Event::Finished
             | Event::Redirected { .. }
             | Event::Answered(_)
-            | Event::Assigned(_) => None,
+            | Event::Assigned(_)
+            | Event::Replanned(_) => None,
         }
     }
 

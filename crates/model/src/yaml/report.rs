@@ -12,6 +12,7 @@ pub const FINDINGS_MAX: usize = 100;
 pub struct Report {
     findings: Vec<Finding>,
     untold: usize,
+    has_errors: bool,
     incomplete: bool,
 }
 
@@ -23,12 +24,27 @@ impl Report {
         message: impl Into<String>,
         hint: impl Into<String>,
     ) {
+        self.has_errors = true;
+        self.find(Severity::Error, span, rule, message.into(), hint.into());
+    }
+
+    /// Something that is most likely not what was meant, and can be deployed all the same.
+    pub fn warning(
+        &mut self,
+        span: Span,
+        rule: Rule,
+        message: impl Into<String>,
+        hint: impl Into<String>,
+    ) {
+        self.find(Severity::Warning, span, rule, message.into(), hint.into());
+    }
+
+    fn find(&mut self, severity: Severity, span: Span, rule: Rule, message: String, hint: String) {
         if self.findings.len() >= FINDINGS_MAX {
             self.untold += 1;
             return;
         }
-        let (message, hint) = (message.into(), hint.into());
-        self.findings.push(Finding { span, severity: Severity::Error, rule, message, hint });
+        self.findings.push(Finding { span, severity, rule, message, hint });
     }
 
     /// Notes that something was left out of what is being read, or does not hold together.
@@ -41,8 +57,8 @@ impl Report {
         self.incomplete
     }
 
-    pub fn is_clean(&self) -> bool {
-        self.findings.is_empty()
+    pub fn has_errors(&self) -> bool {
+        self.has_errors
     }
 
     /// All findings, in the order of their places.
@@ -52,7 +68,7 @@ impl Report {
         if self.untold > 0 {
             self.findings.push(Finding {
                 span: Span::default(),
-                severity: Severity::Error,
+                severity: if self.has_errors { Severity::Error } else { Severity::Warning },
                 rule: Rule::Y3,
                 message: format!("{} more findings are not shown", self.untold),
                 hint: "mend those above and check again".to_owned(),

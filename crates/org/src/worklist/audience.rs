@@ -47,6 +47,8 @@ struct Group {
     list: List,
     /// How many queues it has.
     queues: u32,
+    /// Whether one of its queues ever barred anybody.
+    bars: bool,
     idle: bool,
 }
 
@@ -117,6 +119,9 @@ impl Audiences {
             return number;
         }
         let group = self.group(&key.actors);
+        if let Some(group) = &mut self.groups[group as usize] {
+            group.bars |= !barred.is_empty();
+        }
         let queue = Queue { resolved: Resolved { actors, barred }, group, items: 1 };
         let number = put(&mut self.queues, &mut self.queues_free, queue);
         self.queue_of.insert(key, number);
@@ -157,6 +162,16 @@ impl Audiences {
         match number {
             ListNo::Group(group) => self.groups[group as usize].as_ref().map(|group| &group.list),
             ListNo::Held(person) => self.people[person as usize].held.as_deref(),
+        }
+    }
+
+    /// Whether a list may hold an item that somebody is barred from, or held one.
+    pub(super) fn bars(&self, number: ListNo) -> bool {
+        match number {
+            ListNo::Group(group) => {
+                self.groups[group as usize].as_ref().is_some_and(|group| group.bars)
+            }
+            ListNo::Held(_) => true,
         }
     }
 
@@ -302,8 +317,13 @@ impl Audiences {
             group.queues += 1;
             return number;
         }
-        let group =
-            Group { members: members.clone(), list: List::default(), queues: 1, idle: false };
+        let group = Group {
+            members: members.clone(),
+            list: List::default(),
+            queues: 1,
+            bars: false,
+            idle: false,
+        };
         let number = put(&mut self.groups, &mut self.groups_free, group);
         self.group_of.insert(members.clone(), number);
         for &member in members.numbers() {

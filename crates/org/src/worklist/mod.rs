@@ -11,6 +11,7 @@ mod elsewhere;
 mod item;
 mod list;
 mod merged;
+mod news;
 mod read;
 
 use std::sync::Arc;
@@ -29,6 +30,7 @@ pub use read::{Delta, ItemView, PAGE_MAX, Removed};
 use self::audience::{Audiences, ListNo};
 use self::item::{Age, NONE, PackedKey, Slot, Slots};
 use self::list::Removal;
+use self::news::News;
 use crate::organisation::Organisation;
 use crate::resolve::Resolved;
 
@@ -43,6 +45,8 @@ pub struct Worklists {
     slots: Slots,
     claimed: usize,
     audiences: Audiences,
+    /// Items that have changed, if somebody wants to know.
+    news: Option<News>,
 }
 
 /// What needs a decision after the organisation has changed.
@@ -70,6 +74,7 @@ impl Worklists {
             slots: Slots::new(),
             claimed: 0,
             audiences: Audiences::new(organisation.roster.clone(), retention),
+            news: None,
         }
     }
 
@@ -119,6 +124,7 @@ impl Worklists {
         slot.offered = first.unwrap_or(self.revision);
         let place = self.slots.insert(slot);
         self.enter(place);
+        self.note(key);
     }
 
     /// Moves an item from all its actors to the one who holds it now.
@@ -127,6 +133,7 @@ impl Worklists {
         let Some(place) = self.slots.find(key) else { return false };
         let holder = self.audiences.person(by);
         self.move_to(place, holder, at);
+        self.note(key);
         true
     }
 
@@ -140,6 +147,7 @@ impl Worklists {
         let Some(place) = self.slots.find(key) else { return false };
         let at = self.slots.get(place).offered_at;
         self.move_to(place, NONE, at);
+        self.note(key);
         true
     }
 
@@ -167,6 +175,7 @@ impl Worklists {
         self.horizon = self.revision;
         let fresh = Audiences::new(organisation.roster.clone(), self.audiences.retention());
         let mut reoffered = Reoffered::default();
+        self.note_all();
         let places = self.slots.by_age();
         let before = std::mem::replace(&mut self.audiences, fresh);
         for place in places {

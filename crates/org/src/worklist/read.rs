@@ -18,7 +18,9 @@ use super::Worklists;
 use super::cursor::Cursor;
 use super::item::{Age, Item, ItemKey, NONE, Slot};
 use super::list::{Change, List};
+use crate::absence::Standing;
 use crate::organisation::Organisation;
+use crate::resolve::Resolved;
 
 /// The most items, and the most removals, of one page.
 pub const PAGE_MAX: usize = 1_000;
@@ -59,7 +61,7 @@ pub struct ItemView {
 pub(super) struct Reader<'w> {
     /// `NONE` for somebody who is not of the organisation and sees nothing.
     number: u32,
-    stands_in_for: Vec<u32>,
+    stands_in_for: Vec<Standing>,
     fingerprint: u64,
     lists: Vec<&'w List>,
     /// Removals up to this revision may be forgotten.
@@ -142,9 +144,21 @@ impl Worklists {
         let Some(resolved) = self.audiences.resolved(slot.queue) else { return false };
         let concerns = |person: u32| slot.holder == person || resolved.actors.has(person);
         reader.number != NONE
-            && (concerns(reader.number)
-                || !resolved.bars_number(reader.number)
-                    && reader.stands_in_for.iter().copied().any(concerns))
+            && (concerns(reader.number) || reader.in_place_of(resolved, concerns).is_some())
+    }
+
+    /// The absent agent in whose place the item is on the agent's list.
+    pub fn on_behalf_of(
+        &self,
+        organisation: &Organisation,
+        agent: &AgentId,
+        key: &ItemKey,
+        now: Timestamp,
+    ) -> Option<AgentId> {
+        let place = self.slots.find(key)?;
+        let reader = self.reader(organisation, agent, now);
+        let absent = self.sight(self.slots.get(place), &reader)??;
+        Some(self.audiences.name(absent).clone())
     }
 
     /// Whether the item is on the agent's list, that is, whether they may act on it as it stands:
@@ -180,15 +194,24 @@ impl Worklists {
         agent.hash(&mut hasher);
         let number = roster.number(agent).unwrap_or(NONE);
         let mut stands_in_for = Vec::new();
-        for absent in organisation.stands_in_for(agent, now) {
-            absent.hash(&mut hasher);
-            stands_in_for.extend(roster.number(&absent));
+        for Standing { absent, before } in organisation.standing(agent, now) {
+            let named = |number: u32| organisation.roster.agent(number);
+            named(absent).hash(&mut hasher);
+            before.iter().for_each(|&number| named(number).hash(&mut hasher));
+            before.len().hash(&mut hasher);
+            let known = |number: u32| roster.number(named(number));
+            let before: Option<Vec<u32>> = before.into_iter().map(known).collect();
+            let standing = known(absent).zip(before);
+            stands_in_for.extend(standing.map(|(absent, before)| Standing { absent, before }));
         }
         let mut numbers = BTreeSet::new();
         let mut kept_since = self.horizon;
-        for person in stands_in_for.iter().copied().chain(Some(number)).filter(|&n| n != NONE) {
+        let own = (number != NONE).then_some((number, true));
+        let others = stands_in_for.iter().map(|to| (to.absent, to.before.is_empty()));
+        for (person, is_first) in others.chain(own) {
             let (lists, horizon) = self.audiences.lists_of(person);
-            numbers.extend(lists);
+            // Those who come after others see nothing where nobody is barred.
+            numbers.extend(lists.filter(|&list| is_first || self.audiences.bars(list)));
             kept_since = kept_since.max(horizon);
         }
         let lists: Vec<&List> =
@@ -297,8 +320,7 @@ impl Worklists {
         if concerns(reader.number) {
             return Some(None);
         }
-        let absent = reader.stands_in_for.iter().copied().find(|&person| concerns(person))?;
-        (!resolved.bars_number(reader.number)).then_some(Some(absent))
+        reader.in_place_of(resolved, concerns).map(Some)
     }
 
     fn view(&self, slot: &Slot, reader: &Reader<'_>) -> Option<ItemView> {
@@ -313,6 +335,16 @@ impl Worklists {
 }
 
 impl Reader<'_> {
+    /// The first absent agent whom an item concerns and for whom it is the reader's turn to act.
+    fn in_place_of(&self, resolved: &Resolved, concerns: impl Fn(u32) -> bool) -> Option<u32> {
+        let is_turn = |standing: &&Standing| {
+            concerns(standing.absent)
+                && standing.before.iter().all(|&other| resolved.bars_number(other))
+        };
+        let standing = self.stands_in_for.iter().find(is_turn)?;
+        (!resolved.bars_number(self.number)).then_some(standing.absent)
+    }
+
     fn has_more(&self, cursor: &Cursor) -> bool {
         self.lists
             .iter()

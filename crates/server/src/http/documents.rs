@@ -10,8 +10,8 @@ use utoipa::openapi::{Content, Ref, RefOr, ResponseBuilder};
 use utoipa::{Modify, OpenApi};
 
 use super::{
-    cluster, definitions, events, executors, files, instances, jobs, links, starts, system, tokens,
-    topology, work,
+    cluster, deadlines, definitions, events, executors, files, instances, jobs, links, starts,
+    system, tokens, topology, work,
 };
 
 pub(crate) fn openapi() -> Bytes {
@@ -56,7 +56,7 @@ fn pretty(json: &serde_json::Value) -> Bytes {
         cluster::show, cluster::changes, cluster::undo, cluster::prepare,
         starts::start, instances::list, instances::show, instances::history,
         instances::suspend, instances::resume, instances::abort, instances::incidents,
-        instances::resolve,
+        instances::resolve, deadlines::ask, deadlines::plan,
         work::worklist, events::worklist_events, work::item, work::claim, work::release,
         work::delegate, work::complete,
         jobs::activate, jobs::complete, jobs::fail, jobs::extend, jobs::give_back,
@@ -74,6 +74,7 @@ fn pretty(json: &serde_json::Value) -> Bytes {
     tags(
         (name = "definitions", description = "Processes and the organisation"),
         (name = "instances", description = "Running and ended cases"),
+        (name = "deadlines", description = "What was promised for when"),
         (name = "work", description = "Work of people"),
         (name = "jobs", description = "Work of programs"),
         (name = "executors", description = "Services that do automatic steps"),

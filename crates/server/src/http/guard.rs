@@ -8,10 +8,16 @@ use std::net::{IpAddr, Ipv6Addr};
 use hyper::StatusCode;
 use hyper::header::{AUTHORIZATION, HOST, HeaderMap, ORIGIN};
 use hyper::http::request::Parts;
+use legwork_mail::Token;
 use legwork_site::Credential;
+use percent_encoding::percent_decode_str;
 
+use super::App;
 use super::reply::{Refused, Result};
+use super::route::Operation;
 use crate::ids::hash_token;
+use crate::mail::FromInbox;
+use crate::peer;
 
 pub(super) fn check_headers(headers: &HeaderMap, bytes_max: usize) -> Result<()> {
     // Without the names and separators: whoever sends that many is over the limit anyway.
@@ -35,6 +41,41 @@ pub(super) fn credential(headers: &HeaderMap) -> Result<Credential> {
             let detail = "send `Authorization: Bearer` and the token; nothing else is understood";
             Err(Refused::new(StatusCode::UNAUTHORIZED, "unauthenticated", detail))
         }
+    }
+}
+
+/// The token of a letter, if that is what the caller presents.
+pub(super) fn mail_token(headers: &HeaderMap) -> Option<Token> {
+    let text = headers.get(AUTHORIZATION)?.to_str().ok()?;
+    let (scheme, token) = text.split_once(' ')?;
+    let is_mail = scheme.eq_ignore_ascii_case("mail");
+    is_mail.then(|| Token::found(token.trim().to_owned()))
+}
+
+/// The token of a letter counts for completing its activity and nothing else, and only if the inbox
+/// of this server or of another one has read it: who sent it was looked at there.
+pub(super) fn reply(
+    app: &App,
+    head: &Parts,
+    (operation, parameter): (Operation, Option<&str>),
+    token: Token,
+) -> Result<Credential> {
+    let refused = |detail: &str| Refused::new(StatusCode::UNAUTHORIZED, "unauthenticated", detail);
+    let extensions = &head.extensions;
+    let is_from_inbox =
+        extensions.get::<FromInbox>().is_some() || extensions.get::<peer::From>().is_some();
+    let key = app.post.as_ref().and_then(|post| post.key());
+    let Some(key) = key.filter(|_| is_from_inbox) else {
+        let detail = "send `Authorization: Bearer` and the token; nothing else is understood";
+        return Err(refused(detail));
+    };
+    let granted = token.granted(key, app.clock.now());
+    let grant = granted.map_err(|error| refused(&error.to_string()))?;
+    let activity = percent_decode_str(parameter.unwrap_or_default()).decode_utf8();
+    let is_its_own = activity.is_ok_and(|activity| *activity == *grant.activity.to_string());
+    match operation == Operation::Complete && is_its_own {
+        true => Ok(Credential::Reply(grant.agent)),
+        false => Err(refused("the token of a letter is for its own activity alone")),
     }
 }
 

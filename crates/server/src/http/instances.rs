@@ -30,6 +30,7 @@ pub(super) async fn view(
     params(
         ("process" = Option<String>, Query),
         ("state" = Option<String>, Query, description = "`open` (the default) or `ended`"),
+        ("deadline" = Option<bool>, Query, description = "Only those with a deadline"),
         ("limit" = Option<usize>, Query, minimum = 1, maximum = 1000),
         ("cursor" = Option<String>, Query, description = "`next` of the page before"),
         ("here" = Option<bool>, Query, description = "Only those the server asked has a part in"),
@@ -37,7 +38,7 @@ pub(super) async fn view(
     responses((status = 200, body = InstanceList)),
 )]
 pub(super) async fn list(x: Exchange<'_>) -> Result {
-    let query = x.query(&["process", "state", "limit", "cursor", "here"])?;
+    let query = x.query(&["process", "state", "deadline", "limit", "cursor", "here"])?;
     let ended = match query.text("state") {
         None | Some("open") => false,
         Some("ended") => true,
@@ -50,6 +51,7 @@ pub(super) async fn list(x: Exchange<'_>) -> Result {
     let list = List {
         process: query.text("process").map(Into::into),
         ended,
+        deadline: query.parsed("deadline")?.unwrap_or(false),
         limit,
         before: query.parsed("cursor")?,
     };

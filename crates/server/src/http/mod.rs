@@ -6,6 +6,7 @@
 mod body;
 mod cluster;
 mod colleagues;
+mod deadlines;
 mod definitions;
 mod events;
 mod exchange;
@@ -53,6 +54,7 @@ use crate::executors::Executors;
 use crate::files::{Fetcher, Offered};
 use crate::gate::Gate;
 use crate::ids::Ids;
+use crate::mail::Post;
 use crate::meters::Meters;
 use crate::moving::Source;
 use crate::peer::{self, Links};
@@ -84,6 +86,8 @@ pub(crate) struct App {
     pub(crate) source: Source,
     /// Whose turn it is to be asked for jobs first.
     pub(crate) turn: AtomicUsize,
+    /// What letters need, if any are sent.
+    pub(crate) post: Option<Arc<Post>>,
 }
 
 impl App {
@@ -114,6 +118,7 @@ impl App {
             executors,
             source,
             turn: AtomicUsize::new(0),
+            post: None,
         }
     }
 }
@@ -162,10 +167,20 @@ where
     if !app.status.has_tokens() {
         guard::check_local(peer, head)?;
     }
-    let credential = guard::credential(&head.headers);
+    let credential = match guard::mail_token(&head.headers) {
+        Some(token) => guard::reply(app, head, (route.operation, parameter), token),
+        None => guard::credential(&head.headers),
+    };
     let token = match &credential {
         Ok(Credential::Token(hash)) => Some(*hash).filter(|hash| app.status.knows(hash)),
-        Ok(Credential::None | Credential::Anybody | Credential::Executor(_)) | Err(_) => None,
+        Ok(
+            Credential::None
+            | Credential::Anybody
+            | Credential::Executor(_)
+            | Credential::Reply(_)
+            | Credential::Mailer,
+        )
+        | Err(_) => None,
     };
     let was_passed_on = head.extensions.get::<peer::From>().is_some();
     if was_passed_on {
@@ -264,6 +279,8 @@ async fn carry_out(operation: Operation, x: Exchange<'_>) -> Result {
         Operation::Suspend => instances::suspend(x).await,
         Operation::Resume => instances::resume(x).await,
         Operation::Abort => instances::abort(x).await,
+        Operation::AskDeadline => deadlines::ask(x).await,
+        Operation::Plan => deadlines::plan(x).await,
         Operation::Incidents => instances::incidents(x).await,
         Operation::Resolve => instances::resolve(x).await,
         Operation::Deploy => definitions::deploy(x).await,

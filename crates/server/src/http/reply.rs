@@ -217,6 +217,7 @@ pub(crate) fn problem(refusal: &Refusal) -> Box<Problem> {
         Kind::Broken => StatusCode::INTERNAL_SERVER_ERROR,
     };
     let mut problem = Problem::new(status.as_u16(), refusal.code, refusal.message.clone());
+    problem.earliest = refusal.earliest;
     problem.findings = refusal.findings.iter().map(Into::into).collect();
     Box::new(problem)
 }

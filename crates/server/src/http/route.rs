@@ -44,6 +44,8 @@ pub(crate) enum Operation {
     Suspend,
     Resume,
     Abort,
+    AskDeadline,
+    Plan,
     Incidents,
     Resolve,
     Worklist,
@@ -90,7 +92,7 @@ use Operation as Op;
 use Verb::{Delete, Get, Post, Put};
 
 /// Those in use at every step of every instance come first.
-pub(crate) static ROUTES: [Route; 57] = [
+pub(crate) static ROUTES: [Route; 59] = [
     route(Post, "/v1/work/{activity}/complete", Op::Complete),
     route(Post, "/v1/jobs/activate", Op::ActivateJobs),
     route(Post, "/v1/jobs/complete", Op::CompleteJobs),
@@ -110,6 +112,8 @@ pub(crate) static ROUTES: [Route; 57] = [
     route(Post, "/v1/work/{activity}/claim", Op::Claim),
     route(Post, "/v1/work/{activity}/release", Op::Release),
     route(Post, "/v1/work/{activity}/delegate", Op::Delegate),
+    route(Post, "/v1/deadlines", Op::AskDeadline),
+    route(Get, "/v1/plans/{name}", Op::Plan),
     route(Get, "/v1/incidents", Op::Incidents),
     route(Post, "/v1/activities/{activity}/resolve", Op::Resolve),
     route(Post, "/v1/definitions", Op::Deploy),

@@ -6,10 +6,11 @@
 
 use hyper::StatusCode;
 use hyper::header::HeaderName;
+use legwork_api::deadlines::{self, DeadlineRequest};
 use legwork_api::instances::{StartRequest, Started};
 use legwork_model::id::{AgentId, InstanceId, ServerId};
 use legwork_placement::{Map, Topology};
-use legwork_site::{Answer, InstanceInfo, Key, Request, Start};
+use legwork_site::{Answer, InstanceInfo, Key, Request, Start, Unpromised, Wish};
 
 use super::exchange::Exchange;
 use super::files::require_stored;
@@ -28,6 +29,14 @@ pub(super) static INSTANCE: HeaderName = HeaderName::from_static("legwork-instan
 /// The id does not belong to the server that was asked to start it.
 const PLACED_ELSEWHERE: &str = "placed_elsewhere";
 
+/// What a request is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Purpose {
+    Start,
+    /// To hear whether its deadline could be promised.
+    Ask,
+}
+
 /// Starts an instance of a process.
 #[utoipa::path(
     post, path = "/v1/instances", tag = "instances", operation_id = "start",
@@ -42,18 +51,28 @@ pub(super) async fn start(x: Exchange<'_>) -> Result {
     x.query(&[])?;
     let request: StartRequest = x.json()?;
     let key = key(&x, &request)?;
-    if let Some(instance) = given(&x)? {
-        return start_or_find(&x, request, key, instance).await;
+    at_its_server(&x, request, key, Purpose::Start).await
+}
+
+/// Has a start carried out, or looked at, where it belongs.
+pub(super) async fn at_its_server(
+    x: &Exchange<'_>,
+    request: StartRequest,
+    key: Option<Key>,
+    purpose: Purpose,
+) -> Result {
+    if let Some(instance) = given(x)? {
+        return start_or_find(x, request, key, instance, purpose).await;
     }
     let (process, mut request) = (request.process.clone(), Some(request));
     let mut last = None;
     for _ in 0..DRAWS_MAX {
-        let instance = draw(&x, &process, key)?;
+        let instance = draw(x, &process, key)?;
         let started = if instance.server() == x.app.status.server() {
             let request = request.take().map_or_else(|| x.json(), Ok)?;
-            start_or_find(&x, request, key, instance).await
+            start_or_find(x, request, key, instance, purpose).await
         } else {
-            pass_on(&x, instance.server(), instance).await
+            pass_on(x, instance.server(), instance).await
         };
         match started {
             Ok(reply) if reply.code().as_deref() == Some(PLACED_ELSEWHERE) => {
@@ -79,8 +98,13 @@ async fn start_or_find(
     request: StartRequest,
     key: Option<Key>,
     instance: InstanceId,
+    purpose: Purpose,
 ) -> Result {
-    match start_here(x, request, key, instance).await {
+    let done = match purpose {
+        Purpose::Start => start_here(x, request, key, instance).await,
+        Purpose::Ask => ask_here(x, request, instance).await,
+    };
+    match done {
         Err(Refused { at: Some(server), .. }) if key.is_some() && server != instance.server() => {
             pass_on(x, server, instance).await
         }
@@ -128,6 +152,18 @@ async fn start_here(
     Reply::json_with(status, &convert::started(info, repeated))
 }
 
+/// Asks this server whether the deadline of a start could be promised.
+async fn ask_here(x: &Exchange<'_>, request: StartRequest, instance: InstanceId) -> Result {
+    let mut start = start_request(x, request, None, instance)?;
+    require_stored(x, &start.data).await?;
+    start.wait_until = None;
+    start.deadline.iter_mut().for_each(|wish| wish.ask_only = true);
+    let Answer::Deadline(view) = x.ask(Request::Start(start)).await? else {
+        return Err(Refused::strange_answer());
+    };
+    Reply::json(&convert::deadline(*view))
+}
+
 fn start_request(
     x: &Exchange<'_>,
     request: StartRequest,
@@ -142,7 +178,23 @@ fn start_request(
         agent: request.agent.map(AgentId),
         key: key.map(Box::new),
         wait_until: x.wait_until(request.wait_ms)?,
+        deadline: request.deadline.map(wish).transpose()?,
     })
+}
+
+fn wish(request: DeadlineRequest) -> Result<Box<Wish>> {
+    let DeadlineRequest { at, unpromised, priority } = request;
+    if priority > Wish::PRIORITY_MAX {
+        let detail = format!("`priority` can be 0 to {}", Wish::PRIORITY_MAX);
+        return Err(Refused::bad_request("unexpected_json", detail));
+    }
+    let mut wish = Box::new(Wish::new(at));
+    wish.priority = priority;
+    wish.unpromised = match unpromised {
+        deadlines::Unpromised::Refuse => Unpromised::Refuse,
+        deadlines::Unpromised::Start => Unpromised::Start,
+    };
+    Ok(wish)
 }
 
 fn key(x: &Exchange<'_>, request: &StartRequest) -> Result<Option<Key>> {

@@ -6,6 +6,7 @@
 mod access;
 mod changes;
 mod cluster;
+mod deadlines;
 mod documents;
 mod dwelling;
 mod failures;

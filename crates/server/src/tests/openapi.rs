@@ -4,6 +4,7 @@
 //! each answer must be what the document says.
 
 use std::collections::BTreeSet;
+use std::time::Duration;
 
 use hyper::Method;
 use legwork_api::signature::{Signed, sign};
@@ -110,6 +111,7 @@ async fn every_operation_answers_what_the_document_says() {
     publish(&mut r).await;
     let instance = run_a_letter(&mut r).await;
     mend_a_letter(&mut r).await;
+    promise_a_letter(&mut r).await;
     look_around(&mut r, &instance).await;
     refuse(&mut r, &instance).await;
     deal_with_executors(&mut r).await;
@@ -220,6 +222,25 @@ async fn mend_a_letter(r: &mut Reader) {
     r.send(call(&path).json(json!({"action": "choose"}))).await;
     let complete = json!({"action": "complete", "data": {"text": "Dear Max"}});
     r.ok(call(&path).json(complete)).await;
+}
+
+async fn promise_a_letter(r: &mut Reader) {
+    let note = "process: note\nsteps:\n  - { step: sign, who: Role(clerk), takes: 1h }\n";
+    r.ok(call("POST /v1/definitions").body("text/yaml", note)).await;
+    let by = r.f.core.app.clock.now() + Duration::from_secs(9_000);
+    let body = json!({"process": "note", "deadline": {"at": by.to_string()}});
+    r.ok(call("POST /v1/deadlines").json(body.clone())).await;
+    r.ok(call("POST /v1/instances").json(body.clone())).await;
+    let listed = r.ok(call("GET /v1/instances?deadline=true")).await;
+    let path =
+        format!("GET /v1/instances/{}", listed["instances"][0]["instance"].as_str().unwrap());
+    r.ok(call(&path)).await;
+    assert_eq!(r.ok(call("GET /v1/plans/ann")).await["turns"][0]["step"], "sign");
+    // Ben does one, Ann two; nobody a fourth.
+    for status in [201, 201, 201, 409] {
+        let answered = r.send(call("POST /v1/instances").json(body.clone())).await;
+        assert_eq!(answered.status, status, "{answered:?}");
+    }
 }
 
 async fn look_around(r: &mut Reader, instance: &str) {

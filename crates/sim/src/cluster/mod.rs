@@ -3,12 +3,12 @@
 //! Invariant: a run depends on its seed alone. What the cases come to is compared with what they
 //! come to at one server.
 
-mod changes;
+pub(crate) mod changes;
 mod checks;
 mod couriers;
 mod crew;
 mod moves;
-mod network;
+pub(crate) mod network;
 mod oracle;
 mod placed;
 mod readers;
@@ -167,7 +167,8 @@ fn report(cluster: &mut Cluster, crew: &Crew, plan: &Plan) -> Result<Report, Str
     let crashes = cluster.worlds.iter().map(|world| world.crashes).sum();
     let instances = crew.started().len();
     let changes = crate::Changes { moved: cluster.moves.moved, ..plan.changes() };
-    Ok(Report { instances, completions, crashes, refusals: crew.refusals, changes, digest })
+    let (refusals, promises) = (crew.refusals, crate::Promises::default());
+    Ok(Report { instances, completions, crashes, refusals, changes, promises, digest })
 }
 
 impl Kind {

@@ -68,7 +68,17 @@ impl Network {
         self.mend();
     }
 
-    fn mend(&mut self) {
+    /// A server cannot be reached by others any more.
+    pub(crate) fn cut_off(&mut self, alone: ServerId, others: impl Iterator<Item = ServerId>) {
+        for other in others {
+            let link = (alone.min(other), alone.max(other));
+            if self.cut.insert(link) {
+                self.noticed.push((link, false));
+            }
+        }
+    }
+
+    pub(crate) fn mend(&mut self) {
         let mended = std::mem::take(&mut self.cut);
         self.noticed.extend(mended.into_iter().map(|link| (link, true)));
     }
@@ -139,7 +149,9 @@ impl Network {
             | Message::KeyWanted(_)
             | Message::KeyUsed { .. }
             | Message::Over { .. }
-            | Message::Load { .. } => false,
+            | Message::Load { .. }
+            | Message::Plan(_)
+            | Message::Step { .. } => false,
             Message::Offer(_)
             | Message::Known { .. }
             | Message::Taken { .. }

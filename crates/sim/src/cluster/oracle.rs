@@ -86,7 +86,7 @@ pub(crate) fn outcome(schema: &Schema, case: InstanceId) -> Result<Outcome, Stri
     };
     let inputs = typed(Schema::START, &start_data(schema, case))?;
     let (process, version) = (schema.process.clone(), schema.version);
-    let created = Created { process, version, by: Performer::System, inputs };
+    let created = Created { process, version, by: Performer::System, inputs, deadline: None };
     let begun = engine::create(schema, created, Timestamp(0)).map_err(|r| r.to_string())?;
     let (mut state, mut events) = (begun.state, begun.events);
     for _ in 0..STEPS_MAX {

@@ -80,6 +80,7 @@ impl Cluster {
             // What a repetition asks for is not compared: each has data of its own.
             key: key.map(|stream| Box::new(Key { stream, request: 7 })),
             wait_until: None,
+            deadline: None,
         }
     }
 }

@@ -18,7 +18,7 @@ pub(crate) fn of_first_open(cluster: &Cluster) -> String {
             let state = state(&schema, &records_of(&records))?;
             (!state.is_over(&schema)).then_some(id)
         }
-        StreamKind::Key | StreamKind::Site => None,
+        StreamKind::Key | StreamKind::Plans | StreamKind::Site | StreamKind::Mail => None,
     });
     open.min().map_or_else(String::new, |id| of(cluster, id))
 }

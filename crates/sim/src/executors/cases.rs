@@ -152,6 +152,7 @@ impl Cases {
             agent: None,
             key: None,
             wait_until: None,
+            deadline: None,
         }));
         instance
     }

@@ -135,6 +135,7 @@ impl Site {
         let Some((lease, until)) = self.jobs.take(key, lease_for, here, now) else { return };
         let Some(task_of) = self.job(key, job.clone(), lease, until) else { return };
         self.note_given(key, (to, task), lease, now);
+        self.begin_promised(key, now);
         if self.executors.policies.is_recorded(kind) {
             self.record_assignment(key, &name, (lease, &why), now);
         }

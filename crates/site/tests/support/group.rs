@@ -220,6 +220,7 @@ pub(crate) fn start(instance: InstanceId, key: Option<Box<Key>>) -> Request {
         agent: None,
         key,
         wait_until: None,
+        deadline: None,
     })
 }
 

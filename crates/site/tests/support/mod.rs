@@ -222,6 +222,10 @@ impl Harness {
         Stream { id, snapshot, records: records[from..].to_vec() }
     }
 
+    pub(crate) fn has_snapshot(&self, stream: StreamId) -> bool {
+        self.snapshots.contains_key(&stream.0)
+    }
+
     /// The first record of a stream is no longer what was written.
     pub(crate) fn corrupt(&mut self, stream: impl Into<StreamId>) {
         let (records, _) = self.streams.get_mut(&stream.into().0).unwrap();
@@ -246,6 +250,11 @@ impl Harness {
         }
     }
 
+    /// The latest snapshot of a stream.
+    pub(crate) fn snapshot_of(&self, stream: StreamId) -> Option<&(u64, Vec<u8>)> {
+        self.snapshots.get(&stream.0)
+    }
+
     pub(crate) fn pass(&mut self, time: Duration) {
         self.now = self.now + time;
         self.feed(Input::Settle);
@@ -258,12 +267,19 @@ impl Harness {
     }
 
     pub(crate) fn items(&mut self, agent: &str) -> Vec<String> {
+        self.worklist(agent).iter().map(|item| item.activity.step.to_string()).collect()
+    }
+
+    /// The same, with their cases.
+    pub(crate) fn activities(&mut self, agent: &str) -> Vec<String> {
+        self.worklist(agent).iter().map(|item| item.activity.to_string()).collect()
+    }
+
+    fn worklist(&mut self, agent: &str) -> Vec<ItemInfo> {
         let agent = AgentId::from(agent);
         let worklist = Worklist { agent, since: None, limit: 100, wait_until: None };
         match self.ask(Request::Worklist(worklist)).unwrap() {
-            Answer::Worklist(view) => {
-                view.items.iter().map(|item| item.activity.step.to_string()).collect()
-            }
+            Answer::Worklist(view) => view.items,
             other => panic!("{other:?}"),
         }
     }
@@ -317,6 +333,7 @@ pub(crate) fn start(
         agent: None,
         key,
         wait_until: None,
+        deadline: None,
     })
 }
 

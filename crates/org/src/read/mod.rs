@@ -3,18 +3,28 @@
 //! Whatever the text, reading ends quickly and never panics. Names count as declared also by
 //! entries that turn out to be broken, so that one mistake does not make every reference another.
 
+mod absence;
+mod calendar;
+mod mail;
+mod rings;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use legwork_model::finding::{Finding, Rule, Span, Spanned};
 use legwork_model::id::AgentId;
-use legwork_model::time::Timestamp;
 use legwork_model::yaml::fields::{self, Fields, NAME_LEN_MAX, quote};
 use legwork_model::yaml::nearest;
 use legwork_model::yaml::report::Report;
 use legwork_model::yaml::tree::{self, Content, Node, ScalarKind};
 
-use crate::organisation::{Absence, Agent, Organisation, Parts, Position, Unit};
+use crate::calendar::UTC;
+use crate::organisation::{Agent, Organisation, Parts, Position, Unit};
+
+pub(crate) use self::absence::ABSENCE_FIELDS;
+pub use self::calendar::{APPOINTMENT_MAX, CALENDARS_MAX, CLOSED_MAX, PERIOD_MAX, REGULAR_MAX};
+pub(crate) use self::calendar::{CALENDAR_FIELDS, REGULAR_FIELDS};
+pub use self::mail::MAIL_BYTES_MAX;
 
 /// The most agents an organisation may have.
 pub const AGENTS_MAX: usize = 20_000;
@@ -27,16 +37,25 @@ pub const UNIT_DEPTH_MAX: usize = 32;
 /// of one position.
 pub const NAMES_MAX: usize = 100;
 
-pub(crate) const ORGANISATION_FIELDS: [&str; 4] = ["organisation", "units", "positions", "agents"];
+pub(crate) const ORGANISATION_FIELDS: [&str; 5] =
+    ["organisation", "units", "positions", "calendars", "agents"];
 pub(crate) const UNIT_FIELDS: [&str; 3] = ["title", "in", "manager"];
 pub(crate) const POSITION_FIELDS: [&str; 3] = ["title", "unit", "roles"];
-pub(crate) const AGENT_FIELDS: [&str; 6] =
-    ["name", "positions", "roles", "abilities", "substitutes", "absent"];
-pub(crate) const ABSENCE_FIELDS: [&str; 2] = ["from", "to"];
+pub(crate) const AGENT_FIELDS: [&str; 10] = [
+    "name",
+    "mail",
+    "positions",
+    "roles",
+    "abilities",
+    "calendar",
+    "share",
+    "regularly",
+    "substitutes",
+    "absent",
+];
 
 /// For how many unknown names the nearest known one is looked for: that takes time.
 const GUESSES_MAX: usize = 20;
-const DAY_MS: i64 = 86_400_000;
 /// An entry of which nothing is said but its name.
 static NOTHING: Node =
     Node { span: Span { line: 0, column: 0 }, content: Content::Mapping(Vec::new()) };
@@ -47,8 +66,11 @@ pub(crate) fn parse(source: &str) -> (Option<Organisation>, Vec<Finding>) {
     if let Some(parts) = &parts {
         reading.look_up();
         reading.refuse_cycles(&parts.units);
+        if !reading.report.has_errors() {
+            reading.warn_of_rings(&parts.agents);
+        }
     }
-    let whole = parts.filter(|_| reading.report.is_clean()).map(Organisation::new);
+    let whole = parts.filter(|_| !reading.report.has_errors()).map(Organisation::new);
     (whole, reading.report.into_findings())
 }
 
@@ -58,17 +80,23 @@ struct Reading {
     units: BTreeSet<Arc<str>>,
     positions: BTreeSet<Arc<str>>,
     agents: BTreeSet<Arc<str>>,
+    calendars: BTreeSet<Arc<str>>,
     references: Vec<(Spanned<Arc<str>>, Kind)>,
     /// Sections of which not all is known: nothing can be said about references to them.
     unreadable: Vec<Kind>,
     /// Where each unit names the one above it.
     parents: BTreeMap<Arc<str>, Span>,
+    /// Where each agent names their substitutes.
+    substitutes: BTreeMap<Arc<str>, Span>,
+    /// How many unknown time zones there were.
+    guesses: usize,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Kind {
     Unit,
     Position,
+    Calendar,
     Agent,
 }
 
@@ -77,6 +105,7 @@ impl Kind {
         match self {
             Self::Unit => "unit",
             Self::Position => "position",
+            Self::Calendar => "calendar",
             Self::Agent => "agent",
         }
     }
@@ -85,6 +114,7 @@ impl Kind {
         match self {
             Self::Unit => "units",
             Self::Position => "positions",
+            Self::Calendar => "calendars",
             Self::Agent => "agents",
         }
     }
@@ -93,6 +123,7 @@ impl Kind {
         match self {
             Self::Unit => UNITS_MAX,
             Self::Position => POSITIONS_MAX,
+            Self::Calendar => CALENDARS_MAX,
             Self::Agent => AGENTS_MAX,
         }
     }
@@ -115,10 +146,14 @@ impl Reading {
             let position = self.position(&name, value);
             parts.positions.extend(position.map(|position| (name.value, position)));
         }
+        for (name, value) in self.section(&fields, Kind::Calendar) {
+            let calendar = self.calendar(&name.value, value);
+            parts.calendars.extend(calendar.map(|calendar| (name.value, calendar)));
+        }
         let hint = "write `agents:` and, below, a name for everybody";
         fields.required("agents", hint, &mut self.report);
         for (name, value) in self.section(&fields, Kind::Agent) {
-            let agent = self.agent(&name, value);
+            let agent = self.agent(&name, value, &parts);
             parts.agents.extend(agent.map(|agent| (agent.id.clone(), agent)));
         }
         Some(parts)
@@ -186,7 +221,7 @@ impl Reading {
         Some(Position { name: name.value.clone(), title, unit: unit.value, roles })
     }
 
-    fn agent(&mut self, name: &Spanned<Arc<str>>, node: &Node) -> Option<Agent> {
+    fn agent(&mut self, name: &Spanned<Arc<str>>, node: &Node, parts: &Parts) -> Option<Agent> {
         let what = format!("agent `{}`", name.value);
         let fields = self.entry(node, &what, &AGENT_FIELDS)?;
         let id = AgentId(name.value.clone());
@@ -195,70 +230,31 @@ impl Reading {
             .into_iter()
             .map(AgentId)
             .collect();
+        if let Some((span, _)) = fields.get("substitutes") {
+            self.substitutes.insert(name.value.clone(), span);
+        }
         if substitutes.contains(&id) {
             let (span, _) = fields.get("substitutes").unwrap_or((name.span, node));
             let message = format!("{what} cannot stand in for themselves");
             let hint = "name somebody else, or leave `substitutes` out";
             self.report.error(span, Rule::Y2, message, hint);
         }
+        let calendar = self.reference(&fields, "calendar", Kind::Calendar);
+        let known = calendar.as_ref().and_then(|name| parts.calendars.get(&name.value));
+        let zone = known.map_or(&UTC, |calendar| &calendar.zone);
         Some(Agent {
             name: self.title(&fields, "name").unwrap_or_else(|| id.to_string()),
             id,
+            mail: self.mail(&fields),
             positions: self.names(&fields, "positions", Some(Kind::Position)),
             roles: self.names(&fields, "roles", None),
             abilities: self.names(&fields, "abilities", None),
+            calendar: calendar.map(|name| name.value),
+            share: self.share(&fields),
+            regularly: self.regularly(&fields, zone),
             substitutes,
-            absent: self.absences(&fields),
+            absent: self.absences(&fields, zone),
         })
-    }
-
-    fn absences(&mut self, fields: &Fields<'_>) -> Vec<Absence> {
-        let Some(node) = fields.value("absent") else { return Vec::new() };
-        let what = format!("`absent` of {}", fields.what());
-        let hint = "write `- { from: 2026-12-20, to: 2027-01-06 }`, one on each line";
-        let Some(items) = fields::items(node, &what, hint, &mut self.report) else {
-            return Vec::new();
-        };
-        if !self.admit_count(items, &what) {
-            return Vec::new();
-        }
-        items.iter().filter_map(|item| self.absence(item, fields.what())).collect()
-    }
-
-    fn absence(&mut self, node: &Node, whose: &str) -> Option<Absence> {
-        let what = format!("an absence of {whose}");
-        let fields = self.entry(node, &what, &ABSENCE_FIELDS)?;
-        if fields.value("from").is_none() {
-            let message = format!("{what} needs `from`");
-            self.report.error(node.span, Rule::Y2, message, "write `from: ` and the first day");
-        }
-        let from = self.moment(fields.value("from")?, &format!("`from` of {what}"), 0);
-        let Some(end) = fields.value("to") else { return Some(Absence { from: from?, to: None }) };
-        // The last day is part of the absence.
-        let to = self.moment(end, &format!("`to` of {what}"), DAY_MS);
-        let (from, to) = (from?, to?);
-        if from >= to {
-            let message = format!("{what} ends before it begins");
-            self.report.error(end.span, Rule::Y2, message, "let `to` be later than `from`");
-            return None;
-        }
-        Some(Absence { from, to: Some(to) })
-    }
-
-    /// A moment, or the beginning of a day; to that `day_ms` are added.
-    fn moment(&mut self, node: &Node, what: &str, day_ms: i64) -> Option<Timestamp> {
-        let text = fields::text(node, what, NAME_LEN_MAX, &mut self.report)?;
-        let day = is_day(text.value).then(|| format!("{}T00:00:00Z", text.value).parse());
-        let moment = match day {
-            Some(day) => day.map(|Timestamp(ms)| Timestamp(ms.saturating_add(day_ms))),
-            None => text.value.parse(),
-        };
-        if moment.is_err() {
-            let message = format!("{what} cannot be {}", quote(text.value));
-            let hint = "write a day such as 2026-12-20, or a moment such as 2026-12-20T08:00:00Z";
-            self.report.error(text.span, Rule::Y2, message, hint);
-        }
-        moment.ok()
     }
 
     /// The fields of an entry; one without any is as good as an empty one.
@@ -286,6 +282,13 @@ impl Reading {
         Some(name)
     }
 
+    /// In per cent; all of it if nothing is said.
+    fn share(&mut self, fields: &Fields<'_>) -> u32 {
+        let what = format!("`share` of {}", fields.what());
+        let share = fields.value("share");
+        share.and_then(|node| fields::number(node, &what, 1..=100, &mut self.report)).unwrap_or(100)
+    }
+
     /// A list of names, each at most once.
     fn names(&mut self, fields: &Fields<'_>, key: &str, kind: Option<Kind>) -> Vec<Arc<str>> {
         let what = format!("`{key}` of {}", fields.what());
@@ -294,7 +297,7 @@ impl Reading {
         let Some(items) = fields::items(node, &what, &hint, &mut self.report) else {
             return Vec::new();
         };
-        if !self.admit_count(items, &what) {
+        if !self.admit_count(items, NAMES_MAX, &what) {
             return Vec::new();
         }
         let mut names: Vec<Arc<str>> = Vec::with_capacity(items.len());
@@ -311,9 +314,9 @@ impl Reading {
         names
     }
 
-    fn admit_count(&mut self, items: &[Node], what: &str) -> bool {
-        if let Some(first) = items.get(NAMES_MAX) {
-            let message = format!("{what} has more than {NAMES_MAX} entries");
+    fn admit_count(&mut self, items: &[Node], most: usize, what: &str) -> bool {
+        if let Some(first) = items.get(most) {
+            let message = format!("{what} has more than {most} entries");
             self.report.error(first.span, Rule::Y3, message, "keep those that matter");
             return false;
         }
@@ -347,6 +350,7 @@ impl Reading {
         match kind {
             Kind::Unit => &mut self.units,
             Kind::Position => &mut self.positions,
+            Kind::Calendar => &mut self.calendars,
             Kind::Agent => &mut self.agents,
         }
     }
@@ -411,12 +415,4 @@ impl Reading {
 
 fn article(word: &str) -> &'static str {
     if word.starts_with(['a', 'e', 'i', 'o']) { "an" } else { "a" }
-}
-
-fn is_day(text: &str) -> bool {
-    text.len() == 10
-        && text.bytes().enumerate().all(|(place, byte)| match place {
-            4 | 7 => byte == b'-',
-            _ => byte.is_ascii_digit(),
-        })
 }

@@ -1,0 +1,141 @@
+//! Deadlines: asking for a promise, what was planned for it, and the plan of somebody.
+//!
+//! Invariant: a deadline is *promised* as long as everybody who has to do a step has a place for it in
+//! their plan.
+
+use std::sync::Arc;
+
+use legwork_model::id::InstanceId;
+use legwork_model::time::Timestamp;
+use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
+
+use crate::instances::Performer;
+use crate::text;
+
+/// By when a case is to be done.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct DeadlineRequest {
+    #[serde(with = "text")]
+    #[schema(value_type = String, format = DateTime)]
+    pub at: Timestamp,
+    /// What to do if it cannot be promised.
+    #[serde(default)]
+    pub unpromised: Unpromised,
+    /// What is promised may make way for what is more important; 9 is the most important.
+    #[serde(default = "usual_priority")]
+    #[schema(maximum = 9, default = 5)]
+    pub priority: u8,
+}
+
+impl DeadlineRequest {
+    pub const PRIORITY_DEFAULT: u8 = 5;
+    pub const PRIORITY_MAX: u8 = 9;
+
+    /// A deadline that is to be promised.
+    pub fn new(at: Timestamp) -> Self {
+        Self { at, unpromised: Unpromised::Refuse, priority: Self::PRIORITY_DEFAULT }
+    }
+}
+
+fn usual_priority() -> u8 {
+    DeadlineRequest::PRIORITY_DEFAULT
+}
+
+/// What to do with a start that nobody can promise.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Unpromised {
+    /// Refuse it, with the earliest date that could be promised.
+    #[default]
+    Refuse,
+    /// Start it all the same.
+    Start,
+}
+
+/// The deadline of a case.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct Deadline {
+    #[serde(with = "text")]
+    #[schema(value_type = String, format = DateTime)]
+    pub at: Timestamp,
+    /// Whether everybody who has to do a step has promised it, and still does.
+    pub promised: bool,
+    /// What is planned for it; not in lists.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub steps: Vec<DeadlineStep>,
+}
+
+/// A step on the way to a deadline.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct DeadlineStep {
+    pub step: Arc<str>,
+    /// Who has promised it; absent if nobody does any more.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub by: Option<Performer>,
+    /// When they were to begin as it was promised; what is due sooner may come before.
+    #[serde(default, with = "text::option", skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<String>, format = DateTime)]
+    pub start: Option<Timestamp>,
+    /// When they were to be done as it was promised.
+    #[serde(default, with = "text::option", skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<String>, format = DateTime)]
+    pub end: Option<Timestamp>,
+    /// By when it will be done, whatever comes before: that is promised.
+    #[serde(with = "text")]
+    #[schema(value_type = String, format = DateTime)]
+    pub due: Timestamp,
+}
+
+/// What a person or an executor is to do when.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct Plan {
+    pub name: Arc<str>,
+    pub kind: PlanKind,
+    /// The moment it is the plan of.
+    #[serde(with = "text")]
+    #[schema(value_type = String, format = DateTime)]
+    pub at: Timestamp,
+    pub turns: Vec<Turn>,
+}
+
+/// Whose plan it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum PlanKind {
+    Person,
+    Executor,
+}
+
+impl PlanKind {
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Person => "person",
+            Self::Executor => "executor",
+        }
+    }
+}
+
+/// A stretch of time for one task. A task that is put aside for another one has several.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct Turn {
+    /// Which of those that are done at a time, from 0.
+    pub lane: usize,
+    #[serde(with = "text")]
+    #[schema(value_type = String, format = DateTime)]
+    pub from: Timestamp,
+    #[serde(with = "text")]
+    #[schema(value_type = String, format = DateTime)]
+    pub to: Timestamp,
+    /// Absent of what is done regularly.
+    #[serde(default, with = "text::option", skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<String>)]
+    pub instance: Option<InstanceId>,
+    /// As far as the server that keeps the plan knows it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub step: Option<Arc<str>>,
+    #[serde(default, with = "text::option", skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<String>, format = DateTime)]
+    pub due: Option<Timestamp>,
+}

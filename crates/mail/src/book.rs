@@ -1,0 +1,143 @@
+//! What has been told, folded from the records of it.
+//!
+//! Invariant: what was told about an item is known as long as its case is there: an item that is taken
+//! away with a suspension and comes back is no news. How many letters
+//! somebody got lately is told from the same records.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::time::Duration;
+
+use legwork_model::event::MailEvent;
+use legwork_model::id::{Activity, AgentId, InstanceId};
+use legwork_model::time::Timestamp;
+
+use crate::rules::{Due, Kind, Standing, Told, due};
+use crate::settings::Tell;
+
+const HOUR: Duration = Duration::from_secs(3_600);
+
+/// What a letter is about.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Subject {
+    pub instance: InstanceId,
+    pub activity: Activity,
+}
+
+#[derive(Debug, Default)]
+pub struct Book {
+    told: BTreeMap<Subject, Told>,
+    /// When everybody got letters in the last hour, oldest first.
+    lately: BTreeMap<AgentId, VecDeque<Timestamp>>,
+}
+
+impl Book {
+    /// Takes one record in. Letters of one moment to one person are one: a digest.
+    pub fn note(&mut self, event: &MailEvent) {
+        let MailEvent::Told { instance, activity, agent, kind, at } = event;
+        // A kind of a later program is none of ours: what it has told is not told here.
+        let Some(kind) = Kind::numbered(*kind) else { return };
+        let subject = Subject { instance: *instance, activity: activity.clone() };
+        self.told.entry(subject).or_default().insert((agent.clone(), kind), *at);
+        let lately = self.lately.entry(agent.clone()).or_default();
+        if lately.back().is_none_or(|last| last < at) {
+            lately.push_back(*at);
+        }
+    }
+
+    /// What is to be told about an item now.
+    pub fn due(&self, tell: &Tell, subject: &Subject, item: &Standing, now: Timestamp) -> Due {
+        static NOTHING: Told = Told::new();
+        due(tell, item, self.told.get(subject).unwrap_or(&NOTHING), now)
+    }
+
+    /// Forgets items whose cases are gone, and letters of long ago.
+    pub fn prune(&mut self, is_there: impl Fn(&Subject) -> bool, now: Timestamp) {
+        self.told.retain(|subject, _| is_there(subject));
+        self.lately.retain(|_, lately| lately.back().is_some_and(|last| now.since(*last) < HOUR));
+    }
+
+    /// When somebody may get the next letter, if not now.
+    pub fn held_until(
+        &mut self,
+        agent: &AgentId,
+        tell: &Tell,
+        now: Timestamp,
+    ) -> Option<Timestamp> {
+        let lately = self.lately.get_mut(agent)?;
+        while lately.front().is_some_and(|first| now.since(*first) >= HOUR) {
+            lately.pop_front();
+        }
+        let over = lately.len().checked_sub(tell.letters_an_hour_max)?;
+        lately.get(over).map(|first| *first + HOUR)
+    }
+
+    /// How many letters somebody may get now.
+    pub fn room(&self, agent: &AgentId, tell: &Tell, now: Timestamp) -> usize {
+        let is_late = |at: &&Timestamp| now.since(**at) < HOUR;
+        let lately =
+            self.lately.get(agent).map_or(0, |lately| lately.iter().filter(is_late).count());
+        tell.letters_an_hour_max.saturating_sub(lately)
+    }
+
+    /// Everything that is known, as events.
+    pub fn events(&self) -> Vec<MailEvent> {
+        let event = |subject: &Subject, (agent, kind): &(AgentId, Kind), at: &Timestamp| {
+            let Subject { instance, activity } = subject.clone();
+            let (agent, kind, at) = (agent.clone(), kind.number(), *at);
+            MailEvent::Told { instance, activity, agent, kind, at }
+        };
+        let mut events: Vec<MailEvent> = self
+            .told
+            .iter()
+            .flat_map(|(subject, told)| told.iter().map(move |(whom, at)| event(subject, whom, at)))
+            .collect();
+        // In the order in which they were told: the last hour is folded from it.
+        events.sort_by_key(|MailEvent::Told { at, .. }| *at);
+        events
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn told(item: u128, agent: &str, at: i64) -> MailEvent {
+        MailEvent::Told {
+            instance: InstanceId(item),
+            activity: Activity::once(legwork_model::id::NodeId(1)),
+            agent: AgentId::from(agent),
+            kind: 0,
+            at: Timestamp(at),
+        }
+    }
+
+    #[test]
+    fn a_person_gets_so_many_letters_an_hour_and_a_digest_is_one() {
+        let tell = Tell { letters_an_hour_max: 2, ..Tell::default() };
+        let (mut book, ann) = (Book::default(), AgentId::from("ann"));
+        let mut held = |events: &[MailEvent], now: i64| {
+            events.iter().for_each(|event| book.note(event));
+            book.held_until(&ann, &tell, Timestamp(now)).map(|until| until.0)
+        };
+        assert_eq!(held(&[], 0), None);
+        assert_eq!(held(&[told(1, "ann", 10), told(2, "ben", 11)], 20), None);
+        assert_eq!(held(&[told(3, "ann", 30), told(4, "ann", 30)], 40), Some(3_600_010));
+        assert_eq!(held(&[], 3_600_010), None);
+        assert_eq!(held(&[told(5, "ann", 3_600_020)], 3_600_020), Some(3_600_030));
+        // One that slipped through does not make the pause shorter.
+        assert_eq!(held(&[told(6, "ann", 3_600_021)], 3_600_025), Some(7_200_020));
+    }
+
+    #[test]
+    fn a_book_is_made_again_from_its_events() {
+        let mut book = Book::default();
+        for event in [told(2, "ann", 5), told(1, "ben", 6), told(1, "ann", 7)] {
+            book.note(&event);
+        }
+        let mut again = Book::default();
+        book.events().iter().for_each(|event| again.note(event));
+        assert_eq!((&again.told, &again.lately), (&book.told, &book.lately));
+        book.prune(|subject| subject.instance == InstanceId(2), Timestamp(8));
+        assert_eq!(book.events(), [told(2, "ann", 5)]);
+    }
+}

@@ -1,0 +1,27 @@
+//! WHAT people are told by mail: who hears of an item and when, what a letter says, and how a reply
+//! is understood.
+//!
+//! Invariant: pure. The time and the key are arguments; the same items, organisation and letters
+//! before give the same letters. A letter holds no data of a case, and whatever comes as a reply is
+//! read to its end without a panic.
+
+mod address;
+mod book;
+mod letter;
+mod mime;
+mod read;
+mod reply;
+mod rules;
+mod settings;
+mod token;
+
+pub use address::{is_address, same_address};
+pub use book::{Book, Subject};
+pub use letter::{About, Letter, Outcome, message_id, refused_because};
+pub use mime::MESSAGE_BYTES_MAX;
+pub use reply::{Reply, Unread, Word, read as read_reply};
+pub use rules::{Due, Kind, Standing, due};
+pub use settings::{
+    ACTORS_MAX, Inbox, LETTERS_AN_HOUR_MAX, Password, Reminder, Settings, Smtp, Tell, Tls,
+};
+pub use token::{Grant, KEY_BYTES, Key, NotGranted, TOKEN_CHARS_MAX, Token};

@@ -1,0 +1,215 @@
+//! How a reply is understood: whose letter it answers, and with which word.
+//!
+//! Invariant: what was quoted never answers. A word counts only with a token beside it; which of
+//! several tokens of a long thread counts is for whoever has the key.
+
+use ring::digest;
+
+use crate::mime;
+use crate::token::{TOKEN_CHARS_MAX, Token};
+
+/// What stands before a token; a `]` stands after it.
+pub(crate) const TOKEN_OPENS: &str = "[legwork:";
+/// More than one letter of a thread is quoted at times.
+const TOKENS_MAX: usize = 8;
+/// The longest word: as long as a name.
+const WORD_CHARS_MAX: usize = 64;
+
+/// Somebody's answer, or what may be one.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Reply {
+    /// The address it says it comes from.
+    pub from: Option<String>,
+    /// Names this very mail: the same for the same one.
+    pub id: String,
+    /// In the order of the text: the first that is genuine counts.
+    pub tokens: Vec<Token>,
+    pub word: Word,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Word {
+    /// In lower case.
+    Said(String),
+    /// There is a text, and nothing of it is new.
+    Nothing,
+    /// There is no text, only a page.
+    OnlyHtml,
+}
+
+/// Why a mail is nobody's answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Unread {
+    #[error("a program wrote it")]
+    Automatic,
+    #[error("it names no letter of ours")]
+    NoToken,
+}
+
+impl Reply {
+    /// An idempotency key: the same for the same mail.
+    pub fn key(&self) -> String {
+        fingerprint(self.id.as_bytes())
+    }
+}
+
+pub fn read(bytes: &[u8]) -> Result<Reply, Unread> {
+    let mail = mime::read(bytes);
+    if mail.is_automatic {
+        return Err(Unread::Automatic);
+    }
+    let (text, word) = match (&mail.text, &mail.html) {
+        (Some(text), _) => (text.clone(), word(text).map_or(Word::Nothing, Word::Said)),
+        (None, Some(html)) => (without_tags(html), Word::OnlyHtml),
+        (None, None) => return Err(Unread::NoToken),
+    };
+    let tokens = tokens(&text);
+    if tokens.is_empty() {
+        return Err(Unread::NoToken);
+    }
+    let named = mail.message_id.filter(|id| !id.is_empty());
+    Ok(Reply { from: mail.from, id: named.unwrap_or_else(|| fingerprint(bytes)), tokens, word })
+}
+
+/// The first word of what is new.
+fn word(text: &str) -> Option<String> {
+    let mut lines = text.lines().map(str::trim).filter(|line| !line.is_empty()).peekable();
+    while let Some(line) = lines.next() {
+        if is_quoted(line) {
+            continue;
+        }
+        // "Ann wrote on Monday:" belongs to the quotation after it.
+        if line.ends_with(':') && lines.peek().is_some_and(|next| is_quoted(next)) {
+            continue;
+        }
+        // What begins here was written before, or is a signature.
+        if line == "--" || line.starts_with("---") || line.starts_with("___") {
+            return None;
+        }
+        let is_plain = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '-';
+        let first = line.split_whitespace().next().unwrap_or_default();
+        let first = first.trim_matches(|c| !is_plain(c));
+        let is_word = !first.is_empty() && first.len() <= WORD_CHARS_MAX;
+        let is_word = is_word && first.chars().all(is_plain);
+        return is_word.then(|| first.to_ascii_lowercase());
+    }
+    None
+}
+
+fn is_quoted(line: &str) -> bool {
+    line.starts_with(['>', '|'])
+}
+
+/// Whatever was quoted and wrapped on the way: no character of a token is lost by leaving out the
+/// others.
+fn tokens(text: &str) -> Vec<Token> {
+    let is_part = |c: &char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_');
+    let (mut tokens, mut rest) = (Vec::new(), text);
+    while let Some(place) = rest.find(TOKEN_OPENS) {
+        rest = &rest[place + TOKEN_OPENS.len()..];
+        let until = rest.chars().take(2 * TOKEN_CHARS_MAX).take_while(|c| *c != ']' && *c != '[');
+        let token: String = until.filter(is_part).collect();
+        let token = Token::found(token);
+        if tokens.len() < TOKENS_MAX && !tokens.contains(&token) {
+            tokens.push(token);
+        }
+    }
+    tokens
+}
+
+fn without_tags(html: &str) -> String {
+    let mut is_tag = false;
+    let outside = |c: &char| match c {
+        '<' => {
+            is_tag = true;
+            false
+        }
+        '>' => !std::mem::replace(&mut is_tag, false),
+        _ => !is_tag,
+    };
+    html.chars().filter(outside).collect()
+}
+
+fn fingerprint(bytes: &[u8]) -> String {
+    let hash = digest::digest(&digest::SHA256, bytes);
+    hash.as_ref().iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn plain(text: &str) -> Result<Reply, Unread> {
+        read(format!("From: Ann <ann@x>\nMessage-ID: <7@x>\n\n{text}").as_bytes())
+    }
+
+    fn check(text: &str, expected: &str) {
+        let reply = plain(&format!("{text}\n\n> [legwork:AB]")).unwrap();
+        let said = match reply.word {
+            Word::Said(word) => word,
+            Word::Nothing => "nothing".to_owned(),
+            Word::OnlyHtml => "html".to_owned(),
+        };
+        assert_eq!(said, expected, "{text}");
+    }
+
+    #[test]
+    fn the_first_word_that_is_new_answers() {
+        check("approve", "approve");
+        check("\n\n  Approve!\nrefuse", "approve");
+        check("> approve\n> refuse\n\nrefuse, sorry", "refuse");
+        check("On Monday Legwork wrote:\n> approve\ndone.", "done");
+        check("\"part_2-b\"", "part_2-b");
+        check("> approve", "nothing");
+        check("-- \nAnn, approve", "nothing");
+        check("-----Original Message-----\napprove", "nothing");
+        check("________________________________\nFrom: Legwork\napprove", "nothing");
+        check("приятно", "nothing");
+        check("…", "nothing");
+    }
+
+    #[test]
+    fn a_token_is_found_however_it_was_quoted_and_wrapped() {
+        let reply = plain(
+            "approve\n\nOn Monday:\n> > To answer\n> > [legwork:ABCD\n> > EF-_\n> >  12]\n\
+             > > > [legwork:OLD] [legwork:ABCDEF-_12]",
+        );
+        let tokens: Vec<String> =
+            reply.unwrap().tokens.iter().map(|token| token.as_str().to_owned()).collect();
+        assert_eq!(tokens, ["ABCDEF-_12", "OLD"]);
+        let long = format!("yes\n{}> [legwork:AB]", "> on and on\n".repeat(5_000));
+        assert_eq!(plain(&long).unwrap().tokens.len(), 1);
+        assert_eq!(plain("approve"), Err(Unread::NoToken));
+    }
+
+    #[test]
+    fn a_page_alone_is_no_answer_but_its_letter_is_known() {
+        let reply = read(
+            b"Content-Type: text/html\n\n<p>approve</p><blockquote>[legwork:AB<br>\nCD]</blockquote>",
+        )
+        .unwrap();
+        assert_eq!((reply.word, reply.tokens[0].as_str()), (Word::OnlyHtml, "ABCD"));
+        assert_eq!(reply.id.len(), 64);
+    }
+
+    #[test]
+    fn what_a_program_wrote_is_no_answer() {
+        let mail = b"Auto-Submitted: auto-replied\n\napprove\n[legwork:AB]";
+        assert_eq!(read(mail), Err(Unread::Automatic));
+    }
+
+    proptest! {
+        #[test]
+        fn whatever_the_text_reading_ends(text in "(?s).{0,500}", tail in "[\\[\\]legwork:<>= \n-]{0,200}") {
+            drop(plain(&format!("{text}{tail}")));
+            drop(read(format!("Content-Type: text/html\n\n{tail}{text}").as_bytes()));
+        }
+
+        #[test]
+        fn a_quoted_word_never_answers(word in "[a-z]{1,12}", marks in "[>|][> ]{0,4}") {
+            prop_assert_eq!(super::word(&format!("{marks}{word}\n{marks} {word}")), None);
+        }
+    }
+}

@@ -1,0 +1,181 @@
+//! The token of a letter: the right to answer one item, once, for some time.
+//!
+//! Invariant: without the key nobody makes one that counts, and nothing in one can be changed. It is
+//! computed from what it grants alone: a letter that is sent again carries the same one.
+
+use std::fmt;
+
+use base64::Engine;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD as BASE64;
+use legwork_model::id::{ActivityId, AgentId};
+use legwork_model::time::Timestamp;
+use ring::hmac;
+
+use crate::rules::Kind;
+
+pub const KEY_BYTES: usize = 32;
+/// Names have 64 characters at most, so a token is never longer.
+pub const TOKEN_CHARS_MAX: usize = 700;
+const TAG_BYTES: usize = 32;
+/// Nothing else that the key may come to sign can be taken for a token.
+const CONTEXT: &[u8] = b"legwork mail token 1\n";
+
+/// What the tokens of a server, or of a cluster, are signed with. Never shown.
+#[derive(Clone)]
+pub struct Key(hmac::Key);
+
+/// What a token grants.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Grant {
+    pub activity: ActivityId,
+    pub agent: AgentId,
+    pub kind: Kind,
+    pub expires_at: Timestamp,
+}
+
+/// A token as it stands in a letter: base64url, no spaces.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Token(String);
+
+/// Why a token grants nothing.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum NotGranted {
+    #[error("the token is none of ours, or was changed")]
+    Forged,
+    /// It was one of ours: whom it was for can be told.
+    #[error("the token has expired")]
+    Expired(Box<Grant>),
+}
+
+impl Key {
+    pub fn new(bytes: &[u8; KEY_BYTES]) -> Self {
+        Self(hmac::Key::new(hmac::HMAC_SHA256, bytes))
+    }
+
+    fn tag(&self, claims: &str) -> hmac::Tag {
+        hmac::sign(&self.0, &signed(claims))
+    }
+}
+
+impl fmt::Debug for Key {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Key(…)")
+    }
+}
+
+impl Token {
+    pub fn new(key: &Key, grant: &Grant) -> Self {
+        let claims = grant.claims();
+        let mut bytes = key.tag(&claims).as_ref().to_vec();
+        bytes.extend_from_slice(claims.as_bytes());
+        Self(BASE64.encode(bytes))
+    }
+
+    /// A text that may be one.
+    pub fn found(text: String) -> Self {
+        Self(text)
+    }
+
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+
+    /// What it grants, if it counts.
+    pub fn granted(&self, key: &Key, now: Timestamp) -> Result<Grant, NotGranted> {
+        let grant = self.genuine(key).ok_or(NotGranted::Forged)?;
+        match grant.expires_at > now {
+            true => Ok(grant),
+            false => Err(NotGranted::Expired(Box::new(grant))),
+        }
+    }
+
+    fn genuine(&self, key: &Key) -> Option<Grant> {
+        if self.0.len() > TOKEN_CHARS_MAX {
+            return None;
+        }
+        let bytes = BASE64.decode(&self.0).ok()?;
+        let (tag, claims) = bytes.split_at_checked(TAG_BYTES)?;
+        let claims = std::str::from_utf8(claims).ok()?;
+        // In the same time wherever the difference is.
+        hmac::verify(&key.0, &signed(claims), tag).ok()?;
+        Grant::read(claims)
+    }
+}
+
+impl Grant {
+    /// No part holds a space.
+    fn claims(&self) -> String {
+        let Self { activity, agent, kind, expires_at } = self;
+        format!("{} {} {agent} {activity}", kind.number(), expires_at.0)
+    }
+
+    fn read(claims: &str) -> Option<Self> {
+        let parts: Vec<&str> = claims.split(' ').collect();
+        let [kind, expires_at, agent, activity] = *parts else { return None };
+        Some(Self {
+            kind: Kind::numbered(kind.parse().ok()?)?,
+            expires_at: Timestamp(expires_at.parse().ok()?),
+            agent: AgentId::from(agent),
+            activity: activity.parse().ok()?,
+        })
+    }
+}
+
+fn signed(claims: &str) -> Vec<u8> {
+    [CONTEXT, claims.as_bytes()].concat()
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn grant(step: &str, agent: &str) -> Grant {
+        let activity = format!("inst_01ARZ3NDEKTSV4RRFFQ69G5FAV:{step}:2.0").parse().unwrap();
+        let (agent, kind) = (AgentId::from(agent), Kind::Reminder);
+        Grant { activity, agent, kind, expires_at: Timestamp(1_000) }
+    }
+
+    fn key(byte: u8) -> Key {
+        Key::new(&[byte; KEY_BYTES])
+    }
+
+    #[test]
+    fn a_token_grants_what_it_was_made_for_until_it_expires() {
+        let (grant, key) = (grant("approve", "ann"), key(7));
+        let token = Token::new(&key, &grant);
+        assert_eq!(token, Token::new(&key, &grant));
+        assert_eq!(token.granted(&key, Timestamp(999)), Ok(grant.clone()));
+        assert_eq!(
+            token.granted(&key, Timestamp(1_000)),
+            Err(NotGranted::Expired(Box::new(grant)))
+        );
+        assert_eq!(token.granted(&self::key(8), Timestamp(0)), Err(NotGranted::Forged));
+    }
+
+    #[test]
+    fn the_longest_names_fit() {
+        let long = "a".repeat(64);
+        let token = Token::new(&key(7), &grant(&long, &"b".repeat(64)));
+        assert!(token.granted(&key(7), Timestamp(0)).is_ok());
+        assert!(token.as_str().len() < TOKEN_CHARS_MAX);
+    }
+
+    proptest! {
+        #[test]
+        fn a_token_with_anything_changed_is_forged(place in 0usize..500, other in "[A-Za-z0-9_-]") {
+            let token = Token::new(&key(7), &grant("approve", "ann"));
+            let mut text = token.as_str().to_owned();
+            let place = place % text.len();
+            prop_assume!(text[place..=place] != other);
+            text.replace_range(place..=place, &other);
+            prop_assert_eq!(Token::found(text).granted(&key(7), Timestamp(0)), Err(NotGranted::Forged));
+        }
+
+        #[test]
+        fn whatever_is_found_is_no_token(text in ".{0,900}") {
+            prop_assert!(Token::found(text).granted(&key(7), Timestamp(0)).is_err());
+        }
+    }
+}

@@ -1,0 +1,93 @@
+//! What a planner has promised: the events of the stream of its plans.
+
+use std::sync::Arc;
+
+use minicbor::{Decode, Encode};
+
+use super::Performer;
+use crate::id::{InstanceId, NodeId, ServerId, instance_bytes, shared_text};
+use crate::time::Timestamp;
+
+/// What happened to the plans that a server keeps.
+#[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
+#[cbor(flat)]
+pub enum PlanEvent {
+    /// Somebody's time is reserved for a task.
+    #[n(0)]
+    Reserved(#[n(0)] Box<Reserved>),
+    /// Somebody works on it.
+    #[n(1)]
+    Begun(#[n(0)] TaskKey),
+    /// It is done, or not wanted any more.
+    #[n(2)]
+    Ended(#[n(0)] TaskKey),
+    /// A promised step has taken so long, in milliseconds of working time.
+    #[n(3)]
+    Took {
+        #[cbor(n(0), with = "shared_text")]
+        process: Arc<str>,
+        #[cbor(n(1), with = "shared_text")]
+        step: Arc<str>,
+        #[n(2)]
+        ms: u64,
+    },
+    /// A promise was taken back, and whoever it was for has to know.
+    #[n(4)]
+    TakenBack {
+        #[n(0)]
+        task: TaskKey,
+        #[n(1)]
+        asker: ServerId,
+        /// Otherwise it made way for something more important.
+        #[n(2)]
+        is_lost: bool,
+    },
+    /// They know.
+    #[n(5)]
+    Told(#[n(0)] TaskKey),
+}
+
+/// A step of an instance in one round of its loops, or a part of one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Encode, Decode)]
+pub struct TaskKey {
+    #[cbor(n(0), with = "instance_bytes")]
+    pub instance: InstanceId,
+    #[n(1)]
+    pub node: NodeId,
+    #[n(2)]
+    pub round: u32,
+    /// 0 is the step as a whole.
+    #[n(3)]
+    pub part: u16,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
+pub struct Reserved {
+    #[n(0)]
+    pub task: TaskKey,
+    /// Whose time it is, and in which of their plans.
+    #[n(1)]
+    pub by: Performer,
+    #[n(2)]
+    pub lane: u32,
+    #[n(3)]
+    pub release: Timestamp,
+    #[n(4)]
+    pub due: Timestamp,
+    /// In milliseconds of working time.
+    #[n(5)]
+    pub takes_ms: u64,
+    #[n(6)]
+    pub priority: u8,
+    /// Whether it may make way for something more important.
+    #[n(7)]
+    pub may_abort: bool,
+    /// The server that asked for it.
+    #[n(8)]
+    pub asker: ServerId,
+    /// Who else could do it.
+    #[n(9)]
+    pub who: Vec<Performer>,
+    #[n(10)]
+    pub deputies: Vec<Performer>,
+}

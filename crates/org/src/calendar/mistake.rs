@@ -1,0 +1,38 @@
+//! A mistake in a short text, such as hours or a time-table, with its place.
+
+use legwork_model::finding::{Rule, Span};
+use legwork_model::yaml::report::Report;
+use legwork_model::yaml::tree::Node;
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Mistake {
+    /// In characters from the beginning of the text.
+    pub(super) at: usize,
+    pub(super) message: String,
+    hint: String,
+    rule: Rule,
+}
+
+impl Mistake {
+    pub(super) fn new(at: usize, message: impl Into<String>, hint: impl Into<String>) -> Self {
+        Self { at, message: message.into(), hint: hint.into(), rule: Rule::Y2 }
+    }
+
+    /// Something is fine but too much.
+    pub(super) fn limit(at: usize, message: String, hint: &str) -> Self {
+        Self { rule: Rule::Y3, ..Self::new(at, message, hint) }
+    }
+
+    /// Tells it, at its very column if the text stands in one line as it is.
+    pub(crate) fn tell(self, node: &Node, what: &str, report: &mut Report) {
+        let offset = node.scalar().and_then(|scalar| scalar.offset);
+        self.tell_at(node.span, offset, what, report);
+    }
+
+    /// The same for a text that begins so many columns after the place, if that is known.
+    pub(crate) fn tell_at(self, place: Span, offset: Option<u32>, what: &str, report: &mut Report) {
+        let columns = offset.map_or(0, |offset| offset.saturating_add(self.at as u32));
+        let span = Span { column: place.column.saturating_add(columns), ..place };
+        report.error(span, self.rule, format!("{what}: {}", self.message), self.hint);
+    }
+}

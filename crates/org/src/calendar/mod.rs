@@ -1,0 +1,165 @@
+//! Calendars: when people can be asked to work, and what they do anyway.
+//!
+//! Somebody works whenever the clock on the wall of their zone shows one of their hours, on a day
+//! that is not closed, while they are not away. So an hour that does not exist is no working time,
+//! and one that exists twice is worked twice.
+
+mod cron;
+mod mistake;
+mod regular;
+mod spans;
+mod week;
+mod zone;
+
+use std::time::Duration;
+
+use legwork_model::id::AgentId;
+use legwork_model::time::Timestamp;
+
+pub(crate) use self::cron::Cron;
+pub(crate) use self::mistake::Mistake;
+pub(crate) use self::regular::When;
+pub use self::regular::{Occurrence, Regular};
+use self::spans::Stretch;
+pub use self::week::SPANS_PER_DAY_MAX;
+pub(crate) use self::week::{Draft, Week, days, hours, short};
+use self::zone::DAY_MS;
+pub(crate) use self::zone::{UTC, Zone};
+use crate::organisation::{Agent, Organisation};
+
+/// The hours that several people share.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Calendar {
+    pub(crate) zone: Zone,
+    week: Week,
+    /// Days on which nobody works, counted from 1970 on, ascending; each end excluded.
+    closed: Vec<Stretch>,
+}
+
+/// When one agent can be asked to work.
+#[derive(Clone, Debug)]
+pub struct WorkingTime<'o> {
+    agent: &'o Agent,
+    /// Without one at any hour.
+    calendar: Option<&'o Calendar>,
+    /// Ascending by their beginning.
+    away: Vec<Stretch>,
+}
+
+/// A stretch in which somebody works.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct WorkSpan {
+    pub from: Timestamp,
+    /// Not included.
+    pub to: Timestamp,
+    /// The part of it, in per cent, that is there for work given out here.
+    pub share: u32,
+}
+
+impl Organisation {
+    /// When an agent can be asked to work; `None` for somebody who is not of the organisation.
+    pub fn working_time(&self, agent: &AgentId) -> Option<WorkingTime<'_>> {
+        let agent = self.agent(agent)?;
+        let calendar = agent.calendar.as_ref().and_then(|name| self.calendar(name));
+        let ends = |period: &crate::Absence| period.to.map_or(i64::MAX, |to| to.0);
+        let mut away: Vec<Stretch> =
+            agent.absent.iter().map(|period| period.from.0..ends(period)).collect();
+        away.sort_unstable_by_key(|period| period.start);
+        Some(WorkingTime { agent, calendar, away })
+    }
+}
+
+impl Calendar {
+    /// `closed` holds days counted from 1970 on; each end is excluded.
+    pub(crate) fn new(zone: Zone, week: Week, mut closed: Vec<Stretch>) -> Self {
+        closed.sort_unstable_by_key(|days| days.start);
+        let closed = spans::joined(closed.into_iter()).collect();
+        Self { zone, week, closed }
+    }
+
+    pub fn zone(&self) -> &str {
+        self.zone.name()
+    }
+
+    fn open(&self, stretch: Stretch) -> impl Iterator<Item = Stretch> + '_ {
+        let pieces = self.zone.steady(stretch).flat_map(|steady| {
+            let ahead = steady.ahead;
+            let wall = steady.stretch.start + ahead..steady.stretch.end + ahead;
+            let past = |days: &Stretch| days.end * DAY_MS <= wall.start;
+            let closed = &self.closed[self.closed.partition_point(past)..];
+            let closed = closed.iter().map(|days| days.start * DAY_MS..days.end * DAY_MS);
+            let open = spans::without(self.week.within(wall.clone()), closed);
+            open.map(move |hours| hours.start - ahead..hours.end - ahead)
+        });
+        spans::joined(pieces)
+    }
+}
+
+impl<'o> WorkingTime<'o> {
+    /// The stretches within these bounds in which the agent works: ascending, with gaps between.
+    pub fn spans(&self, from: Timestamp, to: Timestamp) -> impl Iterator<Item = WorkSpan> + '_ {
+        self.stretches(from.0..to.0).map(|stretch| self.span(stretch))
+    }
+
+    /// The same less all appointments: nothing else can be done while one of them lasts.
+    pub fn spans_between_appointments(
+        &self,
+        from: Timestamp,
+        to: Timestamp,
+    ) -> impl Iterator<Item = WorkSpan> + '_ {
+        let fixed = self.agent.regularly.iter().filter(|regular| regular.is_fixed());
+        // One that began before lasts into the bounds.
+        let longest = fixed.clone().map(|regular| regular.takes).max().unwrap_or_default();
+        let before = from.0.saturating_sub(longest.as_millis() as i64);
+        let appointments = regular::merged(fixed, self.zone(), before..to.0);
+        let appointments = appointments.map(|(_, stretch)| stretch);
+        spans::without(self.stretches(from.0..to.0), appointments).map(|stretch| self.span(stretch))
+    }
+
+    /// What comes up within these bounds, ascending by release. Nothing comes up while there is no
+    /// working time for it, and nothing takes more than there is until its deadline.
+    pub fn occurrences(
+        &self,
+        from: Timestamp,
+        to: Timestamp,
+    ) -> impl Iterator<Item = Occurrence> + '_ {
+        let all = regular::merged(self.agent.regularly.iter(), self.zone(), from.0..to.0);
+        all.filter_map(|(regular, stretch)| {
+            let fixed = regular.is_fixed();
+            let worked: i64 =
+                self.stretches(stretch.clone()).map(|span| span.end - span.start).sum();
+            let share = if fixed { 100 } else { i64::from(self.agent.share) };
+            let most = Duration::from_millis((worked * share / 100) as u64);
+            let takes = regular.takes.min(most);
+            (!takes.is_zero()).then(|| Occurrence {
+                task: regular.task.clone(),
+                release: Timestamp(stretch.start),
+                deadline: Timestamp(stretch.end),
+                takes,
+                fixed,
+            })
+        })
+    }
+
+    fn stretches(&self, bounds: Stretch) -> impl Iterator<Item = Stretch> + '_ {
+        let always = match self.calendar {
+            None => Some(bounds.clone()).filter(|bounds| !bounds.is_empty()),
+            Some(_) => None,
+        };
+        let hours =
+            self.calendar.into_iter().flat_map(move |calendar| calendar.open(bounds.clone()));
+        spans::without(always.into_iter().chain(hours), self.away.iter().cloned())
+    }
+
+    fn span(&self, stretch: Stretch) -> WorkSpan {
+        WorkSpan {
+            from: Timestamp(stretch.start),
+            to: Timestamp(stretch.end),
+            share: self.agent.share,
+        }
+    }
+
+    fn zone(&self) -> &Zone {
+        self.calendar.map_or(&UTC, |calendar| &calendar.zone)
+    }
+}

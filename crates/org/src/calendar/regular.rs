@@ -1,0 +1,145 @@
+//! What people do regularly, and when it comes up.
+//!
+//! A task at a time is an appointment and takes its place in the day; one of every so often is
+//! done at some time in each period. Neither asks for more time than there is.
+
+use std::iter::Peekable;
+use std::sync::Arc;
+use std::time::Duration;
+
+use jiff::tz::TimeZone;
+use legwork_model::time::Timestamp;
+
+use super::cron::Cron;
+use super::spans::Stretch;
+use super::zone::{DAY_MS, MINUTE_MS, Zone};
+
+/// Something an agent does again and again.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Regular {
+    /// For people to read.
+    pub task: Arc<str>,
+    pub takes: Duration,
+    pub(crate) when: When,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum When {
+    At(Cron),
+    /// One period begins at this moment. Whole days are days by the clock on the wall, some of
+    /// which have 23 or 25 hours.
+    Every {
+        period: Duration,
+        from: Timestamp,
+    },
+}
+
+/// One time that a regular task comes up.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Occurrence {
+    pub task: Arc<str>,
+    pub release: Timestamp,
+    /// By when it is done; later than the release.
+    pub deadline: Timestamp,
+    /// The work there is to do, which is more than none.
+    pub takes: Duration,
+    /// Whether it is an appointment: nothing else is done between release and deadline.
+    pub fixed: bool,
+}
+
+type Stretches<'r> = Box<dyn Iterator<Item = Stretch> + 'r>;
+
+impl Regular {
+    /// How often it is done, if that is at some time in each period; `None` for an appointment.
+    pub fn period(&self) -> Option<Duration> {
+        match &self.when {
+            When::At(_) => None,
+            When::Every { period, .. } => Some(*period),
+        }
+    }
+
+    /// From each release to its deadline, ascending.
+    fn within<'r>(&'r self, zone: &'r Zone, stretch: Stretch) -> Stretches<'r> {
+        match &self.when {
+            When::At(cron) => {
+                let takes = i64::try_from(self.takes.as_millis()).unwrap_or(i64::MAX);
+                let all = appointments(cron, zone, stretch);
+                Box::new(all.map(move |moment| moment..moment.saturating_add(takes)))
+            }
+            When::Every { period, from } => Box::new(periods(*period, *from, zone, stretch)),
+        }
+    }
+
+    pub(super) fn is_fixed(&self) -> bool {
+        self.period().is_none()
+    }
+}
+
+fn appointments<'r>(
+    cron: &'r Cron,
+    zone: &'r Zone,
+    stretch: Stretch,
+) -> impl Iterator<Item = i64> + 'r {
+    let day_of = |moment: i64| zone.wall(moment).div_euclid(DAY_MS);
+    // A day more at each end: where the clock is put back over midnight a day comes twice.
+    let days = day_of(stretch.start).saturating_sub(1)..=day_of(stretch.end).saturating_add(1);
+    days.map_while(move |day| {
+        let midnight = day.checked_mul(DAY_MS)?;
+        let date =
+            TimeZone::UTC.to_datetime(jiff::Timestamp::from_millisecond(midnight).ok()?).date();
+        let mut moments: Vec<i64> = Vec::new();
+        if cron.is_on(date) {
+            let walls = cron.minutes().map(|minute| midnight + minute * MINUTE_MS);
+            // A day that the zone leaves out has no appointments.
+            moments
+                .extend(walls.filter_map(|wall| zone.moment(wall)).filter(|&m| day_of(m) == day));
+            // What falls into an hour that is left out comes later, where others may be already.
+            moments.sort_unstable();
+            moments.dedup();
+        }
+        Some(moments)
+    })
+    .flatten()
+    .filter(move |moment| stretch.contains(moment))
+}
+
+fn periods(
+    length: Duration,
+    from: Timestamp,
+    zone: &Zone,
+    stretch: Stretch,
+) -> impl Iterator<Item = Stretch> + '_ {
+    let length = i64::try_from(length.as_millis()).unwrap_or(i64::MAX).max(1);
+    let by_wall = length % DAY_MS == 0;
+    let start = if by_wall { zone.wall(from.0) } else { from.0 };
+    let begin = move |number: i64| {
+        let place = start.checked_add(number.checked_mul(length)?)?;
+        if by_wall { zone.moment(place) } else { Some(place) }
+    };
+    let first = (i128::from(stretch.start) - i128::from(start)).div_euclid(i128::from(length)) - 1;
+    let first = i64::try_from(first).unwrap_or(0).max(0);
+    (first..)
+        .map_while(move |number| Some(begin(number)?..begin(number + 1)?))
+        .take_while({
+            let end = stretch.end;
+            move |period| period.start < end
+        })
+        .filter(move |period| !period.is_empty() && stretch.contains(&period.start))
+}
+
+/// All that come up in the stretch, ascending; of the same moment in the order of the tasks.
+pub(super) fn merged<'r>(
+    tasks: impl Iterator<Item = &'r Regular>,
+    zone: &'r Zone,
+    stretch: Stretch,
+) -> impl Iterator<Item = (&'r Regular, Stretch)> {
+    let mut streams: Vec<(&Regular, Peekable<Stretches<'r>>)> =
+        tasks.map(|task| (task, task.within(zone, stretch.clone()).peekable())).collect();
+    std::iter::from_fn(move || {
+        let heads = streams.iter_mut().enumerate();
+        let heads = heads.filter_map(|(place, (_, stream))| Some((stream.peek()?.start, place)));
+        let (_, place) = heads.min()?;
+        let (task, stream) = streams.get_mut(place)?;
+        Some((*task, stream.next()?))
+    })
+}

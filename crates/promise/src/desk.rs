@@ -1,0 +1,458 @@
+//! The plans of all resources at home at one planner: the local scheduler.
+//!
+//! Invariant: a promise that was given is in a plan until it is kept, given back or taken back, and whoever
+//! takes one back tells which.
+
+use std::collections::BTreeMap;
+
+use legwork_model::time::Timestamp;
+
+use crate::factor::Factor;
+use crate::periodic::Load;
+use crate::plan::{Discipline, Plan, Ticket, Window};
+use crate::supply::{Supply, Work};
+use crate::task::{Promise, ResourceId, Task, TaskId};
+
+#[derive(Clone, Debug, Default)]
+pub struct Desk {
+    resources: BTreeMap<ResourceId, Resource>,
+    placed: BTreeMap<TaskId, Placed>,
+    changes: Vec<Change>,
+    leeway: Leeway,
+}
+
+/// How late something may seem to become before it is given up: nobody begins in the very moment in which they
+/// could, and what is told takes a while. Who is a moment late mostly makes up for it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Leeway {
+    /// A part of how long it takes: one in so many; none if 0.
+    pub part: i64,
+    /// In milliseconds.
+    pub most: i64,
+}
+
+impl Leeway {
+    fn of(self, service: Work) -> i64 {
+        service.0.checked_div(self.part).map_or(0, |part| part.min(self.most))
+    }
+}
+
+/// What has changed in the plans, for whoever keeps them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Change {
+    Reserved(TaskId),
+    Begun(TaskId),
+    Ended(TaskId),
+}
+
+/// A task in somebody's plan.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Reservation {
+    pub task: Task,
+    pub by: ResourceId,
+    /// In which of their plans.
+    pub lane: usize,
+}
+
+/// A person, or an executor with as many plans as it does tasks at a time.
+#[derive(Clone, Debug)]
+struct Resource {
+    lanes: Vec<Lane>,
+}
+
+#[derive(Clone, Debug)]
+struct Lane {
+    plan: Plan,
+    tasks: BTreeMap<Ticket, TaskId>,
+    factor: Factor,
+}
+
+#[derive(Clone, Debug)]
+struct Placed {
+    task: Task,
+    by: ResourceId,
+    lane: usize,
+    ticket: Ticket,
+}
+
+impl Placed {
+    fn reservation(&self) -> Reservation {
+        Reservation { task: self.task.clone(), by: self.by.clone(), lane: self.lane }
+    }
+}
+
+/// How a resource works.
+#[derive(Clone, Debug)]
+pub struct Setup {
+    pub supply: Supply,
+    pub discipline: Discipline,
+    /// How many tasks it does at a time.
+    pub at_once: usize,
+    pub loads: Vec<Load>,
+    /// What it does regularly at times that do not follow each other in the same distance: a window of the
+    /// clock, and how much it is.
+    pub jobs: Vec<(Window, Work)>,
+}
+
+impl Desk {
+    /// What is promised here is not given up at once when it seems to become late.
+    pub fn with_leeway(leeway: Leeway) -> Self {
+        Self { leeway, ..Self::default() }
+    }
+
+    /// A resource is here from now on; false if what it does regularly leaves it too little time.
+    pub fn add(&mut self, id: ResourceId, setup: &Setup, now: Timestamp) -> bool {
+        let mut plan = Plan::new(setup.supply.clone(), setup.discipline, now);
+        let fits = setup.loads.iter().all(|load| plan.regularly(*load));
+        setup.jobs.iter().for_each(|(window, cost)| plan.occupy(*window, *cost));
+        let mut lane = Lane { plan, tasks: BTreeMap::new(), factor: Factor::default() };
+        lane.factor.refresh(&lane.plan);
+        self.resources.insert(id, Resource { lanes: vec![lane; setup.at_once.max(1)] });
+        fits
+    }
+
+    /// A resource is lost, or works otherwise from now on: what it had promised, the most urgent first.
+    pub fn lose(&mut self, id: &ResourceId, now: Timestamp) -> Vec<Task> {
+        self.resources.remove(id);
+        let lost: Vec<TaskId> =
+            self.placed.values().filter(|it| it.by == *id).map(|it| it.task.id).collect();
+        self.changes.extend(lost.iter().map(|id| Change::Ended(*id)));
+        let tasks = lost.iter().filter_map(|id| self.placed.remove(id)).map(|placed| placed.task);
+        by_urgency(tasks.collect(), now)
+    }
+
+    pub fn has(&self, id: &ResourceId) -> bool {
+        self.resources.contains_key(id)
+    }
+
+    pub fn resources(&self) -> impl Iterator<Item = &ResourceId> {
+        self.resources.keys()
+    }
+
+    /// How many promises there are.
+    pub fn len(&self) -> usize {
+        self.placed.len()
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.placed.is_empty()
+    }
+
+    pub fn pass(&mut self, now: Timestamp) {
+        for lane in self.resources.values_mut().flat_map(|resource| &mut resource.lanes) {
+            lane.plan.pass(now);
+        }
+    }
+
+    /// Promises a task if one of those who can do it has the time: the one with the most of it.
+    pub fn guarantee(&mut self, task: &Task) -> Option<Promise> {
+        let (window, service) = (task.window, task.service);
+        let mut best: Option<(Work, ResourceId, usize)> = None;
+        for id in self.who_is_here(task) {
+            let Some(resource) = self.resources.get_mut(&id) else { continue };
+            for (number, lane) in resource.lanes.iter_mut().enumerate() {
+                let room = lane.plan.room(window.deadline);
+                let is_better = best.as_ref().is_none_or(|(most, _, _)| room > *most);
+                if is_better && lane.plan.fits(window, service) {
+                    best = Some((room, id.clone(), number));
+                }
+            }
+        }
+        let (_, by, lane) = best?;
+        self.place(task.clone(), by, lane)
+    }
+
+    /// Whether it could be promised.
+    pub fn could(&mut self, task: &Task) -> bool {
+        let who = self.who_is_here(task);
+        let here = self.resources.iter_mut().filter(|(id, _)| who.contains(id));
+        here.flat_map(|(_, resource)| &mut resource.lanes)
+            .any(|lane| lane.plan.fits(task.window, task.service))
+    }
+
+    /// The part of their time that those here have left, in thousandths: of the one with the most.
+    pub fn factor(&self) -> i64 {
+        let lanes = self.resources.values().flat_map(|resource| &resource.lanes);
+        lanes.map(|lane| lane.factor.value()).max().unwrap_or(0)
+    }
+
+    /// All of them, or none.
+    pub fn guarantee_all(&mut self, tasks: &[Task]) -> Option<Vec<Promise>> {
+        let mut promises = Vec::with_capacity(tasks.len());
+        for task in tasks {
+            match self.guarantee(task) {
+                Some(promise) => promises.push(promise),
+                None => {
+                    promises.iter().for_each(|promise| drop(self.end(promise.task)));
+                    return None;
+                }
+            }
+        }
+        Some(promises)
+    }
+
+    /// Promises a task at the expense of others: those that have a later deadline and a lower priority,
+    /// are not begun and may be taken back. As few as possible, of the least important; none if it does not
+    /// help. Answers those it has taken back.
+    pub fn make_room(&mut self, task: &Task) -> Option<(Promise, Vec<Task>)> {
+        let mut best: Option<(usize, ResourceId, usize)> = None;
+        for id in self.who_is_here(task) {
+            let lanes = self.resources.get(&id).map_or(0, |resource| resource.lanes.len());
+            for lane in 0..lanes {
+                let Some(count) = self.clear(task, &id, lane).map(|taken| taken.len()) else {
+                    continue;
+                };
+                self.put_all_back(&id, lane);
+                if best.as_ref().is_none_or(|(least, _, _)| count < *least) {
+                    best = Some((count, id.clone(), lane));
+                }
+            }
+        }
+        let (_, by, lane) = best?;
+        let taken = self.clear(task, &by, lane)?;
+        let Some(promise) = self.place(task.clone(), by.clone(), lane) else {
+            self.put_all_back(&by, lane);
+            return None;
+        };
+        let tasks = &self.resources.get(&by)?.lanes[lane].tasks;
+        let removed: Vec<TaskId> =
+            taken.iter().filter_map(|ticket| tasks.get(ticket).copied()).collect();
+        Some((promise, removed.into_iter().filter_map(|id| self.end(id)).collect()))
+    }
+
+    /// Takes reservations out of a lane until the task fits, and all that are not needed for it back in.
+    /// The lane is as before if nothing helps.
+    fn clear(&mut self, task: &Task, id: &ResourceId, lane: usize) -> Option<Vec<Ticket>> {
+        let lower = self.removable(task, id, lane);
+        let plan = &mut self.resources.get_mut(id)?.lanes[lane].plan;
+        let mut taken = Vec::new();
+        for ticket in lower {
+            if plan.fits(task.window, task.service) {
+                break;
+            }
+            if plan.set_aside(ticket) {
+                taken.push(ticket);
+            }
+        }
+        if !plan.fits(task.window, task.service) {
+            plan.put_all_back();
+            return None;
+        }
+        // The most important of them first: with it out of the way another may have been enough.
+        let mut needed = Vec::new();
+        for ticket in taken.into_iter().rev() {
+            let is_back = plan.put_back(ticket);
+            if !is_back || !plan.fits(task.window, task.service) {
+                plan.set_aside(ticket);
+                needed.push(ticket);
+            }
+        }
+        Some(needed)
+    }
+
+    /// What may make way for a task, the least important first, among them the latest.
+    fn removable(&self, task: &Task, id: &ResourceId, lane: usize) -> Vec<Ticket> {
+        let Some(resource) = self.resources.get(id) else { return Vec::new() };
+        let Lane { plan, tasks, .. } = &resource.lanes[lane];
+        let waiting = plan.waiting().filter_map(|ticket| Some((ticket, tasks.get(&ticket)?)));
+        let mut lower: Vec<(u8, std::cmp::Reverse<Timestamp>, Ticket)> = waiting
+            .filter_map(|(ticket, id)| Some((ticket, &self.placed.get(id)?.task)))
+            .filter(|(_, other)| {
+                other.may_abort
+                    && other.priority < task.priority
+                    && other.window.deadline > task.window.deadline
+            })
+            .map(|(ticket, other)| {
+                (other.priority, std::cmp::Reverse(other.window.deadline), ticket)
+            })
+            .collect();
+        lower.sort_unstable();
+        lower.into_iter().map(|(_, _, ticket)| ticket).collect()
+    }
+
+    fn put_all_back(&mut self, id: &ResourceId, lane: usize) {
+        if let Some(resource) = self.resources.get_mut(id) {
+            resource.lanes[lane].plan.put_all_back();
+        }
+    }
+
+    fn place(&mut self, task: Task, by: ResourceId, lane: usize) -> Option<Promise> {
+        let resource = self.resources.get_mut(&by)?;
+        let Lane { plan, tasks, factor } = &mut resource.lanes[lane];
+        let (ticket, times) = plan.reserve(task.window, task.service)?;
+        tasks.insert(ticket, task.id);
+        factor.refresh(plan);
+        self.changes.push(Change::Reserved(task.id));
+        let promise = Promise { task: task.id, by: by.clone(), times };
+        self.placed.insert(task.id, Placed { task, by, lane, ticket });
+        Some(promise)
+    }
+
+    /// Those at home here who can do it.
+    fn who_is_here(&self, task: &Task) -> Vec<ResourceId> {
+        task.who.iter().filter(|id| self.has(id)).cloned().collect()
+    }
+
+    /// The earliest moment for which somebody here could promise it.
+    pub fn earliest(&mut self, task: &Task) -> Option<Timestamp> {
+        let who = self.who_is_here(task);
+        let resources = self.resources.iter_mut().filter(|(id, _)| who.contains(id));
+        let lanes = resources.flat_map(|(_, resource)| &mut resource.lanes);
+        lanes.filter_map(|lane| lane.plan.earliest(task.window.release, task.service)).min()
+    }
+
+    /// Somebody works on it from now on.
+    pub fn begin(&mut self, id: TaskId) {
+        let Some(Placed { by, lane, ticket, .. }) = self.placed.get(&id) else { return };
+        let Some(resource) = self.resources.get_mut(by) else { return };
+        let plan = &mut resource.lanes[*lane].plan;
+        // What is told twice was begun when it was told first.
+        if !plan.is_begun(*ticket) {
+            self.changes.push(Change::Begun(id));
+            plan.begin_with(*ticket);
+        }
+    }
+
+    /// It is done, or not wanted any more.
+    pub fn end(&mut self, id: TaskId) -> Option<Task> {
+        let Placed { task, by, lane, ticket } = self.placed.remove(&id)?;
+        self.changes.push(Change::Ended(id));
+        if let Some(resource) = self.resources.get_mut(&by) {
+            let Lane { plan, tasks, factor } = &mut resource.lanes[lane];
+            plan.end(ticket);
+            tasks.remove(&ticket);
+            factor.refresh(plan);
+        }
+        Some(task)
+    }
+
+    /// Of all that will not be kept if nothing changes and that nobody works on: the least important, and of those
+    /// the longest.
+    pub fn least_important_endangered(&self) -> Option<TaskId> {
+        let lanes = self.resources.values().flat_map(|resource| &resource.lanes);
+        let late = lanes.flat_map(|lane| {
+            let waiting = lane.plan.endangered().into_iter();
+            let waiting = waiting.filter(|ticket| lane.plan.running() != Some(*ticket));
+            let late =
+                waiting.filter_map(|it| Some((lane.plan.late_by(it)?, lane.tasks.get(&it)?)));
+            late.collect::<Vec<_>>()
+        });
+        let tasks = late.filter_map(|(late, id)| Some((late, &self.placed.get(id)?.task)));
+        let tasks = tasks.filter(|(late, task)| *late > self.leeway.of(task.service));
+        let tasks = tasks.map(|(_, task)| task);
+        let least = tasks.min_by_key(|it| (it.priority, std::cmp::Reverse(it.service), it.id))?;
+        Some(least.id)
+    }
+
+    /// Somebody works at other times from now on; what they have promised stays promised.
+    pub fn refit(&mut self, id: &ResourceId, setup: &Setup, now: Timestamp) {
+        let mut begun = BTreeMap::new();
+        for lane in self.resources.get(id).into_iter().flat_map(|resource| &resource.lanes) {
+            let tasks = lane.tasks.iter().filter(|(ticket, _)| lane.plan.is_begun(**ticket));
+            begun.extend(tasks.map(|(ticket, id)| (*id, lane.plan.left(*ticket))));
+        }
+        let promised = self.reservations(id);
+        self.add(id.clone(), setup, now);
+        for reservation in promised {
+            match begun.get(&reservation.task.id).copied().flatten() {
+                // What was done of it stays done.
+                Some(left) => self.put_back(reservation, left, Some(now)),
+                None => self.restore(reservation, None),
+            }
+        }
+    }
+
+    /// Promises that will not be kept if nothing changes, the most urgent first.
+    pub fn endangered(&self, now: Timestamp) -> Vec<TaskId> {
+        let lanes = self.resources.values().flat_map(|resource| &resource.lanes);
+        let late = lanes.flat_map(|lane| {
+            let ids = lane.plan.endangered().into_iter();
+            ids.filter_map(|ticket| lane.tasks.get(&ticket)).collect::<Vec<_>>()
+        });
+        let tasks = late.filter_map(|id| self.placed.get(id)).map(|placed| placed.task.clone());
+        by_urgency(tasks.collect(), now).into_iter().map(|task| task.id).collect()
+    }
+
+    /// What has changed since this was asked last.
+    pub fn take_changes(&mut self) -> Vec<Change> {
+        std::mem::take(&mut self.changes)
+    }
+
+    /// Takes in what was promised before, whether it fits or not: a promise is a promise. `begun` is since when
+    /// it is worked on.
+    pub fn restore(&mut self, reservation: Reservation, begun: Option<Timestamp>) {
+        let service = reservation.task.service;
+        self.put_back(reservation, service, begun);
+    }
+
+    fn put_back(&mut self, reservation: Reservation, left: Work, begun: Option<Timestamp>) {
+        let Reservation { task, by, lane } = reservation;
+        let Some(resource) = self.resources.get_mut(&by) else { return };
+        let lane = lane.min(resource.lanes.len() - 1);
+        let Lane { plan, tasks, factor } = &mut resource.lanes[lane];
+        let ticket = plan.restore(task.window, left, begun);
+        tasks.insert(ticket, task.id);
+        factor.refresh(plan);
+        self.placed.insert(task.id, Placed { task, by, lane, ticket });
+    }
+
+    /// All promises of a resource.
+    pub fn reservations(&self, of: &ResourceId) -> Vec<Reservation> {
+        let own = self.placed.values().filter(|placed| placed.by == *of);
+        own.map(Placed::reservation).collect()
+    }
+
+    pub fn reservation(&self, id: TaskId) -> Option<Reservation> {
+        self.placed.get(&id).map(Placed::reservation)
+    }
+
+    pub fn task(&self, id: TaskId) -> Option<&Task> {
+        self.placed.get(&id).map(|placed| &placed.task)
+    }
+
+    pub fn promise(&mut self, id: TaskId) -> Option<Promise> {
+        let Placed { by, lane, ticket, .. } = self.placed.get(&id)?;
+        let times = self.resources.get_mut(by)?.lanes[*lane].plan.times(*ticket)?;
+        Some(Promise { task: id, by: by.clone(), times })
+    }
+
+    /// The plan of a resource, of one of those it does at a time.
+    pub fn plan_mut(&mut self, id: &ResourceId, lane: usize) -> Option<&mut Plan> {
+        self.resources.get_mut(id)?.lanes.get_mut(lane).map(|lane| &mut lane.plan)
+    }
+
+    /// Which task a reservation is of.
+    pub fn task_of(&self, id: &ResourceId, lane: usize, ticket: Ticket) -> Option<TaskId> {
+        self.resources.get(id)?.lanes.get(lane)?.tasks.get(&ticket).copied()
+    }
+
+    /// Equation (1) for the one who has the most left up to a moment, of those who can do the task.
+    pub fn surplus(&self, who: &[ResourceId], until: Timestamp) -> Work {
+        let here = who.iter().filter_map(|id| self.resources.get(id));
+        let lanes = here.flat_map(|resource| &resource.lanes);
+        lanes.map(|lane| lane.plan.surplus(until)).max().unwrap_or_default()
+    }
+
+    /// The quick answer: whether a task that comes from elsewhere is worth the test.
+    pub fn seems_to_fit(&mut self, task: &Task) -> bool {
+        let who = self.who_is_here(task);
+        let here = self.resources.iter_mut().filter(|(id, _)| who.contains(id));
+        here.flat_map(|(_, resource)| &mut resource.lanes).any(|Lane { plan, factor, .. }| {
+            factor.accepts(task.service, plan.time_until(task.window.deadline))
+        })
+    }
+
+    /// What the test said about a task that seemed to fit.
+    pub fn learn(&mut self, task: &Task, was_right: bool) {
+        let who = self.who_is_here(task);
+        let here = self.resources.iter_mut().filter(|(id, _)| who.contains(id));
+        here.flat_map(|(_, resource)| &mut resource.lanes)
+            .for_each(|lane| lane.factor.learn(was_right));
+    }
+}
+
+/// The least time to spare first.
+fn by_urgency(mut tasks: Vec<Task>, now: Timestamp) -> Vec<Task> {
+    tasks.sort_by_key(|task| (task.slack(now), std::cmp::Reverse(task.priority), task.id));
+    tasks
+}

@@ -1,0 +1,34 @@
+//! Deadlines that are promised or refused.
+//!
+//! A resource (a person, an executor) has a plan of what it is to do, in its own working time. A task with
+//! a deadline is taken in only if everything in the plan can still be done in time; so what is promised is
+//! kept as long as nothing takes longer than it was said to and nobody is lost. Where one resource has no
+//! time, others are asked, those with later deadlines and lower priority make way, and what was promised
+//! by somebody who is lost is promised anew by others, or reported before it is missed.
+//!
+//! Invariant: no clock, no messages, no randomness but from a seed; whoever asks says what time it is.
+
+mod cluster;
+mod desk;
+mod dice;
+mod factor;
+mod node;
+mod periodic;
+mod plan;
+mod route;
+mod sequence;
+mod service;
+mod supply;
+mod task;
+mod timeline;
+mod tree;
+
+pub use cluster::{Clustering, clusters, windows};
+pub use desk::{Change, Desk, Leeway, Reservation, Setup};
+pub use node::{Effect, Message, Node, Noted, Offer, Overheads, Policy, Said, Strategy};
+pub use periodic::Load;
+pub use plan::{Discipline, Plan, Ticket, Times, Turn, Window};
+pub use route::{Leg, Next, Route, legs};
+pub use service::Seen;
+pub use supply::{Span, Supply, WHOLE, Work};
+pub use task::{Flow, Kind, Part, Promise, ResourceId, Task, TaskId};

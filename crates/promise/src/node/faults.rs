@@ -1,0 +1,138 @@
+//! When planners are lost: what is urgent is promised by others at once, what is not waits for them.
+
+use std::collections::BTreeSet;
+
+use legwork_model::id::ServerId;
+use legwork_model::time::Timestamp;
+
+use super::{Effect, Node};
+use crate::task::{Task, TaskId};
+
+impl Node {
+    /// The preprocessor: whether a task can go on, and to whom. One whose people are lost waits for them while
+    /// it can; then it is their deputies'.
+    pub(super) fn prepare(&mut self, task: Task, now: Timestamp) -> Option<Task> {
+        let is_there = |at: ServerId| !self.lost.contains(&at);
+        if self.lost.is_empty() || self.homes_of(&task.who).any(is_there) {
+            return Some(task);
+        }
+        if self.urgent_from(&task) > now {
+            self.waiting.insert(task.id, task);
+            return None;
+        }
+        // Without deputies nobody is found, and that is the answer.
+        task.clone().for_deputies().or(Some(task))
+    }
+
+    /// From when on it can wait no longer.
+    pub(super) fn urgent_from(&self, task: &Task) -> Timestamp {
+        let needed = task.service.0.saturating_mul(1 + self.policy.urgency);
+        Timestamp(task.window.deadline.0.saturating_sub(needed))
+    }
+
+    pub(super) fn wake_urgent(&mut self, now: Timestamp, effects: &mut Vec<Effect>) {
+        let due = self.waiting.values().filter(|task| self.urgent_from(task) <= now);
+        for id in due.map(|task| task.id).collect::<Vec<_>>() {
+            if let Some(task) = self.waiting.remove(&id) {
+                effects.extend(self.submit(task, now));
+            }
+        }
+    }
+
+    /// Another planner is lost, with all it had promised. What was asked for here, and what was kept for it, is
+    /// promised anew elsewhere, the most urgent first.
+    pub fn lose(&mut self, server: ServerId, now: Timestamp) -> Vec<Effect> {
+        self.desk.pass(now);
+        let mut effects = Vec::new();
+        if !self.lost.insert(server) {
+            return effects;
+        }
+        // Who is still asked for might be in its hands as well.
+        let was_there = |at: Option<ServerId>| at == Some(server) || at.is_none();
+        let asked = self.asked.values().filter(|asked| was_there(asked.at));
+        let mut tasks: Vec<(Task, bool)> =
+            asked.map(|asked| (asked.task.clone(), asked.at.is_some())).collect();
+        let kept: Vec<TaskId> =
+            self.kept.iter().filter(|(_, (of, _))| *of == server).map(|(id, _)| *id).collect();
+        let kept = kept.iter().filter_map(|id| self.kept.remove(id));
+        tasks.extend(kept.map(|(_, task)| (task, true)));
+        tasks.sort_by_key(|(it, _)| (it.slack(now), std::cmp::Reverse(it.priority), it.id));
+        // One part stands for all of a task.
+        let mut seen = BTreeSet::new();
+        tasks.retain(|(task, _)| seen.insert(TaskId { part: 0, ..task.id }));
+        for (task, was_promised) in tasks {
+            self.try_again(task, was_promised.then_some(true), now, &mut effects);
+        }
+        effects
+    }
+
+    /// A planner is back. What waited for it goes on.
+    pub fn find(&mut self, server: ServerId, now: Timestamp) -> Vec<Effect> {
+        let mut effects = Vec::new();
+        if self.lost.remove(&server) {
+            let waiting = std::mem::take(&mut self.waiting);
+            for (_, task) in waiting {
+                effects.extend(self.submit(task, now));
+            }
+        }
+        effects
+    }
+
+    /// Somebody at home here is lost.
+    pub fn lose_resource(&mut self, resource: &crate::ResourceId, now: Timestamp) -> Vec<Effect> {
+        self.desk.pass(now);
+        self.homes.remove(resource);
+        let mut effects = Vec::new();
+        for task in self.desk.lose(resource, now) {
+            self.take_back(task, true, now, &mut effects);
+        }
+        effects
+    }
+
+    /// Time has passed in which somebody did not work, and not all they have promised can be kept: what is least
+    /// important is promised by others, or whoever wanted it is told, before it is late.
+    pub fn give_up_endangered(&mut self, now: Timestamp) -> Vec<Effect> {
+        self.desk.pass(now);
+        let mut effects = Vec::new();
+        // One after the other: with one of them gone the others may be in time.
+        while let Some(id) = self.desk.least_important_endangered() {
+            let Some(task) = self.desk.end(id) else { break };
+            self.take_back(task, true, now, &mut effects);
+        }
+        effects
+    }
+
+    /// Has a task promised anew; whoever wants it is told first if it had been promised: because it is lost, or
+    /// because it made way.
+    pub(super) fn try_again(
+        &mut self,
+        task: Task,
+        was_lost: Option<bool>,
+        now: Timestamp,
+        effects: &mut Vec<Effect>,
+    ) {
+        let (task, was_promised) = match task.id.part {
+            0 => (task, true),
+            _ => match self.undo_parts(task.id, effects) {
+                Some(whole) => whole,
+                // Another part of it was tried again before.
+                None => return,
+            },
+        };
+        self.passing.remove(&task.id);
+        self.asked.remove(&task.id);
+        match was_lost.filter(|_| was_promised) {
+            Some(true) => effects.push(Effect::Lost { task: task.id }),
+            Some(false) => effects.push(Effect::Removed { task: task.id }),
+            None => {}
+        }
+        let is_there = |at: ServerId| !self.lost.contains(&at);
+        let anybody = self.homes_of(&task.who).any(is_there);
+        let task = if anybody { task } else { task.clone().for_deputies().unwrap_or(task) };
+        match was_lost {
+            // Where it made way there is no room for it.
+            Some(false) => self.pass_on(task, now, effects),
+            Some(true) | None => self.promise_or_pass(task, now, effects),
+        }
+    }
+}

@@ -1,0 +1,300 @@
+//! What is promised here for others: nobody forgets it because a message got lost.
+//!
+//! Whoever holds a promise for another planner says so again until that one confirms it or does not want it,
+//! and asks once more when its deadline has passed. So neither a lost answer nor a lost cancellation leaves
+//! a reservation for ever. Whoever takes a promise back says so until the other knows.
+
+use legwork_model::id::ServerId;
+use legwork_model::time::Timestamp;
+
+use super::message::{Message, Offer};
+use super::{Effect, Node};
+use crate::task::{Promise, Task, TaskId};
+
+/// For whom a task is promised here.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Held {
+    pub(super) asker: ServerId,
+    attempt: u64,
+    again: Again,
+}
+
+/// A promise that was taken back, until the one it was for knows.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Taken {
+    asker: ServerId,
+    attempt: u64,
+    is_lost: bool,
+    again: Again,
+}
+
+/// What a planner has to remember over a restart besides its plans.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Noted {
+    /// A promise was taken back, and whoever it was for has to know.
+    TakenBack { task: TaskId, asker: ServerId, is_lost: bool },
+    /// They know.
+    Told { task: TaskId },
+}
+
+/// When something is said again; each time it is waited twice as long.
+#[derive(Clone, Copy, Debug)]
+struct Again {
+    at: Timestamp,
+    wait: i64,
+}
+
+impl Again {
+    fn after(moment: Timestamp, wait: i64) -> Self {
+        Self { at: Timestamp(moment.0.saturating_add(wait)), wait }
+    }
+
+    fn is_due(&mut self, now: Timestamp) -> bool {
+        let is_due = self.at <= now;
+        if is_due {
+            *self = Self::after(now, self.wait.saturating_mul(2));
+        }
+        is_due
+    }
+}
+
+/// After a restart it is not known in which attempt something was promised: here it is as if in the first, so
+/// that whoever asked can cancel it; and whoever asked says what counts for the last.
+const FIRST: u64 = 0;
+pub(super) const LATEST: u64 = u64::MAX;
+
+/// An answer is waited for as long as so many messages take.
+const WAITED: i64 = 4;
+
+impl Node {
+    /// Later ones have higher numbers, also after a restart.
+    pub(super) fn next_attempt(&mut self, now: Timestamp) -> u64 {
+        self.attempt = (self.attempt + 1).max(now.0.unsigned_abs());
+        self.attempt
+    }
+
+    fn wait(&self) -> i64 {
+        (WAITED * self.policy.delay_ms).max(1)
+    }
+
+    pub(super) fn hold(&mut self, task: &Task, asker: ServerId, attempt: u64, now: Timestamp) {
+        let again = Again::after(now, self.wait());
+        self.held.insert(task.id, Held { asker, attempt, again });
+        if self.taken.remove(&task.id).is_some() {
+            self.noted.push(Noted::Told { task: task.id });
+        }
+    }
+
+    /// It was held before a restart: whether it was confirmed is not known. It is asked when it should be done.
+    pub(super) fn hold_again(&mut self, task: &Task, asker: ServerId) {
+        let again = Again::after(task.window.deadline, self.wait());
+        self.held.insert(task.id, Held { asker, attempt: FIRST, again });
+    }
+
+    /// Nobody holds it here any more; answers for whom it was.
+    pub(super) fn let_go(
+        &mut self,
+        id: TaskId,
+        effects: &mut Vec<Effect>,
+    ) -> Option<(ServerId, u64)> {
+        let Held { asker, attempt, .. } = self.held.remove(&id)?;
+        if let Some(deputy) = self.deputy.filter(|_| asker == self.me) {
+            effects.push(self.say(deputy, Message::Done { task: id }));
+        }
+        Some((asker, attempt))
+    }
+
+    pub(super) fn tell_promised(
+        &mut self,
+        (asker, attempt): (ServerId, u64),
+        promises: Vec<Promise>,
+        effects: &mut Vec<Effect>,
+    ) {
+        if asker == self.me {
+            return self.settle(self.me, promises, effects);
+        }
+        let tasks = promises.iter().map(|promise| promise.task).collect();
+        let answer = Message::Answer { tasks, attempt, promises: Some(promises), earliest: None };
+        effects.push(self.say(asker, answer));
+    }
+
+    /// Whether an offer came before: what is promised already is said again, what waits for bids goes on
+    /// waiting, and what was promised otherwise is forgotten.
+    pub(super) fn is_known(
+        &mut self,
+        offer: &Offer,
+        now: Timestamp,
+        effects: &mut Vec<Effect>,
+    ) -> bool {
+        let Offer { tasks, asker, attempt, .. } = offer;
+        let known = tasks.iter().filter(|task| self.held.contains_key(&task.id));
+        let known: Vec<&Task> = known.collect();
+        let is_older = |task: &&Task| {
+            let held = self.held.get(&task.id).filter(|held| held.asker == *asker);
+            held.is_some_and(|held| held.attempt > *attempt)
+        };
+        if known.iter().any(is_older) {
+            return true;
+        }
+        let is_same = |task: &&Task| {
+            let here = self.desk.task(task.id);
+            here.is_some_and(|here| here.window == task.window && here.service == task.service)
+        };
+        if known.len() == tasks.len() && known.iter().all(is_same) {
+            for task in known {
+                self.hold(task, *asker, *attempt, now);
+            }
+            let promises = tasks.iter().filter_map(|task| self.desk.promise(task.id)).collect();
+            self.tell_promised((*asker, *attempt), promises, effects);
+            return true;
+        }
+        for task in known {
+            self.end(task.id, effects);
+        }
+        tasks.iter().any(|task| {
+            self.passing.get(&task.id).is_some_and(|passing| passing.is_of(*asker, *attempt))
+        })
+    }
+
+    /// Another planner has promised tasks that were asked for here, or says so again.
+    pub(super) fn promised_by(
+        &mut self,
+        from: ServerId,
+        (tasks, attempt): (&[TaskId], u64),
+        promises: Vec<Promise>,
+        effects: &mut Vec<Effect>,
+    ) {
+        let is_wanted = |id: &TaskId| {
+            self.asked.get(id).is_some_and(|asked| match asked.at {
+                Some(at) => at == from,
+                None => asked.attempt == attempt,
+            })
+        };
+        let (wanted, unwanted): (Vec<TaskId>, Vec<TaskId>) =
+            tasks.iter().partition(|id| is_wanted(id));
+        let is_new = |id: &TaskId| self.asked.get(id).is_some_and(|asked| asked.at.is_none());
+        let new: Vec<TaskId> = wanted.iter().filter(|id| is_new(id)).copied().collect();
+        // Given up, done or promised by somebody else meanwhile.
+        effects.extend(
+            unwanted.into_iter().map(|task| self.say(from, Message::Cancel { task, attempt })),
+        );
+        if !wanted.is_empty() {
+            effects.push(self.say(from, Message::Confirm { tasks: wanted, attempt }));
+        }
+        let promises = promises.into_iter().filter(|promise| new.contains(&promise.task));
+        self.settle(from, promises.collect(), effects);
+    }
+
+    /// Whoever asked counts on promises made here. It is asked again when they should have been kept.
+    pub(super) fn confirmed(
+        &mut self,
+        from: ServerId,
+        tasks: &[TaskId],
+        attempt: u64,
+        now: Timestamp,
+    ) {
+        let wait = self.wait();
+        for id in tasks {
+            let deadline = self.desk.task(*id).map_or(now, |task| task.window.deadline);
+            let held = self.held.get_mut(id);
+            if let Some(held) = held.filter(|it| it.asker == from && it.attempt == attempt) {
+                // Each time it is still wanted behind its deadline it is waited twice as long.
+                let wait = if deadline > now { wait } else { held.again.wait };
+                held.again = Again::after(deadline.max(now), wait);
+            }
+        }
+    }
+
+    /// Whoever asked does not want it any more, or knows that it was taken back.
+    pub(super) fn cancelled(
+        &mut self,
+        from: ServerId,
+        id: TaskId,
+        attempt: u64,
+        effects: &mut Vec<Effect>,
+    ) {
+        let is_of = |asker: ServerId, of: u64| asker == from && of <= attempt;
+        if self.held.get(&id).is_some_and(|held| is_of(held.asker, held.attempt)) {
+            self.end(id, effects);
+        }
+        if self.taken.get(&id).is_some_and(|taken| is_of(taken.asker, taken.attempt)) {
+            self.taken.remove(&id);
+            self.noted.push(Noted::Told { task: id });
+        }
+    }
+
+    /// What has to be remembered about promises that were taken back, since this was asked last.
+    pub fn take_noted(&mut self) -> Vec<Noted> {
+        std::mem::take(&mut self.noted)
+    }
+
+    /// Takes in a promise that was taken back before a restart, and of which the other may not know.
+    pub fn tell_taken_back(&mut self, id: TaskId, asker: ServerId, is_lost: bool, now: Timestamp) {
+        let again = Again { at: now, wait: self.wait() };
+        self.taken.insert(id, Taken { asker, attempt: FIRST, is_lost, again });
+    }
+
+    /// A promise made here is taken back. It is tried again by whoever asked for it.
+    pub(super) fn take_back(
+        &mut self,
+        task: Task,
+        is_lost: bool,
+        now: Timestamp,
+        effects: &mut Vec<Effect>,
+    ) {
+        // Another part of the same task was taken back before.
+        let Some((asker, attempt)) = self.let_go(task.id, effects) else { return };
+        if asker == self.me {
+            return self.try_again(task, Some(is_lost), now, effects);
+        }
+        let again = Again::after(now, self.wait());
+        self.taken.insert(task.id, Taken { asker, attempt, is_lost, again });
+        self.noted.push(Noted::TakenBack { task: task.id, asker, is_lost });
+        effects.push(self.say(asker, Message::TakenBack { task: task.id, attempt, is_lost }));
+    }
+
+    /// Another planner has taken back what it had promised for this one.
+    pub(super) fn taken_back(
+        &mut self,
+        from: ServerId,
+        (id, attempt): (TaskId, u64),
+        is_lost: bool,
+        now: Timestamp,
+        effects: &mut Vec<Effect>,
+    ) {
+        effects.push(self.say(from, Message::Cancel { task: id, attempt }));
+        let is_of = |of: u64| of == attempt || of == LATEST || attempt == FIRST;
+        let asked = self.asked.get(&id).filter(|asked| is_of(asked.attempt));
+        let Some(asked) = asked.filter(|asked| asked.at.is_none_or(|at| at == from)) else {
+            return;
+        };
+        let was_promised = asked.at.is_some();
+        self.try_again(asked.task.clone(), was_promised.then_some(is_lost), now, effects);
+    }
+
+    /// When something has to be said again.
+    pub(super) fn said_again(&self) -> impl Iterator<Item = Timestamp> {
+        let held = self.held.values().filter(|held| held.asker != self.me);
+        held.map(|held| held.again.at).chain(self.taken.values().map(|taken| taken.again.at))
+    }
+
+    pub(super) fn say_again(&mut self, now: Timestamp, effects: &mut Vec<Effect>) {
+        let (me, mut messages) = (self.me, Vec::new());
+        for (id, held) in self.held.iter_mut().filter(|(_, held)| held.asker != me) {
+            if held.again.is_due(now) && !self.lost.contains(&held.asker) {
+                let (tasks, promise) = (vec![*id], self.desk.promise(*id));
+                let promises = Some(promise.into_iter().collect());
+                let attempt = held.attempt;
+                let answer = Message::Answer { tasks, attempt, promises, earliest: None };
+                messages.push((held.asker, answer));
+            }
+        }
+        for (id, taken) in &mut self.taken {
+            if taken.again.is_due(now) && !self.lost.contains(&taken.asker) {
+                let Taken { asker, attempt, is_lost, .. } = *taken;
+                messages.push((asker, Message::TakenBack { task: *id, attempt, is_lost }));
+            }
+        }
+        effects.extend(messages.into_iter().map(|(to, message)| self.say(to, message)));
+    }
+}

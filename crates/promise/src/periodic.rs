@@ -1,0 +1,165 @@
+//! What a resource does again and again, beside what it is given.
+//!
+//! Every time it is due it is a task like others, released when its period begins and due when the next
+//! begins. Such jobs are put into the plan as far ahead as they can matter for a deadline.
+
+use std::collections::BTreeMap;
+
+use crate::supply::Work;
+use crate::timeline::Piece;
+
+/// So much in every period.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Load {
+    pub period: Work,
+    pub cost: Work,
+    /// Whether it is told when a job is begun and done. Otherwise a job counts until its period is over.
+    pub is_attended: bool,
+}
+
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Loads {
+    all: Vec<Repeated>,
+    /// The jobs that are in the plan.
+    jobs: BTreeMap<u64, Job>,
+    waiting_cost: i64,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Repeated {
+    load: Load,
+    /// When its next job that is not in the plan yet is released.
+    next: i64,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Job {
+    piece: Piece,
+    is_attended: bool,
+}
+
+/// The largest part of its time, in per cent, that a resource may do regular things.
+const PART_MAX: i64 = 90;
+/// Jobs are put into the plan for so many periods at a time.
+const AHEAD: i64 = 16;
+
+impl Loads {
+    /// False if it leaves too little time for others.
+    pub(crate) fn add(&mut self, load: Load, now: i64) -> bool {
+        if load.period.0 <= 0 || load.cost.0 < 0 {
+            return false;
+        }
+        self.all.push(Repeated { load, next: now });
+        // In parts of a thousandth, rounded up: nearly full is full.
+        let part = |one: &Repeated| one.load.cost.0 * 1_000 / one.load.period.0 + 1;
+        let fits = self.all.iter().map(part).sum::<i64>() <= PART_MAX * 10;
+        if !fits {
+            self.all.pop();
+        }
+        fits
+    }
+
+    /// One job of its own.
+    pub(crate) fn once(&mut self, piece: Piece) {
+        self.jobs.insert(piece.number, Job { piece, is_attended: false });
+        self.waiting_cost += piece.cost;
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.all.is_empty()
+    }
+
+    /// How far ahead all jobs are in the plan.
+    pub(crate) fn covered(&self) -> i64 {
+        self.all.iter().map(|one| one.next).min().unwrap_or(i64::MAX)
+    }
+
+    pub(crate) fn period_max(&self) -> i64 {
+        self.all.iter().map(|one| one.load.period.0).max().unwrap_or(0)
+    }
+
+    /// How many jobs are in the plan.
+    pub(crate) fn jobs(&self) -> usize {
+        self.jobs.len()
+    }
+
+    pub(crate) fn is_job(&self, number: u64) -> bool {
+        self.jobs.contains_key(&number)
+    }
+
+    /// What the jobs in the plan cost.
+    pub(crate) fn waiting_cost(&self) -> i64 {
+        self.waiting_cost
+    }
+
+    /// What the jobs in the plan cost that are due until then.
+    pub(crate) fn cost_until(&self, deadline: i64) -> i64 {
+        let due = self.jobs.values().filter(|job| job.piece.deadline <= deadline);
+        due.map(|job| job.piece.cost).sum()
+    }
+
+    /// Their part of an amount of working time.
+    pub(crate) fn within(&self, window: i64) -> i64 {
+        let part = |one: &Repeated| {
+            let (cost, period) = (i128::from(one.load.cost.0), i128::from(one.load.period.0));
+            (i128::from(window) * cost / period) as i64
+        };
+        self.all.iter().map(part).sum()
+    }
+
+    /// The jobs that have to be in the plan besides if a deadline is to be tested while others are busy for
+    /// so long: up to the deadline, and up to where everything is done in any case.
+    pub(crate) fn cover(
+        &mut self,
+        now: i64,
+        deadline: i64,
+        busy: i64,
+        last: &mut u64,
+    ) -> Vec<Piece> {
+        if self.all.is_empty() {
+            return Vec::new();
+        }
+        let once: i64 = self.all.iter().map(|one| one.load.cost.0).sum();
+        let rest = 1_000 - self.within(1_000_000) / 1_000 - 1;
+        let quiet = (busy + once).saturating_mul(1_000) / rest.max(1);
+        let horizon = deadline.max(now.saturating_add(quiet));
+        let mut pieces = Vec::new();
+        for one in &mut self.all {
+            let Load { period, cost, is_attended } = one.load;
+            // Some more than needed, so that not every deadline a little later brings one.
+            let ahead = if one.next <= horizon { horizon + AHEAD * period.0 } else { horizon };
+            while one.next <= ahead {
+                let (release, deadline) = (one.next, one.next + period.0);
+                one.next = deadline;
+                if deadline <= now {
+                    continue;
+                }
+                *last += 1;
+                let piece = Piece { number: *last, release, deadline, cost: cost.0 };
+                self.jobs.insert(*last, Job { piece, is_attended });
+                self.waiting_cost += cost.0;
+                pieces.push(piece);
+            }
+        }
+        pieces
+    }
+
+    /// Jobs of which nobody tells when they are done, and which have to be looked at: their period ends soon.
+    pub(crate) fn unattended(&self, now: i64) -> Vec<Piece> {
+        let open = self.jobs.values().filter(|job| !job.is_attended).map(|job| job.piece);
+        open.filter(|piece| piece.deadline - now < piece.cost).collect()
+    }
+
+    pub(crate) fn left(&mut self, number: u64, cost: i64) {
+        if let Some(job) = self.jobs.get_mut(&number) {
+            self.waiting_cost += cost - job.piece.cost;
+            job.piece.cost = cost;
+        }
+    }
+
+    pub(crate) fn done(&mut self, number: u64) {
+        if let Some(job) = self.jobs.remove(&number) {
+            self.waiting_cost -= job.piece.cost;
+        }
+    }
+}

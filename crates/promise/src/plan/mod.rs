@@ -1,0 +1,447 @@
+//! The plan of one resource: what it is to do, and whether more can be promised.
+//!
+//! Invariant: as long as nothing takes longer than it was said to, and the resource works in the order of
+//! deadlines, everything in the plan is done in time. A task is taken in only if this holds with it:
+//! the test is exact, so a refusal means that no order would do.
+
+mod fit;
+#[cfg(test)]
+mod tests;
+mod view;
+
+use std::collections::BTreeSet;
+
+use legwork_model::time::Timestamp;
+use minicbor::{Decode, Encode};
+
+use crate::periodic::{Load, Loads};
+use crate::sequence::{Pieces, Sequence};
+use crate::supply::{Supply, Work};
+use crate::timeline::{Piece, Timeline};
+use crate::tree::{Key, Tree};
+
+/// Whether work that has begun can be put aside.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Discipline {
+    /// It can: people do that.
+    Preemptive,
+    /// What has begun is finished first: programs do that. Where tasks are released later, not every
+    /// order is tried: that is beyond anybody's time. There a refusal may be wrong, a promise never.
+    NonPreemptive,
+}
+
+/// A reservation in one plan.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Ticket(pub(crate) u64);
+
+/// From when on something can be done, and by when it has to be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Encode, Decode)]
+pub struct Window {
+    #[n(0)]
+    pub release: Timestamp,
+    #[n(1)]
+    pub deadline: Timestamp,
+}
+
+/// The times a task is planned for, at the latest.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Encode, Decode)]
+pub struct Times {
+    #[n(0)]
+    pub start: Timestamp,
+    #[n(1)]
+    pub end: Timestamp,
+}
+
+/// A turn in the plan: who works on what, when.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Turn {
+    /// `None`: what the resource does regularly.
+    pub ticket: Option<Ticket>,
+    pub from: Timestamp,
+    pub to: Timestamp,
+}
+
+#[derive(Clone, Debug)]
+pub struct Plan {
+    supply: Supply,
+    discipline: Discipline,
+    /// The working time that has passed.
+    now: i64,
+    /// Everything but, where it cannot be put aside, what is being worked on.
+    tree: Tree,
+    entries: Pieces,
+    /// What can be worked on, in the order of deadlines.
+    ready: BTreeSet<Key>,
+    /// What is not released yet.
+    coming: BTreeSet<(i64, u64)>,
+    running: Option<Piece>,
+    /// What can be put aside and was begun: of those the one that is due first is being worked on.
+    begun: BTreeSet<Key>,
+    loads: Loads,
+    /// Taken out for a while to see whether something else fits then.
+    aside: Pieces,
+    /// The order from before the first of them was taken out.
+    before: Option<Sequence>,
+    /// The latest deadline since there was nothing to do.
+    furthest: i64,
+    /// The order of what can be put aside, from when it is asked for until it is too much to mend.
+    timeline: Option<Timeline>,
+    /// In which order they are worked on that cannot be put aside, while some are not released.
+    sequence: Option<Sequence>,
+    last: u64,
+}
+
+/// A change that moves more turns is not mended: the timeline is made anew when somebody asks for it again.
+const MENDED_MAX: usize = 256;
+
+impl Plan {
+    pub fn new(supply: Supply, discipline: Discipline, now: Timestamp) -> Self {
+        let now = supply.until(now).0;
+        Self {
+            supply,
+            discipline,
+            now,
+            tree: Tree::default(),
+            entries: Pieces::new(),
+            ready: BTreeSet::new(),
+            coming: BTreeSet::new(),
+            running: None,
+            begun: BTreeSet::new(),
+            loads: Loads::default(),
+            aside: Pieces::new(),
+            before: None,
+            furthest: now,
+            timeline: None,
+            sequence: None,
+            last: 0,
+        }
+    }
+
+    pub fn supply(&self) -> &Supply {
+        &self.supply
+    }
+
+    /// How many tasks it has promised, without what is done regularly.
+    pub fn len(&self) -> usize {
+        let running = self.running.filter(|running| !self.entries.contains_key(&running.number));
+        self.entries.len() + usize::from(running.is_some()) - self.loads.jobs()
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// What the resource does again and again, from now on. False if that leaves it too little time.
+    pub fn regularly(&mut self, load: Load) -> bool {
+        if !self.loads.add(load, self.now) {
+            return false;
+        }
+        self.timeline = None;
+        self.cover(self.now, Work(0));
+        !self.is_endangered()
+    }
+
+    /// Something the resource does anyway, at some time in a window; nobody tells when it is done.
+    pub fn occupy(&mut self, window: Window, cost: Work) {
+        let mut piece = self.piece(window, cost);
+        piece.cost = piece.cost.min(piece.deadline - piece.release);
+        if piece.cost > 0 {
+            self.last += 1;
+            piece.number = self.last;
+            self.loads.once(piece);
+            self.put_in(piece);
+        }
+    }
+
+    /// Takes in what was promised before, whether it fits or not. What was begun has less left.
+    pub fn restore(&mut self, window: Window, cost: Work, begun: Option<Timestamp>) -> Ticket {
+        self.last += 1;
+        let mut piece = Piece { number: self.last, ..self.piece(window, cost) };
+        let worked = begun.map_or(0, |begun| self.now - self.supply.until(begun).0);
+        piece.cost = (piece.cost - worked).max(0);
+        self.furthest = self.furthest.max(piece.deadline);
+        self.put_in(piece);
+        if begun.is_some() {
+            self.begin_with(Ticket(piece.number));
+        }
+        Ticket(piece.number)
+    }
+
+    /// Time has passed. What is being worked on has less left; for the rest there is less time.
+    pub fn pass(&mut self, now: Timestamp) {
+        let now = self.supply.until(now).0;
+        let passed = now - self.now;
+        if passed <= 0 {
+            return;
+        }
+        self.now = now;
+        let worked = self.running.map(|running| (running.number, running.cost.min(passed)));
+        self.mend(|timeline| timeline.pass(now, worked, MENDED_MAX));
+        if let Some((number, work)) = worked {
+            self.worked(number, work);
+        }
+        self.release_due();
+        for piece in self.loads.unattended(now) {
+            let left = piece.cost.min(piece.deadline - now);
+            if left > 0 {
+                self.replace(Piece { cost: left, ..piece });
+            } else {
+                self.take_out(piece.number);
+                self.loads.done(piece.number);
+            }
+        }
+        // What is done regularly goes on, whether or not somebody asks for something else.
+        self.cover(now + self.loads.period_max(), Work(0));
+    }
+
+    /// What is being worked on has so much less left.
+    fn worked(&mut self, number: u64, work: i64) {
+        let Some(running) = &mut self.running else { return };
+        running.cost -= work;
+        let left = running.cost;
+        if let Some(piece) = self.entries.get_mut(&number) {
+            piece.cost = left;
+            let key = key(piece);
+            self.tree.remove(key);
+            self.tree.insert(key, left);
+        }
+        self.loads.left(number, left);
+    }
+
+    fn release_due(&mut self) {
+        while let Some((_, number)) =
+            self.coming.first().copied().filter(|(release, _)| *release <= self.now)
+        {
+            self.coming.pop_first();
+            if let Some(piece) = self.entries.get_mut(&number) {
+                piece.release = self.now;
+                self.ready.insert(key(piece));
+            }
+        }
+        if self.coming.is_empty() {
+            self.sequence = None;
+        }
+    }
+
+    /// Reserves so much in the window, if it fits.
+    pub fn reserve(&mut self, window: Window, cost: Work) -> Option<(Ticket, Times)> {
+        let mut piece = self.piece(window, cost);
+        if !self.piece_fits(piece) {
+            return None;
+        }
+        self.last += 1;
+        piece.number = self.last;
+        self.furthest =
+            if self.is_empty() { piece.deadline } else { self.furthest.max(piece.deadline) };
+        self.put_in(piece);
+        let ticket = Ticket(piece.number);
+        Some((ticket, self.times(ticket)?))
+    }
+
+    /// Somebody works on it from now on. Whoever can put work aside works on what is due first of all they have
+    /// begun, and goes on with the others after it: nobody tells when.
+    pub fn begin_with(&mut self, ticket: Ticket) {
+        let Some(piece) = self.entries.get(&ticket.0).copied() else { return };
+        match self.discipline {
+            Discipline::Preemptive => {
+                self.begun.insert(key(&piece));
+                self.go_on();
+            }
+            Discipline::NonPreemptive => {
+                self.stop();
+                self.take_out(piece.number);
+                self.running = Some(piece);
+            }
+        }
+    }
+
+    fn go_on(&mut self) {
+        let first = self.begun.first().and_then(|key| self.entries.get(&key.number));
+        self.running = first.copied();
+    }
+
+    /// Takes a reservation out for a while; false if it is being worked on, or not in the plan.
+    pub(crate) fn set_aside(&mut self, ticket: Ticket) -> bool {
+        let Some(piece) = self.entries.get(&ticket.0).copied() else { return false };
+        if self.is_begun(ticket) {
+            return false;
+        }
+        if self.aside.is_empty() {
+            self.before.clone_from(&self.sequence);
+        }
+        self.aside.insert(ticket.0, piece);
+        self.take_out(ticket.0)
+    }
+
+    /// Puts one back in that was taken out for a while; false if no order is found any more in which all
+    /// are in time.
+    pub(crate) fn put_back(&mut self, ticket: Ticket) -> bool {
+        let Some(piece) = self.aside.get(&ticket.0).copied() else { return false };
+        if self.needs_order(piece) && self.sequence_with(piece).is_none() {
+            return false;
+        }
+        self.aside.remove(&ticket.0);
+        self.put_in(piece);
+        true
+    }
+
+    /// Puts all back in, as they were.
+    pub(crate) fn put_all_back(&mut self) {
+        if self.aside.is_empty() {
+            return;
+        }
+        for piece in std::mem::take(&mut self.aside).into_values() {
+            self.put_in(piece);
+        }
+        self.sequence = self.before.take();
+    }
+
+    /// It is done, or not wanted any more; false if it is not in the plan.
+    pub fn end(&mut self, ticket: Ticket) -> bool {
+        self.aside.remove(&ticket.0);
+        let ran = self.running.take_if(|running| running.number == ticket.0).is_some();
+        self.loads.done(ticket.0);
+        let was_here = self.take_out(ticket.0) || ran;
+        if self.running.is_none() {
+            self.go_on();
+        }
+        was_here
+    }
+
+    /// What was being worked on is put aside, with what is left of it.
+    pub fn stop(&mut self) {
+        self.begun.clear();
+        if let Some(running) = self.running.take()
+            && !self.entries.contains_key(&running.number)
+        {
+            self.put_in(running);
+        }
+    }
+
+    /// The first that is to be worked on now, if there is something.
+    pub fn next(&self) -> Option<Ticket> {
+        let next = match &self.sequence {
+            Some(sequence) => sequence.first().filter(|next| {
+                self.entries.get(next).is_some_and(|piece| piece.release <= self.now)
+            }),
+            None => self.ready.first().map(|key| key.number),
+        };
+        next.map(Ticket)
+    }
+
+    /// When the next one is released that cannot be begun yet.
+    pub fn next_release(&self) -> Option<Timestamp> {
+        self.coming.first().and_then(|(release, _)| self.supply.begin(Work(*release)))
+    }
+
+    /// How much of it is left to do.
+    pub fn left(&self, ticket: Ticket) -> Option<Work> {
+        let running = self.running.filter(|running| running.number == ticket.0);
+        let piece = running.or_else(|| self.entries.get(&ticket.0).copied())?;
+        Some(Work(piece.cost))
+    }
+
+    /// By when it has to be done, in working time.
+    pub fn deadline(&self, ticket: Ticket) -> Option<Work> {
+        self.entries.get(&ticket.0).map(|piece| Work(piece.deadline))
+    }
+
+    pub fn running(&self) -> Option<Ticket> {
+        self.running.map(|running| Ticket(running.number))
+    }
+
+    /// Whether somebody has begun to work on it.
+    pub fn is_begun(&self, ticket: Ticket) -> bool {
+        let piece = self.entries.get(&ticket.0);
+        self.running() == Some(ticket) || piece.is_some_and(|it| self.begun.contains(&key(it)))
+    }
+
+    /// Whether it is one of the tasks that are done regularly.
+    pub fn is_regular(&self, ticket: Ticket) -> bool {
+        self.loads.is_job(ticket.0)
+    }
+
+    /// All tasks that have been promised and not begun.
+    pub fn waiting(&self) -> impl Iterator<Item = Ticket> {
+        let own = self.entries.keys().filter(|number| !self.loads.is_job(**number));
+        own.map(|number| Ticket(*number)).filter(|ticket| !self.is_begun(*ticket))
+    }
+
+    /// From when on it can do something else.
+    fn begin(&self) -> i64 {
+        match (self.discipline, &self.running) {
+            (Discipline::NonPreemptive, Some(running)) => self.now + running.cost,
+            (Discipline::NonPreemptive, None) | (Discipline::Preemptive, _) => self.now,
+        }
+    }
+
+    fn piece(&self, window: Window, cost: Work) -> Piece {
+        let release = self.supply.until(window.release).0.max(self.now);
+        let deadline = self.supply.until(window.deadline).0;
+        Piece { number: self.last + 1, release, deadline, cost: cost.0 }
+    }
+
+    /// Sees to it that all that is done regularly is in the plan as far as it matters for a deadline.
+    fn cover(&mut self, deadline: i64, more: Work) {
+        let busy = self.tree.cost() - self.loads.waiting_cost() + more.0;
+        for piece in self.loads.cover(self.now, deadline, busy, &mut self.last) {
+            self.put_in(piece);
+        }
+    }
+
+    /// Whether the order of deadlines alone would not do, with one more.
+    fn needs_order(&self, piece: Piece) -> bool {
+        let is_coming = piece.release > self.now || self.sequence.is_some();
+        self.discipline == Discipline::NonPreemptive && is_coming
+    }
+
+    fn put_in(&mut self, piece: Piece) {
+        if self.needs_order(piece) {
+            self.sequence = self.sequence_with(piece).or_else(|| {
+                let mut all = self.entries.clone();
+                all.insert(piece.number, piece);
+                Some(Sequence::by_deadline(&all, self.begin()))
+            });
+        }
+        self.tree.insert(key(&piece), piece.cost);
+        self.entries.insert(piece.number, piece);
+        if piece.release > self.now {
+            self.coming.insert((piece.release, piece.number));
+        } else {
+            self.ready.insert(key(&piece));
+        }
+        let from = piece.release.max(self.now);
+        self.mend(|timeline| timeline.insert(Piece { release: from, ..piece }, MENDED_MAX));
+    }
+
+    fn take_out(&mut self, number: u64) -> bool {
+        let Some(piece) = self.entries.remove(&number) else { return false };
+        self.coming.remove(&(piece.release, number));
+        self.ready.remove(&key(&piece));
+        self.begun.remove(&key(&piece));
+        self.tree.remove(key(&piece));
+        match &mut self.sequence {
+            Some(sequence) if !self.coming.is_empty() => sequence.remove(number),
+            Some(_) | None => self.sequence = None,
+        }
+        let from = piece.release.max(self.now);
+        self.mend(|timeline| timeline.remove(Piece { release: from, ..piece }, MENDED_MAX));
+        true
+    }
+
+    /// Changes the timeline, if there is one, or drops it if that would be too much.
+    fn mend(&mut self, change: impl FnOnce(&mut Timeline) -> bool) {
+        self.timeline.take_if(|timeline| !change(timeline));
+    }
+
+    /// The same with another cost.
+    fn replace(&mut self, piece: Piece) {
+        self.take_out(piece.number);
+        self.put_in(piece);
+        self.loads.left(piece.number, piece.cost);
+    }
+}
+
+fn key(piece: &Piece) -> Key {
+    Key { deadline: piece.deadline, number: piece.number }
+}

@@ -1,0 +1,107 @@
+//! The timeline is mended, not made anew: it has to come to the same.
+
+use proptest::prelude::*;
+
+use super::*;
+
+#[derive(Clone, Debug)]
+enum Happening {
+    /// Released so much later, due so much after that, so much work.
+    Asked(i64, i64, i64),
+    /// Somebody works on what is first for so long, on something else, or on nothing.
+    Works(i64),
+    WorksOn(usize, i64),
+    Idles(i64),
+    Over(usize),
+    /// Taken out to see whether something fits, and put back in.
+    Aside(usize),
+}
+
+fn happening() -> impl Strategy<Value = Happening> {
+    prop_oneof![
+        6 => (0_i64..30, 0_i64..40, 1_i64..6).prop_map(|(a, b, c)| Happening::Asked(a, b, c)),
+        3 => (1_i64..5).prop_map(Happening::Works),
+        1 => (0_usize..20, 1_i64..5).prop_map(|(which, time)| Happening::WorksOn(which, time)),
+        1 => (1_i64..4).prop_map(Happening::Idles),
+        2 => (0_usize..20).prop_map(Happening::Over),
+        1 => (0_usize..20).prop_map(Happening::Aside),
+    ]
+}
+
+fn happens(plan: &mut Plan, happening: Happening) {
+    let now = plan.now;
+    let any = |plan: &Plan, which: usize| {
+        let count = plan.entries.len().max(1);
+        plan.entries.keys().nth(which % count).map(|number| Ticket(*number))
+    };
+    match happening {
+        Happening::Asked(release, time, cost) => {
+            let (release, deadline) = (now + release, now + release + time);
+            let window = Window { release: Timestamp(release), deadline: Timestamp(deadline) };
+            plan.reserve(window, Work(cost));
+        }
+        Happening::Works(time) => {
+            if let Some(ticket) = plan.next() {
+                plan.begin_with(ticket);
+            }
+            plan.pass(Timestamp(now + time));
+            if let Some(ticket) = plan.running().filter(|it| plan.left(*it) == Some(Work(0))) {
+                plan.end(ticket);
+            }
+        }
+        Happening::WorksOn(which, time) => {
+            if let Some(ticket) = any(plan, which) {
+                plan.begin_with(ticket);
+            }
+            plan.pass(Timestamp(now + time));
+        }
+        Happening::Idles(time) => {
+            plan.stop();
+            plan.pass(Timestamp(now + time));
+        }
+        Happening::Over(which) => {
+            if let Some(ticket) = any(plan, which) {
+                plan.end(ticket);
+            }
+        }
+        Happening::Aside(which) => {
+            if let Some(ticket) = any(plan, which).filter(|it| plan.set_aside(*it)) {
+                is_as_anew(plan);
+                assert!(plan.put_back(ticket));
+            }
+        }
+    }
+}
+
+fn is_as_anew(plan: &Plan) {
+    let Some(mended) = &plan.timeline else { return };
+    let anew = Timeline::new(plan.entries.values().copied(), plan.now, Discipline::Preemptive);
+    let turns = |line: &Timeline| -> Vec<(i64, i64, u64)> {
+        line.turns().map(|(from, turn)| (from, turn.to, turn.piece.number)).collect()
+    };
+    assert_eq!(turns(mended), turns(&anew), "at {}", plan.now);
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(2_000))]
+
+    #[test]
+    fn a_mended_timeline_is_the_one_that_would_be_made_anew(
+        happenings in prop::collection::vec(happening(), 1..60),
+        regular in prop::option::of((6_i64..12, 1_i64..3, any::<bool>())),
+    ) {
+        let start = Timestamp(0);
+        let mut plan = Plan::new(Supply::always(start), Discipline::Preemptive, start);
+        if let Some((period, cost, is_attended)) = regular {
+            let load = Load { period: Work(period), cost: Work(cost), is_attended };
+            prop_assert!(plan.regularly(load));
+        }
+        for happening in happenings {
+            happens(&mut plan, happening);
+            is_as_anew(&plan);
+            let ready = plan.entries.values().filter(|piece| piece.release <= plan.now);
+            let first = ready.min_by_key(|piece| key(piece)).map(|piece| Ticket(piece.number));
+            prop_assert_eq!(plan.next(), first);
+        }
+    }
+}

@@ -1,0 +1,309 @@
+//! The way of an instance to its deadline: every step gets a window, so that all are done in time.
+//!
+//! Steps are promised one after the other, each from when those before it are due. At first everyone gets
+//! its part of the time to spare; if that does not come out, everything is done as soon as possible. What then
+//! is too late is refused, with the date that would do.
+
+use std::time::Duration;
+
+use legwork_model::id::NodeId;
+use legwork_model::schema::Schema;
+use legwork_model::time::Timestamp;
+
+use crate::plan::Window;
+
+/// A step with work of its own, as the definition has it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Leg {
+    pub node: NodeId,
+    /// Those before it, by their places.
+    pub after: Vec<usize>,
+    pub takes: Option<Duration>,
+}
+
+/// The steps of a process in an order in which nobody comes before somebody it waits for. A loop is taken to
+/// go round once, of a choice all branches are taken to be gone: whichever it is, there is time for it.
+pub fn legs(schema: &Schema) -> Vec<Leg> {
+    let is_work =
+        |node: &&legwork_model::schema::Node| node.who().is_some() || node.job().is_some();
+    let nodes: Vec<_> = schema.nodes.iter().filter(is_work).collect();
+    let before = |node: NodeId| {
+        let sooner =
+            nodes.iter().map(|other| other.id).filter(|other| schema.precedes(*other, node));
+        sooner.collect::<Vec<NodeId>>()
+    };
+    let mut order: Vec<_> = nodes.iter().map(|node| (before(node.id), *node)).collect();
+    // Whoever waits for another waits for all it waits for as well, so has more before it.
+    order.sort_by_key(|(before, node)| (before.len(), node.id));
+    let place = |id: NodeId| order.iter().position(|(_, node)| node.id == id);
+    order
+        .iter()
+        .map(|(before, node)| Leg {
+            node: node.id,
+            after: before.iter().filter_map(|id| place(*id)).collect(),
+            takes: node.takes,
+        })
+        .collect()
+}
+
+/// How often a date is taken up for one leg, and how much is added if it was too late by then.
+const HEARD_MAX: u32 = 4;
+const PASSED_MS: i64 = 250;
+
+/// What is to be done next about a deadline.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Next {
+    /// Have this leg promised in this window.
+    Promise { leg: usize, window: Window },
+    /// Give back what is promised: it is tried in another way.
+    Begin,
+    /// All is promised.
+    Promised,
+    /// It cannot be; from the earliest date on it could.
+    Refused { earliest: Option<Timestamp> },
+}
+
+/// How the legs get their windows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Way {
+    /// Each its part of the time to spare.
+    Roomy,
+    /// Everything as soon as possible.
+    Tight,
+    /// As soon as possible, and the time that is left then shared out: whoever has none is late as soon as somebody is
+    /// slow to begin.
+    Loose,
+    /// As soon as possible, and that is all there is.
+    Last,
+}
+
+/// One attempt to promise a deadline, leg by leg.
+#[derive(Clone, Debug)]
+pub struct Route {
+    /// In their order: those before each, and how long it takes.
+    legs: Vec<(Vec<usize>, i64)>,
+    /// How long the longest way is behind each.
+    tails: Vec<i64>,
+    start: Timestamp,
+    deadline: Timestamp,
+    /// Windows of those that are promised.
+    promised: Vec<Window>,
+    way: Way,
+    /// The windows of the way that does everything as soon as possible.
+    tight: Vec<Window>,
+    /// The date that was heard of for the leg that is next, and how often one was.
+    earliest: Option<Timestamp>,
+    heard: u32,
+    over: Option<Next>,
+}
+
+impl Route {
+    /// Of legs, with how long each takes in milliseconds of the clock at least.
+    pub fn new(legs: &[Leg], takes_ms: &[i64], start: Timestamp, deadline: Timestamp) -> Self {
+        let mut tails = vec![0; legs.len()];
+        for (place, leg) in legs.iter().enumerate().rev() {
+            for sooner in &leg.after {
+                tails[*sooner] = tails[*sooner].max(tails[place] + takes_ms[place]);
+            }
+        }
+        let legs = legs.iter().map(|leg| leg.after.clone()).zip(takes_ms.iter().copied()).collect();
+        Self {
+            legs,
+            tails,
+            start,
+            deadline,
+            promised: Vec::new(),
+            way: Way::Roomy,
+            tight: Vec::new(),
+            earliest: None,
+            heard: 0,
+            over: None,
+        }
+    }
+
+    /// Which windows are promised, in the order of the legs.
+    pub fn promised(&self) -> &[Window] {
+        &self.promised
+    }
+
+    pub fn next(&self) -> Next {
+        if let Some(over) = self.over {
+            return over;
+        }
+        let leg = self.promised.len();
+        let Some((after, takes)) = self.legs.get(leg) else {
+            let end = self.end(&self.promised);
+            return match self.way {
+                _ if end > self.deadline => Next::Refused { earliest: Some(end) },
+                Way::Tight if end < self.deadline => Next::Begin,
+                Way::Roomy | Way::Tight | Way::Loose | Way::Last => Next::Promised,
+            };
+        };
+        let release = after.iter().map(|place| self.promised[*place].deadline).max();
+        let release = release.unwrap_or(self.start);
+        if let Some(tight) = self.tight.get(leg).filter(|_| self.way == Way::Loose) {
+            return Next::Promise {
+                leg,
+                window: Window { release, deadline: self.loose(tight.deadline) },
+            };
+        }
+        let soonest = Timestamp(release.0.saturating_add(*takes));
+        let soonest = self.earliest.unwrap_or(soonest);
+        let tail = self.tails[leg];
+        // What could be done by then and not a moment later would be lost as soon as somebody is slow to begin.
+        let spare = self.deadline.0.saturating_sub(soonest.0).saturating_sub(tail);
+        let spare = if self.way == Way::Roomy { spare.max(0) } else { 0 };
+        let part = i128::from(spare) * i128::from(*takes) / i128::from((takes + tail).max(1));
+        let deadline = Timestamp(soonest.0.saturating_add(part as i64));
+        Next::Promise { leg, window: Window { release, deadline } }
+    }
+
+    /// The leg that was next is promised.
+    pub fn promise(&mut self, window: Window) {
+        (self.earliest, self.heard) = (None, 0);
+        self.promised.push(window);
+    }
+
+    /// The leg that was next is not: it would be from a date on, if from any.
+    pub fn refuse(&mut self, earliest: Option<Timestamp>) {
+        let Next::Promise { window, .. } = self.next() else { return };
+        let later = earliest.filter(|at| *at > window.deadline);
+        let is_tight = matches!(self.way, Way::Tight | Way::Last);
+        match later {
+            _ if self.way == Way::Loose => self.over = Some(Next::Begin),
+            // In a hurry a date behind the deadline is taken as well: so the earliest for all is found.
+            Some(at) if self.heard < HEARD_MAX && (is_tight || at <= self.deadline) => {
+                // While it is told, time passes, and it is a little too late: the next time some is added.
+                let passed = if self.heard == 0 { 0 } else { PASSED_MS << self.heard };
+                self.earliest = Some(Timestamp(at.0.saturating_add(passed)));
+                self.heard += 1;
+            }
+            _ if !is_tight => self.over = Some(Next::Begin),
+            _ => self.over = Some(Next::Refused { earliest: None }),
+        }
+    }
+
+    /// Everything anew, in another way: what was promised is given back.
+    pub fn begin_anew(&mut self) {
+        let promised = std::mem::take(&mut self.promised);
+        self.way = match self.way {
+            Way::Roomy => Way::Tight,
+            Way::Tight => {
+                self.tight = promised;
+                Way::Loose
+            }
+            Way::Loose | Way::Last => Way::Last,
+        };
+        (self.earliest, self.heard, self.over) = (None, 0, None);
+    }
+
+    fn end(&self, windows: &[Window]) -> Timestamp {
+        windows.iter().map(|window| window.deadline).max().unwrap_or(self.start)
+    }
+
+    /// A moment of the tight way, put off by its part of the time that is left at its end.
+    fn loose(&self, moment: Timestamp) -> Timestamp {
+        let end = self.end(&self.tight);
+        let (left, whole) = (self.deadline.0 - end.0, (end.0 - self.start.0).max(1));
+        let part = i128::from(left) * i128::from(moment.0 - self.start.0) / i128::from(whole);
+        Timestamp(moment.0.saturating_add(part as i64))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use legwork_model::compile::compile;
+    use legwork_model::yaml;
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::{Discipline, Plan, Supply, Work};
+
+    fn schema(text: &str) -> Schema {
+        let (definition, findings) = yaml::parse(text);
+        compile(&definition.unwrap_or_else(|| panic!("{findings:?}")), 1).unwrap()
+    }
+
+    #[test]
+    fn branches_go_beside_each_other_and_what_waits_comes_later() {
+        let schema = schema(
+            "process: p\nsteps:\n  - { step: a, job: a, takes: 1h }\n  - parallel: both\n    branches:\n      \
+             - { name: left, steps: [{ step: b, job: b, after: [c] }] }\n      \
+             - { name: right, steps: [{ step: c, job: c }] }\n  \
+             - { step: d, job: d }\n",
+        );
+        let legs = legs(&schema);
+        let names: Vec<&str> = legs.iter().map(|leg| &*schema.node(leg.node).name).collect();
+        assert_eq!(names, ["a", "c", "b", "d"]);
+        let after: Vec<&[usize]> = legs.iter().map(|leg| &*leg.after).collect();
+        assert_eq!(after, [&[][..], &[0], &[0, 1], &[0, 2, 1]]);
+        assert_eq!(legs[0].takes, Some(Duration::from_secs(3_600)));
+    }
+
+    /// Has a route promised by one person's plan.
+    fn travel(plan: &mut Plan, route: &mut Route, costs: &[i64]) -> Next {
+        let mut tickets = Vec::new();
+        loop {
+            match route.next() {
+                Next::Promise { leg, window } => match plan.reserve(window, Work(costs[leg])) {
+                    Some((ticket, _)) => {
+                        tickets.push(ticket);
+                        route.promise(window);
+                    }
+                    None => route.refuse(plan.earliest(window.release, Work(costs[leg]))),
+                },
+                Next::Begin => {
+                    tickets.drain(..).for_each(|ticket| assert!(plan.end(ticket)));
+                    route.begin_anew();
+                }
+                over @ (Next::Promised | Next::Refused { .. }) => {
+                    if let Next::Refused { .. } = over {
+                        tickets.drain(..).for_each(|ticket| assert!(plan.end(ticket)));
+                    }
+                    return over;
+                }
+            }
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn windows_follow_each_other_and_a_refusal_names_a_date_that_is_promised(
+            others in prop::collection::vec((1_i64..60, 1_i64..6), 0..6),
+            costs in prop::collection::vec(1_i64..6, 1..5),
+            deadline in 1_i64..60,
+        ) {
+            let start = Timestamp(0);
+            let mut plan = Plan::new(Supply::always(start), Discipline::Preemptive, start);
+            for (due, cost) in others {
+                plan.reserve(Window { release: start, deadline: Timestamp(due) }, Work(cost));
+            }
+            let before = plan.len();
+            let chain = |place: usize| Leg {
+                node: NodeId(place as u32),
+                after: (0..place).collect(),
+                takes: None,
+            };
+            let legs: Vec<Leg> = (0..costs.len()).map(chain).collect();
+            let mut route = Route::new(&legs, &costs, start, Timestamp(deadline));
+            match travel(&mut plan, &mut route, &costs) {
+                Next::Promised => {
+                    let mut at = start;
+                    for (window, cost) in route.promised().iter().zip(&costs) {
+                        prop_assert!(window.release >= at && window.deadline.0 - window.release.0 >= *cost);
+                        at = window.deadline;
+                    }
+                    prop_assert!(at.0 <= deadline);
+                }
+                Next::Refused { earliest } => {
+                    prop_assert_eq!(plan.len(), before, "all is given back");
+                    let earliest = earliest.expect("one person has time some day");
+                    prop_assert!(earliest.0 > deadline);
+                    let mut again = Route::new(&legs, &costs, start, earliest);
+                    prop_assert_eq!(travel(&mut plan, &mut again, &costs), Next::Promised);
+                }
+                Next::Promise { .. } | Next::Begin => prop_assert!(false, "it came to an end"),
+            }
+        }
+    }
+}

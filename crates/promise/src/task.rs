@@ -1,0 +1,185 @@
+//! What is to be promised: a task, and who can do it.
+
+use std::fmt;
+use std::sync::Arc;
+
+use legwork_model::id::{AgentId, InstanceId, instance_bytes, shared_text};
+use legwork_model::time::Timestamp;
+use minicbor::{Decode, Encode};
+
+use crate::plan::{Times, Window};
+use crate::supply::Work;
+
+/// A step of an instance, in one round of its loops; of a step that was taken apart, one part.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Encode, Decode)]
+pub struct TaskId {
+    #[cbor(n(0), with = "instance_bytes")]
+    pub instance: InstanceId,
+    #[n(1)]
+    pub step: u32,
+    #[n(2)]
+    pub round: u32,
+    /// 0 is the step as a whole.
+    #[n(3)]
+    pub part: u16,
+}
+
+impl TaskId {
+    pub fn new(instance: InstanceId, step: u32) -> Self {
+        Self { instance, step, round: 0, part: 0 }
+    }
+}
+
+/// Who can do something.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Encode, Decode)]
+#[cbor(flat)]
+pub enum ResourceId {
+    #[n(0)]
+    Person(#[n(0)] AgentId),
+    #[n(1)]
+    Executor(#[cbor(n(0), with = "shared_text")] Arc<str>),
+}
+
+impl fmt::Display for ResourceId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Person(agent) => write!(f, "{agent}"),
+            Self::Executor(name) => write!(f, "executor {name}"),
+        }
+    }
+}
+
+/// What sort of work it is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Encode, Decode)]
+#[cbor(index_only)]
+pub enum Kind {
+    /// A step as the definition has it.
+    #[n(0)]
+    #[default]
+    Regular,
+    /// No work of its own: where branches part and meet.
+    #[n(1)]
+    Dummy,
+    /// Not foreseen in the definition: put in while the case runs, or the planner's own work.
+    #[n(2)]
+    Irregular,
+    /// Done by a deputy.
+    #[n(3)]
+    Agent,
+}
+
+/// How the flow parts behind a task, or meets before it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Encode, Decode)]
+#[cbor(index_only)]
+pub enum Flow {
+    #[n(0)]
+    #[default]
+    None,
+    /// All branches.
+    #[n(1)]
+    And,
+    /// One of them, whoever comes first or somebody decides.
+    #[n(2)]
+    Or,
+    /// One of them, by a condition.
+    #[n(3)]
+    Control,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
+pub struct Task {
+    #[n(0)]
+    pub id: TaskId,
+    /// The higher, the more important.
+    #[n(1)]
+    pub priority: u8,
+    #[n(2)]
+    pub kind: Kind,
+    #[n(3)]
+    pub window: Window,
+    /// How much work it is.
+    #[n(4)]
+    pub service: Work,
+    /// Those who can do it.
+    #[n(5)]
+    pub who: Vec<ResourceId>,
+    /// Those who do it if none of them can any more.
+    #[n(6)]
+    pub deputies: Vec<ResourceId>,
+    /// Into what it can be taken apart, if at all.
+    #[n(7)]
+    pub parts: Vec<Part>,
+    #[n(8)]
+    pub split: Flow,
+    #[n(9)]
+    pub merge: Flow,
+    /// The promise may be taken back for something more important.
+    #[n(10)]
+    pub may_abort: bool,
+    /// It may be refused; otherwise whoever asked wants it done without a promise.
+    #[n(11)]
+    pub may_reject: bool,
+    /// Less important ones may make way for it.
+    #[n(12)]
+    pub displaces: bool,
+}
+
+impl Task {
+    /// A step like most: whoever can do it, without parts, never taken back.
+    pub fn new(id: TaskId, window: Window, service: Work, who: Vec<ResourceId>) -> Self {
+        Self {
+            id,
+            priority: 0,
+            kind: Kind::default(),
+            window,
+            service,
+            who,
+            deputies: Vec::new(),
+            parts: Vec::new(),
+            split: Flow::default(),
+            merge: Flow::default(),
+            may_abort: false,
+            may_reject: true,
+            displaces: true,
+        }
+    }
+
+    /// The same for its deputies, if it has any.
+    pub fn for_deputies(mut self) -> Option<Self> {
+        if self.deputies.is_empty() {
+            return None;
+        }
+        self.who = std::mem::take(&mut self.deputies);
+        self.kind = Kind::Agent;
+        Some(self)
+    }
+
+    /// How long it could wait; negative if it is too late for it. In time of the clock, as a measure.
+    pub fn slack(&self, now: Timestamp) -> i64 {
+        self.window.deadline.0.saturating_sub(now.0).saturating_sub(self.service.0)
+    }
+}
+
+/// A part of a task that can be taken apart.
+#[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
+pub struct Part {
+    #[n(0)]
+    pub service: Work,
+    /// The parts that have to be done before, by their places, which are smaller than its own.
+    #[n(1)]
+    pub after: Vec<u16>,
+    /// What it costs to bring its result to a part that is done elsewhere.
+    #[n(2)]
+    pub carry: Work,
+}
+
+/// A deadline that will be kept, and by whom.
+#[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
+pub struct Promise {
+    #[n(0)]
+    pub task: TaskId,
+    #[n(1)]
+    pub by: ResourceId,
+    #[n(2)]
+    pub times: Times,
+}

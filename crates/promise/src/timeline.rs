@@ -1,0 +1,257 @@
+//! The order of work under EDF where not everything can begin at once.
+//!
+//! A timeline tells who works when, all releases and deadlines regarded. It answers what the sums of the
+//! tree cannot: whether something fits that is released later, and it is what a Gantt chart shows.
+//!
+//! Invariant: whatever changes, the turns are those that would come out if all were put in order anew. Only
+//! the part is that a change reaches: from where it happens up to a point at which, with it and without it,
+//! all is done that could be begun.
+
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BinaryHeap};
+
+use crate::plan::Discipline;
+
+/// Work to be put in order.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Piece {
+    pub(crate) number: u64,
+    pub(crate) release: i64,
+    pub(crate) deadline: i64,
+    pub(crate) cost: i64,
+}
+
+/// Somebody's turn, from where it stands in the timeline until `to`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Turn {
+    pub(crate) piece: Piece,
+    pub(crate) to: i64,
+}
+
+/// All turns by their beginning; between them nobody works.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Timeline {
+    turns: BTreeMap<i64, Turn>,
+}
+
+/// A part of a timeline that something changes.
+struct Reach {
+    from: i64,
+    /// Where it ends.
+    end: i64,
+    /// What is worked on in it, turn by turn, each with so much of its cost.
+    pieces: Vec<Piece>,
+}
+
+impl Timeline {
+    /// Puts pieces in order from `base` on. What is one piece may come in several.
+    pub(crate) fn new(
+        pieces: impl IntoIterator<Item = Piece>,
+        base: i64,
+        discipline: Discipline,
+    ) -> Self {
+        let mut coming: Vec<Piece> = pieces.into_iter().collect();
+        coming.sort_unstable_by_key(|piece| Reverse((piece.release, piece.number)));
+        let mut ready = BinaryHeap::new();
+        let (mut line, mut now) = (Self::default(), base);
+        loop {
+            while let Some(piece) = coming.pop_if(|piece| piece.release <= now) {
+                ready.push(Reverse((piece.deadline, piece.number, piece.cost, piece.release)));
+            }
+            let Some(Reverse((deadline, number, cost, release))) = ready.pop() else {
+                match coming.last() {
+                    Some(next) => now = next.release,
+                    None => return line,
+                }
+                continue;
+            };
+            let interrupted = match discipline {
+                Discipline::Preemptive => coming.last().map_or(i64::MAX, |next| next.release),
+                Discipline::NonPreemptive => i64::MAX,
+            };
+            let to = interrupted.min(now + cost);
+            let left = cost - (to - now);
+            line.append(now, to, Piece { number, release, deadline, cost });
+            if left > 0 {
+                ready.push(Reverse((deadline, number, left, release)));
+            }
+            now = to;
+        }
+    }
+
+    fn append(&mut self, from: i64, to: i64, piece: Piece) {
+        if let Some(mut last) = self.turns.last_entry() {
+            let turn = last.get_mut();
+            if turn.to == from && turn.piece.number == piece.number {
+                turn.to = to;
+                return;
+            }
+        }
+        if from < to {
+            self.turns.insert(from, Turn { piece, to });
+        }
+    }
+
+    /// All turns with their beginnings.
+    pub(crate) fn turns(&self) -> impl Iterator<Item = (i64, &Turn)> {
+        self.turns.iter().map(|(from, turn)| (*from, turn))
+    }
+
+    /// When a piece is done.
+    pub(crate) fn end_of(&self, piece: Piece) -> Option<i64> {
+        let mut left = piece.cost;
+        let own = self.turns_from(piece.release).filter(|(_, it)| it.piece.number == piece.number);
+        let mut ends = own.map(|(from, turn)| {
+            left -= turn.to - from;
+            (left, turn.to)
+        });
+        ends.find(|(left, _)| *left <= 0).map(|(_, end)| end)
+    }
+
+    /// Whether new work fits if whoever can wait does. Exact for preemptive EDF.
+    pub(crate) fn fits(&self, new: Piece) -> bool {
+        let time = |deadline: i64| deadline - new.release;
+        let (mut at, mut missing) = (new.release, new.cost);
+        // What has to be done by its deadline, the new work with it; and what is due later.
+        let (mut sooner, mut later) = (new.cost, Vec::new());
+        for (begin, turn) in self.turns_from(new.release) {
+            if begin - at >= missing {
+                break;
+            }
+            missing -= begin - at;
+            at = turn.to;
+            if turn.piece.deadline <= new.deadline {
+                sooner += turn.to - begin;
+            } else {
+                later.push((turn.piece.deadline, turn.to - begin));
+            }
+            if sooner > time(new.deadline) {
+                return false;
+            }
+        }
+        let end = at + missing;
+        if end <= new.deadline {
+            return true;
+        }
+        later.sort_unstable();
+        // What is due behind the end of the reach is not disturbed.
+        let disturbed = later.into_iter().take_while(|(deadline, _)| *deadline < end);
+        let mut sum = sooner;
+        disturbed.into_iter().all(|(deadline, cost)| {
+            sum += cost;
+            sum <= time(deadline)
+        })
+    }
+
+    /// Takes new work in; those that can wait do. False if that moves too many turns: then nothing is.
+    pub(crate) fn insert(&mut self, new: Piece, turns_max: usize) -> bool {
+        let mut reach = Reach { from: new.release, end: new.release, pieces: vec![new] };
+        let mut missing = new.cost;
+        for (begin, turn) in self.turns_from(new.release) {
+            if begin - reach.end >= missing {
+                break;
+            }
+            if reach.pieces.len() > turns_max {
+                return false;
+            }
+            missing -= begin - reach.end;
+            reach.end = turn.to;
+            reach.pieces.push(Piece { cost: turn.to - begin, ..turn.piece });
+        }
+        // As much as the new work was idle up to here.
+        reach.end += missing;
+        self.reorder(reach);
+        true
+    }
+
+    /// Takes so much work of a piece out that is not done before its release. False if that moves too many
+    /// turns: then nothing is.
+    pub(crate) fn remove(&mut self, piece: Piece, turns_max: usize) -> bool {
+        if piece.cost == 0 {
+            return true;
+        }
+        let mut near = self.turns.range(piece.release..).take(turns_max);
+        let Some((from, _)) = near.find(|(_, turn)| turn.piece.number == piece.number) else {
+            return false;
+        };
+        // Others have less to wait for: where nobody worked, nobody will.
+        let mut reach = Reach { from: *from, end: *from, pieces: Vec::new() };
+        let mut too_much = piece.cost;
+        for (begin, turn) in self.turns.range(from..) {
+            if *begin > reach.end {
+                break;
+            }
+            if reach.pieces.len() > turns_max {
+                return false;
+            }
+            let mut cost = turn.to - begin;
+            if turn.piece.number == piece.number {
+                let less = too_much.min(cost);
+                (cost, too_much) = (cost - less, too_much - less);
+            }
+            reach.end = turn.to;
+            reach.pieces.extend((cost > 0).then_some(Piece { cost, ..turn.piece }));
+        }
+        self.reorder(reach);
+        true
+    }
+
+    /// Time has passed; somebody has worked on a piece for so long, or nobody on anything. False if that
+    /// moves too many turns: then the timeline is not right any more.
+    pub(crate) fn pass(&mut self, now: i64, worked: Option<(u64, i64)>, turns_max: usize) -> bool {
+        self.cut(now);
+        let (number, mut work) = worked.unwrap_or_default();
+        let mut missed = Vec::new();
+        while let Some(first) = self.turns.first_entry().filter(|first| *first.key() < now) {
+            let (from, Turn { piece, to }) = first.remove_entry();
+            if work > 0 && piece.number == number {
+                work -= to - from;
+            } else {
+                missed.push(Piece { release: now, cost: to - from, ..piece });
+            }
+        }
+        // What was not done has yet to be; what was, though it was somebody else's turn, has not.
+        let ahead = Piece { number, release: now, deadline: i64::MAX, cost: work };
+        missed.into_iter().all(|piece| self.insert(piece, turns_max))
+            && self.remove(ahead, turns_max)
+    }
+
+    /// What is done from a point on, also by the turn that goes on there.
+    fn turns_from(&self, from: i64) -> impl Iterator<Item = (i64, &Turn)> {
+        let running = self.turns.range(..from).next_back().filter(|(_, turn)| turn.to > from);
+        let behind = self.turns.range(from..).map(|(begin, turn)| (*begin, turn));
+        running.map(|(_, turn)| (from, turn)).into_iter().chain(behind)
+    }
+
+    /// Puts a part in order anew.
+    fn reorder(&mut self, reach: Reach) {
+        let Reach { from, end, pieces } = reach;
+        self.cut(from);
+        let old: Vec<i64> = self.turns.range(from..end).map(|(begin, _)| *begin).collect();
+        for begin in old {
+            self.turns.remove(&begin);
+        }
+        self.turns.extend(Self::new(pieces, from, Discipline::Preemptive).turns);
+        self.join(from);
+    }
+
+    /// Ends the turn that goes on at a point, and begins it anew there.
+    fn cut(&mut self, at: i64) {
+        let Some((_, turn)) = self.turns.range_mut(..at).next_back() else { return };
+        if turn.to > at {
+            let rest = *turn;
+            turn.to = at;
+            self.turns.insert(at, rest);
+        }
+    }
+
+    /// Makes two turns one if the same is worked on before a point and behind it.
+    fn join(&mut self, at: i64) {
+        let Some(next) = self.turns.get(&at).copied() else { return };
+        let Some((_, turn)) = self.turns.range_mut(..at).next_back() else { return };
+        if turn.to == at && turn.piece.number == next.piece.number {
+            turn.to = next.to;
+            self.turns.remove(&at);
+        }
+    }
+}

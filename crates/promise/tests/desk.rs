@@ -1,0 +1,223 @@
+//! Less important tasks make way only if it helps, as few as possible, and nothing else changes.
+
+#![expect(clippy::expect_used, reason = "a wrong assumption is a failed test")]
+
+use legwork_model::id::InstanceId;
+use legwork_model::time::Timestamp;
+use legwork_promise::{
+    Change, Desk, Discipline, Leeway, ResourceId, Setup, Supply, Task, TaskId, Turn, Window, Work,
+};
+use proptest::prelude::*;
+
+#[derive(Clone, Copy, Debug)]
+struct Small {
+    release: i64,
+    time: i64,
+    cost: i64,
+    priority: u8,
+    may_abort: bool,
+}
+
+fn small() -> impl Strategy<Value = Small> {
+    (0_i64..12, 0_i64..24, 1_i64..6, 0_u8..4, prop::bool::weighted(0.8)).prop_map(
+        |(release, time, cost, priority, may_abort)| Small {
+            release,
+            time,
+            cost,
+            priority,
+            may_abort,
+        },
+    )
+}
+
+fn resource() -> ResourceId {
+    ResourceId::Executor("one".into())
+}
+
+fn desk(discipline: Discipline) -> Desk {
+    let supply = Supply::always(Timestamp(0));
+    let setup = Setup { supply, discipline, at_once: 1, loads: Vec::new(), jobs: Vec::new() };
+    let mut desk = Desk::default();
+    assert!(desk.add(resource(), &setup, Timestamp(0)));
+    desk
+}
+
+fn task(number: usize, small: Small, can_wait: bool, now: i64) -> Task {
+    let release = if can_wait { now + small.release } else { now };
+    let deadline = release + small.cost + small.time;
+    let window = Window { release: Timestamp(release), deadline: Timestamp(deadline) };
+    let id = TaskId::new(InstanceId(number as u128), 0);
+    let mut task = Task::new(id, window, Work(small.cost), vec![resource()]);
+    (task.priority, task.may_abort) = (small.priority, small.may_abort);
+    task
+}
+
+fn turns(desk: &Desk) -> Vec<Turn> {
+    desk.clone().plan_mut(&resource(), 0).expect("it is here").turns()
+}
+
+/// Somebody works by the plan for so long; all that is done is done in time.
+fn work(desk: &mut Desk, now: &mut i64, hours: i64, can_put_aside: bool) {
+    for _ in 0..hours {
+        let plan = desk.plan_mut(&resource(), 0).expect("it is here");
+        let is_free = can_put_aside || plan.running().is_none();
+        if let Some(next) = plan.next().filter(|_| is_free) {
+            plan.begin_with(next);
+        }
+        *now += 1;
+        desk.pass(Timestamp(*now));
+        assert_eq!(desk.endangered(Timestamp(*now)), []);
+        let plan = desk.plan_mut(&resource(), 0).expect("it is here");
+        if let Some(ticket) = plan.running().filter(|it| plan.left(*it) == Some(Work(0))) {
+            let id = desk.task_of(&resource(), 0, ticket).expect("it was promised");
+            let done = desk.end(id).expect("it was promised");
+            assert!(*now <= done.window.deadline.0, "{done:?} at {now}");
+        }
+    }
+}
+
+/// Whether a task fits if one that made way stays.
+fn fits_beside(desk: &Desk, new: &Task, removed: &Task) -> bool {
+    let mut desk = desk.clone();
+    desk.end(new.id);
+    desk.guarantee(removed).is_some() && desk.guarantee(new).is_some()
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(3_000))]
+
+    #[test]
+    fn nobody_makes_way_for_nothing(
+        tasks in prop::collection::vec((small(), 0_i64..3), 1..14),
+        can_put_aside: bool,
+        can_wait: bool,
+    ) {
+        let discipline =
+            if can_put_aside { Discipline::Preemptive } else { Discipline::NonPreemptive };
+        let (mut desk, mut now) = (desk(discipline), 0);
+        for (number, (small, hours)) in tasks.into_iter().enumerate() {
+            let new = task(number, small, can_wait, now);
+            if desk.guarantee(&new).is_some() {
+                work(&mut desk, &mut now, hours, can_put_aside);
+                continue;
+            }
+            let before = desk.clone();
+            let begun = desk.plan_mut(&resource(), 0).and_then(|plan| plan.running());
+            let begun = begun.and_then(|ticket| before.task_of(&resource(), 0, ticket));
+            match desk.make_room(&new) {
+                None => {
+                    prop_assert_eq!(turns(&desk), turns(&before), "nothing has changed");
+                    prop_assert_eq!(desk.len(), before.len());
+                }
+                Some((promise, removed)) => {
+                    prop_assert_eq!(promise.task, new.id);
+                    // Where orders are tried, not all are: one may be found on the way without anybody
+                    // making way, and somebody may make way for nothing.
+                    let is_exact = can_put_aside || !can_wait;
+                    prop_assert!(!is_exact || !removed.is_empty());
+                    prop_assert_eq!(desk.len() + removed.len(), before.len() + 1);
+                    for other in &removed {
+                        prop_assert!(other.may_abort && other.priority < new.priority);
+                        prop_assert!(other.window.deadline > new.window.deadline);
+                        prop_assert!(Some(other.id) != begun, "it was begun");
+                        prop_assert!(before.task(other.id).is_some() && desk.task(other.id).is_none());
+                        prop_assert!(!is_exact || !fits_beside(&desk, &new, other), "for nothing");
+                    }
+                }
+            }
+            prop_assert_eq!(desk.endangered(Timestamp(now)), []);
+            work(&mut desk, &mut now, hours, can_put_aside);
+        }
+        work(&mut desk, &mut now, 120, can_put_aside);
+        prop_assert!(desk.is_empty(), "all is done");
+    }
+
+    #[test]
+    fn all_are_promised_or_none(tasks in prop::collection::vec(small(), 2..8), can_put_aside: bool) {
+        let discipline =
+            if can_put_aside { Discipline::Preemptive } else { Discipline::NonPreemptive };
+        let mut desk = desk(discipline);
+        let tasks: Vec<Task> =
+            tasks.into_iter().enumerate().map(|(number, small)| task(number, small, true, 0)).collect();
+        let (first, others) = tasks.split_at(1);
+        desk.guarantee(&first[0]);
+        let before = turns(&desk);
+        match desk.guarantee_all(others) {
+            Some(promises) => prop_assert_eq!(promises.len(), others.len()),
+            None => prop_assert_eq!(turns(&desk), before),
+        }
+    }
+}
+
+fn one(number: u32, from: i64, to: i64, takes: i64) -> Task {
+    let window = Window { release: Timestamp(from), deadline: Timestamp(to) };
+    Task::new(TaskId::new(InstanceId(1), number), window, Work(takes), vec![resource()])
+}
+
+fn person(leeway: Leeway) -> Desk {
+    let mut desk = Desk::with_leeway(leeway);
+    let setup = Setup {
+        supply: Supply::always(Timestamp(0)),
+        discipline: Discipline::Preemptive,
+        at_once: 1,
+        loads: Vec::new(),
+        jobs: Vec::new(),
+    };
+    assert!(desk.add(resource(), &setup, Timestamp(0)));
+    desk
+}
+
+#[test]
+fn who_has_put_something_aside_goes_on_with_it() {
+    let mut desk = person(Leeway::default());
+    let (long, urgent) = (one(1, 0, 200, 100), one(2, 0, 60, 50));
+    desk.guarantee(&long).expect("it fits");
+    desk.begin(long.id);
+    desk.pass(Timestamp(10));
+    desk.guarantee(&urgent).expect("it fits");
+    desk.begin(urgent.id);
+    desk.pass(Timestamp(60));
+    desk.end(urgent.id);
+    // Nobody says that the first is worked on again.
+    desk.pass(Timestamp(100));
+    assert_eq!(
+        desk.plan_mut(&resource(), 0).expect("it fits").turns().last().expect("it fits").to,
+        Timestamp(150)
+    );
+    assert_eq!(desk.least_important_endangered(), None);
+}
+
+#[test]
+fn what_is_told_twice_was_begun_once_and_is_not_begun_anew_with_another_calendar() {
+    let mut desk = person(Leeway::default());
+    let task = one(1, 0, 200, 100);
+    desk.guarantee(&task).expect("it fits");
+    desk.begin(task.id);
+    desk.pass(Timestamp(40));
+    desk.begin(task.id);
+    let begun = desk.take_changes().into_iter().filter(|it| *it == Change::Begun(task.id));
+    assert_eq!(begun.count(), 1);
+    let setup = Setup {
+        supply: Supply::always(Timestamp(0)),
+        discipline: Discipline::Preemptive,
+        at_once: 1,
+        loads: Vec::new(),
+        jobs: Vec::new(),
+    };
+    desk.refit(&resource(), &setup, Timestamp(40));
+    assert_eq!(
+        desk.plan_mut(&resource(), 0).expect("it fits").turns().last().expect("it fits").to,
+        Timestamp(100)
+    );
+}
+
+#[test]
+fn nothing_is_given_up_because_somebody_is_a_moment_late() {
+    let mut desk = person(Leeway { part: 16, most: 1_000 });
+    let task = one(1, 0, 160, 160);
+    desk.guarantee(&task).expect("it fits");
+    desk.pass(Timestamp(10));
+    assert_eq!(desk.least_important_endangered(), None);
+    desk.pass(Timestamp(11));
+    assert_eq!(desk.least_important_endangered(), Some(task.id));
+}

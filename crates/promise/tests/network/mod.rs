@@ -1,0 +1,457 @@
+//! Planners with a network that delays, reorders, loses and doubles what they say, and workers that work by
+//! the plans. Whatever happens, everybody who asked is answered once, and what is promised is kept.
+
+#![expect(clippy::expect_used, reason = "a wrong assumption is a failed test")]
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use legwork_model::id::{InstanceId, ServerId};
+use legwork_model::time::Timestamp;
+use legwork_promise::{
+    Desk, Discipline, Effect, Message, Node, Part, Policy, ResourceId, Said, Setup, Strategy,
+    Supply, Task, TaskId, Window, Work,
+};
+
+/// How long a message is said to take, and after how long it is noticed that somebody is gone.
+pub(crate) const DELAY: i64 = 2;
+const NOTICED: i64 = 6;
+/// Up to here tasks come and things go wrong; then all has time to end.
+pub(crate) const BUSY: i64 = 200;
+const END: i64 = 6_000;
+
+#[derive(Clone, Debug)]
+pub(crate) struct Setting {
+    pub(crate) seed: u64,
+    pub(crate) nodes: usize,
+    pub(crate) tasks: usize,
+    pub(crate) strategy: Strategy,
+    pub(crate) removes: bool,
+    /// In per cent.
+    pub(crate) lost: u64,
+    pub(crate) doubled: u64,
+    pub(crate) delay_max: u64,
+    /// When who is gone, and for how long.
+    pub(crate) faults: Vec<(i64, usize, i64)>,
+}
+
+/// What whoever wants a task knows of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum State {
+    Asked,
+    Promised,
+    Refused,
+    Done,
+}
+
+struct Wanted {
+    task: Task,
+    owner: usize,
+    state: State,
+    at: Option<ServerId>,
+    /// Somebody is gone, or has said that the promise is taken back: that is on its way.
+    is_excused: bool,
+    parts_done: BTreeSet<u16>,
+    /// It is done, and its owner, who was gone then, does not know.
+    is_unheard: bool,
+    messages: usize,
+}
+
+/// What has happened, to see that it does.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Happened {
+    pub(crate) removed: usize,
+    pub(crate) lost: usize,
+    pub(crate) in_parts: usize,
+    pub(crate) elsewhere: usize,
+    pub(crate) refused: usize,
+}
+
+pub(crate) struct Net {
+    setting: Setting,
+    pub(crate) nodes: Vec<Node>,
+    gone: BTreeSet<usize>,
+    wanted: BTreeMap<TaskId, Wanted>,
+    on_the_way: BTreeMap<(i64, u64), (usize, Said)>,
+    count: u64,
+    random: u64,
+    now: i64,
+    pub(crate) happened: Happened,
+}
+
+fn server(node: usize) -> ServerId {
+    ServerId(node as u16)
+}
+
+fn resource(node: usize) -> ResourceId {
+    ResourceId::Executor(format!("node-{node}").into())
+}
+
+fn setup() -> Setup {
+    let supply = Supply::always(Timestamp(0));
+    Setup {
+        supply,
+        discipline: Discipline::Preemptive,
+        at_once: 1,
+        loads: Vec::new(),
+        jobs: Vec::new(),
+    }
+}
+
+fn whole(id: TaskId) -> TaskId {
+    TaskId { part: 0, ..id }
+}
+
+impl Net {
+    pub(crate) fn new(setting: Setting) -> Self {
+        let node = |number: usize| {
+            let mut desk = Desk::default();
+            assert!(desk.add(resource(number), &setup(), Timestamp(0)));
+            let policy = Policy {
+                strategy: setting.strategy,
+                delay_ms: DELAY,
+                removes: setting.removes,
+                ..Policy::default()
+            };
+            let mut node = Node::new(server(number), desk, policy, setting.seed);
+            (0..setting.nodes).for_each(|other| node.know(resource(other), server(other)));
+            node
+        };
+        Self {
+            nodes: (0..setting.nodes).map(node).collect(),
+            random: setting.seed,
+            setting,
+            gone: BTreeSet::new(),
+            wanted: BTreeMap::new(),
+            on_the_way: BTreeMap::new(),
+            count: 0,
+            now: 0,
+            happened: Happened::default(),
+        }
+    }
+
+    fn below(&mut self, count: u64) -> u64 {
+        self.random = self.random.wrapping_add(0x9E37_79B9_7F4A_7C15);
+        let mixed = (self.random ^ (self.random >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+        let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+        (mixed ^ (mixed >> 31)) % count
+    }
+
+    /// Everything, to its end.
+    pub(crate) fn run(&mut self) {
+        let mut asked: Vec<i64> =
+            (0..self.setting.tasks).map(|_| self.below(BUSY as u64) as i64).collect();
+        asked.sort_unstable();
+        let mut asked = asked.into_iter().enumerate().peekable();
+        while self.now < END && !(self.now > 2 * BUSY && self.is_quiet()) {
+            while let Some((number, _)) = asked.next_if(|(_, at)| *at <= self.now) {
+                self.ask(number);
+            }
+            self.go_and_come();
+            while let Some(first) =
+                self.on_the_way.first_entry().filter(|it| it.key().0 <= self.now)
+            {
+                let (from, said) = first.remove();
+                self.deliver(from, said);
+            }
+            for node in
+                (0..self.nodes.len()).filter(|node| !self.gone.contains(node)).collect::<Vec<_>>()
+            {
+                self.nodes[node].desk.pass(Timestamp(self.now));
+                if self.nodes[node].next_due().is_some_and(|due| due.0 <= self.now) {
+                    let effects = self.nodes[node].tick(Timestamp(self.now));
+                    self.carry_out(node, effects);
+                }
+            }
+            self.work();
+            self.now += 1;
+            self.check();
+        }
+    }
+
+    /// Nobody has anything to do, or waits for anything.
+    fn is_quiet(&self) -> bool {
+        let is_quiet = |node: &Node| node.desk.is_empty() && node.next_due().is_none();
+        self.on_the_way.is_empty() && self.nodes.iter().all(is_quiet)
+    }
+
+    fn ask(&mut self, number: usize) {
+        let count = self.nodes.len() as u64;
+        let owner = self.below(count) as usize;
+        if self.gone.contains(&owner) {
+            return;
+        }
+        let is_global = self.below(10) < 7;
+        let who = if is_global {
+            (0..self.nodes.len()).map(resource).collect()
+        } else {
+            vec![resource(self.below(count) as usize)]
+        };
+        let services: Vec<i64> = (0..4).map(|_| 1 + self.below(4) as i64).collect();
+        let is_separable = is_global && self.below(10) < 4;
+        let service = if is_separable { services.iter().sum() } else { 1 + self.below(8) as i64 };
+        let release = self.now + self.below(8) as i64;
+        let deadline = release + service * (1 + self.below(5) as i64) + self.below(9) as i64;
+        let window = Window { release: Timestamp(release), deadline: Timestamp(deadline) };
+        let id = TaskId::new(InstanceId(number as u128), 0);
+        let mut task = Task::new(id, window, Work(service), who);
+        task.priority = self.below(4) as u8;
+        task.may_abort = self.below(10) < 8;
+        if is_separable {
+            let after: [&[u16]; 4] = [&[], &[0], &[0], &[1, 2]];
+            let part = |(service, after): (&i64, &[u16])| Part {
+                service: Work(*service),
+                after: after.to_vec(),
+                carry: Work(1),
+            };
+            task.parts = services.iter().zip(after).map(part).collect();
+        }
+        let wanted = Wanted {
+            task: task.clone(),
+            owner,
+            state: State::Asked,
+            at: None,
+            is_excused: false,
+            parts_done: BTreeSet::new(),
+            is_unheard: false,
+            messages: 0,
+        };
+        self.wanted.insert(id, wanted);
+        let effects = self.nodes[owner].submit(task, Timestamp(self.now));
+        self.carry_out(owner, effects);
+    }
+
+    fn deliver(&mut self, from: usize, said: Said) {
+        let to = usize::from(said.to.0);
+        if !self.gone.contains(&to) {
+            let effects = self.nodes[to].hear(server(from), said, Timestamp(self.now));
+            self.carry_out(to, effects);
+        }
+    }
+
+    fn carry_out(&mut self, node: usize, effects: Vec<Effect>) {
+        for effect in effects {
+            match effect {
+                Effect::Say(said) => self.say(node, said),
+                Effect::Promised { at, promise } => {
+                    let is_excused = !self.is_held(promise.task, at);
+                    let is_whole = self.nodes.iter().any(|it| it.desk.task(promise.task).is_some());
+                    self.happened.in_parts += usize::from(!is_whole);
+                    self.happened.elsewhere += usize::from(at != server(node));
+                    let wanted = self.told(node, promise.task, State::Asked, State::Promised);
+                    assert!(promise.times.end <= wanted.task.window.deadline, "{promise:?}");
+                    (wanted.at, wanted.is_excused) = (Some(at), is_excused);
+                }
+                Effect::Refused { task, .. } => {
+                    self.happened.refused += 1;
+                    self.told(node, task, State::Asked, State::Refused);
+                }
+                Effect::Removed { task } | Effect::Lost { task } => {
+                    let is_removed = matches!(effect, Effect::Removed { .. });
+                    self.happened.removed += usize::from(is_removed);
+                    self.happened.lost += usize::from(!is_removed);
+                    let wanted = self.told(node, task, State::Promised, State::Asked);
+                    wanted.parts_done.clear();
+                    wanted.is_unheard = false;
+                }
+            }
+        }
+    }
+
+    /// Whether what was said to be promised still is: somebody may be gone, or have taken it back, and the word of
+    /// it is on its way.
+    fn is_held(&self, id: TaskId, at: ServerId) -> bool {
+        let there = (0..self.nodes.len()).filter(|node| !self.gone.contains(node));
+        let is_held = |id: TaskId, at: Option<ServerId>| {
+            let mut places = there.clone().filter(|node| at.is_none_or(|at| at == server(*node)));
+            places.any(|node| self.nodes[node].desk.task(id).is_some())
+        };
+        let Wanted { task, parts_done, .. } = &self.wanted[&id];
+        let mut parts = (1..=task.parts.len() as u16).filter(|part| !parts_done.contains(part));
+        is_held(id, Some(at))
+            || !task.parts.is_empty() && parts.all(|part| is_held(TaskId { part, ..id }, None))
+    }
+
+    /// Whoever wants a task is told something, which has to make sense.
+    fn told(&mut self, node: usize, id: TaskId, from: State, to: State) -> &mut Wanted {
+        let wanted = self.wanted.get_mut(&id).expect("somebody wants it");
+        assert_eq!(wanted.owner, node, "{id:?}: told at another planner");
+        assert_eq!(wanted.state, from, "{id:?}: told {to:?} at {}", self.now);
+        wanted.state = to;
+        wanted
+    }
+
+    fn say(&mut self, from: usize, said: Said) {
+        for id in tasks_of(&said.message) {
+            let wanted = self.wanted.get_mut(&id).expect("somebody wants it");
+            wanted.messages += 1;
+            wanted.is_excused |= matches!(said.message, Message::TakenBack { .. });
+        }
+        if self.gone.contains(&from) {
+            return;
+        }
+        let goes_wrong = self.now < BUSY;
+        let (lost, doubled) = (self.setting.lost, self.setting.doubled);
+        let copies = match (self.below(100) < lost, self.below(100) < doubled) {
+            (true, _) if goes_wrong => 0,
+            (_, true) if goes_wrong => 2,
+            (_, _) => 1,
+        };
+        for _ in 0..copies {
+            let at = self.now + 1 + self.below(self.setting.delay_max) as i64;
+            self.count += 1;
+            self.on_the_way.insert((at, self.count), (from, said.clone()));
+        }
+    }
+
+    /// Faults: who is gone does nothing and hears nothing. Who comes back has lost what it had promised, knows it,
+    /// and can do things again.
+    fn go_and_come(&mut self) {
+        let now = Timestamp(self.now);
+        for (at, node, time) in self.setting.faults.clone() {
+            let node = node % self.nodes.len();
+            if at == self.now && self.gone.is_empty() {
+                self.gone.insert(node);
+                for wanted in self.wanted.values_mut() {
+                    let parts = !wanted.task.parts.is_empty();
+                    wanted.is_excused |= parts || wanted.at == Some(server(node));
+                }
+            }
+            if !self.gone.contains(&node) {
+                continue;
+            }
+            let others: Vec<usize> = (0..self.nodes.len()).filter(|other| *other != node).collect();
+            if at + NOTICED == self.now {
+                for other in &others {
+                    let effects = self.nodes[*other].lose(server(node), now);
+                    self.carry_out(*other, effects);
+                }
+            }
+            if at + NOTICED + time == self.now {
+                self.gone.remove(&node);
+                for id in self.wanted.keys().copied().collect::<Vec<_>>() {
+                    self.hear_done(id);
+                }
+                let effects = self.nodes[node].lose_resource(&resource(node), now);
+                assert!(self.nodes[node].desk.add(resource(node), &setup(), now));
+                self.nodes[node].know(resource(node), server(node));
+                self.carry_out(node, effects);
+                for other in others {
+                    let effects = self.nodes[other].find(server(node), now);
+                    self.carry_out(other, effects);
+                }
+            }
+        }
+    }
+
+    /// What a node does next: what is due first, of all that can be begun and that is still wanted. Nobody works on
+    /// what was given up, though there is a place for it in a plan.
+    fn next_of(&self, node: usize) -> Option<TaskId> {
+        let is_wanted = |task: &Task| {
+            let state = self.wanted[&whole(task.id)].state;
+            matches!(state, State::Asked | State::Promised)
+        };
+        let all = self.nodes[node].desk.reservations(&resource(node)).into_iter();
+        let ready = all
+            .map(|reservation| reservation.task)
+            .filter(|task| task.window.release.0 <= self.now && is_wanted(task));
+        ready.min_by_key(|task| (task.window.deadline, task.id)).map(|task| task.id)
+    }
+
+    /// One hour of work, by the plans.
+    fn work(&mut self) {
+        for node in 0..self.nodes.len() {
+            if self.gone.contains(&node) {
+                continue;
+            }
+            let next = self.next_of(node);
+            let desk = &mut self.nodes[node].desk;
+            match next {
+                Some(next) => desk.begin(next),
+                None => desk.plan_mut(&resource(node), 0).expect("it is here").stop(),
+            }
+            let plan = desk.plan_mut(&resource(node), 0).expect("it is here");
+            plan.pass(Timestamp(self.now + 1));
+            let done = plan.running().filter(|it| plan.left(*it) == Some(Work(0)));
+            let Some(id) = done.and_then(|it| desk.task_of(&resource(node), 0, it)) else {
+                continue;
+            };
+            let mut effects = Vec::new();
+            self.nodes[node].end(id, &mut effects);
+            self.carry_out(node, effects);
+            self.done(id);
+        }
+    }
+
+    fn done(&mut self, id: TaskId) {
+        let wanted = self.wanted.get_mut(&whole(id)).expect("somebody wants it");
+        if id.part > 0 {
+            wanted.parts_done.insert(id.part);
+            if wanted.parts_done.len() < wanted.task.parts.len() {
+                return;
+            }
+        }
+        wanted.is_unheard = true;
+        self.hear_done(whole(id));
+    }
+
+    fn hear_done(&mut self, id: TaskId) {
+        let Some(wanted) = self.wanted.get_mut(&id) else { return };
+        let owner = wanted.owner;
+        if !wanted.is_unheard || wanted.state == State::Refused || self.gone.contains(&owner) {
+            return;
+        }
+        (wanted.is_unheard, wanted.state) = (false, State::Done);
+        // What was said until now counts; that it is over is another matter.
+        let messages = wanted.messages;
+        let effects = self.nodes[owner].finish(id);
+        self.carry_out(owner, effects);
+        if let Some(wanted) = self.wanted.get_mut(&id) {
+            wanted.messages = messages;
+        }
+    }
+
+    /// What stands is kept.
+    fn check(&self) {
+        for (id, wanted) in &self.wanted {
+            let is_late = wanted.task.window.deadline.0 < self.now;
+            let is_broken = is_late && wanted.state == State::Promised && !wanted.is_excused;
+            assert!(!is_broken || self.gone.contains(&wanted.owner), "{id:?}: broken");
+        }
+    }
+
+    /// In the end everybody has been answered, and nothing is left.
+    pub(crate) fn is_over(&self) {
+        for (id, wanted) in &self.wanted {
+            let is_over = matches!(wanted.state, State::Refused | State::Done);
+            assert!(is_over, "{id:?}: {:?}, at {:?}", wanted.state, wanted.at);
+        }
+        for node in &self.nodes {
+            assert!(node.desk.is_empty(), "reservations are left: {}", node.desk.len());
+            assert_eq!(node.open(), 0, "something is under way: {node:?}");
+            assert_eq!(node.next_due(), None);
+        }
+    }
+
+    /// The most messages that were said for a task as a whole, and for one that can be taken apart.
+    pub(crate) fn messages(&self) -> [usize; 2] {
+        let most = |in_parts: bool| {
+            let own = self.wanted.values().filter(|it| it.task.parts.is_empty() != in_parts);
+            own.map(|wanted| wanted.messages).max().unwrap_or(0)
+        };
+        [most(false), most(true)]
+    }
+}
+
+/// Of the tasks as a whole, each once.
+fn tasks_of(message: &Message) -> BTreeSet<TaskId> {
+    let ids = match message {
+        Message::Offer(offer) => offer.tasks.iter().map(|task| task.id).collect(),
+        Message::Request { task, .. } | Message::Keep { task } => vec![task.id],
+        Message::Bid { task, .. }
+        | Message::Cancel { task, .. }
+        | Message::TakenBack { task, .. }
+        | Message::Done { task } => vec![*task],
+        Message::Answer { tasks, .. } | Message::Confirm { tasks, .. } => tasks.clone(),
+    };
+    ids.into_iter().map(whole).collect()
+}

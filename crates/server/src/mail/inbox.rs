@@ -1,0 +1,301 @@
+//! Reads replies and has them carried out, as if they had come by the API.
+//!
+//! Invariant: a mail is deleted when its answer is committed, or nothing will ever come of it. Handled
+//! twice it changes nothing. What is said back goes to the address in the organisation alone.
+
+use std::net::{IpAddr, Ipv4Addr};
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use http_body_util::{BodyExt, Full, Limited};
+use hyper::StatusCode;
+use hyper::header::{AUTHORIZATION, CONTENT_TYPE};
+use legwork_api::problem::Problem;
+use legwork_api::work::CompleteRequest;
+use legwork_mail::{
+    Grant, Letter as Written, NotGranted, Outcome, Reply, Token, Word, read_reply, refused_because,
+    same_address,
+};
+use legwork_site::{Answer, Credential, Mailing, Request};
+
+use super::meters::MailMeters;
+use super::pop3;
+use super::post::Post;
+use super::sender::{grown, send_alone};
+use super::smtp::NotSent;
+use crate::http::{App, serve};
+
+/// How many mails are dealt with over one connection: what was deleted is gone when it ends.
+const DELETED_AT_ONCE: u32 = 50;
+/// How many are looked at: those that have to wait must not hide the others.
+const READ_AT_ONCE: u32 = 1_000;
+const PAUSE_MAX: Duration = Duration::from_secs(300);
+const ANSWER_BYTES_MAX: usize = 64 << 10;
+/// Says that a step is done that is no decision.
+const DONE: &str = "done";
+
+/// A request that the inbox makes for somebody whose token it has read; goes with the request.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct FromInbox;
+
+pub(super) struct Inbox {
+    pub(super) app: Arc<App>,
+    pub(super) post: Arc<Post>,
+    pub(super) meters: Arc<MailMeters>,
+}
+
+/// What becomes of a mail.
+#[derive(Debug, PartialEq, Eq)]
+enum Fate {
+    Delete,
+    /// It is read again later.
+    Keep,
+}
+
+/// What came of an answer.
+enum Done {
+    Taken,
+    Refused {
+        code: String,
+    },
+    /// Nobody could say yet.
+    Later,
+}
+
+impl Inbox {
+    /// Until the server stops.
+    pub(super) async fn run(self, inbox: pop3::Box, every: Duration) {
+        let mut pause = every;
+        let mut is_well = true;
+        while !self.app.gate.is_stopping() {
+            match self.look(&inbox).await {
+                Ok(more) => {
+                    if !is_well {
+                        tracing::info!("the inbox can be read again");
+                    }
+                    (is_well, pause) = (true, every);
+                    if more {
+                        continue;
+                    }
+                }
+                Err(reason) => {
+                    if is_well {
+                        tracing::warn!(%reason, "the inbox cannot be read; it is tried again");
+                    }
+                    (is_well, pause) = (false, grown(pause, every, PAUSE_MAX.max(every)));
+                }
+            }
+            tokio::select! {
+                () = tokio::time::sleep(pause) => {}
+                () = self.app.gate.until_stopping() => {}
+            }
+        }
+    }
+
+    /// Reads what has come; whether there is more.
+    async fn look(&self, inbox: &pop3::Box) -> std::io::Result<bool> {
+        if self.app.gate.check_ready().is_err() {
+            return Ok(false);
+        }
+        let mut session = inbox.open().await?;
+        let mut deleted = 0;
+        for number in 1..=session.count.min(READ_AT_ONCE) {
+            let mail = session.read(number).await?;
+            if self.handle(&mail).await == Fate::Delete {
+                session.delete(number).await?;
+                deleted += 1;
+            }
+            if deleted == DELETED_AT_ONCE || self.app.gate.is_stopping() {
+                break;
+            }
+        }
+        session.close().await?;
+        Ok(deleted == DELETED_AT_ONCE)
+    }
+
+    async fn handle(&self, mail: &[u8]) -> Fate {
+        let reply = match read_reply(mail) {
+            Ok(reply) => reply,
+            Err(reason) => {
+                self.meters.ignored();
+                tracing::debug!(%reason, "a mail is nobody's answer");
+                return Fate::Delete;
+            }
+        };
+        let (now, Some(key)) = (self.app.clock.now(), self.post.key()) else { return Fate::Keep };
+        let granted = |token: &Token| match token.granted(key, now) {
+            Ok(grant) => Some((token.clone(), grant, false)),
+            Err(NotGranted::Expired(grant)) => Some((token.clone(), *grant, true)),
+            Err(NotGranted::Forged) => None,
+        };
+        let Some((token, grant, has_expired)) = reply.tokens.iter().find_map(granted) else {
+            self.meters.ignored();
+            tracing::warn!("a reply with a token that is none of ours was dropped");
+            return Fate::Delete;
+        };
+        let address = match self.address(&grant).await {
+            Ok(Some(address)) => address,
+            Ok(None) => {
+                self.meters.refused();
+                return Fate::Delete;
+            }
+            Err(()) => return Fate::Keep,
+        };
+        let refused = match word(&reply, &address, has_expired) {
+            Err(code) => Some((code.to_owned(), String::new())),
+            Ok(word) => match self.answer(&token, &grant, &word, &reply).await {
+                Done::Taken => None,
+                Done::Refused { code } => Some((code, word)),
+                Done::Later => return Fate::Keep,
+            },
+        };
+        let Grant { activity, agent, .. } = &grant;
+        let Some((code, word)) = refused else {
+            self.meters.answered();
+            tracing::info!(%agent, %activity, "answered by mail");
+            return Fate::Delete;
+        };
+        tracing::info!(%agent, %activity, code, "an answer by mail was refused");
+        self.say_back(&grant, &address, &reply, refused_because(&code, &word)).await
+    }
+
+    /// Where the agent is written to.
+    async fn address(&self, grant: &Grant) -> Result<Option<Arc<str>>, ()> {
+        let asked = Request::Mail(Mailing::Address { agent: grant.agent.clone() });
+        match self.app.gate.ask(Credential::Mailer, asked).await {
+            Ok(Answer::Address(address)) => Ok(address),
+            Ok(_) | Err(_) => Err(()),
+        }
+    }
+
+    /// Decides, or says that a step is done that is no decision.
+    async fn answer(&self, token: &Token, grant: &Grant, word: &str, reply: &Reply) -> Done {
+        let decided = self.complete(token, grant, Some(word), reply).await;
+        let is_no_decision =
+            matches!(&decided, Done::Refused { code } if code == "answer_unexpected");
+        match is_no_decision && word == DONE {
+            true => self.complete(token, grant, None, reply).await,
+            false => decided,
+        }
+    }
+
+    async fn complete(
+        &self,
+        token: &Token,
+        grant: &Grant,
+        answer: Option<&str>,
+        reply: &Reply,
+    ) -> Done {
+        let completion = CompleteRequest {
+            agent: Some(grant.agent.0.clone()),
+            answer: answer.map(str::to_owned),
+            ..CompleteRequest::default()
+        };
+        let Ok(body) = serde_json::to_vec(&completion) else { return Done::Later };
+        let request = hyper::Request::post(format!("/v1/work/{}/complete", grant.activity))
+            .header(AUTHORIZATION, format!("Mail {}", token.as_str()))
+            .header(CONTENT_TYPE, "application/json")
+            // The same reply is the same request, however often it is read.
+            .header("idempotency-key", reply.key())
+            .extension(FromInbox)
+            .body(Full::new(Bytes::from(body)));
+        let Ok(request) = request else { return Done::Later };
+        let response = serve(&self.app, IpAddr::V4(Ipv4Addr::LOCALHOST), request).await;
+        let (head, body) = response.into_parts();
+        let body = Limited::new(body, ANSWER_BYTES_MAX).collect().await;
+        let body = body.map(|body| body.to_bytes()).unwrap_or_default();
+        done(head.status, &body)
+    }
+
+    /// Tells somebody that their reply has changed nothing.
+    async fn say_back(&self, grant: &Grant, address: &str, reply: &Reply, why: String) -> Fate {
+        let written = Written {
+            from: &self.post.settings.from,
+            to: address,
+            agent: &grant.agent,
+            at: self.app.clock.now(),
+            link: None,
+        };
+        let outcome = Outcome { activity: grant.activity.clone(), why };
+        let text = written.outcome(&outcome, &reply.id);
+        match send_alone(&self.post, address, &text).await {
+            Ok(()) => {
+                self.meters.refused();
+                self.meters.sent();
+                Fate::Delete
+            }
+            Err(NotSent::Refused(reason)) => {
+                // It has changed nothing; that they do not hear of it is their mail server's doing.
+                self.meters.refused();
+                self.meters.failed();
+                tracing::warn!(agent = %grant.agent, reason, "what came of a reply was refused");
+                Fate::Delete
+            }
+            Err(NotSent::Unreachable(reason)) => {
+                self.meters.failed();
+                tracing::warn!(agent = %grant.agent, reason, "what came of a reply waits");
+                Fate::Keep
+            }
+        }
+    }
+}
+
+/// The word of an answer that may be carried out, or why not.
+fn word(reply: &Reply, address: &str, has_expired: bool) -> Result<String, &'static str> {
+    let is_theirs = reply.from.as_deref().is_some_and(|from| same_address(from, address));
+    match (&reply.word, is_theirs, has_expired) {
+        (_, false, _) => Err("another_address"),
+        (_, true, true) => Err("expired"),
+        (Word::OnlyHtml, true, false) => Err("only_html"),
+        (Word::Nothing, true, false) => Err("no_word"),
+        (Word::Said(word), true, false) => Ok(word.clone()),
+    }
+}
+
+fn done(status: StatusCode, body: &[u8]) -> Done {
+    if status.is_success() {
+        return Done::Taken;
+    }
+    let problem: Option<Problem> = serde_json::from_slice(body).ok();
+    let code = problem.map_or_else(String::new, |problem| problem.code);
+    match status.is_server_error() || status == StatusCode::TOO_MANY_REQUESTS || code.is_empty() {
+        true => Done::Later,
+        false => Done::Refused { code },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn reply(from: &str, said: Word) -> Reply {
+        Reply { from: Some(from.to_owned()), id: "1".to_owned(), tokens: Vec::new(), word: said }
+    }
+
+    #[test]
+    fn only_a_word_of_theirs_that_is_in_time_is_carried_out() {
+        let done = || Word::Said("done".to_owned());
+        let check = |from, said, has_expired| word(&reply(from, said), "ann@x", has_expired);
+        assert_eq!(check("Ann@X", done(), false).as_deref(), Ok("done"));
+        assert_eq!(check("ann@x", done(), true), Err("expired"));
+        assert_eq!(check("eve@x", done(), false), Err("another_address"));
+        // Whoever is not told that they are somebody else learns nothing of the rest.
+        assert_eq!(check("eve@x", Word::OnlyHtml, true), Err("another_address"));
+        assert_eq!(check("ann@x", Word::OnlyHtml, false), Err("only_html"));
+        assert_eq!(check("ann@x", Word::Nothing, false), Err("no_word"));
+        let nobody = Reply { from: None, ..reply("", done()) };
+        assert_eq!(word(&nobody, "ann@x", false), Err("another_address"));
+    }
+
+    #[test]
+    fn a_reply_waits_only_for_what_may_go_through_later() {
+        let problem = |code: &str| serde_json::to_vec(&Problem::new(409, code, "")).unwrap();
+        let later = |status, body: &[u8]| matches!(done(status, body), Done::Later);
+        assert!(later(StatusCode::SERVICE_UNAVAILABLE, &problem("recovering")));
+        assert!(later(StatusCode::TOO_MANY_REQUESTS, &problem("rate_limited")));
+        assert!(later(StatusCode::BAD_GATEWAY, b"?"));
+        assert!(!later(StatusCode::CONFLICT, &problem("held_by")));
+        assert!(matches!(done(StatusCode::NO_CONTENT, b""), Done::Taken));
+    }
+}

@@ -1,0 +1,186 @@
+//! Sends letters, one after the other, as the site names them.
+//!
+//! Invariant: the site is told of a letter when the mail server has taken it over. What a mail server
+//! refuses, or does not answer, is tried again after a growing pause, and nothing else waits for it.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use legwork_mail::{Grant, Letter as Written, Token};
+use legwork_model::id::AgentId;
+use legwork_site::{Answer, Content, Credential, Letter, Mailing, Request};
+
+use super::meters::MailMeters;
+use super::post::Post;
+use super::smtp::{NotSent, Session};
+use crate::http::App;
+
+/// How often the site is asked when there was nothing to send.
+const LOOK: Duration = Duration::from_secs(1);
+/// How long a mail server that cannot be reached is left alone, at first and at most.
+const PAUSE_MIN: Duration = Duration::from_secs(1);
+const PAUSE_MAX: Duration = Duration::from_secs(300);
+/// The same for somebody whose letters are refused.
+const REFUSED_PAUSE_MIN: Duration = Duration::from_secs(60);
+const REFUSED_PAUSE_MAX: Duration = Duration::from_secs(6 * 3_600);
+
+pub(super) struct Sender {
+    pub(super) app: Arc<App>,
+    pub(super) post: Arc<Post>,
+    pub(super) meters: Arc<MailMeters>,
+    /// Open as long as there are letters.
+    pub(super) session: Option<Session>,
+    /// How long those are left alone whose letters were refused.
+    pub(super) refused: BTreeMap<AgentId, Duration>,
+    pub(super) pause: Duration,
+}
+
+/// What to do next.
+enum Next {
+    Another,
+    Wait(Duration),
+}
+
+impl Sender {
+    pub(super) fn new(app: Arc<App>, post: Arc<Post>, meters: Arc<MailMeters>) -> Self {
+        let (session, refused) = (None, BTreeMap::new());
+        Self { app, post, meters, session, refused, pause: Duration::ZERO }
+    }
+
+    /// Until the server stops.
+    pub(super) async fn run(mut self) {
+        while !self.app.gate.is_stopping() {
+            let Next::Wait(pause) = self.step().await else { continue };
+            if let Some(session) = self.session.take() {
+                session.close().await;
+            }
+            tokio::select! {
+                () = tokio::time::sleep(pause) => {}
+                () = self.app.gate.until_stopping() => {}
+            }
+        }
+        if let Some(session) = self.session.take() {
+            session.close().await;
+        }
+    }
+
+    async fn step(&mut self) -> Next {
+        let letter = match self.ask(Mailing::Next).await {
+            Some(Answer::Letter { letter: Some(letter), .. }) => *letter,
+            Some(Answer::Letter { letter: None, more: true }) => return Next::Another,
+            // The server is coming up, or away.
+            Some(_) | None => return Next::Wait(LOOK),
+        };
+        let agent = letter.notice.agent.clone();
+        match self.send(&letter).await {
+            Ok(()) => {
+                if self.pause > Duration::ZERO {
+                    tracing::info!("the mail server takes letters again");
+                }
+                (self.pause, _) = (Duration::ZERO, self.refused.remove(&agent));
+                self.meters.sent();
+                tracing::debug!(%agent, items = letter.notice.about.len(), "told by mail");
+                match self.ask(Mailing::Told(letter.notice)).await {
+                    Some(_) => Next::Another,
+                    // It comes again, under the same id.
+                    None => Next::Wait(LOOK),
+                }
+            }
+            Err(NotSent::Refused(reason)) => {
+                self.meters.failed();
+                let pause = self.refused.entry(agent.clone()).or_default();
+                *pause = grown(*pause, REFUSED_PAUSE_MIN, REFUSED_PAUSE_MAX);
+                tracing::warn!(%agent, reason, again_s = pause.as_secs(), "a letter was refused");
+                let until = self.app.clock.now() + *pause;
+                match self.ask(Mailing::PutOff { agent, until }).await {
+                    Some(_) => Next::Another,
+                    None => Next::Wait(LOOK),
+                }
+            }
+            Err(NotSent::Unreachable(reason)) => {
+                self.meters.failed();
+                if self.pause == Duration::ZERO {
+                    tracing::warn!(reason, "the mail server takes no letters; it is tried again");
+                }
+                self.session = None;
+                self.pause = grown(self.pause, PAUSE_MIN, PAUSE_MAX);
+                Next::Wait(self.pause)
+            }
+        }
+    }
+
+    async fn ask(&self, errand: Mailing) -> Option<Answer> {
+        self.app.gate.ask(Credential::Mailer, Request::Mail(errand)).await.ok()
+    }
+
+    async fn send(&mut self, letter: &Letter) -> Result<(), NotSent> {
+        let text = written(&self.post, letter, self.app.clock.now());
+        let from = &*self.post.settings.from;
+        let is_kept = self.session.is_some();
+        let session = match &mut self.session {
+            Some(session) => session,
+            none => none.insert(self.post.smtp.open(own_name(from)).await?),
+        };
+        match session.send(from, &letter.address, &text).await {
+            // Somebody who was idle too long is hung up on; a new connection may do.
+            Err(NotSent::Unreachable(_)) if is_kept => {
+                self.session = None;
+                let session = self.session.insert(self.post.smtp.open(own_name(from)).await?);
+                session.send(from, &letter.address, &text).await
+            }
+            done => done,
+        }
+    }
+}
+
+/// Sends one letter over a connection of its own.
+pub(super) async fn send_alone(post: &Post, to: &str, text: &str) -> Result<(), NotSent> {
+    let from = &*post.settings.from;
+    let mut session = post.smtp.open(own_name(from)).await?;
+    session.send(from, to, text).await?;
+    session.close().await;
+    Ok(())
+}
+
+/// What this server calls itself: the domain it writes for.
+fn own_name(from: &str) -> &str {
+    from.rsplit_once('@').map_or("localhost", |(_, domain)| domain)
+}
+
+fn written(post: &Post, letter: &Letter, now: legwork_model::time::Timestamp) -> String {
+    let agent = &letter.notice.agent;
+    let (from, to) = (&*post.settings.from, &*letter.address);
+    let written = Written { from, to, agent, at: now, link: post.settings.link.as_deref() };
+    match &letter.content {
+        Content::Digest(count) => written.digest(*count, &format!("{:?}", letter.notice.about)),
+        Content::Item { about, expires_at } => {
+            let (activity, kind) = (about.activity.clone(), about.kind);
+            let grant = Grant { activity, agent: agent.clone(), kind, expires_at: *expires_at };
+            let key = post.key().filter(|_| !about.words.is_empty());
+            written.about(about, key.map(|key| Token::new(key, &grant)).as_ref())
+        }
+    }
+}
+
+/// Twice as long as before, within bounds.
+pub(super) fn grown(pause: Duration, least: Duration, most: Duration) -> Duration {
+    (2 * pause).clamp(least, most)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pauses_grow_up_to_a_limit() {
+        let mut pause = Duration::ZERO;
+        let mut all = Vec::new();
+        for _ in 0..12 {
+            pause = grown(pause, PAUSE_MIN, PAUSE_MAX);
+            all.push(pause.as_secs());
+        }
+        assert_eq!(all, [1, 2, 4, 8, 16, 32, 64, 128, 256, 300, 300, 300]);
+        assert_eq!(own_name("legwork@mail.example"), "mail.example");
+    }
+}

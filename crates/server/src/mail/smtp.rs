@@ -1,0 +1,189 @@
+//! Gives letters to a mail server: SMTP, as far as a sender needs it (RFC 5321, 3207, 4954).
+//!
+//! Invariant: a letter counts as sent when the server has taken it over, not before. A password is
+//! said over a private connection, or to this machine.
+
+use std::io;
+
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD as BASE64;
+use legwork_mail::Tls;
+
+use super::wire::{Place, Wire};
+
+/// What a server says in more than so many lines is none.
+const LINES_MAX: usize = 100;
+
+/// Why a letter was not sent.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum NotSent {
+    /// The server cannot be spoken to: it is the same for every letter.
+    #[error("{0}")]
+    Unreachable(String),
+    /// It does not take this one.
+    #[error("{0}")]
+    Refused(String),
+}
+
+/// A mail server, and who this one is there.
+#[derive(Clone)]
+pub(super) struct Server {
+    pub(super) place: Place,
+    pub(super) login: Option<(String, String)>,
+}
+
+/// A conversation with a mail server.
+pub(super) struct Session {
+    wire: Wire,
+}
+
+struct Answer {
+    code: u16,
+    lines: Vec<String>,
+}
+
+impl Server {
+    pub(super) async fn open(&self, own: &str) -> Result<Session, NotSent> {
+        let mut session = Session { wire: self.place.connect().await? };
+        session.expect(220).await?;
+        let mut can = session.greet(own).await?;
+        if self.place.tls == Tls::Starttls {
+            session.order("STARTTLS", 220).await?;
+            session.wire = self.place.make_private(session.wire).await?;
+            // What was said before counts no more.
+            can = session.greet(own).await?;
+        }
+        if let Some((user, password)) = &self.login {
+            session.log_in(&can, user, password).await?;
+        }
+        Ok(session)
+    }
+}
+
+impl Session {
+    /// Gives one letter away. The session can be used for others if it is taken or refused.
+    pub(super) async fn send(&mut self, from: &str, to: &str, letter: &str) -> Result<(), NotSent> {
+        self.order(&format!("MAIL FROM:<{from}>"), 250).await?;
+        let answer = self.ask(&format!("RCPT TO:<{to}>")).await?;
+        if !matches!(answer.code, 250 | 251) {
+            return self.give_up(answer).await;
+        }
+        let answer = self.ask("DATA").await?;
+        if answer.code != 354 {
+            return self.give_up(answer).await;
+        }
+        self.wire.say(&stuffed(letter)).await?;
+        let answer = self.answer().await?;
+        if answer.code == 250 { Ok(()) } else { self.give_up(answer).await }
+    }
+
+    pub(super) async fn close(mut self) {
+        // Whether it says good-bye does not matter.
+        drop(self.ask("QUIT").await);
+    }
+
+    async fn give_up(&mut self, answer: Answer) -> Result<(), NotSent> {
+        self.order("RSET", 250).await?;
+        Err(NotSent::Refused(answer.text()))
+    }
+
+    async fn greet(&mut self, own: &str) -> Result<Answer, NotSent> {
+        let answer = self.ask(&format!("EHLO {own}")).await?;
+        if answer.code == 250 { Ok(answer) } else { Err(NotSent::Unreachable(answer.text())) }
+    }
+
+    async fn log_in(&mut self, can: &Answer, user: &str, password: &str) -> Result<(), NotSent> {
+        let ways = can.lines.iter().find(|line| line.to_ascii_uppercase().starts_with("AUTH"));
+        let ways = ways.map(|line| line.to_ascii_uppercase()).unwrap_or_default();
+        let has = |way: &str| ways.split([' ', '=']).any(|known| known == way);
+        if has("PLAIN") {
+            let secret = BASE64.encode(format!("\0{user}\0{password}"));
+            return self.order(&format!("AUTH PLAIN {secret}"), 235).await;
+        }
+        if has("LOGIN") {
+            self.order("AUTH LOGIN", 334).await?;
+            self.order(&BASE64.encode(user), 334).await?;
+            return self.order(&BASE64.encode(password), 235).await;
+        }
+        let why = "the mail server takes no password (neither AUTH PLAIN nor AUTH LOGIN)";
+        Err(NotSent::Unreachable(why.to_owned()))
+    }
+
+    /// Asks what has to be answered in one way.
+    async fn order(&mut self, command: &str, code: u16) -> Result<(), NotSent> {
+        self.wire.say(&format!("{command}\r\n")).await?;
+        self.expect(code).await
+    }
+
+    async fn expect(&mut self, code: u16) -> Result<(), NotSent> {
+        let answer = self.answer().await?;
+        if answer.code == code { Ok(()) } else { Err(NotSent::Unreachable(answer.text())) }
+    }
+
+    async fn ask(&mut self, command: &str) -> Result<Answer, NotSent> {
+        self.wire.say(&format!("{command}\r\n")).await?;
+        Ok(self.answer().await?)
+    }
+
+    /// `250-…` goes on, `250 …` ends.
+    async fn answer(&mut self) -> io::Result<Answer> {
+        let mut lines = Vec::new();
+        while lines.len() < LINES_MAX {
+            let line = self.wire.line().await?;
+            let code = line.get(..3).and_then(|code| code.parse().ok());
+            let Some(code) = code else { break };
+            lines.push(line.get(4..).unwrap_or_default().to_owned());
+            if line.as_bytes().get(3) != Some(&b'-') {
+                return Ok(Answer { code, lines });
+            }
+        }
+        Err(io::Error::other("the mail server does not speak SMTP"))
+    }
+}
+
+impl Answer {
+    fn text(&self) -> String {
+        let line = self.lines.first().map(String::as_str).unwrap_or_default();
+        // What a server says is shown in the log, without the addresses that it repeats.
+        let plain: String = line.chars().filter(|c| !c.is_control()).take(200).collect();
+        let word = |word: &str| if word.contains('@') { "…".to_owned() } else { word.to_owned() };
+        let words: Vec<String> = plain.split(' ').map(word).collect();
+        format!("{} {}", self.code, words.join(" "))
+    }
+}
+
+impl From<io::Error> for NotSent {
+    fn from(error: io::Error) -> Self {
+        Self::Unreachable(error.to_string())
+    }
+}
+
+/// A line of a dot alone ends a letter: those that begin with one get another.
+fn stuffed(letter: &str) -> String {
+    let mut text = String::with_capacity(letter.len() + 8);
+    for line in letter.lines() {
+        if line.starts_with('.') {
+            text.push('.');
+        }
+        text.push_str(line);
+        text.push_str("\r\n");
+    }
+    text.push_str(".\r\n");
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_server_says_is_shown_without_addresses() {
+        let lines = vec!["5.1.1 <ann@example.com>: unknown\u{7}".to_owned()];
+        assert_eq!(Answer { code: 550, lines }.text(), "550 5.1.1 … unknown");
+    }
+
+    #[test]
+    fn a_dot_in_a_letter_does_not_end_it() {
+        assert_eq!(stuffed("a\r\n.\r\n..b\n"), "a\r\n..\r\n...b\r\n.\r\n");
+    }
+}

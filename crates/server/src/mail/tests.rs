@@ -1,0 +1,222 @@
+//! SMTP and POP3 against servers that say what they are told to, private and not.
+
+use std::sync::Arc;
+
+use legwork_mail::Tls;
+use rustls::ServerConfig;
+use rustls::pki_types::PrivateKeyDer;
+use rustls::pki_types::pem::PemObject;
+use tokio::io::{AsyncBufReadExt, AsyncRead, AsyncWrite, AsyncWriteExt, BufReader};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::task::JoinHandle;
+use tokio_rustls::TlsAcceptor;
+
+use super::pop3;
+use super::smtp::{NotSent, Server};
+use super::wire::{Place, trust};
+
+/// What a server says first, then to each line; `*` goes on with the private part, `.` takes lines up
+/// to a dot.
+type Script = &'static [(&'static str, &'static str)];
+
+struct Certificates {
+    authority: tempfile::NamedTempFile,
+    acceptor: TlsAcceptor,
+}
+
+fn certificates() -> Certificates {
+    let made = rcgen::generate_simple_self_signed(["localhost".to_owned()]).unwrap();
+    let authority = tempfile::NamedTempFile::new().unwrap();
+    std::fs::write(authority.path(), made.cert.pem()).unwrap();
+    let key = PrivateKeyDer::from_pem_slice(made.signing_key.serialize_pem().as_bytes()).unwrap();
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let config = ServerConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()
+        .unwrap()
+        .with_no_client_auth()
+        .with_single_cert(vec![made.cert.der().clone()], key)
+        .unwrap();
+    Certificates { authority, acceptor: TlsAcceptor::from(Arc::new(config)) }
+}
+
+/// Follows a script; answers the lines it was told, and whether it came to the end of the script.
+async fn follow<S: AsyncRead + AsyncWrite + Unpin>(
+    stream: S,
+    script: Script,
+    heard: &mut Vec<String>,
+) -> Option<S> {
+    let mut stream = BufReader::new(stream);
+    for (expected, says) in script {
+        if *expected == "." {
+            loop {
+                let mut line = String::new();
+                stream.read_line(&mut line).await.unwrap();
+                heard.push(line.trim_end().to_owned());
+                if line == ".\r\n" {
+                    break;
+                }
+            }
+        } else if !expected.is_empty() {
+            let mut line = String::new();
+            stream.read_line(&mut line).await.unwrap();
+            heard.push(line.trim_end().to_owned());
+            assert!(line.starts_with(expected), "{line:?}, not {expected}");
+        }
+        stream.write_all(says.trim_start_matches('*').as_bytes()).await.unwrap();
+        stream.flush().await.unwrap();
+        if says.starts_with('*') {
+            return Some(stream.into_inner());
+        }
+    }
+    None
+}
+
+/// A server for one connection.
+async fn server(
+    tls: Tls,
+    acceptor: TlsAcceptor,
+    open: Script,
+    private: Script,
+) -> (u16, JoinHandle<Vec<String>>) {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let port = listener.local_addr().unwrap().port();
+    let task = tokio::spawn(async move {
+        let (stream, _): (TcpStream, _) = listener.accept().await.unwrap();
+        let mut heard = Vec::new();
+        let stream = match tls {
+            Tls::Implicit => Some(stream),
+            Tls::None | Tls::Starttls => follow(stream, open, &mut heard).await,
+        };
+        if let Some(stream) = stream {
+            // Whoever does not trust us hangs up.
+            let Ok(stream) = acceptor.accept(stream).await else { return heard };
+            follow(stream, private, &mut heard).await;
+        }
+        heard
+    });
+    (port, task)
+}
+
+fn place(port: u16, tls: Tls, authority: Option<&str>) -> Place {
+    let config = trust(tls, authority).unwrap();
+    Place { host: "localhost".into(), port, tls, config }
+}
+
+const LETTER: &str = "Subject: x\r\n\r\n.dot\r\n";
+const TAKES: Script = &[
+    ("", "220 hello\r\n"),
+    ("EHLO lw.example", "250-hello\r\n250-AUTH LOGIN PLAIN\r\n250 SIZE 1\r\n"),
+    ("AUTH PLAIN AGx3AHNlY3JldA==", "235 welcome\r\n"),
+    ("MAIL FROM:<a@lw.example>", "250 ok\r\n"),
+    ("RCPT TO:<b@x>", "250 ok\r\n"),
+    ("DATA", "354 go on\r\n"),
+    (".", "250 taken\r\n"),
+    ("MAIL FROM:<a@lw.example>", "250 ok\r\n"),
+    ("RCPT TO:<c@x>", "550-no such\r\n550 person\r\n"),
+    ("RSET", "250 ok\r\n"),
+    ("QUIT", "221 bye\r\n"),
+];
+
+async fn sends(tls: Tls, open: Script) {
+    let certificates = certificates();
+    let (port, task) = server(tls, certificates.acceptor.clone(), open, TAKES).await;
+    let place = place(port, tls, certificates.authority.path().to_str());
+    let server = Server { place, login: Some(("lw".to_owned(), "secret".to_owned())) };
+    let mut session = server.open("lw.example").await.unwrap();
+    session.send("a@lw.example", "b@x", LETTER).await.unwrap();
+    let refused = session.send("a@lw.example", "c@x", LETTER).await;
+    assert!(matches!(refused, Err(NotSent::Refused(why)) if why == "550 no such"));
+    session.close().await;
+    let heard = task.await.unwrap();
+    assert!(heard.contains(&"..dot".to_owned()), "{heard:?}");
+    let is_private = tls != Tls::None;
+    let first_secret = heard.iter().position(|line| line.starts_with("AUTH")).unwrap();
+    let starts = heard.iter().position(|line| line == "STARTTLS");
+    assert!(!is_private || tls == Tls::Implicit || starts.is_some_and(|at| at < first_secret));
+}
+
+#[tokio::test]
+async fn a_letter_is_sent_in_the_open() {
+    sends(Tls::None, TAKES).await;
+}
+
+#[tokio::test]
+async fn a_letter_is_sent_over_a_private_connection() {
+    // The greeting is said in the open, then again in private: `TAKES` begins with it.
+    sends(Tls::Implicit, &[]).await;
+}
+
+#[tokio::test]
+async fn a_connection_becomes_private_before_a_password_is_said() {
+    const OPEN: Script = &[
+        ("", "220 hello\r\n"),
+        ("EHLO", "250-hello\r\n250 STARTTLS\r\n"),
+        ("STARTTLS", "*220 go on\r\n"),
+    ];
+    const PRIVATE: Script = &[
+        ("EHLO", "250-hello\r\n250 AUTH LOGIN\r\n"),
+        ("AUTH LOGIN", "334 VXNlcm5hbWU6\r\n"),
+        ("bHc=", "334 UGFzc3dvcmQ6\r\n"),
+        ("c2VjcmV0", "235 welcome\r\n"),
+        ("QUIT", "221 bye\r\n"),
+    ];
+    let certificates = certificates();
+    let (port, task) = server(Tls::Starttls, certificates.acceptor.clone(), OPEN, PRIVATE).await;
+    let place = place(port, Tls::Starttls, certificates.authority.path().to_str());
+    let server = Server { place, login: Some(("lw".to_owned(), "secret".to_owned())) };
+    server.open("lw.example").await.unwrap().close().await;
+    assert_eq!(task.await.unwrap().len(), 7);
+}
+
+#[tokio::test]
+async fn what_is_slipped_in_before_the_connection_is_private_is_not_listened_to() {
+    const OPEN: Script = &[
+        ("", "220 hello\r\n"),
+        ("EHLO", "250 hello\r\n"),
+        ("STARTTLS", "*220 go on\r\n250 slipped in\r\n"),
+    ];
+    let certificates = certificates();
+    let (port, task) = server(Tls::Starttls, certificates.acceptor.clone(), OPEN, &[]).await;
+    let place = place(port, Tls::Starttls, certificates.authority.path().to_str());
+    let opened = Server { place, login: None }.open("x").await;
+    assert!(matches!(opened, Err(NotSent::Unreachable(why)) if why.contains("private")));
+    drop(task.await);
+}
+
+#[tokio::test]
+async fn a_server_that_nobody_vouches_for_gets_nothing() {
+    let (certificates, others) = (certificates(), certificates_of_others());
+    let (port, task) = server(Tls::Implicit, certificates.acceptor.clone(), &[], TAKES).await;
+    let place = place(port, Tls::Implicit, others.path().to_str());
+    let opened = Server { place, login: None }.open("x").await;
+    assert!(matches!(opened, Err(NotSent::Unreachable(_))));
+    assert_eq!(task.await.unwrap(), Vec::<String>::new());
+}
+
+fn certificates_of_others() -> tempfile::NamedTempFile {
+    certificates().authority
+}
+
+#[tokio::test]
+async fn an_inbox_is_read_and_what_is_done_with_is_deleted() {
+    const INBOX: Script = &[
+        ("", "+OK hello\r\n"),
+        ("USER lw", "+OK\r\n"),
+        ("PASS s e", "+OK\r\n"),
+        ("STAT", "+OK 2 300\r\n"),
+        ("RETR 1", "+OK\r\nFrom: x\r\n\r\n..\r\ndone\r\n.\r\n"),
+        ("DELE 1", "+OK\r\n"),
+        ("RETR 2", "-ERR gone\r\n"),
+        ("QUIT", "+OK\r\n"),
+    ];
+    let (port, task) = server(Tls::None, certificates().acceptor, INBOX, &[]).await;
+    let place = place(port, Tls::None, None);
+    let inbox = pop3::Box { place, user: "lw".to_owned(), password: "s e".to_owned() };
+    let mut session = inbox.open().await.unwrap();
+    assert_eq!(session.count, 2);
+    assert_eq!(session.read(1).await.unwrap(), b"From: x\r\n\r\n.\r\ndone\r\n");
+    session.delete(1).await.unwrap();
+    assert!(session.read(2).await.is_err());
+    session.close().await.unwrap();
+    task.await.unwrap();
+}

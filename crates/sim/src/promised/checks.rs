@@ -1,0 +1,218 @@
+//! What must hold while promises are made, and at the end.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use legwork_model::event::{Event, PlanEvent, Record};
+use legwork_model::id::{AgentId, InstanceId, StreamId, StreamKind};
+use legwork_model::time::Timestamp;
+use legwork_site::{Answer, PlanView, Request, ResourceId};
+
+use super::Office;
+use super::ledger::Case;
+use super::starts::Starts;
+use crate::Promises;
+use crate::material::AGENTS;
+use crate::world::World;
+
+/// Nobody looks at their list all the time, and messages take a moment.
+const MARGIN: i64 = 60_000;
+/// What was lost on the way is said again, sometimes only after a while.
+const MARGIN_ROUGH: i64 = 5 * 60_000;
+
+fn plan(office: &mut Office, agent: &AgentId) -> Result<Option<PlanView>, String> {
+    let place = office.planner_of(agent);
+    let world = &mut office.worlds[place];
+    if world.is_down() {
+        return Ok(None);
+    }
+    let resource = ResourceId::Person(agent.clone());
+    match world.look(Request::Plan { resource })? {
+        Ok(Answer::Plan(plan)) => Ok(Some(*plan)),
+        Ok(other) => Err(format!("a plan is answered with {other:?}")),
+        // It has no catalog yet.
+        Err(_) if !office.calm_always => Ok(None),
+        Err(refusal) => Err(refusal.to_string()),
+    }
+}
+
+/// Nobody does two things at a time, and where nothing breaks all is done before it is due.
+pub(super) fn no_overlap(office: &mut Office) -> Result<(), String> {
+    for agent in AGENTS.map(AgentId::from) {
+        let Some(plan) = plan(office, &agent)? else { continue };
+        for (turn, next) in plan.turns.iter().zip(plan.turns.iter().skip(1)) {
+            if turn.to > next.from {
+                return Err(format!("{agent} does two things at a time: {turn:?} {next:?}"));
+            }
+        }
+        let is_late = |turn: &&legwork_site::PlannedTurn| {
+            turn.due.is_some_and(|due| turn.to.0 > due.0 + MARGIN)
+        };
+        if let Some(late) = plan.turns.iter().find(is_late).filter(|_| office.calm_always) {
+            return Err(format!("{agent} has promised what cannot be kept: {late:?}"));
+        }
+    }
+    Ok(())
+}
+
+/// What is reserved in somebody's plan.
+fn reserved(plan: &PlanView) -> BTreeSet<(InstanceId, Timestamp)> {
+    plan.turns.iter().filter_map(|turn| Some((turn.instance?, turn.due?))).collect()
+}
+
+/// What somebody has begun, as the stream of plans of a server has it.
+fn begun(world: &World) -> Result<BTreeSet<(InstanceId, Timestamp)>, String> {
+    let (mut dues, mut begun) = (BTreeMap::new(), BTreeSet::new());
+    for bytes in world.records(StreamId::PLANS, 0)? {
+        let record = Record::<PlanEvent>::from_bytes(&bytes).map_err(|it| it.to_string())?;
+        for event in record.events {
+            if let PlanEvent::Reserved(reserved) = event {
+                dues.insert(reserved.task, reserved.due);
+            } else if let PlanEvent::Begun(task) = event {
+                begun.extend(dues.get(&task).map(|due| (task.instance, *due)));
+            }
+        }
+    }
+    Ok(begun)
+}
+
+/// A server that is made anew from its store has the same plans. Of what was begun it can only guess how
+/// much is left, so that may be shown or not.
+pub(super) fn plans_are_stored(office: &mut Office) -> Result<(), String> {
+    for place in 0..office.worlds.len() {
+        let at_home = AGENTS.map(AgentId::from);
+        let at_home: Vec<AgentId> =
+            at_home.into_iter().filter(|agent| office.planner_of(agent) == place).collect();
+        if office.worlds[place].is_down() {
+            continue;
+        }
+        let begun = begun(&office.worlds[place])?;
+        let waiting = |plan: PlanView| &reserved(&plan) - &begun;
+        let mut before = Vec::new();
+        for agent in &at_home {
+            before.push(plan(office, agent)?.map(waiting));
+        }
+        let (fresh, _) = office.worlds[place].recovered()?;
+        let running = office.worlds[place].swap_site(fresh);
+        let mut after = Vec::new();
+        for agent in &at_home {
+            after.push(plan(office, agent)?.map(waiting));
+        }
+        office.worlds[place].swap_site(running);
+        if before != after {
+            return Err(format!(
+                "the plans of {at_home:?} are {before:?}, and from the store {after:?}"
+            ));
+        }
+    }
+    Ok(())
+}
+
+/// Checks everything, and tells what came of the promises.
+pub(super) fn all(office: &mut Office, starts: &Starts) -> Result<Promises, String> {
+    office.ledger.read_on(&office.worlds)?;
+    nothing_is_left(office)?;
+    plans_are_stored(office)?;
+    let ends = ends(office)?;
+    let mut promises = Promises {
+        promised: starts.promised,
+        refused: starts.refused,
+        unpromised: starts.unpromised,
+        asked: starts.asked_only,
+        ..Promises::default()
+    };
+    for (id, case) in office.ledger.cases.iter().filter(|(_, case)| case.was_promised) {
+        promises.withdrawn += usize::from(case.withdrawn_at().is_some());
+        let Some(end) = ends.get(id).filter(|_| !case.is_aborted) else { continue };
+        kept_or_told(office, *id, case, *end, &mut promises)?;
+    }
+    Ok(promises)
+}
+
+/// When all cases are over, nobody has a reservation for one of them.
+fn nothing_is_left(office: &mut Office) -> Result<(), String> {
+    for agent in AGENTS.map(AgentId::from) {
+        let left = plan(office, &agent)?.map(|plan| reserved(&plan)).unwrap_or_default();
+        if !left.is_empty() {
+            let told = left.iter().filter_map(|(id, _)| office.ledger.cases.get(id));
+            let told: Vec<_> = told.map(|case| &case.told).collect();
+            return Err(format!("{agent} has still reserved {left:?}: {told:?}"));
+        }
+    }
+    Ok(())
+}
+
+/// When the last step of each instance was done, at whatever server.
+fn ends(office: &Office) -> Result<BTreeMap<InstanceId, Timestamp>, String> {
+    let mut ends = BTreeMap::new();
+    for world in &office.worlds {
+        for (stream, records) in world.streams()? {
+            let StreamKind::Instance(id) = stream.kind() else { continue };
+            for bytes in records {
+                let record = Record::<Event>::from_bytes(&bytes).map_err(|it| it.to_string())?;
+                if record.events.iter().any(|event| matches!(event, Event::Completed(_))) {
+                    let end = ends.entry(id).or_insert(record.at);
+                    *end = record.at.max(*end);
+                }
+            }
+        }
+    }
+    Ok(ends)
+}
+
+fn kept_or_told(
+    office: &Office,
+    id: InstanceId,
+    case: &Case,
+    end: Timestamp,
+    promises: &mut Promises,
+) -> Result<(), String> {
+    let Some(deadline) = &case.deadline else { return Ok(()) };
+    let told = case.withdrawn_at().filter(|at| *at <= deadline.at);
+    if office.calm_always {
+        only_for_something_more_important(office, id, case)?;
+    }
+    if end <= deadline.at {
+        promises.kept += usize::from(case.withdrawn_at().is_none());
+        return Ok(());
+    }
+    promises.late += 1;
+    if told.is_some() {
+        return Ok(());
+    }
+    let late = end.0 - deadline.at.0;
+    let trouble = office.trouble(case.created.unwrap_or(deadline.at), end);
+    if !office.calm_always && late <= trouble + MARGIN_ROUGH {
+        promises.excused += 1;
+        return Ok(());
+    }
+    Err(format!(
+        "{id} is {late} ms late, and nobody was told; {trouble} ms were bad: {deadline:?} {:?}",
+        case.told
+    ))
+}
+
+/// Where nothing breaks a promise is taken back only because something more important came, and before the step
+/// is due. What made way is done later than planned, and then something else may have to make way for that.
+fn only_for_something_more_important(
+    office: &Office,
+    id: InstanceId,
+    case: &Case,
+) -> Result<(), String> {
+    let all = office.ledger.cases.values().flat_map(|case| &case.told);
+    let removed = all.filter(|told| told.reason.starts_with("something more important"));
+    let first = removed.map(|told| told.at).min();
+    for told in case.told.iter().filter(|told| !told.is_promised) {
+        if first.is_none_or(|first| told.at < first) || told.at > told.due {
+            return Err(format!("{id} is not promised any more without need: {:?}", case.told));
+        }
+    }
+    Ok(())
+}
+
+impl Office {
+    /// For how long something was broken in a span, all added up.
+    fn trouble(&self, from: Timestamp, to: Timestamp) -> i64 {
+        let spans = self.troubles.iter().map(|(begin, end)| (*begin).max(from.0)..(*end).min(to.0));
+        spans.map(|span| (span.end - span.start).max(0)).sum()
+    }
+}

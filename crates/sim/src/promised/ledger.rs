@@ -1,0 +1,106 @@
+//! What was promised for each instance and what was told of it, read from the histories.
+
+use std::collections::BTreeMap;
+
+use legwork_model::event::{Deadline, Event, Performer, Record};
+use legwork_model::id::{AgentId, InstanceId, NodeId, StreamId};
+use legwork_model::time::Timestamp;
+
+use crate::world::World;
+
+#[derive(Default)]
+pub(super) struct Ledger {
+    pub(super) cases: BTreeMap<InstanceId, Case>,
+}
+
+/// An instance as its history at the server that started it tells.
+pub(super) struct Case {
+    pub(super) place: usize,
+    pub(super) process: usize,
+    /// Somebody wanted it aborted.
+    pub(super) is_aborted: bool,
+    read: usize,
+    pub(super) created: Option<Timestamp>,
+    pub(super) deadline: Option<Deadline>,
+    pub(super) was_promised: bool,
+    pub(super) told: Vec<Told>,
+}
+
+/// A change of a plan, as it stands in a history.
+#[derive(Debug)]
+pub(super) struct Told {
+    pub(super) at: Timestamp,
+    pub(super) due: Timestamp,
+    pub(super) is_promised: bool,
+    pub(super) reason: String,
+}
+
+/// What is planned for a step.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Slot {
+    pub(super) due: Timestamp,
+    pub(super) takes: i64,
+    pub(super) by: Option<AgentId>,
+}
+
+impl Ledger {
+    pub(super) fn add(&mut self, id: InstanceId, place: usize, process: usize) {
+        let case = Case {
+            place,
+            process,
+            is_aborted: false,
+            read: 0,
+            created: None,
+            deadline: None,
+            was_promised: false,
+            told: Vec::new(),
+        };
+        self.cases.insert(id, case);
+    }
+
+    /// Reads on in the histories.
+    pub(super) fn read_on(&mut self, worlds: &[World]) -> Result<(), String> {
+        for (id, case) in &mut self.cases {
+            for bytes in worlds[case.place].records(StreamId::from(*id), case.read)? {
+                case.read += 1;
+                let record = Record::<Event>::from_bytes(&bytes).map_err(|it| it.to_string())?;
+                let Record { at, events } = record;
+                events.into_iter().for_each(|event| case.take_in(event, at));
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Case {
+    fn take_in(&mut self, event: Event, at: Timestamp) {
+        if let Event::Created(created) = event {
+            self.created = Some(at);
+            self.deadline = created.deadline.map(|it| *it);
+            self.was_promised = self.deadline.as_ref().is_some_and(Deadline::is_promised);
+        } else if let Event::Replanned(replanned) = event {
+            self.told.extend(replanned.legs.iter().map(|leg| Told {
+                at,
+                due: leg.due,
+                is_promised: leg.planned.is_some(),
+                reason: replanned.reason.clone(),
+            }));
+            self.deadline.iter_mut().for_each(|deadline| deadline.replan(&replanned.legs));
+        }
+    }
+
+    /// What is planned for a step, if it has a deadline.
+    pub(super) fn slot(&self, node: NodeId) -> Option<Slot> {
+        let leg = self.deadline.as_ref()?.legs.iter().find(|leg| leg.node == node)?;
+        let by = leg.planned.as_ref().and_then(|planned| match &planned.by {
+            Performer::Agent(agent) => Some(agent.clone()),
+            Performer::Worker(_) | Performer::System => None,
+        });
+        Some(Slot { due: leg.due, takes: leg.takes_ms as i64, by })
+    }
+
+    /// When it was told first that it is not promised any more.
+    pub(super) fn withdrawn_at(&self) -> Option<Timestamp> {
+        self.told.iter().find(|told| !told.is_promised).map(|told| told.at)
+    }
+}

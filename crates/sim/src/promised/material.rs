@@ -1,0 +1,106 @@
+//! What a run is made of: servers, people, processes whose steps say how long they take.
+
+use std::sync::Arc;
+
+use legwork_model::id::{AgentId, DomainId};
+use legwork_model::time::Timestamp;
+use legwork_placement::{Topology, Transfer};
+
+use crate::cluster::changes::{draw_topology, server};
+use crate::dice::Dice;
+use crate::material::{AGENTS, DOMAINS};
+
+/// Whoever plays the same role can do the same steps, wherever they are at home.
+const ROLES: [&str; 3] = ["clerk", "manager", "driver"];
+/// In minutes.
+const TAKES_MIN: usize = 4;
+const TAKES_MORE: usize = 9;
+
+/// Two or three domains with one or two servers each; people are at home anywhere.
+pub(super) fn topology(dice: &mut Dice) -> Topology {
+    let size = 2 + dice.below(2);
+    let mut topology = draw_topology(size, Transfer::default(), dice);
+    topology.servers.clear();
+    for (number, name) in (0..).zip(&DOMAINS[..size]) {
+        for place in 0..=dice.below(2) {
+            topology.servers.push(server(&format!("{name}-{}", place + 1), DomainId(number)));
+        }
+    }
+    topology
+}
+
+/// Five people with one or two roles each, at least two for each role. Some are away from a moment on.
+#[derive(Clone)]
+pub(super) struct People {
+    roles: Vec<String>,
+    pub(super) away: Vec<(AgentId, Timestamp)>,
+}
+
+impl People {
+    pub(super) fn draw(dice: &mut Dice) -> Self {
+        let roles = (0..AGENTS.len()).map(|place| {
+            let (own, more) = (ROLES[place % ROLES.len()], ROLES[dice.below(ROLES.len())]);
+            // The last of three roles has one person of its own only.
+            let more = if place == 0 { "driver" } else { more };
+            if own == more { own.to_owned() } else { format!("{own}, {more}") }
+        });
+        Self { roles: roles.collect(), away: Vec::new() }
+    }
+
+    pub(super) fn text(&self) -> String {
+        let mut text = "organisation: promised\nagents:\n".to_owned();
+        for (agent, roles) in AGENTS.iter().zip(&self.roles) {
+            let away = self.away.iter().find(|(away, _)| *away == AgentId::from(*agent));
+            let away = away
+                .map_or(String::new(), |(_, from)| format!(", absent: [{{ from: \"{from}\" }}]"));
+            text += &format!("  {agent}: {{ roles: [{roles}]{away} }}\n");
+        }
+        text
+    }
+}
+
+/// A process, and how long it takes in minutes at least.
+pub(super) struct Process {
+    pub(super) name: Arc<str>,
+    pub(super) text: String,
+    pub(super) minutes: i64,
+}
+
+/// A sequence of steps, of blocks with two branches at the same time, and of choices.
+pub(super) fn process(name: &str, domains: usize, dice: &mut Dice) -> Process {
+    let mut text = format!("process: {name}\ndata: {{ n: int }}\nstart: [n]\nsteps:\n");
+    let (mut minutes, mut steps) = (0, 0);
+    for block in 0..2 + dice.below(2) {
+        let mut step = |margin: &str| {
+            steps += 1;
+            let takes = TAKES_MIN + dice.below(TAKES_MORE);
+            let (role, domain) = (ROLES[dice.below(ROLES.len())], DOMAINS[dice.below(domains)]);
+            let line =
+                format!("{{ step: s{steps}, who: Role({role}), at: {domain}, takes: {takes}m }}");
+            (format!("{margin}- {line}\n"), takes as i64)
+        };
+        let ((first, one), (second, other)) = (step("          "), step("          "));
+        match block {
+            0 => {
+                let (line, takes) = step("  ");
+                text += &line;
+                minutes += takes;
+            }
+            _ if one % 2 == 0 => {
+                text += &format!(
+                    "  - parallel: p{block}\n    branches:\n      - steps:\n{first}      - steps:\n{second}"
+                );
+                minutes += one.max(other);
+            }
+            _ => {
+                text += &format!(
+                    "  - choice: c{block}\n    branches:\n      - name: low\n        when: n < 5\n        steps:\n\
+                     {first}      - name: high\n        otherwise: true\n        steps:\n{second}"
+                );
+                // Of a choice all branches are reckoned with.
+                minutes += one.max(other);
+            }
+        }
+    }
+    Process { name: name.into(), text, minutes }
+}

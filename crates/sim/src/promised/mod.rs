@@ -1,0 +1,340 @@
+//! Deadlines that are promised, over several servers: people work by their plans in virtual time, and servers
+//! die and are cut off from each other.
+//!
+//! Invariant: a run depends on its seed alone. Where nothing breaks no promise is broken; where something does,
+//! whoever was promised something is told before it is late.
+
+mod checks;
+mod ledger;
+mod material;
+mod people;
+mod starts;
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use legwork_model::compile::compile;
+use legwork_model::id::{ActivityId, AgentId, ServerId};
+use legwork_model::schema::Schema;
+use legwork_model::time::Timestamp;
+use legwork_model::yaml;
+use legwork_site::{Member, Request};
+
+use crate::cluster::network::{Envelope, Network};
+use crate::dice::Dice;
+use crate::material::AGENTS;
+use crate::world::World;
+use crate::{Promises, Report};
+use ledger::{Ledger, Slot};
+use material::{People, Process};
+use people::Person;
+use starts::Starts;
+
+const BEGINNING: Timestamp = Timestamp(1_000_000);
+/// Until all have heard of the catalog.
+const SETTLING: i64 = 20_000;
+/// Cases are begun in this time, and something may break until a little later.
+const BUSY: i64 = 30 * 60_000;
+const ROUGH: i64 = 60 * 60_000;
+/// More than enough time to finish.
+const LONGEST: i64 = 12 * 3_600_000;
+/// Whoever holds a promise that nobody wants asks after its deadline, each time after twice the time.
+const QUIET: i64 = 600_000;
+/// The longest that a server is down, and that links are cut.
+const DOWN_MAX: usize = 5 * 60_000;
+
+pub(super) struct Office {
+    pub(super) worlds: Vec<World>,
+    network: Network,
+    pub(super) now: Timestamp,
+    skews: Vec<i64>,
+    processes: Vec<(Process, Arc<Schema>)>,
+    people: People,
+    ledger: Ledger,
+    /// Who does not work any more.
+    gone: BTreeSet<AgentId>,
+    /// When each server that is down comes up again.
+    down: Vec<Option<i64>>,
+    /// How long links are cut, if some are.
+    cut_until: Option<i64>,
+    /// When something was broken: from when, until when.
+    troubles: Vec<(i64, i64)>,
+    /// The latest that somebody asked for.
+    last_deadline: Timestamp,
+    crashes: u32,
+    completions: usize,
+    /// Nothing breaks at all.
+    calm_always: bool,
+    calm: bool,
+}
+
+/// Runs one seed to the end of all its instances.
+pub(crate) fn simulate(seed: u64) -> Result<Report, String> {
+    let mut dice = Dice::new(seed ^ 0x0DEA_D11E_0000);
+    let mut office = Office::new(seed.is_multiple_of(3), &mut dice)?;
+    let mut crew = office.hire(&mut dice);
+    let mut starts = Starts::default();
+    office.settle(SETTLING, &mut crew, &mut dice)?;
+    let begin = office.now.0;
+    let mut looked_at = 0;
+    loop {
+        let passed = office.now.0 - begin;
+        if passed < BUSY {
+            starts.start_some(&mut office, &mut dice);
+        } else if starts.is_idle() && office.is_over() {
+            break;
+        }
+        if passed > ROUGH && !office.calm {
+            office.calm();
+        }
+        if passed > LONGEST {
+            return Err(office.stuck(&crew));
+        }
+        office.break_some(&mut dice)?;
+        office.turn(&mut crew, starts.is_idle(), &mut dice)?;
+        if starts.listen(&mut office, &mut dice)? {
+            checks::no_overlap(&mut office)?;
+        }
+        if passed - looked_at > BUSY / 3 {
+            looked_at = passed;
+            checks::plans_are_stored(&mut office)?;
+        }
+    }
+    office.calm();
+    office.rest(&mut dice)?;
+    let promises = checks::all(&mut office, &starts)?;
+    office.report(promises)
+}
+
+impl Office {
+    fn new(calm_always: bool, dice: &mut Dice) -> Result<Self, String> {
+        let topology = material::topology(dice);
+        let people = People::draw(dice);
+        let source: Arc<str> = topology.to_yaml().into();
+        let mut worlds = Vec::new();
+        for server in &topology.servers {
+            let member = Member { name: server.name.clone(), topology: source.clone() };
+            let mut world = World::member(dice, member);
+            // Crashes come from here.
+            world.calm();
+            worlds.push(world);
+        }
+        let domains = topology.domains.len();
+        let mut processes = Vec::new();
+        for number in 0..2 {
+            let process = material::process(&format!("process-{number}"), domains, dice);
+            let (definition, findings) = yaml::parse(&process.text);
+            let definition = definition.ok_or_else(|| format!("{findings:?}\n{}", process.text))?;
+            let schema = compile(&definition, 1).map_err(|error| error.to_string())?;
+            processes.push((process, Arc::new(schema)));
+        }
+        let deploys = processes.iter().map(|(it, _)| Request::Deploy { source: it.text.clone() });
+        let publish = Request::PublishOrganisation { source: people.text() };
+        for request in std::iter::once(publish).chain(deploys) {
+            let reply = worlds[0].ask_calmly(request)?;
+            reply.map_err(|refusal| format!("{refusal} {:?}", refusal.findings))?;
+        }
+        let skews = worlds.iter().map(|_| dice.below(1_000) as i64 - 500).collect();
+        let mut network = Network::default();
+        if calm_always {
+            network.heal();
+        }
+        Ok(Self {
+            down: vec![None; worlds.len()],
+            worlds,
+            network,
+            now: BEGINNING,
+            skews,
+            processes,
+            people,
+            ledger: Ledger::default(),
+            gone: BTreeSet::new(),
+            cut_until: None,
+            troubles: Vec::new(),
+            last_deadline: BEGINNING,
+            crashes: 0,
+            completions: 0,
+            calm_always,
+            calm: calm_always,
+        })
+    }
+
+    fn hire(&self, dice: &mut Dice) -> Vec<Person> {
+        let all = AGENTS.into_iter().map(AgentId::from);
+        all.map(|agent| Person::new(agent, dice.below(self.worlds.len()))).collect()
+    }
+
+    /// From here on nothing breaks.
+    fn calm(&mut self) {
+        self.calm = true;
+        self.network.heal();
+        self.down.iter_mut().flatten().for_each(|until| *until = 0);
+    }
+
+    /// Servers die at any moment, links are cut for minutes, and somebody falls ill.
+    fn break_some(&mut self, dice: &mut Dice) -> Result<(), String> {
+        for place in 0..self.worlds.len() {
+            if self.down[place].is_some_and(|until| until <= self.now.0) {
+                self.down[place] = None;
+                self.worlds[place].come_up();
+            }
+        }
+        if self.cut_until.is_some_and(|until| until <= self.now.0) {
+            self.cut_until = None;
+            self.network.mend();
+        }
+        if self.calm {
+            return Ok(());
+        }
+        if dice.roll().is_multiple_of(1_000) {
+            let place = dice.below(self.worlds.len());
+            if self.down[place].is_none() {
+                let longest = if dice.chance(50) { 2_000 } else { DOWN_MAX };
+                let until = self.now.0 + dice.below(longest) as i64;
+                self.down[place] = Some(until);
+                self.crashes += 1;
+                self.troubles.push((self.now.0, until));
+                self.worlds[place].cycle_and_stop(dice)?;
+            }
+        }
+        if dice.roll().is_multiple_of(2_000) && self.cut_until.is_none() {
+            let until = self.now.0 + dice.below(DOWN_MAX) as i64;
+            self.cut_until = Some(until);
+            self.troubles.push((self.now.0, until));
+            let alone = ServerId(dice.below(self.worlds.len()) as u16);
+            let others = (0..self.worlds.len() as u16).map(ServerId).filter(|at| *at != alone);
+            self.network.cut_off(alone, others);
+        }
+        if dice.roll().is_multiple_of(2_500) && self.gone.is_empty() {
+            self.send_home(dice)?;
+        }
+        Ok(())
+    }
+
+    /// Somebody is absent from now on, and the organisation says so.
+    fn send_home(&mut self, dice: &mut Dice) -> Result<(), String> {
+        if self.worlds[0].is_down() {
+            return Ok(());
+        }
+        let agent = AgentId::from(*dice.pick(&AGENTS).unwrap_or(&"ann"));
+        self.people.away.push((agent.clone(), self.now));
+        self.gone.insert(agent);
+        let source = self.people.text();
+        let reply = self.worlds[0].look(Request::PublishOrganisation { source })?;
+        reply.map_err(|refusal| format!("{refusal} {:?}", refusal.findings))?;
+        Ok(())
+    }
+
+    fn settle(&mut self, length: i64, crew: &mut [Person], dice: &mut Dice) -> Result<(), String> {
+        let end = self.now.0 + length;
+        while self.now.0 < end {
+            self.break_some(&mut Dice::new(1))?;
+            self.turn(crew, true, dice)?;
+        }
+        Ok(())
+    }
+
+    /// Nobody does anything until all that was promised should have been done.
+    fn rest(&mut self, dice: &mut Dice) -> Result<(), String> {
+        // Also of starts that a crash has lost: whoever has promised something for them asks after it.
+        let end = self.last_deadline.max(self.now).0 + QUIET;
+        self.break_some(&mut Dice::new(1))?;
+        while self.now.0 < end {
+            self.turn_of_worlds(dice)?;
+            self.now = Timestamp(self.now.0 + 5_000);
+        }
+        Ok(())
+    }
+
+    /// People act, all sites take a turn, what they said goes on its way, and time passes.
+    fn turn(&mut self, crew: &mut [Person], idle: bool, dice: &mut Dice) -> Result<(), String> {
+        self.ledger.read_on(&self.worlds)?;
+        for person in crew.iter_mut() {
+            person.is_gone = self.gone.contains(&person.agent);
+            person.act(self, dice);
+        }
+        self.turn_of_worlds(dice)?;
+        for person in crew.iter_mut() {
+            person.listen(self);
+        }
+        let passed = self.pause(crew, idle, dice);
+        self.now = Timestamp(self.now.0 + passed);
+        crew.iter_mut().for_each(|person| person.work(passed));
+        Ok(())
+    }
+
+    fn turn_of_worlds(&mut self, dice: &mut Dice) -> Result<(), String> {
+        for (at, to, is_up) in self.network.noticed() {
+            self.worlds[usize::from(at.0)].notice(to, is_up);
+        }
+        for Envelope { from, to, message, .. } in self.network.arrived(self.now) {
+            self.worlds[usize::from(to.0)].hear(from, message);
+        }
+        for (place, world) in self.worlds.iter_mut().enumerate() {
+            world.set_now(Timestamp(self.now.0 + self.skews[place]));
+            world.cycle(dice)?;
+            self.network.send_all(place, world, self.now, dice);
+            drop(world.take_lost());
+        }
+        Ok(())
+    }
+
+    /// How long nothing happens.
+    fn pause(&self, crew: &[Person], idle: bool, dice: &mut Dice) -> i64 {
+        let arrival = self.network.next_arrival().map(|at| at.0 - self.now.0);
+        let done = crew.iter().filter_map(Person::next_due).min();
+        let most = if idle { 1_000 + dice.below(1_000) as i64 } else { 60 };
+        let least = if idle { 100 } else { 10 };
+        [arrival, done].into_iter().flatten().min().unwrap_or(most).clamp(least, most)
+    }
+
+    fn any_up(&self) -> Option<usize> {
+        self.worlds.iter().position(|world| !world.is_down())
+    }
+
+    /// What is planned for a step.
+    fn slot(&self, activity: &ActivityId) -> Option<Slot> {
+        let case = self.ledger.cases.get(&activity.instance)?;
+        let (_, schema) = &self.processes[case.process];
+        case.slot(schema.node_named(&activity.step)?.id)
+    }
+
+    /// Whether somebody can be expected to do something in time.
+    fn is_left_to(&self, agent: &AgentId, due: Timestamp) -> bool {
+        !self.gone.contains(agent) && due > self.now
+    }
+
+    fn is_over(&self) -> bool {
+        self.worlds.iter().all(|world| !world.is_down() && world.gauges().instances_open == 0)
+    }
+
+    /// The server that keeps somebody's plan.
+    fn planner_of(&self, agent: &AgentId) -> usize {
+        let Some(topology) = self.worlds[0].topology() else { return 0 };
+        let home = topology.homes.get(agent).copied();
+        let first = home.and_then(|domain| topology.servers_of(domain).next());
+        first.map_or(0, |(server, _)| usize::from(server.0))
+    }
+
+    fn stuck(&self, crew: &[Person]) -> String {
+        let worlds = self.worlds.iter().map(World::describe).collect::<Vec<_>>().join("\n");
+        let people = crew.iter().map(Person::describe).collect::<Vec<_>>().join("\n");
+        format!("not all cases come to an end:\n{worlds}\n{people}")
+    }
+
+    fn report(&self, promises: Promises) -> Result<Report, String> {
+        let mut digest = 0_u64;
+        for world in &self.worlds {
+            digest = digest.rotate_left(7) ^ world.digest()?;
+        }
+        Ok(Report {
+            instances: self.ledger.cases.len(),
+            completions: self.completions,
+            crashes: self.crashes,
+            refusals: promises.refused as u32,
+            promises,
+            digest,
+            ..Report::default()
+        })
+    }
+}

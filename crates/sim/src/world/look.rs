@@ -1,0 +1,38 @@
+//! Looks into a site from outside, and crashes when the scene wants them.
+
+use legwork_model::id::StreamId;
+use legwork_site::{Credential, Input, Request, RequestId};
+use legwork_store::{EventStore, Version};
+
+use super::{Crash, Reply, World};
+use crate::dice::Dice;
+
+impl World {
+    /// One batch that ends in a crash, and the process is down until it comes up.
+    pub(crate) fn cycle_and_stop(&mut self, dice: &mut Dice) -> Result<(), String> {
+        let crash = if dice.chance(50) { Crash::BeforeCommit } else { Crash::AfterCommit };
+        self.cycle_with(crash, dice)?;
+        self.is_down = true;
+        Ok(())
+    }
+
+    /// Asks for something that is answered at once, from what is in memory.
+    pub(crate) fn look(&mut self, request: Request) -> Result<Reply, String> {
+        self.last_request += 1;
+        let id = RequestId(self.last_request);
+        let input = Input::Request { id, credential: Credential::None, request };
+        let outputs = self.site.handle(input, self.now);
+        let reply = self.carry_out(outputs)?.remove(&id);
+        reply.ok_or_else(|| format!("{id:?} is not answered at once"))
+    }
+
+    /// The records of a stream from one on.
+    pub(crate) fn records(&self, of: StreamId, from: usize) -> Result<Vec<Vec<u8>>, String> {
+        let records = self.store.read(of, Version(from as u64), usize::MAX);
+        records.map_err(|error| format!("read: {error}"))
+    }
+
+    pub(crate) fn is_down(&self) -> bool {
+        self.is_down
+    }
+}

@@ -1,0 +1,236 @@
+//! Looks at items for the next letter.
+//!
+//! Invariant: whoever gets a letter about an item sees it on their list at that moment, or is a
+//! manager of those it was offered to. Nobody is written to who is absent.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use legwork_mail::{About, Kind, Standing, Subject, Tell, is_address};
+use legwork_model::id::AgentId;
+use legwork_model::schema::Node;
+use legwork_model::time::Timestamp;
+use legwork_org::{ItemKey, Organisation};
+
+use crate::Site;
+use crate::answer::{Answer, Content, Letter};
+use crate::input::Notice;
+use crate::planning::leg_of;
+use crate::{view, work};
+
+/// How many items are looked at for one letter before somebody else has a turn.
+const LOOKS_MAX: usize = 500;
+/// The most items that one digest stands for; the others come with the next.
+const DIGEST_ITEMS_MAX: usize = 1_000;
+/// What answers a step that is no decision.
+const DONE: &str = "done";
+
+impl Site {
+    /// The letter that is due next.
+    pub(super) fn next_letter(&mut self, tell: &Tell, now: Timestamp) -> Answer {
+        let moved = self.catalog.organisation().next_absence_change(self.mailings.looked_at);
+        self.mailings.looked_at = now;
+        if moved.is_some_and(|moment| moment <= now) {
+            // Somebody left or came back: others see the items now.
+            self.worklists.note_all();
+        }
+        if let Some(letter) = self.next_held(tell, now) {
+            return Answer::Letter { letter: Some(Box::new(letter)), more: true };
+        }
+        for _ in 0..LOOKS_MAX {
+            let Some(key) = self.take_due(now).or_else(|| self.worklists.take_news()) else {
+                return Answer::Letter { letter: None, more: false };
+            };
+            if let Some(letter) = self.look_at(tell, &key, now) {
+                return Answer::Letter { letter: Some(Box::new(letter)), more: true };
+            }
+        }
+        Answer::Letter { letter: None, more: true }
+    }
+
+    /// An item that is to be looked at again by now.
+    fn take_due(&mut self, now: Timestamp) -> Option<ItemKey> {
+        let later = &mut self.mailings.later;
+        if later.first().is_some_and(|(at, _)| *at <= now) {
+            later.pop_first().map(|(_, key)| key)
+        } else {
+            None
+        }
+    }
+
+    /// The first letter about an item that may be sent now; the others are held, or come later.
+    fn look_at(&mut self, tell: &Tell, key: &ItemKey, now: Timestamp) -> Option<Letter> {
+        let standing = self.standing_of(tell, key, now)?;
+        let subject = subject(key);
+        let due = self.mailings.book.due(tell, &subject, &standing, now);
+        self.mailings.later.extend(due.next.map(|next| (next, key.clone())));
+        for (kind, agent) in due.letters {
+            if let Some(until) = self.held_until(tell, &agent, now) {
+                let held = self.mailings.held.entry(agent.clone()).or_default();
+                if held.is_empty() {
+                    self.mailings.held_until.insert((until, agent));
+                }
+                held.insert((key.clone(), kind));
+                continue;
+            }
+            // There may be more to tell of it, or it does not get there.
+            self.mailings.later.insert((now, key.clone()));
+            return self.letter(tell, key, &standing, &agent, kind, now);
+        }
+        None
+    }
+
+    /// The next letter to somebody for whom some were held back.
+    fn next_held(&mut self, tell: &Tell, now: Timestamp) -> Option<Letter> {
+        loop {
+            let (until, agent) = self.mailings.held_until.pop_first()?;
+            if until > now {
+                self.mailings.held_until.insert((until, agent));
+                return None;
+            }
+            if let Some(until) = self.held_until(tell, &agent, now) {
+                self.mailings.held_until.insert((until, agent));
+                continue;
+            }
+            let held = self.take_held(&agent, now);
+            let mut about: Vec<(ItemKey, Kind)> = Vec::new();
+            for (key, kind) in held {
+                // It is looked at again in any case: there may be no digest, or too many for one.
+                self.mailings.later.insert((now, key.clone()));
+                let Some(standing) = self.standing_of(tell, &key, now) else { continue };
+                let due = self.mailings.book.due(tell, &subject(&key), &standing, now);
+                if due.letters.contains(&(kind, agent.clone())) {
+                    about.push((key, kind));
+                }
+            }
+            if about.len() <= self.mailings.book.room(&agent, tell, now) {
+                continue;
+            }
+            let Some(address) = self.address_of(&agent) else { continue };
+            let content = Content::Digest(about.len());
+            let about = about.iter().map(|(key, kind)| (subject(key), *kind)).collect();
+            return Some(Letter { address, notice: Notice { agent, about }, content });
+        }
+    }
+
+    /// What was held back for somebody, no more than one digest can stand for: the rest comes next.
+    fn take_held(&mut self, agent: &AgentId, now: Timestamp) -> BTreeSet<(ItemKey, Kind)> {
+        let Some(held) = self.mailings.held.get_mut(agent) else { return BTreeSet::new() };
+        let rest = held.iter().nth(DIGEST_ITEMS_MAX).cloned();
+        let rest = rest.map(|first| held.split_off(&first));
+        let held = std::mem::take(held);
+        match rest {
+            Some(rest) => {
+                self.mailings.held.insert(agent.clone(), rest);
+                self.mailings.held_until.insert((now, agent.clone()));
+            }
+            None => drop(self.mailings.held.remove(agent)),
+        }
+        held
+    }
+
+    /// Until when nothing is sent to somebody.
+    fn held_until(&mut self, tell: &Tell, agent: &AgentId, now: Timestamp) -> Option<Timestamp> {
+        let mailings = &mut self.mailings;
+        let put_off = mailings.put_off.get(agent).copied().filter(|until| *until > now);
+        put_off.max(mailings.book.held_until(agent, tell, now))
+    }
+
+    fn letter(
+        &self,
+        tell: &Tell,
+        key: &ItemKey,
+        standing: &Standing,
+        agent: &AgentId,
+        kind: Kind,
+        now: Timestamp,
+    ) -> Option<Letter> {
+        let item = self.worklists.item(key)?;
+        let node = item.schema.node(key.activity.node);
+        let expires_at = item.offered_at + tell.answer_within;
+        let is_answerable = kind.is_answerable() && expires_at > now;
+        let about = About {
+            activity: work::public_name(&item.schema, key),
+            kind,
+            process: item.schema.title.clone(),
+            step: node.title.clone(),
+            due: standing.due,
+            words: if is_answerable { words(node) } else { Vec::new() },
+        };
+        let notice = Notice { agent: agent.clone(), about: vec![(subject(key), kind)] };
+        let content = Content::Item { about, expires_at };
+        Some(Letter { address: self.address_of(agent)?, notice, content })
+    }
+
+    /// Whom an item concerns now, if it is there.
+    fn standing_of(&self, tell: &Tell, key: &ItemKey, now: Timestamp) -> Option<Standing> {
+        let (item, resolved) = (self.worklists.item(key)?, self.worklists.resolved(key)?);
+        let org = self.catalog.organisation();
+        let is_pool = resolved.actors.len() > tell.actors_max;
+        let actors: Vec<&AgentId> =
+            if is_pool { Vec::new() } else { resolved.actors.iter().collect() };
+        let (concerned, is_news) = match &item.claimed_by {
+            // Who took it from the list knows; who was given it, or stands in for the holder, does not.
+            Some(holder) => {
+                let took = resolved.actors.contains(holder) && !org.is_absent(holder, now);
+                (vec![holder], !took)
+            }
+            None => (actors.clone(), true),
+        };
+        let does_it = |agent: &&AgentId| match org.is_absent(agent, now) {
+            true => org.stand_in_at(agent, resolved, now),
+            false => Some((*agent).clone()),
+        };
+        let seen_by = concerned.iter().filter_map(does_it);
+        let sees = |agent: &AgentId| self.worklists.sees(org, agent, key, now);
+        let has_address = |agent: &AgentId| self.address_of(agent).is_some();
+        let seen_by: BTreeSet<AgentId> =
+            seen_by.filter(|agent| sees(agent) && has_address(agent)).collect();
+        let above: BTreeSet<AgentId> = actors
+            .iter()
+            .flat_map(|agent| org.managers_of(agent).iter().cloned().collect::<Vec<_>>())
+            .filter_map(|manager| there(org, &manager, now))
+            .filter(has_address)
+            .collect();
+        Some(Standing {
+            offered_at: item.offered_at,
+            claimed_at: item.claimed_at,
+            due: self.due_of(key),
+            seen_by: seen_by.into_iter().collect(),
+            is_news,
+            above: above.into_iter().collect(),
+        })
+    }
+
+    /// By when an item has to be done, if its instance has a deadline.
+    fn due_of(&self, key: &ItemKey) -> Option<Timestamp> {
+        let (schema, state) = self.instances.state(key.instance)?;
+        leg_of(schema, state, &key.activity).map(|leg| leg.due)
+    }
+
+    /// Where somebody can be written to.
+    pub(super) fn address_of(&self, agent: &AgentId) -> Option<Arc<str>> {
+        let agent = self.catalog.organisation().agent(agent)?;
+        agent.mail.as_deref().filter(|mail| is_address(mail)).map(Arc::from)
+    }
+}
+
+/// The agent, or who stands in for them while they are away.
+fn there(org: &Organisation, agent: &AgentId, now: Timestamp) -> Option<AgentId> {
+    if org.is_absent(agent, now) { org.stand_in(agent, now) } else { Some(agent.clone()) }
+}
+
+/// The words that answer a step, if a word is enough.
+fn words(node: &Node) -> Vec<(Arc<str>, Arc<str>)> {
+    if node.writes.iter().any(|write| !write.optional) {
+        Vec::new()
+    } else if node.is_decision() {
+        view::answers(node)
+    } else {
+        vec![(DONE.into(), DONE.into())]
+    }
+}
+
+fn subject(key: &ItemKey) -> Subject {
+    Subject { instance: key.instance, activity: key.activity.clone() }
+}

@@ -1,0 +1,144 @@
+//! Letters about items: which is due next, and what was told.
+//!
+//! Invariant: a letter is derived from the items, the organisation and what was told, at the moment it
+//! is asked for. Only what was told is stored; whatever else is here is found again after a restart.
+//! Nothing is kept unless somebody writes letters.
+
+mod look;
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use legwork_mail::{Book, Kind, Subject};
+use legwork_model::event::{MailEvent, Record};
+use legwork_model::id::{AgentId, StreamId};
+use legwork_model::time::Timestamp;
+use legwork_org::ItemKey;
+
+use crate::Site;
+use crate::access::Caller;
+use crate::answer::Answer;
+use crate::input::{Mailing, Notice, Stream};
+use crate::output::{Append, Output};
+use crate::refusal::{self, Refusal};
+
+/// After how many records what was told is stored as a whole.
+const SNAPSHOT_EVERY: u64 = 256;
+/// A snapshot of that many letters would be too much for one record.
+const SNAPSHOT_EVENTS_MAX: usize = 100_000;
+
+#[derive(Debug, Default)]
+pub(crate) struct Mailings {
+    book: Book,
+    /// Records of what was told.
+    version: u64,
+    /// When an item is to be looked at again. One that is gone by then is passed over.
+    later: BTreeSet<(Timestamp, ItemKey)>,
+    /// Letters to people who have had enough for the hour, or whose mail server took nothing.
+    held: BTreeMap<AgentId, BTreeSet<(ItemKey, Kind)>>,
+    /// When those are to be looked at.
+    held_until: BTreeSet<(Timestamp, AgentId)>,
+    put_off: BTreeMap<AgentId, Timestamp>,
+    /// When items were looked at last: who is absent may have changed since.
+    looked_at: Timestamp,
+}
+
+impl Site {
+    pub(crate) fn about_mail(
+        &mut self,
+        caller: &Caller,
+        errand: Mailing,
+        now: Timestamp,
+    ) -> Result<Answer, Refusal> {
+        caller.require_mailer()?;
+        let Some(tell) = self.config.mail.clone() else {
+            let message = "nobody writes letters here; start the server with --mail FILE";
+            return Err(Refusal::new(refusal::Kind::Conflict, "no_mail", message));
+        };
+        match errand {
+            Mailing::Next => Ok(self.next_letter(&tell, now)),
+            Mailing::Told(notice) => {
+                self.note_told(&notice, now);
+                Ok(Answer::Done)
+            }
+            Mailing::PutOff { agent, until } => {
+                self.mailings.put_off.insert(agent, until);
+                Ok(Answer::Done)
+            }
+            Mailing::Address { agent } => Ok(Answer::Address(self.address_of(&agent))),
+        }
+    }
+
+    /// Takes in what was told before the site went down.
+    pub(crate) fn recover_mail(&mut self, stream: &Stream) {
+        if self.config.mail.is_none() {
+            return;
+        }
+        let (mut book, mut version) = (Book::default(), 0);
+        if let Some((before, bytes)) = &stream.snapshot {
+            let Ok(record) = Record::<MailEvent>::from_bytes(bytes) else {
+                return self.ask_for(StreamId::MAIL, true);
+            };
+            version = *before;
+            record.events.iter().for_each(|event| book.note(event));
+        }
+        let mut unreadable = 0;
+        for bytes in &stream.records {
+            version += 1;
+            match Record::<MailEvent>::from_bytes(bytes) {
+                Ok(Record { at, events }) => {
+                    self.latest = self.latest.max(at);
+                    events.iter().for_each(|event| book.note(event));
+                }
+                Err(_) => unreadable += 1,
+            }
+        }
+        if unreadable > 0 {
+            let text = format!(
+                "{unreadable} records of letters cannot be read: people may be told again what they \
+                 were told before"
+            );
+            self.out.push(Output::Notice { text });
+        }
+        self.mailings.book = book;
+        self.mailings.version = version;
+    }
+
+    fn note_told(&mut self, notice: &Notice, now: Timestamp) {
+        let Notice { agent, about } = notice;
+        let told = |(subject, kind): &(Subject, Kind)| MailEvent::Told {
+            instance: subject.instance,
+            activity: subject.activity.clone(),
+            agent: agent.clone(),
+            kind: kind.number(),
+            at: now,
+        };
+        let events: Vec<MailEvent> = about.iter().map(told).collect();
+        if events.is_empty() {
+            return;
+        }
+        let mailings = &mut self.mailings;
+        mailings.put_off.remove(agent);
+        events.iter().for_each(|event| mailings.book.note(event));
+        let record = Record { at: now, events }.to_bytes();
+        let (stream, expected) = (StreamId::MAIL.0, mailings.version);
+        mailings.version += 1;
+        self.out.push(Output::Append(Append { stream, expected, record, close: None }));
+        if self.mailings.version.is_multiple_of(SNAPSHOT_EVERY) {
+            self.store_told(now);
+        }
+    }
+
+    /// Drops what is about cases that have ended, and stores the rest as a whole.
+    fn store_told(&mut self, now: Timestamp) {
+        let Self { mailings, instances, unread, .. } = self;
+        let is_open = |id| instances.get(id).is_some() || unread.contains(&id);
+        mailings.book.prune(|subject| is_open(subject.instance), now);
+        let events = mailings.book.events();
+        if events.len() > SNAPSHOT_EVENTS_MAX {
+            return;
+        }
+        let (stream, version) = (StreamId::MAIL.0, mailings.version);
+        let bytes = Record { at: now, events }.to_bytes();
+        self.out.push(Output::Snapshot { stream, version, bytes });
+    }
+}

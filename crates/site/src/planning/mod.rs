@@ -1,0 +1,251 @@
+//! Deadlines of instances: what was promised, by whom, and whether it is kept.
+//!
+//! Two servers have to do with a promise. The one that starts an instance asks for it, step by step
+//! (`routing`), and tells what becomes of the steps (`steps`). The planner of a person keeps their plan, in a
+//! stream of its own (`journal`). Both are the same machine, `legwork_promise::Node`; here it gets its people
+//! (`resources`) and a place in the store.
+//!
+//! Invariant: a promise is told only when everything it rests on is on its way to the disk.
+
+mod journal;
+mod ledger;
+mod resources;
+mod routing;
+mod steps;
+mod views;
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use legwork_model::event::TaskKey;
+use legwork_model::id::{InstanceId, NodeId, ServerId};
+use legwork_model::time::Timestamp;
+use legwork_promise::{Desk, Effect, Leeway, Node, Policy, Promise, Said, Task, TaskId};
+
+use crate::Site;
+use crate::message::Message;
+use crate::output::Output;
+use ledger::Ledger;
+use routing::Routing;
+pub use routing::Wish;
+use steps::Stage;
+pub(crate) use steps::{leg_of, promised_rank};
+
+#[derive(Debug, Default)]
+pub(crate) struct Planning {
+    /// Made when it is needed first: before, nobody knows what time it is.
+    node: Option<Box<Node>>,
+    /// What the stream of plans comes to.
+    ledger: Ledger,
+    /// Records in the stream of plans.
+    records: u64,
+    /// Starts whose deadline is being looked at.
+    routes: BTreeMap<InstanceId, Routing>,
+    /// Promises for instances that are about to start, and until when they are held.
+    granted: BTreeMap<InstanceId, Granted>,
+    /// How far the steps are that were promised for instances started here.
+    stages: BTreeMap<TaskId, (Stage, Timestamp)>,
+    /// What was asked for before the server went down, and who has promised it.
+    expected: Vec<(Task, ServerId)>,
+    /// When it was looked last whether all promises can be kept, and how people work.
+    watched_at: Timestamp,
+    refitted_at: Timestamp,
+    /// How often the executors had changed by then.
+    executors: u64,
+    counts: Counts,
+}
+
+#[derive(Debug)]
+struct Granted {
+    tasks: Vec<TaskId>,
+    until: Timestamp,
+}
+
+/// What became of deadlines, since the server was started.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counts {
+    pub promised: u64,
+    pub refused: u64,
+    /// Accepted although nobody could promise it.
+    pub unpromised: u64,
+    pub kept: u64,
+    pub broken: u64,
+    /// Promises taken back before they were broken.
+    pub withdrawn: u64,
+}
+
+impl Planning {
+    /// Whether there is something to hold, or to wait for, and nobody does yet.
+    fn is_asleep(&self) -> bool {
+        let Ledger { held, taken, .. } = &self.ledger;
+        let is_idle = held.is_empty() && taken.is_empty() && self.expected.is_empty();
+        self.node.is_none() && !is_idle
+    }
+
+    /// Whether promises are waited for in an instance: its state stays in memory.
+    pub(crate) fn concerns(&self, id: InstanceId) -> bool {
+        let first = TaskId { instance: id, step: 0, round: 0, part: 0 };
+        self.stages.range(first..).next().is_some_and(|(task, _)| task.instance == id)
+    }
+}
+
+impl Site {
+    /// What became of deadlines that were asked for here.
+    pub fn deadlines(&self) -> Counts {
+        self.planning.counts
+    }
+
+    /// This server's number; of one that is alone any will do.
+    pub(crate) fn server_here(&self) -> ServerId {
+        self.seat.as_ref().map_or(ServerId(0), |seat| seat.here)
+    }
+
+    /// Has something done by the planner here, keeps what changes by it, and tells whoever it concerns.
+    fn plan(&mut self, now: Timestamp, act: impl FnOnce(&mut Node) -> Vec<Effect>) {
+        self.wake_planner(now);
+        let Some(node) = &mut self.planning.node else { return };
+        let effects = act(node);
+        self.keep_plans(now);
+        for effect in effects {
+            self.follow_effect(effect, now);
+        }
+    }
+
+    fn wake_planner(&mut self, now: Timestamp) {
+        if self.planning.node.is_some() {
+            return;
+        }
+        let desk = Desk::with_leeway(LEEWAY);
+        let node = Node::new(self.server_here(), desk, Policy::default(), self.config.life);
+        self.planning.node = Some(Box::new(node));
+        self.planning.refitted_at = now;
+        self.restore_plans(now);
+        let here = self.server_here();
+        for (task, at) in std::mem::take(&mut self.planning.expected) {
+            if let Some(node) = self.planning.node.as_mut().filter(|_| at != here) {
+                node.expect(task, at);
+            }
+        }
+        self.drop_unstarted(now);
+    }
+
+    fn follow_effect(&mut self, effect: Effect, now: Timestamp) {
+        match effect {
+            Effect::Say(said) => {
+                let (to, message) = (said.to, Message::Plan(Box::new(said)));
+                self.out.push(Output::Send { to, message });
+            }
+            Effect::Promised { at, promise } => self.was_promised(at, promise, now),
+            Effect::Refused { task, earliest } => self.was_refused(task, earliest, now),
+            Effect::Removed { task } => self.was_withdrawn(task, WHY_REMOVED, now),
+            Effect::Lost { task } => self.was_withdrawn(task, WHY_LOST, now),
+        }
+    }
+
+    /// What another planner says.
+    pub(crate) fn hear_planner(&mut self, from: ServerId, said: Said, now: Timestamp) {
+        self.prepare_for(&said, now);
+        self.plan(now, |node| node.hear(from, said, now));
+        self.go_on_with_all(now);
+    }
+
+    /// Goes on with all starts that have got an answer.
+    fn go_on_with_all(&mut self, now: Timestamp) {
+        let answered = self.planning.routes.iter().filter(|(_, routing)| routing.is_answered());
+        for id in answered.map(|(id, _)| *id).collect::<Vec<_>>() {
+            self.go_on_with(id, now);
+        }
+    }
+
+    fn was_promised(&mut self, at: ServerId, promise: Promise, now: Timestamp) {
+        match self.planning.routes.get_mut(&promise.task.instance) {
+            Some(routing) => routing.promised(at, promise),
+            None => self.replanned(at, promise, now),
+        }
+    }
+
+    fn was_refused(&mut self, task: TaskId, earliest: Option<Timestamp>, now: Timestamp) {
+        match self.planning.routes.get_mut(&task.instance) {
+            Some(routing) => routing.refused(earliest),
+            None => self.not_promised_any_more(task, now),
+        }
+    }
+
+    /// What is due in planning.
+    pub(crate) fn settle_plans(&mut self, now: Timestamp) {
+        if self.planning.is_asleep() {
+            self.wake_planner(now);
+        }
+        self.watch_plans(now);
+        if self
+            .planning
+            .node
+            .as_ref()
+            .and_then(|node| node.next_due())
+            .is_some_and(|due| due <= now)
+        {
+            self.plan(now, |node| node.tick(now));
+            self.go_on_with_all(now);
+        }
+        let over = self.planning.granted.iter().filter(|(_, granted)| granted.until <= now);
+        for id in over.map(|(id, _)| *id).collect::<Vec<_>>() {
+            self.give_promise_back(id, now);
+        }
+    }
+
+    /// Looks whether all that was promised here can still be kept, now and then.
+    fn watch_plans(&mut self, now: Timestamp) {
+        let holds = self.planning.node.as_ref().is_some_and(|node| !node.desk.is_empty());
+        if !holds || now.since(self.planning.watched_at) < WATCHED {
+            return;
+        }
+        self.planning.watched_at = now;
+        let revision = self.executors.registry.revision();
+        let changed = std::mem::replace(&mut self.planning.executors, revision) != revision;
+        if changed || now.since(self.planning.refitted_at) >= REFITTED {
+            self.refit(now);
+        }
+        self.plan(now, |node| node.give_up_endangered(now));
+    }
+
+    /// Promises for an instance that did not start are given back.
+    fn give_promise_back(&mut self, id: InstanceId, now: Timestamp) {
+        let Some(granted) = self.planning.granted.remove(&id) else { return };
+        for task in granted.tasks {
+            self.plan(now, |node| node.finish(task));
+        }
+    }
+
+    /// When something in planning is due.
+    pub(crate) fn next_plan(&self) -> Option<Timestamp> {
+        let granted = self.planning.granted.values().map(|granted| granted.until).min();
+        let stored = self.planning.is_asleep().then_some(self.latest);
+        let holds = self.planning.node.as_ref().is_some_and(|node| !node.desk.is_empty());
+        let watch = holds.then(|| self.planning.watched_at + WATCHED);
+        let node = self.planning.node.as_ref().and_then(|node| node.next_due());
+        [granted, stored, node, watch].into_iter().flatten().min()
+    }
+}
+
+/// How often it is looked whether promises can be kept, and how people work from now on: their calendars are
+/// known for some time ahead only.
+const WATCHED: Duration = Duration::from_secs(5);
+const REFITTED: Duration = Duration::from_secs(24 * 3600);
+
+/// Nobody begins in the very moment in which they could: without it what is promised just so would be lost
+/// at once.
+const LEEWAY: Leeway = Leeway { part: 16, most: 60_000 };
+
+const WHY_REMOVED: &str = "something more important came";
+const WHY_LOST: &str = "whoever was to do it cannot";
+
+/// The key under which a task is kept.
+fn key(task: TaskId) -> TaskKey {
+    let TaskId { instance, step, round, part } = task;
+    TaskKey { instance, node: NodeId(step), round, part }
+}
+
+fn task_id(key: TaskKey) -> TaskId {
+    let TaskKey { instance, node, round, part } = key;
+    TaskId { instance, step: node.0, round, part }
+}

@@ -1,0 +1,151 @@
+//! People and executors as planners see them: when they work, and how much at a time.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use legwork_model::event::Performer;
+use legwork_model::id::{AgentId, ServerId};
+use legwork_model::time::Timestamp;
+use legwork_placement::Map;
+use legwork_promise::{
+    Discipline, Message as Told, ResourceId, Said, Setup, Span, Supply, WHOLE, Window, Work,
+};
+
+use crate::Site;
+
+/// How far ahead somebody's time is looked at; nothing is promised for later.
+const AHEAD: Duration = Duration::from_secs(400 * 24 * 3600);
+/// How far back: what was begun before a restart is done as far as they had time for it.
+const BEHIND: Duration = Duration::from_secs(7 * 24 * 3600);
+/// The most tasks at a time that an executor is planned for.
+const AT_ONCE_MAX: u32 = 64;
+
+pub(super) fn resource(performer: &Performer) -> ResourceId {
+    match performer {
+        Performer::Agent(agent) => ResourceId::Person(agent.clone()),
+        Performer::Worker(name) => ResourceId::Executor(name.clone()),
+        Performer::System => ResourceId::Executor("".into()),
+    }
+}
+
+pub(super) fn performer(resource: &ResourceId) -> Performer {
+    match resource {
+        ResourceId::Person(agent) => Performer::Agent(agent.clone()),
+        ResourceId::Executor(name) => Performer::Worker(name.clone()),
+    }
+}
+
+impl Site {
+    /// The server that keeps somebody's plan: the first one of the domain where they are at home, or of the
+    /// first domain.
+    pub(crate) fn planner_of(&self, resource: &ResourceId) -> ServerId {
+        let Some(seat) = &self.seat else { return ServerId(0) };
+        let topology = &seat.topology;
+        let named = |name: &Arc<str>| {
+            let registered = self.executors.registry.named(name)?.1.domain.as_deref()?;
+            topology.domain_named(registered)
+        };
+        let domain = match resource {
+            ResourceId::Person(agent) => topology.homes.get(agent).copied(),
+            ResourceId::Executor(name) => {
+                topology.executors.get(name).copied().or_else(|| named(name))
+            }
+        };
+        let first = domain.and_then(|domain| topology.servers_of(domain).next());
+        first.map_or(ServerId(0), |(server, _)| server)
+    }
+
+    /// Sees to it that somebody has a plan, if it is kept here, and that it is known where it is.
+    pub(super) fn prepare(&mut self, id: &ResourceId, now: Timestamp) {
+        let planner = self.planner_of(id);
+        let is_here = planner == self.server_here();
+        let has_plan = self.planning.node.as_ref().is_some_and(|node| node.desk.has(id));
+        let setup = if is_here && !has_plan { self.setup(id, now) } else { None };
+        let Some(node) = &mut self.planning.node else { return };
+        node.know(id.clone(), planner);
+        if let Some(setup) = setup {
+            node.desk.add(id.clone(), &setup, now);
+        }
+    }
+
+    /// Sees to it that those have plans whom another planner asks about.
+    pub(super) fn prepare_for(&mut self, said: &Said, now: Timestamp) {
+        self.wake_planner(now);
+        let asked: Vec<ResourceId> = match &said.message {
+            Told::Offer(offer) => offer.tasks.iter().flat_map(|task| &task.who).cloned().collect(),
+            Told::Request { task, .. } => task.who.clone(),
+            Told::Bid { .. }
+            | Told::Answer { .. }
+            | Told::Cancel { .. }
+            | Told::Confirm { .. }
+            | Told::TakenBack { .. }
+            | Told::Keep { .. }
+            | Told::Done { .. } => Vec::new(),
+        };
+        asked.iter().for_each(|id| self.prepare(id, now));
+    }
+
+    /// People may work at other times from now on, or not at all; executors may be gone.
+    pub(crate) fn refit(&mut self, now: Timestamp) {
+        self.planning.refitted_at = now;
+        let Some(node) = &self.planning.node else { return };
+        let all: Vec<ResourceId> = node.desk.resources().cloned().collect();
+        for id in all {
+            match self.setup(&id, now) {
+                Some(setup) => {
+                    if let Some(node) = &mut self.planning.node {
+                        node.desk.pass(now);
+                        node.desk.refit(&id, &setup, now);
+                    }
+                }
+                None => self.plan(now, |node| node.lose_resource(&id, now)),
+            }
+        }
+        self.plan(now, |node| node.give_up_endangered(now));
+    }
+
+    fn setup(&self, id: &ResourceId, now: Timestamp) -> Option<Setup> {
+        match id {
+            ResourceId::Person(agent) => self.person(agent, now),
+            ResourceId::Executor(name) => {
+                let (_, executor) = self.executors.registry.named(name)?;
+                let at_once = executor.at_once.unwrap_or(executor.limit).clamp(1, AT_ONCE_MAX);
+                Some(Setup {
+                    supply: Supply::always(before(now)),
+                    discipline: Discipline::NonPreemptive,
+                    at_once: at_once as usize,
+                    loads: Vec::new(),
+                    jobs: Vec::new(),
+                })
+            }
+        }
+    }
+
+    fn person(&self, agent: &AgentId, now: Timestamp) -> Option<Setup> {
+        let time = self.catalog.organisation().working_time(agent)?;
+        let until = now + AHEAD;
+        let spans = time.spans_between_appointments(before(now), until);
+        let spans =
+            spans.map(|span| Span { from: span.from, to: span.to, share: span.share.min(WHOLE) });
+        let regular = time.occurrences(now, until).filter(|occurrence| !occurrence.fixed);
+        let jobs = regular.map(|occurrence| {
+            let window = Window { release: occurrence.release, deadline: occurrence.deadline };
+            (window, work(occurrence.takes))
+        });
+        Some(Setup {
+            supply: Supply::new(spans),
+            discipline: Discipline::Preemptive,
+            at_once: 1,
+            loads: Vec::new(),
+            jobs: jobs.collect(),
+        })
+    }
+}
+
+fn before(now: Timestamp) -> Timestamp {
+    Timestamp(now.0.saturating_sub(BEHIND.as_millis() as i64))
+}
+
+pub(super) fn work(length: Duration) -> Work {
+    Work(i64::try_from(length.as_millis()).unwrap_or(i64::MAX))
+}

@@ -1,0 +1,309 @@
+//! What becomes of promised steps: begun, over, withdrawn, promised anew.
+
+use legwork_engine::{Command, Here, Lifecycle, NodeState, State};
+use legwork_model::event::{Deadline, Leg, Planned, Replanned, TaskKey};
+use legwork_model::id::{Activity, InstanceId, NodeId, ServerId};
+use legwork_model::schema::Schema;
+use legwork_model::time::Timestamp;
+use legwork_promise::{Promise, ResourceId, Span, Supply, Task, TaskId, WHOLE, Window, Work};
+
+use super::resources::{performer, resource};
+use super::{key, task_id};
+use crate::Site;
+use crate::jobs::JobKey;
+use crate::message::Message;
+use crate::output::Output;
+use crate::step::agent;
+
+/// How far a promised step is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Stage {
+    Waiting,
+    Begun,
+    Over,
+}
+
+impl Site {
+    /// Brings the plans in line with where an instance stands. Cheap for those without a deadline, which are
+    /// nearly all.
+    pub(crate) fn follow_plan(&mut self, id: InstanceId, now: Timestamp) {
+        let Some((schema, state)) = self.instances.state(id) else { return };
+        let Some(deadline) = state.deadline() else { return };
+        let starter = state.started_elsewhere();
+        let mut told = Vec::new();
+        for leg in &deadline.legs {
+            let Some(planned) = &leg.planned else { continue };
+            // Nobody controls what is skipped: whoever knows it says so.
+            let is_skipped = stage_of(schema, state, leg) == Stage::Over
+                && state.node_state(leg.node) == NodeState::Skipped;
+            let controls = || self.standing(id).controls(schema, state, leg.node);
+            if starter.is_some() && !is_skipped && !controls() {
+                continue;
+            }
+            let task = task_of(id, leg);
+            let stage = stage_of(schema, state, leg);
+            let before = self.planning.stages.get(&task).copied();
+            // A job that was given to somebody is still open.
+            let is_given = before.is_some_and(|(stage, _)| stage == Stage::Begun)
+                && schema.node(leg.node).job().is_some();
+            let stage = if stage == Stage::Waiting && is_given { Stage::Begun } else { stage };
+            if before.map(|(stage, _)| stage) != Some(stage) {
+                let took = before.and_then(|before| self.took_since(state, leg, before, now));
+                told.push((task, planned.planner, stage, took));
+            }
+        }
+        let again = rounds_again(schema, state, deadline);
+        if starter.is_none() {
+            self.count_end(id, now);
+        }
+        for (node, round) in again {
+            let task = TaskId { instance: id, step: node.0, round, part: 0 };
+            if self.planning.stages.insert(task, (Stage::Waiting, now)).is_none() {
+                let message = Message::Step { task: key(task), is_over: false, took_ms: None };
+                self.tell_step(&message, [None, starter]);
+                self.goes_round(task, now);
+            }
+        }
+        for (task, planner, stage, took_ms) in told {
+            self.planning.stages.insert(task, (stage, now));
+            if stage != Stage::Waiting {
+                let message =
+                    Message::Step { task: key(task), is_over: stage == Stage::Over, took_ms };
+                self.tell_step(&message, [Some(planner), starter]);
+                self.step_told(key(task), stage == Stage::Over, now);
+            }
+            if starter.is_none() {
+                self.took(key(task), took_ms, now);
+            }
+        }
+        if self.instances.get(id).is_none_or(|slot| slot.has_ended()) {
+            self.planning.stages.retain(|task, _| task.instance != id);
+        }
+    }
+
+    /// Takes in what was promised for an instance before the server went down.
+    pub(crate) fn expect_promises(&mut self, id: InstanceId) {
+        let Some((schema, state)) = self.instances.state(id) else { return };
+        let Some(deadline) = state.deadline().filter(|_| state.started_elsewhere().is_none())
+        else {
+            return;
+        };
+        let mut expected = Vec::new();
+        for leg in &deadline.legs {
+            let stage = stage_of(schema, state, leg);
+            let Some(planned) = leg.planned.as_ref().filter(|_| stage != Stage::Over) else {
+                continue;
+            };
+            let window = Window { release: leg.release, deadline: leg.due };
+            let service = Work(i64::try_from(leg.takes_ms).unwrap_or(i64::MAX));
+            let activity = state.activity(schema, leg.node);
+            let who = match schema.node(leg.node).job() {
+                Some(_) => vec![resource(&planned.by)],
+                None => {
+                    let actors = self.resolved(schema, state, &activity).actors;
+                    actors.iter().cloned().map(ResourceId::Person).collect()
+                }
+            };
+            expected.push((Task::new(task_of(id, leg), window, service, who), planned.planner));
+        }
+        // Its state stays in memory, so that it can be told what becomes of them. How far they are is told again.
+        let stages =
+            expected.iter().map(|(task, _)| (task.id, (Stage::Waiting, state.started_at())));
+        self.planning.stages.extend(stages);
+        self.planning.expected.extend(expected);
+    }
+
+    /// Somebody has been given a job: if it was promised, they work on it now.
+    pub(crate) fn begin_promised(&mut self, job: &JobKey, now: Timestamp) {
+        let Some((schema, state)) = self.instances.state(job.instance) else { return };
+        let Some(leg) = leg_of(schema, state, &job.activity) else { return };
+        let Some(planner) = leg.planned.as_ref().map(|planned| planned.planner) else { return };
+        let (task, starter) = (task_of(job.instance, leg), state.started_elsewhere());
+        self.planning.stages.insert(task, (Stage::Begun, now));
+        let message = Message::Step { task: key(task), is_over: false, took_ms: None };
+        self.tell_step(&message, [Some(planner), starter]);
+        self.step_told(key(task), false, now);
+    }
+
+    /// Counts whether a promise was kept, when an instance has ended where it was started.
+    fn count_end(&mut self, id: InstanceId, now: Timestamp) {
+        let Some(slot) = self.instances.get(id) else { return };
+        let deadline = slot.state.as_ref().and_then(|state| state.deadline());
+        let promised = deadline.filter(|deadline| deadline.is_promised()).map(|it| it.at);
+        if slot.lifecycle != Lifecycle::Completed || slot.ended_at != Some(now) {
+            return;
+        }
+        match promised {
+            Some(at) if now <= at => self.planning.counts.kept += 1,
+            Some(_) => self.planning.counts.broken += 1,
+            None => {}
+        }
+    }
+
+    /// How much working time somebody has spent on a step that is done.
+    fn took_since(
+        &self,
+        state: &State,
+        leg: &Leg,
+        (stage, begun): (Stage, Timestamp),
+        now: Timestamp,
+    ) -> Option<u64> {
+        if stage != Stage::Begun || state.node_state(leg.node) != NodeState::Completed {
+            return None;
+        }
+        let by = agent(state.performer(leg.node)?)?;
+        let time = self.catalog.organisation().working_time(&by)?;
+        let spans = time.spans_between_appointments(begun, now);
+        let spans = spans.map(|it| Span { from: it.from, to: it.to, share: it.share.min(WHOLE) });
+        Some(Supply::new(spans).until(now).0.unsigned_abs())
+    }
+
+    /// Tells who has promised a step how far it is, and who asked for it.
+    fn tell_step(&mut self, message: &Message, others: [Option<ServerId>; 2]) {
+        let here = self.server_here();
+        for to in others.into_iter().flatten().filter(|to| *to != here) {
+            self.out.push(Output::Send { to, message: message.clone() });
+        }
+    }
+
+    /// A loop goes round once more than was planned: what follows is not promised any more, and that is told.
+    fn goes_round(&mut self, task: TaskId, now: Timestamp) {
+        let Some((schema, state)) = self.instances.state(task.instance) else { return };
+        let Some(deadline) = state.deadline().filter(|deadline| deadline.is_promised()) else {
+            return;
+        };
+        let node = NodeId(task.step);
+        let first = deadline.legs.iter().find(|leg| leg.node == node);
+        let Some(first) = first.filter(|_| state.started_elsewhere().is_none()) else { return };
+        if deadline.legs.iter().any(|leg| (leg.node, leg.round) == (node, task.round)) {
+            return;
+        }
+        let leg = Leg { round: task.round, planned: None, ..first.clone() };
+        let reason = format!("`{}` is done once more than was planned", schema.node(node).name);
+        self.planning.counts.withdrawn += 1;
+        let replan = Replanned { legs: vec![leg], reason };
+        drop(self.command(task.instance, Command::Replan(Box::new(replan)), now));
+    }
+
+    /// Another server tells how far a step is. It may not know who has promised it meanwhile.
+    pub(crate) fn step_told_by(&mut self, from: ServerId, message: Message, now: Timestamp) {
+        let Message::Step { task, is_over, took_ms } = message else { return };
+        self.step_told(task, is_over, now);
+        self.took(task, took_ms, now);
+        let Some((_, state)) = self.instances.state(task.instance) else { return };
+        let deadline = state.deadline().filter(|_| state.started_elsewhere().is_none());
+        let mut legs = deadline.into_iter().flat_map(|deadline| &deadline.legs);
+        let leg = legs.find(|leg| (leg.node, leg.round) == (task.node, task.round));
+        let planner = leg.and_then(|leg| leg.planned.as_ref()).map(|planned| planned.planner);
+        self.tell_step(&message, [planner.filter(|to| *to != from), None]);
+    }
+
+    /// Somebody works on a step that was promised or asked for here, or it is over.
+    pub(crate) fn step_told(&mut self, task: TaskKey, is_over: bool, now: Timestamp) {
+        let task = task_id(task);
+        if task.round > 0 && !is_over {
+            self.goes_round(task, now);
+        }
+        self.plan(now, |node| {
+            node.desk.pass(now);
+            if is_over {
+                return node.finish(task);
+            }
+            node.desk.begin(task);
+            Vec::new()
+        });
+    }
+
+    /// A step is promised by somebody else from now on.
+    pub(super) fn replanned(&mut self, at: ServerId, promise: Promise, now: Timestamp) {
+        let planned = Planned {
+            by: performer(&promise.by),
+            start: promise.times.start,
+            end: promise.times.end,
+            planner: at,
+        };
+        self.replan(promise.task, Some(planned), "somebody else will do it", now);
+    }
+
+    /// Nobody promises a step any more: whoever started the instance can see it, before it is late.
+    pub(super) fn not_promised_any_more(&mut self, task: TaskId, now: Timestamp) {
+        self.planning.counts.withdrawn += 1;
+        self.replan(task, None, "nobody has the time for it any more", now);
+    }
+
+    pub(super) fn was_withdrawn(&mut self, task: TaskId, why: &str, now: Timestamp) {
+        self.replan(task, None, why, now);
+    }
+
+    fn replan(&mut self, task: TaskId, planned: Option<Planned>, why: &str, now: Timestamp) {
+        let Some((_, state)) = self.instances.state(task.instance) else { return };
+        let Some(deadline) = state.deadline() else { return };
+        let is_it = |leg: &&Leg| (leg.node, leg.round) == (NodeId(task.step), task.round);
+        let Some(leg) = deadline.legs.iter().find(is_it) else { return };
+        let legs = vec![Leg { planned, ..leg.clone() }];
+        let replan = Command::Replan(Box::new(Replanned { legs, reason: why.to_owned() }));
+        drop(self.command(task.instance, replan, now));
+    }
+}
+
+/// The place of a promised job among those that wait: before all that nobody has promised, by when it is due.
+pub(crate) fn promised_rank(
+    schema: &Schema,
+    state: &State,
+    activity: &Activity,
+) -> Option<(Timestamp, u32)> {
+    let leg = leg_of(schema, state, activity)?;
+    leg.planned.as_ref().map(|_| (leg.due, PROMISED))
+}
+
+/// A priority that counts for more than the longest time ahead for which anything is promised.
+const PROMISED: u32 = 1_000_000;
+
+/// What is planned for an activity, if its instance has a deadline.
+pub(crate) fn leg_of<'s>(
+    schema: &Schema,
+    state: &'s State,
+    activity: &Activity,
+) -> Option<&'s Leg> {
+    let deadline = state.deadline()?;
+    let round = activity.iteration.0.iter().sum::<u32>();
+    let known = (activity.node.0 as usize) < schema.nodes.len();
+    deadline.legs.iter().find(|leg| known && (leg.node, leg.round) == (activity.node, round))
+}
+
+/// Steps that are open in a round for which nothing was planned.
+fn rounds_again(schema: &Schema, state: &State, deadline: &Deadline) -> Vec<(NodeId, u32)> {
+    if !deadline.is_promised() {
+        return Vec::new();
+    }
+    let looped = deadline.legs.iter().filter(|leg| {
+        let node = schema.nodes.get(leg.node.0 as usize);
+        node.is_some_and(|node| !node.loops.is_empty())
+    });
+    let open = looped.filter_map(|leg| {
+        let round = state.activity(schema, leg.node).iteration.0.iter().sum::<u32>();
+        let is_open = matches!(
+            state.node_state(leg.node),
+            NodeState::Activated | NodeState::Selected | NodeState::Failed
+        );
+        (is_open && round > leg.round).then_some((leg.node, round))
+    });
+    open.collect()
+}
+
+fn task_of(instance: InstanceId, leg: &Leg) -> TaskId {
+    TaskId { instance, step: leg.node.0, round: leg.round, part: 0 }
+}
+
+fn stage_of(schema: &Schema, state: &State, leg: &Leg) -> Stage {
+    if state.lifecycle().has_ended() || leg.node.0 as usize >= schema.nodes.len() {
+        return Stage::Over;
+    }
+    let round = state.activity(schema, leg.node).iteration.0.iter().sum::<u32>();
+    match state.node_state(leg.node) {
+        _ if round > leg.round => Stage::Over,
+        NodeState::NotActivated | NodeState::Activated | NodeState::Failed => Stage::Waiting,
+        NodeState::Selected => Stage::Begun,
+        NodeState::Completed | NodeState::Skipped => Stage::Over,
+    }
+}

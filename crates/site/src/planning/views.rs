@@ -1,0 +1,107 @@
+//! Plans and deadlines for people to look at.
+
+use legwork_model::event::{Deadline, Performer};
+use legwork_model::id::ServerId;
+use legwork_model::schema::Schema;
+use legwork_model::time::Timestamp;
+use legwork_promise::ResourceId;
+
+use crate::Site;
+use crate::access::Caller;
+use crate::answer::{Answer, DeadlineView, LegView, PlanView, PlannedTurn};
+use crate::refusal::Refusal;
+
+impl DeadlineView {
+    pub(crate) fn of(schema: &Schema, deadline: &Deadline) -> Self {
+        let legs = deadline.legs.iter().map(|leg| LegView {
+            step: schema
+                .nodes
+                .get(leg.node.0 as usize)
+                .map_or_else(|| "?".into(), |node| node.name.clone()),
+            release: leg.release,
+            due: leg.due,
+            by: leg.planned.as_ref().map(|planned| planned.by.clone()),
+            start: leg.planned.as_ref().map(|planned| planned.start),
+            end: leg.planned.as_ref().map(|planned| planned.end),
+        });
+        Self { at: deadline.at, promised: deadline.is_promised(), legs: legs.collect() }
+    }
+}
+
+impl Site {
+    /// What somebody is to do when.
+    pub(crate) fn plan_of(
+        &mut self,
+        caller: &Caller,
+        resource: ResourceId,
+        now: Timestamp,
+    ) -> Result<Answer, Refusal> {
+        match &resource {
+            ResourceId::Person(agent) => {
+                caller.require_work_as(agent).or_else(|_| caller.require_admin())?
+            }
+            ResourceId::Executor(_) => caller.require_any()?,
+        }
+        let is_known = match &resource {
+            ResourceId::Person(agent) => self.catalog.organisation().contains(agent),
+            ResourceId::Executor(name) => self.executors.registry.named(name).is_some(),
+        };
+        if !is_known {
+            return Err(Refusal::not_found(
+                "no_such_resource",
+                format!("person or executor `{resource}`"),
+            ));
+        }
+        self.require_planner_here(&resource)?;
+        self.wake_planner(now);
+        self.prepare(&resource, now);
+        let instances = &self.instances;
+        let Some(node) = &mut self.planning.node else { return Ok(Answer::Done) };
+        node.desk.pass(now);
+        // What goes on after the night is shown as it is worked on, day by day.
+        let working_time = match &resource {
+            ResourceId::Person(agent) => self.catalog.organisation().working_time(agent),
+            ResourceId::Executor(_) => None,
+        };
+        let stretches = |from: Timestamp, to: Timestamp| match &working_time {
+            None => vec![(from, to)],
+            Some(time) => {
+                let spans = time.spans_between_appointments(from, to);
+                spans.map(|span| (span.from, span.to)).collect()
+            }
+        };
+        let mut turns = Vec::new();
+        let mut lane = 0;
+        while let Some(plan) = node.desk.plan_mut(&resource, lane) {
+            let all = plan.turns();
+            for turn in all {
+                let task =
+                    turn.ticket.and_then(|ticket| node.desk.task_of(&resource, lane, ticket));
+                let step = task.and_then(|task| {
+                    let schema = &instances.get(task.instance)?.schema;
+                    Some(schema.nodes.get(task.step as usize)?.name.clone())
+                });
+                let due = task.and_then(|task| Some(node.desk.task(task)?.window.deadline));
+                let instance = task.map(|task| task.instance);
+                turns.extend(stretches(turn.from, turn.to).into_iter().map(|(from, to)| {
+                    PlannedTurn { lane, from, to, instance, step: step.clone(), due }
+                }));
+            }
+            lane += 1;
+        }
+        let by = match resource {
+            ResourceId::Person(agent) => Performer::Agent(agent),
+            ResourceId::Executor(name) => Performer::Worker(name),
+        };
+        Ok(Answer::Plan(Box::new(PlanView { by, at: now, turns })))
+    }
+
+    fn require_planner_here(&self, resource: &ResourceId) -> Result<(), Refusal> {
+        let planner: ServerId = self.planner_of(resource);
+        if planner == self.server_here() {
+            return Ok(());
+        }
+        let message = "their plan is kept by another server; ask that one";
+        Err(Refusal::new(crate::refusal::Kind::Conflict, "elsewhere", message).at(Some(planner)))
+    }
+}

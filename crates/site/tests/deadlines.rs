@@ -1,0 +1,445 @@
+//! Deadlines: promised with the planned times, refused with the earliest date, kept over a crash.
+
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a wrong assumption is a failed test")]
+
+mod support;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use legwork_model::event::Performer;
+use legwork_model::id::{ActivityId, InstanceId, Iteration, StreamId};
+use legwork_model::time::Timestamp;
+use legwork_site::*;
+use support::{Harness, activity, claim, data_of};
+
+const OFFICE: &str = r#"
+organisation: office
+calendars:
+  office: { zone: UTC, hours: { mon-fri: "08:00-16:00" } }
+agents:
+  ann: { roles: [clerk], calendar: office }
+  bea: { roles: [manager], calendar: office }
+"#;
+
+const CLAIM: &str = r#"
+process: claim
+data: { sum: int }
+start: [sum]
+steps:
+  - { step: check, who: Role(clerk), reads: [sum], takes: 3h }
+  - { step: approve, who: Role(manager), reads: [sum], takes: 1h }
+"#;
+
+/// A Friday at eight.
+const FRIDAY: &str = "2026-01-16T08:00:00Z";
+
+fn at(text: &str) -> Timestamp {
+    text.parse().unwrap()
+}
+
+fn office() -> Harness {
+    let mut harness = Harness::new();
+    harness.now = at(FRIDAY);
+    harness.ask(Request::PublishOrganisation { source: OFFICE.to_owned() }).unwrap();
+    harness.ask(Request::Deploy { source: CLAIM.to_owned() }).unwrap();
+    harness
+}
+
+fn wish(number: u128, deadline: &str, change: impl FnOnce(&mut Wish)) -> Request {
+    let mut wish = Wish::new(at(deadline));
+    change(&mut wish);
+    Request::Start(Start {
+        instance: InstanceId(number << 80),
+        process: Arc::from("claim"),
+        version: None,
+        data: data_of(serde_json::json!({ "sum": 7 })),
+        agent: None,
+        key: None,
+        wait_until: None,
+        deadline: Some(Box::new(wish)),
+    })
+}
+
+/// Starts a claim with a deadline; answers what is planned, as `check ann 08:00-11:00, …`, or the earliest
+/// date.
+fn start(harness: &mut Harness, number: u128, deadline: &str) -> String {
+    told(harness.ask(wish(number, deadline, |_| {})))
+}
+
+fn told(answer: Result<Answer, Refusal>) -> String {
+    match answer {
+        Ok(Answer::Started { instance, .. }) => plan(instance.deadline.as_ref().unwrap()),
+        Ok(Answer::Deadline(deadline)) => plan(&deadline),
+        Ok(other) => panic!("{other:?}"),
+        Err(Refusal { code, earliest, .. }) => {
+            format!("{code}, earliest {}", earliest.map_or("never".to_owned(), short))
+        }
+    }
+}
+
+fn short(moment: Timestamp) -> String {
+    moment.to_string()[8..16].replace('T', " ")
+}
+
+fn plan(deadline: &DeadlineView) -> String {
+    let legs = deadline.legs.iter().map(|leg| {
+        let Some(Performer::Agent(by)) = &leg.by else { return format!("{} nobody", leg.step) };
+        let (start, end) = (leg.start.unwrap(), leg.end.unwrap());
+        format!("{} {by} {}-{}", leg.step, short(start), &short(end)[3..])
+    });
+    let legs: Vec<String> = legs.collect();
+    if deadline.promised { legs.join(", ") } else { format!("not promised: {}", legs.join(", ")) }
+}
+
+#[test]
+fn a_deadline_is_promised_with_planned_times_until_there_is_no_time_left() {
+    let mut harness = office();
+    // Both in one day: three hours of Ann's eight.
+    assert_eq!(
+        start(&mut harness, 1, "2026-01-16T16:00:00Z"),
+        "check ann 16 08:00-11:00, approve bea 16 14:00-15:00"
+    );
+    // The second has to be at Ann's after the first.
+    assert_eq!(
+        start(&mut harness, 2, "2026-01-16T16:00:00Z"),
+        "check ann 16 11:00-14:00, approve bea 16 15:00-16:00"
+    );
+    // A third would take until six, and nobody works then: Ann goes on with it on Monday.
+    assert_eq!(
+        start(&mut harness, 3, "2026-01-16T16:00:00Z"),
+        "deadline_not_promised, earliest 19 10:10"
+    );
+    assert_eq!(
+        start(&mut harness, 3, "2026-01-19T10:00:00Z"),
+        "check ann 16 14:00-09:00, approve bea 19 09:00-10:00"
+    );
+}
+
+#[test]
+fn what_is_done_makes_room_for_others() {
+    let mut harness = office();
+    let first = InstanceId(1 << 80);
+    start(&mut harness, 1, "2026-01-16T14:00:00Z");
+    let full = start(&mut harness, 2, "2026-01-16T14:00:00Z");
+    assert_eq!(full, "deadline_not_promised, earliest 16 15:10");
+    harness.ask(claim("ann", first, "check")).unwrap();
+    harness.now = Timestamp(harness.now.0 + 1_800_000);
+    complete(&mut harness, first, "check", "ann");
+    assert_eq!(
+        start(&mut harness, 3, "2026-01-16T14:00:00Z"),
+        "check ann 16 08:30-11:30, approve bea 16 11:30-12:30"
+    );
+    assert_eq!(harness.site.deadlines().refused, 1);
+}
+
+fn complete(harness: &mut Harness, instance: InstanceId, step: &str, agent: &str) {
+    let complete = Complete {
+        agent: agent.into(),
+        activity: activity(instance, step),
+        data: data_of(serde_json::json!({})),
+        answer: None,
+        request: None,
+    };
+    harness.ask(Request::Complete(complete)).unwrap();
+}
+
+#[test]
+fn promises_survive_a_crash() {
+    let mut harness = office();
+    start(&mut harness, 1, "2026-01-16T16:00:00Z");
+    start(&mut harness, 2, "2026-01-16T16:00:00Z");
+    harness.restart();
+    assert_eq!(
+        start(&mut harness, 3, "2026-01-16T16:00:00Z"),
+        "deadline_not_promised, earliest 19 10:10"
+    );
+    // What is done after it is given back all the same.
+    harness.ask(claim("ann", InstanceId(1 << 80), "check")).unwrap();
+    complete(&mut harness, InstanceId(1 << 80), "check", "ann");
+    assert_eq!(
+        start(&mut harness, 3, "2026-01-16T16:00:00Z"),
+        "check ann 16 08:00-11:00, approve bea 16 11:00-12:00"
+    );
+}
+
+#[test]
+fn whoever_only_asks_reserves_nothing() {
+    let mut harness = office();
+    for _ in 0..3 {
+        let ask = wish(1, "2026-01-16T16:00:00Z", |wish| wish.ask_only = true);
+        assert_eq!(told(harness.ask(ask)), "check ann 16 08:00-11:00, approve bea 16 14:00-15:00");
+    }
+    assert_eq!(harness.site.deadlines(), DeadlineCounts::default());
+}
+
+#[test]
+fn without_a_promise_it_starts_all_the_same_if_that_is_wanted() {
+    let mut harness = office();
+    let anyway = wish(1, "2026-01-16T09:00:00Z", |wish| wish.unpromised = Unpromised::Start);
+    assert_eq!(told(harness.ask(anyway)), "not promised: ");
+    assert_eq!(harness.site.deadlines().unpromised, 1);
+}
+
+#[test]
+fn a_step_of_unknown_length_cannot_be_promised_and_it_is_told_which() {
+    let mut harness = office();
+    let source = CLAIM.replace(", takes: 1h", "");
+    harness.ask(Request::Deploy { source }).unwrap();
+    let refusal = harness.refusal(wish(1, "2026-01-19T16:00:00Z", |_| {}));
+    assert!(refusal.contains("`approve`") && refusal.contains("takes:"), "{refusal}");
+}
+
+#[test]
+fn a_deadline_in_the_past_is_a_mistake() {
+    let mut harness = office();
+    let refusal = harness.refusal(wish(1, "2026-01-16T08:00:00Z", |_| {}));
+    assert!(refusal.contains("deadline_past"), "{refusal}");
+}
+
+#[test]
+fn what_cannot_be_started_is_not_promised() {
+    let mut harness = office();
+    let Request::Start(start) = wish(1, "2026-01-16T16:00:00Z", |_| {}) else { unreachable!() };
+    let data = data_of(serde_json::json!({ "price": 7 }));
+    let refusal = harness.ask(Request::Start(Start { data, ..start })).unwrap_err();
+    assert_eq!(refusal.code, "unknown_element");
+    assert_eq!(harness.site.deadlines().promised, 0);
+    let resource = ResourceId::Person("ann".into());
+    let Ok(Answer::Plan(plan)) = harness.ask(Request::Plan { resource }) else { panic!("a plan") };
+    assert_eq!(plan.turns, []);
+}
+
+#[test]
+fn nothing_makes_way_for_a_question() {
+    let mut harness = office();
+    start(&mut harness, 1, "2026-01-16T16:00:00Z");
+    start(&mut harness, 2, "2026-01-16T16:00:00Z");
+    let ask = wish(3, "2026-01-16T13:00:00Z", |wish| (wish.priority, wish.ask_only) = (9, true));
+    assert!(harness.ask(ask).unwrap_err().earliest.is_some());
+    for number in 1..=2 {
+        assert_eq!(replanned(&mut harness, InstanceId(number << 80)), [] as [&str; 0]);
+    }
+}
+
+#[test]
+fn somebodys_plan_shows_what_they_do_when() {
+    let mut harness = office();
+    start(&mut harness, 1, "2026-01-16T16:00:00Z");
+    let resource = ResourceId::Person("ann".into());
+    let Ok(Answer::Plan(plan)) = harness.ask(Request::Plan { resource }) else { panic!("a plan") };
+    let turns: Vec<String> = plan
+        .turns
+        .iter()
+        .map(|turn| {
+            format!(
+                "{}-{} {}",
+                short(turn.from),
+                short(turn.to),
+                turn.step.as_deref().unwrap_or("-")
+            )
+        })
+        .collect();
+    assert_eq!(turns, ["16 08:00-16 11:00 check"]);
+}
+
+/// What the history says about changes of the plan.
+fn replanned(harness: &mut Harness, instance: InstanceId) -> Vec<String> {
+    let request = Request::History { instance, from: 0, limit: 100 };
+    let Ok(Answer::History { entries, .. }) = harness.ask(request) else { panic!("a history") };
+    let changes = entries.into_iter().filter(|entry| entry.kind == "replanned");
+    changes.filter_map(|entry| entry.detail).collect()
+}
+
+#[test]
+fn whoever_falls_ill_has_their_work_promised_by_others_or_it_is_told_before_it_is_late() {
+    let mut harness = office();
+    let two = OFFICE.replace("  bea:", "  abe: { roles: [clerk], calendar: office }\n  bea:");
+    harness.ask(Request::PublishOrganisation { source: two.clone() }).unwrap();
+    for number in 1..=4 {
+        assert!(
+            start(&mut harness, number, "2026-01-16T16:00:00Z").starts_with("check a"),
+            "{number}"
+        );
+    }
+    // One clerk is gone: six of the twelve hours of work are left for the other one's eight.
+    let ill = "absent: [{ from: 2026-01-16 }], ";
+    let ill = two.replace("  ann: { ", &format!("  ann: {{ {ill}"));
+    harness.ask(Request::PublishOrganisation { source: ill }).unwrap();
+    let told: Vec<Vec<String>> =
+        (1..=4).map(|number| replanned(&mut harness, InstanceId(number << 80))).collect();
+    let lost: Vec<&String> = told.iter().filter_map(|changes| changes.last()).collect();
+    assert_eq!(lost.len(), 2, "{told:?}");
+    assert!(lost.iter().all(|text| text.contains("check is not promised any more")), "{lost:?}");
+    assert_eq!(harness.site.deadlines().withdrawn, 2);
+}
+
+#[test]
+fn who_does_not_work_is_noticed_before_the_deadline_is_missed() {
+    let mut harness = office();
+    start(&mut harness, 1, "2026-01-16T13:00:00Z");
+    let id = InstanceId(1 << 80);
+    // Ann has until a quarter to twelve, and three hours to do.
+    harness.pass(Duration::from_secs(30 * 60));
+    assert_eq!(replanned(&mut harness, id), [] as [&str; 0]);
+    harness.pass(Duration::from_secs(20 * 60));
+    let told = replanned(&mut harness, id);
+    assert!(told.iter().any(|text| text.contains("not promised any more")), "{told:?}");
+}
+
+#[test]
+fn what_is_more_important_makes_others_give_way_and_they_are_told() {
+    let mut harness = office();
+    start(&mut harness, 1, "2026-01-16T16:00:00Z");
+    start(&mut harness, 2, "2026-01-16T16:00:00Z");
+    let urgent = wish(3, "2026-01-16T13:00:00Z", |wish| wish.priority = 9);
+    assert!(told(harness.ask(urgent)).starts_with("check ann"), "it is promised");
+    let told: Vec<Vec<String>> =
+        (1..=2).map(|number| replanned(&mut harness, InstanceId(number << 80))).collect();
+    assert_eq!(
+        told.iter().filter(|changes| !changes.is_empty()).count(),
+        1,
+        "one of them: {told:?}"
+    );
+}
+
+#[test]
+fn an_item_says_by_when_it_is_due_and_who_has_promised_it() {
+    let mut harness = office();
+    start(&mut harness, 1, "2026-01-16T16:00:00Z");
+    let worklist = Worklist { agent: "ann".into(), since: None, limit: 10, wait_until: None };
+    let Ok(Answer::Worklist(list)) = harness.ask(Request::Worklist(worklist)) else {
+        panic!("a list")
+    };
+    let item = &list.items[0];
+    assert_eq!(item.due.map(short).as_deref(), Some("16 14:00"));
+    assert_eq!(item.planned_for, Some("ann".into()));
+}
+
+#[test]
+fn how_long_a_step_takes_is_learned_and_not_forgotten_in_a_crash() {
+    let mut harness = office();
+    for number in 1..=8 {
+        start(&mut harness, number, "2026-01-30T16:00:00Z");
+        let instance = InstanceId(number << 80);
+        harness.ask(claim("ann", instance, "check")).unwrap();
+        harness.now = Timestamp(harness.now.0 + 3_600_000);
+        complete(&mut harness, instance, "check", "ann");
+        harness.ask(Request::Abort { instance, reason: String::new() }).unwrap();
+    }
+    harness.restart();
+    // An hour, not three.
+    harness.now = at("2026-01-19T08:00:00Z");
+    let planned = start(&mut harness, 9, "2026-01-19T10:00:00Z");
+    assert_eq!(planned, "check ann 19 08:00-09:00, approve bea 19 09:00-10:00");
+}
+
+#[test]
+fn what_goes_on_after_the_weekend_is_planned_for_both_days() {
+    let mut harness = office();
+    for (number, deadline) in [(1, "16T16"), (2, "16T16"), (3, "19T10")] {
+        start(&mut harness, number, &format!("2026-01-{deadline}:00:00Z"));
+    }
+    let resource = ResourceId::Person("ann".into());
+    let Ok(Answer::Plan(plan)) = harness.ask(Request::Plan { resource }) else { panic!("a plan") };
+    let last = plan.turns.iter().filter(|turn| turn.instance == Some(InstanceId(3 << 80)));
+    let last: Vec<(String, String)> = last.map(|turn| (short(turn.from), short(turn.to))).collect();
+    let day = |from: &str, to: &str| (from.to_owned(), to.to_owned());
+    assert_eq!(last, [day("16 14:00", "16 16:00"), day("19 08:00", "19 09:00")]);
+}
+
+#[test]
+fn those_with_a_deadline_are_listed_also_when_they_are_not_in_memory() {
+    let mut harness = office();
+    start(&mut harness, 1, "2026-01-16T16:00:00Z");
+    let anyway = wish(2, "2026-01-16T09:00:00Z", |wish| wish.unpromised = Unpromised::Start);
+    harness.ask(anyway).unwrap();
+    let Request::Start(without) = wish(3, "2026-01-16T16:00:00Z", |_| {}) else { unreachable!() };
+    harness.ask(Request::Start(Start { deadline: None, ..without })).unwrap();
+    let listed = |harness: &mut Harness, before: Option<InstanceId>| {
+        let list = List { deadline: true, limit: 1, before, ..List::default() };
+        let Ok(Answer::Instances { instances, next }) = harness.ask(Request::List(list)) else {
+            panic!("a list")
+        };
+        let info = &instances[0];
+        (info.instance.0 >> 80, info.deadline.as_ref().unwrap().promised, next)
+    };
+    let second = InstanceId(2 << 80);
+    for _ in 0..2 {
+        assert_eq!(listed(&mut harness, None), (2, false, Some(second)));
+        assert_eq!(listed(&mut harness, Some(second)), (1, true, None));
+        harness.restart();
+    }
+}
+
+#[test]
+fn the_earliest_date_can_still_be_promised_when_it_was_read() {
+    let mut harness = office();
+    start(&mut harness, 1, "2026-01-16T14:00:00Z");
+    for (number, asked) in [(2, "2026-01-16T14:00:00Z"), (3, "2026-01-16T16:00:00Z")] {
+        let earliest = harness.ask(wish(number, asked, |_| {})).unwrap_err().earliest.unwrap();
+        // Nobody works meanwhile.
+        harness.now = Timestamp(harness.now.0 + 120_000);
+        let told = start(&mut harness, number, &earliest.to_string());
+        assert!(told.starts_with("check ann"), "{earliest}: {told}");
+    }
+    // Nor is it taken back at once because nobody has begun in the same moment.
+    harness.pass(Duration::from_secs(60));
+    assert_eq!(harness.site.deadlines().withdrawn, 0);
+}
+
+#[test]
+fn a_loop_that_goes_round_again_takes_the_promise_back_and_says_so() {
+    let mut harness = office();
+    let source = "process: claim\ndata: { sum: int }\nstart: [sum]\nsteps:\n  - loop: until-right\n    steps:\n      \
+                  - { step: check, who: Role(clerk), takes: 1h }\n    who: Role(manager)\n    takes: 30m\n";
+    harness.ask(Request::Deploy { source: source.to_owned() }).unwrap();
+    start(&mut harness, 1, "2026-01-16T16:00:00Z");
+    let instance = InstanceId(1 << 80);
+    let done = |step: &str, agent: &str, answer: Option<&str>| {
+        Request::Complete(Complete {
+            agent: agent.into(),
+            activity: ActivityId { iteration: Iteration(vec![0]), ..activity(instance, step) },
+            data: data_of(serde_json::json!({})),
+            answer: answer.map(str::to_owned),
+            request: None,
+        })
+    };
+    harness.ask(done("check", "ann", None)).unwrap();
+    harness.ask(done("until-right", "bea", Some("repeat"))).unwrap();
+    let told = replanned(&mut harness, instance);
+    assert!(
+        told.iter().any(|text| text.contains("`check` is done once more than was planned")),
+        "{told:?}"
+    );
+    assert_eq!(harness.site.deadlines().withdrawn, 1);
+}
+
+#[test]
+fn after_many_questions_a_restart_reads_what_stands() {
+    let mut harness = office();
+    start(&mut harness, 1, "2026-01-16T16:00:00Z");
+    start(&mut harness, 2, "2026-01-16T16:00:00Z");
+    for number in 3..150 {
+        let ask = wish(number, "2026-01-19T16:00:00Z", |wish| wish.ask_only = true);
+        assert!(harness.ask(ask).is_ok());
+    }
+    assert!(harness.snapshot_of(StreamId::PLANS).is_some(), "what they come to is stored");
+    harness.restart();
+    let told = start(&mut harness, 3, "2026-01-16T16:00:00Z");
+    assert_eq!(told, "deadline_not_promised, earliest 19 10:10");
+}
+
+#[test]
+fn what_was_done_before_a_crash_stays_done() {
+    let mut harness = office();
+    start(&mut harness, 1, "2026-01-16T16:00:00Z");
+    harness.ask(claim("ann", InstanceId(1 << 80), "check")).unwrap();
+    harness.pass(Duration::from_secs(2 * 3600));
+    harness.restart();
+    let resource = ResourceId::Person("ann".into());
+    let Ok(Answer::Plan(plan)) = harness.ask(Request::Plan { resource }) else { panic!("a plan") };
+    let turns: Vec<(String, String)> =
+        plan.turns.iter().map(|turn| (short(turn.from), short(turn.to))).collect();
+    assert_eq!(turns, [("16 10:00".to_owned(), "16 11:00".to_owned())]);
+}

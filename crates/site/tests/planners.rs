@@ -1,0 +1,197 @@
+//! Deadlines over several servers: who keeps whose plan, and what they tell each other.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::wildcard_enum_match_arm,
+    reason = "a wrong assumption is a failed test"
+)]
+
+#[path = "support/group.rs"]
+mod group;
+
+use group::{Group, HIGH};
+use legwork_model::event::{Method, Performer};
+use legwork_model::id::{ActivityId, AgentId, InstanceId, ServerId};
+use legwork_model::time::Timestamp;
+use legwork_site::*;
+
+const PEOPLE: &str = "organisation: o\nagents: { ann: { roles: [clerk] }, bob: { roles: [clerk] }, \
+                      sam: { roles: [manager] } }\n";
+const TOUR: &str = "process: tour\nsteps:\n  - { step: check, who: Role(clerk), at: north, takes: 3h }\n  \
+                    - { step: sign, who: Role(manager), at: south, takes: 1h }\n";
+const HOUR: i64 = 3_600_000;
+
+/// North-1 keeps Ann's plan, south-1 Bob's and Sam's.
+fn group() -> Group {
+    let mut group = Group::new(1, 1);
+    let topology = group::topology(1, 1);
+    let topology = topology
+        .replace("  south: { servers", "    people: [ann]\n  south: { people: [bob, sam], servers");
+    group.publish(&topology, Method::Since).unwrap();
+    group.ask(0, Request::PublishOrganisation { source: PEOPLE.to_owned() }).unwrap();
+    group.ask(0, Request::Deploy { source: TOUR.to_owned() }).unwrap();
+    for _ in 0..5 {
+        group.pass(2_000);
+    }
+    group
+}
+
+/// Asks north-2 for a start that is to be done in so many hours.
+fn start(group: &mut Group, hours: i64) -> (InstanceId, String) {
+    let instance = group.draw(1, HIGH);
+    let wish = Wish::new(Timestamp(group.now + hours * HOUR));
+    let request = Request::Start(Start {
+        instance,
+        process: "tour".into(),
+        version: None,
+        data: Data::new(),
+        agent: None,
+        key: None,
+        wait_until: None,
+        deadline: Some(Box::new(wish)),
+    });
+    let id = group.send(1, request);
+    for _ in 0..200 {
+        if group.answers.contains_key(&id) {
+            break;
+        }
+        group.pass(50);
+    }
+    (instance, told(group.answers.remove(&id).expect("an answer")))
+}
+
+fn told(answer: Result<Answer, Refusal>) -> String {
+    match answer {
+        Ok(Answer::Started { instance, .. }) => {
+            let deadline = instance.deadline.unwrap();
+            assert!(deadline.promised);
+            let by = deadline.legs.iter().map(|leg| match &leg.by {
+                Some(Performer::Agent(agent)) => format!("{} {agent}", leg.step),
+                other => panic!("{other:?}"),
+            });
+            by.collect::<Vec<_>>().join(", ")
+        }
+        Err(Refusal { code, earliest, .. }) => format!("{code} {}", earliest.is_some()),
+        other => panic!("{other:?}"),
+    }
+}
+
+/// How many turns somebody has in their plan, asked at their planner.
+fn turns(group: &mut Group, planner: usize, agent: &str) -> usize {
+    let resource = ResourceId::Person(agent.into());
+    match group.ask(planner, Request::Plan { resource }).unwrap() {
+        Answer::Plan(plan) => plan.turns.len(),
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn a_deadline_is_promised_by_planners_of_other_servers() {
+    let mut group = group();
+    let (_, first) = start(&mut group, 8);
+    assert!(["check ann, sign sam", "check bob, sign sam"].contains(&first.as_str()), "{first}");
+    let (_, second) = start(&mut group, 8);
+    // Whoever has not got the first gets the second.
+    assert_ne!(first, second);
+    assert_eq!((turns(&mut group, 0, "ann"), turns(&mut group, 2, "bob")), (1, 1));
+    assert_eq!(turns(&mut group, 2, "sam"), 2);
+    // A third in a hurry goes before both; a fourth has no time.
+    let (_, third) = start(&mut group, 5);
+    assert!(third.starts_with("check"), "{third}");
+    let (_, fourth) = start(&mut group, 5);
+    assert!(fourth.starts_with("check"), "{fourth}");
+    assert_eq!(start(&mut group, 5).1, "deadline_not_promised true");
+    assert_eq!(turns(&mut group, 2, "sam"), 4, "what was reserved for it is given back");
+}
+
+#[test]
+fn a_plan_is_asked_for_at_the_server_that_keeps_it() {
+    let mut group = group();
+    let resource = ResourceId::Person("sam".into());
+    let refusal = group.ask(1, Request::Plan { resource }).unwrap_err();
+    assert_eq!((refusal.code, refusal.at), ("elsewhere", Some(ServerId(2))));
+}
+
+#[test]
+fn a_step_that_is_done_anywhere_gives_the_time_back() {
+    let mut group = group();
+    let (instance, by) = start(&mut group, 8);
+    let clerk = if by.contains("ann") { "ann" } else { "bob" };
+    let planner = if clerk == "ann" { 0 } else { 2 };
+    assert_eq!(turns(&mut group, planner, clerk), 1);
+    let activity =
+        |step: &str| ActivityId { instance, step: step.into(), iteration: Default::default() };
+    let done = |step: &str, agent: &str| {
+        Request::Complete(Complete {
+            agent: AgentId::from(agent),
+            activity: activity(step),
+            data: Data::new(),
+            answer: None,
+            request: None,
+        })
+    };
+    group.ask(1, done("check", clerk)).unwrap();
+    group.pass(1_000);
+    assert_eq!(turns(&mut group, planner, clerk), 0);
+    // The second step is done in the south.
+    for _ in 0..5 {
+        group.pass(1_000);
+    }
+    assert_eq!(turns(&mut group, 2, "sam"), 1);
+    group.ask(2, done("sign", "sam")).unwrap();
+    group.pass(1_000);
+    assert_eq!(turns(&mut group, 2, "sam"), 0);
+}
+
+#[test]
+fn promises_survive_the_crash_of_any_server() {
+    let mut group = group();
+    start(&mut group, 8);
+    start(&mut group, 8);
+    for place in 0..3 {
+        group.open(place);
+        for _ in 0..5 {
+            group.pass(2_000);
+        }
+        assert_eq!((turns(&mut group, 0, "ann"), turns(&mut group, 2, "bob")), (1, 1), "{place}");
+        assert_eq!(turns(&mut group, 2, "sam"), 2);
+    }
+    assert_eq!(start(&mut group, 3).1, "deadline_not_promised true");
+}
+
+#[test]
+fn when_a_planner_cannot_be_reached_nothing_is_promised_for_it() {
+    let mut group = group();
+    group.away.insert(2);
+    assert_eq!(start(&mut group, 8).1, "deadline_not_promised false");
+    group.away.clear();
+    assert_eq!(turns(&mut group, 0, "ann"), 0, "the first step is given back");
+}
+
+#[test]
+fn what_was_reserved_for_a_start_that_a_crash_broke_off_is_given_back() {
+    let mut group = group();
+    // Bob and Sam cannot be asked, so that Ann's planner waits for them with her time reserved.
+    group.away.insert(2);
+    let instance = group.draw(0, 0);
+    let mut wish = Wish::new(Timestamp(group.now + 8 * HOUR));
+    wish.priority = 0;
+    let start = Start {
+        instance,
+        process: "tour".into(),
+        version: None,
+        data: Data::new(),
+        agent: None,
+        key: None,
+        wait_until: None,
+        deadline: Some(Box::new(wish)),
+    };
+    let id = group.send(0, Request::Start(start));
+    assert!(!group.answers.contains_key(&id));
+    assert_eq!(turns(&mut group, 0, "ann"), 1);
+    group.open(0);
+    group.pass(1_000);
+    assert_eq!(turns(&mut group, 0, "ann"), 0);
+}

@@ -2,6 +2,7 @@
 //!
 //! Each figure has a folder with what the paper says, what comes out here and what differs.
 
+mod deadlines;
 mod division;
 mod executors;
 mod migrations;
@@ -51,6 +52,15 @@ enum Figure {
     /// What ten migrations into a loop send: section 6 of the paper on instance data.
     #[value(name = "003-6")]
     Migrations,
+    /// How many deadlines are promised and kept when a node is lost: figure 7 of the paper on task allocation.
+    #[value(name = "004-7")]
+    Faults,
+    /// The same with and without the removal of less important tasks: its figure 8.
+    #[value(name = "004-8")]
+    Removal,
+    /// The same by whom other nodes are asked.
+    #[value(name = "004-x")]
+    Strategies,
 }
 
 fn main() -> Result<()> {
@@ -66,5 +76,8 @@ fn main() -> Result<()> {
         Figure::Shares => division::shares(json),
         Figure::Types => division::types(json),
         Figure::Migrations => migrations::run(json),
+        Figure::Faults => deadlines::faults(json),
+        Figure::Removal => deadlines::removal(json),
+        Figure::Strategies => deadlines::strategies(json),
     }
 }

@@ -40,11 +40,41 @@ pub(crate) fn draw_over(
     axes: [&str; 2],
     legend: SeriesLabelPosition,
     curves: &[Curve<'_>],
-    (first, apart): (f64, f64),
+    over: (f64, f64),
+) -> Result<()> {
+    let most = values(curves).fold(0.0, f64::max);
+    draw_between(path, title, axes, legend, curves, (over, 0.0..most * 1.05))
+}
+
+/// The same for parts in per cent, from a little below the lowest of them: where all are near to each other,
+/// they can be told apart.
+pub(crate) fn draw_parts(
+    path: &Path,
+    title: &str,
+    axes: [&str; 2],
+    legend: SeriesLabelPosition,
+    curves: &[Curve<'_>],
+    over: (f64, f64),
+) -> Result<()> {
+    let least = values(curves).fold(100.0, f64::min);
+    let from = ((least - 1.0) / 5.0).floor() * 5.0;
+    draw_between(path, title, axes, legend, curves, (over, from..100.0 + (100.0 - from) / 20.0))
+}
+
+fn values<'a>(curves: &'a [Curve<'_>]) -> impl Iterator<Item = f64> + 'a {
+    curves.iter().flat_map(|curve| curve.values.iter().copied())
+}
+
+fn draw_between(
+    path: &Path,
+    title: &str,
+    axes: [&str; 2],
+    legend: SeriesLabelPosition,
+    curves: &[Curve<'_>],
+    ((first, apart), shown): ((f64, f64), std::ops::Range<f64>),
 ) -> Result<()> {
     let [over, unit] = axes;
     let failed = |error: &dyn std::fmt::Display| anyhow!("{}: {error}", path.display());
-    let all = || curves.iter().flat_map(|curve| curve.values.iter().copied());
     let rounds = curves.iter().map(|curve| curve.values.len()).max().unwrap_or(0);
     let at = |place: usize| first + place as f64 * apart;
     let area = SVGBackend::new(path, SIZE).into_drawing_area();
@@ -54,7 +84,7 @@ pub(crate) fn draw_over(
         .margin(12)
         .x_label_area_size(36)
         .y_label_area_size(64)
-        .build_cartesian_2d(first..at(rounds.max(1) - 1), 0.0..all().fold(0.0, f64::max) * 1.05)
+        .build_cartesian_2d(first..at(rounds.max(1) - 1), shown)
         .map_err(|error| failed(&error))?;
     chart
         .configure_mesh()

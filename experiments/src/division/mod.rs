@@ -4,6 +4,8 @@
 
 mod change;
 mod random;
+
+pub(crate) use random::Random;
 mod shares;
 mod simulation;
 mod types;

@@ -69,7 +69,7 @@ const T: [f64; 19] = [
 
 /// The mean of some values and half the width of its 95 % confidence interval, of which one value says
 /// nothing.
-fn mean(values: &[f64]) -> (f64, Option<f64>) {
+pub(crate) fn mean(values: &[f64]) -> (f64, Option<f64>) {
     let count = values.len() as f64;
     let mean = values.iter().sum::<f64>() / count;
     let t = values.len().checked_sub(2).map(|place| T[place.min(T.len() - 1)]);
@@ -78,7 +78,13 @@ fn mean(values: &[f64]) -> (f64, Option<f64>) {
 }
 
 /// Writes the table of a figure, and prints it or the whole figure.
-fn tell(figure: &impl Serialize, name: &str, file: &str, csv: &str, json: bool) -> Result<()> {
+pub(crate) fn tell(
+    figure: &impl Serialize,
+    name: &str,
+    file: &str,
+    csv: &str,
+    json: bool,
+) -> Result<()> {
     let folder = folder(name);
     write(&folder, file, csv)?;
     if json {

@@ -1,0 +1,150 @@
+//! Figure 7: how much is promised and kept when one node of three is lost after two thirds of the time.
+
+use anyhow::Result;
+use legwork_promise::Strategy;
+use serde::Serialize;
+
+use super::drawn::HORIZON;
+use super::{Fault, LOADS, RUNS, Setting, arrivals, load, ratio, run as simulated};
+use crate::division::{folder, rounded};
+use crate::executors::{mean, tell};
+use crate::plot::{self, Curve, SeriesLabelPosition};
+
+const VARIANTS: [(&str, Fault); 3] =
+    [("normal", Fault::None), ("tolerant", Fault::Tolerated), ("intolerant", Fault::Ignored)];
+/// The parts of the time that are told apart.
+const SLICES: i64 = 20;
+/// The load that is drawn.
+const DRAWN: u32 = 5;
+
+#[derive(Debug, Serialize)]
+struct Figure {
+    figure: &'static str,
+    runs: u64,
+    rows: Vec<Row>,
+    over_time: Vec<Slice>,
+    /// Which part of what the fault costs is won back, by load.
+    won_back: Vec<WonBack>,
+}
+
+#[derive(Debug, Serialize)]
+struct Row {
+    load: f64,
+    variant: &'static str,
+    ratio: f64,
+    ci95: f64,
+}
+
+#[derive(Debug, Serialize)]
+struct Slice {
+    load: f64,
+    variant: &'static str,
+    /// In per cent of the whole time, the end of the slice.
+    until: i64,
+    ratio: f64,
+}
+
+#[derive(Debug, Serialize)]
+struct WonBack {
+    load: f64,
+    part: f64,
+}
+
+pub(crate) fn run(json: bool) -> Result<()> {
+    let (mut rows, mut over_time, mut won_back) = (Vec::new(), Vec::new(), Vec::new());
+    for tenths in LOADS {
+        eprintln!("load {} …", load(tenths));
+        let (of_load, slices) = of_load(tenths);
+        let [normal, tolerant, intolerant] = [0, 1, 2].map(|place: usize| of_load[place].ratio);
+        let part = (tolerant - intolerant) / (normal - intolerant);
+        won_back.push(WonBack { load: load(tenths), part: rounded(part, 3) });
+        rows.extend(of_load);
+        over_time.extend(slices);
+    }
+    draw(&over_time)?;
+    let csv = csv(&rows, &over_time);
+    let figure = Figure { figure: "004-7", runs: RUNS, rows, over_time, won_back };
+    tell(&figure, "004-7", "faults.csv", &csv, json)
+}
+
+fn csv(rows: &[Row], over_time: &[Slice]) -> String {
+    let mut csv = "load,variant,until_pct,ratio,ci95\n".to_owned();
+    for Row { load, variant, ratio, ci95 } in rows {
+        csv += &format!("{load:.1},{variant},,{ratio:.4},{ci95:.4}\n");
+    }
+    for Slice { load, variant, until, ratio } in over_time {
+        csv += &format!("{load:.1},{variant},{until},{ratio:.4},\n");
+    }
+    csv
+}
+
+fn of_load(tenths: u32) -> (Vec<Row>, Vec<Slice>) {
+    let mut totals = vec![Vec::new(); VARIANTS.len()];
+    let mut slices = vec![vec![0.0; SLICES as usize]; VARIANTS.len()];
+    for seed in 0..RUNS {
+        let drawn = arrivals(load(tenths), seed);
+        for (place, (_, fault)) in VARIANTS.into_iter().enumerate() {
+            let setting = Setting { strategy: Strategy::Flexible, removes: true, fault };
+            let (fates, _) = simulated(&drawn, setting, seed);
+            totals[place].push(ratio(&drawn, &fates, |_| true));
+            for slice in 0..SLICES {
+                let within = |at: i64| at * SLICES / HORIZON == slice;
+                slices[place][slice as usize] +=
+                    ratio(&drawn, &fates, |arrival| within(arrival.at)) / RUNS as f64;
+            }
+        }
+    }
+    let load = load(tenths);
+    let named = VARIANTS.into_iter().map(|(name, _)| name);
+    let rows = named.clone().zip(&totals).map(|(variant, totals)| {
+        let (ratio, ci95) = mean(totals);
+        Row { load, variant, ratio: rounded(ratio, 4), ci95: rounded(ci95.unwrap_or_default(), 4) }
+    });
+    let over_time = named.zip(slices).flat_map(|(variant, ratios)| {
+        let until = (1..).map(|slice| slice * 100 / SLICES);
+        ratios.into_iter().zip(until).map(move |(ratio, until)| Slice {
+            load,
+            variant,
+            until,
+            ratio: rounded(ratio, 4),
+        })
+    });
+    (rows.collect(), over_time.collect())
+}
+
+fn draw(over_time: &[Slice]) -> Result<()> {
+    let curve = |name: &'static str| {
+        let own = over_time.iter().filter(|it| it.variant == name && it.load == load(DRAWN));
+        Curve { name, values: own.map(|slice| slice.ratio * 100.0).collect() }
+    };
+    let curves: Vec<Curve<'_>> = VARIANTS.into_iter().map(|(name, _)| curve(name)).collect();
+    let title = "tasks promised and kept, load 0.5; one node of three is lost at 67 %";
+    let axes = ["% of the time", "%"];
+    let legend = SeriesLabelPosition::LowerLeft;
+    let apart = 100.0 / SLICES as f64;
+    let path = folder("004-7").join("faults.svg");
+    std::fs::create_dir_all(folder("004-7"))?;
+    plot::draw_parts(&path, title, axes, legend, &curves, (apart, apart))
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "a wrong assumption is a failed test")]
+
+    use super::*;
+
+    #[test]
+    fn what_is_written_comes_out_and_tolerance_wins_back_most_of_what_the_fault_costs() {
+        let written = std::fs::read_to_string(folder("004-7").join("faults.csv")).unwrap();
+        let (rows, slices) = of_load(DRAWN);
+        for line in csv(&rows, &slices).lines() {
+            assert!(
+                written.lines().any(|one| one == line),
+                "run `cargo xtask figure 004-7`: {line}"
+            );
+        }
+        let [normal, tolerant, intolerant] = [0, 1, 2].map(|place: usize| rows[place].ratio);
+        assert!(normal > tolerant && tolerant > intolerant, "{rows:?}");
+        assert!(tolerant - intolerant >= 0.6 * (normal - intolerant), "{rows:?}");
+    }
+}

@@ -1,0 +1,33 @@
+//! Deadlines that nodes promise each other: figures 7 and 8 of Lee, Park: "Design of Task Allocation Algorithm
+//! for Workflow Engine" (in Korean), and a comparison of the ways to ask others.
+
+mod bound;
+mod drawn;
+mod faults;
+mod removal;
+mod strategies;
+mod world;
+
+use self::drawn::{Arrival, arrivals};
+use self::world::{Fate, Fault, Setting, run};
+
+pub(crate) use faults::run as faults;
+pub(crate) use removal::run as removal;
+pub(crate) use strategies::run as strategies;
+
+const RUNS: u64 = 20;
+/// Loads, in tenths.
+const LOADS: std::ops::RangeInclusive<u32> = 3..=9;
+
+/// The part of tasks that was promised and kept, of those that a filter takes; 1 of none.
+fn ratio(arrivals: &[Arrival], fates: &[Fate], of: impl Fn(&Arrival) -> bool) -> f64 {
+    let counted = arrivals.iter().zip(fates).filter(|(arrival, _)| of(arrival));
+    let (all, kept) = counted.fold((0_u32, 0_u32), |(all, kept), (_, fate)| {
+        (all + 1, kept + u32::from(fate.kept && fate.promised))
+    });
+    if all == 0 { 1.0 } else { f64::from(kept) / f64::from(all) }
+}
+
+fn load(tenths: u32) -> f64 {
+    f64::from(tenths) / 10.0
+}

@@ -36,6 +36,8 @@ pub(crate) enum Chore {
     Place(Options),
     /// To choose the executor of a task: decisions a second of each policy with 6, 100 and 10,000.
     Dispatch(Options),
+    /// Deadlines promised or refused a second with 100, 1,000 and 10,000 reservations standing.
+    Guarantee(Options),
     /// Two servers and six executors, each a process of its own: how soon all work is done, by policy.
     Executors(ExecutorsOptions),
     /// All of them.
@@ -174,6 +176,7 @@ mod tests {
             "bench scale --json --no-peer",
             "bench place --json",
             "bench dispatch --json",
+            "bench guarantee --json",
             "bench executors --json --policy oxthas-3 --cases 20 --disturbed",
             "bench all",
             "bench table",

@@ -11,6 +11,7 @@ pub mod disk;
 pub mod dispatch;
 pub mod engine;
 pub mod executors;
+pub mod guarantee;
 pub mod load;
 pub mod lookup;
 pub mod machine;

@@ -22,7 +22,8 @@ use legwork_bench::place::{Place, repository};
 use legwork_bench::report::Report;
 use legwork_bench::steps::Shape;
 use legwork_bench::{
-    crash, disk, dispatch, engine, executors, lookup, page, restart, reweigh, scale, steps, waiting,
+    crash, disk, dispatch, engine, executors, guarantee, lookup, page, restart, reweigh, scale,
+    steps, waiting,
 };
 use serde::Serialize;
 use tokio::signal::unix::{SignalKind, signal};
@@ -69,6 +70,10 @@ const CANDIDATES: usize = 20_000_000;
 const EXECUTORS_GOAL: usize = 100;
 const NS_DECISION_MAX: f64 = 5_000.0;
 
+const QUESTIONS: usize = 500_000;
+const RESERVATIONS_GOAL: usize = 1_000;
+const ADMISSIONS_PER_S_MIN: f64 = 100_000.0;
+
 #[tokio::main(worker_threads = 1)]
 async fn main() -> ExitCode {
     match guarded(Arguments::parse().chore).await {
@@ -106,6 +111,7 @@ async fn run(chore: Chore) -> Result<ExitCode> {
         Chore::Engine(options) => Bench::alone(options)?.engine()?,
         Chore::Place(options) => Bench::alone(options)?.lookup()?,
         Chore::Dispatch(options) => Bench::alone(options)?.dispatch().await?,
+        Chore::Guarantee(options) => Bench::alone(options)?.guarantee()?,
         Chore::All(options) => {
             let mut bench = Bench::new(options)?;
             bench.steps(Shape::Sequence).await?;
@@ -119,6 +125,7 @@ async fn run(chore: Chore) -> Result<ExitCode> {
             bench.engine()?;
             bench.lookup()?;
             bench.dispatch().await?;
+            bench.guarantee()?;
             bench.executors(&executors::POLICIES, &[false, true], 1).await?;
         }
         Chore::Table => table()?,
@@ -370,6 +377,21 @@ impl Bench {
                 let scale = self.scale(clients);
                 let row = executors::throughput::measure(&self.place, verdicts, scale).await?;
                 self.report.add(&row)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn guarantee(&mut self) -> Result<()> {
+        let questions = self.cases(QUESTIONS);
+        for kind in guarantee::KINDS {
+            for reservations in guarantee::RESERVATIONS {
+                let row = guarantee::measure(kind, reservations, questions);
+                let met = row.per_second.map(|rate| rate >= ADMISSIONS_PER_S_MIN);
+                self.report.add(&match (kind, reservations) {
+                    (guarantee::AT_ONCE, RESERVATIONS_GOAL) => row.goal("100,000/s", met),
+                    (_, _) => row,
+                })?;
             }
         }
         Ok(())

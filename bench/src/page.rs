@@ -38,14 +38,16 @@ fn tables(results: &str) -> Result<String> {
     Ok(text)
 }
 
-/// The last row of each workload and number of clients, of each policy and number of executors, in the order of their first.
+/// The last row of each workload and number of clients, of each policy and number of executors, of
+/// each kind and number of reservations, in the order of their first.
 fn newest(results: &str) -> Result<Vec<Json>> {
     let mut rows: Vec<Json> = Vec::new();
     for (number, line) in results.lines().enumerate() {
         let row: Json = serde_json::from_str(line)
             .with_context(|| format!("line {} of the results is no JSON", number + 1))?;
         let key = |row: &Json| {
-            ["workload", "clients", "policy", "executors"].map(|name| row[name].clone())
+            let names = ["workload", "clients", "policy", "executors", "kind", "reservations"];
+            names.map(|name| row[name].clone())
         };
         match rows.iter_mut().find(|other| key(other) == key(&row)) {
             Some(older) => *older = row,
@@ -92,6 +94,8 @@ fn alone_line(row: &Json) -> String {
         figure("ns_per_lookup", 1, "ns"),
         figure("ns_per_decision", 0, "ns"),
         figure("decisions_per_s", 0, "decisions/s"),
+        figure("per_second", 0, "/s"),
+        figure("promised_pct", 0, "% promised"),
         figure("tasks_per_s", 0, "tasks/s"),
         figure("limit_tasks_per_s", 0, "tasks/s by HTTP alone"),
         figure("makespan_s", 1, "s"),
@@ -105,8 +109,10 @@ fn alone_line(row: &Json) -> String {
     ];
     let chosen = row["policy"].as_str().zip(row["executors"].as_u64());
     let chosen = chosen.map(|(policy, count)| format!(" {policy} of {count}")).unwrap_or_default();
+    let asked = row["kind"].as_str().zip(row["reservations"].as_u64());
+    let asked = asked.map(|(kind, count)| format!(" {kind} with {count}")).unwrap_or_default();
     let cells = [
-        text(row, "workload") + &chosen,
+        text(row, "workload") + &chosen + &asked,
         number(&row["cases"], 0),
         figures.into_iter().flatten().collect::<Vec<_>>().join(", "),
         goal(row),

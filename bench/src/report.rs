@@ -71,6 +71,15 @@ pub struct Row {
     pub decisions_per_s: Option<f64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ns_per_decision: Option<f64>,
+    /// What is asked of a planner with how many reservations, how often, and which part is promised.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub kind: Option<&'static str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub reservations: Option<usize>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub per_second: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub promised_pct: Option<f64>,
     /// Through executors, and what HTTP alone would let through.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tasks_per_s: Option<f64>,
@@ -304,6 +313,9 @@ fn figures(row: &Row) -> String {
         row.ns_per_lookup.map(|value| format!("{value:.1} ns")),
         row.policy.zip(row.executors).map(|(policy, count)| format!("{policy} of {count}")),
         row.ns_per_decision.map(|value| format!("{value:.1} ns")),
+        row.kind.zip(row.reservations).map(|(kind, count)| format!("{kind} with {count}")),
+        row.per_second.map(|value| format!("{value:.0}/s")),
+        row.promised_pct.map(|value| format!("{value:.0} % promised")),
         row.tasks_per_s
             .zip(row.limit_tasks_per_s)
             .map(|(tasks, limit)| format!("{tasks:.0} tasks/s, of {limit:.0} by HTTP alone")),

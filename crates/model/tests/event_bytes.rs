@@ -464,6 +464,7 @@ fn plans() {
     let back = PlanEvent::TakenBack { task, asker: ServerId(3), is_lost: true };
     check_plan(back, "840484500000000000000000000000000000000705010003f5");
     check_plan(PlanEvent::Told(task), "8205845000000000000000000000000000000007050100");
+    check_plan(PlanEvent::Left(task), "8206845000000000000000000000000000000007050100");
 }
 
 /// The same for what happens to plans.

@@ -42,6 +42,8 @@ impl Leeway {
 pub enum Change {
     Reserved(TaskId),
     Begun(TaskId),
+    /// Whoever had begun it does not work on it any more.
+    Left(TaskId),
     Ended(TaskId),
 }
 
@@ -311,6 +313,21 @@ impl Desk {
             self.changes.push(Change::Begun(id));
             plan.begin_with(*ticket);
         }
+    }
+
+    /// Whoever had begun it has left it: it waits again, as if nothing of it were done.
+    pub fn leave(&mut self, id: TaskId) {
+        let Some(Placed { task, by, lane, ticket }) = self.placed.get(&id) else { return };
+        let Some(resource) = self.resources.get_mut(by) else { return };
+        let Lane { plan, tasks, .. } = &mut resource.lanes[*lane];
+        if !plan.is_begun(*ticket) {
+            return;
+        }
+        plan.end(*ticket);
+        tasks.remove(ticket);
+        self.changes.push(Change::Left(id));
+        let reservation = Reservation { task: task.clone(), by: by.clone(), lane: *lane };
+        self.restore(reservation, None);
     }
 
     /// It is done, or not wanted any more.

@@ -125,17 +125,12 @@ pub enum Scene {
 impl Scene {
     pub const ALL: [Self; 6] =
         [Self::Alone, Self::Together, Self::Divided, Self::Executed, Self::Shared, Self::Promised];
-
-    /// Those that hold for every seed that was tried. Of `Promised` seed 34 does not: a case is late, and nobody is
-    /// told. It is run by its name until that is mended.
-    pub const SETTLED: [Self; 5] =
-        [Self::Alone, Self::Together, Self::Divided, Self::Executed, Self::Shared];
 }
 
 /// Runs one seed from empty stores to the end of all its instances, scene by scene.
 pub fn run(seed: u64) -> Result<Report, Failure> {
     let mut sum = Report::default();
-    for scene in Scene::SETTLED {
+    for scene in Scene::ALL {
         let report = run_scene(seed, scene)?;
         sum = Report {
             instances: sum.instances + report.instances,
@@ -262,9 +257,9 @@ mod tests {
 
     #[test]
     fn deadlines_are_kept_or_it_is_told_in_time() {
-        // 38: time stayed reserved for a case that was over.
+        // 34: what was begun and left again was taken to be worked on. 38: time stayed reserved for a case that was over.
         let mut sum = Promises::default();
-        for seed in (0..8).chain([18, 38]) {
+        for seed in (0..8).chain([18, 34, 38]) {
             let report = run_scene(seed, Scene::Promised);
             sum = sum + report.unwrap_or_else(|failure| panic!("{failure}")).promises;
         }

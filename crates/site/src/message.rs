@@ -119,17 +119,30 @@ pub enum Message {
     /// Between planners: see `planning`.
     #[n(15)]
     Plan(#[n(0)] Box<Said>),
-    /// Somebody works on a promised step, or it is over: to who has promised it, and to who asked.
+    /// How far a promised step is: to who has promised it, and to who asked.
     #[n(16)]
     Step {
         #[n(0)]
         task: TaskKey,
         #[n(1)]
-        is_over: bool,
+        stage: Stage,
         /// How long it took, in milliseconds of working time, if that is known.
         #[n(2)]
         took_ms: Option<u64>,
     },
+}
+
+/// How far a promised step is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Encode, Decode)]
+#[cbor(index_only)]
+pub enum Stage {
+    /// Nobody works on it, or nobody any more.
+    #[n(0)]
+    Waiting,
+    #[n(1)]
+    Begun,
+    #[n(2)]
+    Over,
 }
 
 /// It comes in parts, each of which tells of all that there are between two ids: so parts that were

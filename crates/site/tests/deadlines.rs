@@ -288,6 +288,23 @@ fn who_does_not_work_is_noticed_before_the_deadline_is_missed() {
 }
 
 #[test]
+fn what_was_begun_and_left_again_waits_like_the_rest_also_after_a_crash() {
+    let mut harness = office();
+    start(&mut harness, 1, "2026-01-16T13:00:00Z");
+    let id = InstanceId(1 << 80);
+    harness.ask(claim("ann", id, "check")).unwrap();
+    harness.pass(Duration::from_secs(20 * 60));
+    let (agent, activity) = ("ann".into(), activity(id, "check"));
+    harness.ask(Request::Release { agent, activity }).unwrap();
+    harness.restart();
+    harness.pass(Duration::from_secs(15 * 60));
+    assert_eq!(replanned(&mut harness, id), [] as [&str; 0]);
+    harness.pass(Duration::from_secs(15 * 60));
+    let told = replanned(&mut harness, id);
+    assert!(told.iter().any(|text| text.contains("not promised any more")), "{told:?}");
+}
+
+#[test]
 fn what_is_more_important_makes_others_give_way_and_they_are_told() {
     let mut harness = office();
     start(&mut harness, 1, "2026-01-16T16:00:00Z");

@@ -45,6 +45,9 @@ pub enum PlanEvent {
     /// They know.
     #[n(5)]
     Told(#[n(0)] TaskKey),
+    /// Whoever had begun it does not work on it any more.
+    #[n(6)]
+    Left(#[n(0)] TaskKey),
 }
 
 /// A step of an instance in one round of its loops, or a part of one.

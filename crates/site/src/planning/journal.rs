@@ -111,6 +111,7 @@ impl Site {
                 })))
             }
             Change::Begun(id) => Some(PlanEvent::Begun(key(id))),
+            Change::Left(id) => Some(PlanEvent::Left(key(id))),
             Change::Ended(id) => Some(PlanEvent::Ended(key(id))),
         };
         let mut events: Vec<PlanEvent> = changes.into_iter().filter_map(event).collect();

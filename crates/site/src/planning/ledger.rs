@@ -75,6 +75,12 @@ impl Ledger {
                     self.put_off(&done, begun, at);
                 }
             }
+            PlanEvent::Left(task) => {
+                if let Some((left, Some(begun))) = self.held.get(&task).cloned() {
+                    self.put_off(&left, begun, at);
+                    self.held.insert(task, (left, None));
+                }
+            }
             PlanEvent::TakenBack { task, asker, is_lost } => {
                 self.taken.insert(task, (asker, is_lost));
             }

@@ -23,12 +23,11 @@ use legwork_model::time::Timestamp;
 use legwork_promise::{Desk, Effect, Leeway, Node, Policy, Promise, Said, Task, TaskId};
 
 use crate::Site;
-use crate::message::Message;
+use crate::message::{Message, Stage};
 use crate::output::Output;
 use ledger::Ledger;
 use routing::Routing;
 pub use routing::Wish;
-use steps::Stage;
 pub(crate) use steps::{leg_of, promised_rank};
 
 #[derive(Debug, Default)]

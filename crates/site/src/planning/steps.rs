@@ -11,17 +11,9 @@ use super::resources::{performer, resource};
 use super::{key, task_id};
 use crate::Site;
 use crate::jobs::JobKey;
-use crate::message::Message;
+use crate::message::{Message, Stage};
 use crate::output::Output;
 use crate::step::agent;
-
-/// How far a promised step is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Stage {
-    Waiting,
-    Begun,
-    Over,
-}
 
 impl Site {
     /// Brings the plans in line with where an instance stands. Cheap for those without a deadline, which are
@@ -59,18 +51,19 @@ impl Site {
         for (node, round) in again {
             let task = TaskId { instance: id, step: node.0, round, part: 0 };
             if self.planning.stages.insert(task, (Stage::Waiting, now)).is_none() {
-                let message = Message::Step { task: key(task), is_over: false, took_ms: None };
+                let stage = Stage::Begun;
+                let message = Message::Step { task: key(task), stage, took_ms: None };
                 self.tell_step(&message, [None, starter]);
                 self.goes_round(task, now);
             }
         }
         for (task, planner, stage, took_ms) in told {
-            self.planning.stages.insert(task, (stage, now));
-            if stage != Stage::Waiting {
-                let message =
-                    Message::Step { task: key(task), is_over: stage == Stage::Over, took_ms };
+            let before = self.planning.stages.insert(task, (stage, now));
+            // That a step waits is news only if somebody had begun.
+            if stage != Stage::Waiting || before.is_some() {
+                let message = Message::Step { task: key(task), stage, took_ms };
                 self.tell_step(&message, [Some(planner), starter]);
-                self.step_told(key(task), stage == Stage::Over, now);
+                self.step_told(key(task), stage, now);
             }
             if starter.is_none() {
                 self.took(key(task), took_ms, now);
@@ -120,9 +113,9 @@ impl Site {
         let Some(planner) = leg.planned.as_ref().map(|planned| planned.planner) else { return };
         let (task, starter) = (task_of(job.instance, leg), state.started_elsewhere());
         self.planning.stages.insert(task, (Stage::Begun, now));
-        let message = Message::Step { task: key(task), is_over: false, took_ms: None };
+        let message = Message::Step { task: key(task), stage: Stage::Begun, took_ms: None };
         self.tell_step(&message, [Some(planner), starter]);
-        self.step_told(key(task), false, now);
+        self.step_told(key(task), Stage::Begun, now);
     }
 
     /// Counts whether a promise was kept, when an instance has ended where it was started.
@@ -187,8 +180,8 @@ impl Site {
 
     /// Another server tells how far a step is. It may not know who has promised it meanwhile.
     pub(crate) fn step_told_by(&mut self, from: ServerId, message: Message, now: Timestamp) {
-        let Message::Step { task, is_over, took_ms } = message else { return };
-        self.step_told(task, is_over, now);
+        let Message::Step { task, stage, took_ms } = message else { return };
+        self.step_told(task, stage, now);
         self.took(task, took_ms, now);
         let Some((_, state)) = self.instances.state(task.instance) else { return };
         let deadline = state.deadline().filter(|_| state.started_elsewhere().is_none());
@@ -198,18 +191,19 @@ impl Site {
         self.tell_step(&message, [planner.filter(|to| *to != from), None]);
     }
 
-    /// Somebody works on a step that was promised or asked for here, or it is over.
-    pub(crate) fn step_told(&mut self, task: TaskKey, is_over: bool, now: Timestamp) {
+    /// How far a step is that was promised or asked for here.
+    fn step_told(&mut self, task: TaskKey, stage: Stage, now: Timestamp) {
         let task = task_id(task);
-        if task.round > 0 && !is_over {
+        if task.round > 0 && stage == Stage::Begun {
             self.goes_round(task, now);
         }
         self.plan(now, |node| {
             node.desk.pass(now);
-            if is_over {
-                return node.finish(task);
+            match stage {
+                Stage::Over => return node.finish(task),
+                Stage::Begun => node.desk.begin(task),
+                Stage::Waiting => node.desk.leave(task),
             }
-            node.desk.begin(task);
             Vec::new()
         });
     }

@@ -35,6 +35,7 @@ impl Net {
         for site in 0..size {
             let namespace = net.namespace(site);
             let address = format!("{}/32", net.address(site));
+            net.quiet(site);
             ip(&["-n", &namespace, "link", "set", "lo", "up"])?;
             ip(&["-n", &namespace, "address", "add", &address, "dev", "lo"])?;
         }
@@ -91,6 +92,27 @@ impl Net {
         let number =
             |name: &str| sent[name].as_u64().with_context(|| format!("no {name}: {links}"));
         Ok(Traffic { bytes: number("bytes")?, packets: number("packets")? })
+    }
+
+    /// How often a site has sent something again that another did not acknowledge in time, over all its wires.
+    pub fn sent_again(&self, site: usize) -> Result<u64> {
+        let snmp = ["netns", "exec", &self.namespace(site), "cat", "/proc/net/snmp"];
+        let output = Command::new("ip").args(snmp).output()?;
+        let text = String::from_utf8(output.stdout)?;
+        let mut lines = text.lines().filter(|line| line.starts_with("Tcp:"));
+        let (names, numbers) = (lines.next(), lines.next());
+        let (names, numbers) = names.zip(numbers).with_context(|| format!("no TCP: {text}"))?;
+        let mut both = names.split(' ').zip(numbers.split(' '));
+        let again = both.find(|(name, _)| *name == "RetransSegs").context("not counted")?.1;
+        Ok(again.parse()?)
+    }
+
+    /// Only servers speak on the wires: IPv6, which greets its neighbours, is off, where there is any.
+    fn quiet(&self, site: usize) {
+        for which in ["all", "default"] {
+            let set = format!("echo 1 > /proc/sys/net/ipv6/conf/{which}/disable_ipv6");
+            allowed(&["netns", "exec", &self.namespace(site), "sh", "-c", &set]);
+        }
     }
 
     fn pairs(&self) -> impl Iterator<Item = (usize, usize)> {

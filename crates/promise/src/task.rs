@@ -86,6 +86,20 @@ pub enum Flow {
     Control,
 }
 
+/// Whether less important tasks make way for one that nobody has the time for otherwise.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Encode, Decode)]
+#[cbor(index_only)]
+pub enum Displaces {
+    #[n(0)]
+    Never,
+    #[n(1)]
+    #[default]
+    AtOnce,
+    /// Room is held, and they make way when whoever asked says so: it needs room for more than this task.
+    #[n(2)]
+    WhenTold,
+}
+
 #[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
 pub struct Task {
     #[n(0)]
@@ -119,9 +133,9 @@ pub struct Task {
     /// It may be refused; otherwise whoever asked wants it done without a promise.
     #[n(11)]
     pub may_reject: bool,
-    /// Less important ones may make way for it.
+    /// Whether less important ones make way for it.
     #[n(12)]
-    pub displaces: bool,
+    pub displaces: Displaces,
 }
 
 impl Task {
@@ -140,7 +154,7 @@ impl Task {
             merge: Flow::default(),
             may_abort: false,
             may_reject: true,
-            displaces: true,
+            displaces: Displaces::AtOnce,
         }
     }
 

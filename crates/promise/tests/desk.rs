@@ -133,6 +133,42 @@ proptest! {
     }
 
     #[test]
+    fn what_is_promised_while_room_is_held_fits_with_and_without_it(
+        tasks in prop::collection::vec(small(), 1..10),
+        important in small(),
+        later in prop::collection::vec(small(), 0..6),
+        can_put_aside: bool,
+    ) {
+        let discipline =
+            if can_put_aside { Discipline::Preemptive } else { Discipline::NonPreemptive };
+        let mut desk = desk(discipline);
+        for (number, small) in tasks.into_iter().enumerate() {
+            desk.guarantee(&task(number, small, can_put_aside, 0));
+        }
+        let important = task(100, Small { priority: 5, ..important }, can_put_aside, 0);
+        if desk.could(&important) || desk.hold_room(&important).is_none() {
+            return Ok(());
+        }
+        let before = desk.len();
+        let mut promised = 0;
+        for (number, small) in later.into_iter().enumerate() {
+            let small = Small { may_abort: false, ..small };
+            promised += usize::from(desk.guarantee(&task(200 + number, small, can_put_aside, 0)).is_some());
+        }
+        prop_assert_eq!(desk.len(), before + promised);
+        let mut without = desk.clone();
+        without.drop_room(important.id);
+        prop_assert_eq!(without.endangered(Timestamp(0)), []);
+        let (_, removed) = desk.take_room(important.id).expect("the room is there");
+        prop_assert!(!removed.is_empty());
+        prop_assert_eq!(desk.len(), before + promised + 1 - removed.len());
+        prop_assert_eq!(desk.endangered(Timestamp(0)), []);
+        let mut now = 0;
+        work(&mut desk, &mut now, 120, can_put_aside);
+        prop_assert!(desk.is_empty(), "all is done, in time");
+    }
+
+    #[test]
     fn all_are_promised_or_none(tasks in prop::collection::vec(small(), 2..8), can_put_aside: bool) {
         let discipline =
             if can_put_aside { Discipline::Preemptive } else { Discipline::NonPreemptive };

@@ -30,7 +30,7 @@ impl Site {
         if may_start.is_ok() && self.is_locked() {
             return self.hold_start(Held { id, caller, request: Request::Start(start) });
         }
-        if may_start.is_ok() && Self::seeks_promise(&start) {
+        if may_start.is_ok() && self.seeks_promise(&start) {
             return self.seek_promise(id, caller, start, now);
         }
         let started = may_start.and_then(|()| self.start_now(&caller, &start, now));

@@ -72,7 +72,7 @@ impl Site {
                 self.ask_earlier(stream, instance, held, now);
                 Ok(None)
             }
-            Ok(None) if Self::seeks_promise(&start) => {
+            Ok(None) if self.seeks_promise(&start) => {
                 self.require_placed_now(start.instance)?;
                 self.seek_promise(id, caller, start, now);
                 Ok(None)

@@ -321,6 +321,29 @@ fn what_is_more_important_makes_others_give_way_and_they_are_told() {
 }
 
 #[test]
+fn nobody_makes_way_for_a_case_that_is_refused_for_another_step() {
+    let mut harness = office();
+    let sign = "process: sign\nsteps: [{ step: sign, who: Role(manager), takes: 450m }]";
+    harness.ask(Request::Deploy { source: sign.to_owned() }).unwrap();
+    // Bea's day is full of what is as important, and nobody makes way for another step of it.
+    let Request::Start(busy) = wish(1, "2026-01-16T16:00:00Z", |wish| wish.priority = 9) else {
+        panic!("a start")
+    };
+    let busy = Start { process: Arc::from("sign"), data: data_of(serde_json::json!({})), ..busy };
+    assert!(told(harness.ask(Request::Start(busy))).starts_with("sign bea"));
+    for number in 21..=22 {
+        let planned = start(&mut harness, number, "2026-01-19T16:00:00Z");
+        assert!(planned.starts_with("check ann"), "{planned}");
+    }
+    let urgent = wish(31, "2026-01-16T14:00:00Z", |wish| wish.priority = 9);
+    let refused = told(harness.ask(urgent));
+    assert!(refused.starts_with("deadline_not_promised"), "{refused}");
+    for number in 21..=22 {
+        assert_eq!(replanned(&mut harness, InstanceId(number << 80)), [] as [&str; 0]);
+    }
+}
+
+#[test]
 fn an_item_says_by_when_it_is_due_and_who_has_promised_it() {
     let mut harness = office();
     start(&mut harness, 1, "2026-01-16T16:00:00Z");

@@ -6,7 +6,7 @@ use legwork_model::id::ServerId;
 use legwork_model::time::Timestamp;
 
 use super::{Effect, Node};
-use crate::task::{Task, TaskId};
+use crate::task::{Displaces, Task, TaskId};
 
 impl Node {
     /// The preprocessor: whether a task can go on, and to whom. One whose people are lost waits for them while
@@ -129,10 +129,8 @@ impl Node {
         let is_there = |at: ServerId| !self.lost.contains(&at);
         let anybody = self.homes_of(&task.who).any(is_there);
         let task = if anybody { task } else { task.clone().for_deputies().unwrap_or(task) };
-        match was_lost {
-            // Where it made way there is no room for it.
-            Some(false) => self.pass_on(task, now, effects),
-            Some(true) | None => self.promise_or_pass(task, now, effects),
-        }
+        // Somebody else here may have the time. But nobody makes way for what has made way itself: that might go on and on.
+        let displaces = if was_lost == Some(false) { Displaces::Never } else { task.displaces };
+        self.promise_or_pass(Task { displaces, ..task }, now, effects);
     }
 }

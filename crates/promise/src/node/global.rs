@@ -49,7 +49,7 @@ impl Node {
     pub(super) fn pass_on(&mut self, task: Task, now: Timestamp, effects: &mut Vec<Effect>) {
         let earliest = self.desk.earliest(&task);
         let (asker, attempt) = (self.me, self.next_attempt(now));
-        let until = Timestamp(now.0 + 8 * self.policy.delay_ms);
+        let until = self.answer_due(now);
         self.asked.insert(task.id, Asked { task: task.clone(), at: None, until, attempt });
         let others = self.others(&task, now);
         let focused = others.first().copied().filter(|at| self.is_promising(*at, &task, now));
@@ -149,6 +149,7 @@ impl Node {
         now: Timestamp,
         effects: &mut Vec<Effect>,
     ) {
+        self.bids_out.retain(|_, (_, until)| *until > now);
         let worth_it = self.seems_to_fit(task) && self.spend(now, |overheads| overheads.guarantee);
         let fits = worth_it && self.desk.could(task);
         if worth_it {

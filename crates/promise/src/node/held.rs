@@ -15,7 +15,7 @@ use crate::task::{Promise, Task, TaskId};
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Held {
     pub(super) asker: ServerId,
-    attempt: u64,
+    pub(super) attempt: u64,
     again: Again,
 }
 
@@ -127,6 +127,13 @@ impl Node {
         effects: &mut Vec<Effect>,
     ) -> bool {
         let Offer { tasks, asker, attempt, .. } = offer;
+        if let [only] = tasks.as_slice()
+            && let Some(promise) = self.room_known(only.id, *asker, *attempt)
+        {
+            self.tell_promised((*asker, *attempt), vec![promise], effects);
+            return true;
+        }
+        tasks.iter().for_each(|task| self.drop_room(task.id, *asker, *attempt));
         let known = tasks.iter().filter(|task| self.held.contains_key(&task.id));
         let known: Vec<&Task> = known.collect();
         let is_older = |task: &&Task| {
@@ -217,6 +224,7 @@ impl Node {
         if self.held.get(&id).is_some_and(|held| is_of(held.asker, held.attempt)) {
             self.end(id, effects);
         }
+        self.drop_room(id, from, attempt);
         if self.taken.get(&id).is_some_and(|taken| is_of(taken.asker, taken.attempt)) {
             self.taken.remove(&id);
             self.noted.push(Noted::Told { task: id });
@@ -281,7 +289,7 @@ impl Node {
     pub(super) fn say_again(&mut self, now: Timestamp, effects: &mut Vec<Effect>) {
         let (me, mut messages) = (self.me, Vec::new());
         for (id, held) in self.held.iter_mut().filter(|(_, held)| held.asker != me) {
-            if held.again.is_due(now) && !self.lost.contains(&held.asker) {
+            if held.again.is_due(now) {
                 let (tasks, promise) = (vec![*id], self.desk.promise(*id));
                 let promises = Some(promise.into_iter().collect());
                 let attempt = held.attempt;
@@ -290,7 +298,7 @@ impl Node {
             }
         }
         for (id, taken) in &mut self.taken {
-            if taken.again.is_due(now) && !self.lost.contains(&taken.asker) {
+            if taken.again.is_due(now) {
                 let Taken { asker, attempt, is_lost, .. } = *taken;
                 messages.push((asker, Message::TakenBack { task: *id, attempt, is_lost }));
             }

@@ -96,6 +96,17 @@ pub enum Message {
         #[n(2)]
         is_lost: bool,
     },
+    /// Room was held in an earlier attempt: those who were to make way do so now, and it is promised in
+    /// this one. Answered as an offer is.
+    #[n(9)]
+    Take {
+        #[n(0)]
+        task: TaskId,
+        #[n(1)]
+        earlier: u64,
+        #[n(2)]
+        attempt: u64,
+    },
 }
 
 /// Promise these, all of them, or pass them on.

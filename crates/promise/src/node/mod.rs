@@ -6,13 +6,14 @@
 //!
 //! Invariant: a task that was asked for ends with one answer, and so again after it was taken back or lost. With
 //! `b` others who can do it (at most `bidders_max`), no more than `3 b + 3` messages are said until then while
-//! none gets lost, and for one in `p` parts at most `4 b + p` more.
+//! none gets lost, for one in `p` parts at most `4 b + p` more, and 3 more when room that is held is taken.
 
 mod apart;
 mod faults;
 mod global;
 mod held;
 mod message;
+mod room;
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -118,6 +119,8 @@ pub struct Node {
     asked: BTreeMap<TaskId, Asked>,
     /// For whom tasks were promised here.
     held: BTreeMap<TaskId, held::Held>,
+    /// Room that is held for tasks at the expense of others.
+    rooms: BTreeMap<TaskId, room::Room>,
     /// What was promised for others and taken back, until they know.
     taken: BTreeMap<TaskId, held::Taken>,
     noted: Vec<Noted>,
@@ -160,6 +163,7 @@ impl Node {
             deputy: None,
             asked: BTreeMap::new(),
             held: BTreeMap::new(),
+            rooms: BTreeMap::new(),
             taken: BTreeMap::new(),
             noted: Vec::new(),
             attempt: 0,
@@ -235,6 +239,9 @@ impl Node {
             Message::TakenBack { task, attempt, is_lost } => {
                 self.taken_back(from, (task, attempt), is_lost, now, &mut effects);
             }
+            Message::Take { task, earlier, attempt } => {
+                self.told_to_take(from, task, (earlier, attempt), now, &mut effects);
+            }
             Message::Keep { task } => drop(self.kept.insert(task.id, (from, *task))),
             Message::Done { task } => drop(self.kept.remove(&task)),
         }
@@ -243,7 +250,7 @@ impl Node {
 
     /// How many tasks are under way: asked for, promised to others, or not known to be over.
     pub fn open(&self) -> usize {
-        let others = self.passing.len() + self.taken.len() + self.waiting.len();
+        let others = self.passing.len() + self.taken.len() + self.waiting.len() + self.rooms.len();
         self.asked.len() + self.held.len() + self.apart.len() + others
     }
 
@@ -252,7 +259,8 @@ impl Node {
         let bids = self.passing.values().map(|passing| passing.until);
         let answers = self.asked.values().filter(|asked| asked.at.is_none()).map(|it| it.until);
         let waiting = self.waiting.values().map(|task| self.urgent_from(task));
-        bids.chain(answers).chain(waiting).chain(self.said_again()).min()
+        let rooms = self.rooms_due().into_iter();
+        bids.chain(answers).chain(waiting).chain(rooms).chain(self.said_again()).min()
     }
 
     /// Time has passed.
@@ -271,6 +279,7 @@ impl Node {
         for id in silent.map(|(id, _)| *id).collect::<Vec<_>>() {
             self.give_up(&[id], None, now, &mut effects);
         }
+        self.drop_old_rooms(now);
         self.wake_urgent(now, &mut effects);
         self.say_again(now, &mut effects);
         effects
@@ -287,6 +296,7 @@ impl Node {
         {
             effects.push(self.say(at, Message::Cancel { task: id, attempt }));
         }
+        self.drop_room(id, self.me, u64::MAX);
         self.end(id, &mut effects);
         effects
     }
@@ -318,37 +328,29 @@ impl Node {
         if !tasks.iter().all(is_mine) || !self.spend(now, |overheads| overheads.guarantee) {
             return None;
         }
-        let promises = self.desk.guarantee_all(tasks);
-        let promises = promises.or_else(|| match tasks {
-            [only] if self.policy.removes && only.displaces && only.priority > 0 => {
-                self.make_room(only, now, effects)
-            }
-            _ => None,
-        })?;
+        let Some(promises) = self.desk.guarantee_all(tasks) else {
+            let [only] = tasks else { return None };
+            let promise = self.at_the_expense_of_others(only, (asker, attempt), now, effects)?;
+            return Some(vec![promise]);
+        };
         for task in tasks {
-            self.hold(task, asker, attempt, now);
-            if let Some(deputy) = self.deputy.filter(|_| asker == self.me) {
-                effects.push(self.say(deputy, Message::Keep { task: Box::new(task.clone()) }));
-            }
+            self.hold_for(task, (asker, attempt), now, effects);
         }
         Some(promises)
     }
 
-    /// The removal module. Those who made way are told so, and tried elsewhere.
-    fn make_room(
+    /// A task is promised here: for whom is remembered, and its deputy keeps it as well.
+    fn hold_for(
         &mut self,
         task: &Task,
+        (asker, attempt): (ServerId, u64),
         now: Timestamp,
         effects: &mut Vec<Effect>,
-    ) -> Option<Vec<Promise>> {
-        if !self.spend(now, |overheads| overheads.removal) {
-            return None;
+    ) {
+        self.hold(task, asker, attempt, now);
+        if let Some(deputy) = self.deputy.filter(|_| asker == self.me) {
+            effects.push(self.say(deputy, Message::Keep { task: Box::new(task.clone()) }));
         }
-        let (promise, removed) = self.desk.make_room(task)?;
-        for task in removed {
-            self.take_back(task, false, now, effects);
-        }
-        Some(vec![promise])
     }
 
     /// Takes the time that planning costs; false if there is none, for that would break a promise.
@@ -360,6 +362,11 @@ impl Node {
         let window = Window { release: now, deadline: Timestamp(now.0 + all.0) };
         let plan = self.desk.plan_mut(&overheads.of, 0);
         cost.0 == 0 || plan.is_some_and(|plan| plan.reserve(window, cost).is_some())
+    }
+
+    /// Until when an answer of others is waited for.
+    fn answer_due(&self, now: Timestamp) -> Timestamp {
+        Timestamp(now.0 + 8 * self.policy.delay_ms)
     }
 
     fn say(&self, to: ServerId, message: Message) -> Effect {

@@ -8,8 +8,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use legwork_model::id::{InstanceId, ServerId};
 use legwork_model::time::Timestamp;
 use legwork_promise::{
-    Desk, Discipline, Effect, Message, Node, Part, Policy, ResourceId, Said, Setup, Strategy,
-    Supply, Task, TaskId, Window, Work,
+    Desk, Discipline, Displaces, Effect, Message, Node, Part, Policy, ResourceId, Said, Setup,
+    Strategy, Supply, Task, TaskId, Window, Work,
 };
 
 /// How long a message is said to take, and after how long it is noticed that somebody is gone.
@@ -53,6 +53,9 @@ struct Wanted {
     parts_done: BTreeSet<u16>,
     /// It is done, and its owner, who was gone then, does not know.
     is_unheard: bool,
+    /// When its owner says whether it takes the room that is held for it; that it has said so.
+    decides: Option<i64>,
+    has_decided: bool,
     messages: usize,
 }
 
@@ -147,6 +150,7 @@ impl Net {
                 self.ask(number);
             }
             self.go_and_come();
+            self.decide();
             while let Some(first) =
                 self.on_the_way.first_entry().filter(|it| it.key().0 <= self.now)
             {
@@ -196,6 +200,9 @@ impl Net {
         let mut task = Task::new(id, window, Work(service), who);
         task.priority = self.below(4) as u8;
         task.may_abort = self.below(10) < 8;
+        if !is_separable && self.below(3) == 0 {
+            task.displaces = Displaces::WhenTold;
+        }
         if is_separable {
             let after: [&[u16]; 4] = [&[], &[0], &[0], &[1, 2]];
             let part = |(service, after): (&i64, &[u16])| Part {
@@ -213,6 +220,8 @@ impl Net {
             is_excused: false,
             parts_done: BTreeSet::new(),
             is_unheard: false,
+            decides: None,
+            has_decided: task.displaces != Displaces::WhenTold,
             messages: 0,
         };
         self.wanted.insert(id, wanted);
@@ -232,6 +241,16 @@ impl Net {
         for effect in effects {
             match effect {
                 Effect::Say(said) => self.say(node, said),
+                Effect::Promised { promise, .. } if !self.wanted[&promise.task].has_decided => {
+                    let at = self.now + self.below(9) as i64;
+                    self.wanted.get_mut(&promise.task).expect("it is there").decides = Some(at);
+                }
+                // Nobody counts on it yet.
+                Effect::Removed { task } | Effect::Lost { task }
+                    if !self.wanted[&task].has_decided =>
+                {
+                    self.wanted.get_mut(&task).expect("it is there").decides = None;
+                }
                 Effect::Promised { at, promise } => {
                     let is_excused = !self.is_held(promise.task, at);
                     let is_whole = self.nodes.iter().any(|it| it.desk.task(promise.task).is_some());
@@ -254,6 +273,24 @@ impl Net {
                     wanted.is_unheard = false;
                 }
             }
+        }
+    }
+
+    /// Those for whom room is held have what else they need, or do not want it any more.
+    fn decide(&mut self) {
+        let due = self.wanted.iter().filter(|(_, it)| !self.gone.contains(&it.owner));
+        let due = due.filter(|(_, it)| it.decides.is_some_and(|at| at <= self.now));
+        for id in due.map(|(id, _)| *id).collect::<Vec<_>>() {
+            let takes = self.below(3) > 0;
+            let now = self.now;
+            let wanted = self.wanted.get_mut(&id).expect("it is there");
+            (wanted.decides, wanted.has_decided) = (None, true);
+            wanted.state = if takes { State::Asked } else { State::Refused };
+            let owner = &mut self.nodes[wanted.owner];
+            let effects =
+                if takes { owner.take_room(id, Timestamp(now)) } else { owner.finish(id) };
+            let owner = wanted.owner;
+            self.carry_out(owner, effects);
         }
     }
 
@@ -450,6 +487,7 @@ fn tasks_of(message: &Message) -> BTreeSet<TaskId> {
         Message::Bid { task, .. }
         | Message::Cancel { task, .. }
         | Message::TakenBack { task, .. }
+        | Message::Take { task, .. }
         | Message::Done { task } => vec![*task],
         Message::Answer { tasks, .. } | Message::Confirm { tasks, .. } => tasks.clone(),
     };

@@ -76,16 +76,18 @@ impl Site {
     /// Gives back what was reserved here for instances of this server that did not start before it went down.
     pub(super) fn drop_unstarted(&mut self, now: Timestamp) {
         let here = self.server_here();
-        let is_there =
-            |id: &InstanceId| self.instances.get(*id).is_some() || self.unread.contains(id);
         let own = self.planning.ledger.held.iter().filter(|(_, (it, _))| it.asker == here);
         let unstarted: Vec<TaskId> = own
-            .filter(|(task, _)| !is_there(&task.instance))
+            .filter(|(task, _)| !self.is_instance(task.instance))
             .map(|(task, _)| task_id(*task))
             .collect();
         for task in unstarted {
             self.plan(now, |node| node.finish(task));
         }
+    }
+
+    pub(super) fn is_instance(&self, id: InstanceId) -> bool {
+        self.instances.get(id).is_some() || self.unread.contains(&id)
     }
 
     /// Records what has changed in the plans here.

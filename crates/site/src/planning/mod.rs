@@ -11,6 +11,7 @@ mod journal;
 mod ledger;
 mod resources;
 mod routing;
+mod search;
 mod steps;
 mod views;
 
@@ -26,8 +27,8 @@ use crate::Site;
 use crate::message::{Message, Stage};
 use crate::output::Output;
 use ledger::Ledger;
-use routing::Routing;
-pub use routing::Wish;
+use search::Routing;
+pub use search::Wish;
 pub(crate) use steps::{leg_of, promised_rank};
 
 #[derive(Debug, Default)]
@@ -136,8 +137,8 @@ impl Site {
             }
             Effect::Promised { at, promise } => self.was_promised(at, promise, now),
             Effect::Refused { task, earliest } => self.was_refused(task, earliest, now),
-            Effect::Removed { task } => self.was_withdrawn(task, WHY_REMOVED, now),
-            Effect::Lost { task } => self.was_withdrawn(task, WHY_LOST, now),
+            Effect::Removed { task } => self.taken_back(task, WHY_REMOVED, now),
+            Effect::Lost { task } => self.taken_back(task, WHY_LOST, now),
         }
     }
 
@@ -157,16 +158,34 @@ impl Site {
     }
 
     fn was_promised(&mut self, at: ServerId, promise: Promise, now: Timestamp) {
-        match self.planning.routes.get_mut(&promise.task.instance) {
-            Some(routing) => routing.promised(at, promise),
-            None => self.replanned(at, promise, now),
+        let id = promise.task.instance;
+        if let Some(routing) = self.planning.routes.get_mut(&id) {
+            routing.promised(at, promise);
+        } else if self.is_instance(id) {
+            self.replanned(at, promise, now);
+        } else {
+            // It was to start, and did not: nobody wants it any more.
+            self.plan(now, |node| node.finish(promise.task));
+        }
+    }
+
+    /// A promise is not kept where it was given; it is tried again, and what comes of it is told.
+    fn taken_back(&mut self, task: TaskId, why: &str, now: Timestamp) {
+        if let Some(routing) = self.planning.routes.get_mut(&task.instance) {
+            routing.withdrawn(task);
+        } else if self.planning.granted.contains_key(&task.instance) {
+            // It has not started yet: it is looked at anew then.
+            self.give_promise_back(task.instance, now);
+        } else {
+            self.was_withdrawn(task, why, now);
         }
     }
 
     fn was_refused(&mut self, task: TaskId, earliest: Option<Timestamp>, now: Timestamp) {
-        match self.planning.routes.get_mut(&task.instance) {
-            Some(routing) => routing.refused(earliest),
-            None => self.not_promised_any_more(task, now),
+        if let Some(routing) = self.planning.routes.get_mut(&task.instance) {
+            routing.refused(task, earliest);
+        } else if self.is_instance(task.instance) {
+            self.not_promised_any_more(task, now);
         }
     }
 

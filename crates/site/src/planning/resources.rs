@@ -79,6 +79,7 @@ impl Site {
             | Told::Cancel { .. }
             | Told::Confirm { .. }
             | Told::TakenBack { .. }
+            | Told::Take { .. }
             | Told::Keep { .. }
             | Told::Done { .. } => Vec::new(),
         };

@@ -1,184 +1,33 @@
 //! A start with a deadline: every step is promised, one after the other, or none.
 
-use std::sync::Arc;
-
-use legwork_model::event::{Deadline, Leg as PlannedLeg, Planned};
-use legwork_model::id::{AgentId, InstanceId, ServerId};
+use legwork_model::event::Deadline;
+use legwork_model::id::{AgentId, InstanceId};
 use legwork_model::schema::Schema;
 use legwork_model::time::Timestamp;
-use legwork_org::Performers;
-use legwork_promise::{Leg, Next, Promise, ResourceId, Route, Task, TaskId, Window, Work, legs};
+use legwork_promise::{Leg, Next, ResourceId, Task, TaskId, Window, Work, legs};
 
-use super::resources::{performer, work};
+use super::resources::work;
+use super::search::{Foreseen, Routing, Wanted};
 use super::{Granted, Site};
-use crate::Held;
 use crate::access::Caller;
 use crate::answer::{Answer, DeadlineView};
-use crate::input::{Request, RequestId, Start, Unpromised};
+use crate::input::{RequestId, Start, Unpromised};
 use crate::refusal::{Kind, Refusal};
 
 /// How long a promise is held for an instance that is about to start.
 const HELD_MS: i64 = 60_000;
-/// How much longer each step is taken to take when a date is looked for that could be promised: so long it
-/// can, although nobody works meanwhile.
-const LEEWAY_MS: i64 = 300_000;
 /// The most people who are looked at for one step.
 const WHO_MAX: usize = 256;
 
-/// A deadline that somebody wants for a start.
-#[derive(Debug)]
-pub struct Wish {
-    pub at: Timestamp,
-    /// What to do if nobody can promise it.
-    pub unpromised: Unpromised,
-    /// What is promised may make way for what is more important.
-    pub priority: u8,
-    /// Only tell whether it could be promised.
-    pub ask_only: bool,
-    /// What was found out about it.
-    pub(crate) found: Option<Box<Deadline>>,
-}
-
-impl Wish {
-    /// A deadline that is to be promised.
-    pub fn new(at: Timestamp) -> Self {
-        let priority = Self::PRIORITY_DEFAULT;
-        Self { at, unpromised: Unpromised::default(), priority, ask_only: false, found: None }
-    }
-
-    pub const PRIORITY_DEFAULT: u8 = 5;
-    pub const PRIORITY_MAX: u8 = 9;
-}
-
-/// A start whose deadline is being looked at.
-#[derive(Debug)]
-pub(super) struct Routing {
-    id: RequestId,
-    caller: Caller,
-    start: Start,
-    schema: Arc<Schema>,
-    legs: Vec<Leg>,
-    costs: Vec<Work>,
-    route: Route,
-    /// The window that was asked for last.
-    asked: Option<Window>,
-    granted: Vec<(ServerId, Promise)>,
-    pass: Pass,
-    /// Why it cannot be promised, if that is not for want of time.
-    reason: Option<String>,
-}
-
-/// How a deadline is tried. Others make way only for what cannot be promised without that, and never for a
-/// question.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Pass {
-    Plain,
-    Displacing,
-    /// It cannot be promised; a date is looked for that could be.
-    Looking,
-}
-
-impl Routing {
-    pub(super) fn promised(&mut self, at: ServerId, promise: Promise) {
-        if let Some(window) = self.asked.take() {
-            self.granted.push((at, promise));
-            self.route.promise(window);
-        }
-    }
-
-    pub(super) fn is_answered(&self) -> bool {
-        self.asked.is_none()
-    }
-
-    pub(super) fn refused(&mut self, earliest: Option<Timestamp>) {
-        if self.asked.take().is_some() {
-            self.route.refuse(earliest);
-        }
-    }
-
-    fn priority(&self) -> u8 {
-        self.start.deadline.as_ref().map_or(0, |wish| wish.priority)
-    }
-
-    /// What comes after this pass has failed; `None` if nothing does.
-    fn next_pass(&self, earliest: Option<Timestamp>) -> Option<Pass> {
-        let only_asks = self.start.deadline.as_ref().is_some_and(|wish| wish.ask_only);
-        match self.pass {
-            Pass::Plain if !only_asks && self.priority() > 0 => Some(Pass::Displacing),
-            Pass::Plain => earliest.map(|_| Pass::Looking),
-            Pass::Displacing => Some(Pass::Looking),
-            Pass::Looking => None,
-        }
-    }
-
-    /// Begins anew in another way. A date has to be good also when whoever asks has read it and asks again.
-    fn begin_pass(&mut self, pass: Pass, now: Timestamp) {
-        self.pass = pass;
-        if pass == Pass::Looking {
-            self.costs.iter_mut().for_each(|cost| cost.0 = cost.0.saturating_add(LEEWAY_MS));
-        }
-        let takes: Vec<i64> = self.costs.iter().map(|cost| cost.0).collect();
-        let at = self.start.deadline.as_ref().map_or(now, |wish| wish.at);
-        self.route = Route::new(&self.legs, &takes, now, at);
-        if pass == Pass::Looking {
-            self.route.begin_anew();
-        }
-    }
-
-    /// The start itself, with what was found out about its deadline.
-    fn found(mut self, deadline: Deadline) -> Held {
-        if let Some(wish) = &mut self.start.deadline {
-            wish.found = Some(Box::new(deadline));
-        }
-        Held { id: self.id, caller: self.caller, request: Request::Start(self.start) }
-    }
-
-    fn deadline(&self, at: Timestamp) -> Deadline {
-        let all = self.legs.iter().zip(&self.costs).zip(self.route.promised()).zip(&self.granted);
-        let legs = all.map(|(((leg, cost), window), (planner, promise))| PlannedLeg {
-            node: leg.node,
-            round: 0,
-            release: window.release,
-            due: window.deadline,
-            takes_ms: cost.0.unsigned_abs(),
-            planned: Some(Planned {
-                by: performer(&promise.by),
-                start: promise.times.start,
-                end: promise.times.end,
-                planner: *planner,
-            }),
-        });
-        Deadline { at, legs: legs.collect() }
-    }
-}
-
-/// Who did what in an instance that has not begun: those who are planned to.
-struct Foreseen<'a> {
-    schema: &'a Schema,
-    legs: &'a [Leg],
-    granted: &'a [(ServerId, Promise)],
-    starter: Option<&'a AgentId>,
-}
-
-impl Performers for Foreseen<'_> {
-    fn performer(&self, step: &str) -> Option<AgentId> {
-        let node = self.schema.node_named(step)?.id;
-        let place = self.legs.iter().position(|leg| leg.node == node)?;
-        match &self.granted.get(place)?.1.by {
-            ResourceId::Person(agent) => Some(agent.clone()),
-            ResourceId::Executor(_) => None,
-        }
-    }
-
-    fn starter(&self) -> Option<AgentId> {
-        self.starter.cloned()
-    }
-}
-
 impl Site {
     /// Whether it has to be found out first if a start can be promised.
-    pub(crate) fn seeks_promise(start: &Start) -> bool {
-        start.deadline.as_ref().is_some_and(|wish| wish.found.is_none())
+    pub(crate) fn seeks_promise(&self, start: &Start) -> bool {
+        // What was granted may have been lost while the start had to wait for something else.
+        let is_lost = |found: &Deadline| {
+            !found.legs.is_empty() && !self.planning.granted.contains_key(&start.instance)
+        };
+        let wish = start.deadline.as_ref();
+        wish.is_some_and(|wish| wish.found.as_deref().is_none_or(is_lost))
     }
 
     /// Finds out whether a start can be promised; it goes on when that is known.
@@ -200,6 +49,8 @@ impl Site {
                 self.wake_planner(now);
                 self.planning.routes.insert(instance, routing);
                 self.go_on_with(instance, now);
+                // Others may have had to make way for it.
+                self.go_on_with_all(now);
             }
         }
     }
@@ -222,27 +73,13 @@ impl Site {
         }
         let legs = legs(&schema);
         let costs: Vec<Work> = legs.iter().map(|leg| self.cost(&schema, leg)).collect();
-        let takes: Vec<i64> = costs.iter().map(|cost| cost.0).collect();
-        let route = Route::new(&legs, &takes, now, at);
         let unknown = legs.iter().filter(|leg| leg.takes.is_none());
         let unknown: Vec<&str> = unknown.map(|leg| &*schema.node(leg.node).name).collect();
         let reason = (!unknown.is_empty()).then(|| {
             let steps = unknown.join("`, `");
             format!("nobody knows how long `{steps}` takes; say so in the definition with `takes:`")
         });
-        Ok(Routing {
-            id,
-            caller,
-            start,
-            schema,
-            legs,
-            costs,
-            route,
-            asked: None,
-            granted: Vec::new(),
-            pass: Pass::Plain,
-            reason,
-        })
+        Ok(Routing::new(Wanted { id, caller, start, schema }, (legs, costs), now, reason))
     }
 
     /// How much work a step is: what the definition says, or what was seen of it.
@@ -257,11 +94,22 @@ impl Site {
     pub(super) fn go_on_with(&mut self, id: InstanceId, now: Timestamp) {
         loop {
             let Some(routing) = self.planning.routes.get(&id) else { return };
-            if routing.asked.is_some() {
+            if !routing.is_answered() {
                 return;
             }
             if routing.reason.is_some() {
                 return self.route_refused(id, None, now);
+            }
+            match routing.is_lost() {
+                Some(true) => {
+                    self.release_route(id, now);
+                    if let Some(routing) = self.planning.routes.get_mut(&id) {
+                        routing.begin_anew(now);
+                    }
+                    continue;
+                }
+                Some(false) => return self.route_refused(id, None, now),
+                None => {}
             }
             match routing.route.next() {
                 Next::Promise { leg, window } => self.ask_for_leg(id, leg, window, now),
@@ -271,7 +119,10 @@ impl Site {
                         routing.route.begin_anew();
                     }
                 }
-                Next::Promised => return self.route_promised(id, now),
+                Next::Promised => match routing.next_to_take() {
+                    Some((task, window)) => self.take_room(id, task, window, now),
+                    None => return self.route_promised(id, now),
+                },
                 Next::Refused { earliest } => {
                     let Some(pass) = routing.next_pass(earliest) else {
                         return self.route_refused(id, earliest, now);
@@ -291,19 +142,27 @@ impl Site {
         let node = routing.legs[leg].node;
         let step = routing.schema.node(node).name.clone();
         let (service, priority) = (routing.costs[leg], routing.priority());
-        let displaces = routing.pass == Pass::Displacing;
+        let displaces = routing.displaces();
         who.iter().for_each(|one| self.prepare(one, now));
         let Some(routing) = self.planning.routes.get_mut(&id) else { return };
         if who.is_empty() {
             routing.reason = Some(format!("nobody is known who can do `{step}`"));
             return;
         }
-        routing.asked = Some(window);
         let mut task = Task::new(TaskId::new(id, node.0), window, service, who);
+        routing.ask(task.id, window);
         task.priority = priority;
         task.may_abort = true;
         task.displaces = displaces;
         self.plan(now, |node| node.submit(task, now));
+    }
+
+    /// There is room for all legs: those who have to make way for this one do so now.
+    fn take_room(&mut self, id: InstanceId, task: TaskId, window: Window, now: Timestamp) {
+        if let Some(routing) = self.planning.routes.get_mut(&id) {
+            routing.ask(task, window);
+        }
+        self.plan(now, |node| node.take_room(task, now));
     }
 
     /// Those who could do a step, as far as that can be foreseen.
@@ -337,7 +196,7 @@ impl Site {
         let deadline = routing.deadline(wish.at);
         if wish.ask_only {
             let view = DeadlineView::of(&routing.schema, &deadline);
-            self.unreserve(&routing.granted, now);
+            self.unreserve(routing.granted.iter().map(|(_, promise)| promise.task), now);
             return self.answer(routing.id, Ok(Answer::Deadline(Box::new(view))));
         }
         self.planning.counts.promised += 1;
@@ -363,13 +222,13 @@ impl Site {
 
     fn release_route(&mut self, id: InstanceId, now: Timestamp) {
         let Some(routing) = self.planning.routes.get_mut(&id) else { return };
-        let granted = std::mem::take(&mut routing.granted);
-        self.unreserve(&granted, now);
+        let all = routing.take_all();
+        self.unreserve(all.into_iter(), now);
     }
 
-    fn unreserve(&mut self, granted: &[(ServerId, Promise)], now: Timestamp) {
-        for (_, promise) in granted {
-            self.plan(now, |node| node.finish(promise.task));
+    fn unreserve(&mut self, tasks: impl Iterator<Item = TaskId>, now: Timestamp) {
+        for task in tasks {
+            self.plan(now, |node| node.finish(task));
         }
     }
 

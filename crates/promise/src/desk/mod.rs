@@ -3,10 +3,13 @@
 //! Invariant: a promise that was given is in a plan until it is kept, given back or taken back, and whoever
 //! takes one back tells which.
 
+mod removal;
+
 use std::collections::BTreeMap;
 
 use legwork_model::time::Timestamp;
 
+use self::removal::Room;
 use crate::factor::Factor;
 use crate::periodic::Load;
 use crate::plan::{Discipline, Plan, Ticket, Window};
@@ -67,6 +70,7 @@ struct Lane {
     plan: Plan,
     tasks: BTreeMap<Ticket, TaskId>,
     factor: Factor,
+    rooms: Vec<Room>,
 }
 
 #[derive(Clone, Debug)]
@@ -107,7 +111,8 @@ impl Desk {
         let mut plan = Plan::new(setup.supply.clone(), setup.discipline, now);
         let fits = setup.loads.iter().all(|load| plan.regularly(*load));
         setup.jobs.iter().for_each(|(window, cost)| plan.occupy(*window, *cost));
-        let mut lane = Lane { plan, tasks: BTreeMap::new(), factor: Factor::default() };
+        let (tasks, factor, rooms) = (BTreeMap::new(), Factor::default(), Vec::new());
+        let mut lane = Lane { plan, tasks, factor, rooms };
         lane.factor.refresh(&lane.plan);
         self.resources.insert(id, Resource { lanes: vec![lane; setup.at_once.max(1)] });
         fits
@@ -155,7 +160,7 @@ impl Desk {
             for (number, lane) in resource.lanes.iter_mut().enumerate() {
                 let room = lane.plan.room(window.deadline);
                 let is_better = best.as_ref().is_none_or(|(most, _, _)| room > *most);
-                if is_better && lane.plan.fits(window, service) {
+                if is_better && lane.fits(window, service) {
                     best = Some((room, id.clone(), number));
                 }
             }
@@ -169,7 +174,7 @@ impl Desk {
         let who = self.who_is_here(task);
         let here = self.resources.iter_mut().filter(|(id, _)| who.contains(id));
         here.flat_map(|(_, resource)| &mut resource.lanes)
-            .any(|lane| lane.plan.fits(task.window, task.service))
+            .any(|lane| lane.fits(task.window, task.service))
     }
 
     /// The part of their time that those here have left, in thousandths: of the one with the most.
@@ -193,94 +198,11 @@ impl Desk {
         Some(promises)
     }
 
-    /// Promises a task at the expense of others: those that have a later deadline and a lower priority,
-    /// are not begun and may be taken back. As few as possible, of the least important; none if it does not
-    /// help. Answers those it has taken back.
-    pub fn make_room(&mut self, task: &Task) -> Option<(Promise, Vec<Task>)> {
-        let mut best: Option<(usize, ResourceId, usize)> = None;
-        for id in self.who_is_here(task) {
-            let lanes = self.resources.get(&id).map_or(0, |resource| resource.lanes.len());
-            for lane in 0..lanes {
-                let Some(count) = self.clear(task, &id, lane).map(|taken| taken.len()) else {
-                    continue;
-                };
-                self.put_all_back(&id, lane);
-                if best.as_ref().is_none_or(|(least, _, _)| count < *least) {
-                    best = Some((count, id.clone(), lane));
-                }
-            }
-        }
-        let (_, by, lane) = best?;
-        let taken = self.clear(task, &by, lane)?;
-        let Some(promise) = self.place(task.clone(), by.clone(), lane) else {
-            self.put_all_back(&by, lane);
-            return None;
-        };
-        let tasks = &self.resources.get(&by)?.lanes[lane].tasks;
-        let removed: Vec<TaskId> =
-            taken.iter().filter_map(|ticket| tasks.get(ticket).copied()).collect();
-        Some((promise, removed.into_iter().filter_map(|id| self.end(id)).collect()))
-    }
-
-    /// Takes reservations out of a lane until the task fits, and all that are not needed for it back in.
-    /// The lane is as before if nothing helps.
-    fn clear(&mut self, task: &Task, id: &ResourceId, lane: usize) -> Option<Vec<Ticket>> {
-        let lower = self.removable(task, id, lane);
-        let plan = &mut self.resources.get_mut(id)?.lanes[lane].plan;
-        let mut taken = Vec::new();
-        for ticket in lower {
-            if plan.fits(task.window, task.service) {
-                break;
-            }
-            if plan.set_aside(ticket) {
-                taken.push(ticket);
-            }
-        }
-        if !plan.fits(task.window, task.service) {
-            plan.put_all_back();
-            return None;
-        }
-        // The most important of them first: with it out of the way another may have been enough.
-        let mut needed = Vec::new();
-        for ticket in taken.into_iter().rev() {
-            let is_back = plan.put_back(ticket);
-            if !is_back || !plan.fits(task.window, task.service) {
-                plan.set_aside(ticket);
-                needed.push(ticket);
-            }
-        }
-        Some(needed)
-    }
-
-    /// What may make way for a task, the least important first, among them the latest.
-    fn removable(&self, task: &Task, id: &ResourceId, lane: usize) -> Vec<Ticket> {
-        let Some(resource) = self.resources.get(id) else { return Vec::new() };
-        let Lane { plan, tasks, .. } = &resource.lanes[lane];
-        let waiting = plan.waiting().filter_map(|ticket| Some((ticket, tasks.get(&ticket)?)));
-        let mut lower: Vec<(u8, std::cmp::Reverse<Timestamp>, Ticket)> = waiting
-            .filter_map(|(ticket, id)| Some((ticket, &self.placed.get(id)?.task)))
-            .filter(|(_, other)| {
-                other.may_abort
-                    && other.priority < task.priority
-                    && other.window.deadline > task.window.deadline
-            })
-            .map(|(ticket, other)| {
-                (other.priority, std::cmp::Reverse(other.window.deadline), ticket)
-            })
-            .collect();
-        lower.sort_unstable();
-        lower.into_iter().map(|(_, _, ticket)| ticket).collect()
-    }
-
-    fn put_all_back(&mut self, id: &ResourceId, lane: usize) {
-        if let Some(resource) = self.resources.get_mut(id) {
-            resource.lanes[lane].plan.put_all_back();
-        }
-    }
-
     fn place(&mut self, task: Task, by: ResourceId, lane: usize) -> Option<Promise> {
+        // What is promised anew is not promised twice.
+        self.end(task.id);
         let resource = self.resources.get_mut(&by)?;
-        let Lane { plan, tasks, factor } = &mut resource.lanes[lane];
+        let Lane { plan, tasks, factor, .. } = &mut resource.lanes[lane];
         let (ticket, times) = plan.reserve(task.window, task.service)?;
         tasks.insert(ticket, task.id);
         factor.refresh(plan);
@@ -335,7 +257,7 @@ impl Desk {
         let Placed { task, by, lane, ticket } = self.placed.remove(&id)?;
         self.changes.push(Change::Ended(id));
         if let Some(resource) = self.resources.get_mut(&by) {
-            let Lane { plan, tasks, factor } = &mut resource.lanes[lane];
+            let Lane { plan, tasks, factor, .. } = &mut resource.lanes[lane];
             plan.end(ticket);
             tasks.remove(&ticket);
             factor.refresh(plan);
@@ -406,7 +328,7 @@ impl Desk {
         let Reservation { task, by, lane } = reservation;
         let Some(resource) = self.resources.get_mut(&by) else { return };
         let lane = lane.min(resource.lanes.len() - 1);
-        let Lane { plan, tasks, factor } = &mut resource.lanes[lane];
+        let Lane { plan, tasks, factor, .. } = &mut resource.lanes[lane];
         let ticket = plan.restore(task.window, left, begun);
         tasks.insert(ticket, task.id);
         factor.refresh(plan);

@@ -1,0 +1,167 @@
+//! The removal module: less important tasks make way for a more important one.
+//!
+//! Room is held first and taken later. Whoever needs it at several places takes it when there is enough at all of
+//! them, so nobody makes way for nothing. Whatever is promised meanwhile fits beside those who would make way, and
+//! beside what they would make way for.
+
+use std::cmp::Reverse;
+
+use legwork_model::time::Timestamp;
+
+use super::{Desk, Lane};
+use crate::plan::{Plan, Ticket, Times, Window};
+use crate::supply::Work;
+use crate::task::{Promise, ResourceId, Task, TaskId};
+
+/// Room in a lane for a task that is not in it yet, at the expense of others that still are.
+#[derive(Clone, Debug)]
+pub(super) struct Room {
+    task: Task,
+    others: Vec<Ticket>,
+}
+
+impl Lane {
+    /// Whether a task fits, whether or not the room that is held here will be taken.
+    pub(super) fn fits(&mut self, window: Window, service: Work) -> bool {
+        self.plan.fits(window, service)
+            && (self.rooms.is_empty() || self.with_rooms_taken().fits(window, service))
+    }
+
+    fn with_rooms_taken(&self) -> Plan {
+        let mut plan = self.plan.clone();
+        for Room { task, others } in &self.rooms {
+            for ticket in others {
+                plan.end(*ticket);
+            }
+            plan.reserve(task.window, task.service);
+        }
+        plan
+    }
+
+    /// Those who hold room here are of the same instance, or there are none: beside others it would have to be
+    /// seen what comes of each.
+    fn has_room_for(&self, task: &Task) -> bool {
+        self.rooms.iter().all(|room| room.task.id.instance == task.id.instance)
+    }
+}
+
+impl Desk {
+    /// Promises a task at the expense of others: those that have a later deadline and a lower priority,
+    /// are not begun and may be taken back. As few as possible, of the least important; none if it does not
+    /// help. Answers those it has taken back.
+    pub fn make_room(&mut self, task: &Task) -> Option<(Promise, Vec<Task>)> {
+        self.hold_room(task)?;
+        self.take_room(task.id)
+    }
+
+    /// Finds room for a task at the expense of others, and holds it. Nothing changes for them before it is taken.
+    pub fn hold_room(&mut self, task: &Task) -> Option<Promise> {
+        let mut best: Option<(Vec<Ticket>, Times, ResourceId, usize)> = None;
+        for id in self.who_is_here(task) {
+            let lanes = self.resources.get(&id).map_or(0, |resource| resource.lanes.len());
+            for lane in 0..lanes {
+                let Some((others, times)) = self.look_for_room(task, &id, lane) else { continue };
+                if best.as_ref().is_none_or(|(least, ..)| others.len() < least.len()) {
+                    best = Some((others, times, id.clone(), lane));
+                }
+            }
+        }
+        let (others, times, by, lane) = best?;
+        let room = Room { task: task.clone(), others };
+        self.resources.get_mut(&by)?.lanes[lane].rooms.push(room);
+        Some(Promise { task: task.id, by, times })
+    }
+
+    fn look_for_room(
+        &self,
+        task: &Task,
+        id: &ResourceId,
+        number: usize,
+    ) -> Option<(Vec<Ticket>, Times)> {
+        let lane = &self.resources.get(id)?.lanes[number];
+        if !lane.has_room_for(task) {
+            return None;
+        }
+        let mut plan = lane.with_rooms_taken();
+        let others = clear(&mut plan, task, self.removable(task, lane))?;
+        let (_, times) = plan.reserve(task.window, task.service)?;
+        Some((others, times))
+    }
+
+    /// Takes room that is held: the others make way now, as far as that is still needed. `None` if it is there no
+    /// more, since somebody has begun what was to make way; then nobody does.
+    pub fn take_room(&mut self, id: TaskId) -> Option<(Promise, Vec<Task>)> {
+        let (by, number, Room { task, others }) = self.let_room_go(id)?;
+        let Lane { plan, tasks, .. } = &mut self.resources.get_mut(&by)?.lanes[number];
+        let others = clear(plan, &task, others)?;
+        let removed: Vec<TaskId> =
+            others.iter().filter_map(|ticket| tasks.get(ticket).copied()).collect();
+        let Some(promise) = self.place(task, by.clone(), number) else {
+            self.resources.get_mut(&by)?.lanes[number].plan.put_all_back();
+            return None;
+        };
+        Some((promise, removed.into_iter().filter_map(|id| self.end(id)).collect()))
+    }
+
+    /// Room that is held is not needed.
+    pub fn drop_room(&mut self, id: TaskId) {
+        self.let_room_go(id);
+    }
+
+    fn let_room_go(&mut self, id: TaskId) -> Option<(ResourceId, usize, Room)> {
+        self.resources.iter_mut().find_map(|(by, resource)| {
+            let mut lanes = resource.lanes.iter_mut().enumerate();
+            lanes.find_map(|(number, lane)| {
+                let at = lane.rooms.iter().position(|room| room.task.id == id)?;
+                Some((by.clone(), number, lane.rooms.remove(at)))
+            })
+        })
+    }
+
+    /// What may make way for a task, the least important first, among them the latest.
+    fn removable(&self, task: &Task, lane: &Lane) -> Vec<Ticket> {
+        let waiting =
+            lane.plan.waiting().filter_map(|ticket| Some((ticket, lane.tasks.get(&ticket)?)));
+        let mut lower: Vec<(u8, Reverse<Timestamp>, Ticket)> = waiting
+            .filter_map(|(ticket, id)| Some((ticket, &self.placed.get(id)?.task)))
+            .filter(|(_, other)| {
+                other.may_abort
+                    && other.priority < task.priority
+                    && other.window.deadline > task.window.deadline
+            })
+            .map(|(ticket, other)| (other.priority, Reverse(other.window.deadline), ticket))
+            .collect();
+        lower.sort_unstable();
+        lower.into_iter().map(|(_, _, ticket)| ticket).collect()
+    }
+}
+
+/// Sets reservations aside, in this order, until the task fits, and puts all that are not needed for it back in.
+/// The plan is as before if nothing helps.
+fn clear(plan: &mut Plan, task: &Task, lower: Vec<Ticket>) -> Option<Vec<Ticket>> {
+    let mut taken = Vec::new();
+    for ticket in lower {
+        if plan.fits(task.window, task.service) {
+            break;
+        }
+        if plan.set_aside(ticket) {
+            taken.push(ticket);
+        }
+    }
+    if !plan.fits(task.window, task.service) {
+        plan.put_all_back();
+        return None;
+    }
+    // The most important of them first: with it out of the way another may have been enough.
+    let mut needed = Vec::new();
+    for ticket in taken.into_iter().rev() {
+        let is_back = plan.put_back(ticket);
+        if !is_back || !plan.fits(task.window, task.service) {
+            plan.set_aside(ticket);
+            needed.push(ticket);
+        }
+    }
+    // In the order in which they were to be taken.
+    needed.reverse();
+    Some(needed)
+}

@@ -20,13 +20,23 @@ fn setting() -> impl Strategy<Value = Setting> {
     let fault = (1..BUSY, 0_usize..4, 1_i64..60);
     (
         (any::<u64>(), 3_usize..=4, 1_usize..160, asking(), any::<bool>()),
-        (0_u64..40, 0_u64..30, 1_u64..9, prop::collection::vec(fault, 0..4)),
+        (0_u64..40, 0_u64..30, 1_u64..9, any::<bool>(), prop::collection::vec(fault, 0..4)),
     )
-        .prop_map(
-            |((seed, nodes, tasks, strategy, removes), (lost, doubled, delay_max, faults))| {
-                Setting { seed, nodes, tasks, strategy, removes, lost, doubled, delay_max, faults }
-            },
-        )
+        .prop_map(|(first, (lost, doubled, delay_max, comes_back, faults))| {
+            let (seed, nodes, tasks, strategy, removes) = first;
+            Setting {
+                seed,
+                nodes,
+                tasks,
+                strategy,
+                removes,
+                lost,
+                doubled,
+                delay_max,
+                comes_back,
+                faults,
+            }
+        })
 }
 
 proptest! {
@@ -71,6 +81,7 @@ fn tasks_make_way_are_lost_taken_apart_and_promised_elsewhere() {
             lost,
             doubled,
             delay_max,
+            comes_back: seed % 2 == 0,
             faults,
         });
         net.run();

@@ -186,6 +186,7 @@ impl Site {
     pub(crate) fn link(&mut self, to: ServerId, is_up: bool, now: Timestamp) {
         self.latest = now;
         self.follow_link(to, is_up, now);
+        self.planner_link(to, is_up, now);
         if !is_up {
             self.outbox.down.insert(to);
         } else {

@@ -152,6 +152,9 @@ fn promises_survive_the_crash_of_any_server() {
     start(&mut group, 8);
     for place in 0..3 {
         group.open(place);
+        for to in (0..3).filter(|to| *to != place) {
+            group.feed(place, Input::Link { to: ServerId(to as u16), is_up: true });
+        }
         for _ in 0..5 {
             group.pass(2_000);
         }
@@ -168,6 +171,44 @@ fn when_a_planner_cannot_be_reached_nothing_is_promised_for_it() {
     assert_eq!(start(&mut group, 8).1, "deadline_not_promised false");
     group.away.clear();
     assert_eq!(turns(&mut group, 0, "ann"), 0, "the first step is given back");
+}
+
+fn replanned(group: &mut Group, instance: InstanceId) -> Vec<String> {
+    let request = Request::History { instance, from: 0, limit: 100 };
+    let Ok(Answer::History { entries, .. }) = group.ask(1, request) else { panic!("a history") };
+    let changes = entries.into_iter().filter(|entry| entry.kind == "replanned");
+    changes.filter_map(|entry| entry.detail).collect()
+}
+
+#[test]
+fn what_can_wait_no_longer_for_a_lost_planner_is_promised_by_others_or_told() {
+    let mut group = group();
+    let both = [start(&mut group, 12), start(&mut group, 12)];
+    let (bobs, _) = both.iter().find(|(_, plan)| plan.contains("bob")).expect("one is his");
+    group.away.insert(2);
+    group.feed(1, Input::Link { to: ServerId(2), is_up: false });
+    group.pass(5_000);
+    assert_eq!(replanned(&mut group, *bobs), [] as [&str; 0], "it may be a moment only");
+    for _ in 0..10 {
+        group.pass(1_000);
+    }
+    // Bob should have begun; Sam's hour comes later.
+    let told = replanned(&mut group, *bobs);
+    let last = told.last().map_or("", String::as_str);
+    assert!(last.starts_with("somebody else will do it; check by ann"), "{told:?}");
+    assert!(told.iter().all(|text| !text.contains("sign")), "{told:?}");
+    let refused = start(&mut group, 30).1;
+    assert_eq!(refused, "deadline_not_promised false");
+    for _ in 0..24 {
+        group.pass(HOUR / 2);
+    }
+    let told = replanned(&mut group, *bobs);
+    assert!(told.iter().any(|text| text.contains("sign is not promised any more")), "{told:?}");
+    // What is not wanted of Bob any more is given back when his planner can be reached again.
+    group.away.clear();
+    group.feed(1, Input::Link { to: ServerId(2), is_up: true });
+    group.pass(1_000);
+    assert_eq!(turns(&mut group, 2, "bob"), 0);
 }
 
 #[test]

@@ -316,6 +316,7 @@ fn machine(number: usize, setting: Setting, seed: u64) -> Machine {
         clustering: Work(CLUSTERING),
     };
     let policy = Policy {
+        comes_back: false,
         strategy: setting.strategy,
         delay_ms: DELAY,
         asks_late: false,

@@ -391,7 +391,7 @@ impl Desk {
 }
 
 /// The least time to spare first.
-fn by_urgency(mut tasks: Vec<Task>, now: Timestamp) -> Vec<Task> {
+pub(crate) fn by_urgency(mut tasks: Vec<Task>, now: Timestamp) -> Vec<Task> {
     tasks.sort_by_key(|task| (task.slack(now), std::cmp::Reverse(task.priority), task.id));
     tasks
 }

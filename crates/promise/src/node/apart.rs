@@ -59,8 +59,7 @@ impl Node {
             let tasks: Vec<Task> =
                 here.map(|place| self.part(task, place, windows[place], *at)).collect();
             for part in &tasks {
-                let asked = Asked { task: part.clone(), at: None, until, attempt };
-                self.asked.insert(part.id, asked);
+                self.asked.insert(part.id, Asked::new(part.clone(), until, attempt));
             }
             if tasks.is_empty() {
                 continue;

@@ -5,7 +5,9 @@ use std::collections::BTreeSet;
 use legwork_model::id::ServerId;
 use legwork_model::time::Timestamp;
 
-use super::{Effect, Node};
+use super::message::Message;
+use super::{Asked, Effect, Node};
+use crate::desk::by_urgency;
 use crate::task::{Displaces, Task, TaskId};
 
 impl Node {
@@ -16,7 +18,7 @@ impl Node {
         if self.lost.is_empty() || self.homes_of(&task.who).any(is_there) {
             return Some(task);
         }
-        if self.urgent_from(&task) > now {
+        if self.urgent_from(&task) > now && !self.policy.comes_back {
             self.waiting.insert(task.id, task);
             return None;
         }
@@ -39,8 +41,36 @@ impl Node {
         }
     }
 
+    /// When the next task can wait no longer for a planner that is lost.
+    pub(super) fn lost_due(&self) -> Option<Timestamp> {
+        if self.lost.is_empty() {
+            return None;
+        }
+        self.asked.values().filter_map(|asked| self.waits_until(asked)).min()
+    }
+
+    /// Until when a task can wait for whoever has promised it and is lost: it should be begun then, or is urgent.
+    fn waits_until(&self, asked: &Asked) -> Option<Timestamp> {
+        asked.at.filter(|at| self.lost.contains(at) && !asked.is_begun)?;
+        let urgent = self.urgent_from(&asked.task);
+        Some(asked.start.map_or(urgent, |start| start.min(urgent)))
+    }
+
+    /// Has promised anew what can wait no longer for a planner that is lost, the most urgent first.
+    pub(super) fn move_urgent(&mut self, now: Timestamp, effects: &mut Vec<Effect>) {
+        if self.lost.is_empty() {
+            return;
+        }
+        let is_due = |asked: &&Asked| self.waits_until(asked).is_some_and(|until| until <= now);
+        let due: Vec<Task> =
+            self.asked.values().filter(is_due).map(|asked| asked.task.clone()).collect();
+        for task in by_urgency(due, now) {
+            self.try_again(task, Some(true), now, effects);
+        }
+    }
+
     /// Another planner is lost, with all it had promised. What was asked for here, and what was kept for it, is
-    /// promised anew elsewhere, the most urgent first.
+    /// promised anew elsewhere, the most urgent first; what can wait waits for those who come back.
     pub fn lose(&mut self, server: ServerId, now: Timestamp) -> Vec<Effect> {
         self.desk.pass(now);
         let mut effects = Vec::new();
@@ -49,7 +79,11 @@ impl Node {
         }
         // Who is still asked for might be in its hands as well.
         let was_there = |at: Option<ServerId>| at == Some(server) || at.is_none();
-        let asked = self.asked.values().filter(|asked| was_there(asked.at));
+        let can_wait = |asked: &Asked| {
+            self.policy.comes_back
+                && (asked.is_begun || self.waits_until(asked).is_some_and(|until| until > now))
+        };
+        let asked = self.asked.values().filter(|it| was_there(it.at) && !can_wait(it));
         let mut tasks: Vec<(Task, bool)> =
             asked.map(|asked| (asked.task.clone(), asked.at.is_some())).collect();
         let kept: Vec<TaskId> =
@@ -66,10 +100,13 @@ impl Node {
         effects
     }
 
-    /// A planner is back. What waited for it goes on.
+    /// A planner is back. What waited for it goes on, and it hears what is not wanted of it any more.
     pub fn find(&mut self, server: ServerId, now: Timestamp) -> Vec<Effect> {
         let mut effects = Vec::new();
         if self.lost.remove(&server) {
+            for (task, attempt) in self.moved.remove(&server).unwrap_or_default() {
+                effects.push(self.say(server, Message::Cancel { task, attempt }));
+            }
             let waiting = std::mem::take(&mut self.waiting);
             for (_, task) in waiting {
                 effects.extend(self.submit(task, now));
@@ -120,7 +157,11 @@ impl Node {
             },
         };
         self.passing.remove(&task.id);
-        self.asked.remove(&task.id);
+        if let Some(Asked { at: Some(at), attempt, .. }) = self.asked.remove(&task.id)
+            && self.lost.contains(&at)
+        {
+            self.moved.entry(at).or_default().push((task.id, attempt));
+        }
         match was_lost.filter(|_| was_promised) {
             Some(true) => effects.push(Effect::Lost { task: task.id }),
             Some(false) => effects.push(Effect::Removed { task: task.id }),

@@ -50,7 +50,7 @@ impl Node {
         let earliest = self.desk.earliest(&task);
         let (asker, attempt) = (self.me, self.next_attempt(now));
         let until = self.answer_due(now);
-        self.asked.insert(task.id, Asked { task: task.clone(), at: None, until, attempt });
+        self.asked.insert(task.id, Asked::new(task.clone(), until, attempt));
         let others = self.others(&task, now);
         let focused = others.first().copied().filter(|at| self.is_promising(*at, &task, now));
         let offer = |next, bids_until| Offer {
@@ -301,7 +301,7 @@ impl Node {
     ) {
         for promise in promises {
             if let Some(asked) = self.asked.get_mut(&promise.task) {
-                asked.at = Some(at);
+                (asked.at, asked.start) = (Some(at), Some(promise.times.start));
             }
             if promise.task.part > 0 {
                 self.part_settled(promise, at, effects);

@@ -60,6 +60,9 @@ pub struct Policy {
     pub removes: bool,
     /// A task that can wait for so many times its service time is not urgent.
     pub urgency: i64,
+    /// Planners that are lost come back, with all they have promised: it is promised by others only when it can wait
+    /// no longer. New tasks do not wait for them.
+    pub comes_back: bool,
     /// What planning itself costs, and whom.
     pub overheads: Option<Overheads>,
 }
@@ -73,6 +76,7 @@ impl Default for Policy {
             asks_late: true,
             removes: true,
             urgency: 3,
+            comes_back: true,
             overheads: None,
         }
     }
@@ -137,6 +141,8 @@ pub struct Node {
     kept: BTreeMap<TaskId, (ServerId, Task)>,
     /// Tasks that wait whether those who are lost come back.
     waiting: BTreeMap<TaskId, Task>,
+    /// What is still promised by planners that were lost, and not wanted of them any more.
+    moved: BTreeMap<ServerId, Vec<(TaskId, u64)>>,
     dice: Dice,
 }
 
@@ -148,6 +154,16 @@ struct Asked {
     /// When it is given up if nobody answers.
     until: Timestamp,
     attempt: u64,
+    /// When whoever has promised it is to begin; that they have begun.
+    start: Option<Timestamp>,
+    is_begun: bool,
+}
+
+impl Asked {
+    /// Nobody has answered yet.
+    fn new(task: Task, until: Timestamp, attempt: u64) -> Self {
+        Self { task, at: None, until, attempt, start: None, is_begun: false }
+    }
 }
 
 impl Node {
@@ -173,6 +189,7 @@ impl Node {
             apart: apart::Apart::default(),
             kept: BTreeMap::new(),
             waiting: BTreeMap::new(),
+            moved: BTreeMap::new(),
             dice: Dice::new(seed),
         }
     }
@@ -193,10 +210,32 @@ impl Node {
         self.held.get(&id).map(|held| held.asker)
     }
 
-    /// Takes in what was asked for here before, and who has promised it.
-    pub fn expect(&mut self, task: Task, at: ServerId) {
-        let until = task.window.deadline;
-        self.asked.insert(task.id, Asked { task, at: Some(at), until, attempt: held::LATEST });
+    /// Takes in what was asked for here before, who has promised it, and for when.
+    pub fn expect(&mut self, task: Task, at: ServerId, start: Timestamp) {
+        let (id, until) = (task.id, task.window.deadline);
+        let asked = Asked::new(task, until, held::LATEST);
+        self.asked.insert(id, Asked { at: Some(at), start: Some(start), ..asked });
+    }
+
+    /// Somebody works on a task that is promised here, or was asked for here.
+    pub fn begin(&mut self, id: TaskId) {
+        self.desk.begin(id);
+        if let Some(asked) = self.asked.get_mut(&id) {
+            asked.is_begun = true;
+        }
+    }
+
+    /// Whoever had begun a task has left it.
+    pub fn leave(&mut self, id: TaskId) {
+        self.desk.leave(id);
+        if let Some(asked) = self.asked.get_mut(&id) {
+            asked.is_begun = false;
+        }
+    }
+
+    /// Whether a planner is lost.
+    pub fn is_lost(&self, server: ServerId) -> bool {
+        self.lost.contains(&server)
     }
 
     /// Who stands in for this planner when it is lost.
@@ -259,8 +298,8 @@ impl Node {
         let bids = self.passing.values().map(|passing| passing.until);
         let answers = self.asked.values().filter(|asked| asked.at.is_none()).map(|it| it.until);
         let waiting = self.waiting.values().map(|task| self.urgent_from(task));
-        let rooms = self.rooms_due().into_iter();
-        bids.chain(answers).chain(waiting).chain(rooms).chain(self.said_again()).min()
+        let others = self.rooms_due().into_iter().chain(self.lost_due());
+        bids.chain(answers).chain(waiting).chain(others).chain(self.said_again()).min()
     }
 
     /// Time has passed.
@@ -281,6 +320,7 @@ impl Node {
         }
         self.drop_old_rooms(now);
         self.wake_urgent(now, &mut effects);
+        self.move_urgent(now, &mut effects);
         self.say_again(now, &mut effects);
         effects
     }

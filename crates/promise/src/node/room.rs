@@ -60,7 +60,7 @@ impl Node {
         let (before, attempt) = (self.asked.get(&id).cloned(), self.next_attempt(now));
         if let Some(Asked { task, at: Some(at), attempt: earlier, .. }) = before {
             let until = self.answer_due(now);
-            self.asked.insert(id, Asked { task, at: None, until, attempt });
+            self.asked.insert(id, Asked::new(task, until, attempt));
             effects.push(self.say(at, Message::Take { task: id, earlier, attempt }));
             return effects;
         }

@@ -30,6 +30,8 @@ pub(crate) struct Setting {
     pub(crate) lost: u64,
     pub(crate) doubled: u64,
     pub(crate) delay_max: u64,
+    /// Who is gone comes back with what it has promised.
+    pub(crate) comes_back: bool,
     /// When who is gone, and for how long.
     pub(crate) faults: Vec<(i64, usize, i64)>,
 }
@@ -113,6 +115,7 @@ impl Net {
                 strategy: setting.strategy,
                 delay_ms: DELAY,
                 removes: setting.removes,
+                comes_back: setting.comes_back,
                 ..Policy::default()
             };
             let mut node = Node::new(server(number), desk, policy, setting.seed);
@@ -340,8 +343,8 @@ impl Net {
         }
     }
 
-    /// Faults: who is gone does nothing and hears nothing. Who comes back has lost what it had promised, knows it,
-    /// and can do things again.
+    /// Faults: who is gone does nothing and hears nothing. Who comes back has lost what it had promised, or some of
+    /// the time for it; it knows that, and can do things again.
     fn go_and_come(&mut self) {
         let now = Timestamp(self.now);
         for (at, node, time) in self.setting.faults.clone() {
@@ -350,7 +353,11 @@ impl Net {
                 self.gone.insert(node);
                 for wanted in self.wanted.values_mut() {
                     let parts = !wanted.task.parts.is_empty();
-                    wanted.is_excused |= parts || wanted.at == Some(server(node));
+                    // What is not due before it is noticed is told in time.
+                    let is_soon = wanted.task.window.deadline.0 <= self.now + NOTICED;
+                    let is_there = wanted.at == Some(server(node));
+                    let is_untold = is_soon || !self.setting.comes_back;
+                    wanted.is_excused |= parts || is_there && is_untold;
                 }
             }
             if !self.gone.contains(&node) {
@@ -368,9 +375,14 @@ impl Net {
                 for id in self.wanted.keys().copied().collect::<Vec<_>>() {
                     self.hear_done(id);
                 }
-                let effects = self.nodes[node].lose_resource(&resource(node), now);
-                assert!(self.nodes[node].desk.add(resource(node), &setup(), now));
-                self.nodes[node].know(resource(node), server(node));
+                let effects = if self.setting.comes_back {
+                    self.nodes[node].give_up_endangered(now)
+                } else {
+                    let effects = self.nodes[node].lose_resource(&resource(node), now);
+                    assert!(self.nodes[node].desk.add(resource(node), &setup(), now));
+                    self.nodes[node].know(resource(node), server(node));
+                    effects
+                };
                 self.carry_out(node, effects);
                 for other in others {
                     let effects = self.nodes[other].find(server(node), now);

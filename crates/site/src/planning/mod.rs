@@ -9,6 +9,7 @@
 
 mod journal;
 mod ledger;
+mod reach;
 mod resources;
 mod routing;
 mod search;
@@ -45,14 +46,23 @@ pub(crate) struct Planning {
     granted: BTreeMap<InstanceId, Granted>,
     /// How far the steps are that were promised for instances started here.
     stages: BTreeMap<TaskId, (Stage, Timestamp)>,
-    /// What was asked for before the server went down, and who has promised it.
-    expected: Vec<(Task, ServerId)>,
+    /// What was asked for before the server went down.
+    expected: Vec<Expected>,
     /// When it was looked last whether all promises can be kept, and how people work.
     watched_at: Timestamp,
     refitted_at: Timestamp,
     /// How often the executors had changed by then.
     executors: u64,
+    reach: reach::Reach,
     counts: Counts,
+}
+
+/// A task that was asked for, who has promised it, and for when.
+#[derive(Debug)]
+struct Expected {
+    task: Task,
+    at: ServerId,
+    start: Timestamp,
 }
 
 #[derive(Debug)]
@@ -121,9 +131,10 @@ impl Site {
         self.planning.refitted_at = now;
         self.restore_plans(now);
         let here = self.server_here();
-        for (task, at) in std::mem::take(&mut self.planning.expected) {
+        for Expected { task, at, start } in std::mem::take(&mut self.planning.expected) {
             if let Some(node) = self.planning.node.as_mut().filter(|_| at != here) {
-                node.expect(task, at);
+                node.expect(task, at, start);
+                self.planning.reach.needs(at, now);
             }
         }
         self.drop_unstarted(now);
@@ -144,6 +155,8 @@ impl Site {
 
     /// What another planner says.
     pub(crate) fn hear_planner(&mut self, from: ServerId, said: Said, now: Timestamp) {
+        // Whoever speaks can be reached.
+        self.planner_link(from, true, now);
         self.prepare_for(&said, now);
         self.plan(now, |node| node.hear(from, said, now));
         self.go_on_with_all(now);
@@ -195,6 +208,7 @@ impl Site {
             self.wake_planner(now);
         }
         self.watch_plans(now);
+        self.lose_unreached(now);
         if self
             .planning
             .node
@@ -241,7 +255,8 @@ impl Site {
         let holds = self.planning.node.as_ref().is_some_and(|node| !node.desk.is_empty());
         let watch = holds.then(|| self.planning.watched_at + WATCHED);
         let node = self.planning.node.as_ref().and_then(|node| node.next_due());
-        [granted, stored, node, watch].into_iter().flatten().min()
+        let lost = self.planning.node.as_ref().and_then(|_| self.planning.reach.next_due());
+        [granted, stored, node, watch, lost].into_iter().flatten().min()
     }
 }
 

@@ -144,7 +144,14 @@ impl Site {
         let (service, priority) = (routing.costs[leg], routing.priority());
         let displaces = routing.displaces();
         who.iter().for_each(|one| self.prepare(one, now));
+        let unreached = self.unreached_planner(&who);
         let Some(routing) = self.planning.routes.get_mut(&id) else { return };
+        if let Some(server) = unreached {
+            routing.reason = Some(format!(
+                "those who can do `{step}` are planned by {server}, which cannot be reached; try again later"
+            ));
+            return;
+        }
         if who.is_empty() {
             routing.reason = Some(format!("nobody is known who can do `{step}`"));
             return;

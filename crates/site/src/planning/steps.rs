@@ -8,7 +8,7 @@ use legwork_model::time::Timestamp;
 use legwork_promise::{Promise, ResourceId, Span, Supply, Task, TaskId, WHOLE, Window, Work};
 
 use super::resources::{performer, resource};
-use super::{key, task_id};
+use super::{Expected, key, task_id};
 use crate::Site;
 use crate::jobs::JobKey;
 use crate::message::{Message, Stage};
@@ -97,11 +97,11 @@ impl Site {
                     actors.iter().cloned().map(ResourceId::Person).collect()
                 }
             };
-            expected.push((Task::new(task_of(id, leg), window, service, who), planned.planner));
+            let task = Task::new(task_of(id, leg), window, service, who);
+            expected.push(Expected { task, at: planned.planner, start: planned.start });
         }
         // Its state stays in memory, so that it can be told what becomes of them. How far they are is told again.
-        let stages =
-            expected.iter().map(|(task, _)| (task.id, (Stage::Waiting, state.started_at())));
+        let stages = expected.iter().map(|it| (it.task.id, (Stage::Waiting, state.started_at())));
         self.planning.stages.extend(stages);
         self.planning.expected.extend(expected);
     }
@@ -201,8 +201,8 @@ impl Site {
             node.desk.pass(now);
             match stage {
                 Stage::Over => return node.finish(task),
-                Stage::Begun => node.desk.begin(task),
-                Stage::Waiting => node.desk.leave(task),
+                Stage::Begun => node.begin(task),
+                Stage::Waiting => node.leave(task),
             }
             Vec::new()
         });

@@ -2,7 +2,14 @@
 
 mod network;
 
-use legwork_promise::Strategy as Asking;
+use std::collections::VecDeque;
+
+use legwork_model::id::{InstanceId, ServerId};
+use legwork_model::time::Timestamp;
+use legwork_promise::{
+    Desk, Discipline, Displaces, Effect, Node, Policy, ResourceId, Setup, Strategy as Asking,
+    Supply, Task, TaskId, Window, Work,
+};
 use network::{BUSY, DELAY, Happened, Net, Setting};
 use proptest::prelude::*;
 
@@ -92,4 +99,108 @@ fn tasks_make_way_are_lost_taken_apart_and_promised_elsewhere() {
         }
     }
     assert!(all.iter().all(|count| *count > 5), "{all:?}");
+}
+
+/// Two planners that hear each other at once.
+struct Two {
+    nodes: [Node; 2],
+    told: Vec<Effect>,
+}
+
+const NOW: Timestamp = Timestamp(0);
+
+impl Two {
+    fn new() -> Self {
+        let node = |number: u16| {
+            let setup = Setup {
+                supply: Supply::always(NOW),
+                discipline: Discipline::Preemptive,
+                at_once: 1,
+                loads: Vec::new(),
+                jobs: Vec::new(),
+            };
+            let mut desk = Desk::default();
+            assert!(desk.add(one(number), &setup, NOW));
+            let mut node = Node::new(ServerId(number), desk, Policy::default(), 1);
+            (0..2).for_each(|other| node.know(one(other), ServerId(other)));
+            node
+        };
+        Self { nodes: [node(0), node(1)], told: Vec::new() }
+    }
+
+    /// The first does something, and both what follows; answers what the first tells.
+    fn does(&mut self, act: impl FnOnce(&mut Node) -> Vec<Effect>) -> Vec<Effect> {
+        let effects = act(&mut self.nodes[0]);
+        let mut open: VecDeque<(usize, Effect)> = effects.into_iter().map(|it| (0, it)).collect();
+        while let Some((from, effect)) = open.pop_front() {
+            match effect {
+                Effect::Say(said) => {
+                    let to = usize::from(said.to.0);
+                    let heard = self.nodes[to].hear(ServerId(from as u16), said, NOW);
+                    open.extend(heard.into_iter().map(|it| (to, it)));
+                }
+                told @ (Effect::Promised { .. }
+                | Effect::Refused { .. }
+                | Effect::Removed { .. }
+                | Effect::Lost { .. }) => self.told.push(told),
+            }
+        }
+        std::mem::take(&mut self.told)
+    }
+}
+
+fn one(number: u16) -> ResourceId {
+    ResourceId::Executor(format!("node-{number}").into())
+}
+
+fn task(number: u128, deadline: i64, priority: u8, who: &[u16]) -> Task {
+    let window = Window { release: NOW, deadline: Timestamp(deadline) };
+    let who = who.iter().map(|number| one(*number)).collect();
+    let mut task = Task::new(TaskId::new(InstanceId(number), 0), window, Work(1_000), who);
+    (task.priority, task.may_abort) = (priority, true);
+    task
+}
+
+fn is_promised_at(told: &[Effect], id: TaskId, at: u16) -> bool {
+    let is_it = |effect: &Effect| match effect {
+        Effect::Promised { at: by, promise } => (promise.task, *by) == (id, ServerId(at)),
+        Effect::Say(_) | Effect::Refused { .. } | Effect::Removed { .. } | Effect::Lost { .. } => {
+            false
+        }
+    };
+    told.iter().any(is_it)
+}
+
+#[test]
+fn room_is_held_until_it_is_taken_and_what_is_lost_later_takes_it_at_once() {
+    let mut two = Two::new();
+    let (busy, minor) = (task(1, 1_000, 9, &[0]), task(2, 5_000, 1, &[0]));
+    let held = Task { displaces: Displaces::WhenTold, ..task(3, 1_500, 5, &[0, 1]) };
+    two.does(|node| node.submit(busy.clone(), NOW));
+    assert!(is_promised_at(&two.does(|node| node.submit(held.clone(), NOW)), held.id, 1));
+    assert!(is_promised_at(&two.does(|node| node.take_room(held.id, NOW)), held.id, 1));
+    two.does(|node| node.finish(busy.id));
+    two.does(|node| node.submit(Task { service: Work(4_500), ..minor.clone() }, NOW));
+    // Its planner is lost: it is urgent, and who is here makes way now and not when somebody says so.
+    let told = two.does(|node| node.lose(ServerId(1), NOW));
+    assert!(told.contains(&Effect::Lost { task: held.id }), "{told:?}");
+    assert!(told.contains(&Effect::Removed { task: minor.id }), "{told:?}");
+    assert!(is_promised_at(&told, held.id, 0), "{told:?}");
+    assert!(two.nodes[0].desk.task(held.id).is_some());
+}
+
+#[test]
+fn nobody_is_told_of_room_that_is_not_taken() {
+    let mut two = Two::new();
+    let minor = Task { service: Work(4_500), ..task(1, 5_000, 1, &[1]) };
+    let held = Task { displaces: Displaces::WhenTold, ..task(2, 1_500, 5, &[1]) };
+    assert!(is_promised_at(&two.does(|node| node.submit(minor.clone(), NOW)), minor.id, 1));
+    assert!(is_promised_at(&two.does(|node| node.submit(held.clone(), NOW)), held.id, 1));
+    assert_eq!(two.does(|node| node.finish(held.id)), []);
+    assert!(two.nodes[1].desk.task(minor.id).is_some());
+    assert!(is_promised_at(&two.does(|node| node.submit(held.clone(), NOW)), held.id, 1));
+    let told = two.does(|node| node.take_room(held.id, NOW));
+    assert!(told.contains(&Effect::Removed { task: minor.id }), "{told:?}");
+    assert!(is_promised_at(&told, held.id, 1), "{told:?}");
+    assert!(two.nodes[1].desk.task(minor.id).is_none());
 }

@@ -84,7 +84,9 @@ fn of_load(tenths: u32) -> (Vec<Row>, Vec<Slice>) {
     for seed in 0..RUNS {
         let drawn = arrivals(load(tenths), seed);
         for (place, (_, fault)) in VARIANTS.into_iter().enumerate() {
-            let setting = Setting { strategy: Strategy::Flexible, removes: true, fault };
+            // Also those that make nothing of it: before the fault all do the same.
+            let (strategy, removes, has_deputy) = (Strategy::Flexible, true, true);
+            let setting = Setting { strategy, removes, fault, has_deputy };
             let (fates, _) = simulated(&drawn, setting, seed);
             totals[place].push(ratio(&drawn, &fates, |_| true));
             for slice in 0..SLICES {
@@ -143,6 +145,12 @@ mod tests {
                 "run `cargo xtask figure 004-7`: {line}"
             );
         }
+        let before = |place: usize| -> Vec<f64> {
+            let own = slices.iter().filter(|it| it.variant == VARIANTS[place].0 && it.until <= 65);
+            own.map(|slice| slice.ratio).collect()
+        };
+        assert_eq!(before(0), before(2), "without tolerance nothing differs before the fault");
+        assert_eq!(before(0), before(1), "nor does it with tolerance");
         let [normal, tolerant, intolerant] = [0, 1, 2].map(|place: usize| rows[place].ratio);
         assert!(normal > tolerant && tolerant > intolerant, "{rows:?}");
         assert!(tolerant - intolerant >= 0.6 * (normal - intolerant), "{rows:?}");

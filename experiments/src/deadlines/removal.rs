@@ -71,7 +71,8 @@ fn of_load(tenths: u32, rows: &mut Vec<Row>, over_time: &mut Vec<Slice>) {
         let mut slices = vec![0.0; SLICES as usize];
         for seed in 0..RUNS {
             let drawn = arrivals(load, seed);
-            let setting = Setting { strategy: Strategy::Flexible, removes, fault: Fault::None };
+            let (strategy, fault, has_deputy) = (Strategy::Flexible, Fault::None, false);
+            let setting = Setting { strategy, removes, fault, has_deputy };
             let (fates, _) = simulated(&drawn, setting, seed);
             for (priority, ratios) in ratios.iter_mut().enumerate() {
                 let of = |of: u8| priority == 0 || usize::from(of) == priority;

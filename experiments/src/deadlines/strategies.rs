@@ -68,7 +68,8 @@ fn of_load(tenths: u32, rows: &mut Vec<Row>) -> Row {
     let drawn: Vec<_> = (0..RUNS).map(|seed| arrivals(load(tenths), seed)).collect();
     let tasks: usize = drawn.iter().map(Vec::len).sum();
     for (name, strategy) in STRATEGIES {
-        let setting = Setting { strategy, removes: false, fault: Fault::None };
+        let (fault, has_deputy) = (Fault::None, false);
+        let setting = Setting { strategy, removes: false, fault, has_deputy };
         let mut messages = 0;
         let ratios: Vec<f64> = (0..RUNS)
             .zip(&drawn)

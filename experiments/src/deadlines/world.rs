@@ -32,6 +32,8 @@ pub(super) struct Setting {
     pub(super) strategy: Strategy,
     pub(super) removes: bool,
     pub(super) fault: Fault,
+    /// Somebody stands in for the node that may be lost.
+    pub(super) has_deputy: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -62,6 +64,11 @@ enum Event {
         node: usize,
         work: u64,
     },
+    /// Whoever asked for a task hears that it is done.
+    Told {
+        node: usize,
+        task: TaskId,
+    },
     /// A node has something to look at.
     Due(usize),
     Lost,
@@ -87,6 +94,8 @@ pub(super) struct World<'a> {
     details: BTreeMap<usize, Event>,
     count: usize,
     fates: Vec<Fate>,
+    /// At which node each task was asked for.
+    askers: Vec<usize>,
     /// Parts that are done, of tasks that were taken apart.
     parts_done: BTreeMap<TaskId, usize>,
     pub(super) messages: u64,
@@ -111,6 +120,7 @@ pub(super) fn run(arrivals: &[Arrival], setting: Setting, seed: u64) -> (Vec<Fat
             world.happens(event, now);
         }
     }
+    world.check();
     (world.fates, world.messages)
 }
 
@@ -125,6 +135,7 @@ impl<'a> World<'a> {
             details: BTreeMap::new(),
             count: 0,
             fates: vec![Fate::default(); arrivals.len()],
+            askers: arrivals.iter().map(|arrival| arrival.node).collect(),
             parts_done: BTreeMap::new(),
             messages: 0,
         };
@@ -158,6 +169,12 @@ impl<'a> World<'a> {
                 }
             }
             Event::Done { node, work } => self.done(node, work, now),
+            Event::Told { node, task } => {
+                if !self.machines[node].is_lost {
+                    let effects = self.machines[node].node.finish(task);
+                    self.carry_out(node, effects, now);
+                }
+            }
             Event::Due(node) => {
                 if !self.machines[node].is_lost {
                     let effects = self.machines[node].node.tick(Timestamp(now));
@@ -184,6 +201,7 @@ impl<'a> World<'a> {
             (true, Fault::Tolerated) => DEPUTY,
             (true, Fault::None | Fault::Ignored) => return,
         };
+        self.askers[number] = node;
         let task = self.task(number);
         let effects = self.machines[node].node.submit(task, Timestamp(now));
         self.carry_out(node, effects, now);
@@ -202,7 +220,7 @@ impl<'a> World<'a> {
         let mut task = Task::new(id, window, Work(arrival.service), who);
         task.priority = arrival.priority;
         task.may_abort = true;
-        if arrival.node == FAULTY && self.setting.fault == Fault::Tolerated && !arrival.is_global {
+        if arrival.node == FAULTY && !arrival.is_global && self.setting.has_deputy {
             task.deputies = vec![resource(DEPUTY)];
         }
         task.parts = parts(arrival);
@@ -221,7 +239,7 @@ impl<'a> World<'a> {
         match id {
             Some(id) => {
                 drop(machine.node.end(id, &mut effects));
-                self.kept(id, now);
+                self.kept(id, node, now);
             }
             None => {
                 let plan = machine.node.desk.plan_mut(&machine.resource, 0);
@@ -231,7 +249,7 @@ impl<'a> World<'a> {
         self.carry_out(node, effects, now);
     }
 
-    fn kept(&mut self, id: TaskId, now: i64) {
+    fn kept(&mut self, id: TaskId, node: usize, now: i64) {
         let number = id.instance.0 as usize;
         let arrival = &self.arrivals[number];
         if id.part > 0 {
@@ -244,6 +262,23 @@ impl<'a> World<'a> {
         }
         assert!(now <= arrival.deadline, "task {number}: {now} is later than promised");
         self.fates[number].kept = true;
+        let asker = self.askers[number];
+        let way = if asker == node { 0 } else { DELAY };
+        self.later(now + way, Event::Told { node: asker, task: TaskId { part: 0, ..id } });
+    }
+
+    /// Whatever was promised was kept, or whoever wanted it was told; where the fault is tolerated, only those who
+    /// asked the lost node itself may not have been.
+    fn check(&self) {
+        for (number, fate) in self.fates.iter().enumerate() {
+            let is_silent = fate.promised && !fate.kept && !fate.told;
+            let is_excused = match self.setting.fault {
+                Fault::None => false,
+                Fault::Tolerated => self.askers[number] == FAULTY,
+                Fault::Ignored => true,
+            };
+            assert!(!is_silent || is_excused, "task {number}: broken, and nobody was told");
+        }
     }
 
     fn carry_out(&mut self, node: usize, effects: Vec<Effect>, now: i64) {
@@ -327,7 +362,7 @@ fn machine(number: usize, setting: Setting, seed: u64) -> Machine {
     };
     let mut node = Node::new(server(number), desk, policy, seed * NODES as u64 + number as u64);
     (0..NODES).for_each(|other| node.know(resource(other), server(other)));
-    if number == FAULTY && setting.fault == Fault::Tolerated {
+    if number == FAULTY && setting.has_deputy {
         node.deputise(server(DEPUTY));
     }
     Machine { node, resource: resource_id, work: 0, at_work: None, looks_at: 0, is_lost: false }

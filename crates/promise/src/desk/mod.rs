@@ -349,6 +349,13 @@ impl Desk {
         self.placed.get(&id).map(|placed| &placed.task)
     }
 
+    /// The same task, with other circumstances than its window and its service time.
+    pub(crate) fn replace(&mut self, task: Task) {
+        if let Some(placed) = self.placed.get_mut(&task.id) {
+            placed.task = task;
+        }
+    }
+
     pub fn promise(&mut self, id: TaskId) -> Option<Promise> {
         let Placed { by, lane, ticket, .. } = self.placed.get(&id)?;
         let times = self.resources.get_mut(by)?.lanes[*lane].plan.times(*ticket)?;

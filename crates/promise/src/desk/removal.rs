@@ -72,6 +72,14 @@ impl Desk {
         Some(Promise { task: task.id, by, times })
     }
 
+    /// Whether there is room for a task at the expense of others.
+    pub fn could_make_room(&self, task: &Task) -> bool {
+        self.who_is_here(task).iter().any(|id| {
+            let lanes = self.resources.get(id).map_or(0, |resource| resource.lanes.len());
+            (0..lanes).any(|lane| self.look_for_room(task, id, lane).is_some())
+        })
+    }
+
     fn look_for_room(
         &self,
         task: &Task,

@@ -10,6 +10,14 @@ use super::{Asked, Effect, Node};
 use crate::desk::by_urgency;
 use crate::task::{Displaces, Task, TaskId};
 
+/// Why something is not promised any more.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Gone {
+    Lost,
+    MadeWayHere,
+    MadeWayElsewhere,
+}
+
 impl Node {
     /// The preprocessor: whether a task can go on, and to whom. One whose people are lost waits for them while
     /// it can; then it is their deputies'.
@@ -65,7 +73,7 @@ impl Node {
         let due: Vec<Task> =
             self.asked.values().filter(is_due).map(|asked| asked.task.clone()).collect();
         for task in by_urgency(due, now) {
-            self.try_again(task, Some(true), now, effects);
+            self.try_again(task, Some(Gone::Lost), now, effects);
         }
     }
 
@@ -95,7 +103,7 @@ impl Node {
         let mut seen = BTreeSet::new();
         tasks.retain(|(task, _)| seen.insert(TaskId { part: 0, ..task.id }));
         for (task, was_promised) in tasks {
-            self.try_again(task, was_promised.then_some(true), now, &mut effects);
+            self.try_again(task, was_promised.then_some(Gone::Lost), now, &mut effects);
         }
         effects
     }
@@ -144,7 +152,7 @@ impl Node {
     pub(super) fn try_again(
         &mut self,
         task: Task,
-        was_lost: Option<bool>,
+        gone: Option<Gone>,
         now: Timestamp,
         effects: &mut Vec<Effect>,
     ) {
@@ -162,16 +170,27 @@ impl Node {
         {
             self.moved.entry(at).or_default().push((task.id, attempt));
         }
-        match was_lost.filter(|_| was_promised) {
-            Some(true) => effects.push(Effect::Lost { task: task.id }),
-            Some(false) => effects.push(Effect::Removed { task: task.id }),
+        match gone.filter(|_| was_promised) {
+            Some(Gone::Lost) => effects.push(Effect::Lost { task: task.id }),
+            Some(Gone::MadeWayHere | Gone::MadeWayElsewhere) => {
+                effects.push(Effect::Removed { task: task.id });
+            }
             None => {}
         }
         let is_there = |at: ServerId| !self.lost.contains(&at);
         let anybody = self.homes_of(&task.who).any(is_there);
         let task = if anybody { task } else { task.clone().for_deputies().unwrap_or(task) };
-        // Somebody else here may have the time. But nobody makes way for what has made way itself: that might go on and on.
-        let displaces = if was_lost == Some(false) { Displaces::Never } else { task.displaces };
+        if gone == Some(Gone::MadeWayHere) && self.count_here(&task) < 2 {
+            return self.pass_on(task, now, effects);
+        }
+        // Nobody makes way for what has made way itself: that might go on and on.
+        let has_made_way = matches!(gone, Some(Gone::MadeWayHere | Gone::MadeWayElsewhere));
+        let displaces = if has_made_way { Displaces::Never } else { task.displaces };
         self.promise_or_pass(Task { displaces, ..task }, now, effects);
+    }
+
+    /// How many at home here can do a task.
+    fn count_here(&self, task: &Task) -> usize {
+        task.who.iter().filter(|id| self.desk.has(id)).count()
     }
 }

@@ -35,6 +35,7 @@ impl Passing {
 pub(super) struct Bid {
     pub(super) from: ServerId,
     pub(super) bid: i64,
+    pub(super) makes_room: bool,
     pub(super) earliest: Option<Timestamp>,
 }
 
@@ -160,12 +161,15 @@ impl Node {
         let bid = (surplus.0 - bid_for) / task.service.0.max(1);
         // Whoever bids much elsewhere bids little here, but not nothing: the others may not take it.
         let bid = if fits { bid.max(1) } else { 0 };
+        let makes_room = !fits && self.could_make_room(task, now);
         let earliest = if bid > 0 { None } else { self.desk.earliest(task) };
         if bid > 0 {
             let out = Timestamp(until.0 + 2 * self.policy.delay_ms);
             self.bids_out.insert(task.id, (task.service, out));
         }
-        effects.push(self.say(reply_to, Message::Bid { task: task.id, bid, until, earliest }));
+        let task = task.id;
+        let bid = Message::Bid { task, bid, until, earliest, makes_room };
+        effects.push(self.say(reply_to, bid));
     }
 
     /// The quick answer. Where the test costs nothing, everything is worth it.
@@ -203,7 +207,8 @@ impl Node {
         passing.bids.sort_by_key(|bid| (std::cmp::Reverse(bid.bid), bid.from));
         let heard = passing.bids.iter().filter_map(|bid| bid.earliest);
         let earliest = heard.chain(passing.earliest).min();
-        let mut bidders = passing.bids.iter().filter(|bid| bid.bid > 0).map(|bid| bid.from);
+        let bidders = passing.bids.iter().filter(|bid| bid.bid > 0 || bid.makes_room);
+        let mut bidders = bidders.map(|bid| bid.from);
         let Passing { task, asker, attempt, .. } = passing;
         match bidders.next() {
             Some(best) => {

@@ -7,6 +7,7 @@
 use legwork_model::id::ServerId;
 use legwork_model::time::Timestamp;
 
+use super::faults::Gone;
 use super::message::{Message, Offer};
 use super::{Effect, Node};
 use crate::task::{Promise, Task, TaskId};
@@ -253,7 +254,8 @@ impl Node {
         // Another part of the same task was taken back before.
         let Some((asker, attempt)) = self.let_go(task.id, effects) else { return };
         if asker == self.me {
-            return self.try_again(task, Some(is_lost), now, effects);
+            let gone = if is_lost { Gone::Lost } else { Gone::MadeWayHere };
+            return self.try_again(task, Some(gone), now, effects);
         }
         let again = Again::after(now, self.wait());
         self.taken.insert(task.id, Taken { asker, attempt, is_lost, again });
@@ -277,7 +279,8 @@ impl Node {
             return;
         };
         let was_promised = asked.at.is_some();
-        self.try_again(asked.task.clone(), was_promised.then_some(is_lost), now, effects);
+        let gone = if is_lost { Gone::Lost } else { Gone::MadeWayElsewhere };
+        self.try_again(asked.task.clone(), was_promised.then_some(gone), now, effects);
     }
 
     /// When something has to be said again.

@@ -43,6 +43,9 @@ pub enum Message {
         until: Timestamp,
         #[n(3)]
         earliest: Option<Timestamp>,
+        /// Others would have to make way.
+        #[n(4)]
+        makes_room: bool,
     },
     /// What became of tasks that were offered together; to whoever asked for them. A promise is said again
     /// until it is confirmed or cancelled.

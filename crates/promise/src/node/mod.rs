@@ -263,8 +263,8 @@ impl Node {
             Message::Request { task, reply_to, until } => {
                 self.requested(&task, reply_to, until, now, &mut effects);
             }
-            Message::Bid { task, bid, until, earliest } => {
-                let bid = global::Bid { from, bid, earliest };
+            Message::Bid { task, bid, until, earliest, makes_room } => {
+                let bid = global::Bid { from, bid, makes_room, earliest };
                 self.heard_bid(task, bid, until, now, &mut effects);
             }
             Message::Answer { tasks, attempt, promises: Some(promises), .. } => {

@@ -24,6 +24,14 @@ pub(super) struct Room {
     until: Timestamp,
 }
 
+/// What is promised for good and lost later is not only to be promised when somebody says so.
+fn for_good(mut task: Task) -> Task {
+    if task.displaces == Displaces::WhenTold {
+        task.displaces = Displaces::AtOnce;
+    }
+    task
+}
+
 impl Node {
     /// The removal module: a task is promised at the expense of others, or could be when it is told so.
     pub(super) fn at_the_expense_of_others(
@@ -33,14 +41,10 @@ impl Node {
         now: Timestamp,
         effects: &mut Vec<Effect>,
     ) -> Option<Promise> {
-        let is_allowed = self.policy.removes && task.priority > 0;
-        if !is_allowed
-            || task.displaces == Displaces::Never
-            || !self.spend(now, |overheads| overheads.removal)
-        {
+        if !self.may_remove(task) || !self.spend(now, |overheads| overheads.removal) {
             return None;
         }
-        let promise = self.desk.hold_room(task)?;
+        let promise = self.desk.hold_room(&for_good(task.clone()))?;
         let until = Timestamp(now.0.saturating_add(HELD * self.policy.delay_ms));
         let room = Room { asker, attempt, task: task.clone(), promise: promise.clone(), until };
         self.rooms.insert(task.id, room);
@@ -52,6 +56,17 @@ impl Node {
         }
     }
 
+    fn may_remove(&self, task: &Task) -> bool {
+        self.policy.removes && task.priority > 0 && task.displaces != Displaces::Never
+    }
+
+    /// Whether a task that another planner asks about could be promised here at the expense of others.
+    pub(super) fn could_make_room(&mut self, task: &Task, now: Timestamp) -> bool {
+        self.may_remove(task)
+            && self.spend(now, |overheads| overheads.removal)
+            && self.desk.could_make_room(task)
+    }
+
     /// What was promised for this task at the expense of others is to be kept: they make way now. What comes
     /// of it is told as for a new task, also if nobody had to make way.
     pub fn take_room(&mut self, id: TaskId, now: Timestamp) -> Vec<Effect> {
@@ -60,7 +75,7 @@ impl Node {
         let (before, attempt) = (self.asked.get(&id).cloned(), self.next_attempt(now));
         if let Some(Asked { task, at: Some(at), attempt: earlier, .. }) = before {
             let until = self.answer_due(now);
-            self.asked.insert(id, Asked::new(task, until, attempt));
+            self.asked.insert(id, Asked::new(for_good(task), until, attempt));
             effects.push(self.say(at, Message::Take { task: id, earlier, attempt }));
             return effects;
         }
@@ -100,8 +115,9 @@ impl Node {
     ) -> Option<Promise> {
         let is_of = |of: (ServerId, u64)| of == (asker, earlier) || of == (asker, attempt);
         if self.held.get(&id).is_some_and(|held| is_of((held.asker, held.attempt))) {
-            let task = self.desk.task(id)?.clone();
+            let task = for_good(self.desk.task(id)?.clone());
             self.hold(&task, asker, attempt, now);
+            self.desk.replace(task);
             return self.desk.promise(id);
         }
         let room = self.rooms.remove(&id).filter(|room| is_of((room.asker, room.attempt)))?;

@@ -241,6 +241,11 @@ impl Net {
     }
 
     fn carry_out(&mut self, node: usize, effects: Vec<Effect>) {
+        let gone = effects.iter().filter_map(|effect| match effect {
+            Effect::Removed { task } | Effect::Lost { task } => Some(*task),
+            Effect::Say(_) | Effect::Promised { .. } | Effect::Refused { .. } => None,
+        });
+        let gone: BTreeSet<TaskId> = gone.collect();
         for effect in effects {
             match effect {
                 Effect::Say(said) => self.say(node, said),
@@ -256,6 +261,8 @@ impl Net {
                 }
                 Effect::Promised { at, promise } => {
                     let is_excused = !self.is_held(promise.task, at);
+                    let is_known = at != server(node) || gone.contains(&promise.task);
+                    assert!(!is_excused || is_known, "{promise:?}: nobody has promised it here");
                     let is_whole = self.nodes.iter().any(|it| it.desk.task(promise.task).is_some());
                     self.happened.in_parts += usize::from(!is_whole);
                     self.happened.elsewhere += usize::from(at != server(node));

@@ -82,16 +82,21 @@ impl Bank {
         self.folder.file(name, text)
     }
 
-    /// Waits until somebody has got so many letters; the last of them.
+    /// Waits until somebody has got so many letters; the last of them. More do not come.
     async fn letter(&self, agent: &str, count: usize) -> Result<String> {
+        let mails = self.letters(agent, count).await?;
+        ensure!(mails.len() == count, "{agent} has {} letters, not {count}", mails.len());
+        mails.last().cloned().context("no letter")
+    }
+
+    /// Waits until somebody has got so many letters, or more.
+    async fn letters(&self, agent: &str, count: usize) -> Result<Vec<String>> {
         let address = format!("{agent}@example.com");
         until(&format!("{agent} has no {count} letters"), async || {
             Ok(self.mail.mails(&address)?.len() >= count)
         })
         .await?;
-        let mails = self.mail.mails(&address)?;
-        ensure!(mails.len() == count, "{agent} has {} letters, not {count}", mails.len());
-        mails.last().cloned().context("no letter")
+        self.mail.mails(&address)
     }
 
     /// Answers a letter, quoting it.
@@ -203,6 +208,9 @@ async fn a_kill_loses_no_letter_and_no_reply_and_repeats_none_that_was_told() ->
     deploy(&client).await?;
     let first = start(&client).await?;
     let letter = bank.letter("ann", 1).await?;
+    // It is in the box before whoever sent it hears so.
+    until("it is not sent", async || Ok(counted(&client, "legwork_mail_sent_total").await? == 1))
+        .await?;
     // The mail server is away, and both a letter and a reply wait for it.
     bank.mail.kill()?;
     let second = start(&client).await?;
@@ -238,6 +246,33 @@ async fn a_kill_loses_no_letter_and_no_reply_and_repeats_none_that_was_told() ->
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_reply_that_is_read_again_is_the_same_answer() -> Result<()> {
+    let bank = Bank::new("")?;
+    let server = bank.folder.server("store", &["--mail", "mail.yaml"]).await?;
+    let client = server.client()?;
+    deploy(&client).await?;
+    let id = start(&client).await?;
+    let look = bank.letter("ann", 1).await?;
+    // Whatever is read is carried out, and not deleted: it comes again and again.
+    bank.mail.break_off(true)?;
+    bank.reply("ann", &look, "done", 1)?;
+    let verdict = bank.letter("ben", 1).await?;
+    bank.reply("ben", &verdict, "refuse", 2)?;
+    ends(&client, id).await?;
+    until("nothing is read again", async || {
+        Ok(counted(&client, "legwork_mail_answered_total").await? >= 3)
+    })
+    .await?;
+    bank.mail.break_off(false)?;
+    until("mails are left in the inbox", async || Ok(bank.mail.mails(INBOX)?.is_empty())).await?;
+    // Nobody is told that their answer has changed nothing.
+    assert_eq!(counted(&client, "legwork_mail_refused_total").await?, 0);
+    assert_eq!(bank.mail.mails("ann@example.com")?.len(), 1);
+    assert_eq!(bank.mail.mails("ben@example.com")?.len(), 1);
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn reminders_and_escalations_come_and_a_suspended_case_takes_no_answer() -> Result<()> {
     let more = "tell: { reminder: { after: 1s }, escalation: { after: 3s } }\n";
     let bank = Bank::new(more)?;
@@ -256,7 +291,9 @@ async fn reminders_and_escalations_come_and_a_suspended_case_takes_no_answer() -
     assert!(why.contains("suspended"), "{why}");
     client.resume(id, None).await?;
     bank.reply("ann", &letter, "done", 2)?;
-    bank.letter("ben", 1).await?;
+    // His reminder follows soon.
+    let letters = bank.letters("ben", 1).await?;
+    assert_eq!(header(&letters[0], "Subject:"), "Grant a loan: Grant it?");
     Ok(())
 }
 

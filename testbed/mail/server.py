@@ -117,6 +117,9 @@ async def pop3(reader, writer):
             mails = [os.path.join(box, name) for name in sorted(os.listdir(box))]
             await say("+OK")
         elif verb == "QUIT":
+            # Until the file is gone the line breaks before anything is deleted.
+            if os.path.exists(os.path.join(FOLDER, "breaks-off")):
+                return
             for mail in deleted:
                 os.remove(mail)
             return await say("+OK")

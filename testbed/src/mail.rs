@@ -74,8 +74,17 @@ impl MailServer {
 
     /// From here on somebody's box takes nothing; or it does again.
     pub fn fill(&self, address: &str, is_full: bool) -> Result<()> {
-        let mark = self.folder.join(format!("full-{address}"));
-        match is_full {
+        self.mark(&format!("full-{address}"), is_full)
+    }
+
+    /// From here on whoever reads a box is hung up on before anything is deleted; or no more.
+    pub fn break_off(&self, breaks_off: bool) -> Result<()> {
+        self.mark("breaks-off", breaks_off)
+    }
+
+    fn mark(&self, name: &str, is_set: bool) -> Result<()> {
+        let mark = self.folder.join(name);
+        match is_set {
             true => fs::write(mark, "")?,
             false => fs::remove_file(mark)?,
         }

@@ -28,8 +28,6 @@ use crate::http::{App, serve};
 
 /// How many mails are dealt with over one connection: what was deleted is gone when it ends.
 const DELETED_AT_ONCE: u32 = 50;
-/// How many are looked at: those that have to wait must not hide the others.
-const READ_AT_ONCE: u32 = 1_000;
 const PAUSE_MAX: Duration = Duration::from_secs(300);
 const ANSWER_BYTES_MAX: usize = 64 << 10;
 /// Says that a step is done that is no decision.
@@ -53,6 +51,15 @@ enum Fate {
     Keep,
 }
 
+/// What came of a look into the inbox.
+#[derive(Debug, Default)]
+struct Looked {
+    /// Whether there is more.
+    more: bool,
+    /// What the mail server said when it refused a mail.
+    refused: Option<String>,
+}
+
 /// What came of an answer.
 enum Done {
     Taken,
@@ -70,11 +77,15 @@ impl Inbox {
         let mut is_well = true;
         while !self.app.gate.is_stopping() {
             match self.look(&inbox).await {
-                Ok(more) => {
-                    if !is_well {
-                        tracing::info!("the inbox can be read again");
+                Ok(Looked { more, refused }) => {
+                    match &refused {
+                        Some(reason) if is_well => {
+                            tracing::warn!(reason, "a mail cannot be read or deleted; others are");
+                        }
+                        None if !is_well => tracing::info!("the inbox can be read again"),
+                        Some(_) | None => {}
                     }
-                    (is_well, pause) = (true, every);
+                    (is_well, pause) = (refused.is_none(), every);
                     if more {
                         continue;
                     }
@@ -93,25 +104,21 @@ impl Inbox {
         }
     }
 
-    /// Reads what has come; whether there is more.
-    async fn look(&self, inbox: &pop3::Box) -> std::io::Result<bool> {
+    /// Reads what has come.
+    async fn look(&self, inbox: &pop3::Box) -> Result<Looked, pop3::Error> {
         if self.app.gate.check_ready().is_err() {
-            return Ok(false);
+            return Ok(Looked::default());
         }
         let mut session = inbox.open().await?;
         let mut deleted = 0;
-        for number in 1..=session.count.min(READ_AT_ONCE) {
-            let mail = session.read(number).await?;
-            if self.handle(&mail).await == Fate::Delete {
-                session.delete(number).await?;
+        while deleted < DELETED_AT_ONCE && !self.app.gate.is_stopping() {
+            let Some(mail) = session.next().await? else { break };
+            if self.handle(&mail).await == Fate::Delete && session.delete().await? {
                 deleted += 1;
             }
-            if deleted == DELETED_AT_ONCE || self.app.gate.is_stopping() {
-                break;
-            }
         }
-        session.close().await?;
-        Ok(deleted == DELETED_AT_ONCE)
+        let refused = session.close().await?;
+        Ok(Looked { more: deleted == DELETED_AT_ONCE, refused })
     }
 
     async fn handle(&self, mail: &[u8]) -> Fate {
@@ -172,9 +179,7 @@ impl Inbox {
     /// Decides, or says that a step is done that is no decision.
     async fn answer(&self, token: &Token, grant: &Grant, word: &str, reply: &Reply) -> Done {
         let decided = self.complete(token, grant, Some(word), reply).await;
-        let is_no_decision =
-            matches!(&decided, Done::Refused { code } if code == "answer_unexpected");
-        match is_no_decision && word == DONE {
+        match word == DONE && may_be_no_decision(&decided) {
             true => self.complete(token, grant, None, reply).await,
             false => decided,
         }
@@ -250,6 +255,17 @@ fn word(reply: &Reply, address: &str, has_expired: bool) -> Result<String, &'sta
         (Word::OnlyHtml, true, false) => Err("only_html"),
         (Word::Nothing, true, false) => Err("no_word"),
         (Word::Said(word), true, false) => Ok(word.clone()),
+    }
+}
+
+/// Whether a word was refused because the step takes none. Once it is done the same mail is told that its
+/// key was used for something else: for this very answer, without the word.
+fn may_be_no_decision(decided: &Done) -> bool {
+    match decided {
+        Done::Refused { code } => {
+            matches!(code.as_str(), "answer_unexpected" | "idempotency_key_reused")
+        }
+        Done::Taken | Done::Later => false,
     }
 }
 

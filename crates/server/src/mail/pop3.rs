@@ -1,12 +1,27 @@
 //! Reads an inbox: POP3, as far as that needs it (RFC 1939, 2595).
 //!
-//! Invariant: what is deleted is deleted when the conversation ends well, and not if it breaks.
+//! Invariant: what is deleted is deleted when the conversation ends well, and not if it breaks. So it
+//! goes on when the server refuses one mail: those before it would come again, those behind it never.
 
 use std::io;
 
 use legwork_mail::{MESSAGE_BYTES_MAX, Tls};
 
-use super::wire::{Place, Wire};
+use super::wire::{Place, Wire, shown};
+
+/// How many mails are looked at in one conversation: those that have to wait must not hide the others.
+const READ_AT_ONCE: u32 = 1_000;
+
+/// Why something was not done.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum Error {
+    /// The server does not do this; the conversation goes on.
+    #[error("{0}")]
+    Refused(String),
+    /// Nothing more can be said.
+    #[error(transparent)]
+    Broken(#[from] io::Error),
+}
 
 /// Whose inbox it is, and where.
 #[derive(Clone)]
@@ -19,12 +34,17 @@ pub(super) struct Box {
 pub(super) struct Session {
     wire: Wire,
     /// How many mails there are.
-    pub(super) count: u32,
+    count: u32,
+    /// The number of the one that was asked for last; they count from 1.
+    number: u32,
+    /// Why the server did not give or delete a mail, if that was so.
+    refused: Option<String>,
 }
 
 impl Box {
-    pub(super) async fn open(&self) -> io::Result<Session> {
-        let mut session = Session { wire: self.place.connect().await?, count: 0 };
+    pub(super) async fn open(&self) -> Result<Session, Error> {
+        let wire = self.place.connect().await?;
+        let mut session = Session { wire, count: 0, number: 0, refused: None };
         session.answer().await?;
         if self.place.tls == Tls::Starttls {
             session.ask("STLS").await?;
@@ -33,17 +53,29 @@ impl Box {
         session.ask(&format!("USER {}", self.user)).await?;
         session.ask(&format!("PASS {}", self.password)).await?;
         let state = session.ask("STAT").await?;
-        let count = state.split_whitespace().next().and_then(|count| count.parse().ok());
-        session.count =
-            count.ok_or_else(|| io::Error::other("the inbox has no number of mails"))?;
+        let count = state.split_whitespace().next().and_then(|count| count.parse::<u32>().ok());
+        let count = count.ok_or_else(|| io::Error::other("the inbox has no number of mails"))?;
+        session.count = count.min(READ_AT_ONCE);
         Ok(session)
     }
 }
 
 impl Session {
-    /// A mail by its number, from 1 on; of a long one the beginning.
-    pub(super) async fn read(&mut self, number: u32) -> io::Result<Vec<u8>> {
-        self.ask(&format!("RETR {number}")).await?;
+    /// The next mail that the server gives; of a long one the beginning.
+    pub(super) async fn next(&mut self) -> Result<Option<Vec<u8>>, Error> {
+        while self.number < self.count {
+            self.number += 1;
+            match self.read().await {
+                Ok(mail) => return Ok(Some(mail)),
+                Err(Error::Refused(reason)) => self.refused = Some(reason),
+                Err(broken @ Error::Broken(_)) => return Err(broken),
+            }
+        }
+        Ok(None)
+    }
+
+    async fn read(&mut self) -> Result<Vec<u8>, Error> {
+        self.ask(&format!("RETR {}", self.number)).await?;
         let mut mail = Vec::new();
         loop {
             let room = MESSAGE_BYTES_MAX - mail.len();
@@ -57,28 +89,35 @@ impl Session {
         }
     }
 
-    pub(super) async fn delete(&mut self, number: u32) -> io::Result<()> {
-        self.ask(&format!("DELE {number}")).await.map(drop)
+    /// Deletes the mail that was read last; whether the server does so.
+    pub(super) async fn delete(&mut self) -> Result<bool, Error> {
+        match self.ask(&format!("DELE {}", self.number)).await {
+            Ok(_) => Ok(true),
+            Err(Error::Refused(reason)) => {
+                self.refused = Some(reason);
+                Ok(false)
+            }
+            Err(broken @ Error::Broken(_)) => Err(broken),
+        }
     }
 
-    /// From here on what was deleted is gone.
-    pub(super) async fn close(mut self) -> io::Result<()> {
-        self.ask("QUIT").await.map(drop)
+    /// From here on what was deleted is gone. What the server said if it refused a mail before.
+    pub(super) async fn close(mut self) -> Result<Option<String>, Error> {
+        self.ask("QUIT").await?;
+        Ok(self.refused)
     }
 
-    async fn ask(&mut self, command: &str) -> io::Result<String> {
+    async fn ask(&mut self, command: &str) -> Result<String, Error> {
         self.wire.say(&format!("{command}\r\n")).await?;
         self.answer().await
     }
 
-    async fn answer(&mut self) -> io::Result<String> {
+    async fn answer(&mut self) -> Result<String, Error> {
         let line = self.wire.line().await?;
         match line.strip_prefix("+OK") {
             Some(rest) => Ok(rest.trim().to_owned()),
-            None => {
-                let plain: String = line.chars().filter(|c| !c.is_control()).take(200).collect();
-                Err(io::Error::other(plain))
-            }
+            None if line.starts_with("-ERR") => Err(Error::Refused(shown(&line))),
+            None => Err(io::Error::other("the mail server does not speak POP3").into()),
         }
     }
 }

@@ -4,15 +4,19 @@
 //! said over a private connection, or to this machine.
 
 use std::io;
+use std::time::Duration;
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD as BASE64;
 use legwork_mail::Tls;
 
-use super::wire::{Place, Wire};
+use super::wire::{Place, Wire, shown};
 
 /// What a server says in more than so many lines is none.
 const LINES_MAX: usize = 100;
+/// How long a server may look at a letter before it takes it over (RFC 5321, 4.5.3.2.6). Whoever hangs
+/// up sooner sends what was taken once more, and again.
+const TAKING_PATIENCE: Duration = Duration::from_secs(600);
 
 /// Why a letter was not sent.
 #[derive(Debug, thiserror::Error)]
@@ -73,7 +77,8 @@ impl Session {
             return self.give_up(answer).await;
         }
         self.wire.say(&stuffed(letter)).await?;
-        let answer = self.answer().await?;
+        let line = self.wire.line_within(TAKING_PATIENCE).await?;
+        let answer = self.answer_from(line).await?;
         if answer.code == 250 { Ok(()) } else { self.give_up(answer).await }
     }
 
@@ -127,15 +132,21 @@ impl Session {
 
     /// `250-…` goes on, `250 …` ends.
     async fn answer(&mut self) -> io::Result<Answer> {
+        let line = self.wire.line().await?;
+        self.answer_from(line).await
+    }
+
+    /// The answer that begins with a line.
+    async fn answer_from(&mut self, mut line: String) -> io::Result<Answer> {
         let mut lines = Vec::new();
         while lines.len() < LINES_MAX {
-            let line = self.wire.line().await?;
             let code = line.get(..3).and_then(|code| code.parse().ok());
             let Some(code) = code else { break };
             lines.push(line.get(4..).unwrap_or_default().to_owned());
             if line.as_bytes().get(3) != Some(&b'-') {
                 return Ok(Answer { code, lines });
             }
+            line = self.wire.line().await?;
         }
         Err(io::Error::other("the mail server does not speak SMTP"))
     }
@@ -144,11 +155,7 @@ impl Session {
 impl Answer {
     fn text(&self) -> String {
         let line = self.lines.first().map(String::as_str).unwrap_or_default();
-        // What a server says is shown in the log, without the addresses that it repeats.
-        let plain: String = line.chars().filter(|c| !c.is_control()).take(200).collect();
-        let word = |word: &str| if word.contains('@') { "…".to_owned() } else { word.to_owned() };
-        let words: Vec<String> = plain.split(' ').map(word).collect();
-        format!("{} {}", self.code, words.join(" "))
+        format!("{} {}", self.code, shown(line))
     }
 }
 
@@ -174,12 +181,42 @@ fn stuffed(letter: &str) -> String {
 
 #[cfg(test)]
 mod tests {
+    use tokio::io::{AsyncBufReadExt, AsyncWriteExt};
+
     use super::*;
 
-    #[test]
-    fn what_a_server_says_is_shown_without_addresses() {
-        let lines = vec!["5.1.1 <ann@example.com>: unknown\u{7}".to_owned()];
-        assert_eq!(Answer { code: 550, lines }.text(), "550 5.1.1 … unknown");
+    #[tokio::test(start_paused = true)]
+    async fn a_server_may_think_about_a_letter_for_minutes_but_not_about_the_rest() {
+        let think = |before: u64, taking: u64| async move {
+            let (near, far) = tokio::io::duplex(1 << 10);
+            let server = tokio::spawn(async move {
+                let mut far = tokio::io::BufReader::new(far);
+                let answers = ["250 ok\r\n", "250 ok\r\n", "354 go on\r\n"];
+                for answer in answers {
+                    far.read_line(&mut String::new()).await.unwrap();
+                    tokio::time::sleep(Duration::from_secs(before)).await;
+                    // Whoever lost their patience is gone.
+                    drop(far.write_all(answer.as_bytes()).await);
+                }
+                let mut line = String::new();
+                while line != ".\r\n" {
+                    line.clear();
+                    if far.read_line(&mut line).await.unwrap() == 0 {
+                        return;
+                    }
+                }
+                tokio::time::sleep(Duration::from_secs(taking)).await;
+                drop(far.write_all(b"250 taken\r\n").await);
+            });
+            let mut session = Session { wire: Wire::over(near) };
+            let sent = session.send("a@x", "b@x", "Subject: x\r\n").await;
+            drop(session);
+            server.await.unwrap();
+            sent.is_ok()
+        };
+        assert!(think(1, 590).await);
+        assert!(!think(1, 610).await);
+        assert!(!think(40, 1).await);
     }
 
     #[test]

@@ -198,25 +198,59 @@ fn certificates_of_others() -> tempfile::NamedTempFile {
 }
 
 #[tokio::test]
-async fn an_inbox_is_read_and_what_is_done_with_is_deleted() {
+async fn an_inbox_is_read_to_its_end_and_what_is_done_with_is_deleted() {
     const INBOX: Script = &[
         ("", "+OK hello\r\n"),
         ("USER lw", "+OK\r\n"),
         ("PASS s e", "+OK\r\n"),
-        ("STAT", "+OK 2 300\r\n"),
+        ("STAT", "+OK 4 300\r\n"),
         ("RETR 1", "+OK\r\nFrom: x\r\n\r\n..\r\ndone\r\n.\r\n"),
         ("DELE 1", "+OK\r\n"),
-        ("RETR 2", "-ERR gone\r\n"),
+        ("RETR 2", "-ERR no mail of <ann@example.com>\r\n"),
+        ("RETR 3", "+OK\r\nlast\r\n.\r\n"),
+        ("DELE 3", "-ERR [SYS/TEMP] locked\r\n"),
+        ("RETR 4", "-ERR gone\r\n"),
         ("QUIT", "+OK\r\n"),
     ];
     let (port, task) = server(Tls::None, certificates().acceptor, INBOX, &[]).await;
     let place = place(port, Tls::None, None);
     let inbox = pop3::Box { place, user: "lw".to_owned(), password: "s e".to_owned() };
     let mut session = inbox.open().await.unwrap();
-    assert_eq!(session.count, 2);
-    assert_eq!(session.read(1).await.unwrap(), b"From: x\r\n\r\n.\r\ndone\r\n");
-    session.delete(1).await.unwrap();
-    assert!(session.read(2).await.is_err());
-    session.close().await.unwrap();
-    task.await.unwrap();
+    let mail = session.next().await.unwrap();
+    assert_eq!(mail.as_deref(), Some(&b"From: x\r\n\r\n.\r\ndone\r\n"[..]));
+    assert!(session.delete().await.unwrap());
+    // What the server does not give is left, and the others come all the same.
+    assert_eq!(session.next().await.unwrap().as_deref(), Some(&b"last\r\n"[..]));
+    assert!(!session.delete().await.unwrap());
+    assert_eq!(session.next().await.unwrap(), None);
+    assert_eq!(session.close().await.unwrap().as_deref(), Some("-ERR gone"));
+    assert_eq!(task.await.unwrap().last().map(String::as_str), Some("QUIT"));
+}
+
+#[tokio::test]
+async fn an_inbox_that_breaks_off_or_speaks_otherwise_is_told_from_one_that_refuses() {
+    let check = async |script: Script| {
+        let (port, task) = server(Tls::None, certificates().acceptor, script, &[]).await;
+        let place = place(port, Tls::None, None);
+        let inbox = pop3::Box { place, user: "lw".to_owned(), password: "s".to_owned() };
+        let refused = match inbox.open().await {
+            Ok(mut session) => session.next().await.map(drop),
+            Err(error) => Err(error),
+        };
+        task.await.unwrap();
+        refused.unwrap_err()
+    };
+    let wrong = check(&[("", "+OK\r\n"), ("USER", "-ERR lw@example.com? no\r\n")]).await;
+    assert!(matches!(wrong, pop3::Error::Refused(why) if why == "-ERR … no"));
+    let strange = check(&[("", "220 hello\r\n")]).await;
+    assert!(matches!(strange, pop3::Error::Broken(why) if why.to_string().contains("POP3")));
+    let gone = check(&[
+        ("", "+OK\r\n"),
+        ("USER", "+OK\r\n"),
+        ("PASS", "+OK\r\n"),
+        ("STAT", "+OK 1 9\r\n"),
+        ("RETR", "+OK\r\nhalf"),
+    ])
+    .await;
+    assert!(matches!(gone, pop3::Error::Broken(_)));
 }

@@ -17,7 +17,7 @@ use tokio::io::{AsyncBufReadExt, AsyncRead, AsyncWrite, AsyncWriteExt, BufReader
 use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 
-/// How long a mail server may take for anything.
+/// How long a mail server may take for anything but what has a patience of its own.
 const PATIENCE: Duration = Duration::from_secs(30);
 /// The longest line of an answer that is read.
 const LINE_BYTES_MAX: usize = 4 << 10;
@@ -41,7 +41,7 @@ pub(super) struct Wire {
 impl Place {
     pub(super) async fn connect(&self) -> io::Result<Wire> {
         let connecting = TcpStream::connect((&*self.host, self.port));
-        let stream: Pin<Box<dyn Socket>> = Box::pin(within(connecting).await?);
+        let stream: Pin<Box<dyn Socket>> = Box::pin(within(PATIENCE, connecting).await?);
         let wire = Wire { stream: BufReader::new(stream) };
         match self.tls {
             Tls::Implicit => self.make_private(wire).await,
@@ -56,23 +56,39 @@ impl Place {
         let config = self.config.clone().ok_or_else(|| io::Error::other("no TLS was set up"))?;
         let name = ServerName::try_from(self.host.to_string()).map_err(io::Error::other)?;
         let stream = wire.stream.into_inner();
-        let private = within(TlsConnector::from(config).connect(name, stream)).await?;
+        let handshake = TlsConnector::from(config).connect(name, stream);
+        let private = within(PATIENCE, handshake).await?;
         Ok(Wire { stream: BufReader::new(Box::pin(private)) })
     }
 }
 
 impl Wire {
+    #[cfg(test)]
+    pub(super) fn over(stream: tokio::io::DuplexStream) -> Self {
+        let stream: Pin<Box<dyn Socket>> = Box::pin(stream);
+        Self { stream: BufReader::new(stream) }
+    }
+
     /// The next line without its end; the rest of a long one is dropped.
     pub(super) async fn line(&mut self) -> io::Result<String> {
-        let line = self.bytes(LINE_BYTES_MAX).await?;
+        self.line_within(PATIENCE).await
+    }
+
+    /// The same, for whoever may take long.
+    pub(super) async fn line_within(&mut self, patience: Duration) -> io::Result<String> {
+        let line = self.bytes_within(patience, LINE_BYTES_MAX).await?;
         let line = line.strip_suffix(b"\n").unwrap_or(&line);
         Ok(String::from_utf8_lossy(line.strip_suffix(b"\r").unwrap_or(line)).into_owned())
     }
 
     /// The next line with its end; no more than so many bytes of it.
     pub(super) async fn bytes(&mut self, most: usize) -> io::Result<Vec<u8>> {
+        self.bytes_within(PATIENCE, most).await
+    }
+
+    async fn bytes_within(&mut self, patience: Duration, most: usize) -> io::Result<Vec<u8>> {
         let stream = &mut self.stream;
-        within(async move {
+        within(patience, async move {
             let mut line = Vec::new();
             loop {
                 let read = stream.fill_buf().await?;
@@ -95,7 +111,7 @@ impl Wire {
 
     pub(super) async fn say(&mut self, text: &str) -> io::Result<()> {
         let stream = &mut self.stream;
-        within(async move {
+        within(PATIENCE, async move {
             stream.write_all(text.as_bytes()).await?;
             stream.flush().await
         })
@@ -103,9 +119,19 @@ impl Wire {
     }
 }
 
-async fn within<T>(doing: impl Future<Output = io::Result<T>>) -> io::Result<T> {
-    let done = tokio::time::timeout(PATIENCE, doing).await;
+async fn within<T>(
+    patience: Duration,
+    doing: impl Future<Output = io::Result<T>>,
+) -> io::Result<T> {
+    let done = tokio::time::timeout(patience, doing).await;
     done.unwrap_or_else(|_| Err(io::Error::from(io::ErrorKind::TimedOut)))
+}
+
+/// What a server says, as it is shown in the log: without the addresses that it repeats.
+pub(super) fn shown(line: &str) -> String {
+    let plain: String = line.chars().filter(|c| !c.is_control()).take(200).collect();
+    let word = |word: &str| if word.contains('@') { "…".to_owned() } else { word.to_owned() };
+    plain.split(' ').map(word).collect::<Vec<_>>().join(" ")
 }
 
 /// Whom to trust: the authorities in a file, or else those of the system. `None` without TLS.
@@ -140,4 +166,15 @@ pub(super) fn trust(
         .with_safe_default_protocol_versions()
         .map_err(|error| format!("TLS cannot be used ({error}); report this"))?;
     Ok(Some(Arc::new(config.with_root_certificates(roots).with_no_client_auth())))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_server_says_is_shown_without_addresses() {
+        assert_eq!(shown("5.1.1 <ann@example.com>: unknown\u{7}"), "5.1.1 … unknown");
+        assert_eq!(shown("-ERR [AUTH] legwork@example.com: no"), "-ERR [AUTH] … no");
+    }
 }

@@ -15,7 +15,7 @@ mod rules;
 mod settings;
 mod token;
 
-pub use address::{is_address, same_address};
+pub use address::same_address;
 pub use book::{Book, Subject};
 pub use letter::{About, Letter, Outcome, message_id, refused_because};
 pub use mime::MESSAGE_BYTES_MAX;

@@ -6,6 +6,7 @@
 use base64::Engine;
 use base64::engine::DecodePaddingMode;
 use base64::engine::general_purpose::{GeneralPurpose, GeneralPurposeConfig};
+use legwork_model::address::is_address;
 
 /// Of a longer mail only the beginning is read.
 pub const MESSAGE_BYTES_MAX: usize = 256 << 10;
@@ -167,7 +168,7 @@ fn address(value: &str) -> Option<String> {
         None => value,
     };
     let inner = inner.trim();
-    crate::address::is_address(inner).then(|| inner.to_owned())
+    is_address(inner).then(|| inner.to_owned())
 }
 
 fn is_automatic(headers: &Headers) -> bool {

@@ -6,13 +6,13 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use legwork_model::address::is_address;
 use legwork_model::finding::{Finding, Rule, Span};
 use legwork_model::time::parse_duration;
 use legwork_model::yaml::fields::{self, Fields, TITLE_LEN_MAX, quote};
 use legwork_model::yaml::report::Report;
 use legwork_model::yaml::tree::{self, Node, ScalarKind};
 
-use crate::address::is_address;
 use crate::settings::{Inbox, Password, Reminder, Settings, Smtp, Tell, Tls};
 
 const FIELDS: [&str; 7] = ["from", "smtp", "inbox", "link", "key_file", "tell", "answer_within"];

@@ -3,6 +3,7 @@
 //! Invariant: pure. No clock, no randomness, no files, no sockets; the same text gives the same
 //! schema, finding for finding and number for number.
 
+pub mod address;
 #[cfg(feature = "arbitrary")]
 pub mod arbitrary;
 pub mod assignment;

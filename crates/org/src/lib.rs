@@ -16,13 +16,13 @@ mod set;
 mod support;
 mod worklist;
 
-pub use calendar::{Calendar, Occurrence, Regular, SPANS_PER_DAY_MAX, WorkSpan, WorkingTime};
+pub use calendar::{Occurrence, Regular, SPANS_PER_DAY_MAX, WorkSpan, WorkingTime};
 pub use check::Assignments;
 pub use check_text::{Checked, check_text};
 pub use organisation::{Absence, Agent, Organisation, Position, Unit};
 pub use read::{
-    AGENTS_MAX, APPOINTMENT_MAX, CALENDARS_MAX, CLOSED_MAX, MAIL_BYTES_MAX, NAMES_MAX, PERIOD_MAX,
-    POSITIONS_MAX, REGULAR_MAX, UNIT_DEPTH_MAX, UNITS_MAX,
+    AGENTS_MAX, CALENDARS_MAX, CLOSED_MAX, NAMES_MAX, POSITIONS_MAX, REGULAR_MAX, UNIT_DEPTH_MAX,
+    UNITS_MAX,
 };
 pub use resolve::{Performers, Resolved};
 pub use schema::json_schema;

@@ -162,11 +162,7 @@ impl Organisation {
         self.positions.values()
     }
 
-    pub fn calendars(&self) -> impl Iterator<Item = (&Arc<str>, &Calendar)> {
-        self.calendars.iter()
-    }
-
-    pub fn calendar(&self, name: &str) -> Option<&Calendar> {
+    pub(crate) fn calendar(&self, name: &str) -> Option<&Calendar> {
         self.calendars.get(name)
     }
 

@@ -6,9 +6,10 @@ use serde_json::{Value, json};
 
 use crate::read::{
     ABSENCE_FIELDS, AGENT_FIELDS, AGENTS_MAX, CALENDAR_FIELDS, CALENDARS_MAX, CLOSED_MAX,
-    MAIL_BYTES_MAX, NAMES_MAX, ORGANISATION_FIELDS, POSITION_FIELDS, POSITIONS_MAX, REGULAR_FIELDS,
-    REGULAR_MAX, UNIT_FIELDS, UNITS_MAX,
+    NAMES_MAX, ORGANISATION_FIELDS, POSITION_FIELDS, POSITIONS_MAX, REGULAR_FIELDS, REGULAR_MAX,
+    UNIT_FIELDS, UNITS_MAX,
 };
+use legwork_model::address::{ADDRESS_BYTES_MAX, ADDRESS_PATTERN};
 use legwork_model::yaml::fields::{EXPRESSION_LEN_MAX, NAME_LEN_MAX, TITLE_LEN_MAX};
 
 /// The JSON Schema (2020-12) of organisation files.
@@ -189,8 +190,8 @@ fn agent() -> Value {
             mail: {
                 "description": "Where they can be written to.",
                 "type": "string",
-                "pattern": "^[^@ ,;<>()]+@[A-Za-z0-9.-]+$",
-                "maxLength": MAIL_BYTES_MAX,
+                "pattern": ADDRESS_PATTERN,
+                "maxLength": ADDRESS_BYTES_MAX,
             },
             positions: { "$ref": "#/$defs/names", "description": "The positions they hold." },
             roles: { "$ref": "#/$defs/names", "description": "Further roles, held directly." },

@@ -31,7 +31,7 @@ fn at(text: &str) -> Timestamp {
 fn works(organisation: &Organisation, from: &str, to: &str) -> Vec<String> {
     let time = organisation.working_time(&"ann".into()).unwrap();
     let short = |moment: Timestamp| moment.to_string()[5..16].replace('T', " ");
-    time.spans(at(from), at(to))
+    time.spans_between_appointments(at(from), at(to))
         .map(|span| format!("{} to {}", short(span.from), short(span.to)))
         .collect()
 }
@@ -79,7 +79,8 @@ fn hours_are_those_of_the_zone_and_closed_days_are_free() {
         ]
     );
     let time = ann.working_time(&"ann".into()).unwrap();
-    let shares = time.spans(at("2026-12-01T00:00:00Z"), at("2027-01-01T00:00:00Z"));
+    let (from, to) = (at("2026-12-01T00:00:00Z"), at("2027-01-01T00:00:00Z"));
+    let shares = time.spans_between_appointments(from, to);
     assert!(shares.map(|span| span.share).all(|share| share == 50));
     assert!(ann.working_time(&"zoe".into()).is_none());
 }
@@ -241,8 +242,11 @@ struct Plan {
     away: Vec<(i64, i64)>,
 }
 
+const REGULARLY: &str =
+    "{ task: a, at: '15 */5 * * *', takes: 2h }, { task: b, every: 1d, takes: 1h }";
+
 impl Plan {
-    fn source(&self) -> String {
+    fn source(&self, regularly: &str) -> String {
         let mut hours = String::new();
         for (name, day) in
             ["mon", "tue", "wed", "thu", "fri", "sat", "sun"].iter().zip(self.week.chunks(24))
@@ -274,8 +278,7 @@ impl Plan {
             .collect();
         format!(
             "organisation: x\ncalendars:\n  c: {{ zone: {}, hours: {{ {hours} }}, closed: [{}] }}\n\
-             agents:\n  ann: {{ calendar: c, absent: [{}], regularly: [\
-             {{ task: a, at: '15 */5 * * *', takes: 2h }}, {{ task: b, every: 1d, takes: 1h }}] }}\n",
+             agents:\n  ann: {{ calendar: c, absent: [{}], regularly: [{regularly}] }}\n",
             self.zone,
             closed.join(", "),
             away.join(", ")
@@ -335,13 +338,14 @@ proptest! {
         lengths in (0..500_i64, 0..500_i64),
         minutes in prop::collection::vec(0..60_000_i64, 40),
     ) {
-        let organisation = organisation(&plan.source());
+        let organisation = organisation(&plan.source(""));
         let time = organisation.working_time(&"ann".into()).unwrap();
+        let spans_of = |from, to| time.spans_between_appointments(from, to);
         let (from, middle, to) = (hour(from), hour(from + lengths.0), hour(from + lengths.0 + lengths.1));
-        let spans: Vec<WorkSpan> = time.spans(from, to).collect();
+        let spans: Vec<WorkSpan> = time.spans_between_appointments(from, to).collect();
         prop_assert!(spans.iter().all(|span| span.from < span.to && from <= span.from && span.to <= to));
         prop_assert!(spans.is_sorted_by(|a, b| a.to < b.from), "{spans:?}");
-        let halves = joined(time.spans(from, middle).chain(time.spans(middle, to)));
+        let halves = joined(spans_of(from, middle).chain(spans_of(middle, to)));
         prop_assert_eq!(&halves, &spans);
         for minute in minutes {
             let moment = from + Duration::from_secs(minute as u64 * 60);
@@ -358,15 +362,17 @@ proptest! {
         from in 1_400..7_200_i64,
         lengths in (0..300_i64, 0..300_i64),
     ) {
-        let organisation = organisation(&plan.source());
-        let time = organisation.working_time(&"ann".into()).unwrap();
+        let (free, busy) = (organisation(&plan.source("")), organisation(&plan.source(REGULARLY)));
+        let free = free.working_time(&"ann".into()).unwrap();
+        let time = busy.working_time(&"ann".into()).unwrap();
         let (from, middle, to) = (hour(from), hour(from + lengths.0), hour(from + lengths.0 + lengths.1));
         let all: Vec<_> = time.occurrences(from, to).collect();
         let halves: Vec<_> = time.occurrences(from, middle).chain(time.occurrences(middle, to)).collect();
         prop_assert_eq!(&halves, &all);
         prop_assert!(all.is_sorted_by_key(|due| due.release));
         for due in &all {
-            let worked = time.spans(due.release, due.deadline).map(|span| span.to.since(span.from));
+            let worked = free.spans_between_appointments(due.release, due.deadline);
+            let worked = worked.map(|span| span.to.since(span.from));
             prop_assert!(from <= due.release && due.release < to);
             prop_assert!(!due.takes.is_zero() && due.takes <= worked.sum(), "{due:?}");
         }

@@ -2,11 +2,12 @@
 //!
 //! A file with an error gives no organisation, and all of its errors at once.
 
+use legwork_model::address::ADDRESS_BYTES_MAX;
 use legwork_model::finding::{Finding, Severity};
 use legwork_model::id::AgentId;
 use legwork_org::{
-    AGENTS_MAX, CALENDARS_MAX, CLOSED_MAX, MAIL_BYTES_MAX, NAMES_MAX, Organisation, REGULAR_MAX,
-    SPANS_PER_DAY_MAX, UNIT_DEPTH_MAX, UNITS_MAX,
+    AGENTS_MAX, CALENDARS_MAX, CLOSED_MAX, NAMES_MAX, Organisation, REGULAR_MAX, SPANS_PER_DAY_MAX,
+    UNIT_DEPTH_MAX, UNITS_MAX,
 };
 
 fn findings(source: &str) -> String {
@@ -341,7 +342,7 @@ fn every_limit_has_its_own_finding() {
     let spans = many(SPANS_PER_DAY_MAX + 1, &|n| format!("        {n:02}:00-{n:02}:30"));
     let regular =
         many(REGULAR_MAX + 1, &|_| "      - { task: a, every: 1d, takes: 1h }".to_owned());
-    let address = format!("{}@x.org", "x".repeat(MAIL_BYTES_MAX));
+    let address = format!("{}@x.org", "x".repeat(ADDRESS_BYTES_MAX));
     let long = "x".repeat(65);
     for (source, expected) in [
         (format!("organisation: x\nagents:\n{agents}\n"), "more than 20000 agents"),

@@ -29,7 +29,7 @@ use crate::organisation::{Agent, Organisation};
 
 /// The hours that several people share.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Calendar {
+pub(crate) struct Calendar {
     pub(crate) zone: Zone,
     week: Week,
     /// Days on which nobody works, counted from 1970 on, ascending; each end excluded.
@@ -77,10 +77,6 @@ impl Calendar {
         Self { zone, week, closed }
     }
 
-    pub fn zone(&self) -> &str {
-        self.zone.name()
-    }
-
     fn open(&self, stretch: Stretch) -> impl Iterator<Item = Stretch> + '_ {
         let pieces = self.zone.steady(stretch).flat_map(|steady| {
             let ahead = steady.ahead;
@@ -96,12 +92,8 @@ impl Calendar {
 }
 
 impl<'o> WorkingTime<'o> {
-    /// The stretches within these bounds in which the agent works: ascending, with gaps between.
-    pub fn spans(&self, from: Timestamp, to: Timestamp) -> impl Iterator<Item = WorkSpan> + '_ {
-        self.stretches(from.0..to.0).map(|stretch| self.span(stretch))
-    }
-
-    /// The same less all appointments: nothing else can be done while one of them lasts.
+    /// The stretches within these bounds in which the agent works, less all appointments: nothing else
+    /// can be done while one of them lasts. Ascending, with gaps between.
     pub fn spans_between_appointments(
         &self,
         from: Timestamp,
@@ -113,7 +105,11 @@ impl<'o> WorkingTime<'o> {
         let before = from.0.saturating_sub(longest.as_millis() as i64);
         let appointments = regular::merged(fixed, self.zone(), before..to.0);
         let appointments = appointments.map(|(_, stretch)| stretch);
-        spans::without(self.stretches(from.0..to.0), appointments).map(|stretch| self.span(stretch))
+        spans::without(self.stretches(from.0..to.0), appointments).map(|stretch| WorkSpan {
+            from: Timestamp(stretch.start),
+            to: Timestamp(stretch.end),
+            share: self.agent.share,
+        })
     }
 
     /// What comes up within these bounds, ascending by release. Nothing comes up while there is no
@@ -149,14 +145,6 @@ impl<'o> WorkingTime<'o> {
         let hours =
             self.calendar.into_iter().flat_map(move |calendar| calendar.open(bounds.clone()));
         spans::without(always.into_iter().chain(hours), self.away.iter().cloned())
-    }
-
-    fn span(&self, stretch: Stretch) -> WorkSpan {
-        WorkSpan {
-            from: Timestamp(stretch.start),
-            to: Timestamp(stretch.end),
-            share: self.agent.share,
-        }
     }
 
     fn zone(&self) -> &Zone {

@@ -22,9 +22,9 @@ pub const CLOSED_MAX: usize = 1_000;
 /// The most regular tasks of one agent.
 pub const REGULAR_MAX: usize = 20;
 /// The longest appointment.
-pub const APPOINTMENT_MAX: Duration = Duration::from_secs(24 * 3600);
+const APPOINTMENT_MAX: Duration = Duration::from_secs(24 * 3600);
 /// The longest period of a regular task.
-pub const PERIOD_MAX: Duration = Duration::from_secs(366 * 24 * 3600);
+const PERIOD_MAX: Duration = Duration::from_secs(366 * 24 * 3600);
 
 /// The shortest period, and the shortest regular task.
 const REGULAR_MIN: Duration = Duration::from_secs(60);

@@ -22,9 +22,8 @@ use crate::calendar::UTC;
 use crate::organisation::{Agent, Organisation, Parts, Position, Unit};
 
 pub(crate) use self::absence::ABSENCE_FIELDS;
-pub use self::calendar::{APPOINTMENT_MAX, CALENDARS_MAX, CLOSED_MAX, PERIOD_MAX, REGULAR_MAX};
 pub(crate) use self::calendar::{CALENDAR_FIELDS, REGULAR_FIELDS};
-pub use self::mail::MAIL_BYTES_MAX;
+pub use self::calendar::{CALENDARS_MAX, CLOSED_MAX, REGULAR_MAX};
 
 /// The most agents an organisation may have.
 pub const AGENTS_MAX: usize = 20_000;

@@ -6,7 +6,8 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use legwork_mail::{About, Kind, Standing, Subject, Tell, is_address};
+use legwork_mail::{About, Kind, Standing, Subject, Tell};
+use legwork_model::address::is_address;
 use legwork_model::id::AgentId;
 use legwork_model::schema::Node;
 use legwork_model::time::Timestamp;

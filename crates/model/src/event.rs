@@ -6,6 +6,7 @@
 //! A new field must be optional: older records lack it, and older programs skip it.
 
 mod deadline;
+mod mail;
 mod plan;
 mod record;
 mod site;
@@ -22,6 +23,7 @@ use crate::schema::Schema;
 use crate::time::Timestamp;
 use crate::value::Value;
 pub use deadline::{Deadline, Leg, Planned, Replanned};
+pub use mail::MailEvent;
 pub use plan::{PlanEvent, Reserved, TaskKey};
 pub use record::{Record, RecordedAt, Unreadable, relative};
 use record::{compact_activity, relative_if_any};
@@ -388,27 +390,5 @@ pub enum KeyEvent {
         /// Digest of what was asked for, to tell a repetition from another request.
         #[n(1)]
         request: u64,
-    },
-}
-
-/// What people were told by mail, in the stream of it.
-#[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
-#[cbor(flat, context_bound = "AsRef<RecordedAt>")]
-pub enum MailEvent {
-    /// A letter has left. Those of one moment to one person were one.
-    #[n(0)]
-    Told {
-        #[cbor(n(0), with = "instance_bytes")]
-        instance: InstanceId,
-        #[cbor(n(1), with = "compact_activity")]
-        activity: Activity,
-        #[n(2)]
-        agent: AgentId,
-        /// Why it was written: 0 assignment, 1 reminder, 2 escalation.
-        #[n(3)]
-        kind: u8,
-        /// The moment of the record; another one in snapshots.
-        #[cbor(n(4), with = "relative")]
-        at: Timestamp,
     },
 }

@@ -1,0 +1,29 @@
+//! What people were told by mail: the events of the stream of it.
+
+use minicbor::{Decode, Encode};
+
+use super::record::{RecordedAt, compact_activity, relative};
+use crate::id::{Activity, AgentId, InstanceId, instance_bytes};
+use crate::time::Timestamp;
+
+/// What people were told by mail.
+#[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
+#[cbor(flat, context_bound = "AsRef<RecordedAt>")]
+pub enum MailEvent {
+    /// A letter has left. Those of one moment to one person were one.
+    #[n(0)]
+    Told {
+        #[cbor(n(0), with = "instance_bytes")]
+        instance: InstanceId,
+        #[cbor(n(1), with = "compact_activity")]
+        activity: Activity,
+        #[n(2)]
+        agent: AgentId,
+        /// Why it was written: 0 assignment, 1 reminder, 2 escalation.
+        #[n(3)]
+        kind: u8,
+        /// The moment of the record; another one in snapshots.
+        #[cbor(n(4), with = "relative")]
+        at: Timestamp,
+    },
+}

@@ -5,6 +5,7 @@
 
 use std::sync::Arc;
 
+use legwork_model::event;
 use legwork_model::id::InstanceId;
 use legwork_model::time::Timestamp;
 use serde::{Deserialize, Serialize};
@@ -30,17 +31,14 @@ pub struct DeadlineRequest {
 }
 
 impl DeadlineRequest {
-    pub const PRIORITY_DEFAULT: u8 = 5;
-    pub const PRIORITY_MAX: u8 = 9;
-
     /// A deadline that is to be promised.
     pub fn new(at: Timestamp) -> Self {
-        Self { at, unpromised: Unpromised::Refuse, priority: Self::PRIORITY_DEFAULT }
+        Self { at, unpromised: Unpromised::Refuse, priority: usual_priority() }
     }
 }
 
 fn usual_priority() -> u8 {
-    DeadlineRequest::PRIORITY_DEFAULT
+    event::Deadline::PRIORITY_DEFAULT
 }
 
 /// What to do with a start that nobody can promise.

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use anyhow::{Result, anyhow};
 use legwork_api::deadlines::{Deadline, DeadlineRequest, Unpromised};
+use legwork_model::event;
 use legwork_model::time::{Timestamp, parse_duration};
 
 use crate::style::{GOOD, STRONG, WARN, paint};
@@ -64,8 +65,8 @@ pub(crate) struct DeadlineArgs {
     unpromised: bool,
     /// From 0 to 9: what is promised may make way for what is more important
     #[arg(
-        long, value_name = "N", requires = "by", default_value_t = DeadlineRequest::PRIORITY_DEFAULT,
-        value_parser = clap::value_parser!(u8).range(0..=i64::from(DeadlineRequest::PRIORITY_MAX))
+        long, value_name = "N", requires = "by", default_value_t = event::Deadline::PRIORITY_DEFAULT,
+        value_parser = clap::value_parser!(u8).range(0..=i64::from(event::Deadline::PRIORITY_MAX))
     )]
     priority: u8,
 }

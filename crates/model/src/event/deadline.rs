@@ -64,6 +64,10 @@ pub struct Replanned {
 }
 
 impl Deadline {
+    /// How important a case is among those with a deadline, if nobody says so, and at most.
+    pub const PRIORITY_DEFAULT: u8 = 5;
+    pub const PRIORITY_MAX: u8 = 9;
+
     /// Whether it was promised and still is.
     pub fn is_promised(&self) -> bool {
         !self.legs.is_empty() && self.legs.iter().all(|leg| leg.planned.is_some())

@@ -8,6 +8,7 @@ use hyper::StatusCode;
 use hyper::header::HeaderName;
 use legwork_api::deadlines::{self, DeadlineRequest};
 use legwork_api::instances::{StartRequest, Started};
+use legwork_model::event::Deadline;
 use legwork_model::id::{AgentId, InstanceId, ServerId};
 use legwork_placement::{Map, Topology};
 use legwork_site::{Answer, InstanceInfo, Key, Request, Start, Unpromised, Wish};
@@ -184,8 +185,8 @@ fn start_request(
 
 fn wish(request: DeadlineRequest) -> Result<Box<Wish>> {
     let DeadlineRequest { at, unpromised, priority } = request;
-    if priority > Wish::PRIORITY_MAX {
-        let detail = format!("`priority` can be 0 to {}", Wish::PRIORITY_MAX);
+    if priority > Deadline::PRIORITY_MAX {
+        let detail = format!("`priority` can be 0 to {}", Deadline::PRIORITY_MAX);
         return Err(Refused::bad_request("unexpected_json", detail));
     }
     let mut wish = Box::new(Wish::new(at));

@@ -41,12 +41,9 @@ pub struct Wish {
 impl Wish {
     /// A deadline that is to be promised.
     pub fn new(at: Timestamp) -> Self {
-        let priority = Self::PRIORITY_DEFAULT;
+        let priority = Deadline::PRIORITY_DEFAULT;
         Self { at, unpromised: Unpromised::default(), priority, ask_only: false, found: None }
     }
-
-    pub const PRIORITY_DEFAULT: u8 = 5;
-    pub const PRIORITY_MAX: u8 = 9;
 }
 
 /// A start whose deadline is being looked at.

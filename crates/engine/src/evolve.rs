@@ -9,7 +9,7 @@ mod travel;
 use legwork_model::event::{
     Answered, Completed, Created, Entry, Event, Performer, Received, Record, RequestDigest,
 };
-use legwork_model::id::{Activity, DomainId, ElementId, NodeId, ServerId};
+use legwork_model::id::{Activity, AgentId, DomainId, ElementId, NodeId, ServerId};
 use legwork_model::schema::{LOOP_REPEAT, Node, Schema};
 use legwork_model::time::Timestamp;
 
@@ -112,15 +112,13 @@ pub(crate) fn apply(
         // The first event made the state; there is no second one. Assignments are for readers.
         Event::Created(_) | Event::Assigned(_) => {}
         Event::Claimed { activity, by } => {
-            let detail = Detail::Claimed { by: by.clone(), at };
-            tell(&mut spread, node(activity), NodeState::Selected, Some(detail));
+            tell(&mut spread, node(activity), NodeState::Selected, Some(held(by, by, at)));
         }
         Event::Released { activity, .. } => {
             tell(&mut spread, node(activity), NodeState::Activated, None);
         }
-        Event::Delegated { activity, to, .. } => {
-            let detail = Detail::Claimed { by: to.clone(), at };
-            tell(&mut spread, node(activity), NodeState::Selected, Some(detail));
+        Event::Delegated { activity, by, to } => {
+            tell(&mut spread, node(activity), NodeState::Selected, Some(held(to, by, at)));
         }
         Event::Answered(done) => {
             let detail = Some(answered((**done).clone()));
@@ -182,6 +180,12 @@ pub(crate) fn apply(
 
 fn answered(Answered { by, started_at, writes, lease, .. }: Answered) -> Detail {
     Detail::Answered(Box::new(Answer { by, started_at, writes, lease }))
+}
+
+/// Who has an item, and from whom. Whoever takes it, or takes it over, has it from themselves.
+fn held(by: &AgentId, from: &AgentId, at: Timestamp) -> Detail {
+    let given_by = Some(from).filter(|from| *from != by).cloned();
+    Detail::Claimed { by: by.clone(), at, given_by }
 }
 
 /// Takes the failures of an activity, which go with its next detail.

@@ -121,6 +121,9 @@ pub(crate) enum Detail {
         by: AgentId,
         #[n(1)]
         at: Timestamp,
+        /// Somebody else, who gave it to them. Older snapshots do not say.
+        #[n(2)]
+        given_by: Option<AgentId>,
     },
     /// Attempts failed, the latest last; the next one is made then, if one is made at all.
     #[n(1)]
@@ -214,6 +217,8 @@ pub struct Open<'a> {
     pub since: Timestamp,
     pub claimed_by: Option<&'a AgentId>,
     pub claimed_at: Option<Timestamp>,
+    /// Who gave it to the one who has it, unless they took it themselves.
+    pub given_by: Option<&'a AgentId>,
     pub attempts: u32,
     pub retry_at: Option<Timestamp>,
     pub incident: Option<&'a Incident>,
@@ -420,8 +425,8 @@ impl State {
             *name = shared(name);
         }
         for detail in self.pending.iter_mut().filter_map(|pending| pending.detail.as_deref_mut()) {
-            if let Detail::Claimed { by, .. } = detail {
-                by.0 = shared(&by.0);
+            if let Detail::Claimed { by, given_by, .. } = detail {
+                [by].into_iter().chain(given_by).for_each(|name| name.0 = shared(&name.0));
             }
         }
     }
@@ -452,14 +457,16 @@ impl State {
             since: pending.since,
             claimed_by: None,
             claimed_at: None,
+            given_by: None,
             attempts: pending.attempts,
             retry_at: None,
             incident: None,
             failures: &[],
         };
         match pending.detail.as_deref() {
-            Some(Detail::Claimed { by, at }) => {
+            Some(Detail::Claimed { by, at, given_by }) => {
                 (open.claimed_by, open.claimed_at) = (Some(by), Some(*at));
+                open.given_by = given_by.as_ref();
             }
             Some(Detail::Failed { retry_at, failures }) => {
                 (open.retry_at, open.failures) = (*retry_at, failures);

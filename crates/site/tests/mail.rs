@@ -190,6 +190,29 @@ fn nobody_of_a_pool_is_told() {
 }
 
 #[test]
+fn who_is_given_an_item_of_a_pool_is_told_and_who_takes_one_is_not() {
+    let mut bank = bank_with(Tell { actors_max: 2, ..Tell::default() });
+    let (first, second) = (bank.start(1), bank.start(2));
+    assert_eq!(told(&mut bank), "");
+    bank.ask(claim("ben", first, "capture")).unwrap();
+    assert_eq!(told(&mut bank), "");
+    let (agent, to, activity) = ("ann".into(), "ben".into(), activity(second, "capture"));
+    bank.ask(Request::Delegate { agent, activity, to }).unwrap();
+    // Found again in the history.
+    bank.restart();
+    assert_eq!(told(&mut bank), "assignment capture ben");
+}
+
+#[test]
+fn who_stands_in_and_takes_an_item_of_a_pool_is_not_told() {
+    let mut bank = bank_with(Tell { actors_max: 2, ..Tell::default() });
+    bank.pass(25 * DAY);
+    let id = bank.start(1);
+    bank.ask(claim("dan", id, "capture")).unwrap();
+    assert_eq!(told(&mut bank), "");
+}
+
+#[test]
 fn a_case_that_was_suspended_is_no_news_when_it_goes_on() {
     let mut bank = bank();
     let instance = bank.start(1);

@@ -102,7 +102,7 @@ fn an_unclaimed_item_can_be_delegated() {
     > delegate approve by ann to bob
       approve Activated -> Selected
     > open
-      approve Selected, not offered, since 0, held by bob since 0
+      approve Selected, not offered, since 0, held by bob since 0, given by ann
     ");
 }
 

@@ -259,6 +259,9 @@ impl Stage {
             if let (Some(by), Some(at)) = (open.claimed_by, open.claimed_at) {
                 let _ = write!(line, ", held by {by} since {}", at.0);
             }
+            if let Some(by) = open.given_by {
+                let _ = write!(line, ", given by {by}");
+            }
             if open.attempts > 0 {
                 let _ = write!(line, ", attempts {}", open.attempts);
             }

@@ -172,10 +172,7 @@ impl Site {
             if is_pool { Vec::new() } else { resolved.actors.iter().collect() };
         let (concerned, is_news) = match &item.claimed_by {
             // Who took it from the list knows; who was given it, or stands in for the holder, does not.
-            Some(holder) => {
-                let took = resolved.actors.contains(holder) && !org.is_absent(holder, now);
-                (vec![holder], !took)
-            }
+            Some(holder) => (vec![holder], self.was_given(key) || org.is_absent(holder, now)),
             None => (actors.clone(), true),
         };
         let does_it = |agent: &&AgentId| match org.is_absent(agent, now) {
@@ -201,6 +198,12 @@ impl Site {
             is_news,
             above: above.into_iter().collect(),
         })
+    }
+
+    /// Whether who holds an item has it from somebody else.
+    fn was_given(&self, key: &ItemKey) -> bool {
+        let Some((schema, state)) = self.instances.state(key.instance) else { return false };
+        state.open_at(schema, key.activity.node).is_some_and(|open| open.given_by.is_some())
     }
 
     /// By when an item has to be done, if its instance has a deadline.

@@ -105,12 +105,25 @@ impl Letter<'_> {
         self.message(&id, &subject, &self.text(about, token))
     }
 
-    /// Instead of many, which `about` names.
-    pub fn digest(&self, count: usize, about: &str) -> String {
-        let subject = format!("You have {count} new items");
-        let mut text = format!(
-            "{count} items were put on your worklist, or wait there, and are not told one by one: \
-             there were too many letters in the last hour.\n"
+    /// Instead of many of these kinds, which `about` names.
+    pub fn digest(&self, kinds: impl Iterator<Item = Kind>, about: &str) -> String {
+        // What was escalated is on the worklists of others.
+        let (others, own): (Vec<Kind>, Vec<Kind>) = kinds.partition(|kind| !kind.is_answerable());
+        let (own, others) = (items(own.len()), items(others.len()));
+        let put =
+            own.as_ref().map(|own| format!("Put on your worklist, or waiting there: {own}.\n"));
+        let offered = others
+            .as_ref()
+            .map(|others| format!("Offered to people of yours and not done yet: {others}.\n"));
+        let subject = match (own, others) {
+            (Some(own), None) => format!("You have {own} to do"),
+            (Some(own), Some(others)) => format!("You have {own} to do; not done yet: {others}"),
+            (None, Some(others)) => format!("Not done yet: {others}"),
+            (None, None) => String::new(),
+        };
+        let mut text: String = put.into_iter().chain(offered).collect();
+        text.push_str(
+            "\nThey are not told one by one: there were too many letters in the last hour.\n",
         );
         if let Some(link) = self.link {
             text.push_str(&format!("\n{}\n", link.replace("{activity}", "")));
@@ -179,6 +192,15 @@ impl Letter<'_> {
             message.push_str("\r\n");
         }
         message
+    }
+}
+
+/// So many items, if there are any.
+fn items(count: usize) -> Option<String> {
+    match count {
+        0 => None,
+        1 => Some("1 item".to_owned()),
+        _ => Some(format!("{count} items")),
     }
 }
 
@@ -338,19 +360,53 @@ mod tests {
     #[test]
     fn a_letter_of_ours_is_known_as_written_by_a_program() {
         let token = Token::found("TOKEN".to_owned());
-        let letter = Letter {
-            from: "legwork@example.com",
-            to: "ann@example.com",
-            agent: &AgentId::from("ann"),
-            at: Timestamp(0),
-            link: None,
-        };
+        let (agent, at) = (AgentId::from("ann"), Timestamp(0));
+        let (from, to) = ("legwork@example.com", "ann@example.com");
+        let letter = Letter { from, to, agent: &agent, at, link: None };
         let sent = letter.about(&about(Kind::Reminder, &[("done", "done")]), Some(&token));
         assert!(read(sent.as_bytes()).is_err());
-        let digest = letter.digest(37, "these");
-        assert!(digest.contains("You have 37 new items"));
-        assert_eq!(digest, letter.digest(37, "these"));
-        assert_ne!(digest, letter.digest(37, "those"));
+        let digest = |about: &str| letter.digest([Kind::Assignment; 37].into_iter(), about);
+        assert!(read(digest("these").as_bytes()).is_err());
+        assert_eq!(digest("these"), digest("these"));
+        assert_ne!(digest("these"), digest("those"));
+    }
+
+    #[test]
+    fn a_digest_tells_what_is_to_be_done_from_what_others_have_not_done() {
+        let digest = |own: usize, reminders: usize, others: usize| {
+            let kinds = [(Kind::Assignment, own), (Kind::Reminder, reminders)];
+            let kinds = kinds.into_iter().chain([(Kind::Escalation, others)]);
+            let kinds = kinds.flat_map(|(kind, count)| std::iter::repeat_n(kind, count));
+            let (from, to) = ("legwork@example.com", "eva@example.com");
+            let agent = &AgentId::from("eva");
+            let letter = Letter { from, to, agent, at: Timestamp(0), link: None };
+            let message = letter.digest(kinds, "these");
+            let subject = message.lines().find(|line| line.starts_with("Subject:")).unwrap();
+            let text = mime::read(message.as_bytes()).text.unwrap().replace("\r\n", "\n");
+            format!("{subject}\n\n{text}")
+        };
+        insta::assert_snapshot!(digest(30, 7, 0), @"
+            Subject: You have 37 items to do
+
+            Put on your worklist, or waiting there: 37 items.
+
+            They are not told one by one: there were too many letters in the last hour.
+            ");
+        insta::assert_snapshot!(digest(0, 1, 12), @"
+            Subject: You have 1 item to do; not done yet: 12 items
+
+            Put on your worklist, or waiting there: 1 item.
+            Offered to people of yours and not done yet: 12 items.
+
+            They are not told one by one: there were too many letters in the last hour.
+            ");
+        insta::assert_snapshot!(digest(0, 0, 12), @"
+            Subject: Not done yet: 12 items
+
+            Offered to people of yours and not done yet: 12 items.
+
+            They are not told one by one: there were too many letters in the last hour.
+            ");
     }
 
     #[test]

@@ -33,8 +33,8 @@ pub struct Grant {
     pub expires_at: Timestamp,
 }
 
-/// A token as it stands in a letter: base64url, no spaces.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+/// A token as it stands in a letter: base64url, no spaces. Shown in letters alone.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Token(String);
 
 /// Why a token grants nothing.
@@ -60,6 +60,12 @@ impl Key {
 impl fmt::Debug for Key {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Key(…)")
+    }
+}
+
+impl fmt::Debug for Token {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Token(…)")
     }
 }
 
@@ -146,6 +152,7 @@ mod tests {
         let (grant, key) = (grant("approve", "ann"), key(7));
         let token = Token::new(&key, &grant);
         assert_eq!(token, Token::new(&key, &grant));
+        assert_eq!(format!("{:?} {:?}", token, key), "Token(…) Key(…)");
         assert_eq!(token.granted(&key, Timestamp(999)), Ok(grant.clone()));
         assert_eq!(
             token.granted(&key, Timestamp(1_000)),

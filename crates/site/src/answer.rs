@@ -138,8 +138,8 @@ pub struct Letter {
 pub enum Content {
     /// About one item, which can be answered until that moment if there are words for it.
     Item { about: About, expires_at: Timestamp },
-    /// About so many.
-    Digest(usize),
+    /// About all that it has to be said of when it has left.
+    Digest,
 }
 
 /// An executor as this server sees it, or a worker that asks for jobs that executors do as well.

@@ -153,7 +153,10 @@ fn written(post: &Post, letter: &Letter, now: legwork_model::time::Timestamp) ->
     let (from, to) = (&*post.settings.from, &*letter.address);
     let written = Written { from, to, agent, at: now, link: post.settings.link.as_deref() };
     match &letter.content {
-        Content::Digest(count) => written.digest(*count, &format!("{:?}", letter.notice.about)),
+        Content::Digest => {
+            let about = &letter.notice.about;
+            written.digest(about.iter().map(|(_, kind)| *kind), &format!("{about:?}"))
+        }
         Content::Item { about, expires_at } => {
             let (activity, kind) = (about.activity.clone(), about.kind);
             let grant = Grant { activity, agent: agent.clone(), kind, expires_at: *expires_at };

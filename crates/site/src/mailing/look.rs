@@ -108,9 +108,9 @@ impl Site {
                 continue;
             }
             let Some(address) = self.address_of(&agent) else { continue };
-            let content = Content::Digest(about.len());
             let about = about.iter().map(|(key, kind)| (subject(key), *kind)).collect();
-            return Some(Letter { address, notice: Notice { agent, about }, content });
+            let notice = Notice { agent, about };
+            return Some(Letter { address, notice, content: Content::Digest });
         }
     }
 

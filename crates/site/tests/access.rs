@@ -84,6 +84,28 @@ fn a_scope_allows_its_own_business_only() {
     assert!(refused.ends_with("(last_admin_token)"), "{refused}");
 }
 
+#[test]
+fn the_plan_of_an_executor_is_not_for_everybody_who_works() {
+    let mut bank = Harness::bank();
+    let admin = issue(&mut bank, "root", "admin");
+    bank.credential = admin.clone();
+    let ann = issue(&mut bank, "ann", "work:ann");
+    let anybody = issue(&mut bank, "portal", "work:*");
+    let robot = issue(&mut bank, "robot", "worker");
+    let starter = issue(&mut bank, "desk", "start");
+    for (credential, code) in [
+        (ann, "(forbidden)"),
+        (anybody, "(forbidden)"),
+        (robot, "(no_such_resource)"),
+        (starter, "(no_such_resource)"),
+        (admin, "(no_such_resource)"),
+    ] {
+        bank.credential = credential;
+        let refused = bank.refusal(Request::Plan { resource: ResourceId::Executor("x".into()) });
+        assert!(refused.ends_with(code), "{refused}");
+    }
+}
+
 /// Everything that somebody can do with an item.
 fn deeds(agent: &str, activity: &ActivityId) -> [Request; 5] {
     let (agent, activity) = (AgentId::from(agent), activity.clone());

@@ -197,7 +197,8 @@ impl Client {
         self.call(Call::post("/v1/instances", request)?.keyed(key)?.waiting(wait)).await
     }
 
-    /// Whether the deadline of a start could be promised, and how; nothing is started or reserved.
+    /// Whether the deadline of a start could be promised, and how; nothing is started, and nothing stays
+    /// reserved.
     pub async fn ask_deadline(&self, request: &StartRequest) -> Result<Deadline, Error> {
         self.call(Call::post("/v1/deadlines", request)?).await
     }

@@ -40,7 +40,10 @@ impl Site {
             ResourceId::Person(agent) => {
                 caller.require_work_as(agent).or_else(|_| caller.require_admin())?
             }
-            ResourceId::Executor(_) => caller.require_any()?,
+            // It names cases of everybody, so it is for those who may look at cases, and for programs.
+            ResourceId::Executor(_) => caller
+                .require_start()
+                .or_else(|refusal| caller.require_worker().map_err(|_| refusal))?,
         }
         let is_known = match &resource {
             ResourceId::Person(agent) => self.catalog.organisation().contains(agent),

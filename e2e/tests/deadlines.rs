@@ -1,9 +1,10 @@
 //! Deadlines as users see them: promised or refused, asked for, listed, planned, kept over a `kill -9`.
 
+use std::process::Command;
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
-use legwork_e2e::{Folder, Outcome, Server};
+use legwork_e2e::{Folder, Outcome, Server, binary, tutorial};
 use legwork_model::time::Timestamp;
 use serde_json::Value as Json;
 
@@ -175,5 +176,51 @@ async fn what_is_more_important_takes_the_place_of_what_was_promised_and_that_ca
     assert_eq!(standings(&server)?, [told(first, "not_promised"), told(urgent, "promised")]);
     assert_eq!(plan(&server, "ann")?, [told("check", urgent)]);
     ensure!(counted(&server, "withdrawn").await? > 0, "it is not counted");
+    Ok(())
+}
+
+/// The arguments of a command line, as the shell understands them.
+fn words(line: &str) -> Result<Vec<String>> {
+    let script = format!("printf '%s\\n' {line}");
+    let output = Command::new("sh").args(["-c", &script]).output()?;
+    ensure!(output.status.success(), "{line}");
+    Ok(String::from_utf8(output.stdout)?.lines().map(str::to_owned).collect())
+}
+
+/// Whether there is time for it depends on the day: in the night and at Christmas nobody works.
+#[tokio::test]
+async fn what_the_guide_and_the_example_say_can_be_typed() -> Result<()> {
+    let examples = format!("{}/examples/", binary::repository().display());
+    for (name, least) in [("examples/quotation/README.md", 4), ("docs/guide/deadlines.md", 9)] {
+        let folder = Folder::new()?;
+        let server = folder.server("store", &[]).await?;
+        let page = std::fs::read_to_string(binary::repository().join(name))?;
+        let blocks = tutorial::blocks(&page);
+        let lines = blocks.iter().flat_map(|block| block.text.lines());
+        let mut count = 0;
+        for line in lines.filter_map(|line| line.strip_prefix("legwork ")) {
+            let args = words(&line.replace("examples/", &examples))?;
+            let done = server.run(&args.iter().map(String::as_str).collect::<Vec<_>>())?;
+            let is_refused = done.stderr.contains("(deadline_not_promised)");
+            ensure!(done.code == Some(0) || is_refused, "{name}: legwork {line}: {}", done.stderr);
+            count += 1;
+        }
+        ensure!(count >= least, "{name} has only {count} commands");
+    }
+    Ok(())
+}
+
+#[tokio::test]
+async fn the_first_due_is_listed_first_however_many_were_started_since() -> Result<()> {
+    let folder = Folder::new()?;
+    let server = office(&folder).await?;
+    let first = start(&server, "1d", &["--unpromised"])?.json()?;
+    let first = text(&first, "/instance")?.to_owned();
+    for _ in 0..3 {
+        start(&server, "9d", &["--unpromised"])?.json()?;
+    }
+    let list = server.run(&["--json", "deadline", "list", "--limit", "2"])?.json()?;
+    assert_eq!(list["deadlines"].as_array().map(Vec::len), Some(2));
+    assert_eq!(text(&list, "/deadlines/0/instance")?, first);
     Ok(())
 }

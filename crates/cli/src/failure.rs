@@ -62,10 +62,13 @@ fn next(problem: &Problem) -> Option<String> {
     match (&*problem.code, problem.earliest) {
         ("agent_missing", _) => text("say who you are with --as AGENT, or set LEGWORK_AGENT"),
         ("unauthenticated", _) => text("give the token with --token, or set LEGWORK_TOKEN"),
-        ("deadline_not_promised", Some(earliest)) => {
-            Some(format!("write --by {earliest}, or add --unpromised to start it all the same"))
+        // Whoever only asked has no such option: the command is named.
+        ("deadline_not_promised", Some(earliest)) => Some(format!(
+            "write --by {earliest}, or start it all the same with `legwork start … --unpromised`"
+        )),
+        ("deadline_not_promised", None) => {
+            text("start it all the same with `legwork start … --unpromised`")
         }
-        ("deadline_not_promised", None) => text("add --unpromised to start it all the same"),
         _ => None,
     }
 }
@@ -129,7 +132,7 @@ mod tests {
         let text = anstream::adapter::strip_str(&as_text(&error)).to_string();
         insta::assert_snapshot!(text, @r"
         error: it cannot be promised for 2026-01-16T16:00:00.000Z: nobody has the time (deadline_not_promised)
-          hint: write --by 2026-01-19T10:00:00.000Z, or add --unpromised to start it all the same
+          hint: write --by 2026-01-19T10:00:00.000Z, or start it all the same with `legwork start … --unpromised`
         ");
     }
 

@@ -1,0 +1,283 @@
+//! `legwork deadline list`: cases with a deadline, how it stands with them and what is next.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::Result;
+use legwork_api::client::InstanceQuery;
+use legwork_api::deadlines::DeadlineStep;
+use legwork_api::instances::{Instance, InstanceSummary, Node, NodeState};
+use serde::Serialize;
+
+use super::{Standing, standing};
+use crate::abbreviate::short;
+use crate::context::Context;
+use crate::output::remark;
+use crate::style::{BAD, DIM, GOOD, STRONG, WARN, paint};
+use crate::table::{Cell, Table};
+use crate::{progress, tree};
+
+#[derive(Debug, clap::Args)]
+pub(super) struct Args {
+    /// Only instances of this process
+    #[arg(long, value_name = "PROCESS")]
+    process: Option<String>,
+    /// Those that were started last and have ended, instead of those that have not
+    #[arg(long)]
+    ended: bool,
+    /// At most so many
+    #[arg(long, value_name = "N", default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..))]
+    limit: u32,
+}
+
+/// A case with a deadline, as it is listed.
+#[derive(Debug, Serialize)]
+struct Row {
+    #[serde(flatten)]
+    summary: InstanceSummary,
+    standing: Standing,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    next: Option<DeadlineStep>,
+    /// What is to be done now where nothing is planned.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    open: Vec<OpenStep>,
+}
+
+#[derive(Debug, Serialize)]
+struct OpenStep {
+    step: Arc<str>,
+    state: NodeState,
+    /// Who has it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    holder: Option<Arc<str>>,
+}
+
+#[derive(Debug, Serialize)]
+struct Rows {
+    deadlines: Vec<Row>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    unreachable: Vec<Arc<str>>,
+}
+
+pub(super) async fn list(context: &Context, args: &Args) -> Result<()> {
+    let (process, ended) = (args.process.clone(), args.ended);
+    let query = InstanceQuery { process, ended, deadline: true, ..InstanceQuery::default() };
+    let most = args.limit as usize;
+    // Lists come with what was started last first. What is due first may be anywhere among those that
+    // have not ended; of the others there are more every day, and one more than asked for is enough to
+    // know that there are.
+    let read = if ended { most.saturating_add(1) } else { usize::MAX };
+    let reading = async {
+        let list = context.instances(&query, read).await?;
+        let more = list.instances.len() > most;
+        let mut rows = Rows { deadlines: Vec::new(), unreachable: list.unreachable };
+        for summary in first_due(list.instances, most, ended) {
+            rows.deadlines.extend(row(context, summary).await?);
+        }
+        anyhow::Ok((rows, more))
+    };
+    let (rows, more) = progress::waiting("reading the list", reading).await?;
+    context
+        .out
+        .answer(&rows, || render(&rows.deadlines) + &tree::unreachable(&rows.unreachable))?;
+    if more && !context.out.json {
+        remark(&paint(DIM, "there are more; see them with a larger --limit"));
+    }
+    Ok(())
+}
+
+/// So many of them in the order of their deadlines: the first due, or of those that have ended the
+/// first in the list.
+fn first_due(mut all: Vec<InstanceSummary>, most: usize, ended: bool) -> Vec<InstanceSummary> {
+    if ended {
+        all.truncate(most);
+    }
+    all.sort_by_key(|summary| summary.deadline.as_ref().map(|deadline| deadline.at));
+    all.truncate(most);
+    all
+}
+
+async fn row(context: &Context, summary: InstanceSummary) -> Result<Option<Row>> {
+    let Some(deadline) = &summary.deadline else { return Ok(None) };
+    let standing = standing(&summary, deadline, legwork_server::now());
+    let (next, open) = match summary.ended_at {
+        Some(_) => (None, Vec::new()),
+        None => ahead(&context.client.instance(summary.instance, Duration::ZERO).await?),
+    };
+    Ok(Some(Row { summary, standing, next, open }))
+}
+
+/// What is planned next; without a plan what is to be done now.
+fn ahead(instance: &Instance) -> (Option<DeadlineStep>, Vec<OpenStep>) {
+    let next = next(instance);
+    let open = match next {
+        Some(_) => Vec::new(),
+        None => instance.nodes.iter().filter(|node| is_open(node)).map(open_step).collect(),
+    };
+    (next, open)
+}
+
+/// The first step that is planned and not over.
+fn next(instance: &Instance) -> Option<DeadlineStep> {
+    let steps = &instance.summary.deadline.as_ref()?.steps;
+    let is_ahead = |step: &&DeadlineStep| {
+        instance.nodes.iter().any(|node| node.name == step.step && !is_over(node))
+    };
+    steps.iter().filter(is_ahead).min_by_key(|step| step.due).cloned()
+}
+
+fn open_step(node: &Node) -> OpenStep {
+    OpenStep { step: node.name.clone(), state: node.state, holder: node.holder.clone() }
+}
+
+fn is_over(node: &Node) -> bool {
+    match node.state {
+        NodeState::Completed | NodeState::Skipped => true,
+        NodeState::NotActivated
+        | NodeState::Activated
+        | NodeState::Claimed
+        | NodeState::Answered
+        | NodeState::Running
+        | NodeState::Failed => false,
+    }
+}
+
+/// Somebody has to do something; blocks go on by themselves.
+fn is_open(node: &Node) -> bool {
+    match node.state {
+        NodeState::Activated | NodeState::Claimed | NodeState::Answered | NodeState::Failed => true,
+        NodeState::NotActivated
+        | NodeState::Running
+        | NodeState::Completed
+        | NodeState::Skipped => false,
+    }
+}
+
+fn render(rows: &[Row]) -> String {
+    if rows.is_empty() {
+        return "no such instance has a deadline; give one with `legwork start PROCESS --by WHEN`\n"
+            .to_owned();
+    }
+    let mut table = Table::new(&["INSTANCE", "PROCESS", "DEADLINE", "STANDING", "NEXT"]);
+    for Row { summary, standing, next, open } in rows {
+        let at = summary.deadline.as_ref().map_or_else(String::new, |one| tree::moment(one.at));
+        let (style, word) = match standing {
+            Standing::Promised => (GOOD, "promised"),
+            Standing::NotPromised => (WARN, "not promised"),
+            Standing::Late => (BAD, "late"),
+            Standing::InTime => (GOOD, "in time"),
+            Standing::Aborted => (DIM, "aborted"),
+        };
+        table.row([
+            Cell::styled(STRONG, short(&summary.instance.to_string())),
+            Cell::from(format!("{} v{}", summary.process, summary.version)),
+            Cell::from(at),
+            Cell::styled(style, word),
+            Cell::from(next.as_ref().map_or_else(|| open_words(open), next_words)),
+        ]);
+    }
+    table.render("")
+}
+
+/// `check by ann, due 2026-03-01 14:00:00Z`: when exactly it is done may still change, this does not.
+fn next_words(step: &DeadlineStep) -> String {
+    let by = step.by.as_ref().map_or_else(|| "nobody".to_owned(), tree::performer);
+    format!("{} by {by}, due {}", step.step, tree::moment(step.due))
+}
+
+/// `check, ann has it; book, open`.
+fn open_words(open: &[OpenStep]) -> String {
+    let words = open.iter().map(|OpenStep { step, state, holder }| match holder {
+        Some(holder) => format!("{step}, {holder} has it"),
+        None if *state == NodeState::Failed => format!("{step}, incident"),
+        None => format!("{step}, open"),
+    });
+    words.collect::<Vec<_>>().join("; ")
+}
+
+#[cfg(test)]
+mod tests {
+    use legwork_api::deadlines::Deadline;
+    use legwork_api::instances::InstanceState;
+
+    use super::*;
+    use crate::by::tests::{at, deadline};
+    use crate::deadline::tests::{bare, instance, with_deadline};
+
+    #[test]
+    fn a_list_tells_how_it_stands_and_what_is_next() {
+        let row = |summary: InstanceSummary, now: &str, nodes: &[&str]| {
+            let deadline = summary.deadline.clone().unwrap();
+            let mut shown = instance(nodes);
+            shown.summary = summary.clone();
+            let (next, open) = match summary.ended_at {
+                Some(_) => (None, Vec::new()),
+                None => ahead(&shown),
+            };
+            Row { standing: standing(&summary, &deadline, at(now)), summary, next, open }
+        };
+        let open = || with_deadline(InstanceState::Running);
+        let (early, after) = ("2026-03-01T09:00:00Z", "2026-03-03T09:00:00Z");
+        let nodes = ["0||manual|check|completed|by ann", "0||automatic|book|activated"];
+        let mut unpromised = open();
+        unpromised.deadline = Some(Deadline { promised: false, ..deadline() });
+        let mut never = open();
+        never.deadline = Some(Deadline { promised: false, steps: Vec::new(), ..deadline() });
+        let both = [
+            "0||parallel|both|running",
+            "1||manual|check|claimed|held ann",
+            "1||automatic|book|activated",
+            "0||manual|file|not_activated",
+        ];
+        let done = |ended: &str| InstanceSummary {
+            ended_at: Some(at(ended)),
+            ..with_deadline(InstanceState::Completed)
+        };
+        let rows = [
+            row(
+                open(),
+                early,
+                &["0||manual|check|claimed|held ann", "0||automatic|book|not_activated"],
+            ),
+            row(unpromised, early, &nodes),
+            row(never.clone(), early, &both),
+            row(never, early, &["0||automatic|book|failed"]),
+            row(open(), after, &nodes),
+            row(done(early), after, &[]),
+            row(done(after), after, &[]),
+        ];
+        insta::assert_snapshot!(bare(&render(&rows)), @r"
+        INSTANCE  PROCESS  DEADLINE              STANDING      NEXT
+        2M6RVC    loan v2  2026-03-02 16:00:00Z  promised      check by ann, due 2026-03-01 14:00:00Z
+        2M6RVC    loan v2  2026-03-02 16:00:00Z  not promised  book by worker crm, due 2026-03-01 15:00:00Z
+        2M6RVC    loan v2  2026-03-02 16:00:00Z  not promised  check, ann has it; book, open
+        2M6RVC    loan v2  2026-03-02 16:00:00Z  not promised  book, incident
+        2M6RVC    loan v2  2026-03-02 16:00:00Z  late          book by worker crm, due 2026-03-01 15:00:00Z
+        2M6RVC    loan v2  2026-03-02 16:00:00Z  in time
+        2M6RVC    loan v2  2026-03-02 16:00:00Z  late
+        ");
+        assert!(render(&[]).contains("--by WHEN"));
+    }
+
+    #[test]
+    fn the_first_due_are_listed_however_old_they_are() {
+        let due = |process: &str, when: &str| {
+            let mut summary = with_deadline(InstanceState::Running);
+            summary.process = process.into();
+            summary.deadline = Some(Deadline { at: at(when), ..deadline() });
+            summary
+        };
+        // As the server lists them: what was started last comes first.
+        let all = vec![
+            due("newest", "2026-03-09T00:00:00Z"),
+            due("newer", "2026-03-05T00:00:00Z"),
+            due("oldest", "2026-03-01T00:00:00Z"),
+        ];
+        let names = |all: Vec<InstanceSummary>| {
+            all.iter().map(|one| one.process.to_string()).collect::<Vec<_>>().join(" ")
+        };
+        assert_eq!(names(first_due(all.clone(), 2, false)), "oldest newer");
+        assert_eq!(names(first_due(all.clone(), 2, true)), "newer newest");
+        assert_eq!(names(first_due(all, 9, false)), "oldest newer newest");
+    }
+}

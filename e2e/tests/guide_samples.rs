@@ -16,12 +16,14 @@ use legwork_e2e::tutorial::{self, Block};
 use legwork_e2e::{Folder, binary};
 use serde_json::Value as Json;
 
-const PAGES: [&str; 9] = [
+const PAGES: [&str; 11] = [
     "README.md",
     "api.md",
     "checking.md",
     "deadlines.md",
     "definitions.md",
+    "executors.md",
+    "mail.md",
     "operating.md",
     "organisation.md",
     "sites.md",

@@ -22,7 +22,7 @@ use crate::demand::{Demanded, demanded};
 use crate::instances::Slot;
 use crate::jobs::{JobKey, Offer};
 use crate::output::{Append, Output};
-use crate::planning::promised_rank;
+use crate::planning::promised_for;
 use crate::refusal::{Kind, Refusal};
 use crate::seat::Standing;
 use crate::summary::Summary;
@@ -283,8 +283,6 @@ impl Site {
                 let open = state.open_at(schema, activity.node);
                 let Demanded { size, priority, .. } = demanded(schema, state, activity);
                 let since = open.as_ref().map_or(now, |open| open.since);
-                let promised = promised_rank(schema, state, activity);
-                let (since, priority) = promised.unwrap_or((since, priority));
                 let offer = Offer {
                     job: job.clone(),
                     process: schema.process.clone(),
@@ -292,6 +290,7 @@ impl Site {
                     size,
                     since,
                     not_before: open.and_then(|open| open.retry_at),
+                    promised: promised_for(schema, state, activity),
                 };
                 self.open_job(key, offer, now);
             } else if node_state != NodeState::Activated {

@@ -70,7 +70,7 @@ impl Site {
         let (types, max, lease) = (activate.types.clone(), activate.max, activate.lease);
         let mut jobs = Vec::new();
         while jobs.len() < max
-            && let Some((job, key)) = self.jobs.next(|job| types.contains(job))
+            && let Some((job, key)) = self.jobs.next(|job, _| types.contains(job))
         {
             let (job, key) = (job.clone(), key.clone());
             let Some(job) = self.lease_out(&job, &key, lease, now) else { break };

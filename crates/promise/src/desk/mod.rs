@@ -3,6 +3,7 @@
 //! Invariant: a promise that was given is in a plan until it is kept, given back or taken back, and whoever
 //! takes one back tells which.
 
+mod busy;
 mod removal;
 
 use std::collections::BTreeMap;

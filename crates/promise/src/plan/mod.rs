@@ -4,6 +4,7 @@
 //! deadlines, everything in the plan is done in time. A task is taken in only if this holds with it:
 //! the test is exact, so a refusal means that no order would do.
 
+mod busy;
 mod fit;
 #[cfg(test)]
 mod tests;
@@ -55,7 +56,7 @@ pub struct Times {
 /// A turn in the plan: who works on what, when.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Turn {
-    /// `None`: what the resource does regularly.
+    /// `None`: what the resource does regularly, or besides what it has promised.
     pub ticket: Option<Ticket>,
     pub from: Timestamp,
     pub to: Timestamp,
@@ -75,6 +76,8 @@ pub struct Plan {
     /// What is not released yet.
     coming: BTreeSet<(i64, u64)>,
     running: Option<Piece>,
+    /// Until when something that is not in the plan takes the resource.
+    busy: i64,
     /// What can be put aside and was begun: of those the one that is due first is being worked on.
     begun: BTreeSet<Key>,
     loads: Loads,
@@ -106,6 +109,7 @@ impl Plan {
             ready: BTreeSet::new(),
             coming: BTreeSet::new(),
             running: None,
+            busy: i64::MIN,
             begun: BTreeSet::new(),
             loads: Loads::default(),
             aside: Pieces::new(),
@@ -365,14 +369,6 @@ impl Plan {
     pub fn waiting(&self) -> impl Iterator<Item = Ticket> {
         let own = self.entries.keys().filter(|number| !self.loads.is_job(**number));
         own.map(|number| Ticket(*number)).filter(|ticket| !self.is_begun(*ticket))
-    }
-
-    /// From when on it can do something else.
-    fn begin(&self) -> i64 {
-        match (self.discipline, &self.running) {
-            (Discipline::NonPreemptive, Some(running)) => self.now + running.cost,
-            (Discipline::NonPreemptive, None) | (Discipline::Preemptive, _) => self.now,
-        }
     }
 
     fn piece(&self, window: Window, cost: Work) -> Piece {

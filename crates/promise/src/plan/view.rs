@@ -64,7 +64,11 @@ impl Plan {
     pub fn turns(&self) -> Vec<Turn> {
         let begin = self.begin();
         let running = self.running.filter(|running| !self.entries.contains_key(&running.number));
-        let running = running.map(|piece| (self.now, begin, piece.number));
+        let running = match running.map(|piece| piece.number) {
+            Some(number) => Some((self.now, begin, number)),
+            // What is not in the plan has no number.
+            None => self.is_occupied().then_some((self.now, begin, 0)),
+        };
         let line: Vec<(i64, i64, u64)> = match &self.sequence {
             Some(sequence) => {
                 let turns = sequence.turns(&self.entries, begin);
@@ -79,7 +83,7 @@ impl Plan {
         let all: Vec<_> = running.into_iter().chain(line).collect();
         let turn = |(from, to, number)| {
             Some(Turn {
-                ticket: (!self.loads.is_job(number)).then_some(Ticket(number)),
+                ticket: (number > 0 && !self.loads.is_job(number)).then_some(Ticket(number)),
                 from: self.supply.begin(Work(from))?,
                 to: self.supply.moment(Work(to))?,
             })

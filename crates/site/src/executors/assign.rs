@@ -10,18 +10,19 @@ use legwork_engine::{Command, Lifecycle};
 use legwork_model::event::{Assigned, ExecutorRegistered, Performer};
 use legwork_model::id::{ActivityId, ServerId};
 use legwork_model::time::Timestamp;
-use legwork_schedule::{Candidate, KindId, Reason, Task};
+use legwork_schedule::{Candidate, ExecutorId, KindId, Reason, Task};
 
-use super::Executors;
 use super::asking::Asking;
 use super::distance::bytes_read;
 use super::given::Gift;
+use super::{Executors, Full};
 use crate::Site;
 use crate::answer::Answer;
 use crate::demand::{Demanded, demanded};
 use crate::input::JobLease;
 use crate::jobs::JobKey;
 use crate::output::{Ask, Call, Output};
+use crate::planning::Turn;
 use crate::view;
 
 /// How long an executor may take for what it has begun, if nothing else is said.
@@ -49,7 +50,8 @@ impl Site {
     /// Gives out what waits, as far as executors take more or workers ask for it.
     pub(crate) fn assign_tasks(&mut self, now: Timestamp) {
         self.give_up_silent(now);
-        self.executors.find_room(now);
+        let free = self.executors.find_room(now);
+        self.let_go_of_promised(&free);
         let Executors { distances, registry, .. } = &mut self.executors;
         distances.measure(registry, self.seat.as_ref());
         let mut calls = AT_ONCE;
@@ -59,10 +61,11 @@ impl Site {
     /// At once, if something waits that executors do and nobody has been asked about: it came up after tasks
     /// were given out, or too many were to be given at a time.
     pub(crate) fn next_assignment(&self) -> Option<Timestamp> {
-        let Executors { registry, full, .. } = &self.executors;
-        let is_open =
-            |job: &Arc<str>| registry.offered(job).is_some_and(|kind| !full.contains(&kind));
-        let is_due = registry.len() > 0 && self.jobs.types_queued().iter().any(is_open);
+        let executors = &self.executors;
+        let is_open = |(job, is_promised): (&Arc<str>, bool)| {
+            executors.registry.offered(job).is_some_and(|kind| executors.is_open(kind, is_promised))
+        };
+        let is_due = executors.registry.len() > 0 && self.jobs.queued_of().any(is_open);
         is_due.then_some(self.latest)
     }
 
@@ -73,9 +76,11 @@ impl Site {
         let (is_asked, before) = (asking.room() > 0, self.jobs.queued());
         for _ in 0..*calls + asking.room() {
             let (executors, may_call) = (&self.executors, *calls > 0);
-            let is_wanted = |job: &Arc<str>| {
-                let taken = || executors.registry.offered(job).filter(|_| may_call);
-                asking.wants(job) || taken().is_some_and(|kind| !executors.full.contains(&kind))
+            // What is promised is not for whoever asks, as long as an executor does it.
+            let is_wanted = |job: &Arc<str>, is_promised: bool| {
+                let kind = executors.registry.offered(job);
+                let is_taken = kind.is_some_and(|kind| executors.is_open(kind, is_promised));
+                may_call && is_taken || asking.wants(job) && (kind.is_none() || !is_promised)
             };
             let Some((job, key)) = self.jobs.next(is_wanted) else { break };
             let (job, key) = (job.clone(), key.clone());
@@ -117,16 +122,23 @@ impl Site {
             true => 0.0,
             false => bytes_read(schema, state, &key.activity),
         };
-        let (workers, may_call) = (asking.workers(job), *calls > 0);
-        let chosen = self.executors.choose(key, (&task, bytes), &workers, may_call, now);
-        let Some((to, why)) = chosen else { return };
+        let workers = asking.workers(job);
+        let turn = (*calls > 0).then(|| self.turn_of(key, &task, now));
+        let executors = &mut self.executors;
+        let chosen = executors.choose(key, (&task, bytes), &workers, turn.as_ref(), now);
+        let Some((to, why)) = chosen else { return self.wait_for_turn(key, turn) };
+        let lane = self.lane_for(key, (to.executor, &task), now);
+        let Some((schema, state)) = self.instances.state(key.instance) else { return };
+        let takes = self.takes(schema, state, key, (to.executor, &task));
         let poll = asking.first(job, Some(to.executor));
         let poll = poll.map(|(id, poll)| (id, poll.worker.clone(), poll.lease));
         let registered = self.executors.registry.get(to.executor).cloned();
         let (name, lease_for) = match (&poll, &registered) {
             (Some((_, worker, lease)), _) => (worker.clone(), *lease),
             (None, Some(registered)) => {
-                let patience = self.patience(to, &task, timeout.unwrap_or(USUAL));
+                let usual =
+                    timeout.unwrap_or_else(|| USUAL.max(takes.said.unwrap_or_default() * 2));
+                let patience = self.patience(to, &task, usual);
                 (registered.name.clone(), patience)
             }
             (None, None) => return,
@@ -134,7 +146,7 @@ impl Site {
         let here = self.seat.as_ref().map_or(ServerId::default(), |seat| seat.here);
         let Some((lease, until)) = self.jobs.take(key, lease_for, here, now) else { return };
         let Some(task_of) = self.job(key, job.clone(), lease, until) else { return };
-        self.note_given(key, (to, task), lease, now);
+        self.note_given(key, (to, task), (lease, takes.ms(), lane), now);
         self.begin_promised(key, now);
         if self.executors.policies.is_recorded(kind) {
             self.record_assignment(key, &name, (lease, &why), now);
@@ -150,18 +162,37 @@ impl Site {
         }
     }
 
+    /// What was held may be begun by those who are free now; by anybody when plans have changed.
+    fn let_go_of_promised(&mut self, free: &[ExecutorId]) {
+        if std::mem::take(&mut self.executors.has_other_plans) {
+            self.executors.full.retain(|_, full| *full == Full::ForAll);
+            return self.jobs.let_go(None);
+        }
+        free.iter().for_each(|id| self.jobs.let_go(Some(*id)));
+    }
+
+    /// Nobody takes a job now: if it was promised, others of its type need not wait for that.
+    fn wait_for_turn(&mut self, key: &JobKey, turn: Option<Turn>) {
+        match turn {
+            Some(Turn::After(id)) => self.jobs.hold(key, Some(id)),
+            Some(Turn::Any { is_promised: true, .. } | Turn::Of(_)) => self.jobs.hold(key, None),
+            Some(Turn::Any { is_promised: false, .. }) | None => {}
+        }
+    }
+
     /// Somebody has a task now.
     fn note_given(
         &mut self,
         key: &JobKey,
         (to, task): (Candidate, Task),
-        lease: u64,
+        (lease, takes_ms, lane): (u64, i64, Option<usize>),
         now: Timestamp,
     ) {
         let (executor, kind) = (to.executor, task.kind);
         let Executors { book, given, rests, registry, .. } = &mut self.executors;
         let assignment = book.assigned(to, task, now);
-        given.give(key.clone(), Gift { lease, executor, kind, assignment, at: now });
+        let gift = Gift { lease, executor, kind, assignment, at: now, takes_ms, lane };
+        given.give(key.clone(), gift);
         rests.gave(executor, kind, registry.rates(executor, kind), now);
     }
 
@@ -214,6 +245,7 @@ impl Site {
         executors.look_due = now.plus(LOOK_EVERY);
         // Whoever was doubted may be tried by now.
         executors.full.clear();
+        executors.has_other_plans = true;
         let is_lost = |gift: &Gift| {
             // A worker has what it took for as long as it asked for.
             if executors.workers.knows(gift.executor) {

@@ -2,11 +2,14 @@
 //!
 //! Invariant: what nobody else takes goes to whoever asks for it, at once.
 
+use std::collections::BTreeSet;
+
 use legwork_model::time::Timestamp;
 use legwork_schedule::{Candidate, ExecutorId, KindId, Reason, Task};
 
-use super::Executors;
+use super::{Executors, Full};
 use crate::jobs::JobKey;
+use crate::planning::Turn;
 
 impl Executors {
     /// One that has not had it yet, if there is one.
@@ -15,15 +18,19 @@ impl Executors {
         key: &JobKey,
         (task, bytes): (&Task, f64),
         workers: &[ExecutorId],
-        may_call: bool,
+        turn: Option<&Turn>,
         now: Timestamp,
     ) -> Option<(Candidate, Reason)> {
-        let is_asked = !workers.is_empty();
-        let mut all = match may_call && !self.full.contains(&task.kind) {
-            true => self.takers(task.kind, is_asked, now),
-            false => Vec::new(),
+        let all = match turn {
+            Some(Turn::Of(id)) => vec![*id],
+            Some(Turn::After(_)) => Vec::new(),
+            Some(Turn::Any { but, is_promised }) if self.is_open(task.kind, *is_promised) => {
+                let mut all = self.takers(task.kind, !workers.is_empty(), but, now);
+                all.extend_from_slice(workers);
+                all
+            }
+            Some(Turn::Any { .. }) | None => workers.to_vec(),
         };
-        all.extend_from_slice(workers);
         // When all have had it, it begins anew, but not with the one that had it last.
         let everybody = self.registry.offering(task.kind).iter().chain(workers);
         if everybody.copied().all(|id| self.given.has_tried(key, id)) {
@@ -48,22 +55,27 @@ impl Executors {
     }
 
     /// The executors that take a task of a type; besides them, workers may ask for it.
-    fn takers(&mut self, kind: KindId, is_asked: bool, now: Timestamp) -> Vec<ExecutorId> {
-        // Not what the book says: there an executor still has what was cancelled, and may never have
-        // got it.
-        let has_room = |id: &ExecutorId| {
-            let (of_kind, in_all) = self.registry.room(*id, kind);
-            self.given.count(*id, kind) < of_kind
-                && self.given.total(*id) < in_all
-                && !self.rests.is_resting(*id, kind)
-        };
+    fn takers(
+        &mut self,
+        kind: KindId,
+        is_asked: bool,
+        but: &BTreeSet<ExecutorId>,
+        now: Timestamp,
+    ) -> Vec<ExecutorId> {
+        let has_room =
+            |id: &ExecutorId| self.has_room(*id, kind) && !self.rests.is_resting(*id, kind);
         let policy = self.policies.of(kind);
         let is_doubted = |id: &ExecutorId| policy.is_doubted(&self.book, *id, kind, now);
         let (mut free, full): (Vec<ExecutorId>, Vec<ExecutorId>) =
             self.registry.offering(kind).iter().copied().partition(has_room);
         // What waits for somebody who will do it is not wasted on those who will not.
         if free.is_empty() || free.iter().all(is_doubted) && !full.iter().all(is_doubted) {
-            self.full.insert(kind);
+            self.full.insert(kind, Full::ForAll);
+            return Vec::new();
+        }
+        free.retain(|id| !but.contains(id));
+        if free.is_empty() {
+            self.full.insert(kind, Full::ForUnpromised);
             return Vec::new();
         }
         // Nor is what somebody asks for, but to see whether they are back.
@@ -71,5 +83,26 @@ impl Executors {
             free.retain(|id| !is_doubted(id) || policy.is_tried(&self.book, *id, kind, now));
         }
         free
+    }
+
+    /// Whether an executor may have more of a type. Not what the book says: there an executor still has what was
+    /// cancelled, and may never have got it.
+    pub(crate) fn has_room(&self, id: ExecutorId, kind: KindId) -> bool {
+        let (of_kind, in_all) = self.registry.room(id, kind);
+        self.given.count(id, kind) < of_kind && self.given.total(id) < in_all
+    }
+
+    /// Whether a job waits for whoever has promised it: it was not tried there, and something is expected of them.
+    pub(crate) fn is_awaited(
+        &self,
+        key: &JobKey,
+        id: ExecutorId,
+        kind: KindId,
+        now: Timestamp,
+    ) -> bool {
+        self.registry.offering(kind).contains(&id)
+            && !self.given.has_tried(key, id)
+            && !self.rests.is_resting(id, kind)
+            && !self.policies.of(kind).is_doubted(&self.book, id, kind, now)
     }
 }

@@ -3,7 +3,7 @@
 //! Invariant: a job is at one executor at a time. What was given up is remembered for a
 //! while: a late answer says how fast its executor really is.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use legwork_model::time::Timestamp;
 use legwork_schedule::{AssignmentId, ExecutorId, KindId};
@@ -16,6 +16,10 @@ const LATE_MAX: usize = 10_000;
 #[derive(Debug, Default)]
 pub(crate) struct Given {
     jobs: BTreeMap<JobKey, Gift>,
+    /// By who has them.
+    at: BTreeMap<ExecutorId, BTreeSet<JobKey>>,
+    /// Who has got something, or has it no more, since it was looked last.
+    changed: BTreeSet<ExecutorId>,
     /// How many an executor has of a type.
     counts: BTreeMap<(ExecutorId, KindId), u32>,
     /// How many in all.
@@ -37,6 +41,10 @@ pub(crate) struct Gift {
     pub(crate) kind: KindId,
     pub(crate) assignment: AssignmentId,
     pub(crate) at: Timestamp,
+    /// How long it is expected to take, in milliseconds.
+    pub(crate) takes_ms: i64,
+    /// In which of its executor's plans it is, if that was looked for.
+    pub(crate) lane: Option<usize>,
 }
 
 impl Given {
@@ -61,6 +69,8 @@ impl Given {
         self.take(&key);
         *self.counts.entry((gift.executor, gift.kind)).or_default() += 1;
         *self.totals.entry(gift.executor).or_default() += 1;
+        self.at.entry(gift.executor).or_default().insert(key.clone());
+        self.changed.insert(gift.executor);
         self.jobs.insert(key, gift);
     }
 
@@ -70,7 +80,32 @@ impl Given {
         count_down(&mut self.counts, (gift.executor, gift.kind));
         count_down(&mut self.totals, gift.executor);
         self.freed.push(gift.executor);
+        if let Some(own) = self.at.get_mut(&gift.executor) {
+            own.remove(key);
+        }
+        self.changed.insert(gift.executor);
         Some(gift)
+    }
+
+    /// What an executor has, the first one first.
+    pub(crate) fn at(&self, executor: ExecutorId) -> Vec<(JobKey, Gift)> {
+        let own = self.at.get(&executor).into_iter().flatten();
+        let gift = |key: &JobKey| Some((key.clone(), *self.jobs.get(key)?));
+        let mut own: Vec<(JobKey, Gift)> = own.filter_map(gift).collect();
+        own.sort_unstable_by_key(|(_, gift)| (gift.at, gift.lease));
+        own
+    }
+
+    /// It is in that one of its executor's plans.
+    pub(crate) fn put_into(&mut self, key: &JobKey, lane: usize) {
+        if let Some(gift) = self.jobs.get_mut(key) {
+            gift.lane = Some(lane);
+        }
+    }
+
+    /// Who has got something, or has it no more, since this was asked last.
+    pub(crate) fn take_changed(&mut self) -> BTreeSet<ExecutorId> {
+        std::mem::take(&mut self.changed)
     }
 
     /// It is given up, and somebody else is to have it. Besides, what is forgotten for that.
@@ -159,7 +194,9 @@ mod tests {
             let (lease, assignment, at) = (number, AssignmentId(number), Timestamp(0));
             let key =
                 JobKey { instance: InstanceId(1), activity: Activity::once(NodeId(number as u32)) };
-            given.give(key.clone(), Gift { lease, executor, kind, assignment, at });
+            let (takes_ms, lane) = (1_000, None);
+            let gift = Gift { lease, executor, kind, assignment, at, takes_ms, lane };
+            given.give(key.clone(), gift);
             // One that was answered late.
             if number == 4 {
                 assert_eq!(given.take_late(1), Some(AssignmentId(1)));

@@ -22,13 +22,14 @@ mod rests;
 mod unsaid;
 mod workers;
 
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 
 use legwork_model::id::InstanceId;
 use legwork_model::time::Timestamp;
-use legwork_schedule::{Book, KindId};
+use legwork_schedule::{Book, ExecutorId, KindId};
 
 use distance::Distances;
+pub(crate) use given::Gift;
 use given::Given;
 use policies::Policies;
 pub(crate) use registry::Registry;
@@ -41,9 +42,9 @@ use workers::Workers;
 pub(crate) struct Executors {
     pub(crate) registry: Registry,
     workers: Workers,
-    book: Book,
+    pub(crate) book: Book,
     policies: Policies,
-    given: Given,
+    pub(crate) given: Given,
     rests: Rests,
     distances: Distances,
     /// Verdicts that are not confirmed.
@@ -51,8 +52,19 @@ pub(crate) struct Executors {
     /// When it is looked next who is given up.
     look_due: Timestamp,
     /// Types of which nobody takes more: until something is taken back from somebody who does them, a
-    /// rest ends, a registration changes, or it is looked who is given up.
-    full: BTreeSet<KindId>,
+    /// rest ends, a registration or a plan changes, or it is looked who is given up.
+    full: BTreeMap<KindId, Full>,
+    /// Plans have changed since tasks were given out last.
+    has_other_plans: bool,
+}
+
+/// Of what nobody takes more.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Full {
+    /// Of all.
+    ForAll,
+    /// Of what nobody has promised: who has room needs it for what they have.
+    ForUnpromised,
 }
 
 impl Executors {
@@ -67,12 +79,28 @@ impl Executors {
     }
 
     /// Finds out who takes more than before.
-    fn find_room(&mut self, now: Timestamp) {
+    fn find_room(&mut self, now: Timestamp) -> Vec<ExecutorId> {
         let woken = self.rests.wake(now);
-        for id in self.given.take_freed().into_iter().chain(woken) {
-            for taken in self.registry.taken(id) {
+        let free: Vec<ExecutorId> = self.given.take_freed().into_iter().chain(woken).collect();
+        for id in &free {
+            for taken in self.registry.taken(*id) {
                 self.full.remove(&taken.kind);
             }
+        }
+        free
+    }
+
+    /// Whoever had to wait with something may begin it now.
+    pub(crate) fn plans_changed(&mut self) {
+        self.has_other_plans = true;
+    }
+
+    /// Whether somebody may take more of a type, as far as is known.
+    fn is_open(&self, kind: KindId, is_promised: bool) -> bool {
+        match self.full.get(&kind) {
+            None => true,
+            Some(Full::ForUnpromised) => is_promised,
+            Some(Full::ForAll) => false,
         }
     }
 

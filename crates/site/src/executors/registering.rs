@@ -175,12 +175,14 @@ impl Site {
             }
         }
         full.clear();
+        self.executors.plans_changed();
     }
 
     /// One that was taken out: what it has goes to others.
     pub(crate) fn drop_executor(&mut self, name: &str) {
         let Some(id) = self.executors.registry.remove(name) else { return };
         self.executors.full.clear();
+        self.executors.plans_changed();
         let own = self.executors.given.iter().filter(|(_, gift)| gift.executor == id);
         for key in own.map(|(key, _)| key.clone()).collect::<Vec<_>>() {
             let Some(gift) = self.executors.given.take(&key) else { continue };

@@ -1,17 +1,20 @@
 //! What waits to be given out, and whose turn it is.
 //!
-//! Those who do a type are shared by the processes that wait for it: whichever has had least of it, by size,
+//! What was promised goes before all else, that first which is due first; whoever has promised it may have to wait
+//! with it, and then it is held for them. For the rest, those who do a type are shared by the processes that wait for it: whichever has had least of it, by size,
 //! is next, so that however much of one is waiting, the others are served as well. Those who do
-//! several types are shared by the types in the same way, task by task. Within a process it goes by
+//! several types are shared by the types in the same way, task by task. What was promised counts for nobody's share. Within a process it goes by
 //! priority and age: a step of priority counts for as much as a minute of waiting, so that nothing waits for
 //! ever.
 //!
-//! Invariant: what waits stands once in the lane of its type and process.
+//! Invariant: what waits stands once: among those that are promised, among those that are held, or in the lane of
+//! its type and process.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use legwork_model::time::Timestamp;
+use legwork_schedule::ExecutorId;
 
 use super::JobKey;
 use super::turns::Turns;
@@ -30,6 +33,7 @@ pub(super) struct Place {
     pub(super) process: Arc<str>,
     pub(super) rank: Rank,
     pub(super) size: f64,
+    pub(super) is_promised: bool,
 }
 
 #[derive(Debug, Default)]
@@ -37,8 +41,20 @@ pub(super) struct Backlog {
     /// The types of which something waits, and no other.
     types: BTreeMap<Arc<str>, OfType>,
     turns: Turns,
+    /// By type, and of each by when they are due.
+    promised: BTreeMap<Arc<str>, BTreeMap<Rank, JobKey>>,
+    /// What was promised and cannot be begun yet by whoever has promised it.
+    held: BTreeMap<Rank, Held>,
     last: u64,
     len: usize,
+}
+
+#[derive(Debug)]
+struct Held {
+    /// `None`: nobody takes it.
+    by: Option<ExecutorId>,
+    job: Arc<str>,
+    key: JobKey,
 }
 
 #[derive(Debug, Default)]
@@ -63,8 +79,18 @@ impl Backlog {
         Rank(since.0.saturating_sub(i64::from(priority).saturating_mul(STEP_MS)), self.last)
     }
 
+    /// The rank of something that is promised for then.
+    pub(super) fn rank_promised(&mut self, due: Timestamp) -> Rank {
+        self.rank(due, 0)
+    }
+
     pub(super) fn add(&mut self, place: &Place, key: JobKey) {
-        let Place { job, process, rank, .. } = place;
+        let Place { job, process, rank, is_promised, .. } = place;
+        self.len += 1;
+        if *is_promised {
+            self.promised.entry(job.clone()).or_default().insert(*rank, key);
+            return;
+        }
         if !self.types.contains_key(job) {
             self.turns.enter(job);
         }
@@ -73,11 +99,41 @@ impl Backlog {
             of_type.turns.enter(process);
         }
         of_type.lanes.entry(process.clone()).or_default().insert(*rank, key);
-        self.len += 1;
+    }
+
+    fn remove_promised(&mut self, job: &Arc<str>, rank: &Rank) -> Option<JobKey> {
+        let of_type = self.promised.get_mut(job)?;
+        let key = of_type.remove(rank)?;
+        if of_type.is_empty() {
+            self.promised.remove(job);
+        }
+        Some(key)
+    }
+
+    /// Whoever has promised it cannot begin it now: it is not next until they are looked at again.
+    pub(super) fn hold(&mut self, place: &Place, by: Option<ExecutorId>) {
+        if let Some(key) = self.remove_promised(&place.job, &place.rank) {
+            self.held.insert(place.rank, Held { by, job: place.job.clone(), key });
+        }
+    }
+
+    /// What was held for somebody, or for all, is next again.
+    pub(super) fn let_go(&mut self, by: Option<ExecutorId>) {
+        let is_over =
+            |_: &Rank, held: &mut Held| by.is_none() || held.by.is_none() || by == held.by;
+        for (rank, Held { job, key, .. }) in self.held.extract_if(.., is_over) {
+            self.promised.entry(job).or_default().insert(rank, key);
+        }
     }
 
     pub(super) fn remove(&mut self, place: &Place) {
-        let Place { job, process, rank, .. } = place;
+        let Place { job, process, rank, is_promised, .. } = place;
+        if *is_promised {
+            let held = self.held.remove(rank).map(|held| held.key);
+            let was_here = held.or_else(|| self.remove_promised(job, rank)).is_some();
+            self.len -= usize::from(was_here);
+            return;
+        }
         let Some(of_type) = self.types.get_mut(job) else { return };
         let Some(lane) = of_type.lanes.get_mut(process) else { return };
         self.len -= usize::from(lane.remove(rank).is_some());
@@ -93,6 +149,9 @@ impl Backlog {
 
     /// Somebody takes it: the next turn of its process, and of its type, comes later.
     pub(super) fn take(&mut self, place: &Place) {
+        if place.is_promised {
+            return self.remove(place);
+        }
         self.turns.charge(&place.job, 1.0);
         if let Some(of_type) = self.types.get_mut(&place.job) {
             of_type.turns.charge(&place.process, place.size);
@@ -102,6 +161,9 @@ impl Backlog {
 
     /// It waits again, and was not worked on.
     pub(super) fn take_back(&mut self, place: &Place, key: JobKey) {
+        if place.is_promised {
+            return self.add(place, key);
+        }
         self.turns.refund(&place.job, 1.0);
         if let Some(of_type) = self.types.get_mut(&place.job) {
             of_type.turns.refund(&place.process, place.size);
@@ -109,29 +171,44 @@ impl Backlog {
         self.add(place, key);
     }
 
-    /// What is next of those types that are wanted.
+    /// What is next of those types that are wanted: of what is promised, and of the rest.
     pub(super) fn next(
         &self,
-        is_wanted: impl Fn(&Arc<str>) -> bool,
+        is_wanted: impl Fn(&Arc<str>, bool) -> bool,
     ) -> Option<(&Arc<str>, &JobKey)> {
-        let job = self.turns.iter().find(|job| is_wanted(job))?;
+        let promised = self.promised.iter().filter(|(job, _)| is_wanted(job, true));
+        let promised =
+            promised.filter_map(|(job, of_type)| Some((job, of_type.first_key_value()?)));
+        if let Some((job, (_, key))) = promised.min_by_key(|(_, (rank, _))| **rank) {
+            return Some((job, key));
+        }
+        let job = self.turns.iter().find(|job| is_wanted(job, false))?;
         Some((job, self.types.get(job)?.first()?))
     }
 
-    /// The types of which something waits.
-    pub(super) fn types(&self) -> impl Iterator<Item = &Arc<str>> {
-        self.types.keys()
+    /// The types of which something waits, and whether it is promised; some have both. What is held does not count.
+    pub(super) fn types(&self) -> impl Iterator<Item = (&Arc<str>, bool)> {
+        let promised = self.promised.keys().map(|job| (job, true));
+        promised.chain(self.types.keys().map(|job| (job, false)))
     }
 
     /// How many of each type wait.
-    pub(super) fn counts(&self) -> impl Iterator<Item = (&Arc<str>, usize)> {
-        self.types
+    pub(super) fn counts(&self) -> BTreeMap<&Arc<str>, usize> {
+        let rest = self
+            .types
             .iter()
-            .map(|(job, of_type)| (job, of_type.lanes.values().map(BTreeMap::len).sum()))
+            .map(|(job, of_type)| (job, of_type.lanes.values().map(BTreeMap::len).sum::<usize>()));
+        let promised = self.promised.iter().map(|(job, of_type)| (job, of_type.len()));
+        let held = self.held.values().map(|held| (&held.job, 1));
+        let mut counts = BTreeMap::new();
+        for (job, count) in rest.chain(promised).chain(held) {
+            *counts.entry(job).or_default() += count;
+        }
+        counts
     }
 
     pub(super) fn has(&self, job: &str) -> bool {
-        self.types.contains_key(job)
+        self.types.contains_key(job) || self.promised.contains_key(job)
     }
 
     pub(super) fn len(&self) -> usize {
@@ -160,19 +237,30 @@ mod tests {
                 self.last += 1;
                 let rank = self.backlog.rank(Timestamp(since + number), priority);
                 let (job, process) = (job.into(), process.into());
-                let place = Place { job, process, rank, size: 1.0 };
-                let activity = Activity::once(NodeId(1));
-                let key = JobKey { instance: InstanceId(self.last), activity };
-                self.backlog.add(&place, key.clone());
-                self.places.insert(key, place);
+                self.put(Place { job, process, rank, size: 1.0, is_promised: false });
             }
+        }
+
+        /// Adds one of a process that is promised for then.
+        fn promise(&mut self, job: &str, process: &str, due: i64) {
+            self.last += 1;
+            let rank = self.backlog.rank_promised(Timestamp(due));
+            let (job, process) = (job.into(), process.into());
+            self.put(Place { job, process, rank, size: 1.0, is_promised: true });
+        }
+
+        fn put(&mut self, place: Place) {
+            let activity = Activity::once(NodeId(1));
+            let key = JobKey { instance: InstanceId(self.last), activity };
+            self.backlog.add(&place, key.clone());
+            self.places.insert(key, place);
         }
 
         /// Takes what is next of these types, so often; answers their processes.
         fn take(&mut self, wanted: &[&str], count: usize) -> Vec<String> {
             let mut taken = Vec::new();
             for _ in 0..count {
-                let Some((_, key)) = self.backlog.next(|job| wanted.contains(&&**job)) else {
+                let Some((_, key)) = self.backlog.next(|job, _| wanted.contains(&&**job)) else {
                     break;
                 };
                 let place = self.places.remove(&key.clone()).unwrap();
@@ -227,7 +315,7 @@ mod tests {
         waiting.add("mail", "refused", (5, 0), 10);
         waiting.add("mail", "other", (5, 0), 1_000);
         for _ in 0..20 {
-            let (_, key) = waiting.backlog.next(|_| true).unwrap();
+            let (_, key) = waiting.backlog.next(|_, _| true).unwrap();
             let key = key.clone();
             let place = waiting.places[&key].clone();
             waiting.backlog.take(&place);
@@ -247,12 +335,42 @@ mod tests {
         waiting.add("mail", "claim", (7, 60_000), 1);
         waiting.add("mail", "claim", (7, 120_001), 1);
         let mut order = Vec::new();
-        while let Some((_, key)) = waiting.backlog.next(|_| true) {
+        while let Some((_, key)) = waiting.backlog.next(|_, _| true) {
             order.push(key.instance.0);
             let place = waiting.places[&key.clone()].clone();
             waiting.backlog.take(&place);
         }
         assert_eq!(order, [3, 1, 2, 4]);
         assert_eq!((waiting.backlog.len(), waiting.backlog.types().count()), (0, 0));
+    }
+
+    #[test]
+    fn what_is_promised_goes_before_all_processes_by_when_it_is_due_and_counts_for_no_share() {
+        let mut waiting = Waiting::default();
+        waiting.add("mail", "flood", (9, 0), 10);
+        waiting.add("print", "flood", (9, 0), 10);
+        waiting.add("mail", "own", (5, 0), 10);
+        waiting.promise("mail", "own", 900_000);
+        waiting.promise("print", "other", 700_000);
+        waiting.promise("mail", "own", 800_000);
+        assert_eq!(waiting.take(&["mail", "print"], 3), ["other", "own", "own"]);
+        assert_eq!(of(&waiting.take(&["mail"], 10), "own"), 5, "and then as if nothing had been");
+    }
+
+    #[test]
+    fn what_is_held_is_not_next_until_it_is_let_go() {
+        let mut waiting = Waiting::default();
+        waiting.promise("mail", "promised", 900_000);
+        waiting.add("mail", "rest", (5, 0), 2);
+        let place = waiting.places.values().find(|place| place.is_promised).unwrap().clone();
+        waiting.backlog.hold(&place, Some(ExecutorId(3)));
+        assert_eq!(waiting.take(&["mail"], 1), ["rest"]);
+        assert_eq!((waiting.backlog.len(), waiting.backlog.counts().into_values().sum()), (2, 2));
+        waiting.backlog.let_go(Some(ExecutorId(4)));
+        assert_eq!(waiting.take(&["mail"], 1), ["rest"]);
+        assert!(!waiting.backlog.has("mail"));
+        waiting.backlog.let_go(Some(ExecutorId(3)));
+        assert_eq!(waiting.take(&["mail"], 1), ["promised"]);
+        assert_eq!(waiting.backlog.len(), 0);
     }
 }

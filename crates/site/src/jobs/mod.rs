@@ -13,6 +13,7 @@ use std::time::Duration;
 
 use legwork_model::id::{Activity, InstanceId, ServerId};
 use legwork_model::time::Timestamp;
+use legwork_schedule::ExecutorId;
 use rustc_hash::FxHashMap;
 
 use crate::input::JobLease;
@@ -36,6 +37,8 @@ pub(crate) struct Offer {
     pub(crate) since: Timestamp,
     /// When it may be given out.
     pub(crate) not_before: Option<Timestamp>,
+    /// By when it is due, if somebody has promised it.
+    pub(crate) promised: Option<Timestamp>,
 }
 
 #[derive(Debug)]
@@ -83,9 +86,13 @@ impl Jobs {
 
     /// A job came up.
     pub(crate) fn open(&mut self, key: JobKey, offer: Offer, now: Timestamp) {
-        let Offer { job, process, priority, size, since, not_before } = offer;
+        let Offer { job, process, priority, size, since, not_before, promised } = offer;
         self.close(&key);
-        let place = Place { job, process, rank: self.queued.rank(since, priority), size };
+        let rank = match promised {
+            Some(due) => self.queued.rank_promised(due),
+            None => self.queued.rank(since, priority),
+        };
+        let place = Place { job, process, rank, size, is_promised: promised.is_some() };
         let phase = match not_before.filter(|&until| until > now) {
             Some(until) => Phase::Delayed { due: self.set_timer(until, key.clone()) },
             None => {
@@ -106,9 +113,48 @@ impl Jobs {
     /// The next job of one of these types.
     pub(crate) fn next(
         &self,
-        is_wanted: impl Fn(&Arc<str>) -> bool,
+        is_wanted: impl Fn(&Arc<str>, bool) -> bool,
     ) -> Option<(&Arc<str>, &JobKey)> {
         self.queued.next(is_wanted)
+    }
+
+    /// Whoever has promised a job cannot begin it now, or nobody takes it: others go before it until it is let go.
+    pub(crate) fn hold(&mut self, key: &JobKey, by: Option<ExecutorId>) {
+        if let Some(entry) = self.entries.get(key).filter(|entry| entry.phase == Phase::Queued) {
+            self.queued.hold(&entry.place, by);
+        }
+    }
+
+    /// What is held for somebody is looked at again; `None`: what is held for anybody.
+    pub(crate) fn let_go(&mut self, by: Option<ExecutorId>) {
+        self.queued.let_go(by);
+    }
+
+    /// A job is promised for another moment than before, or not any more: then it has waited since, with its
+    /// priority.
+    pub(crate) fn rank_anew(
+        &mut self,
+        key: &JobKey,
+        promised: Option<Timestamp>,
+        (since, priority): (Timestamp, u32),
+    ) {
+        let Some(entry) = self.entries.get_mut(key) else { return };
+        let rank = match promised {
+            Some(due) => self.queued.rank_promised(due),
+            None => self.queued.rank(since, priority),
+        };
+        let is_promised = promised.is_some();
+        let before = entry.place.clone();
+        entry.place = Place { rank, is_promised, ..before.clone() };
+        if entry.phase == Phase::Queued {
+            self.queued.remove(&before);
+            self.queued.add(&entry.place, key.clone());
+        }
+    }
+
+    /// Whether a job stands among those that are promised; `None` if it is not open.
+    pub(crate) fn is_promised(&self, key: &JobKey) -> Option<bool> {
+        self.entries.get(key).map(|entry| entry.place.is_promised)
     }
 
     /// Leases a job that is queued, from now on and by this server; answers the lease and its end.
@@ -223,12 +269,20 @@ impl Jobs {
 
     /// The types that have jobs queued.
     pub(crate) fn types_queued(&self) -> Vec<Arc<str>> {
-        self.queued.types().cloned().collect()
+        let mut types: Vec<Arc<str>> = self.queued.types().map(|(job, _)| job.clone()).collect();
+        types.sort_unstable();
+        types.dedup();
+        types
     }
 
-    /// The same, with how many of each are.
+    /// The same, of those that are promised and of the others.
+    pub(crate) fn queued_of(&self) -> impl Iterator<Item = (&Arc<str>, bool)> {
+        self.queued.types()
+    }
+
+    /// How many of each type wait.
     pub(crate) fn waiting(&self) -> impl Iterator<Item = (&Arc<str>, usize)> {
-        self.queued.counts()
+        self.queued.counts().into_iter()
     }
 
     pub(crate) fn has_queued(&self, job: &str) -> bool {
@@ -282,12 +336,20 @@ mod tests {
 
     fn offer(job: &str, not_before: Option<Timestamp>) -> Offer {
         let (process, since) = ("claim".into(), Timestamp(0));
-        Offer { job: job.into(), process, priority: 5, size: 1.0, since, not_before }
+        Offer {
+            job: job.into(),
+            process,
+            priority: 5,
+            size: 1.0,
+            since,
+            not_before,
+            promised: None,
+        }
     }
 
     /// The next mail to be sent, with its lease and when that ends.
     fn take(jobs: &mut Jobs, now: Timestamp) -> Option<(JobKey, u64, Timestamp)> {
-        let (_, key) = jobs.next(|job| **job == *"mail")?;
+        let (_, key) = jobs.next(|job, _| **job == *"mail")?;
         let key = key.clone();
         let (lease, expires) = jobs.take(&key, MINUTE, HERE, now)?;
         Some((key, lease, expires))

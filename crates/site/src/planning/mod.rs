@@ -7,6 +7,7 @@
 //!
 //! Invariant: a promise is told only when everything it rests on is on its way to the disk.
 
+mod busy;
 mod journal;
 mod ledger;
 mod reach;
@@ -27,10 +28,11 @@ use legwork_promise::{Desk, Effect, Leeway, Node, Policy, Promise, Said, Task, T
 use crate::Site;
 use crate::message::{Message, Stage};
 use crate::output::Output;
+pub(crate) use busy::Turn;
 use ledger::Ledger;
 use search::Routing;
 pub use search::Wish;
-pub(crate) use steps::{leg_of, promised_rank};
+pub(crate) use steps::{leg_of, promised_for};
 
 #[derive(Debug, Default)]
 pub(crate) struct Planning {
@@ -54,6 +56,8 @@ pub(crate) struct Planning {
     /// How often the executors had changed by then.
     executors: u64,
     reach: reach::Reach,
+    /// When somebody is taken to be busy for longer than was thought.
+    busy_until: Timestamp,
     counts: Counts,
 }
 
@@ -113,6 +117,7 @@ impl Site {
     /// Has something done by the planner here, keeps what changes by it, and tells whoever it concerns.
     fn plan(&mut self, now: Timestamp, act: impl FnOnce(&mut Node) -> Vec<Effect>) {
         self.wake_planner(now);
+        self.note_busy(now);
         let Some(node) = &mut self.planning.node else { return };
         let effects = act(node);
         self.keep_plans(now);

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use legwork_model::event::Performer;
+use legwork_model::event::{ExecutorRegistered, Performer};
 use legwork_model::id::{AgentId, ServerId};
 use legwork_model::time::Timestamp;
 use legwork_placement::Map;
@@ -65,6 +65,7 @@ impl Site {
         node.know(id.clone(), planner);
         if let Some(setup) = setup {
             node.desk.add(id.clone(), &setup, now);
+            self.planning.busy_until = now;
         }
     }
 
@@ -89,6 +90,7 @@ impl Site {
     /// People may work at other times from now on, or not at all; executors may be gone.
     pub(crate) fn refit(&mut self, now: Timestamp) {
         self.planning.refitted_at = now;
+        self.planning.busy_until = now;
         let Some(node) = &self.planning.node else { return };
         let all: Vec<ResourceId> = node.desk.resources().cloned().collect();
         for id in all {
@@ -110,7 +112,8 @@ impl Site {
             ResourceId::Person(agent) => self.person(agent, now),
             ResourceId::Executor(name) => {
                 let (_, executor) = self.executors.registry.named(name)?;
-                let at_once = executor.at_once.unwrap_or(executor.limit).clamp(1, AT_ONCE_MAX);
+                let least = executor.types.iter().filter_map(|own| own.limit).min();
+                let at_once = hands(executor).min(least.unwrap_or(u32::MAX)).clamp(1, AT_ONCE_MAX);
                 Some(Setup {
                     supply: Supply::always(before(now)),
                     discipline: Discipline::NonPreemptive,
@@ -141,6 +144,11 @@ impl Site {
             jobs: jobs.collect(),
         })
     }
+}
+
+/// How many tasks an executor works on at a time.
+pub(super) fn hands(executor: &ExecutorRegistered) -> u32 {
+    executor.at_once.unwrap_or(executor.limit).min(executor.limit)
 }
 
 fn before(now: Timestamp) -> Timestamp {

@@ -69,6 +69,7 @@ impl Site {
                 self.took(key(task), took_ms, now);
             }
         }
+        self.rank_jobs(id);
         if self.instances.get(id).is_none_or(|slot| slot.has_ended()) {
             self.planning.stages.retain(|task, _| task.instance != id);
         }
@@ -240,18 +241,15 @@ impl Site {
     }
 }
 
-/// The place of a promised job among those that wait: before all that nobody has promised, by when it is due.
-pub(crate) fn promised_rank(
+/// By when a job is due that somebody has promised.
+pub(crate) fn promised_for(
     schema: &Schema,
     state: &State,
     activity: &Activity,
-) -> Option<(Timestamp, u32)> {
+) -> Option<Timestamp> {
     let leg = leg_of(schema, state, activity)?;
-    leg.planned.as_ref().map(|_| (leg.due, PROMISED))
+    leg.planned.as_ref().map(|_| leg.due)
 }
-
-/// A priority that counts for more than the longest time ahead for which anything is promised.
-const PROMISED: u32 = 1_000_000;
 
 /// What is planned for an activity, if its instance has a deadline.
 pub(crate) fn leg_of<'s>(
@@ -285,7 +283,7 @@ fn rounds_again(schema: &Schema, state: &State, deadline: &Deadline) -> Vec<(Nod
     open.collect()
 }
 
-fn task_of(instance: InstanceId, leg: &Leg) -> TaskId {
+pub(super) fn task_of(instance: InstanceId, leg: &Leg) -> TaskId {
     TaskId { instance, step: leg.node.0, round: leg.round, part: 0 }
 }
 
@@ -296,6 +294,8 @@ fn stage_of(schema: &Schema, state: &State, leg: &Leg) -> Stage {
     let round = state.activity(schema, leg.node).iteration.0.iter().sum::<u32>();
     match state.node_state(leg.node) {
         _ if round > leg.round => Stage::Over,
+        // Whoever has given the result has nothing to do any more, but to hear that it counts.
+        _ if state.answer(leg.node).is_some() => Stage::Over,
         NodeState::NotActivated | NodeState::Activated | NodeState::Failed => Stage::Waiting,
         NodeState::Selected => Stage::Begun,
         NodeState::Completed | NodeState::Skipped => Stage::Over,

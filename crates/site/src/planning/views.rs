@@ -58,6 +58,7 @@ impl Site {
         self.require_planner_here(&resource)?;
         self.wake_planner(now);
         self.prepare(&resource, now);
+        self.note_busy(now);
         let instances = &self.instances;
         let Some(node) = &mut self.planning.node else { return Ok(Answer::Done) };
         node.desk.pass(now);

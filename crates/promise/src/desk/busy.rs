@@ -1,0 +1,50 @@
+//! What resources do besides what they have promised, and when they may begin something.
+
+use legwork_model::time::Timestamp;
+
+use super::{Desk, Placed};
+use crate::supply::Work;
+use crate::task::{ResourceId, TaskId};
+
+impl Desk {
+    /// How many tasks a resource is planned for at a time; none if it has no plan here.
+    pub fn lanes(&self, id: &ResourceId) -> usize {
+        self.resources.get(id).map_or(0, |resource| resource.lanes.len())
+    }
+
+    /// Other work takes a resource until then, lane by lane.
+    pub fn occupy(&mut self, id: &ResourceId, until: &[Option<Timestamp>]) {
+        let Some(resource) = self.resources.get_mut(id) else { return };
+        for (lane, moment) in resource.lanes.iter_mut().zip(until) {
+            lane.plan.occupy_until(*moment);
+        }
+    }
+
+    /// Whether a resource has promised anything.
+    pub fn has_promised(&self, id: &ResourceId) -> bool {
+        let lanes = self.resources.get(id).into_iter().flat_map(|resource| &resource.lanes);
+        lanes.into_iter().any(|lane| !lane.tasks.is_empty())
+    }
+
+    /// Where a resource can begin something now that is not promised, and make no promise late: if possible
+    /// where it has promised nothing.
+    pub fn turn_for(&mut self, id: &ResourceId, cost: Work, now: Timestamp) -> Option<usize> {
+        let lanes = &mut self.resources.get_mut(id)?.lanes;
+        lanes.iter_mut().for_each(|lane| lane.plan.pass(now));
+        let free = lanes.iter().position(|lane| lane.tasks.is_empty() && !lane.plan.is_occupied());
+        free.or_else(|| lanes.iter_mut().position(|lane| lane.plan.has_turn_for(cost)))
+    }
+
+    /// Who has promised a task.
+    pub fn promised_by(&self, id: TaskId) -> Option<&ResourceId> {
+        self.placed.get(&id).map(|placed| &placed.by)
+    }
+
+    /// Where a task that was promised can be begun now, if it can.
+    pub fn turn_of(&mut self, id: TaskId, now: Timestamp) -> Option<usize> {
+        let Placed { by, lane, ticket, .. } = self.placed.get(&id)?;
+        let plan = &mut self.resources.get_mut(by)?.lanes.get_mut(*lane)?.plan;
+        plan.pass(now);
+        plan.is_turn_of(*ticket).then_some(*lane)
+    }
+}

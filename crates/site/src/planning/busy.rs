@@ -1,0 +1,264 @@
+//! What executors do besides what they have promised, and who may begin a job now.
+//!
+//! A job that nobody promised takes a hand of its executor like one that was, for as long as it is expected to
+//! take; the plans know it as long as it runs, and nobody else does. What is known of it is what the
+//! dispatcher knows, so nothing of it is stored: after a restart jobs are given out anew.
+//!
+//! Invariant: an executor with promises is given nothing that would make one of them late, if it takes as long as is
+//! expected of it.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use legwork_engine::State;
+use legwork_model::event::Performer;
+use legwork_model::id::InstanceId;
+use legwork_model::schema::Schema;
+use legwork_model::time::Timestamp;
+use legwork_promise::{ResourceId, TaskId, Work};
+use legwork_schedule::{ExecutorId, KindId, Task};
+
+use super::resources::hands;
+use super::steps::{leg_of, promised_for, task_of};
+use crate::Site;
+use crate::demand::{Demanded, demanded};
+use crate::executors::Gift;
+use crate::jobs::JobKey;
+
+/// How long a job is expected to take of which nothing is known.
+const USUAL: Duration = Duration::from_secs(60);
+/// What takes longer than was expected is expected to take a part of that more: one in so many, and no less than
+/// this.
+const LONGER_PART: i64 = 4;
+const LONGER_MIN_MS: i64 = 1_000;
+
+/// Who may begin a job now.
+#[derive(Debug)]
+pub(crate) enum Turn {
+    /// The one that has promised it.
+    Of(ExecutorId),
+    /// The one that has promised it, later.
+    After(ExecutorId),
+    /// Anybody but those that need their time for what they have promised.
+    Any { but: BTreeSet<ExecutorId>, is_promised: bool },
+}
+
+/// How long a job is expected to take.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Takes {
+    /// What the definition says.
+    pub(crate) said: Option<Duration>,
+    expected_ms: i64,
+}
+
+impl Takes {
+    pub(crate) fn ms(self) -> i64 {
+        self.expected_ms
+    }
+
+    fn work(self) -> Work {
+        Work(self.expected_ms)
+    }
+}
+
+impl Site {
+    /// Whose turn it is to begin a job.
+    pub(crate) fn turn_of(&mut self, key: &JobKey, task: &Task, now: Timestamp) -> Turn {
+        let promised = self.promised(key);
+        if let Some((_, by)) = promised
+            && self.executors.is_awaited(key, by, task.kind, now)
+        {
+            let has_room = self.executors.has_room(by, task.kind);
+            let is_turn = has_room && self.may_begin(key, (by, task), now);
+            return if is_turn { Turn::Of(by) } else { Turn::After(by) };
+        }
+        let holds = self.planning.node.as_ref().is_some_and(|node| !node.desk.is_empty());
+        let offering = if holds { self.executors.registry.offering(task.kind) } else { &[] };
+        let mut but: BTreeSet<ExecutorId> = offering.iter().copied().collect();
+        but.retain(|id| !self.may_begin(key, (*id, task), now));
+        Turn::Any { but, is_promised: self.jobs.is_promised(key) == Some(true) }
+    }
+
+    /// Who has promised a job, if they are known here.
+    fn promised(&self, key: &JobKey) -> Option<(TaskId, ExecutorId)> {
+        let (schema, state) = self.instances.state(key.instance)?;
+        let leg = leg_of(schema, state, &key.activity)?;
+        match &leg.planned.as_ref()?.by {
+            Performer::Worker(name) => {
+                let (id, _) = self.executors.registry.named(name)?;
+                Some((task_of(key.instance, leg), id))
+            }
+            Performer::Agent(_) | Performer::System => None,
+        }
+    }
+
+    /// Whether an executor can begin a job now, for all that it has promised here.
+    fn may_begin(&mut self, key: &JobKey, (id, task): (ExecutorId, &Task), now: Timestamp) -> bool {
+        let Some(name) = self.executors.registry.get(id).map(|one| one.name.clone()) else {
+            return false;
+        };
+        let resource = ResourceId::Executor(name);
+        let desk = self.planning.node.as_ref().map(|node| &node.desk);
+        if desk.is_none_or(|desk| !desk.has_promised(&resource)) {
+            return true;
+        }
+        self.lane_for(key, (id, task), now).is_some() || self.has_hand_beside(id, task.kind)
+    }
+
+    /// In which of its plans an executor can begin a job now.
+    pub(crate) fn lane_for(
+        &mut self,
+        key: &JobKey,
+        (id, task): (ExecutorId, &Task),
+        now: Timestamp,
+    ) -> Option<usize> {
+        self.planning.node.as_ref()?;
+        self.note_busy(now);
+        let resource = ResourceId::Executor(self.executors.registry.get(id)?.name.clone());
+        let promised = self.promised(key).map(|(task, _)| task);
+        let (schema, state) = self.instances.state(key.instance)?;
+        let takes = self.takes(schema, state, key, (id, task));
+        let desk = &mut self.planning.node.as_mut()?.desk;
+        match promised.filter(|task| desk.promised_by(*task) == Some(&resource)) {
+            Some(promised) => desk.turn_of(promised, now),
+            None => desk.turn_for(&resource, takes.work(), now),
+        }
+    }
+
+    /// Whether an executor works on more than it is planned for, and has a hand free of those that nobody plans. Of
+    /// a type with a limit of its own it has none.
+    fn has_hand_beside(&self, id: ExecutorId, kind: KindId) -> bool {
+        let Some((lanes, beside)) = self.hands_of(id) else { return false };
+        let (of_kind, in_all) = self.executors.registry.room(id, kind);
+        let others =
+            self.executors.given.at(id).iter().filter(|(_, gift)| gift.lane.is_none()).count();
+        of_kind >= in_all && lanes > 0 && others < beside
+    }
+
+    /// How many tasks an executor is planned for at a time, and how many it does besides.
+    fn hands_of(&self, id: ExecutorId) -> Option<(usize, usize)> {
+        let one = self.executors.registry.get(id)?;
+        let resource = ResourceId::Executor(one.name.clone());
+        let lanes = self.planning.node.as_ref()?.desk.lanes(&resource);
+        Some((lanes, (hands(one) as usize).saturating_sub(lanes)))
+    }
+
+    /// How long a job is expected to take: what was promised for it, what its definition says, what was seen of its
+    /// executor, or as long as it may take.
+    pub(crate) fn takes(
+        &self,
+        schema: &Schema,
+        state: &State,
+        key: &JobKey,
+        (id, task): (ExecutorId, &Task),
+    ) -> Takes {
+        let said = schema.node(key.activity.node).takes;
+        let promised = leg_of(schema, state, &key.activity);
+        let promised = promised.map(|leg| i64::try_from(leg.takes_ms).unwrap_or(i64::MAX));
+        let seen = || {
+            let pace_ms = self.executors.book.seen(id, task.kind).pace_ms?;
+            Some((pace_ms * task.size) as i64)
+        };
+        let Demanded { timeout, .. } = demanded(schema, state, &key.activity);
+        let expected = promised.or_else(|| said.map(millis)).or_else(seen);
+        let expected_ms = expected.unwrap_or_else(|| millis(timeout.unwrap_or(USUAL))).max(1);
+        Takes { said, expected_ms }
+    }
+
+    /// Lets the plans know until when executors are busy with what they were given.
+    pub(super) fn note_busy(&mut self, now: Timestamp) {
+        let Some(node) = &self.planning.node else { return };
+        let is_due = self.planning.busy_until <= now;
+        let mut changed = self.executors.given.take_changed();
+        if is_due {
+            self.planning.busy_until = Timestamp(i64::MAX);
+            let planned = node.desk.resources().filter_map(|id| match id {
+                ResourceId::Executor(name) => Some(self.executors.registry.named(name)?.0),
+                ResourceId::Person(_) => None,
+            });
+            changed.extend(planned);
+        }
+        for id in changed {
+            self.note_busy_of(id, now);
+        }
+    }
+
+    fn note_busy_of(&mut self, id: ExecutorId, now: Timestamp) {
+        let Some((lanes, beside)) = self.hands_of(id).filter(|(lanes, _)| *lanes > 0) else {
+            return;
+        };
+        let Some(one) = self.executors.registry.get(id) else { return };
+        let resource = ResourceId::Executor(one.name.clone());
+        let given = self.executors.given.at(id);
+        let mut free: Vec<Timestamp> = vec![now; lanes];
+        let mut others = 0;
+        let mut next_due = self.planning.busy_until;
+        let (known, unknown): (Vec<_>, Vec<_>) =
+            given.into_iter().partition(|(_, gift)| gift.lane.is_some_and(|lane| lane < lanes));
+        for (key, gift) in known.into_iter().chain(unknown) {
+            let (of_kind, in_all) = self.executors.registry.room(id, gift.kind);
+            if gift.lane.is_none() && of_kind >= in_all && others < beside {
+                others += 1;
+                continue;
+            }
+            let first = || (0..lanes).min_by_key(|lane| free[*lane]).unwrap_or_default();
+            let lane = gift.lane.filter(|lane| *lane < lanes).unwrap_or_else(first);
+            self.executors.given.put_into(&key, lane);
+            let is_planned = self.is_planned(&key, &resource);
+            let until = busy_until(&gift, free[lane], now);
+            next_due = next_due.min(until);
+            // What was promised has its time in the plan, and needs more only if it takes longer.
+            if !is_planned || gift.at.0.saturating_add(gift.takes_ms) <= now.0 {
+                free[lane] = until;
+            }
+        }
+        self.planning.busy_until = next_due;
+        let until: Vec<_> = free.into_iter().map(|until| (until > now).then_some(until)).collect();
+        if let Some(node) = &mut self.planning.node {
+            node.desk.occupy(&resource, &until);
+        }
+    }
+
+    /// Whether a job is in an executor's plan as something it works on.
+    fn is_planned(&self, key: &JobKey, by: &ResourceId) -> bool {
+        let Some((task, _)) = self.promised(key) else { return false };
+        let desk = self.planning.node.as_ref().map(|node| &node.desk);
+        desk.is_some_and(|desk| desk.promised_by(task) == Some(by))
+    }
+
+    /// Brings the places of jobs that wait in line with who has promised them.
+    pub(super) fn rank_jobs(&mut self, id: InstanceId) {
+        let Some((schema, state)) = self.instances.state(id) else { return };
+        let Some(deadline) = state.deadline() else { return };
+        let mut anew = Vec::new();
+        for leg in deadline.legs.iter().filter(|leg| (leg.node.0 as usize) < schema.nodes.len()) {
+            let activity = state.activity(schema, leg.node);
+            let promised = promised_for(schema, state, &activity);
+            let key = JobKey { instance: id, activity };
+            let is_other = self.jobs.is_promised(&key).is_some_and(|was| was != promised.is_some());
+            if is_other {
+                let since = state.open_at(schema, leg.node).map(|open| open.since);
+                let Demanded { priority, .. } = demanded(schema, state, &key.activity);
+                anew.push((key, promised, (since.unwrap_or(self.latest), priority)));
+            }
+        }
+        for (key, promised, waited) in anew {
+            self.jobs.rank_anew(&key, promised, waited);
+        }
+    }
+}
+
+/// Until when a lane is taken by a job, if it is free for it from then on.
+fn busy_until(gift: &Gift, free: Timestamp, now: Timestamp) -> Timestamp {
+    let begun = if free > now { free } else { gift.at };
+    let until = Timestamp(begun.0.saturating_add(gift.takes_ms));
+    if until > now {
+        return until;
+    }
+    let longer = (gift.takes_ms / LONGER_PART).max(LONGER_MIN_MS);
+    Timestamp(now.0.saturating_add(longer))
+}
+
+fn millis(length: Duration) -> i64 {
+    i64::try_from(length.as_millis()).unwrap_or(i64::MAX)
+}

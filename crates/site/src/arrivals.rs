@@ -80,7 +80,10 @@ impl Site {
             | Message::Over { .. }
             | Message::Load { .. }
             | Message::Plan(_)
-            | Message::Step { .. } => return self.act_on(from, message, now),
+            | Message::Step { .. }
+            | Message::Turn(_)
+            | Message::Kept { .. }
+            | Message::Heard { .. } => return self.act_on(from, message, now),
             Message::CatalogWanted { .. } | Message::Catalog { .. } => return,
         };
         if self.instances.broken(id).is_some() {
@@ -129,6 +132,9 @@ impl Site {
             Message::Load { written } => self.load_told(from, written, now),
             Message::Plan(said) => self.hear_planner(from, *said, now),
             step @ Message::Step { .. } => self.step_told_by(from, step, now),
+            Message::Turn(turn) => self.hear_turn(from, *turn, now),
+            Message::Kept { executors } => self.hear_kept(from, executors, now),
+            Message::Heard { executors, busy } => self.hear_heard(from, &executors, busy, now),
             Message::CatalogWanted { .. } | Message::Catalog { .. } => {}
         }
     }

@@ -10,6 +10,7 @@ use std::time::Duration;
 use legwork_model::event::{Entry, FetchedValue, Parcel, RecordedAt, TaskKey};
 use legwork_model::id::{
     Activity, ActivityId, AgentId, ElementId, InstanceId, Iteration, ServerId, StreamId,
+    shared_text,
 };
 use legwork_model::time::Timestamp;
 use legwork_org::Cursor;
@@ -130,7 +131,42 @@ pub enum Message {
         #[n(2)]
         took_ms: Option<u64>,
     },
+    /// A job for an executor whose plan another server keeps: see `planning::lending`.
+    #[n(17)]
+    Turn(#[n(0)] Box<TurnOf>),
+    /// The executors that the sender keeps: whoever gives them anything asks it first.
+    #[n(18)]
+    Kept {
+        #[n(0)]
+        executors: Vec<Name>,
+    },
+    /// The answer: that is known, and what these executors have from here.
+    #[n(19)]
+    Heard {
+        #[n(0)]
+        executors: Vec<Name>,
+        #[n(1)]
+        busy: Vec<TurnOf>,
+    },
 }
+
+/// To a planner: it waits for its turn, somebody has it, or it is over. From a planner: it may begin.
+#[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
+pub struct TurnOf {
+    #[n(0)]
+    pub task: TaskKey,
+    #[cbor(n(1), with = "shared_text")]
+    pub executor: Arc<str>,
+    /// How long it is expected to take.
+    #[n(2)]
+    pub takes_ms: u64,
+    #[n(3)]
+    pub stage: Stage,
+}
+
+/// The name of an executor.
+#[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
+pub struct Name(#[cbor(n(0), with = "shared_text")] pub Arc<str>);
 
 /// How far a promised step is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Encode, Decode)]

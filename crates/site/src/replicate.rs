@@ -82,7 +82,10 @@ impl Site {
             | Message::Over { .. }
             | Message::Load { .. }
             | Message::Plan(_)
-            | Message::Step { .. }) => return Some(message),
+            | Message::Step { .. }
+            | Message::Turn(_)
+            | Message::Kept { .. }
+            | Message::Heard { .. }) => return Some(message),
         }
         None
     }

@@ -41,7 +41,10 @@ impl Site {
             | Message::Over { .. }
             | Message::Load { .. }
             | Message::Plan(_)
-            | Message::Step { .. } => true,
+            | Message::Step { .. }
+            | Message::Turn(_)
+            | Message::Kept { .. }
+            | Message::Heard { .. } => true,
         };
         if !fits {
             let text = format!(

@@ -82,7 +82,10 @@ impl Message {
             | Self::Over { .. }
             | Self::Load { .. }
             | Self::Plan(_)
-            | Self::Step { .. } => Shares { control: bytes, ..none },
+            | Self::Step { .. }
+            | Self::Turn(_)
+            | Self::Kept { .. }
+            | Self::Heard { .. } => Shares { control: bytes, ..none },
         }
     }
 
@@ -108,7 +111,10 @@ impl Message {
             | Self::Over { .. }
             | Self::Load { .. }
             | Self::Plan(_)
-            | Self::Step { .. } => None,
+            | Self::Step { .. }
+            | Self::Turn(_)
+            | Self::Kept { .. }
+            | Self::Heard { .. } => None,
         };
         RecordedAt(first.unwrap_or_default())
     }

@@ -151,7 +151,10 @@ impl Network {
             | Message::Over { .. }
             | Message::Load { .. }
             | Message::Plan(_)
-            | Message::Step { .. } => false,
+            | Message::Step { .. }
+            | Message::Turn(_)
+            | Message::Kept { .. }
+            | Message::Heard { .. } => false,
             Message::Offer(_)
             | Message::Known { .. }
             | Message::Taken { .. }

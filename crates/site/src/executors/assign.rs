@@ -50,6 +50,7 @@ impl Site {
     /// Gives out what waits, as far as executors take more or workers ask for it.
     pub(crate) fn assign_tasks(&mut self, now: Timestamp) {
         self.give_up_silent(now);
+        self.settle_turns(now);
         let free = self.executors.find_room(now);
         self.let_go_of_promised(&free);
         let Executors { distances, registry, .. } = &mut self.executors;

@@ -11,13 +11,14 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use legwork_engine::State;
-use legwork_model::event::Performer;
-use legwork_model::id::InstanceId;
+use legwork_model::event::{Performer, TaskKey};
+use legwork_model::id::{InstanceId, ServerId};
 use legwork_model::schema::Schema;
 use legwork_model::time::Timestamp;
 use legwork_promise::{ResourceId, TaskId, Work};
 use legwork_schedule::{ExecutorId, KindId, Task};
 
+use super::lending::Lent;
 use super::resources::hands;
 use super::steps::{leg_of, promised_for, task_of};
 use crate::Site;
@@ -65,28 +66,40 @@ impl Site {
     /// Whose turn it is to begin a job.
     pub(crate) fn turn_of(&mut self, key: &JobKey, task: &Task, now: Timestamp) -> Turn {
         let promised = self.promised(key);
-        if let Some((_, by)) = promised
+        if let Some((_, by, planner)) = promised
             && self.executors.is_awaited(key, by, task.kind, now)
         {
-            let has_room = self.executors.has_room(by, task.kind);
-            let is_turn = has_room && self.may_begin(key, (by, task), now);
+            let is_here = planner == self.server_here();
+            let is_turn = self.executors.has_room(by, task.kind)
+                && match is_here {
+                    true => self.may_begin(key, (by, task), now),
+                    false => self.is_allowed(key, (by, task), planner, now),
+                };
             return if is_turn { Turn::Of(by) } else { Turn::After(by) };
         }
         let holds = self.planning.node.as_ref().is_some_and(|node| !node.desk.is_empty());
-        let offering = if holds { self.executors.registry.offering(task.kind) } else { &[] };
+        let offering = if holds || self.knows_kept() {
+            self.executors.registry.offering(task.kind)
+        } else {
+            &[]
+        };
         let mut but: BTreeSet<ExecutorId> = offering.iter().copied().collect();
-        but.retain(|id| !self.may_begin(key, (*id, task), now));
+        but.retain(|id| self.is_kept_elsewhere(*id, now) || !self.may_begin(key, (*id, task), now));
+        if let Some(turn) = self.borrowed_turn(key, task, &but, now) {
+            return turn;
+        }
         Turn::Any { but, is_promised: self.jobs.is_promised(key) == Some(true) }
     }
 
     /// Who has promised a job, if they are known here.
-    fn promised(&self, key: &JobKey) -> Option<(TaskId, ExecutorId)> {
+    pub(super) fn promised(&self, key: &JobKey) -> Option<(TaskId, ExecutorId, ServerId)> {
         let (schema, state) = self.instances.state(key.instance)?;
         let leg = leg_of(schema, state, &key.activity)?;
-        match &leg.planned.as_ref()?.by {
+        let planned = leg.planned.as_ref()?;
+        match &planned.by {
             Performer::Worker(name) => {
                 let (id, _) = self.executors.registry.named(name)?;
-                Some((task_of(key.instance, leg), id))
+                Some((task_of(key.instance, leg), id, planned.planner))
             }
             Performer::Agent(_) | Performer::System => None,
         }
@@ -115,7 +128,7 @@ impl Site {
         self.planning.node.as_ref()?;
         self.note_busy(now);
         let resource = ResourceId::Executor(self.executors.registry.get(id)?.name.clone());
-        let promised = self.promised(key).map(|(task, _)| task);
+        let promised = self.promised(key).map(|(task, _, _)| task);
         let (schema, state) = self.instances.state(key.instance)?;
         let takes = self.takes(schema, state, key, (id, task));
         let desk = &mut self.planning.node.as_mut()?.desk;
@@ -189,39 +202,65 @@ impl Site {
         };
         let Some(one) = self.executors.registry.get(id) else { return };
         let resource = ResourceId::Executor(one.name.clone());
-        let given = self.executors.given.at(id);
         let mut free: Vec<Timestamp> = vec![now; lanes];
         let mut others = 0;
-        let mut next_due = self.planning.busy_until;
-        let (known, unknown): (Vec<_>, Vec<_>) =
-            given.into_iter().partition(|(_, gift)| gift.lane.is_some_and(|lane| lane < lanes));
-        for (key, gift) in known.into_iter().chain(unknown) {
-            let (of_kind, in_all) = self.executors.registry.room(id, gift.kind);
-            if gift.lane.is_none() && of_kind >= in_all && others < beside {
+        for (whose, one) in self.occupants(id, &resource, lanes) {
+            if one.lane.is_none() && !one.is_limited && others < beside {
                 others += 1;
                 continue;
             }
             let first = || (0..lanes).min_by_key(|lane| free[*lane]).unwrap_or_default();
-            let lane = gift.lane.filter(|lane| *lane < lanes).unwrap_or_else(first);
-            self.executors.given.put_into(&key, lane);
-            let is_planned = self.is_planned(&key, &resource);
-            let until = busy_until(&gift, free[lane], now);
-            next_due = next_due.min(until);
+            let lane = one.lane.unwrap_or_else(first);
+            match whose {
+                Whose::Given(key) => self.executors.given.put_into(&key, lane),
+                Whose::Lent(task) => {
+                    let lent = self.planning.lending.lent.get_mut(&task);
+                    lent.into_iter().for_each(|lent| lent.lane = Some(lane));
+                }
+            }
+            let until = one.until(free[lane], now);
+            self.planning.busy_until = self.planning.busy_until.min(until);
             // What was promised has its time in the plan, and needs more only if it takes longer.
-            if !is_planned || gift.at.0.saturating_add(gift.takes_ms) <= now.0 {
+            if !one.is_planned || one.at.0.saturating_add(one.takes_ms) <= now.0 {
                 free[lane] = until;
             }
         }
-        self.planning.busy_until = next_due;
         let until: Vec<_> = free.into_iter().map(|until| (until > now).then_some(until)).collect();
         if let Some(node) = &mut self.planning.node {
             node.desk.occupy(&resource, &until);
         }
     }
 
+    /// All that an executor works on: first what has its lane, then the rest, the first one first.
+    fn occupants(
+        &self,
+        id: ExecutorId,
+        resource: &ResourceId,
+        lanes: usize,
+    ) -> Vec<(Whose, Occupant)> {
+        let given = self.executors.given.at(id).into_iter().map(|(key, gift)| {
+            let Gift { at, takes_ms, lane, kind, .. } = gift;
+            let (of_kind, in_all) = self.executors.registry.room(id, kind);
+            let (is_limited, is_planned) = (of_kind < in_all, self.is_planned(&key, resource));
+            (Whose::Given(key), Occupant { at, takes_ms, lane, is_limited, is_planned })
+        });
+        let ResourceId::Executor(name) = resource else { return Vec::new() };
+        let lent = self.planning.lending.lent.iter().filter(|(_, lent)| lent.executor == *name);
+        let lent = lent.map(|(task, &Lent { at, takes_ms, lane, .. })| {
+            let (is_limited, is_planned) = (false, false);
+            (Whose::Lent(*task), Occupant { at, takes_ms, lane, is_limited, is_planned })
+        });
+        let mut all: Vec<(Whose, Occupant)> = given.chain(lent).collect();
+        for (_, one) in &mut all {
+            one.lane = one.lane.filter(|lane| *lane < lanes);
+        }
+        all.sort_by_key(|(_, one)| (one.lane.is_none(), one.at));
+        all
+    }
+
     /// Whether a job is in an executor's plan as something it works on.
     fn is_planned(&self, key: &JobKey, by: &ResourceId) -> bool {
-        let Some((task, _)) = self.promised(key) else { return false };
+        let Some((task, _, _)) = self.promised(key) else { return false };
         let desk = self.planning.node.as_ref().map(|node| &node.desk);
         desk.is_some_and(|desk| desk.promised_by(task) == Some(by))
     }
@@ -248,17 +287,37 @@ impl Site {
     }
 }
 
-/// Until when a lane is taken by a job, if it is free for it from then on.
-fn busy_until(gift: &Gift, free: Timestamp, now: Timestamp) -> Timestamp {
-    let begun = if free > now { free } else { gift.at };
-    let until = Timestamp(begun.0.saturating_add(gift.takes_ms));
-    if until > now {
-        return until;
-    }
-    let longer = (gift.takes_ms / LONGER_PART).max(LONGER_MIN_MS);
-    Timestamp(now.0.saturating_add(longer))
+/// What an executor works on, as its plans see it.
+#[derive(Clone, Copy, Debug)]
+struct Occupant {
+    at: Timestamp,
+    takes_ms: i64,
+    lane: Option<usize>,
+    /// Of its type the executor takes fewer than it works on.
+    is_limited: bool,
+    /// It was promised, and is in the plan.
+    is_planned: bool,
 }
 
-fn millis(length: Duration) -> i64 {
+#[derive(Clone, Debug)]
+enum Whose {
+    Given(JobKey),
+    Lent(TaskKey),
+}
+
+impl Occupant {
+    /// Until when a lane is taken, if it is free for this from then on.
+    fn until(&self, free: Timestamp, now: Timestamp) -> Timestamp {
+        let begun = if free > now { free } else { self.at };
+        let until = Timestamp(begun.0.saturating_add(self.takes_ms));
+        if until > now {
+            return until;
+        }
+        let longer = (self.takes_ms / LONGER_PART).max(LONGER_MIN_MS);
+        Timestamp(now.0.saturating_add(longer))
+    }
+}
+
+pub(super) fn millis(length: Duration) -> i64 {
     i64::try_from(length.as_millis()).unwrap_or(i64::MAX)
 }

@@ -126,7 +126,7 @@ impl Site {
         if events.is_empty() {
             return;
         }
-        self.executors.plans_changed();
+        self.note_plans_changed();
         self.record_plans(events, now);
     }
 

@@ -10,6 +10,8 @@
 mod busy;
 mod journal;
 mod ledger;
+mod lending;
+mod opening;
 mod reach;
 mod resources;
 mod routing;
@@ -30,6 +32,8 @@ use crate::message::{Message, Stage};
 use crate::output::Output;
 pub(crate) use busy::Turn;
 use ledger::Ledger;
+use lending::Lending;
+use opening::Opening;
 use search::Routing;
 pub use search::Wish;
 pub(crate) use steps::{leg_of, promised_for};
@@ -58,6 +62,8 @@ pub(crate) struct Planning {
     reach: reach::Reach,
     /// When somebody is taken to be busy for longer than was thought.
     busy_until: Timestamp,
+    lending: Lending,
+    opening: Opening,
     counts: Counts,
 }
 
@@ -162,6 +168,9 @@ impl Site {
     pub(crate) fn hear_planner(&mut self, from: ServerId, said: Said, now: Timestamp) {
         // Whoever speaks can be reached.
         self.planner_link(from, true, now);
+        if self.defers(from, &said, now) {
+            return;
+        }
         self.prepare_for(&said, now);
         self.plan(now, |node| node.hear(from, said, now));
         self.go_on_with_all(now);
@@ -228,6 +237,7 @@ impl Site {
         for id in over.map(|(id, _)| *id).collect::<Vec<_>>() {
             self.give_promise_back(id, now);
         }
+        self.settle_openings(now);
     }
 
     /// Looks whether all that was promised here can still be kept, now and then.
@@ -261,7 +271,8 @@ impl Site {
         let watch = holds.then(|| self.planning.watched_at + WATCHED);
         let node = self.planning.node.as_ref().and_then(|node| node.next_due());
         let lost = self.planning.node.as_ref().and_then(|_| self.planning.reach.next_due());
-        [granted, stored, node, watch, lost].into_iter().flatten().min()
+        let turns = [self.next_turn(), self.next_opening()];
+        [granted, stored, node, watch, lost].into_iter().chain(turns).flatten().min()
     }
 }
 

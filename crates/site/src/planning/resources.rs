@@ -7,10 +7,9 @@ use legwork_model::event::{ExecutorRegistered, Performer};
 use legwork_model::id::{AgentId, ServerId};
 use legwork_model::time::Timestamp;
 use legwork_placement::Map;
-use legwork_promise::{
-    Discipline, Message as Told, ResourceId, Said, Setup, Span, Supply, WHOLE, Window, Work,
-};
+use legwork_promise::{Discipline, ResourceId, Said, Setup, Span, Supply, WHOLE, Window, Work};
 
+use super::opening::wanted;
 use crate::Site;
 
 /// How far ahead somebody's time is looked at; nothing is promised for later.
@@ -72,18 +71,7 @@ impl Site {
     /// Sees to it that those have plans whom another planner asks about.
     pub(super) fn prepare_for(&mut self, said: &Said, now: Timestamp) {
         self.wake_planner(now);
-        let asked: Vec<ResourceId> = match &said.message {
-            Told::Offer(offer) => offer.tasks.iter().flat_map(|task| &task.who).cloned().collect(),
-            Told::Request { task, .. } => task.who.clone(),
-            Told::Bid { .. }
-            | Told::Answer { .. }
-            | Told::Cancel { .. }
-            | Told::Confirm { .. }
-            | Told::TakenBack { .. }
-            | Told::Take { .. }
-            | Told::Keep { .. }
-            | Told::Done { .. } => Vec::new(),
-        };
+        let asked = wanted(said);
         asked.iter().for_each(|id| self.prepare(id, now));
     }
 

@@ -161,7 +161,7 @@ impl Site {
         task.priority = priority;
         task.may_abort = true;
         task.displaces = displaces;
-        self.plan(now, |node| node.submit(task, now));
+        self.submit_when_open(task, now);
     }
 
     /// There is room for all legs: those who have to make way for this one do so now.

@@ -1,0 +1,210 @@
+//! Executors that several servers give work to: none of them promises anything before its planner knows what it
+//! has from all others.
+//!
+//! When somebody wants something promised by an executor, its planner tells all servers that it keeps the
+//! executor; each tells what it has given to it, and asks from then on (`lending`). What was asked meanwhile waits.
+//! A server that does not answer in time does not count: that is a fault.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::time::Duration;
+
+use legwork_model::id::ServerId;
+use legwork_model::time::Timestamp;
+use legwork_promise::{Message as Told, ResourceId, Said, Task};
+
+use crate::Site;
+use crate::message::{Message, Name, TurnOf};
+use crate::output::Output;
+
+/// How long is waited for those that say nothing.
+const OPENING_MAX: Duration = Duration::from_secs(1);
+/// How often all are told again who is kept.
+const TOLD: Duration = Duration::from_secs(5);
+/// How long an executor is kept after somebody wanted something of it and nothing is promised.
+const KEPT: Duration = Duration::from_secs(600);
+
+#[derive(Debug, Default)]
+pub(super) struct Opening {
+    /// The executors that are kept here.
+    kept: BTreeMap<Arc<str>, Kept>,
+    told_at: Timestamp,
+    has_changed: bool,
+    /// What waits until it is known what executors have.
+    deferred: Vec<Deferred>,
+}
+
+#[derive(Debug)]
+struct Kept {
+    since: Timestamp,
+    /// When somebody wanted something of it.
+    used: Timestamp,
+    /// Who has not told what it has from them.
+    missing: BTreeSet<ServerId>,
+}
+
+impl Kept {
+    fn is_open(&self, now: Timestamp) -> bool {
+        self.missing.is_empty() || now.since(self.since) >= OPENING_MAX
+    }
+}
+
+#[derive(Debug)]
+enum Deferred {
+    Submit(Box<Task>),
+    Said(ServerId, Box<Said>),
+}
+
+impl Deferred {
+    fn who(&self) -> Vec<ResourceId> {
+        match self {
+            Self::Submit(task) => task.who.clone(),
+            Self::Said(_, said) => wanted(said),
+        }
+    }
+}
+
+/// Whom another planner wants something of.
+pub(super) fn wanted(said: &Said) -> Vec<ResourceId> {
+    match &said.message {
+        Told::Offer(offer) => offer.tasks.iter().flat_map(|task| &task.who).cloned().collect(),
+        Told::Request { task, .. } => task.who.clone(),
+        Told::Bid { .. }
+        | Told::Answer { .. }
+        | Told::Cancel { .. }
+        | Told::Confirm { .. }
+        | Told::TakenBack { .. }
+        | Told::Take { .. }
+        | Told::Keep { .. }
+        | Told::Done { .. } => Vec::new(),
+    }
+}
+
+impl Site {
+    /// Has a task promised, as soon as it is known what its executors have.
+    pub(super) fn submit_when_open(&mut self, task: Task, now: Timestamp) {
+        if self.are_open(&task.who, now) {
+            return self.plan(now, |node| node.submit(task, now));
+        }
+        self.planning.opening.deferred.push(Deferred::Submit(Box::new(task)));
+    }
+
+    /// Whether what another planner says has to wait; it is heard later then.
+    pub(super) fn defers(&mut self, from: ServerId, said: &Said, now: Timestamp) -> bool {
+        let is_open = self.are_open(&wanted(said), now);
+        if !is_open {
+            let said = Box::new(said.clone());
+            self.planning.opening.deferred.push(Deferred::Said(from, said));
+        }
+        !is_open
+    }
+
+    /// Whether it is known what all these executors have; from now on they are kept.
+    fn are_open(&mut self, who: &[ResourceId], now: Timestamp) -> bool {
+        if self.other_servers().next().is_none() {
+            return true;
+        }
+        let mut are_open = true;
+        for id in who {
+            let ResourceId::Executor(name) = id else { continue };
+            if self.planner_of(id) == self.server_here() {
+                let kept = self.keep_executor(name, now);
+                kept.used = now;
+                are_open &= kept.is_open(now);
+            }
+        }
+        are_open
+    }
+
+    fn keep_executor(&mut self, name: &Arc<str>, now: Timestamp) -> &mut Kept {
+        let missing: BTreeSet<ServerId> = match self.planning.opening.kept.contains_key(name) {
+            true => BTreeSet::new(),
+            false => self.other_servers().collect(),
+        };
+        let opening = &mut self.planning.opening;
+        opening.kept.entry(name.clone()).or_insert_with(|| {
+            opening.has_changed = true;
+            Kept { since: now, used: now, missing }
+        })
+    }
+
+    /// Tells all others which executors are kept here, and goes on with what has waited for their answers.
+    pub(super) fn settle_openings(&mut self, now: Timestamp) {
+        self.keep_those_with_promises(now);
+        let opening = &mut self.planning.opening;
+        let is_due = !opening.kept.is_empty() && now.since(opening.told_at) >= TOLD;
+        if std::mem::take(&mut opening.has_changed) || is_due {
+            opening.told_at = now;
+            let executors: Vec<Name> = opening.kept.keys().cloned().map(Name).collect();
+            for to in self.other_servers().collect::<Vec<_>>() {
+                let message = Message::Kept { executors: executors.clone() };
+                self.out.push(Output::Send { to, message });
+            }
+        }
+        for deferred in std::mem::take(&mut self.planning.opening.deferred) {
+            if !self.are_open(&deferred.who(), now) {
+                self.planning.opening.deferred.push(deferred);
+                continue;
+            }
+            match deferred {
+                // Whoever wanted it may have gone.
+                Deferred::Submit(task) => {
+                    if self.planning.routes.contains_key(&task.id.instance) {
+                        self.plan(now, |node| node.submit(*task, now));
+                        self.go_on_with_all(now);
+                    }
+                }
+                Deferred::Said(from, said) => self.hear_planner(from, *said, now),
+            }
+        }
+    }
+
+    /// What has promises is kept, also after a restart; what nobody wants anything of is kept no longer.
+    fn keep_those_with_promises(&mut self, now: Timestamp) {
+        if !std::mem::take(&mut self.planning.lending.has_other_plans)
+            && self.planning.opening.kept.is_empty()
+        {
+            return;
+        }
+        let Some(node) = &self.planning.node else { return };
+        let promised = node.desk.resources().filter(|id| node.desk.has_promised(id));
+        let promised = promised.filter_map(|id| match id {
+            ResourceId::Executor(name) => Some(name.clone()),
+            ResourceId::Person(_) => None,
+        });
+        let promised: BTreeSet<Arc<str>> = promised.collect();
+        if self.other_servers().next().is_some() {
+            promised.iter().for_each(|name| self.keep_executor(name, now).used = now);
+        }
+        let opening = &mut self.planning.opening;
+        let before = opening.kept.len();
+        opening.kept.retain(|name, kept| promised.contains(name) || now.since(kept.used) < KEPT);
+        opening.has_changed |= opening.kept.len() < before;
+    }
+
+    /// Another server knows which executors are kept here, and tells what they have from it.
+    pub(crate) fn hear_heard(
+        &mut self,
+        from: ServerId,
+        executors: &[Name],
+        busy: Vec<TurnOf>,
+        now: Timestamp,
+    ) {
+        self.compare_lent(from, executors, &busy, now);
+        busy.into_iter().for_each(|turn| self.hear_turn(from, turn, now));
+        for Name(name) in executors {
+            if let Some(kept) = self.planning.opening.kept.get_mut(name) {
+                kept.missing.remove(&from);
+            }
+        }
+    }
+
+    /// When somebody is told again, or waited for no longer.
+    pub(super) fn next_opening(&self) -> Option<Timestamp> {
+        let Opening { kept, told_at, deferred, .. } = &self.planning.opening;
+        let told = (!kept.is_empty()).then(|| *told_at + TOLD);
+        let opening = kept.values().filter(|kept| !kept.missing.is_empty());
+        let opening = opening.map(|kept| kept.since + OPENING_MAX).min();
+        [told, opening.filter(|_| !deferred.is_empty())].into_iter().flatten().min()
+    }
+}

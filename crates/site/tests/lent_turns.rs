@@ -1,0 +1,173 @@
+//! Executors that several servers give work to: the planner of one knows what all of them give it.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::wildcard_enum_match_arm,
+    reason = "a wrong assumption is a failed test"
+)]
+
+#[path = "support/group.rs"]
+mod group;
+
+use group::{Group, HIGH};
+use legwork_model::event::{ExecutorType, Secret};
+use legwork_model::id::InstanceId;
+use legwork_model::time::Timestamp;
+use legwork_site::*;
+
+const PACK: &str = "process: parcel\nsteps:\n  \
+                    - { step: pack, job: pack, takes: 10m, timeout: 1h }\n";
+/// Somebody works for five minutes before something is packed.
+const CHECKED: &str = "process: checked\nsteps:\n  - { step: check, who: Role(clerk), takes: 5m }\n  \
+                       - { step: pack, job: pack, takes: 10m, timeout: 1h }\n";
+const MINUTE: i64 = 60_000;
+
+/// North-1 keeps the plan of the crane, which does one at a time.
+fn group() -> Group {
+    let mut group = Group::new(1, 1);
+    for source in [PACK, CHECKED] {
+        group.ask(0, Request::Deploy { source: source.to_owned() }).unwrap();
+    }
+    let crane = RegisterExecutor {
+        name: "crane".into(),
+        url: "http://crane.example:7001".into(),
+        secret: Secret("s".repeat(32)),
+        types: vec![ExecutorType { job: "pack".into(), limit: None, rate: None }],
+        rate: None,
+        weight: None,
+        limit: 1,
+        at_once: None,
+        domain: None,
+        verdicts: false,
+    };
+    group.ask(0, Request::Executor(Concern::Register(crane))).unwrap();
+    for _ in 0..5 {
+        group.pass(2_000);
+    }
+    group
+}
+
+/// Starts something at a server that is to be done in so many minutes, if that is said.
+fn start(
+    group: &mut Group,
+    place: usize,
+    process: &str,
+    minutes: Option<i64>,
+) -> (InstanceId, Result<Answer, Refusal>) {
+    let instance = group.draw(place, if place == 1 { HIGH } else { 0 });
+    let deadline = minutes.map(|minutes| Wish::new(Timestamp(group.now + minutes * MINUTE)));
+    let request = Request::Start(Start {
+        instance,
+        process: process.into(),
+        version: None,
+        data: Data::new(),
+        agent: None,
+        key: None,
+        wait_until: None,
+        deadline: deadline.map(Box::new),
+    });
+    let id = group.send(place, request);
+    for _ in 0..100 {
+        if group.answers.contains_key(&id) {
+            break;
+        }
+        group.pass(50);
+    }
+    group.pass(1);
+    (instance, group.answers.remove(&id).expect("an answer"))
+}
+
+/// What the crane was given since this was asked last: by which server, and for what.
+fn given(group: &mut Group) -> Vec<(usize, JobLease)> {
+    let calls = std::mem::take(&mut group.calls).into_iter();
+    let tasks = calls.filter_map(|(place, call)| match call.ask {
+        Ask::Task(job) => Some((place, JobLease { activity: job.activity, lease: job.lease })),
+        Ask::Verdict { .. } | Ask::Cancel(_) => None,
+    });
+    tasks.collect()
+}
+
+fn cases(given: &[(usize, JobLease)]) -> Vec<(usize, InstanceId)> {
+    given.iter().map(|(place, task)| (*place, task.activity.instance)).collect()
+}
+
+fn done(group: &mut Group, (place, task): &(usize, JobLease)) {
+    let (executor, task) = ("crane".into(), task.clone());
+    let outcome = Outcome::Done(Data::new());
+    let report = Concern::Report(TaskReport { executor, task, outcome });
+    group.last += 1;
+    let (id, credential) = (RequestId(group.last), Credential::Executor("crane".into()));
+    group.feed(*place, Input::Request { id, credential, request: Request::Executor(report) });
+    group.answers.remove(&id).unwrap().unwrap();
+    (0..5).for_each(|_| group.pass(100));
+}
+
+fn deadlines(group: &Group) -> (u64, u64, u64) {
+    let all = group.servers.iter().map(|server| server.site.deadlines());
+    all.fold((0, 0, 0), |(kept, broken, withdrawn), it| {
+        (kept + it.kept, broken + it.broken, withdrawn + it.withdrawn)
+    })
+}
+
+#[test]
+fn what_an_executor_has_from_another_server_counts_when_it_is_to_promise_something() {
+    let mut group = group();
+    let (first, started) = start(&mut group, 1, "parcel", None);
+    started.unwrap();
+    let has = given(&mut group);
+    assert_eq!(cases(&has), [(1, first)], "nothing is promised: nobody is asked");
+    let refusal = start(&mut group, 0, "parcel", Some(12)).1.unwrap_err();
+    assert!(refusal.earliest.unwrap() >= Timestamp(group.now + 19 * MINUTE));
+    let (second, started) = start(&mut group, 2, "parcel", Some(22));
+    started.unwrap();
+    group.now += 9 * MINUTE;
+    done(&mut group, &has[0]);
+    let has = given(&mut group);
+    assert_eq!(cases(&has), [(2, second)]);
+    group.now += 9 * MINUTE;
+    done(&mut group, &has[0]);
+    assert_eq!(deadlines(&group), (1, 0, 0));
+}
+
+#[test]
+fn another_server_gives_an_executor_nothing_that_would_make_a_promise_late() {
+    let mut group = group();
+    let (checked, started) = start(&mut group, 0, "checked", Some(18));
+    started.unwrap();
+    let (other, started) = start(&mut group, 1, "parcel", None);
+    started.unwrap();
+    (0..10).for_each(|_| group.pass(1_000));
+    assert_eq!(cases(&given(&mut group)), [], "the crane is needed before it would be done");
+    group.ask(0, Request::Abort { instance: checked, reason: String::new() }).unwrap();
+    (0..5).for_each(|_| group.pass(1_000));
+    assert_eq!(cases(&given(&mut group)), [(1, other)]);
+}
+
+#[test]
+fn promised_jobs_of_several_servers_are_begun_in_the_order_of_the_plan() {
+    let mut group = group();
+    let mut cases_of = Vec::new();
+    for (place, minutes) in [(0, 42), (1, 31), (2, 52), (1, 21)] {
+        let (case, started) = start(&mut group, place, "parcel", Some(minutes));
+        started.unwrap();
+        cases_of.push((minutes, (place, case)));
+    }
+    let (late, started) = start(&mut group, 1, "parcel", None);
+    started.unwrap();
+    let mut order = Vec::new();
+    for _ in 0..5 {
+        let has = given(&mut group);
+        assert_eq!(has.len(), 1, "one at a time");
+        order.extend(cases(&has));
+        (0..59).for_each(|_| group.pass(10_000));
+        done(&mut group, &has[0]);
+    }
+    assert_eq!(order.pop(), Some((1, late)));
+    // The first was begun when nobody knew of the others.
+    assert_eq!(order.remove(0), cases_of.remove(0).1);
+    cases_of.sort_unstable();
+    assert_eq!(order, cases_of.into_iter().map(|(_, it)| it).collect::<Vec<_>>());
+    assert_eq!(deadlines(&group), (4, 0, 0));
+}

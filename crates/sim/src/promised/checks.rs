@@ -111,6 +111,7 @@ pub(super) fn plans_are_stored(office: &mut Office) -> Result<(), String> {
 pub(super) fn all(office: &mut Office, starts: &Starts) -> Result<Promises, String> {
     office.ledger.read_on(&office.worlds)?;
     nothing_is_left(office)?;
+    office.with_machines(|machines, office| machines.nothing_is_left(office))?;
     plans_are_stored(office)?;
     let ends = ends(office)?;
     let mut promises = Promises {

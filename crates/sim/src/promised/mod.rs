@@ -6,6 +6,7 @@
 
 mod checks;
 mod ledger;
+mod machines;
 mod material;
 mod people;
 mod starts;
@@ -26,6 +27,7 @@ use crate::material::AGENTS;
 use crate::world::World;
 use crate::{Promises, Report};
 use ledger::{Ledger, Slot};
+use machines::Machines;
 use material::{People, Process};
 use people::Person;
 use starts::Starts;
@@ -50,6 +52,7 @@ pub(super) struct Office {
     skews: Vec<i64>,
     processes: Vec<(Process, Arc<Schema>)>,
     people: People,
+    machines: Machines,
     ledger: Ledger,
     /// Who does not work any more.
     gone: BTreeSet<AgentId>,
@@ -81,6 +84,7 @@ pub(crate) fn simulate(seed: u64) -> Result<Report, String> {
         let passed = office.now.0 - begin;
         if passed < BUSY {
             starts.start_some(&mut office, &mut dice);
+            office.with_machines(|machines, office| machines.start_some(office, &mut dice));
         } else if starts.is_idle() && office.is_over() {
             break;
         }
@@ -120,9 +124,15 @@ impl Office {
             worlds.push(world);
         }
         let domains = topology.domains.len();
-        let mut processes = Vec::new();
+        let mut drawn: Vec<Process> = Vec::new();
         for number in 0..2 {
-            let process = material::process(&format!("process-{number}"), domains, dice);
+            drawn.push(material::process(&format!("process-{number}"), domains, dice));
+        }
+        if calm_always {
+            drawn.extend(machines::processes(domains, dice));
+        }
+        let mut processes = Vec::new();
+        for process in drawn {
             let (definition, findings) = yaml::parse(&process.text);
             let definition = definition.ok_or_else(|| format!("{findings:?}\n{}", process.text))?;
             let schema = compile(&definition, 1).map_err(|error| error.to_string())?;
@@ -134,6 +144,10 @@ impl Office {
             let reply = worlds[0].ask_calmly(request)?;
             reply.map_err(|refusal| format!("{refusal} {:?}", refusal.findings))?;
         }
+        let machines = match calm_always {
+            true => Machines::register(&mut worlds[0])?,
+            false => Machines::default(),
+        };
         let skews = worlds.iter().map(|_| dice.below(1_000) as i64 - 500).collect();
         let mut network = Network::default();
         if calm_always {
@@ -147,6 +161,7 @@ impl Office {
             skews,
             processes,
             people,
+            machines,
             ledger: Ledger::default(),
             gone: BTreeSet::new(),
             cut_until: None,
@@ -254,13 +269,22 @@ impl Office {
             person.act(self, dice);
         }
         self.turn_of_worlds(dice)?;
+        self.with_machines(|machines, office| machines.turn(office, dice))?;
         for person in crew.iter_mut() {
             person.listen(self);
         }
         let passed = self.pause(crew, idle, dice);
         self.now = Timestamp(self.now.0 + passed);
         crew.iter_mut().for_each(|person| person.work(passed));
+        self.machines.work(passed);
         Ok(())
+    }
+
+    fn with_machines<T>(&mut self, act: impl FnOnce(&mut Machines, &mut Self) -> T) -> T {
+        let mut machines = std::mem::take(&mut self.machines);
+        let done = act(&mut machines, self);
+        self.machines = machines;
+        done
     }
 
     fn turn_of_worlds(&mut self, dice: &mut Dice) -> Result<(), String> {
@@ -282,7 +306,7 @@ impl Office {
     /// How long nothing happens.
     fn pause(&self, crew: &[Person], idle: bool, dice: &mut Dice) -> i64 {
         let arrival = self.network.next_arrival().map(|at| at.0 - self.now.0);
-        let done = crew.iter().filter_map(Person::next_due).min();
+        let done = crew.iter().filter_map(Person::next_due).chain(self.machines.next_due()).min();
         let most = if idle { 1_000 + dice.below(1_000) as i64 } else { 60 };
         let least = if idle { 100 } else { 10 };
         [arrival, done].into_iter().flatten().min().unwrap_or(most).clamp(least, most)

@@ -114,7 +114,12 @@ impl Starts {
 }
 
 /// An id for a start that comes in at a server, and the server that starts it.
-fn draw(office: &Office, number: u32, front: usize, spread: u32) -> Option<(InstanceId, usize)> {
+pub(super) fn draw(
+    office: &Office,
+    number: u32,
+    front: usize,
+    spread: u32,
+) -> Option<(InstanceId, usize)> {
     let world = &office.worlds[front];
     let (topology, here) = (world.topology()?, ServerId(front as u16));
     let id = |server| InstanceId::new(office.now.0 as u64, number, spread, server);

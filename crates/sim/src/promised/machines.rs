@@ -1,0 +1,195 @@
+//! Machines that all servers give work to: what was promised, and what was not. Where nothing breaks.
+//!
+//! Invariant: a machine does as many tasks at a time as it says, in the order in which they came, and none takes
+//! longer than its definition says.
+
+use std::sync::Arc;
+
+use legwork_model::event::{ExecutorType, Secret};
+use legwork_model::id::ActivityId;
+use legwork_site::{
+    Answer, Ask, Call, Concern, Credential, Data, JobLease, Outcome, RegisterExecutor, Request,
+    RequestId, ResourceId, Start, TaskReport,
+};
+use serde_json::json;
+
+use super::Office;
+use super::material::Process;
+use super::starts::draw;
+use crate::dice::Dice;
+use crate::material::DOMAINS;
+use crate::world::World;
+
+/// So many cases are begun without a deadline.
+const PLAIN_MAX: u32 = 12;
+/// Tasks take so many percent of what their definition says: the rest is for the way.
+const SHARE_MIN: usize = 50;
+const SHARE_MORE: usize = 46;
+
+#[derive(Default)]
+pub(super) struct Machines {
+    all: Vec<Machine>,
+    plain: u32,
+    asked: Vec<(usize, RequestId)>,
+}
+
+struct Machine {
+    name: Arc<str>,
+    hands: usize,
+    /// In the order in which it came.
+    has: Vec<Held>,
+}
+
+struct Held {
+    place: usize,
+    task: JobLease,
+    left: i64,
+}
+
+/// Processes with steps for machines: alone, and after somebody has done something.
+pub(super) fn processes(domains: usize, dice: &mut Dice) -> Vec<Process> {
+    let mut process = |name: &str, first: &str, before: i64| {
+        let (takes, domain) = (2 + dice.below(7), DOMAINS[dice.below(domains)]);
+        let press =
+            format!("  - {{ step: m, job: press, at: {domain}, takes: {takes}m, timeout: 3h }}\n");
+        let text =
+            format!("process: {name}\ndata: {{ n: int }}\nstart: [n]\nsteps:\n{first}{press}");
+        Process { name: name.into(), text, minutes: before + takes as i64 }
+    };
+    let first = format!("  - {{ step: s, who: Role(clerk), at: {}, takes: 4m }}\n", DOMAINS[0]);
+    vec![process("pressed", "", 0), process("checked", &first, 4)]
+}
+
+impl Machines {
+    pub(super) fn register(world: &mut World) -> Result<Self, String> {
+        let mut machines = Self::default();
+        for (number, hands) in (0..).zip([1, 2]) {
+            let name: Arc<str> = format!("machine-{number}").into();
+            let executor = RegisterExecutor {
+                name: name.clone(),
+                url: format!("http://{name}:7001").into(),
+                secret: Secret("s".repeat(32)),
+                types: vec![ExecutorType { job: "press".into(), limit: None, rate: None }],
+                rate: None,
+                weight: None,
+                limit: 2,
+                at_once: Some(hands as u32),
+                domain: (number > 0).then(|| DOMAINS[1].into()),
+                verdicts: false,
+            };
+            let reply = world.ask_calmly(Request::Executor(Concern::Register(executor)))?;
+            reply.map_err(|refusal| refusal.to_string())?;
+            machines.all.push(Machine { name, hands, has: Vec::new() });
+        }
+        Ok(machines)
+    }
+
+    /// Somebody begins a case without a deadline.
+    pub(super) fn start_some(&mut self, office: &mut Office, dice: &mut Dice) {
+        if self.all.is_empty() || self.plain >= PLAIN_MAX || !dice.chance(2) {
+            return;
+        }
+        let (front, spread) = (dice.below(office.worlds.len()), dice.roll() as u32);
+        let is_pressed = |(it, _): &(Process, _)| &*it.name == "pressed";
+        let Some(process) = office.processes.iter().position(is_pressed) else { return };
+        let Some((instance, place)) = draw(office, 1_000 + self.plain, front, spread) else {
+            return;
+        };
+        self.plain += 1;
+        let mut data = Data::new();
+        data.insert("n".to_owned(), json!(1));
+        let start = Start {
+            instance,
+            process: office.processes[process].0.name.clone(),
+            version: None,
+            data,
+            agent: None,
+            key: None,
+            wait_until: None,
+            deadline: None,
+        };
+        self.asked.push((place, office.worlds[place].ask(Request::Start(start))));
+        office.ledger.add(instance, place, process);
+    }
+
+    /// Machines take what they are given, and tell what is done.
+    pub(super) fn turn(&mut self, office: &mut Office, dice: &mut Dice) -> Result<(), String> {
+        self.asked.retain(|(place, id)| office.worlds[*place].reply(*id).is_none());
+        for place in 0..office.worlds.len() {
+            for Call { executor, ask, .. } in office.worlds[place].take_calls() {
+                let Some(machine) = self.all.iter_mut().find(|one| one.name == executor.name)
+                else {
+                    return Err(format!("{} was called and is not known", executor.name));
+                };
+                if let Ask::Task(job) = ask {
+                    let takes = takes(office, &job.activity)
+                        * (SHARE_MIN + dice.below(SHARE_MORE)) as i64
+                        / 100;
+                    let task = JobLease { activity: job.activity, lease: job.lease };
+                    machine.has.push(Held { place, task, left: takes });
+                }
+            }
+        }
+        for machine in &mut self.all {
+            let hands = machine.hands;
+            let (done, has): (Vec<_>, Vec<_>) = std::mem::take(&mut machine.has)
+                .into_iter()
+                .enumerate()
+                .partition(|(place, held)| *place < hands && held.left <= 0);
+            machine.has = has.into_iter().map(|(_, held)| held).collect();
+            for (_, Held { place, task, .. }) in done {
+                let (executor, outcome) = (machine.name.clone(), Outcome::Done(Data::new()));
+                let report = Concern::Report(TaskReport { executor, task, outcome });
+                let credential = Credential::Executor(machine.name.clone());
+                let id = office.worlds[place].ask_as(credential, Request::Executor(report));
+                self.asked.push((place, id));
+                office.completions += 1;
+            }
+        }
+        Ok(())
+    }
+
+    pub(super) fn work(&mut self, passed: i64) {
+        let worked = self.all.iter_mut().flat_map(|machine| {
+            let hands = machine.hands;
+            machine.has.iter_mut().take(hands)
+        });
+        worked.for_each(|held| held.left -= passed);
+    }
+
+    /// When the next task is done.
+    pub(super) fn next_due(&self) -> Option<i64> {
+        let worked = self.all.iter().flat_map(|machine| machine.has.iter().take(machine.hands));
+        worked.map(|held| held.left).min()
+    }
+
+    /// When all cases are over, no machine has promised anything.
+    pub(super) fn nothing_is_left(&self, office: &mut Office) -> Result<(), String> {
+        for machine in &self.all {
+            let mut is_free = false;
+            for world in &mut office.worlds {
+                let resource = ResourceId::Executor(machine.name.clone());
+                // The others do not keep its plan.
+                if let Ok(Answer::Plan(plan)) = world.look(Request::Plan { resource })? {
+                    is_free = plan.turns.is_empty();
+                    if !is_free {
+                        return Err(format!("{} has still {:?}", machine.name, plan.turns));
+                    }
+                }
+            }
+            if !is_free {
+                return Err(format!("nobody keeps the plan of {}", machine.name));
+            }
+        }
+        Ok(())
+    }
+}
+
+/// How long a step takes by its definition.
+fn takes(office: &Office, activity: &ActivityId) -> i64 {
+    let case = office.ledger.cases.get(&activity.instance);
+    let schema = case.map(|case| &office.processes[case.process].1);
+    let node = schema.and_then(|schema| schema.node_named(&activity.step));
+    let takes = node.and_then(|node| node.takes);
+    takes.map_or(60_000, |takes| takes.as_millis() as i64)
+}

@@ -229,6 +229,20 @@ fn an_executor_with_a_queue_promises_what_comes_after_it() {
 }
 
 #[test]
+fn what_queued_at_an_executor_takes_its_time_from_when_it_is_begun() {
+    let crane = RegisterExecutor { limit: 2, at_once: Some(1), ..registration("crane") };
+    let mut depot = depot_with(crane);
+    (1..=2).for_each(|number| drop(start(&mut depot, number, None).unwrap()));
+    let tasks = depot.said().1;
+    start(&mut depot, 3, Some(60)).unwrap();
+    (0..6).for_each(|_| depot.site.pass(MINUTE));
+    finish(&mut depot, &tasks[0].0, &tasks[0].1);
+    // The second was begun just now, and not when it was given.
+    start(&mut depot, 4, Some(19)).unwrap_err();
+    start(&mut depot, 5, Some(21)).unwrap();
+}
+
+#[test]
 fn others_need_not_wait_for_what_an_executor_has_promised_and_cannot_begin() {
     let mut depot = depot();
     deploy_checked(&mut depot);

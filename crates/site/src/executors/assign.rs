@@ -192,7 +192,8 @@ impl Site {
         let (executor, kind) = (to.executor, task.kind);
         let Executors { book, given, rests, registry, .. } = &mut self.executors;
         let assignment = book.assigned(to, task, now);
-        let gift = Gift { lease, executor, kind, assignment, at: now, takes_ms, lane };
+        let (at, begun) = (now, Some(now));
+        let gift = Gift { lease, executor, kind, assignment, at, takes_ms, begun, lane };
         given.give(key.clone(), gift);
         rests.gave(executor, kind, registry.rates(executor, kind), now);
     }

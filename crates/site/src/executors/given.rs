@@ -43,6 +43,8 @@ pub(crate) struct Gift {
     pub(crate) at: Timestamp,
     /// How long it is expected to take, in milliseconds.
     pub(crate) takes_ms: i64,
+    /// When it was begun, as far as is known; what queues behind something is not.
+    pub(crate) begun: Option<Timestamp>,
     /// In which of its executor's plans it is, if that was looked for.
     pub(crate) lane: Option<usize>,
 }
@@ -96,10 +98,10 @@ impl Given {
         own
     }
 
-    /// It is in that one of its executor's plans.
-    pub(crate) fn put_into(&mut self, key: &JobKey, lane: usize) {
+    /// It is in that one of its executor's plans, and begun since then.
+    pub(crate) fn put_into(&mut self, key: &JobKey, lane: usize, begun: Option<Timestamp>) {
         if let Some(gift) = self.jobs.get_mut(key) {
-            gift.lane = Some(lane);
+            (gift.lane, gift.begun) = (Some(lane), begun);
         }
     }
 
@@ -195,7 +197,8 @@ mod tests {
             let key =
                 JobKey { instance: InstanceId(1), activity: Activity::once(NodeId(number as u32)) };
             let (takes_ms, lane) = (1_000, None);
-            let gift = Gift { lease, executor, kind, assignment, at, takes_ms, lane };
+            let begun = Some(at);
+            let gift = Gift { lease, executor, kind, assignment, at, takes_ms, begun, lane };
             given.give(key.clone(), gift);
             // One that was answered late.
             if number == 4 {

@@ -211,17 +211,21 @@ impl Site {
             }
             let first = || (0..lanes).min_by_key(|lane| free[*lane]).unwrap_or_default();
             let lane = one.lane.unwrap_or_else(first);
+            // What waits behind another is begun when that is over.
+            let is_first = free[lane] <= now;
+            let begun = is_first.then(|| one.begun.unwrap_or(now));
             match whose {
-                Whose::Given(key) => self.executors.given.put_into(&key, lane),
+                Whose::Given(key) => self.executors.given.put_into(&key, lane, begun),
                 Whose::Lent(task) => {
                     let lent = self.planning.lending.lent.get_mut(&task);
-                    lent.into_iter().for_each(|lent| lent.lane = Some(lane));
+                    lent.into_iter().for_each(|lent| (lent.lane, lent.begun) = (Some(lane), begun));
                 }
             }
-            let until = one.until(free[lane], now);
+            let until = one.until(begun.unwrap_or(free[lane]), now);
             self.planning.busy_until = self.planning.busy_until.min(until);
             // What was promised has its time in the plan, and needs more only if it takes longer.
-            if !one.is_planned || one.at.0.saturating_add(one.takes_ms) <= now.0 {
+            let since = begun.unwrap_or(now);
+            if !one.is_planned || since.0.saturating_add(one.takes_ms) <= now.0 {
                 free[lane] = until;
             }
         }
@@ -239,16 +243,16 @@ impl Site {
         lanes: usize,
     ) -> Vec<(Whose, Occupant)> {
         let given = self.executors.given.at(id).into_iter().map(|(key, gift)| {
-            let Gift { at, takes_ms, lane, kind, .. } = gift;
+            let Gift { at, takes_ms, begun, lane, kind, .. } = gift;
             let (of_kind, in_all) = self.executors.registry.room(id, kind);
             let (is_limited, is_planned) = (of_kind < in_all, self.is_planned(&key, resource));
-            (Whose::Given(key), Occupant { at, takes_ms, lane, is_limited, is_planned })
+            (Whose::Given(key), Occupant { at, takes_ms, begun, lane, is_limited, is_planned })
         });
         let ResourceId::Executor(name) = resource else { return Vec::new() };
         let lent = self.planning.lending.lent.iter().filter(|(_, lent)| lent.executor == *name);
-        let lent = lent.map(|(task, &Lent { at, takes_ms, lane, .. })| {
+        let lent = lent.map(|(task, &Lent { at, takes_ms, begun, lane, .. })| {
             let (is_limited, is_planned) = (false, false);
-            (Whose::Lent(*task), Occupant { at, takes_ms, lane, is_limited, is_planned })
+            (Whose::Lent(*task), Occupant { at, takes_ms, begun, lane, is_limited, is_planned })
         });
         let mut all: Vec<(Whose, Occupant)> = given.chain(lent).collect();
         for (_, one) in &mut all {
@@ -292,6 +296,7 @@ impl Site {
 struct Occupant {
     at: Timestamp,
     takes_ms: i64,
+    begun: Option<Timestamp>,
     lane: Option<usize>,
     /// Of its type the executor takes fewer than it works on.
     is_limited: bool,
@@ -306,9 +311,8 @@ enum Whose {
 }
 
 impl Occupant {
-    /// Until when a lane is taken, if it is free for this from then on.
-    fn until(&self, free: Timestamp, now: Timestamp) -> Timestamp {
-        let begun = if free > now { free } else { self.at };
+    /// Until when a lane is taken by what is begun then.
+    fn until(&self, begun: Timestamp, now: Timestamp) -> Timestamp {
         let until = Timestamp(begun.0.saturating_add(self.takes_ms));
         if until > now {
             return until;

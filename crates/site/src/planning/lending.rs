@@ -70,6 +70,7 @@ pub(super) struct Lent {
     pub(super) executor: Arc<str>,
     pub(super) at: Timestamp,
     pub(super) takes_ms: i64,
+    pub(super) begun: Option<Timestamp>,
     pub(super) lane: Option<usize>,
 }
 
@@ -156,6 +157,7 @@ impl Site {
 
     /// Asks again, and tells what is over. Before jobs are given out.
     pub(crate) fn settle_turns(&mut self, now: Timestamp) {
+        self.note_busy(now);
         self.allow_turns(now);
         let mut over = Vec::new();
         let mut again = Vec::new();
@@ -203,7 +205,8 @@ impl Site {
             Stage::Begun => {
                 let takes_ms = i64::try_from(turn.takes_ms).unwrap_or(i64::MAX);
                 let (to, executor, at) = (from, turn.executor, now);
-                let lent = Lent { to, executor, at, takes_ms, lane: None };
+                let begun = Some(now);
+                let lent = Lent { to, executor, at, takes_ms, begun, lane: None };
                 lending.lent.entry(turn.task).or_insert(lent);
             }
             Stage::Over => {
@@ -292,7 +295,8 @@ impl Site {
         if lane.is_none() && node.desk.has_promised(&by) {
             return false;
         }
-        let lent = Lent { to, executor: turn.executor.clone(), at: now, takes_ms, lane };
+        let (executor, at, begun) = (turn.executor.clone(), now, Some(now));
+        let lent = Lent { to, executor, at, takes_ms, begun, lane };
         self.planning.lending.lent.insert(turn.task, lent);
         self.planning.busy_until = now;
         true

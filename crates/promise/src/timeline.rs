@@ -8,7 +8,7 @@
 //! all is done that could be begun.
 
 use std::cmp::Reverse;
-use std::collections::{BTreeMap, BinaryHeap};
+use std::collections::{BTreeMap, BTreeSet, BinaryHeap};
 
 use crate::plan::Discipline;
 
@@ -106,6 +106,13 @@ impl Timeline {
             (left, turn.to)
         });
         ends.find(|(left, _)| *left <= 0).map(|(_, end)| end)
+    }
+
+    /// When each is done of which something is left.
+    pub(crate) fn ends(&self) -> Vec<(Piece, i64)> {
+        let mut seen = BTreeSet::new();
+        let last = self.turns.values().rev().filter(|turn| seen.insert(turn.piece.number));
+        last.map(|turn| (turn.piece, turn.to)).collect()
     }
 
     /// Whether new work fits if whoever can wait does. Exact for preemptive EDF.

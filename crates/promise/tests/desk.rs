@@ -5,7 +5,8 @@
 use legwork_model::id::InstanceId;
 use legwork_model::time::Timestamp;
 use legwork_promise::{
-    Change, Desk, Discipline, Leeway, ResourceId, Setup, Supply, Task, TaskId, Turn, Window, Work,
+    Change, Desk, Discipline, Leeway, ResourceId, Setup, Span, Supply, Task, TaskId, Turn, WHOLE,
+    Window, Work,
 };
 use proptest::prelude::*;
 
@@ -220,7 +221,7 @@ fn who_has_put_something_aside_goes_on_with_it() {
         desk.plan_mut(&resource(), 0).expect("it fits").turns().last().expect("it fits").to,
         Timestamp(150)
     );
-    assert_eq!(desk.least_important_endangered(), None);
+    assert_eq!(desk.least_important_endangered(&resource(), 0), None);
 }
 
 #[test]
@@ -253,7 +254,73 @@ fn nothing_is_given_up_because_somebody_is_a_moment_late() {
     let task = one(1, 0, 160, 160);
     desk.guarantee(&task).expect("it fits");
     desk.pass(Timestamp(10));
-    assert_eq!(desk.least_important_endangered(), None);
+    assert_eq!(desk.least_important_endangered(&resource(), 0), None);
     desk.pass(Timestamp(11));
-    assert_eq!(desk.least_important_endangered(), Some(task.id));
+    assert_eq!(desk.least_important_endangered(&resource(), 0), Some(task.id));
+}
+
+/// Works from each of these hours to the next.
+fn working(spans: &[(i64, i64)]) -> Setup {
+    let span =
+        |&(from, to): &(i64, i64)| Span { from: Timestamp(from), to: Timestamp(to), share: WHOLE };
+    Setup {
+        supply: Supply::new(spans.iter().map(span)),
+        discipline: Discipline::Preemptive,
+        at_once: 1,
+        loads: Vec::new(),
+        jobs: Vec::new(),
+    }
+}
+
+#[test]
+fn who_falls_ill_on_a_later_day_is_known_at_once_not_when_that_day_has_come() {
+    let mut desk = person(Leeway::default());
+    let (today, later) = (one(1, 0, 100, 10), one(2, 200, 300, 50));
+    desk.guarantee(&today).expect("it fits");
+    desk.guarantee(&later).expect("it fits");
+    desk.refit(&resource(), &working(&[(0, 220), (290, 900)]), Timestamp(0));
+    assert_eq!(desk.endangered_lanes(), [(resource(), 0)]);
+    assert_eq!(desk.least_important_endangered(&resource(), 0), Some(later.id));
+    desk.end(later.id);
+    assert_eq!(desk.endangered_lanes(), []);
+}
+
+#[test]
+fn what_somebody_has_begun_is_given_up_when_they_cannot_finish_it_any_more() {
+    let mut desk = person(Leeway { part: 16, most: 1_000 });
+    let task = one(1, 0, 200, 160);
+    desk.guarantee(&task).expect("it fits");
+    desk.begin(task.id);
+    desk.pass(Timestamp(100));
+    // There are 60 left to do. A moment less than that is made up for.
+    desk.refit(&resource(), &working(&[(0, 155), (500, 900)]), Timestamp(100));
+    assert_eq!(desk.least_important_endangered(&resource(), 0), None);
+    desk.refit(&resource(), &working(&[(0, 149), (500, 900)]), Timestamp(100));
+    assert_eq!(desk.least_important_endangered(&resource(), 0), Some(task.id));
+}
+
+#[test]
+fn what_takes_longer_than_said_stays_promised_for_nobody_knows_when_it_is_done() {
+    let mut desk = person(Leeway::default());
+    let task = one(1, 0, 200, 160);
+    desk.guarantee(&task).expect("it fits");
+    desk.begin(task.id);
+    for now in [159, 161, 200, 300] {
+        desk.pass(Timestamp(now));
+        assert_eq!(desk.endangered_lanes(), [], "{now}");
+    }
+}
+
+#[test]
+fn what_waits_is_given_up_before_what_is_being_worked_on() {
+    let mut desk = person(Leeway::default());
+    let (begun, urgent) = (one(1, 0, 200, 100), one(2, 0, 110, 60));
+    desk.guarantee(&begun).expect("it fits");
+    desk.guarantee(&urgent).expect("it fits");
+    desk.begin(begun.id);
+    // Whoever works on the one lets the other lie.
+    desk.pass(Timestamp(60));
+    assert_eq!(desk.least_important_endangered(&resource(), 0), Some(urgent.id));
+    desk.end(urgent.id);
+    assert_eq!(desk.least_important_endangered(&resource(), 0), None);
 }

@@ -121,9 +121,8 @@ impl Desk {
 
     /// A resource is lost, or works otherwise from now on: what it had promised, the most urgent first.
     pub fn lose(&mut self, id: &ResourceId, now: Timestamp) -> Vec<Task> {
-        self.resources.remove(id);
-        let lost: Vec<TaskId> =
-            self.placed.values().filter(|it| it.by == *id).map(|it| it.task.id).collect();
+        let lanes = self.resources.remove(id).into_iter().flat_map(|resource| resource.lanes);
+        let lost: Vec<TaskId> = lanes.flat_map(|lane| lane.tasks.into_values()).collect();
         self.changes.extend(lost.iter().map(|id| Change::Ended(*id)));
         let tasks = lost.iter().filter_map(|id| self.placed.remove(id)).map(|placed| placed.task);
         by_urgency(tasks.collect(), now)
@@ -266,17 +265,22 @@ impl Desk {
         Some(task)
     }
 
-    /// Of all that will not be kept if nothing changes and that nobody works on: the least important, and of those
-    /// the longest.
-    pub fn least_important_endangered(&self) -> Option<TaskId> {
-        let lanes = self.resources.values().flat_map(|resource| &resource.lanes);
-        let late = lanes.flat_map(|lane| {
-            let waiting = lane.plan.endangered().into_iter();
-            let waiting = waiting.filter(|ticket| lane.plan.running() != Some(*ticket));
-            let late =
-                waiting.filter_map(|it| Some((lane.plan.late_by(it)?, lane.tasks.get(&it)?)));
-            late.collect::<Vec<_>>()
-        });
+    /// The plans in which something will not be kept if nothing changes: whose, and which of theirs.
+    pub fn endangered_lanes(&mut self) -> Vec<(ResourceId, usize)> {
+        let mut endangered = Vec::new();
+        for (id, resource) in &mut self.resources {
+            let lanes = resource.lanes.iter_mut().enumerate();
+            let late = lanes.filter_map(|(lane, it)| (!it.plan.late().is_empty()).then_some(lane));
+            endangered.extend(late.map(|lane| (id.clone(), lane)));
+        }
+        endangered
+    }
+
+    /// Of all that will not be kept in a plan if nothing changes: the least important, and of those the longest.
+    pub fn least_important_endangered(&mut self, of: &ResourceId, lane: usize) -> Option<TaskId> {
+        let Lane { plan, tasks, .. } = self.resources.get_mut(of)?.lanes.get_mut(lane)?;
+        let late = plan.late().into_iter();
+        let late = late.filter_map(|(ticket, late)| Some((late, tasks.get(&ticket)?)));
         let tasks = late.filter_map(|(late, id)| Some((late, &self.placed.get(id)?.task)));
         let tasks = tasks.filter(|(late, task)| *late > self.leeway.of(task.service));
         let tasks = tasks.map(|(_, task)| task);
@@ -303,11 +307,11 @@ impl Desk {
     }
 
     /// Promises that will not be kept if nothing changes, the most urgent first.
-    pub fn endangered(&self, now: Timestamp) -> Vec<TaskId> {
-        let lanes = self.resources.values().flat_map(|resource| &resource.lanes);
-        let late = lanes.flat_map(|lane| {
-            let ids = lane.plan.endangered().into_iter();
-            ids.filter_map(|ticket| lane.tasks.get(&ticket)).collect::<Vec<_>>()
+    pub fn endangered(&mut self, now: Timestamp) -> Vec<TaskId> {
+        let lanes = self.resources.values_mut().flat_map(|resource| &mut resource.lanes);
+        let late = lanes.flat_map(|Lane { plan, tasks, .. }| {
+            let ids = plan.endangered().into_iter();
+            ids.filter_map(|ticket| tasks.get(&ticket)).collect::<Vec<_>>()
         });
         let tasks = late.filter_map(|id| self.placed.get(id)).map(|placed| placed.task.clone());
         by_urgency(tasks.collect(), now).into_iter().map(|task| task.id).collect()
@@ -338,8 +342,9 @@ impl Desk {
 
     /// All promises of a resource.
     pub fn reservations(&self, of: &ResourceId) -> Vec<Reservation> {
-        let own = self.placed.values().filter(|placed| placed.by == *of);
-        own.map(Placed::reservation).collect()
+        let lanes = self.resources.get(of).into_iter().flat_map(|resource| &resource.lanes);
+        let own = lanes.flat_map(|lane| lane.tasks.values());
+        own.filter_map(|id| self.reservation(*id)).collect()
     }
 
     pub fn reservation(&self, id: TaskId) -> Option<Reservation> {

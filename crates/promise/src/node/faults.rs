@@ -139,10 +139,12 @@ impl Node {
     pub fn give_up_endangered(&mut self, now: Timestamp) -> Vec<Effect> {
         self.desk.pass(now);
         let mut effects = Vec::new();
-        // One after the other: with one of them gone the others may be in time.
-        while let Some(id) = self.desk.least_important_endangered() {
-            let Some(task) = self.desk.end(id) else { break };
-            self.take_back(task, true, now, &mut effects);
+        for (whose, lane) in self.desk.endangered_lanes() {
+            // One after the other: with one of them gone the others may be in time.
+            while let Some(id) = self.desk.least_important_endangered(&whose, lane) {
+                let Some(task) = self.desk.end(id) else { break };
+                self.take_back(task, true, now, &mut effects);
+            }
         }
         effects
     }

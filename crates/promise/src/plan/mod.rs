@@ -87,6 +87,8 @@ pub struct Plan {
     before: Option<Sequence>,
     /// The latest deadline since there was nothing to do.
     furthest: i64,
+    /// Up to this point nothing becomes late, whoever works or does not.
+    safe_until: i64,
     /// The order of what can be put aside, from when it is asked for until it is too much to mend.
     timeline: Option<Timeline>,
     /// In which order they are worked on that cannot be put aside, while some are not released.
@@ -115,6 +117,7 @@ impl Plan {
             aside: Pieces::new(),
             before: None,
             furthest: now,
+            safe_until: i64::MIN,
             timeline: None,
             sequence: None,
             last: 0,
@@ -399,6 +402,7 @@ impl Plan {
                 Some(Sequence::by_deadline(&all, self.begin()))
             });
         }
+        self.safe_until = i64::MIN;
         self.tree.insert(key(&piece), piece.cost);
         self.entries.insert(piece.number, piece);
         if piece.release > self.now {

@@ -1,4 +1,5 @@
-//! The timeline is mended, not made anew: it has to come to the same.
+//! The timeline is mended, not made anew: it has to come to the same. And what is late is known without
+//! looking at everything each time.
 
 use proptest::prelude::*;
 
@@ -8,6 +9,8 @@ use super::*;
 enum Happening {
     /// Released so much later, due so much after that, so much work.
     Asked(i64, i64, i64),
+    /// The same, whether it fits or not: it was promised before somebody fell ill.
+    Restored(i64, i64, i64),
     /// Somebody works on what is first for so long, on something else, or on nothing.
     Works(i64),
     WorksOn(usize, i64),
@@ -20,6 +23,7 @@ enum Happening {
 fn happening() -> impl Strategy<Value = Happening> {
     prop_oneof![
         6 => (0_i64..30, 0_i64..40, 1_i64..6).prop_map(|(a, b, c)| Happening::Asked(a, b, c)),
+        1 => (0_i64..30, 0_i64..40, 1_i64..6).prop_map(|(a, b, c)| Happening::Restored(a, b, c)),
         3 => (1_i64..5).prop_map(Happening::Works),
         1 => (0_usize..20, 1_i64..5).prop_map(|(which, time)| Happening::WorksOn(which, time)),
         1 => (1_i64..4).prop_map(Happening::Idles),
@@ -39,6 +43,11 @@ fn happens(plan: &mut Plan, happening: Happening) {
             let (release, deadline) = (now + release, now + release + time);
             let window = Window { release: Timestamp(release), deadline: Timestamp(deadline) };
             plan.reserve(window, Work(cost));
+        }
+        Happening::Restored(release, time, cost) => {
+            let (release, deadline) = (now + release, now + release + time);
+            let window = Window { release: Timestamp(release), deadline: Timestamp(deadline) };
+            plan.restore(window, Work(cost), None);
         }
         Happening::Works(time) => {
             if let Some(ticket) = plan.next() {
@@ -67,7 +76,9 @@ fn happens(plan: &mut Plan, happening: Happening) {
         Happening::Aside(which) => {
             if let Some(ticket) = any(plan, which).filter(|it| plan.set_aside(*it)) {
                 is_as_anew(plan);
-                assert!(plan.put_back(ticket));
+                if !plan.put_back(ticket) {
+                    plan.put_all_back();
+                }
             }
         }
     }
@@ -82,8 +93,75 @@ fn is_as_anew(plan: &Plan) {
     assert_eq!(turns(mended), turns(&anew), "at {}", plan.now);
 }
 
+/// Who is late if everything is done as the plan shows it, and what is being worked on now before all else.
+fn late_by_turns(plan: &Plan) -> Vec<Ticket> {
+    let mut ends = std::collections::BTreeMap::new();
+    for turn in plan.turns() {
+        ends.extend(turn.ticket.map(|ticket| (ticket, turn.to.0)));
+    }
+    let running = plan.running.map(|piece| (Ticket(piece.number), plan.now + piece.cost));
+    if plan.discipline == Discipline::Preemptive {
+        ends.extend(running.filter(|(ticket, _)| ends.contains_key(ticket)));
+    }
+    let piece = |ticket: &Ticket| plan.entries.get(&ticket.0).filter(|piece| piece.cost > 0);
+    let late = ends
+        .iter()
+        .filter_map(|(ticket, end)| piece(ticket).filter(|piece| *end > piece.deadline).map(key));
+    let late: BTreeSet<Key> = late.collect();
+    late.into_iter().map(|key| Ticket(key.number)).collect()
+}
+
+/// When each is done if at every hour the most urgent is worked on that can be.
+fn ends_by_hours(plan: &Plan) -> Vec<(u64, i64)> {
+    let mut left: Pieces = plan.entries.clone();
+    left.retain(|_, piece| piece.cost > 0);
+    let (mut ends, mut hour) = (Vec::new(), plan.now);
+    while !left.is_empty() {
+        let now = hour;
+        hour += 1;
+        let ready = left.values_mut().filter(|piece| piece.release <= now);
+        if let Some(first) = ready.min_by_key(|piece| key(piece)) {
+            first.cost -= 1;
+            let number = first.number;
+            if first.cost == 0 {
+                left.remove(&number);
+                ends.push((number, hour));
+            }
+        }
+    }
+    ends.sort_unstable();
+    ends
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(2_000))]
+
+    #[test]
+    fn what_is_late_is_what_the_plan_shows_to_be_late(
+        happenings in prop::collection::vec(happening(), 1..40),
+        regular in prop::collection::vec((0_i64..60, 1_i64..12, 1_i64..4), 0..4),
+        can_put_aside: bool,
+    ) {
+        let start = Timestamp(0);
+        let discipline =
+            if can_put_aside { Discipline::Preemptive } else { Discipline::NonPreemptive };
+        let mut plan = Plan::new(Supply::always(start), discipline, start);
+        for (release, time, cost) in regular {
+            let window = Window { release: Timestamp(release), deadline: Timestamp(release + time) };
+            plan.occupy(window, Work(cost));
+        }
+        for happening in happenings {
+            happens(&mut plan, happening);
+            prop_assert_eq!(plan.endangered(), late_by_turns(&plan), "at {}", plan.now);
+            if can_put_aside {
+                let line = Timeline::new(plan.entries.values().copied(), plan.now, discipline);
+                let mut ends: Vec<(u64, i64)> =
+                    line.ends().into_iter().map(|(piece, end)| (piece.number, end)).collect();
+                ends.sort_unstable();
+                prop_assert_eq!(ends, ends_by_hours(&plan));
+            }
+        }
+    }
 
     #[test]
     fn a_mended_timeline_is_the_one_that_would_be_made_anew(

@@ -4,34 +4,63 @@ use legwork_model::time::Timestamp;
 
 use super::{Plan, Ticket, Times, Turn, key};
 use crate::supply::Work;
-use crate::timeline::Timeline;
+use crate::timeline::{Piece, Timeline};
 
 /// The least time that is looked at to see how much of it is left.
 const PROSPECT: i64 = 1_000;
 
 impl Plan {
     /// Those that will be late although nothing has taken longer than said: time has passed in which
-    /// the resource did not work, or does not work any more.
-    pub fn endangered(&self) -> Vec<Ticket> {
-        let begin = self.begin();
-        let late: Vec<u64> = match &self.sequence {
-            Some(sequence) => sequence.late(&self.entries, begin).collect(),
-            None => self.tree.late(begin).into_iter().map(|key| key.number).collect(),
-        };
-        late.into_iter().filter(|number| !self.loads.is_job(*number)).map(Ticket).collect()
+    /// the resource did not work, or does not work any more. In the order of deadlines.
+    pub fn endangered(&mut self) -> Vec<Ticket> {
+        self.late().into_iter().map(|(ticket, _)| ticket).collect()
     }
 
-    /// How late it will be in working time if nothing changes; less than nothing if it is in time.
-    pub(crate) fn late_by(&self, ticket: Ticket) -> Option<i64> {
-        let (piece, begin) = (self.entries.get(&ticket.0)?, self.begin());
-        let end = match &self.sequence {
+    /// The same with how late each will be, in working time. This is asked for often, and mostly nothing is.
+    pub(crate) fn late(&mut self) -> Vec<(Ticket, i64)> {
+        let begin = self.begin();
+        if begin <= self.safe_until || (self.sums_tell_ends() && self.tree.least() >= begin) {
+            return Vec::new();
+        }
+        let mut ends: Vec<(Piece, i64)> = match &self.sequence {
             Some(sequence) => {
-                let mut turns = sequence.turns(&self.entries, begin);
-                turns.find(|(of, _, _)| of.number == ticket.0)?.2
+                sequence.turns(&self.entries, begin).map(|(it, _, to)| (it, to)).collect()
             }
-            None => begin + self.tree.up_to(key(piece))?,
+            None if self.sums_tell_ends() => {
+                let late = self.tree.late(begin).into_iter();
+                let late = late.filter_map(|key| {
+                    let end = begin + self.tree.up_to(key)?;
+                    Some((*self.entries.get(&key.number)?, end))
+                });
+                late.collect()
+            }
+            None => self.timeline().ends(),
         };
-        Some(end - piece.deadline)
+        // Of what nothing is left nobody knows when it is done.
+        ends.retain(|(piece, _)| self.entries.get(&piece.number).is_some_and(|it| it.cost > 0));
+        if !self.sums_tell_ends() {
+            let spare = ends.iter().map(|(piece, end)| piece.deadline - end).min();
+            // Whatever is done meanwhile or not, nobody is later by more than the time that passes.
+            self.safe_until = begin.saturating_add(spare.unwrap_or(i64::MAX));
+        }
+        let alone = self.running.map(|running| (running.number, self.now + running.cost));
+        let mut late: Vec<(Piece, i64)> = ends
+            .into_iter()
+            .filter(|(piece, _)| !self.loads.is_job(piece.number))
+            // What waits is not in the way of what is being worked on.
+            .map(|(piece, end)| match alone {
+                Some((number, alone)) if number == piece.number => (piece, alone),
+                Some(_) | None => (piece, end),
+            })
+            .filter(|(piece, end)| *end > piece.deadline)
+            .collect();
+        late.sort_unstable_by_key(|(piece, _)| key(piece));
+        late.into_iter().map(|(piece, end)| (Ticket(piece.number), end - piece.deadline)).collect()
+    }
+
+    /// Whether everything can be worked on: then it is done in the order of deadlines without a pause.
+    fn sums_tell_ends(&self) -> bool {
+        self.sequence.is_none() && self.coming.is_empty()
     }
 
     pub(super) fn is_endangered(&self) -> bool {

@@ -399,3 +399,26 @@ fn thousands_of_unknown_names_are_answered_quickly_and_counted() {
     assert!(findings.contains("did you mean `agent-number-0`?"), "{findings:.500}");
     assert!(findings.contains("2900 more findings are not shown"), "{findings:.500}");
 }
+
+#[test]
+fn what_comes_up_all_day_is_refused_for_plans_are_made_of_it() {
+    let source = |regularly: &str| {
+        format!("organisation: x\nagents:\n  ben: {{ regularly: [{regularly}] }}\n")
+    };
+    let all_day = "{ task: bell, at: '* * * * *', takes: 1m }";
+    let every_minute = "{ task: look, every: 1m, takes: 1m }";
+    for (regularly, times) in [
+        (all_day, "1440"),
+        (every_minute, "1440"),
+        ("{ task: a, at: '*/15 * * * *', takes: 1m }, { task: b, every: 7d, takes: 1h }", "97"),
+    ] {
+        let (organisation, findings) = Organisation::parse(&source(regularly));
+        assert!(organisation.is_none());
+        let message = format!(
+            "`regularly` of agent `ben` comes up {times} times a day, and may 96 times at most"
+        );
+        assert_eq!(findings[0].message, message);
+    }
+    let enough = source("{ task: a, at: '*/15 * * * *', takes: 1m }");
+    assert!(Organisation::parse(&enough).0.is_some());
+}

@@ -100,10 +100,7 @@ impl<'o> WorkingTime<'o> {
         to: Timestamp,
     ) -> impl Iterator<Item = WorkSpan> + '_ {
         let fixed = self.agent.regularly.iter().filter(|regular| regular.is_fixed());
-        // One that began before lasts into the bounds.
-        let longest = fixed.clone().map(|regular| regular.takes).max().unwrap_or_default();
-        let before = from.0.saturating_sub(longest.as_millis() as i64);
-        let appointments = regular::merged(fixed, self.zone(), before..to.0);
+        let appointments = regular::merged(fixed, self.zone(), from.0..to.0);
         let appointments = appointments.map(|(_, stretch)| stretch);
         spans::without(self.stretches(from.0..to.0), appointments).map(|stretch| WorkSpan {
             from: Timestamp(stretch.start),
@@ -112,15 +109,32 @@ impl<'o> WorkingTime<'o> {
         })
     }
 
-    /// What comes up within these bounds, ascending by release. Nothing comes up while there is no
-    /// working time for it, and nothing takes more than there is until its deadline.
+    /// What comes up within these bounds, or came up before and is not over, ascending by release. Nothing
+    /// comes up while there is no working time for it, and nothing takes more than there is until its deadline.
     pub fn occurrences(
         &self,
         from: Timestamp,
         to: Timestamp,
     ) -> impl Iterator<Item = Occurrence> + '_ {
-        let all = regular::merged(self.agent.regularly.iter(), self.zone(), from.0..to.0);
-        all.filter_map(|(regular, stretch)| {
+        self.occurrences_of(|_| true, from.0..to.0)
+    }
+
+    /// The same without appointments, which are many at times.
+    pub fn occurrences_between_appointments(
+        &self,
+        from: Timestamp,
+        to: Timestamp,
+    ) -> impl Iterator<Item = Occurrence> + '_ {
+        self.occurrences_of(|regular| !regular.is_fixed(), from.0..to.0)
+    }
+
+    fn occurrences_of(
+        &self,
+        counts: fn(&Regular) -> bool,
+        bounds: Stretch,
+    ) -> impl Iterator<Item = Occurrence> + '_ {
+        let tasks = self.agent.regularly.iter().filter(move |regular| counts(regular));
+        regular::merged(tasks, self.zone(), bounds).filter_map(|(regular, stretch)| {
             let fixed = regular.is_fixed();
             let worked: i64 =
                 self.stretches(stretch.clone()).map(|span| span.end - span.start).sum();

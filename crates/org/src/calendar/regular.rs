@@ -58,12 +58,26 @@ impl Regular {
         }
     }
 
-    /// From each release to its deadline, ascending.
+    /// The most times that it comes up on one day.
+    pub(crate) fn times_a_day(&self) -> usize {
+        match &self.when {
+            When::At(cron) => cron.minutes().count(),
+            When::Every { period, .. } => {
+                let period = period.as_millis().max(1);
+                usize::try_from((DAY_MS as u128).div_ceil(period)).unwrap_or(usize::MAX)
+            }
+        }
+    }
+
+    /// From each release to its deadline, ascending: all that lie in the stretch at least in part.
     fn within<'r>(&'r self, zone: &'r Zone, stretch: Stretch) -> Stretches<'r> {
         match &self.when {
             When::At(cron) => {
                 let takes = i64::try_from(self.takes.as_millis()).unwrap_or(i64::MAX);
-                let all = appointments(cron, zone, stretch);
+                let from = stretch.start;
+                // One that began before may last into the stretch.
+                let all = appointments(cron, zone, from.saturating_sub(takes)..stretch.end);
+                let all = all.filter(move |moment| moment.saturating_add(takes) > from);
                 Box::new(all.map(move |moment| moment..moment.saturating_add(takes)))
             }
             When::Every { period, from } => Box::new(periods(*period, *from, zone, stretch)),
@@ -120,14 +134,11 @@ fn periods(
     let first = i64::try_from(first).unwrap_or(0).max(0);
     (first..)
         .map_while(move |number| Some(begin(number)?..begin(number + 1)?))
-        .take_while({
-            let end = stretch.end;
-            move |period| period.start < end
-        })
-        .filter(move |period| !period.is_empty() && stretch.contains(&period.start))
+        .take_while(move |period| period.start < stretch.end)
+        .filter(move |period| !period.is_empty() && period.end > stretch.start)
 }
 
-/// All that come up in the stretch, ascending; of the same moment in the order of the tasks.
+/// All that lie in the stretch at least in part, ascending; of the same moment in the order of the tasks.
 pub(super) fn merged<'r>(
     tasks: impl Iterator<Item = &'r Regular>,
     zone: &'r Zone,

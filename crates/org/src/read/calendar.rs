@@ -21,6 +21,8 @@ pub const CALENDARS_MAX: usize = 1_000;
 pub const CLOSED_MAX: usize = 1_000;
 /// The most regular tasks of one agent.
 pub const REGULAR_MAX: usize = 20;
+/// The most times a day that all regular tasks of one agent come up together.
+const TIMES_A_DAY_MAX: usize = 96;
 /// The longest appointment.
 const APPOINTMENT_MAX: Duration = Duration::from_secs(24 * 3600);
 /// The longest period of a regular task.
@@ -167,7 +169,18 @@ impl Reading {
         if !self.admit_count(items, REGULAR_MAX, &what) {
             return Vec::new();
         }
-        items.iter().filter_map(|item| self.regular(item, fields.what(), zone)).collect()
+        let all: Vec<Regular> =
+            items.iter().filter_map(|item| self.regular(item, fields.what(), zone)).collect();
+        let times: usize = all.iter().map(Regular::times_a_day).sum();
+        if times > TIMES_A_DAY_MAX {
+            let message = format!(
+                "{what} comes up {times} times a day, and may {TIMES_A_DAY_MAX} times at most"
+            );
+            let hint = "put what is done all the time into `share`";
+            self.report.error(node.span, Rule::Y3, message, hint);
+            return Vec::new();
+        }
+        all
     }
 
     fn regular(&mut self, node: &Node, whose: &str, zone: &Zone) -> Option<Regular> {

@@ -249,8 +249,10 @@ impl Site {
         self.planning.watched_at = now;
         let revision = self.executors.registry.revision();
         let changed = std::mem::replace(&mut self.planning.executors, revision) != revision;
-        if changed || now.since(self.planning.refitted_at) >= REFITTED {
+        if now.since(self.planning.refitted_at) >= REFITTED {
             self.refit(now);
+        } else if changed {
+            self.refit_executors(now);
         }
         self.plan(now, |node| node.give_up_endangered(now));
     }

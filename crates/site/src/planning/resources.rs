@@ -78,14 +78,23 @@ impl Site {
     /// People may work at other times from now on, or not at all; executors may be gone.
     pub(crate) fn refit(&mut self, now: Timestamp) {
         self.planning.refitted_at = now;
+        self.refit_those(|_| true, now);
+    }
+
+    /// Executors were registered, have changed or are gone: that concerns nobody else.
+    pub(super) fn refit_executors(&mut self, now: Timestamp) {
+        self.refit_those(|id| matches!(id, ResourceId::Executor(_)), now);
+    }
+
+    fn refit_those(&mut self, counts: impl Fn(&ResourceId) -> bool, now: Timestamp) {
         self.planning.busy_until = now;
-        let Some(node) = &self.planning.node else { return };
-        let all: Vec<ResourceId> = node.desk.resources().cloned().collect();
+        let Some(node) = &mut self.planning.node else { return };
+        node.desk.pass(now);
+        let all: Vec<ResourceId> = node.desk.resources().filter(|id| counts(id)).cloned().collect();
         for id in all {
             match self.setup(&id, now) {
                 Some(setup) => {
                     if let Some(node) = &mut self.planning.node {
-                        node.desk.pass(now);
                         node.desk.refit(&id, &setup, now);
                     }
                 }
@@ -119,7 +128,7 @@ impl Site {
         let spans = time.spans_between_appointments(before(now), until);
         let spans =
             spans.map(|span| Span { from: span.from, to: span.to, share: span.share.min(WHOLE) });
-        let regular = time.occurrences(now, until).filter(|occurrence| !occurrence.fixed);
+        let regular = time.occurrences_between_appointments(now, until);
         let jobs = regular.map(|occurrence| {
             let window = Window { release: occurrence.release, deadline: occurrence.deadline };
             (window, work(occurrence.takes))

@@ -86,11 +86,16 @@ fn the_guide_lists_every_metric_and_no_other() {
 
 /// What the guide says of a limit, and where the source says the same.
 const REGISTERING: &str = "crates/site/src/executors/registering.rs";
-const LIMITS: [(&str, &str, &str); 50] = [
+const LIMITS: [(&str, &str, &str); 51] = [
     (
         "a [deadline](deadlines.md) that is promised | 400 days ahead",
         "crates/site/src/planning/resources.rs",
         "Duration::from_secs(400 * 24 * 3600);",
+    ),
+    (
+        "those who are asked for their time for one step | the first 256 by name",
+        "crates/site/src/planning/routing.rs",
+        "WHO_MAX: usize = 256;",
     ),
     ("body of a request | 1 MiB", CONFIG, "body_bytes_max: 1 << 20,"),
     ("a file | 64 MiB", CONFIG, "file_bytes_max: 64 << 20,"),

@@ -41,7 +41,18 @@ fn office(agents: &str, takes: &str) -> Harness {
 
 /// Starts a claim that is to be done by then (`20T16`); answers who does it when, or the earliest date.
 fn start(harness: &mut Harness, number: u128, deadline: &str) -> String {
-    let start = Start {
+    let wish = Wish::new(at(&format!("2026-01-{deadline}:00:00Z")));
+    match harness.ask(start_by(number, wish)) {
+        Ok(Answer::Started { instance, .. }) => planned(instance.deadline.as_ref().unwrap()),
+        Ok(other) => panic!("{other:?}"),
+        Err(Refusal { earliest, .. }) => {
+            format!("earliest {}", earliest.map_or("never".into(), short))
+        }
+    }
+}
+
+fn start_by(number: u128, wish: Wish) -> Request {
+    Request::Start(Start {
         instance: InstanceId(number << 80),
         process: Arc::from("claim"),
         version: None,
@@ -49,15 +60,8 @@ fn start(harness: &mut Harness, number: u128, deadline: &str) -> String {
         agent: None,
         key: None,
         wait_until: None,
-        deadline: Some(Box::new(Wish::new(at(&format!("2026-01-{deadline}:00:00Z"))))),
-    };
-    match harness.ask(Request::Start(start)) {
-        Ok(Answer::Started { instance, .. }) => planned(instance.deadline.as_ref().unwrap()),
-        Ok(other) => panic!("{other:?}"),
-        Err(Refusal { earliest, .. }) => {
-            format!("earliest {}", earliest.map_or("never".into(), short))
-        }
-    }
+        deadline: Some(Box::new(wish)),
+    })
 }
 
 fn planned(deadline: &DeadlineView) -> String {
@@ -140,4 +144,20 @@ fn who_has_claimed_it_and_falls_ill_is_noticed_before_the_deadline_is_missed() {
     harness.ask(organisation(&away)).unwrap();
     assert_eq!(stands(&mut harness, 1), "nobody");
     assert_eq!(harness.site.deadlines().withdrawn, 1);
+}
+
+#[test]
+fn nothing_is_promised_for_longer_than_peoples_time_is_known() {
+    let mut harness = office(ANN, "3h");
+    let too_far = || Wish::new(at("2027-02-24T08:00:00Z"));
+    let refusal = harness.ask(start_by(1, too_far())).unwrap_err();
+    assert_eq!(refusal.code, "deadline_too_far");
+    assert!(refusal.message.contains("2027-02-23T08:00:00"), "{}", refusal.message);
+    let last = Wish::new(at("2027-02-23T08:00:00Z"));
+    assert!(harness.ask(start_by(1, last)).is_ok());
+    // Without a promise a case may have any deadline.
+    let mut anyway = too_far();
+    anyway.unpromised = Unpromised::Start;
+    assert!(harness.ask(start_by(2, anyway)).is_ok());
+    assert_eq!(stands(&mut harness, 2), "");
 }

@@ -13,7 +13,7 @@ use super::opening::wanted;
 use crate::Site;
 
 /// How far ahead somebody's time is looked at; nothing is promised for later.
-const AHEAD: Duration = Duration::from_secs(400 * 24 * 3600);
+pub(super) const AHEAD: Duration = Duration::from_secs(400 * 24 * 3600);
 /// How far back: what was begun before a restart is done as far as they had time for it.
 const BEHIND: Duration = Duration::from_secs(7 * 24 * 3600);
 /// The most tasks at a time that an executor is planned for.

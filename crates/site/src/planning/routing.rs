@@ -6,12 +6,12 @@ use legwork_model::schema::Schema;
 use legwork_model::time::Timestamp;
 use legwork_promise::{Leg, Next, ResourceId, Task, TaskId, Window, Work, legs};
 
-use super::resources::work;
+use super::resources::{AHEAD, work};
 use super::search::{Foreseen, Routing, Wanted};
 use super::{Granted, Site};
 use crate::access::Caller;
 use crate::answer::{Answer, DeadlineView};
-use crate::input::{RequestId, Start, Unpromised};
+use crate::input::{RequestId, Start};
 use crate::refusal::{Kind, Refusal};
 
 /// How long a promise is held for an instance that is about to start.
@@ -71,6 +71,12 @@ impl Site {
             let message = format!("the deadline {at} is not in the future; it is {now}");
             return Err(Refusal::new(Kind::Invalid, "deadline_past", message));
         }
+        let (last, wish) = (now + AHEAD, start.deadline.as_ref());
+        if at > last && !wish.is_some_and(|wish| wish.starts_anyway()) {
+            let message =
+                format!("nothing is promised for more than 400 days ahead: {last} at the latest");
+            return Err(Refusal::new(Kind::Invalid, "deadline_too_far", message));
+        }
         let legs = legs(&schema);
         let costs: Vec<Work> = legs.iter().map(|leg| self.cost(&schema, leg)).collect();
         let unknown = legs.iter().filter(|leg| leg.takes.is_none());
@@ -79,6 +85,7 @@ impl Site {
             let steps = unknown.join("`, `");
             format!("nobody knows how long `{steps}` takes; say so in the definition with `takes:`")
         });
+        let reason = reason.or_else(|| (at > last).then(|| "it is too far ahead".to_owned()));
         Ok(Routing::new(Wanted { id, caller, start, schema }, (legs, costs), now, reason))
     }
 
@@ -217,7 +224,7 @@ impl Site {
         self.release_route(id, now);
         let Some(mut routing) = self.planning.routes.remove(&id) else { return };
         let Some(wish) = &routing.start.deadline else { return };
-        if wish.unpromised == Unpromised::Start && !wish.ask_only {
+        if wish.starts_anyway() {
             self.planning.counts.unpromised += 1;
             let deadline = Deadline { at: wish.at, legs: Vec::new() };
             return self.admit(routing.found(deadline), now);

@@ -44,6 +44,11 @@ impl Wish {
         let priority = Deadline::PRIORITY_DEFAULT;
         Self { at, unpromised: Unpromised::default(), priority, ask_only: false, found: None }
     }
+
+    /// Whether nobody has to promise it.
+    pub(super) fn starts_anyway(&self) -> bool {
+        self.unpromised == Unpromised::Start && !self.ask_only
+    }
 }
 
 /// A start whose deadline is being looked at.

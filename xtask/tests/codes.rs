@@ -94,7 +94,7 @@ const LIMITS: [(&str, &str, &str); 51] = [
     ),
     (
         "those who are asked for their time for one step | the first 256 by name",
-        "crates/site/src/planning/routing.rs",
+        "crates/site/src/planning/who.rs",
         "WHO_MAX: usize = 256;",
     ),
     ("body of a request | 1 MiB", CONFIG, "body_bytes_max: 1 << 20,"),

@@ -24,7 +24,7 @@ use crate::time::Timestamp;
 use crate::value::Value;
 pub use deadline::{Deadline, Leg, Planned, Replanned};
 pub use mail::MailEvent;
-pub use plan::{PlanEvent, Reserved, TaskKey};
+pub use plan::{PlanEvent, Reserved, StandsIn, TaskKey};
 pub use record::{Record, RecordedAt, Unreadable, relative};
 use record::{compact_activity, relative_if_any};
 pub use site::{

@@ -7,7 +7,7 @@ use legwork_model::event::{
     Answered, Assigned, Completed, Created, Deadline, Entry, Event, ExecutorRegistered,
     ExecutorType, FetchedValue, Incident, KeyEvent, Leg, MailEvent, Method, Order, Orders, Parcel,
     Passage, Performer, PlanEvent, Planned, PolicySet, Received, Record, Replanned, RequestDigest,
-    Reserved, Secret, SiteEvent, TaskKey, TokenIssued, Validity,
+    Reserved, Secret, SiteEvent, StandsIn, TaskKey, TokenIssued, Validity,
 };
 use legwork_model::id::{Activity, DomainId, ElementId, InstanceId, Iteration, NodeId, ServerId};
 use legwork_model::time::Timestamp;
@@ -452,7 +452,14 @@ fn plans() {
         asker: ServerId(3),
         who: vec![ann()],
         deputies: vec![],
+        only: vec![],
     };
+    let stands_in = StandsIn { who: ann(), from: Timestamp(2), to: Timestamp(8) };
+    let for_a_while = Reserved { only: vec![stands_in], ..reserved.clone() };
+    check_plan(
+        PlanEvent::Reserved(Box::new(for_a_while)),
+        "82008c845000000000000000000000000000000007050100820163616e6e0001090405f50381820163616e6e808183820163616e6e0208",
+    );
     check_plan(
         PlanEvent::Reserved(Box::new(reserved)),
         "82008b845000000000000000000000000000000007050100820163616e6e0001090405f50381820163616e6e80",

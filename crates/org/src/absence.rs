@@ -19,6 +19,18 @@ pub(crate) struct Standing {
     pub(crate) before: Vec<u32>,
 }
 
+/// Somebody who acts for somebody else for a while.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StandIn {
+    pub agent: AgentId,
+    pub from: Timestamp,
+    /// Not included.
+    pub to: Timestamp,
+}
+
+/// The absences of a long chain are looked at up to here.
+const CHANGES_MAX: usize = 256;
+
 impl Organisation {
     pub fn is_absent(&self, agent: &AgentId, now: Timestamp) -> bool {
         self.roster.number(agent).is_some_and(|number| self.away(number, now))
@@ -35,6 +47,55 @@ impl Organisation {
         let number = self.roster.number(agent).filter(|&number| self.away(number, now))?;
         let mut all = self.stand_ins(number, now).map(|number| self.roster.agent(number));
         all.find(|agent| !step.bars(agent)).cloned()
+    }
+
+    /// Who does a step in place of an agent who will be absent, and when: for each part of an absence between two
+    /// moments the first whom nothing bars, ascending.
+    pub fn stand_ins_between(
+        &self,
+        agent: &AgentId,
+        step: &Resolved,
+        from: Timestamp,
+        to: Timestamp,
+    ) -> Vec<StandIn> {
+        let Some(number) = self.roster.number(agent) else { return Vec::new() };
+        let mut found: Vec<StandIn> = Vec::new();
+        let moments = self.changes_for(number, from, to);
+        let ends = moments.iter().skip(1).copied().chain([to]);
+        for (from, to) in moments.iter().copied().zip(ends) {
+            let Some(agent) = self.stand_in_at(agent, step, from) else { continue };
+            match found.last_mut().filter(|last| last.to == from && last.agent == agent) {
+                Some(last) => last.to = to,
+                None => found.push(StandIn { agent, from, to }),
+            }
+        }
+        found
+    }
+
+    /// When it may change who stands in for an agent, the first moment before all; none if nobody has to.
+    fn changes_for(&self, number: u32, from: Timestamp, to: Timestamp) -> BTreeSet<Timestamp> {
+        let periods = |number: u32| {
+            let all = self.agent_numbered(number).absent.iter();
+            all.filter(move |period| period.from < to && period.to.is_none_or(|end| end > from))
+        };
+        let mut moments = BTreeSet::new();
+        if from >= to || periods(number).next().is_none() {
+            return moments;
+        }
+        moments.insert(from);
+        let (mut seen, mut open) = (BTreeSet::from([number]), vec![number]);
+        while let Some(number) = open.pop() {
+            for period in periods(number) {
+                let ends = [Some(period.from), period.to].into_iter().flatten();
+                moments.extend(ends.filter(|moment| from < *moment && *moment < to));
+                let substitutes = &self.absences.substitutes[number as usize];
+                open.extend(substitutes.iter().filter(|other| seen.insert(**other)));
+            }
+            if moments.len() > CHANGES_MAX {
+                break;
+            }
+        }
+        moments
     }
 
     /// For whom an agent may have to act now, in the order of names: the absent who come to them
@@ -103,7 +164,10 @@ impl Organisation {
 
 #[cfg(test)]
 mod tests {
+    use legwork_model::rule::Rule;
+
     use super::*;
+    use crate::resolve::Performers;
     use crate::support::{HOSPITAL, organisation};
 
     fn at(text: &str) -> Timestamp {
@@ -132,6 +196,51 @@ mod tests {
         // The last day is part of the absence.
         assert_eq!(standing_in(&hospital, "2027-01-06T23:59:59.999Z"), "cora for ann, dan for ben");
         assert_eq!(standing_in(&hospital, "2027-01-07T00:00:00Z"), "dan for ben");
+    }
+
+    #[test]
+    fn it_is_known_before_who_will_stand_in_and_until_when() {
+        let hospital = organisation(HOSPITAL);
+        let nobody = hospital.resolve(&Rule::Any(Vec::new()), &Nobody);
+        let between = |agent: &str, from: &str, to: &str| {
+            let all = hospital.stand_ins_between(&agent.into(), &nobody, at(from), at(to));
+            let short = |moment: Timestamp| moment.to_string()[5..13].replace('T', " ");
+            let all =
+                all.iter().map(|it| format!("{} {}-{}", it.agent, short(it.from), short(it.to)));
+            all.collect::<Vec<_>>().join(", ")
+        };
+        // Ann is away from the 20th to the 6th, Ben from noon on the 24th.
+        let (before, after) = ("2026-12-01T00:00:00Z", "2027-02-01T00:00:00Z");
+        assert_eq!(between("ann", before, after), "ben 12-20 00-12-24 12, cora 12-24 12-01-07 00");
+        assert_eq!(
+            between("ann", "2026-12-23T00:00:00Z", "2026-12-25T00:00:00Z"),
+            "ben 12-23 00-12-24 12, cora 12-24 12-12-25 00"
+        );
+        assert_eq!(between("ann", before, "2026-12-20T00:00:00Z"), "");
+        assert_eq!(between("ben", before, after), "dan 12-24 12-02-01 00");
+        assert_eq!(between("cora", before, after), "");
+        // At every moment it is who stands in then.
+        for hour in 0..24 * 60 {
+            let moment = at(before) + std::time::Duration::from_secs(hour * 3600);
+            for agent in ["ann", "ben", "cora", "dan"] {
+                let agent: AgentId = agent.into();
+                let all = hospital.stand_ins_between(&agent, &nobody, at(before), at(after));
+                let then = all.into_iter().find(|it| it.from <= moment && moment < it.to);
+                assert_eq!(then.map(|it| it.agent), hospital.stand_in_at(&agent, &nobody, moment));
+            }
+        }
+    }
+
+    struct Nobody;
+
+    impl Performers for Nobody {
+        fn performer(&self, _: &str) -> Option<AgentId> {
+            None
+        }
+
+        fn starter(&self) -> Option<AgentId> {
+            None
+        }
     }
 
     #[test]

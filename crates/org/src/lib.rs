@@ -16,6 +16,7 @@ mod set;
 mod support;
 mod worklist;
 
+pub use absence::StandIn;
 pub use calendar::{Occurrence, Regular, SPANS_PER_DAY_MAX, WorkSpan, WorkingTime};
 pub use check::Assignments;
 pub use check_text::{Checked, check_text};

@@ -31,4 +31,4 @@ pub use plan::{Discipline, Plan, Ticket, Times, Turn, Window};
 pub use route::{Leg, Next, Route, legs};
 pub use service::Seen;
 pub use supply::{Span, Supply, WHOLE, Work};
-pub use task::{Displaces, Flow, Kind, Part, Promise, ResourceId, Task, TaskId};
+pub use task::{Displaces, Flow, Kind, Only, Part, Promise, ResourceId, Task, TaskId};

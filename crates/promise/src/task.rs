@@ -136,6 +136,18 @@ pub struct Task {
     /// Whether less important ones make way for it.
     #[n(12)]
     pub displaces: Displaces,
+    /// Who of them can do it only at a time: whoever stands in for somebody, while that one is away.
+    #[n(13)]
+    pub only: Vec<Only>,
+}
+
+/// When somebody can do a task.
+#[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
+pub struct Only {
+    #[n(0)]
+    pub who: ResourceId,
+    #[n(1)]
+    pub within: Window,
 }
 
 impl Task {
@@ -155,7 +167,20 @@ impl Task {
             may_abort: false,
             may_reject: true,
             displaces: Displaces::AtOnce,
+            only: Vec::new(),
         }
+    }
+
+    /// When somebody can do it, if not at any time.
+    pub fn only_for(&self, who: &ResourceId) -> Option<Window> {
+        self.only.iter().find(|only| only.who == *who).map(|only| only.within)
+    }
+
+    /// The window for somebody who does it. It ends before it begins if they cannot do it at all.
+    pub fn window_for(&self, who: &ResourceId) -> Window {
+        let Window { release, deadline } = self.window;
+        let within = self.only_for(who).unwrap_or(self.window);
+        Window { release: release.max(within.release), deadline: deadline.min(within.deadline) }
     }
 
     /// The same for its deputies, if it has any.

@@ -5,8 +5,8 @@
 use legwork_model::id::InstanceId;
 use legwork_model::time::Timestamp;
 use legwork_promise::{
-    Change, Desk, Discipline, Leeway, ResourceId, Setup, Span, Supply, Task, TaskId, Turn, WHOLE,
-    Window, Work,
+    Change, Desk, Discipline, Leeway, Only, ResourceId, Setup, Span, Supply, Task, TaskId, Turn,
+    WHOLE, Window, Work,
 };
 use proptest::prelude::*;
 
@@ -323,4 +323,24 @@ fn what_waits_is_given_up_before_what_is_being_worked_on() {
     assert_eq!(desk.least_important_endangered(&resource(), 0), Some(urgent.id));
     desk.end(urgent.id);
     assert_eq!(desk.least_important_endangered(&resource(), 0), None);
+}
+
+#[test]
+fn who_stands_in_for_somebody_does_so_only_while_that_one_is_away() {
+    let mut desk = person(Leeway::default());
+    let mut task = one(1, 0, 200, 30);
+    let within = |from, to| Window { release: Timestamp(from), deadline: Timestamp(to) };
+    task.only = vec![Only { who: resource(), within: within(100, 120) }];
+    assert!(!desk.could(&task) && desk.guarantee(&task).is_none(), "it is too short");
+    assert_eq!(desk.earliest(&task), None);
+    // Perhaps later than it is wanted.
+    task.only[0].within = within(190, 400);
+    assert!(!desk.could(&task));
+    assert_eq!(desk.earliest(&task), Some(Timestamp(220)));
+    task.only[0].within = within(100, 400);
+    let promise = desk.guarantee(&task).expect("it fits");
+    assert_eq!(promise.times.start, Timestamp(100));
+    // Nor is that forgotten with another calendar.
+    desk.refit(&resource(), &working(&[(0, 110), (190, 900)]), Timestamp(0));
+    assert_eq!(desk.least_important_endangered(&resource(), 0), Some(task.id));
 }

@@ -236,3 +236,18 @@ fn what_was_reserved_for_a_start_that_a_crash_broke_off_is_given_back() {
     group.pass(1_000);
     assert_eq!(turns(&mut group, 0, "ann"), 0);
 }
+
+#[test]
+fn who_may_not_do_it_any_more_gives_it_back_and_another_planner_is_asked() {
+    let mut group = group();
+    let (_, planned) = start(&mut group, 8);
+    assert!(planned.ends_with("sign sam"), "{planned}");
+    assert_eq!(turns(&mut group, 2, "sam"), 1);
+    let source = PEOPLE
+        .replace("sam: { roles: [manager] }", "sam: { roles: [clerk] }, tom: { roles: [manager] }");
+    group.ask(0, Request::PublishOrganisation { source }).unwrap();
+    for _ in 0..10 {
+        group.pass(2_000);
+    }
+    assert_eq!((turns(&mut group, 2, "sam"), turns(&mut group, 0, "tom")), (0, 1));
+}

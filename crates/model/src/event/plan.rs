@@ -93,4 +93,18 @@ pub struct Reserved {
     pub who: Vec<Performer>,
     #[n(10)]
     pub deputies: Vec<Performer>,
+    /// Who of them can do it only while they stand in for somebody.
+    #[cbor(n(11), skip_if = "Vec::is_empty")]
+    pub only: Vec<StandsIn>,
+}
+
+/// Somebody who can do something for a while.
+#[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
+pub struct StandsIn {
+    #[n(0)]
+    pub who: Performer,
+    #[n(1)]
+    pub from: Timestamp,
+    #[n(2)]
+    pub to: Timestamp,
 }

@@ -153,14 +153,14 @@ impl Desk {
 
     /// Promises a task if one of those who can do it has the time: the one with the most of it.
     pub fn guarantee(&mut self, task: &Task) -> Option<Promise> {
-        let (window, service) = (task.window, task.service);
         let mut best: Option<(Work, ResourceId, usize)> = None;
         for id in self.who_is_here(task) {
             let Some(resource) = self.resources.get_mut(&id) else { continue };
+            let window = task.window_for(&id);
             for (number, lane) in resource.lanes.iter_mut().enumerate() {
                 let room = lane.plan.room(window.deadline);
                 let is_better = best.as_ref().is_none_or(|(most, _, _)| room > *most);
-                if is_better && lane.fits(window, service) {
+                if is_better && lane.fits(window, task.service) {
                     best = Some((room, id.clone(), number));
                 }
             }
@@ -173,8 +173,11 @@ impl Desk {
     pub fn could(&mut self, task: &Task) -> bool {
         let who = self.who_is_here(task);
         let here = self.resources.iter_mut().filter(|(id, _)| who.contains(id));
-        here.flat_map(|(_, resource)| &mut resource.lanes)
-            .any(|lane| lane.fits(task.window, task.service))
+        let mut lanes = here.flat_map(|(id, resource)| {
+            let window = task.window_for(id);
+            resource.lanes.iter_mut().map(move |lane| (lane, window))
+        });
+        lanes.any(|(lane, window)| lane.fits(window, task.service))
     }
 
     /// The part of their time that those here have left, in thousandths: of the one with the most.
@@ -203,7 +206,7 @@ impl Desk {
         self.end(task.id);
         let resource = self.resources.get_mut(&by)?;
         let Lane { plan, tasks, factor, .. } = &mut resource.lanes[lane];
-        let (ticket, times) = plan.reserve(task.window, task.service)?;
+        let (ticket, times) = plan.reserve(task.window_for(&by), task.service)?;
         tasks.insert(ticket, task.id);
         factor.refresh(plan);
         self.changes.push(Change::Reserved(task.id));
@@ -221,8 +224,14 @@ impl Desk {
     pub fn earliest(&mut self, task: &Task) -> Option<Timestamp> {
         let who = self.who_is_here(task);
         let resources = self.resources.iter_mut().filter(|(id, _)| who.contains(id));
-        let lanes = resources.flat_map(|(_, resource)| &mut resource.lanes);
-        lanes.filter_map(|lane| lane.plan.earliest(task.window.release, task.service)).min()
+        let lanes = resources.flat_map(|(id, resource)| {
+            let (from, only) = (task.window_for(id).release, task.only_for(id));
+            resource.lanes.iter_mut().filter_map(move |lane| {
+                let earliest = lane.plan.earliest(from, task.service)?;
+                only.is_none_or(|only| earliest <= only.deadline).then_some(earliest)
+            })
+        });
+        lanes.min()
     }
 
     /// Somebody works on it from now on.
@@ -334,7 +343,7 @@ impl Desk {
         let Some(resource) = self.resources.get_mut(&by) else { return };
         let lane = lane.min(resource.lanes.len() - 1);
         let Lane { plan, tasks, factor, .. } = &mut resource.lanes[lane];
-        let ticket = plan.restore(task.window, left, begun);
+        let ticket = plan.restore(task.window_for(&by), left, begun);
         tasks.insert(ticket, task.id);
         factor.refresh(plan);
         self.placed.insert(task.id, Placed { task, by, lane, ticket });

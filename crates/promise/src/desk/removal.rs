@@ -17,6 +17,8 @@ use crate::task::{Promise, ResourceId, Task, TaskId};
 #[derive(Clone, Debug)]
 pub(super) struct Room {
     task: Task,
+    /// Of whoever does it.
+    window: Window,
     others: Vec<Ticket>,
 }
 
@@ -29,11 +31,11 @@ impl Lane {
 
     fn with_rooms_taken(&self) -> Plan {
         let mut plan = self.plan.clone();
-        for Room { task, others } in &self.rooms {
+        for Room { task, window, others } in &self.rooms {
             for ticket in others {
                 plan.end(*ticket);
             }
-            plan.reserve(task.window, task.service);
+            plan.reserve(*window, task.service);
         }
         plan
     }
@@ -67,7 +69,7 @@ impl Desk {
             }
         }
         let (others, times, by, lane) = best?;
-        let room = Room { task: task.clone(), others };
+        let room = Room { task: task.clone(), window: task.window_for(&by), others };
         self.resources.get_mut(&by)?.lanes[lane].rooms.push(room);
         Some(Promise { task: task.id, by, times })
     }
@@ -91,17 +93,18 @@ impl Desk {
             return None;
         }
         let mut plan = lane.with_rooms_taken();
-        let others = clear(&mut plan, task, self.removable(task, lane))?;
-        let (_, times) = plan.reserve(task.window, task.service)?;
+        let window = task.window_for(id);
+        let others = clear(&mut plan, (window, task.service), self.removable(task, lane))?;
+        let (_, times) = plan.reserve(window, task.service)?;
         Some((others, times))
     }
 
     /// Takes room that is held: the others make way now, as far as that is still needed. `None` if it is there no
     /// more, since somebody has begun what was to make way; then nobody does.
     pub fn take_room(&mut self, id: TaskId) -> Option<(Promise, Vec<Task>)> {
-        let (by, number, Room { task, others }) = self.let_room_go(id)?;
+        let (by, number, Room { task, window, others }) = self.let_room_go(id)?;
         let Lane { plan, tasks, .. } = &mut self.resources.get_mut(&by)?.lanes[number];
-        let others = clear(plan, &task, others)?;
+        let others = clear(plan, (window, task.service), others)?;
         let removed: Vec<TaskId> =
             others.iter().filter_map(|ticket| tasks.get(ticket).copied()).collect();
         let Some(promise) = self.place(task, by.clone(), number) else {
@@ -146,17 +149,21 @@ impl Desk {
 
 /// Sets reservations aside, in this order, until the task fits, and puts all that are not needed for it back in.
 /// The plan is as before if nothing helps.
-fn clear(plan: &mut Plan, task: &Task, lower: Vec<Ticket>) -> Option<Vec<Ticket>> {
+fn clear(
+    plan: &mut Plan,
+    (window, service): (Window, Work),
+    lower: Vec<Ticket>,
+) -> Option<Vec<Ticket>> {
     let mut taken = Vec::new();
     for ticket in lower {
-        if plan.fits(task.window, task.service) {
+        if plan.fits(window, service) {
             break;
         }
         if plan.set_aside(ticket) {
             taken.push(ticket);
         }
     }
-    if !plan.fits(task.window, task.service) {
+    if !plan.fits(window, service) {
         plan.put_all_back();
         return None;
     }
@@ -164,7 +171,7 @@ fn clear(plan: &mut Plan, task: &Task, lower: Vec<Ticket>) -> Option<Vec<Ticket>
     let mut needed = Vec::new();
     for ticket in taken.into_iter().rev() {
         let is_back = plan.put_back(ticket);
-        if !is_back || !plan.fits(task.window, task.service) {
+        if !is_back || !plan.fits(window, service) {
             plan.set_aside(ticket);
             needed.push(ticket);
         }

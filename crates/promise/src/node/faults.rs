@@ -8,7 +8,7 @@ use legwork_model::time::Timestamp;
 use super::message::Message;
 use super::{Asked, Effect, Node};
 use crate::desk::by_urgency;
-use crate::task::{Displaces, Task, TaskId};
+use crate::task::{Displaces, Only, ResourceId, Task, TaskId};
 
 /// Why something is not promised any more.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -124,12 +124,39 @@ impl Node {
     }
 
     /// Somebody at home here is lost.
-    pub fn lose_resource(&mut self, resource: &crate::ResourceId, now: Timestamp) -> Vec<Effect> {
+    pub fn lose_resource(&mut self, resource: &ResourceId, now: Timestamp) -> Vec<Effect> {
         self.desk.pass(now);
         self.homes.remove(resource);
         let mut effects = Vec::new();
         for task in self.desk.lose(resource, now) {
             self.take_back(task, true, now, &mut effects);
+        }
+        effects
+    }
+
+    /// Others can do a task now than when it was asked for here.
+    pub fn revise(&mut self, id: TaskId, who: &[ResourceId], only: &[Only]) {
+        let (who, only) = (who.to_vec(), only.to_vec());
+        if let Some(Asked { task, .. }) = self.asked.get_mut(&id) {
+            (task.who, task.only) = (who.clone(), only.clone());
+        }
+        let here = self.desk.task(id).filter(|_| self.asker(id) == Some(self.me)).cloned();
+        if let Some(task) = here {
+            self.desk.replace(Task { who, only, ..task });
+        }
+    }
+
+    /// Whoever has promised a task that was asked for here cannot do it any more: it is promised anew.
+    pub fn promise_anew(&mut self, id: TaskId, now: Timestamp) -> Vec<Effect> {
+        let mut effects = Vec::new();
+        if self.asker(id) == Some(self.me) {
+            if let Some(task) = self.desk.end(id) {
+                self.take_back(task, true, now, &mut effects);
+            }
+        } else if let Some(Asked { task, at: Some(at), attempt, .. }) = self.asked.get(&id).cloned()
+        {
+            effects.push(self.say(at, Message::Cancel { task: id, attempt }));
+            self.try_again(task, Some(Gone::Lost), now, &mut effects);
         }
         effects
     }

@@ -7,6 +7,7 @@ use legwork_promise::{Change, Noted, Reservation, Task, TaskId, Window, Work};
 
 use super::ledger::Ledger;
 use super::resources::{performer, resource};
+use super::who::{only, stands_in};
 use super::{key, task_id};
 use crate::Site;
 use crate::input::Stream;
@@ -60,6 +61,7 @@ impl Site {
             restored.priority = reserved.priority;
             restored.may_abort = reserved.may_abort;
             restored.deputies = reserved.deputies.iter().map(resource).collect();
+            restored.only = reserved.only.iter().map(only).collect();
             let lane = reserved.lane as usize;
             let Some(node) = &mut self.planning.node else { return };
             node.restore(Reservation { task: restored, by, lane }, reserved.asker, begun);
@@ -110,6 +112,7 @@ impl Site {
                     asker: node.asker(id).unwrap_or(here),
                     who: task.who.iter().map(performer).collect(),
                     deputies: task.deputies.iter().map(performer).collect(),
+                    only: task.only.iter().map(stands_in).collect(),
                 })))
             }
             Change::Begun(id) => Some(PlanEvent::Begun(key(id))),

@@ -152,6 +152,7 @@ mod tests {
                 asker: ServerId(3),
                 who: vec![Performer::Agent("ann".into())],
                 deputies: Vec::new(),
+                only: Vec::new(),
             }))
         };
         let took = PlanEvent::Took { process: "loan".into(), step: "pay".into(), ms: 7 };

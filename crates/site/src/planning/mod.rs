@@ -18,6 +18,7 @@ mod routing;
 mod search;
 mod steps;
 mod views;
+mod who;
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -254,7 +255,7 @@ impl Site {
         } else if changed {
             self.refit_executors(now);
         }
-        self.plan(now, |node| node.give_up_endangered(now));
+        self.give_up_endangered(now);
     }
 
     /// Promises for an instance that did not start are given back.

@@ -7,7 +7,9 @@ use legwork_model::event::{ExecutorRegistered, Performer};
 use legwork_model::id::{AgentId, ServerId};
 use legwork_model::time::Timestamp;
 use legwork_placement::Map;
-use legwork_promise::{Discipline, ResourceId, Said, Setup, Span, Supply, WHOLE, Window, Work};
+use legwork_promise::{
+    Discipline, Message as Told, ResourceId, Said, Setup, Span, Supply, WHOLE, Window, Work,
+};
 
 use super::opening::wanted;
 use crate::Site;
@@ -71,6 +73,9 @@ impl Site {
     /// Sees to it that those have plans whom another planner asks about.
     pub(super) fn prepare_for(&mut self, said: &Said, now: Timestamp) {
         self.wake_planner(now);
+        if let Told::TakenBack { task, .. } = &said.message {
+            self.look_again_who_could(*task, now);
+        }
         let asked = wanted(said);
         asked.iter().for_each(|id| self.prepare(id, now));
     }
@@ -78,28 +83,58 @@ impl Site {
     /// People may work at other times from now on, or not at all; executors may be gone.
     pub(crate) fn refit(&mut self, now: Timestamp) {
         self.planning.refitted_at = now;
-        self.refit_those(|_| true, now);
+        if self.planning.node.is_none() {
+            return;
+        }
+        let in_vain = self.promised_in_vain(now);
+        let lost = self.refit_those(|_| true, now);
+        // When it is known what time the others have.
+        for task in in_vain {
+            self.plan(now, |node| node.promise_anew(task, now));
+        }
+        self.lose_all(&lost, now);
     }
 
     /// Executors were registered, have changed or are gone: that concerns nobody else.
     pub(super) fn refit_executors(&mut self, now: Timestamp) {
-        self.refit_those(|id| matches!(id, ResourceId::Executor(_)), now);
+        let lost = self.refit_those(|id| matches!(id, ResourceId::Executor(_)), now);
+        self.lose_all(&lost, now);
     }
 
-    fn refit_those(&mut self, counts: impl Fn(&ResourceId) -> bool, now: Timestamp) {
+    /// Answers those who are not here any more.
+    fn refit_those(
+        &mut self,
+        counts: impl Fn(&ResourceId) -> bool,
+        now: Timestamp,
+    ) -> Vec<ResourceId> {
         self.planning.busy_until = now;
-        let Some(node) = &mut self.planning.node else { return };
+        let Some(node) = &mut self.planning.node else { return Vec::new() };
         node.desk.pass(now);
         let all: Vec<ResourceId> = node.desk.resources().filter(|id| counts(id)).cloned().collect();
+        let mut lost = Vec::new();
         for id in all {
-            match self.setup(&id, now) {
-                Some(setup) => {
-                    if let Some(node) = &mut self.planning.node {
-                        node.desk.refit(&id, &setup, now);
-                    }
-                }
-                None => self.plan(now, |node| node.lose_resource(&id, now)),
+            let setup = self.setup(&id, now);
+            match (setup, &mut self.planning.node) {
+                (Some(setup), Some(node)) => node.desk.refit(&id, &setup, now),
+                (Some(_) | None, _) => lost.push(id),
             }
+        }
+        lost
+    }
+
+    fn lose_all(&mut self, lost: &[ResourceId], now: Timestamp) {
+        for id in lost {
+            self.plan(now, |node| node.lose_resource(id, now));
+        }
+        self.give_up_endangered(now);
+    }
+
+    /// What cannot be kept any more is promised by others, by those who could today, or whoever wants it is told.
+    pub(super) fn give_up_endangered(&mut self, now: Timestamp) {
+        let Some(node) = &mut self.planning.node else { return };
+        node.desk.pass(now);
+        for id in node.desk.endangered(now) {
+            self.look_again_who_could(id, now);
         }
         self.plan(now, |node| node.give_up_endangered(now));
     }

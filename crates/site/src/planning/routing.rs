@@ -1,13 +1,14 @@
 //! A start with a deadline: every step is promised, one after the other, or none.
 
 use legwork_model::event::Deadline;
-use legwork_model::id::{AgentId, InstanceId};
+use legwork_model::id::InstanceId;
 use legwork_model::schema::Schema;
 use legwork_model::time::Timestamp;
-use legwork_promise::{Leg, Next, ResourceId, Task, TaskId, Window, Work, legs};
+use legwork_promise::{Leg, Next, Task, TaskId, Window, Work, legs};
 
 use super::resources::{AHEAD, work};
-use super::search::{Foreseen, Routing, Wanted};
+use super::search::{Routing, Wanted};
+use super::who::Who;
 use super::{Granted, Site};
 use crate::access::Caller;
 use crate::answer::{Answer, DeadlineView};
@@ -16,8 +17,6 @@ use crate::refusal::{Kind, Refusal};
 
 /// How long a promise is held for an instance that is about to start.
 const HELD_MS: i64 = 60_000;
-/// The most people who are looked at for one step.
-const WHO_MAX: usize = 256;
 
 impl Site {
     /// Whether it has to be found out first if a start can be promised.
@@ -145,7 +144,7 @@ impl Site {
 
     fn ask_for_leg(&mut self, id: InstanceId, leg: usize, window: Window, now: Timestamp) {
         let Some(routing) = self.planning.routes.get(&id) else { return };
-        let who = self.who_could(routing, leg, window.release);
+        let Who { all: who, only } = self.who_could(routing, leg, window);
         let node = routing.legs[leg].node;
         let step = routing.schema.node(node).name.clone();
         let (service, priority) = (routing.costs[leg], routing.priority());
@@ -168,6 +167,7 @@ impl Site {
         task.priority = priority;
         task.may_abort = true;
         task.displaces = displaces;
+        task.only = only;
         self.submit_when_open(task, now);
     }
 
@@ -177,31 +177,6 @@ impl Site {
             routing.ask(task, window);
         }
         self.plan(now, |node| node.take_room(task, now));
-    }
-
-    /// Those who could do a step, as far as that can be foreseen.
-    fn who_could(&self, routing: &Routing, leg: usize, from: Timestamp) -> Vec<ResourceId> {
-        let node = routing.schema.node(routing.legs[leg].node);
-        if let Some(job) = node.job() {
-            let registry = &self.executors.registry;
-            let kind = registry.offered(job);
-            let doing = kind.into_iter().flat_map(|kind| registry.offering(kind));
-            let named = doing.filter_map(|id| registry.get(*id)).map(|one| one.name.clone());
-            return named.take(WHO_MAX).map(ResourceId::Executor).collect();
-        }
-        let Some(rule) = node.who() else { return Vec::new() };
-        let Routing { schema, legs, granted, start, .. } = routing;
-        let starter = start.agent.as_ref();
-        let org = self.catalog.organisation();
-        let resolved = org.resolve(rule, &Foreseen { schema, legs, granted, starter });
-        let mut who: Vec<AgentId> = resolved.actors.iter().take(WHO_MAX).cloned().collect();
-        // Whoever stands in for somebody who is away then can do it as well.
-        let deputies = who.iter().filter_map(|agent| org.stand_in_at(agent, &resolved, from));
-        let deputies: Vec<AgentId> = deputies.collect();
-        who.extend(deputies);
-        who.sort();
-        who.dedup();
-        who.into_iter().map(ResourceId::Person).collect()
     }
 
     fn route_promised(&mut self, id: InstanceId, now: Timestamp) {

@@ -5,9 +5,10 @@ use legwork_model::event::{Deadline, Leg, Planned, Replanned, TaskKey};
 use legwork_model::id::{Activity, InstanceId, NodeId, ServerId};
 use legwork_model::schema::Schema;
 use legwork_model::time::Timestamp;
-use legwork_promise::{Promise, ResourceId, Span, Supply, Task, TaskId, WHOLE, Window, Work};
+use legwork_promise::{Promise, Span, Supply, Task, TaskId, WHOLE, Window, Work};
 
 use super::resources::{performer, resource};
+use super::who::Who;
 use super::{Expected, key, task_id};
 use crate::Site;
 use crate::jobs::JobKey;
@@ -38,7 +39,11 @@ impl Site {
             // A job that was given to somebody is still open.
             let is_given = before.is_some_and(|(stage, _)| stage == Stage::Begun)
                 && schema.node(leg.node).job().is_some();
-            let stage = if stage == Stage::Waiting && is_given { Stage::Begun } else { stage };
+            let stage = match stage {
+                Stage::Waiting if is_given => Stage::Begun,
+                Stage::Begun if self.is_left_to_others(id, leg, now) => Stage::Waiting,
+                Stage::Waiting | Stage::Begun | Stage::Over => stage,
+            };
             if before.map(|(stage, _)| stage) != Some(stage) {
                 let took = before.and_then(|before| self.took_since(state, leg, before, now));
                 told.push((task, planned.planner, stage, took));
@@ -90,15 +95,11 @@ impl Site {
             };
             let window = Window { release: leg.release, deadline: leg.due };
             let service = Work(i64::try_from(leg.takes_ms).unwrap_or(i64::MAX));
-            let activity = state.activity(schema, leg.node);
-            let who = match schema.node(leg.node).job() {
-                Some(_) => vec![resource(&planned.by)],
-                None => {
-                    let actors = self.resolved(schema, state, &activity).actors;
-                    actors.iter().cloned().map(ResourceId::Person).collect()
-                }
+            let Who { all, only } = match schema.node(leg.node).job() {
+                Some(_) => Who { all: vec![resource(&planned.by)], only: Vec::new() },
+                None => self.who_could_now(schema, state, leg),
             };
-            let task = Task::new(task_of(id, leg), window, service, who);
+            let task = Task { only, ..Task::new(task_of(id, leg), window, service, all) };
             expected.push(Expected { task, at: planned.planner, start: planned.start });
         }
         // Its state stays in memory, so that it can be told what becomes of them. How far they are is told again.

@@ -1,0 +1,189 @@
+//! Who could do a step, and when: those whom its rule names, and whoever stands in for one of them.
+//!
+//! Whoever stands in for somebody sees the item only while that one is away, so their time counts only then.
+
+use std::collections::BTreeMap;
+
+use legwork_engine::State;
+use legwork_model::event::{Leg, StandsIn};
+use legwork_model::id::{AgentId, InstanceId, NodeId};
+use legwork_model::rule::Rule;
+use legwork_model::schema::Schema;
+use legwork_model::time::Timestamp;
+use legwork_org::{Performers, Resolved};
+use legwork_promise::{Only, ResourceId, TaskId, Window};
+
+use super::resources::{AHEAD, performer, resource};
+use super::search::{Foreseen, Routing};
+use crate::Site;
+use crate::message::Stage;
+use crate::step::{History, agent};
+
+/// The most people, or executors, who are asked for their time for one step.
+const WHO_MAX: usize = 256;
+
+/// Those who could do a step, and who of them only for a time.
+#[derive(Debug, Default)]
+pub(super) struct Who {
+    pub(super) all: Vec<ResourceId>,
+    pub(super) only: Vec<Only>,
+}
+
+/// Who did what in an instance, or is to do it.
+struct AsPlanned<'a> {
+    schema: &'a Schema,
+    state: &'a State,
+}
+
+impl Performers for AsPlanned<'_> {
+    fn performer(&self, step: &str) -> Option<AgentId> {
+        let Self { schema, state } = *self;
+        let node = schema.node_named(step)?.id;
+        let done = History { schema, state: Some(state) }.performer(step);
+        done.or_else(|| {
+            let leg = state.deadline()?.legs.iter().rfind(|leg| leg.node == node)?;
+            agent(&leg.planned.as_ref()?.by)
+        })
+    }
+
+    fn starter(&self) -> Option<AgentId> {
+        History { schema: self.schema, state: Some(self.state) }.starter()
+    }
+}
+
+impl Site {
+    /// Those who could do a step, as far as that can be foreseen.
+    pub(super) fn who_could(&self, routing: &Routing, leg: usize, window: Window) -> Who {
+        let node = routing.schema.node(routing.legs[leg].node);
+        if let Some(job) = node.job() {
+            let registry = &self.executors.registry;
+            let kind = registry.offered(job);
+            let doing = kind.into_iter().flat_map(|kind| registry.offering(kind));
+            let named = doing.filter_map(|id| registry.get(*id)).map(|one| one.name.clone());
+            let all = named.take(WHO_MAX).map(ResourceId::Executor).collect();
+            return Who { all, only: Vec::new() };
+        }
+        let Some(rule) = node.who() else { return Who::default() };
+        let Routing { schema, legs, granted, start, .. } = routing;
+        let starter = start.agent.as_ref();
+        let org = self.catalog.organisation();
+        let resolved = org.resolve(rule, &Foreseen { schema, legs, granted, starter });
+        let actors: Vec<AgentId> = resolved.actors.iter().take(WHO_MAX).cloned().collect();
+        self.with_stand_ins(actors, &resolved, window)
+    }
+
+    /// Those who could do a step of an instance, by the organisation of today; what somebody has claimed only they and
+    /// whoever stands in for them.
+    pub(super) fn who_could_now(&self, schema: &Schema, state: &State, leg: &Leg) -> Who {
+        let resolved = self.resolved_as_planned(schema, state, leg);
+        let actors = match holder(schema, state, leg) {
+            Some(holder) => vec![holder.clone()],
+            None => resolved.actors.iter().take(WHO_MAX).cloned().collect(),
+        };
+        let window = Window { release: leg.release, deadline: leg.due };
+        self.with_stand_ins(actors, &resolved, window)
+    }
+
+    /// Also a stand-in from after the window on counts: for a later date they could do it.
+    fn with_stand_ins(&self, actors: Vec<AgentId>, step: &Resolved, window: Window) -> Who {
+        let org = self.catalog.organisation();
+        let mut parts: BTreeMap<AgentId, Window> = BTreeMap::new();
+        for actor in &actors {
+            let (from, to) = (window.release, window.release + AHEAD);
+            let others = org.stand_ins_between(actor, step, from, to).into_iter();
+            for other in others.filter(|other| actors.binary_search(&other.agent).is_err()) {
+                let part = Window { release: other.from, deadline: other.to };
+                let known = parts.entry(other.agent).or_insert(part);
+                // Who stands in several times is asked for the time that fits best.
+                if common(part, window) > common(*known, window) {
+                    *known = part;
+                }
+            }
+        }
+        let only =
+            parts.into_iter().map(|(who, within)| Only { who: ResourceId::Person(who), within });
+        let only: Vec<Only> = only.collect();
+        let all = actors.into_iter().map(ResourceId::Person);
+        let all = all.chain(only.iter().map(|only| only.who.clone())).collect();
+        Who { all, only }
+    }
+
+    /// The organisation has changed: what was promised to instances of this server by somebody who cannot do it any
+    /// more. Of whoever stands in, when they do may have changed as well.
+    pub(super) fn promised_in_vain(&mut self, now: Timestamp) -> Vec<TaskId> {
+        let open = self.planning.stages.iter().filter(|(_, (stage, _))| *stage != Stage::Over);
+        let others: Vec<TaskId> =
+            open.map(|(id, _)| *id).filter(|id| !self.is_done_by_actor(*id)).collect();
+        others.into_iter().filter(|id| self.look_again_who_could(*id, now) == Some(false)).collect()
+    }
+
+    /// Looks who could do a step by the organisation of today, for it has to be promised anew perhaps. Answers whether
+    /// whoever has promised it still could, or has left it to others; `None` if that is not known here.
+    pub(super) fn look_again_who_could(&mut self, id: TaskId, now: Timestamp) -> Option<bool> {
+        let (schema, state, leg) = self.promised_leg(id)?;
+        let by = resource(&leg.planned.as_ref()?.by);
+        let is_claimed = holder(schema, state, leg).is_some();
+        let Who { all, only } = self.who_could_now(schema, state, leg);
+        all.iter().for_each(|one| self.prepare(one, now));
+        if let Some(node) = &mut self.planning.node {
+            node.revise(id, &all, &only);
+        }
+        Some(is_claimed || all.contains(&by))
+    }
+
+    /// Whether whoever is to do a step may do it at any time: nearly all.
+    fn is_done_by_actor(&self, id: TaskId) -> bool {
+        let Some((schema, state, leg)) = self.promised_leg(id) else { return true };
+        let Some(by) = leg.planned.as_ref().and_then(|planned| agent(&planned.by)) else {
+            return true;
+        };
+        match holder(schema, state, leg) {
+            Some(holder) => *holder == by,
+            None => self.resolved_as_planned(schema, state, leg).actors.contains(&by),
+        }
+    }
+
+    /// What is planned for a step that a person does in an instance of this server.
+    fn promised_leg(&self, id: TaskId) -> Option<(&Schema, &State, &Leg)> {
+        let (schema, state) = self.instances.state(id.instance)?;
+        let deadline = state.deadline().filter(|_| state.started_elsewhere().is_none())?;
+        let mut legs = deadline.legs.iter();
+        let leg = legs.find(|leg| (leg.node, leg.round) == (NodeId(id.step), id.round))?;
+        schema.node(leg.node).who()?;
+        Some((schema, state, leg))
+    }
+
+    fn resolved_as_planned(&self, schema: &Schema, state: &State, leg: &Leg) -> Resolved {
+        let org = self.catalog.organisation();
+        let nobody = Rule::Any(Vec::new());
+        let rule = schema.node(leg.node).who().unwrap_or(&nobody);
+        org.resolve(rule, &AsPlanned { schema, state })
+    }
+
+    /// Whether somebody has claimed a step who is away, and somebody else is to do it.
+    pub(super) fn is_left_to_others(&self, id: InstanceId, leg: &Leg, now: Timestamp) -> bool {
+        let Some((schema, state)) = self.instances.state(id) else { return false };
+        let Some(holder) = holder(schema, state, leg) else { return false };
+        let by = leg.planned.as_ref().and_then(|planned| agent(&planned.by));
+        by.as_ref() != Some(holder) && self.catalog.organisation().is_absent(holder, now)
+    }
+}
+
+fn holder<'s>(schema: &Schema, state: &'s State, leg: &Leg) -> Option<&'s AgentId> {
+    state.open_at(schema, leg.node)?.claimed_by
+}
+
+/// How much two windows have in common; the less below nothing, the nearer they are.
+fn common(one: Window, other: Window) -> i64 {
+    one.deadline.min(other.deadline).0 - one.release.max(other.release).0
+}
+
+pub(super) fn stands_in(only: &Only) -> StandsIn {
+    let Window { release, deadline } = only.within;
+    StandsIn { who: performer(&only.who), from: release, to: deadline }
+}
+
+pub(super) fn only(stored: &StandsIn) -> Only {
+    let within = Window { release: stored.from, deadline: stored.to };
+    Only { who: resource(&stored.who), within }
+}

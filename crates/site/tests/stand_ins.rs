@@ -1,0 +1,155 @@
+//! Deadlines and those who stand in for others: they are asked for the time in which somebody is away, and for no other.
+
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a wrong assumption is a failed test")]
+
+mod support;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use legwork_model::event::Performer;
+use legwork_model::id::InstanceId;
+use legwork_model::time::Timestamp;
+use legwork_site::*;
+use support::{Harness, activity, claim, data_of};
+
+/// A Monday at eight.
+const MONDAY: &str = "2026-01-19T08:00:00Z";
+
+fn at(text: &str) -> Timestamp {
+    text.parse().unwrap()
+}
+
+/// Ann is a clerk, and Ben stands in for her while she is absent.
+fn people(absent: &str) -> String {
+    format!(
+        "organisation: office\ncalendars:\n  office: {{ zone: UTC, hours: {{ mon-fri: '08:00-16:00' }} }}\nagents:\n  \
+         ann: {{ roles: [clerk], calendar: office, substitutes: [ben], absent: [{absent}] }}\n  \
+         ben: {{ roles: [guard], calendar: office }}\n"
+    )
+}
+
+fn publish(harness: &mut Harness, source: String) {
+    harness.ask(Request::PublishOrganisation { source }).unwrap();
+}
+
+/// On Monday at eight, with a check that takes a clerk so long.
+fn office(absent: &str, takes: &str) -> Harness {
+    let mut harness = Harness::new();
+    harness.now = at(MONDAY);
+    publish(&mut harness, people(absent));
+    let source = format!(
+        "process: claim\nsteps:\n  - {{ step: check, who: Role(clerk), takes: {takes} }}\n"
+    );
+    harness.ask(Request::Deploy { source }).unwrap();
+    harness
+}
+
+/// Starts a claim that is to be done by then (`20T16`); answers who does it when, or the earliest date.
+fn start(harness: &mut Harness, number: u128, deadline: &str) -> String {
+    let wish = Wish::new(at(&format!("2026-01-{deadline}:00:00Z")));
+    let start = Start {
+        instance: InstanceId(number << 80),
+        process: Arc::from("claim"),
+        version: None,
+        data: data_of(serde_json::json!({})),
+        agent: None,
+        key: None,
+        wait_until: None,
+        deadline: Some(Box::new(wish)),
+    };
+    match harness.ask(Request::Start(start)) {
+        Ok(Answer::Started { instance, .. }) => planned(instance.deadline.as_ref().unwrap()),
+        Ok(other) => panic!("{other:?}"),
+        Err(Refusal { earliest, .. }) => {
+            format!("earliest {}", earliest.map_or("never".into(), short))
+        }
+    }
+}
+
+fn planned(deadline: &DeadlineView) -> String {
+    let leg = &deadline.legs[0];
+    let Some(Performer::Agent(by)) = &leg.by else { return "nobody".to_owned() };
+    format!("{by} {} to {}", short(leg.start.unwrap()), short(leg.end.unwrap()))
+}
+
+/// Who does a claim when, by now.
+fn stands(harness: &mut Harness, number: u128) -> String {
+    let show = Request::Show { instance: InstanceId(number << 80), wait_until: None };
+    let Ok(Answer::Instance(shown)) = harness.ask(show) else { panic!("an instance") };
+    planned(shown.info.deadline.as_ref().unwrap())
+}
+
+fn short(moment: Timestamp) -> String {
+    moment.to_string()[8..16].replace('T', " ")
+}
+
+#[test]
+fn whoever_stands_in_is_not_planned_for_when_the_other_is_back() {
+    let mut harness = office("{ from: 2026-01-18, to: 2026-01-19T12:00:00Z }", "2h");
+    harness.now = at("2026-01-19T11:00:00Z");
+    assert_eq!(start(&mut harness, 1, "19T16"), "ann 19 12:00 to 19 14:00");
+    assert_eq!(start(&mut harness, 2, "19T16"), "ann 19 14:00 to 19 16:00");
+    // Ben has all day, but sees nothing of it from noon on.
+    assert_eq!(start(&mut harness, 3, "19T16"), "earliest 20 10:05");
+}
+
+#[test]
+fn whoever_will_stand_in_is_asked_for_that_time() {
+    let mut harness = office("{ from: 2026-01-20, to: 2026-01-30 }", "10h");
+    assert_eq!(start(&mut harness, 1, "21T16"), "ben 20 08:00 to 21 10:00");
+    // Also when a date is looked for.
+    assert_eq!(start(&mut harness, 2, "19T16"), "earliest 22 12:05");
+}
+
+#[test]
+fn who_falls_ill_is_stood_in_for_and_the_promise_goes_on() {
+    let mut harness = office("", "3h");
+    assert_eq!(start(&mut harness, 1, "19T16"), "ann 19 08:00 to 19 11:00");
+    publish(&mut harness, people("{ from: 2026-01-19, to: 2026-01-23 }"));
+    assert_eq!(stands(&mut harness, 1), "ben 19 08:00 to 19 11:00");
+    // Ann was not ill after all: Ben sees nothing of it now.
+    publish(&mut harness, people(""));
+    assert_eq!(stands(&mut harness, 1), "ann 19 08:00 to 19 11:00");
+    assert_eq!(harness.site.deadlines().withdrawn, 0);
+}
+
+#[test]
+fn what_somebody_ill_has_claimed_is_promised_by_who_stands_in_and_by_nobody_else() {
+    let mut harness = office("", "3h");
+    let ill = "{ from: 2026-01-19T08:00:00Z, to: 2026-01-23 }";
+    // Abe is a clerk too, and has time; but he cannot take what Ann has claimed.
+    let abe = "  abe: { roles: [clerk], calendar: office }\n";
+    let instance = InstanceId(1 << 80);
+    start(&mut harness, 1, "19T12");
+    harness.ask(claim("ann", instance, "check")).unwrap();
+    publish(&mut harness, format!("{}{abe}", people(ill)));
+    assert_eq!(stands(&mut harness, 1), "ben 19 08:00 to 19 11:00");
+    // Ben takes it over, and it is known that he works on it.
+    harness.ask(claim("ben", instance, "check")).unwrap();
+    harness.pass(Duration::from_secs(3 * 3600));
+    assert_eq!(harness.site.deadlines().withdrawn, 0);
+    let complete = Complete {
+        agent: "ben".into(),
+        activity: activity(instance, "check"),
+        data: data_of(serde_json::json!({})),
+        answer: None,
+        request: None,
+    };
+    harness.ask(Request::Complete(complete)).unwrap();
+    assert_eq!(harness.site.deadlines().kept, 1);
+}
+
+#[test]
+fn until_when_somebody_stands_in_is_not_forgotten_in_a_crash() {
+    let mut harness = office("{ from: 2026-01-18, to: 2026-01-19T12:00:00Z }", "1h");
+    harness.now = at("2026-01-19T11:00:00Z");
+    for number in 1..=4 {
+        assert!(start(&mut harness, number, "19T16").starts_with("ann"));
+    }
+    assert_eq!(start(&mut harness, 5, "19T16"), "ben 19 11:00 to 19 12:00");
+    harness.restart();
+    // Whoever does not begin now is not done by noon.
+    harness.pass(Duration::from_secs(300));
+    assert_eq!(stands(&mut harness, 5), "nobody");
+}

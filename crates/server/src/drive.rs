@@ -330,6 +330,13 @@ impl Driver {
         if self.is_full() { self.commit() } else { Ok(()) }
     }
 
+    /// Whether the site wants a stream as a whole, which whoever asks reads for it.
+    pub(crate) fn takes_back_load(&mut self, wanted: StreamId) -> bool {
+        let before = self.reads.len();
+        self.reads.retain(|read| !matches!(read, Read::Stream { stream, .. } if *stream == wanted));
+        self.reads.len() < before
+    }
+
     pub(crate) fn handle(&mut self, input: Input, now: Timestamp) {
         for output in self.site.handle(input, now) {
             match output {
@@ -558,7 +565,7 @@ fn jobs_in(reply: &Reply) -> Option<Vec<JobLease>> {
     (!jobs.is_empty()).then(|| jobs.iter().map(lease).collect())
 }
 
-fn load(store: &dyn Backend, id: StreamId, whole: bool) -> Result<Stream, Broken> {
+pub(crate) fn load(store: &dyn Backend, id: StreamId, whole: bool) -> Result<Stream, Broken> {
     let snapshot = if whole { None } else { store.snapshot(id)? };
     let from = snapshot.as_ref().map_or(Version(0), |snapshot| snapshot.version);
     let records = store.read(id, from, usize::MAX)?;

@@ -17,7 +17,7 @@ use tokio::sync::oneshot;
 
 use crate::Error;
 use crate::backend::{Backend, Opener};
-use crate::drive::{Broken, Driver, Failure, Message, Round, Surroundings, guarded};
+use crate::drive::{Broken, Driver, Failure, Message, Round, Surroundings, guarded, load};
 use crate::ids::draw_life;
 use crate::notes::Note;
 use crate::peer::Presence;
@@ -29,6 +29,8 @@ const PAUSE_MAX: Duration = Duration::from_secs(5);
 const LEASE_PAUSE: Duration = Duration::from_millis(200);
 /// Records of the site's own stream that are read at a time; each may hold a text of 1 MiB.
 const OWN_RECORDS_AT_ONCE: usize = 64;
+/// Records of plans that are read at a time; most are a promise or two.
+const PLAN_RECORDS_AT_ONCE: usize = 4_096;
 /// How often the number of instances read so far is told.
 const TOLD_EVERY: u64 = 4_096;
 
@@ -177,7 +179,8 @@ impl Supervisor {
         links.host.let_go(links, Presence::Away);
     }
 
-    /// Opens the store and reads the site's own stream.
+    /// Opens the store and reads the site's own stream and that of the plans: what it promises without knowing
+    /// what was promised before would be wrong.
     fn open(&mut self) -> Result<Driver, Error> {
         let store = (self.opener)().map_err(Error::Store)?;
         let queue = self.around.queue.clone();
@@ -186,10 +189,12 @@ impl Supervisor {
         let config = legwork_site::Config { life, ..self.site.clone() };
         let site = Site::new(config);
         let mut driver = Driver::new(self.around.clone(), site, store.clone());
-        recover_own(&mut driver, &*store).map_err(|broken| match broken {
-            Broken::Store(error) => Error::Store(error),
-            Broken::Panic(_) => Error::Start(broken.to_string()),
-        })?;
+        recover_own(&mut driver, &*store)
+            .and_then(|()| recover_plans(&mut driver, &*store))
+            .map_err(|broken| match broken {
+                Broken::Store(error) => Error::Store(error),
+                Broken::Panic(_) => Error::Start(broken.to_string()),
+            })?;
         if !driver.site().faults().is_empty() {
             return Err(Error::Unreadable { faults: driver.site().faults().to_vec() });
         }
@@ -211,6 +216,9 @@ impl Supervisor {
         store.open_streams(Some(StreamId::SITE), &mut |open| {
             if self.around.status.must_stop() {
                 return ControlFlow::Break(());
+            }
+            if open.stream == StreamId::PLANS {
+                return ControlFlow::Continue(());
             }
             instances += 1;
             if instances % TOLD_EVERY == 0 {
@@ -366,19 +374,38 @@ fn is_held(error: &Error) -> bool {
     matches!(error, Error::Store(legwork_store::Error::LeaseHeld { .. }))
 }
 
-/// Reads the site's own stream, a portion at a time: it holds every text ever published.
+/// Reads the site's own stream: it holds every text ever published.
 fn recover_own(driver: &mut Driver, store: &dyn Backend) -> Result<(), Broken> {
-    let mut from = 0;
-    loop {
-        let records = store.read(StreamId::SITE, Version(from), OWN_RECORDS_AT_ONCE)?;
-        if records.is_empty() {
-            break;
-        }
-        from += records.len() as u64;
-        driver.recover(Stream { id: StreamId::SITE.0, snapshot: None, records })?;
-    }
+    recover_all(driver, store, StreamId::SITE, OWN_RECORDS_AT_ONCE)?;
     driver.handle(Input::SiteRecovered, Timestamp::default());
     Ok(())
+}
+
+/// Reads what the plans come to; all that they were made of if that was written by another version.
+fn recover_plans(driver: &mut Driver, store: &dyn Backend) -> Result<(), Broken> {
+    driver.recover(load(store, StreamId::PLANS, false)?)?;
+    if driver.takes_back_load(StreamId::PLANS) {
+        recover_all(driver, store, StreamId::PLANS, PLAN_RECORDS_AT_ONCE)?;
+    }
+    Ok(())
+}
+
+/// Reads a whole stream, a portion at a time.
+fn recover_all(
+    driver: &mut Driver,
+    store: &dyn Backend,
+    stream: StreamId,
+    at_once: usize,
+) -> Result<(), Broken> {
+    let mut from = 0;
+    loop {
+        let records = store.read(stream, Version(from), at_once)?;
+        if records.is_empty() {
+            return Ok(());
+        }
+        from += records.len() as u64;
+        driver.recover(Stream { id: stream.0, snapshot: None, records })?;
+    }
 }
 
 fn stream(open: OpenStream) -> Stream {

@@ -193,7 +193,7 @@ pub struct Site {
     stale: VecDeque<InstanceId>,
     /// Those of them being loaded.
     reoffering: BTreeSet<InstanceId>,
-    /// What could not be understood in the site's own stream.
+    /// What could not be understood in the site's own stream, and in that of the plans.
     faults: Vec<String>,
     /// Records in the site's own stream.
     version: u64,
@@ -414,7 +414,7 @@ impl Site {
         self.latest
     }
 
-    /// What could not be understood in the site's own stream; not empty means that the store was
+    /// What could not be understood in the site's own stream or in that of the plans; not empty means that the store was
     /// written by something else or a newer version, and must not be written to.
     pub fn faults(&self) -> &[String] {
         &self.faults

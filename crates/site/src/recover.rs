@@ -45,7 +45,10 @@ impl Site {
             }
             // Closed with their only record: never open.
             StreamKind::Key => {}
-            StreamKind::Plans => return self.recover_plans(&stream),
+            StreamKind::Plans => {
+                self.loads.remove(&StreamId::PLANS);
+                return self.recover_plans(&stream);
+            }
             StreamKind::Mail => self.recover_mail(&stream),
         }
         self.evict();
@@ -115,8 +118,9 @@ impl Site {
             StreamKind::Instance(id) => self.instance_loaded(id, stream, now),
             StreamKind::Key => self.key_loaded(id, stream, now),
             StreamKind::Mail => self.recover_mail(stream),
+            StreamKind::Plans => self.recover_plans(stream),
             // It is in memory always and never asked for.
-            StreamKind::Site | StreamKind::Plans => {}
+            StreamKind::Site => {}
         }
     }
 

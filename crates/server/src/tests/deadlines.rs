@@ -1,12 +1,20 @@
 //! Deadlines over the wire: promised, refused with the earliest date, asked for, listed, planned.
 
+use std::sync::Arc;
 use std::time::Duration;
 
+use legwork_model::id::StreamId;
 use legwork_model::time::Timestamp;
+use legwork_store::memory::Memory;
+use legwork_store::{Append, Batch, EventStore, Snapshot, Version};
 use serde_json::{Value as Json, json};
 
 use super::servers::Cluster;
 use super::support::{Answered, Fixture, OFFICE, call};
+use crate::Server;
+use crate::backend::Opener;
+use crate::config::{Config, StoreChoice};
+use crate::core::Opening;
 
 /// Ann alone can do it, at any hour.
 const REPORT: &str = "
@@ -226,4 +234,42 @@ async fn a_plan_is_asked_for_anywhere_and_answered_by_the_server_that_keeps_it()
     }
     north.server.stop().await;
     south.server.stop().await;
+}
+
+fn on(store: &Arc<Memory>) -> Opener {
+    let store = store.clone();
+    Box::new(move || Ok(store.clone()))
+}
+
+#[tokio::test]
+async fn plans_that_cannot_be_read_keep_the_server_from_starting() {
+    let store = Arc::new(Memory::default());
+    let (expected, record) = (Version(0), b"of a newer version".to_vec());
+    let appends = vec![Append { stream: StreamId::PLANS, expected, record, close: None }];
+    store.commit(Batch { appends, snapshots: Vec::new() }).unwrap();
+    let mut config = Config::new(StoreChoice::Memory);
+    config.listen = "127.0.0.1:0".parse().unwrap();
+    let refused = Server::start_on(config, Opening::new(on(&store))).await.err();
+    let refused = refused.map(|error| error.to_string()).unwrap_or_default();
+    assert!(refused.contains("record 1 of the plans"), "{refused}");
+    assert!(refused.contains("use a newer legwork"), "{refused}");
+}
+
+#[tokio::test]
+async fn without_a_readable_snapshot_promises_are_read_from_their_records() {
+    let store = Arc::new(Memory::default());
+    let config = Config::new(StoreChoice::Memory);
+    let f = Fixture::on(config.clone(), on(&store)).await;
+    f.furnish().await;
+    f.ok(call("POST /v1/definitions").body("text/yaml", REPORT)).await;
+    let deadline = json!({"at": text(f.hours(4))});
+    assert_eq!(f.report(deadline.clone()).await.status, 201);
+    f.stop().await;
+    let version = Version(store.read(StreamId::PLANS, Version(0), 100).unwrap().len() as u64);
+    let snapshot = Snapshot { stream: StreamId::PLANS, version, bytes: b"another's".to_vec() };
+    store.commit(Batch { appends: Vec::new(), snapshots: vec![snapshot] }).unwrap();
+
+    let f = Fixture::on(config, on(&store)).await;
+    assert_eq!(f.report(deadline).await.status, 409, "somebody's time is promised already");
+    f.stop().await;
 }

@@ -20,11 +20,11 @@ impl Site {
     /// Takes in what was promised before the server went down.
     pub(crate) fn recover_plans(&mut self, stream: &Stream) {
         if let Some((version, bytes)) = &stream.snapshot {
-            self.planning.records = *version;
-            match Ledger::from_bytes(bytes) {
-                Ok(ledger) => self.planning.ledger = ledger,
-                Err(error) => self.faults.push(format!("the plans cannot be read: {error}")),
-            }
+            // Written by another version: only the records count.
+            let Ok(ledger) = Ledger::from_bytes(bytes) else {
+                return self.ask_for(StreamId::PLANS, true);
+            };
+            (self.planning.ledger, self.planning.records) = (ledger, *version);
         }
         for bytes in &stream.records {
             self.planning.records += 1;
@@ -33,7 +33,10 @@ impl Site {
                     self.latest = self.latest.max(at);
                     events.into_iter().for_each(|event| self.planning.ledger.fold(event, at));
                 }
-                Err(unreadable) => self.faults.push(unreadable.to_string()),
+                Err(unreadable) => {
+                    let number = self.planning.records;
+                    self.faults.push(format!("record {number} of the plans: {unreadable}"));
+                }
             }
         }
     }

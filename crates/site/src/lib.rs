@@ -333,6 +333,7 @@ impl Site {
         for id in std::mem::take(&mut self.ended) {
             self.forget_over(id);
         }
+        self.write_plans(now);
         std::mem::take(&mut self.out)
     }
 

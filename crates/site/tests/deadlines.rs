@@ -456,18 +456,34 @@ fn a_loop_that_goes_round_again_takes_the_promise_back_and_says_so() {
 }
 
 #[test]
-fn after_many_questions_a_restart_reads_what_stands() {
+fn after_many_promises_a_restart_reads_what_stands() {
     let mut harness = office();
     start(&mut harness, 1, "2026-01-16T16:00:00Z");
     start(&mut harness, 2, "2026-01-16T16:00:00Z");
     for number in 3..150 {
-        let ask = wish(number, "2026-01-19T16:00:00Z", |wish| wish.ask_only = true);
-        assert!(harness.ask(ask).is_ok());
+        start(&mut harness, number, "2026-01-19T16:00:00Z");
+        let instance = InstanceId(number << 80);
+        harness.ask(Request::Abort { instance, reason: String::new() }).unwrap();
     }
     assert!(harness.snapshot_of(StreamId::PLANS).is_some(), "what they come to is stored");
+    let full = "deadline_not_promised, earliest 19 10:10";
     harness.restart();
-    let told = start(&mut harness, 3, "2026-01-16T16:00:00Z");
-    assert_eq!(told, "deadline_not_promised, earliest 19 10:10");
+    assert_eq!(start(&mut harness, 3, "2026-01-16T16:00:00Z"), full);
+    // Without it all records are read.
+    harness.corrupt_snapshot(StreamId::PLANS);
+    harness.restart();
+    assert_eq!(start(&mut harness, 3, "2026-01-16T16:00:00Z"), full);
+}
+
+#[test]
+fn a_promise_is_one_record_and_a_question_or_a_refusal_none() {
+    let mut harness = office();
+    let ask = wish(1, "2026-01-16T16:00:00Z", |wish| wish.ask_only = true);
+    assert!(harness.ask(ask).is_ok());
+    assert!(harness.ask(wish(1, "2026-01-16T09:00:00Z", |_| {})).is_err());
+    assert_eq!(harness.records(StreamId::PLANS), 0);
+    start(&mut harness, 1, "2026-01-16T16:00:00Z");
+    assert_eq!(harness.records(StreamId::PLANS), 1);
 }
 
 #[test]

@@ -23,13 +23,15 @@ const TOUR: &str = "process: tour\nsteps:\n  - { step: check, who: Role(clerk), 
                     - { step: sign, who: Role(manager), at: south, takes: 1h }\n";
 const HOUR: i64 = 3_600_000;
 
+fn topology(north: &str, south: &str) -> String {
+    let people = format!("    people: [{north}]\n  south: {{ people: [{south}], servers");
+    group::topology(1, 1).replace("  south: { servers", &people)
+}
+
 /// North-1 keeps Ann's plan, south-1 Bob's and Sam's.
 fn group() -> Group {
     let mut group = Group::new(1, 1);
-    let topology = group::topology(1, 1);
-    let topology = topology
-        .replace("  south: { servers", "    people: [ann]\n  south: { people: [bob, sam], servers");
-    group.publish(&topology, Method::Since).unwrap();
+    group.publish(&topology("ann", "bob, sam"), Method::Since).unwrap();
     group.ask(0, Request::PublishOrganisation { source: PEOPLE.to_owned() }).unwrap();
     group.ask(0, Request::Deploy { source: TOUR.to_owned() }).unwrap();
     for _ in 0..5 {
@@ -250,4 +252,36 @@ fn who_may_not_do_it_any_more_gives_it_back_and_another_planner_is_asked() {
         group.pass(2_000);
     }
     assert_eq!((turns(&mut group, 2, "sam"), turns(&mut group, 0, "tom")), (0, 1));
+}
+
+#[test]
+fn whoever_is_at_home_elsewhere_from_now_on_is_planned_there_and_nowhere_else() {
+    let mut group = group();
+    let (instance, first) = start(&mut group, 10);
+    let (_, second) = start(&mut group, 10);
+    assert_ne!(first, second);
+    assert_eq!((turns(&mut group, 0, "ann"), turns(&mut group, 2, "bob")), (1, 1));
+    // Ann moves south, Bob north.
+    group.publish(&topology("bob", "ann, sam"), Method::Since).unwrap();
+    for _ in 0..300 {
+        group.pass(50);
+    }
+    let both = |group: &mut Group| turns(group, 2, "ann") + turns(group, 0, "bob");
+    assert_eq!(both(&mut group), 2);
+    // Nobody is booked twice: there is time for two more that take three hours, and no more.
+    assert!(start(&mut group, 10).1.starts_with("check"));
+    assert!(start(&mut group, 10).1.starts_with("check"));
+    assert_eq!(start(&mut group, 10).1, "deadline_not_promised true");
+    let Ok(Answer::Instance(view)) = group.ask(1, Request::Show { instance, wait_until: None })
+    else {
+        panic!("an instance")
+    };
+    assert!(view.info.deadline.unwrap().promised, "somebody does it all the same");
+    for place in 0..3 {
+        group.open(place);
+    }
+    for _ in 0..5 {
+        group.pass(2_000);
+    }
+    assert_eq!(both(&mut group), 4);
 }

@@ -255,3 +255,16 @@ fn others_need_not_wait_for_what_an_executor_has_promised_and_cannot_begin() {
     let (name, task) = depot.task();
     assert_eq!((&*name, task.activity.instance), ("lift", InstanceId(3)));
 }
+
+#[test]
+fn an_executor_that_was_taken_out_just_before_a_crash_has_promised_nothing() {
+    let mut depot = depot();
+    start(&mut depot, 1, Some(15)).unwrap();
+    depot.site.ask(Request::Executor(Concern::Remove { name: "crane".into() })).unwrap();
+    depot.site.restart();
+    depot.site.pass(Duration::from_secs(1));
+    assert_eq!(depot.site.site.deadlines().withdrawn, 1);
+    let show = Request::Show { instance: InstanceId(1), wait_until: None };
+    let Ok(Answer::Instance(view)) = depot.site.ask(show) else { panic!("an instance") };
+    assert!(!view.info.deadline.unwrap().promised);
+}

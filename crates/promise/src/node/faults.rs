@@ -126,7 +126,10 @@ impl Node {
     /// Somebody at home here is lost.
     pub fn lose_resource(&mut self, resource: &ResourceId, now: Timestamp) -> Vec<Effect> {
         self.desk.pass(now);
-        self.homes.remove(resource);
+        // Whoever is at home elsewhere now can be asked there.
+        if self.homes.get(resource) == Some(&self.me) {
+            self.homes.remove(resource);
+        }
         let mut effects = Vec::new();
         for task in self.desk.lose(resource, now) {
             self.take_back(task, true, now, &mut effects);
@@ -158,6 +161,14 @@ impl Node {
             effects.push(self.say(at, Message::Cancel { task: id, attempt }));
             self.try_again(task, Some(Gone::Lost), now, &mut effects);
         }
+        effects
+    }
+
+    /// What was promised here before a restart, by somebody who has no plan here now, is taken back.
+    pub fn lose_promise(&mut self, task: Task, asker: ServerId, now: Timestamp) -> Vec<Effect> {
+        let mut effects = Vec::new();
+        self.hold_again(&task, asker);
+        self.take_back(task, true, now, &mut effects);
         effects
     }
 

@@ -199,6 +199,11 @@ impl Node {
         self.homes.insert(resource, home);
     }
 
+    /// All of whom it is known where they are at home.
+    pub fn known(&self) -> impl Iterator<Item = &ResourceId> {
+        self.homes.keys()
+    }
+
     /// Takes in what was promised here before, and for whom.
     pub fn restore(&mut self, reservation: Reservation, asker: ServerId, begun: Option<Timestamp>) {
         self.hold_again(&reservation.task, asker);

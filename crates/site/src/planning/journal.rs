@@ -1,19 +1,25 @@
 //! The stream of plans: what was reserved, begun and ended, so that promises survive the server.
+//!
+//! What one input changes is one record, with what comes of it: a start tries several ways, and a question none that
+//! lasts. The store keeps all records; a restart reads what they came to, and those since.
+
+use std::collections::BTreeSet;
 
 use legwork_model::event::{PlanEvent, Record, Reserved, TaskKey};
 use legwork_model::id::{InstanceId, StreamId};
 use legwork_model::time::Timestamp;
-use legwork_promise::{Change, Noted, Reservation, Task, TaskId, Window, Work};
+use legwork_promise::{Change, Noted, Reservation, Task, Window, Work};
 
 use super::ledger::Ledger;
 use super::resources::{performer, resource};
 use super::who::{only, stands_in};
-use super::{key, task_id};
+use super::{Planning, key, task_id};
 use crate::Site;
+use crate::bounds::RECORD_BYTES_MAX;
 use crate::input::Stream;
 use crate::output::{Append, Output};
 
-/// After so many records what they come to is stored.
+/// After so many records at least what they come to is stored.
 const SNAPSHOT_EVERY: u64 = 256;
 
 impl Site {
@@ -24,7 +30,8 @@ impl Site {
             let Ok(ledger) = Ledger::from_bytes(bytes) else {
                 return self.ask_for(StreamId::PLANS, true);
             };
-            (self.planning.ledger, self.planning.records) = (ledger, *version);
+            self.planning.ledger = ledger;
+            (self.planning.records, self.planning.stored) = (*version, *version);
         }
         for bytes in &stream.records {
             self.planning.records += 1;
@@ -43,31 +50,17 @@ impl Site {
 
     /// Puts what was stored into the plans of those who promised it.
     pub(super) fn restore_plans(&mut self, now: Timestamp) {
-        let stored = self.planning.ledger.held.clone();
-        // Of what somebody has begun they work on what is due first; the others wait from when that was begun.
-        let worked = |own: &Reserved, begun: Timestamp| {
-            let sooner = |it: &Reserved| it.by == own.by && (it.due, it.task) < (own.due, own.task);
-            let sooner =
-                stored.values().filter(|(it, _)| sooner(it)).filter_map(|(_, begun)| *begun);
-            sooner.min().unwrap_or(now).since(begun).as_millis() as i64
-        };
-        let worked: Vec<Option<i64>> =
-            stored.values().map(|(reserved, begun)| Some(worked(reserved, (*begun)?))).collect();
-        for ((task, (reserved, _)), worked) in stored.into_iter().zip(worked) {
-            let begun = worked.map(|worked| Timestamp(now.0 - worked));
+        let stored: Vec<Reserved> = self.planning.ledger.held().cloned().collect();
+        for reserved in stored {
+            let begun = self.planning.ledger.worked(&reserved, now);
+            let begun = begun.map(|worked| Timestamp(now.0 - worked));
             let by = resource(&reserved.by);
             self.prepare(&by, now);
-            let window = Window { release: reserved.release, deadline: reserved.due };
-            let who = reserved.who.iter().map(resource).collect();
-            let service = Work(i64::try_from(reserved.takes_ms).unwrap_or(i64::MAX));
-            let mut restored = Task::new(task_id(task), window, service, who);
-            restored.priority = reserved.priority;
-            restored.may_abort = reserved.may_abort;
-            restored.deputies = reserved.deputies.iter().map(resource).collect();
-            restored.only = reserved.only.iter().map(only).collect();
-            let lane = reserved.lane as usize;
             let Some(node) = &mut self.planning.node else { return };
-            node.restore(Reservation { task: restored, by, lane }, reserved.asker, begun);
+            if node.desk.has(&by) {
+                let (task, lane) = (task(&reserved), reserved.lane as usize);
+                node.restore(Reservation { task, by, lane }, reserved.asker, begun);
+            }
         }
         let taken = self.planning.ledger.taken.clone();
         if let Some(node) = &mut self.planning.node {
@@ -81,12 +74,9 @@ impl Site {
     /// Gives back what was reserved here for instances of this server that did not start before it went down.
     pub(super) fn drop_unstarted(&mut self, now: Timestamp) {
         let here = self.server_here();
-        let own = self.planning.ledger.held.iter().filter(|(_, (it, _))| it.asker == here);
-        let unstarted: Vec<TaskId> = own
-            .filter(|(task, _)| !self.is_instance(task.instance))
-            .map(|(task, _)| task_id(*task))
-            .collect();
-        for task in unstarted {
+        let own = self.planning.ledger.held().filter(|it| it.asker == here);
+        let unstarted = own.filter(|it| !self.is_instance(it.task.instance));
+        for task in unstarted.map(|it| task_id(it.task)).collect::<Vec<_>>() {
             self.plan(now, |node| node.finish(task));
         }
     }
@@ -136,22 +126,49 @@ impl Site {
         self.record_plans(events, now);
     }
 
-    fn record_plans(&mut self, events: Vec<PlanEvent>, now: Timestamp) {
-        for event in events.clone() {
-            self.planning.ledger.fold(event, now);
+    /// Notes events; what comes of all of one input is written at its end.
+    pub(super) fn record_plans(&mut self, events: Vec<PlanEvent>, now: Timestamp) {
+        let Planning { ledger, pending, .. } = &mut self.planning;
+        if pending.events.is_empty() {
+            pending.place = self.out.len();
         }
-        let record = Record { at: now, events }.to_bytes();
-        self.entailed.add_append(record.len());
-        let (stream, expected) = (StreamId::PLANS.0, self.planning.records);
-        self.planning.records += 1;
-        self.out.push(Output::Append(Append { stream, expected, record, close: None }));
-        let version = self.planning.records;
-        if version.is_multiple_of(SNAPSHOT_EVERY) {
-            let bytes = self.planning.ledger.to_bytes();
-            if self.entailed.has_room_for(bytes.len()) {
-                self.entailed.add_snapshot(bytes.len());
-                self.out.push(Output::Snapshot { stream, version, bytes });
-            }
+        for event in events {
+            pending.add(event.clone(), ledger);
+            ledger.fold(event, now);
+        }
+    }
+
+    /// Writes what the input at hand has changed in the plans, before everything that may rest on it.
+    pub(crate) fn write_plans(&mut self, now: Timestamp) {
+        let Pending { events, place, .. } = std::mem::take(&mut self.planning.pending);
+        let mut appends = Vec::new();
+        for record in records_of(events, now) {
+            self.entailed.add_append(record.len());
+            let (stream, expected) = (StreamId::PLANS.0, self.planning.records);
+            self.planning.records += 1;
+            appends.push(Output::Append(Append { stream, expected, record, close: None }));
+        }
+        if appends.is_empty() {
+            return;
+        }
+        let place = place.min(self.out.len());
+        self.out.splice(place..place, appends);
+        self.store_plans();
+    }
+
+    /// Stores what the records come to, as soon as there are as many new ones as that is long: so writing it costs no
+    /// more than they did.
+    fn store_plans(&mut self) {
+        let Planning { ledger, records: version, stored, .. } = &mut self.planning;
+        if *version - *stored < SNAPSHOT_EVERY.max(ledger.len() as u64) {
+            return;
+        }
+        let (version, bytes) = (*version, ledger.to_bytes());
+        // If there is no room now, there is with the next record.
+        if self.entailed.has_room_for(bytes.len()) {
+            self.planning.stored = version;
+            self.entailed.add_snapshot(bytes.len());
+            self.out.push(Output::Snapshot { stream: StreamId::PLANS.0, version, bytes });
         }
     }
 
@@ -163,5 +180,148 @@ impl Site {
         let Some(node) = slot.schema.nodes.get(task.node.0 as usize) else { return };
         let step = node.name.clone();
         self.record_plans(vec![PlanEvent::Took { process, step, ms }], now);
+    }
+}
+
+/// What one input has changed so far.
+#[derive(Debug, Default)]
+pub(super) struct Pending {
+    events: Vec<PlanEvent>,
+    /// Reserved by it, and not before.
+    fresh: BTreeSet<TaskKey>,
+    /// What had come out when the first of them happened.
+    place: usize,
+}
+
+impl Pending {
+    /// What is reserved and given back by the same input was never there.
+    fn add(&mut self, event: PlanEvent, before: &Ledger) {
+        if let PlanEvent::Ended(task) = &event
+            && self.fresh.remove(task)
+        {
+            let task = *task;
+            let is_it = |event: &PlanEvent| of_reservation(event) == Some(task);
+            let is_start =
+                |event: &PlanEvent| matches!(event, PlanEvent::Reserved(it) if it.task == task);
+            let first = self.events.iter().rposition(is_start).unwrap_or_default();
+            let later = self.events.split_off(first);
+            self.events.extend(later.into_iter().filter(|event| !is_it(event)));
+            return;
+        }
+        if let PlanEvent::Reserved(reserved) = &event
+            && !before.holds(reserved.task)
+        {
+            self.fresh.insert(reserved.task);
+        }
+        self.events.push(event);
+    }
+}
+
+/// The reservation that an event is about.
+fn of_reservation(event: &PlanEvent) -> Option<TaskKey> {
+    match event {
+        PlanEvent::Reserved(reserved) => Some(reserved.task),
+        PlanEvent::Begun(task) | PlanEvent::Ended(task) | PlanEvent::Left(task) => Some(*task),
+        PlanEvent::Took { .. } | PlanEvent::TakenBack { .. } | PlanEvent::Told(_) => None,
+    }
+}
+
+/// The records of events: one, or as many as it takes for each to fit.
+fn records_of(mut events: Vec<PlanEvent>, at: Timestamp) -> Vec<Vec<u8>> {
+    if events.is_empty() {
+        return Vec::new();
+    }
+    let record = Record { at, events: events.clone() }.to_bytes();
+    if record.len() <= RECORD_BYTES_MAX || events.len() == 1 {
+        return vec![record];
+    }
+    let later = events.split_off(events.len() / 2);
+    let mut records = records_of(events, at);
+    records.extend(records_of(later, at));
+    records
+}
+
+/// A task as it was promised.
+pub(super) fn task(reserved: &Reserved) -> Task {
+    let window = Window { release: reserved.release, deadline: reserved.due };
+    let who = reserved.who.iter().map(resource).collect();
+    let service = Work(i64::try_from(reserved.takes_ms).unwrap_or(i64::MAX));
+    let mut task = Task::new(task_id(reserved.task), window, service, who);
+    task.priority = reserved.priority;
+    task.may_abort = reserved.may_abort;
+    task.deputies = reserved.deputies.iter().map(resource).collect();
+    task.only = reserved.only.iter().map(only).collect();
+    task
+}
+
+#[cfg(test)]
+mod tests {
+    use legwork_model::event::Performer;
+    use legwork_model::id::{NodeId, ServerId};
+
+    use super::*;
+
+    fn key(node: u32) -> TaskKey {
+        TaskKey { instance: InstanceId(1), node: NodeId(node), round: 0, part: 0 }
+    }
+
+    fn reserved(node: u32, who: Vec<Performer>) -> PlanEvent {
+        PlanEvent::Reserved(Box::new(Reserved {
+            task: key(node),
+            by: Performer::Agent("ann".into()),
+            lane: 0,
+            release: Timestamp(1),
+            due: Timestamp(9),
+            takes_ms: 4,
+            priority: 5,
+            may_abort: true,
+            asker: ServerId(3),
+            who,
+            deputies: Vec::new(),
+        }))
+    }
+
+    /// What is written of events, where the first task was reserved before.
+    fn net(events: &[PlanEvent]) -> Vec<PlanEvent> {
+        let (mut pending, mut ledger) = (Pending::default(), Ledger::default());
+        ledger.fold(reserved(1, Vec::new()), Timestamp(0));
+        for event in events {
+            pending.add(event.clone(), &ledger);
+            ledger.fold(event.clone(), Timestamp(5));
+        }
+        let mut replayed = Ledger::default();
+        replayed.fold(reserved(1, Vec::new()), Timestamp(0));
+        pending.events.iter().for_each(|event| replayed.fold(event.clone(), Timestamp(5)));
+        assert_eq!(replayed, ledger, "both come to the same");
+        pending.events
+    }
+
+    #[test]
+    fn what_is_reserved_and_given_back_at_once_is_not_written() {
+        let new = |node| reserved(node, Vec::new());
+        let (begun, ended) = (PlanEvent::Begun, PlanEvent::Ended);
+        assert_eq!(net(&[new(2), begun(key(2)), ended(key(2))]), []);
+        assert_eq!(net(&[new(2), ended(key(2)), new(2)]), [new(2)]);
+        assert_eq!(net(&[ended(key(1)), new(1), ended(key(1))]), [ended(key(1))]);
+        assert_eq!(net(&[new(1), ended(key(1))]), [new(1), ended(key(1))]);
+        let back = PlanEvent::TakenBack { task: key(2), asker: ServerId(1), is_lost: true };
+        assert_eq!(net(&[new(2), back.clone(), ended(key(2))]), [back]);
+    }
+
+    #[test]
+    fn more_than_fits_into_a_record_goes_into_several() {
+        let name = |number: usize| Performer::Agent(format!("{number:0>200}").as_str().into());
+        let who: Vec<Performer> = (0..256).map(name).collect();
+        let events: Vec<PlanEvent> = (0..400).map(|node| reserved(node, who.clone())).collect();
+        let records = records_of(events.clone(), Timestamp(5));
+        assert!(records.len() > 1 && records.iter().all(|it| it.len() <= RECORD_BYTES_MAX));
+        let read = records.iter().map(|it| Record::<PlanEvent>::from_bytes(it).unwrap().events);
+        assert_eq!(read.flatten().collect::<Vec<_>>(), events);
+        // Those who could do it are stored once.
+        let mut ledger = Ledger::default();
+        events.into_iter().for_each(|event| ledger.fold(event, Timestamp(5)));
+        let bytes = ledger.to_bytes();
+        assert!(bytes.len() < 200_000, "{}", bytes.len());
+        assert_eq!(Ledger::from_bytes(&bytes).unwrap(), ledger);
     }
 }

@@ -5,7 +5,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use legwork_model::event::{PlanEvent, Reserved, TaskKey};
+use legwork_model::event::{Performer, PlanEvent, Reserved, TaskKey};
 use legwork_model::id::{ServerId, shared_text};
 use legwork_model::time::Timestamp;
 use legwork_promise::{Seen, Work};
@@ -13,8 +13,10 @@ use minicbor::{Decode, Encode};
 
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct Ledger {
-    /// What is promised, and since when it is worked on.
-    pub(super) held: BTreeMap<TaskKey, (Reserved, Option<Timestamp>)>,
+    /// What is promised.
+    held: BTreeMap<TaskKey, Reserved>,
+    /// What somebody works on, in the order in which it is due, and since when.
+    begun: BTreeMap<Performer, BTreeMap<(Timestamp, TaskKey), Timestamp>>,
     /// What was taken back from whom, and whether it was lost, until they know.
     pub(super) taken: BTreeMap<TaskKey, (ServerId, bool)>,
     /// How long steps took that were promised, by process and step.
@@ -29,6 +31,9 @@ struct Stored {
     seen: Vec<StoredStep>,
     #[n(2)]
     taken: Vec<StoredTaken>,
+    /// Those who could do something: the same for very many tasks, and much longer than the rest of them.
+    #[n(3)]
+    groups: Vec<Vec<Performer>>,
 }
 
 #[derive(Encode, Decode)]
@@ -43,10 +48,14 @@ struct StoredTaken {
 
 #[derive(Encode, Decode)]
 struct StoredTask {
+    /// Without those who could do it.
     #[n(0)]
     reserved: Reserved,
     #[n(1)]
     begun: Option<Timestamp>,
+    /// Their place among the groups.
+    #[n(2)]
+    who: u32,
 }
 
 #[derive(Encode, Decode)]
@@ -63,22 +72,19 @@ impl Ledger {
     pub(super) fn fold(&mut self, event: PlanEvent, at: Timestamp) {
         match event {
             PlanEvent::Reserved(reserved) => {
-                self.held.insert(reserved.task, (*reserved, None));
+                self.end(reserved.task, at);
+                self.held.insert(reserved.task, *reserved);
             }
             PlanEvent::Begun(task) => {
-                if let Some((_, begun)) = self.held.get_mut(&task) {
-                    begun.get_or_insert(at);
+                if let Some(own) = self.held.get(&task) {
+                    let begun = self.begun.entry(own.by.clone()).or_default();
+                    begun.entry((own.due, task)).or_insert(at);
                 }
             }
-            PlanEvent::Ended(task) => {
-                if let Some((done, Some(begun))) = self.held.remove(&task) {
-                    self.put_off(&done, begun, at);
-                }
-            }
+            PlanEvent::Ended(task) => self.end(task, at),
             PlanEvent::Left(task) => {
-                if let Some((left, Some(begun))) = self.held.get(&task).cloned() {
-                    self.put_off(&left, begun, at);
-                    self.held.insert(task, (left, None));
+                if let Some(left) = self.held.get(&task).cloned() {
+                    self.stop(&left, at);
                 }
             }
             PlanEvent::TakenBack { task, asker, is_lost } => {
@@ -92,45 +98,100 @@ impl Ledger {
         }
     }
 
-    /// What whoever did this had begun as well, and is due later, waited meanwhile.
-    fn put_off(&mut self, done: &Reserved, from: Timestamp, to: Timestamp) {
-        let later = |it: &Reserved| it.by == done.by && (it.due, it.task) > (done.due, done.task);
-        let waited = self.held.values_mut().filter(|(it, _)| later(it));
-        for begun in waited.filter_map(|(_, begun)| begun.as_mut()) {
-            begun.0 += to.since(from.max(*begun)).as_millis() as i64;
+    fn end(&mut self, task: TaskKey, at: Timestamp) {
+        if let Some(over) = self.held.remove(&task) {
+            self.stop(&over, at);
         }
     }
 
+    /// Nobody works on it any more. What the same person had begun as well, and is due later, waited meanwhile.
+    fn stop(&mut self, over: &Reserved, at: Timestamp) {
+        let Some(begun) = self.begun.get_mut(&over.by) else { return };
+        let key = (over.due, over.task);
+        if let Some(from) = begun.remove(&key) {
+            for later in begun.range_mut(key..).map(|(_, begun)| begun) {
+                later.0 += at.since(from.max(*later)).as_millis() as i64;
+            }
+        }
+        if begun.is_empty() {
+            self.begun.remove(&over.by);
+        }
+    }
+
+    pub(super) fn held(&self) -> impl Iterator<Item = &Reserved> {
+        self.held.values()
+    }
+
+    pub(super) fn holds(&self, task: TaskKey) -> bool {
+        self.held.contains_key(&task)
+    }
+
+    /// How much of what is begun is done, in milliseconds: somebody works on what is due first, and the others wait
+    /// from when that was begun.
+    pub(super) fn worked(&self, own: &Reserved, now: Timestamp) -> Option<i64> {
+        let begun = self.begun.get(&own.by)?;
+        let key = (own.due, own.task);
+        let from = *begun.get(&key)?;
+        let until = begun.range(..key).map(|(_, sooner)| *sooner).min().unwrap_or(now);
+        Some(until.since(from).as_millis() as i64)
+    }
+
+    /// Whether there is nothing that has to be kept, or told.
+    pub(super) fn is_empty(&self) -> bool {
+        self.held.is_empty() && self.taken.is_empty()
+    }
+
+    /// How much there is to store.
+    pub(super) fn len(&self) -> usize {
+        self.held.len() + self.taken.len() + self.seen.len()
+    }
+
     pub(super) fn to_bytes(&self) -> Vec<u8> {
-        let task = |(reserved, begun): &(Reserved, Option<Timestamp>)| StoredTask {
-            reserved: reserved.clone(),
-            begun: *begun,
-        };
+        let (mut places, mut groups) = (BTreeMap::new(), Vec::new());
+        let mut held = Vec::with_capacity(self.held.len());
+        for own in self.held.values() {
+            let place = *places.entry(&own.who).or_insert_with(|| {
+                groups.push(own.who.clone());
+                groups.len() as u32 - 1
+            });
+            let begun = self.begun.get(&own.by).and_then(|all| all.get(&(own.due, own.task)));
+            let mut reserved = own.clone();
+            reserved.who = Vec::new();
+            held.push(StoredTask { reserved, begun: begun.copied(), who: place });
+        }
         let step = |((process, step), seen): (&(Arc<str>, Arc<str>), &Seen)| StoredStep {
             process: process.clone(),
             step: step.clone(),
             seen: *seen,
         };
-        let held = self.held.values().map(task).collect();
         let seen = self.seen.iter().map(step).collect();
         let taken = self.taken.iter();
         let taken = taken.map(|(&task, &(asker, is_lost))| StoredTaken { task, asker, is_lost });
         // Writing to memory cannot fail.
-        minicbor::to_vec(Stored { held, seen, taken: taken.collect() }).unwrap_or_default()
+        minicbor::to_vec(Stored { held, seen, taken: taken.collect(), groups }).unwrap_or_default()
     }
 
     pub(super) fn from_bytes(bytes: &[u8]) -> Result<Self, minicbor::decode::Error> {
-        let Stored { held, seen, taken } = minicbor::decode(bytes)?;
+        let Stored { held, seen, taken, groups } = minicbor::decode(bytes)?;
         let taken = taken.into_iter().map(|it| (it.task, (it.asker, it.is_lost)));
-        let held = held.into_iter().map(|task| (task.reserved.task, (task.reserved, task.begun)));
         let seen = seen.into_iter().map(|it| ((it.process, it.step), it.seen));
-        Ok(Self { held: held.collect(), taken: taken.collect(), seen: seen.collect() })
+        let mut ledger = Self { taken: taken.collect(), seen: seen.collect(), ..Self::default() };
+        for StoredTask { mut reserved, begun, who } in held {
+            let group = groups.get(who as usize);
+            let group = group.ok_or_else(|| minicbor::decode::Error::message("no such group"))?;
+            reserved.who.clone_from(group);
+            if let Some(begun) = begun {
+                let own = ledger.begun.entry(reserved.by.clone()).or_default();
+                own.insert((reserved.due, reserved.task), begun);
+            }
+            ledger.held.insert(reserved.task, reserved);
+        }
+        Ok(ledger)
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use legwork_model::event::Performer;
     use legwork_model::id::{InstanceId, NodeId};
 
     use super::*;
@@ -163,7 +224,7 @@ mod tests {
             [reserved(1), reserved(2), PlanEvent::Begun(task(2)), PlanEvent::Ended(task(1)), took];
         events.into_iter().for_each(|event| ledger.fold(event, Timestamp(5)));
         assert_eq!(ledger.held.len(), 1);
-        assert_eq!(ledger.held[&task(2)].1, Some(Timestamp(5)));
+        assert_eq!(ledger.worked(&ledger.held[&task(2)], Timestamp(7)), Some(2));
         assert_eq!(Ledger::from_bytes(&ledger.to_bytes()).unwrap(), ledger);
     }
 }

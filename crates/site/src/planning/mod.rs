@@ -8,6 +8,7 @@
 //! Invariant: a promise is told only when everything it rests on is on its way to the disk.
 
 mod busy;
+mod homes;
 mod journal;
 mod ledger;
 mod lending;
@@ -32,6 +33,7 @@ use crate::Site;
 use crate::message::{Message, Stage};
 use crate::output::Output;
 pub(crate) use busy::Turn;
+use journal::Pending;
 use ledger::Ledger;
 use lending::Lending;
 use opening::Opening;
@@ -45,8 +47,11 @@ pub(crate) struct Planning {
     node: Option<Box<Node>>,
     /// What the stream of plans comes to.
     ledger: Ledger,
-    /// Records in the stream of plans.
+    /// Records in the stream of plans, and how many of them the last snapshot has.
     records: u64,
+    stored: u64,
+    /// What the input at hand has changed in it.
+    pending: Pending,
     /// Starts whose deadline is being looked at.
     routes: BTreeMap<InstanceId, Routing>,
     /// Promises for instances that are about to start, and until when they are held.
@@ -65,6 +70,10 @@ pub(crate) struct Planning {
     busy_until: Timestamp,
     lending: Lending,
     opening: Opening,
+    /// The epoch and the change of executors up to which it is known where everybody is at home.
+    homes: (u32, u64),
+    /// When it is looked who is at home elsewhere now.
+    moves_at: Option<Timestamp>,
     counts: Counts,
 }
 
@@ -98,9 +107,7 @@ pub struct Counts {
 impl Planning {
     /// Whether there is something to hold, or to wait for, and nobody does yet.
     fn is_asleep(&self) -> bool {
-        let Ledger { held, taken, .. } = &self.ledger;
-        let is_idle = held.is_empty() && taken.is_empty() && self.expected.is_empty();
-        self.node.is_none() && !is_idle
+        self.node.is_none() && !(self.ledger.is_empty() && self.expected.is_empty())
     }
 
     /// Whether promises are waited for in an instance: its state stays in memory.
@@ -150,6 +157,7 @@ impl Site {
             }
         }
         self.drop_unstarted(now);
+        self.take_back_strays(now);
     }
 
     fn follow_effect(&mut self, effect: Effect, now: Timestamp) {
@@ -222,6 +230,7 @@ impl Site {
         if self.planning.is_asleep() {
             self.wake_planner(now);
         }
+        self.follow_homes(now);
         self.watch_plans(now);
         self.lose_unreached(now);
         if self
@@ -274,7 +283,7 @@ impl Site {
         let watch = holds.then(|| self.planning.watched_at + WATCHED);
         let node = self.planning.node.as_ref().and_then(|node| node.next_due());
         let lost = self.planning.node.as_ref().and_then(|_| self.planning.reach.next_due());
-        let turns = [self.next_turn(), self.next_opening()];
+        let turns = [self.next_turn(), self.next_opening(), self.planning.moves_at];
         [granted, stored, node, watch, lost].into_iter().chain(turns).flatten().min()
     }
 }

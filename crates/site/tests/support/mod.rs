@@ -250,6 +250,18 @@ impl Harness {
         }
     }
 
+    /// How many records a stream has.
+    pub(crate) fn records(&self, stream: StreamId) -> usize {
+        self.streams.get(&stream.0).map_or(0, |(records, _)| records.len())
+    }
+
+    /// The snapshot of an open stream is of another version.
+    pub(crate) fn corrupt_snapshot(&mut self, stream: impl Into<StreamId>) {
+        let stream = stream.into().0;
+        let version = self.streams[&stream].0.len() as u64;
+        self.snapshots.insert(stream, (version, vec![0xFF, 0x00]));
+    }
+
     /// The latest snapshot of a stream.
     pub(crate) fn snapshot_of(&self, stream: StreamId) -> Option<&(u64, Vec<u8>)> {
         self.snapshots.get(&stream.0)

@@ -419,7 +419,8 @@ fn deadlines() {
             planner: ServerId(3),
         }),
     };
-    let deadline = Deadline { at: Timestamp(10), legs: vec![leg.clone()] };
+    let legs = vec![leg.clone()];
+    let deadline = Deadline { at: Timestamp(10), legs, is_unpromised: false };
     let process = "loan".into();
     let created = Created {
         process,
@@ -430,7 +431,7 @@ fn deadlines() {
     };
     check(
         Event::Created(Box::new(created)),
-        "820085646c6f616e03810080820a8186050001090484820163616e6e020603",
+        "820085646c6f616e03810080830a8186050001090484820163616e6e020603f4",
     );
     let lost = Leg { planned: None, ..leg };
     let replanned = Replanned { legs: vec![lost], reason: "ill".to_owned() };

@@ -161,6 +161,8 @@ pub(crate) struct Driver {
     /// The revisions of the tokens and executors that were told to those outside.
     tokens_shown: Option<u64>,
     executors_shown: Option<u64>,
+    /// How many broken promises were.
+    broken_shown: u64,
 }
 
 enum Read {
@@ -189,6 +191,7 @@ impl Driver {
             calls: Vec::new(),
             tokens_shown: None,
             executors_shown: None,
+            broken_shown: 0,
         }
     }
 
@@ -481,6 +484,10 @@ impl Driver {
         let gauges = self.site.gauges();
         self.around.status.set_instances(gauges.instances_open);
         self.around.meters.show(&gauges);
+        if self.broken_shown != gauges.deadlines.broken {
+            self.broken_shown = gauges.deadlines.broken;
+            self.around.status.set_broken(self.site.broken());
+        }
     }
 
     fn serve_reads(&mut self, now: Timestamp) -> Result<(), Broken> {

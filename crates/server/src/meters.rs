@@ -7,7 +7,7 @@ use std::fmt;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use legwork_site::Gauges;
+use legwork_site::{BrokenAt, Gauges};
 use metrics::{
     Counter, Gauge, Histogram, Key, KeyName, Label, Level, Metadata, Recorder, SharedString,
 };
@@ -32,6 +32,7 @@ const LINK_BYTES: &str = "legwork_link_bytes_total";
 const LINK_SOCKET_BYTES: &str = "legwork_link_socket_bytes_total";
 const LINK_DROPPED: &str = "legwork_link_dropped_total";
 const LINK_LOCAL: &str = "legwork_link_local_total";
+const BROKEN_AT: &str = "legwork_deadlines_broken_by_step_total";
 const STORE_BYTES: &str = "legwork_store_bytes";
 
 const SECONDS: [f64; 12] =
@@ -99,6 +100,7 @@ impl Meters {
             (LINK_BYTES, "Bytes to and from another server, frames included, by their kind."),
             (LINK_SOCKET_BYTES, "Bytes to and from another server on the socket, with TLS."),
             (LINK_DROPPED, "Messages dropped because a link was down or full."),
+            (BROKEN_AT, "Promises that were broken, by the first step that was late."),
             (LINK_LOCAL, "What servers of one process have said to and asked each other."),
         ] {
             let (name, text) = describe(name, text);
@@ -162,6 +164,17 @@ impl Meters {
     pub(crate) fn show_store_bytes(&self, guest: Option<&str>, bytes: u64) {
         let key = Key::from_parts(STORE_BYTES, self::guest(guest));
         self.recorder.register_gauge(&key, &METADATA).set(bytes as f64);
+    }
+
+    /// Where promises were broken.
+    pub(crate) fn show_broken(&self, guest: Option<&str>, broken: &[(BrokenAt, u64)]) {
+        for (BrokenAt { process, step, domain }, count) in broken {
+            let label = |name: &'static str, value: &str| Label::new(name, value.to_owned());
+            let place =
+                vec![label("process", process), label("step", step), label("domain", domain)];
+            let key = Key::from_parts(BROKEN_AT, [self::guest(guest), place].concat());
+            self.recorder.register_counter(&key, &METADATA).absolute(*count);
+        }
     }
 
     /// Brings the figures of the links up to date.
@@ -258,7 +271,7 @@ impl DriveMeters {
                 broken: counter("legwork_deadlines_broken_total", "Promises that were broken."),
                 withdrawn: counter(
                     "legwork_deadlines_withdrawn_total",
-                    "Steps whose promise was taken back before it was broken.",
+                    "Cases whose promise was taken back before it was broken.",
                 ),
             },
         }

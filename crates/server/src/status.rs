@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU16, AtomicU64, AtomicUsize,
 use std::sync::{Mutex, PoisonError, RwLock};
 
 use legwork_model::id::ServerId;
+use legwork_site::BrokenAt;
 use rustc_hash::FxHashSet;
 use tokio::sync::{Notify, watch};
 
@@ -41,6 +42,8 @@ pub(crate) struct Status {
     /// What it has to do: open instances, and records written since it started.
     instances: AtomicUsize,
     records: AtomicU64,
+    /// Where promises were broken, and how often.
+    broken: Mutex<Vec<(BrokenAt, u64)>>,
 }
 
 impl Status {
@@ -58,6 +61,7 @@ impl Status {
             frozen: watch::Sender::new(None),
             instances: AtomicUsize::new(0),
             records: AtomicU64::new(0),
+            broken: Mutex::default(),
         }
     }
 
@@ -86,6 +90,16 @@ impl Status {
 
     pub(crate) fn set_instances(&self, open: usize) {
         self.instances.store(open, Ordering::Relaxed);
+    }
+
+    /// Where promises were broken, and how often.
+    pub(crate) fn broken(&self) -> Vec<(BrokenAt, u64)> {
+        self.broken.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    pub(crate) fn set_broken<'a>(&self, broken: impl Iterator<Item = (&'a BrokenAt, u64)>) {
+        let broken = broken.map(|(place, count)| (place.clone(), count)).collect();
+        *self.broken.lock().unwrap_or_else(PoisonError::into_inner) = broken;
     }
 
     pub(crate) fn count_records(&self, written: usize) {

@@ -71,7 +71,9 @@ impl Site {
         let Instance(id) = match &message {
             Message::Offer(offer) => offer.id.instance,
             Message::Known { parcel, .. } | Message::Taken { parcel } => parcel.instance,
-            Message::Want { instance, .. } | Message::Have { instance, .. } => *instance,
+            Message::Want { instance, .. }
+            | Message::Have { instance, .. }
+            | Message::Replanned { instance, .. } => *instance,
             Message::Follow(_) | Message::Items(_) => return self.act_on(from, message, now),
             Message::Report(_)
             | Message::Moved { .. }
@@ -135,6 +137,9 @@ impl Site {
             Message::Turn(turn) => self.hear_turn(from, *turn, now),
             Message::Kept { executors } => self.hear_kept(from, executors, now),
             Message::Heard { executors, busy } => self.hear_heard(from, &executors, busy, now),
+            Message::Replanned { instance: Instance(id), replanned } => {
+                self.plan_told(from, id, *replanned, now);
+            }
             Message::CatalogWanted { .. } | Message::Catalog { .. } => {}
         }
     }

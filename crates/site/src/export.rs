@@ -129,6 +129,8 @@ impl Export<'_> {
     ) -> Entry {
         let Some(writer) = entry.event.ends() else { return entry };
         let writes = if let Event::Created(created) = &mut entry.event {
+            // As it is planned now.
+            created.deadline = self.known.state.deadline().cloned().map(Box::new);
             &mut created.inputs
         } else if let Event::Completed(done) = &mut entry.event {
             // Who repeats a request does so where it was carried out.

@@ -79,7 +79,7 @@ pub use message::{
 };
 pub use outbox::Sent;
 pub use output::{Append, Ask, Call, ClosedStream, FileWanted, Output};
-pub use planning::{Counts as DeadlineCounts, Wish};
+pub use planning::{BrokenAt, Counts as DeadlineCounts, Wish};
 pub use refusal::{Kind, Refusal};
 pub use seat::{Member, Seat};
 pub use summary::Summary;

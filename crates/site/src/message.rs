@@ -7,7 +7,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use legwork_model::event::{Entry, FetchedValue, Parcel, RecordedAt, TaskKey};
+use legwork_model::event::{Entry, FetchedValue, Parcel, RecordedAt, Replanned, TaskKey};
 use legwork_model::id::{
     Activity, ActivityId, AgentId, ElementId, InstanceId, Iteration, ServerId, StreamId,
     shared_text,
@@ -147,6 +147,15 @@ pub enum Message {
         executors: Vec<Name>,
         #[n(1)]
         busy: Vec<TurnOf>,
+    },
+    /// Steps of an instance are planned otherwise from now on. It may get lost: then the plan that is shown there is
+    /// that of before.
+    #[n(20)]
+    Replanned {
+        #[n(0)]
+        instance: Instance,
+        #[n(1)]
+        replanned: Box<Replanned>,
     },
 }
 

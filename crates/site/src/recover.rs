@@ -127,9 +127,13 @@ impl Site {
     fn instance_loaded(&mut self, id: InstanceId, stream: &Stream, now: Timestamp) {
         let is_there = !stream.records.is_empty() || stream.snapshot.is_some();
         // One that is not known here has been closed.
-        let is_open = self.unread.remove(&id) || self.instances.get(id).is_some();
+        let was_unread = self.unread.remove(&id);
+        let is_open = was_unread || self.instances.get(id).is_some();
         if is_there && !self.take_in(id, stream, is_open, now) {
             return;
+        }
+        if was_unread {
+            self.expect_late(id, now);
         }
         for held in self.loading.remove(&id.into()).unwrap_or_default() {
             self.carry_out(held, now);

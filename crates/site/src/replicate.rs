@@ -85,7 +85,8 @@ impl Site {
             | Message::Step { .. }
             | Message::Turn(_)
             | Message::Kept { .. }
-            | Message::Heard { .. }) => return Some(message),
+            | Message::Heard { .. }
+            | Message::Replanned { .. }) => return Some(message),
         }
         None
     }

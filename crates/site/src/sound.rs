@@ -29,6 +29,12 @@ impl Site {
                 .instances
                 .state(id)
                 .is_none_or(|(schema, _)| values.iter().all(|value| has_version(schema, value))),
+            Message::Replanned { replanned, .. } => {
+                self.instances.state(id).is_none_or(|(schema, _)| {
+                    let mut nodes = replanned.legs.iter().map(|leg| leg.node.0 as usize);
+                    nodes.all(|node| node < schema.nodes.len())
+                })
+            }
             Message::Taken { .. }
             | Message::Follow(_)
             | Message::Items(_)

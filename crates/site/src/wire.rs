@@ -85,7 +85,8 @@ impl Message {
             | Self::Step { .. }
             | Self::Turn(_)
             | Self::Kept { .. }
-            | Self::Heard { .. } => Shares { control: bytes, ..none },
+            | Self::Heard { .. }
+            | Self::Replanned { .. } => Shares { control: bytes, ..none },
         }
     }
 
@@ -114,7 +115,8 @@ impl Message {
             | Self::Step { .. }
             | Self::Turn(_)
             | Self::Kept { .. }
-            | Self::Heard { .. } => None,
+            | Self::Heard { .. }
+            | Self::Replanned { .. } => None,
         };
         RecordedAt(first.unwrap_or_default())
     }

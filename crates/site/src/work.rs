@@ -254,10 +254,12 @@ impl Site {
             commands.push(Command::TakeOver { activity: own.clone(), by: agent.clone() });
         }
         let started_at = item.and_then(|item| item.claimed_at).unwrap_or(now);
-        let by = Performer::Agent(agent);
+        let by = Performer::Agent(agent.clone());
         let done = Command::Complete { activity: own, by, started_at, outputs, answer, request };
         commands.push(done);
-        self.commands(activity.instance, commands, now).map(|()| Answer::Done)
+        self.commands(activity.instance, commands, now)?;
+        self.note_done(agent, now);
+        Ok(Answer::Done)
     }
 
     /// The answer if a request with the same key has completed the activity before.

@@ -499,3 +499,85 @@ fn what_was_done_before_a_crash_stays_done() {
         plan.turns.iter().map(|turn| (short(turn.from), short(turn.to))).collect();
     assert_eq!(turns, [("16 10:00".to_owned(), "16 11:00".to_owned())]);
 }
+
+#[test]
+fn whoever_takes_many_at_once_does_one_after_the_other() {
+    let mut harness = office();
+    for number in 1..=8 {
+        start(&mut harness, number, "2026-01-30T16:00:00Z");
+        harness.ask(claim("ann", InstanceId(number << 80), "check")).unwrap();
+    }
+    for number in 1..=8 {
+        let instance = InstanceId(number << 80);
+        harness.now = Timestamp(harness.now.0 + 55 * 60_000);
+        complete(&mut harness, instance, "check", "ann");
+        harness.ask(Request::Abort { instance, reason: String::new() }).unwrap();
+    }
+    harness.now = at("2026-01-19T08:00:00Z");
+    let planned = start(&mut harness, 9, "2026-01-19T12:00:00Z");
+    assert!(planned.starts_with("check ann 19 08:00-08:55"), "{planned}");
+}
+
+#[test]
+fn a_promise_that_is_broken_is_counted_where_it_was() {
+    let mut harness = office();
+    start(&mut harness, 1, "2026-01-16T16:00:00Z");
+    let id = InstanceId(1 << 80);
+    harness.ask(claim("ann", id, "check")).unwrap();
+    // It was due at two.
+    harness.now = at("2026-01-16T14:20:00Z");
+    complete(&mut harness, id, "check", "ann");
+    harness.ask(claim("bea", id, "approve")).unwrap();
+    harness.now = at("2026-01-16T16:10:00Z");
+    complete(&mut harness, id, "approve", "bea");
+    let counts = harness.site.deadlines();
+    assert_eq!((counts.kept, counts.broken, counts.withdrawn), (0, 1, 0));
+    let broken: Vec<_> = harness.site.broken().collect();
+    let (process, step, domain) = ("claim".into(), "check".into(), "".into());
+    assert_eq!(broken, [(&BrokenAt { process, step, domain }, 1)]);
+}
+
+#[test]
+fn a_case_of_which_several_steps_are_not_promised_any_more_counts_once() {
+    let mut harness = office();
+    start(&mut harness, 1, "2026-01-16T16:00:00Z");
+    let gone = "absent: [{ from: 2026-01-16 }], ";
+    let gone = OFFICE.replace("{ roles", &format!("{{ {gone}roles"));
+    harness.ask(Request::PublishOrganisation { source: gone }).unwrap();
+    let told = replanned(&mut harness, InstanceId(1 << 80));
+    let both = told.iter().filter(|text| text.starts_with("nobody has the time")).count();
+    assert_eq!((both, harness.site.deadlines().withdrawn), (2, 1), "{told:?}");
+}
+
+#[test]
+fn where_nobody_has_anything_to_do_it_is_promised_at_once() {
+    let mut harness = office();
+    let source = "process: claim\ndata: { sum: int }\nstart: [sum]\nsteps: []\n";
+    harness.ask(Request::Deploy { source: source.to_owned() }).unwrap();
+    let answer = harness.ask(wish(1, "2026-01-16T16:00:00Z", |_| {})).unwrap();
+    let Answer::Started { instance, .. } = answer else { panic!("{answer:?}") };
+    assert!(instance.deadline.unwrap().promised);
+    let counts = harness.site.deadlines();
+    assert_eq!((counts.promised, counts.kept), (1, 1));
+}
+
+#[test]
+fn whoever_follows_a_list_sees_that_an_item_is_planned_otherwise() {
+    let mut harness = office();
+    start(&mut harness, 1, "2026-01-16T13:00:00Z");
+    let read = |harness: &mut Harness, since| {
+        let list = Worklist { agent: "ann".into(), since, limit: 10, wait_until: None };
+        let Ok(Answer::Worklist(list)) = harness.ask(Request::Worklist(list)) else {
+            panic!("a list")
+        };
+        let planned: Vec<_> = list.items.into_iter().map(|item| item.planned_for).collect();
+        (planned, list.cursor)
+    };
+    let (before, cursor) = read(&mut harness, None);
+    assert_eq!(before, [Some("ann".into())]);
+    let (nothing, cursor) = read(&mut harness, Some(cursor));
+    assert_eq!(nothing, []);
+    // Nobody begins.
+    harness.pass(Duration::from_secs(50 * 60));
+    assert_eq!(read(&mut harness, Some(cursor)).0, [None]);
+}

@@ -12,8 +12,8 @@
 mod group;
 
 use group::{Group, HIGH};
-use legwork_model::event::{Method, Performer};
-use legwork_model::id::{ActivityId, AgentId, InstanceId, ServerId};
+use legwork_model::event::{Method, Performer, PlanEvent, Record};
+use legwork_model::id::{ActivityId, AgentId, InstanceId, ServerId, StreamId};
 use legwork_model::time::Timestamp;
 use legwork_site::*;
 
@@ -80,6 +80,35 @@ fn told(answer: Result<Answer, Refusal>) -> String {
     }
 }
 
+fn run(group: &mut Group, seconds: u32) {
+    for _ in 0..seconds * 20 {
+        group.pass(50);
+    }
+}
+
+/// An answer that others have to be asked for.
+fn asked(group: &mut Group, place: usize, request: Request) -> Answer {
+    let id = group.send(place, request);
+    run(group, 2);
+    group.answers.remove(&id).unwrap().unwrap()
+}
+
+fn publish_people(group: &mut Group, source: &str) {
+    group.ask(0, Request::PublishOrganisation { source: source.to_owned() }).unwrap();
+    run(group, 5);
+}
+
+fn activity(instance: InstanceId, step: &str) -> ActivityId {
+    ActivityId { instance, step: step.into(), iteration: Default::default() }
+}
+
+fn shown(group: &mut Group, place: usize, instance: InstanceId) -> DeadlineView {
+    match group.ask(place, Request::Show { instance, wait_until: None }).unwrap() {
+        Answer::Instance(view) => view.info.deadline.unwrap(),
+        other => panic!("{other:?}"),
+    }
+}
+
 /// How many turns somebody has in their plan, asked at their planner.
 fn turns(group: &mut Group, planner: usize, agent: &str) -> usize {
     let resource = ResourceId::Person(agent.into());
@@ -123,12 +152,10 @@ fn a_step_that_is_done_anywhere_gives_the_time_back() {
     let clerk = if by.contains("ann") { "ann" } else { "bob" };
     let planner = if clerk == "ann" { 0 } else { 2 };
     assert_eq!(turns(&mut group, planner, clerk), 1);
-    let activity =
-        |step: &str| ActivityId { instance, step: step.into(), iteration: Default::default() };
     let done = |step: &str, agent: &str| {
         Request::Complete(Complete {
             agent: AgentId::from(agent),
-            activity: activity(step),
+            activity: activity(instance, step),
             data: Data::new(),
             answer: None,
             request: None,
@@ -263,20 +290,14 @@ fn whoever_is_at_home_elsewhere_from_now_on_is_planned_there_and_nowhere_else() 
     assert_eq!((turns(&mut group, 0, "ann"), turns(&mut group, 2, "bob")), (1, 1));
     // Ann moves south, Bob north.
     group.publish(&topology("bob", "ann, sam"), Method::Since).unwrap();
-    for _ in 0..300 {
-        group.pass(50);
-    }
+    run(&mut group, 15);
     let both = |group: &mut Group| turns(group, 2, "ann") + turns(group, 0, "bob");
     assert_eq!(both(&mut group), 2);
     // Nobody is booked twice: there is time for two more that take three hours, and no more.
     assert!(start(&mut group, 10).1.starts_with("check"));
     assert!(start(&mut group, 10).1.starts_with("check"));
     assert_eq!(start(&mut group, 10).1, "deadline_not_promised true");
-    let Ok(Answer::Instance(view)) = group.ask(1, Request::Show { instance, wait_until: None })
-    else {
-        panic!("an instance")
-    };
-    assert!(view.info.deadline.unwrap().promised, "somebody does it all the same");
+    assert!(shown(&mut group, 1, instance).promised, "somebody does it all the same");
     for place in 0..3 {
         group.open(place);
     }
@@ -284,4 +305,97 @@ fn whoever_is_at_home_elsewhere_from_now_on_is_planned_there_and_nowhere_else() 
         group.pass(2_000);
     }
     assert_eq!(both(&mut group), 4);
+}
+
+/// Whether the plans of a server say that a step was begun.
+fn is_begun(group: &Group, place: usize) -> bool {
+    let records = group.servers[place].streams.get(&StreamId::PLANS.0).into_iter().flatten();
+    let events = records.flat_map(|it| Record::<PlanEvent>::from_bytes(it).unwrap().events);
+    events.into_iter().any(|event| matches!(event, PlanEvent::Begun(_)))
+}
+
+#[test]
+fn another_planner_that_takes_over_a_promise_hears_that_the_step_is_begun() {
+    let mut group = group();
+    let (instance, by) = start(&mut group, 10);
+    let clerk = if by.contains("ann") { "ann" } else { "bob" };
+    let next = if clerk == "ann" { 2 } else { 0 };
+    let claim = Request::Claim { agent: clerk.into(), activity: activity(instance, "check") };
+    group.ask(1, claim).unwrap();
+    run(&mut group, 1);
+    assert!(!is_begun(&group, next));
+    let moved = if clerk == "ann" { ("", "ann, bob, sam") } else { ("ann, bob", "sam") };
+    group.publish(&topology(moved.0, moved.1), Method::Since).unwrap();
+    run(&mut group, 15);
+    assert!(shown(&mut group, 1, instance).promised);
+    assert!(is_begun(&group, next));
+}
+
+#[test]
+fn a_step_that_is_controlled_elsewhere_is_shown_there_as_it_is_planned_now() {
+    let mut group = Group::new(1, 1);
+    group.publish(&topology("ann, tom", "bob, sam"), Method::Since).unwrap();
+    let people = PEOPLE.replace("sam:", "tom: { roles: [manager] }, sam:");
+    publish_people(&mut group, &people);
+    group.ask(0, Request::Deploy { source: TOUR.to_owned() }).unwrap();
+    run(&mut group, 5);
+    let (instance, by) = start(&mut group, 12);
+    let clerk = if by.contains("ann") { "ann" } else { "bob" };
+    let done = Complete {
+        agent: clerk.into(),
+        activity: activity(instance, "check"),
+        data: Data::new(),
+        answer: None,
+        request: None,
+    };
+    group.ask(1, Request::Complete(done)).unwrap();
+    run(&mut group, 5);
+    let list = |group: &mut Group, agent: &str, since: Option<String>| {
+        let list = Worklist { agent: agent.into(), since, limit: 10, wait_until: None };
+        match asked(group, 2, Request::Worklist(list)) {
+            Answer::Worklist(list) => list,
+            other => panic!("{other:?}"),
+        }
+    };
+    let (first, other) = if by.contains("sign sam") { ("sam", "tom") } else { ("tom", "sam") };
+    let before = list(&mut group, other, None);
+    assert_eq!(before.items[0].planned_for, Some(first.into()));
+    let ill = format!("{first}: {{ absent: [{{ from: 1970-01-01 }}], ");
+    publish_people(&mut group, &people.replace(&format!("{first}: {{ "), &ill));
+    assert!(shown(&mut group, 1, instance).promised);
+    let after = list(&mut group, other, Some(before.cursor));
+    assert_eq!(after.items[0].planned_for, Some(other.into()));
+}
+
+#[test]
+fn a_promise_that_is_taken_back_while_its_case_is_being_read_is_tried_again() {
+    let mut group = group();
+    let (instance, by) = start(&mut group, 10);
+    let clerk = if by.contains("ann") { "ann" } else { "bob" };
+    // The snapshot of the case is of another version, and reading all of it takes a while.
+    let server = &mut group.servers[1];
+    server.config.life += 1 << 40;
+    server.site = Site::new(server.config.clone());
+    for (id, records) in server.streams.clone() {
+        let version = records.len() as u64;
+        let is_case = id == instance.0;
+        let snapshot = is_case.then(|| (version, vec![0xFF]));
+        let records = if is_case { Vec::new() } else { records };
+        let stream = Stream { id, snapshot, records };
+        let outputs = server.site.handle(Input::Recovered(stream), Timestamp(group.now));
+        let is_asked = outputs.iter().any(|it| matches!(it, Output::Load { whole: true, .. }));
+        assert_eq!(is_asked, is_case);
+        if id == StreamId::SITE.0 {
+            server.site.handle(Input::SiteRecovered, Timestamp(group.now));
+        }
+    }
+    let ill = format!("{clerk}: {{ absent: [{{ from: 1970-01-01 }}], ");
+    publish_people(&mut group, &PEOPLE.replace(&format!("{clerk}: {{ "), &ill));
+    let records = group.servers[1].streams[&instance.0].clone();
+    let stream = Stream { id: instance.0, snapshot: None, records };
+    group.feed(1, Input::Loaded(stream));
+    run(&mut group, 20);
+    let deadline = shown(&mut group, 1, instance);
+    let other = if clerk == "ann" { "bob" } else { "ann" };
+    assert_eq!(deadline.legs[0].by, Some(Performer::Agent(other.into())));
 }

@@ -268,3 +268,20 @@ fn an_executor_that_was_taken_out_just_before_a_crash_has_promised_nothing() {
     let Ok(Answer::Instance(view)) = depot.site.ask(show) else { panic!("an instance") };
     assert!(!view.info.deadline.unwrap().promised);
 }
+
+#[test]
+fn how_long_executors_take_is_learned() {
+    let mut depot = depot();
+    for number in 1..=8 {
+        start(&mut depot, number, Some(60)).unwrap();
+        let (name, task) = depot.task();
+        depot.site.pass(MINUTE * 5);
+        depot.done(&name, &task);
+        depot.confirm(&name, &task);
+    }
+    let Ok(Answer::Started { instance, .. }) = start(&mut depot, 9, Some(60)) else {
+        panic!("started")
+    };
+    let leg = &instance.deadline.unwrap().legs[0];
+    assert_eq!(leg.end.unwrap().since(leg.start.unwrap()), MINUTE * 5);
+}

@@ -14,6 +14,9 @@ pub struct Deadline {
     /// Every step with work of its own; none if the deadline was accepted without a promise.
     #[cbor(n(1), skip_if = "Vec::is_empty")]
     pub legs: Vec<Leg>,
+    /// It was accepted although nobody could promise it.
+    #[n(2)]
+    pub is_unpromised: bool,
 }
 
 /// A step on the way to the deadline.
@@ -68,9 +71,9 @@ impl Deadline {
     pub const PRIORITY_DEFAULT: u8 = 5;
     pub const PRIORITY_MAX: u8 = 9;
 
-    /// Whether it was promised and still is.
+    /// Whether it was promised and still is. Where nobody has anything to do, that is promised at once.
     pub fn is_promised(&self) -> bool {
-        !self.legs.is_empty() && self.legs.iter().all(|leg| leg.planned.is_some())
+        !self.is_unpromised && self.legs.iter().all(|leg| leg.planned.is_some())
     }
 
     /// Takes another plan for some steps.

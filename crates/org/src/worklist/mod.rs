@@ -142,6 +142,17 @@ impl Worklists {
         self.claim(key, to, at)
     }
 
+    /// Something about an item has changed that its readers see, and neither who they are nor who holds it.
+    /// Answers whether there is such an item.
+    pub fn touch(&mut self, key: &ItemKey) -> bool {
+        let Some(place) = self.slots.find(key) else { return false };
+        self.revision += 1;
+        self.leave(place);
+        self.slots.get_mut(place).changed = self.revision;
+        self.enter(place);
+        true
+    }
+
     /// Offers an item to all its actors again; it keeps its age.
     pub fn release(&mut self, key: &ItemKey) -> bool {
         let Some(place) = self.slots.find(key) else { return false };

@@ -184,6 +184,7 @@ async fn show_figures(app: &App, guest: Option<&str>, figures: &Figures) {
     if let Some(links) = &app.links {
         app.meters.show_links(guest, &links.rows());
     }
+    app.meters.show_broken(guest, &app.status.broken());
     // Whatever keeps the server from answering is what somebody wants to see the other figures for.
     let own = meters::guest(guest);
     let gathered = figures.gather(&app.gate, &own);

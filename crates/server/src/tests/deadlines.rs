@@ -273,3 +273,22 @@ async fn without_a_readable_snapshot_promises_are_read_from_their_records() {
     assert_eq!(f.report(deadline).await.status, 409, "somebody's time is promised already");
     f.stop().await;
 }
+
+#[tokio::test]
+async fn where_a_promise_was_broken_is_counted() {
+    let f = furnished().await;
+    let (begun, started) = (f.hours(0), f.report(json!({"at": text(f.hours(4))})).await.json());
+    // The draft was due after two hours and forty minutes.
+    for (step, agent, minutes) in [("draft", "ann", 165), ("read", "ben", 241)] {
+        let item = format!("/v1/work/{}:{step}", started["instance"].as_str().unwrap());
+        f.ok(call(&format!("POST {item}/claim")).json(json!({"agent": agent}))).await;
+        f.core.app.clock.advance_to(begun + Duration::from_secs(minutes * 60));
+        f.ok(call(&format!("POST {item}/complete")).json(json!({"agent": agent}))).await;
+    }
+    let metrics = f.send(call("GET /metrics")).await;
+    let text = String::from_utf8(metrics.body.to_vec()).unwrap();
+    let place = r#"{process="report",step="draft",domain=""} 1"#;
+    let line = format!("legwork_deadlines_broken_by_step_total{place}\n");
+    assert!(text.contains(&line), "{line} is missing in\n{text}");
+    f.stop().await;
+}

@@ -154,7 +154,8 @@ impl Network {
             | Message::Step { .. }
             | Message::Turn(_)
             | Message::Kept { .. }
-            | Message::Heard { .. } => false,
+            | Message::Heard { .. }
+            | Message::Replanned { .. } => false,
             Message::Offer(_)
             | Message::Known { .. }
             | Message::Taken { .. }

@@ -278,6 +278,7 @@ mod tests {
             asker: ServerId(3),
             who,
             deputies: Vec::new(),
+            only: Vec::new(),
         }))
     }
 

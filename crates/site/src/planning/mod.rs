@@ -8,6 +8,7 @@
 //! Invariant: a promise is told only when everything it rests on is on its way to the disk.
 
 mod busy;
+mod ends;
 mod homes;
 mod journal;
 mod ledger;
@@ -21,24 +22,27 @@ mod steps;
 mod views;
 mod who;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+use std::ops::RangeInclusive;
 use std::time::Duration;
 
 use legwork_model::event::TaskKey;
-use legwork_model::id::{InstanceId, NodeId, ServerId};
+use legwork_model::id::{AgentId, InstanceId, NodeId, ServerId};
 use legwork_model::time::Timestamp;
 use legwork_promise::{Desk, Effect, Leeway, Node, Policy, Promise, Said, Task, TaskId};
 
 use crate::Site;
-use crate::message::{Message, Stage};
+use crate::message::Message;
 use crate::output::Output;
 pub(crate) use busy::Turn;
+pub use ends::BrokenAt;
 use journal::Pending;
 use ledger::Ledger;
 use lending::Lending;
 use opening::Opening;
 use search::Routing;
 pub use search::Wish;
+use steps::Told;
 pub(crate) use steps::{leg_of, promised_for};
 
 #[derive(Debug, Default)]
@@ -57,7 +61,7 @@ pub(crate) struct Planning {
     /// Promises for instances that are about to start, and until when they are held.
     granted: BTreeMap<InstanceId, Granted>,
     /// How far the steps are that were promised for instances started here.
-    stages: BTreeMap<TaskId, (Stage, Timestamp)>,
+    stages: BTreeMap<TaskId, Told>,
     /// What was asked for before the server went down.
     expected: Vec<Expected>,
     /// When it was looked last whether all promises can be kept, and how people work.
@@ -75,6 +79,12 @@ pub(crate) struct Planning {
     /// When it is looked who is at home elsewhere now.
     moves_at: Option<Timestamp>,
     counts: Counts,
+    /// Where promises were broken, and how often.
+    broken: BTreeMap<BrokenAt, u64>,
+    /// Cases that are not over and whose promise was withdrawn.
+    withdrawn: BTreeSet<InstanceId>,
+    /// When people have last done something here.
+    done_at: BTreeMap<AgentId, Timestamp>,
 }
 
 /// A task that was asked for, who has promised it, and for when.
@@ -100,7 +110,7 @@ pub struct Counts {
     pub unpromised: u64,
     pub kept: u64,
     pub broken: u64,
-    /// Promises taken back before they were broken.
+    /// Cases whose promise was taken back before it was broken.
     pub withdrawn: u64,
 }
 
@@ -112,8 +122,16 @@ impl Planning {
 
     /// Whether promises are waited for in an instance: its state stays in memory.
     pub(crate) fn concerns(&self, id: InstanceId) -> bool {
-        let first = TaskId { instance: id, step: 0, round: 0, part: 0 };
-        self.stages.range(first..).next().is_some_and(|(task, _)| task.instance == id)
+        self.stages.range(steps_of(id)).next().is_some()
+    }
+
+    /// An instance is over.
+    fn forget(&mut self, id: InstanceId) {
+        self.withdrawn.remove(&id);
+        let steps: Vec<TaskId> = self.stages.range(steps_of(id)).map(|(task, _)| *task).collect();
+        for task in steps {
+            self.stages.remove(&task);
+        }
     }
 }
 
@@ -149,15 +167,21 @@ impl Site {
         self.planning.node = Some(Box::new(node));
         self.planning.refitted_at = now;
         self.restore_plans(now);
+        self.expect_all(now);
+        self.drop_unstarted(now);
+        self.take_back_strays(now);
+    }
+
+    /// Takes in what was asked for before the server went down. Should it be taken back, all who can do it are asked.
+    fn expect_all(&mut self, now: Timestamp) {
         let here = self.server_here();
         for Expected { task, at, start } in std::mem::take(&mut self.planning.expected) {
+            task.who.iter().for_each(|one| self.prepare(one, now));
             if let Some(node) = self.planning.node.as_mut().filter(|_| at != here) {
                 node.expect(task, at, start);
                 self.planning.reach.needs(at, now);
             }
         }
-        self.drop_unstarted(now);
-        self.take_back_strays(now);
     }
 
     fn follow_effect(&mut self, effect: Effect, now: Timestamp) {
@@ -177,7 +201,7 @@ impl Site {
     pub(crate) fn hear_planner(&mut self, from: ServerId, said: Said, now: Timestamp) {
         // Whoever speaks can be reached.
         self.planner_link(from, true, now);
-        if self.defers(from, &said, now) {
+        if self.is_too_early(&said.message) || self.defers(from, &said, now) {
             return;
         }
         self.prepare_for(&said, now);
@@ -299,6 +323,12 @@ const LEEWAY: Leeway = Leeway { part: 16, most: 60_000 };
 
 const WHY_REMOVED: &str = "something more important came";
 const WHY_LOST: &str = "whoever was to do it cannot";
+
+/// All steps of an instance.
+fn steps_of(instance: InstanceId) -> RangeInclusive<TaskId> {
+    let first = TaskId { instance, step: 0, round: 0, part: 0 };
+    first..=TaskId { instance, step: u32::MAX, round: u32::MAX, part: u16::MAX }
+}
 
 /// The key under which a task is kept.
 fn key(task: TaskId) -> TaskKey {

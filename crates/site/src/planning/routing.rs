@@ -201,7 +201,7 @@ impl Site {
         let Some(wish) = &routing.start.deadline else { return };
         if wish.starts_anyway() {
             self.planning.counts.unpromised += 1;
-            let deadline = Deadline { at: wish.at, legs: Vec::new() };
+            let deadline = Deadline { at: wish.at, legs: Vec::new(), is_unpromised: true };
             return self.admit(routing.found(deadline), now);
         }
         self.planning.counts.refused += u64::from(!wish.ask_only);

@@ -265,7 +265,7 @@ impl Routing {
                 planner: *planner,
             }),
         });
-        Deadline { at, legs: legs.collect() }
+        Deadline { at, legs: legs.collect(), is_unpromised: false }
     }
 }
 

@@ -1,20 +1,29 @@
 //! What becomes of promised steps: begun, over, withdrawn, promised anew.
 
-use legwork_engine::{Command, Here, Lifecycle, NodeState, State};
+use legwork_engine::{Command, Here, NodeState, State};
 use legwork_model::event::{Deadline, Leg, Planned, Replanned, TaskKey};
 use legwork_model::id::{Activity, InstanceId, NodeId, ServerId};
 use legwork_model::schema::Schema;
 use legwork_model::time::Timestamp;
-use legwork_promise::{Promise, Span, Supply, Task, TaskId, WHOLE, Window, Work};
+use legwork_org::ItemKey;
+use legwork_promise::{Message as Said, Promise, Task, TaskId, Window, Work};
 
 use super::resources::{performer, resource};
 use super::who::Who;
 use super::{Expected, key, task_id};
 use crate::Site;
 use crate::jobs::JobKey;
-use crate::message::{Message, Stage};
+use crate::message::{Instance, Message, Stage};
 use crate::output::Output;
-use crate::step::agent;
+
+/// How far a step is, as it was told last.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Told {
+    pub(super) stage: Stage,
+    pub(super) since: Timestamp,
+    /// Who has promised it and so has heard it; `None` if nobody does any more.
+    planner: Option<ServerId>,
+}
 
 impl Site {
     /// Brings the plans in line with where an instance stands. Cheap for those without a deadline, which are
@@ -23,9 +32,13 @@ impl Site {
         let Some((schema, state)) = self.instances.state(id) else { return };
         let Some(deadline) = state.deadline() else { return };
         let starter = state.started_elsewhere();
-        let mut told = Vec::new();
+        let (mut told, mut left) = (Vec::new(), Vec::new());
         for leg in &deadline.legs {
-            let Some(planned) = &leg.planned else { continue };
+            let task = task_of(id, leg);
+            let Some(planned) = &leg.planned else {
+                left.push(task);
+                continue;
+            };
             // Nobody controls what is skipped: whoever knows it says so.
             let is_skipped = stage_of(schema, state, leg) == Stage::Over
                 && state.node_state(leg.node) == NodeState::Skipped;
@@ -33,41 +46,54 @@ impl Site {
             if starter.is_some() && !is_skipped && !controls() {
                 continue;
             }
-            let task = task_of(id, leg);
             let stage = stage_of(schema, state, leg);
             let before = self.planning.stages.get(&task).copied();
             // A job that was given to somebody is still open.
-            let is_given = before.is_some_and(|(stage, _)| stage == Stage::Begun)
+            let is_given = before.is_some_and(|before| before.stage == Stage::Begun)
                 && schema.node(leg.node).job().is_some();
             let stage = match stage {
                 Stage::Waiting if is_given => Stage::Begun,
                 Stage::Begun if self.is_left_to_others(id, leg, now) => Stage::Waiting,
                 Stage::Waiting | Stage::Begun | Stage::Over => stage,
             };
-            if before.map(|(stage, _)| stage) != Some(stage) {
-                let took = before.and_then(|before| self.took_since(state, leg, before, now));
-                told.push((task, planned.planner, stage, took));
+            let planner = Some(planned.planner);
+            let same = before.filter(|before| before.stage == stage);
+            if same.is_some_and(|same| same.planner == planner) {
+                continue;
             }
+            // Whoever promises it anew has not heard how far it is.
+            let since = same.map_or(now, |same| same.since);
+            let took = before.filter(|_| same.is_none());
+            let took = took.and_then(|before| self.took_since(state, leg, before, now));
+            told.push((task, Told { stage, since, planner }, took));
         }
         let again = rounds_again(schema, state, deadline);
         if starter.is_none() {
             self.count_end(id, now);
         }
+        for task in left {
+            if let Some(told) = self.planning.stages.get_mut(&task) {
+                told.planner = None;
+            }
+        }
         for (node, round) in again {
             let task = TaskId { instance: id, step: node.0, round, part: 0 };
-            if self.planning.stages.insert(task, (Stage::Waiting, now)).is_none() {
+            let waits = Told { stage: Stage::Waiting, since: now, planner: None };
+            if self.planning.stages.insert(task, waits).is_none() {
                 let stage = Stage::Begun;
                 let message = Message::Step { task: key(task), stage, took_ms: None };
                 self.tell_step(&message, [None, starter]);
                 self.goes_round(task, now);
             }
         }
-        for (task, planner, stage, took_ms) in told {
-            let before = self.planning.stages.insert(task, (stage, now));
+        for (task, news, took_ms) in told {
+            let Told { stage, planner, .. } = news;
+            let before = self.planning.stages.insert(task, news);
             // That a step waits is news only if somebody had begun.
-            if stage != Stage::Waiting || before.is_some() {
+            let had_begun = before.is_some_and(|before| before.stage != Stage::Waiting);
+            if stage != Stage::Waiting || had_begun {
                 let message = Message::Step { task: key(task), stage, took_ms };
-                self.tell_step(&message, [Some(planner), starter]);
+                self.tell_step(&message, [planner, starter]);
                 self.step_told(key(task), stage, now);
             }
             if starter.is_none() {
@@ -76,7 +102,7 @@ impl Site {
         }
         self.rank_jobs(id);
         if self.instances.get(id).is_none_or(|slot| slot.has_ended()) {
-            self.planning.stages.retain(|task, _| task.instance != id);
+            self.planning.forget(id);
         }
     }
 
@@ -103,9 +129,36 @@ impl Site {
             expected.push(Expected { task, at: planned.planner, start: planned.start });
         }
         // Its state stays in memory, so that it can be told what becomes of them. How far they are is told again.
-        let stages = expected.iter().map(|it| (it.task.id, (Stage::Waiting, state.started_at())));
+        let (stage, since) = (Stage::Waiting, state.started_at());
+        let told = |at| Told { stage, since, planner: Some(at) };
+        let stages = expected.iter().map(|it| (it.task.id, told(it.at)));
         self.planning.stages.extend(stages);
         self.planning.expected.extend(expected);
+    }
+
+    /// An instance is read late: what was promised for it counts from now on.
+    pub(crate) fn expect_late(&mut self, id: InstanceId, now: Timestamp) {
+        self.expect_promises(id);
+        if self.planning.node.is_some() {
+            self.expect_all(now);
+        }
+    }
+
+    /// Whether a planner speaks of an instance that is not read yet. It says so again until it is heard.
+    pub(super) fn is_too_early(&self, said: &Said) -> bool {
+        let tasks = match said {
+            Said::Answer { tasks, .. } => tasks.as_slice(),
+            Said::TakenBack { task, .. } => std::slice::from_ref(task),
+            Said::Offer(_)
+            | Said::Request { .. }
+            | Said::Bid { .. }
+            | Said::Cancel { .. }
+            | Said::Confirm { .. }
+            | Said::Keep { .. }
+            | Said::Done { .. }
+            | Said::Take { .. } => &[],
+        };
+        tasks.iter().any(|task| self.unread.contains(&task.instance))
     }
 
     /// Somebody has been given a job: if it was promised, they work on it now.
@@ -114,43 +167,11 @@ impl Site {
         let Some(leg) = leg_of(schema, state, &job.activity) else { return };
         let Some(planner) = leg.planned.as_ref().map(|planned| planned.planner) else { return };
         let (task, starter) = (task_of(job.instance, leg), state.started_elsewhere());
-        self.planning.stages.insert(task, (Stage::Begun, now));
+        let begun = Told { stage: Stage::Begun, since: now, planner: Some(planner) };
+        self.planning.stages.insert(task, begun);
         let message = Message::Step { task: key(task), stage: Stage::Begun, took_ms: None };
         self.tell_step(&message, [Some(planner), starter]);
         self.step_told(key(task), Stage::Begun, now);
-    }
-
-    /// Counts whether a promise was kept, when an instance has ended where it was started.
-    fn count_end(&mut self, id: InstanceId, now: Timestamp) {
-        let Some(slot) = self.instances.get(id) else { return };
-        let deadline = slot.state.as_ref().and_then(|state| state.deadline());
-        let promised = deadline.filter(|deadline| deadline.is_promised()).map(|it| it.at);
-        if slot.lifecycle != Lifecycle::Completed || slot.ended_at != Some(now) {
-            return;
-        }
-        match promised {
-            Some(at) if now <= at => self.planning.counts.kept += 1,
-            Some(_) => self.planning.counts.broken += 1,
-            None => {}
-        }
-    }
-
-    /// How much working time somebody has spent on a step that is done.
-    fn took_since(
-        &self,
-        state: &State,
-        leg: &Leg,
-        (stage, begun): (Stage, Timestamp),
-        now: Timestamp,
-    ) -> Option<u64> {
-        if stage != Stage::Begun || state.node_state(leg.node) != NodeState::Completed {
-            return None;
-        }
-        let by = agent(state.performer(leg.node)?)?;
-        let time = self.catalog.organisation().working_time(&by)?;
-        let spans = time.spans_between_appointments(begun, now);
-        let spans = spans.map(|it| Span { from: it.from, to: it.to, share: it.share.min(WHOLE) });
-        Some(Supply::new(spans).until(now).0.unsigned_abs())
     }
 
     /// Tells who has promised a step how far it is, and who asked for it.
@@ -175,9 +196,8 @@ impl Site {
         }
         let leg = Leg { round: task.round, planned: None, ..first.clone() };
         let reason = format!("`{}` is done once more than was planned", schema.node(node).name);
-        self.planning.counts.withdrawn += 1;
-        let replan = Replanned { legs: vec![leg], reason };
-        drop(self.command(task.instance, Command::Replan(Box::new(replan)), now));
+        self.count_withdrawn(task.instance);
+        self.put_plan(task.instance, Replanned { legs: vec![leg], reason }, now);
     }
 
     /// Another server tells how far a step is. It may not know who has promised it meanwhile.
@@ -223,7 +243,7 @@ impl Site {
 
     /// Nobody promises a step any more: whoever started the instance can see it, before it is late.
     pub(super) fn not_promised_any_more(&mut self, task: TaskId, now: Timestamp) {
-        self.planning.counts.withdrawn += 1;
+        self.count_withdrawn(task.instance);
         self.replan(task, None, "nobody has the time for it any more", now);
     }
 
@@ -237,8 +257,53 @@ impl Site {
         let is_it = |leg: &&Leg| (leg.node, leg.round) == (NodeId(task.step), task.round);
         let Some(leg) = deadline.legs.iter().find(is_it) else { return };
         let legs = vec![Leg { planned, ..leg.clone() }];
-        let replan = Command::Replan(Box::new(Replanned { legs, reason: why.to_owned() }));
-        drop(self.command(task.instance, replan, now));
+        self.put_plan(task.instance, Replanned { legs, reason: why.to_owned() }, now);
+    }
+
+    /// Steps are planned otherwise from now on: here, and where others have to do with the instance.
+    fn put_plan(&mut self, id: InstanceId, replanned: Replanned, now: Timestamp) {
+        if self.command(id, Command::Replan(Box::new(replanned.clone())), now).is_ok() {
+            self.spread_plan(id, &replanned, None);
+        }
+    }
+
+    /// The server that started an instance, or one in between, tells how steps are planned now. It goes on as
+    /// long as it is news.
+    pub(crate) fn plan_told(
+        &mut self,
+        from: ServerId,
+        id: InstanceId,
+        replanned: Replanned,
+        now: Timestamp,
+    ) {
+        let Some((_, state)) = self.instances.state(id) else { return };
+        let (Some(deadline), Some(_)) = (state.deadline(), state.started_elsewhere()) else {
+            return;
+        };
+        if replanned.legs.iter().all(|leg| deadline.legs.contains(leg)) {
+            return;
+        }
+        let replan = Command::Replan(Box::new(replanned.clone()));
+        if self.command(id, replan, now).is_ok() {
+            self.spread_plan(id, &replanned, Some(from));
+        }
+    }
+
+    fn spread_plan(&mut self, id: InstanceId, replanned: &Replanned, from: Option<ServerId>) {
+        let Some((schema, state)) = self.instances.state(id) else { return };
+        let peers = state.peers().iter().map(|peer| peer.server).filter(|to| Some(*to) != from);
+        let items = replanned.legs.iter().filter(|leg| (leg.node.0 as usize) < schema.nodes.len());
+        let items = items.map(|leg| state.activity(schema, leg.node));
+        let (peers, items): (Vec<ServerId>, Vec<Activity>) = (peers.collect(), items.collect());
+        for to in peers {
+            let (instance, replanned) = (Instance(id), Box::new(replanned.clone()));
+            let message = Message::Replanned { instance, replanned };
+            self.out.push(Output::Send { to, message });
+        }
+        // Whoever follows a list sees for whom its items are planned now.
+        for activity in items {
+            self.worklists.touch(&ItemKey { instance: id, activity });
+        }
     }
 }
 

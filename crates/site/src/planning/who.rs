@@ -111,7 +111,7 @@ impl Site {
     /// The organisation has changed: what was promised to instances of this server by somebody who cannot do it any
     /// more. Of whoever stands in, when they do may have changed as well.
     pub(super) fn promised_in_vain(&mut self, now: Timestamp) -> Vec<TaskId> {
-        let open = self.planning.stages.iter().filter(|(_, (stage, _))| *stage != Stage::Over);
+        let open = self.planning.stages.iter().filter(|(_, told)| told.stage != Stage::Over);
         let others: Vec<TaskId> =
             open.map(|(id, _)| *id).filter(|id| !self.is_done_by_actor(*id)).collect();
         others.into_iter().filter(|id| self.look_again_who_could(*id, now) == Some(false)).collect()

@@ -1,0 +1,110 @@
+//! What came of promises: kept, broken and where, withdrawn; and how long steps took.
+
+use std::sync::Arc;
+
+use legwork_engine::{Lifecycle, NodeState, State};
+use legwork_model::event::{Deadline, Leg, Performer};
+use legwork_model::id::{AgentId, InstanceId};
+use legwork_model::schema::Schema;
+use legwork_model::time::Timestamp;
+use legwork_placement::Map;
+use legwork_promise::{Span, Supply, WHOLE};
+
+use super::steps::Told;
+use crate::Site;
+use crate::message::Stage;
+
+/// Where a promise was broken: the first step that was done later than it was due, and the domain whose planner had
+/// promised it. Who that was stands in the case and not here: these are shown to whoever watches the server.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct BrokenAt {
+    pub process: Arc<str>,
+    pub step: Arc<str>,
+    /// Empty for a server that is alone.
+    pub domain: Arc<str>,
+}
+
+/// So many places are told apart.
+const PLACES_MAX: usize = 100;
+const OTHERS: &str = "others";
+
+impl Site {
+    /// Where promises were broken, and how often, since the server was started.
+    pub fn broken(&self) -> impl Iterator<Item = (&BrokenAt, u64)> {
+        self.planning.broken.iter().map(|(place, count)| (place, *count))
+    }
+
+    /// Counts whether a promise was kept, when an instance has ended where it was started.
+    pub(super) fn count_end(&mut self, id: InstanceId, now: Timestamp) {
+        let Some(slot) = self.instances.get(id) else { return };
+        let Some(state) = slot.state.as_deref() else { return };
+        if state.lifecycle() != Lifecycle::Completed || state.ended_at() != Some(now) {
+            return;
+        }
+        let deadline = state.deadline().filter(|deadline| deadline.is_promised());
+        let Some(deadline) = deadline else { return };
+        if now <= deadline.at {
+            self.planning.counts.kept += 1;
+            return;
+        }
+        let place = self.broken_at(&slot.schema, state, deadline);
+        self.planning.counts.broken += 1;
+        let broken = &mut self.planning.broken;
+        let is_one_more = broken.len() >= PLACES_MAX && !broken.contains_key(&place);
+        let others = || BrokenAt { process: OTHERS.into(), step: "".into(), domain: "".into() };
+        *broken.entry(if is_one_more { others() } else { place }).or_default() += 1;
+    }
+
+    fn broken_at(&self, schema: &Schema, state: &State, deadline: &Deadline) -> BrokenAt {
+        let is_late = |leg: &&Leg| state.completed_at(leg.node).is_some_and(|at| at > leg.due);
+        let late = deadline.legs.iter().filter(is_late).min_by_key(|leg| leg.due);
+        let node = late.and_then(|leg| schema.nodes.get(leg.node.0 as usize));
+        let planner = late.and_then(|leg| leg.planned.as_ref()).map(|planned| planned.planner);
+        let domain =
+            self.seat.as_ref().zip(planner).and_then(|(seat, planner)| {
+                seat.topology.domain(seat.topology.domain_of(planner)?)
+            });
+        BrokenAt {
+            process: schema.process.clone(),
+            step: node.map_or_else(|| "".into(), |node| node.name.clone()),
+            domain: domain.map_or_else(|| "".into(), |domain| domain.name.clone()),
+        }
+    }
+
+    /// A case is not promised any more; each counts once.
+    pub(super) fn count_withdrawn(&mut self, id: InstanceId) {
+        self.planning.counts.withdrawn += u64::from(self.planning.withdrawn.insert(id));
+    }
+
+    /// Somebody has done something, of whatever case.
+    pub(crate) fn note_done(&mut self, by: AgentId, now: Timestamp) {
+        self.planning.done_at.insert(by, now);
+    }
+
+    /// How much time somebody has spent on a step that is done, in milliseconds: of people what they worked, of
+    /// executors from when they got it. Whoever has taken several does one after the other.
+    pub(super) fn took_since(
+        &self,
+        state: &State,
+        leg: &Leg,
+        before: Told,
+        now: Timestamp,
+    ) -> Option<u64> {
+        if before.stage != Stage::Begun || state.node_state(leg.node) != NodeState::Completed {
+            return None;
+        }
+        match state.performer(leg.node)? {
+            Performer::Agent(by) => {
+                let last = self.planning.done_at.get(by).copied();
+                let from = last.map_or(before.since, |last| last.max(before.since));
+                let time = self.catalog.organisation().working_time(by)?;
+                let spans = time.spans_between_appointments(from, now);
+                let spans =
+                    spans.map(|it| Span { from: it.from, to: it.to, share: it.share.min(WHOLE) });
+                Some(Supply::new(spans).until(now).0.unsigned_abs())
+            }
+            Performer::Worker(_) => u64::try_from(now.since(before.since).as_millis()).ok(),
+            Performer::System => None,
+        }
+    }
+}

@@ -287,6 +287,12 @@ impl World {
         Err(format!("{id:?} is not answered"))
     }
 
+    /// Whoever has asked does not wait for the answer any more.
+    pub(crate) fn hang_up(&mut self, id: RequestId) {
+        self.asked.retain(|asked| *asked != id);
+        self.inbox.push(Input::Cancelled { id });
+    }
+
     /// Whether something that was asked will still be answered.
     pub(crate) fn is_asked(&self, id: RequestId) -> bool {
         self.asked.contains(&id)

@@ -75,9 +75,32 @@ fn begun(world: &World) -> Result<BTreeSet<(InstanceId, Timestamp)>, String> {
     Ok(begun)
 }
 
+/// The latest by which anything was ever to be done: also what was only tried is reserved until then, if the word that
+/// nobody wants it got lost.
+pub(super) fn last_due(office: &Office) -> Result<Timestamp, String> {
+    let mut last = office.last_deadline;
+    for world in &office.worlds {
+        for bytes in world.records(StreamId::PLANS, 0)? {
+            let record = Record::<PlanEvent>::from_bytes(&bytes).map_err(|it| it.to_string())?;
+            for event in record.events {
+                if let PlanEvent::Reserved(reserved) = event {
+                    last = last.max(reserved.due);
+                }
+            }
+        }
+    }
+    Ok(last)
+}
+
+fn started(office: &Office) -> BTreeSet<InstanceId> {
+    let started = office.ledger.cases.iter().filter(|(_, case)| case.created.is_some());
+    started.map(|(id, _)| *id).collect()
+}
+
 /// A server that is made anew from its store has the same plans. Of what was begun it can only guess how
 /// much is left, so that may be shown or not.
 pub(super) fn plans_are_stored(office: &mut Office) -> Result<(), String> {
+    office.ledger.read_on(&office.worlds)?;
     for place in 0..office.worlds.len() {
         let at_home = AGENTS.map(AgentId::from);
         let at_home: Vec<AgentId> =
@@ -85,8 +108,13 @@ pub(super) fn plans_are_stored(office: &mut Office) -> Result<(), String> {
         if office.worlds[place].is_down() {
             continue;
         }
+        // What was reserved for a start that is still looked at is given back when that is lost.
         let begun = begun(&office.worlds[place])?;
-        let waiting = |plan: PlanView| &reserved(&plan) - &begun;
+        let started = started(office);
+        let waiting = |plan: PlanView| {
+            let waiting = &reserved(&plan) - &begun;
+            waiting.into_iter().filter(|(id, _)| started.contains(id)).collect::<BTreeSet<_>>()
+        };
         let mut before = Vec::new();
         for agent in &at_home {
             before.push(plan(office, agent)?.map(waiting));
@@ -123,7 +151,8 @@ pub(super) fn all(office: &mut Office, starts: &Starts) -> Result<Promises, Stri
     };
     for (id, case) in office.ledger.cases.iter().filter(|(_, case)| case.was_promised) {
         promises.withdrawn += usize::from(case.withdrawn_at().is_some());
-        let Some(end) = ends.get(id).filter(|_| !case.is_aborted) else { continue };
+        let is_held_up = case.is_aborted || case.was_suspended;
+        let Some(end) = ends.get(id).filter(|_| !is_held_up) else { continue };
         kept_or_told(office, *id, case, *end, &mut promises)?;
     }
     Ok(promises)
@@ -181,7 +210,8 @@ fn kept_or_told(
         return Ok(());
     }
     let late = end.0 - deadline.at.0;
-    let trouble = office.trouble(case.created.unwrap_or(deadline.at), end);
+    let places = office.concerned(id, case)?;
+    let trouble = office.trouble(&places, case.created.unwrap_or(deadline.at), end);
     if !office.calm_always && late <= trouble + MARGIN_ROUGH {
         promises.excused += 1;
         return Ok(());
@@ -211,9 +241,27 @@ fn only_for_something_more_important(
 }
 
 impl Office {
-    /// For how long something was broken in a span, all added up.
-    fn trouble(&self, from: Timestamp, to: Timestamp) -> i64 {
-        let spans = self.troubles.iter().map(|(begin, end)| (*begin).max(from.0)..(*end).min(to.0));
+    /// The servers that have to do with a case: that have a part of it or planned it, and those at which people look who
+    /// were to do something. That somebody is away the first of all has to tell.
+    fn concerned(&self, id: InstanceId, case: &Case) -> Result<BTreeSet<usize>, String> {
+        let mut places = case.planners.clone();
+        for (place, world) in self.worlds.iter().enumerate() {
+            if !world.records(StreamId::from(id), 0)?.is_empty() {
+                places.insert(place);
+            }
+        }
+        let fronts = self.fronts.iter().filter(|(agent, _)| case.planned.contains(*agent));
+        places.extend(fronts.flat_map(|(_, fronts)| fronts));
+        if case.planned.iter().any(|agent| self.gone.contains(agent)) {
+            places.insert(0);
+        }
+        Ok(places)
+    }
+
+    /// For how long something was broken at these servers in a span, all added up.
+    fn trouble(&self, places: &BTreeSet<usize>, from: Timestamp, to: Timestamp) -> i64 {
+        let own = self.troubles.iter().filter(|trouble| places.contains(&trouble.place));
+        let spans = own.map(|trouble| trouble.from.max(from.0)..trouble.until.min(to.0));
         spans.map(|span| (span.end - span.start).max(0)).sum()
     }
 }

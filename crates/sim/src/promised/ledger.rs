@@ -1,8 +1,8 @@
 //! What was promised for each instance and what was told of it, read from the histories.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
-use legwork_model::event::{Deadline, Event, Performer, Record};
+use legwork_model::event::{Deadline, Event, Leg, Performer, Record};
 use legwork_model::id::{AgentId, InstanceId, NodeId, StreamId};
 use legwork_model::time::Timestamp;
 
@@ -19,6 +19,11 @@ pub(super) struct Case {
     pub(super) process: usize,
     /// Somebody wanted it aborted.
     pub(super) is_aborted: bool,
+    /// Somebody has held it up.
+    pub(super) was_suspended: bool,
+    /// Who was to do something of it, and the servers that planned it.
+    pub(super) planned: BTreeSet<AgentId>,
+    pub(super) planners: BTreeSet<usize>,
     read: usize,
     pub(super) created: Option<Timestamp>,
     pub(super) deadline: Option<Deadline>,
@@ -49,6 +54,9 @@ impl Ledger {
             place,
             process,
             is_aborted: false,
+            was_suspended: false,
+            planned: BTreeSet::new(),
+            planners: BTreeSet::new(),
             read: 0,
             created: None,
             deadline: None,
@@ -78,7 +86,10 @@ impl Case {
             self.created = Some(at);
             self.deadline = created.deadline.map(|it| *it);
             self.was_promised = self.deadline.as_ref().is_some_and(Deadline::is_promised);
+            let legs = self.deadline.as_ref().map(|deadline| deadline.legs.clone());
+            self.note_planned(&legs.unwrap_or_default());
         } else if let Event::Replanned(replanned) = event {
+            self.note_planned(&replanned.legs);
             self.told.extend(replanned.legs.iter().map(|leg| Told {
                 at,
                 due: leg.due,
@@ -86,6 +97,15 @@ impl Case {
                 reason: replanned.reason.clone(),
             }));
             self.deadline.iter_mut().for_each(|deadline| deadline.replan(&replanned.legs));
+        }
+    }
+
+    fn note_planned(&mut self, legs: &[Leg]) {
+        for planned in legs.iter().filter_map(|leg| leg.planned.as_ref()) {
+            self.planners.insert(usize::from(planned.planner.0));
+            if let Performer::Agent(agent) = &planned.by {
+                self.planned.insert(agent.clone());
+            }
         }
     }
 

@@ -8,10 +8,11 @@ mod checks;
 mod ledger;
 mod machines;
 mod material;
+mod orders;
 mod people;
 mod starts;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use legwork_model::compile::compile;
@@ -29,6 +30,7 @@ use crate::{Promises, Report};
 use ledger::{Ledger, Slot};
 use machines::Machines;
 use material::{People, Process};
+use orders::Orders;
 use people::Person;
 use starts::Starts;
 
@@ -60,8 +62,9 @@ pub(super) struct Office {
     down: Vec<Option<i64>>,
     /// How long links are cut, if some are.
     cut_until: Option<i64>,
-    /// When something was broken: from when, until when.
-    troubles: Vec<(i64, i64)>,
+    troubles: Vec<Trouble>,
+    /// The servers at which people have looked what there is to do.
+    fronts: BTreeMap<AgentId, BTreeSet<usize>>,
     /// The latest that somebody asked for.
     last_deadline: Timestamp,
     crashes: u32,
@@ -71,12 +74,19 @@ pub(super) struct Office {
     calm: bool,
 }
 
+/// A server was down, or cut off from all others.
+struct Trouble {
+    place: usize,
+    from: i64,
+    until: i64,
+}
+
 /// Runs one seed to the end of all its instances.
 pub(crate) fn simulate(seed: u64) -> Result<Report, String> {
     let mut dice = Dice::new(seed ^ 0x0DEA_D11E_0000);
     let mut office = Office::new(seed.is_multiple_of(3), &mut dice)?;
     let mut crew = office.hire(&mut dice);
-    let mut starts = Starts::default();
+    let (mut starts, mut orders) = (Starts::default(), Orders::default());
     office.settle(SETTLING, &mut crew, &mut dice)?;
     let begin = office.now.0;
     let mut looked_at = 0;
@@ -85,9 +95,10 @@ pub(crate) fn simulate(seed: u64) -> Result<Report, String> {
         if passed < BUSY {
             starts.start_some(&mut office, &mut dice);
             office.with_machines(|machines, office| machines.start_some(office, &mut dice));
-        } else if starts.is_idle() && office.is_over() {
+        } else if starts.is_idle() && orders.is_idle() && office.is_over() {
             break;
         }
+        orders.give_some(&mut office, &mut dice);
         if passed > ROUGH && !office.calm {
             office.calm();
         }
@@ -166,6 +177,7 @@ impl Office {
             gone: BTreeSet::new(),
             cut_until: None,
             troubles: Vec::new(),
+            fronts: BTreeMap::new(),
             last_deadline: BEGINNING,
             crashes: 0,
             completions: 0,
@@ -208,15 +220,16 @@ impl Office {
                 let until = self.now.0 + dice.below(longest) as i64;
                 self.down[place] = Some(until);
                 self.crashes += 1;
-                self.troubles.push((self.now.0, until));
+                self.troubles.push(Trouble { place, from: self.now.0, until });
                 self.worlds[place].cycle_and_stop(dice)?;
             }
         }
         if dice.roll().is_multiple_of(2_000) && self.cut_until.is_none() {
             let until = self.now.0 + dice.below(DOWN_MAX) as i64;
             self.cut_until = Some(until);
-            self.troubles.push((self.now.0, until));
-            let alone = ServerId(dice.below(self.worlds.len()) as u16);
+            let place = dice.below(self.worlds.len());
+            self.troubles.push(Trouble { place, from: self.now.0, until });
+            let alone = ServerId(place as u16);
             let others = (0..self.worlds.len() as u16).map(ServerId).filter(|at| *at != alone);
             self.network.cut_off(alone, others);
         }
@@ -252,7 +265,7 @@ impl Office {
     /// Nobody does anything until all that was promised should have been done.
     fn rest(&mut self, dice: &mut Dice) -> Result<(), String> {
         // Also of starts that a crash has lost: whoever has promised something for them asks after it.
-        let end = self.last_deadline.max(self.now).0 + QUIET;
+        let end = checks::last_due(self)?.max(self.now).0 + QUIET;
         self.break_some(&mut Dice::new(1))?;
         while self.now.0 < end {
             self.turn_of_worlds(dice)?;
@@ -321,6 +334,11 @@ impl Office {
         let case = self.ledger.cases.get(&activity.instance)?;
         let (_, schema) = &self.processes[case.process];
         case.slot(schema.node_named(&activity.step)?.id)
+    }
+
+    /// Whether nobody does anything of it any more.
+    fn is_aborted(&self, activity: &ActivityId) -> bool {
+        self.ledger.cases.get(&activity.instance).is_some_and(|case| case.is_aborted)
     }
 
     /// Whether somebody can be expected to do something in time.

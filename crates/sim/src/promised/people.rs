@@ -97,8 +97,10 @@ impl Person {
             if office.worlds[self.place].is_down() {
                 self.place = dice.below(office.worlds.len());
             }
+            office.fronts.entry(self.agent.clone()).or_default().insert(self.place);
             self.ask(office, self.place, Deed::Look, 0);
         }
+        self.taken.retain(|activity, _| !office.is_aborted(activity));
         let done: Vec<ActivityId> =
             self.taken.iter().filter(|(_, left)| **left <= 0).map(|(it, _)| it.clone()).collect();
         for activity in done {
@@ -158,7 +160,7 @@ impl Person {
 
     /// What comes first; nothing that is somebody else's, as long as they are there and it is not late.
     fn rank(&self, office: &Office, activity: &ActivityId) -> Option<(u8, Timestamp)> {
-        if self.is_asked(&Deed::Release(activity.clone())) {
+        if self.is_asked(&Deed::Release(activity.clone())) || office.is_aborted(activity) {
             return None;
         }
         let Some(slot) = office.slot(activity) else { return Some((1, Timestamp(i64::MAX))) };

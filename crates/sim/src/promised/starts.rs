@@ -1,5 +1,5 @@
 //! Cases are begun with deadlines: near and far, more and less important, some to be started anyway, some only
-//! asked for.
+//! asked for; several at a time at several servers, and some of those who ask hang up.
 
 use std::collections::BTreeMap;
 
@@ -11,7 +11,7 @@ use serde_json::json;
 use super::Office;
 use crate::dice::Dice;
 
-const STARTS_MAX: u32 = 14;
+const STARTS_MAX: u32 = 18;
 
 #[derive(Default)]
 pub(super) struct Starts {
@@ -29,6 +29,8 @@ pub(super) struct Starts {
 struct Asked {
     process: usize,
     ask_only: bool,
+    /// When whoever asks hangs up, if they do.
+    patient_until: Option<i64>,
 }
 
 impl Starts {
@@ -38,7 +40,17 @@ impl Starts {
 
     pub(super) fn start_some(&mut self, office: &mut Office, dice: &mut Dice) {
         let is_time = self.next.is_some() || dice.chance(2);
-        if self.drawn >= STARTS_MAX || !self.is_idle() || !is_time {
+        if !self.is_idle() || !is_time {
+            return;
+        }
+        let at_once = if dice.chance(40) { 2 + dice.below(3) } else { 1 };
+        for _ in 0..at_once {
+            self.start_one(office, dice);
+        }
+    }
+
+    fn start_one(&mut self, office: &mut Office, dice: &mut Dice) {
+        if self.drawn >= STARTS_MAX {
             return;
         }
         let front = dice.below(office.worlds.len());
@@ -70,7 +82,8 @@ impl Starts {
             deadline: Some(Box::new(wish)),
         };
         let id = office.worlds[place].ask(Request::Start(start));
-        self.asked.insert((place, id), Asked { process, ask_only });
+        let patient_until = dice.chance(10).then(|| office.now.0 + dice.below(600) as i64);
+        self.asked.insert((place, id), Asked { process, ask_only, patient_until });
         if !ask_only {
             // It may be started although the answer is lost.
             office.ledger.add(instance, place, process);
@@ -83,6 +96,11 @@ impl Starts {
         for key in self.asked.keys().copied().collect::<Vec<_>>() {
             let (place, id) = key;
             let Some(reply) = office.worlds[place].reply(id) else {
+                let until = self.asked.get(&key).and_then(|asked| asked.patient_until);
+                let hangs_up = until.is_some_and(|until| until <= office.now.0);
+                if hangs_up && office.worlds[place].is_asked(id) {
+                    office.worlds[place].hang_up(id);
+                }
                 if !office.worlds[place].is_asked(id) {
                     self.asked.remove(&key);
                 }

@@ -22,7 +22,8 @@ use crate::world::World;
 
 /// So many cases are begun without a deadline.
 const PLAIN_MAX: u32 = 12;
-/// Tasks take so many percent of what their definition says: the rest is for the way.
+/// Tasks take so many percent of what their definition says: the rest is for the way. All the same: how long they
+/// take is learned, and none takes longer than was learned.
 const SHARE_MIN: usize = 50;
 const SHARE_MORE: usize = 46;
 
@@ -30,6 +31,7 @@ const SHARE_MORE: usize = 46;
 pub(super) struct Machines {
     all: Vec<Machine>,
     plain: u32,
+    share: Option<usize>,
     asked: Vec<(usize, RequestId)>,
 }
 
@@ -115,6 +117,7 @@ impl Machines {
     /// Machines take what they are given, and tell what is done.
     pub(super) fn turn(&mut self, office: &mut Office, dice: &mut Dice) -> Result<(), String> {
         self.asked.retain(|(place, id)| office.worlds[*place].reply(*id).is_none());
+        let share = *self.share.get_or_insert_with(|| SHARE_MIN + dice.below(SHARE_MORE));
         for place in 0..office.worlds.len() {
             for Call { executor, ask, .. } in office.worlds[place].take_calls() {
                 let Some(machine) = self.all.iter_mut().find(|one| one.name == executor.name)
@@ -122,9 +125,7 @@ impl Machines {
                     return Err(format!("{} was called and is not known", executor.name));
                 };
                 if let Ask::Task(job) = ask {
-                    let takes = takes(office, &job.activity)
-                        * (SHARE_MIN + dice.below(SHARE_MORE)) as i64
-                        / 100;
+                    let takes = takes(office, &job.activity) * share as i64 / 100;
                     let task = JobLease { activity: job.activity, lease: job.lease };
                     machine.has.push(Held { place, task, left: takes });
                 }

@@ -90,10 +90,22 @@ impl Site {
         before: Told,
         now: Timestamp,
     ) -> Option<u64> {
-        if before.stage != Stage::Begun || state.node_state(leg.node) != NodeState::Completed {
+        if before.stage != Stage::Begun {
             return None;
         }
-        match state.performer(leg.node)? {
+        let by = match state.node_state(leg.node) {
+            NodeState::Completed => state.performer(leg.node)?,
+            // Answered by an executor, and not confirmed yet.
+            NodeState::Selected if state.answer(leg.node).is_some() => {
+                return u64::try_from(now.since(before.since).as_millis()).ok();
+            }
+            NodeState::NotActivated
+            | NodeState::Activated
+            | NodeState::Selected
+            | NodeState::Failed
+            | NodeState::Skipped => return None,
+        };
+        match by {
             Performer::Agent(by) => {
                 let last = self.planning.done_at.get(by).copied();
                 let from = last.map_or(before.since, |last| last.max(before.since));

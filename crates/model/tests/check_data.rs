@@ -279,11 +279,9 @@ fn a_size_or_a_priority_is_a_number_that_the_step_reads() {
 - { step: a, job: j, size: pages, reads: [fee, scan, name] }
 - { step: b, job: j, reads: [name], size: name }
 - { step: c, job: j, reads: [fee, pages], priority: fee }
-- { step: d, job: j, size: nothing }
 "), @r#"
         1:28 error D1: the size of `a` is `pages`, which it does not read -- add `pages` to its `reads`
         2:43 error D3: the size of `b` cannot be `name`: it is string -- name an element that is int, decimal or file, or write a number
         3:53 error D3: the priority of `c` cannot be `fee`: it is decimal -- name an element that is int, or write a number
-        4:28 error D1: the size of `d` is `nothing`, which it does not read -- add `nothing` to its `reads`
         "#);
 }

@@ -117,3 +117,13 @@ proptest! {
         read(&apply(&yaml::write(&definition), &changes))?;
     }
 }
+
+#[test]
+fn a_size_that_names_no_element_is_found() {
+    let source = "process: p\ndata: { count: int }\nstart: [count]\nsteps:\n  \
+                  - { step: a, job: book, size: tount, reads: [count] }\n";
+    let (definition, findings) = yaml::parse(source);
+    assert!(definition.is_none());
+    let messages: Vec<&str> = findings.iter().map(|finding| finding.message.as_str()).collect();
+    assert_eq!(messages, ["there is no data element `tount`"]);
+}

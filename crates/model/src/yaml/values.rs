@@ -94,7 +94,11 @@ impl Blocks<'_> {
             Some(ScalarKind::Int) => {
                 fields::number(node, &what, range, self.report).map(Measure::Number)
             }
-            Some(ScalarKind::Text) => fields::name(node, &what, self.report).map(Measure::Element),
+            Some(ScalarKind::Text) => {
+                let name = fields::name(node, &what, self.report)?;
+                self.names.refer_to_element(&name);
+                Some(Measure::Element(name))
+            }
             Some(_) | None => {
                 let message = format!("{what} cannot be {}", node.what());
                 let hint = "write a whole number, or the name of an element that it reads";

@@ -153,3 +153,30 @@ fn until_when_somebody_stands_in_is_not_forgotten_in_a_crash() {
     harness.pass(Duration::from_secs(300));
     assert_eq!(stands(&mut harness, 5), "nobody");
 }
+
+#[test]
+fn who_is_barred_because_somebody_else_did_the_first_step_has_not_promised_the_second() {
+    let mut harness = Harness::new();
+    harness.now = at(MONDAY);
+    let two = people("").replace("roles: [guard]", "roles: [clerk]");
+    publish(&mut harness, two);
+    let source = "process: claim\nsteps:\n  - { step: check, who: Role(clerk), takes: 1h }\n  - \
+                  { step: approve, who: Role(clerk) EXCEPT NodePerformingAgent(check), takes: 1h }\n";
+    harness.ask(Request::Deploy { source: source.to_owned() }).unwrap();
+    let planned = start(&mut harness, 1, "20T16");
+    let (first, other) = if planned.starts_with("ann") { ("ann", "ben") } else { ("ben", "ann") };
+    // Whoever was to approve does the check.
+    let id = InstanceId(1 << 80);
+    harness.ask(claim(other, id, "check")).unwrap();
+    let complete = support::complete(other, id, "check");
+    harness.ask(Request::Complete(complete)).unwrap();
+    let Ok(Answer::Instance(view)) = harness.ask(Request::Show { instance: id, wait_until: None })
+    else {
+        panic!("an instance")
+    };
+    let deadline = view.info.deadline.unwrap();
+    assert!(deadline.promised);
+    let by =
+        deadline.legs.iter().find(|leg| &*leg.step == "approve").and_then(|leg| leg.by.clone());
+    assert_eq!(by, Some(Performer::Agent(first.into())));
+}

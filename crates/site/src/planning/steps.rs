@@ -86,6 +86,7 @@ impl Site {
                 self.goes_round(task, now);
             }
         }
+        let is_news = told.iter().any(|(_, news, _)| news.stage == Stage::Over);
         for (task, news, took_ms) in told {
             let Told { stage, planner, .. } = news;
             let before = self.planning.stages.insert(task, news);
@@ -99,6 +100,9 @@ impl Site {
             if starter.is_none() {
                 self.took(key(task), took_ms, now);
             }
+        }
+        if is_news && starter.is_none() {
+            self.follow_performer(id, now);
         }
         self.rank_jobs(id);
         if self.instances.get(id).is_none_or(|slot| slot.has_ended()) {

@@ -15,6 +15,7 @@ use legwork_promise::{Only, ResourceId, TaskId, Window};
 
 use super::resources::{AHEAD, performer, resource};
 use super::search::{Foreseen, Routing};
+use super::steps_of;
 use crate::Site;
 use crate::message::Stage;
 use crate::step::{History, agent};
@@ -112,8 +113,24 @@ impl Site {
     /// more. Of whoever stands in, when they do may have changed as well.
     pub(super) fn promised_in_vain(&mut self, now: Timestamp) -> Vec<TaskId> {
         let open = self.planning.stages.iter().filter(|(_, told)| told.stage != Stage::Over);
+        let open: Vec<TaskId> = open.map(|(id, _)| *id).collect();
+        self.in_vain(&open, now)
+    }
+
+    /// Somebody has done a step of an instance, perhaps not who was to: then others may be barred from what follows than
+    /// was foreseen, and what they have promised is promised anew.
+    pub(super) fn follow_performer(&mut self, id: InstanceId, now: Timestamp) {
+        let open = self.planning.stages.range(steps_of(id));
+        let open = open.filter(|(_, told)| told.stage != Stage::Over);
+        let open: Vec<TaskId> = open.map(|(id, _)| *id).collect();
+        for task in self.in_vain(&open, now) {
+            self.plan(now, |node| node.promise_anew(task, now));
+        }
+    }
+
+    fn in_vain(&mut self, open: &[TaskId], now: Timestamp) -> Vec<TaskId> {
         let others: Vec<TaskId> =
-            open.map(|(id, _)| *id).filter(|id| !self.is_done_by_actor(*id)).collect();
+            open.iter().copied().filter(|id| !self.is_done_by_actor(*id)).collect();
         others.into_iter().filter(|id| self.look_again_who_could(*id, now) == Some(false)).collect()
     }
 

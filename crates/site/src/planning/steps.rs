@@ -25,12 +25,69 @@ pub(super) struct Told {
     planner: Option<ServerId>,
 }
 
+/// What has changed in an instance since its plan was followed last.
+struct News {
+    /// Who has started it, if that is another server.
+    starter: Option<ServerId>,
+    /// How far steps are, and how long those took that are done.
+    told: Vec<(TaskId, Told, Option<u64>)>,
+    /// Steps that nobody has promised any more.
+    left: Vec<TaskId>,
+    /// Steps that are done once more than was planned.
+    again: Vec<(NodeId, u32)>,
+}
+
 impl Site {
     /// Brings the plans in line with where an instance stands. Cheap for those without a deadline, which are
     /// nearly all.
     pub(crate) fn follow_plan(&mut self, id: InstanceId, now: Timestamp) {
-        let Some((schema, state)) = self.instances.state(id) else { return };
-        let Some(deadline) = state.deadline() else { return };
+        let Some(News { starter, told, left, again }) = self.plan_news(id, now) else { return };
+        if starter.is_none() {
+            self.count_end(id, now);
+        }
+        for task in left {
+            if let Some(told) = self.planning.stages.get_mut(&task) {
+                told.planner = None;
+            }
+        }
+        for (node, round) in again {
+            let task = TaskId { instance: id, step: node.0, round, part: 0 };
+            let waits = Told { stage: Stage::Waiting, since: now, planner: None };
+            if self.planning.stages.insert(task, waits).is_none() {
+                let stage = Stage::Begun;
+                let message = Message::Step { task: key(task), stage, took_ms: None };
+                self.tell_step(&message, [None, starter]);
+                self.goes_round(task, now);
+            }
+        }
+        let is_done = told.iter().any(|(_, news, _)| news.stage == Stage::Over);
+        for (task, news, took_ms) in told {
+            let Told { stage, planner, .. } = news;
+            let before = self.planning.stages.insert(task, news);
+            // That a step waits is news only if somebody had begun.
+            let had_begun = before.is_some_and(|before| before.stage != Stage::Waiting);
+            if stage != Stage::Waiting || had_begun {
+                let message = Message::Step { task: key(task), stage, took_ms };
+                self.tell_step(&message, [planner, starter]);
+                self.step_told(key(task), stage, now);
+            }
+            if starter.is_none() {
+                self.took(key(task), took_ms, now);
+            }
+        }
+        if is_done && starter.is_none() {
+            self.follow_performer(id, now);
+        }
+        self.rank_jobs(id);
+        if self.instances.get(id).is_none_or(|slot| slot.has_ended()) {
+            self.planning.forget(id);
+        }
+    }
+
+    /// What has changed in the steps of an instance that are planned; `None` if it has no deadline.
+    fn plan_news(&self, id: InstanceId, now: Timestamp) -> Option<News> {
+        let (schema, state) = self.instances.state(id)?;
+        let deadline = state.deadline()?;
         let starter = state.started_elsewhere();
         let (mut told, mut left) = (Vec::new(), Vec::new());
         for leg in &deadline.legs {
@@ -68,46 +125,7 @@ impl Site {
             told.push((task, Told { stage, since, planner }, took));
         }
         let again = rounds_again(schema, state, deadline);
-        if starter.is_none() {
-            self.count_end(id, now);
-        }
-        for task in left {
-            if let Some(told) = self.planning.stages.get_mut(&task) {
-                told.planner = None;
-            }
-        }
-        for (node, round) in again {
-            let task = TaskId { instance: id, step: node.0, round, part: 0 };
-            let waits = Told { stage: Stage::Waiting, since: now, planner: None };
-            if self.planning.stages.insert(task, waits).is_none() {
-                let stage = Stage::Begun;
-                let message = Message::Step { task: key(task), stage, took_ms: None };
-                self.tell_step(&message, [None, starter]);
-                self.goes_round(task, now);
-            }
-        }
-        let is_news = told.iter().any(|(_, news, _)| news.stage == Stage::Over);
-        for (task, news, took_ms) in told {
-            let Told { stage, planner, .. } = news;
-            let before = self.planning.stages.insert(task, news);
-            // That a step waits is news only if somebody had begun.
-            let had_begun = before.is_some_and(|before| before.stage != Stage::Waiting);
-            if stage != Stage::Waiting || had_begun {
-                let message = Message::Step { task: key(task), stage, took_ms };
-                self.tell_step(&message, [planner, starter]);
-                self.step_told(key(task), stage, now);
-            }
-            if starter.is_none() {
-                self.took(key(task), took_ms, now);
-            }
-        }
-        if is_news && starter.is_none() {
-            self.follow_performer(id, now);
-        }
-        self.rank_jobs(id);
-        if self.instances.get(id).is_none_or(|slot| slot.has_ended()) {
-            self.planning.forget(id);
-        }
+        Some(News { starter, told, left, again })
     }
 
     /// Takes in what was promised for an instance before the server went down.

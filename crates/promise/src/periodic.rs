@@ -36,6 +36,8 @@ struct Repeated {
 struct Job {
     piece: Piece,
     is_attended: bool,
+    /// One of its own, of no period.
+    is_once: bool,
 }
 
 /// The largest part of its time, in per cent, that a resource may do regular things.
@@ -61,7 +63,7 @@ impl Loads {
 
     /// One job of its own.
     pub(crate) fn once(&mut self, piece: Piece) {
-        self.jobs.insert(piece.number, Job { piece, is_attended: false });
+        self.jobs.insert(piece.number, Job { piece, is_attended: false, is_once: true });
         self.waiting_cost += piece.cost;
     }
 
@@ -92,9 +94,9 @@ impl Loads {
         self.waiting_cost
     }
 
-    /// What the jobs in the plan cost that are due until then.
-    pub(crate) fn cost_until(&self, deadline: i64) -> i64 {
-        let due = self.jobs.values().filter(|job| job.piece.deadline <= deadline);
+    /// What the jobs of periods cost that are in the plan and due until then.
+    pub(crate) fn repeated_until(&self, deadline: i64) -> i64 {
+        let due = self.jobs.values().filter(|job| !job.is_once && job.piece.deadline <= deadline);
         due.map(|job| job.piece.cost).sum()
     }
 
@@ -107,12 +109,12 @@ impl Loads {
         self.all.iter().map(part).sum()
     }
 
-    /// The jobs that have to be in the plan besides if a deadline is to be tested while others are busy for
-    /// so long: up to the deadline, and up to where everything is done in any case.
+    /// The jobs that have to be in the plan besides if a window is to be tested while others are busy for
+    /// so long: up to its deadline, and up to where everything is done in any case that begins with it.
     pub(crate) fn cover(
         &mut self,
         now: i64,
-        deadline: i64,
+        (from, deadline): (i64, i64),
         busy: i64,
         last: &mut u64,
     ) -> Vec<Piece> {
@@ -122,7 +124,7 @@ impl Loads {
         let once: i64 = self.all.iter().map(|one| one.load.cost.0).sum();
         let rest = 1_000 - self.within(1_000_000) / 1_000 - 1;
         let quiet = (busy + once).saturating_mul(1_000) / rest.max(1);
-        let horizon = deadline.max(now.saturating_add(quiet));
+        let horizon = deadline.max(from.max(now).saturating_add(quiet));
         let mut pieces = Vec::new();
         for one in &mut self.all {
             let Load { period, cost, is_attended } = one.load;
@@ -136,7 +138,7 @@ impl Loads {
                 }
                 *last += 1;
                 let piece = Piece { number: *last, release, deadline, cost: cost.0 };
-                self.jobs.insert(*last, Job { piece, is_attended });
+                self.jobs.insert(*last, Job { piece, is_attended, is_once: false });
                 self.waiting_cost += cost.0;
                 pieces.push(piece);
             }

@@ -28,6 +28,16 @@ impl Sequence {
         self.numbers.first().copied()
     }
 
+    pub(crate) fn numbers(&self) -> impl Iterator<Item = u64> + '_ {
+        self.numbers.iter().copied()
+    }
+
+    /// The same with one more behind all others.
+    pub(crate) fn and_then(mut self, number: u64) -> Self {
+        self.numbers.push(number);
+        self
+    }
+
     pub(crate) fn remove(&mut self, number: u64) {
         self.numbers.retain(|of| *of != number);
     }

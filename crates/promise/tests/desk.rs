@@ -186,6 +186,25 @@ proptest! {
     }
 }
 
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(2_000))]
+
+    #[test]
+    fn who_works_as_before_loses_no_promise_by_being_looked_at_anew(
+        tasks in prop::collection::vec(small(), 1..10),
+    ) {
+        let mut desk = desk(Discipline::NonPreemptive);
+        for (number, small) in tasks.into_iter().rev().enumerate() {
+            desk.guarantee(&task(number, small, true, 0));
+        }
+        let supply = Supply::always(Timestamp(0));
+        let discipline = Discipline::NonPreemptive;
+        let setup = Setup { supply, discipline, at_once: 1, loads: Vec::new(), jobs: Vec::new() };
+        desk.refit(&resource(), &setup, Timestamp(0));
+        prop_assert_eq!(desk.endangered(Timestamp(0)), []);
+    }
+}
+
 fn one(number: u32, from: i64, to: i64, takes: i64) -> Task {
     let window = Window { release: Timestamp(from), deadline: Timestamp(to) };
     Task::new(TaskId::new(InstanceId(1), number), window, Work(takes), vec![resource()])

@@ -343,3 +343,23 @@ fn regular_work_goes_on_when_nobody_asks_for_anything() {
         assert_eq!(plan.next_release(), Some(Timestamp(now + 10)));
     }
 }
+
+#[test]
+fn regular_work_behind_a_later_window_counts_as_far_as_the_window_can_delay_it() {
+    let mut plan = plan(Discipline::Preemptive);
+    for (period, cost) in [(10, 5), (100, 39)] {
+        let load = Load { period: Work(period), cost: Work(cost), is_attended: true };
+        assert!(plan.regularly(load));
+    }
+    let window = Window { release: Timestamp(500), deadline: Timestamp(565) };
+    // From 500 to 600 there are 89 of regular work.
+    assert!(!plan.fits(window, Work(12)));
+    assert!(plan.fits(window, Work(11)));
+}
+
+#[test]
+fn what_somebody_does_anyway_is_not_left() {
+    let mut plan = plan(Discipline::Preemptive);
+    plan.occupy(Window { release: START, deadline: Timestamp(50) }, Work(20));
+    assert_eq!(plan.surplus(Timestamp(100)), Work(80));
+}

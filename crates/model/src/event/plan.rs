@@ -96,6 +96,9 @@ pub struct Reserved {
     /// Who of them can do it only while they stand in for somebody.
     #[cbor(n(11), skip_if = "Vec::is_empty")]
     pub only: Vec<StandsIn>,
+    /// When it was planned to begin: what cannot be put aside is taken in again in this order.
+    #[n(12)]
+    pub start: Timestamp,
 }
 
 /// Somebody who can do something for a while.

@@ -304,7 +304,7 @@ impl Desk {
             let tasks = lane.tasks.iter().filter(|(ticket, _)| lane.plan.is_begun(**ticket));
             begun.extend(tasks.map(|(ticket, id)| (*id, lane.plan.left(*ticket))));
         }
-        let promised = self.reservations(id);
+        let promised = self.in_order(id);
         self.add(id.clone(), setup, now);
         for reservation in promised {
             match begun.get(&reservation.task.id).copied().flatten() {
@@ -313,6 +313,18 @@ impl Desk {
                 None => self.restore(reservation, None),
             }
         }
+    }
+
+    /// The promises of a resource, in each lane in the order in which they are to be worked on.
+    fn in_order(&self, of: &ResourceId) -> Vec<Reservation> {
+        let lanes = self.resources.get(of).into_iter().flat_map(|resource| &resource.lanes);
+        let own = lanes.flat_map(|lane| {
+            let running = lane.plan.running().into_iter();
+            let order = lane.plan.order().into_iter();
+            let rest = order.filter(|ticket| lane.plan.running() != Some(*ticket));
+            running.chain(rest).filter_map(|ticket| lane.tasks.get(&ticket))
+        });
+        own.filter_map(|id| self.reservation(*id)).collect()
     }
 
     /// Promises that will not be kept if nothing changes, the most urgent first.

@@ -20,7 +20,7 @@ impl Plan {
         let mut deadline = from + cost.0;
         if from == self.now && self.sums_are_exact() {
             loop {
-                self.cover(deadline, cost);
+                self.cover(from, deadline, cost);
                 let begin = self.begin();
                 let found = begin + self.tree.ahead_of(begin + cost.0) + cost.0;
                 if found <= self.loads.covered() || self.loads.is_empty() {
@@ -49,7 +49,7 @@ impl Plan {
     /// How much more could be done by a moment if it can begin now. May be negative.
     pub(crate) fn room(&mut self, until: Timestamp) -> Work {
         let deadline = self.supply.until(until).0;
-        self.cover(deadline, Work(0));
+        self.cover(self.now, deadline, Work(0));
         Work(self.tree.room(deadline).saturating_sub(self.begin()))
     }
 
@@ -58,7 +58,7 @@ impl Plan {
         if piece.deadline - piece.release.max(begin) < piece.cost {
             return false;
         }
-        self.cover(piece.deadline, Work(piece.cost));
+        self.cover(piece.release, piece.deadline, Work(piece.cost));
         let room = self.tree.room(piece.deadline).saturating_sub(begin);
         if piece.release <= self.now && self.sums_are_exact() {
             return room >= piece.cost;

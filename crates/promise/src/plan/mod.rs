@@ -144,7 +144,7 @@ impl Plan {
             return false;
         }
         self.timeline = None;
-        self.cover(self.now, Work(0));
+        self.cover(self.now, self.now, Work(0));
         !self.is_endangered()
     }
 
@@ -167,7 +167,9 @@ impl Plan {
         let worked = begun.map_or(0, |begun| self.now - self.supply.until(begun).0);
         piece.cost = (piece.cost - worked).max(0);
         self.furthest = self.furthest.max(piece.deadline);
+        let order = self.needs_order(piece).then(|| self.restored_order(piece));
         self.put_in(piece);
+        self.sequence = order.or_else(|| self.sequence.take());
         if begun.is_some() {
             self.begin_with(Ticket(piece.number));
         }
@@ -198,7 +200,7 @@ impl Plan {
             }
         }
         // What is done regularly goes on, whether or not somebody asks for something else.
-        self.cover(now + self.loads.period_max(), Work(0));
+        self.cover(now, now + self.loads.period_max(), Work(0));
     }
 
     /// What is being worked on has so much less left.
@@ -380,10 +382,10 @@ impl Plan {
         Piece { number: self.last + 1, release, deadline, cost: cost.0 }
     }
 
-    /// Sees to it that all that is done regularly is in the plan as far as it matters for a deadline.
-    fn cover(&mut self, deadline: i64, more: Work) {
+    /// Sees to it that all that is done regularly is in the plan as far as it matters for a window.
+    fn cover(&mut self, from: i64, deadline: i64, more: Work) {
         let busy = self.tree.cost() - self.loads.waiting_cost() + more.0;
-        for piece in self.loads.cover(self.now, deadline, busy, &mut self.last) {
+        for piece in self.loads.cover(self.now, (from, deadline), busy, &mut self.last) {
             self.put_in(piece);
         }
     }
@@ -392,6 +394,33 @@ impl Plan {
     fn needs_order(&self, piece: Piece) -> bool {
         let is_coming = piece.release > self.now || self.sequence.is_some();
         self.discipline == Discipline::NonPreemptive && is_coming
+    }
+
+    /// The order with one more that was promised before: behind the others, as they are restored in the order in
+    /// which they are to be worked on; in another one if somebody would be late.
+    fn restored_order(&self, piece: Piece) -> Sequence {
+        let begin = self.begin();
+        let mut all = self.entries.clone();
+        all.insert(piece.number, piece);
+        let before = match &self.sequence {
+            Some(sequence) => sequence.clone(),
+            None => Sequence::by_deadline(&self.entries, begin),
+        };
+        let behind = before.and_then(piece.number);
+        let is_good = behind.late(&all, begin).next().is_none();
+        let found = if is_good { None } else { self.sequence_with(piece) };
+        found.unwrap_or(behind)
+    }
+
+    /// The order in which everything that waits is worked on, as far as there is one that has to be kept.
+    pub(crate) fn order(&self) -> Vec<Ticket> {
+        let numbers: Vec<u64> = match &self.sequence {
+            Some(sequence) => sequence.numbers().collect(),
+            None => self.ready.iter().map(|key| key.number).collect(),
+        };
+        let rest: Vec<u64> =
+            self.entries.keys().filter(|number| !numbers.contains(number)).copied().collect();
+        numbers.into_iter().chain(rest).map(Ticket).collect()
     }
 
     fn put_in(&mut self, piece: Piece) {

@@ -128,7 +128,7 @@ impl Plan {
 
     fn surplus_until(&self, end: i64) -> Work {
         let window = (end - self.now).max(0);
-        let promised = self.tree.cost_until(end) - self.loads.cost_until(end);
+        let promised = self.tree.cost_until(end) - self.loads.repeated_until(end);
         Work(window - self.loads.within(window) - promised)
     }
 

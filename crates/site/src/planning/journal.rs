@@ -50,7 +50,8 @@ impl Site {
 
     /// Puts what was stored into the plans of those who promised it.
     pub(super) fn restore_plans(&mut self, now: Timestamp) {
-        let stored: Vec<Reserved> = self.planning.ledger.held().cloned().collect();
+        let mut stored: Vec<Reserved> = self.planning.ledger.held().cloned().collect();
+        stored.sort_by_key(|reserved| (reserved.start, reserved.task));
         for reserved in stored {
             let begun = self.planning.ledger.worked(&reserved, now);
             let begun = begun.map(|worked| Timestamp(now.0 - worked));
@@ -106,6 +107,7 @@ impl Site {
                     who: task.who.iter().map(performer).collect(),
                     deputies: task.deputies.iter().map(performer).collect(),
                     only: task.only.iter().map(stands_in).collect(),
+                    start: node.desk.promise(id).map_or(task.window.release, |it| it.times.start),
                 })))
             }
             Change::Begun(id) => Some(PlanEvent::Begun(key(id))),
@@ -279,6 +281,7 @@ mod tests {
             who,
             deputies: Vec::new(),
             only: Vec::new(),
+            start: Timestamp(1),
         }))
     }
 

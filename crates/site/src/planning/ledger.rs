@@ -214,6 +214,7 @@ mod tests {
                 who: vec![Performer::Agent("ann".into())],
                 deputies: Vec::new(),
                 only: Vec::new(),
+                start: Timestamp(1),
             }))
         };
         let took = PlanEvent::Took { process: "loan".into(), step: "pay".into(), ms: 7 };

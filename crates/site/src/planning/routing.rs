@@ -93,7 +93,8 @@ impl Site {
         let said = work(leg.takes.unwrap_or_default());
         let step = schema.node(leg.node).name.clone();
         let seen = self.planning.ledger.seen.get(&(schema.process.clone(), step));
-        seen.map_or(said, |seen| seen.refine(said))
+        // Nothing is done in no time.
+        seen.map_or(said, |seen| seen.refine(said)).max(Work(1))
     }
 
     /// Goes on with a start as far as answers are there.

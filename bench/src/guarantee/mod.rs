@@ -68,6 +68,8 @@ const COST_MEAN: usize = COST.0 + COST.1 / 2;
 const PASSES: i64 = 1;
 /// Deadlines are this part nearer after a promise, and further after a refusal: so half is promised.
 const STEP: usize = 256;
+/// After so many more questions that holds, whatever it was before.
+const SETTLED: usize = 4 * STEP;
 /// The window of a later task, in times of its cost.
 const WINDOW: (usize, usize) = (2, 6);
 /// So many answers are in the hash.
@@ -129,9 +131,12 @@ impl<P> Life<P> {
 }
 
 impl<P: Planner> Life<P> {
-    /// As many promises as are to stand.
+    /// As many promises as are to stand, and deadlines so far ahead that half is promised.
     fn fill(&mut self) {
         while self.standing.len() < self.reservations {
+            self.admission();
+        }
+        for _ in 0..SETTLED {
             self.admission();
         }
     }

@@ -75,7 +75,7 @@ proptest! {
 #[test]
 fn tasks_make_way_are_lost_taken_apart_and_promised_elsewhere() {
     let mut all = [0; 5];
-    for seed in 0..40 {
+    for seed in 0..60 {
         let (strategy, faults) = (Asking::Flexible, vec![(60, 1, 30), (140, 2, 20)]);
         let (lost, doubled, delay_max) = (10, 10, 4);
         let (nodes, tasks, removes) = (3, 140, true);

@@ -156,8 +156,9 @@ impl Node {
             if let Some(task) = self.desk.end(id) {
                 self.take_back(task, true, now, &mut effects);
             }
-        } else if let Some(Asked { task, at: Some(at), attempt, .. }) = self.asked.get(&id).cloned()
-        {
+        } else if let Some(Asked { task, at: Some(at), .. }) = self.asked.get(&id).cloned() {
+            // What is asked for next has a higher number, whoever hears of it first.
+            let attempt = self.next_attempt(now);
             effects.push(self.say(at, Message::Cancel { task: id, attempt }));
             self.try_again(task, Some(Gone::Lost), now, &mut effects);
         }
@@ -205,10 +206,14 @@ impl Node {
             },
         };
         self.passing.remove(&task.id);
-        if let Some(Asked { at: Some(at), attempt, .. }) = self.asked.remove(&task.id)
-            && self.lost.contains(&at)
-        {
-            self.moved.entry(at).or_default().push((task.id, attempt));
+        if let Some(asked) = self.asked.remove(&task.id) {
+            let attempt = self.next_attempt(now);
+            match asked.at {
+                Some(at) if self.lost.contains(&at) => {
+                    self.moved.entry(at).or_default().push((task.id, attempt));
+                }
+                Some(_) | None => self.not_taken(&asked, effects),
+            }
         }
         match gone.filter(|_| was_promised) {
             Some(Gone::Lost) => effects.push(Effect::Lost { task: task.id }),

@@ -325,7 +325,9 @@ impl Node {
         effects: &mut Vec<Effect>,
     ) {
         for id in tasks {
-            let task = self.asked.remove(id).map(|asked| asked.task);
+            let asked = self.asked.remove(id);
+            asked.iter().for_each(|asked| self.not_taken(asked, effects));
+            let task = asked.map(|asked| asked.task);
             if id.part > 0 {
                 self.part_refused(*id, effects);
                 continue;

@@ -134,6 +134,9 @@ impl Node {
             self.tell_promised((*asker, *attempt), vec![promise], effects);
             return true;
         }
+        if tasks.iter().any(|task| self.has_later_room(task.id, *asker, *attempt)) {
+            return true;
+        }
         tasks.iter().for_each(|task| self.drop_room(task.id, *asker, *attempt));
         let known = tasks.iter().filter(|task| self.held.contains_key(&task.id));
         let known: Vec<&Task> = known.collect();
@@ -145,8 +148,12 @@ impl Node {
             return true;
         }
         let is_same = |task: &&Task| {
-            let here = self.desk.task(task.id);
-            here.is_some_and(|here| here.window == task.window && here.service == task.service)
+            let here = self.desk.task(task.id).zip(self.desk.promised_by(task.id));
+            here.is_some_and(|(here, by)| {
+                let is_theirs = task.who.contains(by);
+                let is_then = here.window_for(by) == task.window_for(by);
+                is_theirs && is_then && here.window == task.window && here.service == task.service
+            })
         };
         if known.len() == tasks.len() && known.iter().all(is_same) {
             for task in known {

@@ -157,12 +157,14 @@ struct Asked {
     /// When whoever has promised it is to begin; that they have begun.
     start: Option<Timestamp>,
     is_begun: bool,
+    /// Who was told to take room for it, and has not answered.
+    taking: Option<ServerId>,
 }
 
 impl Asked {
     /// Nobody has answered yet.
     fn new(task: Task, until: Timestamp, attempt: u64) -> Self {
-        Self { task, at: None, until, attempt, start: None, is_begun: false }
+        Self { task, at: None, until, attempt, start: None, is_begun: false, taking: None }
     }
 }
 
@@ -336,10 +338,12 @@ impl Node {
         self.waiting.remove(&id);
         self.passing.remove(&id);
         self.end_parts(id, &mut effects);
-        if let Some(Asked { at: Some(at), attempt, .. }) = self.asked.remove(&id)
-            && at != self.me
-        {
-            effects.push(self.say(at, Message::Cancel { task: id, attempt }));
+        if let Some(asked) = self.asked.remove(&id) {
+            let attempt = asked.attempt;
+            self.not_taken(&asked, &mut effects);
+            if let Some(at) = asked.at.filter(|at| *at != self.me) {
+                effects.push(self.say(at, Message::Cancel { task: id, attempt }));
+            }
         }
         self.drop_room(id, self.me, u64::MAX);
         self.end(id, &mut effects);

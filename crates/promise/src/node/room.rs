@@ -44,6 +44,8 @@ impl Node {
         if !self.may_remove(task) || !self.spend(now, |overheads| overheads.removal) {
             return None;
         }
+        // Of an earlier attempt.
+        self.desk.drop_room(task.id);
         let promise = self.desk.hold_room(&for_good(task.clone()))?;
         let until = Timestamp(now.0.saturating_add(HELD * self.policy.delay_ms));
         let room = Room { asker, attempt, task: task.clone(), promise: promise.clone(), until };
@@ -75,7 +77,8 @@ impl Node {
         let (before, attempt) = (self.asked.get(&id).cloned(), self.next_attempt(now));
         if let Some(Asked { task, at: Some(at), attempt: earlier, .. }) = before {
             let until = self.answer_due(now);
-            self.asked.insert(id, Asked::new(for_good(task), until, attempt));
+            let asked = Asked::new(for_good(task), until, attempt);
+            self.asked.insert(id, Asked { taking: Some(at), ..asked });
             effects.push(self.say(at, Message::Take { task: id, earlier, attempt }));
             return effects;
         }
@@ -84,6 +87,14 @@ impl Node {
             None => effects.push(Effect::Refused { task: id, earliest: None }),
         }
         effects
+    }
+
+    /// Nobody waits any more for whoever was told to take room: it may have been promised there before.
+    pub(super) fn not_taken(&self, asked: &Asked, effects: &mut Vec<Effect>) {
+        if let Some(at) = asked.taking.filter(|_| asked.at.is_none()) {
+            let (task, attempt) = (asked.task.id, asked.attempt);
+            effects.push(self.say(at, Message::Cancel { task, attempt }));
+        }
     }
 
     /// Whoever asked has all it needs: room that is held for it is taken.
@@ -120,7 +131,8 @@ impl Node {
             self.desk.replace(task);
             return self.desk.promise(id);
         }
-        let room = self.rooms.remove(&id).filter(|room| is_of((room.asker, room.attempt)))?;
+        let room = self.rooms.get(&id).filter(|room| is_of((room.asker, room.attempt))).cloned()?;
+        self.rooms.remove(&id);
         let (promise, removed) = self.desk.take_room(id)?;
         self.hold_for(&room.task, (asker, attempt), now, effects);
         for task in removed {
@@ -133,6 +145,11 @@ impl Node {
     pub(super) fn room_known(&self, id: TaskId, asker: ServerId, attempt: u64) -> Option<Promise> {
         let room = self.rooms.get(&id)?;
         ((room.asker, room.attempt) == (asker, attempt)).then(|| room.promise.clone())
+    }
+
+    /// Whether room is held for a later attempt.
+    pub(super) fn has_later_room(&self, id: TaskId, asker: ServerId, attempt: u64) -> bool {
+        self.rooms.get(&id).is_some_and(|room| room.asker == asker && room.attempt > attempt)
     }
 
     /// Room held for a task is not needed, at least not in attempts up to this one.

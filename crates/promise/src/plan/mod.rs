@@ -397,7 +397,7 @@ impl Plan {
     }
 
     /// The order with one more that was promised before: behind the others, as they are restored in the order in
-    /// which they are to be worked on; in another one if somebody would be late.
+    /// which they were to be worked on when they were promised; in another one if somebody would be late.
     fn restored_order(&self, piece: Piece) -> Sequence {
         let begin = self.begin();
         let mut all = self.entries.clone();

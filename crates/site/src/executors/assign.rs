@@ -50,6 +50,9 @@ impl Site {
     /// Gives out what waits, as far as executors take more or workers ask for it.
     pub(crate) fn assign_tasks(&mut self, now: Timestamp) {
         self.give_up_silent(now);
+        for JobKey { instance, .. } in self.jobs.take_left() {
+            self.follow_plan(instance, now);
+        }
         self.settle_turns(now);
         let free = self.executors.find_room(now);
         self.let_go_of_promised(&free);

@@ -76,6 +76,8 @@ pub(crate) struct Jobs {
     last_lease: u64,
     last_timer: u64,
     leased: usize,
+    /// What was promised and whoever had it does not have any more.
+    left: Vec<JobKey>,
 }
 
 impl Jobs {
@@ -103,8 +105,20 @@ impl Jobs {
         self.entries.insert(key, Entry { place, phase });
     }
 
+    /// What was promised and somebody has left, or is done with, since this was asked last.
+    pub(crate) fn take_left(&mut self) -> Vec<JobKey> {
+        std::mem::take(&mut self.left)
+    }
+
+    fn note_left(&mut self, key: &JobKey) {
+        if self.is_leased(key) && self.is_promised(key) == Some(true) {
+            self.left.push(key.clone());
+        }
+    }
+
     /// The job is done or no longer wanted.
     pub(crate) fn close(&mut self, key: &JobKey) {
+        self.note_left(key);
         if let Some(entry) = self.entries.remove(key) {
             self.count_out(&entry);
         }
@@ -228,6 +242,7 @@ impl Jobs {
 
     /// Nobody has a job any more, and nobody gets it until then. It keeps its age.
     pub(crate) fn delay(&mut self, key: &JobKey, until: Timestamp) {
+        self.note_left(key);
         let Some(mut entry) = self.entries.remove(key) else { return };
         self.count_out(&entry);
         entry.phase = Phase::Delayed { due: self.set_timer(until, key.clone()) };
@@ -295,6 +310,7 @@ impl Jobs {
 
     /// What was leased or delayed waits again.
     fn enqueue(&mut self, key: &JobKey, put: fn(&mut Backlog, &Place, JobKey)) {
+        self.note_left(key);
         let Some(mut entry) = self.entries.remove(key) else { return };
         self.count_out(&entry);
         put(&mut self.queued, &entry.place, key.clone());

@@ -70,6 +70,7 @@ impl Site {
                 node.tell_taken_back(task_id(task), asker, is_lost, now);
             }
         }
+        self.note_plans_changed();
     }
 
     /// Gives back what was reserved here for instances of this server that did not start before it went down.

@@ -68,6 +68,13 @@ struct StoredStep {
     seen: Seen,
 }
 
+fn is_person(by: &Performer) -> bool {
+    match by {
+        Performer::Agent(_) => true,
+        Performer::Worker(_) | Performer::System => false,
+    }
+}
+
 impl Ledger {
     pub(super) fn fold(&mut self, event: PlanEvent, at: Timestamp) {
         match event {
@@ -108,7 +115,9 @@ impl Ledger {
     fn stop(&mut self, over: &Reserved, at: Timestamp) {
         let Some(begun) = self.begun.get_mut(&over.by) else { return };
         let key = (over.due, over.task);
-        if let Some(from) = begun.remove(&key) {
+        let from = begun.remove(&key);
+        // An executor does several at a time.
+        if let Some(from) = from.filter(|_| is_person(&over.by)) {
             for later in begun.range_mut(key..).map(|(_, begun)| begun) {
                 later.0 += at.since(from.max(*later)).as_millis() as i64;
             }
@@ -132,7 +141,8 @@ impl Ledger {
         let begun = self.begun.get(&own.by)?;
         let key = (own.due, own.task);
         let from = *begun.get(&key)?;
-        let until = begun.range(..key).map(|(_, sooner)| *sooner).min().unwrap_or(now);
+        let sooner = begun.range(..key).map(|(_, sooner)| *sooner).min();
+        let until = sooner.filter(|_| is_person(&own.by)).unwrap_or(now);
         Some(until.since(from).as_millis() as i64)
     }
 

@@ -77,8 +77,12 @@ pub(super) struct Lent {
 impl Lent {
     /// Whoever has it has not been heard of for too long.
     fn is_forgotten(&self, now: Timestamp) -> bool {
+        self.forgotten_at() <= now
+    }
+
+    fn forgotten_at(&self) -> Timestamp {
         let longest = self.takes_ms.saturating_mul(2).saturating_add(millis(KEPT));
-        self.at.0.saturating_add(longest) <= now.0
+        Timestamp(self.at.0.saturating_add(longest))
     }
 }
 
@@ -134,7 +138,7 @@ impl Site {
     ) -> bool {
         let of = task_key(key);
         if let Some(asked) = self.planning.lending.asked.get(&of)
-            && asked.executor == id
+            && (asked.executor, asked.planner) == (id, planner)
         {
             return asked.is_allowed;
         }
@@ -159,6 +163,7 @@ impl Site {
     pub(crate) fn settle_turns(&mut self, now: Timestamp) {
         self.note_busy(now);
         self.allow_turns(now);
+        self.forget_kept(now);
         let mut over = Vec::new();
         let mut again = Vec::new();
         for (of, asked) in &mut self.planning.lending.asked {
@@ -184,10 +189,23 @@ impl Site {
         }
     }
 
-    /// When something is asked again.
+    /// What a planner has told long ago does not count any more: whoever waited for its leave goes on.
+    fn forget_kept(&mut self, now: Timestamp) {
+        let kept = &mut self.planning.lending.kept;
+        let before = kept.len();
+        kept.retain(|_, (_, at)| now.since(*at) < KEPT);
+        if kept.len() < before {
+            self.executors.plans_changed();
+        }
+    }
+
+    /// When something is asked again, or forgotten.
     pub(super) fn next_turn(&self) -> Option<Timestamp> {
-        let asked = self.planning.lending.asked.values().filter(|asked| !asked.is_allowed);
-        asked.map(|asked| asked.at + AGAIN).min()
+        let Lending { kept, asked, lent, .. } = &self.planning.lending;
+        let asked = asked.values().filter(|asked| !asked.is_allowed);
+        let again = asked.map(|asked| asked.at + AGAIN);
+        let kept = kept.values().map(|(_, at)| *at + KEPT);
+        again.chain(kept).chain(lent.values().map(Lent::forgotten_at)).min()
     }
 
     /// Another server asks for a turn, tells what it has, or allows something.
@@ -209,23 +227,44 @@ impl Site {
                 let lent = Lent { to, executor, at, takes_ms, begun, lane: None };
                 lending.lent.entry(turn.task).or_insert(lent);
             }
-            Stage::Over => {
-                lending.wanted.remove(&turn.task);
-                lending.lent.remove(&turn.task);
-            }
+            Stage::Over => self.turn_over(&turn, now),
         }
         self.planning.busy_until = now;
         self.executors.plans_changed();
     }
 
+    /// Whoever asked has not got it, or not any more: what was promised waits again, unless it is done.
+    fn turn_over(&mut self, turn: &TurnOf, now: Timestamp) {
+        let lending = &mut self.planning.lending;
+        let is_it = |executor: &Arc<str>| *executor == turn.executor;
+        if lending.wanted.get(&turn.task).is_some_and(|it| is_it(&it.turn.executor)) {
+            lending.wanted.remove(&turn.task);
+        }
+        if lending.lent.get(&turn.task).is_some_and(|lent| is_it(&lent.executor)) {
+            lending.lent.remove(&turn.task);
+        }
+        let (task, by) = (task_id(turn.task), ResourceId::Executor(turn.executor.clone()));
+        let node = self.planning.node.as_ref();
+        if node.is_some_and(|node| node.desk.promised_by(task) == Some(&by)) {
+            self.plan(now, |node| {
+                node.leave(task);
+                Vec::new()
+            });
+        }
+    }
+
     fn turn_allowed(&mut self, from: ServerId, turn: TurnOf, now: Timestamp) {
         let asked = self.planning.lending.asked.get_mut(&turn.task);
-        match asked.filter(|asked| asked.planner == from && asked.turn.executor == turn.executor) {
-            Some(asked) => {
+        let asked =
+            asked.filter(|asked| asked.planner == from && asked.turn.executor == turn.executor);
+        match (turn.stage, asked) {
+            (Stage::Begun, Some(asked)) => {
                 (asked.is_allowed, asked.at) = (true, now);
                 self.executors.plans_changed();
             }
-            None => self.say_turn(from, TurnOf { stage: Stage::Over, ..turn }),
+            (Stage::Begun, None) => self.say_turn(from, TurnOf { stage: Stage::Over, ..turn }),
+            // Of whom these ask, another keeps the plan by now: they will hear of that.
+            (Stage::Waiting | Stage::Over, _) => {}
         }
     }
 
@@ -233,7 +272,13 @@ impl Site {
     fn allow_turns(&mut self, now: Timestamp) {
         let lending = &mut self.planning.lending;
         lending.wanted.retain(|_, wanted| wanted.until > now);
+        let before = lending.lent.len();
         lending.lent.retain(|_, lent| !lent.is_forgotten(now));
+        if lending.lent.len() < before {
+            self.planning.busy_until = now;
+            self.executors.plans_changed();
+        }
+        let lending = &self.planning.lending;
         if lending.wanted.is_empty() {
             return;
         }
@@ -280,7 +325,8 @@ impl Site {
 
     /// Whether an executor has time for something besides what it has promised; it is taken then.
     fn lend(&mut self, to: ServerId, turn: &TurnOf, now: Timestamp) -> bool {
-        if self.planning.lending.lent.contains_key(&turn.task) {
+        let lent = self.planning.lending.lent.get(&turn.task);
+        if lent.is_some_and(|lent| lent.executor == turn.executor) {
             return true;
         }
         self.note_busy(now);

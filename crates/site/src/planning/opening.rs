@@ -119,7 +119,11 @@ impl Site {
     fn keep_executor(&mut self, name: &Arc<str>, now: Timestamp) -> &mut Kept {
         let missing: BTreeSet<ServerId> = match self.planning.opening.kept.contains_key(name) {
             true => BTreeSet::new(),
-            false => self.other_servers().collect(),
+            // Whoever cannot be reached is not waited for.
+            false => {
+                let reach = &self.planning.reach;
+                self.other_servers().filter(|server| !reach.is_down(*server)).collect()
+            }
         };
         let opening = &mut self.planning.opening;
         opening.kept.entry(name.clone()).or_insert_with(|| {
@@ -203,7 +207,7 @@ impl Site {
     pub(super) fn next_opening(&self) -> Option<Timestamp> {
         let Opening { kept, told_at, deferred, .. } = &self.planning.opening;
         let told = (!kept.is_empty()).then(|| *told_at + TOLD);
-        let opening = kept.values().filter(|kept| !kept.missing.is_empty());
+        let opening = kept.values().filter(|kept| !kept.is_open(self.latest));
         let opening = opening.map(|kept| kept.since + OPENING_MAX).min();
         [told, opening.filter(|_| !deferred.is_empty())].into_iter().flatten().min()
     }

@@ -30,6 +30,11 @@ impl Reach {
         }
     }
 
+    /// Whether a server cannot be reached, as far as is known.
+    pub(super) fn is_down(&self, server: ServerId) -> bool {
+        self.down.contains_key(&server)
+    }
+
     /// When the next server is taken for lost.
     pub(super) fn next_due(&self) -> Option<Timestamp> {
         let waits = self.down.values().filter(|(_, is_known)| !is_known);

@@ -106,8 +106,9 @@ impl Site {
             let stage = stage_of(schema, state, leg);
             let before = self.planning.stages.get(&task).copied();
             // A job that was given to somebody is still open.
-            let is_given = before.is_some_and(|before| before.stage == Stage::Begun)
-                && schema.node(leg.node).job().is_some();
+            let activity = state.activity(schema, leg.node);
+            let is_given = schema.node(leg.node).job().is_some()
+                && self.jobs.is_leased(&JobKey { instance: id, activity });
             let stage = match stage {
                 Stage::Waiting if is_given => Stage::Begun,
                 Stage::Begun if self.is_left_to_others(id, leg, now) => Stage::Waiting,

@@ -138,14 +138,19 @@ impl Site {
     /// whoever has promised it still could, or has left it to others; `None` if that is not known here.
     pub(super) fn look_again_who_could(&mut self, id: TaskId, now: Timestamp) -> Option<bool> {
         let (schema, state, leg) = self.promised_leg(id)?;
-        let by = resource(&leg.planned.as_ref()?.by);
+        let planned = leg.planned.clone()?;
+        let by = resource(&planned.by);
         let is_claimed = holder(schema, state, leg).is_some();
         let Who { all, only } = self.who_could_now(schema, state, leg);
         all.iter().for_each(|one| self.prepare(one, now));
         if let Some(node) = &mut self.planning.node {
             node.revise(id, &all, &only);
         }
-        Some(is_claimed || all.contains(&by))
+        // Who stands in has to stand in then.
+        let part = only.iter().find(|only| only.who == by).map(|only| only.within);
+        let is_then =
+            part.is_none_or(|it| it.release <= planned.start && planned.end <= it.deadline);
+        Some(is_claimed || all.contains(&by) && is_then)
     }
 
     /// Whether whoever is to do a step may do it at any time: nearly all.

@@ -285,3 +285,15 @@ fn how_long_executors_take_is_learned() {
     let leg = &instance.deadline.unwrap().legs[0];
     assert_eq!(leg.end.unwrap().since(leg.start.unwrap()), MINUTE * 5);
 }
+
+#[test]
+fn a_promised_job_that_failed_for_good_is_in_nobodys_way() {
+    let mut depot = depot();
+    start(&mut depot, 1, Some(30)).unwrap();
+    start(&mut depot, 2, Some(40)).unwrap();
+    let (name, task) = depot.task();
+    assert_eq!(task.activity.instance, InstanceId(1));
+    depot.report(&name, &task, Outcome::Failed { error: "no".into(), retry: false });
+    depot.site.pass(Duration::from_secs(1));
+    assert_eq!(given(&mut depot), [2], "the other begins at once");
+}

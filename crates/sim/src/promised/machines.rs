@@ -124,10 +124,15 @@ impl Machines {
                 else {
                     return Err(format!("{} was called and is not known", executor.name));
                 };
-                if let Ask::Task(job) = ask {
-                    let takes = takes(office, &job.activity) * share as i64 / 100;
-                    let task = JobLease { activity: job.activity, lease: job.lease };
-                    machine.has.push(Held { place, task, left: takes });
+                match ask {
+                    Ask::Task(job) => {
+                        let takes = takes(office, &job.activity) * share as i64 / 100;
+                        let task = JobLease { activity: job.activity, lease: job.lease };
+                        machine.has.push(Held { place, task, left: takes });
+                    }
+                    // Who went on with it would be busy, and nobody would know.
+                    Ask::Cancel(task) => machine.has.retain(|held| held.task != task),
+                    Ask::Verdict { .. } => {}
                 }
             }
         }

@@ -30,6 +30,7 @@ pub(crate) struct Network {
     /// What those at the ends of links have found out: whether they are up.
     noticed: Vec<((ServerId, ServerId), bool)>,
     healed: bool,
+    prompt: bool,
     /// Which parcel has brought which entry to a server.
     brought: BTreeMap<(ServerId, InstanceId, Activity), BTreeSet<(ServerId, u32)>>,
     /// How the value of which version has come to a server.
@@ -61,6 +62,12 @@ impl Network {
         if dice.chance(10) {
             self.mend();
         }
+    }
+
+    /// Nothing is late either.
+    pub(crate) fn be_prompt(&mut self) {
+        self.prompt = true;
+        self.heal();
     }
 
     pub(crate) fn heal(&mut self) {
@@ -116,7 +123,8 @@ impl Network {
             14.. => 1,
         };
         for _ in 0..copies {
-            let delay = if dice.chance(5) { dice.below(5_000) } else { dice.below(200) };
+            let is_late = dice.chance(5) && !self.prompt;
+            let delay = if is_late { dice.below(5_000) } else { dice.below(200) };
             self.sent += 1;
             let at = Timestamp(now.0 + 1 + delay as i64);
             self.under_way.insert((at, self.sent), envelope.clone());

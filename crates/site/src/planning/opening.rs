@@ -119,10 +119,10 @@ impl Site {
     fn keep_executor(&mut self, name: &Arc<str>, now: Timestamp) -> &mut Kept {
         let missing: BTreeSet<ServerId> = match self.planning.opening.kept.contains_key(name) {
             true => BTreeSet::new(),
-            // Whoever cannot be reached is not waited for.
+            // Whoever is lost is not waited for.
             false => {
                 let reach = &self.planning.reach;
-                self.other_servers().filter(|server| !reach.is_down(*server)).collect()
+                self.other_servers().filter(|server| !reach.is_lost(*server)).collect()
             }
         };
         let opening = &mut self.planning.opening;

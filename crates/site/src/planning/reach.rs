@@ -30,9 +30,9 @@ impl Reach {
         }
     }
 
-    /// Whether a server cannot be reached, as far as is known.
-    pub(super) fn is_down(&self, server: ServerId) -> bool {
-        self.down.contains_key(&server)
+    /// Whether a server is taken for lost.
+    pub(super) fn is_lost(&self, server: ServerId) -> bool {
+        self.down.get(&server).is_some_and(|(_, is_known)| *is_known)
     }
 
     /// When the next server is taken for lost.

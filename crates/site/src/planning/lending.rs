@@ -384,8 +384,8 @@ impl Site {
             for (key, gift) in self.executors.given.at(id) {
                 let task = task_key(&key);
                 let is_promised = self.promised(&key).is_some_and(|(_, by, _)| by == id);
-                let left = gift.at.0.saturating_add(gift.takes_ms).saturating_sub(now.0).max(1);
-                let (executor, takes_ms) = (name.clone(), left.unsigned_abs());
+                // Nobody knows here whether it was begun: it may queue behind what others have given.
+                let (executor, takes_ms) = (name.clone(), gift.takes_ms.unsigned_abs());
                 let turn = TurnOf { task, executor, takes_ms, stage: Stage::Begun };
                 if is_promised {
                     continue;

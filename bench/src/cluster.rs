@@ -3,13 +3,14 @@
 //! Invariant: when it is handed out, all know the organisation and the definition.
 
 use std::fmt::Write as _;
-use std::net::{Ipv4Addr, SocketAddr, TcpListener};
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
 use legwork_api::Client;
+use legwork_testbed::free_port;
 use tempfile::TempDir;
 
 use crate::delay::Wire;
@@ -203,7 +204,7 @@ impl Cluster {
 impl Seat {
     pub fn new(name: String, database: Option<&str>) -> Result<Self> {
         // Held together, so that they differ.
-        let ports = [(); 2].map(|()| TcpListener::bind((Ipv4Addr::LOCALHOST, 0)));
+        let ports = [(); 2].map(|()| free_port());
         let [listen, api] = ports;
         let (listen, api) = (listen?.local_addr()?, api?.local_addr()?);
         Ok(Self { name, listen, api, database: database.map(str::to_owned) })

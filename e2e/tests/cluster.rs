@@ -1,7 +1,6 @@
 //! Three servers as their own processes, on loopback: cases move between them and survive them.
 
 use std::collections::BTreeMap;
-use std::net::TcpListener;
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
@@ -11,6 +10,7 @@ use legwork_api::instances::{InstanceState, StartRequest};
 use legwork_api::jobs::{ActivateRequest, CompleteJobsRequest, CompletedJob};
 use legwork_e2e::{Folder, Server, legwork};
 use legwork_model::id::InstanceId;
+use legwork_testbed::free_port;
 use serde_json::{Value as Json, json};
 
 const CASES: u64 = 12;
@@ -33,7 +33,7 @@ fn topology() -> Result<String> {
     let mut held = Vec::new();
     let mut text = "topology: hospital\ndomains:\n".to_owned();
     for domain in ["north", "lab", "ward"] {
-        let port = TcpListener::bind("127.0.0.1:0")?;
+        let port = free_port()?;
         let address = port.local_addr()?;
         held.push(port);
         text.push_str(&format!(

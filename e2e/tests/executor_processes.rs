@@ -2,7 +2,6 @@
 //! one type. Afterwards their ledgers and the histories say the same.
 
 use std::collections::BTreeMap;
-use std::net::TcpListener;
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
@@ -10,8 +9,8 @@ use legwork_api::Client;
 use legwork_api::instances::{InstanceState, Performer, StartRequest};
 use legwork_e2e::{Folder, Server, binary, legwork};
 use legwork_model::id::InstanceId;
-use legwork_testbed::Service;
 use legwork_testbed::ledger::{Did, Line, Step, audit};
+use legwork_testbed::{Service, free_port};
 
 const CASES: i64 = 40;
 const STEPS: [&str; 2] = ["cut", "glue"];
@@ -30,7 +29,7 @@ steps:
 /// Two domains of one server each.
 async fn servers(folder: &Folder) -> Result<[Server; 2]> {
     // Held together, so that they differ.
-    let ports = [(); 4].map(|()| TcpListener::bind("127.0.0.1:0"));
+    let ports = [(); 4].map(|()| free_port());
     let mut addresses = Vec::new();
     for port in ports {
         addresses.push(port.map(|port| port.local_addr())??);

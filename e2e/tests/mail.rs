@@ -12,7 +12,7 @@ use legwork_e2e::fixture::activity;
 use legwork_e2e::wait::until;
 use legwork_e2e::{Folder, legwork};
 use legwork_model::id::InstanceId;
-use legwork_testbed::{MailServer, database};
+use legwork_testbed::{MailServer, database, free_port};
 
 const INBOX: &str = "legwork@example.com";
 
@@ -304,7 +304,7 @@ async fn a_reply_finds_the_server_that_has_the_item() -> Result<()> {
     bank.key()?;
     let mut topology = "topology: group\ndomains:\n".to_owned();
     for name in ["north", "south"] {
-        let port = std::net::TcpListener::bind("127.0.0.1:0")?.local_addr()?.port();
+        let port = free_port()?.local_addr()?.port();
         topology.push_str(&format!(
             "  {name}:\n    servers:\n      {name}-1: {{ address: \"127.0.0.1:{port}\", api: \
              \"http://{name}.example:7700\" }}\n"

@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, ensure};
 use legwork_e2e::net::{Net, Traffic};
 use legwork_e2e::{Folder, Server, legwork};
+use legwork_testbed::free_port;
 use serde_json::Value as Json;
 
 const SITES: usize = 5;
@@ -210,8 +211,7 @@ fn complete(server: &Server, agent: &str, item: &Json) -> Result<bool> {
 
 /// On loopback, all different.
 fn free_addresses() -> Result<Vec<String>> {
-    let held: Vec<TcpListener> =
-        (0..SITES).map(|_| TcpListener::bind("127.0.0.1:0")).collect::<Result<_, _>>()?;
+    let held: Vec<TcpListener> = (0..SITES).map(|_| free_port()).collect::<Result<_, _>>()?;
     held.iter().map(|listener| Ok(listener.local_addr()?.to_string())).collect()
 }
 

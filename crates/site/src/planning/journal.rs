@@ -260,31 +260,10 @@ pub(super) fn task(reserved: &Reserved) -> Task {
 #[cfg(test)]
 mod tests {
     use legwork_model::event::Performer;
-    use legwork_model::id::{NodeId, ServerId};
+    use legwork_model::id::ServerId;
 
+    use super::super::ledger::samples::{key, reserved};
     use super::*;
-
-    fn key(node: u32) -> TaskKey {
-        TaskKey { instance: InstanceId(1), node: NodeId(node), round: 0, part: 0 }
-    }
-
-    fn reserved(node: u32, who: Vec<Performer>) -> PlanEvent {
-        PlanEvent::Reserved(Box::new(Reserved {
-            task: key(node),
-            by: Performer::Agent("ann".into()),
-            lane: 0,
-            release: Timestamp(1),
-            due: Timestamp(9),
-            takes_ms: 4,
-            priority: 5,
-            may_abort: true,
-            asker: ServerId(3),
-            who,
-            deputies: Vec::new(),
-            only: Vec::new(),
-            start: Timestamp(1),
-        }))
-    }
 
     /// What is written of events, where the first task was reserved before.
     fn net(events: &[PlanEvent]) -> Vec<PlanEvent> {

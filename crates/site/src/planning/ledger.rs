@@ -200,42 +200,53 @@ impl Ledger {
     }
 }
 
+/// What tests of plans reserve.
 #[cfg(test)]
-mod tests {
+pub(super) mod samples {
     use legwork_model::id::{InstanceId, NodeId};
 
     use super::*;
 
+    pub(in crate::planning) fn key(node: u32) -> TaskKey {
+        TaskKey { instance: InstanceId(1), node: NodeId(node), round: 0, part: 0 }
+    }
+
+    pub(in crate::planning) fn reserved(node: u32, who: Vec<Performer>) -> PlanEvent {
+        PlanEvent::Reserved(Box::new(Reserved {
+            task: key(node),
+            by: Performer::Agent("ann".into()),
+            lane: 0,
+            release: Timestamp(1),
+            due: Timestamp(9),
+            takes_ms: 4,
+            priority: 5,
+            may_abort: true,
+            asker: ServerId(3),
+            who,
+            deputies: Vec::new(),
+            only: Vec::new(),
+            start: Timestamp(1),
+        }))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::samples::{key, reserved};
+    use super::*;
+
     #[test]
     fn a_snapshot_holds_what_its_events_come_to() {
-        let task =
-            |node| TaskKey { instance: InstanceId(1), node: NodeId(node), round: 0, part: 0 };
-        let reserved = |node| {
-            PlanEvent::Reserved(Box::new(Reserved {
-                task: task(node),
-                by: Performer::Agent("ann".into()),
-                lane: 0,
-                release: Timestamp(1),
-                due: Timestamp(9),
-                takes_ms: 4,
-                priority: 5,
-                may_abort: true,
-                asker: ServerId(3),
-                who: vec![Performer::Agent("ann".into())],
-                deputies: Vec::new(),
-                only: Vec::new(),
-                start: Timestamp(1),
-            }))
-        };
+        let reserved = |node| reserved(node, vec![Performer::Agent("ann".into())]);
         let took = PlanEvent::Took { process: "loan".into(), step: "pay".into(), ms: 7 };
-        let back = PlanEvent::TakenBack { task: task(3), asker: ServerId(1), is_lost: false };
+        let back = PlanEvent::TakenBack { task: key(3), asker: ServerId(1), is_lost: false };
         let mut ledger = Ledger::default();
         ledger.fold(back, Timestamp(4));
         let events =
-            [reserved(1), reserved(2), PlanEvent::Begun(task(2)), PlanEvent::Ended(task(1)), took];
+            [reserved(1), reserved(2), PlanEvent::Begun(key(2)), PlanEvent::Ended(key(1)), took];
         events.into_iter().for_each(|event| ledger.fold(event, Timestamp(5)));
         assert_eq!(ledger.held.len(), 1);
-        assert_eq!(ledger.worked(&ledger.held[&task(2)], Timestamp(7)), Some(2));
+        assert_eq!(ledger.worked(&ledger.held[&key(2)], Timestamp(7)), Some(2));
         assert_eq!(Ledger::from_bytes(&ledger.to_bytes()).unwrap(), ledger);
     }
 }

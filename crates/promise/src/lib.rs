@@ -18,9 +18,11 @@ mod plan;
 mod route;
 mod sequence;
 mod service;
+mod stretch;
 mod supply;
 mod task;
 mod timeline;
+mod treap;
 mod tree;
 
 pub use cluster::{Clustering, clusters, windows};

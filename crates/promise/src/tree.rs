@@ -3,8 +3,8 @@
 //! Under EDF, work with earlier deadlines goes first: an entry is done when everything up to it is
 //! done, and in time if its deadline minus that sum is not before the beginning. The least such
 //! difference of every subtree is kept with it, so that "does one more fit" is one way down the tree.
-//!
-//! A treap: its shape follows from the numbers of the entries, not from the order of what happened.
+
+use crate::treap::{Item, Link, Sums as _, Treap};
 
 /// Where an entry stands: by deadline, then by number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -15,25 +15,16 @@ pub(crate) struct Key {
 
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Tree {
-    nodes: Vec<Node>,
-    /// Places in `nodes` that are not in use.
-    free: Vec<Link>,
-    root: Link,
+    entries: Treap<Key, Entry>,
 }
-
-/// A place in `nodes`, counted from 1; 0 is nobody.
-type Link = u32;
 
 #[derive(Clone, Copy, Debug)]
-struct Node {
+struct Entry {
     key: Key,
     cost: i64,
-    left: Link,
-    right: Link,
-    below: Sums,
 }
 
-/// What a subtree comes to.
+/// What entries come to.
 #[derive(Clone, Copy, Debug)]
 struct Sums {
     cost: i64,
@@ -41,62 +32,48 @@ struct Sums {
     least: i64,
 }
 
-const EMPTY: Sums = Sums { cost: 0, least: i64::MAX };
+impl crate::treap::Sums for Sums {
+    const EMPTY: Self = Self { cost: 0, least: i64::MAX };
 
-impl Sums {
     fn followed_by(self, next: Self) -> Self {
         let least = self.least.min(next.least.saturating_sub(self.cost));
         Self { cost: self.cost + next.cost, least }
     }
 }
 
-impl Node {
-    fn own(&self) -> Sums {
+impl Item for Entry {
+    type Sums = Sums;
+
+    fn sums(&self) -> Sums {
         Sums { cost: self.cost, least: self.key.deadline - self.cost }
     }
 
-    /// Who stands above: like drawn by lot, and always the same.
-    fn rank(&self) -> u64 {
-        let mixed = self.key.number.wrapping_add(1).wrapping_mul(0x9E37_79B9_7F4A_7C15);
-        (mixed ^ (mixed >> 32)).wrapping_mul(0xBF58_476D_1CE4_E5B9)
+    fn number(&self) -> u64 {
+        self.key.number
     }
 }
 
 impl Tree {
     pub(crate) fn insert(&mut self, key: Key, cost: i64) {
-        let node = Node { key, cost, left: 0, right: 0, below: EMPTY };
-        let link = match self.free.pop() {
-            Some(link) => {
-                self.nodes[link as usize - 1] = node;
-                link
-            }
-            None => {
-                self.nodes.push(node);
-                self.nodes.len() as Link
-            }
-        };
-        self.sum_up(link);
-        self.root = self.inserted(self.root, link);
+        self.entries.insert(key, Entry { key, cost });
     }
 
     /// False if there is no such entry.
     pub(crate) fn remove(&mut self, key: Key) -> bool {
-        let before = self.free.len();
-        self.root = self.removed(self.root, key);
-        self.free.len() > before
+        self.entries.remove(key)
     }
 
     /// Of all entries.
     pub(crate) fn cost(&self) -> i64 {
-        self.sums(self.root).cost
+        self.entries.sums(self.entries.root()).cost
     }
 
     /// Of the entries that are due until then.
     pub(crate) fn cost_until(&self, deadline: i64) -> i64 {
-        let (mut sum, mut link) = (0, self.root);
-        while let Some(node) = self.node(link) {
+        let (mut sum, mut link) = (0, self.entries.root());
+        while let Some(node) = self.entries.node(link) {
             if node.key.deadline <= deadline {
-                sum += self.sums(node.left).cost + node.cost;
+                sum += self.entries.sums(node.left).cost + node.item.cost;
                 link = node.right;
             } else {
                 link = node.left;
@@ -107,19 +84,19 @@ impl Tree {
 
     /// By how much the one with the least time to spare could begin later, counted from 0.
     pub(crate) fn least(&self) -> i64 {
-        self.sums(self.root).least
+        self.entries.sums(self.entries.root()).least
     }
 
     /// How much more could be done by the deadline, counted from 0, with all entries in time.
     pub(crate) fn room(&self, deadline: i64) -> i64 {
-        let (mut sooner, mut least, mut link) = (0_i64, i64::MAX, self.root);
-        while let Some(node) = self.node(link) {
-            let up_to = sooner + self.sums(node.left).cost;
+        let (mut sooner, mut least, mut link) = (0_i64, i64::MAX, self.entries.root());
+        while let Some(node) = self.entries.node(link) {
+            let up_to = sooner + self.entries.sums(node.left).cost;
             if node.key.deadline <= deadline {
-                sooner = up_to + node.cost;
+                sooner = up_to + node.item.cost;
                 link = node.right;
             } else {
-                let rest = node.own().followed_by(self.sums(node.right));
+                let rest = node.item.sums().followed_by(self.entries.sums(node.right));
                 least = least.min(rest.least.saturating_sub(up_to));
                 link = node.left;
             }
@@ -130,12 +107,12 @@ impl Tree {
     /// What has to be done before more of this amount fits: it can be promised for the sum of both, and
     /// for nothing sooner.
     pub(crate) fn ahead_of(&self, cost: i64) -> i64 {
-        let (mut sum, mut link, mut ahead) = (0_i64, self.root, 0);
+        let (mut sum, mut link, mut ahead) = (0_i64, self.entries.root(), 0);
         // The last entry that would be too late if this amount went before it.
-        while let Some(node) = self.node(link) {
-            let up_to = sum + self.sums(node.left).cost;
-            let here = up_to + node.cost;
-            let right = self.sums(node.right).least.saturating_sub(here);
+        while let Some(node) = self.entries.node(link) {
+            let up_to = sum + self.entries.sums(node.left).cost;
+            let here = up_to + node.item.cost;
+            let right = self.entries.sums(node.right).least.saturating_sub(here);
             if right < cost {
                 sum = here;
                 link = node.right;
@@ -151,9 +128,9 @@ impl Tree {
 
     /// The sum up to and with an entry; `None` if it is not here.
     pub(crate) fn up_to(&self, key: Key) -> Option<i64> {
-        let (mut sum, mut link) = (0, self.root);
-        while let Some(node) = self.node(link) {
-            let here = sum + self.sums(node.left).cost + node.cost;
+        let (mut sum, mut link) = (0, self.entries.root());
+        while let Some(node) = self.entries.node(link) {
+            let here = sum + self.entries.sums(node.left).cost + node.item.cost;
             match key.cmp(&node.key) {
                 std::cmp::Ordering::Less => link = node.left,
                 std::cmp::Ordering::Equal => return Some(here),
@@ -169,108 +146,19 @@ impl Tree {
     /// All entries that are late if they begin at `base`, in their order.
     pub(crate) fn late(&self, base: i64) -> Vec<Key> {
         let mut late = Vec::new();
-        self.collect_late(self.root, base, &mut late);
+        self.collect_late(self.entries.root(), base, &mut late);
         late
     }
 
     fn collect_late(&self, link: Link, base: i64, late: &mut Vec<Key>) {
-        let Some(node) = self.node(link) else { return };
-        if node.below.least >= base {
+        let Some(node) = self.entries.node(link) else { return };
+        if self.entries.sums(link).least >= base {
             return;
         }
         self.collect_late(node.left, base, late);
-        let here = base + self.sums(node.left).cost + node.cost;
+        let here = base + self.entries.sums(node.left).cost + node.item.cost;
         late.extend((node.key.deadline < here).then_some(node.key));
         self.collect_late(node.right, here, late);
-    }
-
-    fn node(&self, link: Link) -> Option<&Node> {
-        self.nodes.get((link as usize).wrapping_sub(1))
-    }
-
-    fn sums(&self, link: Link) -> Sums {
-        self.node(link).map_or(EMPTY, |node| node.below)
-    }
-
-    fn sum_up(&mut self, link: Link) {
-        let Some(node) = self.node(link) else { return };
-        let sums = self.sums(node.left).followed_by(node.own()).followed_by(self.sums(node.right));
-        self.nodes[link as usize - 1].below = sums;
-    }
-
-    fn set(&mut self, link: Link, change: impl FnOnce(&mut Node)) {
-        change(&mut self.nodes[link as usize - 1]);
-        self.sum_up(link);
-    }
-
-    fn inserted(&mut self, root: Link, new: Link) -> Link {
-        let (Some(top), Some(node)) = (self.node(root).copied(), self.node(new).copied()) else {
-            return new;
-        };
-        if node.rank() > top.rank() {
-            let (left, right) = self.split(root, node.key);
-            self.set(new, |node| (node.left, node.right) = (left, right));
-            return new;
-        }
-        if node.key < top.key {
-            let left = self.inserted(top.left, new);
-            self.set(root, |node| node.left = left);
-        } else {
-            let right = self.inserted(top.right, new);
-            self.set(root, |node| node.right = right);
-        }
-        root
-    }
-
-    /// Those before a key, and the others.
-    fn split(&mut self, root: Link, key: Key) -> (Link, Link) {
-        let Some(top) = self.node(root).copied() else { return (0, 0) };
-        if top.key < key {
-            let (middle, right) = self.split(top.right, key);
-            self.set(root, |node| node.right = middle);
-            (root, right)
-        } else {
-            let (left, middle) = self.split(top.left, key);
-            self.set(root, |node| node.left = middle);
-            (left, root)
-        }
-    }
-
-    fn removed(&mut self, root: Link, key: Key) -> Link {
-        let Some(top) = self.node(root).copied() else { return 0 };
-        match key.cmp(&top.key) {
-            std::cmp::Ordering::Less => {
-                let left = self.removed(top.left, key);
-                self.set(root, |node| node.left = left);
-                root
-            }
-            std::cmp::Ordering::Greater => {
-                let right = self.removed(top.right, key);
-                self.set(root, |node| node.right = right);
-                root
-            }
-            std::cmp::Ordering::Equal => {
-                self.free.push(root);
-                self.joined(top.left, top.right)
-            }
-        }
-    }
-
-    /// All of the left are before all of the right.
-    fn joined(&mut self, left: Link, right: Link) -> Link {
-        let (Some(first), Some(second)) = (self.node(left).copied(), self.node(right).copied())
-        else {
-            return left.max(right);
-        };
-        if first.rank() > second.rank() {
-            let joined = self.joined(first.right, right);
-            self.set(left, |node| node.right = joined);
-            left
-        } else {
-            let joined = self.joined(left, second.left);
-            self.set(right, |node| node.left = joined);
-            right
-        }
     }
 }
 

@@ -46,6 +46,9 @@ impl Plan {
             return true;
         }
         let Some(left) = self.left(ticket) else { return false };
+        if let Some(sequence) = &self.sequence {
+            return sequence.spare_without(ticket.0, self.now.saturating_add(left.0)) >= 0;
+        }
         self.set_aside(ticket);
         let is_turn = self.has_turn_for(left);
         self.put_all_back();

@@ -3,7 +3,7 @@
 use legwork_model::time::Timestamp;
 
 use super::{Discipline, Plan, Window};
-use crate::sequence::Sequence;
+use crate::sequence::{Change, Sequence};
 use crate::supply::Work;
 use crate::timeline::{Piece, Timeline};
 
@@ -67,7 +67,7 @@ impl Plan {
         room >= piece.cost
             && match self.discipline {
                 Discipline::Preemptive => self.timeline().fits(piece),
-                Discipline::NonPreemptive => self.sequence_with(piece).is_some(),
+                Discipline::NonPreemptive => self.change_for(piece).is_some(),
             }
     }
 
@@ -77,13 +77,17 @@ impl Plan {
         self.discipline == Discipline::Preemptive || self.coming.is_empty()
     }
 
-    /// The order of work that cannot be put aside, with one more.
-    pub(super) fn sequence_with(&self, piece: Piece) -> Option<Sequence> {
+    /// How one more can be taken into the order of work that cannot be put aside.
+    pub(super) fn change_for(&mut self, piece: Piece) -> Option<Change> {
         let begin = self.begin();
-        match &self.sequence {
-            Some(sequence) => sequence.with(piece, &self.entries, begin),
-            None => Sequence::by_deadline(&self.entries, begin).with(piece, &self.entries, begin),
-        }
+        self.ordered().with(piece, begin)
+    }
+
+    /// The order of work that cannot be put aside; by deadlines if none has been found yet.
+    pub(super) fn ordered(&mut self) -> &mut Sequence {
+        let begin = self.begin();
+        let Self { entries, sequence, .. } = self;
+        sequence.get_or_insert_with(|| Sequence::by_deadline(entries.values().copied(), begin))
     }
 
     pub(super) fn timeline(&mut self) -> &Timeline {

@@ -16,7 +16,7 @@ use legwork_model::time::Timestamp;
 use minicbor::{Decode, Encode};
 
 use crate::periodic::{Load, Loads};
-use crate::sequence::{Pieces, Sequence};
+use crate::sequence::{Change, Pieces, Sequence};
 use crate::supply::{Supply, Work};
 use crate::timeline::{Piece, Timeline};
 use crate::tree::{Key, Tree};
@@ -91,7 +91,8 @@ pub struct Plan {
     safe_until: i64,
     /// The order of what can be put aside, from when it is asked for until it is too much to mend.
     timeline: Option<Timeline>,
-    /// In which order they are worked on that cannot be put aside, while some are not released.
+    /// In which order they are worked on that cannot be put aside, while some are not released; or by deadlines, from
+    /// when somebody asked for it until something changes.
     sequence: Option<Sequence>,
     last: u64,
 }
@@ -167,9 +168,12 @@ impl Plan {
         let worked = begun.map_or(0, |begun| self.now - self.supply.until(begun).0);
         piece.cost = (piece.cost - worked).max(0);
         self.furthest = self.furthest.max(piece.deadline);
-        let order = self.needs_order(piece).then(|| self.restored_order(piece));
-        self.put_in(piece);
-        self.sequence = order.or_else(|| self.sequence.take());
+        if self.needs_order(piece) {
+            self.restore_in_order(piece);
+        } else {
+            self.sequence = None;
+        }
+        self.take_in(piece);
         if begun.is_some() {
             self.begin_with(Ticket(piece.number));
         }
@@ -286,7 +290,7 @@ impl Plan {
     /// are in time.
     pub(crate) fn put_back(&mut self, ticket: Ticket) -> bool {
         let Some(piece) = self.aside.get(&ticket.0).copied() else { return false };
-        if self.needs_order(piece) && self.sequence_with(piece).is_none() {
+        if self.needs_order(piece) && self.change_for(piece).is_none() {
             return false;
         }
         self.aside.remove(&ticket.0);
@@ -392,24 +396,17 @@ impl Plan {
 
     /// Whether the order of deadlines alone would not do, with one more.
     fn needs_order(&self, piece: Piece) -> bool {
-        let is_coming = piece.release > self.now || self.sequence.is_some();
+        let is_coming = piece.release > self.now || !self.coming.is_empty();
         self.discipline == Discipline::NonPreemptive && is_coming
     }
 
-    /// The order with one more that was promised before: behind the others, as they are restored in the order in
-    /// which they were to be worked on when they were promised; in another one if somebody would be late.
-    fn restored_order(&self, piece: Piece) -> Sequence {
+    /// Takes one more into the order that was promised before: behind the others, as they are restored in the order in
+    /// which they were to be worked on when they were promised; at another place if somebody would be late.
+    fn restore_in_order(&mut self, piece: Piece) {
         let begin = self.begin();
-        let mut all = self.entries.clone();
-        all.insert(piece.number, piece);
-        let before = match &self.sequence {
-            Some(sequence) => sequence.clone(),
-            None => Sequence::by_deadline(&self.entries, begin),
-        };
-        let behind = before.and_then(piece.number);
-        let is_good = behind.late(&all, begin).next().is_none();
-        let found = if is_good { None } else { self.sequence_with(piece) };
-        found.unwrap_or(behind)
+        let is_good = self.ordered().spare_with(piece, begin) >= 0;
+        let found = if is_good { None } else { self.change_for(piece) };
+        self.ordered().insert(piece, found.unwrap_or(Change::Before(None)));
     }
 
     /// The order in which everything that waits is worked on, as far as there is one that has to be kept.
@@ -418,19 +415,28 @@ impl Plan {
             Some(sequence) => sequence.numbers().collect(),
             None => self.ready.iter().map(|key| key.number).collect(),
         };
+        let known: BTreeSet<u64> = numbers.iter().copied().collect();
         let rest: Vec<u64> =
-            self.entries.keys().filter(|number| !numbers.contains(number)).copied().collect();
+            self.entries.keys().filter(|number| !known.contains(number)).copied().collect();
         numbers.into_iter().chain(rest).map(Ticket).collect()
     }
 
     fn put_in(&mut self, piece: Piece) {
         if self.needs_order(piece) {
-            self.sequence = self.sequence_with(piece).or_else(|| {
-                let mut all = self.entries.clone();
-                all.insert(piece.number, piece);
-                Some(Sequence::by_deadline(&all, self.begin()))
-            });
+            match self.change_for(piece) {
+                Some(change) => self.ordered().insert(piece, change),
+                None => {
+                    let all = self.entries.values().copied().chain([piece]);
+                    self.sequence = Some(Sequence::by_deadline(all, self.begin()));
+                }
+            }
+        } else {
+            self.sequence = None;
         }
+        self.take_in(piece);
+    }
+
+    fn take_in(&mut self, piece: Piece) {
         self.safe_until = i64::MIN;
         self.tree.insert(key(&piece), piece.cost);
         self.entries.insert(piece.number, piece);

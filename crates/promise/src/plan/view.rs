@@ -22,10 +22,13 @@ impl Plan {
         if begin <= self.safe_until || (self.sums_tell_ends() && self.tree.least() >= begin) {
             return Vec::new();
         }
+        let spare = self.sequence.as_ref().map(|sequence| sequence.spare(begin));
+        if let Some(spare) = spare.filter(|spare| *spare >= 0) {
+            self.safe_until = begin.saturating_add(spare);
+            return Vec::new();
+        }
         let mut ends: Vec<(Piece, i64)> = match &self.sequence {
-            Some(sequence) => {
-                sequence.turns(&self.entries, begin).map(|(it, _, to)| (it, to)).collect()
-            }
+            Some(sequence) => sequence.turns(begin).map(|(it, _, to)| (it, to)).collect(),
             None if self.sums_tell_ends() => {
                 let late = self.tree.late(begin).into_iter();
                 let late = late.filter_map(|key| {
@@ -66,7 +69,7 @@ impl Plan {
     pub(super) fn is_endangered(&self) -> bool {
         let begin = self.begin();
         match &self.sequence {
-            Some(sequence) => sequence.late(&self.entries, begin).next().is_some(),
+            Some(sequence) => sequence.spare(begin) < 0,
             None => self.tree.least() < begin,
         }
     }
@@ -75,10 +78,7 @@ impl Plan {
     pub fn times(&mut self, ticket: Ticket) -> Option<Times> {
         let (piece, begin) = (*self.entries.get(&ticket.0)?, self.begin());
         let done = match &self.sequence {
-            Some(sequence) => {
-                let mut turns = sequence.turns(&self.entries, begin);
-                turns.find(|(of, _, _)| of.number == ticket.0)?.2
-            }
+            Some(sequence) => sequence.end_of(ticket.0, begin)?,
             // Whatever is due before it may come before it.
             None if piece.release <= self.now => begin + self.tree.up_to(key(&piece))?,
             None => self.timeline().end_of(piece)?,
@@ -100,7 +100,7 @@ impl Plan {
         };
         let line: Vec<(i64, i64, u64)> = match &self.sequence {
             Some(sequence) => {
-                let turns = sequence.turns(&self.entries, begin);
+                let turns = sequence.turns(begin);
                 turns.map(|(piece, from, to)| (from, to, piece.number)).collect()
             }
             None => {

@@ -30,6 +30,12 @@ pub fn clusters(parts: &[Part], count: usize, how: Clustering) -> Vec<usize> {
     cluster
 }
 
+/// For every part the number of its place, below `count`: those on a path stay together, and beside them others go
+/// where the least is done. Nothing is moved so that places are even: who comes after another gains nothing by it.
+pub fn paths(parts: &[Part], count: usize) -> Vec<usize> {
+    spread(parts, &longest_paths(parts), count.max(1))
+}
+
 /// Takes the longest path out, cost and carrying counted, until nothing is left.
 fn longest_paths(parts: &[Part]) -> Vec<Vec<usize>> {
     let mut left: Vec<bool> = vec![true; parts.len()];

@@ -25,7 +25,7 @@ mod timeline;
 mod treap;
 mod tree;
 
-pub use cluster::{Clustering, clusters, windows};
+pub use cluster::{Clustering, clusters, paths, windows};
 pub use desk::{Change, Desk, Leeway, Reservation, Setup};
 pub use node::{Effect, Message, Node, Noted, Offer, Overheads, Policy, Said, Strategy};
 pub use periodic::Load;

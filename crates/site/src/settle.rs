@@ -28,6 +28,7 @@ impl Site {
         self.carry_on(now);
         let ran_out = self.jobs.expire(now);
         self.ran_out(ran_out, now);
+        self.follow_executors(now);
         self.give_turns(now);
         // Before jobs are given out: some bring up the next ones.
         self.say_verdicts(now);

@@ -13,6 +13,7 @@ use legwork_schedule::{Candidate, ExecutorId, Learned, Task};
 
 use super::{Executors, Registry};
 use crate::demand::demanded;
+use crate::planning::leg_of;
 use crate::seat::Seat;
 
 /// What the way takes for each unit of what a byte costs between two domains, in milliseconds: as
@@ -71,8 +72,8 @@ impl Executors {
         home_of(self.registry.named(name)?.1, seat)
     }
 
-    /// Where the executor is at home that would do a step best if it were due now: what it has to do
-    /// counts, and the way there of what the step reads and is here.
+    /// Where the executor is at home that has promised a step, or would do it best if it were due now: what it has to
+    /// do counts, and the way there of what the step reads and is here.
     pub(crate) fn best_home(
         &self,
         seat: &Seat,
@@ -82,6 +83,10 @@ impl Executors {
     ) -> Option<DomainId> {
         let kind = self.registry.kind(schema.node(node).job()?)?;
         let activity = state.activity(schema, node);
+        let leg = leg_of(schema, state, &activity);
+        if let Some(planned) = leg.and_then(|leg| leg.planned.as_ref()) {
+            return self.home(&planned.by, seat);
+        }
         let size = demanded(schema, state, &activity).size;
         let bytes = bytes_read(schema, state, &activity);
         let among = self.registry.offering(kind).iter();

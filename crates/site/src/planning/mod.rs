@@ -19,6 +19,7 @@ mod resources;
 mod routing;
 mod search;
 mod steps;
+mod together;
 mod views;
 mod who;
 
@@ -178,8 +179,10 @@ impl Site {
         for Expected { task, at, start } in std::mem::take(&mut self.planning.expected) {
             task.who.iter().for_each(|one| self.prepare(one, now));
             if let Some(node) = self.planning.node.as_mut().filter(|_| at != here) {
+                let id = task.id;
                 node.expect(task, at, start);
                 self.planning.reach.needs(at, now);
+                self.look_again_who_could(id, now);
             }
         }
     }
@@ -220,7 +223,10 @@ impl Site {
     fn was_promised(&mut self, at: ServerId, promise: Promise, now: Timestamp) {
         let id = promise.task.instance;
         if let Some(routing) = self.planning.routes.get_mut(&id) {
-            routing.promised(at, promise);
+            let task = promise.task;
+            if let Some((leg, window)) = routing.promised(at, promise) {
+                self.ask_all_next_time(task, leg, window);
+            }
         } else if self.is_instance(id) {
             self.replanned(at, promise, now);
         } else {
@@ -281,14 +287,20 @@ impl Site {
             return;
         }
         self.planning.watched_at = now;
-        let revision = self.executors.registry.revision();
-        let changed = std::mem::replace(&mut self.planning.executors, revision) != revision;
         if now.since(self.planning.refitted_at) >= REFITTED {
             self.refit(now);
-        } else if changed {
-            self.refit_executors(now);
         }
         self.give_up_endangered(now);
+    }
+
+    /// Executors were registered, have changed or are gone. What these had promised is promised anew before its jobs
+    /// are given to others.
+    pub(crate) fn follow_executors(&mut self, now: Timestamp) {
+        let revision = self.executors.registry.revision();
+        let is_known = std::mem::replace(&mut self.planning.executors, revision) == revision;
+        if !is_known && self.planning.node.as_ref().is_some_and(|node| !node.desk.is_empty()) {
+            self.refit_executors(now);
+        }
     }
 
     /// Promises for an instance that did not start are given back.

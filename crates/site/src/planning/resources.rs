@@ -95,7 +95,7 @@ impl Site {
         self.lose_all(&lost, now);
     }
 
-    /// Executors were registered, have changed or are gone: that concerns nobody else.
+    /// Executors may do more or less from now on, or are gone: that concerns nobody else.
     pub(super) fn refit_executors(&mut self, now: Timestamp) {
         let lost = self.refit_those(|id| matches!(id, ResourceId::Executor(_)), now);
         self.lose_all(&lost, now);
@@ -124,6 +124,11 @@ impl Site {
 
     fn lose_all(&mut self, lost: &[ResourceId], now: Timestamp) {
         for id in lost {
+            let desk = self.planning.node.as_ref().map(|node| &node.desk);
+            let held = desk.map(|desk| desk.reservations(id)).unwrap_or_default();
+            for reservation in held {
+                self.look_again_who_could(reservation.task.id, now);
+            }
             self.plan(now, |node| node.lose_resource(id, now));
         }
         self.give_up_endangered(now);

@@ -7,7 +7,7 @@ use legwork_model::time::Timestamp;
 use legwork_promise::{Leg, Next, Task, TaskId, Window, Work, legs};
 
 use super::resources::{AHEAD, work};
-use super::search::{Routing, Wanted};
+use super::search::{Routing, Steps, Wanted};
 use super::who::Who;
 use super::{Granted, Site};
 use crate::access::Caller;
@@ -85,7 +85,9 @@ impl Site {
             format!("nobody knows how long `{steps}` takes; say so in the definition with `takes:`")
         });
         let reason = reason.or_else(|| (at > last).then(|| "it is too far ahead".to_owned()));
-        Ok(Routing::new(Wanted { id, caller, start, schema }, (legs, costs), now, reason))
+        let clusters = self.clusters(&schema, &legs, &costs);
+        let steps = Steps { legs, costs, clusters };
+        Ok(Routing::new(Wanted { id, caller, start, schema }, steps, now, reason))
     }
 
     /// How much work a step is: what the definition says, or what was seen of it.
@@ -145,7 +147,10 @@ impl Site {
 
     fn ask_for_leg(&mut self, id: InstanceId, leg: usize, window: Window, now: Timestamp) {
         let Some(routing) = self.planning.routes.get(&id) else { return };
-        let Who { all: who, only } = self.who_could(routing, leg, window);
+        let who = self.who_could(routing, leg, window);
+        let near = routing.near(leg).and_then(|place| self.at_place(&who, place));
+        let is_near = near.is_some();
+        let Who { all: who, only } = near.unwrap_or(who);
         let node = routing.legs[leg].node;
         let step = routing.schema.node(node).name.clone();
         let (service, priority) = (routing.costs[leg], routing.priority());
@@ -165,6 +170,9 @@ impl Site {
         }
         let mut task = Task::new(TaskId::new(id, node.0), window, service, who);
         routing.ask(task.id, window);
+        if is_near {
+            routing.ask_near();
+        }
         task.priority = priority;
         task.may_abort = true;
         task.displaces = displaces;

@@ -61,6 +61,9 @@ pub(super) struct Routing {
     pub(super) legs: Vec<Leg>,
     pub(super) costs: Vec<Work>,
     pub(super) route: Route,
+    /// To which cluster each leg belongs, if to any.
+    clusters: Vec<Option<usize>>,
+    asking: Asking,
     /// The task that was asked for last, and in which window.
     asked: Option<(TaskId, Window)>,
     pub(super) granted: Vec<(ServerId, Promise)>,
@@ -74,6 +77,16 @@ pub(super) struct Routing {
     pub(super) pass: Pass,
     /// Why it cannot be promised, if that is not for want of time.
     pub(super) reason: Option<String>,
+}
+
+/// Who is asked for a leg.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Asking {
+    All,
+    /// Only those where the legs before it are promised.
+    Near,
+    /// These have no time for it.
+    NotNear,
 }
 
 /// How a deadline is tried. Others make way only for what cannot be promised without that, and never for a
@@ -94,10 +107,17 @@ pub(super) struct Wanted {
     pub(super) schema: Arc<Schema>,
 }
 
+/// The steps that have to be promised, how much work each is, and which of them go together.
+pub(super) struct Steps {
+    pub(super) legs: Vec<Leg>,
+    pub(super) costs: Vec<Work>,
+    pub(super) clusters: Vec<Option<usize>>,
+}
+
 impl Routing {
     pub(super) fn new(
         wanted: Wanted,
-        (legs, costs): (Vec<Leg>, Vec<Work>),
+        Steps { legs, costs, clusters }: Steps,
         now: Timestamp,
         reason: Option<String>,
     ) -> Self {
@@ -113,6 +133,8 @@ impl Routing {
             legs,
             costs,
             route,
+            clusters,
+            asking: Asking::All,
             asked: None,
             granted: Vec::new(),
             shaken: BTreeSet::new(),
@@ -128,7 +150,21 @@ impl Routing {
         self.asked = Some((task, window));
     }
 
-    pub(super) fn promised(&mut self, at: ServerId, promise: Promise) {
+    /// Where those are asked first who can do a leg: where others of its cluster are promised.
+    pub(super) fn near(&self, leg: usize) -> Option<ServerId> {
+        let cluster = self.clusters.get(leg).copied().flatten()?;
+        let mut promised = self.granted.iter().zip(&self.clusters).rev();
+        let ((at, _), _) = promised.find(|(_, of)| **of == Some(cluster))?;
+        (self.pass == Pass::Plain && self.asking == Asking::All).then_some(*at)
+    }
+
+    /// Only some are asked for the next leg.
+    pub(super) fn ask_near(&mut self) {
+        self.asking = Asking::Near;
+    }
+
+    /// Answers the leg and its window if not all were asked for it who can do it.
+    pub(super) fn promised(&mut self, at: ServerId, promise: Promise) -> Option<(usize, Window)> {
         let window = self.asked.take_if(|(task, _)| *task == promise.task).map(|(_, it)| it);
         let granted = self.granted.iter_mut().find(|(_, it)| it.task == promise.task);
         match (granted, window) {
@@ -138,11 +174,15 @@ impl Routing {
                 *granted = (at, promise);
             }
             (None, Some(window)) => {
+                let asked = std::mem::replace(&mut self.asking, Asking::All);
+                let near = (asked == Asking::Near).then_some((self.granted.len(), window));
                 self.granted.push((at, promise));
                 self.route.promise(window);
+                return near;
             }
             (None, None) => {}
         }
+        None
     }
 
     pub(super) fn refused(&mut self, task: TaskId, earliest: Option<Timestamp>) {
@@ -150,7 +190,10 @@ impl Routing {
         if self.has_granted(task) {
             self.shaken.remove(&task);
             self.is_lost = true;
+        } else if was_asked && self.asking == Asking::Near {
+            self.asking = Asking::NotNear;
         } else if was_asked {
+            self.asking = Asking::All;
             self.route.refuse(earliest);
         }
     }
@@ -193,7 +236,7 @@ impl Routing {
 
     /// Everything that is asked for or granted, to be given back.
     pub(super) fn take_all(&mut self) -> Vec<TaskId> {
-        (self.taken, self.is_lost) = (0, false);
+        (self.taken, self.is_lost, self.asking) = (0, false, Asking::All);
         self.shaken.clear();
         let asked = self.asked.take().map(|(task, _)| task);
         self.granted.drain(..).map(|(_, promise)| promise.task).chain(asked).collect()

@@ -57,12 +57,7 @@ impl Site {
     pub(super) fn who_could(&self, routing: &Routing, leg: usize, window: Window) -> Who {
         let node = routing.schema.node(routing.legs[leg].node);
         if let Some(job) = node.job() {
-            let registry = &self.executors.registry;
-            let kind = registry.offered(job);
-            let doing = kind.into_iter().flat_map(|kind| registry.offering(kind));
-            let named = doing.filter_map(|id| registry.get(*id)).map(|one| one.name.clone());
-            let all = named.take(WHO_MAX).map(ResourceId::Executor).collect();
-            return Who { all, only: Vec::new() };
+            return Who { all: self.executors_doing(job).collect(), only: Vec::new() };
         }
         let Some(rule) = node.who() else { return Who::default() };
         let Routing { schema, legs, granted, start, .. } = routing;
@@ -73,9 +68,29 @@ impl Site {
         self.with_stand_ins(actors, &resolved, window)
     }
 
-    /// Those who could do a step of an instance, by the organisation of today; what somebody has claimed only they and
-    /// whoever stands in for them.
+    /// The executors that are registered for a type of job.
+    pub(super) fn executors_doing(&self, job: &str) -> impl Iterator<Item = ResourceId> {
+        let registry = &self.executors.registry;
+        let doing = registry.offered(job).into_iter().flat_map(|kind| registry.offering(kind));
+        let named = doing.filter_map(|id| registry.get(*id)).map(|one| one.name.clone());
+        named.take(WHO_MAX).map(ResourceId::Executor)
+    }
+
+    /// A leg is promised where others are: should that be taken back, all who can do it are asked.
+    pub(super) fn ask_all_next_time(&mut self, task: TaskId, leg: usize, window: Window) {
+        let Some(routing) = self.planning.routes.get(&task.instance) else { return };
+        let Who { all, only } = self.who_could(routing, leg, window);
+        if let Some(node) = &mut self.planning.node {
+            node.revise(task, &all, &only);
+        }
+    }
+
+    /// Those who could do a step of an instance, by the organisation and the executors of today; what somebody has
+    /// claimed only they and whoever stands in for them.
     pub(super) fn who_could_now(&self, schema: &Schema, state: &State, leg: &Leg) -> Who {
+        if let Some(job) = schema.node(leg.node).job() {
+            return Who { all: self.executors_doing(job).collect(), only: Vec::new() };
+        }
         let resolved = self.resolved_as_planned(schema, state, leg);
         let actors = match holder(schema, state, leg) {
             Some(holder) => vec![holder.clone()],
@@ -165,13 +180,12 @@ impl Site {
         }
     }
 
-    /// What is planned for a step that a person does in an instance of this server.
+    /// What is planned for a step of an instance of this server.
     fn promised_leg(&self, id: TaskId) -> Option<(&Schema, &State, &Leg)> {
         let (schema, state) = self.instances.state(id.instance)?;
         let deadline = state.deadline().filter(|_| state.started_elsewhere().is_none())?;
         let mut legs = deadline.legs.iter();
         let leg = legs.find(|leg| (leg.node, leg.round) == (NodeId(id.step), id.round))?;
-        schema.node(leg.node).who()?;
         Some((schema, state, leg))
     }
 

@@ -10,7 +10,7 @@ use legwork_api::Client;
 use legwork_api::instances::{InstanceState, StartRequest};
 use legwork_e2e::fixture::activity;
 use legwork_e2e::wait::until;
-use legwork_e2e::{Folder, legwork};
+use legwork_e2e::{Folder, Server, legwork};
 use legwork_model::id::InstanceId;
 use legwork_testbed::{MailServer, database, free_port};
 
@@ -66,6 +66,14 @@ impl Bank {
     fn key(&self) -> Result<()> {
         let key = self.folder.file("mail.key", "ab".repeat(32))?;
         Ok(std::fs::set_permissions(key, PermissionsExt::from_mode(0o600))?)
+    }
+
+    /// A server that sends mail, with everything deployed.
+    async fn open(&self) -> Result<(Server, Client)> {
+        let server = self.folder.server("store", &["--mail", "mail.yaml"]).await?;
+        let client = server.client()?;
+        deploy(&client).await?;
+        Ok((server, client))
     }
 
     fn settings(&self, name: &str, has_inbox: bool, more: &str) -> Result<String> {
@@ -161,9 +169,7 @@ async fn counted(client: &Client, name: &str) -> Result<u64> {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_case_is_carried_on_by_replies_and_the_second_one_is_too_late() -> Result<()> {
     let bank = Bank::new("")?;
-    let server = bank.folder.server("store", &["--mail", "mail.yaml"]).await?;
-    let client = server.client()?;
-    deploy(&client).await?;
+    let (server, client) = bank.open().await?;
     let id = start(&client).await?;
     let look = bank.letter("ann", 1).await?;
     let said = text(&look)?;
@@ -203,9 +209,7 @@ async fn a_case_is_carried_on_by_replies_and_the_second_one_is_too_late() -> Res
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_kill_loses_no_letter_and_no_reply_and_repeats_none_that_was_told() -> Result<()> {
     let mut bank = Bank::new("")?;
-    let server = bank.folder.server("store", &["--mail", "mail.yaml"]).await?;
-    let client = server.client()?;
-    deploy(&client).await?;
+    let (server, client) = bank.open().await?;
     let first = start(&client).await?;
     let letter = bank.letter("ann", 1).await?;
     // It is in the box before whoever sent it hears so.
@@ -248,9 +252,7 @@ async fn a_kill_loses_no_letter_and_no_reply_and_repeats_none_that_was_told() ->
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_reply_that_is_read_again_is_the_same_answer() -> Result<()> {
     let bank = Bank::new("")?;
-    let server = bank.folder.server("store", &["--mail", "mail.yaml"]).await?;
-    let client = server.client()?;
-    deploy(&client).await?;
+    let (_server, client) = bank.open().await?;
     let id = start(&client).await?;
     let look = bank.letter("ann", 1).await?;
     // Whatever is read is carried out, and not deleted: it comes again and again.
@@ -276,9 +278,7 @@ async fn a_reply_that_is_read_again_is_the_same_answer() -> Result<()> {
 async fn reminders_and_escalations_come_and_a_suspended_case_takes_no_answer() -> Result<()> {
     let more = "tell: { reminder: { after: 1s }, escalation: { after: 3s } }\n";
     let bank = Bank::new(more)?;
-    let server = bank.folder.server("store", &["--mail", "mail.yaml"]).await?;
-    let client = server.client()?;
-    deploy(&client).await?;
+    let (_server, client) = bank.open().await?;
     let id = start(&client).await?;
     let letter = bank.letter("ann", 2).await?;
     assert!(header(&letter, "Subject:").starts_with("Reminder:"), "{letter}");
@@ -360,9 +360,7 @@ async fn what_was_told_is_in_the_database_and_the_key_is_not() -> Result<()> {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_token_is_of_no_use_but_by_mail() -> Result<()> {
     let bank = Bank::new("")?;
-    let server = bank.folder.server("store", &["--mail", "mail.yaml"]).await?;
-    let client = server.client()?;
-    deploy(&client).await?;
+    let (server, client) = bank.open().await?;
     let id = start(&client).await?;
     let said = text(&bank.letter("ann", 1).await?)?;
     let token = said.split_once("[legwork:").and_then(|(_, rest)| rest.split_once(']'));
@@ -384,9 +382,7 @@ async fn a_token_is_of_no_use_but_by_mail() -> Result<()> {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_is_no_answer_changes_nothing() -> Result<()> {
     let bank = Bank::new("answer_within: 1m\n")?;
-    let server = bank.folder.server("store", &["--mail", "mail.yaml"]).await?;
-    let client = server.client()?;
-    deploy(&client).await?;
+    let (_server, client) = bank.open().await?;
     let id = start(&client).await?;
     let said = text(&bank.letter("ann", 1).await?)?;
     let (_, token) = said.split_once("[legwork:").context("no token")?;
@@ -418,9 +414,7 @@ async fn what_is_no_answer_changes_nothing() -> Result<()> {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_full_box_holds_up_nobody_else() -> Result<()> {
     let bank = Bank::new("")?;
-    let server = bank.folder.server("store", &["--mail", "mail.yaml"]).await?;
-    let client = server.client()?;
-    deploy(&client).await?;
+    let (_server, client) = bank.open().await?;
     bank.mail.fill("ann@example.com", true)?;
     let first = start(&client).await?;
     until("nobody has tried to send", async || {

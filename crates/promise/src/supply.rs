@@ -12,15 +12,8 @@ use minicbor::{Decode, Encode};
 pub struct Work(#[n(0)] pub i64);
 
 impl Work {
-    pub const MAX: Self = Self(i64::MAX);
-
     pub fn plus(self, other: Self) -> Self {
         Self(self.0.saturating_add(other.0))
-    }
-
-    /// May be negative.
-    pub fn minus(self, other: Self) -> Self {
-        Self(self.0.saturating_sub(other.0))
     }
 }
 

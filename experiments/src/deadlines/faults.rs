@@ -4,16 +4,13 @@ use anyhow::Result;
 use legwork_promise::Strategy;
 use serde::Serialize;
 
-use super::drawn::HORIZON;
+use super::slices::{Drawing, Slice, Slices};
 use super::{Fault, LOADS, RUNS, Setting, arrivals, load, ratio, run as simulated};
-use crate::division::{folder, rounded};
+use crate::division::rounded;
 use crate::executors::{mean, tell};
-use crate::plot::{self, Curve, SeriesLabelPosition};
 
 const VARIANTS: [(&str, Fault); 3] =
     [("normal", Fault::None), ("tolerant", Fault::Tolerated), ("intolerant", Fault::Ignored)];
-/// The parts of the time that are told apart.
-const SLICES: i64 = 20;
 /// The load that is drawn.
 const DRAWN: u32 = 5;
 
@@ -36,15 +33,6 @@ struct Row {
 }
 
 #[derive(Debug, Serialize)]
-struct Slice {
-    load: f64,
-    variant: &'static str,
-    /// In per cent of the whole time, the end of the slice.
-    until: i64,
-    ratio: f64,
-}
-
-#[derive(Debug, Serialize)]
 struct WonBack {
     load: f64,
     part: f64,
@@ -61,7 +49,9 @@ pub(crate) fn run(json: bool) -> Result<()> {
         rows.extend(of_load);
         over_time.extend(slices);
     }
-    draw(&over_time)?;
+    let title = "tasks promised and kept, load 0.5; one node of three is lost at 67 %";
+    let drawing = Drawing { figure: "004-7", file: "faults.svg", title, load: DRAWN };
+    drawing.draw(&over_time, VARIANTS.into_iter().map(|(name, _)| name))?;
     let csv = csv(&rows, &over_time);
     let figure = Figure { figure: "004-7", runs: RUNS, rows, over_time, won_back };
     tell(&figure, "004-7", "faults.csv", &csv, json)
@@ -80,7 +70,7 @@ fn csv(rows: &[Row], over_time: &[Slice]) -> String {
 
 fn of_load(tenths: u32) -> (Vec<Row>, Vec<Slice>) {
     let mut totals = vec![Vec::new(); VARIANTS.len()];
-    let mut slices = vec![vec![0.0; SLICES as usize]; VARIANTS.len()];
+    let mut slices = vec![Slices::new(); VARIANTS.len()];
     for seed in 0..RUNS {
         let drawn = arrivals(load(tenths), seed);
         for (place, (_, fault)) in VARIANTS.into_iter().enumerate() {
@@ -89,11 +79,7 @@ fn of_load(tenths: u32) -> (Vec<Row>, Vec<Slice>) {
             let setting = Setting { strategy, removes, fault, has_deputy };
             let (fates, _) = simulated(&drawn, setting, seed);
             totals[place].push(ratio(&drawn, &fates, |_| true));
-            for slice in 0..SLICES {
-                let within = |at: i64| at * SLICES / HORIZON == slice;
-                slices[place][slice as usize] +=
-                    ratio(&drawn, &fates, |arrival| within(arrival.at)) / RUNS as f64;
-            }
+            slices[place].add(&drawn, &fates);
         }
     }
     let load = load(tenths);
@@ -102,31 +88,8 @@ fn of_load(tenths: u32) -> (Vec<Row>, Vec<Slice>) {
         let (ratio, ci95) = mean(totals);
         Row { load, variant, ratio: rounded(ratio, 4), ci95: rounded(ci95.unwrap_or_default(), 4) }
     });
-    let over_time = named.zip(slices).flat_map(|(variant, ratios)| {
-        let until = (1..).map(|slice| slice * 100 / SLICES);
-        ratios.into_iter().zip(until).map(move |(ratio, until)| Slice {
-            load,
-            variant,
-            until,
-            ratio: rounded(ratio, 4),
-        })
-    });
+    let over_time = named.zip(slices).flat_map(|(variant, slices)| slices.told(load, variant));
     (rows.collect(), over_time.collect())
-}
-
-fn draw(over_time: &[Slice]) -> Result<()> {
-    let curve = |name: &'static str| {
-        let own = over_time.iter().filter(|it| it.variant == name && it.load == load(DRAWN));
-        Curve { name, values: own.map(|slice| slice.ratio * 100.0).collect() }
-    };
-    let curves: Vec<Curve<'_>> = VARIANTS.into_iter().map(|(name, _)| curve(name)).collect();
-    let title = "tasks promised and kept, load 0.5; one node of three is lost at 67 %";
-    let axes = ["% of the time", "%"];
-    let legend = SeriesLabelPosition::LowerLeft;
-    let apart = 100.0 / SLICES as f64;
-    let path = folder("004-7").join("faults.svg");
-    std::fs::create_dir_all(folder("004-7"))?;
-    plot::draw_parts(&path, title, axes, legend, &curves, (apart, apart))
 }
 
 #[cfg(test)]
@@ -134,6 +97,7 @@ mod tests {
     #![allow(clippy::unwrap_used, reason = "a wrong assumption is a failed test")]
 
     use super::*;
+    use crate::division::folder;
 
     #[test]
     fn what_is_written_comes_out_and_tolerance_wins_back_most_of_what_the_fault_costs() {

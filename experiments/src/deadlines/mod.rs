@@ -5,6 +5,7 @@ mod bound;
 mod drawn;
 mod faults;
 mod removal;
+mod slices;
 mod strategies;
 mod world;
 

@@ -4,14 +4,13 @@ use anyhow::Result;
 use legwork_promise::Strategy;
 use serde::Serialize;
 
-use super::drawn::{HORIZON, PRIORITIES};
+use super::drawn::PRIORITIES;
+use super::slices::{Drawing, Slice, Slices};
 use super::{Fault, LOADS, RUNS, Setting, arrivals, load, ratio, run as simulated};
-use crate::division::{folder, rounded};
+use crate::division::rounded;
 use crate::executors::{mean, tell};
-use crate::plot::{self, Curve, SeriesLabelPosition};
 
 const VARIANTS: [(&str, bool); 2] = [("with removal", true), ("without", false)];
-const SLICES: i64 = 20;
 const DRAWN: u32 = 9;
 
 #[derive(Debug, Serialize)]
@@ -32,21 +31,15 @@ struct Row {
     ci95: f64,
 }
 
-#[derive(Debug, Serialize)]
-struct Slice {
-    load: f64,
-    variant: &'static str,
-    until: i64,
-    ratio: f64,
-}
-
 pub(crate) fn run(json: bool) -> Result<()> {
     let (mut rows, mut over_time) = (Vec::new(), Vec::new());
     for tenths in LOADS {
         eprintln!("load {} …", load(tenths));
         of_load(tenths, &mut rows, &mut over_time);
     }
-    draw(&over_time)?;
+    let title = "tasks promised and kept, load 0.9, nothing fails";
+    let drawing = Drawing { figure: "004-8", file: "removal.svg", title, load: DRAWN };
+    drawing.draw(&over_time, VARIANTS.into_iter().map(|(name, _)| name))?;
     let csv = csv(&rows, &over_time);
     let figure = Figure { figure: "004-8", runs: RUNS, rows, over_time };
     tell(&figure, "004-8", "removal.csv", &csv, json)
@@ -68,7 +61,7 @@ fn of_load(tenths: u32, rows: &mut Vec<Row>, over_time: &mut Vec<Slice>) {
     let load = load(tenths);
     for (variant, removes) in VARIANTS {
         let mut ratios: Vec<Vec<f64>> = vec![Vec::new(); PRIORITIES + 1];
-        let mut slices = vec![0.0; SLICES as usize];
+        let mut slices = Slices::new();
         for seed in 0..RUNS {
             let drawn = arrivals(load, seed);
             let (strategy, fault, has_deputy) = (Strategy::Flexible, Fault::None, false);
@@ -78,10 +71,7 @@ fn of_load(tenths: u32, rows: &mut Vec<Row>, over_time: &mut Vec<Slice>) {
                 let of = |of: u8| priority == 0 || usize::from(of) == priority;
                 ratios.push(ratio(&drawn, &fates, |arrival| of(arrival.priority)));
             }
-            for (slice, mean) in (0..).zip(&mut slices) {
-                let within = |at: i64| at * SLICES / HORIZON == slice;
-                *mean += ratio(&drawn, &fates, |arrival| within(arrival.at)) / RUNS as f64;
-            }
+            slices.add(&drawn, &fates);
         }
         for (priority, ratios) in ratios.iter().enumerate() {
             let (ratio, ci95) = mean(ratios);
@@ -89,28 +79,8 @@ fn of_load(tenths: u32, rows: &mut Vec<Row>, over_time: &mut Vec<Slice>) {
             let priority = (priority > 0).then_some(priority);
             rows.push(Row { load, variant, priority, ratio, ci95 });
         }
-        let until = (1..).map(|slice| slice * 100 / SLICES);
-        over_time.extend(slices.into_iter().zip(until).map(|(ratio, until)| Slice {
-            load,
-            variant,
-            until,
-            ratio: rounded(ratio, 4),
-        }));
+        over_time.extend(slices.told(load, variant));
     }
-}
-
-fn draw(over_time: &[Slice]) -> Result<()> {
-    let curve = |name: &'static str| {
-        let own = over_time.iter().filter(|it| it.variant == name && it.load == load(DRAWN));
-        Curve { name, values: own.map(|slice| slice.ratio * 100.0).collect() }
-    };
-    let curves: Vec<Curve<'_>> = VARIANTS.into_iter().map(|(name, _)| curve(name)).collect();
-    let title = "tasks promised and kept, load 0.9, nothing fails";
-    let (axes, legend) = (["% of the time", "%"], SeriesLabelPosition::LowerLeft);
-    let apart = 100.0 / SLICES as f64;
-    let path = folder("004-8").join("removal.svg");
-    std::fs::create_dir_all(folder("004-8"))?;
-    plot::draw_parts(&path, title, axes, legend, &curves, (apart, apart))
 }
 
 #[cfg(test)]
@@ -118,6 +88,7 @@ mod tests {
     #![allow(clippy::unwrap_used, reason = "a wrong assumption is a failed test")]
 
     use super::*;
+    use crate::division::folder;
 
     #[test]
     fn what_is_written_comes_out_and_the_most_important_gain_by_removal() {

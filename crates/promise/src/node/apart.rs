@@ -154,9 +154,4 @@ impl Node {
         self.end_parts(id, effects);
         Some(undone)
     }
-
-    /// How many parts of a task are promised and not done: none if it was not taken apart.
-    pub fn parts_open(&self, id: TaskId) -> usize {
-        self.apart.0.get(&id).map_or(0, |whole| whole.promised.len())
-    }
 }

@@ -125,10 +125,6 @@ impl Plan {
         }
     }
 
-    pub fn supply(&self) -> &Supply {
-        &self.supply
-    }
-
     /// How many tasks it has promised, without what is done regularly.
     pub fn len(&self) -> usize {
         let running = self.running.filter(|running| !self.entries.contains_key(&running.number));
@@ -352,11 +348,6 @@ impl Plan {
         let running = self.running.filter(|running| running.number == ticket.0);
         let piece = running.or_else(|| self.entries.get(&ticket.0).copied())?;
         Some(Work(piece.cost))
-    }
-
-    /// By when it has to be done, in working time.
-    pub fn deadline(&self, ticket: Ticket) -> Option<Work> {
-        self.entries.get(&ticket.0).map(|piece| Work(piece.deadline))
     }
 
     pub fn running(&self) -> Option<Ticket> {

@@ -69,6 +69,12 @@ pub struct Deadline {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct DeadlineStep {
     pub step: Arc<str>,
+    /// In which round of the loops around it, outermost first, each from 0.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub iteration: Vec<u32>,
+    /// Nobody has to do it: the loop was left before this round.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub given_back: bool,
     /// Who has promised it; absent if nobody does any more.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub by: Option<Performer>,

@@ -96,7 +96,8 @@ pub(crate) fn steps(deadline: &Deadline) -> String {
         |moment: Option<Timestamp>| Cell::from(moment.map_or_else(String::new, tree::moment));
     for step in &deadline.steps {
         let who = step.by.as_ref().map_or_else(|| "nobody".to_owned(), tree::performer);
-        table.row([Cell::from(&step.step), Cell::from(who), moment(step.start), moment(step.end)]);
+        let name = tree::in_round(&step.step, &step.iteration);
+        table.row([Cell::from(name), Cell::from(who), moment(step.start), moment(step.end)]);
     }
     table.render("  ")
 }
@@ -115,6 +116,8 @@ pub(crate) mod tests {
     pub(crate) fn deadline() -> Deadline {
         let step = |step: &str, by: Performer, start: &str, end: &str, due: &str| DeadlineStep {
             step: step.into(),
+            iteration: Vec::new(),
+            given_back: false,
             by: Some(by),
             start: Some(at(start)),
             end: Some(at(end)),

@@ -38,11 +38,7 @@ pub(crate) fn render(entries: &[HistoryEntry]) -> String {
     let mut table = Table::new(&["WHEN", "WHAT", "STEP", "BY", ""]);
     for entry in entries {
         let step = entry.step.as_deref().unwrap_or_default();
-        let rounds: Vec<String> = entry.iteration.iter().map(u32::to_string).collect();
-        let step = match rounds.is_empty() {
-            true => step.to_owned(),
-            false => format!("{step}:{}", rounds.join(".")),
-        };
+        let step = tree::in_round(step, &entry.iteration);
         table.row([
             Cell::styled(DIM, tree::moment(entry.at)),
             what(&entry.kind),

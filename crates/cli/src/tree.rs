@@ -81,6 +81,15 @@ pub(crate) fn performer(performer: &Performer) -> String {
     }
 }
 
+/// A step in a round of its loops, as activities are named.
+pub(crate) fn in_round(step: &str, iteration: &[u32]) -> String {
+    let rounds: Vec<String> = iteration.iter().map(u32::to_string).collect();
+    match rounds.is_empty() {
+        true => step.to_owned(),
+        false => format!("{step}:{}", rounds.join(".")),
+    }
+}
+
 /// `2026-03-01 09:30:05Z`: without milliseconds, which tell people nothing.
 pub(crate) fn moment(moment: Timestamp) -> String {
     let text = moment.to_string().replace('T', " ");

@@ -345,12 +345,16 @@ impl Builder {
             Until::Condition(self.condition(element, if boolean { "" } else { " >= 2" }))
         };
         let title = self.title("Again and again", &mut dice);
+        // Rounds within rounds within rounds could be more than may be planned.
+        let loops = self.around.iter().filter(|around| matches!(around, Around::Loop(_))).count();
+        let rounds = 1 + if loops < 2 { dice.roll(2) as u32 } else { 0 };
         Loop {
             name: Spanned::nowhere(name),
             title,
             body,
             until,
             times_max: 2 + dice.roll(4) as u32,
+            rounds,
         }
     }
 

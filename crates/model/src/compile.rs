@@ -194,7 +194,7 @@ impl Drawing {
         let id = LoopId(self.schema.loops.len() as u32);
         self.loops.push(id);
         let start = self.node(&format!("{name}/start"), l.title.as_deref(), NodeKind::LoopStart);
-        self.schema.loops.push(crate::schema::Loop { start, end: start });
+        self.schema.loops.push(crate::schema::Loop { start, end: start, rounds: l.rounds });
         self.enter(start, from);
         let ends = self.sequence(&l.body, vec![Edge { from: start, code: None }])?;
         let decision = match &l.until {

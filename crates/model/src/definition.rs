@@ -223,6 +223,8 @@ pub struct Loop {
     pub until: Until,
     /// Going round more often than this is an incident.
     pub times_max: u32,
+    /// For so many rounds time is reserved when a deadline is promised.
+    pub rounds: u32,
 }
 
 #[derive(Clone, Debug)]

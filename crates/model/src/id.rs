@@ -70,6 +70,31 @@ pub struct DomainId(#[n(0)] pub u16);
 #[cbor(transparent)]
 pub struct Iteration(#[n(0)] pub Vec<u32>);
 
+impl Iteration {
+    /// Within so many loops every counter below 255 has a number of its own.
+    pub const NUMBERED_MAX: usize = 8;
+
+    /// One number for all counters: the later, the higher. Each gets its part of the bits; one that has outgrown
+    /// it stays at the most.
+    pub fn number(&self) -> u64 {
+        let bits = Self::bits(self.0.len());
+        let most = (1_u64 << bits) - 1;
+        self.0.iter().fold(0, |number, count| (number << bits) | u64::from(*count).min(most))
+    }
+
+    /// The counters of so many loops, by their number.
+    pub fn numbered(number: u64, loops: usize) -> Self {
+        let bits = Self::bits(loops);
+        let most = (1_u64 << bits) - 1;
+        let counts = (0..loops as u32).rev().map(|place| (number >> (place * bits)) & most);
+        Self(counts.map(|count| count as u32).collect())
+    }
+
+    fn bits(loops: usize) -> u32 {
+        (64 / loops.clamp(2, 64)) as u32
+    }
+}
+
 /// One execution of one step: the node and how often its loops have gone round.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Encode, Decode)]
 pub struct Activity {
@@ -378,6 +403,24 @@ mod tests {
                 assert_eq!(activity.to_string().parse(), Ok(activity));
             }
         }
+    }
+
+    #[test]
+    fn every_round_has_a_number_of_its_own_and_later_ones_have_higher_ones() {
+        assert_eq!(Iteration(vec![]).number(), 0);
+        assert_eq!(Iteration(vec![7]).number(), 7);
+        let mut before = None;
+        for rounds in (0..1_000_u32).map(|it| vec![it / 100, it / 10 % 10, it % 10]) {
+            let round = Iteration(rounds);
+            assert_eq!(Iteration::numbered(round.number(), 3), round);
+            assert!(before < Some(round.number()), "{round:?}");
+            before = Some(round.number());
+        }
+        let deep = Iteration(vec![254; Iteration::NUMBERED_MAX]);
+        assert_eq!(Iteration::numbered(deep.number(), Iteration::NUMBERED_MAX), deep);
+        // What has outgrown its bits is still later than what has not.
+        let (last, first) = (Iteration(vec![3, u32::MAX, 9, 9, 9]), Iteration(vec![4, 0, 0, 0, 0]));
+        assert!(last.number() < first.number());
     }
 
     #[test]

@@ -14,7 +14,7 @@ use crate::value::ValueType;
 use crate::yaml::fields::{EXPRESSION_LEN_MAX, NAME_LEN_MAX, TITLE_LEN_MAX};
 use crate::yaml::{
     BRANCHES_MAX, CONDITION_WORDS, ELEMENTS_MAX, ITERATIONS_DEFAULT, ITERATIONS_MAX, JOB_FIELDS,
-    RETRIES_MAX, SIZE_MAX,
+    RETRIES_MAX, ROUNDS_DEFAULT, ROUNDS_MAX, SIZE_MAX,
 };
 
 /// The JSON Schema (draft 2020-12) of a definition.
@@ -240,6 +240,15 @@ fn repeat() -> Value {
                 "maximum": ITERATIONS_MAX,
                 "default": ITERATIONS_DEFAULT,
                 "examples": [20],
+            },
+            "rounds": {
+                "description": "For so many rounds time is reserved when a deadline is promised; \
+                                at most as many as `max`.",
+                "type": "integer",
+                "minimum": 1,
+                "maximum": ROUNDS_MAX,
+                "default": ROUNDS_DEFAULT,
+                "examples": [2],
             },
         }),
     );

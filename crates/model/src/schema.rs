@@ -161,6 +161,8 @@ pub struct LoopId(pub u32);
 pub struct Loop {
     pub start: NodeId,
     pub end: NodeId,
+    /// For so many rounds a deadline is planned.
+    pub rounds: u32,
 }
 
 /// Codes of the decision at the end of a loop.
@@ -209,7 +211,7 @@ impl Schema {
 
     /// The nodes of a loop, its start and end included.
     pub fn loop_nodes(&self, id: LoopId) -> RangeInclusive<u32> {
-        let Loop { start, end } = self.loops[id.0 as usize];
+        let Loop { start, end, .. } = self.loops[id.0 as usize];
         start.0..=end.0
     }
 

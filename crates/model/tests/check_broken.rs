@@ -117,6 +117,7 @@ impl Change {
             5 => l.name = name(&self.name),
             6 => l.body.clear(),
             7 => l.times_max = 0,
+            8 => l.rounds = 1_000_000,
             _ => {
                 if let Ok(condition) = Condition::parse(&self.name) {
                     l.until = Until::Condition(Spanned::nowhere(condition));

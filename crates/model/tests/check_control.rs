@@ -258,3 +258,41 @@ fn a_loop_that_its_condition_cannot_end_is_a_warning() {
   until: count > 5
 "), @"");
 }
+
+#[test]
+fn a_loop_is_planned_for_as_many_rounds_as_it_may_go_and_as_can_be_promised() {
+    assert_snapshot!(findings(GIVEN, r"
+- loop: l
+  steps: [{ step: a, job: a, writes: [count] }]
+  until: count > 5
+  max: 3
+  rounds: 3
+"), @"");
+    assert_snapshot!(findings(GIVEN, r"
+- loop: l
+  steps: [{ step: a, job: a, writes: [count] }]
+  until: count > 5
+  max: 3
+  rounds: 4
+"), @"1:9 error K5: loop `l` is planned for 4 rounds, but goes round 3 times at most -- lower `rounds:`, or raise `max:`");
+    assert_snapshot!(findings(GIVEN, r"
+- loop: outer
+  steps:
+    - loop: inner
+      steps: [{ step: a, job: a, writes: [count] }]
+      until: count > 5
+      rounds: 20
+    - { step: b, job: b }
+  who: Role(clerk)
+  rounds: 30
+"), @"1:9 error K5: the planned rounds of the loops are 657 steps more to promise; 500 are allowed -- lower `rounds:`, first of this loop or of those within it");
+    let mut nested = "- { step: a, job: a }".to_owned();
+    for depth in 0..9 {
+        let inside: Vec<String> = nested.lines().map(|line| format!("    {line}")).collect();
+        let rounds = if depth == 5 { 2 } else { 1 };
+        let inside = inside.join("\n");
+        nested =
+            format!("- loop: l{depth}\n  who: Role(c)\n  rounds: {rounds}\n  steps:\n{inside}");
+    }
+    assert_snapshot!(findings("", &format!("\n{nested}\n")), @"13:21 error K5: loop `l5` is planned for 2 rounds, but is one of 9 loops inside each other -- leave `rounds:` out, or nest at most 8 loops");
+}

@@ -167,6 +167,8 @@ const REFUSED: &[&str] = &[
     "{ process: p, steps: [{ loop: a, until: true, who: Agent(), steps: [{ step: s, job: j }] }] }",
     "{ process: p, steps: [{ loop: a, until: true, max: 0, steps: [{ step: s, job: j }] }] }",
     "{ process: p, steps: [{ loop: a, until: true, max: many, steps: [{ step: s, job: j }] }] }",
+    "{ process: p, steps: [{ loop: a, until: true, rounds: 0, steps: [{ step: s, job: j }] }] }",
+    "{ process: p, steps: [{ loop: a, until: true, rounds: 101, steps: [{ step: s, job: j }] }] }",
     "{ process: p, steps: [{ loop: a, until: true, at: x, steps: [{ step: s, job: j }] }] }",
     // Deep inside.
     "{ process: p, steps: [{ parallel: a, branches: [{}, { steps: [{ loop: b, until: true, steps: [{ step: S, job: j }] }] }] }] }",
@@ -189,7 +191,7 @@ const ACCEPTED: &[&str] = &[
     "{ process: p, steps: [{ parallel: a, branches: [{}, { name: x, title: X, steps: [] }] }] }",
     "{ process: p, data: { b: bool }, start: [b], steps: [{ choice: a, branches: [{ when: b }, { otherwise: true }] }] }",
     "{ process: p, steps: [{ choice: a, who: Agent(), takes: 1h, branches: [{ name: x }, { name: y }] }] }",
-    "{ process: p, steps: [{ loop: a, until: true, max: 3, steps: [{ step: s, job: j }] }] }",
+    "{ process: p, steps: [{ loop: a, until: true, max: 3, rounds: 3, steps: [{ step: s, job: j }] }] }",
     "{ process: p, steps: [{ loop: a, who: Agent(), at: x, steps: [{ step: s, job: j }] }] }",
 ];
 

@@ -6,44 +6,63 @@
 
 use std::time::Duration;
 
-use legwork_model::id::NodeId;
-use legwork_model::schema::Schema;
+use legwork_model::id::{Activity, Iteration, NodeId};
+use legwork_model::schema::{Node, Schema};
 use legwork_model::time::Timestamp;
 
 use crate::plan::Window;
 
-/// A step with work of its own, as the definition has it.
+/// A step with work of its own, as the definition has it, in one of the rounds that are planned.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Leg {
     pub node: NodeId,
+    pub iteration: Iteration,
     /// Those before it, by their places.
     pub after: Vec<usize>,
     pub takes: Option<Duration>,
 }
 
 /// The steps of a process in an order in which nobody comes before somebody it waits for. A loop is taken to
-/// go round once, of a choice all branches are taken to be gone: whichever it is, there is time for it.
+/// go round as often as is planned, of a choice all branches are taken to be gone: whichever it is, there is time
+/// for it.
 pub fn legs(schema: &Schema) -> Vec<Leg> {
-    let is_work =
-        |node: &&legwork_model::schema::Node| node.who().is_some() || node.job().is_some();
-    let nodes: Vec<_> = schema.nodes.iter().filter(is_work).collect();
-    let before = |node: NodeId| {
-        let sooner =
-            nodes.iter().map(|other| other.id).filter(|other| schema.precedes(*other, node));
-        sooner.collect::<Vec<NodeId>>()
+    let is_work = |node: &&Node| node.who().is_some() || node.job().is_some();
+    let nodes = schema.nodes.iter().filter(is_work);
+    let all: Vec<Activity> = nodes.flat_map(|node| planned(schema, node)).collect();
+    let before = |one: &Activity| {
+        let sooner = all.iter().enumerate();
+        let sooner = sooner.filter(|(_, other)| schema.activity_precedes(other, one));
+        sooner.map(|(number, _)| number).collect::<Vec<usize>>()
     };
-    let mut order: Vec<_> = nodes.iter().map(|node| (before(node.id), *node)).collect();
+    let mut order: Vec<_> = all.iter().map(before).zip(&all).enumerate().collect();
     // Whoever waits for another waits for all it waits for as well, so has more before it.
-    order.sort_by_key(|(before, node)| (before.len(), node.id));
-    let place = |id: NodeId| order.iter().position(|(_, node)| node.id == id);
-    order
-        .iter()
-        .map(|(before, node)| Leg {
-            node: node.id,
-            after: before.iter().filter_map(|id| place(*id)).collect(),
-            takes: node.takes,
-        })
-        .collect()
+    order.sort_by_key(|(_, (before, one))| (before.len(), *one));
+    let mut places = vec![0; all.len()];
+    for (place, (number, _)) in order.iter().enumerate() {
+        places[*number] = place;
+    }
+    let legs = order.into_iter().map(|(_, (before, one))| Leg {
+        node: one.node,
+        iteration: one.iteration.clone(),
+        after: before.into_iter().map(|number| places[number]).collect(),
+        takes: schema.node(one.node).takes,
+    });
+    legs.collect()
+}
+
+/// A step in each of the rounds that are planned of the loops around it.
+fn planned(schema: &Schema, node: &Node) -> Vec<Activity> {
+    let mut rounds = vec![Vec::new()];
+    for id in &node.loops {
+        let more = schema.loops[id.0 as usize].rounds;
+        let longer = |around: &Vec<u32>| {
+            let around = around.clone();
+            (0..more).map(move |round| [&around[..], &[round]].concat())
+        };
+        rounds = rounds.iter().flat_map(longer).collect();
+    }
+    let one = |round| Activity { node: node.id, iteration: Iteration(round) };
+    rounds.into_iter().map(one).collect()
 }
 
 /// How often a date is taken up for one leg, and how much is added if it was too late by then.
@@ -212,6 +231,7 @@ impl Route {
 
 #[cfg(test)]
 mod tests {
+    use legwork_model::arbitrary::{Options, definition};
     use legwork_model::compile::compile;
     use legwork_model::yaml;
     use proptest::prelude::*;
@@ -238,6 +258,73 @@ mod tests {
         let after: Vec<&[usize]> = legs.iter().map(|leg| &*leg.after).collect();
         assert_eq!(after, [&[][..], &[0], &[0, 1], &[0, 2, 1]]);
         assert_eq!(legs[0].takes, Some(Duration::from_secs(3_600)));
+    }
+
+    /// Steps in their order, with their rounds, and those right before each.
+    fn told(schema: &Schema) -> Vec<String> {
+        let legs = legs(schema);
+        let name = |leg: &Leg| {
+            let rounds: Vec<String> = leg.iteration.0.iter().map(u32::to_string).collect();
+            format!("{}{}", schema.node(leg.node).name, rounds.join("."))
+        };
+        let told = legs.iter().map(|leg| {
+            let is_last =
+                |place: &&usize| !leg.after.iter().any(|other| legs[*other].after.contains(*place));
+            let after: Vec<String> =
+                leg.after.iter().filter(is_last).map(|place| name(&legs[*place])).collect();
+            format!("{} after {}", name(leg), after.join("+"))
+        });
+        told.collect()
+    }
+
+    #[test]
+    fn each_round_comes_after_the_one_before_as_a_whole_and_what_follows_after_the_last() {
+        let one = schema(
+            "process: p\nsteps:\n  - { step: a, job: a }\n  - loop: l\n    rounds: 3\n    who: Role(c)\n    steps:\n      \
+             - { step: b, job: b }\n  - { step: c, job: c }\n",
+        );
+        assert_eq!(
+            told(&one),
+            [
+                "a after ",
+                "b0 after a",
+                "l0 after b0",
+                "b1 after l0",
+                "l1 after b1",
+                "b2 after l1",
+                "l2 after b2",
+                "c after l2"
+            ]
+        );
+    }
+
+    #[test]
+    fn rounds_of_a_loop_within_a_loop_are_told_apart() {
+        let nested = schema(
+            "process: p\ndata: { n: int }\nstart: [n]\nsteps:\n  - loop: outer\n    rounds: 2\n    until: n > 3\n    steps:\n      \
+             - { step: a, job: a, writes: [n] }\n      \
+             - loop: inner\n        rounds: 2\n        until: n > 4\n        steps:\n          \
+             - { step: b, job: b, writes: [n] }\n      \
+             - { step: c, job: c }\n",
+        );
+        assert_eq!(
+            told(&nested),
+            [
+                "a0 after ",
+                "b0.0 after a0",
+                "b0.1 after b0.0",
+                "c0 after b0.1",
+                "a1 after c0",
+                "b1.0 after a1",
+                "b1.1 after b1.0",
+                "c1 after b1.1",
+            ]
+        );
+        let mut numbers: Vec<(NodeId, u64)> =
+            legs(&nested).iter().map(|leg| (leg.node, leg.iteration.number())).collect();
+        numbers.sort_unstable();
+        numbers.dedup();
+        assert_eq!(numbers.len(), 8);
     }
 
     /// Has a route promised by one person's plan.
@@ -268,6 +355,38 @@ mod tests {
 
     proptest! {
         #[test]
+        fn legs_of_any_process_stand_behind_those_they_wait_for_and_have_windows_after_theirs(
+            definition in definition(Options { blocks_max: 12, ..Options::default() }),
+            cost in 1_i64..5,
+        ) {
+            let schema = compile(&definition, 1).unwrap();
+            let legs = legs(&schema);
+            for (place, leg) in legs.iter().enumerate() {
+                prop_assert!(leg.after.iter().all(|before| *before < place));
+                // Of another round of the same step one comes before the other.
+                let rounds = legs[..place].iter().enumerate().filter(|(_, other)| other.node == leg.node);
+                for (before, other) in rounds {
+                    prop_assert!(other.iteration.number() < leg.iteration.number());
+                    prop_assert!(leg.after.contains(&before));
+                }
+                let loops = &schema.node(leg.node).loops;
+                let planned = loops.iter().map(|id| schema.loops[id.0 as usize].rounds);
+                prop_assert!(leg.iteration.0.iter().zip(planned).all(|(at, all)| *at < all));
+                prop_assert_eq!(leg.iteration.0.len(), loops.len());
+            }
+            let costs = vec![cost; legs.len()];
+            let start = Timestamp(0);
+            let mut plan = Plan::new(Supply::always(start), Discipline::Preemptive, start);
+            let at = Timestamp(2 * cost * legs.len() as i64);
+            let mut route = Route::new(&legs, &costs, start, at);
+            prop_assert_eq!(travel(&mut plan, &mut route, &costs), Next::Promised);
+            for (leg, window) in legs.iter().zip(route.promised()) {
+                prop_assert!(window.deadline <= at);
+                prop_assert!(leg.after.iter().all(|it| route.promised()[*it].deadline <= window.release));
+            }
+        }
+
+        #[test]
         fn windows_follow_each_other_and_a_refusal_names_a_date_that_is_promised(
             others in prop::collection::vec((1_i64..60, 1_i64..6), 0..6),
             costs in prop::collection::vec(1_i64..6, 1..5),
@@ -281,6 +400,7 @@ mod tests {
             let before = plan.len();
             let chain = |place: usize| Leg {
                 node: NodeId(place as u32),
+                iteration: Iteration::default(),
                 after: (0..place).collect(),
                 takes: None,
             };

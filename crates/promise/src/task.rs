@@ -17,8 +17,9 @@ pub struct TaskId {
     pub instance: InstanceId,
     #[n(1)]
     pub step: u32,
+    /// The number of its iteration.
     #[n(2)]
-    pub round: u32,
+    pub round: u64,
     /// 0 is the step as a whole.
     #[n(3)]
     pub part: u16,

@@ -53,6 +53,8 @@ pub(crate) fn started(info: site::InstanceInfo, repeated: bool) -> Started {
 pub(crate) fn deadline(view: site::DeadlineView) -> Deadline {
     let steps = view.legs.into_iter().map(|leg| DeadlineStep {
         step: leg.step,
+        iteration: leg.iteration.0,
+        given_back: leg.is_given_back,
         by: leg.by.map(performer),
         start: leg.start,
         end: leg.end,

@@ -7,7 +7,7 @@ use legwork_engine::{Failure, Lifecycle, NodeState};
 use legwork_mail::About;
 use legwork_model::event::{ExecutorRegistered, Method, Performer};
 use legwork_model::finding::Finding;
-use legwork_model::id::{ActivityId, AgentId, InstanceId, ServerId};
+use legwork_model::id::{ActivityId, AgentId, InstanceId, Iteration, ServerId};
 use legwork_model::time::Timestamp;
 use legwork_model::value::{Value, ValueType};
 use legwork_placement::Topology;
@@ -306,6 +306,8 @@ pub struct DeadlineView {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LegView {
     pub step: Arc<str>,
+    /// In which round of the loops around it.
+    pub iteration: Iteration,
     pub release: Timestamp,
     pub due: Timestamp,
     /// Who has promised it; nobody, if not any more.
@@ -313,6 +315,8 @@ pub struct LegView {
     /// At the latest.
     pub start: Option<Timestamp>,
     pub end: Option<Timestamp>,
+    /// The loop was left before this round.
+    pub is_given_back: bool,
 }
 
 /// What somebody is to do when.

@@ -118,8 +118,9 @@ impl Slot {
 
     /// The same, with the steps on the way to its deadline if it is in memory.
     pub(crate) fn whole_info(&self, instance: InstanceId) -> InstanceInfo {
-        let deadline = self.state.as_ref().and_then(|state| state.deadline());
-        let whole = deadline.map(|deadline| DeadlineView::of(&self.schema, deadline));
+        let state = self.state.as_deref();
+        let deadline = state.and_then(|state| state.deadline());
+        let whole = deadline.map(|deadline| DeadlineView::of(&self.schema, deadline, state));
         let info = self.info(instance);
         InstanceInfo { deadline: whole.or(info.deadline), ..info }
     }

@@ -6,7 +6,9 @@ use legwork_engine::{NodeState, Peer, Rejection, State};
 use legwork_model::event::{
     Completed, Event, Incident, Orders, Parcel, Performer, Record, Replanned,
 };
-use legwork_model::id::{Activity, ActivityId, DomainId, ElementId, InstanceId, ServerId};
+use legwork_model::id::{
+    Activity, ActivityId, DomainId, ElementId, InstanceId, Iteration, ServerId,
+};
 use legwork_model::schema::{Node, NodeKind, Schema};
 use legwork_model::time::Timestamp;
 use legwork_model::value::Value;
@@ -416,7 +418,12 @@ fn doer(performer: &Performer) -> &str {
 /// Who is to do what from now on, and why that has changed.
 fn replanned(schema: &Schema, plan: &Replanned, at: Timestamp) -> HistoryEntry {
     let legs = plan.legs.iter().map(|leg| {
-        let step = schema.nodes.get(leg.node.0 as usize).map_or("?", |node| &*node.name);
+        let step = schema.nodes.get(leg.node.0 as usize).map_or("?".to_owned(), |node| {
+            match Iteration::numbered(leg.round, node.loops.len()) {
+                iteration if iteration.0.is_empty() => node.name.to_string(),
+                iteration => format!("{}:{iteration}", node.name),
+            }
+        });
         match &leg.planned {
             Some(planned) => format!("{step} by {} until {}", doer(&planned.by), planned.end),
             None => format!("{step} is not promised any more"),

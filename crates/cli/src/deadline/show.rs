@@ -1,5 +1,6 @@
 //! `legwork deadline show`: the steps on the way to a deadline, as planned and as they went.
 
+use std::cmp::Ordering;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
@@ -69,12 +70,11 @@ fn shown_steps(
     entries: Vec<HistoryEntry>,
     now: Timestamp,
 ) -> Vec<ShownStep> {
-    // Of a step that was done several times the first one counts: loops are planned for one round.
-    let mut done: BTreeMap<Arc<str>, HistoryEntry> = BTreeMap::new();
+    let mut done: BTreeMap<(Arc<str>, Vec<u32>), HistoryEntry> = BTreeMap::new();
     for entry in entries.into_iter().filter(|entry| matches!(&*entry.kind, "completed" | "decided"))
     {
         if let Some(step) = entry.step.clone() {
-            done.entry(step).or_insert(entry);
+            done.entry((step, entry.iteration.clone())).or_insert(entry);
         }
     }
     let ended_at = instance.summary.ended_at;
@@ -82,14 +82,23 @@ fn shown_steps(
     let is_aborted = instance.summary.state == InstanceState::Aborted;
     let step = |planned: &DeadlineStep| {
         let node = instance.nodes.iter().find(|node| node.name == planned.step);
-        let done = done.get(&planned.step);
-        let is_skipped = node.is_some_and(|node| node.state == NodeState::Skipped);
+        let now = node.map(|node| &node.activity.iteration.0);
+        let state = match now.map(|now| planned.iteration.cmp(now)) {
+            Some(Ordering::Equal) => node.map(|node| node.state),
+            Some(Ordering::Less) => Some(NodeState::Skipped),
+            Some(Ordering::Greater) => Some(NodeState::NotActivated),
+            None => None,
+        };
+        let done = done.get(&(planned.step.clone(), planned.iteration.clone()));
+        let is_skipped = state == Some(NodeState::Skipped) || planned.given_back;
         let until = done.map_or(until, |entry| entry.at);
         let is_dropped = done.is_none() && (is_skipped || is_aborted);
         ShownStep {
             planned: planned.clone(),
-            state: node.map(|node| node.state),
-            holder: node.and_then(|node| node.holder.clone()),
+            state,
+            holder: node
+                .filter(|_| now == Some(&planned.iteration))
+                .and_then(|it| it.holder.clone()),
             done_at: done.map(|entry| entry.at.to_string()),
             done_by: done.map(|entry| entry.by.clone()),
             late: !is_dropped && until > planned.due,
@@ -118,7 +127,7 @@ fn render_shown(shown: &Shown) -> String {
         let planned = &step.planned;
         let who = planned.by.as_ref().map_or_else(|| "nobody".to_owned(), tree::performer);
         table.row([
-            Cell::from(&planned.step),
+            Cell::from(tree::in_round(&planned.step, &planned.iteration)),
             Cell::from(who),
             moment(planned.start),
             moment(planned.end),
@@ -142,6 +151,9 @@ fn so_far(step: &ShownStep) -> Cell {
             Some(_) | None => String::new(),
         };
         return Cell::styled(style(GOOD), format!("done {}{by}{late}", tree::moment(at)));
+    }
+    if step.planned.given_back {
+        return Cell::styled(DIM, "not needed");
     }
     match (step.state, &step.holder) {
         (Some(NodeState::Skipped), _) => Cell::styled(DIM, "skipped"),
@@ -203,6 +215,36 @@ mod tests {
           STEP   WHO         FROM                  UNTIL                 DUE                   SO FAR
           check  ann         2026-03-01 08:00:00Z  2026-03-01 11:00:00Z  2026-03-01 14:00:00Z  done 2026-03-01 14:30:00Z by bea, late
           book   worker crm  2026-03-01 11:00:00Z  2026-03-01 11:00:30Z  2026-03-01 15:00:00Z  open
+        ");
+    }
+
+    #[test]
+    fn every_round_of_a_loop_has_its_own_times_and_those_not_gone_are_not_needed() {
+        let planned = deadline();
+        let round = |round: u32, due: &str| {
+            let step = planned.steps[0].clone();
+            DeadlineStep { iteration: vec![round], due: at(due), ..step }
+        };
+        let not_gone = round(2, "2026-03-01T18:00:00Z");
+        let steps = vec![
+            round(0, "2026-03-01T14:00:00Z"),
+            round(1, "2026-03-01T16:00:00Z"),
+            DeadlineStep { given_back: true, ..not_gone },
+        ];
+        let deadline = Deadline { steps, ..planned };
+        let instance = instance(&["1||manual|check|activated|round 2"]);
+        let first = HistoryEntry { iteration: vec![0], ..done("check", "2026-03-01T13:00:00Z") };
+        let now = at("2026-03-01T17:00:00Z");
+        let steps = shown_steps(&instance, &deadline, vec![first], now);
+        let standing = Standing::Promised;
+        let shown = Shown { summary: instance.summary, standing, steps };
+        insta::assert_snapshot!(bare(&render_shown(&shown)), @r"
+        loan v2 · inst_01KFZQ9Y5GB4D7T3N8XJ2M6RVC
+        ✔ promised for 2026-03-02 16:00:00Z
+          STEP     WHO  FROM                  UNTIL                 DUE                   SO FAR
+          check:0  ann  2026-03-01 08:00:00Z  2026-03-01 11:00:00Z  2026-03-01 14:00:00Z  done 2026-03-01 13:00:00Z by bea
+          check:1  ann  2026-03-01 08:00:00Z  2026-03-01 11:00:00Z  2026-03-01 16:00:00Z  open, late
+          check:2  ann  2026-03-01 08:00:00Z  2026-03-01 11:00:00Z  2026-03-01 18:00:00Z  not needed
         ");
     }
 

@@ -13,6 +13,7 @@ mod graph;
 mod people;
 mod places;
 mod report;
+mod rounds;
 mod samples;
 mod servers;
 mod syncs;
@@ -40,6 +41,7 @@ pub fn check(definition: &Definition) -> Vec<Finding> {
 fn check_into(definition: &Definition, report: &mut Report) {
     places::check_names(definition, report);
     blocks::check(definition, report);
+    rounds::check(definition, report);
     let places = Places::new(definition);
     demands::check(&places, report);
     if report.has_errors() {

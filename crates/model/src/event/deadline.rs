@@ -24,9 +24,9 @@ pub struct Deadline {
 pub struct Leg {
     #[n(0)]
     pub node: NodeId,
-    /// In which round of the loops around it, from 0.
+    /// In which round of the loops around it: the number of its iteration.
     #[n(1)]
-    pub round: u32,
+    pub round: u64,
     /// When it can begin: everything before it is done then.
     #[n(2)]
     pub release: Timestamp,

@@ -57,8 +57,9 @@ pub struct TaskKey {
     pub instance: InstanceId,
     #[n(1)]
     pub node: NodeId,
+    /// The number of its iteration.
     #[n(2)]
-    pub round: u32,
+    pub round: u64,
     /// 0 is the step as a whole.
     #[n(3)]
     pub part: u16,

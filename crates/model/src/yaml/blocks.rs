@@ -23,6 +23,10 @@ pub const BRANCHES_MAX: usize = 200;
 pub const ITERATIONS_DEFAULT: u32 = 1_000;
 /// The most a loop's `max` may be.
 pub const ITERATIONS_MAX: u32 = 1_000_000;
+/// The most rounds of a loop that a deadline is planned for.
+pub const ROUNDS_MAX: u32 = 100;
+/// So many rounds are planned unless `rounds` says otherwise.
+pub(crate) const ROUNDS_DEFAULT: u32 = 1;
 
 pub(crate) const STEP_FIELDS: [&str; 15] = [
     "step", "title", "who", "job", "retry", "size", "priority", "timeout", "reads", "writes",
@@ -31,8 +35,8 @@ pub(crate) const STEP_FIELDS: [&str; 15] = [
 pub(crate) const PARALLEL_FIELDS: [&str; 3] = ["parallel", "title", "branches"];
 pub(crate) const CHOICE_FIELDS: [&str; 7] =
     ["choice", "title", "who", "reads", "at", "takes", "branches"];
-pub(crate) const LOOP_FIELDS: [&str; 9] =
-    ["loop", "title", "steps", "until", "who", "reads", "at", "takes", "max"];
+pub(crate) const LOOP_FIELDS: [&str; 10] =
+    ["loop", "title", "steps", "until", "who", "reads", "at", "takes", "max", "rounds"];
 pub(crate) const BRANCH_FIELDS: [&str; 5] = ["name", "title", "when", "otherwise", "steps"];
 
 const BRANCH_HINT: &str = "write a list: `- name: …` with `steps:` below";
@@ -197,16 +201,16 @@ impl<'r> Blocks<'r> {
             self.report.mark_incomplete();
         }
         let until = self.until(fields);
-        let times_max = match fields.value("max") {
-            None => Some(ITERATIONS_DEFAULT),
-            Some(node) => {
-                let what = format!("`max` of {}", fields.what());
-                fields::number(node, &what, 1..=ITERATIONS_MAX, self.report)
-            }
-        };
+        let times_max = self.times(fields, "max", ITERATIONS_DEFAULT, ITERATIONS_MAX);
+        let rounds = self.times(fields, "rounds", ROUNDS_DEFAULT, ROUNDS_MAX);
         let (_, body) = body?;
-        let (name, until, times_max) = (name?, until?, times_max?);
-        Some(Block::Loop(Loop { name, title, body, until, times_max }))
+        let (name, until, times_max, rounds) = (name?, until?, times_max?, rounds?);
+        Some(Block::Loop(Loop { name, title, body, until, times_max, rounds }))
+    }
+
+    fn times(&mut self, fields: &Fields<'_>, key: &str, default: u32, most: u32) -> Option<u32> {
+        let Some(node) = fields.value(key) else { return Some(default) };
+        fields::number(node, &format!("`{key}` of {}", fields.what()), 1..=most, self.report)
     }
 
     fn until(&mut self, fields: &Fields<'_>) -> Option<Until> {

@@ -13,7 +13,10 @@ pub mod tree;
 mod values;
 mod write;
 
-pub use blocks::{BLOCK_DEPTH_MAX, BRANCHES_MAX, ITERATIONS_DEFAULT, ITERATIONS_MAX, NODES_MAX};
+pub(crate) use blocks::ROUNDS_DEFAULT;
+pub use blocks::{
+    BLOCK_DEPTH_MAX, BRANCHES_MAX, ITERATIONS_DEFAULT, ITERATIONS_MAX, NODES_MAX, ROUNDS_MAX,
+};
 pub use nearest::nearest;
 pub(crate) use process::CONDITION_WORDS;
 pub use process::{ELEMENTS_MAX, parse};

@@ -7,7 +7,7 @@ use std::fmt::Write as _;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::blocks::ITERATIONS_DEFAULT;
+use super::blocks::{ITERATIONS_DEFAULT, ROUNDS_DEFAULT};
 use super::tree::{ScalarKind, resolve};
 use crate::assignment::Assignment;
 use crate::definition::{
@@ -151,6 +151,9 @@ impl Writer {
         }
         if l.times_max != ITERATIONS_DEFAULT {
             self.field("max", &l.times_max.to_string());
+        }
+        if l.rounds != ROUNDS_DEFAULT {
+            self.field("rounds", &l.rounds.to_string());
         }
     }
 

@@ -10,7 +10,7 @@ use legwork_model::time::Timestamp;
 use legwork_placement::Map;
 use legwork_promise::{Span, Supply, WHOLE};
 
-use super::steps::Told;
+use super::steps::{Told, is_now};
 use crate::Site;
 use crate::message::Stage;
 
@@ -56,7 +56,10 @@ impl Site {
     }
 
     fn broken_at(&self, schema: &Schema, state: &State, deadline: &Deadline) -> BrokenAt {
-        let is_late = |leg: &&Leg| state.completed_at(leg.node).is_some_and(|at| at > leg.due);
+        let is_late = |leg: &&Leg| {
+            let done = state.completed_at(leg.node).filter(|_| is_now(schema, state, leg));
+            done.is_some_and(|at| at > leg.due)
+        };
         let late = deadline.legs.iter().filter(is_late).min_by_key(|leg| leg.due);
         let node = late.and_then(|leg| schema.nodes.get(leg.node.0 as usize));
         let planner = late.and_then(|leg| leg.planned.as_ref()).map(|planned| planned.planner);

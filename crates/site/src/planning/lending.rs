@@ -406,6 +406,6 @@ impl Site {
 }
 
 fn task_key(key: &JobKey) -> TaskKey {
-    let round = key.activity.iteration.0.iter().sum();
+    let round = key.activity.iteration.number();
     TaskKey { instance: key.instance, node: key.activity.node, round, part: 0 }
 }

@@ -339,7 +339,7 @@ const WHY_LOST: &str = "whoever was to do it cannot";
 /// All steps of an instance.
 fn steps_of(instance: InstanceId) -> RangeInclusive<TaskId> {
     let first = TaskId { instance, step: 0, round: 0, part: 0 };
-    first..=TaskId { instance, step: u32::MAX, round: u32::MAX, part: u16::MAX }
+    first..=TaskId { instance, step: u32::MAX, round: u64::MAX, part: u16::MAX }
 }
 
 /// The key under which a task is kept.

@@ -79,7 +79,8 @@ impl Site {
         let legs = legs(&schema);
         let costs: Vec<Work> = legs.iter().map(|leg| self.cost(&schema, leg)).collect();
         let unknown = legs.iter().filter(|leg| leg.takes.is_none());
-        let unknown: Vec<&str> = unknown.map(|leg| &*schema.node(leg.node).name).collect();
+        let mut unknown: Vec<&str> = unknown.map(|leg| &*schema.node(leg.node).name).collect();
+        unknown.dedup();
         let reason = (!unknown.is_empty()).then(|| {
             let steps = unknown.join("`, `");
             format!("nobody knows how long `{steps}` takes; say so in the definition with `takes:`")
@@ -151,8 +152,10 @@ impl Site {
         let near = routing.near(leg).and_then(|place| self.at_place(&who, place));
         let is_near = near.is_some();
         let Who { all: who, only } = near.unwrap_or(who);
-        let node = routing.legs[leg].node;
-        let step = routing.schema.node(node).name.clone();
+        let Leg { node, iteration, .. } = &routing.legs[leg];
+        let round = iteration.number();
+        let task = TaskId { instance: id, step: node.0, round, part: 0 };
+        let step = routing.schema.node(*node).name.clone();
         let (service, priority) = (routing.costs[leg], routing.priority());
         let displaces = routing.displaces();
         who.iter().for_each(|one| self.prepare(one, now));
@@ -168,7 +171,7 @@ impl Site {
             routing.reason = Some(format!("nobody is known who can do `{step}`"));
             return;
         }
-        let mut task = Task::new(TaskId::new(id, node.0), window, service, who);
+        let mut task = Task::new(task, window, service, who);
         routing.ask(task.id, window);
         if is_near {
             routing.ask_near();
@@ -193,7 +196,7 @@ impl Site {
         let Some(wish) = &routing.start.deadline else { return };
         let deadline = routing.deadline(wish.at);
         if wish.ask_only {
-            let view = DeadlineView::of(&routing.schema, &deadline);
+            let view = DeadlineView::of(&routing.schema, &deadline, None);
             self.unreserve(routing.granted.iter().map(|(_, promise)| promise.task), now);
             return self.answer(routing.id, Ok(Answer::Deadline(Box::new(view))));
         }

@@ -297,7 +297,7 @@ impl Routing {
         let all = self.legs.iter().zip(&self.costs).zip(self.route.promised()).zip(&self.granted);
         let legs = all.map(|(((leg, cost), window), (planner, promise))| PlannedLeg {
             node: leg.node,
-            round: 0,
+            round: leg.iteration.number(),
             release: window.release,
             due: window.deadline,
             takes_ms: cost.0.unsigned_abs(),
@@ -323,8 +323,10 @@ pub(super) struct Foreseen<'a> {
 impl Performers for Foreseen<'_> {
     fn performer(&self, step: &str) -> Option<AgentId> {
         let node = self.schema.node_named(step)?.id;
-        let place = self.legs.iter().position(|leg| leg.node == node)?;
-        match &self.granted.get(place)?.1.by {
+        // In the latest round so far.
+        let so_far = self.legs.iter().zip(self.granted);
+        let (_, (_, promise)) = so_far.rev().find(|(leg, _)| leg.node == node)?;
+        match &promise.by {
             ResourceId::Person(agent) => Some(agent.clone()),
             ResourceId::Executor(_) => None,
         }

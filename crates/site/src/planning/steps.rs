@@ -1,8 +1,11 @@
 //! What becomes of promised steps: begun, over, withdrawn, promised anew.
 
+use std::cmp::Ordering;
+use std::collections::BTreeSet;
+
 use legwork_engine::{Command, Here, NodeState, State};
 use legwork_model::event::{Deadline, Leg, Planned, Replanned, TaskKey};
-use legwork_model::id::{Activity, InstanceId, NodeId, ServerId};
+use legwork_model::id::{Activity, InstanceId, Iteration, NodeId, ServerId};
 use legwork_model::schema::Schema;
 use legwork_model::time::Timestamp;
 use legwork_org::ItemKey;
@@ -34,7 +37,7 @@ struct News {
     /// Steps that nobody has promised any more.
     left: Vec<TaskId>,
     /// Steps that are done once more than was planned.
-    again: Vec<(NodeId, u32)>,
+    again: BTreeSet<(NodeId, u64)>,
 }
 
 impl Site {
@@ -96,21 +99,23 @@ impl Site {
                 left.push(task);
                 continue;
             };
-            // Nobody controls what is skipped: whoever knows it says so.
-            let is_skipped = stage_of(schema, state, leg) == Stage::Over
-                && state.node_state(leg.node) == NodeState::Skipped;
+            let stage = stage_of(schema, state, leg);
+            let is_now = is_now(schema, state, leg);
+            // Nobody controls what is skipped, nor a round that is not gone: whoever knows it says so.
+            let is_skipped = stage == Stage::Over
+                && !(is_now && state.node_state(leg.node) != NodeState::Skipped);
             let controls = || self.standing(id).controls(schema, state, leg.node);
             if starter.is_some() && !is_skipped && !controls() {
                 continue;
             }
-            let stage = stage_of(schema, state, leg);
             let before = self.planning.stages.get(&task).copied();
             // A job that was given to somebody is still open.
-            let activity = state.activity(schema, leg.node);
-            let is_given = schema.node(leg.node).job().is_some()
-                && self.jobs.is_leased(&JobKey { instance: id, activity });
+            let is_given = || {
+                let activity = state.activity(schema, leg.node);
+                is_now && self.jobs.is_leased(&JobKey { instance: id, activity })
+            };
             let stage = match stage {
-                Stage::Waiting if is_given => Stage::Begun,
+                Stage::Waiting if is_given() => Stage::Begun,
                 Stage::Begun if self.is_left_to_others(id, leg, now) => Stage::Waiting,
                 Stage::Waiting | Stage::Begun | Stage::Over => stage,
             };
@@ -121,7 +126,7 @@ impl Site {
             }
             // Whoever promises it anew has not heard how far it is.
             let since = same.map_or(now, |same| same.since);
-            let took = before.filter(|_| same.is_none());
+            let took = before.filter(|_| same.is_none() && is_now);
             let took = took.and_then(|before| self.took_since(state, leg, before, now));
             told.push((task, Told { stage, since, planner }, took));
         }
@@ -212,12 +217,12 @@ impl Site {
             return;
         };
         let node = NodeId(task.step);
-        let first = deadline.legs.iter().find(|leg| leg.node == node);
-        let Some(first) = first.filter(|_| state.started_elsewhere().is_none()) else { return };
+        let last = deadline.legs.iter().rfind(|leg| leg.node == node);
+        let Some(last) = last.filter(|_| state.started_elsewhere().is_none()) else { return };
         if deadline.legs.iter().any(|leg| (leg.node, leg.round) == (node, task.round)) {
             return;
         }
-        let leg = Leg { round: task.round, planned: None, ..first.clone() };
+        let leg = Leg { round: task.round, planned: None, ..last.clone() };
         let reason = format!("`{}` is done once more than was planned", schema.node(node).name);
         self.count_withdrawn(task.instance);
         self.put_plan(task.instance, Replanned { legs: vec![leg], reason }, now);
@@ -347,27 +352,28 @@ pub(crate) fn leg_of<'s>(
     activity: &Activity,
 ) -> Option<&'s Leg> {
     let deadline = state.deadline()?;
-    let round = activity.iteration.0.iter().sum::<u32>();
+    let round = activity.iteration.number();
     let known = (activity.node.0 as usize) < schema.nodes.len();
     deadline.legs.iter().find(|leg| known && (leg.node, leg.round) == (activity.node, round))
 }
 
 /// Steps that are open in a round for which nothing was planned.
-fn rounds_again(schema: &Schema, state: &State, deadline: &Deadline) -> Vec<(NodeId, u32)> {
+fn rounds_again(schema: &Schema, state: &State, deadline: &Deadline) -> BTreeSet<(NodeId, u64)> {
     if !deadline.is_promised() {
-        return Vec::new();
+        return BTreeSet::new();
     }
     let looped = deadline.legs.iter().filter(|leg| {
         let node = schema.nodes.get(leg.node.0 as usize);
         node.is_some_and(|node| !node.loops.is_empty())
     });
     let open = looped.filter_map(|leg| {
-        let round = state.activity(schema, leg.node).iteration.0.iter().sum::<u32>();
+        let activity = state.activity(schema, leg.node);
         let is_open = matches!(
             state.node_state(leg.node),
             NodeState::Activated | NodeState::Selected | NodeState::Failed
         );
-        (is_open && round > leg.round).then_some((leg.node, round))
+        let is_planned = || leg_of(schema, state, &activity).is_some();
+        (is_open && !is_planned()).then(|| (leg.node, activity.iteration.number()))
     });
     open.collect()
 }
@@ -376,17 +382,41 @@ pub(super) fn task_of(instance: InstanceId, leg: &Leg) -> TaskId {
     TaskId { instance, step: leg.node.0, round: leg.round, part: 0 }
 }
 
-fn stage_of(schema: &Schema, state: &State, leg: &Leg) -> Stage {
+/// Whether a leg is of the round in which its step is now.
+pub(super) fn is_now(schema: &Schema, state: &State, leg: &Leg) -> bool {
+    let known = (leg.node.0 as usize) < schema.nodes.len();
+    known && state.activity(schema, leg.node).iteration.number() == leg.round
+}
+
+pub(super) fn stage_of(schema: &Schema, state: &State, leg: &Leg) -> Stage {
     if state.lifecycle().has_ended() || leg.node.0 as usize >= schema.nodes.len() {
         return Stage::Over;
     }
-    let round = state.activity(schema, leg.node).iteration.0.iter().sum::<u32>();
+    let now = state.activity(schema, leg.node).iteration.number();
+    match leg.round.cmp(&now) {
+        Ordering::Less => return Stage::Over,
+        Ordering::Greater if is_given_back(schema, state, leg) => return Stage::Over,
+        Ordering::Greater => return Stage::Waiting,
+        Ordering::Equal => {}
+    }
     match state.node_state(leg.node) {
-        _ if round > leg.round => Stage::Over,
         // Whoever has given the result has nothing to do any more, but to hear that it counts.
         _ if state.answer(leg.node).is_some() => Stage::Over,
         NodeState::NotActivated | NodeState::Activated | NodeState::Failed => Stage::Waiting,
         NodeState::Selected => Stage::Begun,
         NodeState::Completed | NodeState::Skipped => Stage::Over,
     }
+}
+
+/// Whether a leg is of a later round and the loop is left that would have to go round for it.
+pub(super) fn is_given_back(schema: &Schema, state: &State, leg: &Leg) -> bool {
+    let Some(node) = schema.nodes.get(leg.node.0 as usize) else { return false };
+    let now = state.activity(schema, leg.node).iteration;
+    let planned = Iteration::numbered(leg.round, node.loops.len());
+    let rounds = node.loops.iter().zip(planned.0.iter().zip(&now.0));
+    let other = rounds.into_iter().find(|(_, (planned, now))| planned != now);
+    other.is_some_and(|(id, (planned, now))| {
+        let end = state.node_state(schema.loops[id.0 as usize].end);
+        planned > now && matches!(end, NodeState::Completed | NodeState::Skipped)
+    })
 }

@@ -79,22 +79,33 @@ fn in_clusters(
     (0..legs.len()).map(of).collect()
 }
 
-/// Those of some legs that a leg waits for, without those that are waited for by others of them.
+/// Those of some legs, in their order, that a leg waits for, without those that are waited for by others of them.
 fn next_before(legs: &[Leg], leg: usize, some: &[usize]) -> Vec<usize> {
-    let before: Vec<usize> =
-        legs[leg].after.iter().copied().filter(|leg| some.contains(leg)).collect();
-    let is_next = |one: &usize| !before.iter().any(|other| legs[*other].after.contains(one));
-    before.iter().copied().filter(is_next).collect()
+    let before = legs[leg].after.iter().copied().filter(|it| some.binary_search(it).is_ok());
+    let mut before: Vec<usize> = before.collect();
+    before.sort_unstable();
+    // Whoever is waited for stands before who waits; there may be hundreds, round after round.
+    let mut is_waited_for = vec![false; legs.len()];
+    let mut next = Vec::new();
+    for one in before.into_iter().rev() {
+        if !is_waited_for[one] {
+            next.push(one);
+            legs[one].after.iter().for_each(|it| is_waited_for[*it] = true);
+        }
+    }
+    next.reverse();
+    next
 }
 
 #[cfg(test)]
 mod tests {
-    use legwork_model::id::NodeId;
+    use legwork_model::id::{Iteration, NodeId};
 
     use super::*;
 
     fn leg(number: u32, after: &[usize]) -> Leg {
-        Leg { node: NodeId(number), after: after.to_vec(), takes: None }
+        let iteration = Iteration::default();
+        Leg { node: NodeId(number), iteration, after: after.to_vec(), takes: None }
     }
 
     #[test]

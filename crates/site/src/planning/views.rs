@@ -1,25 +1,28 @@
 //! Plans and deadlines for people to look at.
 
-use legwork_model::event::{Deadline, Performer};
-use legwork_model::id::ServerId;
+use legwork_engine::State;
+use legwork_model::event::{Deadline, Leg, Performer};
+use legwork_model::id::{Iteration, ServerId};
 use legwork_model::schema::Schema;
 use legwork_model::time::Timestamp;
 use legwork_promise::ResourceId;
 
+use super::steps::is_given_back;
 use crate::Site;
 use crate::access::Caller;
 use crate::answer::{Answer, DeadlineView, LegView, PlanView, PlannedTurn};
 use crate::refusal::Refusal;
 
 impl DeadlineView {
-    pub(crate) fn of(schema: &Schema, deadline: &Deadline) -> Self {
+    /// As it was planned; of a case that runs also what is not needed any more.
+    pub(crate) fn of(schema: &Schema, deadline: &Deadline, state: Option<&State>) -> Self {
+        let node = |leg: &Leg| schema.nodes.get(leg.node.0 as usize);
         let legs = deadline.legs.iter().map(|leg| LegView {
-            step: schema
-                .nodes
-                .get(leg.node.0 as usize)
-                .map_or_else(|| "?".into(), |node| node.name.clone()),
+            step: node(leg).map_or_else(|| "?".into(), |node| node.name.clone()),
+            iteration: Iteration::numbered(leg.round, node(leg).map_or(0, |it| it.loops.len())),
             release: leg.release,
             due: leg.due,
+            is_given_back: state.is_some_and(|state| is_given_back(schema, state, leg)),
             by: leg.planned.as_ref().map(|planned| planned.by.clone()),
             start: leg.planned.as_ref().map(|planned| planned.start),
             end: leg.planned.as_ref().map(|planned| planned.end),

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 
 use legwork_engine::State;
 use legwork_model::event::{Leg, StandsIn};
-use legwork_model::id::{AgentId, InstanceId, NodeId};
+use legwork_model::id::{Activity, AgentId, InstanceId, Iteration, NodeId};
 use legwork_model::rule::Rule;
 use legwork_model::schema::Schema;
 use legwork_model::time::Timestamp;
@@ -15,6 +15,7 @@ use legwork_promise::{Only, ResourceId, TaskId, Window};
 
 use super::resources::{AHEAD, performer, resource};
 use super::search::{Foreseen, Routing};
+use super::steps::{is_now, stage_of};
 use super::steps_of;
 use crate::Site;
 use crate::message::Stage;
@@ -34,17 +35,27 @@ pub(super) struct Who {
 struct AsPlanned<'a> {
     schema: &'a Schema,
     state: &'a State,
+    /// For whom it is asked: what is planned for later rounds does not count for it.
+    leg: &'a Leg,
 }
 
 impl Performers for AsPlanned<'_> {
     fn performer(&self, step: &str) -> Option<AgentId> {
-        let Self { schema, state } = *self;
+        let Self { schema, state, leg } = *self;
         let node = schema.node_named(step)?.id;
-        let done = History { schema, state: Some(state) }.performer(step);
-        done.or_else(|| {
-            let leg = state.deadline()?.legs.iter().rfind(|leg| leg.node == node)?;
-            agent(&leg.planned.as_ref()?.by)
-        })
+        let done = || History { schema, state: Some(state) }.performer(step);
+        let deadline = state.deadline()?;
+        let mut same = deadline.legs.iter().filter(|other| other.node == node);
+        let before = same.clone().filter(|other| {
+            schema.activity_precedes(&activity(schema, other), &activity(schema, leg))
+        });
+        match before.max_by_key(|other| other.round) {
+            // Of an earlier round somebody may have done it who is not to do it in this one.
+            Some(before) if stage_of(schema, state, before) != Stage::Over => {
+                planned_for(before).or_else(done)
+            }
+            Some(_) | None => done().or_else(|| planned_for(same.next_back()?)),
+        }
     }
 
     fn starter(&self) -> Option<AgentId> {
@@ -193,7 +204,7 @@ impl Site {
         let org = self.catalog.organisation();
         let nobody = Rule::Any(Vec::new());
         let rule = schema.node(leg.node).who().unwrap_or(&nobody);
-        org.resolve(rule, &AsPlanned { schema, state })
+        org.resolve(rule, &AsPlanned { schema, state, leg })
     }
 
     /// Whether somebody has claimed a step who is away, and somebody else is to do it.
@@ -206,7 +217,16 @@ impl Site {
 }
 
 fn holder<'s>(schema: &Schema, state: &'s State, leg: &Leg) -> Option<&'s AgentId> {
-    state.open_at(schema, leg.node)?.claimed_by
+    state.open_at(schema, leg.node).filter(|_| is_now(schema, state, leg))?.claimed_by
+}
+
+fn planned_for(leg: &Leg) -> Option<AgentId> {
+    agent(&leg.planned.as_ref()?.by)
+}
+
+fn activity(schema: &Schema, leg: &Leg) -> Activity {
+    let loops = schema.node(leg.node).loops.len();
+    Activity { node: leg.node, iteration: Iteration::numbered(leg.round, loops) }
 }
 
 /// How much two windows have in common; the less below nothing, the nearer they are.

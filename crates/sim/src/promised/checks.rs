@@ -8,7 +8,7 @@ use legwork_model::time::Timestamp;
 use legwork_site::{Answer, PlanView, Request, ResourceId};
 
 use super::Office;
-use super::ledger::Case;
+use super::ledger::{Case, Told};
 use super::starts::Starts;
 use crate::Promises;
 use crate::material::AGENTS;
@@ -227,16 +227,20 @@ fn kept_or_told(
 }
 
 /// Where nothing breaks a promise is taken back only because something more important came, and before the step
-/// is due. What made way is done later than planned, and then something else may have to make way for that.
+/// is due, or because it goes round once more than planned. What made way, or goes on longer, is done later than planned, and
+/// then something else may have to make way for that.
 fn only_for_something_more_important(
     office: &Office,
     id: InstanceId,
     case: &Case,
 ) -> Result<(), String> {
     let all = office.ledger.cases.values().flat_map(|case| &case.told);
-    let removed = all.filter(|told| told.reason.starts_with("something more important"));
-    let first = removed.map(|told| told.at).min();
-    for told in case.told.iter().filter(|told| !told.is_promised) {
+    let goes_on = |told: &&Told| told.reason.ends_with("once more than was planned");
+    let is_cause =
+        |told: &&Told| told.reason.starts_with("something more important") || goes_on(told);
+    let first = all.filter(is_cause).map(|told| told.at).min();
+    let withdrawn = case.told.iter().filter(|told| !told.is_promised && !goes_on(told));
+    for told in withdrawn {
         if first.is_none_or(|first| told.at < first) || told.at > told.due {
             return Err(format!("{id} is not promised any more without need: {:?}", case.told));
         }

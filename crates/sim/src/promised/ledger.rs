@@ -110,8 +110,9 @@ impl Case {
     }
 
     /// What is planned for a step, if it has a deadline.
-    pub(super) fn slot(&self, node: NodeId) -> Option<Slot> {
-        let leg = self.deadline.as_ref()?.legs.iter().find(|leg| leg.node == node)?;
+    pub(super) fn slot(&self, node: NodeId, round: u64) -> Option<Slot> {
+        let mut legs = self.deadline.as_ref()?.legs.iter();
+        let leg = legs.find(|leg| (leg.node, leg.round) == (node, round))?;
         let by = leg.planned.as_ref().and_then(|planned| match &planned.by {
             Performer::Agent(agent) => Some(agent.clone()),
             Performer::Worker(_) | Performer::System => None,

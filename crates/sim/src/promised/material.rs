@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use legwork_model::id::{AgentId, DomainId};
+use legwork_model::id::{ActivityId, AgentId, DomainId};
 use legwork_model::time::Timestamp;
 use legwork_placement::{Topology, Transfer};
 
@@ -66,33 +66,38 @@ pub(super) struct Process {
     pub(super) minutes: i64,
 }
 
-/// A sequence of steps, of blocks with two branches at the same time, and of choices.
+/// A sequence of steps, of blocks with two branches at the same time, of choices, and of loops that are planned for two
+/// rounds, now and then one within the other.
 pub(super) fn process(name: &str, domains: usize, dice: &mut Dice) -> Process {
     let mut text = format!("process: {name}\ndata: {{ n: int }}\nstart: [n]\nsteps:\n");
     let (mut minutes, mut steps) = (0, 0);
     for block in 0..2 + dice.below(2) {
-        let mut step = |margin: &str| {
-            steps += 1;
+        let (kind, is_nested) = (dice.below(4), dice.chance(30));
+        let mut work = || {
             let takes = TAKES_MIN + dice.below(TAKES_MORE);
             let (role, domain) = (ROLES[dice.below(ROLES.len())], DOMAINS[dice.below(domains)]);
-            let line =
-                format!("{{ step: s{steps}, who: Role({role}), at: {domain}, takes: {takes}m }}");
-            (format!("{margin}- {line}\n"), takes as i64)
+            (format!("who: Role({role}), at: {domain}, takes: {takes}m"), takes as i64)
         };
+        let mut step = |margin: &str| {
+            steps += 1;
+            let (work, takes) = work();
+            (format!("{margin}- {{ step: s{steps}, {work} }}\n"), takes)
+        };
+        if block == 0 {
+            let (line, takes) = step("  ");
+            text += &line;
+            minutes += takes;
+            continue;
+        }
         let ((first, one), (second, other)) = (step("          "), step("          "));
-        match block {
+        match kind {
             0 => {
-                let (line, takes) = step("  ");
-                text += &line;
-                minutes += takes;
-            }
-            _ if one % 2 == 0 => {
                 text += &format!(
                     "  - parallel: p{block}\n    branches:\n      - steps:\n{first}      - steps:\n{second}"
                 );
                 minutes += one.max(other);
             }
-            _ => {
+            1 => {
                 text += &format!(
                     "  - choice: c{block}\n    branches:\n      - name: low\n        when: n < 5\n        steps:\n\
                      {first}      - name: high\n        otherwise: true\n        steps:\n{second}"
@@ -100,7 +105,51 @@ pub(super) fn process(name: &str, domains: usize, dice: &mut Dice) -> Process {
                 // Of a choice all branches are reckoned with.
                 minutes += one.max(other);
             }
+            _ => {
+                let (inner, longer) = match is_nested {
+                    true => {
+                        repeated("          ", &format!("inner{block}"), (&second, other), work())
+                    }
+                    false => (second, other),
+                };
+                let body = (&*(first + &inner), one + longer);
+                let (block, takes) = repeated("  ", &format!("outer{block}"), body, work());
+                text += &block;
+                minutes += takes;
+            }
         }
     }
     Process { name: name.into(), text, minutes }
+}
+
+/// A loop that is planned for so many rounds.
+pub(super) const ROUNDS: i64 = 2;
+
+/// A loop and how long it takes in all planned rounds.
+fn repeated(
+    margin: &str,
+    name: &str,
+    (body, takes): (&str, i64),
+    (decision, decided): (String, i64),
+) -> (String, i64) {
+    let fields = decision.replace(", ", &format!("\n{margin}  "));
+    let body = body.lines().map(|line| format!("{margin}{line}\n")).collect::<String>();
+    let text = format!(
+        "{margin}- loop: {name}\n{margin}  rounds: {ROUNDS}\n{margin}  {fields}\n{margin}  steps:\n{body}"
+    );
+    (text, (takes + decided) * ROUNDS)
+}
+
+/// What whoever decides at the end of a loop says; `None` at a step. Mostly no more rounds are gone than planned.
+pub(super) fn decision(activity: &ActivityId) -> Option<&'static str> {
+    let is_loop = ["outer", "inner"].iter().any(|name| activity.step.starts_with(name));
+    let (round, around) = activity.iteration.0.split_last().filter(|_| is_loop)?;
+    let luck = u64::from(activity.instance.spread()) + activity.step.len() as u64;
+    let luck = around.iter().fold(luck, |luck, round| luck * 31 + u64::from(*round)) % 10;
+    let rounds = match luck {
+        0..=3 => 1,
+        4..=8 => ROUNDS as u32,
+        _ => ROUNDS as u32 + 1,
+    };
+    Some(if round + 1 < rounds { "repeat" } else { "leave" })
 }

@@ -334,7 +334,7 @@ impl Office {
     fn slot(&self, activity: &ActivityId) -> Option<Slot> {
         let case = self.ledger.cases.get(&activity.instance)?;
         let (_, schema) = &self.processes[case.process];
-        case.slot(schema.node_named(&activity.step)?.id)
+        case.slot(schema.node_named(&activity.step)?.id, activity.iteration.number())
     }
 
     /// Whether nobody does anything of it any more.

@@ -8,6 +8,7 @@ use legwork_model::time::Timestamp;
 use legwork_site::{Answer, Complete, Data, Request, RequestId, Worklist};
 
 use super::Office;
+use super::material::decision;
 use crate::dice::Dice;
 use crate::world::Reply;
 
@@ -195,9 +196,9 @@ impl Person {
             Deed::Release(activity) => Request::Release { agent, activity },
             Deed::Complete(activity) => Request::Complete(Complete {
                 agent,
+                answer: decision(&activity).map(str::to_owned),
                 activity,
                 data: Data::new(),
-                answer: None,
                 request: None,
             }),
         };

@@ -3,7 +3,7 @@
 use legwork_model::id::InstanceId;
 use legwork_model::time::Timestamp;
 use legwork_promise::{
-    Desk, Discipline, Plan, ResourceId, Setup, Supply, Task, TaskId, Window, Work,
+    Desk, Discipline, Pace, Plan, ResourceId, Setup, Supply, Task, TaskId, Window, Work,
 };
 
 use super::naive::{Naive, Open};
@@ -44,6 +44,7 @@ impl Production {
             at_once: 1,
             loads: Vec::new(),
             jobs: Vec::new(),
+            pace: Pace::default(),
         };
         let mut desk = Desk::default();
         desk.add(resource.clone(), &setup, start);

@@ -42,7 +42,12 @@ pub struct Supply {
 impl Supply {
     /// At any hour, for ever.
     pub fn always(from: Timestamp) -> Self {
-        Self::new([Span { from, to: Timestamp(i64::MAX / (2 * i64::from(WHOLE))), share: WHOLE }])
+        Self::always_with(WHOLE, from)
+    }
+
+    /// At any hour, with a part of the time, in per cent.
+    pub fn always_with(share: u32, from: Timestamp) -> Self {
+        Self::new([Span { from, to: Timestamp(i64::MAX / (2 * i64::from(WHOLE))), share }])
     }
 
     /// Spans in their order, disjoint.

@@ -7,7 +7,7 @@ use std::collections::VecDeque;
 use legwork_model::id::{InstanceId, ServerId};
 use legwork_model::time::Timestamp;
 use legwork_promise::{
-    Desk, Discipline, Displaces, Effect, Node, Policy, ResourceId, Setup, Strategy as Asking,
+    Desk, Discipline, Displaces, Effect, Node, Pace, Policy, ResourceId, Setup, Strategy as Asking,
     Supply, Task, TaskId, Window, Work,
 };
 use network::{BUSY, DELAY, Happened, Net, Setting};
@@ -118,6 +118,7 @@ impl Two {
                 at_once: 1,
                 loads: Vec::new(),
                 jobs: Vec::new(),
+                pace: Pace::default(),
             };
             let mut desk = Desk::default();
             assert!(desk.add(one(number), &setup, NOW));

@@ -8,19 +8,24 @@ use crate::supply::Work;
 impl Plan {
     /// Something that is not in the plan takes the resource until then; nothing does if `None`.
     pub fn occupy_until(&mut self, moment: Option<Timestamp>) {
+        let is_new = self.busy <= self.now;
         self.busy = moment.map_or(i64::MIN, |moment| self.supply.until(moment).0);
+        if is_new && self.busy > self.now {
+            self.rests = self.now + self.pace.apart.0;
+        }
     }
 
-    /// Whether something that is not in the plan takes the resource now.
+    /// Whether something that is not in the plan takes the resource now, or it has begun something just now.
     pub fn is_occupied(&self) -> bool {
-        self.busy > self.now
+        self.busy.max(self.rests) > self.now
     }
 
     /// From when on it can do something else.
     pub(super) fn begin(&self) -> i64 {
+        let free = self.busy.max(self.now);
         match (self.discipline, &self.running) {
-            (Discipline::NonPreemptive, Some(running)) => self.busy.max(self.now) + running.cost,
-            (Discipline::NonPreemptive, None) => self.busy.max(self.now),
+            (Discipline::NonPreemptive, Some(running)) => (free + running.cost).max(self.rests),
+            (Discipline::NonPreemptive, None) => free.max(self.rests),
             (Discipline::Preemptive, _) => self.now,
         }
     }
@@ -30,7 +35,8 @@ impl Plan {
         if self.running.is_some() || self.is_occupied() {
             return false;
         }
-        let before = std::mem::replace(&mut self.busy, self.now.saturating_add(cost.0));
+        let until = self.now.saturating_add(self.cost(cost));
+        let before = std::mem::replace(&mut self.busy, until);
         let has_turn = !self.is_endangered();
         self.busy = before;
         has_turn

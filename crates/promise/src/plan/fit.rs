@@ -17,6 +17,7 @@ impl Plan {
     /// The earliest moment for which so much could be promised if it is released then.
     pub fn earliest(&mut self, release: Timestamp, cost: Work) -> Option<Timestamp> {
         let from = self.supply.until(release).0.max(self.now);
+        let cost = Work(self.cost(cost));
         let mut deadline = from + cost.0;
         if from == self.now && self.sums_are_exact() {
             loop {
@@ -24,7 +25,7 @@ impl Plan {
                 let begin = self.begin();
                 let found = begin + self.tree.ahead_of(begin + cost.0) + cost.0;
                 if found <= self.loads.covered() || self.loads.is_empty() {
-                    return self.supply.moment(Work(found));
+                    return self.moment_promised(found);
                 }
                 deadline = found;
             }
@@ -43,12 +44,12 @@ impl Plan {
             let middle = short + (long - short) / 2;
             if self.piece_fits(piece(middle)) { long = middle } else { short = middle }
         }
-        self.supply.moment(Work(long))
+        self.moment_promised(long)
     }
 
     /// How much more could be done by a moment if it can begin now. May be negative.
     pub(crate) fn room(&mut self, until: Timestamp) -> Work {
-        let deadline = self.supply.until(until).0;
+        let deadline = self.supply.until(until).0 - self.pace.lag.0;
         self.cover(self.now, deadline, Work(0));
         Work(self.tree.room(deadline).saturating_sub(self.begin()))
     }

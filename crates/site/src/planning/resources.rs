@@ -8,7 +8,7 @@ use legwork_model::id::{AgentId, ServerId};
 use legwork_model::time::Timestamp;
 use legwork_placement::Map;
 use legwork_promise::{
-    Discipline, Message as Told, ResourceId, Said, Setup, Span, Supply, WHOLE, Window, Work,
+    Discipline, Message as Told, Pace, ResourceId, Said, Setup, Span, Supply, WHOLE, Window, Work,
 };
 
 use super::opening::wanted;
@@ -157,6 +157,7 @@ impl Site {
                     at_once: at_once as usize,
                     loads: Vec::new(),
                     jobs: Vec::new(),
+                    pace: Pace::default(),
                 })
             }
         }
@@ -179,6 +180,7 @@ impl Site {
             at_once: 1,
             loads: Vec::new(),
             jobs: jobs.collect(),
+            pace: Pace::default(),
         })
     }
 }

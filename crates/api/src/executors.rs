@@ -44,6 +44,9 @@ pub struct ExecutorRequest {
     /// Its part of the tasks where they are given out by weights; 1 if absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub weight: Option<u32>,
+    /// What it does again and again beside its tasks, at times of its own: promises of deadlines reckon with it.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub regularly: Vec<Regularly>,
     /// The domain where it is at home.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub domain: Option<String>,
@@ -63,6 +66,16 @@ pub struct TypeLimit {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(example = "600/m")]
     pub rate: Option<String>,
+}
+
+/// So much at some time in every period.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Regularly {
+    #[schema(example = "1h")]
+    pub every: String,
+    #[schema(example = "5m")]
+    pub takes: String,
 }
 
 /// Says who chooses the executors of a type of jobs.
@@ -129,6 +142,8 @@ pub struct ExecutorState {
     pub rate: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub weight: Option<u32>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub regularly: Vec<Regularly>,
     pub verdicts: bool,
     pub condition: ExecutorCondition,
     /// Verdicts that it has not confirmed.
@@ -273,6 +288,7 @@ impl std::fmt::Debug for ExecutorRequest {
             .field("at_once", &self.at_once)
             .field("rate", &self.rate)
             .field("weight", &self.weight)
+            .field("regularly", &self.regularly)
             .field("domain", &self.domain)
             .field("verdicts", &self.verdicts)
             .finish_non_exhaustive()
@@ -307,6 +323,7 @@ mod tests {
             "types": {"score": {"limit": 4}, "mail": {}},
             "limit": 16,
             "at_once": 2,
+            "regularly": [{"every": "1h", "takes": "5m"}],
             "domain": "north",
             "verdicts": true,
         }));

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use anyhow::{Context as _, Result};
 use legwork_api::executors::{
     ExecutorCondition, ExecutorRequest, ExecutorState, ExecutorTypeState, LIMIT, PolicyRequest,
-    TypeLimit,
+    Regularly, TypeLimit,
 };
 use serde_json::json;
 
@@ -66,6 +66,9 @@ struct Registration {
     /// Its part of the tasks where they are given out by weights
     #[arg(long)]
     weight: Option<u32>,
+    /// What it does again and again beside its tasks, such as 5m/1h: five minutes in every hour; may be repeated
+    #[arg(long, value_name = "TAKES/EVERY", value_parser = regularly)]
+    regularly: Vec<Regularly>,
     /// The domain where it is at home
     #[arg(long)]
     domain: Option<String>,
@@ -109,6 +112,7 @@ async fn register(context: &Context, asked: &Registration) -> Result<()> {
         at_once: asked.at_once,
         rate: asked.rate.clone(),
         weight: asked.weight,
+        regularly: asked.regularly.clone(),
         domain: asked.domain.clone(),
         verdicts: !asked.no_verdicts,
     };
@@ -173,6 +177,8 @@ fn one(executor: &ExecutorState) -> String {
     said.extend(executor.at_once.map(|at_once| ("works on", at_once.to_string())));
     said.extend(executor.rate.clone().map(|rate| ("rate", rate)));
     said.extend(executor.weight.map(|weight| ("weight", weight.to_string())));
+    let regularly = executor.regularly.iter();
+    said.extend(regularly.map(|it| ("regularly", format!("{} every {}", it.takes, it.every))));
     let (what, is) = match (executor.polls, executor.verdicts) {
         (true, _) => ("worker", "asks for jobs under this name"),
         (false, true) => ("verdicts", "told and confirmed"),
@@ -255,6 +261,12 @@ fn of_type(text: &str) -> Result<(String, TypeLimit), String> {
     if kind.is_empty() { Err(wrong()) } else { Ok((kind.to_owned(), TypeLimit { limit, rate })) }
 }
 
+fn regularly(text: &str) -> Result<Regularly, String> {
+    let wrong = || format!("`{text}` is not of the form TAKES/EVERY, such as 5m/1h");
+    let (takes, every) = text.split_once('/').ok_or_else(wrong)?;
+    Ok(Regularly { every: every.to_owned(), takes: takes.to_owned() })
+}
+
 #[cfg(test)]
 mod tests {
     use serde_json::json;
@@ -296,6 +308,7 @@ mod tests {
             at_once: Some(2),
             rate: Some("10/s".to_owned()),
             weight: None,
+            regularly: vec![regularly("5m/1h").unwrap()],
             verdicts: true,
             condition: ExecutorCondition::Suspected,
             unconfirmed: 7,
@@ -307,6 +320,7 @@ mod tests {
         at a time 16
         works on  2
         rate      10/s
+        regularly 5m every 1h
         verdicts  told and confirmed
 
         EXECUTOR  STATE   TYPE   HAS  PACE     DONE  TIMED OUT  FAILED  UNCONFIRMED
@@ -362,6 +376,7 @@ mod tests {
             at_once: None,
             rate: None,
             weight: None,
+            regularly: Vec::new(),
             verdicts: true,
             condition,
             unconfirmed,

@@ -35,7 +35,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use legwork_api::Data;
-use legwork_api::executors::{ExecutorRequest, LIMIT, TypeLimit};
+use legwork_api::executors::{ExecutorRequest, LIMIT, Regularly, TypeLimit};
 use legwork_api::signature::SECRET_CHARS_MIN;
 use serde_json::Value as Json;
 use tokio::net::TcpListener;
@@ -65,6 +65,7 @@ pub struct Executor {
     at_once: Option<u32>,
     rate: Option<String>,
     weight: Option<u32>,
+    regularly: Vec<Regularly>,
     url: Option<String>,
     domain: Option<String>,
     verdicts: bool,
@@ -111,6 +112,7 @@ impl Executor {
             at_once: None,
             rate: None,
             weight: None,
+            regularly: Vec::new(),
             url: None,
             domain: None,
             verdicts: true,
@@ -176,6 +178,14 @@ impl Executor {
     #[must_use]
     pub fn weight(mut self, weight: u32) -> Self {
         self.weight = Some(weight);
+        self
+    }
+
+    /// What it does again and again beside its tasks, at times of its own: `.regularly("1h", "5m")` is five minutes in
+    /// every hour. Promises of deadlines reckon with it. May be said of several things.
+    #[must_use]
+    pub fn regularly(mut self, every: impl Into<String>, takes: impl Into<String>) -> Self {
+        self.regularly.push(Regularly { every: every.into(), takes: takes.into() });
         self
     }
 
@@ -293,6 +303,7 @@ impl Executor {
             at_once: self.at_once,
             rate: self.rate.clone(),
             weight: self.weight,
+            regularly: self.regularly.clone(),
             domain: self.domain.clone(),
             verdicts: self.verdicts,
         })

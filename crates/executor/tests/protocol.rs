@@ -51,6 +51,7 @@ async fn it_registers_until_it_is_heard() {
         .on("mail", |_| async { Ok(json!({})) })
         .limit_of("score", 4)
         .at_once(2)
+        .regularly("1h", "5m")
         .domain("north");
     let mut world = World::answering(executor, &[503, 401], &[]).await;
     for _ in 0..3 {
@@ -60,6 +61,7 @@ async fn it_registers_until_it_is_heard() {
         assert_eq!(call.body["types"], json!({"score": {"limit": 4}, "mail": {}}));
         assert_eq!((&call.body["limit"], &call.body["domain"]), (&json!(16), &json!("north")));
         assert_eq!((&call.body["verdicts"], &call.body["at_once"]), (&json!(true), &json!(2)));
+        assert_eq!(call.body["regularly"], json!([{"every": "1h", "takes": "5m"}]));
     }
     world.gone().await;
 }

@@ -28,7 +28,8 @@ pub use plan::{PlanEvent, Reserved, StandsIn, TaskKey};
 pub use record::{Record, RecordedAt, Unreadable, relative};
 use record::{compact_activity, relative_if_any};
 pub use site::{
-    ExecutorRegistered, ExecutorType, Method, PolicySet, Secret, SiteEvent, TokenIssued, Validity,
+    ExecutorRegistered, ExecutorType, Method, PolicySet, RegularWork, Secret, SiteEvent,
+    TokenIssued, Validity,
 };
 pub use travel::{Entry, FetchedValue, Order, Orders, Parcel, Passage, Received};
 

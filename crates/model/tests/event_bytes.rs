@@ -6,8 +6,8 @@
 use legwork_model::event::{
     Answered, Assigned, Completed, Created, Deadline, Entry, Event, ExecutorRegistered,
     ExecutorType, FetchedValue, Incident, KeyEvent, Leg, MailEvent, Method, Order, Orders, Parcel,
-    Passage, Performer, PlanEvent, Planned, PolicySet, Received, Record, Replanned, RequestDigest,
-    Reserved, Secret, SiteEvent, StandsIn, TaskKey, TokenIssued, Validity,
+    Passage, Performer, PlanEvent, Planned, PolicySet, Received, Record, RegularWork, Replanned,
+    RequestDigest, Reserved, Secret, SiteEvent, StandsIn, TaskKey, TokenIssued, Validity,
 };
 use legwork_model::id::{Activity, DomainId, ElementId, InstanceId, Iteration, NodeId, ServerId};
 use legwork_model::time::Timestamp;
@@ -319,7 +319,7 @@ fn changes_of_the_topology() {
 
 #[test]
 fn executors_come_and_go() {
-    let registered = |rate: Option<&str>, weight, at_once| {
+    let registered = |rate: Option<&str>, weight, at_once, regularly: &[RegularWork]| {
         let rate = rate.map(|rate| rate.parse().unwrap());
         SiteEvent::ExecutorRegistered(Box::new(ExecutorRegistered {
             name: "crm".into(),
@@ -336,15 +336,20 @@ fn executors_come_and_go() {
             rate,
             weight,
             at_once,
+            regularly: regularly.into(),
         }))
     };
     check_site(
-        registered(None, None, None),
+        registered(None, None, None, &[]),
         "8209886363726d61756173828261610481616210656e6f727468f5820163616e6e",
     );
     check_site(
-        registered(Some("7/m"), Some(3), Some(2)),
+        registered(Some("7/m"), Some(3), Some(2), &[]),
         "82098b6363726d61756173828261610481616210656e6f727468f5820163616e6e8207010302",
+    );
+    check_site(
+        registered(None, None, None, &[RegularWork { every_ms: 9, takes_ms: 2 }]),
+        "82098c6363726d61756173828261610481616210656e6f727468f5820163616e6ef6f6f681820902",
     );
     check_site(
         SiteEvent::ExecutorRemoved { name: "crm".into(), by: ann() },

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use legwork_api::deadlines::{Deadline, DeadlineStep, Plan, PlanKind, Turn};
 use legwork_api::definitions::{Agent, DefinitionSummary, Finding, VersionSummary};
-use legwork_api::executors::{ExecutorCondition, ExecutorState, ExecutorTypeState};
+use legwork_api::executors::{ExecutorCondition, ExecutorState, ExecutorTypeState, Regularly};
 use legwork_api::instances::{
     Element, Elsewhere, Failure, History, HistoryEntry, Incident, IncidentList, Instance,
     InstanceList, InstanceState, InstanceSummary, Node, NodeState, Performer, Started,
@@ -20,6 +20,7 @@ use legwork_api::{Data, Problem};
 use legwork_model::event;
 use legwork_model::finding;
 use legwork_model::id::InstanceId;
+use legwork_model::time::format_duration;
 use legwork_model::value::Value;
 use legwork_site::{self as site, Lifecycle, Refusal, StepState};
 
@@ -286,6 +287,11 @@ fn millis(length: Duration) -> u64 {
     u64::try_from(length.as_millis()).unwrap_or(u64::MAX)
 }
 
+fn regularly(work: &event::RegularWork) -> Regularly {
+    let length = |ms: u64| format_duration(Duration::from_millis(ms));
+    Regularly { every: length(work.every_ms), takes: length(work.takes_ms) }
+}
+
 pub(crate) fn executor(info: &site::ExecutorInfo) -> ExecutorState {
     let one = info.registered.as_deref();
     let condition = match (info.is_silent, info.resting_until) {
@@ -312,6 +318,7 @@ pub(crate) fn executor(info: &site::ExecutorInfo) -> ExecutorState {
         at_once: one.and_then(|one| one.at_once),
         rate: one.and_then(|one| one.rate).map(|rate| rate.to_string()),
         weight: one.and_then(|one| one.weight),
+        regularly: one.map_or_else(Vec::new, |one| one.regularly.iter().map(regularly).collect()),
         verdicts: one.is_some_and(|one| one.verdicts),
         condition,
         unconfirmed: info.unconfirmed,

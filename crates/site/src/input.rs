@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use legwork_mail::Kind;
-use legwork_model::event::{ExecutorType, Method, RequestDigest, Secret};
+use legwork_model::event::{ExecutorType, Method, RegularWork, RequestDigest, Secret};
 use legwork_model::id::{ActivityId, AgentId, InstanceId, ServerId, StreamId};
 use legwork_model::rate::Rate;
 use legwork_model::time::Timestamp;
@@ -522,6 +522,8 @@ pub struct RegisterExecutor {
     pub rate: Option<Rate>,
     /// Its part of the tasks where they are given out by weights.
     pub weight: Option<u32>,
+    /// What it does again and again beside its tasks.
+    pub regularly: Vec<RegularWork>,
     /// Where it is at home.
     pub domain: Option<String>,
     /// It is told whether its results count, and confirms.

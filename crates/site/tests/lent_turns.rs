@@ -39,6 +39,7 @@ fn group() -> Group {
         weight: None,
         limit: 1,
         at_once: None,
+        regularly: Vec::new(),
         domain: None,
         verdicts: false,
     };

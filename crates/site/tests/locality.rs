@@ -47,6 +47,7 @@ fn register(group: &mut Group, name: &str, domain: &str) {
         types: vec![ExecutorType { job: "read".into(), limit: None, rate: None }],
         limit: 4,
         at_once: None,
+        regularly: Vec::new(),
         rate: None,
         weight: None,
         domain: Some(domain.to_owned()),

@@ -53,6 +53,7 @@ fn register(group: &mut Group, name: &str, domain: &str, jobs: &[&str]) {
         types: jobs.iter().map(kind).collect(),
         limit: 1,
         at_once: None,
+        regularly: Vec::new(),
         rate: None,
         weight: None,
         domain: Some(domain.to_owned()),

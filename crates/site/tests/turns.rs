@@ -54,6 +54,7 @@ impl Office {
             weight: None,
             limit,
             at_once: None,
+            regularly: Vec::new(),
             domain: None,
             verdicts: false,
         };

@@ -13,7 +13,7 @@ import logging
 import queue
 import threading
 import urllib.parse
-from typing import Any, Callable, Optional, TypeVar
+from typing import Any, Callable, Optional, Sequence, TypeVar
 
 from . import calls
 from .memory import Admission, Memory
@@ -48,6 +48,7 @@ class Executor:
         at_once: Optional[int] = None,
         rate: Optional[str] = None,
         weight: Optional[int] = None,
+        regularly: Sequence[tuple[str, str]] = (),
         domain: Optional[str] = None,
         verdicts: bool = True,
         patience: float = 1.0,
@@ -56,7 +57,9 @@ class Executor:
     ) -> None:
         """`limit`: tasks that it has at a time; `at_once`: on how many of them it works, the
         others wait for their turn; `rate`: how many it is given in so long (`10/s`, `600/m`);
-        `weight`: its part where tasks are given out by weights; `patience`: what takes longer (in seconds) is told later, by
+        `weight`: its part where tasks are given out by weights; `regularly`: pairs such as
+        `("1h", "5m")` for what it does beside its tasks, here five minutes in every hour, at times
+        of its own; `patience`: what takes longer (in seconds) is told later, by
         callback; `grace`: how long it waits for what it has begun when it stops;
         `verdict_patience`: a result without a verdict is sent again, first after this time, then
         with doubling pauses up to ten minutes."""
@@ -73,6 +76,7 @@ class Executor:
         self._at_once = at_once
         self._hands = threading.BoundedSemaphore(at_once) if at_once else None
         self._rate, self._weight = rate, weight
+        self._regularly = [{"every": every, "takes": takes} for every, takes in regularly]
         self._domain = domain
         self._verdicts = verdicts
         self._patience = patience
@@ -190,6 +194,7 @@ class Executor:
             at_once=self._at_once,
             rate=self._rate,
             weight=self._weight,
+            regularly=self._regularly or None,
             domain=self._domain,
             verdicts=self._verdicts,
         )

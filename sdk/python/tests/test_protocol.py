@@ -53,7 +53,7 @@ class Protocol(unittest.TestCase):
         return executor
 
     def test_it_registers_until_it_is_heard(self):
-        executor = self.scoring(domain="north", at_once=2)
+        executor = self.scoring(domain="north", at_once=2, regularly=[("1h", "5m")])
         executor.on("mail", limit=4)(lambda task: None)
         # To a redirect nothing is sent.
         world = self.world(executor, registrations=[503, 401, 307])
@@ -68,6 +68,7 @@ class Protocol(unittest.TestCase):
                     "types": {"score": {}, "mail": {"limit": 4}},
                     "limit": 16,
                     "at_once": 2,
+                    "regularly": [{"every": "1h", "takes": "5m"}],
                     "domain": "north",
                     "verdicts": True,
                 },

@@ -163,6 +163,18 @@ pub struct ExecutorRegistered {
     /// On how many it works at a time, if not on all that it takes.
     #[n(10)]
     pub at_once: Option<u32>,
+    /// What it does again and again beside its tasks.
+    #[cbor(n(11), skip_if = "Vec::is_empty")]
+    pub regularly: Vec<RegularWork>,
+}
+
+/// So much at some time in every period, nobody knows when.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Encode, Decode)]
+pub struct RegularWork {
+    #[n(0)]
+    pub every_ms: u64,
+    #[n(1)]
+    pub takes_ms: u64,
 }
 
 /// What an executor and the servers alone know. It stays out of logs.

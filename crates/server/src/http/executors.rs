@@ -7,11 +7,12 @@ use std::sync::Arc;
 use hyper::StatusCode;
 use legwork_api::executors::{
     ExecutorList, ExecutorRequest, PolicyList, PolicyRequest, PolicyState, Received, Registered,
-    TaskResult, TypeLimit,
+    Regularly, TaskResult, TypeLimit,
 };
 use legwork_api::signature::{self, Signed};
-use legwork_model::event::{ExecutorType, Secret};
+use legwork_model::event::{ExecutorType, RegularWork, Secret};
 use legwork_model::rate::Rate;
+use legwork_model::time::parse_duration;
 use legwork_site::{
     Answer, Concern, Credential, ExecutorInfo, JobLease, Outcome, RegisterExecutor, Request,
     TaskReport,
@@ -50,8 +51,18 @@ type Registration = std::result::Result<RegisterExecutor, String>;
 
 /// What a registration says, if it can be read.
 fn registration(name: &str, request: ExecutorRequest) -> Registration {
-    let ExecutorRequest { url, secret, types, limit, at_once, rate, weight, domain, verdicts } =
-        request;
+    let ExecutorRequest {
+        url,
+        secret,
+        types,
+        limit,
+        at_once,
+        rate,
+        weight,
+        regularly,
+        domain,
+        verdicts,
+    } = request;
     check_address(&url)?;
     let rate_of = |text: Option<String>| {
         text.map(|text| text.parse::<Rate>().map_err(|error| error.to_string())).transpose()
@@ -69,9 +80,20 @@ fn registration(name: &str, request: ExecutorRequest) -> Registration {
         at_once,
         rate: rate_of(rate)?,
         weight,
+        regularly: regularly.iter().map(regular_work).collect::<std::result::Result<_, _>>()?,
         domain,
         verdicts,
     })
+}
+
+fn regular_work(
+    Regularly { every, takes }: &Regularly,
+) -> std::result::Result<RegularWork, String> {
+    let read = |text: &str| match parse_duration(text) {
+        Ok(length) => Ok(u64::try_from(length.as_millis()).unwrap_or(u64::MAX)),
+        Err(error) => Err(format!("what it does regularly: {error}")),
+    };
+    Ok(RegularWork { every_ms: read(every)?, takes_ms: read(takes)? })
 }
 
 /// Takes an executor out; what it has is given to others.

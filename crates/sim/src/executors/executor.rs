@@ -339,6 +339,7 @@ fn registration(name: &Arc<str>, kinds: &[&str], dice: &mut Dice) -> RegisterExe
         weight: None,
         limit,
         at_once: None,
+        regularly: Vec::new(),
         domain: None,
         verdicts: dice.chance(80),
     }

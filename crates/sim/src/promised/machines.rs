@@ -76,6 +76,7 @@ impl Machines {
                 weight: None,
                 limit: 2,
                 at_once: Some(hands as u32),
+                regularly: Vec::new(),
                 domain: (number > 0).then(|| DOMAINS[1].into()),
                 verdicts: false,
             };

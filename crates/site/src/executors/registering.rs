@@ -6,10 +6,11 @@
 use std::collections::BTreeSet;
 use std::ops::RangeInclusive;
 use std::sync::Arc;
+use std::time::Duration;
 
 use legwork_engine::Command;
-use legwork_model::event::{ExecutorRegistered, SiteEvent};
-use legwork_model::time::Timestamp;
+use legwork_model::event::{ExecutorRegistered, RegularWork, SiteEvent};
+use legwork_model::time::{Timestamp, format_duration};
 use legwork_placement::Map;
 
 use super::Executors;
@@ -27,6 +28,12 @@ const TYPES_MAX: usize = 100;
 const TYPE_BYTES_MAX: usize = 64;
 const LIMIT_MAX: u32 = 10_000;
 const WEIGHT_MAX: u32 = 1_000_000;
+/// How many things an executor may do regularly.
+const REGULARLY_MAX: usize = 20;
+/// How far apart they may be.
+const EVERY_MS_MAX: u64 = 400 * 24 * 3_600_000;
+/// The largest part of its time, in per cent, that it may spend on them.
+const REGULAR_PART_MAX: u32 = 90;
 /// How many types of jobs there may be, for all executors together.
 const KINDS_MAX: usize = 10_000;
 /// How many executors there may be.
@@ -71,6 +78,7 @@ impl Site {
             at_once,
             rate,
             weight,
+            regularly,
             domain,
             verdicts,
         } = asked;
@@ -94,6 +102,7 @@ impl Site {
             rate,
             weight,
             at_once,
+            regularly,
         };
         let known = self.executors.registry.named(&next.name);
         let known = known.map(|(id, known)| (id, known.clone()));
@@ -221,7 +230,8 @@ pub(super) fn is_type(job: &str) -> bool {
 
 fn check(asked: &RegisterExecutor) -> Result<(), Refusal> {
     let invalid = |message: String| Err(Refusal::new(Kind::Invalid, "bad_executor", message));
-    let RegisterExecutor { name, url, secret, types, limit, at_once, weight, .. } = asked;
+    let RegisterExecutor { name, url, secret, types, limit, at_once, weight, regularly, .. } =
+        asked;
     let plain = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
     if name.is_empty() || name.len() > NAME_BYTES_MAX || !name.chars().all(plain) {
         return invalid(format!(
@@ -258,5 +268,41 @@ fn check(asked: &RegisterExecutor) -> Result<(), Refusal> {
     if weight.is_some_and(|weight| weight > WEIGHT_MAX) {
         return invalid(format!("the weight of an executor is 0 to {WEIGHT_MAX}"));
     }
+    check_regularly(regularly).or_else(invalid)
+}
+
+/// What an executor does regularly leaves time for its tasks.
+fn check_regularly(all: &[RegularWork]) -> Result<(), String> {
+    if all.len() > REGULARLY_MAX {
+        return Err(format!("an executor does at most {REGULARLY_MAX} things regularly"));
+    }
+    let shown = |ms: u64| format_duration(Duration::from_millis(ms));
+    for &RegularWork { every_ms, takes_ms } in all {
+        let (every, takes) = (shown(every_ms), shown(takes_ms));
+        if every_ms > EVERY_MS_MAX {
+            let most = shown(EVERY_MS_MAX);
+            return Err(format!("every {every} is too seldom: every {most} at the most"));
+        }
+        if takes_ms == 0 || takes_ms >= every_ms {
+            return Err(format!(
+                "what is done every {every} takes some time and less than that, not {takes}"
+            ));
+        }
+    }
+    let part = regular_part(all);
+    if part > REGULAR_PART_MAX {
+        return Err(format!(
+            "what it does regularly takes {part} % of its time, and {REGULAR_PART_MAX} % at the most"
+        ));
+    }
     Ok(())
+}
+
+/// The part of its time, in per cent, that an executor spends on what it does regularly; rounded up.
+pub(crate) fn regular_part(all: &[RegularWork]) -> u32 {
+    let of = |one: &RegularWork| {
+        (u128::from(one.takes_ms) * 1_000).div_ceil(u128::from(one.every_ms.max(1)))
+    };
+    let thousandths: u128 = all.iter().map(of).sum();
+    u32::try_from(thousandths.div_ceil(10)).unwrap_or(u32::MAX)
 }

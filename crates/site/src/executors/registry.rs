@@ -246,6 +246,7 @@ mod tests {
             rate: None,
             weight: None,
             at_once: None,
+            regularly: Vec::new(),
         }
     }
 

@@ -19,6 +19,7 @@ use legwork_promise::{ResourceId, TaskId, Work};
 use legwork_schedule::{ExecutorId, KindId, Task};
 
 use super::lending::Lent;
+use super::pace::{by_the_clock, pace};
 use super::resources::hands;
 use super::steps::{leg_of, promised_for, task_of};
 use crate::Site;
@@ -202,6 +203,7 @@ impl Site {
         };
         let Some(one) = self.executors.registry.get(id) else { return };
         let resource = ResourceId::Executor(one.name.clone());
+        let lag_ms = by_the_clock(one, pace(one).lag.0);
         let mut free: Vec<Timestamp> = vec![now; lanes];
         let mut others = 0;
         for (whose, one) in self.occupants(id, &resource, lanes) {
@@ -225,7 +227,8 @@ impl Site {
             self.planning.busy_until = self.planning.busy_until.min(until);
             // What was promised has its time in the plan, and needs more only if it takes longer.
             let since = begun.unwrap_or(now);
-            if !one.is_planned || since.0.saturating_add(one.takes_ms) <= now.0 {
+            let longest = one.takes_ms.saturating_add(lag_ms);
+            if !one.is_planned || since.0.saturating_add(longest) <= now.0 {
                 free[lane] = until;
             }
         }
@@ -255,8 +258,10 @@ impl Site {
             (Whose::Lent(*task), Occupant { at, takes_ms, begun, lane, is_limited, is_planned })
         });
         let mut all: Vec<(Whose, Occupant)> = given.chain(lent).collect();
+        let executor = self.executors.registry.get(id);
         for (_, one) in &mut all {
             one.lane = one.lane.filter(|lane| *lane < lanes);
+            one.takes_ms = executor.map_or(one.takes_ms, |it| by_the_clock(it, one.takes_ms));
         }
         all.sort_by_key(|(_, one)| (one.lane.is_none(), one.at));
         all
@@ -295,6 +300,7 @@ impl Site {
 #[derive(Clone, Copy, Debug)]
 struct Occupant {
     at: Timestamp,
+    /// By the clock.
     takes_ms: i64,
     begun: Option<Timestamp>,
     lane: Option<usize>,

@@ -14,6 +14,7 @@ mod journal;
 mod ledger;
 mod lending;
 mod opening;
+mod pace;
 mod reach;
 mod resources;
 mod routing;
@@ -298,7 +299,7 @@ impl Site {
     pub(crate) fn follow_executors(&mut self, now: Timestamp) {
         let revision = self.executors.registry.revision();
         let is_known = std::mem::replace(&mut self.planning.executors, revision) == revision;
-        if !is_known && self.planning.node.as_ref().is_some_and(|node| !node.desk.is_empty()) {
+        if !is_known {
             self.refit_executors(now);
         }
     }

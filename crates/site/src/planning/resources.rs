@@ -12,6 +12,7 @@ use legwork_promise::{
 };
 
 use super::opening::wanted;
+use super::pace::{pace, share};
 use crate::Site;
 
 /// How far ahead somebody's time is looked at; nothing is promised for later.
@@ -152,12 +153,12 @@ impl Site {
                 let least = executor.types.iter().filter_map(|own| own.limit).min();
                 let at_once = hands(executor).min(least.unwrap_or(u32::MAX)).clamp(1, AT_ONCE_MAX);
                 Some(Setup {
-                    supply: Supply::always(before(now)),
+                    supply: Supply::always_with(share(executor), before(now)),
                     discipline: Discipline::NonPreemptive,
                     at_once: at_once as usize,
                     loads: Vec::new(),
                     jobs: Vec::new(),
-                    pace: Pace::default(),
+                    pace: pace(executor),
                 })
             }
         }

@@ -33,6 +33,7 @@ pub(crate) fn registration(name: &str) -> RegisterExecutor {
         weight: None,
         limit: 2,
         at_once: None,
+        regularly: Vec::new(),
         domain: None,
         verdicts: true,
     }

@@ -121,9 +121,21 @@ impl PlanKind {
     }
 }
 
+/// What somebody does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum TurnKind {
+    Promised,
+    /// What they do regularly.
+    Regular,
+    /// A job that nobody promised.
+    Other,
+}
+
 /// A stretch of time for one task. A task that is put aside for another one has several.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Turn {
+    pub what: TurnKind,
     /// Which of those that are done at a time, from 0.
     pub lane: usize,
     #[serde(with = "text")]
@@ -132,7 +144,7 @@ pub struct Turn {
     #[serde(with = "text")]
     #[schema(value_type = String, format = DateTime)]
     pub to: Timestamp,
-    /// Absent of what is done regularly.
+    /// Of what is promised.
     #[serde(default, with = "text::option", skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<String>)]
     pub instance: Option<InstanceId>,

@@ -4,7 +4,7 @@
 
 use std::collections::BTreeSet;
 
-use legwork_api::deadlines::{Plan, Turn};
+use legwork_api::deadlines::{Plan, Turn, TurnKind};
 use legwork_model::time::Timestamp;
 
 use crate::abbreviate::short;
@@ -18,6 +18,7 @@ const LABEL_CHARS: usize = 28;
 /// Without any task, what is done regularly is shown so far ahead.
 const REGULAR_DAYS: i64 = 7;
 const REGULAR: &str = "regular work";
+const OTHER: &str = "other jobs";
 
 pub(crate) fn render(plan: &Plan, columns: usize) -> String {
     let name = plain(&plan.name);
@@ -28,8 +29,8 @@ pub(crate) fn render(plan: &Plan, columns: usize) -> String {
     for (label, turns) in tasks(plan) {
         let bars: String =
             axis.days.iter().map(|day| format!("│{}", axis.bars(*day, &turns))).collect();
-        let is_regular = turns.iter().all(|turn| turn.instance.is_none());
-        let bars = paint(if is_regular { DIM } else { ACTIVE }, bars);
+        let is_promised = turns.iter().any(|turn| turn.what == TurnKind::Promised);
+        let bars = paint(if is_promised { ACTIVE } else { DIM }, bars);
         out.push_str(&format!("{} {bars}{}\n", axis.label(&label), paint(DIM, "│")));
     }
     if axis.days_left > 0 {
@@ -39,12 +40,11 @@ pub(crate) fn render(plan: &Plan, columns: usize) -> String {
     out
 }
 
-/// The turns of each task, those that come first first; last what is done regularly.
+/// The turns of each task, those that come first first; last what nobody promised, and what is done regularly.
 fn tasks(plan: &Plan) -> Vec<(String, Vec<&Turn>)> {
     let mut tasks: Vec<(String, Vec<&Turn>)> = Vec::new();
-    let (own, regular): (Vec<&Turn>, Vec<&Turn>) =
-        plan.turns.iter().partition(|turn| turn.instance.is_some());
-    for turn in own {
+    let of = |what: TurnKind| plan.turns.iter().filter(move |turn| turn.what == what);
+    for turn in of(TurnKind::Promised) {
         let label = label(turn);
         match tasks.iter_mut().find(|(known, _)| *known == label) {
             Some((_, turns)) => turns.push(turn),
@@ -52,14 +52,15 @@ fn tasks(plan: &Plan) -> Vec<(String, Vec<&Turn>)> {
         }
     }
     tasks.sort_by_key(|(_, turns)| turns.iter().map(|turn| turn.from).min());
-    if !regular.is_empty() {
-        tasks.push((REGULAR.to_owned(), regular));
+    for (label, what) in [(OTHER, TurnKind::Other), (REGULAR, TurnKind::Regular)] {
+        let turns: Vec<&Turn> = of(what).collect();
+        tasks.extend((!turns.is_empty()).then(|| (label.to_owned(), turns)));
     }
     tasks
 }
 
 fn label(turn: &Turn) -> String {
-    let Some(instance) = turn.instance else { return REGULAR.to_owned() };
+    let Some(instance) = turn.instance else { return OTHER.to_owned() };
     let step = turn.step.as_deref().map_or_else(String::new, |step| format!(":{}", plain(step)));
     format!("{}{step}", short(&instance.to_string()))
 }
@@ -78,8 +79,8 @@ struct Axis {
 
 impl Axis {
     fn of(plan: &Plan, columns: usize) -> Option<Self> {
-        let own = plan.turns.iter().filter(|turn| turn.instance.is_some());
-        let end = own.map(|turn| turn.to.0).max();
+        let given = plan.turns.iter().filter(|turn| turn.what != TurnKind::Regular);
+        let end = given.map(|turn| turn.to.0).max();
         let end = end.unwrap_or(plan.at.0.saturating_add(REGULAR_DAYS * DAY));
         let shown: Vec<&Turn> = plan.turns.iter().filter(|turn| turn.from.0 < end).collect();
         let (mut days, mut from, mut to) = (BTreeSet::new(), DAY, 0);
@@ -162,14 +163,20 @@ mod tests {
 
     const CASES: [&str; 2] = ["inst_01KFZQ9Y5GB4D7T3N8XJ2M6RVC", "inst_01KFZQ9Y5GB4D7T3N8XJ2M7ABC"];
 
-    /// Turns as `16T08 16T11 0:check`, with the place of the case, or without for regular work.
+    /// Turns as `16T08 16T11 0:check`, with the place of the case, `other`, or nothing for regular work.
     fn plan(turns: &[&str]) -> Plan {
         let turn = |text: &&str| {
             let parts: Vec<&str> = text.split(' ').collect();
             let moment = |text: &str| at(&format!("2026-01-{text}:00:00Z"));
-            let task = parts.get(2).map(|task| task.split_once(':').unwrap());
+            let task = parts.get(2).and_then(|task| task.split_once(':'));
+            let what = match (parts.get(2), task) {
+                (None, _) => TurnKind::Regular,
+                (Some(_), None) => TurnKind::Other,
+                (Some(_), Some(_)) => TurnKind::Promised,
+            };
             let (from, to) = (moment(parts[0]), moment(parts[1]));
             Turn {
+                what,
                 lane: 0,
                 from,
                 to,
@@ -206,6 +213,18 @@ mod tests {
         2M7ABC:check   │       ▏████████     │                     │
         2M6RVC:approve │               ▏█████│███                  │
         regular work   │                  ███│                     │
+        ");
+    }
+
+    #[test]
+    fn what_nobody_promised_is_not_taken_for_regular_work() {
+        let turns = ["16T08 16T09 other", "16T09 16T10 0:check", "16T08 16T09"];
+        insta::assert_snapshot!(chart(&turns, 40), @r"
+                     │Fri 16  │
+        UTC          │08    10│
+        2M6RVC:check │    ████│
+        other jobs   │████    │
+        regular work │████    │
         ");
     }
 

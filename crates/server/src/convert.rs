@@ -6,7 +6,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use legwork_api::deadlines::{Deadline, DeadlineStep, Plan, PlanKind, Turn};
+use legwork_api::deadlines::{Deadline, DeadlineStep, Plan, PlanKind, Turn, TurnKind};
 use legwork_api::definitions::{Agent, DefinitionSummary, Finding, VersionSummary};
 use legwork_api::executors::{ExecutorCondition, ExecutorState, ExecutorTypeState, Regularly};
 use legwork_api::instances::{
@@ -71,8 +71,13 @@ pub(crate) fn plan(view: site::PlanView) -> Plan {
         event::Performer::System => (PlanKind::Executor, "".into()),
     };
     let turns = view.turns.into_iter().map(|turn| {
-        let site::PlannedTurn { lane, from, to, instance, step, due } = turn;
-        Turn { lane, from, to, instance, step, due }
+        let site::PlannedTurn { lane, from, to, instance, step, due, is_regular } = turn;
+        let what = match instance {
+            Some(_) => TurnKind::Promised,
+            None if is_regular => TurnKind::Regular,
+            None => TurnKind::Other,
+        };
+        Turn { what, lane, from, to, instance, step, due }
     });
     Plan { name, kind, at: view.at, turns: turns.collect() }
 }

@@ -333,7 +333,9 @@ pub struct PlannedTurn {
     pub lane: usize,
     pub from: Timestamp,
     pub to: Timestamp,
-    /// `None`: what it does regularly.
+    /// What it does regularly, and nobody has given it.
+    pub is_regular: bool,
+    /// `None`: what it does regularly, or a job that nobody promised.
     pub instance: Option<InstanceId>,
     /// As far as it is known here.
     pub step: Option<Arc<str>>,

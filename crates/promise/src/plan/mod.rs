@@ -60,6 +60,7 @@ pub struct Times {
 pub struct Turn {
     /// `None`: what the resource does regularly, or besides what it has promised.
     pub ticket: Option<Ticket>,
+    pub is_regular: bool,
     pub from: Timestamp,
     pub to: Timestamp,
 }

@@ -99,7 +99,7 @@ impl Plan {
         let running = match running.map(|piece| piece.number) {
             Some(number) => Some((self.now, begin, number)),
             // What is not in the plan has no number.
-            None => self.is_occupied().then_some((self.now, begin, 0)),
+            None => (self.busy > self.now).then_some((self.now, self.busy, 0)),
         };
         let line: Vec<(i64, i64, u64)> = match &self.sequence {
             Some(sequence) => {
@@ -116,6 +116,7 @@ impl Plan {
         let turn = |(from, to, number)| {
             Some(Turn {
                 ticket: (number > 0 && !self.loads.is_job(number)).then_some(Ticket(number)),
+                is_regular: self.loads.is_job(number),
                 from: self.supply.begin(Work(from))?,
                 to: self.supply.moment(Work(to))?,
             })

@@ -90,8 +90,9 @@ impl Site {
                 });
                 let due = task.and_then(|task| Some(node.desk.task(task)?.window.deadline));
                 let instance = task.map(|task| task.instance);
+                let is_regular = turn.is_regular;
                 turns.extend(stretches(turn.from, turn.to).into_iter().map(|(from, to)| {
-                    PlannedTurn { lane, from, to, instance, step: step.clone(), due }
+                    PlannedTurn { lane, from, to, instance, step: step.clone(), due, is_regular }
                 }));
             }
             lane += 1;

@@ -460,16 +460,17 @@ fn plans() {
         deputies: vec![],
         only: vec![],
         start: Timestamp(5),
+        attempt: 7,
     };
     let stands_in = StandsIn { who: ann(), from: Timestamp(2), to: Timestamp(8) };
     let for_a_while = Reserved { only: vec![stands_in], ..reserved.clone() };
     check_plan(
         PlanEvent::Reserved(Box::new(for_a_while)),
-        "82008d845000000000000000000000000000000007050100820163616e6e0001090405f50381820163616e6e808183820163616e6e020805",
+        "82008e845000000000000000000000000000000007050100820163616e6e0001090405f50381820163616e6e808183820163616e6e02080507",
     );
     check_plan(
         PlanEvent::Reserved(Box::new(reserved)),
-        "82008d845000000000000000000000000000000007050100820163616e6e0001090405f50381820163616e6e808005",
+        "82008e845000000000000000000000000000000007050100820163616e6e0001090405f50381820163616e6e80800507",
     );
     check_plan(PlanEvent::Begun(task), "8201845000000000000000000000000000000007050100");
     check_plan(PlanEvent::Ended(task), "8202845000000000000000000000000000000007050100");

@@ -7,8 +7,8 @@ use std::collections::VecDeque;
 use legwork_model::id::{InstanceId, ServerId};
 use legwork_model::time::Timestamp;
 use legwork_promise::{
-    Desk, Discipline, Displaces, Effect, Node, Pace, Policy, ResourceId, Setup, Strategy as Asking,
-    Supply, Task, TaskId, Window, Work,
+    Desk, Discipline, Displaces, Effect, Node, Pace, Policy, ResourceId, Said, Setup,
+    Strategy as Asking, Supply, Task, TaskId, Window, Work,
 };
 use network::{BUSY, DELAY, Happened, Net, Setting};
 use proptest::prelude::*;
@@ -188,6 +188,47 @@ fn room_is_held_until_it_is_taken_and_what_is_lost_later_takes_it_at_once() {
     assert!(told.contains(&Effect::Removed { task: minor.id }), "{told:?}");
     assert!(is_promised_at(&told, held.id, 0), "{told:?}");
     assert!(two.nodes[0].desk.task(held.id).is_some());
+}
+
+/// What the first would tell the second if it wanted a task no more.
+fn cancellation(two: &Two, id: TaskId) -> Option<Said> {
+    two.nodes[0].clone().finish(id).into_iter().find_map(|effect| match effect {
+        Effect::Say(said) => Some(said),
+        Effect::Promised { .. }
+        | Effect::Refused { .. }
+        | Effect::Removed { .. }
+        | Effect::Lost { .. } => None,
+    })
+}
+
+#[test]
+fn a_late_copy_of_an_old_cancellation_meets_no_promise_after_a_restart_of_either() {
+    let mut two = Two::new();
+    let asked = task(1, 5_000, 1, &[1]);
+    let promise = |two: &mut Two| {
+        assert!(is_promised_at(&two.does(|node| node.submit(asked.clone(), NOW)), asked.id, 1));
+    };
+    promise(&mut two);
+    let old = cancellation(&two, asked.id).expect("it is cancelled");
+    two.does(|node| node.finish(asked.id));
+    promise(&mut two);
+    // The one that has promised it.
+    let held = two.nodes[1].desk.reservation(asked.id).expect("it is promised");
+    let asker = two.nodes[1].asker_and_attempt(asked.id).expect("it is promised");
+    two.nodes[1] = Two::new().nodes[1].clone();
+    two.nodes[1].restore(held, asker, None);
+    two.nodes[1].hear(ServerId(0), old, NOW);
+    assert!(two.nodes[1].desk.task(asked.id).is_some());
+    // The one that asked: it can cancel what it asked for before, and not what it asks for later.
+    let later = Timestamp(NOW.0 + 50);
+    two.nodes[0] = Two::new().nodes[0].clone();
+    two.nodes[0].expect(asked.clone(), ServerId(1), NOW, later);
+    let old = cancellation(&two, asked.id).expect("it is cancelled");
+    two.does(|node| node.finish(asked.id));
+    assert!(two.nodes[1].desk.task(asked.id).is_none());
+    promise(&mut two);
+    two.nodes[1].hear(ServerId(0), old, later);
+    assert!(two.nodes[1].desk.task(asked.id).is_some());
 }
 
 #[test]

@@ -100,6 +100,9 @@ pub struct Reserved {
     /// When it was planned to begin: what cannot be put aside is taken in again in this order.
     #[n(12)]
     pub start: Timestamp,
+    /// In which attempt of whoever asked: what they say of an earlier one does not count.
+    #[n(13)]
+    pub attempt: u64,
 }
 
 /// Somebody who can do something for a while.

@@ -385,6 +385,17 @@ impl Desk {
         }
     }
 
+    /// Whoever keeps the plans has to put a task down anew: it is promised otherwise.
+    pub(crate) fn note_again(&mut self, id: TaskId) {
+        let placed = self.placed.get(&id);
+        let plan =
+            |it: &Placed| Some(self.resources.get(&it.by)?.lanes[it.lane].plan.is_begun(it.ticket));
+        // What is begun is not put down as if it were not.
+        if placed.and_then(plan) == Some(false) {
+            self.changes.push(Change::Reserved(id));
+        }
+    }
+
     pub fn promise(&mut self, id: TaskId) -> Option<Promise> {
         let Placed { by, lane, ticket, .. } = self.placed.get(&id)?;
         let times = self.resources.get_mut(by)?.lanes[*lane].plan.times(*ticket)?;

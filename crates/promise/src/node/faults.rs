@@ -166,7 +166,12 @@ impl Node {
     }
 
     /// What was promised here before a restart, by somebody who has no plan here now, is taken back.
-    pub fn lose_promise(&mut self, task: Task, asker: ServerId, now: Timestamp) -> Vec<Effect> {
+    pub fn lose_promise(
+        &mut self,
+        task: Task,
+        asker: (ServerId, u64),
+        now: Timestamp,
+    ) -> Vec<Effect> {
         let mut effects = Vec::new();
         self.hold_again(&task, asker);
         self.take_back(task, true, now, &mut effects);

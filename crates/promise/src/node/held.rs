@@ -9,7 +9,7 @@ use legwork_model::time::Timestamp;
 
 use super::faults::Gone;
 use super::message::{Message, Offer};
-use super::{Effect, Node};
+use super::{Asked, Effect, Node};
 use crate::task::{Promise, Task, TaskId};
 
 /// For whom a task is promised here.
@@ -59,10 +59,9 @@ impl Again {
     }
 }
 
-/// After a restart it is not known in which attempt something was promised: here it is as if in the first, so
-/// that whoever asked can cancel it; and whoever asked says what counts for the last.
+/// After a restart it is not known of which attempt a promise was taken back: it is as if of the first, so that whoever
+/// asked can say that they know.
 const FIRST: u64 = 0;
-pub(super) const LATEST: u64 = u64::MAX;
 
 /// An answer is waited for as long as so many messages take.
 const WAITED: i64 = 4;
@@ -80,16 +79,19 @@ impl Node {
 
     pub(super) fn hold(&mut self, task: &Task, asker: ServerId, attempt: u64, now: Timestamp) {
         let again = Again::after(now, self.wait());
-        self.held.insert(task.id, Held { asker, attempt, again });
+        let before = self.held.insert(task.id, Held { asker, attempt, again });
+        if before.is_some_and(|held| (held.asker, held.attempt) != (asker, attempt)) {
+            self.desk.note_again(task.id);
+        }
         if self.taken.remove(&task.id).is_some() {
             self.noted.push(Noted::Told { task: task.id });
         }
     }
 
     /// It was held before a restart: whether it was confirmed is not known. It is asked when it should be done.
-    pub(super) fn hold_again(&mut self, task: &Task, asker: ServerId) {
+    pub(super) fn hold_again(&mut self, task: &Task, (asker, attempt): (ServerId, u64)) {
         let again = Again::after(task.window.deadline, self.wait());
-        self.held.insert(task.id, Held { asker, attempt: FIRST, again });
+        self.held.insert(task.id, Held { asker, attempt, again });
     }
 
     /// Nobody holds it here any more; answers for whom it was.
@@ -280,8 +282,9 @@ impl Node {
         effects: &mut Vec<Effect>,
     ) {
         effects.push(self.say(from, Message::Cancel { task: id, attempt }));
-        let is_of = |of: u64| of == attempt || of == LATEST || attempt == FIRST;
-        let asked = self.asked.get(&id).filter(|asked| is_of(asked.attempt));
+        let is_of =
+            |asked: &Asked| asked.attempt == attempt || asked.is_restored || attempt == FIRST;
+        let asked = self.asked.get(&id).filter(|asked| is_of(asked));
         let Some(asked) = asked.filter(|asked| asked.at.is_none_or(|at| at == from)) else {
             return;
         };

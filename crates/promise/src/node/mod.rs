@@ -154,6 +154,8 @@ struct Asked {
     /// When it is given up if nobody answers.
     until: Timestamp,
     attempt: u64,
+    /// It was asked for before a restart, in an attempt before this one.
+    is_restored: bool,
     /// When whoever has promised it is to begin; that they have begun.
     start: Option<Timestamp>,
     is_begun: bool,
@@ -164,7 +166,8 @@ struct Asked {
 impl Asked {
     /// Nobody has answered yet.
     fn new(task: Task, until: Timestamp, attempt: u64) -> Self {
-        Self { task, at: None, until, attempt, start: None, is_begun: false, taking: None }
+        let (is_restored, is_begun) = (false, false);
+        Self { task, at: None, until, attempt, is_restored, start: None, is_begun, taking: None }
     }
 }
 
@@ -206,8 +209,13 @@ impl Node {
         self.homes.keys()
     }
 
-    /// Takes in what was promised here before, and for whom.
-    pub fn restore(&mut self, reservation: Reservation, asker: ServerId, begun: Option<Timestamp>) {
+    /// Takes in what was promised here before, for whom, and in which attempt of theirs.
+    pub fn restore(
+        &mut self,
+        reservation: Reservation,
+        asker: (ServerId, u64),
+        begun: Option<Timestamp>,
+    ) {
         self.hold_again(&reservation.task, asker);
         self.desk.restore(reservation, begun);
     }
@@ -217,11 +225,18 @@ impl Node {
         self.held.get(&id).map(|held| held.asker)
     }
 
-    /// Takes in what was asked for here before, who has promised it, and for when.
-    pub fn expect(&mut self, task: Task, at: ServerId, start: Timestamp) {
+    /// The same with the attempt of theirs in which it is promised.
+    pub fn asker_and_attempt(&self, id: TaskId) -> Option<(ServerId, u64)> {
+        self.held.get(&id).map(|held| (held.asker, held.attempt))
+    }
+
+    /// Takes in what was asked for here before, who has promised it, and for when. In which attempt is not known: what
+    /// is said about it counts for that one, and not for those to come.
+    pub fn expect(&mut self, task: Task, at: ServerId, start: Timestamp, now: Timestamp) {
         let (id, until) = (task.id, task.window.deadline);
-        let asked = Asked::new(task, until, held::LATEST);
-        self.asked.insert(id, Asked { at: Some(at), start: Some(start), ..asked });
+        let asked = Asked::new(task, until, self.next_attempt(now));
+        let (at, start) = (Some(at), Some(start));
+        self.asked.insert(id, Asked { at, start, is_restored: true, ..asked });
     }
 
     /// Somebody works on a task that is promised here, or was asked for here.

@@ -65,7 +65,8 @@ impl Site {
             if stray.asker == self.server_here() && !self.is_instance(stray.task.instance) {
                 continue;
             }
-            let (asker, task) = (stray.asker, super::journal::task(&stray));
+            let asker = (stray.asker, stray.attempt);
+            let task = super::journal::task(&stray);
             task.who.iter().for_each(|one| self.prepare(one, now));
             self.plan(now, |node| node.lose_promise(task, asker, now));
         }

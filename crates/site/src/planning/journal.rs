@@ -60,7 +60,8 @@ impl Site {
             let Some(node) = &mut self.planning.node else { return };
             if node.desk.has(&by) {
                 let (task, lane) = (task(&reserved), reserved.lane as usize);
-                node.restore(Reservation { task, by, lane }, reserved.asker, begun);
+                let asker = (reserved.asker, reserved.attempt);
+                node.restore(Reservation { task, by, lane }, asker, begun);
             }
         }
         let taken = self.planning.ledger.taken.clone();
@@ -95,6 +96,7 @@ impl Site {
         let event = |change| match change {
             Change::Reserved(id) => {
                 let Reservation { task, by, lane } = node.desk.reservation(id)?;
+                let (asker, attempt) = node.asker_and_attempt(id).unwrap_or((here, 0));
                 Some(PlanEvent::Reserved(Box::new(Reserved {
                     task: key(id),
                     by: performer(&by),
@@ -104,7 +106,8 @@ impl Site {
                     takes_ms: task.service.0.unsigned_abs(),
                     priority: task.priority,
                     may_abort: task.may_abort,
-                    asker: node.asker(id).unwrap_or(here),
+                    asker,
+                    attempt,
                     who: task.who.iter().map(performer).collect(),
                     deputies: task.deputies.iter().map(performer).collect(),
                     only: task.only.iter().map(stands_in).collect(),

@@ -226,6 +226,7 @@ pub(super) mod samples {
             deputies: Vec::new(),
             only: Vec::new(),
             start: Timestamp(1),
+            attempt: 0,
         }))
     }
 }

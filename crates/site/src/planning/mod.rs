@@ -181,7 +181,7 @@ impl Site {
             task.who.iter().for_each(|one| self.prepare(one, now));
             if let Some(node) = self.planning.node.as_mut().filter(|_| at != here) {
                 let id = task.id;
-                node.expect(task, at, start);
+                node.expect(task, at, start, now);
                 self.planning.reach.needs(at, now);
                 self.look_again_who_could(id, now);
             }

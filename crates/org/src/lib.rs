@@ -17,7 +17,7 @@ mod support;
 mod worklist;
 
 pub use absence::StandIn;
-pub use calendar::{Occurrence, Regular, SPANS_PER_DAY_MAX, WorkSpan, WorkingTime};
+pub use calendar::{Occurrence, Regular, SPANS_PER_DAY_MAX, Timetable, WorkSpan, WorkingTime};
 pub use check::Assignments;
 pub use check_text::{Checked, check_text};
 pub use organisation::{Absence, Agent, Organisation, Position, Unit};

@@ -23,6 +23,11 @@ impl Mistake {
         Self { rule: Rule::Y3, ..Self::new(at, message, hint) }
     }
 
+    /// The same for a text that stands alone.
+    pub(super) fn told(&self) -> String {
+        format!("column {}: {}; {}", self.at + 1, self.message, self.hint)
+    }
+
     /// Tells it, at its very column if the text stands in one line as it is.
     pub(crate) fn tell(self, node: &Node, what: &str, report: &mut Report) {
         let offset = node.scalar().and_then(|scalar| scalar.offset);

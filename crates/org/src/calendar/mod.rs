@@ -8,6 +8,7 @@ mod cron;
 mod mistake;
 mod regular;
 mod spans;
+mod timetable;
 mod week;
 mod zone;
 
@@ -21,6 +22,7 @@ pub(crate) use self::mistake::Mistake;
 pub(crate) use self::regular::When;
 pub use self::regular::{Occurrence, Regular};
 use self::spans::Stretch;
+pub use self::timetable::Timetable;
 pub use self::week::SPANS_PER_DAY_MAX;
 pub(crate) use self::week::{Draft, Week, days, hours, short};
 use self::zone::DAY_MS;

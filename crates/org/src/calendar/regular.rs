@@ -89,7 +89,7 @@ impl Regular {
     }
 }
 
-fn appointments<'r>(
+pub(super) fn appointments<'r>(
     cron: &'r Cron,
     zone: &'r Zone,
     stretch: Stretch,

@@ -86,7 +86,7 @@ fn the_guide_lists_every_metric_and_no_other() {
 
 /// What the guide says of a limit, and where the source says the same.
 const REGISTERING: &str = "crates/site/src/executors/registering.rs";
-const LIMITS: [(&str, &str, &str); 51] = [
+const LIMITS: [(&str, &str, &str); 53] = [
     (
         "a [deadline](deadlines.md) that is promised | 400 days ahead",
         "crates/site/src/planning/resources.rs",
@@ -211,6 +211,12 @@ const LIMITS: [(&str, &str, &str); 51] = [
         REGISTERING,
         "SECRET_BYTES: RangeInclusive<usize> = 32..=200;",
     ),
+    ("[schedules](schedules.md) | 10000", SCHEDULES, "SCHEDULES_MAX: usize = 10_000;"),
+    (
+        "a schedule's name; the data of each start; its period; its deadline | 64 bytes; 64 KiB",
+        SCHEDULES,
+        "NAME_BYTES_MAX: usize = 64;\nconst DATA_BYTES_MAX: usize = 64 << 10;",
+    ),
     ("a value | 256 KiB", "crates/model/src/value.rs", "VALUE_BYTES_MAX: usize = 256 * 1024;"),
     (
         "all values of a case, older ones included, each counting 64 bytes more | 16 MiB",
@@ -244,6 +250,7 @@ const LIMITS: [(&str, &str, &str); 51] = [
     ),
 ];
 const CONFIG: &str = "crates/server/src/config.rs";
+const SCHEDULES: &str = "crates/site/src/schedules/putting.rs";
 const WORKER: &str = "crates/site/src/worker.rs";
 const BOUNDS: &str = "crates/site/src/bounds.rs";
 

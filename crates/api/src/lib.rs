@@ -13,6 +13,7 @@ pub mod instances;
 pub mod jobs;
 pub mod links;
 pub mod problem;
+pub mod schedules;
 #[cfg(feature = "signature")]
 pub mod signature;
 pub mod system;

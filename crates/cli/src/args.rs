@@ -6,7 +6,7 @@ use clap::{Parser, Subcommand};
 
 use crate::{
     backup, check, cluster, compact, control, deadline, demo, deploy, deployed, executors, file,
-    history, incidents, jobs, list, schema, show, start, token, up, work,
+    history, incidents, jobs, list, schedules, schema, show, start, token, up, work,
 };
 
 /// Where a server is looked for.
@@ -63,6 +63,8 @@ pub(crate) enum Command {
     Start(start::Args),
     /// Ask for deadlines, see what is promised, and who is to do what when
     Deadline(deadline::Args),
+    /// Start processes again and again, by a time-table or every so often
+    Schedules(schedules::Args),
     /// Show an instance as a tree with states, its data and incidents
     Show(show::Args),
     /// Tell what happened in an instance, step by step
@@ -153,6 +155,9 @@ mod tests {
             "legwork start p --unpromised",
             "legwork start p --by 3d --priority 10",
             "legwork deadline",
+            "legwork schedules put n p",
+            "legwork schedules put n p --every 15m --zone UTC",
+            "legwork schedules put n p --every soon",
             "legwork deadline ask p",
             "legwork deadline plan ann --width 10",
             "legwork resolve x --retry --choose y",
@@ -183,6 +188,9 @@ mod tests {
             "legwork deadline ask p --by 3d --set a=1 --version 2",
             "legwork deadline list --process p --ended --json",
             "legwork deadline show last",
+            "legwork schedules",
+            "legwork schedules put n p --every 15m --set a=1 --by 4h --priority 7",
+            "legwork schedules pause n --json",
             "legwork deadline plan ann --executor --width 120",
             "legwork start p --wait=5s --file contract=a.pdf --as ann",
             "legwork work --as ann complete last --answer yes",

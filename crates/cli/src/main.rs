@@ -28,6 +28,7 @@ mod list;
 mod output;
 mod progress;
 mod reconfigure;
+mod schedules;
 mod schema;
 mod show;
 mod source;
@@ -119,6 +120,9 @@ fn run(cli: Cli) -> Result<()> {
         }
         Command::Executors(args) => {
             online(&global, async |context| executors::run(&context, &args).await)
+        }
+        Command::Schedules(args) => {
+            online(&global, async |context| schedules::run(&context, &args).await)
         }
         Command::Token(args) => online(&global, async |context| token::run(&context, &args).await),
     }

@@ -9,6 +9,7 @@ mod deadline;
 mod mail;
 mod plan;
 mod record;
+mod schedule;
 mod site;
 mod travel;
 
@@ -27,6 +28,7 @@ pub use mail::MailEvent;
 pub use plan::{PlanEvent, Reserved, StandsIn, TaskKey};
 pub use record::{Record, RecordedAt, Unreadable, relative};
 use record::{compact_activity, relative_if_any};
+pub use schedule::{Fired, Period, ScheduleEvent, SchedulePut, Within};
 pub use site::{
     ExecutorRegistered, ExecutorType, Method, PolicySet, RegularWork, Secret, SiteEvent,
     TokenIssued, Validity,

@@ -22,8 +22,8 @@ use minicbor::{Decode, Encode};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct InstanceId(pub u128);
 
-/// An append-only sequence of records in a store: one for the site itself, one for its plans, one per
-/// instance, one per idempotency key.
+/// An append-only sequence of records in a store: one for the site itself, one for its plans, one for what
+/// it starts periodically, one per instance, one per idempotency key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct StreamId(pub u128);
 
@@ -35,6 +35,7 @@ pub enum StreamKind {
     Instance(InstanceId),
     Key,
     Mail,
+    Schedules,
 }
 
 /// A node of one version of a process. Numbered in document order, which makes the number part of
@@ -131,12 +132,15 @@ impl StreamId {
     /// The plans of those at home at the server.
     pub const PLANS: Self = Self(u128::MAX - 1);
 
+    /// What came of periodic starts.
+    pub const SCHEDULES: Self = Self(u128::MAX - 2);
+
     /// The least id of an idempotency key: all instances lie below, all keys from here on.
     pub const KEYS: Self = Self(1 << 127);
 
     /// The stream of an idempotency key, by a hash of the key.
     pub fn of_key(hash: u128) -> Self {
-        Self((hash | Self::KEYS.0).min(Self::PLANS.0 - 1))
+        Self((hash | Self::KEYS.0).min(Self::SCHEDULES.0 - 1))
     }
 
     pub fn kind(self) -> StreamKind {
@@ -146,6 +150,8 @@ impl StreamId {
             StreamKind::Plans
         } else if self == Self::MAIL {
             StreamKind::Mail
+        } else if self == Self::SCHEDULES {
+            StreamKind::Schedules
         } else if self < Self::KEYS {
             StreamKind::Instance(InstanceId(self.0))
         } else {
@@ -243,7 +249,13 @@ impl FromStr for InstanceId {
         // No text names a stream that is not an instance's.
         match id.map(|id| StreamId(id).kind()) {
             Some(StreamKind::Instance(id)) => Ok(id),
-            Some(StreamKind::Site | StreamKind::Plans | StreamKind::Key | StreamKind::Mail)
+            Some(
+                StreamKind::Site
+                | StreamKind::Plans
+                | StreamKind::Key
+                | StreamKind::Mail
+                | StreamKind::Schedules,
+            )
             | None => Err(wrong()),
         }
     }
@@ -441,6 +453,7 @@ mod tests {
         assert_eq!(StreamId::SITE.kind(), StreamKind::Site);
         assert_eq!(StreamId::PLANS.kind(), StreamKind::Plans);
         assert_eq!(StreamId::MAIL.kind(), StreamKind::Mail);
+        assert_eq!(StreamId::SCHEDULES.kind(), StreamKind::Schedules);
         for id in [1, u128::MAX >> 1] {
             assert_eq!(StreamId(id).kind(), StreamKind::Instance(InstanceId(id)));
         }

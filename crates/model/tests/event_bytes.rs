@@ -5,9 +5,10 @@
 
 use legwork_model::event::{
     Answered, Assigned, Completed, Created, Deadline, Entry, Event, ExecutorRegistered,
-    ExecutorType, FetchedValue, Incident, KeyEvent, Leg, MailEvent, Method, Order, Orders, Parcel,
-    Passage, Performer, PlanEvent, Planned, PolicySet, Received, Record, RegularWork, Replanned,
-    RequestDigest, Reserved, Secret, SiteEvent, StandsIn, TaskKey, TokenIssued, Validity,
+    ExecutorType, FetchedValue, Fired, Incident, KeyEvent, Leg, MailEvent, Method, Order, Orders,
+    Parcel, Passage, Performer, Period, PlanEvent, Planned, PolicySet, Received, Record,
+    RegularWork, Replanned, RequestDigest, Reserved, ScheduleEvent, SchedulePut, Secret, SiteEvent,
+    StandsIn, TaskKey, TokenIssued, Validity, Within,
 };
 use legwork_model::id::{Activity, DomainId, ElementId, InstanceId, Iteration, NodeId, ServerId};
 use legwork_model::time::Timestamp;
@@ -360,6 +361,57 @@ fn executors_come_and_go() {
         SiteEvent::PolicySet(Box::new(PolicySet { job, policy, recorded: true, by: ann() })),
         "820b84647363616e686f78746861732d33f5820163616e6e",
     );
+}
+
+#[test]
+fn schedules() {
+    let put = |period, agent, within| {
+        SiteEvent::SchedulePut(Box::new(SchedulePut {
+            name: "nightly".into(),
+            process: "report".into(),
+            period,
+            data: "{}".to_owned(),
+            by: ann(),
+            agent,
+            within,
+        }))
+    };
+    let cron = Period::Cron { text: "0 2 * * *".into(), zone: "UTC".into() };
+    check_site(
+        put(cron, None, None),
+        "820c85676e696768746c79667265706f7274830069302032202a202a202a63555443627b7d820163616e6e",
+    );
+    let within = Some(Within { ms: 7, priority: 5 });
+    check_site(
+        put(Period::Every { ms: 1_000 }, Some("ann".into()), within),
+        "820c87676e696768746c79667265706f727482011903e8627b7d820163616e6e63616e6e820705",
+    );
+    let name = || "nightly".into();
+    check_site(
+        SiteEvent::ScheduleRemoved { name: name(), by: ann() },
+        "830d676e696768746c79820163616e6e",
+    );
+    check_site(
+        SiteEvent::SchedulePaused { name: name(), is_paused: true, by: ann() },
+        "840e676e696768746c79f5820163616e6e",
+    );
+}
+
+#[test]
+fn events_of_periodic_starts() {
+    let instance = InstanceId(0x0192_3456_789A_BCDE_F012_3456_789A_BCDE);
+    let fired = |outcome| ScheduleEvent::Fired { name: "a".into(), moment: Timestamp(9), outcome };
+    let refused = Fired::Refused { code: "b".to_owned(), message: "c".to_owned() };
+    let events = vec![
+        fired(Fired::Started { instance, promised: None }),
+        fired(Fired::Started { instance, promised: Some(false) }),
+        fired(refused),
+    ];
+    let record = Record { at: Timestamp(0), events };
+    let stored = record.to_bytes();
+    let expected = "820083840061610982005001923456789abcdef0123456789abcde840061610983005001923456789abcdef0123456789abcdef48400616109830161626163";
+    assert_eq!(hex(&stored), expected);
+    assert_eq!(Record::from_bytes(&stored), Ok(record));
 }
 
 #[test]

@@ -14,6 +14,7 @@ use legwork_api::instances::{
     InstanceList, InstanceState, InstanceSummary, Node, NodeState, Performer, Started,
 };
 use legwork_api::jobs::{Job, JobList, JobResult, JobResults};
+use legwork_api::schedules::{LastStart, Schedule, Within};
 use legwork_api::tokens::TokenSummary;
 use legwork_api::work::{AnswerOption, Item, ItemDetail, Output, Unreachable, Worklist};
 use legwork_api::{Data, Problem};
@@ -62,6 +63,40 @@ pub(crate) fn deadline(view: site::DeadlineView) -> Deadline {
         due: leg.due,
     });
     Deadline { at: view.at, promised: view.promised, steps: steps.collect() }
+}
+
+pub(crate) fn schedule(info: site::ScheduleInfo) -> Schedule {
+    let (cron, zone, every_ms) = match info.period {
+        event::Period::Cron { text, zone } => (Some(text), Some(zone), None),
+        event::Period::Every { ms } => (None, None, Some(ms)),
+    };
+    let deadline =
+        info.within.map(|event::Within { ms, priority }| Within { within_ms: ms, priority });
+    let last = info.last.map(|(at, outcome)| {
+        let none = LastStart { at, instance: None, promised: None, code: None, detail: None };
+        match outcome {
+            event::Fired::Started { instance, promised } => {
+                LastStart { instance: Some(instance), promised, ..none }
+            }
+            event::Fired::Refused { code, message } => {
+                LastStart { code: Some(code), detail: Some(message), ..none }
+            }
+        }
+    });
+    Schedule {
+        name: info.name,
+        process: info.process,
+        cron,
+        zone,
+        every_ms,
+        data: info.data,
+        agent: info.agent.map(|agent| agent.0),
+        deadline,
+        paused: info.is_paused,
+        put_at: info.put_at,
+        next_at: info.next,
+        last,
+    }
 }
 
 pub(crate) fn plan(view: site::PlanView) -> Plan {

@@ -28,6 +28,7 @@ use crate::moving::{Progress, bring};
 use crate::notes::Notes;
 use crate::peer::{Host, Links, Place, Presence, Wish};
 use crate::queue::Queue;
+use crate::schedules;
 use crate::status::Status;
 use crate::supervise::Supervisor;
 
@@ -61,6 +62,8 @@ pub(crate) struct Core {
     drive: Option<thread::JoinHandle<()>>,
     dialling: Option<JoinHandle<()>>,
     mailing: Option<JoinHandle<()>>,
+    /// Starts what schedules want.
+    starting: Option<JoinHandle<()>>,
 }
 
 /// Links to a logical server that another process holds; dropped with this.
@@ -166,6 +169,17 @@ impl Process {
         }
     }
 
+    /// How the site of one of its servers is set up.
+    fn site(&self, name: Option<&Arc<str>>) -> legwork_site::Config {
+        legwork_site::Config {
+            resident_max: self.config.resident_max,
+            waiting_max: self.config.limits.waiting_max,
+            member: name.and_then(|name| self.member(name)),
+            mail: self.post.as_ref().map(|post| post.settings.tell.clone()),
+            ..legwork_site::Config::default()
+        }
+    }
+
     fn member(&self, name: &Arc<str>) -> Option<Member> {
         let peering = self.config.peering.as_ref()?;
         // A guest may have been added after the file was written.
@@ -196,6 +210,7 @@ impl Core {
         let queue = Arc::new(Queue::new(config.limits.queue_max));
         let links = name.clone().and_then(|name| process.links(name, &queue));
         let slot = Arc::new(Slot::default());
+        let (starts, wanted) = mpsc::channel(schedules::WAITING_MAX);
         let mut around = Surroundings {
             queue: queue.clone(),
             clock: process.clock.clone(),
@@ -210,6 +225,7 @@ impl Core {
                 process.callback.clone(),
                 slot,
             )),
+            starts,
             written: Arc::default(),
             notes,
         };
@@ -224,13 +240,7 @@ impl Core {
                 drop(process.front.set(links.clone()));
             }
         }
-        let site = legwork_site::Config {
-            resident_max: config.resident_max,
-            waiting_max: config.limits.waiting_max,
-            member: name.and_then(|name| process.member(&name)),
-            mail: process.post.as_ref().map(|post| post.settings.tell.clone()),
-            ..legwork_site::Config::default()
-        };
+        let site = process.site(name.as_ref());
         let copy = match (&links, copies) {
             (Some(links), Some(copier)) => Some(copy(links, copier, &around)),
             (Some(_) | None, Some(_) | None) => None,
@@ -243,7 +253,9 @@ impl Core {
         match outcome.await {
             Ok(Ok(())) => {
                 let dialling = links.map(|links| tokio::spawn(links.run()));
-                let mut core = Self { app, queue, drive: Some(drive), dialling, mailing: None };
+                let starting = Some(tokio::spawn(schedules::run(app.clone(), wanted)));
+                let (drive, mailing) = (Some(drive), None);
+                let mut core = Self { app, queue, drive, dialling, mailing, starting };
                 match core.begin_mailing(process, !is_guest) {
                     Ok(()) => Ok(core),
                     Err(error) => {
@@ -278,6 +290,10 @@ impl Core {
             if tokio::time::timeout(patience, &mut mailing).await.is_err() {
                 mailing.abort();
             }
+        }
+        if let Some(starting) = self.starting.take() {
+            // What was not started is asked for again, in the next life.
+            starting.abort();
         }
         self.app.status.ask_to_stop();
         self.queue.push_beyond_limit(Message::Stop);

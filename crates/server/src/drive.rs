@@ -12,12 +12,12 @@ use std::time::{Duration, Instant};
 use legwork_model::id::{InstanceId, ServerId, StreamId};
 use legwork_model::time::Timestamp;
 use legwork_site::{
-    Answer, Call, ClosedStream, Credential, FileWanted, Input, JobLease, Mode, Output, Refusal,
-    Request, RequestId, Site, Stream,
+    Answer, Call, ClosedStream, Credential, Due, FileWanted, Input, JobLease, Mode, Output,
+    Refusal, Request, RequestId, Site, Stream,
 };
 use legwork_store::{Append, Batch, BlobId, Snapshot, Version};
 use rustc_hash::FxHashMap;
-use tokio::sync::{OwnedSemaphorePermit, oneshot};
+use tokio::sync::{OwnedSemaphorePermit, mpsc, oneshot};
 use tracing::Span;
 
 use crate::backend::{Backend, Slot};
@@ -117,6 +117,8 @@ pub(crate) struct Surroundings {
     pub(crate) fetcher: Option<Arc<Fetcher<Links>>>,
     /// Who calls executors.
     pub(crate) executors: Arc<Executors>,
+    /// Who starts what schedules want.
+    pub(crate) starts: mpsc::Sender<Due>,
     /// Remembered for another process that copies the store.
     pub(crate) written: Arc<Written>,
     /// What the store is to this process.
@@ -158,6 +160,8 @@ pub(crate) struct Driver {
     sends: Vec<(ServerId, legwork_site::Message)>,
     /// What is said to executors, after the commit.
     calls: Vec<Call>,
+    /// What schedules want started, after the commit.
+    due: Vec<Due>,
     /// The revisions of the tokens and executors that were told to those outside.
     tokens_shown: Option<u64>,
     executors_shown: Option<u64>,
@@ -189,6 +193,7 @@ impl Driver {
             reads: Vec::new(),
             sends: Vec::new(),
             calls: Vec::new(),
+            due: Vec::new(),
             tokens_shown: None,
             executors_shown: None,
             broken_shown: 0,
@@ -380,6 +385,7 @@ impl Driver {
                 }
                 Output::Send { to, message } => self.sends.push((to, message)),
                 Output::Call(call) => self.calls.push(*call),
+                Output::Start(due) => self.due.push(*due),
                 Output::FetchFiles { instance, files } => {
                     self.reads.push(Read::Files { instance, files });
                 }
@@ -434,6 +440,10 @@ impl Driver {
         }
         for call in self.calls.drain(..) {
             self.around.executors.call(call);
+        }
+        for due in self.due.drain(..) {
+            // If there is no room it is asked for again.
+            drop(self.around.starts.try_send(due));
         }
         for (reply, answer) in self.answers.drain(..) {
             // Whoever asked may have gone.

@@ -30,6 +30,7 @@ mod moving;
 mod notes;
 mod peer;
 mod queue;
+mod schedules;
 mod server;
 mod status;
 mod supervise;

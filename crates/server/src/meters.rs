@@ -70,10 +70,18 @@ pub(crate) struct DriveMeters {
     jobs_leased: Gauge,
     requests_waiting: Gauge,
     executors: Gauge,
+    schedules: Gauge,
     entries_sent: Counter,
     entries_spared: Counter,
     bytes_whole: Counter,
     deadlines: DeadlineMeters,
+}
+
+/// What became of periodic starts.
+pub(crate) struct ScheduleMeters {
+    pub(crate) started: Counter,
+    pub(crate) refused: Counter,
+    pub(crate) put_off: Counter,
 }
 
 /// What became of deadlines.
@@ -137,6 +145,23 @@ impl Meters {
             self.recorder.register_histogram(&Key::from_parts(REQUEST_SECONDS, labels()), &METADATA)
         });
         seconds.record(took.as_secs_f64());
+    }
+
+    /// What is counted of periodic starts.
+    pub(crate) fn schedules(&self) -> ScheduleMeters {
+        let counter = |name: &'static str, about: &'static str| {
+            let name = KeyName::from_const_str(name);
+            self.recorder.describe_counter(name.clone(), None, SharedString::const_str(about));
+            self.recorder.register_counter(&Key::from_name(name), &METADATA)
+        };
+        ScheduleMeters {
+            started: counter("legwork_schedules_started_total", "Periodic starts."),
+            refused: counter("legwork_schedules_refused_total", "Periodic starts refused."),
+            put_off: counter(
+                "legwork_schedules_put_off_total",
+                "Periodic starts that did not come through and are tried again.",
+            ),
+        }
     }
 
     /// What is counted of mail; shown once something asks for it.
@@ -248,6 +273,7 @@ impl DriveMeters {
             jobs_leased: gauge("legwork_jobs_leased", "Jobs that workers have."),
             requests_waiting: gauge("legwork_requests_waiting", "Requests that wait for a change."),
             executors: gauge("legwork_executors", "Executors that are registered."),
+            schedules: gauge("legwork_schedules", "Processes started again and again."),
             entries_sent: counter(
                 "legwork_history_entries_sent_total",
                 "Entries of histories that went to other servers.",
@@ -298,6 +324,7 @@ impl DriveMeters {
             (&self.jobs_leased, gauges.jobs_leased),
             (&self.requests_waiting, gauges.requests_waiting),
             (&self.executors, gauges.executors),
+            (&self.schedules, gauges.schedules),
         ] {
             gauge.set(value as f64);
         }

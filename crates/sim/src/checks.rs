@@ -129,7 +129,11 @@ pub(crate) fn listing(world: &mut World) -> Result<(), String> {
     let streams = world.streams()?;
     let stored = streams.keys().rev().filter_map(|stream| match stream.kind() {
         StreamKind::Instance(id) => Some(id),
-        StreamKind::Site | StreamKind::Plans | StreamKind::Key | StreamKind::Mail => None,
+        StreamKind::Site
+        | StreamKind::Plans
+        | StreamKind::Key
+        | StreamKind::Mail
+        | StreamKind::Schedules => None,
     });
     let mut listed = Vec::new();
     let mut before = None;

@@ -369,6 +369,8 @@ impl World {
                 }
                 Output::Send { to, message } => said.push((to, message)),
                 Output::Call(call) => calls.push(*call),
+                // No scene puts a schedule yet.
+                Output::Start(_) => {}
                 Output::FetchFiles { instance, files } => {
                     let is_here = |file: &FileWanted| self.blobs.contains(&file.blob);
                     let (here, missing): (Vec<_>, Vec<_>) = files.into_iter().partition(is_here);
@@ -449,6 +451,7 @@ impl World {
             | Output::Snapshot { .. }
             | Output::Answer { .. }
             | Output::Call(_)
+            | Output::Start(_)
             | Output::Send { .. } => Input::Settle,
         })
     }

@@ -30,6 +30,9 @@ pub enum Scope {
     Worker,
 }
 
+/// What the names of schedules begin with where they act.
+const SCHEDULE: &str = "schedule:";
+
 /// Somebody whose credential was accepted.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Caller {
@@ -63,6 +66,7 @@ impl Tokens {
             Credential::Executor(name) => Ok(Caller::executor(name)),
             Credential::Reply(agent) => Ok(Caller::replying(agent)),
             Credential::Mailer => Ok(Caller::mailer()),
+            Credential::Schedule(name) => Ok(Caller::schedule(name)),
             Credential::None => Err(Refusal::unauthenticated("no token was given")),
             Credential::Token(hash) => self
                 .by_hash
@@ -158,6 +162,12 @@ impl Caller {
         Self { name: Some(Arc::from("mail:")), scopes: Arc::from([]) }
     }
 
+    /// A schedule, which starts cases; in whose name was settled when it was put. No token has such a name.
+    fn schedule(name: &str) -> Self {
+        let name = Arc::from(format!("{SCHEDULE}{name}"));
+        Self { name: Some(name), scopes: Arc::from([Scope::Start, Scope::Work(None)]) }
+    }
+
     /// The watch-dog when it puts weights in force.
     pub(crate) fn watchdog() -> Self {
         Self { name: Some(Arc::from("watchdog")), ..Self::itself() }
@@ -184,6 +194,18 @@ impl Caller {
             true => Ok(()),
             false => Err(Refusal::forbidden(&format!("executor:{name}"))),
         }
+    }
+
+    pub(crate) fn require_schedule(&self, name: &str) -> Result<(), Refusal> {
+        match *self == Self::schedule(name) {
+            true => Ok(()),
+            false => Err(Refusal::forbidden(&format!("{SCHEDULE}{name}"))),
+        }
+    }
+
+    /// Whether nobody asks but the clock.
+    pub(crate) fn is_schedule(&self) -> bool {
+        self.name.as_ref().is_some_and(|name| name.starts_with(SCHEDULE))
     }
 
     pub(crate) fn require_mailer(&self) -> Result<(), Refusal> {
@@ -217,7 +239,9 @@ impl Caller {
     /// How the history names somebody who acted without an agent's name.
     pub(crate) fn performer(&self) -> Performer {
         self.name.as_ref().map_or(Performer::System, |name| {
-            Performer::Agent(AgentId(Arc::from(format!("token:{name}"))))
+            let name =
+                if self.is_schedule() { name.clone() } else { format!("token:{name}").into() };
+            Performer::Agent(AgentId(name))
         })
     }
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use legwork_engine::{Failure, Lifecycle, NodeState};
 use legwork_mail::About;
-use legwork_model::event::{ExecutorRegistered, Method, Performer};
+use legwork_model::event::{ExecutorRegistered, Fired, Method, Performer, Period, Within};
 use legwork_model::finding::Finding;
 use legwork_model::id::{ActivityId, AgentId, InstanceId, Iteration, ServerId};
 use legwork_model::time::Timestamp;
@@ -13,7 +13,7 @@ use legwork_model::value::{Value, ValueType};
 use legwork_placement::Topology;
 
 use crate::access::Scope;
-use crate::input::Notice;
+use crate::input::{Data, Notice};
 use crate::refusal::Refusal;
 
 #[derive(Debug)]
@@ -98,6 +98,16 @@ pub enum Answer {
     },
     /// By type.
     Policies(Vec<PolicyInfo>),
+    /// `unchanged`: it was put just like that.
+    SchedulePut {
+        unchanged: bool,
+        next: Option<Timestamp>,
+    },
+    Schedule(Box<ScheduleInfo>),
+    Schedules {
+        schedules: Vec<ScheduleInfo>,
+        more: bool,
+    },
     Executors {
         executors: Vec<ExecutorInfo>,
         more: bool,
@@ -525,6 +535,24 @@ pub struct TokenInfo {
     pub name: String,
     pub scopes: Vec<Scope>,
     pub issued_at: Timestamp,
+}
+
+/// A process that is started again and again.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ScheduleInfo {
+    pub name: Arc<str>,
+    pub process: Arc<str>,
+    pub period: Period,
+    pub data: Data,
+    pub agent: Option<AgentId>,
+    pub within: Option<Within>,
+    pub by: Performer,
+    pub put_at: Timestamp,
+    pub is_paused: bool,
+    /// `None` while it is paused.
+    pub next: Option<Timestamp>,
+    /// The moment that was started last, and what came of it.
+    pub last: Option<(Timestamp, Fired)>,
 }
 
 /// Who chooses the executors of a type of jobs.

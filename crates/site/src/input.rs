@@ -3,11 +3,13 @@
 //! Reading this file and `output.rs` is reading the system: a driver does nothing but turn the
 //! world into inputs and outputs into effects.
 
+mod mailing;
+mod recurring;
+
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use legwork_mail::Kind;
 use legwork_model::event::{ExecutorType, Method, RegularWork, RequestDigest, Secret};
 use legwork_model::id::{ActivityId, AgentId, InstanceId, ServerId, StreamId};
 use legwork_model::rate::Rate;
@@ -19,6 +21,8 @@ use crate::access::Scope;
 use crate::message::Message;
 use crate::output::ClosedStream;
 use crate::planning::Wish;
+pub use mailing::{Mailing, Notice};
+pub use recurring::{PutSchedule, Recurring};
 
 /// Data by element name, as it comes over the wire.
 pub type Data = BTreeMap<String, Json>;
@@ -104,6 +108,8 @@ pub enum Credential {
     Reply(AgentId),
     /// Whoever writes letters for this server.
     Mailer,
+    /// Whoever starts what this schedule wants.
+    Schedule(Arc<str>),
 }
 
 #[derive(Debug)]
@@ -237,6 +243,8 @@ pub enum Request {
     },
     /// About letters, by whoever sends them.
     Mail(Mailing),
+    /// About processes that are started again and again.
+    Schedule(Recurring),
 
     IssueToken {
         name: String,
@@ -291,6 +299,7 @@ impl Request {
                         | Concern::SetPolicy { .. }
                         | Concern::Figures { .. }
                 )
+                | Self::Schedule(_)
                 | Self::IssueToken { .. }
                 | Self::RevokeToken { .. }
                 | Self::Reconfiguration
@@ -352,6 +361,7 @@ impl Request {
             )
             | Self::Plan { .. }
             | Self::Mail(_)
+            | Self::Schedule(_)
             | Self::IssueToken { .. }
             | Self::RevokeToken { .. }
             | Self::Tokens { .. }
@@ -483,26 +493,6 @@ pub enum Concern {
         executor: Arc<str>,
         task: JobLease,
     },
-}
-
-/// What whoever sends letters wants.
-#[derive(Debug)]
-pub enum Mailing {
-    /// The letter that is due next.
-    Next,
-    /// It has left, or nobody will ever take it.
-    Told(Notice),
-    /// It was not taken: nothing to this agent before this moment.
-    PutOff { agent: AgentId, until: Timestamp },
-    /// Where somebody can be written to.
-    Address { agent: AgentId },
-}
-
-/// What somebody is told with one letter.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Notice {
-    pub agent: AgentId,
-    pub about: Vec<(legwork_mail::Subject, Kind)>,
 }
 
 /// A service that wants to do automatic steps.

@@ -41,6 +41,7 @@ mod reconfigure;
 mod recover;
 mod refusal;
 mod replicate;
+mod schedules;
 mod seat;
 mod settle;
 mod sound;
@@ -78,7 +79,7 @@ pub use message::{
     Wanted,
 };
 pub use outbox::Sent;
-pub use output::{Append, Ask, Call, ClosedStream, FileWanted, Output};
+pub use output::{Append, Ask, Call, ClosedStream, Due, FileWanted, Output};
 pub use planning::{BrokenAt, Counts as DeadlineCounts, Wish};
 pub use refusal::{Kind, Refusal};
 pub use seat::{Member, Seat};
@@ -105,6 +106,7 @@ use mailing::Mailings;
 use outbox::Outbox;
 use planning::Planning;
 use replicate::Replication;
+use schedules::Schedules;
 use waiting::WaitingRoom;
 use watch::Watching;
 
@@ -161,6 +163,7 @@ pub struct Gauges {
     pub jobs_leased: usize,
     pub requests_waiting: usize,
     pub executors: usize,
+    pub schedules: usize,
     pub sent: Sent,
     pub deadlines: DeadlineCounts,
 }
@@ -237,6 +240,7 @@ pub struct Site {
     executors: Executors,
     planning: Planning,
     mailings: Mailings,
+    schedules: Schedules,
     entailed: Entailed,
     out: Vec<Output>,
 }
@@ -310,6 +314,7 @@ impl Site {
             executors: Executors::default(),
             planning: Planning::default(),
             mailings: Mailings::default(),
+            schedules: Schedules::default(),
             entailed: Entailed::default(),
             out: Vec::new(),
             config,
@@ -406,6 +411,7 @@ impl Site {
             self.executors.next_due(),
             self.next_assignment(),
             self.next_plan(),
+            self.next_start(),
         ];
         due.into_iter().chain(others).flatten().min()
     }
@@ -478,6 +484,7 @@ impl Site {
             jobs_leased: self.jobs.leased(),
             requests_waiting: self.waiting.len(),
             executors: self.executors.registry.len(),
+            schedules: self.schedules.len(),
             sent: self.outbox.sent(),
             deadlines: self.deadlines(),
         }
@@ -562,6 +569,7 @@ impl Site {
             Request::ReturnJobs { jobs } => self.return_jobs(&caller, &jobs),
             Request::Plan { resource } => self.plan_of(&caller, resource, now),
             Request::Executor(errand) => self.about_executors(&caller, errand, now),
+            Request::Schedule(errand) => self.about_schedules(&caller, errand, now),
             Request::Mail(errand) => self.about_mail(&caller, errand, now),
             Request::IssueToken { name, hash, scopes } => {
                 self.issue_token(&caller, name, hash, &scopes, now)

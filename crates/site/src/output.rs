@@ -6,11 +6,12 @@
 use std::sync::Arc;
 
 use legwork_model::event::ExecutorRegistered;
-use legwork_model::id::{InstanceId, ServerId, StreamId};
+use legwork_model::id::{AgentId, InstanceId, ServerId, StreamId};
+use legwork_model::time::Timestamp;
 use legwork_schedule::Reason;
 
 use crate::answer::{Answer, Job};
-use crate::input::{JobLease, RequestId};
+use crate::input::{Data, JobLease, RequestId};
 use crate::message::Message;
 use crate::refusal::Refusal;
 
@@ -51,6 +52,9 @@ pub enum Output {
     /// Say something to an executor. Released like `Send`. What it answers to a task comes as
     /// `Concern::Report`, that it has got a verdict as `Concern::Confirm`.
     Call(Box<Call>),
+    /// Start this, under its key, as its schedule (`Credential::Schedule`). What comes of it comes as
+    /// `Recurring::Fired`, or `Recurring::PutOff` if it may come through later; if nothing comes it is asked for again.
+    Start(Box<Due>),
     /// Answered by `Input::EntriesRead` with all records of the instance from number `from` on,
     /// some of which go to another server with the parcel of this number. Read like `Load`.
     ReadEntries {
@@ -94,6 +98,20 @@ pub enum Output {
         instance: InstanceId,
         reason: String,
     },
+}
+
+/// A start that a schedule wants.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Due {
+    pub schedule: Arc<str>,
+    pub moment: Timestamp,
+    /// The idempotency key: the same for the same moment, always.
+    pub key: String,
+    pub process: Arc<str>,
+    pub data: Data,
+    pub agent: Option<AgentId>,
+    /// By when it is to be promised, if it can be, and how important that is.
+    pub deadline: Option<(Timestamp, u8)>,
 }
 
 /// What is said to an executor.

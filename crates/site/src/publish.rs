@@ -204,7 +204,10 @@ impl Site {
                 | SiteEvent::Unexcepted { .. }
                 | SiteEvent::ExecutorRegistered(_)
                 | SiteEvent::ExecutorRemoved { .. }
-                | SiteEvent::PolicySet(_) => None,
+                | SiteEvent::PolicySet(_)
+                | SiteEvent::SchedulePut(_)
+                | SiteEvent::ScheduleRemoved { .. }
+                | SiteEvent::SchedulePaused { .. } => None,
             });
         self.answer(id, found.ok_or_else(|| no_edition(None)));
     }
@@ -360,6 +363,11 @@ impl Site {
             SiteEvent::ExecutorRegistered(executor) => self.take_executor(*executor),
             SiteEvent::ExecutorRemoved { name, by: _ } => self.drop_executor(&name),
             SiteEvent::PolicySet(said) => self.take_policy(*said),
+            SiteEvent::SchedulePut(said) => self.take_schedule(*said, at)?,
+            SiteEvent::ScheduleRemoved { name, by: _ } => self.drop_schedule(&name),
+            SiteEvent::SchedulePaused { name, is_paused, by: _ } => {
+                self.take_pause(&name, is_paused, at);
+            }
             SiteEvent::Unexcepted { domain, ids } => {
                 self.note_recorded_over(domain, &ids);
                 self.catalog.unexcept(domain, ids);

@@ -50,6 +50,7 @@ impl Site {
                 return self.recover_plans(&stream);
             }
             StreamKind::Mail => self.recover_mail(&stream),
+            StreamKind::Schedules => self.recover_schedules(&stream),
         }
         self.evict();
     }
@@ -118,6 +119,7 @@ impl Site {
             StreamKind::Instance(id) => self.instance_loaded(id, stream, now),
             StreamKind::Key => self.key_loaded(id, stream, now),
             StreamKind::Mail => self.recover_mail(stream),
+            StreamKind::Schedules => self.recover_schedules(stream),
             StreamKind::Plans => self.recover_plans(stream),
             // It is in memory always and never asked for.
             StreamKind::Site => {}

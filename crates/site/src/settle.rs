@@ -39,6 +39,7 @@ impl Site {
         self.answer_due(now);
         self.reoffer_some(now);
         self.settle_plans(now);
+        self.start_due(now);
         self.offer_again(now);
         self.fetch_again(now);
         self.fetch_contents_again(now);

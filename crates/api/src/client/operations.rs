@@ -29,6 +29,7 @@ use crate::jobs::{
     ReturnJobsRequest,
 };
 use crate::links::LinkList;
+use crate::schedules::{Schedule, ScheduleList, SchedulePut, ScheduleRequest};
 use crate::system::{Health, Ready};
 use crate::tokens::{NewToken, TokenList, TokenRequest, WhoAmI};
 use crate::topology::Topology;
@@ -398,6 +399,57 @@ impl Client {
     /// Takes an executor out; what it has is given to others.
     pub async fn remove_executor(&self, name: &str) -> Result<(), Error> {
         let target = Target::new("/v1/executors").segment(name).done();
+        self.order(Call::new(hyper::Method::DELETE, target)).await
+    }
+}
+
+/// Processes that are started again and again.
+impl Client {
+    /// Starts a process again and again from now on; the same again changes nothing.
+    pub async fn put_schedule(
+        &self,
+        name: &str,
+        request: &ScheduleRequest,
+    ) -> Result<SchedulePut, Error> {
+        let target = Target::new("/v1/schedules").segment(name).done();
+        self.call(Call { method: hyper::Method::PUT, ..Call::post(target, request)? }).await
+    }
+
+    pub async fn schedule(&self, name: &str) -> Result<Schedule, Error> {
+        self.get(Target::new("/v1/schedules").segment(name).done(), NO_WAIT).await
+    }
+
+    /// All pages in one.
+    pub async fn schedules(&self) -> Result<ScheduleList, Error> {
+        let mut all = Vec::new();
+        let mut cursor: Option<String> = None;
+        loop {
+            let target = Target::new("/v1/schedules").query("limit", Some(PAGE));
+            let target = target.query("cursor", cursor.as_ref());
+            let page: ScheduleList = self.get(target.done(), NO_WAIT).await?;
+            all.extend(page.schedules);
+            cursor = page.next;
+            if cursor.is_none() {
+                return Ok(ScheduleList { schedules: all, next: None });
+            }
+        }
+    }
+
+    /// Starts nothing until it is resumed.
+    pub async fn pause_schedule(&self, name: &str) -> Result<(), Error> {
+        let target = Target::new("/v1/schedules").segment(name).segment("pause").done();
+        self.order(Call::new(hyper::Method::POST, target)).await
+    }
+
+    /// Goes on with the next moment.
+    pub async fn resume_schedule(&self, name: &str) -> Result<(), Error> {
+        let target = Target::new("/v1/schedules").segment(name).segment("resume").done();
+        self.order(Call::new(hyper::Method::POST, target)).await
+    }
+
+    /// Takes a schedule out; what it has started goes on.
+    pub async fn remove_schedule(&self, name: &str) -> Result<(), Error> {
+        let target = Target::new("/v1/schedules").segment(name).done();
         self.order(Call::new(hyper::Method::DELETE, target)).await
     }
 }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use minicbor::{Decode, Encode};
 
-use super::Performer;
+use super::{Performer, SchedulePut};
 use crate::id::{DomainId, InstanceId, ServerId, instance_list, shared_text};
 use crate::rate::Rate;
 
@@ -112,6 +112,26 @@ pub enum SiteEvent {
     },
     #[n(11)]
     PolicySet(#[n(0)] Box<PolicySet>),
+    /// A process is started again and again from now on, instead of what was said under this name before.
+    #[n(12)]
+    SchedulePut(#[n(0)] Box<SchedulePut>),
+    #[n(13)]
+    ScheduleRemoved {
+        #[cbor(n(0), with = "shared_text")]
+        name: Arc<str>,
+        #[n(1)]
+        by: Performer,
+    },
+    /// Nothing is started under this name for a while, or it is again.
+    #[n(14)]
+    SchedulePaused {
+        #[cbor(n(0), with = "shared_text")]
+        name: Arc<str>,
+        #[n(1)]
+        is_paused: bool,
+        #[n(2)]
+        by: Performer,
+    },
 }
 
 /// Who chooses the executors of a type of jobs from now on.

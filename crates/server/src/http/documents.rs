@@ -10,8 +10,8 @@ use utoipa::openapi::{Content, Ref, RefOr, ResponseBuilder};
 use utoipa::{Modify, OpenApi};
 
 use super::{
-    cluster, deadlines, definitions, events, executors, files, instances, jobs, links, starts,
-    system, tokens, topology, work,
+    cluster, deadlines, definitions, events, executors, files, instances, jobs, links, schedules,
+    starts, system, tokens, topology, work,
 };
 
 pub(crate) fn openapi() -> Bytes {
@@ -62,6 +62,8 @@ fn pretty(json: &serde_json::Value) -> Bytes {
         jobs::activate, jobs::complete, jobs::fail, jobs::extend, jobs::give_back,
         executors::register, executors::remove, executors::list, executors::report,
         executors::set_policy, executors::policies,
+        schedules::put, schedules::remove, schedules::pause, schedules::resume, schedules::show,
+        schedules::list,
         files::upload, files::download,
         tokens::create, tokens::list, tokens::revoke, tokens::whoami,
         links::list, system::backup, system::openapi, system::definition_schema,
@@ -78,6 +80,7 @@ fn pretty(json: &serde_json::Value) -> Bytes {
         (name = "work", description = "Work of people"),
         (name = "jobs", description = "Work of programs"),
         (name = "executors", description = "Services that do automatic steps"),
+        (name = "schedules", description = "Processes that are started again and again"),
         (name = "files", description = "Content stored apart"),
         (name = "tokens", description = "Who may call"),
         (name = "cluster", description = "Several servers"),

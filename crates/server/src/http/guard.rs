@@ -18,6 +18,7 @@ use super::route::Operation;
 use crate::ids::hash_token;
 use crate::mail::FromInbox;
 use crate::peer;
+use crate::schedules::{FromSchedule, SCHEME};
 
 pub(super) fn check_headers(headers: &HeaderMap, bytes_max: usize) -> Result<()> {
     // Without the names and separators: whoever sends that many is over the limit anyway.
@@ -77,6 +78,16 @@ pub(super) fn reply(
         true => Ok(Credential::Reply(grant.agent)),
         false => Err(refused("the token of a letter is for its own activity alone")),
     }
+}
+
+/// A schedule, if this server has made the request for it, or another one that passes it on.
+pub(super) fn schedule(head: &Parts) -> Option<Credential> {
+    let extensions = &head.extensions;
+    let is_from_schedule =
+        extensions.get::<FromSchedule>().is_some() || extensions.get::<peer::From>().is_some();
+    let text = head.headers.get(AUTHORIZATION)?.to_str().ok()?;
+    let (scheme, name) = text.split_once(' ')?;
+    (is_from_schedule && scheme == SCHEME).then(|| Credential::Schedule(name.into()))
 }
 
 /// The rule of a server without tokens.

@@ -23,6 +23,7 @@ mod relay;
 pub(crate) mod reply;
 mod reports;
 pub(crate) mod route;
+mod schedules;
 mod starts;
 mod system;
 mod tokens;
@@ -58,6 +59,7 @@ use crate::mail::Post;
 use crate::meters::Meters;
 use crate::moving::Source;
 use crate::peer::{self, Links};
+use crate::schedules::FromSchedule;
 use crate::status::{Phase, Status};
 use exchange::Exchange;
 use files::Uploads;
@@ -167,9 +169,10 @@ where
     if !app.status.has_tokens() {
         guard::check_local(peer, head)?;
     }
-    let credential = match guard::mail_token(&head.headers) {
-        Some(token) => guard::reply(app, head, (route.operation, parameter), token),
-        None => guard::credential(&head.headers),
+    let credential = match (guard::mail_token(&head.headers), guard::schedule(head)) {
+        (Some(token), _) => guard::reply(app, head, (route.operation, parameter), token),
+        (None, Some(schedule)) if route.operation == Operation::Start => Ok(schedule),
+        (None, _) => guard::credential(&head.headers),
     };
     let token = match &credential {
         Ok(Credential::Token(hash)) => Some(*hash).filter(|hash| app.status.knows(hash)),
@@ -178,14 +181,15 @@ where
             | Credential::Anybody
             | Credential::Executor(_)
             | Credential::Reply(_)
-            | Credential::Mailer,
+            | Credential::Mailer
+            | Credential::Schedule(_),
         )
         | Err(_) => None,
     };
     let was_passed_on = head.extensions.get::<peer::From>().is_some();
     if was_passed_on {
         relay::catch_up_with(app, &head.headers).await;
-    } else {
+    } else if head.extensions.get::<FromSchedule>().is_none() {
         app.rates.check(token, peer, || app.clock.now())?;
     }
     let credential = credential?;
@@ -254,6 +258,10 @@ fn writes_catalog(operation: Operation) -> bool {
             | Operation::RegisterExecutor
             | Operation::RemoveExecutor
             | Operation::SetPolicy
+            | Operation::PutSchedule
+            | Operation::RemoveSchedule
+            | Operation::PauseSchedule
+            | Operation::ResumeSchedule
             | Operation::RevokeToken
     )
 }
@@ -302,6 +310,12 @@ async fn carry_out(operation: Operation, x: Exchange<'_>) -> Result {
         Operation::SetPolicy => executors::set_policy(x).await,
         Operation::Policies => executors::policies(x).await,
         Operation::ReportTask => executors::report(x).await,
+        Operation::PutSchedule => schedules::put(x).await,
+        Operation::RemoveSchedule => schedules::remove(x).await,
+        Operation::PauseSchedule => schedules::pause(x).await,
+        Operation::ResumeSchedule => schedules::resume(x).await,
+        Operation::Schedule => schedules::show(x).await,
+        Operation::Schedules => schedules::list(x).await,
         Operation::CreateToken => tokens::create(x).await,
         Operation::Tokens => tokens::list(x).await,
         Operation::RevokeToken => tokens::revoke(x).await,

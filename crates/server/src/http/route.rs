@@ -69,6 +69,12 @@ pub(crate) enum Operation {
     SetPolicy,
     Policies,
     ReportTask,
+    PutSchedule,
+    RemoveSchedule,
+    PauseSchedule,
+    ResumeSchedule,
+    Schedule,
+    Schedules,
     CreateToken,
     Tokens,
     RevokeToken,
@@ -92,7 +98,7 @@ use Operation as Op;
 use Verb::{Delete, Get, Post, Put};
 
 /// Those in use at every step of every instance come first.
-pub(crate) static ROUTES: [Route; 59] = [
+pub(crate) static ROUTES: [Route; 65] = [
     route(Post, "/v1/work/{activity}/complete", Op::Complete),
     route(Post, "/v1/jobs/activate", Op::ActivateJobs),
     route(Post, "/v1/jobs/complete", Op::CompleteJobs),
@@ -135,6 +141,12 @@ pub(crate) static ROUTES: [Route; 59] = [
     route(Get, "/v1/executors", Op::Executors),
     route(Put, "/v1/policies/{type}", Op::SetPolicy),
     route(Get, "/v1/policies", Op::Policies),
+    route(Put, "/v1/schedules/{name}", Op::PutSchedule),
+    route(Delete, "/v1/schedules/{name}", Op::RemoveSchedule),
+    route(Post, "/v1/schedules/{name}/pause", Op::PauseSchedule),
+    route(Post, "/v1/schedules/{name}/resume", Op::ResumeSchedule),
+    route(Get, "/v1/schedules/{name}", Op::Schedule),
+    route(Get, "/v1/schedules", Op::Schedules),
     route(Post, "/v1/tokens", Op::CreateToken),
     route(Get, "/v1/tokens", Op::Tokens),
     route(Delete, "/v1/tokens/{name}", Op::RevokeToken),

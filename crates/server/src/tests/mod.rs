@@ -1,7 +1,7 @@
 //! The server as its callers see it.
 //!
 //! Most tests go through the router without sockets; those of the sockets and of the client go
-//! over loopback. None waits for time to pass.
+//! over loopback. None waits for time to pass but those of schedules.
 
 mod access;
 mod changes;
@@ -18,6 +18,7 @@ mod jobs;
 mod limits;
 mod moving;
 mod openapi;
+mod schedules;
 mod servers;
 mod sockets;
 mod support;

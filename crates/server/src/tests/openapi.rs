@@ -115,6 +115,7 @@ async fn every_operation_answers_what_the_document_says() {
     look_around(&mut r, &instance).await;
     refuse(&mut r, &instance).await;
     deal_with_executors(&mut r).await;
+    start_periodically(&mut r).await;
     manage_tokens(&mut r).await;
     let Reader { f, seen, .. } = r;
     for route in &ROUTES {
@@ -336,6 +337,23 @@ async fn deal_with_executors(r: &mut Reader) {
     set_policies(r).await;
     r.ok(call("DELETE /v1/executors/crm")).await;
     assert_eq!(r.send(call("DELETE /v1/executors/crm")).await.status, 404);
+}
+
+async fn start_periodically(r: &mut Reader) {
+    let put = |cron: &str| {
+        let deadline = json!({"within_ms": 3_600_000});
+        let data = json!({"to": "Zoe"});
+        let body = json!({"process": "letter", "cron": cron, "data": data, "deadline": deadline});
+        call("PUT /v1/schedules/nightly").json(body)
+    };
+    r.ok(put("0 2 * * *")).await;
+    r.send(put("0 2")).await;
+    r.ok(call("POST /v1/schedules/nightly/pause")).await;
+    r.ok(call("POST /v1/schedules/nightly/resume")).await;
+    r.ok(call("GET /v1/schedules/nightly")).await;
+    r.ok(call("GET /v1/schedules?limit=1")).await;
+    r.ok(call("DELETE /v1/schedules/nightly")).await;
+    r.send(call("DELETE /v1/schedules/nightly")).await;
 }
 
 async fn manage_tokens(r: &mut Reader) {

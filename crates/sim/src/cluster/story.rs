@@ -18,7 +18,11 @@ pub(crate) fn of_first_open(cluster: &Cluster) -> String {
             let state = state(&schema, &records_of(&records))?;
             (!state.is_over(&schema)).then_some(id)
         }
-        StreamKind::Key | StreamKind::Plans | StreamKind::Site | StreamKind::Mail => None,
+        StreamKind::Key
+        | StreamKind::Plans
+        | StreamKind::Site
+        | StreamKind::Mail
+        | StreamKind::Schedules => None,
     });
     open.min().map_or_else(String::new, |id| of(cluster, id))
 }

@@ -66,7 +66,9 @@ impl Site {
         legwork_engine::data::typed(&schema, Schema::START, &start.data)
             .map_err(|rejection| Refusal::from(&rejection))?;
         let at = start.deadline.as_ref().map_or(now, |wish| wish.at);
-        if at <= now {
+        // What was missed is started all the same.
+        let is_late = at <= now;
+        if is_late && !caller.is_schedule() {
             let message = format!("the deadline {at} is not in the future; it is {now}");
             return Err(Refusal::new(Kind::Invalid, "deadline_past", message));
         }
@@ -85,6 +87,7 @@ impl Site {
             let steps = unknown.join("`, `");
             format!("nobody knows how long `{steps}` takes; say so in the definition with `takes:`")
         });
+        let reason = reason.or_else(|| is_late.then(|| "it is late already".to_owned()));
         let reason = reason.or_else(|| (at > last).then(|| "it is too far ahead".to_owned()));
         let clusters = self.clusters(&schema, &legs, &costs);
         let steps = Steps { legs, costs, clusters };

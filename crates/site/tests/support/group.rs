@@ -57,14 +57,16 @@ pub(crate) struct Group {
     pub(crate) answers: BTreeMap<RequestId, Result<Answer, Refusal>>,
     /// What was said to executors, and by which server.
     pub(crate) calls: Vec<(usize, Call)>,
+    /// What schedules want started, and of which server.
+    pub(crate) due: Vec<(usize, Due)>,
 }
 
 impl Group {
     /// North-1, which has the catalog, north-2 and south-1.
     pub(crate) fn new(first: u32, second: u32) -> Self {
         let (servers, away) = (Vec::new(), BTreeSet::new());
-        let (answers, calls) = (BTreeMap::new(), Vec::new());
-        let mut group = Self { servers, away, now: 1_000_000, last: 0, answers, calls };
+        let (answers, calls, due) = (BTreeMap::new(), Vec::new(), Vec::new());
+        let mut group = Self { servers, away, now: 1_000_000, last: 0, answers, calls, due };
         for name in ["north-1", "north-2", "south-1"] {
             let member = Member { name: name.into(), topology: topology(first, second).into() };
             let config = Config { member: Some(member), ..Config::default() };
@@ -138,6 +140,10 @@ impl Group {
                         Input::HistoryRead { id, instance, first, records }
                     }
                     Output::Snapshot { .. } => continue,
+                    Output::Start(due) => {
+                        self.due.push((place, *due));
+                        continue;
+                    }
                     Output::Call(call) => {
                         self.calls.push((place, *call));
                         continue;

@@ -72,6 +72,8 @@ pub(crate) struct Harness {
     held_reads: Vec<StreamId>,
     /// What was said to executors.
     pub(crate) calls: Vec<Call>,
+    /// What schedules want started.
+    pub(crate) due: Vec<Due>,
     /// What the site has noticed, where that is expected.
     pub(crate) notices: Option<Vec<String>>,
     /// What the site has set apart, and why.
@@ -95,6 +97,7 @@ impl Harness {
             hold_reads: false,
             held_reads: Vec::new(),
             calls: Vec::new(),
+            due: Vec::new(),
             notices: None,
             broken: Vec::new(),
             snapshots: BTreeMap::new(),
@@ -182,6 +185,7 @@ impl Harness {
                         inputs.push(Input::OwnRead { id, record });
                     }
                     Output::Call(call) => self.calls.push(*call),
+                    Output::Start(due) => self.due.push(*due),
                     Output::Broken { instance, reason } => self.broken.push((instance, reason)),
                     Output::Notice { text } => match &mut self.notices {
                         Some(notices) => notices.push(text),

@@ -1,0 +1,165 @@
+//! Starts what schedules want, as requests to this server: they are placed, checked and promised like all others.
+//!
+//! Invariant: the site hears what came of every start, or asks for it again; under its key it happens once. Nothing but
+//! this waits for it.
+
+use std::net::{IpAddr, Ipv4Addr};
+use std::sync::Arc;
+
+use bytes::Bytes;
+use http_body_util::{BodyExt, Full, Limited};
+use hyper::StatusCode;
+use hyper::header::{AUTHORIZATION, CONTENT_TYPE};
+use legwork_api::Problem;
+use legwork_api::deadlines::{DeadlineRequest, Unpromised};
+use legwork_api::instances::{StartRequest, Started};
+use legwork_model::event::{Fired, ScheduleEvent};
+use legwork_site::{Credential, Due, Recurring, Request};
+use tokio::sync::{Semaphore, mpsc};
+use tokio::task::JoinSet;
+
+use crate::http::{App, serve};
+use crate::meters::ScheduleMeters;
+
+/// What stands before the name of a schedule where others show a token.
+pub(crate) const SCHEME: &str = "Schedule";
+/// How many starts wait to be carried out; more are asked for again later.
+pub(crate) const WAITING_MAX: usize = 1_024;
+/// How many are carried out at a time.
+const AT_ONCE: usize = 32;
+const ANSWER_BYTES_MAX: usize = 1 << 20;
+
+/// A request that nobody but this has made.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct FromSchedule;
+
+/// What came of a start.
+#[derive(Debug, PartialEq)]
+enum Came {
+    Out(Fired),
+    /// It may come through later.
+    Later(String),
+}
+
+/// Until nobody wants anything any more.
+pub(crate) async fn run(app: Arc<App>, mut wanted: mpsc::Receiver<Due>) {
+    let (mut tasks, places) = (JoinSet::new(), Arc::new(Semaphore::new(AT_ONCE)));
+    let meters = Arc::new(app.meters.schedules());
+    while let Some(due) = wanted.recv().await {
+        while tasks.try_join_next().is_some() {}
+        let Ok(place) = places.clone().acquire_owned().await else { return };
+        let (app, meters) = (app.clone(), meters.clone());
+        tasks.spawn(async move {
+            carry_out(&app, &meters, due).await;
+            drop(place);
+        });
+    }
+}
+
+async fn carry_out(app: &Arc<App>, meters: &ScheduleMeters, due: Due) {
+    let came = start(app, &due).await;
+    let Due { schedule: name, moment, .. } = due;
+    let errand = match came {
+        Came::Out(outcome) => {
+            match &outcome {
+                Fired::Started { instance, promised } => {
+                    meters.started.increment(1);
+                    tracing::info!(schedule = %name, %moment, %instance, ?promised, "started");
+                }
+                Fired::Refused { code, message } => {
+                    meters.refused.increment(1);
+                    tracing::warn!(
+                        schedule = %name, %moment, code, reason = message,
+                        "a periodic start was refused; the next one is tried"
+                    );
+                }
+            }
+            Recurring::Fired(ScheduleEvent::Fired { name: name.clone(), moment, outcome })
+        }
+        Came::Later(reason) => {
+            meters.put_off.increment(1);
+            tracing::warn!(schedule = %name, %moment, reason, "a periodic start is tried again");
+            Recurring::PutOff { name: name.clone() }
+        }
+    };
+    // If nobody hears it, it is asked for again.
+    drop(app.gate.ask(Credential::Schedule(name), Request::Schedule(errand)).await);
+}
+
+async fn start(app: &Arc<App>, due: &Due) -> Came {
+    let Ok(body) = serde_json::to_vec(&request(due)) else {
+        return Came::Later("it cannot be written".to_owned());
+    };
+    let request = hyper::Request::post("/v1/instances")
+        .header(AUTHORIZATION, format!("{SCHEME} {}", due.schedule))
+        .header(CONTENT_TYPE, "application/json")
+        .header("idempotency-key", &due.key)
+        .extension(FromSchedule)
+        .body(Full::new(Bytes::from(body)));
+    let request = match request {
+        Ok(request) => request,
+        Err(error) => return Came::Later(error.to_string()),
+    };
+    let response = serve(app, IpAddr::V4(Ipv4Addr::LOCALHOST), request).await;
+    let (head, body) = response.into_parts();
+    let body = Limited::new(body, ANSWER_BYTES_MAX).collect().await;
+    came(head.status, &body.map(|body| body.to_bytes()).unwrap_or_default())
+}
+
+/// The same for the same moment, to the letter: under its key nothing else can be asked for.
+fn request(due: &Due) -> StartRequest {
+    let deadline = due.deadline.map(|(at, priority)| DeadlineRequest {
+        unpromised: Unpromised::Start,
+        priority,
+        ..DeadlineRequest::new(at)
+    });
+    StartRequest {
+        process: due.process.clone(),
+        data: due.data.clone(),
+        agent: due.agent.as_ref().map(|agent| agent.0.clone()),
+        deadline,
+        ..StartRequest::default()
+    }
+}
+
+fn came(status: StatusCode, body: &[u8]) -> Came {
+    if status.is_success() {
+        return match serde_json::from_slice::<Started>(body) {
+            Ok(Started { instance, deadline, .. }) => {
+                let promised = deadline.map(|deadline| deadline.promised);
+                Came::Out(Fired::Started { instance, promised })
+            }
+            Err(error) => Came::Later(error.to_string()),
+        };
+    }
+    let Ok(Problem { code, detail, .. }) = serde_json::from_slice::<Problem>(body) else {
+        return Came::Later(format!("it was answered with {status}"));
+    };
+    // An older server does not know schedules; it will be a newer one some day.
+    let may_pass = status.is_server_error()
+        || status == StatusCode::TOO_MANY_REQUESTS
+        || status == StatusCode::UNAUTHORIZED;
+    match may_pass {
+        true => Came::Later(detail),
+        false => Came::Out(Fired::Refused { code, message: detail }),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_start_waits_only_for_what_may_go_through_later() {
+        let problem = |code: &str| serde_json::to_vec(&Problem::new(409, code, "why")).unwrap();
+        let later = |status, body: &[u8]| matches!(came(status, body), Came::Later(_));
+        assert!(later(StatusCode::SERVICE_UNAVAILABLE, &problem("recovering")));
+        assert!(later(StatusCode::TOO_MANY_REQUESTS, &problem("too_many_waiting")));
+        assert!(later(StatusCode::UNAUTHORIZED, &problem("unauthenticated")));
+        assert!(later(StatusCode::BAD_GATEWAY, b"?"));
+        assert!(later(StatusCode::CREATED, b"?"));
+        let (code, message) = ("no_such_process".to_owned(), "why".to_owned());
+        let refused = Came::Out(Fired::Refused { code, message });
+        assert_eq!(came(StatusCode::NOT_FOUND, &problem("no_such_process")), refused);
+    }
+}

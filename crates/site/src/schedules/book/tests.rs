@@ -1,0 +1,189 @@
+//! Moments come up once, the latest of those missed, and none of a pause.
+
+use legwork_model::event::Performer;
+use legwork_model::id::InstanceId;
+use proptest::prelude::*;
+
+use super::*;
+
+const BEGIN: Timestamp = Timestamp(1_000_000_000);
+
+fn every(name: &str, ms: u64) -> SchedulePut {
+    SchedulePut {
+        name: name.into(),
+        process: "report".into(),
+        period: Period::Every { ms },
+        data: "{}".to_owned(),
+        by: Performer::System,
+        agent: None,
+        within: None,
+    }
+}
+
+fn book(ms: u64) -> Book {
+    let mut book = Book::default();
+    book.put(every("r", ms), BEGIN).unwrap();
+    book
+}
+
+fn after(ms: i64) -> Timestamp {
+    Timestamp(BEGIN.0 + ms)
+}
+
+fn fired(moment: Timestamp) -> ScheduleEvent {
+    let outcome = Fired::Started { instance: InstanceId(1), promised: None };
+    ScheduleEvent::Fired { name: "r".into(), moment, outcome }
+}
+
+fn due(book: &mut Book, now: Timestamp) -> Option<Timestamp> {
+    book.take_due(now).map(|(_, moment)| moment)
+}
+
+#[test]
+fn a_moment_is_due_once_and_the_next_one_after_a_period() {
+    let mut book = book(10_000);
+    assert_eq!(book.next_look(), Some(after(10_000)));
+    assert_eq!(due(&mut book, after(9_999)), None);
+    assert_eq!(due(&mut book, after(10_005)), Some(after(10_000)));
+    assert_eq!(due(&mut book, after(10_005)), None, "it is under way");
+    assert!(book.note(&fired(after(10_000))));
+    assert_eq!(book.next_look(), Some(after(20_000)));
+    assert!(!book.note(&fired(after(10_000))), "told again");
+}
+
+#[test]
+fn of_what_was_missed_the_latest_alone_is_due() {
+    let mut book = book(10_000);
+    assert_eq!(due(&mut book, after(75_000)), Some(after(70_000)));
+    book.note(&fired(after(70_000)));
+    assert_eq!(due(&mut book, after(75_000)), None);
+    assert_eq!(book.next_look(), Some(after(80_000)));
+}
+
+#[test]
+fn a_start_that_nothing_is_heard_of_is_asked_for_again() {
+    let mut book = book(86_400_000);
+    let (day, minute) = (after(86_400_000), 60_000);
+    assert_eq!(due(&mut book, day), Some(day));
+    assert_eq!(book.next_look(), Some(Timestamp(day.0 + minute)));
+    assert_eq!(due(&mut book, Timestamp(day.0 + minute)), Some(day));
+}
+
+#[test]
+fn what_does_not_come_through_is_tried_again_after_growing_pauses() {
+    let mut book = book(86_400_000);
+    let mut now = after(86_400_000);
+    let mut pauses = Vec::new();
+    for _ in 0..8 {
+        assert_eq!(due(&mut book, now), Some(after(86_400_000)));
+        book.put_off("r", now);
+        let next = book.next_look().unwrap();
+        pauses.push((next.0 - now.0) / 1_000);
+        now = next;
+    }
+    assert_eq!(pauses, [1, 2, 4, 8, 16, 32, 60, 60]);
+}
+
+#[test]
+fn what_passes_during_a_pause_is_over() {
+    let mut book = book(10_000);
+    book.pause("r", true, after(5_000));
+    assert_eq!((book.next_look(), due(&mut book, after(25_000))), (None, None));
+    book.pause("r", false, after(25_000));
+    assert_eq!(due(&mut book, after(29_000)), None);
+    // The grid is the one from before.
+    assert_eq!(book.next_look(), Some(after(30_000)));
+}
+
+#[test]
+fn one_that_is_put_again_begins_anew_and_stays_paused() {
+    let mut book = book(10_000);
+    assert_eq!(due(&mut book, after(10_000)), Some(after(10_000)));
+    book.put(every("r", 60_000), after(12_000)).unwrap();
+    assert!(!book.note(&fired(after(10_000))), "that was another one");
+    assert_eq!(book.next_look(), Some(after(72_000)));
+    book.pause("r", true, after(13_000));
+    book.put(every("r", 1_000), after(14_000)).unwrap();
+    assert_eq!(book.next_look(), None);
+    book.remove("r");
+    assert_eq!((book.len(), book.next_look()), (0, None));
+}
+
+#[test]
+fn what_is_kept_makes_the_same_again() {
+    let mut book = book(10_000);
+    assert_eq!(due(&mut book, after(31_000)), Some(after(30_000)));
+    book.note(&fired(after(30_000)));
+    let mut again = self::book(10_000);
+    assert!(again.events().is_empty());
+    for event in book.events() {
+        assert!(again.note(&event));
+    }
+    assert_eq!(due(&mut again, after(31_000)), None);
+    assert_eq!(again.next_look(), book.next_look());
+}
+
+/// What may happen to a schedule.
+#[derive(Clone, Debug)]
+enum Step {
+    Pass(i64),
+    /// What was taken up last is told, or lost.
+    Tell(bool),
+    Pause(bool),
+    /// All is forgotten but what was told and kept.
+    Restart,
+}
+
+fn steps() -> impl Strategy<Value = Vec<Step>> {
+    let step = prop_oneof![
+        4 => (0_i64..40_000).prop_map(Step::Pass),
+        4 => any::<bool>().prop_map(Step::Tell),
+        1 => any::<bool>().prop_map(Step::Pause),
+        1 => Just(Step::Restart),
+    ];
+    prop::collection::vec(step, 1..60)
+}
+
+proptest! {
+    /// Each moment that was told is never due again, moments ascend, and none comes from a pause.
+    #[test]
+    fn no_moment_that_is_over_comes_up_again(period in 1_000_u64..30_000, steps in steps()) {
+        let (mut book, mut now) = (book(period), BEGIN);
+        let (mut kept, mut taken, mut told) = (Vec::new(), None, BTreeSet::new());
+        let mut paused = (false, BEGIN);
+        for step in steps {
+            match step {
+                Step::Pass(ms) => now = Timestamp(now.0 + ms),
+                Step::Tell(true) => if let Some(moment) = taken.take() {
+                    prop_assert!(book.note(&fired(moment)));
+                    told.insert(moment);
+                    kept = book.events();
+                },
+                Step::Tell(false) => if taken.take().is_some() {
+                    book.put_off("r", now);
+                },
+                Step::Pause(is_paused) => {
+                    book.pause("r", is_paused, now);
+                    paused = (is_paused, now);
+                }
+                Step::Restart => {
+                    book = self::book(period);
+                    book.pause("r", paused.0, paused.1);
+                    for event in &kept {
+                        book.note(event);
+                    }
+                    taken = None;
+                }
+            }
+            if let Some(moment) = due(&mut book, now) {
+                prop_assert!(moment <= now && !paused.0);
+                prop_assert!(told.last().is_none_or(|last| *last < moment));
+                prop_assert_eq!((moment.0 - BEGIN.0).rem_euclid(period as i64), 0);
+                prop_assert!(now.0 - moment.0 < period as i64, "the latest");
+                taken = Some(moment);
+            }
+            // Otherwise whoever sleeps until then wakes at once, for nothing.
+            prop_assert!(book.next_look().is_none_or(|look| look > now));
+        }
+    }
+}

@@ -1,0 +1,78 @@
+//! What came of periodic starts: a stream of its own, kept short by snapshots.
+//!
+//! Invariant: of each schedule the last start counts; whatever cannot be read is as if it were not known, and the key of
+//! a start keeps it from happening again.
+
+use legwork_model::event::{Fired, Record, ScheduleEvent};
+use legwork_model::id::StreamId;
+use legwork_model::time::Timestamp;
+
+use crate::Site;
+use crate::access::Caller;
+use crate::answer::Answer;
+use crate::input::Stream;
+use crate::output::{Append, Output};
+use crate::refusal::Refusal;
+
+/// After how many records what came of all is stored as a whole.
+const SNAPSHOT_EVERY: u64 = 256;
+const MESSAGE_CHARS_MAX: usize = 300;
+
+impl Site {
+    /// What came of a start, as whoever carried it out says.
+    pub(super) fn note_fired(
+        &mut self,
+        caller: &Caller,
+        mut event: ScheduleEvent,
+        now: Timestamp,
+    ) -> Result<Answer, Refusal> {
+        let ScheduleEvent::Fired { name, outcome, .. } = &mut event;
+        caller.require_schedule(name)?;
+        if let Fired::Refused { message, .. } = outcome {
+            *message = message.chars().take(MESSAGE_CHARS_MAX).collect();
+        }
+        // One that is under way while the stream is read is asked for again.
+        if self.loads.contains(&StreamId::SCHEDULES) || !self.schedules.book.note(&event) {
+            return Ok(Answer::Done);
+        }
+        let record = Record { at: now, events: vec![event] }.to_bytes();
+        let (stream, expected) = (StreamId::SCHEDULES.0, self.schedules.version);
+        self.schedules.version += 1;
+        self.out.push(Output::Append(Append { stream, expected, record, close: None }));
+        if self.schedules.version.is_multiple_of(SNAPSHOT_EVERY) {
+            let bytes = Record { at: now, events: self.schedules.book.events() }.to_bytes();
+            let version = self.schedules.version;
+            self.out.push(Output::Snapshot { stream, version, bytes });
+        }
+        Ok(Answer::Done)
+    }
+
+    /// Takes in what came of starts before the site went down.
+    pub(crate) fn recover_schedules(&mut self, stream: &Stream) {
+        let (mut version, mut unreadable) = (0, 0);
+        if let Some((before, bytes)) = &stream.snapshot {
+            let Ok(record) = Record::<ScheduleEvent>::from_bytes(bytes) else {
+                return self.ask_for(StreamId::SCHEDULES, true);
+            };
+            version = *before;
+            self.schedules.note_all(&record.events);
+        }
+        for bytes in &stream.records {
+            version += 1;
+            match Record::<ScheduleEvent>::from_bytes(bytes) {
+                Ok(Record { at, events }) => {
+                    self.latest = self.latest.max(at);
+                    self.schedules.note_all(&events);
+                }
+                Err(_) => unreadable += 1,
+            }
+        }
+        if unreadable > 0 {
+            let text = format!(
+                "{unreadable} records of periodic starts cannot be read: the list may show older ones"
+            );
+            self.out.push(Output::Notice { text });
+        }
+        self.schedules.version = version;
+    }
+}

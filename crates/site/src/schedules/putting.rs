@@ -1,0 +1,176 @@
+//! Schedules are put, paused and removed.
+//!
+//! Invariant: what is said again changes nothing, so that a script can say it whenever it runs. Only who has put one,
+//! or an admin, may change it. What could not be started now is refused.
+
+use std::ops::RangeInclusive;
+use std::sync::Arc;
+
+use legwork_engine::{self as engine, Everywhere};
+use legwork_model::event::{Created, Deadline, Period, SchedulePut, SiteEvent, Within};
+use legwork_model::schema::Schema;
+use legwork_model::time::Timestamp;
+
+use super::book::timetable;
+use super::no_such_schedule;
+use crate::Site;
+use crate::access::Caller;
+use crate::answer::Answer;
+use crate::input::PutSchedule;
+use crate::publish::as_performer;
+use crate::refusal::{Kind, Refusal};
+
+const NAME_BYTES_MAX: usize = 64;
+const DATA_BYTES_MAX: usize = 64 << 10;
+const DAY_MS: u64 = 86_400_000;
+const EVERY_MS: RangeInclusive<u64> = 1_000..=366 * DAY_MS;
+/// No further than anything is promised.
+const WITHIN_MS: RangeInclusive<u64> = 1_000..=400 * DAY_MS;
+/// How many schedules there may be.
+const SCHEDULES_MAX: usize = 10_000;
+
+impl Site {
+    pub(super) fn put_schedule(
+        &mut self,
+        caller: &Caller,
+        asked: PutSchedule,
+        now: Timestamp,
+    ) -> Result<Answer, Refusal> {
+        caller.require_start()?;
+        self.require_registrar()?;
+        check(&asked, now)?;
+        if let Some(agent) = &asked.agent {
+            caller.require_work_as(agent)?;
+            self.require_known(agent)?;
+        }
+        self.require_startable(caller, &asked, now)?;
+        let PutSchedule { name, process, period, data, agent, within } = asked;
+        let data = serde_json::to_string(&data).unwrap_or_default();
+        if data.len() > DATA_BYTES_MAX {
+            let message = format!(
+                "the data has {} bytes, at most {DATA_BYTES_MAX} are kept for each start; give less",
+                data.len()
+            );
+            return Err(bad(message));
+        }
+        let by = caller.performer();
+        let next = SchedulePut { name, process, period, data, by: by.clone(), agent, within };
+        match self.schedules.book.named(&next.name) {
+            Some(known) => {
+                if (SchedulePut { by: known.said.by.clone(), ..next.clone() }) == known.said {
+                    let next = known.next();
+                    return Ok(Answer::SchedulePut { unchanged: true, next });
+                }
+                if known.said.by != by && !caller.is_admin() {
+                    let message = format!(
+                        "`{}` was put by somebody else; choose another name, or ask an admin",
+                        next.name
+                    );
+                    return Err(Refusal::new(Kind::Conflict, "schedule_exists", message));
+                }
+            }
+            None if self.schedules.book.len() >= SCHEDULES_MAX => {
+                let message = format!(
+                    "there are {SCHEDULES_MAX} schedules, as many as fit; remove one first"
+                );
+                return Err(Refusal::new(Kind::Conflict, "too_many_schedules", message));
+            }
+            None => {}
+        }
+        self.record(SiteEvent::SchedulePut(Box::new(next.clone())), now);
+        let name = next.name.clone();
+        self.take_schedule(next, now).map_err(bad)?;
+        let next = self.schedules.book.named(&name).and_then(|schedule| schedule.next());
+        Ok(Answer::SchedulePut { unchanged: false, next })
+    }
+
+    pub(super) fn remove_schedule(
+        &mut self,
+        caller: &Caller,
+        name: Arc<str>,
+        now: Timestamp,
+    ) -> Result<Answer, Refusal> {
+        self.may_change(caller, &name)?;
+        let by = caller.performer();
+        self.record(SiteEvent::ScheduleRemoved { name: name.clone(), by }, now);
+        self.drop_schedule(&name);
+        Ok(Answer::Done)
+    }
+
+    pub(super) fn pause_schedule(
+        &mut self,
+        caller: &Caller,
+        name: Arc<str>,
+        is_paused: bool,
+        now: Timestamp,
+    ) -> Result<Answer, Refusal> {
+        self.may_change(caller, &name)?;
+        if self.schedules.book.named(&name).is_some_and(|known| known.is_paused == is_paused) {
+            return Ok(Answer::Done);
+        }
+        let by = caller.performer();
+        self.record(SiteEvent::SchedulePaused { name: name.clone(), is_paused, by }, now);
+        self.take_pause(&name, is_paused, now);
+        Ok(Answer::Done)
+    }
+
+    fn may_change(&self, caller: &Caller, name: &Arc<str>) -> Result<(), Refusal> {
+        caller.require_start()?;
+        self.require_registrar()?;
+        let known = self.schedules.book.named(name).ok_or_else(|| no_such_schedule(name))?;
+        match known.said.by == caller.performer() || caller.is_admin() {
+            true => Ok(()),
+            false => Err(Refusal::forbidden("admin")),
+        }
+    }
+
+    /// Refuses what would be refused if it were started now. What changes later is told then.
+    fn require_startable(
+        &self,
+        caller: &Caller,
+        asked: &PutSchedule,
+        now: Timestamp,
+    ) -> Result<(), Refusal> {
+        let schema = self.schema_named(&asked.process, None)?;
+        let rejected = |rejection| Refusal::from(&rejection);
+        let inputs = engine::data::typed(&schema, Schema::START, &asked.data).map_err(rejected)?;
+        let created = Created {
+            process: schema.process.clone(),
+            version: schema.version,
+            by: as_performer(asked.agent.as_ref(), caller),
+            inputs,
+            deadline: None,
+        };
+        engine::create_at(&Everywhere, &schema, created, now).map(drop).map_err(rejected)
+    }
+}
+
+fn check(asked: &PutSchedule, now: Timestamp) -> Result<(), Refusal> {
+    let PutSchedule { name, period, within, .. } = asked;
+    let plain = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
+    if name.is_empty() || name.len() > NAME_BYTES_MAX || !name.chars().all(plain) {
+        return Err(bad(format!(
+            "a schedule's name has 1 to {NAME_BYTES_MAX} letters, digits, dashes, dots or underscores"
+        )));
+    }
+    match period {
+        Period::Every { ms } if !EVERY_MS.contains(ms) => {
+            return Err(bad("`every` is 1s to 366d; for dates further apart write `cron`"));
+        }
+        Period::Every { .. } | Period::Cron { .. } => {}
+    }
+    timetable(period, now).map_err(|why| bad(format!("`cron`: {why}")))?;
+    match within {
+        Some(Within { ms, .. }) if !WITHIN_MS.contains(ms) => {
+            Err(bad("each start can be wanted within 1s to 400d of its moment"))
+        }
+        Some(Within { priority, .. }) if *priority > Deadline::PRIORITY_MAX => {
+            Err(bad(format!("`priority` can be 0 to {}", Deadline::PRIORITY_MAX)))
+        }
+        Some(_) | None => Ok(()),
+    }
+}
+
+fn bad(message: impl Into<String>) -> Refusal {
+    Refusal::new(Kind::Invalid, "bad_schedule", message)
+}

@@ -98,16 +98,26 @@ async fn until_up(shell: &mut Shell, mut printed: String) -> Result<String> {
 
 #[tokio::test]
 async fn the_tutorial_works_as_it_is_written() -> Result<()> {
+    typed("tutorial.md").await
+}
+
+#[tokio::test]
+async fn the_page_of_schedules_works_as_it_is_written() -> Result<()> {
+    typed("schedules.md").await
+}
+
+/// Does what a page says, as a person would.
+async fn typed(name: &str) -> Result<()> {
     let folder = Folder::new()?;
     let address = free_address()?;
     let mut shell = Shell::new(folder.path(), &address)?;
-    for part in tutorial::parts(&page("tutorial.md")?) {
+    for part in tutorial::parts(&page(name)?) {
         match part {
             Part::File { name, text, .. } => {
                 folder.file(&name, text)?;
             }
             Part::Shell { line, text, expected } => {
-                let place = || format!("docs/guide/tutorial.md:{line}:\n{text}");
+                let place = || format!("docs/guide/{name}:{line}:\n{text}");
                 let mut printed = shell.run(&text).with_context(place)?;
                 if text.lines().any(|line| line.starts_with("legwork up")) {
                     printed = until_up(&mut shell, printed).await?;

@@ -13,6 +13,7 @@ mod dice;
 mod executors;
 mod material;
 mod promised;
+mod recurring;
 mod watchers;
 mod world;
 
@@ -120,11 +121,20 @@ pub enum Scene {
     Shared,
     /// Several servers whose people promise deadlines.
     Promised,
+    /// One site that starts processes again and again.
+    Recurring,
 }
 
 impl Scene {
-    pub const ALL: [Self; 6] =
-        [Self::Alone, Self::Together, Self::Divided, Self::Executed, Self::Shared, Self::Promised];
+    pub const ALL: [Self; 7] = [
+        Self::Alone,
+        Self::Together,
+        Self::Divided,
+        Self::Executed,
+        Self::Shared,
+        Self::Promised,
+        Self::Recurring,
+    ];
 }
 
 /// Runs one seed from empty stores to the end of all its instances, scene by scene.
@@ -154,6 +164,7 @@ pub fn run_scene(seed: u64, scene: Scene) -> Result<Report, Failure> {
         Scene::Divided => cluster::simulate(seed, Kind::Divided),
         Scene::Shared => cluster::simulate(seed, Kind::Shared),
         Scene::Promised => promised::simulate(seed),
+        Scene::Recurring => recurring::simulate(seed),
     };
     outcome.map_err(|reason| Failure { seed, reason: format!("{scene:?}: {reason}") })
 }
@@ -268,6 +279,15 @@ mod tests {
             [promised, refused, unpromised, kept, withdrawn].iter().all(|it| *it > 0),
             "{sum:?}"
         );
+    }
+
+    #[test]
+    fn each_moment_of_a_schedule_is_started_at_most_once() {
+        for seed in 0..60 {
+            let report = run_scene(seed, Scene::Recurring);
+            let report = report.unwrap_or_else(|failure| panic!("{failure}"));
+            assert!(report.instances > 10, "{report:?}");
+        }
     }
 
     #[test]

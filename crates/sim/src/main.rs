@@ -17,7 +17,8 @@ struct Arguments {
     /// Run this one seed, twice, and compare the bytes.
     #[arg(long)]
     seed: Option<u64>,
-    /// Only one scene: `alone`, `together`, `divided`, `executed`, `shared` or `promised`.
+    /// Only one scene: `alone`, `together`, `divided`, `executed`, `shared`, `promised` or
+    /// `recurring`.
     #[arg(long)]
     scene: Option<String>,
     /// Begin with this seed.

@@ -14,7 +14,7 @@ use legwork_model::id::{InstanceId, ServerId, StreamId, StreamKind};
 use legwork_model::time::Timestamp;
 use legwork_placement::Topology;
 use legwork_site::{
-    Answer, Append, Call, ClosedStream, Config, Credential, FileWanted, Gauges, Input, Member,
+    Answer, Append, Call, ClosedStream, Config, Credential, Due, FileWanted, Gauges, Input, Member,
     Message, Output, Refusal, Request, RequestId, Site, Stream,
 };
 use legwork_store::{self as store, Batch, EventStore, Version, memory::Memory};
@@ -42,6 +42,8 @@ pub(crate) struct World {
     said: Vec<(ServerId, Message)>,
     /// What the site says to executors, likewise.
     calls: Vec<Call>,
+    /// What schedules want started, likewise.
+    due: Vec<Due>,
     /// The contents of files that are stored here: they outlive crashes.
     blobs: BTreeSet<[u8; 32]>,
     /// Contents that have to come from elsewhere.
@@ -95,6 +97,7 @@ impl World {
             crashes: 0,
             said: Vec::new(),
             calls: Vec::new(),
+            due: Vec::new(),
             blobs: BTreeSet::new(),
             wanted: Vec::new(),
             marks: Vec::new(),
@@ -351,7 +354,7 @@ impl World {
     fn carry_out(&mut self, outputs: Vec<Output>) -> Result<BTreeMap<RequestId, Reply>, String> {
         let mut batch = Batch::default();
         let mut answers = BTreeMap::new();
-        let (mut said, mut calls) = (Vec::new(), Vec::new());
+        let (mut said, mut calls, mut due) = (Vec::new(), Vec::new(), Vec::new());
         for output in outputs {
             match output {
                 Output::Append(Append { stream, expected, record, close }) => {
@@ -369,8 +372,7 @@ impl World {
                 }
                 Output::Send { to, message } => said.push((to, message)),
                 Output::Call(call) => calls.push(*call),
-                // No scene puts a schedule yet.
-                Output::Start(_) => {}
+                Output::Start(wanted) => due.push(*wanted),
                 Output::FetchFiles { instance, files } => {
                     let is_here = |file: &FileWanted| self.blobs.contains(&file.blob);
                     let (here, missing): (Vec<_>, Vec<_>) = files.into_iter().partition(is_here);
@@ -390,6 +392,7 @@ impl World {
         self.store.commit(batch).map_err(|error| format!("commit: {error}"))?;
         self.said.extend(said);
         self.calls.extend(calls);
+        self.due.extend(due);
         Ok(answers)
     }
 
@@ -473,6 +476,7 @@ impl World {
         self.reads.clear();
         self.said.clear();
         self.calls.clear();
+        self.due.clear();
         self.wanted.clear();
         self.lost.append(&mut self.asked);
         // Up to a minute of darkness, and the clock of the next machine may be behind.

@@ -1,13 +1,22 @@
 //! Looks into a site from outside, and crashes when the scene wants them.
 
 use legwork_model::id::StreamId;
-use legwork_site::{Credential, Input, Request, RequestId};
+use legwork_site::{Credential, Due, Input, Request, RequestId};
 use legwork_store::{EventStore, Version};
 
 use super::{Crash, Reply, World};
 use crate::dice::Dice;
 
 impl World {
+    pub(crate) fn is_calm(&self) -> bool {
+        self.calm
+    }
+
+    /// What schedules want started, since this was asked last.
+    pub(crate) fn take_due(&mut self) -> Vec<Due> {
+        std::mem::take(&mut self.due)
+    }
+
     /// One batch that ends in a crash, and the process is down until it comes up.
     pub(crate) fn cycle_and_stop(&mut self, dice: &mut Dice) -> Result<(), String> {
         let crash = if dice.chance(50) { Crash::BeforeCommit } else { Crash::AfterCommit };

@@ -52,6 +52,13 @@ fn a_moment_is_due_once_and_the_next_one_after_a_period() {
 }
 
 #[test]
+fn the_key_of_a_start_follows_from_the_schedule_and_the_moment() {
+    assert_eq!(key("r", Timestamp(0)), "schedule:r@1970-01-01T00:00:00.000Z");
+    assert_ne!(key("r", Timestamp(0)), key("r", Timestamp(1)));
+    assert_ne!(key("r", Timestamp(0)), key("s", Timestamp(0)));
+}
+
+#[test]
 fn of_what_was_missed_the_latest_alone_is_due() {
     let mut book = book(10_000);
     assert_eq!(due(&mut book, after(75_000)), Some(after(70_000)));

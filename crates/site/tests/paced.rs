@@ -121,36 +121,3 @@ fn what_an_executor_does_regularly_is_known_after_a_restart() {
     assert!(matches!(other, Answer::ExecutorRegistered { unchanged: false }), "{other:?}");
     assert!(start(&mut depot, 2, MINUTE * 13).is_ok());
 }
-
-#[test]
-fn no_more_is_promised_than_the_rate_of_an_executor_allows() {
-    // One in a minute, two at a time: each of them begins one in two minutes, and waits one for the other.
-    let rated = |rate: &str| RegisterExecutor {
-        limit: 2,
-        rate: Some(rate.parse().unwrap()),
-        ..registration("crane")
-    };
-    let promised = |rate: &str| {
-        let mut depot = depot_with("1s", rated(rate));
-        (1..=40).filter(|number| start(&mut depot, *number, MINUTE * 10).is_ok()).count()
-    };
-    assert_eq!((promised("1/m"), promised("1000/s")), (8, 40));
-}
-
-#[test]
-fn what_is_promised_by_an_executor_with_a_rate_is_done_in_time() {
-    let crane =
-        RegisterExecutor { limit: 2, rate: Some("1/m".parse().unwrap()), ..registration("crane") };
-    let mut depot = depot_with("1s", crane);
-    let asked = (1..=40).filter(|number| start(&mut depot, *number, MINUTE * 10).is_ok());
-    let promised = asked.count() as u64;
-    for _ in 0..600 {
-        depot.site.pass(Duration::from_secs(1));
-        for (name, task) in depot.said().1 {
-            depot.done(&name, &task);
-            depot.confirm(&name, &task);
-        }
-    }
-    let counts = depot.site.site.deadlines();
-    assert_eq!((counts.kept, counts.broken, counts.withdrawn), (promised, 0, 0), "{counts:?}");
-}

@@ -19,7 +19,7 @@ use legwork_promise::{ResourceId, TaskId, Work};
 use legwork_schedule::{ExecutorId, KindId, Task};
 
 use super::lending::Lent;
-use super::pace::{by_the_clock, is_rated, pace};
+use super::pace::{by_the_clock, pace};
 use super::resources::hands;
 use super::steps::{leg_of, promised_for, task_of};
 use crate::Site;
@@ -140,12 +140,9 @@ impl Site {
     }
 
     /// Whether an executor works on more than it is planned for, and has a hand free of those that nobody plans. Of
-    /// a type with a limit of its own it has none, and none at all if what they begin is missing at the others.
+    /// a type with a limit of its own it has none.
     fn has_hand_beside(&self, id: ExecutorId, kind: KindId) -> bool {
         let Some((lanes, beside)) = self.hands_of(id) else { return false };
-        if self.executors.registry.get(id).is_some_and(|one| is_rated(one)) {
-            return false;
-        }
         let (of_kind, in_all) = self.executors.registry.room(id, kind);
         let others =
             self.executors.given.at(id).iter().filter(|(_, gift)| gift.lane.is_none()).count();
@@ -206,7 +203,7 @@ impl Site {
         };
         let Some(one) = self.executors.registry.get(id) else { return };
         let resource = ResourceId::Executor(one.name.clone());
-        let lag_ms = by_the_clock(one, pace(one, lanes).lag.0);
+        let lag_ms = by_the_clock(one, pace(one).lag.0);
         let mut free: Vec<Timestamp> = vec![now; lanes];
         let mut others = 0;
         for (whose, one) in self.occupants(id, &resource, lanes) {

@@ -3,9 +3,6 @@
 //! When an executor does what it does regularly nobody knows, and while it does it its tasks stand still, in whichever
 //! of its hands they are. So each of its plans has a part of the time less, and deadlines in it are earlier by what
 //! more may come at once: in any time, no more than that part of it and twice what it is each time.
-//!
-//! Of one that is given only so many in so long, each hand begins its part of them; so they are in nobody's way for
-//! longer than until each of the others has begun one.
 
 use legwork_model::event::ExecutorRegistered;
 use legwork_promise::{Pace, WHOLE, Work};
@@ -17,28 +14,8 @@ pub(super) fn share(executor: &ExecutorRegistered) -> u32 {
     WHOLE.saturating_sub(regular_part(&executor.regularly)).max(1)
 }
 
-/// How closely an executor keeps to its plans, of which there is one for each task that it is planned for at a time.
-pub(super) fn pace(executor: &ExecutorRegistered, lanes: usize) -> Pace {
-    let interval_ms = interval_ms(executor);
-    let lanes = i64::try_from(lanes).unwrap_or(i64::MAX).max(1);
-    let apart = interval_ms.saturating_mul(lanes);
-    Pace {
-        lag: Work(regular_at_once(executor).saturating_add(apart)),
-        apart: Work(apart),
-        wait: Work(apart - interval_ms),
-    }
-}
-
-/// Whether an executor is given only so many in so long.
-pub(super) fn is_rated(executor: &ExecutorRegistered) -> bool {
-    interval_ms(executor) > 0
-}
-
-/// How far apart two are begun at the least, in milliseconds: by the slowest of its rates, since its plans do not tell
-/// types apart.
-fn interval_ms(executor: &ExecutorRegistered) -> i64 {
-    let rates = executor.types.iter().map(|own| own.rate).chain([executor.rate]).flatten();
-    rates.map(|rate| rate.interval_ms().ceil() as i64).max().unwrap_or(0)
+pub(super) fn pace(executor: &ExecutorRegistered) -> Pace {
+    Pace { lag: Work(regular_at_once(executor)), ..Pace::default() }
 }
 
 /// How long an executor needs by the clock for so much work, as far as it does not fall behind.

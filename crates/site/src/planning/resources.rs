@@ -158,7 +158,7 @@ impl Site {
                     at_once: at_once as usize,
                     loads: Vec::new(),
                     jobs: Vec::new(),
-                    pace: pace(executor, at_once as usize),
+                    pace: pace(executor),
                 })
             }
         }

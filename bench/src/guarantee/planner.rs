@@ -3,7 +3,7 @@
 use legwork_model::id::InstanceId;
 use legwork_model::time::Timestamp;
 use legwork_promise::{
-    Desk, Discipline, Pace, Plan, ResourceId, Setup, Supply, Task, TaskId, Window, Work,
+    Desk, Discipline, Plan, ResourceId, Setup, Supply, Task, TaskId, Window, Work,
 };
 
 use super::naive::{Naive, Open};
@@ -44,7 +44,7 @@ impl Production {
             at_once: 1,
             loads: Vec::new(),
             jobs: Vec::new(),
-            pace: Pace::default(),
+            lag: Work(0),
         };
         let mut desk = Desk::default();
         desk.add(resource.clone(), &setup, start);

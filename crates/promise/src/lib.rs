@@ -29,7 +29,7 @@ pub use cluster::{Clustering, clusters, paths, windows};
 pub use desk::{Change, Desk, Leeway, Reservation, Setup};
 pub use node::{Effect, Message, Node, Noted, Offer, Overheads, Policy, Said, Strategy};
 pub use periodic::Load;
-pub use plan::{Discipline, Pace, Plan, Ticket, Times, Turn, Window};
+pub use plan::{Discipline, Plan, Ticket, Times, Turn, Window};
 pub use route::{Leg, Next, Route, legs};
 pub use service::Seen;
 pub use supply::{Span, Supply, WHOLE, Work};

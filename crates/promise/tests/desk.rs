@@ -5,8 +5,8 @@
 use legwork_model::id::InstanceId;
 use legwork_model::time::Timestamp;
 use legwork_promise::{
-    Change, Desk, Discipline, Leeway, Only, Pace, ResourceId, Setup, Span, Supply, Task, TaskId,
-    Turn, WHOLE, Window, Work,
+    Change, Desk, Discipline, Leeway, Only, ResourceId, Setup, Span, Supply, Task, TaskId, Turn,
+    WHOLE, Window, Work,
 };
 use proptest::prelude::*;
 
@@ -37,14 +37,8 @@ fn resource() -> ResourceId {
 
 fn desk(discipline: Discipline) -> Desk {
     let supply = Supply::always(Timestamp(0));
-    let setup = Setup {
-        supply,
-        discipline,
-        at_once: 1,
-        loads: Vec::new(),
-        jobs: Vec::new(),
-        pace: Pace::default(),
-    };
+    let setup =
+        Setup { supply, discipline, at_once: 1, loads: Vec::new(), jobs: Vec::new(), lag: Work(0) };
     let mut desk = Desk::default();
     assert!(desk.add(resource(), &setup, Timestamp(0)));
     desk
@@ -206,7 +200,7 @@ proptest! {
         }
         let supply = Supply::always(Timestamp(0));
         let discipline = Discipline::NonPreemptive;
-        let setup = Setup { supply, discipline, at_once: 1, loads: Vec::new(), jobs: Vec::new(), pace: Pace::default() };
+        let setup = Setup { supply, discipline, at_once: 1, loads: Vec::new(), jobs: Vec::new(), lag: Work(0) };
         desk.refit(&resource(), &setup, Timestamp(0));
         prop_assert_eq!(desk.endangered(Timestamp(0)), []);
     }
@@ -225,7 +219,7 @@ fn person(leeway: Leeway) -> Desk {
         at_once: 1,
         loads: Vec::new(),
         jobs: Vec::new(),
-        pace: Pace::default(),
+        lag: Work(0),
     };
     assert!(desk.add(resource(), &setup, Timestamp(0)));
     desk
@@ -267,7 +261,7 @@ fn what_is_told_twice_was_begun_once_and_is_not_begun_anew_with_another_calendar
         at_once: 1,
         loads: Vec::new(),
         jobs: Vec::new(),
-        pace: Pace::default(),
+        lag: Work(0),
     };
     desk.refit(&resource(), &setup, Timestamp(40));
     assert_eq!(
@@ -297,7 +291,7 @@ fn working(spans: &[(i64, i64)]) -> Setup {
         at_once: 1,
         loads: Vec::new(),
         jobs: Vec::new(),
-        pace: Pace::default(),
+        lag: Work(0),
     }
 }
 

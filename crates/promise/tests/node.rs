@@ -7,8 +7,8 @@ use std::collections::VecDeque;
 use legwork_model::id::{InstanceId, ServerId};
 use legwork_model::time::Timestamp;
 use legwork_promise::{
-    Desk, Discipline, Displaces, Effect, Node, Pace, Policy, ResourceId, Said, Setup,
-    Strategy as Asking, Supply, Task, TaskId, Window, Work,
+    Desk, Discipline, Displaces, Effect, Node, Policy, ResourceId, Said, Setup, Strategy as Asking,
+    Supply, Task, TaskId, Window, Work,
 };
 use network::{BUSY, DELAY, Happened, Net, Setting};
 use proptest::prelude::*;
@@ -118,7 +118,7 @@ impl Two {
                 at_once: 1,
                 loads: Vec::new(),
                 jobs: Vec::new(),
-                pace: Pace::default(),
+                lag: Work(0),
             };
             let mut desk = Desk::default();
             assert!(desk.add(one(number), &setup, NOW));

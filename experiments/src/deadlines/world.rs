@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BinaryHeap};
 use legwork_model::id::{InstanceId, ServerId};
 use legwork_model::time::Timestamp;
 use legwork_promise::{
-    Desk, Discipline, Effect, Load, Node, Overheads, Pace, Part, Policy, ResourceId, Said, Setup,
+    Desk, Discipline, Effect, Load, Node, Overheads, Part, Policy, ResourceId, Said, Setup,
     Strategy, Supply, Task, TaskId, Ticket, Window, Work,
 };
 
@@ -341,7 +341,7 @@ fn machine(number: usize, setting: Setting, seed: u64) -> Machine {
         at_once: 1,
         loads: vec![Load { period: Work(period), cost: Work(cost), is_attended: true }],
         jobs: Vec::new(),
-        pace: Pace::default(),
+        lag: Work(0),
     };
     let mut desk = Desk::default();
     assert!(desk.add(resource_id.clone(), &setup, Timestamp(0)), "regular work leaves time");

@@ -13,7 +13,7 @@ use legwork_model::time::Timestamp;
 use self::removal::Room;
 use crate::factor::Factor;
 use crate::periodic::Load;
-use crate::plan::{Discipline, Pace, Plan, Ticket, Window};
+use crate::plan::{Discipline, Plan, Ticket, Window};
 use crate::supply::{Supply, Work};
 use crate::task::{Promise, ResourceId, Task, TaskId};
 
@@ -99,7 +99,9 @@ pub struct Setup {
     /// What it does regularly at times that do not follow each other in the same distance: a window of the
     /// clock, and how much it is.
     pub jobs: Vec<(Window, Work)>,
-    pub pace: Pace,
+    /// How far behind its plans it can fall although nothing takes longer than was said: it does other things as
+    /// well, at times that nobody knows.
+    pub lag: Work,
 }
 
 impl Desk {
@@ -111,7 +113,7 @@ impl Desk {
     /// A resource is here from now on; false if what it does regularly leaves it too little time.
     pub fn add(&mut self, id: ResourceId, setup: &Setup, now: Timestamp) -> bool {
         let plan = Plan::new(setup.supply.clone(), setup.discipline, now);
-        let mut plan = plan.with_pace(setup.pace);
+        let mut plan = plan.with_lag(setup.lag);
         let fits = setup.loads.iter().all(|load| plan.regularly(*load));
         setup.jobs.iter().for_each(|(window, cost)| plan.occupy(*window, *cost));
         let (tasks, factor, rooms) = (BTreeMap::new(), Factor::default(), Vec::new());

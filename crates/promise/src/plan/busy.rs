@@ -8,24 +8,20 @@ use crate::supply::Work;
 impl Plan {
     /// Something that is not in the plan takes the resource until then; nothing does if `None`.
     pub fn occupy_until(&mut self, moment: Option<Timestamp>) {
-        let is_new = self.busy <= self.now;
         self.busy = moment.map_or(i64::MIN, |moment| self.supply.until(moment).0);
-        if is_new && self.busy > self.now {
-            self.rests = self.now + self.pace.apart.0;
-        }
     }
 
-    /// Whether something that is not in the plan takes the resource now, or it has begun something just now.
+    /// Whether something that is not in the plan takes the resource now.
     pub fn is_occupied(&self) -> bool {
-        self.busy.max(self.rests) > self.now
+        self.busy > self.now
     }
 
     /// From when on it can do something else.
     pub(super) fn begin(&self) -> i64 {
         let free = self.busy.max(self.now);
         match (self.discipline, &self.running) {
-            (Discipline::NonPreemptive, Some(running)) => (free + running.cost).max(self.rests),
-            (Discipline::NonPreemptive, None) => free.max(self.rests),
+            (Discipline::NonPreemptive, Some(running)) => free + running.cost,
+            (Discipline::NonPreemptive, None) => free,
             (Discipline::Preemptive, _) => self.now,
         }
     }
@@ -35,7 +31,7 @@ impl Plan {
         if self.running.is_some() || self.is_occupied() {
             return false;
         }
-        let until = self.now.saturating_add(self.cost(cost));
+        let until = self.now.saturating_add(cost.0);
         let before = std::mem::replace(&mut self.busy, until);
         let has_turn = !self.is_endangered();
         self.busy = before;

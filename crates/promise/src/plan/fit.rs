@@ -17,7 +17,6 @@ impl Plan {
     /// The earliest moment for which so much could be promised if it is released then.
     pub fn earliest(&mut self, release: Timestamp, cost: Work) -> Option<Timestamp> {
         let from = self.supply.until(release).0.max(self.now);
-        let cost = Work(self.cost(cost));
         let mut deadline = from + cost.0;
         if from == self.now && self.sums_are_exact() {
             loop {
@@ -49,7 +48,7 @@ impl Plan {
 
     /// How much more could be done by a moment if it can begin now. May be negative.
     pub(crate) fn room(&mut self, until: Timestamp) -> Work {
-        let deadline = self.supply.until(until).0 - self.pace.lag.0;
+        let deadline = self.supply.until(until).0 - self.lag;
         self.cover(self.now, deadline, Work(0));
         Work(self.tree.room(deadline).saturating_sub(self.begin()))
     }

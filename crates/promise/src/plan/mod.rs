@@ -6,7 +6,7 @@
 
 mod busy;
 mod fit;
-mod pace;
+mod lag;
 #[cfg(test)]
 mod tests;
 mod view;
@@ -16,7 +16,6 @@ use std::collections::BTreeSet;
 use legwork_model::time::Timestamp;
 use minicbor::{Decode, Encode};
 
-pub use self::pace::Pace;
 use crate::periodic::{Load, Loads};
 use crate::sequence::{Change, Pieces, Sequence};
 use crate::supply::{Supply, Work};
@@ -82,9 +81,7 @@ pub struct Plan {
     /// Until when something that is not in the plan takes the resource.
     busy: i64,
     /// Deadlines in the plan are earlier by the lag than those that were promised.
-    pace: Pace,
-    /// Until when it can begin nothing, since it has begun something.
-    rests: i64,
+    lag: i64,
     /// What can be put aside and was begun: of those the one that is due first is being worked on.
     begun: BTreeSet<Key>,
     loads: Loads,
@@ -120,8 +117,7 @@ impl Plan {
             coming: BTreeSet::new(),
             running: None,
             busy: i64::MIN,
-            pace: Pace::default(),
-            rests: i64::MIN,
+            lag: 0,
             begun: BTreeSet::new(),
             loads: Loads::default(),
             aside: Pieces::new(),
@@ -170,11 +166,8 @@ impl Plan {
     pub fn restore(&mut self, window: Window, cost: Work, begun: Option<Timestamp>) -> Ticket {
         self.last += 1;
         let mut piece = Piece { number: self.last, ..self.piece(window, cost) };
-        if let Some(begun) = begun {
-            // It waits for nobody any more.
-            let worked = self.now - self.supply.until(begun).0;
-            piece.cost = (cost.0 - worked).max(0);
-        }
+        let worked = begun.map_or(0, |begun| self.now - self.supply.until(begun).0);
+        piece.cost = (piece.cost - worked).max(0);
         self.furthest = self.furthest.max(piece.deadline);
         if self.needs_order(piece) {
             self.restore_in_order(piece);
@@ -271,7 +264,6 @@ impl Plan {
             Discipline::NonPreemptive => {
                 self.stop();
                 self.take_out(piece.number);
-                self.rests = self.now + self.pace.apart.0;
                 self.running = Some(piece);
             }
         }
@@ -386,8 +378,8 @@ impl Plan {
 
     fn piece(&self, window: Window, cost: Work) -> Piece {
         let release = self.supply.until(window.release).0.max(self.now);
-        let deadline = self.supply.until(window.deadline).0 - self.pace.lag.0;
-        Piece { number: self.last + 1, release, deadline, cost: self.cost(cost) }
+        let deadline = self.supply.until(window.deadline).0 - self.lag;
+        Piece { number: self.last + 1, release, deadline, cost: cost.0 }
     }
 
     /// Sees to it that all that is done regularly is in the plan as far as it matters for a window.

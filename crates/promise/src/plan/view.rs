@@ -47,7 +47,7 @@ impl Plan {
             self.safe_until = begin.saturating_add(spare.unwrap_or(i64::MAX));
         }
         let alone = self.running.map(|running| (running.number, self.now + running.cost));
-        let lag = self.pace.lag.0;
+        let lag = self.lag;
         let mut late: Vec<(Piece, i64)> = ends
             .into_iter()
             .filter(|(piece, _)| !self.loads.is_job(piece.number))
@@ -86,7 +86,7 @@ impl Plan {
             None if piece.release <= self.now => begin + self.tree.up_to(key(&piece))?,
             None => self.timeline().end_of(piece)?,
         };
-        let end = done.max(piece.release + piece.cost).min(piece.deadline) + self.pace.lag.0;
+        let end = done.max(piece.release + piece.cost).min(piece.deadline) + self.lag;
         let start = (end - piece.cost).max(piece.release);
         let (start, end) = (self.supply.begin(Work(start))?, self.supply.moment(Work(end))?);
         Some(Times { start, end: end.max(start) })

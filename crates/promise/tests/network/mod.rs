@@ -8,8 +8,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use legwork_model::id::{InstanceId, ServerId};
 use legwork_model::time::Timestamp;
 use legwork_promise::{
-    Desk, Discipline, Displaces, Effect, Message, Node, Pace, Part, Policy, ResourceId, Said,
-    Setup, Strategy, Supply, Task, TaskId, Window, Work,
+    Desk, Discipline, Displaces, Effect, Message, Node, Part, Policy, ResourceId, Said, Setup,
+    Strategy, Supply, Task, TaskId, Window, Work,
 };
 
 /// How long a message is said to take, and after how long it is noticed that somebody is gone.
@@ -99,7 +99,7 @@ fn setup() -> Setup {
         at_once: 1,
         loads: Vec::new(),
         jobs: Vec::new(),
-        pace: Pace::default(),
+        lag: Work(0),
     }
 }
 

@@ -19,7 +19,7 @@ use legwork_promise::{ResourceId, TaskId, Work};
 use legwork_schedule::{ExecutorId, KindId, Task};
 
 use super::lending::Lent;
-use super::pace::{by_the_clock, pace};
+use super::regular::{by_the_clock, lag};
 use super::resources::hands;
 use super::steps::{leg_of, promised_for, task_of};
 use crate::Site;
@@ -203,7 +203,7 @@ impl Site {
         };
         let Some(one) = self.executors.registry.get(id) else { return };
         let resource = ResourceId::Executor(one.name.clone());
-        let lag_ms = by_the_clock(one, pace(one).lag.0);
+        let lag_ms = by_the_clock(one, lag(one).0);
         let mut free: Vec<Timestamp> = vec![now; lanes];
         let mut others = 0;
         for (whose, one) in self.occupants(id, &resource, lanes) {

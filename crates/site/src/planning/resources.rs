@@ -8,11 +8,11 @@ use legwork_model::id::{AgentId, ServerId};
 use legwork_model::time::Timestamp;
 use legwork_placement::Map;
 use legwork_promise::{
-    Discipline, Message as Told, Pace, ResourceId, Said, Setup, Span, Supply, WHOLE, Window, Work,
+    Discipline, Message as Told, ResourceId, Said, Setup, Span, Supply, WHOLE, Window, Work,
 };
 
 use super::opening::wanted;
-use super::pace::{pace, share};
+use super::regular::{lag, share};
 use crate::Site;
 
 /// How far ahead somebody's time is looked at; nothing is promised for later.
@@ -158,7 +158,7 @@ impl Site {
                     at_once: at_once as usize,
                     loads: Vec::new(),
                     jobs: Vec::new(),
-                    pace: pace(executor),
+                    lag: lag(executor),
                 })
             }
         }
@@ -181,7 +181,7 @@ impl Site {
             at_once: 1,
             loads: Vec::new(),
             jobs: jobs.collect(),
-            pace: Pace::default(),
+            lag: Work(0),
         })
     }
 }

@@ -5,7 +5,7 @@
 //! more may come at once: in any time, no more than that part of it and twice what it is each time.
 
 use legwork_model::event::ExecutorRegistered;
-use legwork_promise::{Pace, WHOLE, Work};
+use legwork_promise::{WHOLE, Work};
 
 use crate::executors::regular_part;
 
@@ -14,19 +14,15 @@ pub(super) fn share(executor: &ExecutorRegistered) -> u32 {
     WHOLE.saturating_sub(regular_part(&executor.regularly)).max(1)
 }
 
-pub(super) fn pace(executor: &ExecutorRegistered) -> Pace {
-    Pace { lag: Work(regular_at_once(executor)), ..Pace::default() }
+/// The most of it that comes at once: at the end of one period and the beginning of the next.
+pub(super) fn lag(executor: &ExecutorRegistered) -> Work {
+    let each = executor.regularly.iter().map(|work| work.takes_ms);
+    let once = each.fold(0_u64, u64::saturating_add);
+    Work(i64::try_from(once.saturating_mul(2)).unwrap_or(i64::MAX))
 }
 
 /// How long an executor needs by the clock for so much work, as far as it does not fall behind.
 pub(super) fn by_the_clock(executor: &ExecutorRegistered, work_ms: i64) -> i64 {
     let share = i64::from(share(executor));
     work_ms.saturating_mul(i64::from(WHOLE)).saturating_add(share - 1) / share
-}
-
-/// The most that comes at once, in milliseconds: at the end of one period and the beginning of the next.
-fn regular_at_once(executor: &ExecutorRegistered) -> i64 {
-    let each = executor.regularly.iter().map(|work| work.takes_ms);
-    let once = each.fold(0_u64, u64::saturating_add);
-    i64::try_from(once.saturating_mul(2)).unwrap_or(i64::MAX)
 }

@@ -1,13 +1,11 @@
-//! Machines that do something regularly at times that nobody knows, and machines that begin only so many in so
-//! long: what they promise is kept all the same.
+//! Machines that do something regularly at times that nobody knows: what they promise is kept all the same.
 
 #![allow(clippy::unwrap_used, reason = "a wrong assumption is a failed test")]
 
 use legwork_model::id::InstanceId;
 use legwork_model::time::Timestamp;
 use legwork_promise::{
-    Desk, Discipline, Pace, Plan, ResourceId, Setup, Supply, Task, TaskId, Ticket, WHOLE, Window,
-    Work,
+    Desk, Discipline, Plan, ResourceId, Setup, Supply, Task, TaskId, Ticket, WHOLE, Window, Work,
 };
 use proptest::prelude::*;
 
@@ -69,8 +67,7 @@ fn plan(all: &[Regular]) -> Plan {
     let share = WHOLE - all.iter().map(part).sum::<u32>();
     let lag = all.iter().map(|one| 2 * one.takes as i64).sum::<i64>();
     let supply = Supply::always_with(share, Timestamp(0));
-    Plan::new(supply, Discipline::NonPreemptive, Timestamp(0))
-        .with_pace(Pace { lag: Work(lag), ..Pace::default() })
+    Plan::new(supply, Discipline::NonPreemptive, Timestamp(0)).with_lag(Work(lag))
 }
 
 /// A promise: what is needed of it yet, and its deadline.
@@ -119,80 +116,6 @@ proptest! {
             }
         }
     }
-
-    #[test]
-    fn a_machine_that_begins_only_so_many_in_so_long_promises_no_more(
-        lanes in 1_usize..4,
-        apart in 1_i64..12,
-        tasks in prop::collection::vec(asked(), 1..40),
-        others in prop::collection::vec(0..HORIZON, 0..40),
-    ) {
-        let machine = ResourceId::Executor("one".into());
-        let (lag, wait) = (Work(lanes as i64 * apart), Work((lanes as i64 - 1) * apart));
-        let setup = Setup {
-            supply: Supply::always(Timestamp(0)),
-            discipline: Discipline::NonPreemptive,
-            at_once: lanes,
-            loads: Vec::new(),
-            jobs: Vec::new(),
-            pace: Pace { lag, apart: lag, wait },
-        };
-        let mut desk = Desk::default();
-        desk.add(machine.clone(), &setup, Timestamp(0));
-        // What is promised, and what is worked on in each lane: of which task, until when.
-        let mut open: Vec<Task> = Vec::new();
-        let mut running: Vec<Option<(Option<TaskId>, i64)>> = vec![None; lanes];
-        let mut next_begin = 0;
-        let mut waiting = 0;
-        for now in 0..HORIZON {
-            let at = Timestamp(now as i64);
-            for lane in &mut running {
-                if let Some((task, _)) = lane.take_if(|(_, until)| *until <= at.0) {
-                    task.map(|task| desk.end(task));
-                }
-            }
-            desk.occupy(&machine, &other_work(&running));
-            desk.pass(at);
-            for (number, asked) in tasks.iter().enumerate().filter(|(_, task)| task.at == now) {
-                let id = TaskId::new(InstanceId(number as u128), 0);
-                let release = Timestamp(at.0 + asked.release);
-                let window = Window { release, deadline: release };
-                let mut task = Task::new(id, window, Work(asked.cost), vec![machine.clone()]);
-                let earliest = desk.earliest(&task).unwrap();
-                task.window.deadline = Timestamp(earliest.0 + asked.time);
-                if desk.guarantee(&task).is_some() {
-                    open.push(task);
-                }
-            }
-            prop_assert_eq!(desk.endangered(at), [], "at {}", now);
-            waiting += others.iter().filter(|other| **other == now).count();
-            if at.0 < next_begin {
-                continue;
-            }
-            // What is promised goes first, what is due first before the others.
-            open.sort_by_key(|task| task.window.deadline);
-            let turns = open.iter().enumerate();
-            let mut turns = turns.filter_map(|(place, it)| Some((place, desk.turn_of(it.id, at)?)));
-            if let Some((place, lane)) = turns.next() {
-                let task = open.remove(place);
-                desk.begin(task.id);
-                let until = at.0 + task.service.0;
-                prop_assert!(until <= task.window.deadline.0, "{:?} until {}", task, until);
-                running[lane] = Some((Some(task.id), until));
-                next_begin = at.0 + apart;
-            } else if waiting > 0 && let Some(lane) = desk.turn_for(&machine, Work(3), at) {
-                waiting -= 1;
-                running[lane] = Some((None, at.0 + 3));
-                desk.occupy(&machine, &other_work(&running));
-                next_begin = at.0 + apart;
-            }
-        }
-    }
-}
-
-fn other_work(running: &[Option<(Option<TaskId>, i64)>]) -> Vec<Option<Timestamp>> {
-    let other = running.iter().map(|lane| lane.filter(|(task, _)| task.is_none()));
-    other.map(|lane| lane.map(|(_, until)| Timestamp(until))).collect()
 }
 
 #[test]
@@ -204,7 +127,7 @@ fn what_is_begun_costs_no_more_when_its_machine_is_looked_at_anew() {
         at_once: 1,
         loads: Vec::new(),
         jobs: Vec::new(),
-        pace: Pace { lag: Work(20), apart: Work(20), wait: Work(10) },
+        lag: Work(20),
     };
     let mut desk = Desk::default();
     desk.add(machine.clone(), &setup, Timestamp(0));
@@ -217,5 +140,5 @@ fn what_is_begun_costs_no_more_when_its_machine_is_looked_at_anew() {
         desk.refit(&machine, &setup, Timestamp(now));
     }
     let end = desk.plan_mut(&machine, 0).unwrap().turns().last().unwrap().to;
-    assert_eq!(end, Timestamp(60), "50, and as long as it may have waited");
+    assert_eq!(end, Timestamp(50));
 }

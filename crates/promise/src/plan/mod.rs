@@ -2,7 +2,7 @@
 //!
 //! Invariant: as long as nothing takes longer than it was said to, and the resource works in the order of
 //! deadlines, everything in the plan is done in time. A task is taken in only if this holds with it:
-//! the test is exact, so a refusal means that no order would do.
+//! the test is exact, so a refusal means that no order would do, but where [`Discipline`] and the lag say otherwise.
 
 mod busy;
 mod fit;

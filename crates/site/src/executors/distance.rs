@@ -84,8 +84,9 @@ impl Executors {
         let kind = self.registry.kind(schema.node(node).job()?)?;
         let activity = state.activity(schema, node);
         let leg = leg_of(schema, state, &activity);
-        if let Some(planned) = leg.and_then(|leg| leg.planned.as_ref()) {
-            return self.home(&planned.by, seat);
+        let planned = leg.and_then(|leg| leg.planned.as_ref()).map(|planned| &planned.by);
+        if let Some(home) = planned.and_then(|by| self.home(by, seat)) {
+            return Some(home);
         }
         let size = demanded(schema, state, &activity).size;
         let bytes = bytes_read(schema, state, &activity);

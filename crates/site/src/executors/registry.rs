@@ -3,7 +3,7 @@
 //! Invariant: an executor keeps its number also when it is taken out and comes back, so that what was
 //! learned of it stays; but for those that are gone for long, whose numbers others get.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
 use legwork_model::event::{ExecutorRegistered, ExecutorType};
@@ -25,6 +25,8 @@ pub(crate) struct Registry {
     offering: Vec<Vec<ExecutorId>>,
     /// How often they have changed.
     revision: u64,
+    /// Those that were registered, have changed or are gone since it was asked for last.
+    changed: BTreeSet<Arc<str>>,
 }
 
 #[derive(Debug)]
@@ -70,6 +72,7 @@ impl Number {
 impl Registry {
     pub(crate) fn register(&mut self, executor: ExecutorRegistered) -> Number {
         self.revision += 1;
+        self.changed.insert(executor.name.clone());
         let number = self.number(&executor.name);
         let id = number.id();
         let mut taken = Vec::with_capacity(executor.types.len());
@@ -128,6 +131,7 @@ impl Registry {
         self.revision += 1;
         self.offer_nothing(id);
         *self.all.get_mut(id.0 as usize)? = None;
+        self.changed.insert(name.clone());
         self.gone.push_back(name);
         Some(id)
     }
@@ -173,6 +177,11 @@ impl Registry {
     /// How many types there are.
     pub(crate) fn kinds(&self) -> usize {
         self.offering.len()
+    }
+
+    /// The names of those that are not as they were when this was asked for last.
+    pub(crate) fn take_changed(&mut self) -> BTreeSet<Arc<str>> {
+        std::mem::take(&mut self.changed)
     }
 
     pub(crate) fn revision(&self) -> u64 {

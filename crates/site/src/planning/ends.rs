@@ -10,6 +10,7 @@ use legwork_model::time::Timestamp;
 use legwork_placement::Map;
 use legwork_promise::{Span, Supply, WHOLE};
 
+use super::regular::share;
 use super::steps::{Told, is_now};
 use crate::Site;
 use crate::message::Stage;
@@ -100,7 +101,7 @@ impl Site {
             NodeState::Completed => state.performer(leg.node)?,
             // Answered by an executor, and not confirmed yet.
             NodeState::Selected if state.answer(leg.node).is_some() => {
-                return u64::try_from(now.since(before.since).as_millis()).ok();
+                return Some(self.worked_by(&leg.planned.as_ref()?.by, before.since, now));
             }
             NodeState::NotActivated
             | NodeState::Activated
@@ -118,8 +119,16 @@ impl Site {
                     spans.map(|it| Span { from: it.from, to: it.to, share: it.share.min(WHOLE) });
                 Some(Supply::new(spans).until(now).0.unsigned_abs())
             }
-            Performer::Worker(_) => u64::try_from(now.since(before.since).as_millis()).ok(),
+            Performer::Worker(_) => Some(self.worked_by(by, before.since, now)),
             Performer::System => None,
         }
+    }
+
+    /// How much an executor has done in a time, without what it does regularly.
+    fn worked_by(&self, by: &Performer, from: Timestamp, to: Timestamp) -> u64 {
+        let passed = u64::try_from(to.since(from).as_millis()).unwrap_or(u64::MAX);
+        let Performer::Worker(name) = by else { return passed };
+        let known = self.executors.registry.named(name).map(|(_, one)| share(one));
+        passed.saturating_mul(u64::from(known.unwrap_or(WHOLE))) / u64::from(WHOLE)
     }
 }

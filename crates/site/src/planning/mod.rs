@@ -69,8 +69,6 @@ pub(crate) struct Planning {
     /// When it was looked last whether all promises can be kept, and how people work.
     watched_at: Timestamp,
     refitted_at: Timestamp,
-    /// How often the executors had changed by then.
-    executors: u64,
     reach: reach::Reach,
     /// When somebody is taken to be busy for longer than was thought.
     busy_until: Timestamp,
@@ -225,8 +223,8 @@ impl Site {
         let id = promise.task.instance;
         if let Some(routing) = self.planning.routes.get_mut(&id) {
             let task = promise.task;
-            if let Some((leg, window)) = routing.promised(at, promise) {
-                self.ask_all_next_time(task, leg, window);
+            if let Some(near) = routing.promised(at, promise) {
+                self.ask_all_next_time(task, near, now);
             }
         } else if self.is_instance(id) {
             self.replanned(at, promise, now);
@@ -297,10 +295,9 @@ impl Site {
     /// Executors were registered, have changed or are gone. What these had promised is promised anew before its jobs
     /// are given to others.
     pub(crate) fn follow_executors(&mut self, now: Timestamp) {
-        let revision = self.executors.registry.revision();
-        let is_known = std::mem::replace(&mut self.planning.executors, revision) == revision;
-        if !is_known {
-            self.refit_executors(now);
+        let changed = self.executors.registry.take_changed();
+        if !changed.is_empty() {
+            self.refit_executors(&changed, now);
         }
     }
 

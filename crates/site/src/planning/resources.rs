@@ -1,5 +1,6 @@
 //! People and executors as planners see them: when they work, and how much at a time.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -97,8 +98,12 @@ impl Site {
     }
 
     /// Executors may do more or less from now on, or are gone: that concerns nobody else.
-    pub(super) fn refit_executors(&mut self, now: Timestamp) {
-        let lost = self.refit_those(|id| matches!(id, ResourceId::Executor(_)), now);
+    pub(super) fn refit_executors(&mut self, changed: &BTreeSet<Arc<str>>, now: Timestamp) {
+        let is_one = |id: &ResourceId| match id {
+            ResourceId::Executor(name) => changed.contains(name),
+            ResourceId::Person(_) => false,
+        };
+        let lost = self.refit_those(is_one, now);
         self.lose_all(&lost, now);
     }
 

@@ -1,5 +1,7 @@
 //! A start with a deadline: every step is promised, one after the other, or none.
 
+use std::collections::BTreeSet;
+
 use legwork_model::event::Deadline;
 use legwork_model::id::InstanceId;
 use legwork_model::schema::Schema;
@@ -80,9 +82,9 @@ impl Site {
         }
         let legs = legs(&schema);
         let costs: Vec<Work> = legs.iter().map(|leg| self.cost(&schema, leg)).collect();
-        let unknown = legs.iter().filter(|leg| leg.takes.is_none());
-        let mut unknown: Vec<&str> = unknown.map(|leg| &*schema.node(leg.node).name).collect();
-        unknown.dedup();
+        let mut seen = BTreeSet::new();
+        let unknown = legs.iter().filter(|leg| leg.takes.is_none() && seen.insert(leg.node));
+        let unknown: Vec<&str> = unknown.map(|leg| &*schema.node(leg.node).name).collect();
         let reason = (!unknown.is_empty()).then(|| {
             let steps = unknown.join("`, `");
             format!("nobody knows how long `{steps}` takes; say so in the definition with `takes:`")

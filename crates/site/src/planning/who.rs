@@ -88,9 +88,15 @@ impl Site {
     }
 
     /// A leg is promised where others are: should that be taken back, all who can do it are asked.
-    pub(super) fn ask_all_next_time(&mut self, task: TaskId, leg: usize, window: Window) {
+    pub(super) fn ask_all_next_time(
+        &mut self,
+        task: TaskId,
+        (leg, window): (usize, Window),
+        now: Timestamp,
+    ) {
         let Some(routing) = self.planning.routes.get(&task.instance) else { return };
         let Who { all, only } = self.who_could(routing, leg, window);
+        all.iter().for_each(|one| self.prepare(one, now));
         if let Some(node) = &mut self.planning.node {
             node.revise(task, &all, &only);
         }

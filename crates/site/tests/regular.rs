@@ -1,4 +1,4 @@
-//! Deadlines of steps that programs do which do other things as well, or begin only so many in so long.
+//! Deadlines of steps that programs do which do other things as well.
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a wrong assumption is a failed test")]
 
@@ -82,6 +82,25 @@ fn who_does_something_else_first_is_not_late() {
     finish(&mut depot);
     let counts = depot.site.site.deadlines();
     assert_eq!((counts.kept, counts.withdrawn), (2, 0), "{counts:?}");
+}
+
+#[test]
+fn what_was_seen_of_an_executor_does_not_count_its_regular_work_twice() {
+    let mut depot = depot_with("10m", besides(30));
+    let earliest = |depot: &mut Depot, number: u128| {
+        let refusal = start(depot, number, MINUTE).unwrap_err();
+        refusal.earliest.unwrap().since(depot.site.now)
+    };
+    let before = earliest(&mut depot, 100);
+    for number in 1..=8 {
+        start(&mut depot, number, MINUTE * 600).unwrap();
+        for _ in 0..20 {
+            depot.site.pass(MINUTE);
+        }
+        finish(&mut depot);
+    }
+    let after = earliest(&mut depot, 101);
+    assert!(after < before + MINUTE * 10, "{before:?}, then {after:?}");
 }
 
 #[test]

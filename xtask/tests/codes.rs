@@ -86,7 +86,7 @@ fn the_guide_lists_every_metric_and_no_other() {
 
 /// What the guide says of a limit, and where the source says the same.
 const REGISTERING: &str = "crates/site/src/executors/registering.rs";
-const LIMITS: [(&str, &str, &str); 53] = [
+const LIMITS: [(&str, &str, &str); 54] = [
     (
         "a [deadline](deadlines.md) that is promised | 400 days ahead",
         "crates/site/src/planning/resources.rs",
@@ -96,6 +96,11 @@ const LIMITS: [(&str, &str, &str); 53] = [
         "those who are asked for their time for one step | the first 256 by name",
         "crates/site/src/planning/who.rs",
         "WHO_MAX: usize = 256;",
+    ),
+    (
+        "times for which somebody who stands in for others is asked for one step | 8",
+        "crates/site/src/planning/who.rs",
+        "TIMES_MAX: usize = 8;",
     ),
     ("body of a request | 1 MiB", CONFIG, "body_bytes_max: 1 << 20,"),
     ("a file | 64 MiB", CONFIG, "file_bytes_max: 64 << 20,"),

@@ -137,7 +137,8 @@ pub struct Task {
     /// Whether less important ones make way for it.
     #[n(12)]
     pub displaces: Displaces,
-    /// Who of them can do it only at a time: whoever stands in for somebody, while that one is away.
+    /// Who of them can do it only at times: whoever stands in for somebody, while that one is away. Of one of them in
+    /// the order of these times.
     #[n(13)]
     pub only: Vec<Only>,
 }
@@ -172,16 +173,30 @@ impl Task {
         }
     }
 
-    /// When somebody can do it, if not at any time.
-    pub fn only_for(&self, who: &ResourceId) -> Option<Window> {
-        self.only.iter().find(|only| only.who == *who).map(|only| only.within)
+    /// When somebody can do it, one time after the other, also later than it is wanted.
+    pub fn times_for(&self, who: &ResourceId) -> Vec<Window> {
+        let begin = self.window.release;
+        let only = self.only.iter().filter(|only| only.who == *who).map(|only| only.within);
+        let times = only.map(|within| Window { release: begin.max(within.release), ..within });
+        let times: Vec<Window> = times.collect();
+        if times.is_empty() {
+            return vec![Window { release: begin, deadline: Timestamp(i64::MAX) }];
+        }
+        times
     }
 
-    /// The window for somebody who does it. It ends before it begins if they cannot do it at all.
-    pub fn window_for(&self, who: &ResourceId) -> Window {
-        let Window { release, deadline } = self.window;
-        let within = self.only_for(who).unwrap_or(self.window);
-        Window { release: release.max(within.release), deadline: deadline.min(within.deadline) }
+    /// The windows for somebody who does it in one of them. There is at least one; it ends before it begins if they
+    /// cannot do it then.
+    pub fn windows_for(&self, who: &ResourceId) -> Vec<Window> {
+        let end = self.window.deadline;
+        let times = self.times_for(who).into_iter();
+        times.map(|time| Window { deadline: end.min(time.deadline), ..time }).collect()
+    }
+
+    /// The one of these windows that has the most in common with another, or is nearest to it.
+    pub fn window_near(&self, who: &ResourceId, other: Window) -> Window {
+        let windows = self.windows_for(who).into_iter();
+        windows.max_by_key(|window| window.common(other)).unwrap_or(self.window)
     }
 
     /// The same for its deputies, if it has any.

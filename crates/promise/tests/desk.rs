@@ -367,3 +367,72 @@ fn who_stands_in_for_somebody_does_so_only_while_that_one_is_away() {
     desk.refit(&resource(), &working(&[(0, 110), (190, 900)]), Timestamp(0));
     assert_eq!(desk.least_important_endangered(&resource(), 0), Some(task.id));
 }
+
+/// Somebody who stands in from 100 to 120 and from 200 to 230, and works so long at something from 100 on.
+fn standing_in_twice(busy: i64) -> (Desk, Task) {
+    let mut desk = person(Leeway::default());
+    desk.guarantee(&one(1, 100, 100 + busy, busy)).expect("it fits");
+    let within = |from, to| Window { release: Timestamp(from), deadline: Timestamp(to) };
+    let mut task = one(2, 0, 240, 15);
+    task.only = [within(100, 120), within(200, 230)]
+        .map(|within| Only { who: resource(), within })
+        .to_vec();
+    (desk, task)
+}
+
+#[test]
+fn who_stands_in_twice_is_asked_for_the_second_time_if_there_is_no_room_in_the_first() {
+    for (busy, start, earliest) in [(5, 105, 120), (6, 200, 215), (110, 210, 225)] {
+        let (mut desk, task) = standing_in_twice(busy);
+        assert!(desk.could(&task));
+        assert_eq!(desk.earliest(&task), Some(Timestamp(earliest)), "{busy}");
+        let promise = desk.guarantee(&task).expect("it fits");
+        assert_eq!(promise.times.start, Timestamp(start), "{busy}");
+    }
+    let (mut desk, mut task) = standing_in_twice(116);
+    assert!(!desk.could(&task) && desk.guarantee(&task).is_none());
+    assert_eq!(desk.earliest(&task), None);
+    // What is wanted sooner than they stand in for the second time can be done by then.
+    (desk, task) = standing_in_twice(6);
+    task.window.deadline = Timestamp(150);
+    assert!(!desk.could(&task));
+    assert_eq!(desk.earliest(&task), Some(Timestamp(215)));
+}
+
+#[test]
+fn others_make_way_in_the_second_time_if_that_helps_and_the_first_does_not() {
+    let (mut desk, mut task) = standing_in_twice(5);
+    (task.priority, task.window.deadline) = (1, Timestamp(300));
+    task.service = Work(20);
+    // In the first time there is something that stays, in the second something that can make way.
+    let mut other = one(3, 200, 400, 200);
+    other.may_abort = true;
+    desk.guarantee(&other).expect("it fits");
+    assert!(desk.guarantee(&task).is_none() && desk.could_make_room(&task));
+    let (promise, removed) = desk.make_room(&task).expect("there is room");
+    assert_eq!(promise.times.start, Timestamp(200));
+    assert_eq!(removed.iter().map(|it| it.id).collect::<Vec<_>>(), [other.id]);
+}
+
+#[test]
+fn in_which_time_somebody_stands_in_is_kept_with_the_promise() {
+    let (mut desk, task) = standing_in_twice(6);
+    desk.guarantee(&task).expect("it fits");
+    let promised = desk.reservation(task.id).expect("it is promised");
+    let second = Window { release: Timestamp(200), deadline: Timestamp(230) };
+    assert_eq!(promised.window, second);
+    // With the first time free again it is still to be done in the second: that was said.
+    desk.end(one(1, 0, 1, 1).id);
+    desk.refit(&resource(), &working(&[(0, 900)]), Timestamp(0));
+    let promise = desk.promise(task.id).expect("it is promised");
+    assert_eq!(promise.times.start, Timestamp(200));
+    desk.begin(task.id);
+    desk.leave(task.id);
+    assert_eq!(desk.reservation(task.id), Some(promised));
+    // When it was to begin is enough to know it again.
+    for (start, window) in [(100, 100), (119, 100), (150, 100), (170, 200), (215, 200), (300, 200)]
+    {
+        let start = Window { release: Timestamp(start), deadline: Timestamp(start) };
+        assert_eq!(task.window_near(&resource(), start).release, Timestamp(window), "{start:?}");
+    }
+}

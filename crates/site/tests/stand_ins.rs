@@ -80,6 +80,12 @@ fn stands(harness: &mut Harness, number: u128) -> String {
     planned(shown.info.deadline.as_ref().unwrap())
 }
 
+fn history_len(harness: &mut Harness, number: u128) -> usize {
+    let request = Request::History { instance: InstanceId(number << 80), from: 0, limit: 100 };
+    let Ok(Answer::History { entries, .. }) = harness.ask(request) else { panic!("a history") };
+    entries.len()
+}
+
 fn short(moment: Timestamp) -> String {
     moment.to_string()[8..16].replace('T', " ")
 }
@@ -152,6 +158,55 @@ fn until_when_somebody_stands_in_is_not_forgotten_in_a_crash() {
     // Whoever does not begin now is not done by noon.
     harness.pass(Duration::from_secs(300));
     assert_eq!(stands(&mut harness, 5), "nobody");
+}
+
+/// Ann is away on Monday and on Wednesday from eight to twelve.
+const TWICE: &str = "{ from: 2026-01-19T08:00:00Z, to: 2026-01-19T12:00:00Z }, \
+                     { from: 2026-01-21T08:00:00Z, to: 2026-01-21T12:00:00Z }";
+
+/// Ann has no time before Wednesday, and Ben an hour on Monday morning.
+fn away_twice() -> Harness {
+    let mut harness = office(TWICE, "3h");
+    for (number, planned) in [
+        (1, "ben 19 08:00 to 19 11:00"),
+        (2, "ann 19 12:00 to 19 15:00"),
+        (3, "ann 19 15:00 to 20 10:00"),
+        (4, "ann 20 10:00 to 20 13:00"),
+        (5, "ann 20 13:00 to 20 16:00"),
+    ] {
+        let deadline = if number == 1 { "19T12" } else { "20T16" };
+        assert_eq!(start(&mut harness, number, deadline), planned);
+    }
+    harness
+}
+
+#[test]
+fn whoever_stands_in_twice_is_asked_for_the_second_time_if_the_first_is_full() {
+    let mut harness = away_twice();
+    assert_eq!(start(&mut harness, 6, "20T16"), "earliest 21 11:05");
+    assert_eq!(start(&mut harness, 6, "21T12"), "ben 21 08:00 to 21 11:00");
+    // Both are full now, and Ann has to do it herself.
+    assert_eq!(start(&mut harness, 7, "21T12"), "earliest 21 15:05");
+}
+
+#[test]
+fn who_stands_in_for_the_second_time_still_does_after_a_change_and_a_crash() {
+    let mut harness = away_twice();
+    assert_eq!(start(&mut harness, 6, "21T12"), "ben 21 08:00 to 21 11:00");
+    let before = history_len(&mut harness, 6);
+    // A new organisation that says the same of him.
+    publish(&mut harness, format!("{}  abe: {{ roles: [guard] }}\n", people(TWICE)));
+    harness.restart();
+    harness.pass(Duration::from_secs(300));
+    // Nothing of it was promised anew, nor does it take the time of the first away from others.
+    assert_eq!(stands(&mut harness, 6), "ben 21 08:00 to 21 11:00");
+    assert_eq!(history_len(&mut harness, 6), before);
+    assert_eq!(stands(&mut harness, 1), "ben 19 08:00 to 19 11:00");
+    assert_eq!(harness.site.deadlines().withdrawn, 0);
+    // The second time is not needed any more: Ann does it, or nobody.
+    let first = TWICE.split(", {").next().unwrap();
+    publish(&mut harness, people(first));
+    assert_eq!(stands(&mut harness, 6), "ann 21 08:00 to 21 11:00");
 }
 
 #[test]

@@ -58,6 +58,8 @@ pub struct Reservation {
     pub by: ResourceId,
     /// In which of their plans.
     pub lane: usize,
+    /// In which of their windows.
+    pub window: Window,
 }
 
 /// A person, or an executor with as many plans as it does tasks at a time.
@@ -79,12 +81,14 @@ struct Placed {
     task: Task,
     by: ResourceId,
     lane: usize,
+    window: Window,
     ticket: Ticket,
 }
 
 impl Placed {
     fn reservation(&self) -> Reservation {
-        Reservation { task: self.task.clone(), by: self.by.clone(), lane: self.lane }
+        let Self { task, by, lane, window, .. } = self;
+        Reservation { task: task.clone(), by: by.clone(), lane: *lane, window: *window }
     }
 }
 
@@ -155,33 +159,36 @@ impl Desk {
         }
     }
 
-    /// Promises a task if one of those who can do it has the time: the one with the most of it.
+    /// Promises a task if one of those who can do it has the time: the one with the most of it, in the first of their
+    /// windows in which it fits.
     pub fn guarantee(&mut self, task: &Task) -> Option<Promise> {
-        let mut best: Option<(Work, ResourceId, usize)> = None;
+        let mut best: Option<(Work, ResourceId, usize, Window)> = None;
         for id in self.who_is_here(task) {
             let Some(resource) = self.resources.get_mut(&id) else { continue };
-            let window = task.window_for(&id);
+            let windows = task.windows_for(&id);
+            let Some(last) = windows.last() else { continue };
             for (number, lane) in resource.lanes.iter_mut().enumerate() {
-                let room = lane.plan.room(window.deadline);
-                let is_better = best.as_ref().is_none_or(|(most, _, _)| room > *most);
-                if is_better && lane.fits(window, task.service) {
-                    best = Some((room, id.clone(), number));
+                let room = lane.plan.room(last.deadline);
+                if best.as_ref().is_some_and(|(most, ..)| room <= *most) {
+                    continue;
+                }
+                if let Some(window) = windows.iter().find(|it| lane.fits(**it, task.service)) {
+                    best = Some((room, id.clone(), number, *window));
                 }
             }
         }
-        let (_, by, lane) = best?;
-        self.place(task.clone(), by, lane)
+        let (_, by, lane, window) = best?;
+        self.place(task.clone(), by, lane, window)
     }
 
     /// Whether it could be promised.
     pub fn could(&mut self, task: &Task) -> bool {
         let who = self.who_is_here(task);
         let here = self.resources.iter_mut().filter(|(id, _)| who.contains(id));
-        let mut lanes = here.flat_map(|(id, resource)| {
-            let window = task.window_for(id);
-            resource.lanes.iter_mut().map(move |lane| (lane, window))
-        });
-        lanes.any(|(lane, window)| lane.fits(window, task.service))
+        let mut all = here.map(|(id, resource)| (task.windows_for(id), &mut resource.lanes));
+        all.any(|(windows, lanes)| {
+            lanes.iter_mut().any(|lane| windows.iter().any(|it| lane.fits(*it, task.service)))
+        })
     }
 
     /// The part of their time that those here have left, in thousandths: of the one with the most.
@@ -205,17 +212,23 @@ impl Desk {
         Some(promises)
     }
 
-    fn place(&mut self, task: Task, by: ResourceId, lane: usize) -> Option<Promise> {
+    fn place(
+        &mut self,
+        task: Task,
+        by: ResourceId,
+        lane: usize,
+        window: Window,
+    ) -> Option<Promise> {
         // What is promised anew is not promised twice.
         self.end(task.id);
         let resource = self.resources.get_mut(&by)?;
         let Lane { plan, tasks, factor, .. } = &mut resource.lanes[lane];
-        let (ticket, times) = plan.reserve(task.window_for(&by), task.service)?;
+        let (ticket, times) = plan.reserve(window, task.service)?;
         tasks.insert(ticket, task.id);
         factor.refresh(plan);
         self.changes.push(Change::Reserved(task.id));
         let promise = Promise { task: task.id, by: by.clone(), times };
-        self.placed.insert(task.id, Placed { task, by, lane, ticket });
+        self.placed.insert(task.id, Placed { task, by, lane, window, ticket });
         Some(promise)
     }
 
@@ -229,10 +242,13 @@ impl Desk {
         let who = self.who_is_here(task);
         let resources = self.resources.iter_mut().filter(|(id, _)| who.contains(id));
         let lanes = resources.flat_map(|(id, resource)| {
-            let (from, only) = (task.window_for(id).release, task.only_for(id));
+            let times = task.times_for(id);
             resource.lanes.iter_mut().filter_map(move |lane| {
-                let earliest = lane.plan.earliest(from, task.service)?;
-                only.is_none_or(|only| earliest <= only.deadline).then_some(earliest)
+                let earliest = |time: &Window| {
+                    let earliest = lane.plan.earliest(time.release, task.service)?;
+                    (earliest <= time.deadline).then_some(earliest)
+                };
+                times.iter().filter_map(earliest).min()
             })
         });
         lanes.min()
@@ -252,7 +268,8 @@ impl Desk {
 
     /// Whoever had begun it has left it: it waits again, as if nothing of it were done.
     pub fn leave(&mut self, id: TaskId) {
-        let Some(Placed { task, by, lane, ticket }) = self.placed.get(&id) else { return };
+        let Some(placed) = self.placed.get(&id) else { return };
+        let Placed { by, lane, ticket, .. } = placed;
         let Some(resource) = self.resources.get_mut(by) else { return };
         let Lane { plan, tasks, .. } = &mut resource.lanes[*lane];
         if !plan.is_begun(*ticket) {
@@ -261,13 +278,12 @@ impl Desk {
         plan.end(*ticket);
         tasks.remove(ticket);
         self.changes.push(Change::Left(id));
-        let reservation = Reservation { task: task.clone(), by: by.clone(), lane: *lane };
-        self.restore(reservation, None);
+        self.restore(placed.reservation(), None);
     }
 
     /// It is done, or not wanted any more.
     pub fn end(&mut self, id: TaskId) -> Option<Task> {
-        let Placed { task, by, lane, ticket } = self.placed.remove(&id)?;
+        let Placed { task, by, lane, ticket, .. } = self.placed.remove(&id)?;
         self.changes.push(Change::Ended(id));
         if let Some(resource) = self.resources.get_mut(&by) {
             let Lane { plan, tasks, factor, .. } = &mut resource.lanes[lane];
@@ -355,14 +371,14 @@ impl Desk {
     }
 
     fn put_back(&mut self, reservation: Reservation, left: Work, begun: Option<Timestamp>) {
-        let Reservation { task, by, lane } = reservation;
+        let Reservation { task, by, lane, window } = reservation;
         let Some(resource) = self.resources.get_mut(&by) else { return };
         let lane = lane.min(resource.lanes.len() - 1);
         let Lane { plan, tasks, factor, .. } = &mut resource.lanes[lane];
-        let ticket = plan.restore(task.window_for(&by), left, begun);
+        let ticket = plan.restore(window, left, begun);
         tasks.insert(ticket, task.id);
         factor.refresh(plan);
-        self.placed.insert(task.id, Placed { task, by, lane, ticket });
+        self.placed.insert(task.id, Placed { task, by, lane, window, ticket });
     }
 
     /// All promises of a resource.
@@ -380,9 +396,18 @@ impl Desk {
         self.placed.get(&id).map(|placed| &placed.task)
     }
 
+    /// Whether a task is promised as it is wanted: by one of those who can do it, when they can.
+    pub(crate) fn is_promised_as(&self, wanted: &Task) -> bool {
+        self.placed.get(&wanted.id).is_some_and(|Placed { task, by, window, .. }| {
+            let is_same = (task.window, task.service) == (wanted.window, wanted.service);
+            is_same && wanted.who.contains(by) && wanted.windows_for(by).contains(window)
+        })
+    }
+
     /// The same task, with other circumstances than its window and its service time.
     pub(crate) fn replace(&mut self, task: Task) {
         if let Some(placed) = self.placed.get_mut(&task.id) {
+            placed.window = task.window_near(&placed.by, placed.window);
             placed.task = task;
         }
     }

@@ -58,18 +58,21 @@ impl Desk {
 
     /// Finds room for a task at the expense of others, and holds it. Nothing changes for them before it is taken.
     pub fn hold_room(&mut self, task: &Task) -> Option<Promise> {
-        let mut best: Option<(Vec<Ticket>, Times, ResourceId, usize)> = None;
+        let mut best: Option<(Vec<Ticket>, Times, ResourceId, usize, Window)> = None;
         for id in self.who_is_here(task) {
             let lanes = self.resources.get(&id).map_or(0, |resource| resource.lanes.len());
             for lane in 0..lanes {
-                let Some((others, times)) = self.look_for_room(task, &id, lane) else { continue };
-                if best.as_ref().is_none_or(|(least, ..)| others.len() < least.len()) {
-                    best = Some((others, times, id.clone(), lane));
+                for window in task.windows_for(&id) {
+                    let found = self.look_for_room(task, &id, lane, window);
+                    let Some((others, times)) = found else { continue };
+                    if best.as_ref().is_none_or(|(least, ..)| others.len() < least.len()) {
+                        best = Some((others, times, id.clone(), lane, window));
+                    }
                 }
             }
         }
-        let (others, times, by, lane) = best?;
-        let room = Room { task: task.clone(), window: task.window_for(&by), others };
+        let (others, times, by, lane, window) = best?;
+        let room = Room { task: task.clone(), window, others };
         self.resources.get_mut(&by)?.lanes[lane].rooms.push(room);
         Some(Promise { task: task.id, by, times })
     }
@@ -78,7 +81,9 @@ impl Desk {
     pub fn could_make_room(&self, task: &Task) -> bool {
         self.who_is_here(task).iter().any(|id| {
             let lanes = self.resources.get(id).map_or(0, |resource| resource.lanes.len());
-            (0..lanes).any(|lane| self.look_for_room(task, id, lane).is_some())
+            let windows = task.windows_for(id);
+            let mut all = (0..lanes).flat_map(|lane| windows.iter().map(move |it| (lane, *it)));
+            all.any(|(lane, window)| self.look_for_room(task, id, lane, window).is_some())
         })
     }
 
@@ -87,13 +92,13 @@ impl Desk {
         task: &Task,
         id: &ResourceId,
         number: usize,
+        window: Window,
     ) -> Option<(Vec<Ticket>, Times)> {
         let lane = &self.resources.get(id)?.lanes[number];
         if !lane.has_room_for(task) {
             return None;
         }
         let mut plan = lane.with_rooms_taken();
-        let window = task.window_for(id);
         let others = clear(&mut plan, (window, task.service), self.removable(task, lane))?;
         let (_, times) = plan.reserve(window, task.service)?;
         Some((others, times))
@@ -107,7 +112,7 @@ impl Desk {
         let others = clear(plan, (window, task.service), others)?;
         let removed: Vec<TaskId> =
             others.iter().filter_map(|ticket| tasks.get(ticket).copied()).collect();
-        let Some(promise) = self.place(task, by.clone(), number) else {
+        let Some(promise) = self.place(task, by.clone(), number, window) else {
             self.resources.get_mut(&by)?.lanes[number].plan.put_all_back();
             return None;
         };

@@ -149,15 +149,7 @@ impl Node {
         if known.iter().any(is_older) {
             return true;
         }
-        let is_same = |task: &&Task| {
-            let here = self.desk.task(task.id).zip(self.desk.promised_by(task.id));
-            here.is_some_and(|(here, by)| {
-                let is_theirs = task.who.contains(by);
-                let is_then = here.window_for(by) == task.window_for(by);
-                is_theirs && is_then && here.window == task.window && here.service == task.service
-            })
-        };
-        if known.len() == tasks.len() && known.iter().all(is_same) {
+        if known.len() == tasks.len() && known.iter().all(|it| self.desk.is_promised_as(it)) {
             for task in known {
                 self.hold(task, *asker, *attempt, now);
             }

@@ -45,6 +45,13 @@ pub struct Window {
     pub deadline: Timestamp,
 }
 
+impl Window {
+    /// How much two windows have in common; the less below nothing, the nearer they are.
+    pub fn common(self, other: Self) -> i64 {
+        self.deadline.min(other.deadline).0 - self.release.max(other.release).0
+    }
+}
+
 /// The times a task is planned for, at the latest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Encode, Decode)]
 pub struct Times {

@@ -61,7 +61,9 @@ impl Site {
             if node.desk.has(&by) {
                 let (task, lane) = (task(&reserved), reserved.lane as usize);
                 let asker = (reserved.asker, reserved.attempt);
-                node.restore(Reservation { task, by, lane }, asker, begun);
+                let start = Window { release: reserved.start, deadline: reserved.start };
+                let window = task.window_near(&by, start);
+                node.restore(Reservation { task, by, lane, window }, asker, begun);
             }
         }
         let taken = self.planning.ledger.taken.clone();
@@ -95,7 +97,7 @@ impl Site {
         let changes = node.desk.take_changes();
         let event = |change| match change {
             Change::Reserved(id) => {
-                let Reservation { task, by, lane } = node.desk.reservation(id)?;
+                let Reservation { task, by, lane, .. } = node.desk.reservation(id)?;
                 let (asker, attempt) = node.asker_and_attempt(id).unwrap_or((here, 0));
                 Some(PlanEvent::Reserved(Box::new(Reserved {
                     task: key(id),

@@ -24,7 +24,10 @@ use crate::step::{History, agent};
 /// The most people, or executors, who are asked for their time for one step.
 const WHO_MAX: usize = 256;
 
-/// Those who could do a step, and who of them only for a time.
+/// The most times for which somebody who stands in for others is asked for one step.
+const TIMES_MAX: usize = 8;
+
+/// Those who could do a step, and who of them only at times.
 #[derive(Debug, Default)]
 pub(super) struct Who {
     pub(super) all: Vec<ResourceId>,
@@ -120,25 +123,22 @@ impl Site {
     /// Also a stand-in from after the window on counts: for a later date they could do it.
     fn with_stand_ins(&self, actors: Vec<AgentId>, step: &Resolved, window: Window) -> Who {
         let org = self.catalog.organisation();
-        let mut parts: BTreeMap<AgentId, Window> = BTreeMap::new();
+        let mut times: BTreeMap<AgentId, Vec<Window>> = BTreeMap::new();
         for actor in &actors {
             let (from, to) = (window.release, window.release + AHEAD);
             let others = org.stand_ins_between(actor, step, from, to).into_iter();
             for other in others.filter(|other| actors.binary_search(&other.agent).is_err()) {
-                let part = Window { release: other.from, deadline: other.to };
-                let known = parts.entry(other.agent).or_insert(part);
-                // Who stands in several times is asked for the time that fits best.
-                if common(part, window) > common(*known, window) {
-                    *known = part;
-                }
+                let time = Window { release: other.from, deadline: other.to };
+                times.entry(other.agent).or_default().push(time);
             }
         }
-        let only =
-            parts.into_iter().map(|(who, within)| Only { who: ResourceId::Person(who), within });
-        let only: Vec<Only> = only.collect();
-        let all = actors.into_iter().map(ResourceId::Person);
-        let all = all.chain(only.iter().map(|only| only.who.clone())).collect();
-        Who { all, only }
+        let all = actors.into_iter().chain(times.keys().cloned());
+        let all = all.map(ResourceId::Person).collect();
+        let only = times.into_iter().flat_map(|(who, times)| {
+            let times = joined(times).into_iter().take(TIMES_MAX);
+            times.map(move |within| Only { who: ResourceId::Person(who.clone()), within })
+        });
+        Who { all, only: only.collect() }
     }
 
     /// The organisation has changed: what was promised to instances of this server by somebody who cannot do it any
@@ -179,9 +179,10 @@ impl Site {
             node.revise(id, &all, &only);
         }
         // Who stands in has to stand in then.
-        let part = only.iter().find(|only| only.who == by).map(|only| only.within);
-        let is_then =
-            part.is_none_or(|it| it.release <= planned.start && planned.end <= it.deadline);
+        let mut times =
+            only.iter().filter(|only| only.who == by).map(|only| only.within).peekable();
+        let is_then = times.peek().is_none()
+            || times.any(|it| it.release <= planned.start && planned.end <= it.deadline);
         Some(is_claimed || all.contains(&by) && is_then)
     }
 
@@ -235,9 +236,17 @@ fn activity(schema: &Schema, leg: &Leg) -> Activity {
     Activity { node: leg.node, iteration: Iteration::numbered(leg.round, loops) }
 }
 
-/// How much two windows have in common; the less below nothing, the nearer they are.
-fn common(one: Window, other: Window) -> i64 {
-    one.deadline.min(other.deadline).0 - one.release.max(other.release).0
+/// Times in their order; those between which there is no gap are one, as of whoever stands in for two people.
+fn joined(mut times: Vec<Window>) -> Vec<Window> {
+    times.sort_by_key(|time| (time.release, time.deadline));
+    let mut joined: Vec<Window> = Vec::new();
+    for time in times {
+        match joined.last_mut().filter(|last| time.release <= last.deadline) {
+            Some(last) => last.deadline = last.deadline.max(time.deadline),
+            None => joined.push(time),
+        }
+    }
+    joined
 }
 
 pub(super) fn stands_in(only: &Only) -> StandsIn {
@@ -248,4 +257,21 @@ pub(super) fn stands_in(only: &Only) -> StandsIn {
 pub(super) fn only(stored: &StandsIn) -> Only {
     let within = Window { release: stored.from, deadline: stored.to };
     Only { who: resource(&stored.who), within }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_without_a_gap_between_them_are_one() {
+        let window = |(from, to)| Window { release: Timestamp(from), deadline: Timestamp(to) };
+        let check = |times: &[(i64, i64)], expected: &[(i64, i64)]| {
+            let joined = joined(times.iter().copied().map(window).collect());
+            assert_eq!(joined, expected.iter().copied().map(window).collect::<Vec<_>>());
+        };
+        check(&[(5, 8), (1, 3)], &[(1, 3), (5, 8)]);
+        check(&[(1, 5), (5, 8), (9, 10)], &[(1, 8), (9, 10)]);
+        check(&[(2, 3), (1, 6), (4, 8)], &[(1, 8)]);
+    }
 }

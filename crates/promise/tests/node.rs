@@ -7,8 +7,8 @@ use std::collections::VecDeque;
 use legwork_model::id::{InstanceId, ServerId};
 use legwork_model::time::Timestamp;
 use legwork_promise::{
-    Desk, Discipline, Displaces, Effect, Node, Policy, ResourceId, Said, Setup, Strategy as Asking,
-    Supply, Task, TaskId, Window, Work,
+    Desk, Discipline, Displaces, Effect, Node, Noted, Policy, ResourceId, Said, Setup,
+    Strategy as Asking, Supply, Task, TaskId, Window, Work,
 };
 use network::{BUSY, DELAY, Happened, Net, Setting};
 use proptest::prelude::*;
@@ -192,7 +192,11 @@ fn room_is_held_until_it_is_taken_and_what_is_lost_later_takes_it_at_once() {
 
 /// What the first would tell the second if it wanted a task no more.
 fn cancellation(two: &Two, id: TaskId) -> Option<Said> {
-    two.nodes[0].clone().finish(id).into_iter().find_map(|effect| match effect {
+    said(two.nodes[0].clone().finish(id))
+}
+
+fn said(effects: Vec<Effect>) -> Option<Said> {
+    effects.into_iter().find_map(|effect| match effect {
         Effect::Say(said) => Some(said),
         Effect::Promised { .. }
         | Effect::Refused { .. }
@@ -229,6 +233,31 @@ fn a_late_copy_of_an_old_cancellation_meets_no_promise_after_a_restart_of_either
     promise(&mut two);
     two.nodes[1].hear(ServerId(0), old, later);
     assert!(two.nodes[1].desk.task(asked.id).is_some());
+}
+
+#[test]
+fn a_late_copy_of_an_old_cancellation_does_not_silence_that_a_promise_was_taken_back() {
+    let mut two = Two::new();
+    let asked = task(1, 5_000, 1, &[1]);
+    let submit = |two: &mut Two| two.does(|node| node.submit(asked.clone(), NOW));
+    submit(&mut two);
+    let old = cancellation(&two, asked.id).expect("it is cancelled");
+    two.does(|node| node.finish(asked.id));
+    assert!(is_promised_at(&submit(&mut two), asked.id, 1));
+    // It is lost, what is said of that is lost too, and the one that has said it is down for a while.
+    two.nodes[1].lose_resource(&one(1), NOW);
+    let noted = two.nodes[1].take_noted();
+    let [Noted::TakenBack { task, asker, attempt, is_lost }] = noted[..] else {
+        unreachable!("{noted:?}")
+    };
+    two.nodes[1] = Two::new().nodes[1].clone();
+    two.nodes[1].tell_taken_back(task, (asker, attempt), is_lost, NOW);
+    two.nodes[1].hear(ServerId(0), old, NOW);
+    assert_eq!(two.nodes[1].take_noted(), [], "nobody knows of it yet");
+    let said = said(two.nodes[1].tick(NOW)).expect("it says so again");
+    let told = two.does(|node| node.hear(ServerId(1), said, NOW));
+    assert!(told.contains(&Effect::Lost { task }), "{told:?}");
+    assert_eq!(two.nodes[1].take_noted(), [Noted::Told { task }]);
 }
 
 #[test]

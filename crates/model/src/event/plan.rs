@@ -41,6 +41,9 @@ pub enum PlanEvent {
         /// Otherwise it made way for something more important.
         #[n(2)]
         is_lost: bool,
+        /// In which attempt of whoever asked it was promised.
+        #[n(3)]
+        attempt: u64,
     },
     /// They know.
     #[n(5)]

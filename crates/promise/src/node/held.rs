@@ -33,7 +33,7 @@ pub(super) struct Taken {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Noted {
     /// A promise was taken back, and whoever it was for has to know.
-    TakenBack { task: TaskId, asker: ServerId, is_lost: bool },
+    TakenBack { task: TaskId, asker: ServerId, attempt: u64, is_lost: bool },
     /// They know.
     Told { task: TaskId },
 }
@@ -58,10 +58,6 @@ impl Again {
         is_due
     }
 }
-
-/// After a restart it is not known of which attempt a promise was taken back: it is as if of the first, so that whoever
-/// asked can say that they know.
-const FIRST: u64 = 0;
 
 /// An answer is waited for as long as so many messages take.
 const WAITED: i64 = 4;
@@ -239,9 +235,15 @@ impl Node {
     }
 
     /// Takes in a promise that was taken back before a restart, and of which the other may not know.
-    pub fn tell_taken_back(&mut self, id: TaskId, asker: ServerId, is_lost: bool, now: Timestamp) {
+    pub fn tell_taken_back(
+        &mut self,
+        id: TaskId,
+        (asker, attempt): (ServerId, u64),
+        is_lost: bool,
+        now: Timestamp,
+    ) {
         let again = Again { at: now, wait: self.wait() };
-        self.taken.insert(id, Taken { asker, attempt: FIRST, is_lost, again });
+        self.taken.insert(id, Taken { asker, attempt, is_lost, again });
     }
 
     /// A promise made here is taken back. It is tried again by whoever asked for it.
@@ -260,7 +262,7 @@ impl Node {
         }
         let again = Again::after(now, self.wait());
         self.taken.insert(task.id, Taken { asker, attempt, is_lost, again });
-        self.noted.push(Noted::TakenBack { task: task.id, asker, is_lost });
+        self.noted.push(Noted::TakenBack { task: task.id, asker, attempt, is_lost });
         effects.push(self.say(asker, Message::TakenBack { task: task.id, attempt, is_lost }));
     }
 
@@ -274,8 +276,7 @@ impl Node {
         effects: &mut Vec<Effect>,
     ) {
         effects.push(self.say(from, Message::Cancel { task: id, attempt }));
-        let is_of =
-            |asked: &Asked| asked.attempt == attempt || asked.is_restored || attempt == FIRST;
+        let is_of = |asked: &Asked| asked.attempt == attempt || asked.is_restored;
         let asked = self.asked.get(&id).filter(|asked| is_of(asked));
         let Some(asked) = asked.filter(|asked| asked.at.is_none_or(|at| at == from)) else {
             return;

@@ -69,8 +69,8 @@ impl Site {
         let taken = self.planning.ledger.taken.clone();
         if let Some(node) = &mut self.planning.node {
             node.desk.take_changes();
-            for (task, (asker, is_lost)) in taken {
-                node.tell_taken_back(task_id(task), asker, is_lost, now);
+            for (task, (asker, attempt, is_lost)) in taken {
+                node.tell_taken_back(task_id(task), (asker, attempt), is_lost, now);
             }
         }
         self.note_plans_changed();
@@ -122,8 +122,8 @@ impl Site {
         };
         let mut events: Vec<PlanEvent> = changes.into_iter().filter_map(event).collect();
         events.extend(node.take_noted().into_iter().map(|noted| match noted {
-            Noted::TakenBack { task, asker, is_lost } => {
-                PlanEvent::TakenBack { task: key(task), asker, is_lost }
+            Noted::TakenBack { task, asker, attempt, is_lost } => {
+                PlanEvent::TakenBack { task: key(task), asker, is_lost, attempt }
             }
             Noted::Told { task } => PlanEvent::Told(key(task)),
         }));
@@ -293,7 +293,8 @@ mod tests {
         assert_eq!(net(&[new(2), ended(key(2)), new(2)]), [new(2)]);
         assert_eq!(net(&[ended(key(1)), new(1), ended(key(1))]), [ended(key(1))]);
         assert_eq!(net(&[new(1), ended(key(1))]), [new(1), ended(key(1))]);
-        let back = PlanEvent::TakenBack { task: key(2), asker: ServerId(1), is_lost: true };
+        let back =
+            PlanEvent::TakenBack { task: key(2), asker: ServerId(1), is_lost: true, attempt: 6 };
         assert_eq!(net(&[new(2), back.clone(), ended(key(2))]), [back]);
     }
 

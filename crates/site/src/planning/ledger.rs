@@ -17,8 +17,8 @@ pub(super) struct Ledger {
     held: BTreeMap<TaskKey, Reserved>,
     /// What somebody works on, in the order in which it is due, and since when.
     begun: BTreeMap<Performer, BTreeMap<(Timestamp, TaskKey), Timestamp>>,
-    /// What was taken back from whom, and whether it was lost, until they know.
-    pub(super) taken: BTreeMap<TaskKey, (ServerId, bool)>,
+    /// What was taken back from whom, of which attempt of theirs, and whether it was lost, until they know.
+    pub(super) taken: BTreeMap<TaskKey, (ServerId, u64, bool)>,
     /// How long steps took that were promised, by process and step.
     pub(super) seen: BTreeMap<(Arc<str>, Arc<str>), Seen>,
 }
@@ -44,6 +44,8 @@ struct StoredTaken {
     asker: ServerId,
     #[n(2)]
     is_lost: bool,
+    #[n(3)]
+    attempt: u64,
 }
 
 #[derive(Encode, Decode)]
@@ -94,8 +96,8 @@ impl Ledger {
                     self.stop(&left, at);
                 }
             }
-            PlanEvent::TakenBack { task, asker, is_lost } => {
-                self.taken.insert(task, (asker, is_lost));
+            PlanEvent::TakenBack { task, asker, is_lost, attempt } => {
+                self.taken.insert(task, (asker, attempt, is_lost));
             }
             PlanEvent::Told(task) => drop(self.taken.remove(&task)),
             PlanEvent::Took { process, step, ms } => {
@@ -176,14 +178,19 @@ impl Ledger {
         };
         let seen = self.seen.iter().map(step).collect();
         let taken = self.taken.iter();
-        let taken = taken.map(|(&task, &(asker, is_lost))| StoredTaken { task, asker, is_lost });
+        let taken = taken.map(|(&task, &(asker, attempt, is_lost))| StoredTaken {
+            task,
+            asker,
+            is_lost,
+            attempt,
+        });
         // Writing to memory cannot fail.
         minicbor::to_vec(Stored { held, seen, taken: taken.collect(), groups }).unwrap_or_default()
     }
 
     pub(super) fn from_bytes(bytes: &[u8]) -> Result<Self, minicbor::decode::Error> {
         let Stored { held, seen, taken, groups } = minicbor::decode(bytes)?;
-        let taken = taken.into_iter().map(|it| (it.task, (it.asker, it.is_lost)));
+        let taken = taken.into_iter().map(|it| (it.task, (it.asker, it.attempt, it.is_lost)));
         let seen = seen.into_iter().map(|it| ((it.process, it.step), it.seen));
         let mut ledger = Self { taken: taken.collect(), seen: seen.collect(), ..Self::default() };
         for StoredTask { mut reserved, begun, who } in held {
@@ -240,7 +247,8 @@ mod tests {
     fn a_snapshot_holds_what_its_events_come_to() {
         let reserved = |node| reserved(node, vec![Performer::Agent("ann".into())]);
         let took = PlanEvent::Took { process: "loan".into(), step: "pay".into(), ms: 7 };
-        let back = PlanEvent::TakenBack { task: key(3), asker: ServerId(1), is_lost: false };
+        let back =
+            PlanEvent::TakenBack { task: key(3), asker: ServerId(1), is_lost: false, attempt: 6 };
         let mut ledger = Ledger::default();
         ledger.fold(back, Timestamp(4));
         let events =

@@ -11,7 +11,7 @@ use legwork_placement::Map;
 use legwork_promise::{Span, Supply, WHOLE};
 
 use super::regular::share;
-use super::steps::{Told, is_now};
+use super::steps::{Told, is_now, is_past, task_of};
 use crate::Site;
 use crate::message::Stage;
 
@@ -48,7 +48,7 @@ impl Site {
             self.planning.counts.kept += 1;
             return;
         }
-        let place = self.broken_at(&slot.schema, state, deadline);
+        let place = self.broken_at(id, (&slot.schema, state), deadline);
         self.planning.counts.broken += 1;
         let broken = &mut self.planning.broken;
         let is_one_more = broken.len() >= PLACES_MAX && !broken.contains_key(&place);
@@ -56,9 +56,22 @@ impl Site {
         *broken.entry(if is_one_more { others() } else { place }).or_default() += 1;
     }
 
-    fn broken_at(&self, schema: &Schema, state: &State, deadline: &Deadline) -> BrokenAt {
+    fn broken_at(
+        &self,
+        id: InstanceId,
+        (schema, state): (&Schema, &State),
+        deadline: &Deadline,
+    ) -> BrokenAt {
+        // The state knows the last round of a step; of those before it is known when they were over.
+        let over = |leg: &Leg| {
+            let told = self.planning.stages.get(&task_of(id, leg))?;
+            (is_past(schema, state, leg) && told.stage == Stage::Over).then_some(told.since)
+        };
         let is_late = |leg: &&Leg| {
-            let done = state.completed_at(leg.node).filter(|_| is_now(schema, state, leg));
+            let done = match is_now(schema, state, leg) {
+                true => state.completed_at(leg.node),
+                false => over(leg),
+            };
             done.is_some_and(|at| at > leg.due)
         };
         let late = deadline.legs.iter().filter(is_late).min_by_key(|leg| leg.due);

@@ -388,6 +388,12 @@ pub(super) fn is_now(schema: &Schema, state: &State, leg: &Leg) -> bool {
     known && state.activity(schema, leg.node).iteration.number() == leg.round
 }
 
+/// Whether a leg is of a round before that in which its step is now.
+pub(super) fn is_past(schema: &Schema, state: &State, leg: &Leg) -> bool {
+    let known = (leg.node.0 as usize) < schema.nodes.len();
+    known && leg.round < state.activity(schema, leg.node).iteration.number()
+}
+
 pub(super) fn stage_of(schema: &Schema, state: &State, leg: &Leg) -> Stage {
     if state.lifecycle().has_ended() || leg.node.0 as usize >= schema.nodes.len() {
         return Stage::Over;

@@ -5,14 +5,14 @@
 //! or variant a new number instead.
 
 use legwork_model::event::{
-    Completed, Created, Entry, Event, FetchedValue, Parcel, Passage, Performer,
+    Completed, Created, Entry, Event, FetchedValue, Parcel, Passage, Performer, TaskKey,
 };
 use legwork_model::id::{Activity, ElementId, InstanceId, Iteration, NodeId, ServerId, StreamId};
 use legwork_model::time::Timestamp;
 use legwork_model::value::{Value, hex};
 use legwork_site::{
-    Follow, Instance, Item, Items, KeyQuestion, Mark, Message, Named, Offer, ParcelId, Report,
-    Shares, Wanted,
+    Follow, Instance, Item, Items, KeyQuestion, Mark, Message, Name, Named, Offer, ParcelId,
+    Report, Shares, Stage, TurnOf, Wanted,
 };
 
 /// 2026-03-01T09:30:05.123Z
@@ -195,6 +195,30 @@ fn messages_about_worklists_keep_their_bytes() {
 #[test]
 fn what_a_server_has_done_keeps_its_bytes() {
     check(&Message::Load { written: 300 }, "00820e19012c");
+}
+
+#[test]
+fn messages_about_executors_that_are_shared_keep_their_bytes() {
+    let Instance(instance) = instance();
+    let task = TaskKey { instance, node: NodeId(2), round: 1, part: 0 };
+    let turn = |stage| TurnOf { task, executor: "crane".into(), takes_ms: 600_000, stage };
+    for (stage, byte) in [(Stage::Waiting, "00"), (Stage::Begun, "01"), (Stage::Over, "02")] {
+        check(
+            &Message::Turn(Box::new(turn(stage))),
+            &format!(
+                "0082118484500102030405060708090a0b0c0d0e0f10020100656372616e651a000927c0{byte}"
+            ),
+        );
+    }
+    let executors = vec![Name("crane".into()), Name("lift".into())];
+    check(&Message::Kept { executors: executors.clone() }, "0082128281656372616e6581646c696674");
+    check(&Message::Kept { executors: Vec::new() }, "00821280");
+    let busy = vec![turn(Stage::Begun)];
+    check(
+        &Message::Heard { executors, busy },
+        "0083138281656372616e6581646c696674818484500102030405060708090a0b0c0d0e0f10020100656372616e651a000927c001",
+    );
+    check(&Message::Heard { executors: Vec::new(), busy: Vec::new() }, "0083138080");
 }
 
 #[test]

@@ -12,8 +12,8 @@
 mod group;
 
 use group::{Group, HIGH};
-use legwork_model::event::{ExecutorType, Secret};
-use legwork_model::id::InstanceId;
+use legwork_model::event::{ExecutorType, Secret, TaskKey};
+use legwork_model::id::{InstanceId, NodeId, ServerId};
 use legwork_model::time::Timestamp;
 use legwork_site::*;
 
@@ -26,6 +26,11 @@ const MINUTE: i64 = 60_000;
 
 /// North-1 keeps the plan of the crane, which does one at a time.
 fn group() -> Group {
+    group_with(1, None)
+}
+
+/// The same with a crane that takes so many and works on so many of them at a time.
+fn group_with(limit: u32, at_once: Option<u32>) -> Group {
     let mut group = Group::new(1, 1);
     for source in [PACK, CHECKED] {
         group.ask(0, Request::Deploy { source: source.to_owned() }).unwrap();
@@ -37,8 +42,8 @@ fn group() -> Group {
         types: vec![ExecutorType { job: "pack".into(), limit: None, rate: None }],
         rate: None,
         weight: None,
-        limit: 1,
-        at_once: None,
+        limit,
+        at_once,
         regularly: Vec::new(),
         domain: None,
         verdicts: false,
@@ -171,4 +176,92 @@ fn promised_jobs_of_several_servers_are_begun_in_the_order_of_the_plan() {
     cases_of.sort_unstable();
     assert_eq!(order, cases_of.into_iter().map(|(_, it)| it).collect::<Vec<_>>());
     assert_eq!(deadlines(&group), (4, 0, 0));
+}
+
+#[test]
+fn what_another_server_has_given_counts_as_long_as_it_says_so() {
+    let mut group = group();
+    start(&mut group, 1, "parcel", None).1.unwrap();
+    let has = given(&mut group);
+    let (promised, started) = start(&mut group, 0, "parcel", Some(60));
+    started.unwrap();
+    // More than twice as long as was said.
+    (0..24 * 6).for_each(|_| group.pass(10_000));
+    assert_eq!(cases(&given(&mut group)), [], "the crane is busy");
+    done(&mut group, &has[0]);
+    assert_eq!(cases(&given(&mut group)), [(0, promised)]);
+}
+
+#[test]
+fn what_is_given_back_when_it_is_done_is_not_taken_to_wait_again() {
+    let mut group = group();
+    let (first, started) = start(&mut group, 1, "parcel", Some(11));
+    started.unwrap();
+    start(&mut group, 0, "parcel", Some(22)).1.unwrap();
+    (0..59).for_each(|_| group.pass(10_000));
+    assert_eq!(cases(&given(&mut group)), [(1, first)]);
+    // That the step is over is said as well, and comes later.
+    let task = TaskKey { instance: first, node: NodeId(1), round: 0, part: 0 };
+    let (executor, takes_ms, stage) = ("crane".into(), 600_000, Stage::Over);
+    let message = Message::Turn(Box::new(TurnOf { task, executor, takes_ms, stage }));
+    group.feed(0, Input::Message { from: ServerId(1), message });
+    (0..2).for_each(|_| group.pass(5_000));
+    assert_eq!(deadlines(&group), (0, 0, 0), "the other has its time");
+}
+
+#[test]
+fn who_waits_behind_one_that_is_not_wanted_any_more_asks_for_a_turn() {
+    let mut group = group();
+    let (checked, started) = start(&mut group, 0, "checked", Some(18));
+    started.unwrap();
+    let (first, started) = start(&mut group, 1, "parcel", None);
+    started.unwrap();
+    let (second, started) = start(&mut group, 1, "parcel", None);
+    started.unwrap();
+    (0..10).for_each(|_| group.pass(1_000));
+    group.ask(1, Request::Abort { instance: first, reason: String::new() }).unwrap();
+    (0..10).for_each(|_| group.pass(1_000));
+    group.ask(0, Request::Abort { instance: checked, reason: String::new() }).unwrap();
+    (0..5).for_each(|_| group.pass(1_000));
+    assert_eq!(cases(&given(&mut group)), [(1, second)]);
+}
+
+/// The crane takes two and does one at a time: what it has from several servers queues, in an order nobody knows.
+fn queued() -> (Group, Vec<(usize, JobLease)>) {
+    let mut group = group_with(2, Some(1));
+    for place in [0, 1, 2] {
+        start(&mut group, place, "parcel", None).1.unwrap();
+    }
+    let has = given(&mut group);
+    assert_eq!(has.len(), 3);
+    (group, has)
+}
+
+#[test]
+fn what_queues_at_an_executor_is_in_no_promises_way_in_whatever_order_it_is_done() {
+    for order in [[0, 1, 2], [0, 2, 1], [1, 0, 2], [1, 2, 0], [2, 0, 1], [2, 1, 0]] {
+        let (mut group, has) = queued();
+        let (first, started) = start(&mut group, 0, "parcel", Some(42));
+        started.unwrap();
+        // Another promise is given in between.
+        for (number, place) in order.into_iter().enumerate() {
+            (0..58).for_each(|_| group.pass(10_000));
+            done(&mut group, &has[place]);
+            if number == 0 {
+                // Any of the two that are left may be the one that is begun only now.
+                let refusal = start(&mut group, 1, "parcel", Some(31)).1.unwrap_err();
+                assert!(refusal.earliest.unwrap() >= Timestamp(group.now + 39 * MINUTE));
+                let (_, started) = start(&mut group, 1, "parcel", Some(42));
+                started.unwrap();
+            }
+        }
+        let begun = given(&mut group);
+        assert_eq!(cases(&begun), [(0, first)]);
+        (0..58).for_each(|_| group.pass(10_000));
+        done(&mut group, &begun[0]);
+        let begun = given(&mut group);
+        (0..58).for_each(|_| group.pass(10_000));
+        done(&mut group, &begun[0]);
+        assert_eq!(deadlines(&group), (2, 0, 0), "{order:?}");
+    }
 }

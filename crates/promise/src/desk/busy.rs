@@ -20,6 +20,13 @@ impl Desk {
         }
     }
 
+    /// What is left of what a resource has promised and works on, lane by lane.
+    pub fn works_on(&self, id: &ResourceId) -> Vec<Option<Work>> {
+        let lanes = self.resources.get(id).into_iter().flat_map(|resource| &resource.lanes);
+        let running = lanes.map(|lane| lane.plan.running().and_then(|it| lane.plan.left(it)));
+        running.collect()
+    }
+
     /// Whether a resource has promised anything.
     pub fn has_promised(&self, id: &ResourceId) -> bool {
         let lanes = self.resources.get(id).into_iter().flat_map(|resource| &resource.lanes);
@@ -38,6 +45,11 @@ impl Desk {
     /// Who has promised a task.
     pub fn promised_by(&self, id: TaskId) -> Option<&ResourceId> {
         self.placed.get(&id).map(|placed| &placed.by)
+    }
+
+    /// In which of the plans of whoever has promised it a task is.
+    pub fn lane_of(&self, id: TaskId) -> Option<(&ResourceId, usize)> {
+        self.placed.get(&id).map(|placed| (&placed.by, placed.lane))
     }
 
     /// Where a task that was promised can be begun now, if it can.

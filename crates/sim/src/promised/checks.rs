@@ -198,11 +198,7 @@ fn kept_or_told(
 ) -> Result<(), String> {
     let Some(deadline) = &case.deadline else { return Ok(()) };
     let told = case.withdrawn_at().filter(|at| *at <= deadline.at);
-    // What several servers gave to a machine before anybody promised anything with it may queue there in another order
-    // than is thought: then a promise may be taken back without need, but not without a word.
-    let schema = &office.processes[case.process].1;
-    let is_for_people = schema.nodes.iter().all(|node| node.job().is_none());
-    if office.calm_always && is_for_people {
+    if office.calm_always {
         only_for_something_more_important(office, id, case)?;
     }
     if end <= deadline.at {

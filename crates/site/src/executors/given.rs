@@ -99,9 +99,9 @@ impl Given {
     }
 
     /// It is in that one of its executor's plans, and begun since then.
-    pub(crate) fn put_into(&mut self, key: &JobKey, lane: usize, begun: Option<Timestamp>) {
+    pub(crate) fn put_into(&mut self, key: &JobKey, lane: usize, begun: Timestamp) {
         if let Some(gift) = self.jobs.get_mut(key) {
-            (gift.lane, gift.begun) = (Some(lane), begun);
+            (gift.lane, gift.begun) = (Some(lane), Some(begun));
         }
     }
 

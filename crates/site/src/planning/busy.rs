@@ -11,28 +11,21 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use legwork_engine::State;
-use legwork_model::event::{Performer, TaskKey};
+use legwork_model::event::Performer;
 use legwork_model::id::{InstanceId, ServerId};
 use legwork_model::schema::Schema;
 use legwork_model::time::Timestamp;
 use legwork_promise::{ResourceId, TaskId, Work};
 use legwork_schedule::{ExecutorId, KindId, Task};
 
-use super::lending::Lent;
-use super::regular::{by_the_clock, lag};
 use super::resources::hands;
 use super::steps::{leg_of, promised_for, task_of};
 use crate::Site;
 use crate::demand::{Demanded, demanded};
-use crate::executors::Gift;
 use crate::jobs::JobKey;
 
 /// How long a job is expected to take of which nothing is known.
 const USUAL: Duration = Duration::from_secs(60);
-/// What takes longer than was expected is expected to take a part of that more: one in so many, and no less than
-/// this.
-const LONGER_PART: i64 = 4;
-const LONGER_MIN_MS: i64 = 1_000;
 
 /// Who may begin a job now.
 #[derive(Debug)]
@@ -128,7 +121,12 @@ impl Site {
     ) -> Option<usize> {
         self.planning.node.as_ref()?;
         self.note_busy(now);
-        let resource = ResourceId::Executor(self.executors.registry.get(id)?.name.clone());
+        let name = self.executors.registry.get(id)?.name.clone();
+        // What others have given to it may be in the way.
+        if !self.is_open(&name, now) {
+            return None;
+        }
+        let resource = ResourceId::Executor(name);
         let promised = self.promised(key).map(|(task, _, _)| task);
         let (schema, state) = self.instances.state(key.instance)?;
         let takes = self.takes(schema, state, key, (id, task));
@@ -150,7 +148,7 @@ impl Site {
     }
 
     /// How many tasks an executor is planned for at a time, and how many it does besides.
-    fn hands_of(&self, id: ExecutorId) -> Option<(usize, usize)> {
+    pub(super) fn hands_of(&self, id: ExecutorId) -> Option<(usize, usize)> {
         let one = self.executors.registry.get(id)?;
         let resource = ResourceId::Executor(one.name.clone());
         let lanes = self.planning.node.as_ref()?.desk.lanes(&resource);
@@ -179,101 +177,6 @@ impl Site {
         Takes { said, expected_ms }
     }
 
-    /// Lets the plans know until when executors are busy with what they were given.
-    pub(super) fn note_busy(&mut self, now: Timestamp) {
-        let Some(node) = &self.planning.node else { return };
-        let is_due = self.planning.busy_until <= now;
-        let mut changed = self.executors.given.take_changed();
-        if is_due {
-            self.planning.busy_until = Timestamp(i64::MAX);
-            let planned = node.desk.resources().filter_map(|id| match id {
-                ResourceId::Executor(name) => Some(self.executors.registry.named(name)?.0),
-                ResourceId::Person(_) => None,
-            });
-            changed.extend(planned);
-        }
-        for id in changed {
-            self.note_busy_of(id, now);
-        }
-    }
-
-    fn note_busy_of(&mut self, id: ExecutorId, now: Timestamp) {
-        let Some((lanes, beside)) = self.hands_of(id).filter(|(lanes, _)| *lanes > 0) else {
-            return;
-        };
-        let Some(one) = self.executors.registry.get(id) else { return };
-        let resource = ResourceId::Executor(one.name.clone());
-        let lag_ms = by_the_clock(one, lag(one).0);
-        let mut free: Vec<Timestamp> = vec![now; lanes];
-        let mut others = 0;
-        for (whose, one) in self.occupants(id, &resource, lanes) {
-            if one.lane.is_none() && !one.is_limited && others < beside {
-                others += 1;
-                continue;
-            }
-            let first = || (0..lanes).min_by_key(|lane| free[*lane]).unwrap_or_default();
-            let lane = one.lane.unwrap_or_else(first);
-            // What waits behind another is begun when that is over.
-            let is_first = free[lane] <= now;
-            let begun = is_first.then(|| one.begun.unwrap_or(now));
-            match whose {
-                Whose::Given(key) => self.executors.given.put_into(&key, lane, begun),
-                Whose::Lent(task) => {
-                    let lent = self.planning.lending.lent.get_mut(&task);
-                    lent.into_iter().for_each(|lent| (lent.lane, lent.begun) = (Some(lane), begun));
-                }
-            }
-            let until = one.until(begun.unwrap_or(free[lane]), now);
-            self.planning.busy_until = self.planning.busy_until.min(until);
-            // What was promised has its time in the plan, and needs more only if it takes longer.
-            let since = begun.unwrap_or(now);
-            let longest = one.takes_ms.saturating_add(lag_ms);
-            if !one.is_planned || since.0.saturating_add(longest) <= now.0 {
-                free[lane] = until;
-            }
-        }
-        let until: Vec<_> = free.into_iter().map(|until| (until > now).then_some(until)).collect();
-        if let Some(node) = &mut self.planning.node {
-            node.desk.occupy(&resource, &until);
-        }
-    }
-
-    /// All that an executor works on: first what has its lane, then the rest, the first one first.
-    fn occupants(
-        &self,
-        id: ExecutorId,
-        resource: &ResourceId,
-        lanes: usize,
-    ) -> Vec<(Whose, Occupant)> {
-        let given = self.executors.given.at(id).into_iter().map(|(key, gift)| {
-            let Gift { at, takes_ms, begun, lane, kind, .. } = gift;
-            let (of_kind, in_all) = self.executors.registry.room(id, kind);
-            let (is_limited, is_planned) = (of_kind < in_all, self.is_planned(&key, resource));
-            (Whose::Given(key), Occupant { at, takes_ms, begun, lane, is_limited, is_planned })
-        });
-        let ResourceId::Executor(name) = resource else { return Vec::new() };
-        let lent = self.planning.lending.lent.iter().filter(|(_, lent)| lent.executor == *name);
-        let lent = lent.map(|(task, &Lent { at, takes_ms, begun, lane, .. })| {
-            let (is_limited, is_planned) = (false, false);
-            (Whose::Lent(*task), Occupant { at, takes_ms, begun, lane, is_limited, is_planned })
-        });
-        let mut all: Vec<(Whose, Occupant)> = given.chain(lent).collect();
-        let executor = self.executors.registry.get(id);
-        for (_, one) in &mut all {
-            one.lane = one.lane.filter(|lane| *lane < lanes);
-            one.takes_ms = executor.map_or(one.takes_ms, |it| by_the_clock(it, one.takes_ms));
-        }
-        all.sort_by_key(|(_, one)| (one.lane.is_none(), one.at));
-        all
-    }
-
-    /// Whether a job is in an executor's plan as something it works on.
-    fn is_planned(&self, key: &JobKey, by: &ResourceId) -> bool {
-        let Some((task, _, _)) = self.promised(key) else { return false };
-        let desk = self.planning.node.as_ref().map(|node| &node.desk);
-        desk.is_some_and(|desk| desk.promised_by(task) == Some(by))
-    }
-
     /// Brings the places of jobs that wait in line with who has promised them.
     pub(super) fn rank_jobs(&mut self, id: InstanceId) {
         let Some((schema, state)) = self.instances.state(id) else { return };
@@ -293,38 +196,6 @@ impl Site {
         for (key, promised, waited) in anew {
             self.jobs.rank_anew(&key, promised, waited);
         }
-    }
-}
-
-/// What an executor works on, as its plans see it.
-#[derive(Clone, Copy, Debug)]
-struct Occupant {
-    at: Timestamp,
-    /// By the clock.
-    takes_ms: i64,
-    begun: Option<Timestamp>,
-    lane: Option<usize>,
-    /// Of its type the executor takes fewer than it works on.
-    is_limited: bool,
-    /// It was promised, and is in the plan.
-    is_planned: bool,
-}
-
-#[derive(Clone, Debug)]
-enum Whose {
-    Given(JobKey),
-    Lent(TaskKey),
-}
-
-impl Occupant {
-    /// Until when a lane is taken by what is begun then.
-    fn until(&self, begun: Timestamp, now: Timestamp) -> Timestamp {
-        let until = Timestamp(begun.0.saturating_add(self.takes_ms));
-        if until > now {
-            return until;
-        }
-        let longer = (self.takes_ms / LONGER_PART).max(LONGER_MIN_MS);
-        Timestamp(now.0.saturating_add(longer))
     }
 }
 

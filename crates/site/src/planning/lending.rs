@@ -72,6 +72,8 @@ pub(super) struct Lent {
     pub(super) takes_ms: i64,
     pub(super) begun: Option<Timestamp>,
     pub(super) lane: Option<usize>,
+    /// When whoever has it said so last.
+    heard: Timestamp,
 }
 
 impl Lent {
@@ -82,7 +84,7 @@ impl Lent {
 
     fn forgotten_at(&self) -> Timestamp {
         let longest = self.takes_ms.saturating_mul(2).saturating_add(millis(KEPT));
-        Timestamp(self.at.0.saturating_add(longest))
+        Timestamp(self.heard.0.saturating_add(longest))
     }
 }
 
@@ -161,6 +163,7 @@ impl Site {
 
     /// Asks again, and tells what is over. Before jobs are given out.
     pub(crate) fn settle_turns(&mut self, now: Timestamp) {
+        self.note_opened(now);
         self.note_busy(now);
         self.allow_turns(now);
         self.forget_kept(now);
@@ -184,8 +187,22 @@ impl Site {
         again.into_iter().for_each(|(planner, turn)| self.say_turn(planner, turn));
         for of in over {
             if let Some(Asked { planner, turn, .. }) = self.planning.lending.asked.remove(&of) {
-                self.say_turn(planner, TurnOf { stage: Stage::Over, ..turn });
+                self.give_turn_back(planner, turn);
+                // Others of its type have waited behind it.
+                self.executors.plans_changed();
             }
+        }
+    }
+
+    /// A planner hears that something is not done, or not any more. If it was promised it hears as well how far it is: what
+    /// waits has its time again, and of what is over everybody is told anyway.
+    fn give_turn_back(&mut self, planner: ServerId, turn: TurnOf) {
+        let task = turn.task;
+        self.say_turn(planner, TurnOf { stage: Stage::Over, ..turn });
+        let told = self.planning.stages.get(&task_id(task));
+        if told.is_some_and(|told| told.stage == Stage::Waiting) {
+            let message = Message::Step { task, stage: Stage::Waiting, took_ms: None };
+            self.out.push(Output::Send { to: planner, message });
         }
     }
 
@@ -223,18 +240,19 @@ impl Site {
             Stage::Begun => {
                 let takes_ms = i64::try_from(turn.takes_ms).unwrap_or(i64::MAX);
                 let (to, executor, at) = (from, turn.executor, now);
-                let begun = Some(now);
-                let lent = Lent { to, executor, at, takes_ms, begun, lane: None };
-                lending.lent.entry(turn.task).or_insert(lent);
+                let begun = None;
+                let (lane, heard) = (None, now);
+                let lent = Lent { to, executor, at, takes_ms, begun, lane, heard };
+                lending.lent.entry(turn.task).or_insert(lent).heard = now;
             }
-            Stage::Over => self.turn_over(&turn, now),
+            Stage::Over => self.turn_over(&turn),
         }
         self.planning.busy_until = now;
         self.executors.plans_changed();
     }
 
-    /// Whoever asked has not got it, or not any more: what was promised waits again, unless it is done.
-    fn turn_over(&mut self, turn: &TurnOf, now: Timestamp) {
+    /// Whoever asked has not got it, or not any more. How far it is if it was promised is told apart.
+    fn turn_over(&mut self, turn: &TurnOf) {
         let lending = &mut self.planning.lending;
         let is_it = |executor: &Arc<str>| *executor == turn.executor;
         if lending.wanted.get(&turn.task).is_some_and(|it| is_it(&it.turn.executor)) {
@@ -242,14 +260,6 @@ impl Site {
         }
         if lending.lent.get(&turn.task).is_some_and(|lent| is_it(&lent.executor)) {
             lending.lent.remove(&turn.task);
-        }
-        let (task, by) = (task_id(turn.task), ResourceId::Executor(turn.executor.clone()));
-        let node = self.planning.node.as_ref();
-        if node.is_some_and(|node| node.desk.promised_by(task) == Some(&by)) {
-            self.plan(now, |node| {
-                node.leave(task);
-                Vec::new()
-            });
         }
     }
 
@@ -262,7 +272,7 @@ impl Site {
                 (asked.is_allowed, asked.at) = (true, now);
                 self.executors.plans_changed();
             }
-            (Stage::Begun, None) => self.say_turn(from, TurnOf { stage: Stage::Over, ..turn }),
+            (Stage::Begun, None) => self.give_turn_back(from, turn),
             // Of whom these ask, another keeps the plan by now: they will hear of that.
             (Stage::Waiting | Stage::Over, _) => {}
         }
@@ -311,7 +321,8 @@ impl Site {
     fn begin_lent(&mut self, turn: &TurnOf, now: Timestamp) -> bool {
         self.note_busy(now);
         let (task, by) = (task_id(turn.task), ResourceId::Executor(turn.executor.clone()));
-        let Some(node) = &mut self.planning.node else { return false };
+        let is_open = self.is_open(&turn.executor, now);
+        let Some(node) = self.planning.node.as_mut().filter(|_| is_open) else { return false };
         // Whoever asks for another one has to hear of a new plan first.
         if node.desk.promised_by(task) != Some(&by) || node.desk.turn_of(task, now).is_none() {
             return false;
@@ -332,17 +343,15 @@ impl Site {
         self.note_busy(now);
         let by = ResourceId::Executor(turn.executor.clone());
         let takes_ms = i64::try_from(turn.takes_ms).unwrap_or(i64::MAX);
+        let is_open = self.is_open(&turn.executor, now);
         let Some(node) = &mut self.planning.node else { return false };
-        let lane = match node.desk.has_promised(&by) {
-            true => node.desk.turn_for(&by, Work(takes_ms), now),
-            // Nobody is in its way.
-            false => None,
-        };
+        let lane = if is_open { node.desk.turn_for(&by, Work(takes_ms), now) } else { None };
+        // Where nothing is promised it may queue.
         if lane.is_none() && node.desk.has_promised(&by) {
             return false;
         }
         let (executor, at, begun) = (turn.executor.clone(), now, Some(now));
-        let lent = Lent { to, executor, at, takes_ms, begun, lane };
+        let lent = Lent { to, executor, at, takes_ms, begun, lane, heard: now };
         self.planning.lending.lent.insert(turn.task, lent);
         self.planning.busy_until = now;
         true
@@ -405,7 +414,7 @@ impl Site {
     }
 }
 
-fn task_key(key: &JobKey) -> TaskKey {
+pub(super) fn task_key(key: &JobKey) -> TaskKey {
     let round = key.activity.iteration.number();
     TaskKey { instance: key.instance, node: key.activity.node, round, part: 0 }
 }

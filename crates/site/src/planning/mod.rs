@@ -13,6 +13,7 @@ mod homes;
 mod journal;
 mod ledger;
 mod lending;
+mod occupied;
 mod opening;
 mod reach;
 mod regular;
@@ -26,12 +27,13 @@ mod who;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::RangeInclusive;
+use std::sync::Arc;
 use std::time::Duration;
 
 use legwork_model::event::TaskKey;
 use legwork_model::id::{AgentId, InstanceId, NodeId, ServerId};
 use legwork_model::time::Timestamp;
-use legwork_promise::{Desk, Effect, Leeway, Node, Policy, Promise, Said, Task, TaskId};
+use legwork_promise::{Desk, Effect, Leeway, Node, Policy, Promise, Queue, Said, Task, TaskId};
 
 use crate::Site;
 use crate::message::Message;
@@ -72,6 +74,8 @@ pub(crate) struct Planning {
     reach: reach::Reach,
     /// When somebody is taken to be busy for longer than was thought.
     busy_until: Timestamp,
+    /// What queues at executors, in whatever order.
+    queues: BTreeMap<Arc<str>, Queue>,
     lending: Lending,
     opening: Opening,
     /// The epoch and the change of executors up to which it is known where everybody is at home.

@@ -41,6 +41,8 @@ struct Kept {
     used: Timestamp,
     /// Who has not told what it has from them.
     missing: BTreeSet<ServerId>,
+    /// That it is known what it has was noted.
+    was_open: bool,
 }
 
 impl Kept {
@@ -116,6 +118,22 @@ impl Site {
         are_open
     }
 
+    /// Whether it is known here what an executor has, from whomever.
+    pub(super) fn is_open(&self, executor: &Arc<str>, now: Timestamp) -> bool {
+        let kept = self.planning.opening.kept.get(executor);
+        kept.is_some_and(|kept| kept.is_open(now)) || self.other_servers().next().is_none()
+    }
+
+    /// Whoever had to wait until it is known what an executor has may begin now.
+    pub(super) fn note_opened(&mut self, now: Timestamp) {
+        for kept in self.planning.opening.kept.values_mut() {
+            if !kept.was_open && kept.is_open(now) {
+                kept.was_open = true;
+                self.executors.plans_changed();
+            }
+        }
+    }
+
     fn keep_executor(&mut self, name: &Arc<str>, now: Timestamp) -> &mut Kept {
         let missing: BTreeSet<ServerId> = match self.planning.opening.kept.contains_key(name) {
             true => BTreeSet::new(),
@@ -128,7 +146,7 @@ impl Site {
         let opening = &mut self.planning.opening;
         opening.kept.entry(name.clone()).or_insert_with(|| {
             opening.has_changed = true;
-            Kept { since: now, used: now, missing }
+            Kept { since: now, used: now, missing, was_open: false }
         })
     }
 
@@ -205,10 +223,10 @@ impl Site {
 
     /// When somebody is told again, or waited for no longer.
     pub(super) fn next_opening(&self) -> Option<Timestamp> {
-        let Opening { kept, told_at, deferred, .. } = &self.planning.opening;
+        let Opening { kept, told_at, .. } = &self.planning.opening;
         let told = (!kept.is_empty()).then(|| *told_at + TOLD);
         let opening = kept.values().filter(|kept| !kept.is_open(self.latest));
         let opening = opening.map(|kept| kept.since + OPENING_MAX).min();
-        [told, opening.filter(|_| !deferred.is_empty())].into_iter().flatten().min()
+        [told, opening].into_iter().flatten().min()
     }
 }

@@ -1,0 +1,255 @@
+//! Until when executors are busy with what they were given.
+//!
+//! What began when a hand was free has that hand's lane of the plans, and is over when its time has passed. What was
+//! given when nobody had to ask whether one is free may queue at the executor, in an order that nobody here knows: as
+//! long as there is more of it than hands, no lane is free before all of it is through (`legwork_promise::Queue`).
+//!
+//! Invariant: as long as nothing takes longer than is expected of it, no lane is busy for longer than was said when
+//! something was promised with it.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use legwork_model::event::TaskKey;
+use legwork_model::time::Timestamp;
+use legwork_promise::{ResourceId, Work};
+use legwork_schedule::ExecutorId;
+
+use super::lending::{Lent, task_key};
+use super::regular::{by_the_clock, lag};
+use super::task_id;
+use crate::Site;
+use crate::executors::Gift;
+use crate::jobs::JobKey;
+
+/// What takes longer than was expected is expected to take a part of that more: one in so many, and no less than
+/// this.
+const LONGER_PART: i64 = 4;
+const LONGER_MIN_MS: i64 = 1_000;
+
+/// What an executor works on, as its plans see it.
+#[derive(Clone, Debug)]
+struct Occupant {
+    whose: Whose,
+    at: Timestamp,
+    /// By the clock.
+    takes_ms: i64,
+    begun: Option<Timestamp>,
+    lane: Option<usize>,
+    /// Of its type the executor takes fewer than it works on.
+    is_limited: bool,
+    /// It was promised, and is in the plan.
+    is_planned: bool,
+}
+
+#[derive(Clone, Debug)]
+enum Whose {
+    Given(JobKey),
+    Lent(TaskKey),
+}
+
+impl Occupant {
+    /// Until when a lane is taken by it, if it is begun then.
+    fn until(&self, begun: Timestamp, now: Timestamp) -> Timestamp {
+        let until = Timestamp(begun.0.saturating_add(self.takes_ms));
+        if until > now { until } else { longer(self.takes_ms, now) }
+    }
+
+    fn task(&self) -> TaskKey {
+        match &self.whose {
+            Whose::Given(key) => task_key(key),
+            Whose::Lent(task) => *task,
+        }
+    }
+}
+
+fn longer(takes_ms: i64, now: Timestamp) -> Timestamp {
+    Timestamp(now.0.saturating_add((takes_ms / LONGER_PART).max(LONGER_MIN_MS)))
+}
+
+/// The plans of an executor.
+struct Lanes {
+    /// From when each is free for what is not in the plan yet.
+    free: Vec<Timestamp>,
+    /// Whether something is worked on there.
+    taken: Vec<bool>,
+    /// How many more hands it has that nobody plans.
+    beside: usize,
+}
+
+impl Lanes {
+    fn take(&mut self, lane: usize, until: Timestamp) {
+        (self.free[lane], self.taken[lane]) = (self.free[lane].max(until), true);
+    }
+
+    fn untaken(&self) -> impl Iterator<Item = usize> {
+        (0..self.taken.len()).filter(|lane| !self.taken[*lane])
+    }
+
+    /// Whether there is a hand for each of those that may queue.
+    fn have_room_for(&self, queued: &[Occupant]) -> bool {
+        let (lanes, limited) = (self.untaken().count(), limited(queued));
+        limited <= lanes && queued.len() <= lanes + self.beside
+    }
+
+    /// How many can be worked on at a time of what queues: of a type with a limit no more than there are lanes.
+    fn hands_for(&self, queued: &[Occupant]) -> usize {
+        let beside = if limited(queued) > 0 { 0 } else { self.beside };
+        self.free.len() + beside
+    }
+}
+
+fn limited(queued: &[Occupant]) -> usize {
+    queued.iter().filter(|one| one.is_limited).count()
+}
+
+impl Site {
+    /// Lets the plans know until when executors are busy with what they were given.
+    pub(super) fn note_busy(&mut self, now: Timestamp) {
+        let Some(node) = &self.planning.node else { return };
+        let is_due = self.planning.busy_until <= now;
+        let mut changed = self.executors.given.take_changed();
+        if is_due {
+            self.planning.busy_until = Timestamp(i64::MAX);
+            let planned = node.desk.resources().filter_map(|id| match id {
+                ResourceId::Executor(name) => Some(self.executors.registry.named(name)?.0),
+                ResourceId::Person(_) => None,
+            });
+            changed.extend(planned);
+        }
+        for id in changed {
+            self.note_busy_of(id, now);
+        }
+    }
+
+    fn note_busy_of(&mut self, id: ExecutorId, now: Timestamp) {
+        let Some((lanes, beside)) = self.hands_of(id).filter(|(lanes, _)| *lanes > 0) else {
+            return;
+        };
+        let (Some(one), Some(node)) = (self.executors.registry.get(id), &self.planning.node) else {
+            return;
+        };
+        let resource = ResourceId::Executor(one.name.clone());
+        let lag_ms = by_the_clock(one, lag(one).0);
+        let works_on = node.desk.works_on(&resource).into_iter();
+        let works_on = works_on.map(|left| left.map(|left| Work(by_the_clock(one, left.0))));
+        let works_on: Vec<Option<Work>> = works_on.collect();
+        let taken = works_on.iter().map(Option::is_some).collect();
+        let mut lanes = Lanes { free: vec![now; lanes], taken, beside };
+        let all = self.occupants(id, &resource, lanes.free.len());
+        let (placed, queued): (Vec<_>, Vec<_>) =
+            all.into_iter().partition(|one| one.lane.is_some());
+        for one in &placed {
+            let (Some(lane), begun) = (one.lane, one.begun.unwrap_or(now)) else { continue };
+            let until = one.until(begun, now);
+            self.planning.busy_until = self.planning.busy_until.min(until);
+            // What was promised has its time in the plan, and needs more only if it takes longer.
+            let longest = one.takes_ms.saturating_add(lag_ms);
+            let is_longer = begun.0.saturating_add(longest) <= now.0;
+            lanes.take(lane, if one.is_planned && !is_longer { now } else { until });
+        }
+        self.note_queue(&resource, &works_on, &queued, &mut lanes, now);
+        let until = lanes.free.into_iter().map(|until| (until > now).then_some(until));
+        let until: Vec<_> = until.collect();
+        if let Some(node) = &mut self.planning.node {
+            node.desk.occupy(&resource, &until);
+        }
+    }
+
+    /// What has no lane queues, or is begun if there are hands for all of it.
+    fn note_queue(
+        &mut self,
+        resource: &ResourceId,
+        works_on: &[Option<Work>],
+        queued: &[Occupant],
+        lanes: &mut Lanes,
+        now: Timestamp,
+    ) {
+        let ResourceId::Executor(name) = resource else { return };
+        if queued.is_empty() {
+            self.planning.queues.remove(name);
+            return;
+        }
+        let besides = lanes.free.iter().map(|until| until.0.saturating_sub(now.0));
+        let others =
+            besides.zip(works_on).map(|(other, own)| Work(own.map_or(0, |it| it.0).max(other)));
+        let others: Vec<Work> = others.collect();
+        let waiting = queued.iter().map(|one| (task_id(one.task()), Work(one.takes_ms)));
+        let waiting: BTreeMap<_, _> = waiting.collect();
+        // As long as it is not known what others have given, anything may queue behind that.
+        let is_open = self.is_open(name, now);
+        let queue = self.planning.queues.entry(name.clone()).or_default();
+        let mut until = queue.note(waiting, &others, lanes.hands_for(queued), now);
+        if !is_open || !lanes.have_room_for(queued) {
+            if until <= now {
+                until = longer(queued.iter().map(|one| one.takes_ms).max().unwrap_or(0), now);
+                queue.put_off(until);
+            }
+            self.planning.busy_until = self.planning.busy_until.min(until);
+            return lanes.free.iter_mut().for_each(|free| *free = until.max(*free));
+        }
+        self.planning.queues.remove(name);
+        let mut beside = lanes.beside;
+        for one in queued {
+            if !one.is_limited && beside > 0 {
+                beside -= 1;
+                continue;
+            }
+            let Some(lane) = lanes.untaken().next() else { continue };
+            // It is over when all were to be, so it was begun in time for that.
+            let begun = Timestamp(until.0.saturating_sub(one.takes_ms)).min(now);
+            self.put_into_lane(&one.whose, lane, begun);
+            let until = one.until(begun, now);
+            self.planning.busy_until = self.planning.busy_until.min(until);
+            lanes.take(lane, until);
+        }
+    }
+
+    fn put_into_lane(&mut self, whose: &Whose, lane: usize, begun: Timestamp) {
+        match whose {
+            Whose::Given(key) => self.executors.given.put_into(key, lane, begun),
+            Whose::Lent(task) => {
+                let lent = self.planning.lending.lent.get_mut(task);
+                lent.into_iter()
+                    .for_each(|lent| (lent.lane, lent.begun) = (Some(lane), Some(begun)));
+            }
+        }
+    }
+
+    /// All that an executor works on, the first one first.
+    fn occupants(&self, id: ExecutorId, resource: &ResourceId, lanes: usize) -> Vec<Occupant> {
+        let given = self.executors.given.at(id).into_iter().map(|(key, gift)| {
+            let Gift { at, takes_ms, begun, lane, kind, .. } = gift;
+            let (of_kind, in_all) = self.executors.registry.room(id, kind);
+            let planned = self.planned_lane(&key, resource);
+            let (is_limited, is_planned) = (of_kind < in_all, planned.is_some());
+            let (lane, whose) = (planned.or(lane), Whose::Given(key));
+            Occupant { whose, at, takes_ms, begun, lane, is_limited, is_planned }
+        });
+        let ResourceId::Executor(name) = resource else { return Vec::new() };
+        let mut all: Vec<Occupant> = given.chain(self.lent_to(name)).collect();
+        let executor = self.executors.registry.get(id);
+        for one in &mut all {
+            one.lane = one.lane.filter(|lane| *lane < lanes);
+            one.takes_ms = executor.map_or(one.takes_ms, |it| by_the_clock(it, one.takes_ms));
+        }
+        all.sort_by_key(|one| one.at);
+        all
+    }
+
+    /// What an executor has from others.
+    fn lent_to(&self, name: &Arc<str>) -> impl Iterator<Item = Occupant> {
+        let lent = self.planning.lending.lent.iter().filter(move |(_, it)| it.executor == *name);
+        lent.map(|(task, &Lent { at, takes_ms, begun, lane, .. })| {
+            let (whose, is_limited, is_planned) = (Whose::Lent(*task), false, false);
+            Occupant { whose, at, takes_ms, begun, lane, is_limited, is_planned }
+        })
+    }
+
+    /// In which of an executor's plans a job is, as something that it has promised.
+    fn planned_lane(&self, key: &JobKey, by: &ResourceId) -> Option<usize> {
+        let (task, _, _) = self.promised(key)?;
+        let (promised_by, lane) = self.planning.node.as_ref()?.desk.lane_of(task)?;
+        (promised_by == by).then_some(lane)
+    }
+}

@@ -85,7 +85,8 @@ impl Site {
             | Message::Step { .. }
             | Message::Turn(_)
             | Message::Kept { .. }
-            | Message::Heard { .. } => return self.act_on(from, message, now),
+            | Message::Heard { .. }
+            | Message::PlanHeard { .. } => return self.act_on(from, message, now),
             Message::CatalogWanted { .. } | Message::Catalog { .. } => return,
         };
         if self.instances.broken(id).is_some() {
@@ -137,8 +138,11 @@ impl Site {
             Message::Turn(turn) => self.hear_turn(from, *turn, now),
             Message::Kept { executors } => self.hear_kept(from, executors, now),
             Message::Heard { executors, busy } => self.hear_heard(from, &executors, busy, now),
-            Message::Replanned { instance: Instance(id), replanned } => {
-                self.plan_told(from, id, *replanned, now);
+            Message::Replanned { instance: Instance(id), replanned, number } => {
+                self.plan_told(from, id, (*replanned, number), now);
+            }
+            Message::PlanHeard { instance: Instance(id), number } => {
+                self.plan_heard(from, id, number);
             }
             Message::CatalogWanted { .. } | Message::Catalog { .. } => {}
         }

@@ -148,14 +148,24 @@ pub enum Message {
         #[n(1)]
         busy: Vec<TurnOf>,
     },
-    /// Steps of an instance are planned otherwise from now on. It may get lost: then the plan that is shown there is
-    /// that of before.
+    /// Steps of an instance are planned otherwise from now on: said again until it is heard.
     #[n(20)]
     Replanned {
         #[n(0)]
         instance: Instance,
         #[n(1)]
         replanned: Box<Replanned>,
+        /// Of the change, at the server that started the instance: higher each time.
+        #[n(2)]
+        number: u64,
+    },
+    /// The answer: that change is known.
+    #[n(21)]
+    PlanHeard {
+        #[n(0)]
+        instance: Instance,
+        #[n(1)]
+        number: u64,
     },
 }
 

@@ -86,7 +86,8 @@ impl Site {
             | Message::Turn(_)
             | Message::Kept { .. }
             | Message::Heard { .. }
-            | Message::Replanned { .. }) => return Some(message),
+            | Message::Replanned { .. }
+            | Message::PlanHeard { .. }) => return Some(message),
         }
         None
     }

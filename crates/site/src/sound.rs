@@ -50,7 +50,8 @@ impl Site {
             | Message::Step { .. }
             | Message::Turn(_)
             | Message::Kept { .. }
-            | Message::Heard { .. } => true,
+            | Message::Heard { .. }
+            | Message::PlanHeard { .. } => true,
         };
         if !fits {
             let text = format!(

@@ -86,6 +86,7 @@ impl Message {
             | Self::Turn(_)
             | Self::Kept { .. }
             | Self::Heard { .. }
+            | Self::PlanHeard { .. }
             | Self::Replanned { .. } => Shares { control: bytes, ..none },
         }
     }
@@ -116,6 +117,7 @@ impl Message {
             | Self::Turn(_)
             | Self::Kept { .. }
             | Self::Heard { .. }
+            | Self::PlanHeard { .. }
             | Self::Replanned { .. } => None,
         };
         RecordedAt(first.unwrap_or_default())

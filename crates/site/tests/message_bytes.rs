@@ -5,7 +5,8 @@
 //! or variant a new number instead.
 
 use legwork_model::event::{
-    Completed, Created, Entry, Event, FetchedValue, Parcel, Passage, Performer, TaskKey,
+    Completed, Created, Entry, Event, FetchedValue, Leg, Parcel, Passage, Performer, Planned,
+    Replanned, TaskKey,
 };
 use legwork_model::id::{Activity, ElementId, InstanceId, Iteration, NodeId, ServerId, StreamId};
 use legwork_model::time::Timestamp;
@@ -219,6 +220,35 @@ fn messages_about_executors_that_are_shared_keep_their_bytes() {
         "0083138281656372616e6581646c696674818484500102030405060708090a0b0c0d0e0f10020100656372616e651a000927c001",
     );
     check(&Message::Heard { executors: Vec::new(), busy: Vec::new() }, "0083138080");
+}
+
+#[test]
+fn messages_about_plans_keep_their_bytes() {
+    let (by, planner) = (Performer::Worker("crane".into()), ServerId(3));
+    let planned = Planned { by, start: AT, end: Timestamp(AT.0 + 600_000), planner };
+    let leg = |planned| Leg {
+        node: NodeId(2),
+        round: 1,
+        release: AT,
+        due: Timestamp(AT.0 + 900_000),
+        takes_ms: 600_000,
+        planned,
+    };
+    let told = |planned| {
+        let (legs, reason) = (vec![leg(planned)], "so".to_owned());
+        let replanned = Box::new(Replanned { legs, reason });
+        Message::Replanned { instance: instance(), replanned, number: 300 }
+    };
+    check(
+        &told(None),
+        "008414500102030405060708090a0b0c0d0e0f1082818502011b0000019ca8bbc9c31b0000019ca8c985631a000927c062736f19012c",
+    );
+    check(
+        &told(Some(planned)),
+        "008414500102030405060708090a0b0c0d0e0f1082818602011b0000019ca8bbc9c31b0000019ca8c985631a000927c0848202656372616e651b0000019ca8bbc9c31b0000019ca8c4f1830362736f19012c",
+    );
+    let message = Message::PlanHeard { instance: instance(), number: 300 };
+    check(&message, "008315500102030405060708090a0b0c0d0e0f1019012c");
 }
 
 #[test]

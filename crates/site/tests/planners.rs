@@ -361,10 +361,22 @@ fn a_step_that_is_controlled_elsewhere_is_shown_there_as_it_is_planned_now() {
     let before = list(&mut group, other, None);
     assert_eq!(before.items[0].planned_for, Some(first.into()));
     let ill = format!("{first}: {{ absent: [{{ from: 1970-01-01 }}], ");
+    // What is lost on the way is said again.
+    group.is_lost = |message| matches!(message, Message::Replanned { .. });
     publish_people(&mut group, &people.replace(&format!("{first}: {{ "), &ill));
     assert!(shown(&mut group, 1, instance).promised);
+    let lost = list(&mut group, other, None);
+    assert_eq!(lost.items[0].planned_for, Some(first.into()));
+    group.is_lost = |_| false;
+    (0..15).for_each(|_| group.pass(5_000));
     let after = list(&mut group, other, Some(before.cursor));
     assert_eq!(after.items[0].planned_for, Some(other.into()));
+    // Until it is heard, and no longer.
+    group.is_lost = |message| match message {
+        Message::Replanned { .. } => panic!("{message:?}"),
+        _ => false,
+    };
+    (0..15).for_each(|_| group.pass(5_000));
 }
 
 #[test]

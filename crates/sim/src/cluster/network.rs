@@ -163,7 +163,8 @@ impl Network {
             | Message::Turn(_)
             | Message::Kept { .. }
             | Message::Heard { .. }
-            | Message::Replanned { .. } => false,
+            | Message::Replanned { .. }
+            | Message::PlanHeard { .. } => false,
             Message::Offer(_)
             | Message::Known { .. }
             | Message::Taken { .. }

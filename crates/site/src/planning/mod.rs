@@ -18,6 +18,7 @@ mod opening;
 mod reach;
 mod regular;
 mod resources;
+mod retold;
 mod routing;
 mod search;
 mod steps;
@@ -82,6 +83,7 @@ pub(crate) struct Planning {
     homes: (u32, u64),
     /// When it is looked who is at home elsewhere now.
     moves_at: Option<Timestamp>,
+    retold: retold::Retold,
     counts: Counts,
     /// Where promises were broken, and how often.
     broken: BTreeMap<BrokenAt, u64>,
@@ -132,6 +134,7 @@ impl Planning {
     /// An instance is over.
     fn forget(&mut self, id: InstanceId) {
         self.withdrawn.remove(&id);
+        self.retold.forget(id);
         let steps: Vec<TaskId> = self.stages.range(steps_of(id)).map(|(task, _)| *task).collect();
         for task in steps {
             self.stages.remove(&task);
@@ -281,6 +284,7 @@ impl Site {
             self.give_promise_back(id, now);
         }
         self.settle_openings(now);
+        self.say_plans(now);
     }
 
     /// Looks whether all that was promised here can still be kept, now and then.
@@ -321,7 +325,8 @@ impl Site {
         let watch = holds.then(|| self.planning.watched_at + WATCHED);
         let node = self.planning.node.as_ref().and_then(|node| node.next_due());
         let lost = self.planning.node.as_ref().and_then(|_| self.planning.reach.next_due());
-        let turns = [self.next_turn(), self.next_opening(), self.planning.moves_at];
+        let turns =
+            [self.next_turn(), self.next_opening(), self.planning.moves_at, self.next_retold()];
         [granted, stored, node, watch, lost].into_iter().chain(turns).flatten().min()
     }
 }

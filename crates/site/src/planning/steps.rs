@@ -16,7 +16,7 @@ use super::who::Who;
 use super::{Expected, key, task_id};
 use crate::Site;
 use crate::jobs::JobKey;
-use crate::message::{Instance, Message, Stage};
+use crate::message::{Message, Stage};
 use crate::output::Output;
 
 /// How far a step is, as it was told last.
@@ -141,6 +141,7 @@ impl Site {
         else {
             return;
         };
+        self.planning.retold.recover(id, state);
         let mut expected = Vec::new();
         for leg in &deadline.legs {
             let stage = stage_of(schema, state, leg);
@@ -291,44 +292,16 @@ impl Site {
     /// Steps are planned otherwise from now on: here, and where others have to do with the instance.
     fn put_plan(&mut self, id: InstanceId, replanned: Replanned, now: Timestamp) {
         if self.command(id, Command::Replan(Box::new(replanned.clone())), now).is_ok() {
-            self.spread_plan(id, &replanned, None);
+            self.tell_plan(id, &replanned, now);
+            self.show_plan(id, &replanned.legs);
         }
     }
 
-    /// The server that started an instance, or one in between, tells how steps are planned now. It goes on as
-    /// long as it is news.
-    pub(crate) fn plan_told(
-        &mut self,
-        from: ServerId,
-        id: InstanceId,
-        replanned: Replanned,
-        now: Timestamp,
-    ) {
-        let Some((_, state)) = self.instances.state(id) else { return };
-        let (Some(deadline), Some(_)) = (state.deadline(), state.started_elsewhere()) else {
-            return;
-        };
-        if replanned.legs.iter().all(|leg| deadline.legs.contains(leg)) {
-            return;
-        }
-        let replan = Command::Replan(Box::new(replanned.clone()));
-        if self.command(id, replan, now).is_ok() {
-            self.spread_plan(id, &replanned, Some(from));
-        }
-    }
-
-    fn spread_plan(&mut self, id: InstanceId, replanned: &Replanned, from: Option<ServerId>) {
+    /// Whoever follows a list sees for whom its items are planned now.
+    pub(super) fn show_plan(&mut self, id: InstanceId, legs: &[Leg]) {
         let Some((schema, state)) = self.instances.state(id) else { return };
-        let peers = state.peers().iter().map(|peer| peer.server).filter(|to| Some(*to) != from);
-        let items = replanned.legs.iter().filter(|leg| (leg.node.0 as usize) < schema.nodes.len());
-        let items = items.map(|leg| state.activity(schema, leg.node));
-        let (peers, items): (Vec<ServerId>, Vec<Activity>) = (peers.collect(), items.collect());
-        for to in peers {
-            let (instance, replanned) = (Instance(id), Box::new(replanned.clone()));
-            let message = Message::Replanned { instance, replanned };
-            self.out.push(Output::Send { to, message });
-        }
-        // Whoever follows a list sees for whom its items are planned now.
+        let known = legs.iter().filter(|leg| (leg.node.0 as usize) < schema.nodes.len());
+        let items: Vec<Activity> = known.map(|leg| state.activity(schema, leg.node)).collect();
         for activity in items {
             self.worklists.touch(&ItemKey { instance: id, activity });
         }

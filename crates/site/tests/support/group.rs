@@ -55,6 +55,8 @@ pub(crate) struct Group {
     pub(crate) now: i64,
     pub(crate) last: u64,
     pub(crate) answers: BTreeMap<RequestId, Result<Answer, Refusal>>,
+    /// What is lost on the way.
+    pub(crate) is_lost: fn(&Message) -> bool,
     /// What was said to executors, and by which server.
     pub(crate) calls: Vec<(usize, Call)>,
     /// What schedules want started, and of which server.
@@ -66,7 +68,8 @@ impl Group {
     pub(crate) fn new(first: u32, second: u32) -> Self {
         let (servers, away) = (Vec::new(), BTreeSet::new());
         let (answers, calls, due) = (BTreeMap::new(), Vec::new(), Vec::new());
-        let mut group = Self { servers, away, now: 1_000_000, last: 0, answers, calls, due };
+        let (now, is_lost): (_, fn(&Message) -> bool) = (1_000_000, |_| false);
+        let mut group = Self { servers, away, now, last: 0, answers, is_lost, calls, due };
         for name in ["north-1", "north-2", "south-1"] {
             let member = Member { name: name.into(), topology: topology(first, second).into() };
             let config = Config { member: Some(member), ..Config::default() };
@@ -118,6 +121,9 @@ impl Group {
                     Output::Send { to, message } => {
                         let message = Message::from_bytes(&message.to_bytes()).unwrap();
                         let from = ServerId(place as u16);
+                        if (self.is_lost)(&message) {
+                            continue;
+                        }
                         inputs.push_back((usize::from(to.0), Input::Message { from, message }));
                         continue;
                     }

@@ -1,0 +1,174 @@
+//! Plans of instances that others were told: said again until they have heard them.
+//!
+//! A plan changes at the server that started the instance, which gives each change a number; whoever hears of it tells the
+//! others that it knows. What is older than what is known of a step does not count: it comes on another way, or late.
+//!
+//! Invariant: nothing here is stored. After a restart whoever started an instance says its whole plan again.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use legwork_engine::{Command, State};
+use legwork_model::event::{Leg, Replanned};
+use legwork_model::id::{InstanceId, ServerId};
+use legwork_model::time::Timestamp;
+use legwork_promise::TaskId;
+
+use super::steps::task_of;
+use super::steps_of;
+use crate::Site;
+use crate::message::{Instance, Message};
+use crate::output::Output;
+
+/// How long is waited before it is said again: at first, and at most.
+const PAUSE_MIN: Duration = Duration::from_secs(1);
+const PAUSE_MAX: Duration = Duration::from_secs(60);
+
+#[derive(Debug, Default)]
+pub(super) struct Retold {
+    /// What servers have not heard of instances.
+    unheard: BTreeMap<(InstanceId, ServerId), Unheard>,
+    /// The number of the last change that is known of a step.
+    known: BTreeMap<TaskId, u64>,
+    last: u64,
+}
+
+#[derive(Debug)]
+struct Unheard {
+    replanned: Replanned,
+    /// 0: it gets one when it is said.
+    number: u64,
+    due: Timestamp,
+    pause: Duration,
+}
+
+impl Retold {
+    /// An instance is over.
+    pub(super) fn forget(&mut self, id: InstanceId) {
+        let (first, last) = ((id, ServerId(0)), (id, ServerId(u16::MAX)));
+        self.unheard.extract_if(first..=last, |_, _| true).for_each(drop);
+        self.known.extract_if(steps_of(id), |_, _| true).for_each(drop);
+    }
+
+    /// After a restart nobody knows what others have heard of the plan of an instance that was started here.
+    pub(super) fn recover(&mut self, id: InstanceId, state: &State) {
+        let Some(deadline) = state.deadline() else { return };
+        for peer in state.peers() {
+            let reason = "the server that started it is back".to_owned();
+            let replanned = Replanned { legs: deadline.legs.clone(), reason };
+            let (number, due, pause) = (0, Timestamp::default(), PAUSE_MIN);
+            let unheard = Unheard { replanned, number, due, pause };
+            self.unheard.insert((id, peer.server), unheard);
+        }
+    }
+
+    /// A server is to hear of this, besides what it has not heard yet.
+    fn add(&mut self, id: InstanceId, to: ServerId, told: &Replanned, number: u64, now: Timestamp) {
+        let before = self.unheard.remove(&(id, to)).map(|before| before.replanned.legs);
+        let is_other = |leg: &Leg| {
+            let mut legs = told.legs.iter();
+            legs.all(|own| (own.node, own.round) != (leg.node, leg.round))
+        };
+        let mut legs: Vec<Leg> = before.unwrap_or_default().into_iter().filter(is_other).collect();
+        legs.extend(told.legs.iter().cloned());
+        let replanned = Replanned { legs, reason: told.reason.clone() };
+        let unheard = Unheard { replanned, number, due: now, pause: PAUSE_MIN };
+        self.unheard.insert((id, to), unheard);
+    }
+
+    /// Of what is told, that which is not older than what is known.
+    fn news(&self, id: InstanceId, number: u64, legs: Vec<Leg>) -> Vec<Leg> {
+        let known = |leg: &Leg| self.known.get(&task_of(id, leg)).copied().unwrap_or(0);
+        legs.into_iter().filter(|leg| number >= known(leg)).collect()
+    }
+
+    fn know(&mut self, id: InstanceId, number: u64, legs: &[Leg]) {
+        self.known.extend(legs.iter().map(|leg| (task_of(id, leg), number)));
+    }
+}
+
+/// A number that is higher than all before, also than those from before a restart.
+fn next(last: &mut u64, now: Timestamp) -> u64 {
+    *last = (*last + 1).max(now.0.unsigned_abs());
+    *last
+}
+
+impl Site {
+    /// Others that have to do with an instance are told how it is planned now.
+    pub(super) fn tell_plan(&mut self, id: InstanceId, replanned: &Replanned, now: Timestamp) {
+        let number = next(&mut self.planning.retold.last, now);
+        self.pass_plan_on(id, replanned, (number, None), now);
+    }
+
+    fn pass_plan_on(
+        &mut self,
+        id: InstanceId,
+        replanned: &Replanned,
+        (number, from): (u64, Option<ServerId>),
+        now: Timestamp,
+    ) {
+        let Some((_, state)) = self.instances.state(id) else { return };
+        let peers = state.peers().iter().map(|peer| peer.server).filter(|to| Some(*to) != from);
+        for to in peers.collect::<Vec<_>>() {
+            self.planning.retold.add(id, to, replanned, number, now);
+        }
+        self.planning.retold.know(id, number, &replanned.legs);
+        self.say_plans(now);
+    }
+
+    /// Says what was not heard and is due.
+    pub(super) fn say_plans(&mut self, now: Timestamp) {
+        let Retold { unheard, last, .. } = &mut self.planning.retold;
+        for (&(id, to), unheard) in unheard.iter_mut().filter(|(_, unheard)| unheard.due <= now) {
+            if unheard.number == 0 {
+                unheard.number = next(last, now);
+            }
+            unheard.due = now + unheard.pause;
+            unheard.pause = (unheard.pause * 2).min(PAUSE_MAX);
+            let (instance, number) = (Instance(id), unheard.number);
+            let replanned = Box::new(unheard.replanned.clone());
+            let message = Message::Replanned { instance, replanned, number };
+            self.out.push(Output::Send { to, message });
+        }
+    }
+
+    pub(super) fn next_retold(&self) -> Option<Timestamp> {
+        self.planning.retold.unheard.values().map(|unheard| unheard.due).min()
+    }
+
+    /// The server that started an instance, or one in between, tells how steps are planned now.
+    pub(crate) fn plan_told(
+        &mut self,
+        from: ServerId,
+        id: InstanceId,
+        (replanned, number): (Replanned, u64),
+        now: Timestamp,
+    ) {
+        let Some((_, state)) = self.instances.state(id) else { return };
+        let is_elsewhere = state.started_elsewhere().is_some();
+        if let Some(deadline) = state.deadline().filter(|_| is_elsewhere) {
+            let legs = self.planning.retold.news(id, number, replanned.legs);
+            let is_news = legs.iter().any(|leg| !deadline.legs.contains(leg));
+            let told = Replanned { legs, reason: replanned.reason };
+            let replan = Command::Replan(Box::new(told.clone()));
+            // Who cannot take it down now is told again.
+            if is_news && self.command(id, replan, now).is_err() {
+                return;
+            }
+            if is_news {
+                self.pass_plan_on(id, &told, (number, Some(from)), now);
+                self.show_plan(id, &told.legs);
+            }
+        }
+        let message = Message::PlanHeard { instance: Instance(id), number };
+        self.out.push(Output::Send { to: from, message });
+    }
+
+    /// Another server has heard how an instance is planned.
+    pub(crate) fn plan_heard(&mut self, from: ServerId, id: InstanceId, number: u64) {
+        let unheard = &mut self.planning.retold.unheard;
+        if unheard.get(&(id, from)).is_some_and(|it| it.number == number) {
+            unheard.remove(&(id, from));
+        }
+    }
+}

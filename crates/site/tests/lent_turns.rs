@@ -226,6 +226,40 @@ fn who_waits_behind_one_that_is_not_wanted_any_more_asks_for_a_turn() {
     assert_eq!(cases(&given(&mut group)), [(1, second)]);
 }
 
+#[test]
+fn who_works_on_what_is_not_wanted_any_more_is_busy_until_it_is_stopped() {
+    let mut group = group();
+    let (first, started) = start(&mut group, 1, "parcel", Some(11));
+    started.unwrap();
+    let (second, started) = start(&mut group, 0, "parcel", Some(22));
+    started.unwrap();
+    group.pass(1_000);
+    let has = given(&mut group);
+    assert_eq!(cases(&has), [(1, first)]);
+    // Whoever started it was faster to tell than whoever stops it.
+    let task = TaskKey { instance: first, node: NodeId(1), round: 0, part: 0 };
+    let message = Message::Step { task, stage: Stage::Over, took_ms: None };
+    group.feed(0, Input::Message { from: ServerId(2), message });
+    (0..5).for_each(|_| group.pass(1_000));
+    assert_eq!(cases(&given(&mut group)), []);
+    done(&mut group, &has[0]);
+    assert_eq!(cases(&given(&mut group)), [(0, second)]);
+}
+
+#[test]
+fn what_is_asked_for_again_was_not_begun_and_that_is_noticed_in_time() {
+    let mut group = group();
+    group.is_lost = |message| match message {
+        Message::Turn(turn) => turn.stage == Stage::Begun,
+        _ => false,
+    };
+    start(&mut group, 1, "parcel", Some(12)).1.unwrap();
+    (0..30).for_each(|_| group.pass(1_000));
+    assert_eq!(deadlines(&group), (0, 0, 0));
+    (0..180).for_each(|_| group.pass(1_000));
+    assert_eq!(deadlines(&group), (0, 0, 1), "nobody has begun it, and there is not time enough");
+}
+
 /// The crane takes two and does one at a time: what it has from several servers queues, in an order nobody knows.
 fn queued() -> (Group, Vec<(usize, JobLease)>) {
     let mut group = group_with(2, Some(1));

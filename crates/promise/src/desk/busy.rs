@@ -47,6 +47,13 @@ impl Desk {
         self.placed.get(&id).map(|placed| &placed.by)
     }
 
+    /// Whether somebody works on a task that was promised.
+    pub fn is_begun(&self, id: TaskId) -> bool {
+        let Some(Placed { by, lane, ticket, .. }) = self.placed.get(&id) else { return false };
+        let lane = self.resources.get(by).and_then(|resource| resource.lanes.get(*lane));
+        lane.is_some_and(|lane| lane.plan.is_begun(*ticket))
+    }
+
     /// In which of the plans of whoever has promised it a task is.
     pub fn lane_of(&self, id: TaskId) -> Option<(&ResourceId, usize)> {
         self.placed.get(&id).map(|placed| (&placed.by, placed.lane))

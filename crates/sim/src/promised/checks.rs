@@ -246,8 +246,12 @@ fn only_for_something_more_important(
 
 impl Office {
     /// The servers that have to do with a case: that have a part of it or planned it, and those at which people look who
-    /// were to do something. That somebody is away the first of all has to tell.
+    /// were to do something. That somebody is away the first of all has to tell; and any server gives work to machines.
     fn concerned(&self, id: InstanceId, case: &Case) -> Result<BTreeSet<usize>, String> {
+        let schema = &self.processes[case.process].1;
+        if schema.nodes.iter().any(|node| node.job().is_some()) {
+            return Ok((0..self.worlds.len()).collect());
+        }
         let mut places = case.planners.clone();
         for (place, world) in self.worlds.iter().enumerate() {
             if !world.records(StreamId::from(id), 0)?.is_empty() {

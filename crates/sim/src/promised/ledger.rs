@@ -46,6 +46,8 @@ pub(super) struct Slot {
     pub(super) due: Timestamp,
     pub(super) takes: i64,
     pub(super) by: Option<AgentId>,
+    /// Somebody has promised it, or a machine has.
+    pub(super) is_promised: bool,
 }
 
 impl Ledger {
@@ -117,7 +119,8 @@ impl Case {
             Performer::Agent(agent) => Some(agent.clone()),
             Performer::Worker(_) | Performer::System => None,
         });
-        Some(Slot { due: leg.due, takes: leg.takes_ms as i64, by })
+        let (takes, is_promised) = (leg.takes_ms as i64, leg.planned.is_some());
+        Some(Slot { due: leg.due, takes, by, is_promised })
     }
 
     /// When it was told first that it is not promised any more.

@@ -1,7 +1,7 @@
-//! Machines that all servers give work to: what was promised, and what was not. Where nothing breaks.
+//! Machines that all servers give work to: what was promised, and what was not.
 //!
 //! Invariant: a machine does as many tasks at a time as it says, in the order in which they came, and none takes
-//! longer than its definition says.
+//! longer than its definition says. What it is given again it does once, and what is done it reports until it is heard.
 
 use std::sync::Arc;
 
@@ -33,6 +33,15 @@ pub(super) struct Machines {
     plain: u32,
     share: Option<usize>,
     asked: Vec<(usize, RequestId)>,
+    /// What is done and was not heard of yet.
+    done: Vec<Done>,
+}
+
+struct Done {
+    machine: Arc<str>,
+    place: usize,
+    task: JobLease,
+    asked: Option<RequestId>,
 }
 
 struct Machine {
@@ -46,6 +55,24 @@ struct Held {
     place: usize,
     task: JobLease,
     left: i64,
+}
+
+impl Machine {
+    /// Where nothing breaks, what was promised does not queue behind anything.
+    fn take(&mut self, held: Held, office: &Office) -> Result<(), String> {
+        // What a server gave before it died it gives again.
+        let again = self.has.iter_mut().find(|own| own.task.activity == held.task.activity);
+        if let Some(own) = again {
+            (own.place, own.task) = (held.place, held.task);
+            return Ok(());
+        }
+        let is_promised = office.slot(&held.task.activity).is_some_and(|slot| slot.is_promised);
+        if is_promised && office.calm_always && self.has.len() >= self.hands {
+            return Err(format!("{} has no hand for {:?}", self.name, held.task));
+        }
+        self.has.push(held);
+        Ok(())
+    }
 }
 
 /// Processes with steps for machines: alone, and after somebody has done something.
@@ -117,7 +144,9 @@ impl Machines {
 
     /// Machines take what they are given, and tell what is done.
     pub(super) fn turn(&mut self, office: &mut Office, dice: &mut Dice) -> Result<(), String> {
-        self.asked.retain(|(place, id)| office.worlds[*place].reply(*id).is_none());
+        self.asked.retain(|(place, id)| {
+            office.worlds[*place].reply(*id).is_none() && office.worlds[*place].is_asked(*id)
+        });
         let share = *self.share.get_or_insert_with(|| SHARE_MIN + dice.below(SHARE_MORE));
         for place in 0..office.worlds.len() {
             for Call { executor, ask, .. } in office.worlds[place].take_calls() {
@@ -129,7 +158,7 @@ impl Machines {
                     Ask::Task(job) => {
                         let takes = takes(office, &job.activity) * share as i64 / 100;
                         let task = JobLease { activity: job.activity, lease: job.lease };
-                        machine.has.push(Held { place, task, left: takes });
+                        machine.take(Held { place, task, left: takes }, office)?;
                     }
                     // Who went on with it would be busy, and nobody would know.
                     Ask::Cancel(task) => machine.has.retain(|held| held.task != task),
@@ -145,15 +174,31 @@ impl Machines {
                 .partition(|(place, held)| *place < hands && held.left <= 0);
             machine.has = has.into_iter().map(|(_, held)| held).collect();
             for (_, Held { place, task, .. }) in done {
-                let (executor, outcome) = (machine.name.clone(), Outcome::Done(Data::new()));
-                let report = Concern::Report(TaskReport { executor, task, outcome });
-                let credential = Credential::Executor(machine.name.clone());
-                let id = office.worlds[place].ask_as(credential, Request::Executor(report));
-                self.asked.push((place, id));
+                let machine = machine.name.clone();
+                self.done.push(Done { machine, place, task, asked: None });
                 office.completions += 1;
             }
         }
+        self.report(office);
         Ok(())
+    }
+
+    /// Machines tell what is done, again until they are answered.
+    fn report(&mut self, office: &mut Office) {
+        self.done.retain_mut(|Done { machine, place, task, asked }| {
+            let world = &mut office.worlds[*place];
+            if asked.is_some_and(|id| world.reply(id).is_some()) {
+                return false;
+            }
+            if asked.is_none_or(|id| !world.is_asked(id)) && !world.is_down() {
+                let (executor, outcome) = (machine.clone(), Outcome::Done(Data::new()));
+                let report = TaskReport { executor, task: task.clone(), outcome };
+                let credential = Credential::Executor(machine.clone());
+                let request = Request::Executor(Concern::Report(report));
+                *asked = Some(world.ask_as(credential, request));
+            }
+            true
+        });
     }
 
     pub(super) fn work(&mut self, passed: i64) {
@@ -168,6 +213,14 @@ impl Machines {
     pub(super) fn next_due(&self) -> Option<i64> {
         let worked = self.all.iter().flat_map(|machine| machine.has.iter().take(machine.hands));
         worked.map(|held| held.left).min()
+    }
+
+    pub(super) fn describe(&self) -> String {
+        let own = |machine: &Machine| {
+            let has = machine.has.iter().map(|held| (held.place, &held.task, held.left));
+            format!("{} {:?}", machine.name, has.collect::<Vec<_>>())
+        };
+        self.all.iter().map(own).collect::<Vec<_>>().join("\n")
     }
 
     /// When all cases are over, no machine has promised anything.

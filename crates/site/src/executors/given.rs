@@ -5,6 +5,7 @@
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
+use legwork_model::id::{Activity, InstanceId, NodeId};
 use legwork_model::time::Timestamp;
 use legwork_schedule::{AssignmentId, ExecutorId, KindId};
 
@@ -105,6 +106,13 @@ impl Given {
         }
     }
 
+    /// Something else is known of what executors have of an instance.
+    pub(crate) fn touch(&mut self, instance: InstanceId) {
+        let first = JobKey { instance, activity: Activity::once(NodeId(0)) };
+        let own = self.jobs.range(first..).take_while(|(key, _)| key.instance == instance);
+        self.changed.extend(own.map(|(_, gift)| gift.executor));
+    }
+
     /// Who has got something, or has it no more, since this was asked last.
     pub(crate) fn take_changed(&mut self) -> BTreeSet<ExecutorId> {
         std::mem::take(&mut self.changed)
@@ -183,8 +191,6 @@ fn count_down<K: Ord>(counts: &mut BTreeMap<K, u32>, of: K) {
 
 #[cfg(test)]
 mod tests {
-    use legwork_model::id::{Activity, InstanceId, NodeId};
-
     use super::*;
 
     #[test]

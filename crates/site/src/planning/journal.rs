@@ -120,6 +120,15 @@ impl Site {
             Change::Left(id) => Some(PlanEvent::Left(key(id))),
             Change::Ended(id) => Some(PlanEvent::Ended(key(id))),
         };
+        // Who works on what is not in the plan any more is busy all the same.
+        for change in &changes {
+            if let Change::Ended(id) = change {
+                self.executors.given.touch(id.instance);
+                if self.planning.lending.lent.contains_key(&key(*id)) {
+                    self.planning.busy_until = now;
+                }
+            }
+        }
         let mut events: Vec<PlanEvent> = changes.into_iter().filter_map(event).collect();
         events.extend(node.take_noted().into_iter().map(|noted| match noted {
             Noted::TakenBack { task, asker, attempt, is_lost } => {

@@ -233,10 +233,7 @@ impl Site {
         }
         let lending = &mut self.planning.lending;
         match turn.stage {
-            Stage::Waiting => {
-                let until = now + WANTED;
-                lending.wanted.insert(turn.task, Wanted { from, turn, until });
-            }
+            Stage::Waiting => self.turn_wanted(from, turn, now),
             Stage::Begun => {
                 let takes_ms = i64::try_from(turn.takes_ms).unwrap_or(i64::MAX);
                 let (to, executor, at) = (from, turn.executor, now);
@@ -249,6 +246,24 @@ impl Site {
         }
         self.planning.busy_until = now;
         self.executors.plans_changed();
+    }
+
+    /// Another server asks for a turn. What was promised and allowed before is not begun then: the answer was lost, or that it
+    /// was given back.
+    fn turn_wanted(&mut self, from: ServerId, turn: TurnOf, now: Timestamp) {
+        let (task, by) = (task_id(turn.task), ResourceId::Executor(turn.executor.clone()));
+        let desk = self.planning.node.as_ref().map(|node| &node.desk);
+        if desk.is_some_and(|desk| desk.promised_by(task) == Some(&by) && desk.is_begun(task)) {
+            self.planning.lending.lent.remove(&turn.task);
+            self.plan(now, |node| {
+                node.leave(task);
+                Vec::new()
+            });
+            // There may not be time enough any more: what is allowed again counts as begun.
+            self.give_up_endangered(now);
+        }
+        let until = now + WANTED;
+        self.planning.lending.wanted.insert(turn.task, Wanted { from, turn, until });
     }
 
     /// Whoever asked has not got it, or not any more. How far it is if it was promised is told apart.
@@ -308,7 +323,7 @@ impl Site {
             let (from, turn) = (*from, turn.clone());
             let is_allowed = match is_unpromised {
                 true => self.lend(from, &turn, now),
-                false => self.begin_lent(&turn, now),
+                false => self.begin_lent(from, &turn, now),
             };
             if is_allowed {
                 self.planning.lending.wanted.remove(&task);
@@ -318,20 +333,30 @@ impl Site {
     }
 
     /// Whether what an executor has promised can begin now; it has begun then.
-    fn begin_lent(&mut self, turn: &TurnOf, now: Timestamp) -> bool {
+    fn begin_lent(&mut self, to: ServerId, turn: &TurnOf, now: Timestamp) -> bool {
         self.note_busy(now);
         let (task, by) = (task_id(turn.task), ResourceId::Executor(turn.executor.clone()));
         let is_open = self.is_open(&turn.executor, now);
         let Some(node) = self.planning.node.as_mut().filter(|_| is_open) else { return false };
         // Whoever asks for another one has to hear of a new plan first.
-        if node.desk.promised_by(task) != Some(&by) || node.desk.turn_of(task, now).is_none() {
+        if node.desk.promised_by(task) != Some(&by) {
             return false;
         }
+        let Some(lane) = node.desk.turn_of(task, now) else { return false };
         self.plan(now, |node| {
             node.desk.begin(task);
             Vec::new()
         });
+        self.note_lent(to, turn, Some(lane), now);
         true
+    }
+
+    fn note_lent(&mut self, to: ServerId, turn: &TurnOf, lane: Option<usize>, now: Timestamp) {
+        let takes_ms = i64::try_from(turn.takes_ms).unwrap_or(i64::MAX);
+        let (executor, at, begun, heard) = (turn.executor.clone(), now, Some(now), now);
+        let lent = Lent { to, executor, at, takes_ms, begun, lane, heard };
+        self.planning.lending.lent.insert(turn.task, lent);
+        self.planning.busy_until = now;
     }
 
     /// Whether an executor has time for something besides what it has promised; it is taken then.
@@ -350,10 +375,7 @@ impl Site {
         if lane.is_none() && node.desk.has_promised(&by) {
             return false;
         }
-        let (executor, at, begun) = (turn.executor.clone(), now, Some(now));
-        let lent = Lent { to, executor, at, takes_ms, begun, lane, heard: now };
-        self.planning.lending.lent.insert(turn.task, lent);
-        self.planning.busy_until = now;
+        self.note_lent(to, turn, lane, now);
         true
     }
 
@@ -392,13 +414,9 @@ impl Site {
             let Some((id, _)) = self.executors.registry.named(name) else { continue };
             for (key, gift) in self.executors.given.at(id) {
                 let task = task_key(&key);
-                let is_promised = self.promised(&key).is_some_and(|(_, by, _)| by == id);
                 // Nobody knows here whether it was begun: it may queue behind what others have given.
                 let (executor, takes_ms) = (name.clone(), gift.takes_ms.unsigned_abs());
                 let turn = TurnOf { task, executor, takes_ms, stage: Stage::Begun };
-                if is_promised {
-                    continue;
-                }
                 busy.push(turn.clone());
                 let (executor, planner, is_allowed) = (id, from, true);
                 let asked = Asked { key, executor, turn, planner, at: now, is_allowed };

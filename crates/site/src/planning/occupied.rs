@@ -12,7 +12,7 @@ use std::sync::Arc;
 
 use legwork_model::event::TaskKey;
 use legwork_model::time::Timestamp;
-use legwork_promise::{ResourceId, Work};
+use legwork_promise::{ResourceId, TaskId, Work};
 use legwork_schedule::ExecutorId;
 
 use super::lending::{Lent, task_key};
@@ -221,13 +221,13 @@ impl Site {
         let given = self.executors.given.at(id).into_iter().map(|(key, gift)| {
             let Gift { at, takes_ms, begun, lane, kind, .. } = gift;
             let (of_kind, in_all) = self.executors.registry.room(id, kind);
-            let planned = self.planned_lane(&key, resource);
+            let planned = self.planned_lane(task_id(task_key(&key)), resource);
             let (is_limited, is_planned) = (of_kind < in_all, planned.is_some());
             let (lane, whose) = (planned.or(lane), Whose::Given(key));
             Occupant { whose, at, takes_ms, begun, lane, is_limited, is_planned }
         });
         let ResourceId::Executor(name) = resource else { return Vec::new() };
-        let mut all: Vec<Occupant> = given.chain(self.lent_to(name)).collect();
+        let mut all: Vec<Occupant> = given.chain(self.lent_to(resource, name)).collect();
         let executor = self.executors.registry.get(id);
         for one in &mut all {
             one.lane = one.lane.filter(|lane| *lane < lanes);
@@ -238,17 +238,19 @@ impl Site {
     }
 
     /// What an executor has from others.
-    fn lent_to(&self, name: &Arc<str>) -> impl Iterator<Item = Occupant> {
-        let lent = self.planning.lending.lent.iter().filter(move |(_, it)| it.executor == *name);
-        lent.map(|(task, &Lent { at, takes_ms, begun, lane, .. })| {
-            let (whose, is_limited, is_planned) = (Whose::Lent(*task), false, false);
+    fn lent_to(&self, resource: &ResourceId, name: &Arc<str>) -> Vec<Occupant> {
+        let lent = self.planning.lending.lent.iter().filter(|(_, it)| it.executor == *name);
+        let lent = lent.map(|(task, &Lent { at, takes_ms, begun, lane, .. })| {
+            let planned = self.planned_lane(task_id(*task), resource);
+            let (whose, is_limited, is_planned) = (Whose::Lent(*task), false, planned.is_some());
+            let lane = planned.or(lane);
             Occupant { whose, at, takes_ms, begun, lane, is_limited, is_planned }
-        })
+        });
+        lent.collect()
     }
 
-    /// In which of an executor's plans a job is, as something that it has promised.
-    fn planned_lane(&self, key: &JobKey, by: &ResourceId) -> Option<usize> {
-        let (task, _, _) = self.promised(key)?;
+    /// In which of an executor's plans a task is, as something that it has promised.
+    fn planned_lane(&self, task: TaskId, by: &ResourceId) -> Option<usize> {
         let (promised_by, lane) = self.planning.node.as_ref()?.desk.lane_of(task)?;
         (promised_by == by).then_some(lane)
     }

@@ -12,7 +12,7 @@ use super::ledger::{Case, Told};
 use super::starts::Starts;
 use crate::Promises;
 use crate::material::AGENTS;
-use crate::world::World;
+use crate::world::{Reply, World};
 
 /// Nobody looks at their list all the time, and messages take a moment.
 const MARGIN: i64 = 60_000;
@@ -20,13 +20,21 @@ const MARGIN: i64 = 60_000;
 const MARGIN_ROUGH: i64 = 5 * 60_000;
 
 fn plan(office: &mut Office, agent: &AgentId) -> Result<Option<PlanView>, String> {
+    plan_by(office, agent, World::look)
+}
+
+fn plan_by(
+    office: &mut Office,
+    agent: &AgentId,
+    look: impl FnOnce(&mut World, Request) -> Result<Reply, String>,
+) -> Result<Option<PlanView>, String> {
     let place = office.planner_of(agent);
     let world = &mut office.worlds[place];
     if world.is_down() {
         return Ok(None);
     }
     let resource = ResourceId::Person(agent.clone());
-    match world.look(Request::Plan { resource })? {
+    match look(world, Request::Plan { resource })? {
         Ok(Answer::Plan(plan)) => Ok(Some(*plan)),
         Ok(other) => Err(format!("a plan is answered with {other:?}")),
         // It has no catalog yet.
@@ -123,7 +131,7 @@ pub(super) fn plans_are_stored(office: &mut Office) -> Result<(), String> {
         let running = office.worlds[place].swap_site(fresh);
         let mut after = Vec::new();
         for agent in &at_home {
-            after.push(plan(office, agent)?.map(waiting));
+            after.push(plan_by(office, agent, World::glance)?.map(waiting));
         }
         office.worlds[place].swap_site(running);
         if before != after {

@@ -60,10 +60,10 @@ struct Held {
 impl Machine {
     /// Where nothing breaks, what was promised does not queue behind anything.
     fn take(&mut self, held: Held, office: &Office) -> Result<(), String> {
-        // What a server gave before it died it gives again.
+        // What a server gave before it died it gives again: then it is begun anew, or it would be learned how fast that was.
         let again = self.has.iter_mut().find(|own| own.task.activity == held.task.activity);
         if let Some(own) = again {
-            (own.place, own.task) = (held.place, held.task);
+            *own = held;
             return Ok(());
         }
         let is_promised = office.slot(&held.task.activity).is_some_and(|slot| slot.is_promised);

@@ -1,7 +1,7 @@
 //! Looks into a site from outside, and crashes when the scene wants them.
 
 use legwork_model::id::StreamId;
-use legwork_site::{Credential, Due, Input, Request, RequestId};
+use legwork_site::{Credential, Due, Input, Output, Request, RequestId};
 use legwork_store::{EventStore, Version};
 
 use super::{Crash, Reply, World};
@@ -33,6 +33,18 @@ impl World {
         let outputs = self.site.handle(input, self.now);
         let reply = self.carry_out(outputs)?.remove(&id);
         reply.ok_or_else(|| format!("{id:?} is not answered at once"))
+    }
+
+    /// The same of a site that is only looked at: whatever it would do besides is not done.
+    pub(crate) fn glance(&mut self, request: Request) -> Result<Reply, String> {
+        let id = RequestId(u64::MAX);
+        let input = Input::Request { id, credential: Credential::None, request };
+        let outputs = self.site.handle(input, self.now);
+        let answer = outputs.into_iter().find_map(|output| {
+            let Output::Answer { id: of, answer } = output else { return None };
+            (of == id).then_some(answer)
+        });
+        answer.ok_or_else(|| "nothing is answered at once".to_owned())
     }
 
     /// The records of a stream from one on.

@@ -11,6 +11,8 @@
 #[path = "support/group.rs"]
 mod group;
 
+use std::cell::Cell;
+
 use group::{Group, HIGH};
 use legwork_model::event::{ExecutorType, Secret, TaskKey};
 use legwork_model::id::{InstanceId, NodeId, ServerId};
@@ -258,6 +260,20 @@ fn what_is_asked_for_again_was_not_begun_and_that_is_noticed_in_time() {
     assert_eq!(deadlines(&group), (0, 0, 0));
     (0..180).for_each(|_| group.pass(1_000));
     assert_eq!(deadlines(&group), (0, 0, 1), "nobody has begun it, and there is not time enough");
+}
+
+#[test]
+fn who_has_not_heard_that_an_executor_is_kept_is_told_again_before_anything_is_promised() {
+    thread_local!(static LOST: Cell<u32> = const { Cell::new(0) });
+    let mut group = group();
+    start(&mut group, 1, "parcel", None).1.unwrap();
+    given(&mut group);
+    group.is_lost = |message| match message {
+        Message::Kept { .. } => LOST.replace(LOST.get() + 1) < 2,
+        _ => false,
+    };
+    start(&mut group, 0, "parcel", Some(12)).1.unwrap_err();
+    assert!(LOST.get() > 2);
 }
 
 /// The crane takes two and does one at a time: what it has from several servers queues, in an order nobody knows.

@@ -19,6 +19,8 @@ use crate::output::Output;
 
 /// How long is waited for those that say nothing.
 const OPENING_MAX: Duration = Duration::from_secs(1);
+/// How often those are told again that say nothing meanwhile.
+const HURRIED: Duration = Duration::from_millis(250);
 /// How often all are told again who is kept.
 const TOLD: Duration = Duration::from_secs(5);
 /// How long an executor is kept after somebody wanted something of it and nothing is promised.
@@ -29,9 +31,28 @@ pub(super) struct Opening {
     /// The executors that are kept here.
     kept: BTreeMap<Arc<str>, Kept>,
     told_at: Timestamp,
+    hurried_at: Timestamp,
     has_changed: bool,
     /// What waits until it is known what executors have.
     deferred: Vec<Deferred>,
+}
+
+impl Opening {
+    /// Who is told now which executors are kept: all, or those that have not answered and are waited for.
+    fn untold(&mut self, others: BTreeSet<ServerId>, now: Timestamp) -> BTreeSet<ServerId> {
+        let is_due = !self.kept.is_empty() && now.since(self.told_at) >= TOLD;
+        if std::mem::take(&mut self.has_changed) || is_due {
+            (self.told_at, self.hurried_at) = (now, now);
+            return others;
+        }
+        if now.since(self.hurried_at) < HURRIED {
+            return BTreeSet::new();
+        }
+        self.hurried_at = now;
+        let opening = self.kept.values().filter(|kept| !kept.is_open(now));
+        let missing: BTreeSet<ServerId> = opening.flat_map(|kept| &kept.missing).copied().collect();
+        &missing & &others
+    }
 }
 
 #[derive(Debug)]
@@ -153,15 +174,11 @@ impl Site {
     /// Tells all others which executors are kept here, and goes on with what has waited for their answers.
     pub(super) fn settle_openings(&mut self, now: Timestamp) {
         self.keep_those_with_promises(now);
-        let opening = &mut self.planning.opening;
-        let is_due = !opening.kept.is_empty() && now.since(opening.told_at) >= TOLD;
-        if std::mem::take(&mut opening.has_changed) || is_due {
-            opening.told_at = now;
-            let executors: Vec<Name> = opening.kept.keys().cloned().map(Name).collect();
-            for to in self.other_servers().collect::<Vec<_>>() {
-                let message = Message::Kept { executors: executors.clone() };
-                self.out.push(Output::Send { to, message });
-            }
+        let others: BTreeSet<ServerId> = self.other_servers().collect();
+        for to in self.planning.opening.untold(others, now) {
+            let kept = self.planning.opening.kept.keys();
+            let message = Message::Kept { executors: kept.cloned().map(Name).collect() };
+            self.out.push(Output::Send { to, message });
         }
         for deferred in std::mem::take(&mut self.planning.opening.deferred) {
             if !self.are_open(&deferred.who(), now) {
@@ -223,10 +240,11 @@ impl Site {
 
     /// When somebody is told again, or waited for no longer.
     pub(super) fn next_opening(&self) -> Option<Timestamp> {
-        let Opening { kept, told_at, .. } = &self.planning.opening;
+        let Opening { kept, told_at, hurried_at, .. } = &self.planning.opening;
         let told = (!kept.is_empty()).then(|| *told_at + TOLD);
         let opening = kept.values().filter(|kept| !kept.is_open(self.latest));
-        let opening = opening.map(|kept| kept.since + OPENING_MAX).min();
+        let opening =
+            opening.map(|kept| (kept.since + OPENING_MAX).min(*hurried_at + HURRIED)).min();
         [told, opening].into_iter().flatten().min()
     }
 }

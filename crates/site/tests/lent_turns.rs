@@ -276,6 +276,23 @@ fn who_has_not_heard_that_an_executor_is_kept_is_told_again_before_anything_is_p
     assert!(LOST.get() > 2);
 }
 
+#[test]
+fn what_others_gave_while_the_planner_was_down_counts_when_it_gives_its_own_again() {
+    let mut group = group();
+    let (promised, started) = start(&mut group, 0, "parcel", Some(20));
+    started.unwrap();
+    assert_eq!(cases(&given(&mut group)), [(0, promised)]);
+    group.away.insert(0);
+    let (other, started) = start(&mut group, 1, "parcel", None);
+    started.unwrap();
+    (0..70).for_each(|_| group.pass(1_000));
+    assert_eq!(cases(&given(&mut group)), [(1, other)], "nobody holds the promise");
+    group.away.clear();
+    group.open(0);
+    (0..30).for_each(|_| group.pass(1_000));
+    assert_eq!(deadlines(&group), (0, 0, 1), "there is not time enough for both");
+}
+
 /// The crane takes two and does one at a time: what it has from several servers queues, in an order nobody knows.
 fn queued() -> (Group, Vec<(usize, JobLease)>) {
     let mut group = group_with(2, Some(1));

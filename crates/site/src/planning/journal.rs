@@ -8,7 +8,7 @@ use std::collections::BTreeSet;
 use legwork_model::event::{PlanEvent, Record, Reserved, TaskKey};
 use legwork_model::id::{InstanceId, StreamId};
 use legwork_model::time::Timestamp;
-use legwork_promise::{Change, Noted, Reservation, Task, Window, Work};
+use legwork_promise::{Change, Noted, Reservation, ResourceId, Task, Window, Work};
 
 use super::ledger::Ledger;
 use super::resources::{performer, resource};
@@ -54,8 +54,10 @@ impl Site {
         stored.sort_by_key(|reserved| (reserved.start, reserved.task));
         for reserved in stored {
             let begun = self.planning.ledger.worked(&reserved, now);
-            let begun = begun.map(|worked| Timestamp(now.0 - worked));
             let by = resource(&reserved.by);
+            // Jobs are given out anew, and whoever has one of another server is told of by that.
+            let begun = begun.filter(|_| matches!(by, ResourceId::Person(_)));
+            let begun = begun.map(|worked| Timestamp(now.0 - worked));
             self.prepare(&by, now);
             let Some(node) = &mut self.planning.node else { return };
             if node.desk.has(&by) {

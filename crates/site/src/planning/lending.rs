@@ -163,6 +163,10 @@ impl Site {
 
     /// Asks again, and tells what is over. Before jobs are given out.
     pub(crate) fn settle_turns(&mut self, now: Timestamp) {
+        // After a restart nothing is given out before it is known what was promised.
+        if self.planning.is_asleep() {
+            self.wake_planner(now);
+        }
         self.note_opened(now);
         self.note_busy(now);
         self.allow_turns(now);
@@ -231,17 +235,9 @@ impl Site {
         if planner != self.server_here() {
             return self.turn_allowed(from, turn, now);
         }
-        let lending = &mut self.planning.lending;
         match turn.stage {
             Stage::Waiting => self.turn_wanted(from, turn, now),
-            Stage::Begun => {
-                let takes_ms = i64::try_from(turn.takes_ms).unwrap_or(i64::MAX);
-                let (to, executor, at) = (from, turn.executor, now);
-                let begun = None;
-                let (lane, heard) = (None, now);
-                let lent = Lent { to, executor, at, takes_ms, begun, lane, heard };
-                lending.lent.entry(turn.task).or_insert(lent).heard = now;
-            }
+            Stage::Begun => self.turn_told(from, turn, now),
             Stage::Over => self.turn_over(&turn),
         }
         self.planning.busy_until = now;
@@ -264,6 +260,22 @@ impl Site {
         }
         let until = now + WANTED;
         self.planning.lending.wanted.insert(turn.task, Wanted { from, turn, until });
+    }
+
+    /// Another server tells what it has given to an executor, with leave or without; if that is promised it is begun.
+    fn turn_told(&mut self, from: ServerId, turn: TurnOf, now: Timestamp) {
+        let takes_ms = i64::try_from(turn.takes_ms).unwrap_or(i64::MAX);
+        let (task, by) = (task_id(turn.task), ResourceId::Executor(turn.executor.clone()));
+        let (to, executor, at, heard) = (from, turn.executor, now, now);
+        let lent = Lent { to, executor, at, takes_ms, begun: None, lane: None, heard };
+        self.planning.lending.lent.entry(turn.task).or_insert(lent).heard = now;
+        let desk = self.planning.node.as_ref().map(|node| &node.desk);
+        if desk.is_some_and(|desk| desk.promised_by(task) == Some(&by) && !desk.is_begun(task)) {
+            self.plan(now, |node| {
+                node.desk.begin(task);
+                Vec::new()
+            });
+        }
     }
 
     /// Whoever asked has not got it, or not any more. How far it is if it was promised is told apart.

@@ -15,9 +15,10 @@ use legwork_model::event::Performer;
 use legwork_model::id::{InstanceId, ServerId};
 use legwork_model::schema::Schema;
 use legwork_model::time::Timestamp;
-use legwork_promise::{ResourceId, TaskId, Work};
+use legwork_promise::{ResourceId, TaskId, WHOLE, Work};
 use legwork_schedule::{ExecutorId, KindId, Task};
 
+use super::regular::share;
 use super::resources::hands;
 use super::steps::{leg_of, promised_for, task_of};
 use crate::Site;
@@ -169,7 +170,9 @@ impl Site {
         let promised = promised.map(|leg| i64::try_from(leg.takes_ms).unwrap_or(i64::MAX));
         let seen = || {
             let pace_ms = self.executors.book.seen(id, task.kind).pace_ms?;
-            Some((pace_ms * task.size) as i64)
+            // That is by the clock, with what it does regularly.
+            let part = f64::from(share(self.executors.registry.get(id)?)) / f64::from(WHOLE);
+            Some((pace_ms * task.size * part) as i64)
         };
         let Demanded { timeout, .. } = demanded(schema, state, &key.activity);
         let expected = promised.or_else(|| said.map(millis)).or_else(seen);

@@ -86,7 +86,7 @@ fn the_guide_lists_every_metric_and_no_other() {
 
 /// What the guide says of a limit, and where the source says the same.
 const REGISTERING: &str = "crates/site/src/executors/registering.rs";
-const LIMITS: [(&str, &str, &str); 54] = [
+const LIMITS: [(&str, &str, &str); 56] = [
     (
         "a [deadline](deadlines.md) that is promised | 400 days ahead",
         "crates/site/src/planning/resources.rs",
@@ -221,6 +221,16 @@ const LIMITS: [(&str, &str, &str); 54] = [
         "a schedule's name; the data of each start; its period; its deadline | 64 bytes; 64 KiB",
         SCHEDULES,
         "NAME_BYTES_MAX: usize = 64;\nconst DATA_BYTES_MAX: usize = 64 << 10;",
+    ),
+    (
+        "periodic starts under way at a time; the time of one | 64;",
+        "crates/site/src/schedules/book.rs",
+        "STARTS_MAX: usize = 64;",
+    ),
+    (
+        "periodic starts under way at a time; the time of one | 64; 30 s",
+        "crates/server/src/schedules.rs",
+        "TIME_MAX: Duration = Duration::from_secs(30);",
     ),
     ("a value | 256 KiB", "crates/model/src/value.rs", "VALUE_BYTES_MAX: usize = 256 * 1024;"),
     (

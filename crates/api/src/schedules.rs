@@ -108,14 +108,14 @@ pub struct LastStart {
     #[serde(with = "text")]
     #[schema(value_type = String, format = DateTime)]
     pub at: Timestamp,
-    /// Absent if it was refused.
+    /// Absent if it was refused or missed.
     #[serde(default, with = "text::option", skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<String>)]
     pub instance: Option<InstanceId>,
     /// Whether its deadline was promised, if it has one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub promised: Option<bool>,
-    /// Why it was refused: a stable word, and a sentence.
+    /// Why it was refused: a stable word, and a sentence. `missed` if it was tried until the next moment came.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub code: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]

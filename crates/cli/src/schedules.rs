@@ -20,6 +20,9 @@ use crate::table::{Cell, Table};
 use crate::tree;
 use crate::values::{Types, ValueArgs};
 
+/// What stands for a start that was tried until the next moment came.
+const MISSED: &str = "missed";
+
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     #[command(subcommand)]
@@ -178,9 +181,10 @@ fn outcome(last: &LastStart) -> Cell {
         (Some(id), Some(false)) => {
             Cell::styled(WARN, format!("{} not promised", short(&id.to_string())))
         }
-        (None, _) => {
-            Cell::styled(BAD, format!("refused: {}", last.code.as_deref().unwrap_or_default()))
-        }
+        (None, _) => match last.code.as_deref().unwrap_or_default() {
+            MISSED => Cell::styled(BAD, MISSED),
+            code => Cell::styled(BAD, format!("refused: {code}")),
+        },
     }
 }
 
@@ -226,8 +230,10 @@ fn last_start(last: &LastStart, state: Option<InstanceState>) -> String {
     let at = tree::moment(*at);
     let Some(instance) = instance else {
         let (code, detail) = (code.as_deref(), detail.as_deref());
-        let (code, detail) = (code.unwrap_or_default(), detail.unwrap_or_default());
-        return format!("{at} refused: {detail} ({code})");
+        return match (code.unwrap_or_default(), detail.unwrap_or_default()) {
+            (MISSED, detail) => format!("{at} missed: {detail}"),
+            (code, detail) => format!("{at} refused: {detail} ({code})"),
+        };
     };
     let promised = match promised {
         None => "",
@@ -287,16 +293,23 @@ mod tests {
         }
     }
 
+    fn missed() -> Schedule {
+        let (code, detail) = (Some("missed".to_owned()), Some("north-2 is away".to_owned()));
+        let last = often().last.map(|last| LastStart { code, detail, ..last });
+        Schedule { last, ..often() }
+    }
+
     fn plainly(text: &str) -> String {
         anstream::adapter::strip_str(text).to_string()
     }
 
     #[test]
     fn schedules_are_listed_with_what_came_of_them() {
-        insta::assert_snapshot!(plainly(&table(&[nightly(), often()])), @r"
+        insta::assert_snapshot!(plainly(&table(&[nightly(), often(), missed()])), @r"
         NAME     PROCESS  WHEN                           NEXT                  LAST                  CAME OF IT
         nightly  report   0 2 * * mon-fri Europe/Berlin  2026-11-18 01:00:00Z  2026-11-17 01:00:00Z  2M6RVC not promised
         often    import   every 15m                      paused                2026-11-16 09:15:00Z  refused: missing_input
+        often    import   every 15m                      paused                2026-11-16 09:15:00Z  missed
         ");
     }
 
@@ -319,5 +332,7 @@ mod tests {
         last      2026-11-16 09:15:00Z refused: `sum` is missing (missing_input)
           customer  Ada
         ");
+        let missed = plainly(&one(&missed(), None));
+        assert!(missed.contains("2026-11-16 09:15:00Z missed: north-2 is away\n"), "{missed}");
     }
 }

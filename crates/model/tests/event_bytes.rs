@@ -406,10 +406,11 @@ fn events_of_periodic_starts() {
         fired(Fired::Started { instance, promised: None }),
         fired(Fired::Started { instance, promised: Some(false) }),
         fired(refused),
+        fired(Fired::Missed { reason: "d".to_owned() }),
     ];
     let record = Record { at: Timestamp(0), events };
     let stored = record.to_bytes();
-    let expected = "820083840061610982005001923456789abcdef0123456789abcde840061610983005001923456789abcdef0123456789abcdef48400616109830161626163";
+    let expected = "820084840061610982005001923456789abcdef0123456789abcde840061610983005001923456789abcdef0123456789abcdef48400616109830161626163840061610982026164";
     assert_eq!(hex(&stored), expected);
     assert_eq!(Record::from_bytes(&stored), Ok(record));
 }

@@ -78,6 +78,9 @@ pub(crate) fn schedule(info: site::ScheduleInfo) -> Schedule {
             event::Fired::Started { instance, promised } => {
                 LastStart { instance: Some(instance), promised, ..none }
             }
+            event::Fired::Missed { reason } => {
+                LastStart { code: Some("missed".to_owned()), detail: Some(reason), ..none }
+            }
             event::Fired::Refused { code, message } => {
                 LastStart { code: Some(code), detail: Some(message), ..none }
             }

@@ -442,8 +442,10 @@ impl Driver {
             self.around.executors.call(call);
         }
         for due in self.due.drain(..) {
-            // If there is no room it is asked for again.
-            drop(self.around.starts.try_send(due));
+            // There is room for what a site asks for at a time. What is lost all the same it asks for again.
+            if let Err(error) = self.around.starts.try_send(due) {
+                tracing::warn!(%error, "a periodic start is lost; it is asked for again");
+            }
         }
         for (reply, answer) in self.answers.drain(..) {
             // Whoever asked may have gone.

@@ -71,6 +71,7 @@ pub(crate) struct DriveMeters {
     requests_waiting: Gauge,
     executors: Gauge,
     schedules: Gauge,
+    schedules_missed: Counter,
     entries_sent: Counter,
     entries_spared: Counter,
     bytes_whole: Counter,
@@ -274,6 +275,10 @@ impl DriveMeters {
             requests_waiting: gauge("legwork_requests_waiting", "Requests that wait for a change."),
             executors: gauge("legwork_executors", "Executors that are registered."),
             schedules: gauge("legwork_schedules", "Processes started again and again."),
+            schedules_missed: counter(
+                "legwork_schedules_missed_total",
+                "Periodic starts that were tried until the next ones came.",
+            ),
             entries_sent: counter(
                 "legwork_history_entries_sent_total",
                 "Entries of histories that went to other servers.",
@@ -328,6 +333,7 @@ impl DriveMeters {
         ] {
             gauge.set(value as f64);
         }
+        self.schedules_missed.absolute(gauges.schedules_missed);
         self.entries_sent.absolute(gauges.sent.entries);
         self.entries_spared.absolute(gauges.sent.entries_spared);
         self.bytes_whole.absolute(gauges.sent.bytes_whole);

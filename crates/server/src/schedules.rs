@@ -5,6 +5,7 @@
 
 use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
+use std::time::Duration;
 
 use bytes::Bytes;
 use http_body_util::{BodyExt, Full, Limited};
@@ -14,7 +15,7 @@ use legwork_api::Problem;
 use legwork_api::deadlines::{DeadlineRequest, Unpromised};
 use legwork_api::instances::{StartRequest, Started};
 use legwork_model::event::{Fired, ScheduleEvent};
-use legwork_site::{Credential, Due, Recurring, Request};
+use legwork_site::{Answer, Credential, Due, Recurring, Request, STARTS_MAX};
 use tokio::sync::{Semaphore, mpsc};
 use tokio::task::JoinSet;
 
@@ -23,10 +24,11 @@ use crate::meters::ScheduleMeters;
 
 /// What stands before the name of a schedule where others show a token.
 pub(crate) const SCHEME: &str = "Schedule";
-/// How many starts wait to be carried out; more are asked for again later.
-pub(crate) const WAITING_MAX: usize = 1_024;
-/// How many are carried out at a time.
-const AT_ONCE: usize = 32;
+/// How many starts may wait to be carried out. A site asks for no more at a time, and one that begins anew asks for them
+/// again.
+pub(crate) const WAITING_MAX: usize = 2 * STARTS_MAX;
+/// How long one may take: less than the site waits for word of it, so that one that hangs leaves its place.
+const TIME_MAX: Duration = Duration::from_secs(30);
 const ANSWER_BYTES_MAX: usize = 1 << 20;
 
 /// A request that nobody but this has made.
@@ -43,7 +45,7 @@ enum Came {
 
 /// Until nobody wants anything any more.
 pub(crate) async fn run(app: Arc<App>, mut wanted: mpsc::Receiver<Due>) {
-    let (mut tasks, places) = (JoinSet::new(), Arc::new(Semaphore::new(AT_ONCE)));
+    let (mut tasks, places) = (JoinSet::new(), Arc::new(Semaphore::new(STARTS_MAX)));
     let meters = Arc::new(app.meters.schedules());
     while let Some(due) = wanted.recv().await {
         while tasks.try_join_next().is_some() {}
@@ -57,7 +59,11 @@ pub(crate) async fn run(app: Arc<App>, mut wanted: mpsc::Receiver<Due>) {
 }
 
 async fn carry_out(app: &Arc<App>, meters: &ScheduleMeters, due: Due) {
-    let came = start(app, &due).await;
+    // It may have been paused or put anew while this one waited; whatever the site wants then it asks for.
+    if !is_wanted(app, &due).await {
+        return tracing::debug!(schedule = %due.schedule, moment = %due.moment, "not wanted any more");
+    }
+    let came = in_time(start(app, &due)).await;
     let Due { schedule: name, moment, .. } = due;
     let errand = match came {
         Came::Out(outcome) => {
@@ -66,6 +72,8 @@ async fn carry_out(app: &Arc<App>, meters: &ScheduleMeters, due: Due) {
                     meters.started.increment(1);
                     tracing::info!(schedule = %name, %moment, %instance, ?promised, "started");
                 }
+                // The site alone gives one up.
+                Fired::Missed { .. } => {}
                 Fired::Refused { code, message } => {
                     meters.refused.increment(1);
                     tracing::warn!(
@@ -78,12 +86,24 @@ async fn carry_out(app: &Arc<App>, meters: &ScheduleMeters, due: Due) {
         }
         Came::Later(reason) => {
             meters.put_off.increment(1);
-            tracing::warn!(schedule = %name, %moment, reason, "a periodic start is tried again");
-            Recurring::PutOff { name: name.clone() }
+            tracing::warn!(schedule = %name, %moment, %reason, "a periodic start is tried again");
+            Recurring::PutOff { name: name.clone(), moment, reason }
         }
     };
     // If nobody hears it, it is asked for again.
     drop(app.gate.ask(Credential::Schedule(name), Request::Schedule(errand)).await);
+}
+
+async fn is_wanted(app: &Arc<App>, due: &Due) -> bool {
+    let Due { schedule, moment, .. } = due;
+    let begin = Recurring::Begin { name: schedule.clone(), moment: *moment };
+    let asked = app.gate.ask(Credential::Schedule(schedule.clone()), Request::Schedule(begin));
+    matches!(asked.await, Ok(Answer::Wanted(true)))
+}
+
+async fn in_time(start: impl Future<Output = Came>) -> Came {
+    let late = |_| Came::Later(format!("it was not answered within {} s", TIME_MAX.as_secs()));
+    tokio::time::timeout(TIME_MAX, start).await.unwrap_or_else(late)
 }
 
 async fn start(app: &Arc<App>, due: &Due) -> Came {
@@ -148,6 +168,12 @@ fn came(status: StatusCode, body: &[u8]) -> Came {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_start_that_hangs_leaves_its_place_and_is_tried_again() {
+        let came = in_time(std::future::pending()).await;
+        assert_eq!(came, Came::Later("it was not answered within 30 s".to_owned()));
+    }
 
     #[test]
     fn a_start_waits_only_for_what_may_go_through_later() {

@@ -166,13 +166,16 @@ impl Starter {
             if before.is_some_and(|before| before != instance) {
                 return Err(format!("{} is {instance}, and was {before:?}", due.key));
             }
-            let name = due.schedule.clone();
+            let (name, moment) = (due.schedule.clone(), due.moment);
             let errand = match dice.below(100) {
                 0..10 if !world.is_calm() => continue,
-                10..20 if !world.is_calm() => Recurring::PutOff { name },
+                10..20 if !world.is_calm() => {
+                    let reason = "the dice".to_owned();
+                    Recurring::PutOff { name, moment, reason }
+                }
                 _ => {
                     let outcome = Fired::Started { instance, promised: None };
-                    Recurring::Fired(ScheduleEvent::Fired { name, moment: due.moment, outcome })
+                    Recurring::Fired(ScheduleEvent::Fired { name, moment, outcome })
                 }
             };
             world.ask_as(Credential::Schedule(due.schedule), Request::Schedule(errand));

@@ -99,6 +99,8 @@ pub enum Answer {
     /// By type.
     Policies(Vec<PolicyInfo>),
     /// `unchanged`: it was put just like that.
+    /// Whether a periodic start is to be carried out.
+    Wanted(bool),
     SchedulePut {
         unchanged: bool,
         next: Option<Timestamp>,
@@ -551,7 +553,7 @@ pub struct ScheduleInfo {
     pub is_paused: bool,
     /// `None` while it is paused.
     pub next: Option<Timestamp>,
-    /// The moment that was started last, and what came of it.
+    /// The last moment of which something came, and what.
     pub last: Option<(Timestamp, Fired)>,
 }
 

@@ -82,6 +82,7 @@ pub use outbox::Sent;
 pub use output::{Append, Ask, Call, ClosedStream, Due, FileWanted, Output};
 pub use planning::{BrokenAt, Counts as DeadlineCounts, Wish};
 pub use refusal::{Kind, Refusal};
+pub use schedules::STARTS_MAX;
 pub use seat::{Member, Seat};
 pub use summary::Summary;
 pub use wire::Shares;
@@ -164,6 +165,8 @@ pub struct Gauges {
     pub requests_waiting: usize,
     pub executors: usize,
     pub schedules: usize,
+    /// Periodic starts that were tried until the next ones came.
+    pub schedules_missed: u64,
     pub sent: Sent,
     pub deadlines: DeadlineCounts,
 }
@@ -485,6 +488,7 @@ impl Site {
             requests_waiting: self.waiting.len(),
             executors: self.executors.registry.len(),
             schedules: self.schedules.len(),
+            schedules_missed: self.schedules.missed(),
             sent: self.outbox.sent(),
             deadlines: self.deadlines(),
         }

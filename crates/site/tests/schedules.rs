@@ -249,12 +249,50 @@ fn what_does_not_come_through_is_tried_again_until_the_next_moment_has_come() {
     clock.bank.ask(put(loans())).unwrap();
     clock.bank.pass(MINUTE);
     let due = clock.bank.due.pop().unwrap();
-    let put_off = || Request::Schedule(Recurring::PutOff { name: "loans".into() });
+    let (moment, reason) = (due.moment, "north-2 is away".to_owned());
+    let put_off = || {
+        let (name, reason) = ("loans".into(), reason.clone());
+        Request::Schedule(Recurring::PutOff { name, moment, reason })
+    };
     clock.ask_as("loans", put_off()).unwrap();
     clock.bank.pass(Duration::from_secs(1));
     assert_eq!(clock.bank.due.pop(), Some(due));
     clock.ask_as("loans", put_off()).unwrap();
-    assert_eq!(clock.pass(MINUTE), ["08:02:00"], "the first of the two is over");
+    clock.bank.pass(MINUTE);
+    // The first of the two is over, and leaves a trace.
+    let missed = Some((moment, Fired::Missed { reason }));
+    assert_eq!(
+        (clock.shown().last, clock.bank.site.gauges().schedules_missed),
+        (missed.clone(), 1)
+    );
+    clock.bank.due.clear();
+    clock.bank.restart();
+    assert_eq!(clock.shown().last, missed);
+    assert_eq!(clock.pass(Duration::ZERO), ["08:02:00"]);
+    assert_eq!(clock.pass(MINUTE), ["08:03:00"]);
+}
+
+#[test]
+fn what_waits_to_be_started_is_not_wanted_any_more_once_its_schedule_is_paused() {
+    let mut clock = Clockwork::new();
+    clock.bank.ask(put(loans())).unwrap();
+    clock.bank.pass(MINUTE);
+    let due = clock.bank.due.pop().unwrap();
+    let begin = |clock: &mut Clockwork| {
+        let begin = Recurring::Begin { name: "loans".into(), moment: due.moment };
+        let answer = clock.ask_as("loans", Request::Schedule(begin)).unwrap();
+        matches!(answer, Answer::Wanted(true))
+    };
+    assert!(begin(&mut clock));
+    clock.bank.ask(pause(true)).unwrap();
+    assert!(!begin(&mut clock));
+    clock.bank.ask(pause(false)).unwrap();
+    assert!(!begin(&mut clock), "that is over");
+    let hourly = PutSchedule { period: Period::Every { ms: 3_600_000 }, ..loans() };
+    clock.bank.ask(put(hourly)).unwrap();
+    assert!(!begin(&mut clock), "that was another one");
+    clock.bank.ask(Request::Schedule(Recurring::Remove { name: "loans".into() })).unwrap();
+    assert!(!begin(&mut clock));
 }
 
 #[test]

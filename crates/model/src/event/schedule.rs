@@ -98,4 +98,11 @@ pub enum Fired {
         #[n(1)]
         message: String,
     },
+    /// It was tried until the next moment had come.
+    #[n(2)]
+    Missed {
+        /// Why it did not come through the last time.
+        #[n(0)]
+        reason: String,
+    },
 }

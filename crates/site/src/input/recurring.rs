@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use legwork_model::event::{Period, ScheduleEvent, Within};
 use legwork_model::id::AgentId;
+use legwork_model::time::Timestamp;
 
 use super::Data;
 
@@ -27,11 +28,18 @@ pub enum Recurring {
     Show {
         name: Arc<str>,
     },
+    /// Whether a start that is about to be carried out is still wanted.
+    Begin {
+        name: Arc<str>,
+        moment: Timestamp,
+    },
     /// What came of a start.
     Fired(ScheduleEvent),
     /// A start did not come through, and may later.
     PutOff {
         name: Arc<str>,
+        moment: Timestamp,
+        reason: String,
     },
 }
 

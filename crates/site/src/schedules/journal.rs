@@ -1,4 +1,4 @@
-//! What came of periodic starts: a stream of its own, kept short by snapshots.
+//! What came of periodic starts: a stream of its own. Its records stay, as all do; snapshots only shorten reading it.
 //!
 //! Invariant: of each schedule the last start counts; whatever cannot be read is as if it were not known, and the key of
 //! a start keeps it from happening again.
@@ -29,12 +29,24 @@ impl Site {
         let ScheduleEvent::Fired { name, outcome, .. } = &mut event;
         caller.require_schedule(name)?;
         if let Fired::Refused { message, .. } = outcome {
-            *message = message.chars().take(MESSAGE_CHARS_MAX).collect();
+            *message = shortened(message);
         }
         // One that is under way while the stream is read is asked for again.
-        if self.loads.contains(&StreamId::SCHEDULES) || !self.schedules.book.note(&event) {
-            return Ok(Answer::Done);
+        if !self.loads.contains(&StreamId::SCHEDULES) && self.schedules.book.note(&event) {
+            self.keep(event, now);
         }
+        Ok(Answer::Done)
+    }
+
+    /// A moment was tried until the next one came. The attempts stand in the log.
+    pub(super) fn note_missed(&mut self, event: ScheduleEvent, now: Timestamp) {
+        self.schedules.missed += 1;
+        if self.schedules.book.note(&event) {
+            self.keep(event, now);
+        }
+    }
+
+    fn keep(&mut self, event: ScheduleEvent, now: Timestamp) {
         let record = Record { at: now, events: vec![event] }.to_bytes();
         let (stream, expected) = (StreamId::SCHEDULES.0, self.schedules.version);
         self.schedules.version += 1;
@@ -44,7 +56,6 @@ impl Site {
             let version = self.schedules.version;
             self.out.push(Output::Snapshot { stream, version, bytes });
         }
-        Ok(Answer::Done)
     }
 
     /// Takes in what came of starts before the site went down.
@@ -75,4 +86,9 @@ impl Site {
         }
         self.schedules.version = version;
     }
+}
+
+/// What is kept of a text that somebody else has made.
+pub(super) fn shortened(message: &str) -> String {
+    message.chars().take(MESSAGE_CHARS_MAX).collect()
 }

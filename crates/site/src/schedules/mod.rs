@@ -11,13 +11,16 @@ mod book;
 mod journal;
 mod putting;
 
+pub use self::book::STARTS_MAX;
+
 use std::sync::Arc;
 
 use legwork_model::event::{ScheduleEvent, SchedulePut};
 use legwork_model::id::StreamId;
 use legwork_model::time::Timestamp;
 
-use self::book::{Book, Schedule, key};
+use self::book::{Book, Schedule, TakenUp, key};
+use self::journal::shortened;
 use crate::Site;
 use crate::access::Caller;
 use crate::answer::{Answer, ScheduleInfo};
@@ -26,19 +29,22 @@ use crate::output::{Due, Output};
 use crate::page;
 use crate::refusal::Refusal;
 
-/// How many starts are asked for at a time: the next ones follow at once.
-const AT_ONCE: usize = 64;
-
 #[derive(Debug, Default)]
 pub(crate) struct Schedules {
     book: Book,
     /// Records of what came of starts.
     version: u64,
+    /// How many were given up since the site came up.
+    missed: u64,
 }
 
 impl Schedules {
     pub(crate) fn len(&self) -> usize {
         self.book.len()
+    }
+
+    pub(crate) fn missed(&self) -> u64 {
+        self.missed
     }
 
     fn note_all(&mut self, events: &[ScheduleEvent]) {
@@ -74,9 +80,13 @@ impl Site {
                 Ok(Answer::Schedule(Box::new(info(known))))
             }
             Recurring::Fired(event) => self.note_fired(caller, event, now),
-            Recurring::PutOff { name } => {
+            Recurring::Begin { name, moment } => {
                 caller.require_schedule(&name)?;
-                self.schedules.book.put_off(&name, now);
+                Ok(Answer::Wanted(self.schedules.book.is_wanted(&name, moment)))
+            }
+            Recurring::PutOff { name, moment, reason } => {
+                caller.require_schedule(&name)?;
+                self.schedules.book.put_off(&name, moment, &shortened(&reason), now);
                 Ok(Answer::Done)
             }
         }
@@ -93,10 +103,12 @@ impl Site {
         if !self.starts_schedules() {
             return;
         }
-        for _ in 0..AT_ONCE {
-            let Some((schedule, moment)) = self.schedules.book.take_due(now) else { return };
+        while let Some(TakenUp { schedule, moment, missed }) = self.schedules.book.take_due(now) {
             let due = due(&schedule.said, moment);
             self.out.push(Output::Start(Box::new(due)));
+            if let Some(missed) = missed {
+                self.note_missed(missed, now);
+            }
         }
     }
 

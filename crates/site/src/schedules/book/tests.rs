@@ -36,7 +36,7 @@ fn fired(moment: Timestamp) -> ScheduleEvent {
 }
 
 fn due(book: &mut Book, now: Timestamp) -> Option<Timestamp> {
-    book.take_due(now).map(|(_, moment)| moment)
+    book.take_due(now).map(|taken| taken.moment)
 }
 
 #[test]
@@ -83,12 +83,75 @@ fn what_does_not_come_through_is_tried_again_after_growing_pauses() {
     let mut pauses = Vec::new();
     for _ in 0..8 {
         assert_eq!(due(&mut book, now), Some(after(86_400_000)));
-        book.put_off("r", now);
+        book.put_off("r", after(86_400_000), "away", now);
         let next = book.next_look().unwrap();
         pauses.push((next.0 - now.0) / 1_000);
         now = next;
     }
     assert_eq!(pauses, [1, 2, 4, 8, 16, 32, 60, 60]);
+}
+
+#[test]
+fn what_is_said_of_an_older_moment_leaves_the_one_under_way_alone() {
+    let mut book = book(10_000);
+    assert_eq!(due(&mut book, after(10_000)), Some(after(10_000)));
+    // Nothing is heard of it, so a later one is under way.
+    let taken = book.take_due(after(70_000)).unwrap();
+    assert_eq!(taken.moment, after(70_000));
+    let Some(ScheduleEvent::Fired { moment, outcome: Fired::Missed { reason }, .. }) = taken.missed
+    else {
+        panic!("it leaves no trace")
+    };
+    assert_eq!((moment, &*reason), (after(10_000), "nothing was heard of it for 60 s"));
+    let waits = Some(after(130_000));
+    book.put_off("r", after(10_000), "away", after(71_000));
+    assert_eq!(book.next_look(), waits);
+    assert!(book.note(&fired(after(10_000))), "it is told late, and is so");
+    assert_eq!((book.next_look(), due(&mut book, after(80_000))), (waits, None));
+    assert!(book.is_wanted("r", after(70_000)) && !book.is_wanted("r", after(10_000)));
+    // Nor does it come any sooner after it was put off.
+    book.put_off("r", after(70_000), "away", after(80_000));
+    assert_eq!(book.next_look(), Some(after(81_000)));
+    assert!(!book.is_wanted("r", after(70_000)));
+    assert!(book.note(&fired(after(60_000))));
+    assert_eq!(book.next_look(), Some(after(81_000)));
+}
+
+#[test]
+fn a_moment_that_was_given_up_and_is_told_after_all_was_started() {
+    let mut book = book(10_000);
+    due(&mut book, after(10_000));
+    let missed = book.take_due(after(70_000)).unwrap().missed.unwrap();
+    assert!(book.note(&missed) && !book.note(&missed));
+    assert!(book.note(&fired(after(10_000))) && !book.note(&missed));
+}
+
+#[test]
+fn only_so_many_are_under_way_and_those_nothing_is_heard_of_make_room() {
+    let mut book = Book::default();
+    let count = STARTS_MAX + 10;
+    for number in 0..count {
+        book.put(every(&format!("r{number:03}"), 600_000), BEGIN).unwrap();
+    }
+    let now = after(600_000);
+    let all = |book: &mut Book, now| -> Vec<Arc<str>> {
+        let name = |book: &mut Book| Some(book.take_due(now)?.schedule.said.name.clone());
+        std::iter::from_fn(|| name(book)).collect()
+    };
+    let first = all(&mut book, now);
+    assert_eq!(first.len(), STARTS_MAX);
+    let minute = Timestamp(now.0 + 60_000);
+    assert_eq!(book.next_look(), Some(minute), "nobody wakes for nothing");
+    let outcome = Fired::Started { instance: InstanceId(1), promised: None };
+    book.note(&ScheduleEvent::Fired { name: first[0].clone(), moment: now, outcome });
+    assert!(book.next_look().unwrap() <= now, "there is room");
+    let second = all(&mut book, now);
+    assert_eq!(second.len(), 1);
+    // Of none of them anything is heard.
+    let (third, later) = (all(&mut book, minute), Timestamp(minute.0 + 60_000));
+    let seen: BTreeSet<Arc<str>> =
+        [first, second, third, all(&mut book, later)].into_iter().flatten().collect();
+    assert_eq!(seen.len(), count, "all have their turn");
 }
 
 #[test]
@@ -166,8 +229,8 @@ proptest! {
                     told.insert(moment);
                     kept = book.events();
                 },
-                Step::Tell(false) => if taken.take().is_some() {
-                    book.put_off("r", now);
+                Step::Tell(false) => if let Some(moment) = taken.take() {
+                    book.put_off("r", moment, "away", now);
                 },
                 Step::Pause(is_paused) => {
                     book.pause("r", is_paused, now);
@@ -184,6 +247,7 @@ proptest! {
             }
             if let Some(moment) = due(&mut book, now) {
                 prop_assert!(moment <= now && !paused.0);
+                prop_assert!(moment > paused.1, "it has passed before the pause or during it");
                 prop_assert!(told.last().is_none_or(|last| *last < moment));
                 prop_assert_eq!((moment.0 - BEGIN.0).rem_euclid(period as i64), 0);
                 prop_assert!(now.0 - moment.0 < period as i64, "the latest");

@@ -5,6 +5,7 @@
 //! more every schedule goes on.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use legwork_model::event::{Fired, KeyEvent, Period, Record, ScheduleEvent};
 use legwork_model::id::{InstanceId, ServerId, StreamId, StreamKind};
@@ -24,15 +25,18 @@ const CALM_TURNS: u32 = 40;
 const TICK: &str = "process: tick\nsteps:\n  - { step: note, job: note }\n";
 const NAMES: [&str; 3] = ["a", "b", "c"];
 
+/// A schedule, and when it starts something. Two keys of one moment would be two cases.
+type Moment = (Arc<str>, Timestamp);
+
 /// Whoever starts what is due.
 #[derive(Default)]
 struct Starter {
     held: Vec<Due>,
     asked: BTreeMap<RequestId, Due>,
     /// What each key is for. Its stream is told apart by a number.
-    keys: BTreeMap<String, u128>,
-    /// Which case was told of which key.
-    told: BTreeMap<String, InstanceId>,
+    keys: BTreeMap<String, (u128, Moment)>,
+    /// Which case was told of which moment.
+    told: BTreeMap<Moment, InstanceId>,
     drawn: u32,
 }
 
@@ -131,7 +135,8 @@ impl Starter {
 
     fn start(&mut self, world: &mut World, due: Due, dice: &mut Dice) {
         let number = self.keys.len() as u128;
-        let number = *self.keys.entry(due.key.clone()).or_insert(number);
+        let moment = (due.schedule.clone(), due.moment);
+        let (number, _) = *self.keys.entry(due.key.clone()).or_insert((number, moment));
         self.drawn += 1;
         let spread = dice.roll() as u32;
         let created_ms = world.now().0.unsigned_abs();
@@ -162,7 +167,7 @@ impl Starter {
                 return Err(format!("{} is answered strangely", due.key));
             };
             let instance = instance.instance;
-            let before = self.told.insert(due.key.clone(), instance);
+            let before = self.told.insert((due.schedule.clone(), due.moment), instance);
             if before.is_some_and(|before| before != instance) {
                 return Err(format!("{} is {instance}, and was {before:?}", due.key));
             }
@@ -183,9 +188,13 @@ impl Starter {
         Ok(())
     }
 
-    /// Every case belongs to one key, and what was told is so. Answers how many there are.
+    /// Every case belongs to one moment and every moment has one at most, and what was told is so. Answers how many
+    /// there are.
     fn check(&self, world: &World) -> Result<usize, String> {
+        let moments: BTreeMap<StreamId, &Moment> =
+            self.keys.values().map(|(number, of)| (StreamId::of_key(*number), of)).collect();
         let (mut cases, mut named) = (BTreeSet::new(), BTreeMap::new());
+        let mut started = BTreeMap::new();
         for (stream, records) in world.streams()? {
             match stream.kind() {
                 StreamKind::Instance(id) => drop(cases.insert(id)),
@@ -194,8 +203,12 @@ impl Starter {
                     let record =
                         Record::<KeyEvent>::from_bytes(first).map_err(|e| e.to_string())?;
                     for KeyEvent::Started { instance, .. } in record.events {
-                        if named.insert(instance, stream).is_some() {
+                        let moment = *moments.get(&stream).ok_or("a key of nobody's")?;
+                        if named.insert(instance, moment).is_some() {
                             return Err(format!("{instance} is of two moments"));
+                        }
+                        if started.insert(moment, instance).is_some() {
+                            return Err(format!("{moment:?} was started twice"));
                         }
                     }
                 }
@@ -207,10 +220,9 @@ impl Starter {
         if cases != own {
             return Err(format!("cases without a moment of their own: {cases:?} and {own:?}"));
         }
-        for (key, instance) in &self.told {
-            let stream = self.keys.get(key).map(|number| StreamId::of_key(*number));
-            if named.get(instance).copied() != stream {
-                return Err(format!("{key} was told to be {instance}, and is not"));
+        for (moment, instance) in &self.told {
+            if named.get(instance).copied() != Some(moment) {
+                return Err(format!("{moment:?} was told to be {instance}, and is not"));
             }
         }
         Ok(cases.len())

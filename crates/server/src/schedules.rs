@@ -29,6 +29,9 @@ pub(crate) const SCHEME: &str = "Schedule";
 pub(crate) const WAITING_MAX: usize = 2 * STARTS_MAX;
 /// How long one may take: less than the site waits for word of it, so that one that hangs leaves its place.
 const TIME_MAX: Duration = Duration::from_secs(30);
+/// What a server says that has not heard yet what the registrar knows: of the process and the person, which were there when
+/// the schedule was put, and of new weights.
+const UNKNOWN_YET: [&str; 3] = ["no_such_process", "no_such_agent", "placed_elsewhere"];
 const ANSWER_BYTES_MAX: usize = 1 << 20;
 
 /// A request that nobody but this has made.
@@ -158,7 +161,8 @@ fn came(status: StatusCode, body: &[u8]) -> Came {
     // An older server does not know schedules; it will be a newer one some day.
     let may_pass = status.is_server_error()
         || status == StatusCode::TOO_MANY_REQUESTS
-        || status == StatusCode::UNAUTHORIZED;
+        || status == StatusCode::UNAUTHORIZED
+        || UNKNOWN_YET.contains(&&*code);
     match may_pass {
         true => Came::Later(detail),
         false => Came::Out(Fired::Refused { code, message: detail }),
@@ -184,8 +188,11 @@ mod tests {
         assert!(later(StatusCode::UNAUTHORIZED, &problem("unauthenticated")));
         assert!(later(StatusCode::BAD_GATEWAY, b"?"));
         assert!(later(StatusCode::CREATED, b"?"));
-        let (code, message) = ("no_such_process".to_owned(), "why".to_owned());
+        assert!(later(StatusCode::NOT_FOUND, &problem("no_such_process")));
+        assert!(later(StatusCode::NOT_FOUND, &problem("no_such_agent")));
+        assert!(later(StatusCode::CONFLICT, &problem("placed_elsewhere")));
+        let (code, message) = ("missing_input".to_owned(), "why".to_owned());
         let refused = Came::Out(Fired::Refused { code, message });
-        assert_eq!(came(StatusCode::NOT_FOUND, &problem("no_such_process")), refused);
+        assert_eq!(came(StatusCode::UNPROCESSABLE_ENTITY, &problem("missing_input")), refused);
     }
 }

@@ -82,7 +82,7 @@ pub use outbox::Sent;
 pub use output::{Append, Ask, Call, ClosedStream, Due, FileWanted, Output};
 pub use planning::{BrokenAt, Counts as DeadlineCounts, Wish};
 pub use refusal::{Kind, Refusal};
-pub use schedules::STARTS_MAX;
+pub use schedules::{KEY_OF_SCHEDULE, STARTS_MAX};
 pub use seat::{Member, Seat};
 pub use summary::Summary;
 pub use wire::Shares;

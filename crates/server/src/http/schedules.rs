@@ -11,6 +11,7 @@ use legwork_model::id::AgentId;
 use legwork_site::{Answer, PutSchedule, Recurring, Request};
 
 use super::exchange::Exchange;
+use super::files::require_stored;
 use super::reply::{Refused, Reply, Result};
 use crate::convert;
 
@@ -25,6 +26,7 @@ pub(super) async fn put(x: Exchange<'_>) -> Result {
     x.query(&[])?;
     let name = x.name()?;
     let asked = asked(&name, x.json()?)?;
+    require_stored(&x, &asked.data).await?;
     let answer = x.ask(Request::Schedule(Recurring::Put(asked))).await?;
     let Answer::SchedulePut { unchanged, next } = answer else {
         return Err(Refused::strange_answer());

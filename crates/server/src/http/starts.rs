@@ -11,7 +11,9 @@ use legwork_api::instances::{StartRequest, Started};
 use legwork_model::event::Deadline;
 use legwork_model::id::{AgentId, InstanceId, ServerId};
 use legwork_placement::{Map, Topology};
-use legwork_site::{Answer, InstanceInfo, Key, Request, Start, Unpromised, Wish};
+use legwork_site::{
+    Answer, Credential, InstanceInfo, KEY_OF_SCHEDULE, Key, Request, Start, Unpromised, Wish,
+};
 
 use super::exchange::Exchange;
 use super::files::require_stored;
@@ -200,6 +202,11 @@ fn wish(request: DeadlineRequest) -> Result<Box<Wish>> {
 
 fn key(x: &Exchange<'_>, request: &StartRequest) -> Result<Option<Key>> {
     let Some(key) = x.key()? else { return Ok(None) };
+    // Whoever took the key of a moment to come would keep its schedule from starting it.
+    if key.starts_with(KEY_OF_SCHEDULE) && !matches!(x.credential, Credential::Schedule(_)) {
+        let detail = format!("keys that begin with `{KEY_OF_SCHEDULE}` are those of schedules");
+        return Err(Refused::bad_request("reserved_idempotency_key", detail));
+    }
     Ok(Some(Key {
         stream: key_stream(&request.process, key),
         request: start_digest(request).map_err(|error| Refused::fault(&error))?,

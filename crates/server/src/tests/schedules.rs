@@ -36,6 +36,11 @@ async fn a_schedule_starts_cases_where_nothing_goes_without_a_token() {
     let forged = call("POST /v1/instances").json(json!({"process": "plain", "data": {"n": 1}}));
     let forged = forged.header("authorization", "Schedule often");
     assert_eq!(f.refused(forged).await, (401, "unauthenticated".to_owned()));
+    // Nor take its next start away.
+    let taken = call("POST /v1/instances").json(json!({"process": "plain", "data": {"n": 1}}));
+    let taken = taken.header("idempotency-key", "schedule:often@2030-01-01T00:00:00.000Z");
+    let reserved = (400, "reserved_idempotency_key".to_owned());
+    assert_eq!(f.refused(taken.token(&starter)).await, reserved);
     f.stop().await;
 }
 

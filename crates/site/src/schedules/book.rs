@@ -15,6 +15,8 @@ use legwork_org::Timetable;
 
 /// How many starts are under way at a time; the others wait in line, so whoever carries them out has room for these.
 pub const STARTS_MAX: usize = 64;
+/// What the keys of periodic starts begin with, and no others.
+pub const KEY_OF_SCHEDULE: &str = "schedule:";
 /// After how long a start is asked for again of which nothing was heard.
 const PATIENCE: Duration = Duration::from_secs(60);
 /// How long a start waits that did not come through, at first and at most.
@@ -88,7 +90,7 @@ pub(crate) fn timetable(period: &Period, put_at: Timestamp) -> Result<Timetable,
 
 /// What makes the start of a moment the same start, however often it is asked for.
 pub(crate) fn key(name: &str, moment: Timestamp) -> String {
-    format!("schedule:{name}@{moment}")
+    format!("{KEY_OF_SCHEDULE}{name}@{moment}")
 }
 
 impl Book {

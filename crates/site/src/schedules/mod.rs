@@ -11,7 +11,7 @@ mod book;
 mod journal;
 mod putting;
 
-pub use self::book::STARTS_MAX;
+pub use self::book::{KEY_OF_SCHEDULE, STARTS_MAX};
 
 use std::sync::Arc;
 

@@ -218,9 +218,9 @@ const LIMITS: [(&str, &str, &str); 56] = [
     ),
     ("[schedules](schedules.md) | 10000", SCHEDULES, "SCHEDULES_MAX: usize = 10_000;"),
     (
-        "a schedule's name; the data of each start; its period; its deadline | 64 bytes; 64 KiB",
+        "a schedule's name; the data of each start; its `cron`; its period; its deadline | 64 bytes; 64 KiB; 256 bytes",
         SCHEDULES,
-        "NAME_BYTES_MAX: usize = 64;\nconst DATA_BYTES_MAX: usize = 64 << 10;",
+        "NAME_BYTES_MAX: usize = 64;\nconst DATA_BYTES_MAX: usize = 64 << 10;\nconst CRON_BYTES_MAX: usize = 256;",
     ),
     (
         "periodic starts under way at a time; the time of one | 64;",

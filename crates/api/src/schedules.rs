@@ -10,6 +10,7 @@ use legwork_model::time::Timestamp;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
+use crate::instances::Performer;
 use crate::{Data, text};
 
 /// What to start, and when: either `cron` or `every_ms`.
@@ -89,6 +90,8 @@ pub struct Schedule {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub deadline: Option<Within>,
     pub paused: bool,
+    /// Who has put it. They and admins may change it.
+    pub by: Performer,
     #[serde(with = "text")]
     #[schema(value_type = String, format = DateTime)]
     pub put_at: Timestamp,

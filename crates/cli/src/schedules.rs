@@ -207,6 +207,8 @@ fn one(schedule: &Schedule, state: Option<InstanceState>) -> String {
     }));
     lines.extend(schedule.agent.as_ref().map(|agent| ("as", agent.to_string())));
     lines.push(("since", tree::moment(schedule.put_at)));
+    let by = Some(tree::performer(&schedule.by)).filter(|by| !by.is_empty());
+    lines.extend(by.map(|by| ("by", by)));
     let next = match schedule.next_at {
         _ if schedule.paused => "paused; `legwork schedules resume` goes on".to_owned(),
         next => next.map_or_else(|| "never".to_owned(), tree::moment),
@@ -246,6 +248,8 @@ fn last_start(last: &LastStart, state: Option<InstanceState>) -> String {
 
 #[cfg(test)]
 mod tests {
+    use legwork_api::instances::Performer;
+
     use super::*;
     use crate::by::tests::at;
 
@@ -260,6 +264,7 @@ mod tests {
             agent: None,
             deadline: Some(Within { within_ms: 14_400_000, priority: 7 }),
             paused: false,
+            by: Performer::Agent("token:desk".into()),
             put_at: at("2026-11-16T09:00:00Z"),
             next_at: Some(at("2026-11-18T01:00:00Z")),
             last: Some(LastStart {
@@ -287,6 +292,7 @@ mod tests {
             every_ms: Some(900_000),
             deadline: None,
             paused: true,
+            by: Performer::System,
             next_at: None,
             last: Some(last),
             ..nightly()
@@ -320,6 +326,7 @@ mod tests {
         when      0 2 * * mon-fri Europe/Berlin
         deadline  within 4h, priority 7
         since     2026-11-16 09:00:00Z
+        by        token:desk
         next      2026-11-18 01:00:00Z
         last      2026-11-17 01:00:00Z started inst_01KFZQ9Y5GB4D7T3N8XJ2M6RVC, not promised, running
           customer  Ada

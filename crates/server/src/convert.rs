@@ -96,6 +96,7 @@ pub(crate) fn schedule(info: site::ScheduleInfo) -> Schedule {
         agent: info.agent.map(|agent| agent.0),
         deadline,
         paused: info.is_paused,
+        by: performer(info.by),
         put_at: info.put_at,
         next_at: info.next,
         last,

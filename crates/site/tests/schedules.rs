@@ -313,7 +313,12 @@ fn what_cannot_be_started_now_is_refused_with_what_to_do() {
         assert!(refusal.ends_with(&format!("({expected})")), "{refusal}");
     }
     let zone = bank.refusal(put(PutSchedule { period: cron("0 2 * * *", "berlin"), ..loans() }));
-    assert!(zone.contains("`Europe/Berlin`"), "{zone}");
+    assert!(zone.starts_with("`zone`: ") && zone.contains("`Europe/Berlin`"), "{zone}");
+    let both = bank.refusal(put(PutSchedule { period: cron("0 25 * * *", "berlin"), ..loans() }));
+    assert!(both.starts_with("`cron`: "), "{both}");
+    let minutes = vec!["5"; 200].join(",") + " * * * *";
+    let long = bank.refusal(put(PutSchedule { period: cron(&minutes, "UTC"), ..loans() }));
+    assert!(long.starts_with("`cron` has 407 bytes, at most 256"), "{long}");
 }
 
 #[test]
@@ -336,7 +341,10 @@ fn the_same_again_changes_nothing_and_others_may_not_change_it() {
     let again = bank.ask(put(loans())).unwrap();
     assert!(matches!(again, Answer::SchedulePut { unchanged: true, .. }), "{again:?}");
     assert_eq!(bank.ask(put(changed())).unwrap_err().code, "schedule_exists");
-    assert_eq!(bank.ask(pause(true)).unwrap_err().code, "forbidden");
+    let refused = bank.ask(put(changed())).unwrap_err();
+    assert_eq!(bank.ask(pause(true)).unwrap_err(), refused);
+    let remove = Request::Schedule(Recurring::Remove { name: "loans".into() });
+    assert_eq!(bank.ask(remove).unwrap_err(), refused);
     let list = || Request::Schedule(Recurring::List { after: None, limit: 10 });
     assert!(bank.ask(list()).is_ok());
     bank.credential = Credential::Token([3; 32]);

@@ -8,6 +8,14 @@ use serde_json::{Value as Json, json};
 use super::servers::{Cluster, PLAIN, TWO, until_some};
 use super::support::{Fixture, call};
 
+const PAPER: &str = "
+process: paper
+data: { draft: file }
+start: [draft]
+steps:
+  - { step: review, job: review, reads: [draft] }
+";
+
 fn put(process: &str, data: Json) -> super::support::Call {
     let body = json!({"process": process, "every_ms": 1_000, "data": data});
     call("PUT /v1/schedules/often").json(body)
@@ -25,6 +33,8 @@ async fn a_schedule_starts_cases_where_nothing_goes_without_a_token() {
         shown["last"]["instance"].as_str().map(str::to_owned)
     })
     .await;
+    let shown = f.ok(call("GET /v1/schedules/often").token(&admin)).await;
+    assert_eq!(shown["by"], json!({"agent": "token:desk"}));
     let history = format!("GET /v1/instances/{started}/history");
     let history = f.ok(call(&history).token(&admin)).await;
     assert_eq!(history["entries"][0]["by"], json!({"agent": "schedule:often"}));
@@ -63,6 +73,11 @@ async fn mistakes_say_what_to_write() {
     }
     let gone = f.refused(call("POST /v1/schedules/often/pause")).await;
     assert_eq!(gone, (404, "no_such_schedule".to_owned()));
+    // What a start would be refused for is refused here.
+    f.ok(call("POST /v1/definitions").body("text/yaml", PAPER)).await;
+    let draft = json!({"blob": "ab".repeat(32), "size": 7});
+    let unstored = f.refused(put("paper", json!({"draft": draft}))).await;
+    assert_eq!(unstored, (404, "no_such_file".to_owned()));
     f.stop().await;
 }
 

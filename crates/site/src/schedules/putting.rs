@@ -10,6 +10,7 @@ use legwork_engine::{self as engine, Everywhere};
 use legwork_model::event::{Created, Deadline, Period, SchedulePut, SiteEvent, Within};
 use legwork_model::schema::Schema;
 use legwork_model::time::Timestamp;
+use legwork_org::Timetable;
 
 use super::book::timetable;
 use super::no_such_schedule;
@@ -22,6 +23,7 @@ use crate::refusal::{Kind, Refusal};
 
 const NAME_BYTES_MAX: usize = 64;
 const DATA_BYTES_MAX: usize = 64 << 10;
+const CRON_BYTES_MAX: usize = 256;
 const DAY_MS: u64 = 86_400_000;
 const EVERY_MS: RangeInclusive<u64> = 1_000..=366 * DAY_MS;
 /// No further than anything is promised.
@@ -62,11 +64,7 @@ impl Site {
                     return Ok(Answer::SchedulePut { unchanged: true, next });
                 }
                 if known.said.by != by && !caller.is_admin() {
-                    let message = format!(
-                        "`{}` was put by somebody else; choose another name, or ask an admin",
-                        next.name
-                    );
-                    return Err(Refusal::new(Kind::Conflict, "schedule_exists", message));
+                    return Err(of_somebody_else(&next.name));
                 }
             }
             None if self.schedules.book.len() >= SCHEDULES_MAX => {
@@ -120,7 +118,7 @@ impl Site {
         let known = self.schedules.book.named(name).ok_or_else(|| no_such_schedule(name))?;
         match known.said.by == caller.performer() || caller.is_admin() {
             true => Ok(()),
-            false => Err(Refusal::forbidden("admin")),
+            false => Err(of_somebody_else(name)),
         }
     }
 
@@ -157,9 +155,20 @@ fn check(asked: &PutSchedule, now: Timestamp) -> Result<(), Refusal> {
         Period::Every { ms } if !EVERY_MS.contains(ms) => {
             return Err(bad("`every` is 1s to 366d; for dates further apart write `cron`"));
         }
-        Period::Every { .. } | Period::Cron { .. } => {}
+        Period::Cron { text, .. } if text.len() > CRON_BYTES_MAX => {
+            let message = format!(
+                "`cron` has {} bytes, at most {CRON_BYTES_MAX} are kept; write ranges and steps, or several schedules",
+                text.len()
+            );
+            return Err(bad(message));
+        }
+        Period::Cron { text, .. } => {
+            Timetable::cron(text, None).map_err(|why| bad(format!("`cron`: {why}")))?;
+        }
+        Period::Every { .. } => {}
     }
-    timetable(period, now).map_err(|why| bad(format!("`cron`: {why}")))?;
+    // What is wrong now is the zone.
+    timetable(period, now).map_err(|why| bad(format!("`zone`: {why}")))?;
     match within {
         Some(Within { ms, .. }) if !WITHIN_MS.contains(ms) => {
             Err(bad("each start can be wanted within 1s to 400d of its moment"))
@@ -169,6 +178,13 @@ fn check(asked: &PutSchedule, now: Timestamp) -> Result<(), Refusal> {
         }
         Some(_) | None => Ok(()),
     }
+}
+
+fn of_somebody_else(name: &str) -> Refusal {
+    let message = format!(
+        "`{name}` was put by somebody else, whom `legwork schedules show` names; ask them or an admin, or choose another name"
+    );
+    Refusal::new(Kind::Conflict, "schedule_exists", message)
 }
 
 fn bad(message: impl Into<String>) -> Refusal {

@@ -29,8 +29,8 @@ const PAUSE_MAX: Duration = Duration::from_secs(5);
 const LEASE_PAUSE: Duration = Duration::from_millis(200);
 /// Records of the site's own stream that are read at a time; each may hold a text of 1 MiB.
 const OWN_RECORDS_AT_ONCE: usize = 64;
-/// Records of plans that are read at a time; most are a promise or two.
-const PLAN_RECORDS_AT_ONCE: usize = 4_096;
+/// Records of plans, and of periodic starts, that are read at a time; most are a promise or two, or a start.
+const SMALL_RECORDS_AT_ONCE: usize = 4_096;
 /// How often the number of instances read so far is told.
 const TOLD_EVERY: u64 = 4_096;
 
@@ -231,6 +231,10 @@ impl Supervisor {
         if self.around.status.must_stop() {
             return Ok(());
         }
+        // What they come to was written by another version, or is damaged.
+        if driver.takes_back_load(StreamId::SCHEDULES) {
+            recover_all(driver, &*store, StreamId::SCHEDULES, SMALL_RECORDS_AT_ONCE)?;
+        }
         driver.show();
         self.around.clock.advance_to(driver.site().latest());
         driver.recall();
@@ -385,7 +389,7 @@ fn recover_own(driver: &mut Driver, store: &dyn Backend) -> Result<(), Broken> {
 fn recover_plans(driver: &mut Driver, store: &dyn Backend) -> Result<(), Broken> {
     driver.recover(load(store, StreamId::PLANS, false)?)?;
     if driver.takes_back_load(StreamId::PLANS) {
-        recover_all(driver, store, StreamId::PLANS, PLAN_RECORDS_AT_ONCE)?;
+        recover_all(driver, store, StreamId::PLANS, SMALL_RECORDS_AT_ONCE)?;
     }
     Ok(())
 }

@@ -50,7 +50,10 @@ impl Site {
                 return self.recover_plans(&stream);
             }
             StreamKind::Mail => self.recover_mail(&stream),
-            StreamKind::Schedules => self.recover_schedules(&stream),
+            StreamKind::Schedules => {
+                self.loads.remove(&StreamId::SCHEDULES);
+                return self.recover_schedules(&stream);
+            }
         }
         self.evict();
     }

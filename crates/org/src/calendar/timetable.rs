@@ -12,8 +12,8 @@ use super::cron::Cron;
 use super::regular::appointments;
 use super::zone::{DAY_MS, UTC, Zone};
 
-/// How far ahead a moment is looked for. The rarest that there are, days that must be of one month and of
-/// one day of the week, come within twelve years.
+/// How far ahead a moment is looked for. The rarest that there are, the 29th of February on one day of the week
+/// (`29 2 */7`), come within forty years.
 const AHEAD_MS: i64 = 40 * 366 * DAY_MS;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -153,8 +153,20 @@ mod tests {
     fn the_rarest_days_are_found() {
         let leap = Timetable::cron("0 0 29 2 *", None).unwrap();
         assert_eq!(moments(&leap, "2096-03-01T00:00:00Z", 1), ["2104-02-29T00:00:00.000Z"]);
+        let sunday = Timetable::cron("0 0 29 2 */7", None).unwrap();
+        assert_eq!(moments(&sunday, "2088-02-29T00:00:00Z", 1), ["2128-02-29T00:00:00.000Z"]);
         let sunday = Timetable::cron("0 0 */28 2 sun", None).unwrap();
         assert_eq!(moments(&sunday, "2032-03-01T00:00:00Z", 1), ["2037-02-01T00:00:00.000Z"]);
+    }
+
+    #[test]
+    fn what_is_to_come_often_pauses_for_the_hour_that_comes_twice() {
+        let quarter = berlin("*/15 * * * *");
+        assert_eq!(
+            moments(&quarter, "2026-10-25T00:40:00Z", 2),
+            // A quarter to three in summer, three in winter.
+            ["2026-10-25T00:45:00.000Z", "2026-10-25T02:00:00.000Z"]
+        );
     }
 
     #[test]

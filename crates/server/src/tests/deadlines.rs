@@ -10,9 +10,8 @@ use legwork_store::{Append, Batch, EventStore, Snapshot, Version};
 use serde_json::{Value as Json, json};
 
 use super::servers::Cluster;
-use super::support::{Answered, Fixture, OFFICE, call};
+use super::support::{Answered, Fixture, OFFICE, call, on};
 use crate::Server;
-use crate::backend::Opener;
 use crate::config::{Config, StoreChoice};
 use crate::core::Opening;
 
@@ -234,11 +233,6 @@ async fn a_plan_is_asked_for_anywhere_and_answered_by_the_server_that_keeps_it()
     }
     north.server.stop().await;
     south.server.stop().await;
-}
-
-fn on(store: &Arc<Memory>) -> Opener {
-    let store = store.clone();
-    Box::new(move || Ok(store.clone()))
 }
 
 #[tokio::test]

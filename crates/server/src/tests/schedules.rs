@@ -1,12 +1,16 @@
 //! Periodic starts as callers see them. They come by the clock, so these tests wait for it: a second or two.
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 
-use legwork_model::id::{InstanceId, ServerId};
+use legwork_model::id::{InstanceId, ServerId, StreamId};
+use legwork_store::memory::Memory;
+use legwork_store::{Batch, EventStore, Snapshot, Version};
 use serde_json::{Value as Json, json};
 
 use super::servers::{Cluster, PLAIN, TWO, until_some};
-use super::support::{Fixture, call};
+use super::support::{Fixture, call, on};
+use crate::config::{Config, StoreChoice};
 
 const PAPER: &str = "
 process: paper
@@ -51,6 +55,34 @@ async fn a_schedule_starts_cases_where_nothing_goes_without_a_token() {
     let taken = taken.header("idempotency-key", "schedule:often@2030-01-01T00:00:00.000Z");
     let reserved = (400, "reserved_idempotency_key".to_owned());
     assert_eq!(f.refused(taken.token(&starter)).await, reserved);
+    f.stop().await;
+}
+
+#[tokio::test]
+async fn without_a_readable_snapshot_what_came_of_starts_is_read_from_its_records() {
+    let store = Arc::new(Memory::default());
+    let config = Config::new(StoreChoice::Memory);
+    let f = Fixture::on(config.clone(), on(&store)).await;
+    f.furnish().await;
+    f.ok(put("plain", json!({"n": 7}))).await;
+    let last = async |f: &Fixture| {
+        until_some(async || {
+            let shown = f.ok(call("GET /v1/schedules/often")).await;
+            shown["last"]["instance"].as_str().map(str::to_owned)
+        })
+        .await
+    };
+    last(&f).await;
+    f.ok(call("POST /v1/schedules/often/pause")).await;
+    f.stop().await;
+    let version = Version(store.read(StreamId::SCHEDULES, Version(0), 100).unwrap().len() as u64);
+    let snapshot = Snapshot { stream: StreamId::SCHEDULES, version, bytes: b"another's".to_vec() };
+    store.commit(Batch { appends: Vec::new(), snapshots: vec![snapshot] }).unwrap();
+
+    let f = Fixture::on(config, on(&store)).await;
+    let before = last(&f).await;
+    f.ok(call("POST /v1/schedules/often/resume")).await;
+    until_some(async || (last(&f).await != before).then_some(())).await;
     f.stop().await;
 }
 

@@ -140,6 +140,12 @@ impl Call {
     }
 }
 
+/// A store that outlives the server.
+pub(super) fn on(store: &Arc<Memory>) -> Opener {
+    let store = store.clone();
+    Box::new(move || Ok(store.clone()))
+}
+
 impl Fixture {
     /// On a store in memory.
     pub(super) async fn new() -> Self {

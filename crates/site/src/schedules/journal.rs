@@ -58,18 +58,18 @@ impl Site {
         }
     }
 
-    /// Takes in what came of starts before the site went down.
+    /// Takes in what came of starts before the site went down, or the next portion of it.
     pub(crate) fn recover_schedules(&mut self, stream: &Stream) {
-        let (mut version, mut unreadable) = (0, 0);
+        let mut unreadable = 0;
         if let Some((before, bytes)) = &stream.snapshot {
             let Ok(record) = Record::<ScheduleEvent>::from_bytes(bytes) else {
                 return self.ask_for(StreamId::SCHEDULES, true);
             };
-            version = *before;
+            self.schedules.version = *before;
             self.schedules.note_all(&record.events);
         }
         for bytes in &stream.records {
-            version += 1;
+            self.schedules.version += 1;
             match Record::<ScheduleEvent>::from_bytes(bytes) {
                 Ok(Record { at, events }) => {
                     self.latest = self.latest.max(at);
@@ -84,7 +84,6 @@ impl Site {
             );
             self.out.push(Output::Notice { text });
         }
-        self.schedules.version = version;
     }
 }
 

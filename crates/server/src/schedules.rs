@@ -29,9 +29,12 @@ pub(crate) const SCHEME: &str = "Schedule";
 pub(crate) const WAITING_MAX: usize = 2 * STARTS_MAX;
 /// How long one may take: less than the site waits for word of it, so that one that hangs leaves its place.
 const TIME_MAX: Duration = Duration::from_secs(30);
-/// What a server says that has not heard yet what the registrar knows: of the process and the person, which were there when
-/// the schedule was put, and of new weights.
-const UNKNOWN_YET: [&str; 3] = ["no_such_process", "no_such_agent", "placed_elsewhere"];
+/// How long the site may take to say whether one is wanted, and to hear what came of it.
+const ASKED_MAX: Duration = Duration::from_secs(10);
+/// What a server says that has not heard yet what the registrar knows: of the process, the person and the files, which were
+/// there when the schedule was put, and of new weights.
+const UNKNOWN_YET: [&str; 4] =
+    ["no_such_process", "no_such_agent", "no_such_file", "placed_elsewhere"];
 const ANSWER_BYTES_MAX: usize = 1 << 20;
 
 /// A request that nobody but this has made.
@@ -94,14 +97,15 @@ async fn carry_out(app: &Arc<App>, meters: &ScheduleMeters, due: Due) {
         }
     };
     // If nobody hears it, it is asked for again.
-    drop(app.gate.ask(Credential::Schedule(name), Request::Schedule(errand)).await);
+    let told = app.gate.ask(Credential::Schedule(name), Request::Schedule(errand));
+    drop(tokio::time::timeout(ASKED_MAX, told).await);
 }
 
 async fn is_wanted(app: &Arc<App>, due: &Due) -> bool {
     let Due { schedule, moment, .. } = due;
     let begin = Recurring::Begin { name: schedule.clone(), moment: *moment };
     let asked = app.gate.ask(Credential::Schedule(schedule.clone()), Request::Schedule(begin));
-    matches!(asked.await, Ok(Answer::Wanted(true)))
+    matches!(tokio::time::timeout(ASKED_MAX, asked).await, Ok(Ok(Answer::Wanted(true))))
 }
 
 async fn in_time(start: impl Future<Output = Came>) -> Came {

@@ -37,9 +37,14 @@ fn group_with(limit: u32, at_once: Option<u32>) -> Group {
     for source in [PACK, CHECKED] {
         group.ask(0, Request::Deploy { source: source.to_owned() }).unwrap();
     }
-    let crane = RegisterExecutor {
-        name: "crane".into(),
-        url: "http://crane.example:7001".into(),
+    register(&mut group, "crane", limit, at_once);
+    group
+}
+
+fn register(group: &mut Group, name: &str, limit: u32, at_once: Option<u32>) {
+    let executor = RegisterExecutor {
+        name: name.into(),
+        url: format!("http://{name}.example:7001").into(),
         secret: Secret("s".repeat(32)),
         types: vec![ExecutorType { job: "pack".into(), limit: None, rate: None }],
         rate: None,
@@ -50,11 +55,10 @@ fn group_with(limit: u32, at_once: Option<u32>) -> Group {
         domain: None,
         verdicts: false,
     };
-    group.ask(0, Request::Executor(Concern::Register(crane))).unwrap();
+    group.ask(0, Request::Executor(Concern::Register(executor))).unwrap();
     for _ in 0..5 {
         group.pass(2_000);
     }
-    group
 }
 
 /// Starts something at a server that is to be done in so many minutes, if that is said.
@@ -101,9 +105,12 @@ fn cases(given: &[(usize, JobLease)]) -> Vec<(usize, InstanceId)> {
     given.iter().map(|(place, task)| (*place, task.activity.instance)).collect()
 }
 
-fn done(group: &mut Group, (place, task): &(usize, JobLease)) {
+fn done(group: &mut Group, given: &(usize, JobLease)) {
+    report(group, given, Outcome::Done(Data::new()));
+}
+
+fn report(group: &mut Group, (place, task): &(usize, JobLease), outcome: Outcome) {
     let (executor, task) = ("crane".into(), task.clone());
-    let outcome = Outcome::Done(Data::new());
     let report = Concern::Report(TaskReport { executor, task, outcome });
     group.last += 1;
     let (id, credential) = (RequestId(group.last), Credential::Executor("crane".into()));
@@ -150,6 +157,35 @@ fn another_server_gives_an_executor_nothing_that_would_make_a_promise_late() {
     assert_eq!(cases(&given(&mut group)), [], "the crane is needed before it would be done");
     group.ask(0, Request::Abort { instance: checked, reason: String::new() }).unwrap();
     (0..5).for_each(|_| group.pass(1_000));
+    assert_eq!(cases(&given(&mut group)), [(1, other)]);
+}
+
+#[test]
+fn what_has_failed_at_an_executor_that_another_server_keeps_is_given_to_it_again() {
+    let mut group = group();
+    start(&mut group, 0, "checked", Some(300)).1.unwrap();
+    let (case, started) = start(&mut group, 1, "parcel", None);
+    started.unwrap();
+    (0..5).for_each(|_| group.pass(1_000));
+    let has = given(&mut group);
+    assert_eq!(cases(&has), [(1, case)]);
+    report(&mut group, &has[0], Outcome::Failed { error: "it slipped".into(), retry: true });
+    (0..10).for_each(|_| group.pass(1_000));
+    assert_eq!(cases(&given(&mut group)), [(1, case)]);
+}
+
+#[test]
+fn who_gets_no_turn_with_one_executor_asks_for_another() {
+    let mut group = group();
+    start(&mut group, 0, "checked", Some(18)).1.unwrap();
+    register(&mut group, "lift", 1, None);
+    // For this both are kept.
+    start(&mut group, 0, "checked", Some(600)).1.unwrap();
+    let (other, started) = start(&mut group, 1, "parcel", None);
+    started.unwrap();
+    (0..20).for_each(|_| group.pass(1_000));
+    let to: Vec<&str> = group.calls.iter().map(|(_, call)| &*call.executor.name).collect();
+    assert_eq!(to, ["lift"], "the crane is needed before it would be done");
     assert_eq!(cases(&given(&mut group)), [(1, other)]);
 }
 

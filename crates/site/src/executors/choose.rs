@@ -92,6 +92,11 @@ impl Executors {
         self.given.count(id, kind) < of_kind && self.given.total(id) < in_all
     }
 
+    /// Whether an executor wants nothing of a type for now.
+    pub(crate) fn is_resting(&self, id: ExecutorId, kind: KindId) -> bool {
+        self.rests.is_resting(id, kind)
+    }
+
     /// Whether a job waits for whoever has promised it: it was not tried there, and something is expected of them.
     pub(crate) fn is_awaited(
         &self,

@@ -28,6 +28,8 @@ use crate::output::Output;
 const AGAIN: Duration = Duration::from_secs(2);
 /// For how long a question counts, and leave that is not used.
 const WANTED: Duration = Duration::from_secs(10);
+/// How long one executor is asked for alone, where others could do a job as well.
+const ALONE: Duration = Duration::from_secs(6);
 /// How long is believed what a planner has told.
 const KEPT: Duration = Duration::from_secs(60);
 
@@ -51,6 +53,7 @@ struct Asked {
     executor: ExecutorId,
     turn: TurnOf,
     planner: ServerId,
+    since: Timestamp,
     /// When it was asked last, or allowed.
     at: Timestamp,
     is_allowed: bool,
@@ -124,10 +127,34 @@ impl Site {
         if offering.iter().any(|id| !but.contains(id) && has_room(id)) {
             return None;
         }
-        let is_there = |id: &ExecutorId| executors.is_awaited(key, *id, task.kind, now);
-        let mut there = but.iter().copied().filter(|id| has_room(id) && is_there(id));
-        let (id, planner) = there.find_map(|id| Some((id, self.kept_elsewhere(id, now)?)))?;
+        let is_there = |id: &ExecutorId| has_room(id) && !executors.is_resting(*id, task.kind);
+        let there = but.iter().copied().filter(is_there);
+        let mut there: Vec<(ExecutorId, ServerId)> =
+            there.filter_map(|id| Some((id, self.kept_elsewhere(id, now)?))).collect();
+        // Who has failed at it, or of whom nothing is expected, comes last.
+        there.sort_by_key(|(id, _)| !executors.is_awaited(key, *id, task.kind, now));
+        let (id, planner) = self.next_to_ask(key, &there, now)?;
         self.is_allowed(key, (id, task), planner, now).then_some(Turn::Of(id))
+    }
+
+    /// Whoever is asked for, or the one behind it if that takes too long.
+    fn next_to_ask(
+        &mut self,
+        key: &JobKey,
+        there: &[(ExecutorId, ServerId)],
+        now: Timestamp,
+    ) -> Option<(ExecutorId, ServerId)> {
+        let asked = self.planning.lending.asked.get(&task_key(key));
+        let asked = asked.filter(|asked| there.contains(&(asked.executor, asked.planner)));
+        let Some(asked) = asked else { return there.first().copied() };
+        let before = (asked.executor, asked.planner);
+        if asked.is_allowed || now.since(asked.since) < ALONE || there.len() < 2 {
+            return Some(before);
+        }
+        let turn = asked.turn.clone();
+        let place = there.iter().position(|one| *one == before)?;
+        self.say_turn(before.1, TurnOf { stage: Stage::Over, ..turn });
+        there.get((place + 1) % there.len()).copied()
     }
 
     /// Whether a planner allows that a job is given to an executor now; asks if that is not known.
@@ -152,7 +179,7 @@ impl Site {
         let turn = TurnOf { task: of, executor, takes_ms, stage: Stage::Waiting };
         self.say_turn(planner, turn.clone());
         let (key, executor) = (key.clone(), id);
-        let asked = Asked { key, executor, turn, planner, at: now, is_allowed: false };
+        let asked = Asked { key, executor, turn, planner, since: now, at: now, is_allowed: false };
         self.planning.lending.asked.insert(of, asked);
         false
     }
@@ -171,8 +198,7 @@ impl Site {
         self.note_busy(now);
         self.allow_turns(now);
         self.forget_kept(now);
-        let mut over = Vec::new();
-        let mut again = Vec::new();
+        let (mut over, mut again, mut is_long) = (Vec::new(), Vec::new(), false);
         for (of, asked) in &mut self.planning.lending.asked {
             let gift = self.executors.given.get(&asked.key);
             let is_at_work = gift.is_some_and(|gift| gift.executor == asked.executor);
@@ -185,8 +211,13 @@ impl Site {
                 over.push(*of);
             } else if !asked.is_allowed && now.since(asked.at) >= AGAIN {
                 asked.at = now;
+                is_long |= now.since(asked.since) >= ALONE;
                 again.push((asked.planner, asked.turn.clone()));
             }
+        }
+        if is_long {
+            // It is looked whether somebody else could do it.
+            self.executors.plans_changed();
         }
         again.into_iter().for_each(|(planner, turn)| self.say_turn(planner, turn));
         for of in over {
@@ -431,7 +462,7 @@ impl Site {
                 let turn = TurnOf { task, executor, takes_ms, stage: Stage::Begun };
                 busy.push(turn.clone());
                 let (executor, planner, is_allowed) = (id, from, true);
-                let asked = Asked { key, executor, turn, planner, at: now, is_allowed };
+                let asked = Asked { key, executor, turn, planner, since: now, at: now, is_allowed };
                 self.planning.lending.asked.entry(task).or_insert(asked);
             }
         }

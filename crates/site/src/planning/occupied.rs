@@ -240,9 +240,14 @@ impl Site {
     /// What an executor has from others.
     fn lent_to(&self, resource: &ResourceId, name: &Arc<str>) -> Vec<Occupant> {
         let lent = self.planning.lending.lent.iter().filter(|(_, it)| it.executor == *name);
+        // Of which type it is others do not say: if there is one that has a limit of its own, it may be of that.
+        let one = self.executors.registry.named(name).map(|(_, one)| one);
+        let is_limited = one.is_some_and(|one| {
+            one.types.iter().filter_map(|own| own.limit).any(|limit| limit < one.limit)
+        });
         let lent = lent.map(|(task, &Lent { at, takes_ms, begun, lane, .. })| {
             let planned = self.planned_lane(task_id(*task), resource);
-            let (whose, is_limited, is_planned) = (Whose::Lent(*task), false, planned.is_some());
+            let (whose, is_planned) = (Whose::Lent(*task), planned.is_some());
             let lane = planned.or(lane);
             Occupant { whose, at, takes_ms, begun, lane, is_limited, is_planned }
         });

@@ -119,6 +119,10 @@ impl Site {
         let all: Vec<ResourceId> = node.desk.resources().filter(|id| counts(id)).cloned().collect();
         let mut lost = Vec::new();
         for id in all {
+            // What queues there may be through later than was thought.
+            if let ResourceId::Executor(name) = &id {
+                self.planning.queues.remove(name);
+            }
             let setup = self.setup(&id, now);
             match (setup, &mut self.planning.node) {
                 (Some(setup), Some(node)) => node.desk.refit(&id, &setup, now),

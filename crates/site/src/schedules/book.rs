@@ -294,7 +294,7 @@ impl Schedule {
     fn latest(&self, now: Timestamp) -> Option<Timestamp> {
         let next = self.next.filter(|next| *next <= now)?;
         match self.table.next(next) {
-            Some(after) if after <= now => self.table.latest(next, now),
+            Some(after) if after <= now => self.table.latest(next, now).or(Some(after)),
             Some(_) | None => Some(next),
         }
     }

@@ -161,6 +161,21 @@ fn another_server_gives_an_executor_nothing_that_would_make_a_promise_late() {
 }
 
 #[test]
+fn a_server_that_begins_anew_hears_at_once_which_executors_are_kept() {
+    let mut group = group();
+    start(&mut group, 0, "checked", Some(18)).1.unwrap();
+    let (north, other) = (ServerId(0), ServerId(1));
+    group.feed(0, Input::Link { to: other, is_up: false });
+    group.open(1);
+    group.feed(0, Input::Link { to: other, is_up: true });
+    group.feed(1, Input::Link { to: north, is_up: true });
+    group.pass(1);
+    start(&mut group, 1, "parcel", None).1.unwrap();
+    (0..10).for_each(|_| group.pass(1_000));
+    assert_eq!(cases(&given(&mut group)), [], "the crane is needed before it would be done");
+}
+
+#[test]
 fn what_has_failed_at_an_executor_that_another_server_keeps_is_given_to_it_again() {
     let mut group = group();
     start(&mut group, 0, "checked", Some(300)).1.unwrap();

@@ -38,6 +38,11 @@ pub(super) struct Opening {
 }
 
 impl Opening {
+    /// Somebody may not know who is kept.
+    pub(super) fn tell_again(&mut self) {
+        self.has_changed |= !self.kept.is_empty();
+    }
+
     /// Who is told now which executors are kept: all, or those that have not answered and are waited for.
     fn untold(&mut self, others: BTreeSet<ServerId>, now: Timestamp) -> BTreeSet<ServerId> {
         let is_due = !self.kept.is_empty() && now.since(self.told_at) >= TOLD;

@@ -65,6 +65,9 @@ impl Site {
         if !reach.up.insert(server) {
             return;
         }
+        // It may have begun anew, and not know which executors are kept here.
+        self.planning.opening.tell_again();
+        let reach = &mut self.planning.reach;
         let was_lost = reach.down.remove(&server).is_some_and(|(_, is_known)| is_known);
         if was_lost {
             self.plan(now, |node| node.find(server, now));

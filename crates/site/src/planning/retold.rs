@@ -5,7 +5,7 @@
 //!
 //! Invariant: nothing here is stored. After a restart whoever started an instance says its whole plan again.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use legwork_engine::{Command, State};
@@ -23,11 +23,15 @@ use crate::output::Output;
 /// How long is waited before it is said again: at first, and at most.
 const PAUSE_MIN: Duration = Duration::from_secs(1);
 const PAUSE_MAX: Duration = Duration::from_secs(60);
+/// How many are said at a time: after a restart there may be many.
+const SAID_AT_ONCE: usize = 256;
 
 #[derive(Debug, Default)]
 pub(super) struct Retold {
     /// What servers have not heard of instances.
     unheard: BTreeMap<(InstanceId, ServerId), Unheard>,
+    /// The same in the order in which they are said again.
+    line: BTreeSet<(Timestamp, InstanceId, ServerId)>,
     /// The number of the last change that is known of a step.
     known: BTreeMap<TaskId, u64>,
     last: u64,
@@ -46,7 +50,9 @@ impl Retold {
     /// An instance is over.
     pub(super) fn forget(&mut self, id: InstanceId) {
         let (first, last) = ((id, ServerId(0)), (id, ServerId(u16::MAX)));
-        self.unheard.extract_if(first..=last, |_, _| true).for_each(drop);
+        for ((id, to), unheard) in self.unheard.extract_if(first..=last, |_, _| true) {
+            self.line.remove(&(unheard.due, id, to));
+        }
         self.known.extract_if(steps_of(id), |_, _| true).for_each(drop);
     }
 
@@ -57,14 +63,25 @@ impl Retold {
             let reason = "the server that started it is back".to_owned();
             let replanned = Replanned { legs: deadline.legs.clone(), reason };
             let (number, due, pause) = (0, Timestamp::default(), PAUSE_MIN);
-            let unheard = Unheard { replanned, number, due, pause };
-            self.unheard.insert((id, peer.server), unheard);
+            self.put((id, peer.server), Unheard { replanned, number, due, pause });
         }
+    }
+
+    fn put(&mut self, (id, to): (InstanceId, ServerId), unheard: Unheard) {
+        self.take((id, to));
+        self.line.insert((unheard.due, id, to));
+        self.unheard.insert((id, to), unheard);
+    }
+
+    fn take(&mut self, (id, to): (InstanceId, ServerId)) -> Option<Unheard> {
+        let unheard = self.unheard.remove(&(id, to))?;
+        self.line.remove(&(unheard.due, id, to));
+        Some(unheard)
     }
 
     /// A server is to hear of this, besides what it has not heard yet.
     fn add(&mut self, id: InstanceId, to: ServerId, told: &Replanned, number: u64, now: Timestamp) {
-        let before = self.unheard.remove(&(id, to)).map(|before| before.replanned.legs);
+        let before = self.take((id, to)).map(|before| before.replanned.legs);
         let is_other = |leg: &Leg| {
             let mut legs = told.legs.iter();
             legs.all(|own| (own.node, own.round) != (leg.node, leg.round))
@@ -72,8 +89,7 @@ impl Retold {
         let mut legs: Vec<Leg> = before.unwrap_or_default().into_iter().filter(is_other).collect();
         legs.extend(told.legs.iter().cloned());
         let replanned = Replanned { legs, reason: told.reason.clone() };
-        let unheard = Unheard { replanned, number, due: now, pause: PAUSE_MIN };
-        self.unheard.insert((id, to), unheard);
+        self.put((id, to), Unheard { replanned, number, due: now, pause: PAUSE_MIN });
     }
 
     /// Of what is told, that which is not older than what is known.
@@ -118,10 +134,14 @@ impl Site {
 
     /// Says what was not heard and is due.
     pub(super) fn say_plans(&mut self, now: Timestamp) {
-        let Retold { unheard, last, .. } = &mut self.planning.retold;
-        for (&(id, to), unheard) in unheard.iter_mut().filter(|(_, unheard)| unheard.due <= now) {
+        let retold = &mut self.planning.retold;
+        for _ in 0..SAID_AT_ONCE {
+            let Some(&(_, id, to)) = retold.line.first().filter(|(due, ..)| *due <= now) else {
+                return;
+            };
+            let Some(mut unheard) = retold.take((id, to)) else { return };
             if unheard.number == 0 {
-                unheard.number = next(last, now);
+                unheard.number = next(&mut retold.last, now);
             }
             unheard.due = now + unheard.pause;
             unheard.pause = (unheard.pause * 2).min(PAUSE_MAX);
@@ -129,11 +149,12 @@ impl Site {
             let replanned = Box::new(unheard.replanned.clone());
             let message = Message::Replanned { instance, replanned, number };
             self.out.push(Output::Send { to, message });
+            retold.put((id, to), unheard);
         }
     }
 
     pub(super) fn next_retold(&self) -> Option<Timestamp> {
-        self.planning.retold.unheard.values().map(|unheard| unheard.due).min()
+        self.planning.retold.line.first().map(|(due, ..)| *due)
     }
 
     /// The server that started an instance, or one in between, tells how steps are planned now.
@@ -166,9 +187,9 @@ impl Site {
 
     /// Another server has heard how an instance is planned.
     pub(crate) fn plan_heard(&mut self, from: ServerId, id: InstanceId, number: u64) {
-        let unheard = &mut self.planning.retold.unheard;
-        if unheard.get(&(id, from)).is_some_and(|it| it.number == number) {
-            unheard.remove(&(id, from));
+        let retold = &mut self.planning.retold;
+        if retold.unheard.get(&(id, from)).is_some_and(|it| it.number == number) {
+            retold.take((id, from));
         }
     }
 }

@@ -204,6 +204,29 @@ fn appointments_in_an_hour_left_out_come_later_and_in_one_that_comes_twice_once(
 }
 
 #[test]
+fn appointments_in_an_hour_left_out_before_midnight_come_in_the_next_day_among_its_own() {
+    // On Saturday at eleven, 01:00 UTC, the clock of Nuuk is put to midnight.
+    let saturday = |times: &str| {
+        let check = format!("regularly: [{{ task: check, at: '{times}', takes: 5m }}]");
+        let all = comes_up(
+            &ann("zone: America/Nuuk", &check),
+            "2026-03-28T20:00:00Z",
+            "2026-03-29T20:00:00Z",
+        );
+        all.iter().map(|due| due[9..20].to_owned()).collect::<Vec<_>>().join(", ")
+    };
+    assert_eq!(saturday("30 23 * * *"), "03-29 01:30");
+    assert_eq!(saturday("30 23 * * sat"), "03-29 01:30");
+    assert_eq!(saturday("30 23 * * sun"), "");
+    // Each once, and in order.
+    assert_eq!(saturday("15,45 0,23 * * sun"), "03-29 01:15, 03-29 01:45");
+    assert_eq!(saturday("0,30 0,23 * * *"), "03-29 01:00, 03-29 01:30");
+    assert_eq!(saturday("45 22,23 * * sat"), "03-29 00:45, 03-29 01:45");
+    assert_eq!(saturday("50 0,23 * * *"), "03-29 01:50");
+    assert_eq!(saturday("*/40 0,23 * * *"), "03-29 01:00, 03-29 01:40");
+}
+
+#[test]
 fn what_is_done_every_so_often_has_a_window_of_its_own() {
     let regularly = "share: 50, regularly: \
                      [{ task: reports, every: 2d, takes: 30m, from: 2026-03-27 }, \
@@ -264,7 +287,7 @@ struct Plan {
 }
 
 const REGULARLY: &str =
-    "{ task: a, at: '15 */5 * * *', takes: 2h }, { task: b, every: 1d, takes: 1h }";
+    "{ task: a, at: '15,45 */5,23 * * *', takes: 2h }, { task: b, every: 1d, takes: 1h }";
 
 impl Plan {
     fn source(&self, regularly: &str) -> String {
@@ -329,6 +352,7 @@ fn plans() -> impl Strategy<Value = Plan> {
         "UTC",
         "Europe/Berlin",
         "America/New_York",
+        "America/Nuuk",
         "Australia/Lord_Howe",
         "Asia/Kolkata",
         "America/Santiago",

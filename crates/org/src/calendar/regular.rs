@@ -97,19 +97,24 @@ pub(super) fn appointments<'r>(
     let day_of = |moment: i64| zone.wall(moment).div_euclid(DAY_MS);
     // A day more at each end: where the clock is put back over midnight a day comes twice.
     let days = day_of(stretch.start).saturating_sub(1)..=day_of(stretch.end).saturating_add(1);
+    let mut put_off: Vec<i64> = Vec::new();
     days.map_while(move |day| {
         let midnight = day.checked_mul(DAY_MS)?;
         let date =
             TimeZone::UTC.to_datetime(jiff::Timestamp::from_millisecond(midnight).ok()?).date();
-        let mut moments: Vec<i64> = Vec::new();
+        let mut moments = std::mem::take(&mut put_off);
         if cron.is_on(date) {
             let walls = cron.minutes().map(|minute| midnight + minute * MINUTE_MS);
-            // A day that the zone leaves out has no appointments.
-            moments
-                .extend(walls.filter_map(|wall| zone.moment(wall)).filter(|&m| day_of(m) == day));
-            // What falls into an hour that is left out comes later, where others may be already.
+            // A day that the zone leaves out as a whole has no appointments.
+            let is_shown = |wall: i64, moment: &i64| zone.wall(*moment) - wall < DAY_MS;
+            moments.extend(
+                walls.filter_map(|wall| zone.moment(wall).filter(|moment| is_shown(wall, moment))),
+            );
+            // What falls into an hour that is left out comes later, where others may be already,
+            // and some of it in the next day if that hour ends at midnight.
             moments.sort_unstable();
             moments.dedup();
+            put_off = moments.split_off(moments.partition_point(|&moment| day_of(moment) <= day));
         }
         Some(moments)
     })

@@ -22,8 +22,8 @@ pub trait Performers {
 pub struct Resolved {
     /// Those to whom the step is offered.
     pub actors: AgentSet,
-    /// Everybody named on the right of an EXCEPT. They must not do the step for somebody else
-    /// either: four eyes stay four when one pair is on holiday.
+    /// Everybody named on the right of an EXCEPT, and those whose manager or unit is asked for. They
+    /// must not do the step for somebody else either: four eyes stay four when one pair is on holiday.
     pub barred: AgentSet,
 }
 
@@ -37,7 +37,12 @@ impl Organisation {
 
     fn evaluate(&self, rule: &Rule, history: &dyn Performers, barred: &mut AgentSet) -> AgentSet {
         match rule {
-            Rule::Are(actors) => self.named(actors, history),
+            Rule::Are(actors) => {
+                if let Actors::UnitOfPerformer(step) | Actors::ManagerOfPerformer(step) = actors {
+                    *barred = barred.union(&self.just(self.performed(step, history)));
+                }
+                self.named(actors, history)
+            }
             Rule::Any(rules) => rules
                 .iter()
                 .map(|rule| self.evaluate(rule, history, barred))
@@ -211,21 +216,21 @@ mod tests {
 
     #[test]
     fn same_unit_as_the_performer_is_everybody_with_a_position_there() {
-        check("OrgUnitOf(NodePerformingAgent(admit))", "ann did admit", "ann ben");
-        check("OrgUnitOf(NodePerformingAgent(admit))", "dan did admit", "");
+        check("OrgUnitOf(NodePerformingAgent(admit))", "ann did admit", "ann ben / ann");
+        check("OrgUnitOf(NodePerformingAgent(admit))", "dan did admit", " / dan");
         // Without a position one belongs to the units one manages.
-        check("OrgUnitOf(NodePerformingAgent(admit))", "roth did admit", "cora");
+        check("OrgUnitOf(NodePerformingAgent(admit))", "roth did admit", "cora / roth");
     }
 
     #[test]
     fn the_manager_of_a_performer_is_the_nearest_above_who_is_somebody_else() {
-        check("ManagerOf(NodePerformingAgent(admit))", "lang did admit", "weber");
+        check("ManagerOf(NodePerformingAgent(admit))", "lang did admit", "weber / lang");
         // The ward has no manager of its own.
-        check("ManagerOf(NodePerformingAgent(admit))", "ann did admit", "lang");
-        check("ManagerOf(NodePerformingAgent(admit))", "cora did admit", "roth");
-        check("ManagerOf(NodePerformingAgent(admit))", "roth did admit", "weber");
-        check("ManagerOf(NodePerformingAgent(admit))", "weber did admit", "");
-        check("ManagerOf(NodePerformingAgent(admit))", "dan did admit", "");
+        check("ManagerOf(NodePerformingAgent(admit))", "ann did admit", "lang / ann");
+        check("ManagerOf(NodePerformingAgent(admit))", "cora did admit", "roth / cora");
+        check("ManagerOf(NodePerformingAgent(admit))", "roth did admit", "weber / roth");
+        check("ManagerOf(NodePerformingAgent(admit))", "weber did admit", " / weber");
+        check("ManagerOf(NodePerformingAgent(admit))", "dan did admit", " / dan");
     }
 
     #[test]
@@ -253,6 +258,29 @@ mod tests {
         let resolved = organisation(HOSPITAL).resolve(&rule, &past(""));
         assert!(!resolved.bars(&"ann".into()));
         assert!(resolved.bars(&"ben".into()));
+    }
+
+    #[test]
+    fn they_do_not_stand_in_for_their_manager_where_that_one_is_asked_for() {
+        let bars = |rule: &str| {
+            let rule: Rule = rule.parse().unwrap();
+            organisation(HOSPITAL).resolve(&rule, &past("ann did ask")).bars(&"ann".into())
+        };
+        assert!(bars("ManagerOf(NodePerformingAgent(ask))"));
+        assert!(bars("ManagerOf(NodePerformingAgent(ask)) OR Role(physician)"));
+        assert!(bars("OrgUnitOf(NodePerformingAgent(ask)) AND Agent(ben)"));
+        // The rule names her herself, or asks for others than her manager.
+        assert!(!bars("OrgUnitOf(NodePerformingAgent(ask))"));
+        assert!(!bars("ManagerOf(NodePerformingAgent(ask)) OR Role(nurse)"));
+        assert!(!bars("Role(physician) EXCEPT ManagerOf(NodePerformingAgent(ask))"));
+    }
+
+    #[test]
+    fn a_step_is_the_deed_of_whoever_did_it_also_in_place_of_their_manager() {
+        // Whether Ann did it for Lang is not in the history; a rule can keep him out all the same.
+        check("ManagerOf(NodePerformingAgent(ask))", "ann did ask", "lang / ann");
+        let rule = "(ManagerOf(NodePerformingAgent(ask)) OR Agent(weber)) EXCEPT Agent(lang)";
+        check(rule, "ann did ask", "weber / ann lang");
     }
 
     #[test]

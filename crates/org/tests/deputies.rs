@@ -38,8 +38,12 @@ fn agent(number: usize) -> AgentId {
     AgentId::from(&*format!("p{number}"))
 }
 
-fn organisation(plan: &Plan) -> Organisation {
-    let mut source = "organisation: o\nagents:\n".to_owned();
+/// All are in one unit, which somebody manages.
+fn organisation(plan: &Plan, manager: usize) -> Organisation {
+    let mut source = format!(
+        "organisation: o\nunits: {{ all: {{ manager: p{manager} }} }}\n\
+         positions: {{ staff: {{ unit: all }} }}\nagents:\n"
+    );
     for (number, (away, substitutes)) in plan.iter().enumerate() {
         let mut named: Vec<String> = Vec::new();
         for &other in substitutes.iter().filter(|&&other| other != number) {
@@ -50,7 +54,9 @@ fn organisation(plan: &Plan) -> Organisation {
         }
         let absent = if *away { "{ from: 2026-01-01 }" } else { "" };
         let named = named.join(", ");
-        writeln!(source, "  p{number}: {{ substitutes: [{named}], absent: [{absent}] }}").unwrap();
+        let staff = "positions: [staff]";
+        writeln!(source, "  p{number}: {{ {staff}, substitutes: [{named}], absent: [{absent}] }}")
+            .unwrap();
     }
     let (organisation, findings) = Organisation::parse(&source);
     organisation.unwrap_or_else(|| panic!("{source}\n{findings:?}"))
@@ -123,13 +129,14 @@ proptest! {
         plan in plans(),
         asked in 0..AGENTS,
         approver in 0..AGENTS,
-        others_barred in any::<bool>(),
+        kind in 0..3,
     ) {
-        let organisation = organisation(&plan);
+        let organisation = organisation(&plan, approver);
         let now: Timestamp = NOW.parse().unwrap();
-        let rule = match others_barred {
-            false => format!("Agent(p{approver}) EXCEPT NodePerformingAgent(ask)"),
-            true => format!("Agent(p{approver}) EXCEPT (NodePerformingAgent(ask) OR Agent(p0) OR Agent(p1))"),
+        let rule = match kind {
+            0 => format!("Agent(p{approver}) EXCEPT NodePerformingAgent(ask)"),
+            1 => format!("Agent(p{approver}) EXCEPT (NodePerformingAgent(ask) OR Agent(p0) OR Agent(p1))"),
+            _ => "ManagerOf(NodePerformingAgent(ask))".to_owned(),
         };
         let step = organisation.resolve(&rule.parse::<Rule>().unwrap(), &Asked(agent(asked)));
         let found = organisation.stand_in_at(&agent(approver), &step, now);
@@ -139,6 +146,7 @@ proptest! {
         if let Some(found) = &found {
             prop_assert!(!organisation.is_absent(found, now));
             prop_assert!(*found != agent(approver) && !step.bars(found));
+            prop_assert!(*found != agent(asked), "nobody approves what they have asked for");
             prop_assert!(organisation.may_stand_in_for(found, now).contains(&agent(approver)));
         }
         // The same people see the item, and may work on it.

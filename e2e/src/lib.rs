@@ -3,6 +3,7 @@
 //! Invariant: every process started here is killed when its value is dropped, and everything it
 //! writes lies in a temporary folder. Waiting is for a real sign (a line, an answer), and bounded.
 
+pub mod bank;
 pub mod binary;
 pub mod command;
 pub mod contents;

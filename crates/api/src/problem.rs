@@ -9,6 +9,7 @@ use legwork_model::time::Timestamp;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
+use crate::deadlines::DeadlineStep;
 use crate::definitions::Finding;
 use crate::text;
 
@@ -38,6 +39,9 @@ pub struct Problem {
     #[serde(default, with = "text::option", skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<String>, format = DateTime)]
     pub earliest: Option<Timestamp>,
+    /// What would be planned for that date: who would do what when. Nothing of it is reserved.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub steps: Vec<DeadlineStep>,
 }
 
 impl Problem {
@@ -50,6 +54,7 @@ impl Problem {
             code: code.to_owned(),
             findings: Vec::new(),
             earliest: None,
+            steps: Vec::new(),
         }
     }
 

@@ -6,7 +6,7 @@ use std::str::FromStr;
 use std::time::Duration;
 
 use anyhow::{Result, anyhow};
-use legwork_api::deadlines::{Deadline, DeadlineRequest, Unpromised};
+use legwork_api::deadlines::{Deadline, DeadlineRequest, DeadlineStep, Unpromised};
 use legwork_model::event;
 use legwork_model::time::{Timestamp, parse_duration};
 
@@ -86,15 +86,15 @@ pub(crate) fn planned(deadline: &Deadline) -> String {
         let mark = paint(WARN, "!");
         return format!("{mark} not promised for {at}: whether it is done by then nobody knows\n");
     }
-    format!("{} promised for {at}\n{}", paint(GOOD, "✔"), steps(deadline))
+    format!("{} promised for {at}\n{}", paint(GOOD, "✔"), steps(&deadline.steps))
 }
 
 /// The steps on the way to it: who, from when, until when.
-pub(crate) fn steps(deadline: &Deadline) -> String {
+pub(crate) fn steps(steps: &[DeadlineStep]) -> String {
     let mut table = Table::new(&["STEP", "WHO", "FROM", "UNTIL"]);
     let moment =
         |moment: Option<Timestamp>| Cell::from(moment.map_or_else(String::new, tree::moment));
-    for step in &deadline.steps {
+    for step in steps {
         let who = step.by.as_ref().map_or_else(|| "nobody".to_owned(), tree::performer);
         let name = tree::in_round(&step.step, &step.iteration);
         table.row([Cell::from(name), Cell::from(who), moment(step.start), moment(step.end)]);
@@ -104,7 +104,6 @@ pub(crate) fn steps(deadline: &Deadline) -> String {
 
 #[cfg(test)]
 pub(crate) mod tests {
-    use legwork_api::deadlines::DeadlineStep;
     use legwork_api::instances::Performer;
 
     use super::*;

@@ -88,7 +88,7 @@ fn asked(process: &str, deadline: &Deadline) -> String {
     let (mark, at) = (paint(GOOD, "✔"), paint(STRONG, tree::moment(deadline.at)));
     let start = format!("legwork start {process} --by {}", deadline.at);
     let next = format!("nothing is reserved yet; `{start}` with the same values does");
-    format!("{mark} can be promised for {at}\n{}{}\n", by::steps(deadline), paint(DIM, next))
+    format!("{mark} can be promised for {at}\n{}{}\n", by::steps(&deadline.steps), paint(DIM, next))
 }
 
 /// How it stands with a deadline.

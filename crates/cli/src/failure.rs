@@ -12,6 +12,7 @@ use anyhow::Error;
 use legwork_api::{Problem, client};
 use serde_json::json;
 
+use crate::by;
 use crate::output::remark;
 use crate::style::{BAD, DIM, paint, plain};
 
@@ -49,6 +50,9 @@ fn as_text(error: &Error) -> String {
     let mut text = format!("{head} {} {code}", plain(&problem.detail));
     for finding in &problem.findings {
         text.push_str(&format!("\n{finding}"));
+    }
+    if !problem.steps.is_empty() {
+        text.push_str(&format!("\n{}", by::steps(&problem.steps).trim_end()));
     }
     if let Some(next) = next(problem) {
         text.push_str(&format!("\n  {} {next}", paint(DIM, "hint:")));
@@ -128,10 +132,14 @@ mod tests {
         let detail = "it cannot be promised for 2026-01-16T16:00:00.000Z: nobody has the time";
         let mut problem = Problem::new(409, "deadline_not_promised", detail);
         problem.earliest = "2026-01-19T10:00:00Z".parse().ok();
+        problem.steps = by::tests::deadline().steps;
         let error = Error::from(client::Error::Problem(Box::new(problem)));
         let text = anstream::adapter::strip_str(&as_text(&error)).to_string();
         insta::assert_snapshot!(text, @r"
         error: it cannot be promised for 2026-01-16T16:00:00.000Z: nobody has the time (deadline_not_promised)
+          STEP   WHO         FROM                  UNTIL
+          check  ann         2026-03-01 08:00:00Z  2026-03-01 11:00:00Z
+          book   worker crm  2026-03-01 11:00:00Z  2026-03-01 11:00:30Z
           hint: write --by 2026-01-19T10:00:00.000Z, or start it all the same with `legwork start … --unpromised`
         ");
     }

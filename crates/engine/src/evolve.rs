@@ -173,8 +173,16 @@ pub(crate) fn apply(
         Event::Finished => state.lifecycle = Lifecycle::Completed,
         Event::Redirected { from, to } => state.travel_mut().redirected(*from, *to),
         Event::Replanned(replanned) => {
-            state.deadline.iter_mut().for_each(|deadline| deadline.replan(&replanned.legs));
+            state.deadline.iter_mut().for_each(|deadline| deadline.replan(replanned, at));
         }
+    }
+    note_end(state, at);
+}
+
+/// Other servers are told of the end, and values come, after it: when it was is kept apart.
+fn note_end(state: &mut State, at: Timestamp) {
+    if let Some(travel) = state.travel.as_mut().filter(|_| state.lifecycle.has_ended()) {
+        travel.ended_at.get_or_insert(at);
     }
 }
 

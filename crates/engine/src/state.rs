@@ -261,7 +261,9 @@ impl State {
     }
 
     pub fn ended_at(&self) -> Option<Timestamp> {
-        self.lifecycle.has_ended().then_some(self.latest)
+        // Where one server alone has to do with it nothing comes after its end.
+        let noted = self.travel.as_ref().and_then(|travel| travel.ended_at);
+        self.lifecycle.has_ended().then(|| noted.unwrap_or(self.latest))
     }
 
     /// The moment of the last record.

@@ -7,6 +7,7 @@
 use legwork_model::event::{Order, Parcel, Passage};
 use legwork_model::id::{Activity, ServerId};
 use legwork_model::schema::Schema;
+use legwork_model::time::Timestamp;
 use minicbor::{Decode, Encode};
 
 #[derive(Clone, Debug, Default, PartialEq, Eq, Encode, Decode)]
@@ -20,6 +21,9 @@ pub(crate) struct Travel {
     /// The last order that took effect here.
     #[n(2)]
     pub(crate) order: Option<Order>,
+    /// When the instance ended. Other servers are told of it, and values come, after that.
+    #[n(3)]
+    pub(crate) ended_at: Option<Timestamp>,
 }
 
 /// Another server, as far as this instance goes.

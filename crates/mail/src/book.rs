@@ -1,6 +1,6 @@
 //! What has been told, folded from the records of it.
 //!
-//! Invariant: what was told about an item is known as long as its case is there: an item that is taken
+//! Invariant: what was told about an item or a case is known as long as its case is there: an item that is taken
 //! away with a suspension and comes back is no news. How many letters
 //! somebody got lately is told from the same records.
 
@@ -9,18 +9,27 @@ use std::time::Duration;
 
 use legwork_model::event::MailEvent;
 use legwork_model::id::{Activity, AgentId, InstanceId};
+use legwork_model::schema::Schema;
 use legwork_model::time::Timestamp;
 
-use crate::rules::{Due, Kind, Standing, Told, due};
+use crate::promise::{self, Promise};
+use crate::rules::{self, Due, Kind, Standing, Told};
 use crate::settings::Tell;
 
 const HOUR: Duration = Duration::from_secs(3_600);
 
-/// What a letter is about.
+/// What a letter is about: an item, or a case, for which its start stands.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Subject {
     pub instance: InstanceId,
     pub activity: Activity,
+}
+
+/// The same as it stands now.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Matter {
+    Item(Standing),
+    Case(Promise),
 }
 
 #[derive(Debug, Default)]
@@ -30,6 +39,22 @@ pub struct Book {
     lately: BTreeMap<AgentId, VecDeque<Timestamp>>,
 }
 
+impl Subject {
+    pub fn of_case(instance: InstanceId) -> Self {
+        Self { instance, activity: Activity::once(Schema::START) }
+    }
+
+    pub fn is_case(&self) -> bool {
+        self.activity.node == Schema::START
+    }
+
+    /// That it was told.
+    pub fn told(&self, agent: AgentId, kind: Kind, at: Timestamp) -> MailEvent {
+        let Self { instance, activity } = self.clone();
+        MailEvent::Told { instance, activity, agent, kind: kind.number(), at }
+    }
+}
+
 impl Book {
     /// Takes one record in. Letters of one moment to one person are one: a digest.
     pub fn note(&mut self, event: &MailEvent) {
@@ -37,17 +62,23 @@ impl Book {
         // A kind of a later program is none of ours: what it has told is not told here.
         let Some(kind) = Kind::numbered(*kind) else { return };
         let subject = Subject { instance: *instance, activity: activity.clone() };
-        self.told.entry(subject).or_default().insert((agent.clone(), kind), *at);
+        let told = self.told.entry(subject).or_default();
+        told.insert((agent.clone(), kind), *at);
+        kind.takes_back().and_then(|other| told.remove(&(agent.clone(), other)));
         let lately = self.lately.entry(agent.clone()).or_default();
         if lately.back().is_none_or(|last| last < at) {
             lately.push_back(*at);
         }
     }
 
-    /// What is to be told about an item now.
-    pub fn due(&self, tell: &Tell, subject: &Subject, item: &Standing, now: Timestamp) -> Due {
+    /// What is to be told now.
+    pub fn due(&self, tell: &Tell, subject: &Subject, matter: &Matter, now: Timestamp) -> Due {
         static NOTHING: Told = Told::new();
-        due(tell, item, self.told.get(subject).unwrap_or(&NOTHING), now)
+        let told = self.told.get(subject).unwrap_or(&NOTHING);
+        match matter {
+            Matter::Item(item) => rules::due(tell, item, told, now),
+            Matter::Case(promise) => promise::due(tell, promise, told, now),
+        }
     }
 
     /// Forgets items whose cases are gone, and letters of long ago.
@@ -82,9 +113,7 @@ impl Book {
     /// Everything that is known, as events.
     pub fn events(&self) -> Vec<MailEvent> {
         let event = |subject: &Subject, (agent, kind): &(AgentId, Kind), at: &Timestamp| {
-            let Subject { instance, activity } = subject.clone();
-            let (agent, kind, at) = (agent.clone(), kind.number(), *at);
-            MailEvent::Told { instance, activity, agent, kind, at }
+            subject.told(agent.clone(), *kind, *at)
         };
         let mut events: Vec<MailEvent> = self
             .told

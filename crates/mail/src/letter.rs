@@ -1,7 +1,7 @@
 //! What letters say, byte for byte.
 //!
 //! Invariant: nothing of a case is in a letter but the titles of its process and step, its id, the due
-//! time and the words of the answer. Every line is ASCII and short enough for any mail server: text
+//! time, the words of the answer, and why its plan has changed. Every line is ASCII and short enough for any mail server: text
 //! is encoded in base64, headers as encoded words.
 
 use std::sync::Arc;
@@ -95,11 +95,7 @@ impl Letter<'_> {
     /// About one item. With a token it can be answered by a reply.
     pub fn about(&self, about: &About, token: Option<&Token>) -> String {
         let About { activity, kind, process, step, .. } = about;
-        let prefix = match kind {
-            Kind::Assignment => "",
-            Kind::Reminder => "Reminder: ",
-            Kind::Escalation => "Not done yet: ",
-        };
+        let (prefix, _) = opening(*kind);
         let subject = format!("{prefix}{}: {}", short(process), short(step));
         let id = message_id(&format!("{kind} {} {activity}", self.agent), self.from);
         self.message(&id, &subject, &self.text(about, token))
@@ -107,21 +103,13 @@ impl Letter<'_> {
 
     /// Instead of many of these kinds, which `about` names.
     pub fn digest(&self, kinds: impl Iterator<Item = Kind>, about: &str) -> String {
-        // What was escalated is on the worklists of others.
-        let (others, own): (Vec<Kind>, Vec<Kind>) = kinds.partition(|kind| !kind.is_answerable());
-        let (own, others) = (items(own.len()), items(others.len()));
-        let put =
-            own.as_ref().map(|own| format!("Put on your worklist, or waiting there: {own}.\n"));
-        let offered = others
-            .as_ref()
-            .map(|others| format!("Offered to people of yours and not done yet: {others}.\n"));
-        let subject = match (own, others) {
-            (Some(own), None) => format!("You have {own} to do"),
-            (Some(own), Some(others)) => format!("You have {own} to do; not done yet: {others}"),
-            (None, Some(others)) => format!("Not done yet: {others}"),
-            (None, None) => String::new(),
-        };
-        let mut text: String = put.into_iter().chain(offered).collect();
+        let groups: Vec<Group> = kinds.map(group).collect();
+        let all = [Group::Own, Group::Others, Group::Withdrawn, Group::Promised];
+        let said = all.into_iter().filter_map(|group| {
+            counted(group, groups.iter().filter(|other| **other == group).count())
+        });
+        let (subjects, mut text): (Vec<String>, String) = said.unzip();
+        let subject = capital(&subjects.join("; "));
         text.push_str(
             "\nThey are not told one by one: there were too many letters in the last hour.\n",
         );
@@ -145,12 +133,8 @@ impl Letter<'_> {
 
     fn text(&self, about: &About, token: Option<&Token>) -> String {
         let About { activity, kind, process, step, due, words } = about;
-        let mut text = match kind {
-            Kind::Assignment => "There is something for you to do.\n",
-            Kind::Reminder => "This still waits for you.\n",
-            Kind::Escalation => "This was offered to people of yours and is not done yet.\n",
-        }
-        .to_owned();
+        let (_, first) = opening(*kind);
+        let mut text = format!("{first}\n");
         let (process, step) = (line(process), line(step));
         text.push_str(&format!("\nProcess:  {process}\nStep:     {step}\n"));
         text.push_str(&format!("Case:     {}\n", activity.instance));
@@ -176,7 +160,7 @@ impl Letter<'_> {
         text
     }
 
-    fn message(&self, id: &str, subject: &str, text: &str) -> String {
+    pub(crate) fn message(&self, id: &str, subject: &str, text: &str) -> String {
         let Self { from, to, at, .. } = self;
         let mut message = format!(
             "Date: {}\r\nFrom: Legwork <{from}>\r\nTo: <{to}>\r\nSubject: {}\r\n\
@@ -195,22 +179,80 @@ impl Letter<'_> {
     }
 }
 
-/// So many items, if there are any.
-fn items(count: usize) -> Option<String> {
-    match count {
-        0 => None,
-        1 => Some("1 item".to_owned()),
-        _ => Some(format!("{count} items")),
+/// How a letter begins: its subject, and its text.
+pub(crate) fn opening(kind: Kind) -> (&'static str, &'static str) {
+    match kind {
+        Kind::Assignment => ("", "There is something for you to do."),
+        Kind::Reminder => ("Reminder: ", "This still waits for you."),
+        Kind::Escalation => {
+            ("Not done yet: ", "This was offered to people of yours and is not done yet.")
+        }
+        Kind::Withdrawal => (
+            "Not promised any more: ",
+            "A case that you started may be late: its deadline is not promised any more.",
+        ),
+        Kind::Promise => ("Promised again: ", "A case that you started is promised again."),
     }
 }
 
+/// What a digest says of so many of a group, in its subject and its text, if there are any.
+fn counted(group: Group, count: usize) -> Option<(String, String)> {
+    let s = if count == 1 { "" } else { "s" };
+    let (subject, text) = match group {
+        _ if count == 0 => return None,
+        Group::Own => (
+            format!("You have {count} item{s} to do"),
+            format!("Put on your worklist, or waiting there: {count} item{s}.\n"),
+        ),
+        Group::Others => (
+            format!("not done yet: {count} item{s}"),
+            format!("Offered to people of yours and not done yet: {count} item{s}.\n"),
+        ),
+        Group::Withdrawn => (
+            format!("not promised any more: {count} case{s}"),
+            format!("Started by you and not promised any more: {count} case{s}.\n"),
+        ),
+        Group::Promised => (
+            format!("promised again: {count} case{s}"),
+            format!("Started by you and promised again: {count} case{s}.\n"),
+        ),
+    };
+    Some((subject, text))
+}
+
+/// What a digest counts together.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Group {
+    Own,
+    /// What was escalated is on the worklists of others.
+    Others,
+    Withdrawn,
+    Promised,
+}
+
+fn group(kind: Kind) -> Group {
+    match kind {
+        Kind::Assignment | Kind::Reminder => Group::Own,
+        Kind::Escalation => Group::Others,
+        Kind::Withdrawal => Group::Withdrawn,
+        Kind::Promise => Group::Promised,
+    }
+}
+
+/// A sentence begins with a large letter.
+fn capital(text: &str) -> String {
+    let mut chars = text.chars();
+    let first = chars.next().map(|first| first.to_ascii_uppercase());
+    first.into_iter().chain(chars).collect()
+}
+
 /// A title never begins another line.
-fn line(title: &str) -> String {
+pub(crate) fn line(title: &str) -> String {
     title.chars().map(|c| if c.is_control() { ' ' } else { c }).collect()
 }
 
 /// A title within a subject.
-fn short(title: &str) -> String {
+pub(crate) fn short(title: &str) -> String {
     let mut short: String = line(title).chars().take(TITLE_CHARS_MAX).collect();
     if title.chars().nth(TITLE_CHARS_MAX).is_some() {
         short.push('…');
@@ -373,9 +415,8 @@ mod tests {
 
     #[test]
     fn a_digest_tells_what_is_to_be_done_from_what_others_have_not_done() {
-        let digest = |own: usize, reminders: usize, others: usize| {
-            let kinds = [(Kind::Assignment, own), (Kind::Reminder, reminders)];
-            let kinds = kinds.into_iter().chain([(Kind::Escalation, others)]);
+        let all = |kinds: &[(Kind, usize)]| {
+            let kinds = kinds.iter().copied();
             let kinds = kinds.flat_map(|(kind, count)| std::iter::repeat_n(kind, count));
             let (from, to) = ("legwork@example.com", "eva@example.com");
             let agent = &AgentId::from("eva");
@@ -385,6 +426,19 @@ mod tests {
             let text = mime::read(message.as_bytes()).text.unwrap().replace("\r\n", "\n");
             format!("{subject}\n\n{text}")
         };
+        let digest = |own: usize, reminders: usize, others: usize| {
+            let own = [(Kind::Assignment, own), (Kind::Reminder, reminders)];
+            all(&[&own[..], &[(Kind::Escalation, others)]].concat())
+        };
+        let promises = [(Kind::Withdrawal, 12), (Kind::Promise, 1)];
+        insta::assert_snapshot!(all(&promises), @"
+            Subject: Not promised any more: 12 cases; promised again: 1 case
+
+            Started by you and not promised any more: 12 cases.
+            Started by you and promised again: 1 case.
+
+            They are not told one by one: there were too many letters in the last hour.
+            ");
         insta::assert_snapshot!(digest(30, 7, 0), @"
             Subject: You have 37 items to do
 

@@ -1,5 +1,5 @@
-//! WHAT people are told by mail: who hears of an item and when, what a letter says, and how a reply
-//! is understood.
+//! WHAT people are told by mail: who hears of an item, or of the promise of a case, and when, what a
+//! letter says, and how a reply is understood.
 //!
 //! Invariant: pure. The time and the key are arguments; the same items, organisation and letters
 //! before give the same letters. A letter holds no data of a case, and whatever comes as a reply is
@@ -9,6 +9,7 @@ mod address;
 mod book;
 mod letter;
 mod mime;
+mod promise;
 mod read;
 mod reply;
 mod rules;
@@ -16,11 +17,12 @@ mod settings;
 mod token;
 
 pub use address::same_address;
-pub use book::{Book, Subject};
+pub use book::{Book, Matter, Subject};
 pub use letter::{About, Letter, Outcome, message_id, refused_because};
 pub use mime::MESSAGE_BYTES_MAX;
+pub use promise::{Promise, Turn};
 pub use reply::{Reply, Unread, Word, read as read_reply};
-pub use rules::{Due, Kind, Standing, due};
+pub use rules::{Due, Kind, Standing};
 pub use settings::{
     ACTORS_MAX, Inbox, LETTERS_AN_HOUR_MAX, Password, Reminder, Settings, Smtp, Tell, Tls,
 };

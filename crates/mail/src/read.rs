@@ -20,7 +20,7 @@ const SMTP_FIELDS: [&str; 7] =
     ["host", "port", "tls", "user", "password_file", "password_env", "authority"];
 const INBOX_FIELDS: [&str; 8] =
     ["host", "port", "tls", "user", "password_file", "password_env", "authority", "every"];
-const TELL_FIELDS: [&str; 3] = ["assignment", "reminder", "escalation"];
+const TELL_FIELDS: [&str; 4] = ["assignment", "reminder", "escalation", "promise"];
 const REMINDER_FIELDS: [&str; 2] = ["after", "before_due"];
 const ESCALATION_FIELDS: [&str; 1] = ["after"];
 
@@ -193,6 +193,9 @@ impl Reading {
         if let Some(node) = fields.value("assignment") {
             tell.assignment = self.truth(node, "`assignment` of `tell`").unwrap_or(true);
         }
+        if let Some(node) = fields.value("promise") {
+            tell.promise = self.truth(node, "`promise` of `tell`").unwrap_or(true);
+        }
         let length = Duration::from_secs(1)..=365 * DAY;
         let inner = fields.value("reminder").and_then(|node| {
             let fields = Fields::of(node, "`reminder`", &mut self.0)?;
@@ -290,6 +293,7 @@ tell:
   assignment: false
   reminder: { after: 1d, before_due: 4h }
   escalation: { after: 2d }
+  promise: false
 ";
 
     #[test]
@@ -349,6 +353,7 @@ tell:
                     escalation: Some(
                         172800s,
                     ),
+                    promise: false,
                     answer_within: 604800s,
                     actors_max: 20,
                     letters_an_hour_max: 10,

@@ -1,6 +1,7 @@
 //! Which letters about an item are due now, and when to look at it again.
 //!
-//! Invariant: a letter of one kind about one item goes to one person once. Who is not on the list that
+//! Invariant: a letter of one kind about one item goes to one person once; those about the promise of a
+//! case take turns. Who is not on the list that
 //! the site gives is never told, whatever was told before.
 
 use std::collections::BTreeMap;
@@ -20,6 +21,10 @@ pub enum Kind {
     Reminder,
     /// It is still to be done by somebody else.
     Escalation,
+    /// The deadline of a case is not promised any more.
+    Withdrawal,
+    /// It is promised again.
+    Promise,
 }
 
 /// An item as it stands, as far as mail is concerned.
@@ -49,7 +54,7 @@ pub struct Due {
     pub next: Option<Timestamp>,
 }
 
-pub fn due(tell: &Tell, item: &Standing, told: &Told, now: Timestamp) -> Due {
+pub(crate) fn due(tell: &Tell, item: &Standing, told: &Told, now: Timestamp) -> Due {
     let mut due = Due::default();
     let when = |kind: Kind, agent: &AgentId| told.get(&(agent.clone(), kind)).copied();
     for agent in &item.seen_by {
@@ -85,7 +90,14 @@ fn reminder_at(reminder: Reminder, item: &Standing, heard: Option<Timestamp>) ->
 }
 
 impl Due {
-    fn add(&mut self, kind: Kind, agent: &AgentId, at: Option<Timestamp>, now: Timestamp) {
+    /// A letter at a moment, if it is to be written at all.
+    pub(crate) fn add(
+        &mut self,
+        kind: Kind,
+        agent: &AgentId,
+        at: Option<Timestamp>,
+        now: Timestamp,
+    ) {
         match at {
             Some(at) if at <= now => self.letters.push((kind, agent.clone())),
             Some(at) => self.next = Some(self.next.map_or(at, |next| next.min(at))),
@@ -95,7 +107,8 @@ impl Due {
 }
 
 impl Kind {
-    const ALL: [Self; 3] = [Self::Assignment, Self::Reminder, Self::Escalation];
+    const ALL: [Self; 5] =
+        [Self::Assignment, Self::Reminder, Self::Escalation, Self::Withdrawal, Self::Promise];
 
     /// Its number in the store and in tokens.
     pub fn number(self) -> u8 {
@@ -103,6 +116,8 @@ impl Kind {
             Self::Assignment => 0,
             Self::Reminder => 1,
             Self::Escalation => 2,
+            Self::Withdrawal => 3,
+            Self::Promise => 4,
         }
     }
 
@@ -114,7 +129,16 @@ impl Kind {
     pub fn is_answerable(self) -> bool {
         match self {
             Self::Assignment | Self::Reminder => true,
-            Self::Escalation => false,
+            Self::Escalation | Self::Withdrawal | Self::Promise => false,
+        }
+    }
+
+    /// What is not true any more when this is told.
+    pub(crate) fn takes_back(self) -> Option<Self> {
+        match self {
+            Self::Withdrawal => Some(Self::Promise),
+            Self::Promise => Some(Self::Withdrawal),
+            Self::Assignment | Self::Reminder | Self::Escalation => None,
         }
     }
 }
@@ -125,6 +149,8 @@ impl fmt::Display for Kind {
             Self::Assignment => "assignment",
             Self::Reminder => "reminder",
             Self::Escalation => "escalation",
+            Self::Withdrawal => "withdrawal",
+            Self::Promise => "promise",
         })
     }
 }

@@ -74,6 +74,8 @@ pub struct Tell {
     pub reminder: Option<Reminder>,
     /// How long after it was offered the managers hear of an item that is not done.
     pub escalation: Option<Duration>,
+    /// Whether those hear who started a case that its deadline is not promised any more, or again.
+    pub promise: bool,
     /// How long after it was offered an item can be answered by a reply.
     pub answer_within: Duration,
     pub actors_max: usize,
@@ -95,6 +97,7 @@ impl Default for Tell {
             assignment: true,
             reminder: None,
             escalation: None,
+            promise: true,
             answer_within: Duration::from_secs(14 * 86_400),
             actors_max: ACTORS_MAX,
             letters_an_hour_max: LETTERS_AN_HOUR_MAX,

@@ -23,7 +23,7 @@ use crate::id::{
 use crate::schema::Schema;
 use crate::time::Timestamp;
 use crate::value::Value;
-pub use deadline::{Deadline, Leg, Planned, Replanned};
+pub use deadline::{Deadline, Leg, Planned, Replanned, Turned};
 pub use mail::MailEvent;
 pub use plan::{PlanEvent, Reserved, StandsIn, TaskKey};
 pub use record::{Record, RecordedAt, Unreadable, relative};

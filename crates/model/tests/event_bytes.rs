@@ -478,7 +478,7 @@ fn deadlines() {
         }),
     };
     let legs = vec![leg.clone()];
-    let deadline = Deadline { at: Timestamp(10), legs, is_unpromised: false };
+    let deadline = Deadline { legs, ..Deadline::new(Timestamp(10), Deadline::PRIORITY_DEFAULT) };
     let process = "loan".into();
     let created = Created {
         process,

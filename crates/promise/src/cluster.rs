@@ -6,26 +6,12 @@
 
 use crate::task::Part;
 
-/// How parts are put together.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Clustering {
-    /// Longest paths.
-    #[default]
-    Linear,
-    /// Those first that have the most to carry between them (Efe's first phase).
-    Efe,
-}
-
 /// How much more than the mean somebody may have, in per cent, at first.
 const TOLERANCE: i64 = 10;
 
 /// For every part the number of its cluster, below `count`.
-pub fn clusters(parts: &[Part], count: usize, how: Clustering) -> Vec<usize> {
-    let groups = match how {
-        Clustering::Linear => longest_paths(parts),
-        Clustering::Efe => heaviest_pairs(parts, count),
-    };
-    let mut cluster = spread(parts, &groups, count.max(1));
+pub(crate) fn clusters(parts: &[Part], count: usize) -> Vec<usize> {
+    let mut cluster = paths(parts, count);
     balance(parts, &mut cluster, count.max(1));
     cluster
 }
@@ -58,22 +44,6 @@ fn longest_paths(parts: &[Part]) -> Vec<Vec<usize>> {
             at = before[place];
         }
         groups.push(path);
-    }
-    groups
-}
-
-/// Puts the two together that have the most to carry between them, until there are no more than wanted.
-fn heaviest_pairs(parts: &[Part], count: usize) -> Vec<Vec<usize>> {
-    let mut groups: Vec<Vec<usize>> = (0..parts.len()).map(|place| vec![place]).collect();
-    while groups.len() > count.max(1) {
-        let pairs = (0..groups.len()).flat_map(|b| (0..b).map(move |a| (a, b)));
-        let heaviest = pairs
-            .map(|(a, b)| (carried(parts, &groups[a], &groups[b]), a, b))
-            .filter(|(carried, _, _)| *carried > 0)
-            .max_by_key(|(carried, a, b)| (*carried, std::cmp::Reverse((*a, *b))));
-        let Some((_, a, b)) = heaviest else { break };
-        let more = groups.remove(b);
-        groups[a].extend(more);
     }
     groups
 }
@@ -141,7 +111,7 @@ fn balance(parts: &[Part], cluster: &mut [usize], count: usize) {
 /// When each part can begin and has to be done so that all are done between two moments: every path gets its part
 /// of the time that there is to spare. A pass backward from the end; `None` if there is too little time.
 /// `wait` is what has to pass besides between two parts that are done at different places.
-pub fn windows(
+pub(crate) fn windows(
     parts: &[Part],
     cluster: &[usize],
     wait: i64,
@@ -193,19 +163,10 @@ mod tests {
     fn the_longest_path_stays_together_and_branches_part() {
         // One begins, two go on beside each other, one ends.
         let parts = [part(2, &[], 1), part(6, &[0], 1), part(5, &[0], 1), part(1, &[1, 2], 0)];
-        let cluster = clusters(&parts, 2, Clustering::Linear);
+        let cluster = clusters(&parts, 2);
         assert_eq!(cluster[1], cluster[3]);
         assert_ne!(cluster[1], cluster[2]);
-        assert_eq!(clusters(&parts, 1, Clustering::Linear), [0; 4]);
-    }
-
-    #[test]
-    fn those_with_much_to_carry_stay_together() {
-        let parts = [part(3, &[], 9), part(3, &[], 1), part(3, &[0], 0), part(3, &[1], 0)];
-        let cluster = clusters(&parts, 2, Clustering::Efe);
-        assert_eq!(cluster[0], cluster[2]);
-        assert_eq!(cluster[1], cluster[3]);
-        assert_ne!(cluster[0], cluster[1]);
+        assert_eq!(clusters(&parts, 1), [0; 4]);
     }
 
     fn graph() -> impl Strategy<Value = Vec<Part>> {
@@ -235,10 +196,8 @@ mod tests {
             count in 1_usize..4,
             wait in 0_i64..3,
             time in 1_i64..120,
-            efe: bool,
         ) {
-            let how = if efe { Clustering::Efe } else { Clustering::Linear };
-            let cluster = clusters(&parts, count, how);
+            let cluster = clusters(&parts, count);
             prop_assert!(cluster.iter().all(|at| *at < count));
             let Some(windows) = windows(&parts, &cluster, wait, 100, 100 + time) else {
                 let least: i64 = parts.iter().map(|part| part.service.0).max().unwrap_or(0);

@@ -3,7 +3,7 @@
 //! Every time it is due it is a task like others, released when its period begins and due when the next
 //! begins. Such jobs are put into the plan as far ahead as they can matter for a deadline.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use crate::supply::Work;
 use crate::timeline::Piece;
@@ -13,7 +13,7 @@ use crate::timeline::Piece;
 pub struct Load {
     pub period: Work,
     pub cost: Work,
-    /// Whether it is told when a job is begun and done. Otherwise a job counts until its period is over.
+    /// Whether it is told when a job is begun and done. Otherwise it is taken to be done by the plan.
     pub is_attended: bool,
 }
 
@@ -22,7 +22,13 @@ pub(crate) struct Loads {
     all: Vec<Repeated>,
     /// The jobs that are in the plan.
     jobs: BTreeMap<u64, Job>,
-    waiting_cost: i64,
+    /// What those of periods cost.
+    repeated_cost: i64,
+    /// Those of which nobody tells when they are done, by their deadlines; the most that one of them costs.
+    unattended: BTreeSet<(i64, u64)>,
+    unattended_max: i64,
+    /// How much of them is taken to be done, by deadlines that are to come.
+    done_of: BTreeMap<i64, i64>,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -63,8 +69,17 @@ impl Loads {
 
     /// One job of its own.
     pub(crate) fn once(&mut self, piece: Piece) {
-        self.jobs.insert(piece.number, Job { piece, is_attended: false, is_once: true });
-        self.waiting_cost += piece.cost;
+        self.put_down(Job { piece, is_attended: false, is_once: true });
+    }
+
+    fn put_down(&mut self, job: Job) {
+        let Piece { number, deadline, cost, .. } = job.piece;
+        self.jobs.insert(number, job);
+        self.repeated_cost += if job.is_once { 0 } else { cost };
+        if !job.is_attended {
+            self.unattended.insert((deadline, number));
+            self.unattended_max = self.unattended_max.max(cost);
+        }
     }
 
     pub(crate) fn is_empty(&self) -> bool {
@@ -89,9 +104,9 @@ impl Loads {
         self.jobs.contains_key(&number)
     }
 
-    /// What the jobs in the plan cost.
-    pub(crate) fn waiting_cost(&self) -> i64 {
-        self.waiting_cost
+    /// What the jobs of periods cost that are in the plan.
+    pub(crate) fn repeated_cost(&self) -> i64 {
+        self.repeated_cost
     }
 
     /// What the jobs of periods cost that are in the plan and due until then.
@@ -125,7 +140,7 @@ impl Loads {
         let rest = 1_000 - self.within(1_000_000) / 1_000 - 1;
         let quiet = (busy + once).saturating_mul(1_000) / rest.max(1);
         let horizon = deadline.max(from.max(now).saturating_add(quiet));
-        let mut pieces = Vec::new();
+        let mut jobs = Vec::new();
         for one in &mut self.all {
             let Load { period, cost, is_attended } = one.load;
             // Some more than needed, so that not every deadline a little later brings one.
@@ -138,30 +153,66 @@ impl Loads {
                 }
                 *last += 1;
                 let piece = Piece { number: *last, release, deadline, cost: cost.0 };
-                self.jobs.insert(*last, Job { piece, is_attended, is_once: false });
-                self.waiting_cost += cost.0;
-                pieces.push(piece);
+                jobs.push(Job { piece, is_attended, is_once: false });
             }
         }
-        pieces
+        jobs.iter().for_each(|job| self.put_down(*job));
+        jobs.into_iter().map(|job| job.piece).collect()
     }
 
-    /// Jobs of which nobody tells when they are done, and which have to be looked at: their period ends soon.
+    /// Whether there are jobs of which nobody tells when they are done.
+    pub(crate) fn has_unattended(&self) -> bool {
+        !self.unattended.is_empty()
+    }
+
+    pub(crate) fn is_unattended(&self, number: u64) -> bool {
+        self.jobs.get(&number).is_some_and(|job| !job.is_attended)
+    }
+
+    /// Those of them that cannot be done any more before their period is over.
     pub(crate) fn unattended(&self, now: i64) -> Vec<Piece> {
-        let open = self.jobs.values().filter(|job| !job.is_attended).map(|job| job.piece);
-        open.filter(|piece| piece.deadline - now < piece.cost).collect()
+        let soon = self.unattended.range(..(now + self.unattended_max, 0));
+        let jobs = soon.filter_map(|(_, number)| self.jobs.get(number)).map(|job| job.piece);
+        jobs.filter(|piece| piece.deadline - now < piece.cost).collect()
+    }
+
+    /// How much is taken to be done of those that are due at each point to come.
+    pub(crate) fn done_of(&self) -> &BTreeMap<i64, i64> {
+        &self.done_of
     }
 
     pub(crate) fn left(&mut self, number: u64, cost: i64) {
         if let Some(job) = self.jobs.get_mut(&number) {
-            self.waiting_cost += cost - job.piece.cost;
+            self.repeated_cost += if job.is_once { 0 } else { cost - job.piece.cost };
             job.piece.cost = cost;
         }
     }
 
+    pub(crate) fn worked(&mut self, number: u64, work: i64, now: i64) {
+        let Some(Job { piece, is_attended, .. }) = self.jobs.get(&number).copied() else { return };
+        self.left(number, piece.cost - work);
+        if !is_attended {
+            self.done_of = self.done_of.split_off(&now);
+            self.note_done(piece.deadline, work);
+        }
+    }
+
+    /// So much of what is due then is taken to be done.
+    pub(crate) fn note_done(&mut self, deadline: i64, work: i64) {
+        if work > 0 {
+            *self.done_of.entry(deadline).or_default() += work;
+        }
+    }
+
+    /// Whether nothing is left of a job of which nobody tells when it is done.
+    pub(crate) fn is_over(&self, number: u64) -> bool {
+        self.jobs.get(&number).is_some_and(|job| !job.is_attended && job.piece.cost <= 0)
+    }
+
     pub(crate) fn done(&mut self, number: u64) {
-        if let Some(job) = self.jobs.remove(&number) {
-            self.waiting_cost -= job.piece.cost;
+        if let Some(Job { piece, is_once, .. }) = self.jobs.remove(&number) {
+            self.repeated_cost -= if is_once { 0 } else { piece.cost };
+            self.unattended.remove(&(piece.deadline, number));
         }
     }
 }

@@ -4,66 +4,10 @@
 //! its part of the time to spare; if that does not come out, everything is done as soon as possible. What then
 //! is too late is refused, with the date that would do.
 
-use std::time::Duration;
-
-use legwork_model::id::{Activity, Iteration, NodeId};
-use legwork_model::schema::{Node, Schema};
 use legwork_model::time::Timestamp;
 
+use crate::legs::{Leg, tails};
 use crate::plan::Window;
-
-/// A step with work of its own, as the definition has it, in one of the rounds that are planned.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Leg {
-    pub node: NodeId,
-    pub iteration: Iteration,
-    /// Those before it, by their places.
-    pub after: Vec<usize>,
-    pub takes: Option<Duration>,
-}
-
-/// The steps of a process in an order in which nobody comes before somebody it waits for. A loop is taken to
-/// go round as often as is planned, of a choice all branches are taken to be gone: whichever it is, there is time
-/// for it.
-pub fn legs(schema: &Schema) -> Vec<Leg> {
-    let is_work = |node: &&Node| node.who().is_some() || node.job().is_some();
-    let nodes = schema.nodes.iter().filter(is_work);
-    let all: Vec<Activity> = nodes.flat_map(|node| planned(schema, node)).collect();
-    let before = |one: &Activity| {
-        let sooner = all.iter().enumerate();
-        let sooner = sooner.filter(|(_, other)| schema.activity_precedes(other, one));
-        sooner.map(|(number, _)| number).collect::<Vec<usize>>()
-    };
-    let mut order: Vec<_> = all.iter().map(before).zip(&all).enumerate().collect();
-    // Whoever waits for another waits for all it waits for as well, so has more before it.
-    order.sort_by_key(|(_, (before, one))| (before.len(), *one));
-    let mut places = vec![0; all.len()];
-    for (place, (number, _)) in order.iter().enumerate() {
-        places[*number] = place;
-    }
-    let legs = order.into_iter().map(|(_, (before, one))| Leg {
-        node: one.node,
-        iteration: one.iteration.clone(),
-        after: before.into_iter().map(|number| places[number]).collect(),
-        takes: schema.node(one.node).takes,
-    });
-    legs.collect()
-}
-
-/// A step in each of the rounds that are planned of the loops around it.
-fn planned(schema: &Schema, node: &Node) -> Vec<Activity> {
-    let mut rounds = vec![Vec::new()];
-    for id in &node.loops {
-        let more = schema.loops[id.0 as usize].rounds;
-        let longer = |around: &Vec<u32>| {
-            let around = around.clone();
-            (0..more).map(move |round| [&around[..], &[round]].concat())
-        };
-        rounds = rounds.iter().flat_map(longer).collect();
-    }
-    let one = |round| Activity { node: node.id, iteration: Iteration(round) };
-    rounds.into_iter().map(one).collect()
-}
 
 /// How often a date is taken up for one leg, and how much is added if it was too late by then.
 const HEARD_MAX: u32 = 4;
@@ -105,6 +49,8 @@ pub struct Route {
     tails: Vec<i64>,
     start: Timestamp,
     deadline: Timestamp,
+    /// How much of each window is left for time that passes before it is asked for again.
+    leeway_ms: i64,
     /// Windows of those that are promised.
     promised: Vec<Window>,
     way: Way,
@@ -119,18 +65,14 @@ pub struct Route {
 impl Route {
     /// Of legs, with how long each takes in milliseconds of the clock at least.
     pub fn new(legs: &[Leg], takes_ms: &[i64], start: Timestamp, deadline: Timestamp) -> Self {
-        let mut tails = vec![0; legs.len()];
-        for (place, leg) in legs.iter().enumerate().rev() {
-            for sooner in &leg.after {
-                tails[*sooner] = tails[*sooner].max(tails[place] + takes_ms[place]);
-            }
-        }
+        let tails = tails(legs, takes_ms);
         let legs = legs.iter().map(|leg| leg.after.clone()).zip(takes_ms.iter().copied()).collect();
         Self {
             legs,
             tails,
             start,
             deadline,
+            leeway_ms: 0,
             promised: Vec::new(),
             way: Way::Roomy,
             tight: Vec::new(),
@@ -138,6 +80,13 @@ impl Route {
             heard: 0,
             over: None,
         }
+    }
+
+    /// In each window so much is left, because time may pass before it is asked for again. Nobody waits for that of another:
+    /// if all begin later by so much, all is done later by no more.
+    pub fn with_leeway(mut self, leeway_ms: i64) -> Self {
+        self.leeway_ms = leeway_ms;
+        self
     }
 
     /// Which windows are promised, in the order of the legs.
@@ -153,13 +102,13 @@ impl Route {
         let Some((after, takes)) = self.legs.get(leg) else {
             let end = self.end(&self.promised);
             return match self.way {
-                _ if end > self.deadline => Next::Refused { earliest: Some(end) },
+                _ if end > self.deadline => Next::Refused { earliest: Some(end.max(self.least())) },
                 Way::Tight if end < self.deadline => Next::Begin,
                 Way::Roomy | Way::Tight | Way::Loose | Way::Last => Next::Promised,
             };
         };
         let release = after.iter().map(|place| self.promised[*place].deadline).max();
-        let release = release.unwrap_or(self.start);
+        let release = release.map_or(self.start, |at| Timestamp(at.0 - self.leeway_ms));
         if let Some(tight) = self.tight.get(leg).filter(|_| self.way == Way::Loose) {
             return Next::Promise {
                 leg,
@@ -216,6 +165,21 @@ impl Route {
         (self.earliest, self.heard, self.over) = (None, 0, None);
     }
 
+    /// Before that nothing comes out, with the leeway.
+    fn least(&self) -> Timestamp {
+        let ways = self.legs.iter().zip(&self.tails).map(|((_, takes), tail)| takes + tail);
+        let longest = ways.max().unwrap_or(0).saturating_add(self.leeway_ms);
+        Timestamp(self.start.0.saturating_add(longest))
+    }
+
+    /// Whether somebody who has promised this leg is right behind it with another: what one leaves for time that passes
+    /// counts for the other as well.
+    pub fn is_right_behind(&self, leg: usize, other: usize) -> bool {
+        let ends = |place: &usize| self.promised.get(*place).map(|window| window.deadline);
+        let after = &self.legs[other].0;
+        after.contains(&leg) && ends(&leg) == after.iter().filter_map(ends).max()
+    }
+
     fn end(&self, windows: &[Window]) -> Timestamp {
         windows.iter().map(|window| window.deadline).max().unwrap_or(self.start)
     }
@@ -233,99 +197,12 @@ impl Route {
 mod tests {
     use legwork_model::arbitrary::{Options, definition};
     use legwork_model::compile::compile;
-    use legwork_model::yaml;
+    use legwork_model::id::{Iteration, NodeId};
     use proptest::prelude::*;
 
     use super::*;
+    use crate::legs::{legs, longest_first};
     use crate::{Discipline, Plan, Supply, Work};
-
-    fn schema(text: &str) -> Schema {
-        let (definition, findings) = yaml::parse(text);
-        compile(&definition.unwrap_or_else(|| panic!("{findings:?}")), 1).unwrap()
-    }
-
-    #[test]
-    fn branches_go_beside_each_other_and_what_waits_comes_later() {
-        let schema = schema(
-            "process: p\nsteps:\n  - { step: a, job: a, takes: 1h }\n  - parallel: both\n    branches:\n      \
-             - { name: left, steps: [{ step: b, job: b, after: [c] }] }\n      \
-             - { name: right, steps: [{ step: c, job: c }] }\n  \
-             - { step: d, job: d }\n",
-        );
-        let legs = legs(&schema);
-        let names: Vec<&str> = legs.iter().map(|leg| &*schema.node(leg.node).name).collect();
-        assert_eq!(names, ["a", "c", "b", "d"]);
-        let after: Vec<&[usize]> = legs.iter().map(|leg| &*leg.after).collect();
-        assert_eq!(after, [&[][..], &[0], &[0, 1], &[0, 2, 1]]);
-        assert_eq!(legs[0].takes, Some(Duration::from_secs(3_600)));
-    }
-
-    /// Steps in their order, with their rounds, and those right before each.
-    fn told(schema: &Schema) -> Vec<String> {
-        let legs = legs(schema);
-        let name = |leg: &Leg| {
-            let rounds: Vec<String> = leg.iteration.0.iter().map(u32::to_string).collect();
-            format!("{}{}", schema.node(leg.node).name, rounds.join("."))
-        };
-        let told = legs.iter().map(|leg| {
-            let is_last =
-                |place: &&usize| !leg.after.iter().any(|other| legs[*other].after.contains(*place));
-            let after: Vec<String> =
-                leg.after.iter().filter(is_last).map(|place| name(&legs[*place])).collect();
-            format!("{} after {}", name(leg), after.join("+"))
-        });
-        told.collect()
-    }
-
-    #[test]
-    fn each_round_comes_after_the_one_before_as_a_whole_and_what_follows_after_the_last() {
-        let one = schema(
-            "process: p\nsteps:\n  - { step: a, job: a }\n  - loop: l\n    rounds: 3\n    who: Role(c)\n    steps:\n      \
-             - { step: b, job: b }\n  - { step: c, job: c }\n",
-        );
-        assert_eq!(
-            told(&one),
-            [
-                "a after ",
-                "b0 after a",
-                "l0 after b0",
-                "b1 after l0",
-                "l1 after b1",
-                "b2 after l1",
-                "l2 after b2",
-                "c after l2"
-            ]
-        );
-    }
-
-    #[test]
-    fn rounds_of_a_loop_within_a_loop_are_told_apart() {
-        let nested = schema(
-            "process: p\ndata: { n: int }\nstart: [n]\nsteps:\n  - loop: outer\n    rounds: 2\n    until: n > 3\n    steps:\n      \
-             - { step: a, job: a, writes: [n] }\n      \
-             - loop: inner\n        rounds: 2\n        until: n > 4\n        steps:\n          \
-             - { step: b, job: b, writes: [n] }\n      \
-             - { step: c, job: c }\n",
-        );
-        assert_eq!(
-            told(&nested),
-            [
-                "a0 after ",
-                "b0.0 after a0",
-                "b0.1 after b0.0",
-                "c0 after b0.1",
-                "a1 after c0",
-                "b1.0 after a1",
-                "b1.1 after b1.0",
-                "c1 after b1.1",
-            ]
-        );
-        let mut numbers: Vec<(NodeId, u64)> =
-            legs(&nested).iter().map(|leg| (leg.node, leg.iteration.number())).collect();
-        numbers.sort_unstable();
-        numbers.dedup();
-        assert_eq!(numbers.len(), 8);
-    }
 
     /// Has a route promised by one person's plan.
     fn travel(plan: &mut Plan, route: &mut Route, costs: &[i64]) -> Next {
@@ -353,6 +230,45 @@ mod tests {
         }
     }
 
+    #[test]
+    fn who_is_needed_by_several_branches_does_not_keep_the_longest_one_waiting() {
+        let leg = |node: u32, after: &[usize]| Leg {
+            node: NodeId(node),
+            iteration: Iteration::default(),
+            after: after.to_vec(),
+            takes: None,
+        };
+        // Beside one that takes five, one that takes one and is followed by five more.
+        let legs = longest_first(vec![leg(0, &[]), leg(1, &[]), leg(2, &[1])], &[5, 1, 5]);
+        let order: Vec<(u32, &[usize])> = legs.iter().map(|it| (it.node.0, &*it.after)).collect();
+        assert_eq!(order, [(1, &[][..]), (0, &[]), (2, &[0])]);
+        let costs = [1, 5, 5];
+        let mut route = Route::new(&legs, &costs, Timestamp(0), Timestamp(5));
+        let plan = || {
+            let supply = Supply::always(Timestamp(0));
+            Plan::new(supply, Discipline::Preemptive, Timestamp(0))
+        };
+        // The first two are done by one, the third by another.
+        let (mut one, mut other) = (plan(), plan());
+        let over = loop {
+            match route.next() {
+                Next::Promise { leg, window } => {
+                    let plan = if leg == 2 { &mut other } else { &mut one };
+                    match plan.reserve(window, Work(costs[leg])) {
+                        Some(_) => route.promise(window),
+                        None => route.refuse(plan.earliest(window.release, Work(costs[leg]))),
+                    }
+                }
+                Next::Begin => {
+                    (one, other) = (plan(), plan());
+                    route.begin_anew();
+                }
+                over @ (Next::Promised | Next::Refused { .. }) => break over,
+            }
+        };
+        assert_eq!(over, Next::Refused { earliest: Some(Timestamp(6)) });
+    }
+
     proptest! {
         #[test]
         fn legs_of_any_process_stand_behind_those_they_wait_for_and_have_windows_after_theirs(
@@ -361,6 +277,8 @@ mod tests {
         ) {
             let schema = compile(&definition, 1).unwrap();
             let legs = legs(&schema);
+            let takes: Vec<i64> = legs.iter().map(|leg| i64::from(leg.node.0 * 7 % 5)).collect();
+            let legs = longest_first(legs, &takes);
             for (place, leg) in legs.iter().enumerate() {
                 prop_assert!(leg.after.iter().all(|before| *before < place));
                 // Of another round of the same step one comes before the other.

@@ -50,43 +50,6 @@ impl fmt::Display for ResourceId {
     }
 }
 
-/// What sort of work it is.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Encode, Decode)]
-#[cbor(index_only)]
-pub enum Kind {
-    /// A step as the definition has it.
-    #[n(0)]
-    #[default]
-    Regular,
-    /// No work of its own: where branches part and meet.
-    #[n(1)]
-    Dummy,
-    /// Not foreseen in the definition: put in while the case runs, or the planner's own work.
-    #[n(2)]
-    Irregular,
-    /// Done by a deputy.
-    #[n(3)]
-    Agent,
-}
-
-/// How the flow parts behind a task, or meets before it.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Encode, Decode)]
-#[cbor(index_only)]
-pub enum Flow {
-    #[n(0)]
-    #[default]
-    None,
-    /// All branches.
-    #[n(1)]
-    And,
-    /// One of them, whoever comes first or somebody decides.
-    #[n(2)]
-    Or,
-    /// One of them, by a condition.
-    #[n(3)]
-    Control,
-}
-
 /// Whether less important tasks make way for one that nobody has the time for otherwise.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Encode, Decode)]
 #[cbor(index_only)]
@@ -109,37 +72,28 @@ pub struct Task {
     #[n(1)]
     pub priority: u8,
     #[n(2)]
-    pub kind: Kind,
-    #[n(3)]
     pub window: Window,
     /// How much work it is.
-    #[n(4)]
+    #[n(3)]
     pub service: Work,
     /// Those who can do it.
-    #[n(5)]
+    #[n(4)]
     pub who: Vec<ResourceId>,
     /// Those who do it if none of them can any more.
-    #[n(6)]
+    #[n(5)]
     pub deputies: Vec<ResourceId>,
     /// Into what it can be taken apart, if at all.
-    #[n(7)]
+    #[n(6)]
     pub parts: Vec<Part>,
-    #[n(8)]
-    pub split: Flow,
-    #[n(9)]
-    pub merge: Flow,
     /// The promise may be taken back for something more important.
-    #[n(10)]
+    #[n(7)]
     pub may_abort: bool,
-    /// It may be refused; otherwise whoever asked wants it done without a promise.
-    #[n(11)]
-    pub may_reject: bool,
     /// Whether less important ones make way for it.
-    #[n(12)]
+    #[n(8)]
     pub displaces: Displaces,
     /// Who of them can do it only at times: whoever stands in for somebody, while that one is away. Of one of them in
     /// the order of these times.
-    #[n(13)]
+    #[n(9)]
     pub only: Vec<Only>,
 }
 
@@ -158,16 +112,12 @@ impl Task {
         Self {
             id,
             priority: 0,
-            kind: Kind::default(),
             window,
             service,
             who,
             deputies: Vec::new(),
             parts: Vec::new(),
-            split: Flow::default(),
-            merge: Flow::default(),
             may_abort: false,
-            may_reject: true,
             displaces: Displaces::AtOnce,
             only: Vec::new(),
         }
@@ -205,7 +155,6 @@ impl Task {
             return None;
         }
         self.who = std::mem::take(&mut self.deputies);
-        self.kind = Kind::Agent;
         Some(self)
     }
 

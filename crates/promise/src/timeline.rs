@@ -1,7 +1,7 @@
 //! The order of work under EDF where not everything can begin at once.
 //!
-//! A timeline tells who works when, all releases and deadlines regarded. It answers what the sums of the
-//! tree cannot: whether something fits that is released later, and it is what a Gantt chart shows.
+//! A timeline tells who works when, all releases and deadlines regarded. Of what is not released yet it answers what
+//! the sums of the tree cannot: whether more fits among it. Of everything, it is what a Gantt chart shows.
 //!
 //! Invariant: whatever changes, the turns are those that would come out if all were put in order anew. Only
 //! the part is that a change reaches: from where it happens up to a point at which, with it and without it,
@@ -150,16 +150,18 @@ impl Timeline {
         })
     }
 
-    /// Takes new work in; those that can wait do. False if that moves too many turns: then nothing is.
-    pub(crate) fn insert(&mut self, new: Piece, turns_max: usize) -> bool {
+    /// Whether all are done by their deadlines.
+    pub(crate) fn is_in_time(&self) -> bool {
+        self.turns.values().all(|turn| turn.to <= turn.piece.deadline)
+    }
+
+    /// Takes new work in; those that can wait do.
+    pub(crate) fn insert(&mut self, new: Piece) {
         let mut reach = Reach { from: new.release, end: new.release, pieces: vec![new] };
         let mut missing = new.cost;
         for (begin, turn) in self.turns_from(new.release) {
             if begin - reach.end >= missing {
                 break;
-            }
-            if reach.pieces.len() > turns_max {
-                return false;
             }
             missing -= begin - reach.end;
             reach.end = turn.to;
@@ -168,59 +170,29 @@ impl Timeline {
         // As much as the new work was idle up to here.
         reach.end += missing;
         self.reorder(reach);
-        true
     }
 
-    /// Takes so much work of a piece out that is not done before its release. False if that moves too many
-    /// turns: then nothing is.
-    pub(crate) fn remove(&mut self, piece: Piece, turns_max: usize) -> bool {
+    /// Takes so much work of a piece out, that of its first turns.
+    pub(crate) fn remove(&mut self, piece: Piece) {
         if piece.cost == 0 {
-            return true;
+            return;
         }
-        let mut near = self.turns.range(piece.release..).take(turns_max);
-        let Some((from, _)) = near.find(|(_, turn)| turn.piece.number == piece.number) else {
-            return false;
-        };
-        // Others have less to wait for: where nobody worked, nobody will.
-        let mut reach = Reach { from: *from, end: *from, pieces: Vec::new() };
+        let mut behind = self.turns.range(piece.release..);
+        let first = behind.find(|(_, turn)| turn.piece.number == piece.number);
+        let Some(from) = first.map(|(from, _)| *from) else { return };
         let mut too_much = piece.cost;
-        for (begin, turn) in self.turns.range(from..) {
-            if *begin > reach.end {
-                break;
-            }
-            if reach.pieces.len() > turns_max {
-                return false;
-            }
-            let mut cost = turn.to - begin;
-            if turn.piece.number == piece.number {
-                let less = too_much.min(cost);
-                (cost, too_much) = (cost - less, too_much - less);
-            }
-            reach.end = turn.to;
-            reach.pieces.extend((cost > 0).then_some(Piece { cost, ..turn.piece }));
-        }
-        self.reorder(reach);
-        true
+        self.reduce(from, |turn| {
+            let less = if turn.number == piece.number { too_much.min(turn.cost) } else { 0 };
+            too_much -= less;
+            turn.cost - less
+        });
     }
 
-    /// Time has passed; somebody has worked on a piece for so long, or nobody on anything. False if that
-    /// moves too many turns: then the timeline is not right any more.
-    pub(crate) fn pass(&mut self, now: i64, worked: Option<(u64, i64)>, turns_max: usize) -> bool {
-        self.cut(now);
-        let (number, mut work) = worked.unwrap_or_default();
-        let mut missed = Vec::new();
-        while let Some(first) = self.turns.first_entry().filter(|first| *first.key() < now) {
-            let (from, Turn { piece, to }) = first.remove_entry();
-            if work > 0 && piece.number == number {
-                work -= to - from;
-            } else {
-                missed.push(Piece { release: now, cost: to - from, ..piece });
-            }
+    /// Takes everything out that is released by now.
+    pub(crate) fn release(&mut self, now: i64) {
+        while let Some(from) = self.turns.keys().next().copied().filter(|from| *from <= now) {
+            self.reduce(from, |turn| if turn.release > now { turn.cost } else { 0 });
         }
-        // What was not done has yet to be; what was, though it was somebody else's turn, has not.
-        let ahead = Piece { number, release: now, deadline: i64::MAX, cost: work };
-        missed.into_iter().all(|piece| self.insert(piece, turns_max))
-            && self.remove(ahead, turns_max)
     }
 
     /// What is done from a point on, also by the turn that goes on there.
@@ -228,6 +200,21 @@ impl Timeline {
         let running = self.turns.range(..from).next_back().filter(|(_, turn)| turn.to > from);
         let behind = self.turns.range(from..).map(|(begin, turn)| (*begin, turn));
         running.map(|(_, turn)| (from, turn)).into_iter().chain(behind)
+    }
+
+    /// Leaves so much of each turn from a point on, up to the first pause. Others have less to wait for then: where
+    /// nobody worked, nobody will.
+    fn reduce(&mut self, from: i64, mut left: impl FnMut(Piece) -> i64) {
+        let mut reach = Reach { from, end: from, pieces: Vec::new() };
+        for (begin, turn) in self.turns.range(from..) {
+            if *begin > reach.end {
+                break;
+            }
+            reach.end = turn.to;
+            let cost = left(Piece { cost: turn.to - begin, ..turn.piece });
+            reach.pieces.extend((cost > 0).then_some(Piece { cost, ..turn.piece }));
+        }
+        self.reorder(reach);
     }
 
     /// Puts a part in order anew.

@@ -5,8 +5,8 @@
 use legwork_model::id::InstanceId;
 use legwork_model::time::Timestamp;
 use legwork_promise::{
-    Change, Desk, Discipline, Leeway, Only, ResourceId, Setup, Span, Supply, Task, TaskId, Turn,
-    WHOLE, Window, Work,
+    Change, Desk, Discipline, Leeway, Only, Promise, ResourceId, Setup, Span, Supply, Task, TaskId,
+    Turn, WHOLE, Window, Work,
 };
 use proptest::prelude::*;
 
@@ -78,6 +78,12 @@ fn work(desk: &mut Desk, now: &mut i64, hours: i64, can_put_aside: bool) {
     }
 }
 
+/// Promises a task at the expense of others; answers those who made way.
+fn make_room(desk: &mut Desk, task: &Task) -> Option<(Promise, Vec<Task>)> {
+    desk.hold_room(task)?;
+    desk.take_room(task.id)
+}
+
 /// Whether a task fits if one that made way stays.
 fn fits_beside(desk: &Desk, new: &Task, removed: &Task) -> bool {
     let mut desk = desk.clone();
@@ -106,7 +112,7 @@ proptest! {
             let before = desk.clone();
             let begun = desk.plan_mut(&resource(), 0).and_then(|plan| plan.running());
             let begun = begun.and_then(|ticket| before.task_of(&resource(), 0, ticket));
-            match desk.make_room(&new) {
+            match make_room(&mut desk, &new) {
                 None => {
                     prop_assert_eq!(turns(&desk), turns(&before), "nothing has changed");
                     prop_assert_eq!(desk.len(), before.len());
@@ -155,7 +161,13 @@ proptest! {
         let mut promised = 0;
         for (number, small) in later.into_iter().enumerate() {
             let small = Small { may_abort: false, ..small };
-            promised += usize::from(desk.guarantee(&task(200 + number, small, can_put_aside, 0)).is_some());
+            let mut later = task(200 + number, small, can_put_aside, 0);
+            if desk.guarantee(&later).is_some() {
+                promised += 1;
+            } else {
+                later.window.deadline = desk.earliest(&later).expect("there is time enough");
+                prop_assert!(desk.could(&later), "the date that is told can be promised");
+            }
         }
         prop_assert_eq!(desk.len(), before + promised);
         let mut without = desk.clone();
@@ -309,6 +321,24 @@ fn who_falls_ill_on_a_later_day_is_known_at_once_not_when_that_day_has_come() {
 }
 
 #[test]
+fn regular_work_that_is_done_stays_done_however_often_somebody_is_looked_at_anew() {
+    let mut desk = person(Leeway::default());
+    let day = |from: i64| Window { release: Timestamp(from), deadline: Timestamp(from + 80) };
+    let letters = |days: &[i64]| Setup {
+        jobs: days.iter().map(|from| (day(*from), Work(10))).collect(),
+        ..working(&[(0, 900)])
+    };
+    desk.refit(&resource(), &letters(&[0, 80]), Timestamp(0));
+    let task = one(1, 0, 160, 140);
+    desk.guarantee(&task).expect("it fits");
+    for now in [6, 8, 10, 12] {
+        desk.pass(Timestamp(now));
+        desk.refit(&resource(), &letters(&[0, 80]), Timestamp(now));
+        assert_eq!(desk.endangered(Timestamp(now)), if now > 10 { vec![task.id] } else { vec![] });
+    }
+}
+
+#[test]
 fn what_somebody_has_begun_is_given_up_when_they_cannot_finish_it_any_more() {
     let mut desk = person(Leeway { part: 16, most: 1_000 });
     let task = one(1, 0, 200, 160);
@@ -409,7 +439,7 @@ fn others_make_way_in_the_second_time_if_that_helps_and_the_first_does_not() {
     other.may_abort = true;
     desk.guarantee(&other).expect("it fits");
     assert!(desk.guarantee(&task).is_none() && desk.could_make_room(&task));
-    let (promise, removed) = desk.make_room(&task).expect("there is room");
+    let (promise, removed) = make_room(&mut desk, &task).expect("there is room");
     assert_eq!(promise.times.start, Timestamp(200));
     assert_eq!(removed.iter().map(|it| it.id).collect::<Vec<_>>(), [other.id]);
 }
@@ -435,4 +465,25 @@ fn in_which_time_somebody_stands_in_is_kept_with_the_promise() {
         let start = Window { release: Timestamp(start), deadline: Timestamp(start) };
         assert_eq!(task.window_near(&resource(), start).release, Timestamp(window), "{start:?}");
     }
+}
+
+#[test]
+fn who_makes_way_for_one_of_two_stays_only_if_there_is_room_for_both_without() {
+    let mut desk = person(Leeway::default());
+    let minor = Task { may_abort: true, ..one(1, 0, 11, 5) };
+    let (major, done) = (one(2, 0, 10, 5), one(3, 0, 10, 1));
+    for task in [&minor, &major, &done] {
+        desk.guarantee(task).expect("it fits");
+    }
+    let [first, second] =
+        [(4, 1), (5, 3)].map(|(number, takes)| Task { priority: 5, ..one(number, 0, 10, takes) });
+    for task in [&first, &second] {
+        assert!(desk.guarantee(task).is_none() && desk.hold_room(task).is_some());
+    }
+    // Now there is time for the first beside all others, but not for the second.
+    desk.end(done.id);
+    let (_, removed) = desk.take_room(first.id).expect("there is room");
+    assert_eq!(removed.iter().map(|it| it.id).collect::<Vec<_>>(), [minor.id]);
+    let (_, removed) = desk.take_room(second.id).expect("there is room");
+    assert_eq!(removed, []);
 }

@@ -1,25 +1,16 @@
 //! Promises are exact and kept: the plan against brute force, and against somebody who works by it.
 
-use legwork_model::time::Timestamp;
-use legwork_promise::{Discipline, Load, Plan, Supply, Ticket, Window, Work};
-use proptest::prelude::*;
+mod small;
 
-/// A small task, in hours.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Small {
-    release: i64,
-    deadline: i64,
-    cost: i64,
-}
+use legwork_model::time::Timestamp;
+use legwork_promise::{Discipline, Load, Plan, Span, Supply, Ticket, WHOLE, Window, Work};
+use proptest::prelude::*;
+use small::{Small, has_preemptive_plan, window};
 
 const START: Timestamp = Timestamp(0);
 
 fn plan(discipline: Discipline) -> Plan {
     Plan::new(Supply::always(START), discipline, START)
-}
-
-fn window(task: Small) -> Window {
-    Window { release: Timestamp(task.release), deadline: Timestamp(task.deadline) }
 }
 
 fn small(horizon: i64) -> impl Strategy<Value = Small> {
@@ -28,39 +19,6 @@ fn small(horizon: i64) -> impl Strategy<Value = Small> {
         deadline: (release + more).min(horizon),
         cost,
     })
-}
-
-/// Whether some assignment of hours to tasks does it all: every hour of a task finds a slot of its own,
-/// moving others if need be.
-fn has_preemptive_plan(tasks: &[Small], now: i64) -> bool {
-    fn finds(
-        hour: usize,
-        hours: &[Small],
-        now: i64,
-        owner: &mut [Option<usize>],
-        seen: &mut [bool],
-    ) -> bool {
-        for slot in hours[hour].release.max(now)..hours[hour].deadline {
-            let slot = slot as usize;
-            if std::mem::replace(&mut seen[slot], true) {
-                continue;
-            }
-            let free = match owner[slot] {
-                None => true,
-                Some(other) => finds(other, hours, now, owner, seen),
-            };
-            if free {
-                owner[slot] = Some(hour);
-                return true;
-            }
-        }
-        false
-    }
-    let hours: Vec<Small> =
-        tasks.iter().flat_map(|task| std::iter::repeat_n(*task, task.cost as usize)).collect();
-    let slots = tasks.iter().map(|task| task.deadline).max().unwrap_or(0).max(0) as usize;
-    let mut owner = vec![None; slots];
-    (0..hours.len()).all(|hour| finds(hour, &hours, now, &mut owner, &mut vec![false; slots]))
 }
 
 /// Whether some order does it all, one after the other without a pause.
@@ -203,13 +161,16 @@ struct Worker {
     now: i64,
     promised: Vec<(Ticket, i64)>,
     can_put_aside: bool,
+    /// Whether they tell when they do something regular.
+    tells: bool,
 }
 
 impl Worker {
     /// One hour of work, on what is first.
     fn work(&mut self) {
         let is_free = self.plan.running().is_none() || self.can_put_aside;
-        if let Some(next) = self.plan.next().filter(|_| is_free) {
+        let is_told = |next: &Ticket| self.tells || !self.plan.is_regular(*next);
+        if let Some(next) = self.plan.next().filter(|next| is_free && is_told(next)) {
             self.plan.begin_with(next);
         }
         self.now += 1;
@@ -252,27 +213,52 @@ impl Worker {
     }
 }
 
+/// A part of somebody's time.
+fn share() -> impl Strategy<Value = u32> {
+    prop_oneof![Just(WHOLE), Just(50), 20..=WHOLE]
+}
+
+/// Somebody who works for some time after each pause, and from some hour on always.
+fn calendar(hours: &[(i64, i64, u32)]) -> Supply {
+    let mut at = 0;
+    let mut span = |(pause, length, share): (i64, i64, u32)| {
+        let from = at + pause;
+        at = from + length;
+        Span { from: Timestamp(from), to: Timestamp(at), share }
+    };
+    let hours = hours.iter().copied().chain([(0, 100_000, WHOLE)]);
+    Supply::new(hours.map(&mut span).collect::<Vec<_>>())
+}
+
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(1_000))]
+    #![proptest_config(ProptestConfig::with_cases(2_000))]
 
     #[test]
     fn no_promise_is_broken_while_nothing_takes_longer_than_said(
         happenings in prop::collection::vec(happening(), 1..60),
+        hours in prop::collection::vec((0_i64..6, 1_i64..20, share()), 0..5),
         regular in prop::option::of((4_i64..9, 1_i64..3)),
+        anyway in prop::collection::vec((0_i64..30, 1_i64..20, 1_i64..4), 0..4),
+        tells: bool,
         can_put_aside: bool,
     ) {
         let discipline =
             if can_put_aside { Discipline::Preemptive } else { Discipline::NonPreemptive };
-        let mut worker = Worker { plan: plan(discipline), now: 0, promised: Vec::new(), can_put_aside };
+        let plan = Plan::new(calendar(&hours), discipline, START);
+        let mut worker = Worker { plan, now: 0, promised: Vec::new(), can_put_aside, tells };
         // What cannot be put aside and what comes again and again do not go together for every task.
         if let Some((period, cost)) = regular.filter(|_| can_put_aside) {
-            let load = Load { period: Work(period), cost: Work(cost), is_attended: true };
+            let load = Load { period: Work(period), cost: Work(cost), is_attended: tells };
             prop_assert!(worker.plan.regularly(load));
+        }
+        for (release, time, cost) in anyway.into_iter().filter(|_| can_put_aside && !tells) {
+            let task = Small { release, deadline: release + time, cost };
+            worker.plan.occupy(window(task), Work(cost));
         }
         for happening in happenings {
             worker.happens(happening);
         }
-        for _ in 0..200 {
+        for _ in 0..400 {
             worker.work();
         }
         prop_assert_eq!(worker.promised, Vec::new(), "all is done");
@@ -312,6 +298,57 @@ fn regular_work_of_which_nobody_tells_is_over_when_its_period_is() {
         assert!(plan.endangered().is_empty(), "{now}");
     }
     assert_eq!(plan.len(), 0);
+}
+
+#[test]
+fn who_does_regular_work_by_the_plan_endangers_no_promise() {
+    let mut plan = plan(Discipline::Preemptive);
+    let day = Window { release: START, deadline: Timestamp(80) };
+    plan.occupy(day, Work(10));
+    let (ticket, times) = plan.reserve(day, Work(70)).unwrap();
+    assert_eq!(times.start, Timestamp(10));
+    for now in 1..=10 {
+        plan.pass(Timestamp(now));
+        assert_eq!(plan.endangered(), [], "{now}");
+    }
+    assert!(!plan.fits(day, Work(1)));
+    plan.pass(Timestamp(11));
+    assert_eq!(plan.endangered(), [ticket], "the letters are written, and nobody has begun it");
+}
+
+#[test]
+fn what_was_begun_is_put_aside_for_regular_work_that_comes_first() {
+    let mut plan = plan(Discipline::Preemptive);
+    let window =
+        |release, deadline| Window { release: Timestamp(release), deadline: Timestamp(deadline) };
+    for day in [0, 80] {
+        plan.occupy(window(day, day + 80), Work(10));
+    }
+    let (long, _) = plan.reserve(window(0, 160), Work(100)).unwrap();
+    let (short, _) = plan.reserve(window(0, 160), Work(40)).unwrap();
+    plan.pass(Timestamp(10));
+    plan.begin_with(long);
+    for now in [80, 90, 120] {
+        plan.pass(Timestamp(now));
+        assert_eq!(plan.endangered(), [], "{now}");
+    }
+    assert_eq!(plan.left(long), Some(Work(0)), "all of both days but the letters");
+    plan.end(long);
+    assert_eq!((plan.endangered(), plan.left(short)), (Vec::new(), Some(Work(40))));
+}
+
+#[test]
+fn regular_work_is_not_taken_to_be_done_while_promised_work_that_comes_first_lies() {
+    let mut plan = plan(Discipline::Preemptive);
+    let until = |deadline| Window { release: START, deadline: Timestamp(deadline) };
+    plan.occupy(until(80), Work(10));
+    let (urgent, _) = plan.reserve(until(40), Work(20)).unwrap();
+    let (other, _) = plan.reserve(until(80), Work(50)).unwrap();
+    plan.pass(Timestamp(1));
+    assert_eq!(plan.endangered(), [other]);
+    plan.end(urgent);
+    plan.pass(Timestamp(20));
+    assert_eq!(plan.endangered(), [], "the letters come first");
 }
 
 #[test]
@@ -362,4 +399,52 @@ fn what_somebody_does_anyway_is_not_left() {
     let mut plan = plan(Discipline::Preemptive);
     plan.occupy(Window { release: START, deadline: Timestamp(50) }, Work(20));
     assert_eq!(plan.surplus(Timestamp(100)), Work(80));
+}
+
+#[test]
+fn regular_work_counts_as_far_as_what_is_done_once_can_delay_it() {
+    let mut plan = plan(Discipline::Preemptive);
+    let load = Load { period: Work(10), cost: Work(5), is_attended: true };
+    assert!(plan.regularly(load));
+    let until = |deadline| Window { release: START, deadline: Timestamp(deadline) };
+    plan.occupy(until(1_000), Work(300));
+    plan.restore(until(1_000), Work(190), None);
+    // Of the thousand hours 500 are for regular work, and 490 for both of these.
+    assert!(!plan.fits(until(40), Work(11)));
+    assert!(plan.fits(until(40), Work(10)));
+}
+
+#[test]
+fn regular_work_counts_for_what_was_promised_before() {
+    let mut plan = plan(Discipline::Preemptive);
+    let load = Load { period: Work(10), cost: Work(5), is_attended: true };
+    assert!(plan.regularly(load));
+    let later = Window { release: Timestamp(5_000), deadline: Timestamp(5_100) };
+    let ticket = plan.restore(later, Work(51), None);
+    assert_eq!(plan.endangered(), [ticket]);
+}
+
+#[test]
+fn what_takes_no_time_is_not_promised_and_leaves_nothing_in_the_plan() {
+    for discipline in [Discipline::Preemptive, Discipline::NonPreemptive] {
+        for release in [START, Timestamp(10)] {
+            let mut plan = plan(discipline);
+            let window = Window { release, deadline: Timestamp(20) };
+            assert!(!plan.fits(window, Work(0)));
+            assert_eq!(plan.reserve(window, Work(0)), None);
+            assert_eq!((plan.len(), plan.earliest(release, Work(0))), (0, None));
+        }
+    }
+}
+
+#[test]
+fn what_has_no_time_between_regular_work_that_cannot_wait_has_no_earliest_date() {
+    let mut plan = plan(Discipline::NonPreemptive);
+    for (period, cost) in [(10, 5), (100, 10)] {
+        let load = Load { period: Work(period), cost: Work(cost), is_attended: true };
+        assert!(plan.regularly(load));
+    }
+    assert_eq!(plan.earliest(START, Work(11)), None);
+    assert_eq!(plan.earliest(Timestamp(3_000), Work(11)), None);
+    assert!(plan.earliest(Timestamp(3_000), Work(2)).is_some());
 }

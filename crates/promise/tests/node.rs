@@ -7,8 +7,8 @@ use std::collections::VecDeque;
 use legwork_model::id::{InstanceId, ServerId};
 use legwork_model::time::Timestamp;
 use legwork_promise::{
-    Desk, Discipline, Displaces, Effect, Node, Noted, Policy, ResourceId, Said, Setup,
-    Strategy as Asking, Supply, Task, TaskId, Window, Work,
+    Desk, Discipline, Displaces, Effect, Message, Node, Noted, Part, Policy, ResourceId, Said,
+    Setup, Strategy as Asking, Supply, Task, TaskId, Window, Work,
 };
 use network::{BUSY, DELAY, Happened, Net, Setting};
 use proptest::prelude::*;
@@ -57,9 +57,9 @@ proptest! {
     }
 
     #[test]
-    fn for_a_task_no_more_is_said_than_is_said_here(setting in setting()) {
-        let (nodes, delay_max) = (setting.nodes, DELAY as u64);
-        let calm = Setting { lost: 0, doubled: 0, delay_max, faults: Vec::new(), removes: false, ..setting };
+    fn for_a_task_no_more_is_said_than_is_said_here(setting in setting(), nodes in 3_usize..=9) {
+        let delay_max = DELAY as u64;
+        let calm = Setting { nodes, lost: 0, doubled: 0, delay_max, faults: Vec::new(), ..setting };
         let mut net = Net::new(calm);
         net.run();
         net.is_over();
@@ -67,8 +67,10 @@ proptest! {
         let [whole, apart] = net.messages();
         // That it is to be taken, that it was, and that this was heard.
         let later = 3;
-        prop_assert!(whole <= 3 * others + 3 + later, "{whole}");
-        prop_assert!(apart <= 3 * others + 3 + 4 * others + parts, "{apart}");
+        // That it is taken back, that this was heard, and that the promise it has overtaken is not wanted.
+        let again = 3;
+        prop_assert!(whole <= 3 * others + 3 + later + again, "{whole}");
+        prop_assert!(apart <= 3 * others + 3 + 4 * others + parts + again, "{apart}");
     }
 }
 
@@ -105,28 +107,35 @@ fn tasks_make_way_are_lost_taken_apart_and_promised_elsewhere() {
 struct Two {
     nodes: [Node; 2],
     told: Vec<Effect>,
+    /// What was offered by one of them to the other.
+    offered: Vec<TaskId>,
 }
 
 const NOW: Timestamp = Timestamp(0);
 
 impl Two {
     fn new() -> Self {
+        Self::with(1, &Policy::default())
+    }
+
+    /// Each with somebody who does so much at a time.
+    fn with(at_once: usize, policy: &Policy) -> Self {
         let node = |number: u16| {
             let setup = Setup {
                 supply: Supply::always(NOW),
                 discipline: Discipline::Preemptive,
-                at_once: 1,
+                at_once,
                 loads: Vec::new(),
                 jobs: Vec::new(),
                 lag: Work(0),
             };
             let mut desk = Desk::default();
             assert!(desk.add(one(number), &setup, NOW));
-            let mut node = Node::new(ServerId(number), desk, Policy::default(), 1);
+            let mut node = Node::new(ServerId(number), desk, policy.clone(), 1);
             (0..2).for_each(|other| node.know(one(other), ServerId(other)));
             node
         };
-        Self { nodes: [node(0), node(1)], told: Vec::new() }
+        Self { nodes: [node(0), node(1)], told: Vec::new(), offered: Vec::new() }
     }
 
     /// The first does something, and both what follows; answers what the first tells.
@@ -137,6 +146,9 @@ impl Two {
             match effect {
                 Effect::Say(said) => {
                     let to = usize::from(said.to.0);
+                    if let Message::Offer(offer) = &said.message {
+                        self.offered.extend(offer.tasks.iter().map(|task| task.id));
+                    }
                     let heard = self.nodes[to].hear(ServerId(from as u16), said, NOW);
                     open.extend(heard.into_iter().map(|it| (to, it)));
                 }
@@ -274,4 +286,136 @@ fn nobody_is_told_of_room_that_is_not_taken() {
     assert!(told.contains(&Effect::Removed { task: minor.id }), "{told:?}");
     assert!(is_promised_at(&told, held.id, 1), "{told:?}");
     assert!(two.nodes[1].desk.task(minor.id).is_none());
+}
+
+#[test]
+fn who_can_be_reached_again_is_asked_after_all_promises_some_at_a_time() {
+    let mut two = Two::new();
+    for number in 0..250 {
+        two.does(|node| node.submit(task(number, 10_000_000, 1, &[1]), NOW));
+    }
+    let said = |effects: Vec<Effect>| {
+        effects.iter().filter(|effect| matches!(effect, Effect::Say(_))).count()
+    };
+    let mut asked = vec![said(two.nodes[1].ask_again(ServerId(0), NOW))];
+    for turn in 1..=2 {
+        asked.push(said(two.nodes[1].tick(Timestamp(NOW.0 + turn * 100))));
+    }
+    assert_eq!(asked, [100, 100, 50]);
+}
+
+#[test]
+fn what_made_way_goes_to_another_hand_of_the_same_one_if_that_has_the_time() {
+    let mut two = Two::with(2, &Policy::default());
+    let task = |number, service, deadline, priority| Task {
+        service: Work(service),
+        ..task(number, deadline, priority, &[0])
+    };
+    let (minor, major, new) = (task(1, 6, 10, 1), task(2, 3, 5, 9), task(3, 5, 5, 5));
+    for task in [&minor, &major] {
+        assert!(is_promised_at(&two.does(|node| node.submit(task.clone(), NOW)), task.id, 0));
+    }
+    let told = two.does(|node| node.submit(new.clone(), NOW));
+    assert!(told.contains(&Effect::Removed { task: minor.id }), "{told:?}");
+    assert!(is_promised_at(&told, minor.id, 0) && is_promised_at(&told, new.id, 0), "{told:?}");
+}
+
+/// A task of two parts that nobody can do as a whole, and which is more important than others.
+fn in_two_parts(number: u128) -> Task {
+    let part = || Part { service: Work(4_000), after: Vec::new(), carry: Work(0) };
+    let parts = vec![part(), part()];
+    Task { service: Work(8_000), parts, ..task(number, 5_000, 5, &[0, 1]) }
+}
+
+#[test]
+fn nobody_makes_way_for_a_part() {
+    let mut two = Two::new();
+    let minor = Task { service: Work(4_500), ..task(1, 6_000, 1, &[0]) };
+    let major = Task { service: Work(4_000), ..task(2, 4_500, 9, &[1]) };
+    two.does(|node| node.submit(minor.clone(), NOW));
+    assert!(is_promised_at(&two.does(|node| node.submit(major.clone(), NOW)), major.id, 1));
+    let apart = in_two_parts(3);
+    let told = two.does(|node| node.submit(apart.clone(), NOW));
+    assert_eq!(told, [Effect::Refused { task: apart.id, earliest: None }]);
+    assert!(two.nodes[0].desk.task(minor.id).is_some());
+}
+
+#[test]
+fn nothing_is_offered_to_others_when_a_part_is_refused_here() {
+    let mut two = Two::new();
+    let busy = Task { service: Work(4_000), ..task(1, 4_500, 9, &[0]) };
+    // Who has promised little up to a late date seems to have the most time.
+    let (few, many) = (task(2, 1_000_000, 9, &[0]), task(3, 1_000_000, 9, &[1]));
+    for task in [busy, few, Task { service: Work(900_000), ..many }] {
+        two.does(|node| node.submit(task.clone(), NOW));
+    }
+    two.offered.clear();
+    let apart = in_two_parts(4);
+    let told = two.does(|node| node.submit(apart.clone(), NOW));
+    assert_eq!(told, [Effect::Refused { task: apart.id, earliest: None }]);
+    assert_eq!(two.offered, []);
+    assert_eq!(two.nodes[0].open(), 3, "what is promised, and nothing else");
+}
+
+#[test]
+fn of_those_that_waited_for_a_planner_the_most_urgent_goes_first() {
+    let policy = Policy { comes_back: false, removes: false, ..Policy::default() };
+    let (later, sooner) = (task(1, 5_600, 1, &[1]), task(2, 5_500, 1, &[1]));
+    let mut two = Two::with(1, &policy);
+    // There is time for one of them.
+    for (number, takes) in [(0, 2_500), (1, 4_000)] {
+        let busy =
+            Task { service: Work(takes), ..task(8 + u128::from(number), 5_400, 9, &[number]) };
+        two.does(|node| node.submit(busy, NOW));
+    }
+    two.does(|node| node.lose(ServerId(1), NOW));
+    for task in [&later, &sooner] {
+        let task = Task { deputies: vec![one(0)], ..task.clone() };
+        assert_eq!(two.does(|node| node.submit(task, NOW)), [], "it waits while it can");
+    }
+    let told = two.nodes[0].clone().tick(Timestamp(1_600));
+    assert!(is_promised_at(&told, sooner.id, 0), "{told:?}");
+    let told = two.does(|node| node.find(ServerId(1), NOW));
+    assert!(is_promised_at(&told, sooner.id, 1), "{told:?}");
+}
+
+#[test]
+fn what_was_taken_apart_is_promised_anew_by_the_deputy_of_whoever_is_lost() {
+    let policy = Policy { comes_back: false, ..Policy::default() };
+    let mut two = Two::with(1, &policy);
+    two.nodes[0].deputise(ServerId(1));
+    let apart = Task { window: task(1, 9_000, 5, &[]).window, ..in_two_parts(1) };
+    let [here, there] =
+        [0, 1].map(|at| Task { service: Work(2_000), ..task(2 + u128::from(at), 2_000, 9, &[at]) });
+    for task in [&here, &there, &apart] {
+        two.does(|node| node.submit(task.clone(), NOW));
+    }
+    let parts = two.nodes.each_ref().map(|node| node.desk.len());
+    assert_eq!(parts, [2, 2], "there is time for a part everywhere, and for the whole nowhere");
+    two.does(|node| node.finish(there.id));
+    let told = two.nodes[1].lose(ServerId(0), NOW);
+    assert!(told.contains(&Effect::Lost { task: apart.id }), "{told:?}");
+    assert!(is_promised_at(&told, apart.id, 1), "{told:?}");
+}
+
+#[test]
+fn who_asks_nobody_offers_no_parts_either() {
+    let mut two = Two::with(1, &Policy { strategy: Asking::Local, ..Policy::default() });
+    let apart = in_two_parts(1);
+    let told = two.does(|node| node.submit(apart.clone(), NOW));
+    assert!(matches!(told[..], [Effect::Refused { .. }]), "{told:?}");
+    assert_eq!(two.offered, []);
+}
+
+#[test]
+fn who_had_no_time_is_asked_again_after_a_while() {
+    let mut two = Two::with(1, &Policy { strategy: Asking::Focused, ..Policy::default() });
+    let busy = Task { service: Work(7_000), ..task(1, 9_000, 9, &[1]) };
+    let asked = |number| task(number, 5_000, 1, &[1]);
+    two.does(|node| node.submit(busy.clone(), NOW));
+    two.offered.clear();
+    two.does(|node| node.submit(asked(2), NOW));
+    assert_eq!(two.offered, [], "it was heard that there is no time");
+    let effects = two.nodes[0].submit(asked(3), Timestamp(1_700));
+    assert!(said(effects).is_some(), "there may be some again");
 }

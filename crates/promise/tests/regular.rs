@@ -115,6 +115,9 @@ proptest! {
                 }
             }
         }
+        for (_, _, deadline) in open.into_iter().chain(running) {
+            prop_assert!(deadline > HORIZON as i64, "promised for {}, and never done", deadline);
+        }
     }
 }
 

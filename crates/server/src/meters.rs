@@ -194,10 +194,14 @@ impl Meters {
 
     /// Where promises were broken.
     pub(crate) fn show_broken(&self, guest: Option<&str>, broken: &[(BrokenAt, u64)]) {
-        for (BrokenAt { process, step, domain }, count) in broken {
+        for (BrokenAt { process, step, domain, executor }, count) in broken {
             let label = |name: &'static str, value: &str| Label::new(name, value.to_owned());
-            let place =
-                vec![label("process", process), label("step", step), label("domain", domain)];
+            let place = vec![
+                label("process", process),
+                label("step", step),
+                label("domain", domain),
+                label("executor", executor),
+            ];
             let key = Key::from_parts(BROKEN_AT, [self::guest(guest), place].concat());
             self.recorder.register_counter(&key, &METADATA).absolute(*count);
         }

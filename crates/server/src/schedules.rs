@@ -178,7 +178,7 @@ mod tests {
     use super::*;
 
     #[tokio::test(start_paused = true)]
-    async fn a_start_that_hangs_leaves_its_place_and_is_tried_again() {
+    async fn a_start_that_is_not_answered_in_time_is_tried_again() {
         let came = in_time(std::future::pending()).await;
         assert_eq!(came, Came::Later("it was not answered within 30 s".to_owned()));
     }

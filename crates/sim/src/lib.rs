@@ -268,11 +268,11 @@ mod tests {
 
     #[test]
     fn deadlines_are_kept_or_it_is_told_in_time() {
-        // 34: what was begun and left again was taken to be worked on. 38: time stayed reserved for a case that was over.
-        // 18: who worked on what was not wanted any more was given the next. 31: what was allowed and never begun was late
-        // without a word. 225: what queued at a machine was done in another order than was thought.
+        // Seeds that found something, each when it was drawn otherwise. 34: what was begun and left again was taken to be worked on. 38: time stayed reserved for a case that was over.
+        // 18: who worked on what was not wanted any more was given the next. 225: what queued at a machine was done in another
+        // order than was thought. 97: what was promised queued behind what nobody knew of.
         let mut sum = Promises::default();
-        for seed in (0..8).chain([18, 31, 34, 38, 225]) {
+        for seed in (0..8).chain([18, 34, 38, 97, 225]) {
             let report = run_scene(seed, Scene::Promised);
             sum = sum + report.unwrap_or_else(|failure| panic!("{failure}")).promises;
         }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use legwork_engine::{Failure, Lifecycle, NodeState};
-use legwork_mail::About;
+use legwork_mail::{About, Turn};
 use legwork_model::event::{ExecutorRegistered, Fired, Method, Performer, Period, Within};
 use legwork_model::finding::Finding;
 use legwork_model::id::{ActivityId, AgentId, InstanceId, Iteration, ServerId};
@@ -150,8 +150,10 @@ pub struct Letter {
 pub enum Content {
     /// About one item, which can be answered until that moment if there are words for it.
     Item { about: About, expires_at: Timestamp },
-    /// About all that it has to be said of when it has left.
-    Digest,
+    /// About the promise of a case.
+    Case(Turn),
+    /// About all that it has to be said of when it has left; the last of the promises among that has turned then.
+    Digest { turned_at: Option<Timestamp> },
 }
 
 /// An executor as this server sees it, or a worker that asks for jobs that executors do as well.

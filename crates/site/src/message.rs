@@ -181,6 +181,9 @@ pub struct TurnOf {
     pub takes_ms: u64,
     #[n(3)]
     pub stage: Stage,
+    /// How long the executor has it.
+    #[n(4)]
+    pub ago_ms: u64,
 }
 
 /// The name of an executor.

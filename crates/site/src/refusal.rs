@@ -8,6 +8,8 @@ use legwork_model::finding::Finding;
 use legwork_model::id::ServerId;
 use legwork_model::time::Timestamp;
 
+use crate::answer::DeadlineView;
+
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Refusal {
     pub kind: Kind,
@@ -20,8 +22,8 @@ pub struct Refusal {
     /// The server that can carry it out, where this one cannot: whoever drives the site passes the
     /// request on.
     pub at: Option<ServerId>,
-    /// Of a deadline: from when on it could be promised.
-    pub earliest: Option<Timestamp>,
+    /// Of a deadline: the first that could be promised, and what would be planned for it.
+    pub possible: Option<Box<DeadlineView>>,
 }
 
 /// What sort of refusal it is; the API makes a status of it.
@@ -42,7 +44,7 @@ pub enum Kind {
 
 impl Refusal {
     pub(crate) fn new(kind: Kind, code: &'static str, message: impl Into<String>) -> Self {
-        Self { kind, code, message: message.into(), findings: Vec::new(), at: None, earliest: None }
+        Self { kind, code, message: message.into(), findings: Vec::new(), at: None, possible: None }
     }
 
     pub(crate) fn unauthenticated(message: &str) -> Self {
@@ -67,8 +69,13 @@ impl Refusal {
             message: "the check found errors; mend them and try again".to_owned(),
             findings,
             at: None,
-            earliest: None,
+            possible: None,
         }
+    }
+
+    /// Of a deadline: from when on it could be promised.
+    pub fn earliest(&self) -> Option<Timestamp> {
+        self.possible.as_ref().map(|deadline| deadline.at)
     }
 
     /// The same refusal, with the server that can carry the request out.

@@ -82,9 +82,21 @@ impl Site {
         }
     }
 
-    /// Drops states from memory; what is under way keeps its own there.
+    /// Drops states from memory; what is under way keeps its own there, and what letters have to know is
+    /// noted before.
     pub(crate) fn evict(&mut self) {
-        let Self { waiting, outbox, fetching, contents, instances, executors, planning, .. } = self;
+        self.note_holders();
+        let Self {
+            waiting,
+            outbox,
+            fetching,
+            contents,
+            instances,
+            executors,
+            planning,
+            mailings,
+            ..
+        } = self;
         let awaited = |id| {
             waiting.awaits_end_of(id)
                 || outbox.concerns(id)
@@ -92,6 +104,7 @@ impl Site {
                 || contents.concerns(id)
                 || executors.concerns(id)
                 || planning.concerns(id)
+                || mailings.concerns(id)
         };
         instances.evict(self.config.resident_max, awaited);
     }
@@ -101,6 +114,7 @@ impl Site {
     /// state: items of instances that are not in memory are seen by nobody until they are loaded.
     pub(crate) fn offer_anew(&mut self, now: Timestamp) {
         self.refit(now);
+        self.mailings.look_again(now);
         let (instances, org) = (&self.instances, self.catalog.organisation());
         let stale = RefCell::new(BTreeSet::new());
         let reoffered = self.worklists.reoffer(org, |key, item| {

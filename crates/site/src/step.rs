@@ -200,7 +200,8 @@ impl Site {
         let has_results = state.has_results(&slot.schema) && !lacks_files;
         let is_over = state.is_over(&slot.schema) && !lacks_files;
         let Some((slot, was)) = self.instances.install(id, state) else { return };
-        if lifecycle.has_ended() && !was.has_ended() {
+        let has_just_ended = lifecycle.has_ended() && slot.ended_at.is_none();
+        if has_just_ended {
             slot.ended_at = Some(now);
         }
         let close = is_over.then(|| Summary::of(slot).to_bytes());
@@ -214,6 +215,9 @@ impl Site {
         }
         self.instances.touch(id);
         self.follow(id, &changes, was, now);
+        if has_just_ended {
+            self.count_end(id, now);
+        }
         self.follow_plan(id, now);
         if has_results {
             self.answer_end_of(id);

@@ -1,96 +1,18 @@
-//! Deadlines: promised with the planned times, refused with the earliest date, kept over a crash.
+//! Deadlines that are promised: with the planned times, kept over a crash, withdrawn and told.
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a wrong assumption is a failed test")]
 
+#[path = "support/office.rs"]
+mod office;
 mod support;
 
-use std::sync::Arc;
 use std::time::Duration;
 
-use legwork_model::event::Performer;
 use legwork_model::id::{ActivityId, InstanceId, Iteration, StreamId};
 use legwork_model::time::Timestamp;
 use legwork_site::*;
+use office::*;
 use support::{Harness, activity, claim, data_of};
-
-const OFFICE: &str = r#"
-organisation: office
-calendars:
-  office: { zone: UTC, hours: { mon-fri: "08:00-16:00" } }
-agents:
-  ann: { roles: [clerk], calendar: office }
-  bea: { roles: [manager], calendar: office }
-"#;
-
-const CLAIM: &str = r#"
-process: claim
-data: { sum: int }
-start: [sum]
-steps:
-  - { step: check, who: Role(clerk), reads: [sum], takes: 3h }
-  - { step: approve, who: Role(manager), reads: [sum], takes: 1h }
-"#;
-
-/// A Friday at eight.
-const FRIDAY: &str = "2026-01-16T08:00:00Z";
-
-fn at(text: &str) -> Timestamp {
-    text.parse().unwrap()
-}
-
-fn office() -> Harness {
-    let mut harness = Harness::new();
-    harness.now = at(FRIDAY);
-    harness.ask(Request::PublishOrganisation { source: OFFICE.to_owned() }).unwrap();
-    harness.ask(Request::Deploy { source: CLAIM.to_owned() }).unwrap();
-    harness
-}
-
-fn wish(number: u128, deadline: &str, change: impl FnOnce(&mut Wish)) -> Request {
-    let mut wish = Wish::new(at(deadline));
-    change(&mut wish);
-    Request::Start(Start {
-        instance: InstanceId(number << 80),
-        process: Arc::from("claim"),
-        version: None,
-        data: data_of(serde_json::json!({ "sum": 7 })),
-        agent: None,
-        key: None,
-        wait_until: None,
-        deadline: Some(Box::new(wish)),
-    })
-}
-
-/// Starts a claim with a deadline; answers what is planned, as `check ann 08:00-11:00, …`, or the earliest
-/// date.
-fn start(harness: &mut Harness, number: u128, deadline: &str) -> String {
-    told(harness.ask(wish(number, deadline, |_| {})))
-}
-
-fn told(answer: Result<Answer, Refusal>) -> String {
-    match answer {
-        Ok(Answer::Started { instance, .. }) => plan(instance.deadline.as_ref().unwrap()),
-        Ok(Answer::Deadline(deadline)) => plan(&deadline),
-        Ok(other) => panic!("{other:?}"),
-        Err(Refusal { code, earliest, .. }) => {
-            format!("{code}, earliest {}", earliest.map_or("never".to_owned(), short))
-        }
-    }
-}
-
-fn short(moment: Timestamp) -> String {
-    moment.to_string()[8..16].replace('T', " ")
-}
-
-fn plan(deadline: &DeadlineView) -> String {
-    let legs = deadline.legs.iter().map(|leg| {
-        let Some(Performer::Agent(by)) = &leg.by else { return format!("{} nobody", leg.step) };
-        let (start, end) = (leg.start.unwrap(), leg.end.unwrap());
-        format!("{} {by} {}-{}", leg.step, short(start), &short(end)[3..])
-    });
-    let legs: Vec<String> = legs.collect();
-    if deadline.promised { legs.join(", ") } else { format!("not promised: {}", legs.join(", ")) }
-}
 
 #[test]
 fn a_deadline_is_promised_with_planned_times_until_there_is_no_time_left() {
@@ -108,7 +30,7 @@ fn a_deadline_is_promised_with_planned_times_until_there_is_no_time_left() {
     // A third would take until six, and nobody works then: Ann goes on with it on Monday.
     assert_eq!(
         start(&mut harness, 3, "2026-01-16T16:00:00Z"),
-        "deadline_not_promised, earliest 19 10:10"
+        "deadline_not_promised, earliest 19 10:05"
     );
     assert_eq!(
         start(&mut harness, 3, "2026-01-19T10:00:00Z"),
@@ -122,7 +44,7 @@ fn what_is_done_makes_room_for_others() {
     let first = InstanceId(1 << 80);
     start(&mut harness, 1, "2026-01-16T14:00:00Z");
     let full = start(&mut harness, 2, "2026-01-16T14:00:00Z");
-    assert_eq!(full, "deadline_not_promised, earliest 16 15:10");
+    assert_eq!(full, "deadline_not_promised, earliest 16 15:05");
     harness.ask(claim("ann", first, "check")).unwrap();
     harness.now = Timestamp(harness.now.0 + 1_800_000);
     complete(&mut harness, first, "check", "ann");
@@ -133,17 +55,6 @@ fn what_is_done_makes_room_for_others() {
     assert_eq!(harness.site.deadlines().refused, 1);
 }
 
-fn complete(harness: &mut Harness, instance: InstanceId, step: &str, agent: &str) {
-    let complete = Complete {
-        agent: agent.into(),
-        activity: activity(instance, step),
-        data: data_of(serde_json::json!({})),
-        answer: None,
-        request: None,
-    };
-    harness.ask(Request::Complete(complete)).unwrap();
-}
-
 #[test]
 fn promises_survive_a_crash() {
     let mut harness = office();
@@ -152,7 +63,7 @@ fn promises_survive_a_crash() {
     harness.restart();
     assert_eq!(
         start(&mut harness, 3, "2026-01-16T16:00:00Z"),
-        "deadline_not_promised, earliest 19 10:10"
+        "deadline_not_promised, earliest 19 10:05"
     );
     // What is done after it is given back all the same.
     harness.ask(claim("ann", InstanceId(1 << 80), "check")).unwrap();
@@ -161,65 +72,6 @@ fn promises_survive_a_crash() {
         start(&mut harness, 3, "2026-01-16T16:00:00Z"),
         "check ann 16 08:00-11:00, approve bea 16 11:00-12:00"
     );
-}
-
-#[test]
-fn whoever_only_asks_reserves_nothing() {
-    let mut harness = office();
-    for _ in 0..3 {
-        let ask = wish(1, "2026-01-16T16:00:00Z", |wish| wish.ask_only = true);
-        assert_eq!(told(harness.ask(ask)), "check ann 16 08:00-11:00, approve bea 16 14:00-15:00");
-    }
-    assert_eq!(harness.site.deadlines(), DeadlineCounts::default());
-}
-
-#[test]
-fn without_a_promise_it_starts_all_the_same_if_that_is_wanted() {
-    let mut harness = office();
-    let anyway = wish(1, "2026-01-16T09:00:00Z", |wish| wish.unpromised = Unpromised::Start);
-    assert_eq!(told(harness.ask(anyway)), "not promised: ");
-    assert_eq!(harness.site.deadlines().unpromised, 1);
-}
-
-#[test]
-fn a_step_of_unknown_length_cannot_be_promised_and_it_is_told_which() {
-    let mut harness = office();
-    let source = CLAIM.replace(", takes: 1h", "");
-    harness.ask(Request::Deploy { source }).unwrap();
-    let refusal = harness.refusal(wish(1, "2026-01-19T16:00:00Z", |_| {}));
-    assert!(refusal.contains("`approve`") && refusal.contains("takes:"), "{refusal}");
-}
-
-#[test]
-fn a_deadline_in_the_past_is_a_mistake() {
-    let mut harness = office();
-    let refusal = harness.refusal(wish(1, "2026-01-16T08:00:00Z", |_| {}));
-    assert!(refusal.contains("deadline_past"), "{refusal}");
-}
-
-#[test]
-fn what_cannot_be_started_is_not_promised() {
-    let mut harness = office();
-    let Request::Start(start) = wish(1, "2026-01-16T16:00:00Z", |_| {}) else { unreachable!() };
-    let data = data_of(serde_json::json!({ "price": 7 }));
-    let refusal = harness.ask(Request::Start(Start { data, ..start })).unwrap_err();
-    assert_eq!(refusal.code, "unknown_element");
-    assert_eq!(harness.site.deadlines().promised, 0);
-    let resource = ResourceId::Person("ann".into());
-    let Ok(Answer::Plan(plan)) = harness.ask(Request::Plan { resource }) else { panic!("a plan") };
-    assert_eq!(plan.turns, []);
-}
-
-#[test]
-fn nothing_makes_way_for_a_question() {
-    let mut harness = office();
-    start(&mut harness, 1, "2026-01-16T16:00:00Z");
-    start(&mut harness, 2, "2026-01-16T16:00:00Z");
-    let ask = wish(3, "2026-01-16T13:00:00Z", |wish| (wish.priority, wish.ask_only) = (9, true));
-    assert!(harness.ask(ask).unwrap_err().earliest.is_some());
-    for number in 1..=2 {
-        assert_eq!(replanned(&mut harness, InstanceId(number << 80)), [] as [&str; 0]);
-    }
 }
 
 #[test]
@@ -244,13 +96,6 @@ fn somebodys_plan_shows_what_they_do_when() {
 }
 
 /// What the history says about changes of the plan.
-fn replanned(harness: &mut Harness, instance: InstanceId) -> Vec<String> {
-    let request = Request::History { instance, from: 0, limit: 100 };
-    let Ok(Answer::History { entries, .. }) = harness.ask(request) else { panic!("a history") };
-    let changes = entries.into_iter().filter(|entry| entry.kind == "replanned");
-    changes.filter_map(|entry| entry.detail).collect()
-}
-
 #[test]
 fn whoever_falls_ill_has_their_work_promised_by_others_or_it_is_told_before_it_is_late() {
     let mut harness = office();
@@ -318,29 +163,6 @@ fn what_is_more_important_makes_others_give_way_and_they_are_told() {
         1,
         "one of them: {told:?}"
     );
-}
-
-#[test]
-fn nobody_makes_way_for_a_case_that_is_refused_for_another_step() {
-    let mut harness = office();
-    let sign = "process: sign\nsteps: [{ step: sign, who: Role(manager), takes: 450m }]";
-    harness.ask(Request::Deploy { source: sign.to_owned() }).unwrap();
-    // Bea's day is full of what is as important, and nobody makes way for another step of it.
-    let Request::Start(busy) = wish(1, "2026-01-16T16:00:00Z", |wish| wish.priority = 9) else {
-        panic!("a start")
-    };
-    let busy = Start { process: Arc::from("sign"), data: data_of(serde_json::json!({})), ..busy };
-    assert!(told(harness.ask(Request::Start(busy))).starts_with("sign bea"));
-    for number in 21..=22 {
-        let planned = start(&mut harness, number, "2026-01-19T16:00:00Z");
-        assert!(planned.starts_with("check ann"), "{planned}");
-    }
-    let urgent = wish(31, "2026-01-16T14:00:00Z", |wish| wish.priority = 9);
-    let refused = told(harness.ask(urgent));
-    assert!(refused.starts_with("deadline_not_promised"), "{refused}");
-    for number in 21..=22 {
-        assert_eq!(replanned(&mut harness, InstanceId(number << 80)), [] as [&str; 0]);
-    }
 }
 
 #[test]
@@ -413,22 +235,6 @@ fn those_with_a_deadline_are_listed_also_when_they_are_not_in_memory() {
 }
 
 #[test]
-fn the_earliest_date_can_still_be_promised_when_it_was_read() {
-    let mut harness = office();
-    start(&mut harness, 1, "2026-01-16T14:00:00Z");
-    for (number, asked) in [(2, "2026-01-16T14:00:00Z"), (3, "2026-01-16T16:00:00Z")] {
-        let earliest = harness.ask(wish(number, asked, |_| {})).unwrap_err().earliest.unwrap();
-        // Nobody works meanwhile.
-        harness.now = Timestamp(harness.now.0 + 120_000);
-        let told = start(&mut harness, number, &earliest.to_string());
-        assert!(told.starts_with("check ann"), "{earliest}: {told}");
-    }
-    // Nor is it taken back at once because nobody has begun in the same moment.
-    harness.pass(Duration::from_secs(60));
-    assert_eq!(harness.site.deadlines().withdrawn, 0);
-}
-
-#[test]
 fn a_loop_that_goes_round_again_takes_the_promise_back_and_says_so() {
     let mut harness = office();
     let source = "process: claim\ndata: { sum: int }\nstart: [sum]\nsteps:\n  - loop: until-right\n    steps:\n      \
@@ -466,7 +272,7 @@ fn after_many_promises_a_restart_reads_what_stands() {
         harness.ask(Request::Abort { instance, reason: String::new() }).unwrap();
     }
     assert!(harness.snapshot_of(StreamId::PLANS).is_some(), "what they come to is stored");
-    let full = "deadline_not_promised, earliest 19 10:10";
+    let full = "deadline_not_promised, earliest 19 10:05";
     harness.restart();
     assert_eq!(start(&mut harness, 3, "2026-01-16T16:00:00Z"), full);
     // Without it all records are read.
@@ -533,8 +339,9 @@ fn a_promise_that_is_broken_is_counted_where_it_was() {
     let counts = harness.site.deadlines();
     assert_eq!((counts.kept, counts.broken, counts.withdrawn), (0, 1, 0));
     let broken: Vec<_> = harness.site.broken().collect();
-    let (process, step, domain) = ("claim".into(), "check".into(), "".into());
-    assert_eq!(broken, [(&BrokenAt { process, step, domain }, 1)]);
+    let (process, step) = ("claim".into(), "check".into());
+    let (domain, executor) = ("".into(), "".into());
+    assert_eq!(broken, [(&BrokenAt { process, step, domain, executor }, 1)]);
 }
 
 #[test]
@@ -547,18 +354,6 @@ fn a_case_of_which_several_steps_are_not_promised_any_more_counts_once() {
     let told = replanned(&mut harness, InstanceId(1 << 80));
     let both = told.iter().filter(|text| text.starts_with("nobody has the time")).count();
     assert_eq!((both, harness.site.deadlines().withdrawn), (2, 1), "{told:?}");
-}
-
-#[test]
-fn where_nobody_has_anything_to_do_it_is_promised_at_once() {
-    let mut harness = office();
-    let source = "process: claim\ndata: { sum: int }\nstart: [sum]\nsteps: []\n";
-    harness.ask(Request::Deploy { source: source.to_owned() }).unwrap();
-    let answer = harness.ask(wish(1, "2026-01-16T16:00:00Z", |_| {})).unwrap();
-    let Answer::Started { instance, .. } = answer else { panic!("{answer:?}") };
-    assert!(instance.deadline.unwrap().promised);
-    let counts = harness.site.deadlines();
-    assert_eq!((counts.promised, counts.kept), (1, 1));
 }
 
 #[test]

@@ -8,133 +8,29 @@
     reason = "a wrong assumption is a failed test"
 )]
 
+#[path = "support/crane.rs"]
+mod crane;
 #[path = "support/group.rs"]
 mod group;
 
 use std::cell::Cell;
 
-use group::{Group, HIGH};
-use legwork_model::event::{ExecutorType, Secret, TaskKey};
-use legwork_model::id::{InstanceId, NodeId, ServerId};
+use crane::{MINUTE, cases, deadlines, done, given, register, report, start};
+use group::HIGH;
+use legwork_model::event::TaskKey;
+use legwork_model::id::{NodeId, ServerId};
 use legwork_model::time::Timestamp;
 use legwork_site::*;
 
-const PACK: &str = "process: parcel\nsteps:\n  \
-                    - { step: pack, job: pack, takes: 10m, timeout: 1h }\n";
-/// Somebody works for five minutes before something is packed.
-const CHECKED: &str = "process: checked\nsteps:\n  - { step: check, who: Role(clerk), takes: 5m }\n  \
-                       - { step: pack, job: pack, takes: 10m, timeout: 1h }\n";
-const MINUTE: i64 = 60_000;
-
-/// North-1 keeps the plan of the crane, which does one at a time.
-fn group() -> Group {
-    group_with(1, None)
-}
-
-/// The same with a crane that takes so many and works on so many of them at a time.
-fn group_with(limit: u32, at_once: Option<u32>) -> Group {
-    let mut group = Group::new(1, 1);
-    for source in [PACK, CHECKED] {
-        group.ask(0, Request::Deploy { source: source.to_owned() }).unwrap();
-    }
-    register(&mut group, "crane", limit, at_once);
-    group
-}
-
-fn register(group: &mut Group, name: &str, limit: u32, at_once: Option<u32>) {
-    let executor = RegisterExecutor {
-        name: name.into(),
-        url: format!("http://{name}.example:7001").into(),
-        secret: Secret("s".repeat(32)),
-        types: vec![ExecutorType { job: "pack".into(), limit: None, rate: None }],
-        rate: None,
-        weight: None,
-        limit,
-        at_once,
-        regularly: Vec::new(),
-        domain: None,
-        verdicts: false,
-    };
-    group.ask(0, Request::Executor(Concern::Register(executor))).unwrap();
-    for _ in 0..5 {
-        group.pass(2_000);
-    }
-}
-
-/// Starts something at a server that is to be done in so many minutes, if that is said.
-fn start(
-    group: &mut Group,
-    place: usize,
-    process: &str,
-    minutes: Option<i64>,
-) -> (InstanceId, Result<Answer, Refusal>) {
-    let instance = group.draw(place, if place == 1 { HIGH } else { 0 });
-    let deadline = minutes.map(|minutes| Wish::new(Timestamp(group.now + minutes * MINUTE)));
-    let request = Request::Start(Start {
-        instance,
-        process: process.into(),
-        version: None,
-        data: Data::new(),
-        agent: None,
-        key: None,
-        wait_until: None,
-        deadline: deadline.map(Box::new),
-    });
-    let id = group.send(place, request);
-    for _ in 0..100 {
-        if group.answers.contains_key(&id) {
-            break;
-        }
-        group.pass(50);
-    }
-    group.pass(1);
-    (instance, group.answers.remove(&id).expect("an answer"))
-}
-
-/// What the crane was given since this was asked last: by which server, and for what.
-fn given(group: &mut Group) -> Vec<(usize, JobLease)> {
-    let calls = std::mem::take(&mut group.calls).into_iter();
-    let tasks = calls.filter_map(|(place, call)| match call.ask {
-        Ask::Task(job) => Some((place, JobLease { activity: job.activity, lease: job.lease })),
-        Ask::Verdict { .. } | Ask::Cancel(_) => None,
-    });
-    tasks.collect()
-}
-
-fn cases(given: &[(usize, JobLease)]) -> Vec<(usize, InstanceId)> {
-    given.iter().map(|(place, task)| (*place, task.activity.instance)).collect()
-}
-
-fn done(group: &mut Group, given: &(usize, JobLease)) {
-    report(group, given, Outcome::Done(Data::new()));
-}
-
-fn report(group: &mut Group, (place, task): &(usize, JobLease), outcome: Outcome) {
-    let (executor, task) = ("crane".into(), task.clone());
-    let report = Concern::Report(TaskReport { executor, task, outcome });
-    group.last += 1;
-    let (id, credential) = (RequestId(group.last), Credential::Executor("crane".into()));
-    group.feed(*place, Input::Request { id, credential, request: Request::Executor(report) });
-    group.answers.remove(&id).unwrap().unwrap();
-    (0..5).for_each(|_| group.pass(100));
-}
-
-fn deadlines(group: &Group) -> (u64, u64, u64) {
-    let all = group.servers.iter().map(|server| server.site.deadlines());
-    all.fold((0, 0, 0), |(kept, broken, withdrawn), it| {
-        (kept + it.kept, broken + it.broken, withdrawn + it.withdrawn)
-    })
-}
-
 #[test]
 fn what_an_executor_has_from_another_server_counts_when_it_is_to_promise_something() {
-    let mut group = group();
+    let mut group = crane::group();
     let (first, started) = start(&mut group, 1, "parcel", None);
     started.unwrap();
     let has = given(&mut group);
     assert_eq!(cases(&has), [(1, first)], "nothing is promised: nobody is asked");
     let refusal = start(&mut group, 0, "parcel", Some(12)).1.unwrap_err();
-    assert!(refusal.earliest.unwrap() >= Timestamp(group.now + 19 * MINUTE));
+    assert!(refusal.earliest().unwrap() >= Timestamp(group.now + 19 * MINUTE));
     let (second, started) = start(&mut group, 2, "parcel", Some(22));
     started.unwrap();
     group.now += 9 * MINUTE;
@@ -148,7 +44,7 @@ fn what_an_executor_has_from_another_server_counts_when_it_is_to_promise_somethi
 
 #[test]
 fn another_server_gives_an_executor_nothing_that_would_make_a_promise_late() {
-    let mut group = group();
+    let mut group = crane::group();
     let (checked, started) = start(&mut group, 0, "checked", Some(18));
     started.unwrap();
     let (other, started) = start(&mut group, 1, "parcel", None);
@@ -162,7 +58,7 @@ fn another_server_gives_an_executor_nothing_that_would_make_a_promise_late() {
 
 #[test]
 fn a_server_that_begins_anew_hears_at_once_which_executors_are_kept() {
-    let mut group = group();
+    let mut group = crane::group();
     start(&mut group, 0, "checked", Some(18)).1.unwrap();
     let (north, other) = (ServerId(0), ServerId(1));
     group.feed(0, Input::Link { to: other, is_up: false });
@@ -177,7 +73,7 @@ fn a_server_that_begins_anew_hears_at_once_which_executors_are_kept() {
 
 #[test]
 fn what_has_failed_at_an_executor_that_another_server_keeps_is_given_to_it_again() {
-    let mut group = group();
+    let mut group = crane::group();
     start(&mut group, 0, "checked", Some(300)).1.unwrap();
     let (case, started) = start(&mut group, 1, "parcel", None);
     started.unwrap();
@@ -191,7 +87,7 @@ fn what_has_failed_at_an_executor_that_another_server_keeps_is_given_to_it_again
 
 #[test]
 fn who_gets_no_turn_with_one_executor_asks_for_another() {
-    let mut group = group();
+    let mut group = crane::group();
     start(&mut group, 0, "checked", Some(18)).1.unwrap();
     register(&mut group, "lift", 1, None);
     // For this both are kept.
@@ -205,8 +101,39 @@ fn who_gets_no_turn_with_one_executor_asks_for_another() {
 }
 
 #[test]
+fn who_has_leave_does_not_wait_for_others_of_its_server() {
+    let mut group = crane::group();
+    let source = "process: ranked\ndata: { p: int }\nstart: [p]\nsteps:\n  \
+                  - { step: pack, job: pack, takes: 10m, timeout: 1h, reads: [p], priority: p }\n";
+    group.ask(0, Request::Deploy { source: source.to_owned() }).unwrap();
+    (0..5).for_each(|_| group.pass(2_000));
+    // So that not everybody may queue.
+    start(&mut group, 0, "checked", Some(180)).1.unwrap();
+    start(&mut group, 0, "parcel", Some(12)).1.unwrap();
+    let has = given(&mut group);
+    for priority in [1, 5, 3, 9] {
+        let instance = group.draw(1, HIGH);
+        let mut data = Data::new();
+        data.insert("p".to_owned(), priority.into());
+        let (process, version) = ("ranked".into(), None);
+        let (agent, key, wait_until, deadline) = (None, None, None, None);
+        let start = Start { instance, process, version, data, agent, key, wait_until, deadline };
+        group.ask(1, Request::Start(start)).unwrap();
+        (0..3).for_each(|_| group.pass(1_000));
+    }
+    done(&mut group, &has[0]);
+    for _ in 0..4 {
+        group.pass(1_000);
+        let has = given(&mut group);
+        assert_eq!(has.len(), 1, "the crane is free");
+        (0..58).for_each(|_| group.pass(10_000));
+        done(&mut group, &has[0]);
+    }
+}
+
+#[test]
 fn promised_jobs_of_several_servers_are_begun_in_the_order_of_the_plan() {
-    let mut group = group();
+    let mut group = crane::group();
     let mut cases_of = Vec::new();
     for (place, minutes) in [(0, 42), (1, 31), (2, 52), (1, 21)] {
         let (case, started) = start(&mut group, place, "parcel", Some(minutes));
@@ -233,7 +160,7 @@ fn promised_jobs_of_several_servers_are_begun_in_the_order_of_the_plan() {
 
 #[test]
 fn what_another_server_has_given_counts_as_long_as_it_says_so() {
-    let mut group = group();
+    let mut group = crane::group();
     start(&mut group, 1, "parcel", None).1.unwrap();
     let has = given(&mut group);
     let (promised, started) = start(&mut group, 0, "parcel", Some(60));
@@ -247,7 +174,7 @@ fn what_another_server_has_given_counts_as_long_as_it_says_so() {
 
 #[test]
 fn what_is_given_back_when_it_is_done_is_not_taken_to_wait_again() {
-    let mut group = group();
+    let mut group = crane::group();
     let (first, started) = start(&mut group, 1, "parcel", Some(11));
     started.unwrap();
     start(&mut group, 0, "parcel", Some(22)).1.unwrap();
@@ -256,7 +183,7 @@ fn what_is_given_back_when_it_is_done_is_not_taken_to_wait_again() {
     // That the step is over is said as well, and comes later.
     let task = TaskKey { instance: first, node: NodeId(1), round: 0, part: 0 };
     let (executor, takes_ms, stage) = ("crane".into(), 600_000, Stage::Over);
-    let message = Message::Turn(Box::new(TurnOf { task, executor, takes_ms, stage }));
+    let message = Message::Turn(Box::new(TurnOf { task, executor, takes_ms, stage, ago_ms: 0 }));
     group.feed(0, Input::Message { from: ServerId(1), message });
     (0..2).for_each(|_| group.pass(5_000));
     assert_eq!(deadlines(&group), (0, 0, 0), "the other has its time");
@@ -264,7 +191,7 @@ fn what_is_given_back_when_it_is_done_is_not_taken_to_wait_again() {
 
 #[test]
 fn who_waits_behind_one_that_is_not_wanted_any_more_asks_for_a_turn() {
-    let mut group = group();
+    let mut group = crane::group();
     let (checked, started) = start(&mut group, 0, "checked", Some(18));
     started.unwrap();
     let (first, started) = start(&mut group, 1, "parcel", None);
@@ -281,7 +208,7 @@ fn who_waits_behind_one_that_is_not_wanted_any_more_asks_for_a_turn() {
 
 #[test]
 fn who_works_on_what_is_not_wanted_any_more_is_busy_until_it_is_stopped() {
-    let mut group = group();
+    let mut group = crane::group();
     let (first, started) = start(&mut group, 1, "parcel", Some(11));
     started.unwrap();
     let (second, started) = start(&mut group, 0, "parcel", Some(22));
@@ -300,8 +227,24 @@ fn who_works_on_what_is_not_wanted_any_more_is_busy_until_it_is_stopped() {
 }
 
 #[test]
+fn who_asks_again_while_leave_is_under_way_has_it_all_the_same() {
+    let mut group = crane::group();
+    let (first, started) = start(&mut group, 1, "parcel", Some(42));
+    started.unwrap();
+    assert_eq!(cases(&given(&mut group)), [(1, first)]);
+    start(&mut group, 2, "parcel", Some(22)).1.unwrap();
+    let task = TaskKey { instance: first, node: NodeId(1), round: 0, part: 0 };
+    let (executor, takes_ms, stage) = ("crane".into(), 600_000, Stage::Waiting);
+    let message = Message::Turn(Box::new(TurnOf { task, executor, takes_ms, stage, ago_ms: 0 }));
+    group.feed(0, Input::Message { from: ServerId(1), message });
+    (0..10).for_each(|_| group.pass(1_000));
+    assert_eq!(cases(&given(&mut group)), [], "the crane has one hand");
+    assert_eq!(deadlines(&group), (0, 0, 0));
+}
+
+#[test]
 fn what_is_asked_for_again_was_not_begun_and_that_is_noticed_in_time() {
-    let mut group = group();
+    let mut group = crane::group();
     group.is_lost = |message| match message {
         Message::Turn(turn) => turn.stage == Stage::Begun,
         _ => false,
@@ -316,7 +259,7 @@ fn what_is_asked_for_again_was_not_begun_and_that_is_noticed_in_time() {
 #[test]
 fn who_has_not_heard_that_an_executor_is_kept_is_told_again_before_anything_is_promised() {
     thread_local!(static LOST: Cell<u32> = const { Cell::new(0) });
-    let mut group = group();
+    let mut group = crane::group();
     start(&mut group, 1, "parcel", None).1.unwrap();
     given(&mut group);
     group.is_lost = |message| match message {
@@ -329,7 +272,7 @@ fn who_has_not_heard_that_an_executor_is_kept_is_told_again_before_anything_is_p
 
 #[test]
 fn what_others_gave_while_the_planner_was_down_counts_when_it_gives_its_own_again() {
-    let mut group = group();
+    let mut group = crane::group();
     let (promised, started) = start(&mut group, 0, "parcel", Some(20));
     started.unwrap();
     assert_eq!(cases(&given(&mut group)), [(0, promised)]);
@@ -342,44 +285,4 @@ fn what_others_gave_while_the_planner_was_down_counts_when_it_gives_its_own_agai
     group.open(0);
     (0..30).for_each(|_| group.pass(1_000));
     assert_eq!(deadlines(&group), (0, 0, 1), "there is not time enough for both");
-}
-
-/// The crane takes two and does one at a time: what it has from several servers queues, in an order nobody knows.
-fn queued() -> (Group, Vec<(usize, JobLease)>) {
-    let mut group = group_with(2, Some(1));
-    for place in [0, 1, 2] {
-        start(&mut group, place, "parcel", None).1.unwrap();
-    }
-    let has = given(&mut group);
-    assert_eq!(has.len(), 3);
-    (group, has)
-}
-
-#[test]
-fn what_queues_at_an_executor_is_in_no_promises_way_in_whatever_order_it_is_done() {
-    for order in [[0, 1, 2], [0, 2, 1], [1, 0, 2], [1, 2, 0], [2, 0, 1], [2, 1, 0]] {
-        let (mut group, has) = queued();
-        let (first, started) = start(&mut group, 0, "parcel", Some(42));
-        started.unwrap();
-        // Another promise is given in between.
-        for (number, place) in order.into_iter().enumerate() {
-            (0..58).for_each(|_| group.pass(10_000));
-            done(&mut group, &has[place]);
-            if number == 0 {
-                // Any of the two that are left may be the one that is begun only now.
-                let refusal = start(&mut group, 1, "parcel", Some(31)).1.unwrap_err();
-                assert!(refusal.earliest.unwrap() >= Timestamp(group.now + 39 * MINUTE));
-                let (_, started) = start(&mut group, 1, "parcel", Some(42));
-                started.unwrap();
-            }
-        }
-        let begun = given(&mut group);
-        assert_eq!(cases(&begun), [(0, first)]);
-        (0..58).for_each(|_| group.pass(10_000));
-        done(&mut group, &begun[0]);
-        let begun = given(&mut group);
-        (0..58).for_each(|_| group.pass(10_000));
-        done(&mut group, &begun[0]);
-        assert_eq!(deadlines(&group), (2, 0, 0), "{order:?}");
-    }
 }

@@ -5,8 +5,7 @@
 #[path = "support/group.rs"]
 mod group;
 
-use group::Group;
-use legwork_model::event::{ExecutorType, Secret};
+use group::{Group, executor};
 use legwork_model::id::{ActivityId, InstanceId, Iteration};
 use legwork_site::*;
 
@@ -40,19 +39,8 @@ steps:
 ";
 
 fn register(group: &mut Group, name: &str, domain: &str) {
-    let asked = RegisterExecutor {
-        name: name.into(),
-        url: format!("http://{name}.example").into(),
-        secret: Secret("s".repeat(32)),
-        types: vec![ExecutorType { job: "read".into(), limit: None, rate: None }],
-        limit: 4,
-        at_once: None,
-        regularly: Vec::new(),
-        rate: None,
-        weight: None,
-        domain: Some(domain.to_owned()),
-        verdicts: false,
-    };
+    let domain = Some(domain.to_owned());
+    let asked = RegisterExecutor { limit: 4, domain, ..executor(name, &["read"]) };
     group.ask(0, Request::Executor(Concern::Register(asked))).unwrap();
     group.pass(2_000);
 }

@@ -9,7 +9,7 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use legwork_mail::{Reminder, Tell};
-use legwork_model::id::{InstanceId, StreamId};
+use legwork_model::id::{AgentId, InstanceId, StreamId};
 use legwork_site::*;
 use serde_json::json;
 
@@ -71,7 +71,8 @@ fn shown(letter: &Letter) -> String {
     assert_eq!(&*letter.address, format!("{agent}@bank"));
     match &letter.content {
         Content::Item { about, .. } => format!("{} {} {agent}", about.kind, about.step),
-        Content::Digest => format!("{} items {agent}", letter.notice.about.len()),
+        Content::Case(turn) => format!("{} {} {agent}", turn.kind, turn.step),
+        Content::Digest { .. } => format!("{} items {agent}", letter.notice.about.len()),
     }
 }
 
@@ -162,13 +163,31 @@ fn nobody_is_told_of_an_item_that_a_rule_keeps_from_them() {
 }
 
 #[test]
+fn a_manager_who_is_away_is_not_told_through_somebody_whom_the_rule_keeps_out() {
+    let mut bank = bank_with(Tell { escalation: Some(DAY), ..Tell::default() });
+    let away = "eva: { mail: eva@bank, substitutes: [ben, dan], absent: [{ from: 2025-12-01 }] }";
+    let source = BANK.replace("eva: { mail: eva@bank }", away);
+    bank.ask(Request::PublishOrganisation { source }).unwrap();
+    // Ben stands in for Eva, but not where he has done the step before.
+    for (number, captured_by, hears) in [(1, "ben", "dan"), (2, "bob", "ben")] {
+        let instance = bank.start(number);
+        bank.ask(Request::Complete(complete(captured_by, instance, "capture"))).unwrap();
+        score(&mut bank);
+        told(&mut bank);
+        bank.pass(DAY);
+        assert_eq!(told(&mut bank), format!("escalation verdict {hears}"));
+        bank.ask(Request::Abort { instance, reason: "enough".to_owned() }).unwrap();
+    }
+}
+
+#[test]
 fn a_letter_names_the_words_that_answer_it_as_long_as_they_count() {
     let mut bank = bank_with(Tell { answer_within: DAY, ..Tell::default() });
     let words = |letter: &Letter| match &letter.content {
         Content::Item { about, .. } => {
             about.words.iter().map(|(word, _)| &**word).collect::<Vec<_>>().join(" ")
         }
-        Content::Digest => panic!(),
+        Content::Case(_) | Content::Digest { .. } => panic!(),
     };
     let id = bank.start(1);
     let letter = next(&mut bank).unwrap();
@@ -201,6 +220,37 @@ fn who_is_given_an_item_of_a_pool_is_told_and_who_takes_one_is_not() {
     // Found again in the history.
     bank.restart();
     assert_eq!(told(&mut bank), "assignment capture ben");
+}
+
+#[test]
+fn who_is_given_an_item_is_told_also_if_the_case_has_left_memory_before() {
+    let mut bank = bank_with(Tell { actors_max: 2, ..Tell::default() });
+    bank.config.resident_max = 0;
+    bank.restart();
+    let (first, second) = (bank.start(1), bank.start(2));
+    bank.ask(claim("ben", first, "capture")).unwrap();
+    let (agent, activity) = (AgentId::from("ann"), activity(second, "capture"));
+    let give = |to: &str| Request::Delegate {
+        agent: agent.clone(),
+        activity: activity.clone(),
+        to: to.into(),
+    };
+    bank.ask(give("ben")).unwrap();
+    assert_eq!(bank.site.gauges().instances_resident, 0);
+    let letter = next(&mut bank).unwrap();
+    assert_eq!(shown(&letter), "assignment capture ben");
+    // Found again in the history, and sent when the mail server takes it.
+    bank.restart();
+    let until = bank.now + Duration::from_secs(60);
+    as_mailer(&mut bank, Mailing::PutOff { agent: letter.notice.agent, until });
+    assert_eq!(told(&mut bank), "");
+    bank.pass(Duration::from_secs(60));
+    assert_eq!(told(&mut bank), "assignment capture ben");
+    // Who takes what was given to somebody before is not told.
+    bank.ask(Request::Release { agent: "ben".into(), activity: activity.clone() }).unwrap();
+    bank.ask(claim("ann", second, "capture")).unwrap();
+    assert_eq!(bank.site.gauges().instances_resident, 0);
+    assert_eq!(told(&mut bank), "");
 }
 
 #[test]

@@ -202,12 +202,13 @@ fn what_a_server_has_done_keeps_its_bytes() {
 fn messages_about_executors_that_are_shared_keep_their_bytes() {
     let Instance(instance) = instance();
     let task = TaskKey { instance, node: NodeId(2), round: 1, part: 0 };
-    let turn = |stage| TurnOf { task, executor: "crane".into(), takes_ms: 600_000, stage };
+    let turn =
+        |stage| TurnOf { task, executor: "crane".into(), takes_ms: 600_000, stage, ago_ms: 5 };
     for (stage, byte) in [(Stage::Waiting, "00"), (Stage::Begun, "01"), (Stage::Over, "02")] {
         check(
             &Message::Turn(Box::new(turn(stage))),
             &format!(
-                "0082118484500102030405060708090a0b0c0d0e0f10020100656372616e651a000927c0{byte}"
+                "0082118584500102030405060708090a0b0c0d0e0f10020100656372616e651a000927c0{byte}05"
             ),
         );
     }
@@ -217,7 +218,7 @@ fn messages_about_executors_that_are_shared_keep_their_bytes() {
     let busy = vec![turn(Stage::Begun)];
     check(
         &Message::Heard { executors, busy },
-        "0083138281656372616e6581646c696674818484500102030405060708090a0b0c0d0e0f10020100656372616e651a000927c001",
+        "0083138281656372616e6581646c696674818584500102030405060708090a0b0c0d0e0f10020100656372616e651a000927c00105",
     );
     check(&Message::Heard { executors: Vec::new(), busy: Vec::new() }, "0083138080");
 }

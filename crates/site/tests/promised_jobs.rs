@@ -90,7 +90,7 @@ fn an_executor_promises_what_it_has_time_for() {
     assert!(start(&mut depot, 2, Some(25)).is_ok());
     let refusal = start(&mut depot, 3, Some(25)).unwrap_err();
     assert_eq!(refusal.code, "deadline_not_promised");
-    assert!(refusal.earliest.unwrap() >= Timestamp(depot.site.now.0 + 30 * 60_000));
+    assert!(refusal.earliest().unwrap() >= Timestamp(depot.site.now.0 + 30 * 60_000));
 }
 
 #[test]
@@ -150,7 +150,7 @@ fn an_executor_that_is_busy_promises_only_what_it_has_time_for_afterwards() {
     let (name, task) = depot.task();
     let refusal = start(&mut depot, 2, Some(12)).unwrap_err();
     assert_eq!(refusal.code, "deadline_not_promised");
-    assert!(refusal.earliest.unwrap() >= Timestamp(depot.site.now.0 + 20 * 60_000));
+    assert!(refusal.earliest().unwrap() >= Timestamp(depot.site.now.0 + 20 * 60_000));
     start(&mut depot, 3, Some(21)).unwrap();
     finish(&mut depot, &name, &task);
     assert_eq!(given(&mut depot), [3]);

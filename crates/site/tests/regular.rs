@@ -57,7 +57,7 @@ fn what_an_executor_does_regularly_counts_whenever_it_does_it() {
     // Five minutes in an hour may come twice within ten, and leave 91 per cent of the time.
     let mut depot = depot_with("10m", besides(5));
     let refusal = start(&mut depot, 1, MINUTE * 21).unwrap_err();
-    assert!(refusal.earliest.unwrap() > depot.site.now + MINUTE * 22, "{refusal}");
+    assert!(refusal.earliest().unwrap() > depot.site.now + MINUTE * 22, "{refusal}");
     start(&mut depot, 2, MINUTE * 22).unwrap();
     // The second need not wait for it once more.
     assert!(start(&mut depot, 3, MINUTE * 32).is_err());
@@ -89,7 +89,7 @@ fn what_was_seen_of_an_executor_does_not_count_its_regular_work_twice() {
     let mut depot = depot_with("10m", besides(30));
     let earliest = |depot: &mut Depot, number: u128| {
         let refusal = start(depot, number, MINUTE).unwrap_err();
-        refusal.earliest.unwrap().since(depot.site.now)
+        refusal.earliest().unwrap().since(depot.site.now)
     };
     let before = earliest(&mut depot, 100);
     for number in 1..=8 {

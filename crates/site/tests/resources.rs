@@ -5,6 +5,7 @@
 mod support;
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use legwork_model::event::Performer;
 use legwork_model::id::InstanceId;
@@ -45,9 +46,7 @@ fn start(harness: &mut Harness, number: u128, deadline: &str) -> String {
     match harness.ask(start_by(number, wish)) {
         Ok(Answer::Started { instance, .. }) => planned(instance.deadline.as_ref().unwrap()),
         Ok(other) => panic!("{other:?}"),
-        Err(Refusal { earliest, .. }) => {
-            format!("earliest {}", earliest.map_or("never".into(), short))
-        }
+        Err(refusal) => format!("earliest {}", refusal.earliest().map_or("never".into(), short)),
     }
 }
 
@@ -113,6 +112,35 @@ fn regular_work_of_a_week_is_promised_to_nobody() {
     let mut harness = office(&ann, "20h");
     assert!(start(&mut harness, 1, "23T16").starts_with("ann 21 12:00"));
     assert_eq!(start(&mut harness, 2, "23T16"), "earliest 02 08:05");
+    // While Ann does her accounts, and then what she has promised, nothing becomes late.
+    works_until(&mut harness, "21T12");
+    assert_eq!(stands(&mut harness, 1), "ann 21 12:00 to 23 16:00");
+    harness.ask(claim("ann", InstanceId(1 << 80), "check")).unwrap();
+    works_until(&mut harness, "23T16");
+    assert_eq!(stands(&mut harness, 1), "ann 21 12:00 to 23 16:00");
+    assert_eq!(harness.site.deadlines().withdrawn, 0);
+}
+
+#[test]
+fn who_writes_letters_by_the_plan_keeps_what_was_promised_behind_them() {
+    let letters = ANN.replace(" }", ", regularly: [{ task: letters, every: 1d, takes: 1h }] }");
+    let mut harness = office(&letters, "7h");
+    assert_eq!(start(&mut harness, 1, "19T16"), "ann 19 09:00 to 19 16:00");
+    works_until(&mut harness, "19T09");
+    // Nor is it forgotten that they are written when something else changes.
+    let more = format!("{letters}  zoe: {{ roles: [guard] }}\n");
+    harness.ask(organisation(&more)).unwrap();
+    assert_eq!(stands(&mut harness, 1), "ann 19 09:00 to 19 16:00");
+    // Then nobody begins, and that is noticed.
+    harness.pass(Duration::from_secs(70));
+    assert_eq!(stands(&mut harness, 1), "nobody");
+}
+
+/// Time passes, a minute at a time.
+fn works_until(harness: &mut Harness, until: &str) {
+    while harness.now < at(&format!("2026-01-{until}:00:00Z")) {
+        harness.pass(Duration::from_secs(60));
+    }
 }
 
 #[test]

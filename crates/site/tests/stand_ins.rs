@@ -61,8 +61,8 @@ fn start(harness: &mut Harness, number: u128, deadline: &str) -> String {
     match harness.ask(Request::Start(start)) {
         Ok(Answer::Started { instance, .. }) => planned(instance.deadline.as_ref().unwrap()),
         Ok(other) => panic!("{other:?}"),
-        Err(Refusal { earliest, .. }) => {
-            format!("earliest {}", earliest.map_or("never".into(), short))
+        Err(refusal) => {
+            format!("earliest {}", refusal.earliest().map_or("never".into(), short))
         }
     }
 }
@@ -234,4 +234,48 @@ fn who_is_barred_because_somebody_else_did_the_first_step_has_not_promised_the_s
     let by =
         deadline.legs.iter().find(|leg| &*leg.step == "approve").and_then(|leg| leg.by.clone());
     assert_eq!(by, Some(Performer::Agent(first.into())));
+}
+
+/// Cora manages them all, and is away.
+const CORA_IS_AWAY: &str = "\
+organisation: office
+units: { office: { manager: cora } }
+positions: { staff: { unit: office } }
+agents:
+  ann: { positions: [staff], roles: [clerk] }
+  ben: { positions: [staff] }
+  cora: { substitutes: [ann, ben], absent: [{ from: 2026-01-01 }] }
+";
+
+#[test]
+fn whoever_asks_for_something_is_not_planned_to_approve_it_for_their_manager() {
+    let mut harness = Harness::new();
+    harness.now = at(MONDAY);
+    publish(&mut harness, CORA_IS_AWAY.to_owned());
+    let source = "process: claim\nsteps:\n  - { step: ask, who: Role(clerk), takes: 1h }\n  - \
+                  { step: approve, who: ManagerOf(NodePerformingAgent(ask)), takes: 1h }\n";
+    harness.ask(Request::Deploy { source: source.to_owned() }).unwrap();
+    assert!(start(&mut harness, 1, "20T16").starts_with("ann"));
+    let id = InstanceId(1 << 80);
+    let approves = |harness: &mut Harness| {
+        let show = Request::Show { instance: id, wait_until: None };
+        let Ok(Answer::Instance(view)) = harness.ask(show) else { panic!("an instance") };
+        let legs = view.info.deadline.unwrap().legs;
+        legs.iter().find(|leg| &*leg.step == "approve").and_then(|leg| leg.by.clone())
+    };
+    let ben = Some(Performer::Agent("ben".into()));
+    assert_eq!(approves(&mut harness), ben);
+    harness.ask(claim("ann", id, "ask")).unwrap();
+    harness.ask(Request::Complete(support::complete("ann", id, "ask"))).unwrap();
+    assert_eq!(approves(&mut harness), ben);
+    assert_eq!((harness.items("ann"), harness.items("ben")), (vec![], vec!["approve".to_owned()]));
+    // Nor does anybody give it to her.
+    let give = Request::Delegate {
+        agent: "ben".into(),
+        activity: activity(id, "approve"),
+        to: "ann".into(),
+    };
+    assert!(harness.refusal(give).ends_with("(barred)"));
+    harness.ask(Request::Complete(support::complete("ben", id, "approve"))).unwrap();
+    assert_eq!(harness.site.deadlines().kept, 1);
 }

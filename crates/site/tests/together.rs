@@ -11,8 +11,8 @@
 #[path = "support/group.rs"]
 mod group;
 
-use group::Group;
-use legwork_model::event::{ExecutorType, Performer, Secret};
+use group::{Group, executor};
+use legwork_model::event::Performer;
 use legwork_model::id::InstanceId;
 use legwork_model::time::Timestamp;
 use legwork_site::*;
@@ -45,20 +45,7 @@ fn group() -> Group {
 }
 
 fn register(group: &mut Group, name: &str, domain: &str, jobs: &[&str]) {
-    let kind = |job: &&str| ExecutorType { job: (*job).into(), limit: None, rate: None };
-    let asked = RegisterExecutor {
-        name: name.into(),
-        url: format!("http://{name}.example").into(),
-        secret: Secret("s".repeat(32)),
-        types: jobs.iter().map(kind).collect(),
-        limit: 1,
-        at_once: None,
-        regularly: Vec::new(),
-        rate: None,
-        weight: None,
-        domain: Some(domain.to_owned()),
-        verdicts: false,
-    };
+    let asked = RegisterExecutor { domain: Some(domain.to_owned()), ..executor(name, jobs) };
     group.ask(0, Request::Executor(Concern::Register(asked))).unwrap();
     group.pass(2_000);
 }

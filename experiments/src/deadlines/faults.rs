@@ -97,6 +97,7 @@ mod tests {
     #![allow(clippy::unwrap_used, reason = "a wrong assumption is a failed test")]
 
     use super::*;
+    use crate::deadlines::written;
     use crate::division::folder;
 
     #[test]
@@ -118,5 +119,15 @@ mod tests {
         let [normal, tolerant, intolerant] = [0, 1, 2].map(|place: usize| rows[place].ratio);
         assert!(normal > tolerant && tolerant > intolerant, "{rows:?}");
         assert!(tolerant - intolerant >= 0.6 * (normal - intolerant), "{rows:?}");
+    }
+
+    #[test]
+    fn a_fault_costs_something_and_tolerance_wins_some_of_it_back_at_every_load() {
+        let csv = std::fs::read_to_string(folder("004-7").join("faults.csv")).unwrap();
+        for tenths in LOADS {
+            let [normal, tolerant, intolerant] =
+                VARIANTS.map(|(variant, ..)| written(&csv, tenths, variant));
+            assert!(normal > tolerant && tolerant > intolerant, "at a load of {tenths} tenths");
+        }
     }
 }

@@ -29,6 +29,16 @@ fn ratio(arrivals: &[Arrival], fates: &[Fate], of: impl Fn(&Arrival) -> bool) ->
     if all == 0 { 1.0 } else { f64::from(kept) / f64::from(all) }
 }
 
+/// The ratio that a figure has written for a load and one of its variants, of all tasks and of the whole time.
+#[cfg(test)]
+fn written(csv: &str, tenths: u32, variant: &str) -> f64 {
+    let load = load(tenths).to_string();
+    let mut own = csv.lines().map(|line| line.split(',').collect::<Vec<_>>());
+    let row = own.find(|row| row[0] == load && row[1] == variant);
+    let row = row.unwrap_or_else(|| panic!("{variant} at {load} is not written"));
+    row[2..].iter().find_map(|cell| cell.parse().ok()).unwrap_or_else(|| panic!("{row:?}"))
+}
+
 fn load(tenths: u32) -> f64 {
     f64::from(tenths) / 10.0
 }

@@ -107,6 +107,7 @@ mod tests {
     #![allow(clippy::unwrap_used, reason = "a wrong assumption is a failed test")]
 
     use super::*;
+    use crate::deadlines::written;
 
     #[test]
     fn what_is_written_comes_out_and_flexible_is_as_good_as_any_and_not_better_than_the_bound() {
@@ -122,5 +123,17 @@ mod tests {
         let [others @ .., flexible, bound] = &*rows else { panic!("{rows:?}") };
         assert!(others.iter().all(|other| other.ratio <= flexible.ratio), "{rows:?}");
         assert!(flexible.ratio <= offline.ratio && offline.ratio <= bound.ratio, "{rows:?}");
+    }
+
+    #[test]
+    fn flexible_is_as_good_as_any_at_every_load() {
+        let csv = std::fs::read_to_string(folder("004-x").join("strategies.csv")).unwrap();
+        for tenths in LOADS {
+            let ratio = |strategy: &str| written(&csv, tenths, strategy);
+            for other in ["local", "random", "focused", "bidding"] {
+                assert!(ratio(other) <= ratio("flexible"), "{other} at {tenths} tenths");
+            }
+            assert!(ratio("flexible") <= ratio("bound"), "at {tenths} tenths");
+        }
     }
 }

@@ -55,6 +55,8 @@ pub(super) struct Fate {
 
 enum Event {
     Arrives(usize),
+    /// What arrives at a lost node reaches its deputy.
+    Redirected(usize),
     Heard {
         from: ServerId,
         said: Said,
@@ -94,8 +96,9 @@ pub(super) struct World<'a> {
     details: BTreeMap<usize, Event>,
     count: usize,
     fates: Vec<Fate>,
-    /// At which node each task was asked for.
+    /// At which node each task was asked for, and whether another one has promised it as a whole.
     askers: Vec<usize>,
+    elsewhere: Vec<bool>,
     /// Parts that are done, of tasks that were taken apart.
     parts_done: BTreeMap<TaskId, usize>,
     pub(super) messages: u64,
@@ -136,6 +139,7 @@ impl<'a> World<'a> {
             count: 0,
             fates: vec![Fate::default(); arrivals.len()],
             askers: arrivals.iter().map(|arrival| arrival.node).collect(),
+            elsewhere: vec![false; arrivals.len()],
             parts_done: BTreeMap::new(),
             messages: 0,
         };
@@ -161,6 +165,7 @@ impl<'a> World<'a> {
     fn happens(&mut self, event: Event, now: i64) {
         match event {
             Event::Arrives(number) => self.arrives(number, now),
+            Event::Redirected(number) => self.submitted(number, DEPUTY, now),
             Event::Heard { from, said } => {
                 let to = usize::from(said.to.0);
                 if !self.machines[to].is_lost {
@@ -193,14 +198,17 @@ impl<'a> World<'a> {
 
     fn arrives(&mut self, number: usize, now: i64) {
         let Arrival { node, .. } = self.arrivals[number];
-        let node = match (self.machines[node].is_lost, self.setting.fault) {
-            (false, _) => node,
-            (true, Fault::Tolerated) if now < LOST_AT + NOTICED => {
-                return self.later(LOST_AT + NOTICED, Event::Arrives(number));
+        match (self.machines[node].is_lost, self.setting.fault) {
+            (false, _) => self.submitted(number, node, now),
+            (true, Fault::Tolerated) => {
+                let known = now.max(LOST_AT + NOTICED);
+                self.later(known + DELAY, Event::Redirected(number));
             }
-            (true, Fault::Tolerated) => DEPUTY,
-            (true, Fault::None | Fault::Ignored) => return,
-        };
+            (true, Fault::None | Fault::Ignored) => {}
+        }
+    }
+
+    fn submitted(&mut self, number: usize, node: usize, now: i64) {
         self.askers[number] = node;
         let task = self.task(number);
         let effects = self.machines[node].node.submit(task, Timestamp(now));
@@ -267,14 +275,18 @@ impl<'a> World<'a> {
         self.later(now + way, Event::Told { node: asker, task: TaskId { part: 0, ..id } });
     }
 
-    /// Whatever was promised was kept, or whoever wanted it was told; where the fault is tolerated, only those who
-    /// asked the lost node itself may not have been.
+    /// Whatever was promised was kept, or whoever wanted it was told. Where the fault is tolerated, only those may not have
+    /// been who asked the lost node itself: what was due before it was noticed, and what another node had promised for it
+    /// and took back, of which nobody but the lost one knows.
     fn check(&self) {
         for (number, fate) in self.fates.iter().enumerate() {
             let is_silent = fate.promised && !fate.kept && !fate.told;
             let is_excused = match self.setting.fault {
                 Fault::None => false,
-                Fault::Tolerated => self.askers[number] == FAULTY,
+                Fault::Tolerated => {
+                    let is_soon = self.arrivals[number].deadline <= LOST_AT + NOTICED;
+                    self.askers[number] == FAULTY && (is_soon || self.elsewhere[number])
+                }
                 Fault::Ignored => true,
             };
             assert!(!is_silent || is_excused, "task {number}: broken, and nobody was told");
@@ -288,8 +300,12 @@ impl<'a> World<'a> {
                     self.messages += 1;
                     self.later(now + DELAY, Event::Heard { from: server(node), said });
                 }
-                Effect::Promised { promise, .. } => {
-                    let fate = &mut self.fates[promise.task.instance.0 as usize];
+                Effect::Promised { at, promise } => {
+                    let number = promise.task.instance.0 as usize;
+                    let there = &self.machines[usize::from(at.0)].node.desk;
+                    self.elsewhere[number] =
+                        at != server(node) && there.task(promise.task).is_some();
+                    let fate = &mut self.fates[number];
                     (fate.promised, fate.told) = (true, false);
                 }
                 Effect::Removed { task } | Effect::Lost { task } | Effect::Refused { task, .. } => {

@@ -17,6 +17,24 @@ pub struct Deadline {
     /// It was accepted although nobody could promise it.
     #[n(2)]
     pub is_unpromised: bool,
+    /// What became of its promise last; nothing as long as it stands as it was given. Never in an event.
+    #[n(3)]
+    pub turned: Option<Turned>,
+    /// How important it is, if that is not the usual.
+    #[n(4)]
+    pub unusual_priority: Option<u8>,
+}
+
+/// A deadline was not promised any more from then on, or was promised anew.
+#[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
+pub struct Turned {
+    #[n(0)]
+    pub at: Timestamp,
+    /// The step that was planned otherwise.
+    #[n(1)]
+    pub node: NodeId,
+    #[n(2)]
+    pub reason: String,
 }
 
 /// A step on the way to the deadline.
@@ -71,19 +89,72 @@ impl Deadline {
     pub const PRIORITY_DEFAULT: u8 = 5;
     pub const PRIORITY_MAX: u8 = 9;
 
+    /// A deadline as somebody wants it, without a plan.
+    pub fn new(at: Timestamp, priority: u8) -> Self {
+        let unusual_priority = Some(priority).filter(|it| *it != Self::PRIORITY_DEFAULT);
+        Self { at, legs: Vec::new(), is_unpromised: false, turned: None, unusual_priority }
+    }
+
+    pub fn priority(&self) -> u8 {
+        self.unusual_priority.unwrap_or(Self::PRIORITY_DEFAULT)
+    }
+
     /// Whether it was promised and still is. Where nobody has anything to do, that is promised at once.
     pub fn is_promised(&self) -> bool {
         !self.is_unpromised && self.legs.iter().all(|leg| leg.planned.is_some())
     }
 
-    /// Takes another plan for some steps.
-    pub fn replan(&mut self, legs: &[Leg]) {
-        for new in legs {
+    /// Takes another plan for some steps, and notes if it is promised no more by that, or anew.
+    pub fn replan(&mut self, replanned: &Replanned, at: Timestamp) {
+        let was_promised = self.is_promised();
+        for new in &replanned.legs {
             let same = |leg: &&mut Leg| (leg.node, leg.round) == (new.node, new.round);
             match self.legs.iter_mut().find(same) {
                 Some(leg) => leg.clone_from(new),
                 None => self.legs.push(new.clone()),
             }
         }
+        if let Some(leg) = replanned.legs.first().filter(|_| was_promised != self.is_promised()) {
+            self.turned = Some(Turned { at, node: leg.node, reason: replanned.reason.clone() });
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn leg(node: u32, is_planned: bool) -> Leg {
+        let (start, end) = (Timestamp(1), Timestamp(2));
+        let by = Performer::System;
+        Leg {
+            node: NodeId(node),
+            round: 0,
+            release: start,
+            due: end,
+            takes_ms: 1,
+            planned: is_planned.then_some(Planned { by, start, end, planner: ServerId(0) }),
+        }
+    }
+
+    #[test]
+    fn a_promise_turns_when_the_first_step_has_none_and_when_the_last_has_one_again() {
+        let legs = vec![leg(1, true), leg(2, true)];
+        let mut deadline =
+            Deadline { legs, ..Deadline::new(Timestamp(9), Deadline::PRIORITY_DEFAULT) };
+        let mut at = 0;
+        let mut turned = |node, is_planned| {
+            at += 1;
+            let legs = vec![leg(node, is_planned)];
+            deadline.replan(&Replanned { legs, reason: format!("reason {at}") }, Timestamp(at));
+            let turned = deadline.turned.as_ref();
+            turned.map(|it| (it.at.0, it.node.0, it.reason.clone()))
+        };
+        assert_eq!(turned(1, true), None, "somebody else does it");
+        let lost = Some((2, 2, "reason 2".to_owned()));
+        assert_eq!(turned(2, false), lost);
+        assert_eq!(turned(1, false), lost);
+        assert_eq!(turned(2, true), lost);
+        assert_eq!(turned(1, true), Some((5, 1, "reason 5".to_owned())));
     }
 }

@@ -19,7 +19,8 @@ pub enum MailEvent {
         activity: Activity,
         #[n(2)]
         agent: AgentId,
-        /// Why it was written: 0 assignment, 1 reminder, 2 escalation.
+        /// Why it was written: 0 assignment, 1 reminder, 2 escalation; of a case, whose activity is its start:
+        /// 3 not promised any more, 4 promised again.
         #[n(3)]
         kind: u8,
         /// The moment of the record; another one in snapshots.

@@ -32,6 +32,8 @@ pub struct Item {
     /// The one who has reserved it; everybody else is out.
     pub claimed_by: Option<AgentId>,
     pub claimed_at: Option<Timestamp>,
+    /// Whether the holder has it from somebody else, as far as somebody wants to know.
+    pub is_given: bool,
 }
 
 /// A key in the least space.
@@ -55,6 +57,7 @@ pub(super) struct Slot {
     /// Means something only with a holder.
     pub(super) claimed_at: Timestamp,
     pub(super) holder: u32,
+    pub(super) is_given: bool,
     pub(super) queue: u32,
     /// The revision at which it was first offered.
     pub(super) offered: u64,
@@ -225,6 +228,7 @@ impl Slot {
             offered_at: at,
             claimed_at: at,
             holder: NONE,
+            is_given: false,
             queue,
             offered: revision,
             changed: revision,

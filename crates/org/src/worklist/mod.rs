@@ -134,6 +134,7 @@ impl Worklists {
         let holder = self.audiences.person(by);
         self.move_to(place, holder, at);
         self.note(key);
+        self.note_held(key);
         true
     }
 
@@ -237,6 +238,7 @@ impl Worklists {
         let slot = self.slots.get_mut(place);
         slot.holder = holder;
         slot.claimed_at = at;
+        slot.is_given = false;
         slot.changed = self.revision;
         self.enter(place);
         self.claimed += usize::from(before == NONE);
@@ -292,5 +294,6 @@ fn item_of(slot: &Slot, holder: Option<&AgentId>) -> Option<Item> {
         offered_at: slot.offered_at,
         claimed_by: holder.cloned(),
         claimed_at: holder.map(|_| slot.claimed_at),
+        is_given: slot.is_given,
     })
 }

@@ -54,6 +54,11 @@ impl Desk {
         lane.is_some_and(|lane| lane.plan.is_begun(*ticket))
     }
 
+    /// Whether somebody was given a task that was promised, and may be at work or not.
+    pub fn is_out(&self, id: TaskId) -> bool {
+        self.placed.get(&id).is_some_and(|placed| placed.is_out)
+    }
+
     /// In which of the plans of whoever has promised it a task is.
     pub fn lane_of(&self, id: TaskId) -> Option<(&ResourceId, usize)> {
         self.placed.get(&id).map(|placed| (&placed.by, placed.lane))

@@ -83,6 +83,8 @@ struct Placed {
     lane: usize,
     window: Window,
     ticket: Ticket,
+    /// Somebody was given it, and may be at work or not.
+    is_out: bool,
 }
 
 impl Placed {
@@ -114,12 +116,15 @@ impl Desk {
         Self { leeway, ..Self::default() }
     }
 
-    /// A resource is here from now on; false if what it does regularly leaves it too little time.
+    /// A resource is here from now on, or works otherwise; false if what it does regularly leaves it too little time.
     pub fn add(&mut self, id: ResourceId, setup: &Setup, now: Timestamp) -> bool {
         let plan = Plan::new(setup.supply.clone(), setup.discipline, now);
         let mut plan = plan.with_lag(setup.lag);
         let fits = setup.loads.iter().all(|load| plan.regularly(*load));
-        setup.jobs.iter().for_each(|(window, cost)| plan.occupy(*window, *cost));
+        match self.resources.get(&id).and_then(|resource| resource.lanes.first()) {
+            Some(before) => plan.occupy_as_before(&setup.jobs, &before.plan),
+            None => setup.jobs.iter().for_each(|(window, cost)| plan.occupy(*window, *cost)),
+        }
         let (tasks, factor, rooms) = (BTreeMap::new(), Factor::default(), Vec::new());
         let mut lane = Lane { plan, tasks, factor, rooms };
         lane.factor.refresh(&lane.plan);
@@ -228,7 +233,7 @@ impl Desk {
         factor.refresh(plan);
         self.changes.push(Change::Reserved(task.id));
         let promise = Promise { task: task.id, by: by.clone(), times };
-        self.placed.insert(task.id, Placed { task, by, lane, window, ticket });
+        self.placed.insert(task.id, Placed { task, by, lane, window, ticket, is_out: false });
         Some(promise)
     }
 
@@ -245,7 +250,7 @@ impl Desk {
             let times = task.times_for(id);
             resource.lanes.iter_mut().filter_map(move |lane| {
                 let earliest = |time: &Window| {
-                    let earliest = lane.plan.earliest(time.release, task.service)?;
+                    let earliest = lane.earliest(time.release, task.service)?;
                     (earliest <= time.deadline).then_some(earliest)
                 };
                 times.iter().filter_map(earliest).min()
@@ -268,7 +273,8 @@ impl Desk {
 
     /// Whoever had begun it has left it: it waits again, as if nothing of it were done.
     pub fn leave(&mut self, id: TaskId) {
-        let Some(placed) = self.placed.get(&id) else { return };
+        let Some(placed) = self.placed.get_mut(&id) else { return };
+        placed.is_out = false;
         let Placed { by, lane, ticket, .. } = placed;
         let Some(resource) = self.resources.get_mut(by) else { return };
         let Lane { plan, tasks, .. } = &mut resource.lanes[*lane];
@@ -278,7 +284,16 @@ impl Desk {
         plan.end(*ticket);
         tasks.remove(ticket);
         self.changes.push(Change::Left(id));
-        self.restore(placed.reservation(), None);
+        let reservation = placed.reservation();
+        self.restore(reservation, None);
+    }
+
+    /// Whoever was given it may not have begun it yet: it waits again, and nothing takes its place.
+    pub fn doubt(&mut self, id: TaskId) {
+        self.leave(id);
+        if let Some(placed) = self.placed.get_mut(&id) {
+            placed.is_out = true;
+        }
     }
 
     /// It is done, or not wanted any more.
@@ -325,6 +340,8 @@ impl Desk {
             begun.extend(tasks.map(|(ticket, id)| (*id, lane.plan.left(*ticket))));
         }
         let promised = self.in_order(id);
+        let out: Vec<TaskId> =
+            promised.iter().map(|it| it.task.id).filter(|id| self.is_out(*id)).collect();
         self.add(id.clone(), setup, now);
         for reservation in promised {
             match begun.get(&reservation.task.id).copied().flatten() {
@@ -333,6 +350,7 @@ impl Desk {
                 None => self.restore(reservation, None),
             }
         }
+        out.into_iter().for_each(|id| self.doubt(id));
     }
 
     /// The promises of a resource, in each lane in the order in which they are to be worked on.
@@ -378,7 +396,7 @@ impl Desk {
         let ticket = plan.restore(window, left, begun);
         tasks.insert(ticket, task.id);
         factor.refresh(plan);
-        self.placed.insert(task.id, Placed { task, by, lane, window, ticket });
+        self.placed.insert(task.id, Placed { task, by, lane, window, ticket, is_out: false });
     }
 
     /// All promises of a resource.

@@ -29,14 +29,18 @@ impl Lane {
             && (self.rooms.is_empty() || self.with_rooms_taken().fits(window, service))
     }
 
+    /// The earliest moment for which something could be promised, whether or not that room will be taken.
+    pub(super) fn earliest(&mut self, release: Timestamp, service: Work) -> Option<Timestamp> {
+        let earliest = self.plan.earliest(release, service)?;
+        if self.rooms.is_empty() {
+            return Some(earliest);
+        }
+        Some(earliest.max(self.with_rooms_taken().earliest(release, service)?))
+    }
+
     fn with_rooms_taken(&self) -> Plan {
         let mut plan = self.plan.clone();
-        for Room { task, window, others } in &self.rooms {
-            for ticket in others {
-                plan.end(*ticket);
-            }
-            plan.reserve(*window, task.service);
-        }
+        take_all(&mut plan, &self.rooms);
         plan
     }
 
@@ -48,15 +52,9 @@ impl Lane {
 }
 
 impl Desk {
-    /// Promises a task at the expense of others: those that have a later deadline and a lower priority,
-    /// are not begun and may be taken back. As few as possible, of the least important; none if it does not
-    /// help. Answers those it has taken back.
-    pub fn make_room(&mut self, task: &Task) -> Option<(Promise, Vec<Task>)> {
-        self.hold_room(task)?;
-        self.take_room(task.id)
-    }
-
-    /// Finds room for a task at the expense of others, and holds it. Nothing changes for them before it is taken.
+    /// Finds room for a task at the expense of others, and holds it: of those that have a later deadline and a lower
+    /// priority, are not begun and may be taken back. As few as possible, of the least important; none if it does not
+    /// help. Nothing changes for them before it is taken.
     pub fn hold_room(&mut self, task: &Task) -> Option<Promise> {
         let mut best: Option<(Vec<Ticket>, Times, ResourceId, usize, Window)> = None;
         for id in self.who_is_here(task) {
@@ -99,7 +97,9 @@ impl Desk {
             return None;
         }
         let mut plan = lane.with_rooms_taken();
-        let others = clear(&mut plan, (window, task.service), self.removable(task, lane))?;
+        let mut fits = |plan: &mut Plan| plan.fits(window, task.service);
+        let taken = clear(&mut plan, &mut fits, self.removable(task, lane))?;
+        let others = spare(&mut plan, fits, taken);
         let (_, times) = plan.reserve(window, task.service)?;
         Some((others, times))
     }
@@ -108,8 +108,22 @@ impl Desk {
     /// more, since somebody has begun what was to make way; then nobody does.
     pub fn take_room(&mut self, id: TaskId) -> Option<(Promise, Vec<Task>)> {
         let (by, number, Room { task, window, others }) = self.let_room_go(id)?;
-        let Lane { plan, tasks, .. } = &mut self.resources.get_mut(&by)?.lanes[number];
-        let others = clear(plan, (window, task.service), others)?;
+        let Lane { plan, tasks, rooms, .. } = &mut self.resources.get_mut(&by)?.lanes[number];
+        let taken: Vec<Ticket> =
+            others.into_iter().filter(|ticket| plan.set_aside(*ticket)).collect();
+        if !plan.fits(window, task.service) {
+            plan.put_all_back();
+            return None;
+        }
+        // Who stays must not be in the way of what the rest of the room is held for.
+        let with_rest = |plan: &Plan| {
+            let mut plan = plan.clone();
+            plan.reserve(window, task.service).is_some() && take_all(&mut plan, rooms)
+        };
+        let had_rest = with_rest(plan);
+        let fits =
+            |plan: &mut Plan| plan.fits(window, task.service) && (!had_rest || with_rest(plan));
+        let others = spare(plan, fits, taken);
         let removed: Vec<TaskId> =
             others.iter().filter_map(|ticket| tasks.get(ticket).copied()).collect();
         let Some(promise) = self.place(task, by.clone(), number, window) else {
@@ -139,7 +153,9 @@ impl Desk {
         let waiting =
             lane.plan.waiting().filter_map(|ticket| Some((ticket, lane.tasks.get(&ticket)?)));
         let mut lower: Vec<(u8, Reverse<Timestamp>, Ticket)> = waiting
-            .filter_map(|(ticket, id)| Some((ticket, &self.placed.get(id)?.task)))
+            .filter_map(|(ticket, id)| Some((ticket, self.placed.get(id)?)))
+            .filter(|(_, placed)| !placed.is_out)
+            .map(|(ticket, placed)| (ticket, &placed.task))
             .filter(|(_, other)| {
                 other.may_abort
                     && other.priority < task.priority
@@ -152,36 +168,56 @@ impl Desk {
     }
 }
 
-/// Sets reservations aside, in this order, until the task fits, and puts all that are not needed for it back in.
-/// The plan is as before if nothing helps.
+/// Takes room that is held, one after the other; false if there is not enough for all.
+fn take_all(plan: &mut Plan, rooms: &[Room]) -> bool {
+    let mut fit_all = true;
+    for Room { task, window, others } in rooms {
+        for ticket in others {
+            plan.end(*ticket);
+        }
+        fit_all &= plan.reserve(*window, task.service).is_some();
+    }
+    fit_all
+}
+
+/// Sets reservations aside, in this order, until there is enough room. The plan is as before if nothing helps.
 fn clear(
     plan: &mut Plan,
-    (window, service): (Window, Work),
+    mut fits: impl FnMut(&mut Plan) -> bool,
     lower: Vec<Ticket>,
 ) -> Option<Vec<Ticket>> {
     let mut taken = Vec::new();
     for ticket in lower {
-        if plan.fits(window, service) {
+        if fits(plan) {
             break;
         }
         if plan.set_aside(ticket) {
             taken.push(ticket);
         }
     }
-    if !plan.fits(window, service) {
+    if !fits(plan) {
         plan.put_all_back();
         return None;
     }
+    Some(taken)
+}
+
+/// Puts all back in that were set aside and need not be; answers the others.
+fn spare(
+    plan: &mut Plan,
+    mut fits: impl FnMut(&mut Plan) -> bool,
+    taken: Vec<Ticket>,
+) -> Vec<Ticket> {
     // The most important of them first: with it out of the way another may have been enough.
     let mut needed = Vec::new();
     for ticket in taken.into_iter().rev() {
         let is_back = plan.put_back(ticket);
-        if !is_back || !plan.fits(window, service) {
+        if !is_back || !fits(plan) {
             plan.set_aside(ticket);
             needed.push(ticket);
         }
     }
     // In the order in which they were to be taken.
     needed.reverse();
-    Some(needed)
+    needed
 }

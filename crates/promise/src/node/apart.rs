@@ -6,10 +6,10 @@ use legwork_model::id::ServerId;
 use legwork_model::time::Timestamp;
 
 use super::message::{Message, Offer};
-use super::{Asked, Effect, Node};
-use crate::cluster::{Clustering, clusters, windows};
+use super::{Asked, Effect, Node, Strategy};
+use crate::cluster::{clusters, windows};
 use crate::plan::{Times, Window};
-use crate::task::{Promise, ResourceId, Task, TaskId};
+use crate::task::{Displaces, Promise, ResourceId, Task, TaskId};
 
 /// Tasks that were taken apart here.
 #[derive(Clone, Debug, Default)]
@@ -41,11 +41,11 @@ impl Node {
         now: Timestamp,
         effects: &mut Vec<Effect>,
     ) -> bool {
-        let places = self.places(&task.who);
+        let places = self.places(&task.who, now);
         if places.len() < 2 || !self.spend(now, |overheads| overheads.clustering) {
             return false;
         }
-        let cluster = clusters(&task.parts, places.len(), Clustering::Linear);
+        let cluster = clusters(&task.parts, places.len());
         let wait = self.policy.delay_ms;
         let release = task.window.release.max(now).0 + 2 * wait;
         let windows = windows(&task.parts, &cluster, wait, release, task.window.deadline.0);
@@ -71,6 +71,10 @@ impl Node {
             } else {
                 effects.push(self.say(*at, Message::Offer(offer)));
             }
+            // It was refused here: then nobody else need be asked.
+            if !self.apart.0.contains_key(&task.id) {
+                break;
+            }
         }
         true
     }
@@ -81,17 +85,21 @@ impl Node {
         let window = Window { release: Timestamp(window.0), deadline: Timestamp(window.1) };
         let id = TaskId { part: place as u16 + 1, ..whole.id };
         let service = whole.parts[place].service;
-        Task { id, window, service, who, parts: Vec::new(), deputies: Vec::new(), ..whole.clone() }
+        // Others would make way for nothing if another part is refused.
+        let displaces = Displaces::Never;
+        let (parts, deputies) = (Vec::new(), Vec::new());
+        Task { id, window, service, who, parts, deputies, displaces, ..whole.clone() }
     }
 
-    /// Those that are not lost, with the most time left first.
-    fn places(&self, who: &[ResourceId]) -> Vec<ServerId> {
-        let mut places: Vec<ServerId> =
-            self.homes_of(who).filter(|at| !self.lost.contains(at)).collect();
+    /// Those that can be asked, with the most time left first.
+    fn places(&self, who: &[ResourceId], now: Timestamp) -> Vec<ServerId> {
+        let asks = |at: &ServerId| *at == self.me || self.policy.strategy != Strategy::Local;
+        let there = self.homes_of(who).filter(|at| !self.lost.contains(at));
+        let mut places: Vec<ServerId> = there.filter(asks).collect();
         places.sort_unstable();
         places.dedup();
         let left = |at: ServerId| {
-            if at == self.me { self.desk.factor() } else { self.heard_surplus(at) }
+            if at == self.me { self.desk.factor() } else { self.heard_surplus(at, now) }
         };
         places.sort_by_key(|at| std::cmp::Reverse(left(*at)));
         places
@@ -114,6 +122,7 @@ impl Node {
         if whole.open > 0 {
             return;
         }
+        let task = whole.task.clone();
         let times = whole.promised.iter().map(|(_, promise)| promise.times);
         let start = times.clone().map(|times| times.start).min();
         let last = whole.promised.iter().max_by_key(|(_, promise)| promise.times.end);
@@ -122,6 +131,7 @@ impl Node {
             let promise = Promise { task: id, by: last.by.clone(), times };
             effects.push(Effect::Promised { at: *at, promise });
         }
+        self.have_kept(&task, effects);
     }
 
     /// A part cannot be promised: the others are given back.
@@ -136,6 +146,9 @@ impl Node {
     /// Gives back all parts of a task that was taken apart.
     pub(super) fn end_parts(&mut self, id: TaskId, effects: &mut Vec<Effect>) {
         let Some(whole) = self.apart.0.remove(&id) else { return };
+        if whole.open == 0 {
+            self.have_forgotten(id, effects);
+        }
         for part in (1..=whole.task.parts.len()).map(|part| TaskId { part: part as u16, ..id }) {
             effects.extend(self.finish(part));
         }

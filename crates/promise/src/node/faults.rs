@@ -19,6 +19,20 @@ pub(super) enum Gone {
 }
 
 impl Node {
+    /// What is promised for this planner is kept by its deputy as well.
+    pub(super) fn have_kept(&self, task: &Task, effects: &mut Vec<Effect>) {
+        if let Some(deputy) = self.deputy {
+            effects.push(self.say(deputy, Message::Keep { task: Box::new(task.clone()) }));
+        }
+    }
+
+    /// It need not be kept any more.
+    pub(super) fn have_forgotten(&self, task: TaskId, effects: &mut Vec<Effect>) {
+        if let Some(deputy) = self.deputy {
+            effects.push(self.say(deputy, Message::Done { task }));
+        }
+    }
+
     /// The preprocessor: whether a task can go on, and to whom. One whose people are lost waits for them while
     /// it can; then it is their deputies'.
     pub(super) fn prepare(&mut self, task: Task, now: Timestamp) -> Option<Task> {
@@ -40,12 +54,18 @@ impl Node {
         Timestamp(task.window.deadline.0.saturating_sub(needed))
     }
 
+    /// What can wait no longer goes on.
     pub(super) fn wake_urgent(&mut self, now: Timestamp, effects: &mut Vec<Effect>) {
         let due = self.waiting.values().filter(|task| self.urgent_from(task) <= now);
-        for id in due.map(|task| task.id).collect::<Vec<_>>() {
-            if let Some(task) = self.waiting.remove(&id) {
-                effects.extend(self.submit(task, now));
-            }
+        let due: Vec<Task> = due.cloned().collect();
+        self.go_on(due, now, effects);
+    }
+
+    /// Tasks that waited go on, the most urgent first.
+    fn go_on(&mut self, tasks: Vec<Task>, now: Timestamp, effects: &mut Vec<Effect>) {
+        for task in by_urgency(tasks, now) {
+            self.waiting.remove(&task.id);
+            effects.extend(self.submit(task, now));
         }
     }
 
@@ -102,10 +122,23 @@ impl Node {
         // One part stands for all of a task.
         let mut seen = BTreeSet::new();
         tasks.retain(|(task, _)| seen.insert(TaskId { part: 0, ..task.id }));
+        if !self.policy.comes_back {
+            self.take_parts_back(server, now, &mut effects);
+        }
         for (task, was_promised) in tasks {
             self.try_again(task, was_promised.then_some(Gone::Lost), now, &mut effects);
         }
         effects
+    }
+
+    /// Whoever had taken a task apart is lost, and nobody puts its parts together any more: they take up no time.
+    fn take_parts_back(&mut self, asker: ServerId, now: Timestamp, effects: &mut Vec<Effect>) {
+        let own = self.held.iter().filter(|(id, held)| id.part > 0 && held.asker == asker);
+        for id in own.map(|(id, _)| *id).collect::<Vec<_>>() {
+            if let Some(task) = self.desk.end(id) {
+                self.take_back(task, true, now, effects);
+            }
+        }
     }
 
     /// A planner is back. What waited for it goes on, and it hears what is not wanted of it any more.
@@ -115,10 +148,8 @@ impl Node {
             for (task, attempt) in self.moved.remove(&server).unwrap_or_default() {
                 effects.push(self.say(server, Message::Cancel { task, attempt }));
             }
-            let waiting = std::mem::take(&mut self.waiting);
-            for (_, task) in waiting {
-                effects.extend(self.submit(task, now));
-            }
+            let waiting = self.waiting.values().cloned().collect();
+            self.go_on(waiting, now, &mut effects);
         }
         effects
     }
@@ -239,8 +270,8 @@ impl Node {
         self.promise_or_pass(Task { displaces, ..task }, now, effects);
     }
 
-    /// How many at home here can do a task.
+    /// In how many plans here a task could be.
     fn count_here(&self, task: &Task) -> usize {
-        task.who.iter().filter(|id| self.desk.has(id)).count()
+        task.who.iter().map(|id| self.desk.lanes(id)).sum()
     }
 }

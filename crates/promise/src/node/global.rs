@@ -10,8 +10,11 @@ use crate::task::{Promise, ResourceId, Task, TaskId};
 /// A planner that had nobody with enough time left is not the first choice: it should have this many times
 /// what is needed, in thousandths.
 const FOCUS: i64 = 1_200;
-/// What is assumed of whom nothing was heard.
-const UNKNOWN: i64 = 500;
+/// What was heard of others counts for as long as so many messages take.
+const KNOWN: i64 = 16;
+/// Of whom nothing was heard since is taken to have all their time. So they are asked again, and then it is known: who
+/// was once heard to have no time would never be asked else.
+const UNKNOWN: i64 = 1_000;
 
 /// A task that waits for bids here.
 #[derive(Clone, Debug)]
@@ -37,6 +40,13 @@ pub(super) struct Bid {
     pub(super) bid: i64,
     pub(super) makes_room: bool,
     pub(super) earliest: Option<Timestamp>,
+}
+
+/// The part of its time that another planner has left, in thousandths, and when that was heard.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Heard {
+    pub(super) surplus: i64,
+    pub(super) at: Timestamp,
 }
 
 #[derive(Clone, Debug)]
@@ -110,17 +120,21 @@ impl Node {
             homes.filter(|at| in_time && *at != self.me && !self.lost.contains(at)).collect();
         others.sort_unstable();
         others.dedup();
-        others.sort_by_key(|at| std::cmp::Reverse(self.heard_surplus(*at)));
+        // Of the same the one first of whom was heard the longest ago: not all are asked where there are many.
+        let heard_at = |at: &ServerId| self.surplus.get(at).map(|heard| heard.at);
+        others.sort_by_key(|at| (std::cmp::Reverse(self.heard_surplus(*at, now)), heard_at(at)));
         others
     }
 
-    pub(super) fn heard_surplus(&self, at: ServerId) -> i64 {
-        self.surplus.get(&at).copied().unwrap_or(UNKNOWN)
+    pub(super) fn heard_surplus(&self, at: ServerId, now: Timestamp) -> i64 {
+        let heard = self.surplus.get(&at);
+        let known = heard.filter(|heard| now.0 - heard.at.0 <= KNOWN * self.policy.delay_ms);
+        known.map_or(UNKNOWN, |heard| heard.surplus)
     }
 
     fn is_promising(&self, at: ServerId, task: &Task, now: Timestamp) -> bool {
         let time = task.window.deadline.0 - now.0 - self.policy.delay_ms;
-        self.heard_surplus(at) * time >= task.service.0 * FOCUS
+        self.heard_surplus(at, now) * time >= task.service.0 * FOCUS
     }
 
     /// Asks for bids; answers how many were asked.

@@ -1,8 +1,8 @@
 //! What is promised here for others: nobody forgets it because a message got lost.
 //!
 //! Whoever holds a promise for another planner says so again until that one confirms it or does not want it,
-//! and asks once more when its deadline has passed. So neither a lost answer nor a lost cancellation leaves
-//! a reservation for ever. Whoever takes a promise back says so until the other knows.
+//! and asks once more when that one can be reached again, and when its deadline has passed. So neither a lost answer
+//! nor a lost cancellation leaves a reservation for ever. Whoever takes a promise back says so until the other knows.
 
 use legwork_model::id::ServerId;
 use legwork_model::time::Timestamp;
@@ -11,6 +11,10 @@ use super::faults::Gone;
 use super::message::{Message, Offer};
 use super::{Asked, Effect, Node};
 use crate::task::{Promise, Task, TaskId};
+
+/// Of how many promises it is asked at once whether they are wanted, and how soon of the next.
+const ASKED_AT_ONCE: i64 = 100;
+const ASKED_EVERY_MS: i64 = 100;
 
 /// For whom a task is promised here.
 #[derive(Clone, Copy, Debug)]
@@ -84,7 +88,8 @@ impl Node {
         }
     }
 
-    /// It was held before a restart: whether it was confirmed is not known. It is asked when it should be done.
+    /// It was held before a restart: whether it is still wanted is asked when whoever asked can be reached, and when it
+    /// should be done.
     pub(super) fn hold_again(&mut self, task: &Task, (asker, attempt): (ServerId, u64)) {
         let again = Again::after(task.window.deadline, self.wait());
         self.held.insert(task.id, Held { asker, attempt, again });
@@ -97,8 +102,8 @@ impl Node {
         effects: &mut Vec<Effect>,
     ) -> Option<(ServerId, u64)> {
         let Held { asker, attempt, .. } = self.held.remove(&id)?;
-        if let Some(deputy) = self.deputy.filter(|_| asker == self.me) {
-            effects.push(self.say(deputy, Message::Done { task: id }));
+        if asker == self.me && id.part == 0 {
+            self.have_forgotten(id, effects);
         }
         Some((asker, attempt))
     }
@@ -208,6 +213,20 @@ impl Node {
                 held.again = Again::after(deadline.max(now), wait);
             }
         }
+    }
+
+    /// Whoever asked can be reached again. They may have begun anew, and not want what they had counted on; or they did
+    /// not want it any more, and that was not heard.
+    pub fn ask_again(&mut self, asker: ServerId, now: Timestamp) -> Vec<Effect> {
+        let (mut effects, wait) = (Vec::new(), self.wait());
+        let own = self.held.values_mut().filter(|held| held.asker == asker);
+        for (number, held) in (0_i64..).zip(own) {
+            // Some at a time: there may be thousands.
+            let at = Timestamp(now.0 + number / ASKED_AT_ONCE * ASKED_EVERY_MS);
+            held.again = Again { at, wait };
+        }
+        self.say_again(now, &mut effects);
+        effects
     }
 
     /// Whoever asked does not want it any more, or knows that it was taken back.

@@ -6,7 +6,8 @@
 //!
 //! Invariant: a task that was asked for ends with one answer, and so again after it was taken back or lost. With
 //! `b` others who can do it (at most `bidders_max`), no more than `3 b + 3` messages are said until then while
-//! none gets lost, for one in `p` parts at most `4 b + p` more, and 3 more when room that is held is taken.
+//! none gets lost, for one in `p` parts at most `4 b + p` more, 3 more when room that is held is taken, and 3 more after
+//! a promise was taken back.
 
 mod apart;
 mod faults;
@@ -114,8 +115,8 @@ pub struct Node {
     policy: Policy,
     /// Where everybody is at home, here and elsewhere.
     homes: BTreeMap<ResourceId, ServerId>,
-    /// The part of their time that others have left, in thousandths, as last heard.
-    surplus: BTreeMap<ServerId, i64>,
+    /// How much time others have left, as last heard.
+    surplus: BTreeMap<ServerId, global::Heard>,
     lost: BTreeSet<ServerId>,
     /// Who stands in for this planner.
     deputy: Option<ServerId>,
@@ -278,7 +279,7 @@ impl Node {
     /// What another planner has said.
     pub fn hear(&mut self, from: ServerId, said: Said, now: Timestamp) -> Vec<Effect> {
         self.desk.pass(now);
-        self.surplus.insert(from, said.surplus);
+        self.surplus.insert(from, global::Heard { surplus: said.surplus, at: now });
         let mut effects = Vec::new();
         match said.message {
             Message::Offer(offer) => self.offered(offer, now, &mut effects),
@@ -412,8 +413,9 @@ impl Node {
         effects: &mut Vec<Effect>,
     ) {
         self.hold(task, asker, attempt, now);
-        if let Some(deputy) = self.deputy.filter(|_| asker == self.me) {
-            effects.push(self.say(deputy, Message::Keep { task: Box::new(task.clone()) }));
+        // A part is of no use by itself: the whole is kept when all its parts are promised.
+        if asker == self.me && task.id.part == 0 {
+            self.have_kept(task, effects);
         }
     }
 

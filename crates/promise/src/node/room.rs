@@ -89,6 +89,18 @@ impl Node {
         effects
     }
 
+    /// What these are for goes ahead. Should one of them be lost later, less important ones make way for it at once.
+    pub fn go_ahead(&mut self, tasks: impl Iterator<Item = TaskId>) {
+        for id in tasks {
+            if let Some(asked) = self.asked.get_mut(&id) {
+                asked.task.displaces = Displaces::AtOnce;
+            }
+            if let Some(task) = self.desk.task(id).cloned() {
+                self.desk.replace(Task { displaces: Displaces::AtOnce, ..task });
+            }
+        }
+    }
+
     /// Nobody waits any more for whoever was told to take room: it may have been promised there before.
     pub(super) fn not_taken(&self, asked: &Asked, effects: &mut Vec<Effect>) {
         if let Some(at) = asked.taking.filter(|_| asked.at.is_none()) {

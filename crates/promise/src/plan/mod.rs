@@ -7,6 +7,7 @@
 mod busy;
 mod fit;
 mod lag;
+mod pass;
 #[cfg(test)]
 mod tests;
 mod view;
@@ -100,16 +101,14 @@ pub struct Plan {
     furthest: i64,
     /// Up to this point nothing becomes late, whoever works or does not.
     safe_until: i64,
-    /// The order of what can be put aside, from when it is asked for until it is too much to mend.
-    timeline: Option<Timeline>,
+    /// Of what can be put aside and is not released yet: the order in which it would be worked on if there were nothing
+    /// else. Made when somebody asks for it, because after a restart all that was promised comes in one by one.
+    later: Option<Timeline>,
     /// In which order they are worked on that cannot be put aside, while some are not released; or by deadlines, from
     /// when somebody asked for it until something changes.
     sequence: Option<Sequence>,
     last: u64,
 }
-
-/// A change that moves more turns is not mended: the timeline is made anew when somebody asks for it again.
-const MENDED_MAX: usize = 256;
 
 impl Plan {
     pub fn new(supply: Supply, discipline: Discipline, now: Timestamp) -> Self {
@@ -131,7 +130,7 @@ impl Plan {
             before: None,
             furthest: now,
             safe_until: i64::MIN,
-            timeline: None,
+            later: None,
             sequence: None,
             last: 0,
         }
@@ -152,7 +151,6 @@ impl Plan {
         if !self.loads.add(load, self.now) {
             return false;
         }
-        self.timeline = None;
         self.cover(self.now, self.now, Work(0));
         !self.is_endangered()
     }
@@ -171,8 +169,10 @@ impl Plan {
 
     /// Takes in what was promised before, whether it fits or not. What was begun has less left.
     pub fn restore(&mut self, window: Window, cost: Work, begun: Option<Timestamp>) -> Ticket {
+        let mut piece = self.piece(window, cost);
+        self.cover(piece.release, piece.deadline, cost);
         self.last += 1;
-        let mut piece = Piece { number: self.last, ..self.piece(window, cost) };
+        piece.number = self.last;
         let worked = begun.map_or(0, |begun| self.now - self.supply.until(begun).0);
         piece.cost = (piece.cost - worked).max(0);
         self.furthest = self.furthest.max(piece.deadline);
@@ -186,62 +186,6 @@ impl Plan {
             self.begin_with(Ticket(piece.number));
         }
         Ticket(piece.number)
-    }
-
-    /// Time has passed. What is being worked on has less left; for the rest there is less time.
-    pub fn pass(&mut self, now: Timestamp) {
-        let now = self.supply.until(now).0;
-        let passed = now - self.now;
-        if passed <= 0 {
-            return;
-        }
-        self.now = now;
-        let worked = self.running.map(|running| (running.number, running.cost.min(passed)));
-        self.mend(|timeline| timeline.pass(now, worked, MENDED_MAX));
-        if let Some((number, work)) = worked {
-            self.worked(number, work);
-        }
-        self.release_due();
-        for piece in self.loads.unattended(now) {
-            let left = piece.cost.min(piece.deadline - now);
-            if left > 0 {
-                self.replace(Piece { cost: left, ..piece });
-            } else {
-                self.take_out(piece.number);
-                self.loads.done(piece.number);
-            }
-        }
-        // What is done regularly goes on, whether or not somebody asks for something else.
-        self.cover(now, now + self.loads.period_max(), Work(0));
-    }
-
-    /// What is being worked on has so much less left.
-    fn worked(&mut self, number: u64, work: i64) {
-        let Some(running) = &mut self.running else { return };
-        running.cost -= work;
-        let left = running.cost;
-        if let Some(piece) = self.entries.get_mut(&number) {
-            piece.cost = left;
-            let key = key(piece);
-            self.tree.remove(key);
-            self.tree.insert(key, left);
-        }
-        self.loads.left(number, left);
-    }
-
-    fn release_due(&mut self) {
-        while let Some((_, number)) =
-            self.coming.first().copied().filter(|(release, _)| *release <= self.now)
-        {
-            self.coming.pop_first();
-            if let Some(piece) = self.entries.get_mut(&number) {
-                piece.release = self.now;
-                self.ready.insert(key(piece));
-            }
-        }
-        if self.coming.is_empty() {
-            self.sequence = None;
-        }
     }
 
     /// Reserves so much in the window, if it fits.
@@ -391,7 +335,7 @@ impl Plan {
 
     /// Sees to it that all that is done regularly is in the plan as far as it matters for a window.
     fn cover(&mut self, from: i64, deadline: i64, more: Work) {
-        let busy = self.tree.cost() - self.loads.waiting_cost() + more.0;
+        let busy = self.tree.cost() - self.loads.repeated_cost() + more.0;
         for piece in self.loads.cover(self.now, (from, deadline), busy, &mut self.last) {
             self.put_in(piece);
         }
@@ -445,16 +389,20 @@ impl Plan {
         self.entries.insert(piece.number, piece);
         if piece.release > self.now {
             self.coming.insert((piece.release, piece.number));
+            if let Some(later) = &mut self.later {
+                later.insert(piece);
+            }
         } else {
             self.ready.insert(key(&piece));
         }
-        let from = piece.release.max(self.now);
-        self.mend(|timeline| timeline.insert(Piece { release: from, ..piece }, MENDED_MAX));
     }
 
     fn take_out(&mut self, number: u64) -> bool {
         let Some(piece) = self.entries.remove(&number) else { return false };
-        self.coming.remove(&(piece.release, number));
+        let is_coming = self.coming.remove(&(piece.release, number));
+        if let Some(later) = self.later.as_mut().filter(|_| is_coming) {
+            later.remove(piece);
+        }
         self.ready.remove(&key(&piece));
         self.begun.remove(&key(&piece));
         self.tree.remove(key(&piece));
@@ -462,21 +410,7 @@ impl Plan {
             Some(sequence) if !self.coming.is_empty() => sequence.remove(number),
             Some(_) | None => self.sequence = None,
         }
-        let from = piece.release.max(self.now);
-        self.mend(|timeline| timeline.remove(Piece { release: from, ..piece }, MENDED_MAX));
         true
-    }
-
-    /// Changes the timeline, if there is one, or drops it if that would be too much.
-    fn mend(&mut self, change: impl FnOnce(&mut Timeline) -> bool) {
-        self.timeline.take_if(|timeline| !change(timeline));
-    }
-
-    /// The same with another cost.
-    fn replace(&mut self, piece: Piece) {
-        self.take_out(piece.number);
-        self.put_in(piece);
-        self.loads.left(piece.number, piece.cost);
     }
 }
 

@@ -1,4 +1,4 @@
-//! The timeline is mended, not made anew: it has to come to the same. And what is late is known without
+//! The timeline is mended, not made anew: it has to come to the same, also with a backlog. And what is late is known without
 //! looking at everything each time.
 
 use proptest::prelude::*;
@@ -85,8 +85,9 @@ fn happens(plan: &mut Plan, happening: Happening) {
 }
 
 fn is_as_anew(plan: &Plan) {
-    let Some(mended) = &plan.timeline else { return };
-    let anew = Timeline::new(plan.entries.values().copied(), plan.now, Discipline::Preemptive);
+    let Some(mended) = &plan.later else { return };
+    let later = plan.entries.values().filter(|piece| piece.release > plan.now).copied();
+    let anew = Timeline::new(later, plan.now, Discipline::Preemptive);
     let turns = |line: &Timeline| -> Vec<(i64, i64, u64)> {
         line.turns().map(|(from, turn)| (from, turn.to, turn.piece.number)).collect()
     };
@@ -111,9 +112,10 @@ fn late_by_turns(plan: &Plan) -> Vec<Ticket> {
     late.into_iter().map(|key| Ticket(key.number)).collect()
 }
 
-/// When each is done if at every hour the most urgent is worked on that can be.
-fn ends_by_hours(plan: &Plan) -> Vec<(u64, i64)> {
+/// When each is done if at every hour the most urgent is worked on that can be, with one more perhaps.
+fn ends_by_hours(plan: &Plan, more: Option<Piece>) -> Vec<(u64, i64)> {
     let mut left: Pieces = plan.entries.clone();
+    left.extend(more.map(|piece| (piece.number, piece)));
     left.retain(|_, piece| piece.cost > 0);
     let (mut ends, mut hour) = (Vec::new(), plan.now);
     while !left.is_empty() {
@@ -131,6 +133,41 @@ fn ends_by_hours(plan: &Plan) -> Vec<(u64, i64)> {
     }
     ends.sort_unstable();
     ends
+}
+
+/// Whether all are in time then.
+fn is_in_time(plan: &Plan, more: Option<Piece>) -> bool {
+    let of =
+        |number: u64| more.filter(|it| it.number == number).or(plan.entries.get(&number).copied());
+    let is_late = |(number, end): (u64, i64)| of(number).is_some_and(|it| it.deadline < end);
+    !ends_by_hours(plan, more).into_iter().any(is_late)
+}
+
+/// Answers to questions are those that working hour by hour gives.
+fn answers_as_by_hours(plan: &mut Plan, (release, time, cost): (i64, i64, i64)) {
+    let from = plan.now + release;
+    let until = |deadline| Window { release: Timestamp(from), deadline: Timestamp(deadline) };
+    let fits = plan.fits(until(from + time), Work(cost));
+    let earliest = plan.earliest(Timestamp(from), Work(cost)).unwrap().0;
+    let number = plan.last + 1;
+    let by_hours = |plan: &Plan, deadline| {
+        is_in_time(plan, Some(Piece { number, release: from, deadline, cost }))
+    };
+    assert_eq!(fits, by_hours(plan, from + time), "for {from} to {} {cost}", from + time);
+    assert!(by_hours(plan, earliest), "from {from} {cost} by {earliest}");
+    assert!(!by_hours(plan, earliest - 1), "from {from} {cost} before {earliest}");
+}
+
+/// What is released later is planned for when it is done in the order of deadlines.
+fn is_planned_as_by_hours(plan: &mut Plan) {
+    for (number, end) in ends_by_hours(plan, None) {
+        let Some(piece) = plan.entries.get(&number).copied() else { continue };
+        if piece.release > plan.now {
+            let end = end.min(piece.deadline);
+            let times = plan.times(Ticket(number)).map(|times| times.end);
+            assert_eq!(times, Some(Timestamp(end)), "{piece:?} at {}", plan.now);
+        }
+    }
 }
 
 proptest! {
@@ -158,14 +195,19 @@ proptest! {
                 let mut ends: Vec<(u64, i64)> =
                     line.ends().into_iter().map(|(piece, end)| (piece.number, end)).collect();
                 ends.sort_unstable();
-                prop_assert_eq!(ends, ends_by_hours(&plan));
+                prop_assert_eq!(ends, ends_by_hours(&plan, None));
             }
         }
     }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(1_000))]
 
     #[test]
-    fn a_mended_timeline_is_the_one_that_would_be_made_anew(
-        happenings in prop::collection::vec(happening(), 1..60),
+    fn a_mended_timeline_is_as_if_made_anew_and_answers_as_working_by_the_hour_does(
+        backlog in prop::collection::vec((1_i64..90, 1_i64..5), 0..30),
+        happenings in prop::collection::vec((happening(), (0_i64..40, 0_i64..20, 1_i64..5)), 1..40),
         regular in prop::option::of((6_i64..12, 1_i64..3, any::<bool>())),
     ) {
         let start = Timestamp(0);
@@ -174,9 +216,16 @@ proptest! {
             let load = Load { period: Work(period), cost: Work(cost), is_attended };
             prop_assert!(plan.regularly(load));
         }
-        for happening in happenings {
+        for (time, cost) in backlog {
+            happens(&mut plan, Happening::Asked(0, time, cost));
+        }
+        for (happening, asked) in happenings {
             happens(&mut plan, happening);
             is_as_anew(&plan);
+            is_planned_as_by_hours(&mut plan);
+            if is_in_time(&plan, None) {
+                answers_as_by_hours(&mut plan, asked);
+            }
             let ready = plan.entries.values().filter(|piece| piece.release <= plan.now);
             let first = ready.min_by_key(|piece| key(piece)).map(|piece| Ticket(piece.number));
             prop_assert_eq!(plan.next(), first);

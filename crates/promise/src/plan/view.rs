@@ -2,7 +2,7 @@
 
 use legwork_model::time::Timestamp;
 
-use super::{Plan, Ticket, Times, Turn, key};
+use super::{Discipline, Plan, Ticket, Times, Turn, key};
 use crate::supply::Work;
 use crate::timeline::{Piece, Timeline};
 
@@ -22,6 +22,11 @@ impl Plan {
         if begin <= self.safe_until || (self.sums_tell_ends() && self.tree.least() >= begin) {
             return Vec::new();
         }
+        if self.is_in_time() {
+            // As time passes the sums have less to spare, and nothing else does.
+            self.safe_until = self.tree.least();
+            return Vec::new();
+        }
         let spare = self.sequence.as_ref().map(|sequence| sequence.spare(begin));
         if let Some(spare) = spare.filter(|spare| *spare >= 0) {
             self.safe_until = begin.saturating_add(spare);
@@ -37,7 +42,7 @@ impl Plan {
                 });
                 late.collect()
             }
-            None => self.timeline().ends(),
+            None => self.line().ends(),
         };
         // Of what nothing is left nobody knows when it is done.
         ends.retain(|(piece, _)| self.entries.get(&piece.number).is_some_and(|it| it.cost > 0));
@@ -69,6 +74,14 @@ impl Plan {
         self.sequence.is_none() && self.coming.is_empty()
     }
 
+    /// Whether everything that can be put aside is done in time: all of it by the sums, and what is released later by
+    /// itself ([`Self::piece_fits`]).
+    fn is_in_time(&mut self) -> bool {
+        self.discipline == Discipline::Preemptive
+            && self.tree.least() >= self.begin()
+            && self.later().is_in_time()
+    }
+
     pub(super) fn is_endangered(&self) -> bool {
         let begin = self.begin();
         match &self.sequence {
@@ -84,12 +97,42 @@ impl Plan {
             Some(sequence) => sequence.end_of(ticket.0, begin)?,
             // Whatever is due before it may come before it.
             None if piece.release <= self.now => begin + self.tree.up_to(key(&piece))?,
-            None => self.timeline().end_of(piece)?,
+            None => self.end_of_later(piece)?,
         };
         let end = done.max(piece.release + piece.cost).min(piece.deadline) + self.lag;
         let start = (end - piece.cost).max(piece.release);
         let (start, end) = (self.supply.begin(Work(start))?, self.supply.moment(Work(end))?);
         Some(Times { start, end: end.max(start) })
+    }
+
+    /// When something is done that is not released yet, in the order of everything, of which only what is due before it
+    /// matters. If there is a pause in that before its end, what can be begun now is done by then, and it ends as it would
+    /// with nothing else than what is released later. If there is none, it ends when all is done that is released
+    /// before that end. Neither is ever too late, so the later of them is right. This looks at all that is released in
+    /// its window, and at nothing of the backlog.
+    fn end_of_later(&mut self, piece: Piece) -> Option<i64> {
+        let with_pause = self.later().end_of(piece)?;
+        let mut end = self.begin() + self.tree.up_to(key(&piece))?;
+        if end <= with_pause {
+            return Some(with_pause);
+        }
+        let behind = self.coming.range((piece.release + 1, 0)..);
+        let behind = behind.take_while(|(release, _)| *release <= piece.deadline);
+        let behind = behind.filter_map(|(_, number)| self.entries.get(number));
+        let behind: Vec<&Piece> = behind.filter(|other| key(other) < key(&piece)).collect();
+        end -= behind.iter().map(|other| other.cost).sum::<i64>();
+        for other in behind {
+            if other.release >= end {
+                break;
+            }
+            end += other.cost;
+        }
+        Some(with_pause.max(end))
+    }
+
+    /// Everything in order.
+    fn line(&self) -> Timeline {
+        Timeline::new(self.entries.values().copied(), self.begin(), self.discipline)
     }
 
     /// Who works when, for people to look at.
@@ -107,8 +150,7 @@ impl Plan {
                 turns.map(|(piece, from, to)| (from, to, piece.number)).collect()
             }
             None => {
-                let all = self.entries.values().copied();
-                let line = Timeline::new(all, begin, self.discipline);
+                let line = self.line();
                 line.turns().map(|(from, turn)| (from, turn.to, turn.piece.number)).collect()
             }
         };

@@ -58,7 +58,17 @@ struct Wanted {
     /// When its owner says whether it takes the room that is held for it; that it has said so.
     decides: Option<i64>,
     has_decided: bool,
+    /// What was said for it until it was answered, and the most for one answer.
     messages: usize,
+    messages_max: usize,
+}
+
+impl Wanted {
+    /// It is tried again: what is said from now on is for another answer.
+    fn begin_round(&mut self) {
+        self.messages_max = self.messages_max.max(self.messages);
+        self.messages = 0;
+    }
 }
 
 /// What has happened, to see that it does.
@@ -227,6 +237,7 @@ impl Net {
             decides: None,
             has_decided: task.displaces != Displaces::WhenTold,
             messages: 0,
+            messages_max: 0,
         };
         self.wanted.insert(id, wanted);
         let effects = self.nodes[owner].submit(task, Timestamp(self.now));
@@ -258,11 +269,16 @@ impl Net {
                 Effect::Removed { task } | Effect::Lost { task }
                     if !self.wanted[&task].has_decided =>
                 {
-                    self.wanted.get_mut(&task).expect("it is there").decides = None;
+                    let wanted = self.wanted.get_mut(&task).expect("it is there");
+                    wanted.decides = None;
+                    wanted.begin_round();
                 }
                 Effect::Promised { at, promise } => {
                     let is_excused = !self.is_held(promise.task, at);
-                    let is_known = at != server(node) || gone.contains(&promise.task);
+                    // Of one in parts somebody else may have taken one back.
+                    let is_elsewhere =
+                        at != server(node) || !self.wanted[&promise.task].task.parts.is_empty();
+                    let is_known = is_elsewhere || gone.contains(&promise.task);
                     assert!(!is_excused || is_known, "{promise:?}: nobody has promised it here");
                     let is_whole = self.nodes.iter().any(|it| it.desk.task(promise.task).is_some());
                     self.happened.in_parts += usize::from(!is_whole);
@@ -282,6 +298,7 @@ impl Net {
                     let wanted = self.told(node, task, State::Promised, State::Asked);
                     wanted.parts_done.clear();
                     wanted.is_unheard = false;
+                    wanted.begin_round();
                 }
             }
         }
@@ -331,8 +348,12 @@ impl Net {
     fn say(&mut self, from: usize, said: Said) {
         for id in tasks_of(&said.message) {
             let wanted = self.wanted.get_mut(&id).expect("somebody wants it");
+            // It was answered, and is tried again, whichever of the two is heard first.
+            if matches!(said.message, Message::TakenBack { .. }) {
+                wanted.begin_round();
+                wanted.is_excused = true;
+            }
             wanted.messages += 1;
-            wanted.is_excused |= matches!(said.message, Message::TakenBack { .. });
         }
         if self.gone.contains(&from) {
             return;
@@ -359,6 +380,11 @@ impl Net {
             let node = node % self.nodes.len();
             if at == self.now && self.gone.is_empty() {
                 self.gone.insert(node);
+                // Nobody works there meanwhile, and it knows that when it is back.
+                let has = self.nodes[node].desk.reservations(&resource(node)).into_iter();
+                for id in has.map(|it| it.task.id).collect::<Vec<_>>() {
+                    self.nodes[node].leave(id);
+                }
                 for wanted in self.wanted.values_mut() {
                     let parts = !wanted.task.parts.is_empty();
                     // What is not due before it is noticed is told in time.
@@ -493,7 +519,7 @@ impl Net {
     pub(crate) fn messages(&self) -> [usize; 2] {
         let most = |in_parts: bool| {
             let own = self.wanted.values().filter(|it| it.task.parts.is_empty() != in_parts);
-            own.map(|wanted| wanted.messages).max().unwrap_or(0)
+            own.map(|wanted| wanted.messages_max.max(wanted.messages)).max().unwrap_or(0)
         };
         [most(false), most(true)]
     }

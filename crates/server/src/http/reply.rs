@@ -11,12 +11,14 @@ use hyper::body::{Body, Frame, SizeHint};
 use hyper::header::{ALLOW, CONTENT_TYPE, HeaderName, HeaderValue, RETRY_AFTER, WWW_AUTHENTICATE};
 use hyper::{Response, StatusCode};
 use legwork_api::Problem;
+use legwork_api::deadlines::Deadline;
 use legwork_model::id::ServerId;
 use legwork_site::{Kind, Refusal};
 use serde::Serialize;
 use tokio::sync::mpsc;
 
 use super::route::Verb;
+use crate::convert;
 
 const JSON: HeaderValue = HeaderValue::from_static("application/json");
 const PROBLEM: HeaderValue = HeaderValue::from_static(legwork_api::problem::CONTENT_TYPE);
@@ -217,7 +219,10 @@ pub(crate) fn problem(refusal: &Refusal) -> Box<Problem> {
         Kind::Broken => StatusCode::INTERNAL_SERVER_ERROR,
     };
     let mut problem = Problem::new(status.as_u16(), refusal.code, refusal.message.clone());
-    problem.earliest = refusal.earliest;
+    if let Some(possible) = &refusal.possible {
+        let Deadline { at, steps, .. } = convert::deadline((**possible).clone());
+        (problem.earliest, problem.steps) = (Some(at), steps);
+    }
     problem.findings = refusal.findings.iter().map(Into::into).collect();
     Box::new(problem)
 }

@@ -1,8 +1,10 @@
 //! Reads replies and has them carried out, as if they had come by the API.
 //!
 //! Invariant: a mail is deleted when its answer is committed, or nothing will ever come of it. Handled
-//! twice it changes nothing. What is said back goes to the address in the organisation alone.
+//! twice it changes nothing, and whoever wrote it hears of it once, also if it cannot be deleted. What is
+//! said back goes to the address in the organisation alone.
 
+use std::collections::VecDeque;
 use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
 use std::time::Duration;
@@ -30,6 +32,8 @@ use crate::http::{App, serve};
 const DELETED_AT_ONCE: u32 = 50;
 const PAUSE_MAX: Duration = Duration::from_secs(300);
 const ANSWER_BYTES_MAX: usize = 64 << 10;
+/// More than a mail server gives in one conversation, so that all that it does not delete are known.
+const SAID_BACK_MAX: usize = 2_000;
 /// Says that a step is done that is no decision.
 const DONE: &str = "done";
 
@@ -41,7 +45,13 @@ pub(super) struct Inbox {
     pub(super) app: Arc<App>,
     pub(super) post: Arc<Post>,
     pub(super) meters: Arc<MailMeters>,
+    pub(super) said_back: SaidBack,
 }
+
+/// The keys of replies whose authors were told that they have changed nothing, the one that was seen last
+/// behind all others. A mail server may not delete a mail, and is asked again each time.
+#[derive(Debug, Default)]
+pub(super) struct SaidBack(VecDeque<String>);
 
 /// What becomes of a mail.
 #[derive(Debug, PartialEq, Eq)]
@@ -72,7 +82,7 @@ enum Done {
 
 impl Inbox {
     /// Until the server stops.
-    pub(super) async fn run(self, inbox: pop3::Box, every: Duration) {
+    pub(super) async fn run(mut self, inbox: pop3::Box, every: Duration) {
         let mut pause = every;
         let mut is_well = true;
         while !self.app.gate.is_stopping() {
@@ -105,7 +115,7 @@ impl Inbox {
     }
 
     /// Reads what has come.
-    async fn look(&self, inbox: &pop3::Box) -> Result<Looked, pop3::Error> {
+    async fn look(&mut self, inbox: &pop3::Box) -> Result<Looked, pop3::Error> {
         if self.app.gate.check_ready().is_err() {
             return Ok(Looked::default());
         }
@@ -121,7 +131,7 @@ impl Inbox {
         Ok(Looked { more: deleted == DELETED_AT_ONCE, refused })
     }
 
-    async fn handle(&self, mail: &[u8]) -> Fate {
+    async fn handle(&mut self, mail: &[u8]) -> Fate {
         let reply = match read_reply(mail) {
             Ok(reply) => reply,
             Err(reason) => {
@@ -141,6 +151,10 @@ impl Inbox {
             tracing::warn!("a reply with a token that is none of ours was dropped");
             return Fate::Delete;
         };
+        // What was refused stays refused, for its author has heard so.
+        if self.said_back.has(&reply.key()) {
+            return Fate::Delete;
+        }
         let address = match self.address(&grant).await {
             Ok(Some(address)) => address,
             Ok(None) => {
@@ -164,7 +178,11 @@ impl Inbox {
             return Fate::Delete;
         };
         tracing::info!(%agent, %activity, code, "an answer by mail was refused");
-        self.say_back(&grant, &address, &reply, refused_because(&code, &word)).await
+        let fate = self.say_back(&grant, &address, &reply, refused_because(&code, &word)).await;
+        if fate == Fate::Delete {
+            self.said_back.add(reply.key());
+        }
+        fate
     }
 
     /// Where the agent is written to.
@@ -246,6 +264,24 @@ impl Inbox {
     }
 }
 
+impl SaidBack {
+    /// Whether a reply is among them; it is seen now.
+    fn has(&mut self, key: &str) -> bool {
+        let place = self.0.iter().position(|known| known == key);
+        let known = place.and_then(|place| self.0.remove(place));
+        let has = known.is_some();
+        self.0.extend(known);
+        has
+    }
+
+    fn add(&mut self, key: String) {
+        if self.0.len() == SAID_BACK_MAX {
+            self.0.pop_front();
+        }
+        self.0.push_back(key);
+    }
+}
+
 /// The word of an answer that may be carried out, or why not.
 fn word(reply: &Reply, address: &str, has_expired: bool) -> Result<String, &'static str> {
     let is_theirs = reply.from.as_deref().is_some_and(|from| same_address(from, address));
@@ -302,6 +338,21 @@ mod tests {
         assert_eq!(check("ann@x", Word::Nothing, false), Err("no_word"));
         let nobody = Reply { from: None, ..reply("", done()) };
         assert_eq!(word(&nobody, "ann@x", false), Err("another_address"));
+    }
+
+    #[test]
+    fn a_refused_reply_that_is_never_deleted_stays_known_however_many_others_come() {
+        let mut said_back = SaidBack::default();
+        assert!(!said_back.has("stays"));
+        said_back.add("stays".to_owned());
+        for number in 0..3 * SAID_BACK_MAX {
+            assert!(!said_back.has(&number.to_string()));
+            said_back.add(number.to_string());
+            assert!(said_back.has("stays"), "{number}");
+        }
+        assert_eq!(said_back.0.len(), SAID_BACK_MAX);
+        // What is not seen any more is forgotten.
+        assert!(!said_back.has("0"));
     }
 
     #[test]

@@ -29,7 +29,8 @@ pub enum Unusable {
     Key { path: PathBuf, why: String },
     #[error(
         "the key of mail has no place: say `key_file` in the mail settings, the same key for every \
-         server of a cluster; `head -c 32 /dev/urandom | xxd -p -c 64` makes one"
+         server of a cluster; \
+         `(umask 077 && od -An -vtx1 -N32 /dev/urandom | tr -d ' \\n' > mail.key)` makes one"
     )]
     NoKey,
     #[error("the password in {place} cannot be used: {why}")]
@@ -218,6 +219,17 @@ mod tests {
         let url = crate::DatabaseUrl::new("postgres://x/y");
         let config = config(StoreChoice::Postgres(url), "");
         assert!(matches!(key(&config, None), Err(Unusable::NoKey)));
+    }
+
+    #[test]
+    fn the_key_that_one_is_told_how_to_make_can_be_used() {
+        let folder = tempfile::tempdir().unwrap();
+        let said = Unusable::NoKey.to_string();
+        let command = said.split('`').find(|part| part.contains("urandom")).unwrap();
+        let mut shell = std::process::Command::new("sh");
+        assert!(shell.args(["-c", command]).current_dir(folder.path()).status().unwrap().success());
+        let made = read_key(&folder.path().join(KEY_FILE)).unwrap();
+        assert_ne!(made, [0; KEY_BYTES]);
     }
 
     #[test]

@@ -13,7 +13,7 @@ use legwork_site::{Answer, Content, Credential, Letter, Mailing, Request};
 
 use super::meters::MailMeters;
 use super::post::Post;
-use super::smtp::{NotSent, Session};
+use super::smtp::{NotSent, Server, Session};
 use crate::http::App;
 
 /// How often the site is asked when there was nothing to send.
@@ -103,7 +103,6 @@ impl Sender {
                 if self.pause == Duration::ZERO {
                     tracing::warn!(reason, "the mail server takes no letters; it is tried again");
                 }
-                self.session = None;
                 self.pause = grown(self.pause, PAUSE_MIN, PAUSE_MAX);
                 Next::Wait(self.pause)
             }
@@ -116,22 +115,38 @@ impl Sender {
 
     async fn send(&mut self, letter: &Letter) -> Result<(), NotSent> {
         let text = written(&self.post, letter, self.app.clock.now());
-        let from = &*self.post.settings.from;
-        let is_kept = self.session.is_some();
-        let session = match &mut self.session {
-            Some(session) => session,
-            none => none.insert(self.post.smtp.open(own_name(from)).await?),
-        };
-        match session.send(from, &letter.address, &text).await {
-            // Somebody who was idle too long is hung up on; a new connection may do.
-            Err(NotSent::Unreachable(_)) if is_kept => {
-                self.session = None;
-                let session = self.session.insert(self.post.smtp.open(own_name(from)).await?);
-                session.send(from, &letter.address, &text).await
-            }
-            done => done,
-        }
+        let (from, to) = (&*self.post.settings.from, &*letter.address);
+        send_over(&mut self.session, &self.post.smtp, from, to, &text).await
     }
+}
+
+/// Sends one letter over the connection that was kept, or a new one. It is kept for the next letter if that
+/// can be sent over it.
+pub(super) async fn send_over(
+    kept: &mut Option<Session>,
+    server: &Server,
+    from: &str,
+    to: &str,
+    text: &str,
+) -> Result<(), NotSent> {
+    let is_kept = kept.is_some();
+    let mut session = match kept.take() {
+        Some(session) => session,
+        None => server.open(own_name(from)).await?,
+    };
+    let mut sent = session.send(from, to, text).await;
+    if is_kept && matches!(sent, Err(NotSent::Unreachable(_))) {
+        // Somebody who was idle too long is hung up on; a new connection may do.
+        session = server.open(own_name(from)).await?;
+        sent = session.send(from, to, text).await;
+    }
+    let is_usable = match &sent {
+        Ok(()) => true,
+        Err(NotSent::Refused(_)) => session.reset().await,
+        Err(NotSent::Unreachable(_)) => false,
+    };
+    *kept = is_usable.then_some(session);
+    sent
 }
 
 /// Sends one letter over a connection of its own.
@@ -153,10 +168,12 @@ fn written(post: &Post, letter: &Letter, now: legwork_model::time::Timestamp) ->
     let (from, to) = (&*post.settings.from, &*letter.address);
     let written = Written { from, to, agent, at: now, link: post.settings.link.as_deref() };
     match &letter.content {
-        Content::Digest => {
+        Content::Digest { turned_at } => {
             let about = &letter.notice.about;
-            written.digest(about.iter().map(|(_, kind)| *kind), &format!("{about:?}"))
+            let named = format!("{about:?} {turned_at:?}");
+            written.digest(about.iter().map(|(_, kind)| *kind), &named)
         }
+        Content::Case(turn) => written.promise(turn),
         Content::Item { about, expires_at } => {
             let (activity, kind) = (about.activity.clone(), about.kind);
             let grant = Grant { activity, agent: agent.clone(), kind, expires_at: *expires_at };

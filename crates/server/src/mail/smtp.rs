@@ -65,31 +65,32 @@ impl Server {
 }
 
 impl Session {
-    /// Gives one letter away. The session can be used for others if it is taken or refused.
+    /// Gives one letter away. The session can be used for others if it is taken; if it is refused, after a reset.
     pub(super) async fn send(&mut self, from: &str, to: &str, letter: &str) -> Result<(), NotSent> {
         self.order(&format!("MAIL FROM:<{from}>"), 250).await?;
         let answer = self.ask(&format!("RCPT TO:<{to}>")).await?;
         if !matches!(answer.code, 250 | 251) {
-            return self.give_up(answer).await;
+            return Err(NotSent::Refused(answer.text()));
         }
         let answer = self.ask("DATA").await?;
         if answer.code != 354 {
-            return self.give_up(answer).await;
+            return Err(NotSent::Refused(answer.text()));
         }
         self.wire.say(&stuffed(letter)).await?;
         let line = self.wire.line_within(TAKING_PATIENCE).await?;
         let answer = self.answer_from(line).await?;
-        if answer.code == 250 { Ok(()) } else { self.give_up(answer).await }
+        if answer.code == 250 { Ok(()) } else { Err(NotSent::Refused(answer.text())) }
+    }
+
+    /// Drops what was said of a letter that was refused. Whether the session can be used for others: some
+    /// servers hang up on a refusal.
+    pub(super) async fn reset(&mut self) -> bool {
+        self.order("RSET", 250).await.is_ok()
     }
 
     pub(super) async fn close(mut self) {
         // Whether it says good-bye does not matter.
         drop(self.ask("QUIT").await);
-    }
-
-    async fn give_up(&mut self, answer: Answer) -> Result<(), NotSent> {
-        self.order("RSET", 250).await?;
-        Err(NotSent::Refused(answer.text()))
     }
 
     async fn greet(&mut self, own: &str) -> Result<Answer, NotSent> {

@@ -12,6 +12,7 @@ use tokio::task::JoinHandle;
 use tokio_rustls::TlsAcceptor;
 
 use super::pop3;
+use super::sender::send_over;
 use super::smtp::{NotSent, Server};
 use super::wire::{Place, trust};
 
@@ -126,6 +127,7 @@ async fn sends(tls: Tls, open: Script) {
     session.send("a@lw.example", "b@x", LETTER).await.unwrap();
     let refused = session.send("a@lw.example", "c@x", LETTER).await;
     assert!(matches!(refused, Err(NotSent::Refused(why)) if why == "550 no such"));
+    assert!(session.reset().await);
     session.close().await;
     let heard = task.await.unwrap();
     assert!(heard.contains(&"..dot".to_owned()), "{heard:?}");
@@ -144,6 +146,44 @@ async fn a_letter_is_sent_in_the_open() {
 async fn a_letter_is_sent_over_a_private_connection() {
     // The greeting is said in the open, then again in private: `TAKES` begins with it.
     sends(Tls::Implicit, &[]).await;
+}
+
+#[tokio::test]
+async fn whoever_is_refused_by_a_server_that_hangs_up_does_not_hold_up_the_others() {
+    const HANGS_UP: Script = &[
+        ("", "220 hello\r\n"),
+        ("EHLO", "250 hello\r\n"),
+        ("MAIL", "250 ok\r\n"),
+        ("RCPT TO:<b@x>", "421 too many recipients\r\n"),
+    ];
+    const REFUSES: Script = &[
+        ("", "220 hello\r\n"),
+        ("EHLO", "250 hello\r\n"),
+        ("MAIL", "250 ok\r\n"),
+        ("RCPT TO:<c@x>", "550 no such person\r\n"),
+        ("RSET", "250 ok\r\n"),
+        ("MAIL", "250 ok\r\n"),
+        ("RCPT TO:<d@x>", "250 ok\r\n"),
+        ("DATA", "354 go on\r\n"),
+        (".", "250 taken\r\n"),
+    ];
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let port = listener.local_addr().unwrap().port();
+    let task = tokio::spawn(async move {
+        for script in [HANGS_UP, REFUSES] {
+            let (stream, _) = listener.accept().await.unwrap();
+            follow(stream, script, &mut Vec::new()).await;
+        }
+    });
+    let server = Server { place: place(port, Tls::None, None), login: None };
+    let mut kept = None;
+    let mut send = async |to| send_over(&mut kept, &server, "a@lw.example", to, LETTER).await;
+    let refused = send("b@x").await;
+    assert!(matches!(refused, Err(NotSent::Refused(why)) if why == "421 too many recipients"));
+    let refused = send("c@x").await;
+    assert!(matches!(refused, Err(NotSent::Refused(why)) if why == "550 no such person"));
+    send("d@x").await.unwrap();
+    task.await.unwrap();
 }
 
 #[tokio::test]

@@ -410,7 +410,7 @@ mod tests {
         // In the process of another server of its domain.
         assert_eq!(held(VERSION, "lab", "ward", 1, "ward").as_deref(), Ok("lab"));
         for (result, reason) in [
-            (known(VERSION + 1, "lab", 1, "lab"), "speaks version 3 of the protocol"),
+            (known(VERSION + 1, "lab", 1, "lab"), "speaks version 4 of the protocol"),
             (known(VERSION, "lab", 1, "north"), "the certificate is not for `lab`"),
             (held(VERSION, "lab", "far", 1, "far"), "`far` is of another domain than `lab`"),
             (held(VERSION, "lab", "ward", 1, "lab"), "the certificate is not for `ward`"),

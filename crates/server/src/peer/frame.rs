@@ -12,7 +12,7 @@ use crate::files::{FileReply, FileRequest};
 use crate::moving::{StoreReply, StoreRequest};
 
 /// The protocol; another number cannot be talked to.
-pub(crate) const VERSION: u32 = 2;
+pub(crate) const VERSION: u32 = 3;
 
 /// A message must fit into a record of its receiver.
 const MESSAGE_BYTES_MAX: usize = legwork_site::RECORD_BYTES_MAX + (1 << 20);

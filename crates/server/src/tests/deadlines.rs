@@ -64,6 +64,8 @@ async fn a_start_is_promised_or_refused_with_the_earliest_date() {
     let problem = refused.json();
     assert_eq!((refused.status, &problem["code"]), (409, &json!("deadline_not_promised")));
     assert!(problem["earliest"].as_str() > text(by).as_str(), "{problem}");
+    let steps = problem["steps"].as_array().unwrap();
+    assert_eq!(steps.last().unwrap()["due"], problem["earliest"], "{problem}");
     let again = f.report(json!({"at": problem["earliest"]})).await;
     assert_eq!((again.status, &again.json()["deadline"]["promised"]), (201, &json!(true)));
 
@@ -281,7 +283,7 @@ async fn where_a_promise_was_broken_is_counted() {
     }
     let metrics = f.send(call("GET /metrics")).await;
     let text = String::from_utf8(metrics.body.to_vec()).unwrap();
-    let place = r#"{process="report",step="draft",domain=""} 1"#;
+    let place = r#"{process="report",step="draft",domain="",executor=""} 1"#;
     let line = format!("legwork_deadlines_broken_by_step_total{place}\n");
     assert!(text.contains(&line), "{line} is missing in\n{text}");
     f.stop().await;

@@ -31,6 +31,8 @@ pub(crate) struct Network {
     noticed: Vec<((ServerId, ServerId), bool)>,
     healed: bool,
     prompt: bool,
+    /// When what was said last on each link arrives.
+    last: BTreeMap<(ServerId, ServerId), Timestamp>,
     /// Which parcel has brought which entry to a server.
     brought: BTreeMap<(ServerId, InstanceId, Activity), BTreeSet<(ServerId, u32)>>,
     /// How the value of which version has come to a server.
@@ -64,7 +66,7 @@ impl Network {
         }
     }
 
-    /// Nothing is late either.
+    /// Nothing is late either, and what was said first arrives first, as on a connection that does not break.
     pub(crate) fn be_prompt(&mut self) {
         self.prompt = true;
         self.heal();
@@ -126,7 +128,12 @@ impl Network {
             let is_late = dice.chance(5) && !self.prompt;
             let delay = if is_late { dice.below(5_000) } else { dice.below(200) };
             self.sent += 1;
-            let at = Timestamp(now.0 + 1 + delay as i64);
+            let mut at = Timestamp(now.0 + 1 + delay as i64);
+            if self.prompt {
+                let last = self.last.entry((from, to)).or_insert(at);
+                at = at.max(*last);
+                *last = at;
+            }
             self.under_way.insert((at, self.sent), envelope.clone());
         }
     }

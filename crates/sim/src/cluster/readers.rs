@@ -14,8 +14,8 @@ use super::Cluster;
 use crate::dice::Dice;
 use crate::material::AGENTS;
 
-/// How often everybody's list is read until all servers are heard of.
-const READS_MAX: usize = 5;
+/// How long it is waited until all servers are heard of: a question is asked again after a minute at most.
+const ASKED_AGAIN: Duration = Duration::from_secs(120);
 const PATIENCE: Duration = Duration::from_secs(600);
 
 /// The list of an agent at a site.
@@ -171,11 +171,10 @@ impl Copy {
 /// Whether everybody sees the same at every site: what the sites have, together.
 pub(crate) fn all_see_the_same(cluster: &mut Cluster, dice: &mut Dice) -> Result<(), String> {
     let mut views = read_all(cluster, dice)?;
-    for _ in 0..READS_MAX {
-        // Some messages are slow also when it is calm: who was not heard for long is asked again.
-        if views.values().all(|view| view.unreachable.is_empty()) {
-            break;
-        }
+    // Some messages are slow also when it is calm: who was not heard for long is asked again.
+    let until = cluster.now.plus(ASKED_AGAIN);
+    while views.values().any(|view| !view.unreachable.is_empty()) && cluster.now < until {
+        cluster.turn(dice)?;
         views = read_all(cluster, dice)?;
     }
     let names: Vec<String> = (0..cluster.worlds.len()).map(|n| cluster.name(n)).collect();

@@ -7,9 +7,9 @@ use legwork_model::id::{AgentId, InstanceId, StreamId, StreamKind};
 use legwork_model::time::Timestamp;
 use legwork_site::{Answer, PlanView, Request, ResourceId};
 
-use super::Office;
 use super::ledger::{Case, Told};
 use super::starts::Starts;
+use super::{Office, Trouble};
 use crate::Promises;
 use crate::material::AGENTS;
 use crate::world::{Reply, World};
@@ -18,25 +18,28 @@ use crate::world::{Reply, World};
 const MARGIN: i64 = 60_000;
 /// What was lost on the way is said again, sometimes only after a while.
 const MARGIN_ROUGH: i64 = 5 * 60_000;
+/// How long it takes at most until something is told.
+const MARGIN_TOLD: i64 = 5_000;
 
 fn plan(office: &mut Office, agent: &AgentId) -> Result<Option<PlanView>, String> {
-    plan_by(office, agent, World::look)
+    let place = office.planner_of(agent);
+    plan_by(office, place, ResourceId::Person(agent.clone()), World::look)
 }
 
 fn plan_by(
     office: &mut Office,
-    agent: &AgentId,
+    place: usize,
+    resource: ResourceId,
     look: impl FnOnce(&mut World, Request) -> Result<Reply, String>,
 ) -> Result<Option<PlanView>, String> {
-    let place = office.planner_of(agent);
     let world = &mut office.worlds[place];
     if world.is_down() {
         return Ok(None);
     }
-    let resource = ResourceId::Person(agent.clone());
     match look(world, Request::Plan { resource })? {
         Ok(Answer::Plan(plan)) => Ok(Some(*plan)),
         Ok(other) => Err(format!("a plan is answered with {other:?}")),
+        Err(refusal) if refusal.code == "elsewhere" => Ok(None),
         // It has no catalog yet.
         Err(_) if !office.calm_always => Ok(None),
         Err(refusal) => Err(refusal.to_string()),
@@ -110,9 +113,8 @@ fn started(office: &Office) -> BTreeSet<InstanceId> {
 pub(super) fn plans_are_stored(office: &mut Office) -> Result<(), String> {
     office.ledger.read_on(&office.worlds)?;
     for place in 0..office.worlds.len() {
-        let at_home = AGENTS.map(AgentId::from);
-        let at_home: Vec<AgentId> =
-            at_home.into_iter().filter(|agent| office.planner_of(agent) == place).collect();
+        let people = AGENTS.map(|agent| ResourceId::Person(agent.into()));
+        let all: Vec<ResourceId> = people.into_iter().chain(office.machines.names()).collect();
         if office.worlds[place].is_down() {
             continue;
         }
@@ -124,19 +126,19 @@ pub(super) fn plans_are_stored(office: &mut Office) -> Result<(), String> {
             waiting.into_iter().filter(|(id, _)| started.contains(id)).collect::<BTreeSet<_>>()
         };
         let mut before = Vec::new();
-        for agent in &at_home {
-            before.push(plan(office, agent)?.map(waiting));
+        for one in &all {
+            before.push(plan_by(office, place, one.clone(), World::look)?.map(waiting));
         }
         let (fresh, _) = office.worlds[place].recovered()?;
         let running = office.worlds[place].swap_site(fresh);
         let mut after = Vec::new();
-        for agent in &at_home {
-            after.push(plan_by(office, agent, World::glance)?.map(waiting));
+        for one in &all {
+            after.push(plan_by(office, place, one.clone(), World::glance)?.map(waiting));
         }
         office.worlds[place].swap_site(running);
         if before != after {
             return Err(format!(
-                "the plans of {at_home:?} are {before:?}, and from the store {after:?}"
+                "at {place} the plans of {all:?} are {before:?}, and from the store {after:?}"
             ));
         }
     }
@@ -158,7 +160,7 @@ pub(super) fn all(office: &mut Office, starts: &Starts) -> Result<Promises, Stri
         ..Promises::default()
     };
     for (id, case) in office.ledger.cases.iter().filter(|(_, case)| case.was_promised) {
-        promises.withdrawn += usize::from(case.withdrawn_at().is_some());
+        promises.withdrawn += usize::from(case.was_withdrawn());
         let is_held_up = case.is_aborted || case.was_suspended;
         let Some(end) = ends.get(id).filter(|_| !is_held_up) else { continue };
         kept_or_told(office, *id, case, *end, &mut promises)?;
@@ -205,28 +207,31 @@ fn kept_or_told(
     promises: &mut Promises,
 ) -> Result<(), String> {
     let Some(deadline) = &case.deadline else { return Ok(()) };
-    let told = case.withdrawn_at().filter(|at| *at <= deadline.at);
     if office.calm_always {
         only_for_something_more_important(office, id, case)?;
     }
     if end <= deadline.at {
-        promises.kept += usize::from(case.withdrawn_at().is_none());
+        promises.kept += usize::from(!case.was_withdrawn());
         return Ok(());
     }
     promises.late += 1;
-    if told.is_some() {
+    if case.is_unpromised_at(deadline.at) {
         return Ok(());
     }
-    let late = end.0 - deadline.at.0;
+    let told = case.withdrawn_after(deadline.at).unwrap_or(end);
+    // For so long nobody knew of it.
+    let late = end.min(told).0 - deadline.at.0;
     let places = office.concerned(id, case)?;
     let trouble = office.trouble(&places, case.created.unwrap_or(deadline.at), end);
-    if !office.calm_always && late <= trouble + MARGIN_ROUGH {
+    let is_told = told < end && office.is_told(&places, deadline.at, told);
+    let is_silenced = office.is_down_at(case.place, deadline.at);
+    if !office.calm_always && (late <= trouble + MARGIN_ROUGH || is_told || is_silenced) {
         promises.excused += 1;
         return Ok(());
     }
     Err(format!(
-        "{id} is {late} ms late, and nobody was told; {trouble} ms were bad: {deadline:?} {:?}",
-        case.told
+        "{id} of {} is {late} ms late, and nobody was told; {trouble} ms were bad: {deadline:?} {:?} {:?}",
+        case.place, case.told, office.troubles
     ))
 }
 
@@ -240,8 +245,8 @@ fn only_for_something_more_important(
 ) -> Result<(), String> {
     let all = office.ledger.cases.values().flat_map(|case| &case.told);
     let goes_on = |told: &&Told| told.reason.ends_with("once more than was planned");
-    let is_cause =
-        |told: &&Told| told.reason.starts_with("something more important") || goes_on(told);
+    let is_more = |told: &&Told| told.reason.starts_with("something more important");
+    let is_cause = |told: &&Told| office.has_priorities && is_more(told) || goes_on(told);
     let first = all.filter(is_cause).map(|told| told.at).min();
     let withdrawn = case.told.iter().filter(|told| !told.is_promised && !goes_on(told));
     for told in withdrawn {
@@ -274,10 +279,38 @@ impl Office {
         Ok(places)
     }
 
-    /// For how long something was broken at these servers in a span, all added up.
+    /// Whether the server that would have to tell it was down when something was due: when it is up again, everybody can
+    /// see that it is late.
+    fn is_down_at(&self, place: usize, due: Timestamp) -> bool {
+        let mut down = self.troubles.iter().filter(|it| it.is_down && it.place == place);
+        down.any(|it| it.from <= due.0 && due.0 <= it.until)
+    }
+
+    /// Whether it was told as soon as it could be: something was broken at one of these servers from when it was due until then.
+    fn is_told(&self, places: &BTreeSet<usize>, due: Timestamp, told: Timestamp) -> bool {
+        let mut own: Vec<_> =
+            self.troubles.iter().filter(|trouble| places.contains(&trouble.place)).collect();
+        own.sort_by_key(|trouble| trouble.from);
+        let is_after = |until: i64, trouble: &Trouble| trouble.from <= until;
+        let broken = own.into_iter().fold(None, |until: Option<i64>, trouble| match until {
+            None if is_after(due.0, trouble) && trouble.until >= due.0 => Some(trouble.until),
+            Some(until) if is_after(until, trouble) => Some(until.max(trouble.until)),
+            None | Some(_) => until,
+        });
+        broken.is_some_and(|until| told.0 <= until + MARGIN_TOLD)
+    }
+
+    /// For how long something was broken at these servers in a span.
     fn trouble(&self, places: &BTreeSet<usize>, from: Timestamp, to: Timestamp) -> i64 {
         let own = self.troubles.iter().filter(|trouble| places.contains(&trouble.place));
-        let spans = own.map(|trouble| trouble.from.max(from.0)..trouble.until.min(to.0));
-        spans.map(|span| (span.end - span.start).max(0)).sum()
+        let mut spans: Vec<(i64, i64)> =
+            own.map(|trouble| (trouble.from.max(from.0), trouble.until.min(to.0))).collect();
+        spans.sort_unstable();
+        let (mut sum, mut counted) = (0, i64::MIN);
+        for (from, until) in spans {
+            sum += (until - from.max(counted)).max(0);
+            counted = counted.max(until);
+        }
+        sum
     }
 }

@@ -29,6 +29,8 @@ pub(super) struct Case {
     pub(super) deadline: Option<Deadline>,
     pub(super) was_promised: bool,
     pub(super) told: Vec<Told>,
+    /// From when on it was promised or not, as whoever has started it could see.
+    standings: Vec<(Timestamp, bool)>,
 }
 
 /// A change of a plan, as it stands in a history.
@@ -64,6 +66,7 @@ impl Ledger {
             deadline: None,
             was_promised: false,
             told: Vec::new(),
+            standings: Vec::new(),
         };
         self.cases.insert(id, case);
     }
@@ -98,7 +101,10 @@ impl Case {
                 is_promised: leg.planned.is_some(),
                 reason: replanned.reason.clone(),
             }));
-            self.deadline.iter_mut().for_each(|deadline| deadline.replan(&replanned.legs));
+            if let Some(deadline) = &mut self.deadline {
+                deadline.replan(&replanned, at);
+                self.standings.push((at, deadline.is_promised()));
+            }
         }
     }
 
@@ -123,8 +129,20 @@ impl Case {
         Some(Slot { due: leg.due, takes, by, is_promised })
     }
 
-    /// When it was told first that it is not promised any more.
-    pub(super) fn withdrawn_at(&self) -> Option<Timestamp> {
-        self.told.iter().find(|told| !told.is_promised).map(|told| told.at)
+    /// Whether it was told at some time that it is not promised any more.
+    pub(super) fn was_withdrawn(&self) -> bool {
+        self.told.iter().any(|told| !told.is_promised)
+    }
+
+    /// Whether it stood as not promised then. What was promised anew before counts as promised.
+    pub(super) fn is_unpromised_at(&self, at: Timestamp) -> bool {
+        let so_far = self.standings.iter().take_while(|(told, _)| *told <= at);
+        so_far.last().is_some_and(|(_, is_promised)| !is_promised)
+    }
+
+    /// When it was told first after a moment that it is not promised any more.
+    pub(super) fn withdrawn_after(&self, at: Timestamp) -> Option<Timestamp> {
+        let mut later = self.standings.iter().filter(|(told, _)| *told > at);
+        later.find(|(_, is_promised)| !is_promised).map(|(told, _)| *told)
     }
 }

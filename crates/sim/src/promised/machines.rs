@@ -1,11 +1,13 @@
 //! Machines that all servers give work to: what was promised, and what was not.
 //!
 //! Invariant: a machine does as many tasks at a time as it says, in the order in which they came, and none takes
-//! longer than its definition says. What it is given again it does once, and what is done it reports until it is heard.
+//! longer than its definition says, but for what the machine does regularly, by its own clock. What it is given again it does
+//! once, and what is done it reports until it is heard.
 
 use std::sync::Arc;
+use std::time::Duration;
 
-use legwork_model::event::{ExecutorType, Secret};
+use legwork_model::event::{ExecutorType, RegularWork, Secret};
 use legwork_model::id::ActivityId;
 use legwork_site::{
     Answer, Ask, Call, Concern, Credential, Data, JobLease, Outcome, RegisterExecutor, Request,
@@ -41,14 +43,48 @@ struct Done {
     machine: Arc<str>,
     place: usize,
     task: JobLease,
+    outcome: Outcome,
     asked: Option<RequestId>,
 }
 
 struct Machine {
     name: Arc<str>,
     hands: usize,
+    regular: Option<Regular>,
     /// In the order in which it came.
     has: Vec<Held>,
+}
+
+/// What a machine does once in every period, at some moment of it: its tasks stand still meanwhile.
+struct Regular {
+    work: RegularWork,
+    /// Of the running period: when it ends, how much of it is still to be waited for, and how much is left to do.
+    until: i64,
+    wait: i64,
+    left: i64,
+}
+
+impl Regular {
+    /// How much of some time is left for tasks.
+    fn pass(&mut self, passed: i64) -> i64 {
+        let waited = self.wait.min(passed);
+        let worked = self.left.min(passed - waited);
+        self.wait -= waited;
+        self.left -= worked;
+        passed - worked
+    }
+
+    /// The next period may have begun.
+    fn turn(&mut self, now: i64, dice: &mut Dice) {
+        if now < self.until {
+            return;
+        }
+        let (every, takes) = (self.work.every_ms as i64, self.work.takes_ms as i64);
+        // What was left of the last one comes first: nothing is dropped, and nothing is done early.
+        let left = self.left + takes;
+        let wait = dice.below((every - left).max(1) as usize) as i64;
+        (self.until, self.wait, self.left) = (self.until.max(now) + every, wait, left);
+    }
 }
 
 struct Held {
@@ -66,7 +102,10 @@ impl Machine {
             *own = held;
             return Ok(());
         }
-        let is_promised = office.slot(&held.task.activity).is_some_and(|slot| slot.is_promised);
+        let slot = office.slot(&held.task.activity);
+        // Who plans may hear of an abort before whoever gives it.
+        let is_wanted = !office.is_aborted(&held.task.activity);
+        let is_promised = slot.is_some_and(|slot| slot.is_promised && is_wanted);
         if is_promised && office.calm_always && self.has.len() >= self.hands {
             return Err(format!("{} has no hand for {:?}", self.name, held.task));
         }
@@ -75,24 +114,33 @@ impl Machine {
     }
 }
 
-/// Processes with steps for machines: alone, and after somebody has done something.
+/// Processes with steps for machines: alone, after somebody has done something, and two that go where their machine is.
 pub(super) fn processes(domains: usize, dice: &mut Dice) -> Vec<Process> {
-    let mut process = |name: &str, first: &str, before: i64| {
-        let (takes, domain) = (2 + dice.below(7), DOMAINS[dice.below(domains)]);
-        let press =
-            format!("  - {{ step: m, job: press, at: {domain}, takes: {takes}m, timeout: 3h }}\n");
-        let text =
-            format!("process: {name}\ndata: {{ n: int }}\nstart: [n]\nsteps:\n{first}{press}");
-        Process { name: name.into(), text, minutes: before + takes as i64 }
+    let press = |step: &str, at: &str, takes: usize| {
+        format!(
+            "  - {{ step: {step}, job: press, at: {at}, takes: {takes}m, timeout: 3h, retry: {{ times: 50, pause: 1s }} }}\n"
+        )
     };
+    let process = |name: &str, minutes: usize, steps: &str| {
+        let text = format!("process: {name}\ndata: {{ n: int }}\nstart: [n]\nsteps:\n{steps}");
+        Process { name: name.into(), text, minutes: minutes as i64 }
+    };
+    let mut drawn = || (2 + dice.below(7), DOMAINS[dice.below(domains)]);
+    let ((alone, at), (second, then)) = (drawn(), drawn());
+    let pressed = process("pressed", alone, &press("m", at, alone));
     let first = format!("  - {{ step: s, who: Role(clerk), at: {}, takes: 4m }}\n", DOMAINS[0]);
-    vec![process("pressed", "", 0), process("checked", &first, 4)]
+    let checked = process("checked", 4 + second, &(first + &press("m", then, second)));
+    let ((alone, _), (second, _)) = (drawn(), drawn());
+    let steps = press("m", "executor", alone) + &press("k", "executor", second);
+    vec![pressed, checked, process("carried", alone + second, &steps)]
 }
 
 impl Machines {
-    pub(super) fn register(world: &mut World) -> Result<Self, String> {
+    pub(super) fn register(world: &mut World, dice: &mut Dice) -> Result<Self, String> {
         let mut machines = Self::default();
         for (number, hands) in (0..).zip([1, 2]) {
+            let (every_ms, takes_ms) = (60_000 * (3 + dice.below(8)) as u64, 5_000);
+            let regularly = dice.chance(30).then_some(RegularWork { every_ms, takes_ms });
             let name: Arc<str> = format!("machine-{number}").into();
             let executor = RegisterExecutor {
                 name: name.clone(),
@@ -103,13 +151,14 @@ impl Machines {
                 weight: None,
                 limit: 2,
                 at_once: Some(hands as u32),
-                regularly: Vec::new(),
+                regularly: regularly.into_iter().collect(),
                 domain: (number > 0).then(|| DOMAINS[1].into()),
                 verdicts: false,
             };
             let reply = world.ask_calmly(Request::Executor(Concern::Register(executor)))?;
             reply.map_err(|refusal| refusal.to_string())?;
-            machines.all.push(Machine { name, hands, has: Vec::new() });
+            let regular = regularly.map(|work| Regular { work, until: 0, wait: 0, left: 0 });
+            machines.all.push(Machine { name, hands, regular, has: Vec::new() });
         }
         Ok(machines)
     }
@@ -167,6 +216,8 @@ impl Machines {
             }
         }
         for machine in &mut self.all {
+            let now = office.now.0;
+            machine.regular.iter_mut().for_each(|regular| regular.turn(now, dice));
             let hands = machine.hands;
             let (done, has): (Vec<_>, Vec<_>) = std::mem::take(&mut machine.has)
                 .into_iter()
@@ -175,8 +226,9 @@ impl Machines {
             machine.has = has.into_iter().map(|(_, held)| held).collect();
             for (_, Held { place, task, .. }) in done {
                 let machine = machine.name.clone();
-                self.done.push(Done { machine, place, task, asked: None });
-                office.completions += 1;
+                let outcome = if office.calm { success() } else { draw_outcome(dice) };
+                office.completions += usize::from(matches!(outcome, Outcome::Done(_)));
+                self.done.push(Done { machine, place, task, outcome, asked: None });
             }
         }
         self.report(office);
@@ -185,13 +237,13 @@ impl Machines {
 
     /// Machines tell what is done, again until they are answered.
     fn report(&mut self, office: &mut Office) {
-        self.done.retain_mut(|Done { machine, place, task, asked }| {
+        self.done.retain_mut(|Done { machine, place, task, outcome, asked }| {
             let world = &mut office.worlds[*place];
             if asked.is_some_and(|id| world.reply(id).is_some()) {
                 return false;
             }
             if asked.is_none_or(|id| !world.is_asked(id)) && !world.is_down() {
-                let (executor, outcome) = (machine.clone(), Outcome::Done(Data::new()));
+                let (executor, outcome) = (machine.clone(), outcome.clone());
                 let report = TaskReport { executor, task: task.clone(), outcome };
                 let credential = Credential::Executor(machine.clone());
                 let request = Request::Executor(Concern::Report(report));
@@ -202,11 +254,10 @@ impl Machines {
     }
 
     pub(super) fn work(&mut self, passed: i64) {
-        let worked = self.all.iter_mut().flat_map(|machine| {
-            let hands = machine.hands;
-            machine.has.iter_mut().take(hands)
-        });
-        worked.for_each(|held| held.left -= passed);
+        for Machine { hands, regular, has, .. } in &mut self.all {
+            let worked = regular.as_mut().map_or(passed, |regular| regular.pass(passed));
+            has.iter_mut().take(*hands).for_each(|held| held.left -= worked);
+        }
     }
 
     /// When the next task is done.
@@ -221,6 +272,10 @@ impl Machines {
             format!("{} {:?}", machine.name, has.collect::<Vec<_>>())
         };
         self.all.iter().map(own).collect::<Vec<_>>().join("\n")
+    }
+
+    pub(super) fn names(&self) -> impl Iterator<Item = ResourceId> {
+        self.all.iter().map(|machine| ResourceId::Executor(machine.name.clone()))
     }
 
     /// When all cases are over, no machine has promised anything.
@@ -242,6 +297,19 @@ impl Machines {
             }
         }
         Ok(())
+    }
+}
+
+fn success() -> Outcome {
+    Outcome::Done(Data::new())
+}
+
+/// Where something breaks, machines now and then fail as well, or have no time.
+fn draw_outcome(dice: &mut Dice) -> Outcome {
+    match dice.below(20) {
+        0 => Outcome::Failed { error: "broken".to_owned(), retry: true },
+        1 => Outcome::Busy { rest: Some(Duration::from_secs(30)) },
+        _ => success(),
     }
 }
 

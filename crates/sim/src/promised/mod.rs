@@ -46,6 +46,8 @@ const LONGEST: i64 = 12 * 3_600_000;
 const QUIET: i64 = 600_000;
 /// The longest that a server is down, and that links are cut.
 const DOWN_MAX: usize = 5 * 60_000;
+/// Once in a while a server is down for longer than cases take.
+const DOWN_LONG: usize = 40 * 60_000;
 
 pub(super) struct Office {
     pub(super) worlds: Vec<World>,
@@ -69,14 +71,18 @@ pub(super) struct Office {
     last_deadline: Timestamp,
     crashes: u32,
     completions: usize,
+    /// Some cases are more important than others.
+    has_priorities: bool,
     /// Nothing breaks at all.
     calm_always: bool,
     calm: bool,
 }
 
 /// A server was down, or cut off from all others.
+#[derive(Debug)]
 struct Trouble {
     place: usize,
+    is_down: bool,
     from: i64,
     until: i64,
 }
@@ -84,9 +90,9 @@ struct Trouble {
 /// Runs one seed to the end of all its instances.
 pub(crate) fn simulate(seed: u64) -> Result<Report, String> {
     let mut dice = Dice::new(seed ^ 0x0DEA_D11E_0000);
-    // Machines are shared where nothing breaks.
-    let calm = seed.is_multiple_of(3);
-    let mut office = Office::new(calm, calm, &mut dice)?;
+    // Machines are shared where nothing breaks, and in half of the runs where something does.
+    let (calm, odd) = (seed.is_multiple_of(3), !seed.is_multiple_of(2));
+    let mut office = Office::new(calm, calm || odd, &mut dice)?;
     let mut crew = office.hire(&mut dice);
     let (mut starts, mut orders) = (Starts::default(), Orders::default());
     office.settle(SETTLING, &mut crew, &mut dice)?;
@@ -158,7 +164,7 @@ impl Office {
             reply.map_err(|refusal| format!("{refusal} {:?}", refusal.findings))?;
         }
         let machines = match has_machines {
-            true => Machines::register(&mut worlds[0])?,
+            true => Machines::register(&mut worlds[0], dice)?,
             false => Machines::default(),
         };
         let skews = worlds.iter().map(|_| dice.below(1_000) as i64 - 500).collect();
@@ -184,6 +190,7 @@ impl Office {
             last_deadline: BEGINNING,
             crashes: 0,
             completions: 0,
+            has_priorities: dice.chance(60),
             calm_always,
             calm: calm_always,
         })
@@ -219,11 +226,15 @@ impl Office {
         if dice.roll().is_multiple_of(1_000) {
             let place = dice.below(self.worlds.len());
             if self.down[place].is_none() {
-                let longest = if dice.chance(50) { 2_000 } else { DOWN_MAX };
+                let longest = match dice.below(100) {
+                    0..50 => 2_000,
+                    50..95 => DOWN_MAX,
+                    _ => DOWN_LONG,
+                };
                 let until = self.now.0 + dice.below(longest) as i64;
                 self.down[place] = Some(until);
                 self.crashes += 1;
-                self.troubles.push(Trouble { place, from: self.now.0, until });
+                self.troubles.push(Trouble { place, is_down: true, from: self.now.0, until });
                 self.worlds[place].cycle_and_stop(dice)?;
             }
         }
@@ -231,7 +242,7 @@ impl Office {
             let until = self.now.0 + dice.below(DOWN_MAX) as i64;
             self.cut_until = Some(until);
             let place = dice.below(self.worlds.len());
-            self.troubles.push(Trouble { place, from: self.now.0, until });
+            self.troubles.push(Trouble { place, is_down: false, from: self.now.0, until });
             let alone = ServerId(place as u16);
             let others = (0..self.worlds.len() as u16).map(ServerId).filter(|at| *at != alone);
             self.network.cut_off(alone, others);
@@ -285,6 +296,8 @@ impl Office {
             person.act(self, dice);
         }
         self.turn_of_worlds(dice)?;
+        // What is given to machines may not be promised any more.
+        self.ledger.read_on(&self.worlds)?;
         self.with_machines(|machines, office| machines.turn(office, dice))?;
         for person in crew.iter_mut() {
             person.listen(self);

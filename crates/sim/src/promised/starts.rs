@@ -65,7 +65,9 @@ impl Starts {
         self.drawn += 1;
         office.last_deadline = office.last_deadline.max(at);
         let mut wish = Wish::new(at);
-        wish.priority = 1 + dice.below(9) as u8;
+        if office.has_priorities {
+            wish.priority = 1 + dice.below(9) as u8;
+        }
         wish.ask_only = dice.chance(10);
         wish.unpromised = if dice.chance(20) { Unpromised::Start } else { Unpromised::Refuse };
         let ask_only = wish.ask_only;
@@ -118,7 +120,7 @@ impl Starts {
                 Ok(other) => return Err(format!("a start is answered with {other:?}")),
                 Err(refusal) if refusal.code == "deadline_not_promised" => {
                     self.refused += usize::from(!asked.ask_only);
-                    if let Some(earliest) = refusal.earliest.filter(|_| dice.chance(70)) {
+                    if let Some(earliest) = refusal.earliest().filter(|_| dice.chance(70)) {
                         self.next = Some((asked.process, earliest));
                     }
                 }

@@ -93,6 +93,14 @@ impl Site {
                 None => self.hand_over(&job, &key, &mut asking, now),
             }
         }
+        // What a planner has allowed does not wait for what comes before it and has no turn.
+        for key in self.allowed_turns() {
+            let job = self.jobs.queued_as(&key).filter(|_| *calls > 0).cloned();
+            let kind = job.and_then(|job| Some((self.executors.registry.offered(&job)?, job)));
+            if let Some((kind, job)) = kind {
+                self.give_out((&job, kind), &key, (&mut asking, calls), now);
+            }
+        }
         for (id, jobs) in asking.served() {
             self.waiting.take(id);
             self.answer(id, Ok(Answer::Jobs(jobs)));
@@ -199,6 +207,7 @@ impl Site {
         let gift = Gift { lease, executor, kind, assignment, at, takes_ms, begun, lane };
         given.give(key.clone(), gift);
         rests.gave(executor, kind, registry.rates(executor, kind), now);
+        self.use_turn(key, executor);
     }
 
     /// Takes down in the history who was given what, and why.

@@ -25,7 +25,7 @@ impl Executors {
             Some(Turn::Of(id)) => vec![*id],
             Some(Turn::After(_)) => Vec::new(),
             Some(Turn::Any { but, is_promised }) if self.is_open(task.kind, *is_promised) => {
-                let mut all = self.takers(task.kind, !workers.is_empty(), but, now);
+                let mut all = self.takers(task.kind, !workers.is_empty(), (but, *is_promised), now);
                 all.extend_from_slice(workers);
                 all
             }
@@ -59,7 +59,7 @@ impl Executors {
         &mut self,
         kind: KindId,
         is_asked: bool,
-        but: &BTreeSet<ExecutorId>,
+        (but, is_promised): (&BTreeSet<ExecutorId>, bool),
         now: Timestamp,
     ) -> Vec<ExecutorId> {
         let has_room =
@@ -75,7 +75,10 @@ impl Executors {
         }
         free.retain(|id| !but.contains(id));
         if free.is_empty() {
-            self.full.insert(kind, Full::ForUnpromised);
+            // Who does not take what was promised may take something else.
+            if !is_promised {
+                self.full.insert(kind, Full::ForUnpromised);
+            }
             return Vec::new();
         }
         // Nor is what somebody asks for, but to see whether they are back.

@@ -1,17 +1,17 @@
-//! Looks at items for the next letter.
+//! Looks at items, and at the promises of cases, for the next letter.
 //!
 //! Invariant: whoever gets a letter about an item sees it on their list at that moment, or is a
-//! manager of those it was offered to. Nobody is written to who is absent.
+//! manager of those it was offered to. Nobody is written to about one who is absent.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use legwork_mail::{About, Kind, Standing, Subject, Tell};
+use legwork_mail::{About, Due, Kind, Matter, Standing, Subject, Tell};
 use legwork_model::address::is_address;
 use legwork_model::id::AgentId;
 use legwork_model::schema::Node;
 use legwork_model::time::Timestamp;
-use legwork_org::{ItemKey, Organisation};
+use legwork_org::ItemKey;
 
 use crate::Site;
 use crate::answer::{Answer, Content, Letter};
@@ -29,6 +29,7 @@ const DONE: &str = "done";
 impl Site {
     /// The letter that is due next.
     pub(super) fn next_letter(&mut self, tell: &Tell, now: Timestamp) -> Answer {
+        self.note_holders();
         let moved = self.catalog.organisation().next_absence_change(self.mailings.looked_at);
         self.mailings.looked_at = now;
         if moved.is_some_and(|moment| moment <= now) {
@@ -61,9 +62,12 @@ impl Site {
 
     /// The first letter about an item that may be sent now; the others are held, or come later.
     fn look_at(&mut self, tell: &Tell, key: &ItemKey, now: Timestamp) -> Option<Letter> {
-        let standing = self.standing_of(tell, key, now)?;
         let subject = subject(key);
-        let due = self.mailings.book.due(tell, &subject, &standing, now);
+        let matter = self.matter_of(tell, key, now)?;
+        let due = self.mailings.book.due(tell, &subject, &matter, now);
+        if subject.is_case() && due == Due::default() {
+            self.mailings.cases.remove(&key.instance);
+        }
         self.mailings.later.extend(due.next.map(|next| (next, key.clone())));
         for (kind, agent) in due.letters {
             if let Some(until) = self.held_until(tell, &agent, now) {
@@ -76,7 +80,10 @@ impl Site {
             }
             // There may be more to tell of it, or it does not get there.
             self.mailings.later.insert((now, key.clone()));
-            return self.letter(tell, key, &standing, &agent, kind, now);
+            return match &matter {
+                Matter::Item(standing) => self.letter(tell, key, standing, &agent, kind, now),
+                Matter::Case(_) => self.letter_of_case(key.instance, &agent, kind),
+            };
         }
         None
     }
@@ -98,8 +105,8 @@ impl Site {
             for (key, kind) in held {
                 // It is looked at again in any case: there may be no digest, or too many for one.
                 self.mailings.later.insert((now, key.clone()));
-                let Some(standing) = self.standing_of(tell, &key, now) else { continue };
-                let due = self.mailings.book.due(tell, &subject(&key), &standing, now);
+                let Some(matter) = self.matter_of(tell, &key, now) else { continue };
+                let due = self.mailings.book.due(tell, &subject(&key), &matter, now);
                 if due.letters.contains(&(kind, agent.clone())) {
                     about.push((key, kind));
                 }
@@ -108,9 +115,11 @@ impl Site {
                 continue;
             }
             let Some(address) = self.address_of(&agent) else { continue };
+            let cases = about.iter().filter(|(key, _)| subject(key).is_case());
+            let turned_at = cases.filter_map(|(key, _)| self.turned_at(key.instance)).max();
             let about = about.iter().map(|(key, kind)| (subject(key), *kind)).collect();
             let notice = Notice { agent, about };
-            return Some(Letter { address, notice, content: Content::Digest });
+            return Some(Letter { address, notice, content: Content::Digest { turned_at } });
         }
     }
 
@@ -135,6 +144,14 @@ impl Site {
         let mailings = &mut self.mailings;
         let put_off = mailings.put_off.get(agent).copied().filter(|until| *until > now);
         put_off.max(mailings.book.held_until(agent, tell, now))
+    }
+
+    /// What a letter would be about, as it stands now, if it is there.
+    fn matter_of(&self, tell: &Tell, key: &ItemKey, now: Timestamp) -> Option<Matter> {
+        match subject(key).is_case() {
+            true => self.promise_of(key.instance).map(Matter::Case),
+            false => self.standing_of(tell, key, now).map(Matter::Item),
+        }
     }
 
     fn letter(
@@ -172,14 +189,15 @@ impl Site {
             if is_pool { Vec::new() } else { resolved.actors.iter().collect() };
         let (concerned, is_news) = match &item.claimed_by {
             // Who took it from the list knows; who was given it, or stands in for the holder, does not.
-            Some(holder) => (vec![holder], self.was_given(key) || org.is_absent(holder, now)),
+            Some(holder) => (vec![holder], item.is_given || org.is_absent(holder, now)),
             None => (actors.clone(), true),
         };
-        let does_it = |agent: &&AgentId| match org.is_absent(agent, now) {
+        // The agent, or who stands in for them and is not barred from the item.
+        let does_it = |agent: &AgentId| match org.is_absent(agent, now) {
             true => org.stand_in_at(agent, resolved, now),
-            false => Some((*agent).clone()),
+            false => Some(agent.clone()),
         };
-        let seen_by = concerned.iter().filter_map(does_it);
+        let seen_by = concerned.iter().filter_map(|agent| does_it(agent));
         let sees = |agent: &AgentId| self.worklists.sees(org, agent, key, now);
         let has_address = |agent: &AgentId| self.address_of(agent).is_some();
         let seen_by: BTreeSet<AgentId> =
@@ -187,7 +205,7 @@ impl Site {
         let above: BTreeSet<AgentId> = actors
             .iter()
             .flat_map(|agent| org.managers_of(agent).iter().cloned().collect::<Vec<_>>())
-            .filter_map(|manager| there(org, &manager, now))
+            .filter_map(|manager| does_it(&manager))
             .filter(has_address)
             .collect();
         Some(Standing {
@@ -200,10 +218,15 @@ impl Site {
         })
     }
 
-    /// Whether who holds an item has it from somebody else.
-    fn was_given(&self, key: &ItemKey) -> bool {
-        let Some((schema, state)) = self.instances.state(key.instance) else { return false };
-        state.open_at(schema, key.activity.node).is_some_and(|open| open.given_by.is_some())
+    /// Keeps with the items who was given theirs: a case may leave memory before that is told.
+    pub(crate) fn note_holders(&mut self) {
+        let instances = &self.instances;
+        self.worklists.note_given(|key| {
+            let open = instances
+                .state(key.instance)
+                .and_then(|(schema, state)| state.open_at(schema, key.activity.node));
+            open.is_some_and(|open| open.given_by.is_some())
+        });
     }
 
     /// By when an item has to be done, if its instance has a deadline.
@@ -217,11 +240,6 @@ impl Site {
         let agent = self.catalog.organisation().agent(agent)?;
         agent.mail.as_deref().filter(|mail| is_address(mail)).map(Arc::from)
     }
-}
-
-/// The agent, or who stands in for them while they are away.
-fn there(org: &Organisation, agent: &AgentId, now: Timestamp) -> Option<AgentId> {
-    if org.is_absent(agent, now) { org.stand_in(agent, now) } else { Some(agent.clone()) }
 }
 
 /// The words that answer a step, if a word is enough.

@@ -1,16 +1,17 @@
-//! Letters about items: which is due next, and what was told.
+//! Letters about items and about the promises of cases: which is due next, and what was told.
 //!
-//! Invariant: a letter is derived from the items, the organisation and what was told, at the moment it
+//! Invariant: a letter is derived from the items, the promises, the organisation and what was told, at the moment it
 //! is asked for. Only what was told is stored; whatever else is here is found again after a restart.
 //! Nothing is kept unless somebody writes letters.
 
 mod look;
+mod promises;
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use legwork_mail::{Book, Kind, Subject};
 use legwork_model::event::{MailEvent, Record};
-use legwork_model::id::{AgentId, StreamId};
+use legwork_model::id::{AgentId, InstanceId, StreamId};
 use legwork_model::time::Timestamp;
 use legwork_org::ItemKey;
 
@@ -31,7 +32,9 @@ pub(crate) struct Mailings {
     book: Book,
     /// Records of what was told.
     version: u64,
-    /// When an item is to be looked at again. One that is gone by then is passed over.
+    /// Cases of which something may be to be told: their states stay in memory.
+    cases: BTreeSet<InstanceId>,
+    /// When an item or a case is to be looked at again. One that is gone by then is passed over.
     later: BTreeSet<(Timestamp, ItemKey)>,
     /// Letters to people who have had enough for the hour, or whose mail server took nothing.
     held: BTreeMap<AgentId, BTreeSet<(ItemKey, Kind)>>,
@@ -105,13 +108,7 @@ impl Site {
 
     fn note_told(&mut self, notice: &Notice, now: Timestamp) {
         let Notice { agent, about } = notice;
-        let told = |(subject, kind): &(Subject, Kind)| MailEvent::Told {
-            instance: subject.instance,
-            activity: subject.activity.clone(),
-            agent: agent.clone(),
-            kind: kind.number(),
-            at: now,
-        };
+        let told = |(subject, kind): &(Subject, Kind)| subject.told(agent.clone(), *kind, now);
         let events: Vec<MailEvent> = about.iter().map(told).collect();
         if events.is_empty() {
             return;

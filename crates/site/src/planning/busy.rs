@@ -68,19 +68,30 @@ impl Site {
             let is_turn = self.executors.has_room(by, task.kind)
                 && match is_here {
                     true => self.may_begin(key, (by, task), now),
-                    false => self.is_allowed(key, (by, task), planner, now),
+                    false => {
+                        self.is_allowed(key, (by, task), planner, now)
+                            || self.is_asked_in_vain(key, by, now)
+                    }
                 };
             return if is_turn { Turn::Of(by) } else { Turn::After(by) };
         }
         let holds = self.planning.node.as_ref().is_some_and(|node| !node.desk.is_empty());
-        let offering = if holds || self.knows_kept() {
+        // Whoever has promised it has failed at it: others do it whose time is known where it is planned, as long as somebody plans it.
+        let planner = promised.filter(|(_, by, planner)| {
+            *planner == self.server_here() || self.kept_elsewhere(*by, now).is_some()
+        });
+        let planner = planner.map(|(_, _, planner)| planner);
+        let offering = if holds || self.knows_kept() || planner.is_some() {
             self.executors.registry.offering(task.kind)
         } else {
             &[]
         };
         let mut but: BTreeSet<ExecutorId> = offering.iter().copied().collect();
-        but.retain(|id| self.is_kept_elsewhere(*id, now) || !self.may_begin(key, (*id, task), now));
-        if let Some(turn) = self.borrowed_turn(key, task, &but, now) {
+        but.retain(|id| match planner {
+            None => self.may_be_kept_elsewhere(*id, now) || !self.may_begin(key, (*id, task), now),
+            Some(_) => !self.would_begin(key, (*id, task), now),
+        });
+        if let Some(turn) = self.borrowed_turn(key, task, (&but, planner), now) {
             return turn;
         }
         Turn::Any { but, is_promised: self.jobs.is_promised(key) == Some(true) }
@@ -138,13 +149,36 @@ impl Site {
         }
     }
 
+    /// Whether it is known here that an executor would begin a job at once. What was promised, and whoever had promised it has failed
+    /// at, does not queue with somebody else: as long as it waits it is seen if there is not time enough for it.
+    fn would_begin(
+        &mut self,
+        key: &JobKey,
+        (id, task): (ExecutorId, &Task),
+        now: Timestamp,
+    ) -> bool {
+        let Some(name) = self.executors.registry.get(id).map(|one| one.name.clone()) else {
+            return false;
+        };
+        let resource = ResourceId::Executor(name);
+        if self.planner_of(&resource) != self.server_here() {
+            return false;
+        }
+        self.prepare(&resource, now);
+        self.are_open(std::slice::from_ref(&resource), now)
+            && self.lane_for(key, (id, task), now).is_some()
+    }
+
     /// Whether an executor works on more than it is planned for, and has a hand free of those that nobody plans. Of
     /// a type with a limit of its own it has none.
     fn has_hand_beside(&self, id: ExecutorId, kind: KindId) -> bool {
         let Some((lanes, beside)) = self.hands_of(id) else { return false };
+        let Some(name) = self.executors.registry.get(id).map(|one| &one.name) else { return false };
         let (of_kind, in_all) = self.executors.registry.room(id, kind);
-        let others =
-            self.executors.given.at(id).iter().filter(|(_, gift)| gift.lane.is_none()).count();
+        let given = self.executors.given.at(id);
+        let given = given.iter().filter(|(_, gift)| gift.lane.is_none()).count();
+        let lent = self.planning.lending.lent.at(name).filter(|(_, lent)| lent.lane.is_none());
+        let others = given + lent.count();
         of_kind >= in_all && lanes > 0 && others < beside
     }
 

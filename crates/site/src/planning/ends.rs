@@ -15,14 +15,16 @@ use super::steps::{Told, is_now, is_past, task_of};
 use crate::Site;
 use crate::message::Stage;
 
-/// Where a promise was broken: the first step that was done later than it was due, and the domain whose planner had
-/// promised it. Who that was stands in the case and not here: these are shown to whoever watches the server.
+/// Where a promise was broken: the first step that was done later than it was due, and the executor or the domain that had
+/// promised it. Which person that was stands in the case and not here: these are shown to whoever watches the server.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct BrokenAt {
     pub process: Arc<str>,
     pub step: Arc<str>,
     /// Empty for a server that is alone.
     pub domain: Arc<str>,
+    /// Empty if it was a person.
+    pub executor: Arc<str>,
 }
 
 /// So many places are told apart.
@@ -35,11 +37,11 @@ impl Site {
         self.planning.broken.iter().map(|(place, count)| (place, *count))
     }
 
-    /// Counts whether a promise was kept, when an instance has ended where it was started.
-    pub(super) fn count_end(&mut self, id: InstanceId, now: Timestamp) {
+    /// An instance has just ended: counts where it was started whether a promise was kept.
+    pub(crate) fn count_end(&mut self, id: InstanceId, now: Timestamp) {
         let Some(slot) = self.instances.get(id) else { return };
         let Some(state) = slot.state.as_deref() else { return };
-        if state.lifecycle() != Lifecycle::Completed || state.ended_at() != Some(now) {
+        if state.lifecycle() != Lifecycle::Completed || state.started_elsewhere().is_some() {
             return;
         }
         let deadline = state.deadline().filter(|deadline| deadline.is_promised());
@@ -52,7 +54,13 @@ impl Site {
         self.planning.counts.broken += 1;
         let broken = &mut self.planning.broken;
         let is_one_more = broken.len() >= PLACES_MAX && !broken.contains_key(&place);
-        let others = || BrokenAt { process: OTHERS.into(), step: "".into(), domain: "".into() };
+        let none: Arc<str> = "".into();
+        let others = || BrokenAt {
+            process: OTHERS.into(),
+            step: none.clone(),
+            domain: none.clone(),
+            executor: none.clone(),
+        };
         *broken.entry(if is_one_more { others() } else { place }).or_default() += 1;
     }
 
@@ -76,7 +84,12 @@ impl Site {
         };
         let late = deadline.legs.iter().filter(is_late).min_by_key(|leg| leg.due);
         let node = late.and_then(|leg| schema.nodes.get(leg.node.0 as usize));
-        let planner = late.and_then(|leg| leg.planned.as_ref()).map(|planned| planned.planner);
+        let planned = late.and_then(|leg| leg.planned.as_ref());
+        let planner = planned.map(|planned| planned.planner);
+        let executor = planned.and_then(|planned| match &planned.by {
+            Performer::Worker(name) => Some(name.clone()),
+            Performer::Agent(_) | Performer::System => None,
+        });
         let domain =
             self.seat.as_ref().zip(planner).and_then(|(seat, planner)| {
                 seat.topology.domain(seat.topology.domain_of(planner)?)
@@ -85,6 +98,7 @@ impl Site {
             process: schema.process.clone(),
             step: node.map_or_else(|| "".into(), |node| node.name.clone()),
             domain: domain.map_or_else(|| "".into(), |domain| domain.name.clone()),
+            executor: executor.unwrap_or_else(|| "".into()),
         }
     }
 

@@ -126,9 +126,7 @@ impl Site {
         for change in &changes {
             if let Change::Ended(id) = change {
                 self.executors.given.touch(id.instance);
-                if self.planning.lending.lent.contains_key(&key(*id)) {
-                    self.planning.busy_until = now;
-                }
+                self.planning.lending.lent.touch(key(*id));
             }
         }
         let mut events: Vec<PlanEvent> = changes.into_iter().filter_map(event).collect();

@@ -17,7 +17,9 @@ use legwork_model::time::Timestamp;
 use legwork_promise::{ResourceId, Work};
 use legwork_schedule::{ExecutorId, Task};
 
-use super::busy::{Turn, millis};
+use super::busy::Turn;
+use super::lent::{Lent, LentTurns};
+use super::steps::stage_of;
 use super::task_id;
 use crate::Site;
 use crate::jobs::JobKey;
@@ -26,37 +28,44 @@ use crate::output::Output;
 
 /// How often a question is asked again.
 const AGAIN: Duration = Duration::from_secs(2);
-/// For how long a question counts, and leave that is not used.
+/// For how long a question counts, and leave of which nothing is heard.
 const WANTED: Duration = Duration::from_secs(10);
+/// For how long leave is used: it is given back before whoever gave it takes it to be forgotten.
+const USED: Duration = Duration::from_secs(5);
 /// How long one executor is asked for alone, where others could do a job as well.
 const ALONE: Duration = Duration::from_secs(6);
-/// How long is believed what a planner has told.
-const KEPT: Duration = Duration::from_secs(60);
-
 #[derive(Debug, Default)]
 pub(super) struct Lending {
-    /// Which executors are kept, by who keeps their plans, and when that was told.
-    kept: BTreeMap<ServerId, (BTreeSet<Arc<str>>, Timestamp)>,
     /// What was asked of planners.
-    asked: BTreeMap<TaskKey, Asked>,
+    pub(super) asked: BTreeMap<TaskKey, Asked>,
     /// What others have asked here.
     wanted: BTreeMap<TaskKey, Wanted>,
     /// What others work on with executors whose plans are here.
-    pub(super) lent: BTreeMap<TaskKey, Lent>,
+    pub(super) lent: LentTurns,
     /// Plans have changed since it was looked which executors have promised something.
     pub(super) has_other_plans: bool,
 }
 
 #[derive(Debug)]
-struct Asked {
-    key: JobKey,
-    executor: ExecutorId,
-    turn: TurnOf,
-    planner: ServerId,
-    since: Timestamp,
+pub(super) struct Asked {
+    pub(super) key: JobKey,
+    pub(super) executor: ExecutorId,
+    pub(super) turn: TurnOf,
+    pub(super) planner: ServerId,
+    pub(super) since: Timestamp,
     /// When it was asked last, or allowed.
-    at: Timestamp,
-    is_allowed: bool,
+    pub(super) at: Timestamp,
+    pub(super) leave: Leave,
+}
+
+/// Whether a job may be given to an executor that another server keeps. Leave counts once: what has failed has to be asked for
+/// again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Leave {
+    Asked,
+    Given,
+    /// The executor has got the job.
+    Used,
 }
 
 #[derive(Debug)]
@@ -66,59 +75,14 @@ struct Wanted {
     until: Timestamp,
 }
 
-/// A job of another server that an executor works on.
-#[derive(Clone, Debug)]
-pub(super) struct Lent {
-    to: ServerId,
-    pub(super) executor: Arc<str>,
-    pub(super) at: Timestamp,
-    pub(super) takes_ms: i64,
-    pub(super) begun: Option<Timestamp>,
-    pub(super) lane: Option<usize>,
-    /// When whoever has it said so last.
-    heard: Timestamp,
-}
-
-impl Lent {
-    /// Whoever has it has not been heard of for too long.
-    fn is_forgotten(&self, now: Timestamp) -> bool {
-        self.forgotten_at() <= now
-    }
-
-    fn forgotten_at(&self) -> Timestamp {
-        let longest = self.takes_ms.saturating_mul(2).saturating_add(millis(KEPT));
-        Timestamp(self.heard.0.saturating_add(longest))
-    }
-}
-
 impl Site {
-    /// Who keeps an executor, if that is another server.
-    fn kept_elsewhere(&self, id: ExecutorId, now: Timestamp) -> Option<ServerId> {
-        if self.planning.lending.kept.is_empty() {
-            return None;
-        }
-        let name = &self.executors.registry.get(id)?.name;
-        let planner = self.planner_of(&ResourceId::Executor(name.clone()));
-        let (kept, at) = self.planning.lending.kept.get(&planner)?;
-        let is_kept = planner != self.server_here() && kept.contains(name);
-        (is_kept && now.since(*at) < KEPT).then_some(planner)
-    }
-
-    /// Whether anything is known of executors that others keep.
-    pub(super) fn knows_kept(&self) -> bool {
-        !self.planning.lending.kept.is_empty()
-    }
-
-    pub(super) fn is_kept_elsewhere(&self, id: ExecutorId, now: Timestamp) -> bool {
-        self.kept_elsewhere(id, now).is_some()
-    }
-
-    /// If nobody else has room for a job: an executor that another server keeps, and allows to have it.
+    /// If nobody else has room for a job: an executor that another server keeps, and allows to have it. Of what was promised only
+    /// that one knows it with whom it is planned.
     pub(super) fn borrowed_turn(
         &mut self,
         key: &JobKey,
         task: &Task,
-        but: &BTreeSet<ExecutorId>,
+        (but, only): (&BTreeSet<ExecutorId>, Option<ServerId>),
         now: Timestamp,
     ) -> Option<Turn> {
         let executors = &self.executors;
@@ -129,8 +93,16 @@ impl Site {
         }
         let is_there = |id: &ExecutorId| has_room(id) && !executors.is_resting(*id, task.kind);
         let there = but.iter().copied().filter(is_there);
+        let planner = |id: ExecutorId| match only {
+            None => self.kept_elsewhere(id, now),
+            Some(only) => {
+                let name = executors.registry.get(id)?.name.clone();
+                let is_it = self.planner_of(&ResourceId::Executor(name)) == only;
+                (is_it && only != self.server_here()).then_some(only)
+            }
+        };
         let mut there: Vec<(ExecutorId, ServerId)> =
-            there.filter_map(|id| Some((id, self.kept_elsewhere(id, now)?))).collect();
+            there.filter_map(|id| Some((id, planner(id)?))).collect();
         // Who has failed at it, or of whom nothing is expected, comes last.
         there.sort_by_key(|(id, _)| !executors.is_awaited(key, *id, task.kind, now));
         let (id, planner) = self.next_to_ask(key, &there, now)?;
@@ -148,12 +120,12 @@ impl Site {
         let asked = asked.filter(|asked| there.contains(&(asked.executor, asked.planner)));
         let Some(asked) = asked else { return there.first().copied() };
         let before = (asked.executor, asked.planner);
-        if asked.is_allowed || now.since(asked.since) < ALONE || there.len() < 2 {
+        if asked.leave == Leave::Given || now.since(asked.since) < ALONE || there.len() < 2 {
             return Some(before);
         }
         let turn = asked.turn.clone();
         let place = there.iter().position(|one| *one == before)?;
-        self.say_turn(before.1, TurnOf { stage: Stage::Over, ..turn });
+        self.give_turn_back(before.1, turn);
         there.get((place + 1) % there.len()).copied()
     }
 
@@ -169,18 +141,22 @@ impl Site {
         if let Some(asked) = self.planning.lending.asked.get(&of)
             && (asked.executor, asked.planner) == (id, planner)
         {
-            return asked.is_allowed;
+            return asked.leave == Leave::Given;
         }
         let Some(executor) = self.executors.registry.get(id).map(|one| one.name.clone()) else {
             return false;
         };
         let Some((schema, state)) = self.instances.state(key.instance) else { return false };
         let takes_ms = self.takes(schema, state, key, (id, task)).ms().unsigned_abs();
-        let turn = TurnOf { task: of, executor, takes_ms, stage: Stage::Waiting };
+        let turn = TurnOf { task: of, executor, takes_ms, stage: Stage::Waiting, ago_ms: 0 };
         self.say_turn(planner, turn.clone());
         let (key, executor) = (key.clone(), id);
-        let asked = Asked { key, executor, turn, planner, since: now, at: now, is_allowed: false };
-        self.planning.lending.asked.insert(of, asked);
+        let (since, at, leave) = (now, now, Leave::Asked);
+        let asked = Asked { key, executor, turn, planner, since, at, leave };
+        let before = self.planning.lending.asked.insert(of, asked);
+        if let Some(Asked { planner, turn, .. }) = before {
+            self.give_turn_back(planner, turn);
+        }
         false
     }
 
@@ -194,8 +170,10 @@ impl Site {
         if self.planning.is_asleep() {
             self.wake_planner(now);
         }
+        self.note_begun(now);
         self.note_opened(now);
         self.note_busy(now);
+        self.settle_begun(now);
         self.allow_turns(now);
         self.forget_kept(now);
         let (mut over, mut again, mut is_long) = (Vec::new(), Vec::new(), false);
@@ -203,13 +181,14 @@ impl Site {
             let gift = self.executors.given.get(&asked.key);
             let is_at_work = gift.is_some_and(|gift| gift.executor == asked.executor);
             let waits = gift.is_none() && self.jobs.contains(&asked.key);
-            let is_unused = asked.is_allowed && now.since(asked.at) >= WANTED;
-            if is_at_work && asked.is_allowed {
-                continue;
-            }
-            if !waits || is_unused {
+            let is_over = match asked.leave {
+                Leave::Asked => !waits,
+                Leave::Given => !waits || now.since(asked.at) >= USED,
+                Leave::Used => !is_at_work,
+            };
+            if is_over {
                 over.push(*of);
-            } else if !asked.is_allowed && now.since(asked.at) >= AGAIN {
+            } else if asked.leave == Leave::Asked && now.since(asked.at) >= AGAIN {
                 asked.at = now;
                 is_long |= now.since(asked.since) >= ALONE;
                 again.push((asked.planner, asked.turn.clone()));
@@ -229,35 +208,53 @@ impl Site {
         }
     }
 
+    /// What planners have allowed and nobody has been given yet.
+    pub(crate) fn allowed_turns(&self) -> Vec<JobKey> {
+        self.unused_turns().map(|asked| asked.key.clone()).collect()
+    }
+
+    fn unused_turns(&self) -> impl Iterator<Item = &Asked> {
+        let asked = self.planning.lending.asked.values();
+        asked.filter(|asked| asked.leave == Leave::Given)
+    }
+
+    /// An executor has got a job: leave for it is used up.
+    pub(crate) fn use_turn(&mut self, key: &JobKey, executor: ExecutorId) {
+        let asked = self.planning.lending.asked.get_mut(&task_key(key));
+        if let Some(asked) = asked.filter(|asked| asked.executor == executor) {
+            asked.leave = Leave::Used;
+        }
+    }
+
+    /// Whether something was promised and waits to be begun.
+    fn waits(&self, task: TaskKey) -> bool {
+        let Some((schema, state)) = self.instances.state(task.instance) else { return false };
+        let legs = state.deadline().map(|deadline| &deadline.legs).into_iter().flatten();
+        let mut own = legs.filter(|leg| (leg.node, leg.round) == (task.node, task.round));
+        let is_open = own.any(|leg| stage_of(schema, state, leg) == Stage::Waiting);
+        let activity = state.activity(schema, task.node);
+        let key = JobKey { instance: task.instance, activity };
+        is_open && self.executors.given.get(&key).is_none()
+    }
+
     /// A planner hears that something is not done, or not any more. If it was promised it hears as well how far it is: what
     /// waits has its time again, and of what is over everybody is told anyway.
     fn give_turn_back(&mut self, planner: ServerId, turn: TurnOf) {
         let task = turn.task;
         self.say_turn(planner, TurnOf { stage: Stage::Over, ..turn });
-        let told = self.planning.stages.get(&task_id(task));
-        if told.is_some_and(|told| told.stage == Stage::Waiting) {
+        if self.waits(task) {
             let message = Message::Step { task, stage: Stage::Waiting, took_ms: None };
             self.out.push(Output::Send { to: planner, message });
         }
     }
 
-    /// What a planner has told long ago does not count any more: whoever waited for its leave goes on.
-    fn forget_kept(&mut self, now: Timestamp) {
-        let kept = &mut self.planning.lending.kept;
-        let before = kept.len();
-        kept.retain(|_, (_, at)| now.since(*at) < KEPT);
-        if kept.len() < before {
-            self.executors.plans_changed();
-        }
-    }
-
     /// When something is asked again, or forgotten.
     pub(super) fn next_turn(&self) -> Option<Timestamp> {
-        let Lending { kept, asked, lent, .. } = &self.planning.lending;
-        let asked = asked.values().filter(|asked| !asked.is_allowed);
+        let Lending { asked, lent, .. } = &self.planning.lending;
+        let asked = asked.values().filter(|asked| asked.leave == Leave::Asked);
         let again = asked.map(|asked| asked.at + AGAIN);
-        let kept = kept.values().map(|(_, at)| *at + KEPT);
-        again.chain(kept).chain(lent.values().map(Lent::forgotten_at)).min()
+        let unused = self.unused_turns().map(|asked| asked.at + USED);
+        again.chain(unused).chain(self.planning.kept.next_due()).chain(lent.next_look()).min()
     }
 
     /// Another server asks for a turn, tells what it has, or allows something.
@@ -269,19 +266,22 @@ impl Site {
         match turn.stage {
             Stage::Waiting => self.turn_wanted(from, turn, now),
             Stage::Begun => self.turn_told(from, turn, now),
-            Stage::Over => self.turn_over(&turn),
+            Stage::Over => self.turn_over(from, &turn),
         }
-        self.planning.busy_until = now;
         self.executors.plans_changed();
     }
 
-    /// Another server asks for a turn. What was promised and allowed before is not begun then: the answer was lost, or that it
-    /// was given back.
+    /// Another server asks for a turn. What was promised and allowed long before is not begun then: the answer was lost, or that
+    /// it was given back. What was allowed just now was asked for before that was heard.
     fn turn_wanted(&mut self, from: ServerId, turn: TurnOf, now: Timestamp) {
+        let lent = self.planning.lending.lent.get(turn.task, &turn.executor);
+        if lent.is_some_and(|lent| lent.to == from && now.since(lent.at) < AGAIN) {
+            return self.say_turn(from, TurnOf { stage: Stage::Begun, ..turn });
+        }
         let (task, by) = (task_id(turn.task), ResourceId::Executor(turn.executor.clone()));
         let desk = self.planning.node.as_ref().map(|node| &node.desk);
         if desk.is_some_and(|desk| desk.promised_by(task) == Some(&by) && desk.is_begun(task)) {
-            self.planning.lending.lent.remove(&turn.task);
+            self.planning.lending.lent.remove(turn.task);
             self.plan(now, |node| {
                 node.leave(task);
                 Vec::new()
@@ -293,31 +293,26 @@ impl Site {
         self.planning.lending.wanted.insert(turn.task, Wanted { from, turn, until });
     }
 
-    /// Another server tells what it has given to an executor, with leave or without; if that is promised it is begun.
+    /// Another server tells what it has given to an executor, with leave or without.
     fn turn_told(&mut self, from: ServerId, turn: TurnOf, now: Timestamp) {
         let takes_ms = i64::try_from(turn.takes_ms).unwrap_or(i64::MAX);
-        let (task, by) = (task_id(turn.task), ResourceId::Executor(turn.executor.clone()));
-        let (to, executor, at, heard) = (from, turn.executor, now, now);
+        let ago_ms = i64::try_from(turn.ago_ms).unwrap_or(i64::MAX);
+        let at = Timestamp(now.0.saturating_sub(ago_ms));
+        let (to, executor, heard) = (from, turn.executor, now);
         let lent = Lent { to, executor, at, takes_ms, begun: None, lane: None, heard };
-        self.planning.lending.lent.entry(turn.task).or_insert(lent).heard = now;
-        let desk = self.planning.node.as_ref().map(|node| &node.desk);
-        if desk.is_some_and(|desk| desk.promised_by(task) == Some(&by) && !desk.is_begun(task)) {
-            self.plan(now, |node| {
-                node.desk.begin(task);
-                Vec::new()
-            });
-        }
+        self.planning.lending.lent.told(turn.task, lent);
     }
 
     /// Whoever asked has not got it, or not any more. How far it is if it was promised is told apart.
-    fn turn_over(&mut self, turn: &TurnOf) {
+    fn turn_over(&mut self, from: ServerId, turn: &TurnOf) {
         let lending = &mut self.planning.lending;
-        let is_it = |executor: &Arc<str>| *executor == turn.executor;
-        if lending.wanted.get(&turn.task).is_some_and(|it| is_it(&it.turn.executor)) {
+        let wanted = lending.wanted.get(&turn.task);
+        let is_it = |of: ServerId, executor: &Arc<str>| of == from && *executor == turn.executor;
+        if wanted.is_some_and(|wanted| is_it(wanted.from, &wanted.turn.executor)) {
             lending.wanted.remove(&turn.task);
         }
-        if lending.lent.get(&turn.task).is_some_and(|lent| is_it(&lent.executor)) {
-            lending.lent.remove(&turn.task);
+        if lending.lent.get(turn.task, &turn.executor).is_some_and(|lent| lent.to == from) {
+            lending.lent.remove(turn.task);
         }
     }
 
@@ -326,8 +321,10 @@ impl Site {
         let asked =
             asked.filter(|asked| asked.planner == from && asked.turn.executor == turn.executor);
         match (turn.stage, asked) {
+            // Said again, and used by now.
+            (Stage::Begun, Some(Asked { leave: Leave::Used, .. })) => {}
             (Stage::Begun, Some(asked)) => {
-                (asked.is_allowed, asked.at) = (true, now);
+                (asked.leave, asked.at) = (Leave::Given, now);
                 self.executors.plans_changed();
             }
             (Stage::Begun, None) => self.give_turn_back(from, turn),
@@ -340,22 +337,20 @@ impl Site {
     fn allow_turns(&mut self, now: Timestamp) {
         let lending = &mut self.planning.lending;
         lending.wanted.retain(|_, wanted| wanted.until > now);
-        let before = lending.lent.len();
-        lending.lent.retain(|_, lent| !lent.is_forgotten(now));
-        if lending.lent.len() < before {
-            self.planning.busy_until = now;
-            self.executors.plans_changed();
-        }
-        let lending = &self.planning.lending;
-        if lending.wanted.is_empty() {
+        let forgotten = lending.lent.forget(now);
+        self.turns_ended(&forgotten, now);
+        if self.planning.lending.wanted.is_empty() {
             return;
         }
         self.wake_planner(now);
         let Some(node) = &self.planning.node else { return };
         let due = |task: &TaskKey| node.desk.task(task_id(*task)).map(|task| task.window.deadline);
         let mut wanted: Vec<(bool, Option<Timestamp>, TaskKey)> = Vec::new();
-        for task in self.planning.lending.wanted.keys() {
-            let due = due(task);
+        for (task, Wanted { turn, .. }) in &self.planning.lending.wanted {
+            let by = ResourceId::Executor(turn.executor.clone());
+            // Whoever had promised it may have failed at it: somebody else does it if there is time.
+            let is_promised = node.desk.promised_by(task_id(*task)) == Some(&by);
+            let due = if is_promised { due(task) } else { None };
             wanted.push((due.is_none(), due, *task));
         }
         wanted.sort_unstable();
@@ -378,13 +373,9 @@ impl Site {
     /// Whether what an executor has promised can begin now; it has begun then.
     fn begin_lent(&mut self, to: ServerId, turn: &TurnOf, now: Timestamp) -> bool {
         self.note_busy(now);
-        let (task, by) = (task_id(turn.task), ResourceId::Executor(turn.executor.clone()));
+        let task = task_id(turn.task);
         let is_open = self.is_open(&turn.executor, now);
         let Some(node) = self.planning.node.as_mut().filter(|_| is_open) else { return false };
-        // Whoever asks for another one has to hear of a new plan first.
-        if node.desk.promised_by(task) != Some(&by) {
-            return false;
-        }
         let Some(lane) = node.desk.turn_of(task, now) else { return false };
         self.plan(now, |node| {
             node.desk.begin(task);
@@ -398,24 +389,29 @@ impl Site {
         let takes_ms = i64::try_from(turn.takes_ms).unwrap_or(i64::MAX);
         let (executor, at, begun, heard) = (turn.executor.clone(), now, Some(now), now);
         let lent = Lent { to, executor, at, takes_ms, begun, lane, heard };
-        self.planning.lending.lent.insert(turn.task, lent);
-        self.planning.busy_until = now;
+        self.planning.lending.lent.put(turn.task, lent);
     }
 
     /// Whether an executor has time for something besides what it has promised; it is taken then.
     fn lend(&mut self, to: ServerId, turn: &TurnOf, now: Timestamp) -> bool {
-        let lent = self.planning.lending.lent.get(&turn.task);
-        if lent.is_some_and(|lent| lent.executor == turn.executor) {
+        if self.planning.lending.lent.get(turn.task, &turn.executor).is_some() {
             return true;
         }
-        self.note_busy(now);
         let by = ResourceId::Executor(turn.executor.clone());
         let takes_ms = i64::try_from(turn.takes_ms).unwrap_or(i64::MAX);
+        let desk = self.planning.node.as_ref().map(|node| &node.desk);
+        // By somebody who failed at it.
+        let is_promised = desk.is_some_and(|desk| desk.task(task_id(turn.task)).is_some());
+        if is_promised {
+            self.prepare(&by, now);
+            self.are_open(std::slice::from_ref(&by), now);
+        }
+        self.note_busy(now);
         let is_open = self.is_open(&turn.executor, now);
         let Some(node) = &mut self.planning.node else { return false };
         let lane = if is_open { node.desk.turn_for(&by, Work(takes_ms), now) } else { None };
-        // Where nothing is promised it may queue.
-        if lane.is_none() && node.desk.has_promised(&by) {
+        // Where nothing is promised it may queue, unless it was promised itself.
+        if lane.is_none() && (is_promised || node.desk.has_promised(&by)) {
             return false;
         }
         self.note_lent(to, turn, lane, now);
@@ -433,45 +429,30 @@ impl Site {
     ) {
         let names: BTreeSet<&Arc<str>> = executors.iter().map(|name| &name.0).collect();
         let has: BTreeSet<TaskKey> = busy.iter().map(|turn| turn.task).collect();
-        let before = self.planning.lending.lent.len();
-        self.planning.lending.lent.retain(|task, lent| {
+        let over = self.planning.lending.lent.take_out(|task, lent| {
             let is_told = lent.to == from && names.contains(&lent.executor);
-            !is_told || has.contains(task) || now.since(lent.at) < WANTED
+            is_told && !has.contains(&task) && now.since(lent.at) >= WANTED
         });
-        if self.planning.lending.lent.len() < before {
-            self.planning.busy_until = now;
-            self.executors.plans_changed();
+        self.turns_ended(&over, now);
+    }
+
+    /// Whoever had these does not work on them; if they were done that would have been said. What was promised waits again.
+    fn turns_ended(&mut self, over: &[TaskKey], now: Timestamp) {
+        if over.is_empty() {
+            return;
         }
+        self.executors.plans_changed();
+        self.plan(now, |node| {
+            over.iter().for_each(|task| node.desk.leave(task_id(*task)));
+            Vec::new()
+        });
+        self.give_up_endangered(now);
     }
 
     /// Plans have changed: those who wait may have their turn, and others are told who is kept.
     pub(super) fn note_plans_changed(&mut self) {
         self.planning.lending.has_other_plans = true;
         self.executors.plans_changed();
-    }
-
-    /// A planner tells which executors it keeps: it is told what they have from here without its leave.
-    pub(crate) fn hear_kept(&mut self, from: ServerId, executors: Vec<Name>, now: Timestamp) {
-        let mut busy = Vec::new();
-        for Name(name) in &executors {
-            let Some((id, _)) = self.executors.registry.named(name) else { continue };
-            for (key, gift) in self.executors.given.at(id) {
-                let task = task_key(&key);
-                // Nobody knows here whether it was begun: it may queue behind what others have given.
-                let (executor, takes_ms) = (name.clone(), gift.takes_ms.unsigned_abs());
-                let turn = TurnOf { task, executor, takes_ms, stage: Stage::Begun };
-                busy.push(turn.clone());
-                let (executor, planner, is_allowed) = (id, from, true);
-                let asked = Asked { key, executor, turn, planner, since: now, at: now, is_allowed };
-                self.planning.lending.asked.entry(task).or_insert(asked);
-            }
-        }
-        let kept: BTreeSet<Arc<str>> = executors.iter().map(|name| name.0.clone()).collect();
-        match kept.is_empty() {
-            true => drop(self.planning.lending.kept.remove(&from)),
-            false => drop(self.planning.lending.kept.insert(from, (kept, now))),
-        }
-        self.out.push(Output::Send { to: from, message: Message::Heard { executors, busy } });
     }
 }
 

@@ -8,11 +8,14 @@
 //! Invariant: a promise is told only when everything it rests on is on its way to the disk.
 
 mod busy;
+mod doubts;
 mod ends;
 mod homes;
 mod journal;
+mod kept;
 mod ledger;
 mod lending;
+mod lent;
 mod occupied;
 mod opening;
 mod reach;
@@ -35,6 +38,7 @@ use legwork_model::event::TaskKey;
 use legwork_model::id::{AgentId, InstanceId, NodeId, ServerId};
 use legwork_model::time::Timestamp;
 use legwork_promise::{Desk, Effect, Leeway, Node, Policy, Promise, Queue, Said, Task, TaskId};
+use legwork_schedule::ExecutorId;
 
 use crate::Site;
 use crate::message::Message;
@@ -77,6 +81,9 @@ pub(crate) struct Planning {
     busy_until: Timestamp,
     /// What queues at executors, in whatever order.
     queues: BTreeMap<Arc<str>, Queue>,
+    /// Executors that may have begun something else than their plans have it.
+    doubted: BTreeSet<ExecutorId>,
+    kept: kept::KeptElsewhere,
     lending: Lending,
     opening: Opening,
     /// The epoch and the change of executors up to which it is known where everybody is at home.
@@ -99,6 +106,7 @@ struct Expected {
     task: Task,
     at: ServerId,
     start: Timestamp,
+    is_begun: bool,
 }
 
 #[derive(Debug)]
@@ -182,11 +190,14 @@ impl Site {
     /// Takes in what was asked for before the server went down. Should it be taken back, all who can do it are asked.
     fn expect_all(&mut self, now: Timestamp) {
         let here = self.server_here();
-        for Expected { task, at, start } in std::mem::take(&mut self.planning.expected) {
+        for Expected { task, at, start, is_begun } in std::mem::take(&mut self.planning.expected) {
             task.who.iter().for_each(|one| self.prepare(one, now));
             if let Some(node) = self.planning.node.as_mut().filter(|_| at != here) {
                 let id = task.id;
                 node.expect(task, at, start, now);
+                if is_begun {
+                    node.begin(id);
+                }
                 self.planning.reach.needs(at, now);
                 self.look_again_who_could(id, now);
             }
@@ -208,8 +219,12 @@ impl Site {
 
     /// What another planner says.
     pub(crate) fn hear_planner(&mut self, from: ServerId, said: Said, now: Timestamp) {
-        // Whoever speaks can be reached.
-        self.planner_link(from, true, now);
+        self.planner_speaks(from, now);
+        self.hear_said(from, said, now);
+    }
+
+    /// What another planner has said, just now or a moment ago.
+    fn hear_said(&mut self, from: ServerId, said: Said, now: Timestamp) {
         if self.is_too_early(&said.message) || self.defers(from, &said, now) {
             return;
         }
@@ -283,6 +298,7 @@ impl Site {
         for id in over.map(|(id, _)| *id).collect::<Vec<_>>() {
             self.give_promise_back(id, now);
         }
+        self.ask_whether_wanted(now);
         self.settle_openings(now);
         self.say_plans(now);
     }
@@ -320,7 +336,8 @@ impl Site {
     /// When something in planning is due.
     pub(crate) fn next_plan(&self) -> Option<Timestamp> {
         let granted = self.planning.granted.values().map(|granted| granted.until).min();
-        let stored = self.planning.is_asleep().then_some(self.latest);
+        let is_awaited = self.planning.is_asleep() || self.planning.reach.is_somebody_back();
+        let stored = is_awaited.then_some(self.latest);
         let holds = self.planning.node.as_ref().is_some_and(|node| !node.desk.is_empty());
         let watch = holds.then(|| self.planning.watched_at + WATCHED);
         let node = self.planning.node.as_ref().and_then(|node| node.next_due());

@@ -15,7 +15,8 @@ use legwork_model::time::Timestamp;
 use legwork_promise::{ResourceId, TaskId, Work};
 use legwork_schedule::ExecutorId;
 
-use super::lending::{Lent, task_key};
+use super::lending::task_key;
+use super::lent::Lent;
 use super::regular::{by_the_clock, lag};
 use super::task_id;
 use crate::Site;
@@ -29,21 +30,30 @@ const LONGER_MIN_MS: i64 = 1_000;
 
 /// What an executor works on, as its plans see it.
 #[derive(Clone, Debug)]
-struct Occupant {
-    whose: Whose,
-    at: Timestamp,
+pub(super) struct Occupant {
+    pub(super) whose: Whose,
+    /// When it was given.
+    pub(super) at: Timestamp,
     /// By the clock.
     takes_ms: i64,
     begun: Option<Timestamp>,
-    lane: Option<usize>,
+    pub(super) lane: Option<usize>,
     /// Of its type the executor takes fewer than it works on.
-    is_limited: bool,
-    /// It was promised, and is in the plan.
-    is_planned: bool,
+    pub(super) is_limited: bool,
+    /// How far it is by the plan, if it was promised.
+    pub(super) promised: Option<Promised>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Promised {
+    Waits,
+    /// Nobody knows whether it waits.
+    Doubted,
+    Begun,
 }
 
 #[derive(Clone, Debug)]
-enum Whose {
+pub(super) enum Whose {
     Given(JobKey),
     Lent(TaskKey),
 }
@@ -55,7 +65,12 @@ impl Occupant {
         if until > now { until } else { longer(self.takes_ms, now) }
     }
 
-    fn task(&self) -> TaskKey {
+    /// Another server has given it without leave.
+    pub(super) fn is_unknown(&self) -> bool {
+        matches!(self.whose, Whose::Lent(_)) && self.begun.is_none()
+    }
+
+    pub(super) fn task(&self) -> TaskKey {
         match &self.whose {
             Whose::Given(key) => task_key(key),
             Whose::Lent(task) => *task,
@@ -99,8 +114,17 @@ impl Lanes {
     }
 }
 
-fn limited(queued: &[Occupant]) -> usize {
-    queued.iter().filter(|one| one.is_limited).count()
+/// How long all but the shortest take of what was promised and may wait at an executor: that may be in the shortest one's way.
+fn unbegun(all: &[Occupant]) -> Vec<Work> {
+    let unbegun = all.iter().filter(|one| one.promised.is_some_and(|it| it != Promised::Begun));
+    let mut unbegun: Vec<Work> = unbegun.map(|one| Work(one.takes_ms)).collect();
+    unbegun.sort_unstable();
+    unbegun.drain(..1.min(unbegun.len()));
+    unbegun
+}
+
+pub(super) fn limited<'o>(all: impl IntoIterator<Item = &'o Occupant>) -> usize {
+    all.into_iter().filter(|one| one.is_limited).count()
 }
 
 impl Site {
@@ -109,6 +133,9 @@ impl Site {
         let Some(node) = &self.planning.node else { return };
         let is_due = self.planning.busy_until <= now;
         let mut changed = self.executors.given.take_changed();
+        let lent = self.planning.lending.lent.take_changed();
+        let named = |name: &Arc<str>| self.executors.registry.named(name).map(|(id, _)| id);
+        changed.extend(lent.iter().filter_map(named));
         if is_due {
             self.planning.busy_until = Timestamp(i64::MAX);
             let planned = node.desk.resources().filter_map(|id| match id {
@@ -137,6 +164,8 @@ impl Site {
         let taken = works_on.iter().map(Option::is_some).collect();
         let mut lanes = Lanes { free: vec![now; lanes], taken, beside };
         let all = self.occupants(id, &resource, lanes.free.len());
+        self.doubt(id, &all, (lanes.free.len(), beside));
+        let unbegun = unbegun(&all);
         let (placed, queued): (Vec<_>, Vec<_>) =
             all.into_iter().partition(|one| one.lane.is_some());
         for one in &placed {
@@ -146,9 +175,18 @@ impl Site {
             // What was promised has its time in the plan, and needs more only if it takes longer.
             let longest = one.takes_ms.saturating_add(lag_ms);
             let is_longer = begun.0.saturating_add(longest) <= now.0;
-            lanes.take(lane, if one.is_planned && !is_longer { now } else { until });
+            let needs_more = match one.promised {
+                Some(Promised::Begun) => is_longer,
+                Some(Promised::Waits | Promised::Doubted) => false,
+                None => true,
+            };
+            lanes.take(lane, if needs_more { until } else { now });
         }
-        self.note_queue(&resource, &works_on, &queued, &mut lanes, now);
+        let besides = lanes.free.iter().map(|until| until.0.saturating_sub(now.0));
+        let others = besides.zip(works_on);
+        let others = others.map(|(other, own)| Work(own.map_or(0, |it| it.0).max(other)));
+        let others: Vec<Work> = others.chain(unbegun).collect();
+        self.note_queue(&resource, &others, &queued, &mut lanes, now);
         let until = lanes.free.into_iter().map(|until| (until > now).then_some(until));
         let until: Vec<_> = until.collect();
         if let Some(node) = &mut self.planning.node {
@@ -160,7 +198,7 @@ impl Site {
     fn note_queue(
         &mut self,
         resource: &ResourceId,
-        works_on: &[Option<Work>],
+        others: &[Work],
         queued: &[Occupant],
         lanes: &mut Lanes,
         now: Timestamp,
@@ -170,16 +208,12 @@ impl Site {
             self.planning.queues.remove(name);
             return;
         }
-        let besides = lanes.free.iter().map(|until| until.0.saturating_sub(now.0));
-        let others =
-            besides.zip(works_on).map(|(other, own)| Work(own.map_or(0, |it| it.0).max(other)));
-        let others: Vec<Work> = others.collect();
         let waiting = queued.iter().map(|one| (task_id(one.task()), Work(one.takes_ms)));
         let waiting: BTreeMap<_, _> = waiting.collect();
         // As long as it is not known what others have given, anything may queue behind that.
         let is_open = self.is_open(name, now);
         let queue = self.planning.queues.entry(name.clone()).or_default();
-        let mut until = queue.note(waiting, &others, lanes.hands_for(queued), now);
+        let mut until = queue.note(waiting, others, lanes.hands_for(queued), now);
         if !is_open || !lanes.have_room_for(queued) {
             if until <= now {
                 until = longer(queued.iter().map(|one| one.takes_ms).max().unwrap_or(0), now);
@@ -205,26 +239,27 @@ impl Site {
         }
     }
 
-    fn put_into_lane(&mut self, whose: &Whose, lane: usize, begun: Timestamp) {
+    pub(super) fn put_into_lane(&mut self, whose: &Whose, lane: usize, begun: Timestamp) {
         match whose {
             Whose::Given(key) => self.executors.given.put_into(key, lane, begun),
-            Whose::Lent(task) => {
-                let lent = self.planning.lending.lent.get_mut(task);
-                lent.into_iter()
-                    .for_each(|lent| (lent.lane, lent.begun) = (Some(lane), Some(begun)));
-            }
+            Whose::Lent(task) => self.planning.lending.lent.put_into(*task, lane, begun),
         }
     }
 
     /// All that an executor works on, the first one first.
-    fn occupants(&self, id: ExecutorId, resource: &ResourceId, lanes: usize) -> Vec<Occupant> {
+    pub(super) fn occupants(
+        &self,
+        id: ExecutorId,
+        resource: &ResourceId,
+        lanes: usize,
+    ) -> Vec<Occupant> {
         let given = self.executors.given.at(id).into_iter().map(|(key, gift)| {
             let Gift { at, takes_ms, begun, lane, kind, .. } = gift;
             let (of_kind, in_all) = self.executors.registry.room(id, kind);
-            let planned = self.planned_lane(task_id(task_key(&key)), resource);
-            let (is_limited, is_planned) = (of_kind < in_all, planned.is_some());
+            let (planned, promised) = self.planned_lane(task_id(task_key(&key)), resource).unzip();
+            let is_limited = of_kind < in_all;
             let (lane, whose) = (planned.or(lane), Whose::Given(key));
-            Occupant { whose, at, takes_ms, begun, lane, is_limited, is_planned }
+            Occupant { whose, at, takes_ms, begun, lane, is_limited, promised }
         });
         let ResourceId::Executor(name) = resource else { return Vec::new() };
         let mut all: Vec<Occupant> = given.chain(self.lent_to(resource, name)).collect();
@@ -239,24 +274,29 @@ impl Site {
 
     /// What an executor has from others.
     fn lent_to(&self, resource: &ResourceId, name: &Arc<str>) -> Vec<Occupant> {
-        let lent = self.planning.lending.lent.iter().filter(|(_, it)| it.executor == *name);
+        let lent = self.planning.lending.lent.at(name);
         // Of which type it is others do not say: if there is one that has a limit of its own, it may be of that.
         let one = self.executors.registry.named(name).map(|(_, one)| one);
         let is_limited = one.is_some_and(|one| {
             one.types.iter().filter_map(|own| own.limit).any(|limit| limit < one.limit)
         });
         let lent = lent.map(|(task, &Lent { at, takes_ms, begun, lane, .. })| {
-            let planned = self.planned_lane(task_id(*task), resource);
-            let (whose, is_planned) = (Whose::Lent(*task), planned.is_some());
-            let lane = planned.or(lane);
-            Occupant { whose, at, takes_ms, begun, lane, is_limited, is_planned }
+            let (planned, promised) = self.planned_lane(task_id(task), resource).unzip();
+            let (lane, whose) = (planned.or(lane), Whose::Lent(task));
+            Occupant { whose, at, takes_ms, begun, lane, is_limited, promised }
         });
         lent.collect()
     }
 
-    /// In which of an executor's plans a task is, as something that it has promised.
-    fn planned_lane(&self, task: TaskId, by: &ResourceId) -> Option<usize> {
-        let (promised_by, lane) = self.planning.node.as_ref()?.desk.lane_of(task)?;
-        (promised_by == by).then_some(lane)
+    /// In which of an executor's plans a task is, as something that it has promised, and how far.
+    fn planned_lane(&self, task: TaskId, by: &ResourceId) -> Option<(usize, Promised)> {
+        let desk = &self.planning.node.as_ref()?.desk;
+        let (promised_by, lane) = desk.lane_of(task)?;
+        let promised = match (desk.is_begun(task), desk.is_out(task)) {
+            (true, _) => Promised::Begun,
+            (false, true) => Promised::Doubted,
+            (false, false) => Promised::Waits,
+        };
+        (promised_by == by).then_some((lane, promised))
     }
 }

@@ -33,30 +33,33 @@ pub(super) struct Opening {
     told_at: Timestamp,
     hurried_at: Timestamp,
     has_changed: bool,
+    /// Who can be reached again, and may have begun anew.
+    greeted: BTreeSet<ServerId>,
     /// What waits until it is known what executors have.
     deferred: Vec<Deferred>,
 }
 
 impl Opening {
-    /// Somebody may not know who is kept.
-    pub(super) fn tell_again(&mut self) {
-        self.has_changed |= !self.kept.is_empty();
+    /// Somebody who can be reached again may not know who is kept, and waits to hear it, also if nobody is.
+    pub(super) fn greet(&mut self, server: ServerId) {
+        self.greeted.insert(server);
     }
 
-    /// Who is told now which executors are kept: all, or those that have not answered and are waited for.
+    /// Who is told now which executors are kept: all, or those that may not know it, or have not answered and are waited for.
     fn untold(&mut self, others: BTreeSet<ServerId>, now: Timestamp) -> BTreeSet<ServerId> {
+        let greeted = std::mem::take(&mut self.greeted);
         let is_due = !self.kept.is_empty() && now.since(self.told_at) >= TOLD;
         if std::mem::take(&mut self.has_changed) || is_due {
             (self.told_at, self.hurried_at) = (now, now);
             return others;
         }
         if now.since(self.hurried_at) < HURRIED {
-            return BTreeSet::new();
+            return &greeted & &others;
         }
         self.hurried_at = now;
         let opening = self.kept.values().filter(|kept| !kept.is_open(now));
         let missing: BTreeSet<ServerId> = opening.flat_map(|kept| &kept.missing).copied().collect();
-        &missing & &others
+        &(&missing | &greeted) & &others
     }
 }
 
@@ -128,7 +131,7 @@ impl Site {
     }
 
     /// Whether it is known what all these executors have; from now on they are kept.
-    fn are_open(&mut self, who: &[ResourceId], now: Timestamp) -> bool {
+    pub(super) fn are_open(&mut self, who: &[ResourceId], now: Timestamp) -> bool {
         if self.other_servers().next().is_none() {
             return true;
         }
@@ -198,7 +201,7 @@ impl Site {
                         self.go_on_with_all(now);
                     }
                 }
-                Deferred::Said(from, said) => self.hear_planner(from, *said, now),
+                Deferred::Said(from, said) => self.hear_said(from, *said, now),
             }
         }
     }
@@ -245,11 +248,12 @@ impl Site {
 
     /// When somebody is told again, or waited for no longer.
     pub(super) fn next_opening(&self) -> Option<Timestamp> {
-        let Opening { kept, told_at, hurried_at, .. } = &self.planning.opening;
+        let Opening { kept, told_at, hurried_at, greeted, .. } = &self.planning.opening;
+        let greeted = (!greeted.is_empty()).then_some(self.latest);
         let told = (!kept.is_empty()).then(|| *told_at + TOLD);
         let opening = kept.values().filter(|kept| !kept.is_open(self.latest));
         let opening =
             opening.map(|kept| (kept.since + OPENING_MAX).min(*hurried_at + HURRIED)).min();
-        [told, opening].into_iter().flatten().min()
+        [told, opening, greeted].into_iter().flatten().min()
     }
 }

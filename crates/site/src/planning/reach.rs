@@ -18,34 +18,56 @@ const LOST_AFTER: Duration = Duration::from_secs(10);
 #[derive(Debug, Default)]
 pub(super) struct Reach {
     up: BTreeSet<ServerId>,
-    /// Since when they cannot be reached, and that the planner here knows it.
-    down: BTreeMap<ServerId, (Timestamp, bool)>,
+    down: BTreeMap<ServerId, Down>,
+    /// Who can be reached again, and was not asked yet what it still wants.
+    back: BTreeSet<ServerId>,
+}
+
+/// A server that cannot be reached.
+#[derive(Clone, Copy, Debug)]
+struct Down {
+    since: Timestamp,
+    /// The link to it is down. Else nothing was heard of it yet, and its first word tells that it is there.
+    is_cut: bool,
+    /// It is taken for lost, and the planner here knows it.
+    is_lost: bool,
 }
 
 impl Reach {
     /// Somebody counts on a server.
     pub(super) fn needs(&mut self, server: ServerId, now: Timestamp) {
         if !self.up.contains(&server) {
-            self.down.entry(server).or_insert((now, false));
+            let unheard = Down { since: now, is_cut: false, is_lost: false };
+            self.down.entry(server).or_insert(unheard);
         }
+    }
+
+    fn cut(&mut self, server: ServerId, now: Timestamp) {
+        self.up.remove(&server);
+        let down = Down { since: now, is_cut: true, is_lost: false };
+        self.down.entry(server).or_insert(down).is_cut = true;
+    }
+
+    pub(super) fn is_somebody_back(&self) -> bool {
+        !self.back.is_empty()
     }
 
     /// Whether a server is taken for lost.
     pub(super) fn is_lost(&self, server: ServerId) -> bool {
-        self.down.get(&server).is_some_and(|(_, is_known)| *is_known)
+        self.down.get(&server).is_some_and(|down| down.is_lost)
     }
 
     /// When the next server is taken for lost.
     pub(super) fn next_due(&self) -> Option<Timestamp> {
-        let waits = self.down.values().filter(|(_, is_known)| !is_known);
-        waits.map(|(since, _)| *since + LOST_AFTER).min()
+        let waits = self.down.values().filter(|down| !down.is_lost);
+        waits.map(|down| down.since + LOST_AFTER).min()
     }
 
     fn take_lost(&mut self, now: Timestamp) -> Vec<ServerId> {
         let mut lost = Vec::new();
-        for (server, (since, is_known)) in &mut self.down {
-            if !*is_known && *since + LOST_AFTER <= now {
-                *is_known = true;
+        for (server, down) in &mut self.down {
+            if !down.is_lost && down.since + LOST_AFTER <= now {
+                down.is_lost = true;
                 lost.push(*server);
             }
         }
@@ -56,22 +78,38 @@ impl Reach {
 impl Site {
     /// Another server can be reached from now on, or cannot any more.
     pub(crate) fn planner_link(&mut self, server: ServerId, is_up: bool, now: Timestamp) {
-        let reach = &mut self.planning.reach;
         if !is_up {
-            reach.up.remove(&server);
-            reach.down.entry(server).or_insert((now, false));
+            return self.planning.reach.cut(server, now);
+        }
+        if !self.planning.reach.up.insert(server) {
             return;
         }
-        if !reach.up.insert(server) {
-            return;
+        if self.executors.registry.len() > 0 {
+            self.planning.opening.greet(server);
         }
-        // It may have begun anew, and not know which executors are kept here.
-        self.planning.opening.tell_again();
         let reach = &mut self.planning.reach;
-        let was_lost = reach.down.remove(&server).is_some_and(|(_, is_known)| is_known);
+        let was_lost = reach.down.remove(&server).is_some_and(|down| down.is_lost);
         if was_lost {
             self.plan(now, |node| node.find(server, now));
             self.go_on_with_all(now);
+        }
+        self.planning.reach.back.insert(server);
+    }
+
+    /// Whoever speaks can be reached, unless it is known that the link is down: what comes then was said before.
+    pub(super) fn planner_speaks(&mut self, server: ServerId, now: Timestamp) {
+        let down = self.planning.reach.down.get(&server);
+        if down.is_none_or(|down| !down.is_cut) {
+            self.planner_link(server, true, now);
+        }
+    }
+
+    /// Who can be reached again may have begun anew before it could say that it does not want what is promised here.
+    pub(super) fn ask_whether_wanted(&mut self, now: Timestamp) {
+        for server in std::mem::take(&mut self.planning.reach.back) {
+            if self.planning.ledger.held().any(|it| it.asker == server) {
+                self.plan(now, |node| node.ask_again(server, now));
+            }
         }
     }
 

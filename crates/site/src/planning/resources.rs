@@ -103,6 +103,8 @@ impl Site {
             ResourceId::Executor(name) => changed.contains(name),
             ResourceId::Person(_) => false,
         };
+        // What queues there may be through later than was thought.
+        self.planning.queues.retain(|name, _| !changed.contains(name));
         let lost = self.refit_those(is_one, now);
         self.lose_all(&lost, now);
     }
@@ -119,10 +121,6 @@ impl Site {
         let all: Vec<ResourceId> = node.desk.resources().filter(|id| counts(id)).cloned().collect();
         let mut lost = Vec::new();
         for id in all {
-            // What queues there may be through later than was thought.
-            if let ResourceId::Executor(name) = &id {
-                self.planning.queues.remove(name);
-            }
             let setup = self.setup(&id, now);
             match (setup, &mut self.planning.node) {
                 (Some(setup), Some(node)) => node.desk.refit(&id, &setup, now),

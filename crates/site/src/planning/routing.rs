@@ -6,7 +6,7 @@ use legwork_model::event::Deadline;
 use legwork_model::id::InstanceId;
 use legwork_model::schema::Schema;
 use legwork_model::time::Timestamp;
-use legwork_promise::{Leg, Next, Task, TaskId, Window, Work, legs};
+use legwork_promise::{Leg, Next, Task, TaskId, Window, Work, legs, longest_first};
 
 use super::resources::{AHEAD, work};
 use super::search::{Routing, Steps, Wanted};
@@ -80,8 +80,13 @@ impl Site {
                 format!("nothing is promised for more than 400 days ahead: {last} at the latest");
             return Err(Refusal::new(Kind::Invalid, "deadline_too_far", message));
         }
+        let costs = |legs: &[Leg]| -> Vec<Work> {
+            legs.iter().map(|leg| self.cost(&schema, leg)).collect()
+        };
         let legs = legs(&schema);
-        let costs: Vec<Work> = legs.iter().map(|leg| self.cost(&schema, leg)).collect();
+        let takes: Vec<i64> = costs(&legs).iter().map(|cost| cost.0).collect();
+        let legs = longest_first(legs, &takes);
+        let costs = costs(&legs);
         let mut seen = BTreeSet::new();
         let unknown = legs.iter().filter(|leg| leg.takes.is_none() && seen.insert(leg.node));
         let unknown: Vec<&str> = unknown.map(|leg| &*schema.node(leg.node).name).collect();
@@ -161,7 +166,7 @@ impl Site {
         let round = iteration.number();
         let task = TaskId { instance: id, step: node.0, round, part: 0 };
         let step = routing.schema.node(*node).name.clone();
-        let (service, priority) = (routing.costs[leg], routing.priority());
+        let (service, priority) = (routing.service(leg, &who), routing.priority());
         let displaces = routing.displaces();
         who.iter().for_each(|one| self.prepare(one, now));
         let unreached = self.unreached_planner(&who);
@@ -213,16 +218,18 @@ impl Site {
     }
 
     fn route_refused(&mut self, id: InstanceId, earliest: Option<Timestamp>, now: Timestamp) {
-        self.release_route(id, now);
         let Some(mut routing) = self.planning.routes.remove(&id) else { return };
         let Some(wish) = &routing.start.deadline else { return };
-        if wish.starts_anyway() {
+        let (starts_anyway, only_asks) = (wish.starts_anyway(), wish.ask_only);
+        let without = Deadline { is_unpromised: true, ..Deadline::new(wish.at, wish.priority) };
+        let refusal = not_promised(&routing, wish.at, earliest);
+        let all = routing.take_all();
+        self.unreserve(all.into_iter(), now);
+        if starts_anyway {
             self.planning.counts.unpromised += 1;
-            let deadline = Deadline { at: wish.at, legs: Vec::new(), is_unpromised: true };
-            return self.admit(routing.found(deadline), now);
+            return self.admit(routing.found(without), now);
         }
-        self.planning.counts.refused += u64::from(!wish.ask_only);
-        let refusal = not_promised(wish.at, earliest, routing.reason.take());
+        self.planning.counts.refused += u64::from(!only_asks);
         self.answer(routing.id, Err(refusal));
     }
 
@@ -240,7 +247,10 @@ impl Site {
 
     /// The instance that a promise was held for has started.
     pub(crate) fn promise_taken_up(&mut self, id: InstanceId) {
-        self.planning.granted.remove(&id);
+        let Some(granted) = self.planning.granted.remove(&id) else { return };
+        if let Some(node) = &mut self.planning.node {
+            node.go_ahead(granted.tasks.into_iter());
+        }
     }
 
     /// Nobody waits for a start any more.
@@ -253,20 +263,30 @@ impl Site {
     }
 }
 
-fn not_promised(at: Timestamp, earliest: Option<Timestamp>, reason: Option<String>) -> Refusal {
-    let next = match (&reason, earliest) {
+/// Why it cannot be promised. If there is a date for which it can, all steps have room for that, and who would do
+/// what when tells what it waits for.
+fn not_promised(routing: &Routing, at: Timestamp, earliest: Option<Timestamp>) -> Refusal {
+    let next = match (&routing.reason, earliest) {
         (Some(reason), _) => format!("{reason}, or start it without a promise"),
         (None, Some(earliest)) => {
             format!(
                 "the earliest that can be promised is {earliest}; ask for that, or start it without a promise"
             )
         }
-        (None, None) => {
-            "somebody who has to do a step has no time for it; start it without a promise"
-                .to_owned()
-        }
+        (None, None) => match routing.legs.get(routing.granted.len()) {
+            Some(leg) if routing.is_lost().is_none() => {
+                let step = &routing.schema.node(leg.node).name;
+                format!("nobody who could do `{step}` has time for it; start it without a promise")
+            }
+            _ => "others were promised meanwhile; ask again, or start it without a promise"
+                .to_owned(),
+        },
     };
     let message = format!("it cannot be promised for {at}: {next}");
+    let possible = earliest.map(|at| {
+        let deadline = routing.deadline(at);
+        Box::new(DeadlineView::of(&routing.schema, &deadline, None))
+    });
     let refusal = Refusal::new(Kind::Conflict, "deadline_not_promised", message);
-    Refusal { earliest, ..refusal }
+    Refusal { possible, ..refusal }
 }

@@ -18,7 +18,7 @@ use crate::Held;
 use crate::access::Caller;
 use crate::input::{Request, RequestId, Start, Unpromised};
 
-/// How much longer each step is taken to take when a date is looked for that could be promised: so long it
+/// How much more time everybody is taken to need when a date is looked for that could be promised: so long it
 /// can, although nobody works meanwhile.
 const LEEWAY_MS: i64 = 300_000;
 /// How often all is begun anew because something that was granted is lost on the way.
@@ -269,9 +269,6 @@ impl Routing {
     /// Begins anew in another way. A date has to be good also when whoever asks has read it and asks again.
     pub(super) fn begin_pass(&mut self, pass: Pass, now: Timestamp) {
         self.pass = pass;
-        if pass == Pass::Looking {
-            self.costs.iter_mut().for_each(|cost| cost.0 = cost.0.saturating_add(LEEWAY_MS));
-        }
         self.route = self.route_from(now);
         if pass == Pass::Looking {
             self.route.begin_anew();
@@ -281,7 +278,25 @@ impl Routing {
     fn route_from(&self, now: Timestamp) -> Route {
         let takes: Vec<i64> = self.costs.iter().map(|cost| cost.0).collect();
         let at = self.start.deadline.as_ref().map_or(now, |wish| wish.at);
-        Route::new(&self.legs, &takes, now, at)
+        let route = Route::new(&self.legs, &takes, now, at);
+        match self.pass {
+            Pass::Plain | Pass::Displacing => route,
+            Pass::Looking => route.with_leeway(LEEWAY_MS),
+        }
+    }
+
+    /// How much work of a leg is promised by one of these. When a date is looked for there is more, for the time that passes
+    /// meanwhile, unless whoever promises it has left that much right before it.
+    pub(super) fn service(&self, leg: usize, who: &[ResourceId]) -> Work {
+        let Work(cost) = self.costs[leg];
+        let has_left_some = |one: &ResourceId| {
+            let own = self.granted.iter().enumerate().filter(|(_, (_, it))| it.by == *one);
+            own.into_iter().any(|(before, _)| self.route.is_right_behind(before, leg))
+        };
+        match self.pass == Pass::Looking && !who.iter().all(has_left_some) {
+            true => Work(cost.saturating_add(LEEWAY_MS)),
+            false => Work(cost),
+        }
     }
 
     /// The start itself, with what was found out about its deadline, of the version for which it was.
@@ -308,7 +323,7 @@ impl Routing {
                 planner: *planner,
             }),
         });
-        Deadline { at, legs: legs.collect(), is_unpromised: false }
+        Deadline { legs: legs.collect(), ..Deadline::new(at, self.priority()) }
     }
 }
 

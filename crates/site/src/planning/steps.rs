@@ -45,9 +45,6 @@ impl Site {
     /// nearly all.
     pub(crate) fn follow_plan(&mut self, id: InstanceId, now: Timestamp) {
         let Some(News { starter, told, left, again }) = self.plan_news(id, now) else { return };
-        if starter.is_none() {
-            self.count_end(id, now);
-        }
         for task in left {
             if let Some(told) = self.planning.stages.get_mut(&task) {
                 told.planner = None;
@@ -84,6 +81,7 @@ impl Site {
         self.rank_jobs(id);
         if self.instances.get(id).is_none_or(|slot| slot.has_ended()) {
             self.planning.forget(id);
+            self.mailings.forget(id);
         }
     }
 
@@ -142,6 +140,7 @@ impl Site {
             return;
         };
         self.planning.retold.recover(id, state);
+        let turned = deadline.turned.is_some();
         let mut expected = Vec::new();
         for leg in &deadline.legs {
             let stage = stage_of(schema, state, leg);
@@ -154,8 +153,11 @@ impl Site {
                 Some(_) => Who { all: vec![resource(&planned.by)], only: Vec::new() },
                 None => self.who_could_now(schema, state, leg),
             };
-            let task = Task { only, ..Task::new(task_of(id, leg), window, service, all) };
-            expected.push(Expected { task, at: planned.planner, start: planned.start });
+            let (may_abort, priority) = (true, deadline.priority());
+            let task = Task::new(task_of(id, leg), window, service, all);
+            let task = Task { only, may_abort, priority, ..task };
+            let (at, start, is_begun) = (planned.planner, planned.start, stage == Stage::Begun);
+            expected.push(Expected { task, at, start, is_begun });
         }
         // Its state stays in memory, so that it can be told what becomes of them. How far they are is told again.
         let (stage, since) = (Stage::Waiting, state.started_at());
@@ -163,6 +165,9 @@ impl Site {
         let stages = expected.iter().map(|it| (it.task.id, told(it.at)));
         self.planning.stages.extend(stages);
         self.planning.expected.extend(expected);
+        if turned {
+            self.note_promise(id);
+        }
     }
 
     /// An instance is read late: what was promised for it counts from now on.
@@ -294,6 +299,7 @@ impl Site {
         if self.command(id, Command::Replan(Box::new(replanned.clone())), now).is_ok() {
             self.tell_plan(id, &replanned, now);
             self.show_plan(id, &replanned.legs);
+            self.note_promise(id);
         }
     }
 

@@ -10,7 +10,7 @@
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-use legwork_model::event::Method;
+use legwork_model::event::{ExecutorType, Method, Secret};
 use legwork_model::id::{InstanceId, ServerId, StreamId};
 use legwork_model::time::Timestamp;
 use legwork_site::*;
@@ -211,6 +211,24 @@ impl Group {
     pub(crate) fn draw(&mut self, place: usize, spread: u32) -> InstanceId {
         self.last += 1;
         InstanceId::new(self.now as u64, self.last as u32, spread, ServerId(place as u16))
+    }
+}
+
+/// An executor of these types of jobs, with nothing else said of it.
+pub(crate) fn executor(name: &str, jobs: &[&str]) -> RegisterExecutor {
+    let kind = |job: &&str| ExecutorType { job: (*job).into(), limit: None, rate: None };
+    RegisterExecutor {
+        name: name.into(),
+        url: format!("http://{name}.example").into(),
+        secret: Secret("s".repeat(32)),
+        types: jobs.iter().map(kind).collect(),
+        limit: 1,
+        at_once: None,
+        regularly: Vec::new(),
+        rate: None,
+        weight: None,
+        domain: None,
+        verdicts: false,
     }
 }
 

@@ -236,6 +236,11 @@ impl Harness {
         records[0] = vec![0xFF, 0x00];
     }
 
+    /// A stream has one more record.
+    pub(crate) fn append(&mut self, stream: impl Into<StreamId>, record: Vec<u8>) {
+        self.streams.get_mut(&stream.into().0).unwrap().0.push(record);
+    }
+
     /// Everything in memory is gone; the streams are not.
     pub(crate) fn restart(&mut self) {
         self.config.life += 1 << 40;

@@ -1,0 +1,207 @@
+//! Letters about the promise of a case: that nobody stands for its deadline any more, and that
+//! somebody does again.
+//!
+//! Invariant: what whoever started a case was told last, as far as that was noted, is true. A promise
+//! that is back before anybody was told otherwise is not written about.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use legwork_model::id::{AgentId, InstanceId};
+use legwork_model::time::Timestamp;
+
+use crate::letter::{Letter, line, message_id, opening, short};
+use crate::rules::{Due, Kind, Told};
+use crate::settings::Tell;
+
+/// How long a promise has to stand as it does before it is told: what somebody else promises at once
+/// is no news.
+const SETTLED: Duration = Duration::from_secs(5);
+
+/// The promise of a case as it stands, as far as mail is concerned.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Promise {
+    /// Who started the case, and has an address.
+    pub owner: AgentId,
+    pub is_promised: bool,
+    pub since: Timestamp,
+}
+
+/// The case a letter is about.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Turn {
+    pub instance: InstanceId,
+    pub kind: Kind,
+    pub process: Arc<str>,
+    pub step: Arc<str>,
+    /// By when it was promised, or is again.
+    pub deadline: Timestamp,
+    pub since: Timestamp,
+    /// As a sentence without its full stop, and without anything of the case.
+    pub why: String,
+}
+
+pub(crate) fn due(tell: &Tell, promise: &Promise, told: &Told, now: Timestamp) -> Due {
+    let mut due = Due::default();
+    let Promise { owner, is_promised, since } = promise;
+    let was_told = told.contains_key(&(owner.clone(), Kind::Withdrawal));
+    let kind = match (is_promised, was_told) {
+        (false, false) => Kind::Withdrawal,
+        (true, true) => Kind::Promise,
+        // What they know is true.
+        (false, true) | (true, false) => return due,
+    };
+    due.add(kind, owner, tell.promise.then_some(*since + SETTLED), now);
+    due
+}
+
+impl Letter<'_> {
+    /// About the promise of a case.
+    pub fn promise(&self, turn: &Turn) -> String {
+        let Turn { instance, kind, process, step, deadline, since, why } = turn;
+        let (prefix, first) = opening(*kind);
+        let subject = format!("{prefix}{}", short(process));
+        let text = format!(
+            "{first}\n\nProcess:  {}\nStep:     {}\nCase:     {instance}\nDeadline: {deadline}\nSince:    \
+             {since}\nWhy:      {}\n\nTo see how it is planned now:\n\n  legwork deadline show \
+             {instance}\n",
+            line(process),
+            line(step),
+            line(why),
+        );
+        // A promise may be withdrawn more than once.
+        let id = message_id(&format!("{kind} {} {instance} {since}", self.agent), self.from);
+        self.message(&id, &subject, &text)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::mime;
+
+    /// All letters of a case that is promised (`+`) or not (`-`) from these seconds on, as
+    /// `9 promise`. Whoever sends letters looks every second, but not while they are `away`.
+    fn letters(tell: &Tell, turns: &[(i64, char)], away: std::ops::Range<i64>) -> String {
+        let (mut book, mut all) = (crate::Book::default(), Vec::new());
+        let subject = crate::Subject::of_case(InstanceId(1));
+        for second in (0..100).filter(|second| !away.contains(second)) {
+            let Some((since, is)) = turns.iter().rfind(|(since, _)| *since <= second) else {
+                continue;
+            };
+            let (since, now) = (Timestamp(since * 1_000), Timestamp(second * 1_000));
+            let promise = Promise { owner: "ann".into(), is_promised: *is == '+', since };
+            let due = book.due(tell, &subject, &crate::Matter::Case(promise), now);
+            assert!(due.next.is_none_or(|next| next > now));
+            for (kind, agent) in due.letters {
+                all.push(format!("{second} {kind}"));
+                book.note(&subject.told(agent, kind, now));
+            }
+            // Whatever was told is known after a restart.
+            let events = book.events();
+            book = crate::Book::default();
+            events.iter().for_each(|event| book.note(event));
+        }
+        all.join(", ")
+    }
+
+    #[test]
+    fn the_last_letter_is_true_however_often_a_promise_turns() {
+        let told = |turns: &[(i64, char)]| letters(&Tell::default(), turns, 0..0);
+        assert_eq!(told(&[(0, '+')]), "");
+        assert_eq!(told(&[(10, '-')]), "15 withdrawal");
+        assert_eq!(told(&[(10, '-'), (40, '+')]), "15 withdrawal, 45 promise");
+        assert_eq!(
+            told(&[(10, '-'), (30, '+'), (50, '-'), (70, '+')]),
+            "15 withdrawal, 35 promise, 55 withdrawal, 75 promise"
+        );
+    }
+
+    #[test]
+    fn what_is_over_before_anybody_was_told_is_not_told() {
+        let told = |turns: &[(i64, char)]| letters(&Tell::default(), turns, 0..0);
+        assert_eq!(told(&[(10, '-'), (12, '+')]), "");
+        assert_eq!(told(&[(10, '-'), (30, '+'), (32, '-')]), "15 withdrawal");
+        // Nor if nobody could send it meanwhile.
+        let told = |turns: &[(i64, char)]| letters(&Tell::default(), turns, 12..60);
+        assert_eq!(told(&[(10, '-'), (30, '+')]), "");
+        assert_eq!(told(&[(1, '-'), (30, '+'), (40, '-')]), "6 withdrawal");
+        assert_eq!(told(&[(1, '-'), (30, '+')]), "6 withdrawal, 60 promise");
+    }
+
+    #[test]
+    fn whoever_does_not_want_these_letters_gets_none() {
+        let tell = Tell { promise: false, ..Tell::default() };
+        assert_eq!(letters(&tell, &[(10, '-'), (40, '+')], 0..0), "");
+    }
+
+    fn turn(kind: Kind, why: &str) -> Turn {
+        Turn {
+            instance: "inst_01ARZ3NDEKTSV4RRFFQ69G5FAV".parse().unwrap(),
+            kind,
+            process: "Quotation".into(),
+            step: "Design it".into(),
+            deadline: Timestamp(1_795_000_000_000),
+            since: Timestamp(1_794_817_421_000),
+            why: why.to_owned(),
+        }
+    }
+
+    fn shown(turn: &Turn) -> String {
+        let agent = &AgentId::from("ann");
+        let (from, to) = ("legwork@example.com", "ann@example.com");
+        let link = Some("https://legwork.example.com/work/{activity}");
+        let message = Letter { from, to, agent, at: Timestamp(0), link }.promise(turn);
+        assert!(message.lines().all(|line| line.len() <= 78 && line.is_ascii()), "{message}");
+        let subject = message.lines().find(|line| line.starts_with("Subject:")).unwrap();
+        let text = mime::read(message.as_bytes()).text.unwrap().replace("\r\n", "\n");
+        format!("{subject}\n\n{text}")
+    }
+
+    #[test]
+    fn the_guide_shows_a_withdrawal_as_it_is() {
+        let guide = include_str!("../../../docs/guide/mail.md");
+        let shown = shown(&turn(Kind::Withdrawal, "whoever was to do it cannot"));
+        assert!(guide.contains(&format!("```text\n{shown}```\n")), "{shown}");
+    }
+
+    #[test]
+    fn a_promise_that_is_back_is_told() {
+        insta::assert_snapshot!(shown(&turn(Kind::Promise, "somebody else will do it")), @"
+            Subject: Promised again: Quotation
+
+            A case that you started is promised again.
+
+            Process:  Quotation
+            Step:     Design it
+            Case:     inst_01ARZ3NDEKTSV4RRFFQ69G5FAV
+            Deadline: 2026-11-18T11:06:40.000Z
+            Since:    2026-11-16T08:23:41.000Z
+            Why:      somebody else will do it
+
+            To see how it is planned now:
+
+              legwork deadline show inst_01ARZ3NDEKTSV4RRFFQ69G5FAV
+            ");
+    }
+
+    #[test]
+    fn each_turn_is_a_letter_of_its_own_and_the_same_one_when_it_is_sent_again() {
+        let id = |turn: &Turn| {
+            let agent = &AgentId::from("ann");
+            let letter = Letter { from: "a@b", to: "c@d", agent, at: turn.since, link: None };
+            let message = letter.promise(turn);
+            message.lines().find(|line| line.starts_with("Message-ID:")).unwrap().to_owned()
+        };
+        let first = turn(Kind::Withdrawal, "x");
+        assert_eq!(id(&first), id(&first.clone()));
+        assert_ne!(id(&first), id(&Turn { since: Timestamp(5), ..first.clone() }));
+        assert_ne!(id(&first), id(&turn(Kind::Promise, "x")));
+    }
+
+    #[test]
+    fn a_reason_cannot_begin_another_line() {
+        let shown = shown(&turn(Kind::Withdrawal, "x\nWhy: y"));
+        assert!(shown.contains("Why:      x Why: y\n"), "{shown}");
+    }
+}

@@ -1,0 +1,101 @@
+//! Letters to those who started a case whose deadline is not promised any more, or again.
+//!
+//! Invariant: only the server that started a case, and so keeps its plan, writes about it, to whoever started it and
+//! to nobody else, also while they are away: it is theirs to say whether it may be late.
+
+use legwork_engine::State;
+use legwork_mail::{Kind, Promise, Subject, Turn};
+use legwork_model::event::{Deadline, Performer, Turned};
+use legwork_model::id::{AgentId, InstanceId};
+use legwork_model::schema::Schema;
+use legwork_model::time::Timestamp;
+use legwork_org::ItemKey;
+
+use super::Mailings;
+use crate::Site;
+use crate::answer::{Content, Letter};
+use crate::input::Notice;
+
+impl Mailings {
+    /// Whether something may be to be told of the promise of an instance.
+    pub(crate) fn concerns(&self, id: InstanceId) -> bool {
+        self.cases.contains(&id)
+    }
+
+    /// An instance is over.
+    pub(crate) fn forget(&mut self, id: InstanceId) {
+        self.cases.remove(&id);
+    }
+
+    /// Who could not be written to may have got an address.
+    pub(crate) fn look_again(&mut self, now: Timestamp) {
+        self.later.extend(self.cases.iter().map(|id| (now, key(*id))));
+    }
+}
+
+impl Site {
+    /// The plan of an instance has changed, or was found again after a restart.
+    pub(crate) fn note_promise(&mut self, id: InstanceId) {
+        let is_told = self.turned(id).is_some_and(|(_, state, ..)| owner(state).is_some());
+        if self.config.mail.is_some() && is_told {
+            self.mailings.cases.insert(id);
+            self.mailings.later.insert((Timestamp::default(), key(id)));
+        }
+    }
+
+    pub(super) fn turned_at(&self, id: InstanceId) -> Option<Timestamp> {
+        self.turned(id).map(|(_, _, _, turned)| turned.at)
+    }
+
+    /// How the promise of an instance stands that is not over, if it has turned here.
+    fn turned(&self, id: InstanceId) -> Option<(&Schema, &State, &Deadline, &Turned)> {
+        let (schema, state) = self.instances.state(id)?;
+        let is_told_here = !state.lifecycle().has_ended() && state.started_elsewhere().is_none();
+        let deadline = state.deadline().filter(|_| is_told_here)?;
+        Some((schema, state, deadline, deadline.turned.as_ref()?))
+    }
+
+    /// Whom the promise of an instance concerns now, and how it stands.
+    pub(super) fn promise_of(&self, id: InstanceId) -> Option<Promise> {
+        let (_, state, deadline, turned) = self.turned(id)?;
+        let owner = owner(state)?;
+        self.address_of(owner)?;
+        let (is_promised, since) = (deadline.is_promised(), turned.at);
+        Some(Promise { owner: owner.clone(), is_promised, since })
+    }
+
+    pub(super) fn letter_of_case(
+        &self,
+        instance: InstanceId,
+        agent: &AgentId,
+        kind: Kind,
+    ) -> Option<Letter> {
+        let (schema, _, deadline, turned) = self.turned(instance)?;
+        let turn = Turn {
+            instance,
+            kind,
+            process: schema.title.clone(),
+            step: schema.nodes.get(turned.node.0 as usize)?.title.clone(),
+            deadline: deadline.at,
+            since: turned.at,
+            why: turned.reason.clone(),
+        };
+        let about = vec![(Subject::of_case(instance), kind)];
+        let notice = Notice { agent: agent.clone(), about };
+        Some(Letter { address: self.address_of(agent)?, notice, content: Content::Case(turn) })
+    }
+}
+
+/// Who has started an instance, if that was somebody.
+fn owner(state: &State) -> Option<&AgentId> {
+    match state.starter() {
+        Performer::Agent(agent) => Some(agent),
+        Performer::System | Performer::Worker(_) => None,
+    }
+}
+
+/// What stands for a case where items are looked at.
+fn key(id: InstanceId) -> ItemKey {
+    let Subject { instance, activity } = Subject::of_case(id);
+    ItemKey { instance, activity }
+}

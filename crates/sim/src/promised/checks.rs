@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use legwork_model::event::{Event, PlanEvent, Record};
+use legwork_model::event::{Deadline, Event, PlanEvent, Record};
 use legwork_model::id::{AgentId, InstanceId, StreamId, StreamKind};
 use legwork_model::time::Timestamp;
 use legwork_site::{Answer, PlanView, Request, ResourceId};
@@ -17,7 +17,9 @@ use crate::world::{Reply, World};
 /// Nobody looks at their list all the time, and messages take a moment.
 const MARGIN: i64 = 60_000;
 /// What was lost on the way is said again, sometimes only after a while.
-const MARGIN_ROUGH: i64 = 5 * 60_000;
+const MARGIN_ROUGH: i64 = 30_000;
+/// Whoever was in trouble longer ago has told since what that costs.
+const RECENTLY: i64 = 2 * 60_000;
 /// How long it takes at most until something is told.
 const MARGIN_TOLD: i64 = 5_000;
 
@@ -159,6 +161,16 @@ pub(super) fn all(office: &mut Office, starts: &Starts) -> Result<Promises, Stri
         asked: starts.asked_only,
         ..Promises::default()
     };
+    for (id, case) in &office.ledger.cases {
+        if case.is_answered && !case.was_promised {
+            return Err(format!(
+                "{id} was answered as promised, and its history knows nothing of it"
+            ));
+        }
+        if case.created.is_some() && !case.is_aborted && !ends.contains_key(id) {
+            return Err(format!("{id} was begun, and nothing of it was done"));
+        }
+    }
     for (id, case) in office.ledger.cases.iter().filter(|(_, case)| case.was_promised) {
         promises.withdrawn += usize::from(case.was_withdrawn());
         let is_held_up = case.is_aborted || case.was_suspended;
@@ -222,7 +234,7 @@ fn kept_or_told(
     // For so long nobody knew of it.
     let late = end.min(told).0 - deadline.at.0;
     let places = office.concerned(id, case)?;
-    let trouble = office.trouble(&places, case.created.unwrap_or(deadline.at), end);
+    let trouble = office.trouble(&places, Timestamp(deadline.at.0 - RECENTLY), end);
     let is_told = told < end && office.is_told(&places, deadline.at, told);
     let is_silenced = office.is_down_at(case.place, deadline.at);
     if !office.calm_always && (late <= trouble + MARGIN_ROUGH || is_told || is_silenced) {
@@ -249,12 +261,26 @@ fn only_for_something_more_important(
     let is_cause = |told: &&Told| office.has_priorities && is_more(told) || goes_on(told);
     let first = all.filter(is_cause).map(|told| told.at).min();
     let withdrawn = case.told.iter().filter(|told| !told.is_promised && !goes_on(told));
+    for told in withdrawn.clone().filter(is_more) {
+        if !office.ledger.cases.values().any(|other| takes_room(other, case, told.at)) {
+            return Err(format!("{id} made way for nothing: {:?}", case.told));
+        }
+    }
     for told in withdrawn {
         if first.is_none_or(|first| told.at < first) || told.at > told.due {
             return Err(format!("{id} is not promised any more without need: {:?}", case.told));
         }
     }
     Ok(())
+}
+
+/// Whether a case that is more important than another was promised about then, or had a step promised anew.
+fn takes_room(case: &Case, other: &Case, at: Timestamp) -> bool {
+    let priority = |case: &Case| case.deadline.as_ref().map_or(0, Deadline::priority);
+    let is_then = |moment: Timestamp| (moment.0 - at.0).abs() <= MARGIN;
+    let is_begun = case.was_promised && case.created.is_some_and(is_then);
+    let is_anew = case.told.iter().any(|told| told.is_promised && is_then(told.at));
+    priority(case) > priority(other) && (is_begun || is_anew)
 }
 
 impl Office {

@@ -28,6 +28,8 @@ pub(super) struct Case {
     pub(super) created: Option<Timestamp>,
     pub(super) deadline: Option<Deadline>,
     pub(super) was_promised: bool,
+    /// Whoever has started it was told that it is promised.
+    pub(super) is_answered: bool,
     pub(super) told: Vec<Told>,
     /// From when on it was promised or not, as whoever has started it could see.
     standings: Vec<(Timestamp, bool)>,
@@ -65,6 +67,7 @@ impl Ledger {
             created: None,
             deadline: None,
             was_promised: false,
+            is_answered: false,
             told: Vec::new(),
             standings: Vec::new(),
         };

@@ -139,7 +139,8 @@ impl Machines {
     pub(super) fn register(world: &mut World, dice: &mut Dice) -> Result<Self, String> {
         let mut machines = Self::default();
         for (number, hands) in (0..).zip([1, 2]) {
-            let (every_ms, takes_ms) = (60_000 * (3 + dice.below(8)) as u64, 5_000);
+            let every_ms = 60_000 * (3 + dice.below(8)) as u64;
+            let takes_ms = 5_000 + dice.below(40_000) as u64;
             let regularly = dice.chance(30).then_some(RegularWork { every_ms, takes_ms });
             let name: Arc<str> = format!("machine-{number}").into();
             let executor = RegisterExecutor {

@@ -1,5 +1,6 @@
 //! What a run is made of: servers, people, processes whose steps say how long they take.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use legwork_model::id::{ActivityId, AgentId, DomainId};
@@ -29,12 +30,27 @@ pub(super) fn topology(dice: &mut Dice) -> Topology {
     topology
 }
 
-/// Five people with one or two roles each, at least two for each role. Some are away from a moment on.
+/// Five people with one or two roles each, at least two for each role. Some are away from a moment on, some work only
+/// some minutes of each hour, and some have a substitute.
 #[derive(Clone)]
 pub(super) struct People {
     roles: Vec<String>,
-    pub(super) away: Vec<(AgentId, Timestamp)>,
+    /// How many minutes of each hour they work.
+    minutes: Vec<i64>,
+    substitutes: Vec<Option<&'static str>>,
+    pub(super) away: Vec<Away>,
 }
+
+/// Somebody is absent; it may be known until when.
+#[derive(Clone)]
+pub(super) struct Away {
+    pub(super) agent: AgentId,
+    pub(super) from: Timestamp,
+    pub(super) to: Option<Timestamp>,
+}
+
+/// A calendar has no more stretches in a day: enough for a run.
+const HOURS: i64 = 12;
 
 impl People {
     pub(super) fn draw(dice: &mut Dice) -> Self {
@@ -44,16 +60,51 @@ impl People {
             let more = if place == 0 { "driver" } else { more };
             if own == more { own.to_owned() } else { format!("{own}, {more}") }
         });
-        Self { roles: roles.collect(), away: Vec::new() }
+        let roles = roles.collect();
+        let has_hours = dice.chance(40);
+        let minutes = AGENTS.map(|_| match has_hours && dice.chance(60) {
+            true => *dice.pick(&[30, 45, 50]).unwrap_or(&45),
+            false => 60,
+        });
+        let substitutes = AGENTS.map(|agent| {
+            dice.pick(&AGENTS).copied().filter(|other| *other != agent && dice.chance(40))
+        });
+        let (minutes, substitutes) = (minutes.to_vec(), substitutes.to_vec());
+        Self { roles, minutes, substitutes, away: Vec::new() }
+    }
+
+    /// Whether somebody works at a moment, by their calendar.
+    pub(super) fn is_on_duty(&self, agent: &AgentId, now: Timestamp) -> bool {
+        let place = AGENTS.iter().position(|one| AgentId::from(*one) == *agent);
+        let minutes = place.map_or(60, |place| self.minutes[place]);
+        now.0 % 3_600_000 < minutes * 60_000
     }
 
     pub(super) fn text(&self) -> String {
-        let mut text = "organisation: promised\nagents:\n".to_owned();
-        for (agent, roles) in AGENTS.iter().zip(&self.roles) {
-            let away = self.away.iter().find(|(away, _)| *away == AgentId::from(*agent));
-            let away = away
-                .map_or(String::new(), |(_, from)| format!(", absent: [{{ from: \"{from}\" }}]"));
-            text += &format!("  {agent}: {{ roles: [{roles}]{away} }}\n");
+        // Nobody has this one.
+        let mut text = "organisation: promised\ncalendars:\n  any: { zone: UTC }\n".to_owned();
+        for minutes in self.minutes.iter().filter(|minutes| **minutes < 60).collect::<BTreeSet<_>>()
+        {
+            let hours = (0..HOURS).map(|hour| format!("{hour:02}:00-{hour:02}:{minutes:02}"));
+            let hours = hours.collect::<Vec<_>>().join(" ");
+            text += &format!("  c{minutes}: {{ zone: UTC, hours: {{ mon-sun: {hours} }} }}\n");
+        }
+        text += "agents:\n";
+        for (place, agent) in AGENTS.iter().enumerate() {
+            text += &format!("  {agent}: {{ roles: [{}]", self.roles[place]);
+            if self.minutes[place] < 60 {
+                text += &format!(", calendar: c{}", self.minutes[place]);
+            }
+            if let Some(substitute) = self.substitutes[place] {
+                text += &format!(", substitutes: [{substitute}]");
+            }
+            if let Some(Away { from, to, .. }) =
+                self.away.iter().find(|away| away.agent == AgentId::from(*agent))
+            {
+                let to = to.map_or(String::new(), |to| format!(", to: \"{to}\""));
+                text += &format!(", absent: [{{ from: \"{from}\"{to} }}]");
+            }
+            text += " }\n";
         }
         text
     }

@@ -6,6 +6,7 @@
 
 mod checks;
 mod ledger;
+mod links;
 mod machines;
 mod material;
 mod orders;
@@ -28,8 +29,9 @@ use crate::material::AGENTS;
 use crate::world::World;
 use crate::{Promises, Report};
 use ledger::{Ledger, Slot};
+use links::Links;
 use machines::Machines;
-use material::{People, Process};
+use material::{Away, People, Process};
 use orders::Orders;
 use people::Person;
 use starts::Starts;
@@ -48,10 +50,13 @@ const QUIET: i64 = 600_000;
 const DOWN_MAX: usize = 5 * 60_000;
 /// Once in a while a server is down for longer than cases take.
 const DOWN_LONG: usize = 40 * 60_000;
+/// Somebody who is ill is back after ten minutes and up to so much more.
+const AWAY_MORE: usize = 30 * 60_000;
 
 pub(super) struct Office {
     pub(super) worlds: Vec<World>,
     network: Network,
+    links: Links,
     pub(super) now: Timestamp,
     skews: Vec<i64>,
     processes: Vec<(Process, Arc<Schema>)>,
@@ -177,6 +182,7 @@ impl Office {
             down: vec![None; worlds.len()],
             worlds,
             network,
+            links: Links::default(),
             now: BEGINNING,
             skews,
             processes,
@@ -206,6 +212,7 @@ impl Office {
         self.calm = true;
         self.network.heal();
         self.down.iter_mut().flatten().for_each(|until| *until = 0);
+        self.troubles.iter_mut().for_each(|it| it.until = it.until.min(self.now.0));
     }
 
     /// Servers die at any moment, links are cut for minutes, and somebody falls ill.
@@ -219,6 +226,10 @@ impl Office {
         if self.cut_until.is_some_and(|until| until <= self.now.0) {
             self.cut_until = None;
             self.network.mend();
+        }
+        let is_back = |away: &Away| away.to.is_some_and(|to| to <= self.now);
+        for away in self.people.away.iter().filter(|away| is_back(away)) {
+            self.gone.remove(&away.agent);
         }
         if self.calm {
             return Ok(());
@@ -236,6 +247,7 @@ impl Office {
                 self.crashes += 1;
                 self.troubles.push(Trouble { place, is_down: true, from: self.now.0, until });
                 self.worlds[place].cycle_and_stop(dice)?;
+                self.links.died(place);
             }
         }
         if dice.roll().is_multiple_of(2_000) && self.cut_until.is_none() {
@@ -247,7 +259,7 @@ impl Office {
             let others = (0..self.worlds.len() as u16).map(ServerId).filter(|at| *at != alone);
             self.network.cut_off(alone, others);
         }
-        if dice.roll().is_multiple_of(2_500) && self.gone.is_empty() {
+        if dice.roll().is_multiple_of(2_500) && self.people.away.is_empty() {
             self.send_home(dice)?;
         }
         Ok(())
@@ -259,7 +271,9 @@ impl Office {
             return Ok(());
         }
         let agent = AgentId::from(*dice.pick(&AGENTS).unwrap_or(&"ann"));
-        self.people.away.push((agent.clone(), self.now));
+        let back = dice.chance(50).then(|| 10 * 60_000 + dice.below(AWAY_MORE) as i64);
+        let to = back.map(|time| Timestamp(self.now.0 + time));
+        self.people.away.push(Away { agent: agent.clone(), from: self.now, to });
         self.gone.insert(agent);
         let source = self.people.text();
         let reply = self.worlds[0].look(Request::PublishOrganisation { source })?;
@@ -293,6 +307,7 @@ impl Office {
         self.ledger.read_on(&self.worlds)?;
         for person in crew.iter_mut() {
             person.is_gone = self.gone.contains(&person.agent);
+            person.is_on_duty = self.people.is_on_duty(&person.agent, self.now);
             person.act(self, dice);
         }
         self.turn_of_worlds(dice)?;
@@ -317,9 +332,7 @@ impl Office {
     }
 
     fn turn_of_worlds(&mut self, dice: &mut Dice) -> Result<(), String> {
-        for (at, to, is_up) in self.network.noticed() {
-            self.worlds[usize::from(at.0)].notice(to, is_up);
-        }
+        self.look_at_links(dice);
         for Envelope { from, to, message, .. } in self.network.arrived(self.now) {
             self.worlds[usize::from(to.0)].hear(from, message);
         }

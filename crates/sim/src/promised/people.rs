@@ -1,11 +1,12 @@
-//! People who work by their plans: of what is theirs they do what is due first, and put aside what is due later.
+//! People who work by their lists, in the hours of their calendars: of what is planned for them they do what is due first,
+//! and put aside what is due later.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use legwork_model::id::{ActivityId, AgentId, ServerId};
 use legwork_model::time::Timestamp;
-use legwork_site::{Answer, Complete, Data, Request, RequestId, Worklist};
+use legwork_site::{Answer, Complete, Data, ItemInfo, Request, RequestId, Worklist};
 
 use super::Office;
 use super::material::decision;
@@ -15,6 +16,8 @@ use crate::world::Reply;
 /// How often a request is passed on, and how long somebody waits before they look again.
 const HOPS_MAX: u32 = 4;
 const LOOKS_EVERY: i64 = 2_000;
+/// Nobody takes longer than it was said to, and the way takes a moment: from a half of it to nearly all, in per cent.
+const SHARE_MORE: usize = 48;
 /// What was asked and not answered is asked again after this.
 const PATIENCE: i64 = 20_000;
 
@@ -23,14 +26,23 @@ pub(super) struct Person {
     /// The server whose list they look at.
     place: usize,
     pub(super) is_gone: bool,
-    /// What is on the list, and how long it takes.
-    offered: BTreeMap<ActivityId, i64>,
+    pub(super) is_on_duty: bool,
+    /// What is on the list, and what the list said last of what they have taken.
+    offered: BTreeSet<ActivityId>,
+    shown: BTreeMap<ActivityId, Shown>,
     /// What they have taken, and how much of it is left to do.
     taken: BTreeMap<ActivityId, i64>,
     /// On what they work.
     current: Option<ActivityId>,
     looked_at: i64,
     asked: BTreeMap<(usize, RequestId), Asked>,
+}
+
+/// What a list says of an item: how long it takes, by when, and who has promised it.
+struct Shown {
+    takes: i64,
+    due: Option<Timestamp>,
+    by: Option<AgentId>,
 }
 
 struct Asked {
@@ -64,7 +76,9 @@ impl Person {
             agent,
             place,
             is_gone: false,
-            offered: BTreeMap::new(),
+            is_on_duty: true,
+            offered: BTreeSet::new(),
+            shown: BTreeMap::new(),
             taken: BTreeMap::new(),
             current: None,
             looked_at: 0,
@@ -82,6 +96,9 @@ impl Person {
 
     /// They have worked for so long.
     pub(super) fn work(&mut self, passed: i64) {
+        if !self.is_on_duty {
+            return;
+        }
         if let Some(left) = self.current.as_ref().and_then(|current| self.taken.get_mut(current)) {
             *left -= passed;
         }
@@ -108,8 +125,10 @@ impl Person {
             let at = self.place;
             self.ask_once(office, at, Deed::Complete(activity));
         }
-        self.give_back_others(office);
-        self.choose(office, dice);
+        if self.is_on_duty {
+            self.give_back_others(office);
+            self.choose(office, dice);
+        }
     }
 
     /// Whoever leaves gives back what they have taken.
@@ -124,9 +143,9 @@ impl Person {
     /// What is planned for somebody else from now on is left to them.
     fn give_back_others(&mut self, office: &mut Office) {
         let of_others = |activity: &&ActivityId| {
-            let slot = office.slot(activity);
-            let by = slot.and_then(|slot| Some((slot.by?, slot.due)));
-            by.is_some_and(|(by, due)| by != self.agent && office.is_left_to(&by, due))
+            let shown = self.shown.get(activity);
+            let by = shown.and_then(|shown| Some((shown.by.as_ref()?, shown.due?)));
+            by.is_some_and(|(by, due)| *by != self.agent && office.is_left_to(by, due))
         };
         let taken = self.taken.iter().filter(|(_, left)| **left > 0).map(|(it, _)| it);
         let others: Vec<ActivityId> = taken.filter(of_others).cloned().collect();
@@ -140,7 +159,7 @@ impl Person {
     fn choose(&mut self, office: &mut Office, dice: &mut Dice) {
         let taken = self.taken.iter().filter(|(_, left)| **left > 0).map(|(it, _)| it);
         let best = taken
-            .chain(self.offered.keys())
+            .chain(&self.offered)
             .filter_map(|activity| Some((self.rank(office, activity)?, activity)))
             .min()
             .map(|(_, activity)| activity.clone());
@@ -149,10 +168,9 @@ impl Person {
             return;
         };
         if !self.taken.contains_key(&best) && !self.is_asked_about(&best) {
-            // Nobody takes longer than it was said to.
-            let said = self.offered.get(&best).copied().unwrap_or(0);
+            let said = self.shown.get(&best).map_or(0, |shown| shown.takes);
             let said = office.slot(&best).map_or(said, |slot| slot.takes);
-            let takes = said * (50 + dice.below(41) as i64) / 100;
+            let takes = said * (50 + dice.below(SHARE_MORE) as i64) / 100;
             let at = self.place;
             self.ask(office, at, Deed::Claim(best.clone(), takes), 0);
         }
@@ -164,11 +182,12 @@ impl Person {
         if self.is_asked(&Deed::Release(activity.clone())) || office.is_aborted(activity) {
             return None;
         }
-        let Some(slot) = office.slot(activity) else { return Some((1, Timestamp(i64::MAX))) };
-        match &slot.by {
-            Some(by) if *by == self.agent => Some((0, slot.due)),
-            Some(by) if office.is_left_to(by, slot.due) => None,
-            Some(_) | None => Some((1, slot.due)),
+        let shown = self.shown.get(activity);
+        let due = shown.and_then(|shown| shown.due).unwrap_or(Timestamp(i64::MAX));
+        match shown.and_then(|shown| shown.by.as_ref()) {
+            Some(by) if *by == self.agent => Some((0, due)),
+            Some(by) if office.is_left_to(by, due) => None,
+            Some(_) | None => Some((1, due)),
         }
     }
 
@@ -227,10 +246,13 @@ impl Person {
             (Deed::Look, Ok(Answer::Worklist(list))) => {
                 let is_free = |by: &Option<AgentId>| by.as_ref().is_none_or(|by| *by == self.agent);
                 let free = list.items.into_iter().filter(|item| is_free(&item.claimed_by));
-                let takes = |takes: Option<std::time::Duration>| {
-                    takes.map_or(0, |takes| takes.as_millis() as i64)
-                };
-                self.offered = free.map(|item| (item.activity, takes(item.takes))).collect();
+                self.offered.clear();
+                self.shown.retain(|activity, _| self.taken.contains_key(activity));
+                for ItemInfo { activity, takes, due, planned_for: by, .. } in free {
+                    let takes = takes.map_or(0, |takes| takes.as_millis() as i64);
+                    self.offered.insert(activity.clone());
+                    self.shown.insert(activity, Shown { takes, due, by });
+                }
             }
             (Deed::Claim(activity, takes), Ok(_)) => drop(self.taken.insert(activity, takes)),
             (Deed::Release(activity), Ok(_)) => self.forget(&activity),

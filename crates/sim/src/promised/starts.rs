@@ -111,8 +111,11 @@ impl Starts {
             let Some(asked) = self.asked.remove(&key) else { continue };
             match reply {
                 Ok(Answer::Started { instance, .. }) => {
-                    let promised = instance.deadline.is_some_and(|deadline| deadline.promised);
+                    let promised =
+                        instance.deadline.as_ref().is_some_and(|deadline| deadline.promised);
                     is_promised |= promised;
+                    let case = office.ledger.cases.get_mut(&instance.instance);
+                    case.into_iter().for_each(|case| case.is_answered |= promised);
                     self.promised += usize::from(promised);
                     self.unpromised += usize::from(!promised);
                 }

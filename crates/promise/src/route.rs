@@ -3,6 +3,8 @@
 //! Steps are promised one after the other, each from when those before it are due. At first everyone gets
 //! its part of the time to spare; if that does not come out, everything is done as soon as possible. What then
 //! is too late is refused, with the date that would do.
+//!
+//! Invariant: nothing is refused before it was tried as soon as possible.
 
 use legwork_model::time::Timestamp;
 
@@ -67,7 +69,7 @@ impl Route {
     pub fn new(legs: &[Leg], takes_ms: &[i64], start: Timestamp, deadline: Timestamp) -> Self {
         let tails = tails(legs, takes_ms);
         let legs = legs.iter().map(|leg| leg.after.clone()).zip(takes_ms.iter().copied()).collect();
-        Self {
+        let mut route = Self {
             legs,
             tails,
             start,
@@ -79,7 +81,12 @@ impl Route {
             earliest: None,
             heard: 0,
             over: None,
+        };
+        // Where there is nothing to spare it is only asked for the earliest date.
+        if route.least() > deadline {
+            route.way = Way::Tight;
         }
+        route
     }
 
     /// In each window so much is left, because time may pass before it is asked for again. Nobody waits for that of another:
@@ -101,8 +108,11 @@ impl Route {
         let leg = self.promised.len();
         let Some((after, takes)) = self.legs.get(leg) else {
             let end = self.end(&self.promised);
+            let is_late = end > self.deadline;
             return match self.way {
-                _ if end > self.deadline => Next::Refused { earliest: Some(end.max(self.least())) },
+                // Whoever took some of the time to spare may have had none to give.
+                Way::Roomy | Way::Loose if is_late => Next::Begin,
+                _ if is_late => Next::Refused { earliest: Some(end.max(self.least())) },
                 Way::Tight if end < self.deadline => Next::Begin,
                 Way::Roomy | Way::Tight | Way::Loose | Way::Last => Next::Promised,
             };
@@ -134,13 +144,15 @@ impl Route {
 
     /// The leg that was next is not: it would be from a date on, if from any.
     pub fn refuse(&mut self, earliest: Option<Timestamp>) {
-        let Next::Promise { window, .. } = self.next() else { return };
+        let Next::Promise { leg, window } = self.next() else { return };
         let later = earliest.filter(|at| *at > window.deadline);
         let is_tight = matches!(self.way, Way::Tight | Way::Last);
+        // What follows has to be done as well.
+        let leaves_enough = |at: Timestamp| at.0.saturating_add(self.tails[leg]) <= self.deadline.0;
         match later {
             _ if self.way == Way::Loose => self.over = Some(Next::Begin),
             // In a hurry a date behind the deadline is taken as well: so the earliest for all is found.
-            Some(at) if self.heard < HEARD_MAX && (is_tight || at <= self.deadline) => {
+            Some(at) if self.heard < HEARD_MAX && (is_tight || leaves_enough(at)) => {
                 // While it is told, time passes, and it is a little too late: the next time some is added.
                 let passed = if self.heard == 0 { 0 } else { PASSED_MS << self.heard };
                 self.earliest = Some(Timestamp(at.0.saturating_add(passed)));
@@ -204,30 +216,57 @@ mod tests {
     use crate::legs::{legs, longest_first};
     use crate::{Discipline, Plan, Supply, Work};
 
-    /// Has a route promised by one person's plan.
-    fn travel(plan: &mut Plan, route: &mut Route, costs: &[i64]) -> Next {
+    /// Has a route promised: of each leg it is said whose plan it goes into.
+    fn travel(plans: &mut [Plan], whose: &[usize], route: &mut Route, costs: &[i64]) -> Next {
         let mut tickets = Vec::new();
         loop {
-            match route.next() {
-                Next::Promise { leg, window } => match plan.reserve(window, Work(costs[leg])) {
-                    Some((ticket, _)) => {
-                        tickets.push(ticket);
-                        route.promise(window);
+            let over = route.next();
+            match over {
+                Next::Promise { leg, window } => {
+                    let (plan, cost) = (&mut plans[whose[leg]], Work(costs[leg]));
+                    match plan.reserve(window, cost) {
+                        Some((ticket, _)) => {
+                            tickets.push((whose[leg], ticket));
+                            route.promise(window);
+                        }
+                        None => route.refuse(plan.earliest(window.release, cost)),
                     }
-                    None => route.refuse(plan.earliest(window.release, Work(costs[leg]))),
-                },
-                Next::Begin => {
-                    tickets.drain(..).for_each(|ticket| assert!(plan.end(ticket)));
+                }
+                Next::Begin | Next::Refused { .. } => {
+                    tickets.drain(..).for_each(|(at, ticket)| assert!(plans[at].end(ticket)));
+                    if over != Next::Begin {
+                        return over;
+                    }
                     route.begin_anew();
                 }
-                over @ (Next::Promised | Next::Refused { .. }) => {
-                    if let Next::Refused { .. } = over {
-                        tickets.drain(..).for_each(|ticket| assert!(plan.end(ticket)));
-                    }
-                    return over;
-                }
+                Next::Promised => return over,
             }
         }
+    }
+
+    fn plan() -> Plan {
+        Plan::new(Supply::always(Timestamp(0)), Discipline::Preemptive, Timestamp(0))
+    }
+
+    /// One leg after the other.
+    fn chain(length: usize) -> Vec<Leg> {
+        let leg = |place: usize| Leg {
+            node: NodeId(place as u32),
+            iteration: Iteration::default(),
+            after: (0..place).collect(),
+            takes: None,
+        };
+        (0..length).map(leg).collect()
+    }
+
+    #[test]
+    fn who_has_time_only_at_once_is_asked_before_all_is_refused() {
+        let (mut plans, costs) = ([plan(), plan(), plan()], [10, 10, 10]);
+        let busy = Window { release: Timestamp(30), deadline: Timestamp(88) };
+        assert!(plans[1].reserve(busy, Work(58)).is_some());
+        let mut route = Route::new(&chain(3), &costs, Timestamp(0), Timestamp(100));
+        assert_eq!(travel(&mut plans, &[0, 1, 2], &mut route, &costs), Next::Promised);
+        assert!(route.promised()[1].deadline <= Timestamp(30), "{:?}", route.promised());
     }
 
     #[test]
@@ -244,28 +283,8 @@ mod tests {
         assert_eq!(order, [(1, &[][..]), (0, &[]), (2, &[0])]);
         let costs = [1, 5, 5];
         let mut route = Route::new(&legs, &costs, Timestamp(0), Timestamp(5));
-        let plan = || {
-            let supply = Supply::always(Timestamp(0));
-            Plan::new(supply, Discipline::Preemptive, Timestamp(0))
-        };
         // The first two are done by one, the third by another.
-        let (mut one, mut other) = (plan(), plan());
-        let over = loop {
-            match route.next() {
-                Next::Promise { leg, window } => {
-                    let plan = if leg == 2 { &mut other } else { &mut one };
-                    match plan.reserve(window, Work(costs[leg])) {
-                        Some(_) => route.promise(window),
-                        None => route.refuse(plan.earliest(window.release, Work(costs[leg]))),
-                    }
-                }
-                Next::Begin => {
-                    (one, other) = (plan(), plan());
-                    route.begin_anew();
-                }
-                over @ (Next::Promised | Next::Refused { .. }) => break over,
-            }
-        };
+        let over = travel(&mut [plan(), plan()], &[0, 0, 1], &mut route, &costs);
         assert_eq!(over, Next::Refused { earliest: Some(Timestamp(6)) });
     }
 
@@ -293,11 +312,10 @@ mod tests {
                 prop_assert_eq!(leg.iteration.0.len(), loops.len());
             }
             let costs = vec![cost; legs.len()];
-            let start = Timestamp(0);
-            let mut plan = Plan::new(Supply::always(start), Discipline::Preemptive, start);
             let at = Timestamp(2 * cost * legs.len() as i64);
-            let mut route = Route::new(&legs, &costs, start, at);
-            prop_assert_eq!(travel(&mut plan, &mut route, &costs), Next::Promised);
+            let mut route = Route::new(&legs, &costs, Timestamp(0), at);
+            let by_one = vec![0; legs.len()];
+            prop_assert_eq!(travel(&mut [plan()], &by_one, &mut route, &costs), Next::Promised);
             for (leg, window) in legs.iter().zip(route.promised()) {
                 prop_assert!(window.deadline <= at);
                 prop_assert!(leg.after.iter().all(|it| route.promised()[*it].deadline <= window.release));
@@ -310,21 +328,14 @@ mod tests {
             costs in prop::collection::vec(1_i64..6, 1..5),
             deadline in 1_i64..60,
         ) {
-            let start = Timestamp(0);
-            let mut plan = Plan::new(Supply::always(start), Discipline::Preemptive, start);
+            let (start, mut plans) = (Timestamp(0), [plan()]);
             for (due, cost) in others {
-                plan.reserve(Window { release: start, deadline: Timestamp(due) }, Work(cost));
+                plans[0].reserve(Window { release: start, deadline: Timestamp(due) }, Work(cost));
             }
-            let before = plan.len();
-            let chain = |place: usize| Leg {
-                node: NodeId(place as u32),
-                iteration: Iteration::default(),
-                after: (0..place).collect(),
-                takes: None,
-            };
-            let legs: Vec<Leg> = (0..costs.len()).map(chain).collect();
+            let (before, by_one) = (plans[0].len(), vec![0; costs.len()]);
+            let legs = chain(costs.len());
             let mut route = Route::new(&legs, &costs, start, Timestamp(deadline));
-            match travel(&mut plan, &mut route, &costs) {
+            match travel(&mut plans, &by_one, &mut route, &costs) {
                 Next::Promised => {
                     let mut at = start;
                     for (window, cost) in route.promised().iter().zip(&costs) {
@@ -334,13 +345,36 @@ mod tests {
                     prop_assert!(at.0 <= deadline);
                 }
                 Next::Refused { earliest } => {
-                    prop_assert_eq!(plan.len(), before, "all is given back");
+                    prop_assert_eq!(plans[0].len(), before, "all is given back");
                     let earliest = earliest.expect("one person has time some day");
                     prop_assert!(earliest.0 > deadline);
                     let mut again = Route::new(&legs, &costs, start, earliest);
-                    prop_assert_eq!(travel(&mut plan, &mut again, &costs), Next::Promised);
+                    prop_assert_eq!(travel(&mut plans, &by_one, &mut again, &costs), Next::Promised);
                 }
                 Next::Promise { .. } | Next::Begin => prop_assert!(false, "it came to an end"),
+            }
+        }
+
+        #[test]
+        fn what_can_be_promised_as_soon_as_possible_is_not_refused(
+            others in prop::collection::vec((0_usize..3, 5_i64..40, 0_i64..4, 20_i64..60), 1..4),
+            legs in prop::collection::vec((1_i64..12, 0_usize..3), 2..5),
+            deadline in 30_i64..110,
+        ) {
+            let mut plans = [plan(), plan(), plan()];
+            for (whose, release, more, cost) in others {
+                let window = Window {
+                    release: Timestamp(release),
+                    deadline: Timestamp(release + cost + more),
+                };
+                plans[whose].reserve(window, Work(cost));
+            }
+            let (costs, whose): (Vec<i64>, Vec<usize>) = legs.into_iter().unzip();
+            let route = Route::new(&chain(costs.len()), &costs, Timestamp(0), Timestamp(deadline));
+            let mut at_once = Route { way: Way::Tight, ..route.clone() };
+            let by_all = |route: &mut Route| travel(&mut plans.clone(), &whose, route, &costs);
+            if by_all(&mut at_once) == Next::Promised {
+                prop_assert_eq!(by_all(&mut route.clone()), Next::Promised);
             }
         }
     }

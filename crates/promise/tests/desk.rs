@@ -35,12 +35,19 @@ fn resource() -> ResourceId {
     ResourceId::Executor("one".into())
 }
 
-fn desk(discipline: Discipline) -> Desk {
+/// Whoever works all the time.
+fn always(discipline: Discipline) -> Setup {
     let supply = Supply::always(Timestamp(0));
-    let setup =
-        Setup { supply, discipline, at_once: 1, loads: Vec::new(), jobs: Vec::new(), lag: Work(0) };
+    Setup { supply, discipline, at_once: 1, loads: Vec::new(), jobs: Vec::new(), lag: Work(0) }
+}
+
+fn executor() -> Setup {
+    always(Discipline::NonPreemptive)
+}
+
+fn desk(discipline: Discipline) -> Desk {
     let mut desk = Desk::default();
-    assert!(desk.add(resource(), &setup, Timestamp(0)));
+    assert!(desk.add(resource(), &always(discipline), Timestamp(0)));
     desk
 }
 
@@ -210,10 +217,7 @@ proptest! {
         for (number, small) in tasks.into_iter().rev().enumerate() {
             desk.guarantee(&task(number, small, true, 0));
         }
-        let supply = Supply::always(Timestamp(0));
-        let discipline = Discipline::NonPreemptive;
-        let setup = Setup { supply, discipline, at_once: 1, loads: Vec::new(), jobs: Vec::new(), lag: Work(0) };
-        desk.refit(&resource(), &setup, Timestamp(0));
+        desk.refit(&resource(), &executor(), Timestamp(0));
         prop_assert_eq!(desk.endangered(Timestamp(0)), []);
     }
 }
@@ -225,15 +229,7 @@ fn one(number: u32, from: i64, to: i64, takes: i64) -> Task {
 
 fn person(leeway: Leeway) -> Desk {
     let mut desk = Desk::with_leeway(leeway);
-    let setup = Setup {
-        supply: Supply::always(Timestamp(0)),
-        discipline: Discipline::Preemptive,
-        at_once: 1,
-        loads: Vec::new(),
-        jobs: Vec::new(),
-        lag: Work(0),
-    };
-    assert!(desk.add(resource(), &setup, Timestamp(0)));
+    assert!(desk.add(resource(), &always(Discipline::Preemptive), Timestamp(0)));
     desk
 }
 
@@ -267,15 +263,7 @@ fn what_is_told_twice_was_begun_once_and_is_not_begun_anew_with_another_calendar
     desk.begin(task.id);
     let begun = desk.take_changes().into_iter().filter(|it| *it == Change::Begun(task.id));
     assert_eq!(begun.count(), 1);
-    let setup = Setup {
-        supply: Supply::always(Timestamp(0)),
-        discipline: Discipline::Preemptive,
-        at_once: 1,
-        loads: Vec::new(),
-        jobs: Vec::new(),
-        lag: Work(0),
-    };
-    desk.refit(&resource(), &setup, Timestamp(40));
+    desk.refit(&resource(), &always(Discipline::Preemptive), Timestamp(40));
     assert_eq!(
         desk.plan_mut(&resource(), 0).expect("it fits").turns().last().expect("it fits").to,
         Timestamp(100)
@@ -293,18 +281,35 @@ fn nothing_is_given_up_because_somebody_is_a_moment_late() {
     assert_eq!(desk.least_important_endangered(&resource(), 0), Some(task.id));
 }
 
+#[test]
+fn who_is_given_something_else_before_the_first_is_done_has_begun_both() {
+    let mut desk = desk(Discipline::NonPreemptive);
+    let [first, second] =
+        [(1, 30), (2, 40)].map(|(number, due)| Task { may_abort: true, ..one(number, 0, due, 10) });
+    for task in [&first, &second] {
+        desk.guarantee(task).expect("it fits");
+        desk.begin(task.id);
+    }
+    desk.pass(Timestamp(4));
+    assert!(desk.is_begun(first.id) && desk.is_begun(second.id));
+    assert_eq!(desk.works_on(&resource()), [Some(Work(16))]);
+    // Nobody makes way who is being worked on, and what is asked for waits for both.
+    let urgent = Task { priority: 9, ..one(3, 0, 18, 3) };
+    assert!(desk.guarantee(&urgent).is_none() && !desk.could_make_room(&urgent));
+    assert_eq!(desk.earliest(&urgent), Some(Timestamp(23)));
+    desk.refit(&resource(), &executor(), Timestamp(4));
+    assert!(desk.is_begun(first.id) && desk.is_begun(second.id), "also if it is looked at anew");
+    desk.end(first.id);
+    assert_eq!(desk.works_on(&resource()), [Some(Work(10))], "it goes on with the other");
+    desk.leave(second.id);
+    assert!(!desk.is_begun(second.id) && desk.could_make_room(&urgent));
+}
+
 /// Works from each of these hours to the next.
 fn working(spans: &[(i64, i64)]) -> Setup {
     let span =
         |&(from, to): &(i64, i64)| Span { from: Timestamp(from), to: Timestamp(to), share: WHOLE };
-    Setup {
-        supply: Supply::new(spans.iter().map(span)),
-        discipline: Discipline::Preemptive,
-        at_once: 1,
-        loads: Vec::new(),
-        jobs: Vec::new(),
-        lag: Work(0),
-    }
+    Setup { supply: Supply::new(spans.iter().map(span)), ..always(Discipline::Preemptive) }
 }
 
 #[test]

@@ -2,7 +2,7 @@
 
 use legwork_model::time::Timestamp;
 
-use super::{Desk, Placed};
+use super::{Desk, Lane, Placed};
 use crate::supply::Work;
 use crate::task::{ResourceId, TaskId};
 
@@ -23,8 +23,11 @@ impl Desk {
     /// What is left of what a resource has promised and works on, lane by lane.
     pub fn works_on(&self, id: &ResourceId) -> Vec<Option<Work>> {
         let lanes = self.resources.get(id).into_iter().flat_map(|resource| &resource.lanes);
-        let running = lanes.map(|lane| lane.plan.running().and_then(|it| lane.plan.left(it)));
-        running.collect()
+        let begun = lanes.map(|Lane { plan, .. }| {
+            let running = plan.left(plan.running()?)?;
+            Some(running.max(plan.left_at_hand()))
+        });
+        begun.collect()
     }
 
     /// Whether a resource has promised anything.

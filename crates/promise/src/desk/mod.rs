@@ -357,10 +357,9 @@ impl Desk {
     fn in_order(&self, of: &ResourceId) -> Vec<Reservation> {
         let lanes = self.resources.get(of).into_iter().flat_map(|resource| &resource.lanes);
         let own = lanes.flat_map(|lane| {
-            let running = lane.plan.running().into_iter();
             let order = lane.plan.order().into_iter();
-            let rest = order.filter(|ticket| lane.plan.running() != Some(*ticket));
-            running.chain(rest).filter_map(|ticket| lane.tasks.get(&ticket))
+            let rest = order.filter(|ticket| !lane.plan.is_begun(*ticket));
+            lane.plan.begun().chain(rest).filter_map(|ticket| lane.tasks.get(&ticket))
         });
         own.filter_map(|id| self.reservation(*id)).collect()
     }

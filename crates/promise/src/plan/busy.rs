@@ -19,11 +19,15 @@ impl Plan {
     /// From when on it can do something else.
     pub(super) fn begin(&self) -> i64 {
         let free = self.busy.max(self.now);
-        match (self.discipline, &self.running) {
-            (Discipline::NonPreemptive, Some(running)) => free + running.cost,
-            (Discipline::NonPreemptive, None) => free,
-            (Discipline::Preemptive, _) => self.now,
+        match self.discipline {
+            Discipline::NonPreemptive => free + self.left_at_hand().0,
+            Discipline::Preemptive => self.now,
         }
+    }
+
+    /// How much is left of what was begun and cannot be put aside.
+    pub(crate) fn left_at_hand(&self) -> Work {
+        Work(self.at_hand().map(|(piece, _)| piece.cost).sum())
     }
 
     /// Whether something can begin now that is not in the plan and takes so long, and makes nobody late.

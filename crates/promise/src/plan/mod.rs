@@ -4,6 +4,7 @@
 //! deadlines, everything in the plan is done in time. A task is taken in only if this holds with it:
 //! the test is exact, so a refusal means that no order would do, but where [`Discipline`] and the lag say otherwise.
 
+mod begun;
 mod busy;
 mod fit;
 mod lag;
@@ -12,7 +13,7 @@ mod pass;
 mod tests;
 mod view;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, VecDeque};
 
 use legwork_model::time::Timestamp;
 use minicbor::{Decode, Encode};
@@ -78,7 +79,7 @@ pub struct Plan {
     discipline: Discipline,
     /// The working time that has passed.
     now: i64,
-    /// Everything but, where it cannot be put aside, what is being worked on.
+    /// Everything but, where it cannot be put aside, what was begun.
     tree: Tree,
     entries: Pieces,
     /// What can be worked on, in the order of deadlines.
@@ -86,6 +87,8 @@ pub struct Plan {
     /// What is not released yet.
     coming: BTreeSet<(i64, u64)>,
     running: Option<Piece>,
+    /// What was begun as well and cannot be put aside: it comes next.
+    behind: VecDeque<Piece>,
     /// Until when something that is not in the plan takes the resource.
     busy: i64,
     /// Deadlines in the plan are earlier by the lag than those that were promised.
@@ -122,6 +125,7 @@ impl Plan {
             ready: BTreeSet::new(),
             coming: BTreeSet::new(),
             running: None,
+            behind: VecDeque::new(),
             busy: i64::MIN,
             lag: 0,
             begun: BTreeSet::new(),
@@ -138,8 +142,7 @@ impl Plan {
 
     /// How many tasks it has promised, without what is done regularly.
     pub fn len(&self) -> usize {
-        let running = self.running.filter(|running| !self.entries.contains_key(&running.number));
-        self.entries.len() + usize::from(running.is_some()) - self.loads.jobs()
+        self.entries.len() + self.at_hand().count() - self.loads.jobs()
     }
 
     pub fn is_empty(&self) -> bool {
@@ -203,28 +206,6 @@ impl Plan {
         Some((ticket, self.times(ticket)?))
     }
 
-    /// Somebody works on it from now on. Whoever can put work aside works on what is due first of all they have
-    /// begun, and goes on with the others after it: nobody tells when.
-    pub fn begin_with(&mut self, ticket: Ticket) {
-        let Some(piece) = self.entries.get(&ticket.0).copied() else { return };
-        match self.discipline {
-            Discipline::Preemptive => {
-                self.begun.insert(key(&piece));
-                self.go_on();
-            }
-            Discipline::NonPreemptive => {
-                self.stop();
-                self.take_out(piece.number);
-                self.running = Some(piece);
-            }
-        }
-    }
-
-    fn go_on(&mut self) {
-        let first = self.begun.first().and_then(|key| self.entries.get(&key.number));
-        self.running = first.copied();
-    }
-
     /// Takes a reservation out for a while; false if it is being worked on, or not in the plan.
     pub(crate) fn set_aside(&mut self, ticket: Ticket) -> bool {
         let Some(piece) = self.entries.get(&ticket.0).copied() else { return false };
@@ -261,28 +242,6 @@ impl Plan {
         self.sequence = self.before.take();
     }
 
-    /// It is done, or not wanted any more; false if it is not in the plan.
-    pub fn end(&mut self, ticket: Ticket) -> bool {
-        self.aside.remove(&ticket.0);
-        let ran = self.running.take_if(|running| running.number == ticket.0).is_some();
-        self.loads.done(ticket.0);
-        let was_here = self.take_out(ticket.0) || ran;
-        if self.running.is_none() {
-            self.go_on();
-        }
-        was_here
-    }
-
-    /// What was being worked on is put aside, with what is left of it.
-    pub fn stop(&mut self) {
-        self.begun.clear();
-        if let Some(running) = self.running.take()
-            && !self.entries.contains_key(&running.number)
-        {
-            self.put_in(running);
-        }
-    }
-
     /// The first that is to be worked on now, if there is something.
     pub fn next(&self) -> Option<Ticket> {
         let next = match &self.sequence {
@@ -297,23 +256,6 @@ impl Plan {
     /// When the next one is released that cannot be begun yet.
     pub fn next_release(&self) -> Option<Timestamp> {
         self.coming.first().and_then(|(release, _)| self.supply.begin(Work(*release)))
-    }
-
-    /// How much of it is left to do.
-    pub fn left(&self, ticket: Ticket) -> Option<Work> {
-        let running = self.running.filter(|running| running.number == ticket.0);
-        let piece = running.or_else(|| self.entries.get(&ticket.0).copied())?;
-        Some(Work(piece.cost))
-    }
-
-    pub fn running(&self) -> Option<Ticket> {
-        self.running.map(|running| Ticket(running.number))
-    }
-
-    /// Whether somebody has begun to work on it.
-    pub fn is_begun(&self, ticket: Ticket) -> bool {
-        let piece = self.entries.get(&ticket.0);
-        self.running() == Some(ticket) || piece.is_some_and(|it| self.begun.contains(&key(it)))
     }
 
     /// Whether it is one of the tasks that are done regularly.

@@ -138,12 +138,12 @@ impl Plan {
     /// Who works when, for people to look at.
     pub fn turns(&self) -> Vec<Turn> {
         let begin = self.begin();
-        let running = self.running.filter(|running| !self.entries.contains_key(&running.number));
-        let running = match running.map(|piece| piece.number) {
-            Some(number) => Some((self.now, begin, number)),
+        let at_hand = self.at_hand().map(|(piece, end)| (end - piece.cost, end, piece.number));
+        let mut at_hand: Vec<(i64, i64, u64)> = at_hand.collect();
+        if at_hand.is_empty() && self.is_occupied() {
             // What is not in the plan has no number.
-            None => (self.busy > self.now).then_some((self.now, self.busy, 0)),
-        };
+            at_hand.push((self.now, self.busy, 0));
+        }
         let line: Vec<(i64, i64, u64)> = match &self.sequence {
             Some(sequence) => {
                 let turns = sequence.turns(begin);
@@ -154,7 +154,7 @@ impl Plan {
                 line.turns().map(|(from, turn)| (from, turn.to, turn.piece.number)).collect()
             }
         };
-        let all: Vec<_> = running.into_iter().chain(line).collect();
+        let all: Vec<_> = at_hand.into_iter().chain(line).collect();
         let turn = |(from, to, number)| {
             Some(Turn {
                 ticket: (number > 0 && !self.loads.is_job(number)).then_some(Ticket(number)),

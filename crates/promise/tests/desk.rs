@@ -2,6 +2,8 @@
 
 #![expect(clippy::expect_used, reason = "a wrong assumption is a failed test")]
 
+mod works;
+
 use legwork_model::id::InstanceId;
 use legwork_model::time::Timestamp;
 use legwork_promise::{
@@ -9,6 +11,7 @@ use legwork_promise::{
     Turn, WHOLE, Window, Work,
 };
 use proptest::prelude::*;
+use works::always;
 
 #[derive(Clone, Copy, Debug)]
 struct Small {
@@ -33,16 +36,6 @@ fn small() -> impl Strategy<Value = Small> {
 
 fn resource() -> ResourceId {
     ResourceId::Executor("one".into())
-}
-
-/// Whoever works all the time.
-fn always(discipline: Discipline) -> Setup {
-    let supply = Supply::always(Timestamp(0));
-    Setup { supply, discipline, at_once: 1, loads: Vec::new(), jobs: Vec::new(), lag: Work(0) }
-}
-
-fn executor() -> Setup {
-    always(Discipline::NonPreemptive)
 }
 
 fn desk(discipline: Discipline) -> Desk {
@@ -217,7 +210,7 @@ proptest! {
         for (number, small) in tasks.into_iter().rev().enumerate() {
             desk.guarantee(&task(number, small, true, 0));
         }
-        desk.refit(&resource(), &executor(), Timestamp(0));
+        desk.refit(&resource(), &always(Discipline::NonPreemptive), Timestamp(0));
         prop_assert_eq!(desk.endangered(Timestamp(0)), []);
     }
 }
@@ -279,30 +272,6 @@ fn nothing_is_given_up_because_somebody_is_a_moment_late() {
     assert_eq!(desk.least_important_endangered(&resource(), 0), None);
     desk.pass(Timestamp(11));
     assert_eq!(desk.least_important_endangered(&resource(), 0), Some(task.id));
-}
-
-#[test]
-fn who_is_given_something_else_before_the_first_is_done_has_begun_both() {
-    let mut desk = desk(Discipline::NonPreemptive);
-    let [first, second] =
-        [(1, 30), (2, 40)].map(|(number, due)| Task { may_abort: true, ..one(number, 0, due, 10) });
-    for task in [&first, &second] {
-        desk.guarantee(task).expect("it fits");
-        desk.begin(task.id);
-    }
-    desk.pass(Timestamp(4));
-    assert!(desk.is_begun(first.id) && desk.is_begun(second.id));
-    assert_eq!(desk.works_on(&resource()), [Some(Work(16))]);
-    // Nobody makes way who is being worked on, and what is asked for waits for both.
-    let urgent = Task { priority: 9, ..one(3, 0, 18, 3) };
-    assert!(desk.guarantee(&urgent).is_none() && !desk.could_make_room(&urgent));
-    assert_eq!(desk.earliest(&urgent), Some(Timestamp(23)));
-    desk.refit(&resource(), &executor(), Timestamp(4));
-    assert!(desk.is_begun(first.id) && desk.is_begun(second.id), "also if it is looked at anew");
-    desk.end(first.id);
-    assert_eq!(desk.works_on(&resource()), [Some(Work(10))], "it goes on with the other");
-    desk.leave(second.id);
-    assert!(!desk.is_begun(second.id) && desk.could_make_room(&urgent));
 }
 
 /// Works from each of these hours to the next.

@@ -1,6 +1,7 @@
 //! Planners that promise for each other, over a network on which anything can happen to a message.
 
 mod network;
+mod works;
 
 use std::collections::VecDeque;
 
@@ -8,10 +9,11 @@ use legwork_model::id::{InstanceId, ServerId};
 use legwork_model::time::Timestamp;
 use legwork_promise::{
     Desk, Discipline, Displaces, Effect, Message, Node, Noted, Part, Policy, ResourceId, Said,
-    Setup, Strategy as Asking, Supply, Task, TaskId, Window, Work,
+    Setup, Strategy as Asking, Task, TaskId, Window, Work,
 };
 use network::{BUSY, DELAY, Happened, Net, Setting};
 use proptest::prelude::*;
+use works::always;
 
 fn asking() -> impl Strategy<Value = Asking> {
     prop_oneof![
@@ -121,14 +123,7 @@ impl Two {
     /// Each with somebody who does so much at a time.
     fn with(at_once: usize, policy: &Policy) -> Self {
         let node = |number: u16| {
-            let setup = Setup {
-                supply: Supply::always(NOW),
-                discipline: Discipline::Preemptive,
-                at_once,
-                loads: Vec::new(),
-                jobs: Vec::new(),
-                lag: Work(0),
-            };
+            let setup = Setup { at_once, ..always(Discipline::Preemptive) };
             let mut desk = Desk::default();
             assert!(desk.add(one(number), &setup, NOW));
             let mut node = Node::new(ServerId(number), desk, policy.clone(), 1);

@@ -2,12 +2,15 @@
 
 #![allow(clippy::unwrap_used, reason = "a wrong assumption is a failed test")]
 
+mod works;
+
 use legwork_model::id::InstanceId;
 use legwork_model::time::Timestamp;
 use legwork_promise::{
     Desk, Discipline, Plan, ResourceId, Setup, Supply, Task, TaskId, Ticket, WHOLE, Window, Work,
 };
 use proptest::prelude::*;
+use works::always;
 
 const HORIZON: usize = 600;
 
@@ -124,14 +127,7 @@ proptest! {
 #[test]
 fn what_is_begun_costs_no_more_when_its_machine_is_looked_at_anew() {
     let machine = ResourceId::Executor("one".into());
-    let setup = Setup {
-        supply: Supply::always(Timestamp(0)),
-        discipline: Discipline::NonPreemptive,
-        at_once: 1,
-        loads: Vec::new(),
-        jobs: Vec::new(),
-        lag: Work(20),
-    };
+    let setup = Setup { lag: Work(20), ..always(Discipline::NonPreemptive) };
     let mut desk = Desk::default();
     desk.add(machine.clone(), &setup, Timestamp(0));
     let window = Window { release: Timestamp(0), deadline: Timestamp(200) };

@@ -4,7 +4,7 @@ use legwork_model::time::Timestamp;
 
 use super::{Desk, Lane, Placed};
 use crate::supply::Work;
-use crate::task::{ResourceId, TaskId};
+use crate::task::{ResourceId, Task, TaskId};
 
 impl Desk {
     /// How many tasks a resource is planned for at a time; none if it has no plan here.
@@ -60,6 +60,14 @@ impl Desk {
     /// Whether somebody was given a task that was promised, and may be at work or not.
     pub fn is_out(&self, id: TaskId) -> bool {
         self.placed.get(&id).is_some_and(|placed| placed.is_out)
+    }
+
+    /// It will not be done in time. Answers whether whoever works on it goes on all the same.
+    pub(crate) fn give_up(&mut self, id: TaskId) -> Option<(Task, bool)> {
+        let Placed { by, lane, ticket, .. } = self.placed.get(&id)?;
+        let lane = self.resources.get_mut(by)?.lanes.get_mut(*lane)?;
+        let goes_on = lane.plan.give_up(*ticket);
+        Some((self.end(id)?, goes_on))
     }
 
     /// In which of the plans of whoever has promised it a task is.

@@ -320,16 +320,19 @@ impl Desk {
         endangered
     }
 
-    /// Of all that will not be kept in a plan if nothing changes: the least important, and of those the longest.
+    /// Of all that will not be kept in a plan if nothing changes: the least important, and of those the longest. What
+    /// is being worked on and cannot be put aside comes last, for it is in the way of the others all the same.
     pub fn least_important_endangered(&mut self, of: &ResourceId, lane: usize) -> Option<TaskId> {
         let Lane { plan, tasks, .. } = self.resources.get_mut(of)?.lanes.get_mut(lane)?;
         let late = plan.late().into_iter();
-        let late = late.filter_map(|(ticket, late)| Some((late, tasks.get(&ticket)?)));
-        let tasks = late.filter_map(|(late, id)| Some((late, &self.placed.get(id)?.task)));
-        let tasks = tasks.filter(|(late, task)| *late > self.leeway.of(task.service));
-        let tasks = tasks.map(|(_, task)| task);
-        let least = tasks.min_by_key(|it| (it.priority, std::cmp::Reverse(it.service), it.id))?;
-        Some(least.id)
+        let late = late.filter_map(|(ticket, late)| {
+            let task = &self.placed.get(tasks.get(&ticket)?)?.task;
+            (late > self.leeway.of(task.service)).then_some((plan.goes_on_with(ticket), task))
+        });
+        let least = late.min_by_key(|(goes_on, it)| {
+            (*goes_on, it.priority, std::cmp::Reverse(it.service), it.id)
+        });
+        least.map(|(_, task)| task.id)
     }
 
     /// Somebody works at other times from now on; what they have promised stays promised.

@@ -16,6 +16,8 @@ pub(super) enum Gone {
     Lost,
     MadeWayHere,
     MadeWayElsewhere,
+    /// Whoever has promised it goes on with it, and will be late.
+    Late,
 }
 
 impl Node {
@@ -136,7 +138,7 @@ impl Node {
         let own = self.held.iter().filter(|(id, held)| id.part > 0 && held.asker == asker);
         for id in own.map(|(id, _)| *id).collect::<Vec<_>>() {
             if let Some(task) = self.desk.end(id) {
-                self.take_back(task, true, now, effects);
+                self.take_back(task, Gone::Lost, now, effects);
             }
         }
     }
@@ -163,7 +165,7 @@ impl Node {
         }
         let mut effects = Vec::new();
         for task in self.desk.lose(resource, now) {
-            self.take_back(task, true, now, &mut effects);
+            self.take_back(task, Gone::Lost, now, &mut effects);
         }
         effects
     }
@@ -185,7 +187,7 @@ impl Node {
         let mut effects = Vec::new();
         if self.asker(id) == Some(self.me) {
             if let Some(task) = self.desk.end(id) {
-                self.take_back(task, true, now, &mut effects);
+                self.take_back(task, Gone::Lost, now, &mut effects);
             }
         } else if let Some(Asked { task, at: Some(at), .. }) = self.asked.get(&id).cloned() {
             // What is asked for next has a higher number, whoever hears of it first.
@@ -205,20 +207,22 @@ impl Node {
     ) -> Vec<Effect> {
         let mut effects = Vec::new();
         self.hold_again(&task, asker);
-        self.take_back(task, true, now, &mut effects);
+        self.take_back(task, Gone::Lost, now, &mut effects);
         effects
     }
 
     /// Time has passed in which somebody did not work, and not all they have promised can be kept: what is least
-    /// important is promised by others, or whoever wanted it is told, before it is late.
+    /// important is promised by others, or whoever wanted it is told, before it is late. What is being worked on and
+    /// cannot be put aside is promised by nobody else, who would wait for it in vain.
     pub fn give_up_endangered(&mut self, now: Timestamp) -> Vec<Effect> {
         self.desk.pass(now);
         let mut effects = Vec::new();
         for (whose, lane) in self.desk.endangered_lanes() {
             // One after the other: with one of them gone the others may be in time.
             while let Some(id) = self.desk.least_important_endangered(&whose, lane) {
-                let Some(task) = self.desk.end(id) else { break };
-                self.take_back(task, true, now, &mut effects);
+                let Some((task, goes_on)) = self.desk.give_up(id) else { break };
+                let gone = if goes_on { Gone::Late } else { Gone::Lost };
+                self.take_back(task, gone, now, &mut effects);
             }
         }
         effects
@@ -252,11 +256,14 @@ impl Node {
             }
         }
         match gone.filter(|_| was_promised) {
-            Some(Gone::Lost) => effects.push(Effect::Lost { task: task.id }),
+            Some(Gone::Lost | Gone::Late) => effects.push(Effect::Lost { task: task.id }),
             Some(Gone::MadeWayHere | Gone::MadeWayElsewhere) => {
                 effects.push(Effect::Removed { task: task.id });
             }
             None => {}
+        }
+        if gone == Some(Gone::Late) {
+            return effects.push(Effect::Refused { task: task.id, earliest: None });
         }
         let is_there = |at: ServerId| !self.lost.contains(&at);
         let anybody = self.homes_of(&task.who).any(is_there);

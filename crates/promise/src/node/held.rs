@@ -30,6 +30,7 @@ pub(super) struct Taken {
     asker: ServerId,
     attempt: u64,
     is_lost: bool,
+    goes_on: bool,
     again: Again,
 }
 
@@ -262,27 +263,28 @@ impl Node {
         now: Timestamp,
     ) {
         let again = Again { at: now, wait: self.wait() };
-        self.taken.insert(id, Taken { asker, attempt, is_lost, again });
+        let goes_on = false;
+        self.taken.insert(id, Taken { asker, attempt, is_lost, goes_on, again });
     }
 
-    /// A promise made here is taken back. It is tried again by whoever asked for it.
+    /// A promise made here is taken back. It is tried again by whoever asked for it, unless it goes on.
     pub(super) fn take_back(
         &mut self,
         task: Task,
-        is_lost: bool,
+        gone: Gone,
         now: Timestamp,
         effects: &mut Vec<Effect>,
     ) {
         // Another part of the same task was taken back before.
         let Some((asker, attempt)) = self.let_go(task.id, effects) else { return };
         if asker == self.me {
-            let gone = if is_lost { Gone::Lost } else { Gone::MadeWayHere };
             return self.try_again(task, Some(gone), now, effects);
         }
-        let again = Again::after(now, self.wait());
-        self.taken.insert(task.id, Taken { asker, attempt, is_lost, again });
-        self.noted.push(Noted::TakenBack { task: task.id, asker, attempt, is_lost });
-        effects.push(self.say(asker, Message::TakenBack { task: task.id, attempt, is_lost }));
+        let (task, again) = (task.id, Again::after(now, self.wait()));
+        let (is_lost, goes_on) = (gone != Gone::MadeWayHere, gone == Gone::Late);
+        self.taken.insert(task, Taken { asker, attempt, is_lost, goes_on, again });
+        self.noted.push(Noted::TakenBack { task, asker, attempt, is_lost });
+        effects.push(self.say(asker, Message::TakenBack { task, attempt, is_lost, goes_on }));
     }
 
     /// Another planner has taken back what it had promised for this one.
@@ -290,7 +292,7 @@ impl Node {
         &mut self,
         from: ServerId,
         (id, attempt): (TaskId, u64),
-        is_lost: bool,
+        gone: Gone,
         now: Timestamp,
         effects: &mut Vec<Effect>,
     ) {
@@ -300,9 +302,8 @@ impl Node {
         let Some(asked) = asked.filter(|asked| asked.at.is_none_or(|at| at == from)) else {
             return;
         };
-        let was_promised = asked.at.is_some();
-        let gone = if is_lost { Gone::Lost } else { Gone::MadeWayElsewhere };
-        self.try_again(asked.task.clone(), was_promised.then_some(gone), now, effects);
+        let (task, was_promised) = (asked.task.clone(), asked.at.is_some());
+        self.try_again(task, was_promised.then_some(gone), now, effects);
     }
 
     /// When something has to be said again.
@@ -324,8 +325,9 @@ impl Node {
         }
         for (id, taken) in &mut self.taken {
             if taken.again.is_due(now) {
-                let Taken { asker, attempt, is_lost, .. } = *taken;
-                messages.push((asker, Message::TakenBack { task: *id, attempt, is_lost }));
+                let Taken { asker, attempt, is_lost, goes_on, .. } = *taken;
+                let message = Message::TakenBack { task: *id, attempt, is_lost, goes_on };
+                messages.push((asker, message));
             }
         }
         effects.extend(messages.into_iter().map(|(to, message)| self.say(to, message)));

@@ -98,6 +98,9 @@ pub enum Message {
         attempt: u64,
         #[n(2)]
         is_lost: bool,
+        /// Whoever had promised it works on it all the same, and will be late: nobody else is to do it.
+        #[cbor(n(3), default)]
+        goes_on: bool,
     },
     /// Room was held in an earlier attempt: those who were to make way do so now, and it is promised in
     /// this one. Answered as an offer is.

@@ -24,6 +24,7 @@ use legwork_model::time::Timestamp;
 pub use held::Noted;
 pub use message::{Message, Offer, Said};
 
+use self::faults::Gone;
 use crate::desk::{Desk, Reservation};
 use crate::dice::Dice;
 use crate::plan::Window;
@@ -298,8 +299,13 @@ impl Node {
             }
             Message::Confirm { tasks, attempt } => self.confirmed(from, &tasks, attempt, now),
             Message::Cancel { task, attempt } => self.cancelled(from, task, attempt, &mut effects),
-            Message::TakenBack { task, attempt, is_lost } => {
-                self.taken_back(from, (task, attempt), is_lost, now, &mut effects);
+            Message::TakenBack { task, attempt, is_lost, goes_on } => {
+                let gone = match (goes_on, is_lost) {
+                    (true, _) => Gone::Late,
+                    (false, true) => Gone::Lost,
+                    (false, false) => Gone::MadeWayElsewhere,
+                };
+                self.taken_back(from, (task, attempt), gone, now, &mut effects);
             }
             Message::Take { task, earlier, attempt } => {
                 self.told_to_take(from, task, (earlier, attempt), now, &mut effects);

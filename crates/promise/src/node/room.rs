@@ -7,6 +7,7 @@
 use legwork_model::id::ServerId;
 use legwork_model::time::Timestamp;
 
+use super::faults::Gone;
 use super::message::Message;
 use super::{Asked, Effect, Node};
 use crate::task::{Displaces, Promise, Task, TaskId};
@@ -148,7 +149,7 @@ impl Node {
         let (promise, removed) = self.desk.take_room(id)?;
         self.hold_for(&room.task, (asker, attempt), now, effects);
         for task in removed {
-            self.take_back(task, false, now, effects);
+            self.take_back(task, Gone::MadeWayHere, now, effects);
         }
         Some(promise)
     }

@@ -42,15 +42,24 @@ impl Plan {
     /// It is done, or not wanted any more; false if it is not in the plan.
     pub fn end(&mut self, ticket: Ticket) -> bool {
         self.aside.remove(&ticket.0);
-        let is_at_hand = self.at_hand().any(|(piece, _)| piece.number == ticket.0);
+        let was_at_hand = self.goes_on_with(ticket);
         self.running.take_if(|running| running.number == ticket.0);
         self.behind.retain(|piece| piece.number != ticket.0);
         self.loads.done(ticket.0);
-        let was_here = self.take_out(ticket.0) || is_at_hand;
+        let was_here = self.take_out(ticket.0) || was_at_hand;
         if self.running.is_none() {
             self.go_on();
         }
         was_here
+    }
+
+    /// Nobody counts on it any more. Whoever works on it and cannot put it aside goes on, and is not free before; answers
+    /// whether that is so.
+    pub(crate) fn give_up(&mut self, ticket: Ticket) -> bool {
+        let end = self.at_hand().find(|(piece, _)| piece.number == ticket.0).map(|(_, end)| end);
+        self.end(ticket);
+        self.busy = self.busy.max(end.unwrap_or(i64::MIN));
+        end.is_some()
     }
 
     /// What was being worked on is put aside, with what is left of it.
@@ -72,6 +81,11 @@ impl Plan {
             (*piece, at)
         });
         running.map(|running| (running, self.now + running.cost)).into_iter().chain(behind)
+    }
+
+    /// Whether it was begun and cannot be put aside.
+    pub(crate) fn goes_on_with(&self, ticket: Ticket) -> bool {
+        self.at_hand().any(|(piece, _)| piece.number == ticket.0)
     }
 
     /// How much of it is left to do.
@@ -96,7 +110,6 @@ impl Plan {
     /// Whether somebody has begun to work on it.
     pub fn is_begun(&self, ticket: Ticket) -> bool {
         let piece = self.entries.get(&ticket.0);
-        piece.is_some_and(|it| self.begun.contains(&key(it)))
-            || self.at_hand().any(|(piece, _)| piece.number == ticket.0)
+        self.goes_on_with(ticket) || piece.is_some_and(|it| self.begun.contains(&key(it)))
     }
 }

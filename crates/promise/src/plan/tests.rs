@@ -104,7 +104,9 @@ fn late_by_turns(plan: &Plan) -> Vec<Ticket> {
     if plan.discipline == Discipline::Preemptive {
         ends.extend(running.filter(|(ticket, _)| ends.contains_key(ticket)));
     }
-    let piece = |ticket: &Ticket| plan.entries.get(&ticket.0).filter(|piece| piece.cost > 0);
+    let begun = plan.at_hand().map(|(piece, _)| (piece.number, piece));
+    let all: Pieces = plan.entries.clone().into_iter().chain(begun).collect();
+    let piece = |ticket: &Ticket| all.get(&ticket.0).filter(|piece| piece.cost > 0);
     let late = ends
         .iter()
         .filter_map(|(ticket, end)| piece(ticket).filter(|piece| *end > piece.deadline).map(key));

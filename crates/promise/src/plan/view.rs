@@ -16,8 +16,22 @@ impl Plan {
         self.late().into_iter().map(|(ticket, _)| ticket).collect()
     }
 
-    /// The same with how late each will be, in working time. This is asked for often, and mostly nothing is.
+    /// The same with how late each will be, in working time.
     pub(crate) fn late(&mut self) -> Vec<(Ticket, i64)> {
+        let mut late = self.late_of_waiting();
+        // What was begun and cannot be put aside waits for nobody, and its resource may work less than it did.
+        let begun = self.at_hand().filter(|(piece, _)| piece.cost > 0);
+        late.extend(begun);
+        late.retain(|(piece, _)| !self.loads.is_job(piece.number));
+        // Who is no further behind than may be is in time.
+        late.retain(|(piece, end)| end - self.lag > piece.deadline);
+        late.sort_unstable_by_key(|(piece, _)| key(piece));
+        let by = |piece: &Piece, end: i64| end - self.lag - piece.deadline;
+        late.iter().map(|(piece, end)| (Ticket(piece.number), by(piece, *end))).collect()
+    }
+
+    /// What waits, if some of it is late, and when it is done. This is asked for often, and mostly nothing is.
+    fn late_of_waiting(&mut self) -> Vec<(Piece, i64)> {
         let begin = self.begin();
         if begin <= self.safe_until || (self.sums_tell_ends() && self.tree.least() >= begin) {
             return Vec::new();
@@ -52,21 +66,12 @@ impl Plan {
             self.safe_until = begin.saturating_add(spare.unwrap_or(i64::MAX));
         }
         let alone = self.running.map(|running| (running.number, self.now + running.cost));
-        let lag = self.lag;
-        let mut late: Vec<(Piece, i64)> = ends
-            .into_iter()
-            .filter(|(piece, _)| !self.loads.is_job(piece.number))
-            // What waits is not in the way of what is being worked on.
-            .map(|(piece, end)| match alone {
-                Some((number, alone)) if number == piece.number => (piece, alone),
-                Some(_) | None => (piece, end),
-            })
-            // Who is no further behind than may be is in time.
-            .map(|(piece, end)| (piece, end - lag))
-            .filter(|(piece, end)| *end > piece.deadline)
-            .collect();
-        late.sort_unstable_by_key(|(piece, _)| key(piece));
-        late.into_iter().map(|(piece, end)| (Ticket(piece.number), end - piece.deadline)).collect()
+        // What waits is not in the way of what is being worked on.
+        let end = |(piece, end): (Piece, i64)| match alone {
+            Some((number, alone)) if number == piece.number => (piece, alone),
+            Some(_) | None => (piece, end),
+        };
+        ends.into_iter().map(end).collect()
     }
 
     /// Whether everything can be worked on: then it is done in the order of deadlines without a pause.

@@ -8,9 +8,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use legwork_model::id::{InstanceId, ServerId};
 use legwork_model::time::Timestamp;
 use legwork_promise::{
-    Desk, Discipline, Displaces, Effect, Message, Node, Part, Policy, ResourceId, Said, Setup,
-    Strategy, Supply, Task, TaskId, Window, Work,
+    Desk, Discipline, Displaces, Effect, Message, Node, Part, Policy, ResourceId, Said, Strategy,
+    Task, TaskId, Window, Work,
 };
+
+use crate::works::always;
 
 /// How long a message is said to take, and after how long it is noticed that somebody is gone.
 pub(crate) const DELAY: i64 = 2;
@@ -101,18 +103,6 @@ fn resource(node: usize) -> ResourceId {
     ResourceId::Executor(format!("node-{node}").into())
 }
 
-fn setup() -> Setup {
-    let supply = Supply::always(Timestamp(0));
-    Setup {
-        supply,
-        discipline: Discipline::Preemptive,
-        at_once: 1,
-        loads: Vec::new(),
-        jobs: Vec::new(),
-        lag: Work(0),
-    }
-}
-
 fn whole(id: TaskId) -> TaskId {
     TaskId { part: 0, ..id }
 }
@@ -121,7 +111,7 @@ impl Net {
     pub(crate) fn new(setting: Setting) -> Self {
         let node = |number: usize| {
             let mut desk = Desk::default();
-            assert!(desk.add(resource(number), &setup(), Timestamp(0)));
+            assert!(desk.add(resource(number), &always(Discipline::Preemptive), Timestamp(0)));
             let policy = Policy {
                 strategy: setting.strategy,
                 delay_ms: DELAY,
@@ -413,7 +403,11 @@ impl Net {
                     self.nodes[node].give_up_endangered(now)
                 } else {
                     let effects = self.nodes[node].lose_resource(&resource(node), now);
-                    assert!(self.nodes[node].desk.add(resource(node), &setup(), now));
+                    assert!(self.nodes[node].desk.add(
+                        resource(node),
+                        &always(Discipline::Preemptive),
+                        now
+                    ));
                     self.nodes[node].know(resource(node), server(node));
                     effects
                 };

@@ -31,6 +31,9 @@ use crate::plan::Window;
 use crate::supply::Work;
 use crate::task::{Promise, ResourceId, Task, TaskId};
 
+/// How many messages it takes to hear bids, with a moment to spare, and an answer.
+const ASKED_AND_ANSWERED: i64 = 4;
+
 /// Whom to ask when nobody here has the time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Strategy {
@@ -436,9 +439,12 @@ impl Node {
         cost.0 == 0 || plan.is_some_and(|plan| plan.reserve(window, cost).is_some())
     }
 
-    /// Until when an answer of others is waited for.
+    /// Until when an answer of others is waited for: bids come back, all who bid may get the offer one after the other,
+    /// and the last of them answers.
     fn answer_due(&self, now: Timestamp) -> Timestamp {
-        Timestamp(now.0 + 8 * self.policy.delay_ms)
+        let messages = i64::try_from(self.policy.bidders_max).unwrap_or(i64::MAX);
+        let messages = messages.saturating_add(ASKED_AND_ANSWERED);
+        Timestamp(now.0.saturating_add(messages.saturating_mul(self.policy.delay_ms)))
     }
 
     fn say(&self, to: ServerId, message: Message) -> Effect {

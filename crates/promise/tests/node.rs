@@ -315,6 +315,23 @@ fn what_made_way_goes_to_another_hand_of_the_same_one_if_that_has_the_time() {
     assert!(is_promised_at(&told, minor.id, 0) && is_promised_at(&told, new.id, 0), "{told:?}");
 }
 
+#[test]
+fn nobody_elsewhere_makes_way_for_what_has_made_way() {
+    let mut two = Two::new();
+    let long = |number, deadline, priority, who: &[u16]| Task {
+        service: Work(4_000),
+        ..task(number, deadline, priority, who)
+    };
+    let (least, minor) = (long(1, 6_000, 1, &[1]), long(2, 5_000, 2, &[0, 1]));
+    for task in [&least, &minor] {
+        two.does(|node| node.submit(task.clone(), NOW));
+    }
+    let told = two.does(|node| node.submit(long(3, 4_500, 5, &[0]), NOW));
+    assert!(told.contains(&Effect::Removed { task: minor.id }), "{told:?}");
+    assert!(!told.contains(&Effect::Removed { task: least.id }), "{told:?}");
+    assert!(two.nodes[1].desk.task(least.id).is_some());
+}
+
 /// A task of two parts that nobody can do as a whole, and which is more important than others.
 fn in_two_parts(number: u128) -> Task {
     let part = || Part { service: Work(4_000), after: Vec::new(), carry: Work(0) };

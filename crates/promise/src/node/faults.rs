@@ -268,13 +268,14 @@ impl Node {
         let is_there = |at: ServerId| !self.lost.contains(&at);
         let anybody = self.homes_of(&task.who).any(is_there);
         let task = if anybody { task } else { task.clone().for_deputies().unwrap_or(task) };
-        if gone == Some(Gone::MadeWayHere) && self.count_here(&task) < 2 {
-            return self.pass_on(task, now, effects);
-        }
         // Nobody makes way for what has made way itself: that might go on and on.
         let has_made_way = matches!(gone, Some(Gone::MadeWayHere | Gone::MadeWayElsewhere));
         let displaces = if has_made_way { Displaces::Never } else { task.displaces };
-        self.promise_or_pass(Task { displaces, ..task }, now, effects);
+        let task = Task { displaces, ..task };
+        if gone == Some(Gone::MadeWayHere) && self.count_here(&task) < 2 {
+            return self.pass_on(task, now, effects);
+        }
+        self.promise_or_pass(task, now, effects);
     }
 
     /// In how many plans here a task could be.

@@ -56,6 +56,37 @@ fn who_is_given_something_else_before_the_first_is_done_has_begun_both() {
     assert!(!desk.is_begun(second.id) && desk.could_make_room(&urgent));
 }
 
+#[test]
+fn what_is_begun_and_what_is_done_besides_leaves_less_time() {
+    let (mut desk, task) = (desk(), one(1, 100, 60));
+    let left = |desk: &Desk| (desk.surplus(&[resource()], Timestamp(100)), desk.factor());
+    assert_eq!(left(&desk), (Work(100), 1_000));
+    desk.guarantee(&task).expect("it fits");
+    let promised = left(&desk);
+    desk.begin(task.id);
+    assert_eq!(left(&desk), promised);
+    // Also up to a moment before it is due, and if it is not in the plan.
+    assert_eq!(desk.surplus(&[resource()], Timestamp(70)), Work(10));
+    desk.end(task.id);
+    desk.occupy(&resource(), &[Some(Timestamp(60))]);
+    assert_eq!(left(&desk), promised);
+}
+
+#[test]
+fn what_is_begun_is_promised_as_it_was_before() {
+    let (mut desk, first, second) = (desk(), one(1, 100, 20), one(2, 100, 10));
+    for task in [&first, &second] {
+        desk.guarantee(task).expect("it fits");
+        desk.begin(task.id);
+    }
+    desk.pass(Timestamp(5));
+    let mut times = |task: &Task| {
+        let promise = desk.promise(task.id).expect("it is promised");
+        (promise.times.start.0, promise.times.end.0)
+    };
+    assert_eq!((times(&first), times(&second)), ((5, 20), (20, 30)));
+}
+
 /// With half of its time from now on.
 fn slow() -> Setup {
     Setup { supply: Supply::always_with(50, START), ..executor() }

@@ -17,6 +17,7 @@ impl Desk {
         let Some(resource) = self.resources.get_mut(id) else { return };
         for (lane, moment) in resource.lanes.iter_mut().zip(until) {
             lane.plan.occupy_until(*moment);
+            lane.factor.refresh(&lane.plan);
         }
     }
 

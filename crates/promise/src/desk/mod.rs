@@ -263,11 +263,12 @@ impl Desk {
     pub fn begin(&mut self, id: TaskId) {
         let Some(Placed { by, lane, ticket, .. }) = self.placed.get(&id) else { return };
         let Some(resource) = self.resources.get_mut(by) else { return };
-        let plan = &mut resource.lanes[*lane].plan;
+        let Lane { plan, factor, .. } = &mut resource.lanes[*lane];
         // What is told twice was begun when it was told first.
         if !plan.is_begun(*ticket) {
             self.changes.push(Change::Begun(id));
             plan.begin_with(*ticket);
+            factor.refresh(plan);
         }
     }
 

@@ -95,8 +95,11 @@ impl Plan {
         }
     }
 
-    /// When it is planned, at the latest.
+    /// When it is planned, at the latest; of what was begun and cannot be put aside, when the rest of it is.
     pub fn times(&mut self, ticket: Ticket) -> Option<Times> {
+        if let Some((piece, end)) = self.at_hand().find(|(piece, _)| piece.number == ticket.0) {
+            return self.times_between(end - piece.cost, end + self.lag);
+        }
         let (piece, begin) = (*self.entries.get(&ticket.0)?, self.begin());
         let done = match &self.sequence {
             Some(sequence) => sequence.end_of(ticket.0, begin)?,
@@ -105,7 +108,10 @@ impl Plan {
             None => self.end_of_later(piece)?,
         };
         let end = done.max(piece.release + piece.cost).min(piece.deadline) + self.lag;
-        let start = (end - piece.cost).max(piece.release);
+        self.times_between((end - piece.cost).max(piece.release), end)
+    }
+
+    fn times_between(&self, start: i64, end: i64) -> Option<Times> {
         let (start, end) = (self.supply.begin(Work(start))?, self.supply.moment(Work(end))?);
         Some(Times { start, end: end.max(start) })
     }
@@ -172,7 +178,7 @@ impl Plan {
     }
 
     /// Equation (1): what is left of the working time up to a moment when all that is done regularly
-    /// and all that is promised for it is taken away. May be negative.
+    /// and all that is promised for it is taken away, and what has to be finished first. May be negative.
     pub fn surplus(&self, until: Timestamp) -> Work {
         self.surplus_until(self.supply.until(until).0)
     }
@@ -180,7 +186,8 @@ impl Plan {
     fn surplus_until(&self, end: i64) -> Work {
         let window = (end - self.now).max(0);
         let promised = self.tree.cost_until(end) - self.loads.repeated_until(end);
-        Work(window - self.loads.within(window) - promised)
+        let begun = (self.begin() - self.now).min(window);
+        Work(window - self.loads.within(window) - promised - begun)
     }
 
     /// The time up to the latest promise, and what is left of it.

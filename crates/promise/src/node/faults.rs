@@ -76,7 +76,14 @@ impl Node {
         if self.lost.is_empty() {
             return None;
         }
-        self.asked.values().filter_map(|asked| self.waits_until(asked)).min()
+        let asked = self.asked.values().filter_map(|asked| self.waits_until(asked));
+        asked.chain(self.kept_for_lost().map(|task| self.urgent_from(task))).min()
+    }
+
+    /// What this planner keeps for those that are lost. They may come back with it.
+    fn kept_for_lost(&self) -> impl Iterator<Item = &Task> {
+        let kept = self.kept.values().filter(|(of, _)| self.lost.contains(of));
+        kept.map(|(_, task)| task)
     }
 
     /// Until when a task can wait for whoever has promised it and is lost: it should be begun then, or is urgent.
@@ -92,9 +99,11 @@ impl Node {
             return;
         }
         let is_due = |asked: &&Asked| self.waits_until(asked).is_some_and(|until| until <= now);
-        let due: Vec<Task> =
-            self.asked.values().filter(is_due).map(|asked| asked.task.clone()).collect();
+        let asked = self.asked.values().filter(is_due).map(|asked| &asked.task);
+        let kept = self.kept_for_lost().filter(|task| self.urgent_from(task) <= now);
+        let due: Vec<Task> = asked.chain(kept).cloned().collect();
         for task in by_urgency(due, now) {
+            self.kept.remove(&task.id);
             self.try_again(task, Some(Gone::Lost), now, effects);
         }
     }
@@ -116,10 +125,12 @@ impl Node {
         let asked = self.asked.values().filter(|it| was_there(it.at) && !can_wait(it));
         let mut tasks: Vec<(Task, bool)> =
             asked.map(|asked| (asked.task.clone(), asked.at.is_some())).collect();
-        let kept: Vec<TaskId> =
-            self.kept.iter().filter(|(_, (of, _))| *of == server).map(|(id, _)| *id).collect();
-        let kept = kept.iter().filter_map(|id| self.kept.remove(id));
-        tasks.extend(kept.map(|(_, task)| (task, true)));
+        // What can wait stays kept: whoever is lost comes back with it.
+        let is_due = |task: &Task| !self.policy.comes_back || self.urgent_from(task) <= now;
+        let kept = self.kept.values().filter(|(of, task)| *of == server && is_due(task));
+        let kept: Vec<Task> = kept.map(|(_, task)| task.clone()).collect();
+        kept.iter().for_each(|task| drop(self.kept.remove(&task.id)));
+        tasks.extend(kept.into_iter().map(|task| (task, true)));
         tasks.sort_by_key(|(it, _)| (it.slack(now), std::cmp::Reverse(it.priority), it.id));
         // One part stands for all of a task.
         let mut seen = BTreeSet::new();

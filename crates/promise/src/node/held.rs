@@ -55,10 +55,11 @@ impl Again {
         Self { at: Timestamp(moment.0.saturating_add(wait)), wait }
     }
 
-    fn is_due(&mut self, now: Timestamp) -> bool {
+    /// It is said now, and then after twice the time, but not after more than so much.
+    fn is_due(&mut self, now: Timestamp, wait_max: i64) -> bool {
         let is_due = self.at <= now;
         if is_due {
-            *self = Self::after(now, self.wait.saturating_mul(2));
+            *self = Self::after(now, self.wait.saturating_mul(2).min(wait_max));
         }
         is_due
     }
@@ -66,6 +67,9 @@ impl Again {
 
 /// An answer is waited for as long as so many messages take.
 const WAITED: i64 = 4;
+
+/// Whoever still counts on what was taken back hears of it again after this at the latest.
+const TAKEN_WAIT_MAX_MS: i64 = 60_000;
 
 impl Node {
     /// Later ones have higher numbers, also after a restart.
@@ -217,14 +221,16 @@ impl Node {
     }
 
     /// Whoever asked can be reached again. They may have begun anew, and not want what they had counted on; or they did
-    /// not want it any more, and that was not heard.
+    /// not want it any more, and that was not heard. Nor may they have heard what was taken back.
     pub fn ask_again(&mut self, asker: ServerId, now: Timestamp) -> Vec<Effect> {
         let (mut effects, wait) = (Vec::new(), self.wait());
-        let own = self.held.values_mut().filter(|held| held.asker == asker);
-        for (number, held) in (0_i64..).zip(own) {
+        let taken = self.taken.values_mut().filter(|taken| taken.asker == asker);
+        let held = self.held.values_mut().filter(|held| held.asker == asker);
+        let own = taken.map(|taken| &mut taken.again).chain(held.map(|held| &mut held.again));
+        for (number, again) in (0_i64..).zip(own) {
             // Some at a time: there may be thousands.
             let at = Timestamp(now.0 + number / ASKED_AT_ONCE * ASKED_EVERY_MS);
-            held.again = Again { at, wait };
+            *again = Again { at, wait };
         }
         self.say_again(now, &mut effects);
         effects
@@ -315,7 +321,7 @@ impl Node {
     pub(super) fn say_again(&mut self, now: Timestamp, effects: &mut Vec<Effect>) {
         let (me, mut messages) = (self.me, Vec::new());
         for (id, held) in self.held.iter_mut().filter(|(_, held)| held.asker != me) {
-            if held.again.is_due(now) {
+            if held.again.is_due(now, i64::MAX) {
                 let (tasks, promise) = (vec![*id], self.desk.promise(*id));
                 let promises = Some(promise.into_iter().collect());
                 let attempt = held.attempt;
@@ -324,7 +330,7 @@ impl Node {
             }
         }
         for (id, taken) in &mut self.taken {
-            if taken.again.is_due(now) {
+            if taken.again.is_due(now, TAKEN_WAIT_MAX_MS) {
                 let Taken { asker, attempt, is_lost, goes_on, .. } = *taken;
                 let message = Message::TakenBack { task: *id, attempt, is_lost, goes_on };
                 messages.push((asker, message));

@@ -104,10 +104,13 @@ impl Site {
         }
     }
 
-    /// Who can be reached again may have begun anew before it could say that it does not want what is promised here.
+    /// Who can be reached again may have begun anew before it could say that it does not want what is promised here, and
+    /// may not know what was taken back.
     pub(super) fn ask_whether_wanted(&mut self, now: Timestamp) {
         for server in std::mem::take(&mut self.planning.reach.back) {
-            if self.planning.ledger.held().any(|it| it.asker == server) {
+            let ledger = &self.planning.ledger;
+            let is_told = ledger.taken.values().any(|(asker, ..)| *asker == server);
+            if is_told || ledger.held().any(|it| it.asker == server) {
                 self.plan(now, |node| node.ask_again(server, now));
             }
         }

@@ -425,11 +425,16 @@ impl Desk {
         })
     }
 
-    /// The same task, with other circumstances than its window and its service time.
+    /// The same task, with other circumstances than its window and its service time. If others can do it, or at other
+    /// times, that has to be put down.
     pub(crate) fn replace(&mut self, task: Task) {
-        if let Some(placed) = self.placed.get_mut(&task.id) {
-            placed.window = task.window_near(&placed.by, placed.window);
-            placed.task = task;
+        let id = task.id;
+        let Some(placed) = self.placed.get_mut(&id) else { return };
+        let is_other = (&placed.task.who, &placed.task.only) != (&task.who, &task.only);
+        placed.window = task.window_near(&placed.by, placed.window);
+        placed.task = task;
+        if is_other {
+            self.note_again(id);
         }
     }
 

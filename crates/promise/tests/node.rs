@@ -8,8 +8,8 @@ use std::collections::VecDeque;
 use legwork_model::id::{InstanceId, ServerId};
 use legwork_model::time::Timestamp;
 use legwork_promise::{
-    Desk, Discipline, Displaces, Effect, Message, Node, Noted, Part, Policy, ResourceId, Said,
-    Setup, Strategy as Asking, Task, TaskId, Window, Work,
+    Change, Desk, Discipline, Displaces, Effect, Message, Node, Noted, Only, Part, Policy,
+    ResourceId, Said, Setup, Strategy as Asking, Task, TaskId, Window, Work,
 };
 use network::{BUSY, DELAY, Happened, Net, Setting};
 use proptest::prelude::*;
@@ -300,6 +300,43 @@ fn who_can_be_reached_again_is_asked_after_all_promises_some_at_a_time() {
 }
 
 #[test]
+fn who_was_away_for_an_hour_hears_at_once_what_was_taken_back() {
+    let mut two = Two::new();
+    let asked = task(1, 10_000_000, 1, &[1]);
+    two.does(|node| node.submit(asked.clone(), NOW));
+    two.nodes[1].lose_resource(&one(1), NOW);
+    // Nobody hears it. It is said again and again, and not less and less often for ever.
+    let (mut at, mut times) = (NOW, Vec::new());
+    while at < Timestamp(3_600_000) {
+        at = two.nodes[1].next_due().expect("it is said again");
+        assert!(said(two.nodes[1].tick(at)).is_some());
+        times.push(at.0);
+    }
+    assert!(times.windows(2).all(|pair| pair[1] - pair[0] <= 60_000), "{times:?}");
+    let back = Timestamp(at.0 + 1_000);
+    assert_eq!(two.nodes[1].tick(back), [], "it is not due yet");
+    let said = said(two.nodes[1].ask_again(ServerId(0), back)).expect("it is said at once");
+    let told = two.does(|node| node.hear(ServerId(1), said, back));
+    assert!(told.contains(&Effect::Lost { task: asked.id }), "{told:?}");
+}
+
+#[test]
+fn who_can_do_a_task_from_now_on_is_put_down_if_they_are_others() {
+    let mut two = Two::new();
+    let asked = task(1, 5_000, 1, &[0]);
+    two.does(|node| node.submit(asked.clone(), NOW));
+    two.nodes[0].desk.take_changes();
+    let within = Window { release: NOW, deadline: Timestamp(4_000) };
+    let only = [Only { who: one(0), within }];
+    let revised = [(&only[..], 1), (&only[..], 0), (&[][..], 1), (&[][..], 0)];
+    for (only, noted) in revised {
+        two.nodes[0].revise(asked.id, &[one(0)], only);
+        let expected = vec![Change::Reserved(asked.id); noted];
+        assert_eq!(two.nodes[0].desk.take_changes(), expected);
+    }
+}
+
+#[test]
 fn what_made_way_goes_to_another_hand_of_the_same_one_if_that_has_the_time() {
     let mut two = Two::with(2, &Policy::default());
     let task = |number, service, deadline, priority| Task {
@@ -408,6 +445,26 @@ fn what_was_taken_apart_is_promised_anew_by_the_deputy_of_whoever_is_lost() {
     let told = two.nodes[1].lose(ServerId(0), NOW);
     assert!(told.contains(&Effect::Lost { task: apart.id }), "{told:?}");
     assert!(is_promised_at(&told, apart.id, 1), "{told:?}");
+}
+
+#[test]
+fn what_is_kept_for_a_planner_that_comes_back_waits_for_it_while_it_can() {
+    let mut two = Two::new();
+    two.nodes[0].deputise(ServerId(1));
+    let [sooner, later] = [6_000, 9_000].map(|due| task(due as u128, due, 1, &[0, 1]));
+    for task in [&sooner, &later] {
+        assert!(is_promised_at(&two.does(|node| node.submit(task.clone(), NOW)), task.id, 0));
+    }
+    let deputy = &mut two.nodes[1];
+    assert_eq!(deputy.lose(ServerId(0), NOW), [], "both can wait");
+    let due = Timestamp(2_000);
+    assert_eq!(deputy.next_due(), Some(due));
+    let told = deputy.tick(due);
+    assert!(told.contains(&Effect::Lost { task: sooner.id }), "{told:?}");
+    assert!(is_promised_at(&told, sooner.id, 1), "{told:?}");
+    deputy.find(ServerId(0), due);
+    assert_eq!(deputy.tick(Timestamp(8_000)), [], "it is back, with what it has promised");
+    assert!(deputy.desk.task(later.id).is_none());
 }
 
 #[test]

@@ -1,7 +1,5 @@
 //! Planners that are offered a task one after the other, because those who had bid for it have no time any more.
 
-#![expect(clippy::expect_used, reason = "a wrong assumption is a failed test")]
-
 mod works;
 
 use std::collections::BTreeMap;

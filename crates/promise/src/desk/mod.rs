@@ -3,6 +3,7 @@
 //! Invariant: a promise that was given is in a plan until it is kept, given back or taken back, and whoever
 //! takes one back tells which.
 
+mod answers;
 mod busy;
 mod removal;
 
@@ -186,22 +187,6 @@ impl Desk {
         self.place(task.clone(), by, lane, window)
     }
 
-    /// Whether it could be promised.
-    pub fn could(&mut self, task: &Task) -> bool {
-        let who = self.who_is_here(task);
-        let here = self.resources.iter_mut().filter(|(id, _)| who.contains(id));
-        let mut all = here.map(|(id, resource)| (task.windows_for(id), &mut resource.lanes));
-        all.any(|(windows, lanes)| {
-            lanes.iter_mut().any(|lane| windows.iter().any(|it| lane.fits(*it, task.service)))
-        })
-    }
-
-    /// The part of their time that those here have left, in thousandths: of the one with the most.
-    pub fn factor(&self) -> i64 {
-        let lanes = self.resources.values().flat_map(|resource| &resource.lanes);
-        lanes.map(|lane| lane.factor.value()).max().unwrap_or(0)
-    }
-
     /// All of them, or none.
     pub fn guarantee_all(&mut self, tasks: &[Task]) -> Option<Vec<Promise>> {
         let mut promises = Vec::with_capacity(tasks.len());
@@ -240,23 +225,6 @@ impl Desk {
     /// Those at home here who can do it.
     fn who_is_here(&self, task: &Task) -> Vec<ResourceId> {
         task.who.iter().filter(|id| self.has(id)).cloned().collect()
-    }
-
-    /// The earliest moment for which somebody here could promise it.
-    pub fn earliest(&mut self, task: &Task) -> Option<Timestamp> {
-        let who = self.who_is_here(task);
-        let resources = self.resources.iter_mut().filter(|(id, _)| who.contains(id));
-        let lanes = resources.flat_map(|(id, resource)| {
-            let times = task.times_for(id);
-            resource.lanes.iter_mut().filter_map(move |lane| {
-                let earliest = |time: &Window| {
-                    let earliest = lane.earliest(time.release, task.service)?;
-                    (earliest <= time.deadline).then_some(earliest)
-                };
-                times.iter().filter_map(earliest).min()
-            })
-        });
-        lanes.min()
     }
 
     /// Somebody works on it from now on.
@@ -463,30 +431,6 @@ impl Desk {
     /// Which task a reservation is of.
     pub fn task_of(&self, id: &ResourceId, lane: usize, ticket: Ticket) -> Option<TaskId> {
         self.resources.get(id)?.lanes.get(lane)?.tasks.get(&ticket).copied()
-    }
-
-    /// Equation (1) for the one who has the most left up to a moment, of those who can do the task.
-    pub fn surplus(&self, who: &[ResourceId], until: Timestamp) -> Work {
-        let here = who.iter().filter_map(|id| self.resources.get(id));
-        let lanes = here.flat_map(|resource| &resource.lanes);
-        lanes.map(|lane| lane.plan.surplus(until)).max().unwrap_or_default()
-    }
-
-    /// The quick answer: whether a task that comes from elsewhere is worth the test.
-    pub fn seems_to_fit(&mut self, task: &Task) -> bool {
-        let who = self.who_is_here(task);
-        let here = self.resources.iter_mut().filter(|(id, _)| who.contains(id));
-        here.flat_map(|(_, resource)| &mut resource.lanes).any(|Lane { plan, factor, .. }| {
-            factor.accepts(task.service, plan.time_until(task.window.deadline))
-        })
-    }
-
-    /// What the test said about a task that seemed to fit.
-    pub fn learn(&mut self, task: &Task, was_right: bool) {
-        let who = self.who_is_here(task);
-        let here = self.resources.iter_mut().filter(|(id, _)| who.contains(id));
-        here.flat_map(|(_, resource)| &mut resource.lanes)
-            .for_each(|lane| lane.factor.learn(was_right));
     }
 }
 

@@ -93,12 +93,14 @@ impl Desk {
         window: Window,
     ) -> Option<(Vec<Ticket>, Times)> {
         let lane = &self.resources.get(id)?.lanes[number];
-        if !lane.has_room_for(task) {
+        let lower = self.removable(task, lane);
+        // Where nobody can make way the plan need not be looked at: it may be long.
+        if !lane.has_room_for(task) || lower.is_empty() && lane.rooms.is_empty() {
             return None;
         }
         let mut plan = lane.with_rooms_taken();
         let mut fits = |plan: &mut Plan| plan.fits(window, task.service);
-        let taken = clear(&mut plan, &mut fits, self.removable(task, lane))?;
+        let taken = clear(&mut plan, &mut fits, lower)?;
         let others = spare(&mut plan, fits, taken);
         let (_, times) = plan.reserve(window, task.service)?;
         Some((others, times))

@@ -10,6 +10,9 @@ use super::{Asked, Effect, Node};
 use crate::desk::by_urgency;
 use crate::task::{Displaces, Only, ResourceId, Task, TaskId};
 
+/// Of how many tasks a planner that is lost hears that they are not wanted of it any more when it is back.
+const MOVED_MAX: usize = 10_000;
+
 /// Why something is not promised any more.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Gone {
@@ -261,7 +264,12 @@ impl Node {
             let attempt = self.next_attempt(now);
             match asked.at {
                 Some(at) if self.lost.contains(&at) => {
-                    self.moved.entry(at).or_default().push((task.id, attempt));
+                    let moved = self.moved.entry(at).or_default();
+                    moved.push_back((task.id, attempt));
+                    // It may never be back. If it is, it asks about what it was not told.
+                    if moved.len() > MOVED_MAX {
+                        moved.pop_front();
+                    }
                 }
                 Some(_) | None => self.not_taken(&asked, effects),
             }

@@ -16,7 +16,7 @@ mod held;
 mod message;
 mod room;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use legwork_model::id::ServerId;
 use legwork_model::time::Timestamp;
@@ -147,7 +147,7 @@ pub struct Node {
     /// Tasks that wait whether those who are lost come back.
     waiting: BTreeMap<TaskId, Task>,
     /// What is still promised by planners that were lost, and not wanted of them any more.
-    moved: BTreeMap<ServerId, Vec<(TaskId, u64)>>,
+    moved: BTreeMap<ServerId, VecDeque<(TaskId, u64)>>,
     dice: Dice,
 }
 
@@ -322,7 +322,8 @@ impl Node {
     /// How many tasks are under way: asked for, promised to others, or not known to be over.
     pub fn open(&self) -> usize {
         let others = self.passing.len() + self.taken.len() + self.waiting.len() + self.rooms.len();
-        self.asked.len() + self.held.len() + self.apart.len() + others
+        let moved: usize = self.moved.values().map(VecDeque::len).sum();
+        self.asked.len() + self.held.len() + self.apart.len() + others + moved
     }
 
     /// When `tick` is due.

@@ -28,17 +28,18 @@ fn asking() -> impl Strategy<Value = Asking> {
 fn setting() -> impl Strategy<Value = Setting> {
     let fault = (1..BUSY, 0_usize..4, 1_i64..60);
     (
-        (any::<u64>(), 3_usize..=4, 1_usize..160, asking(), any::<bool>()),
+        (any::<u64>(), 3_usize..=4, 1_usize..160, asking(), any::<bool>(), any::<bool>()),
         (0_u64..40, 0_u64..30, 1_u64..9, any::<bool>(), prop::collection::vec(fault, 0..4)),
     )
         .prop_map(|(first, (lost, doubled, delay_max, comes_back, faults))| {
-            let (seed, nodes, tasks, strategy, removes) = first;
+            let (seed, nodes, tasks, strategy, removes, can_put_aside) = first;
             Setting {
                 seed,
                 nodes,
                 tasks,
                 strategy,
                 removes,
+                can_put_aside,
                 lost,
                 doubled,
                 delay_max,
@@ -89,6 +90,7 @@ fn tasks_make_way_are_lost_taken_apart_and_promised_elsewhere() {
             tasks,
             strategy,
             removes,
+            can_put_aside: seed % 3 > 0,
             lost,
             doubled,
             delay_max,

@@ -3,15 +3,20 @@
 
 #![expect(clippy::expect_used, reason = "a wrong assumption is a failed test")]
 
+mod faults;
+mod wanted;
+mod work;
+
 use std::collections::{BTreeMap, BTreeSet};
 
 use legwork_model::id::{InstanceId, ServerId};
 use legwork_model::time::Timestamp;
 use legwork_promise::{
-    Desk, Discipline, Displaces, Effect, Message, Node, Part, Policy, ResourceId, Said, Strategy,
-    Task, TaskId, Window, Work,
+    Desk, Discipline, Displaces, Effect, Message, Node, Part, Policy, ResourceId, Said, Setup,
+    Strategy, Task, TaskId, Window, Work,
 };
 
+use self::wanted::{State, Wanted};
 use crate::works::always;
 
 /// How long a message is said to take, and after how long it is noticed that somebody is gone.
@@ -28,6 +33,8 @@ pub(crate) struct Setting {
     pub(crate) tasks: usize,
     pub(crate) strategy: Strategy,
     pub(crate) removes: bool,
+    /// Who can put work aside does one thing at a time, who cannot two.
+    pub(crate) can_put_aside: bool,
     /// In per cent.
     pub(crate) lost: u64,
     pub(crate) doubled: u64,
@@ -36,41 +43,6 @@ pub(crate) struct Setting {
     pub(crate) comes_back: bool,
     /// When who is gone, and for how long.
     pub(crate) faults: Vec<(i64, usize, i64)>,
-}
-
-/// What whoever wants a task knows of it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum State {
-    Asked,
-    Promised,
-    Refused,
-    Done,
-}
-
-struct Wanted {
-    task: Task,
-    owner: usize,
-    state: State,
-    at: Option<ServerId>,
-    /// Somebody is gone, or has said that the promise is taken back: that is on its way.
-    is_excused: bool,
-    parts_done: BTreeSet<u16>,
-    /// It is done, and its owner, who was gone then, does not know.
-    is_unheard: bool,
-    /// When its owner says whether it takes the room that is held for it; that it has said so.
-    decides: Option<i64>,
-    has_decided: bool,
-    /// What was said for it until it was answered, and the most for one answer.
-    messages: usize,
-    messages_max: usize,
-}
-
-impl Wanted {
-    /// It is tried again: what is said from now on is for another answer.
-    fn begin_round(&mut self) {
-        self.messages_max = self.messages_max.max(self.messages);
-        self.messages = 0;
-    }
 }
 
 /// What has happened, to see that it does.
@@ -103,6 +75,13 @@ fn resource(node: usize) -> ResourceId {
     ResourceId::Executor(format!("node-{node}").into())
 }
 
+fn setup(setting: &Setting) -> Setup {
+    match setting.can_put_aside {
+        true => always(Discipline::Preemptive),
+        false => Setup { at_once: 2, ..always(Discipline::NonPreemptive) },
+    }
+}
+
 fn whole(id: TaskId) -> TaskId {
     TaskId { part: 0, ..id }
 }
@@ -111,7 +90,7 @@ impl Net {
     pub(crate) fn new(setting: Setting) -> Self {
         let node = |number: usize| {
             let mut desk = Desk::default();
-            assert!(desk.add(resource(number), &always(Discipline::Preemptive), Timestamp(0)));
+            assert!(desk.add(resource(number), &setup(&setting), Timestamp(0)));
             let policy = Policy {
                 strategy: setting.strategy,
                 delay_ms: DELAY,
@@ -216,20 +195,7 @@ impl Net {
             };
             task.parts = services.iter().zip(after).map(part).collect();
         }
-        let wanted = Wanted {
-            task: task.clone(),
-            owner,
-            state: State::Asked,
-            at: None,
-            is_excused: false,
-            parts_done: BTreeSet::new(),
-            is_unheard: false,
-            decides: None,
-            has_decided: task.displaces != Displaces::WhenTold,
-            messages: 0,
-            messages_max: 0,
-        };
-        self.wanted.insert(id, wanted);
+        self.wanted.insert(id, Wanted::new(task.clone(), owner));
         let effects = self.nodes[owner].submit(task, Timestamp(self.now));
         self.carry_out(owner, effects);
     }
@@ -359,153 +325,6 @@ impl Net {
             let at = self.now + 1 + self.below(self.setting.delay_max) as i64;
             self.count += 1;
             self.on_the_way.insert((at, self.count), (from, said.clone()));
-        }
-    }
-
-    /// Faults: who is gone does nothing and hears nothing. Who comes back has lost what it had promised, or some of
-    /// the time for it; it knows that, and can do things again.
-    fn go_and_come(&mut self) {
-        let now = Timestamp(self.now);
-        for (at, node, time) in self.setting.faults.clone() {
-            let node = node % self.nodes.len();
-            if at == self.now && self.gone.is_empty() {
-                self.gone.insert(node);
-                // Nobody works there meanwhile, and it knows that when it is back.
-                let has = self.nodes[node].desk.reservations(&resource(node)).into_iter();
-                for id in has.map(|it| it.task.id).collect::<Vec<_>>() {
-                    self.nodes[node].leave(id);
-                }
-                for wanted in self.wanted.values_mut() {
-                    let parts = !wanted.task.parts.is_empty();
-                    // What is not due before it is noticed is told in time.
-                    let is_soon = wanted.task.window.deadline.0 <= self.now + NOTICED;
-                    let is_there = wanted.at == Some(server(node));
-                    let is_untold = is_soon || !self.setting.comes_back;
-                    wanted.is_excused |= parts || is_there && is_untold;
-                }
-            }
-            if !self.gone.contains(&node) {
-                continue;
-            }
-            let others: Vec<usize> = (0..self.nodes.len()).filter(|other| *other != node).collect();
-            if at + NOTICED == self.now {
-                for other in &others {
-                    let effects = self.nodes[*other].lose(server(node), now);
-                    self.carry_out(*other, effects);
-                }
-            }
-            if at + NOTICED + time == self.now {
-                self.gone.remove(&node);
-                for id in self.wanted.keys().copied().collect::<Vec<_>>() {
-                    self.hear_done(id);
-                }
-                let effects = if self.setting.comes_back {
-                    self.nodes[node].give_up_endangered(now)
-                } else {
-                    let effects = self.nodes[node].lose_resource(&resource(node), now);
-                    assert!(self.nodes[node].desk.add(
-                        resource(node),
-                        &always(Discipline::Preemptive),
-                        now
-                    ));
-                    self.nodes[node].know(resource(node), server(node));
-                    effects
-                };
-                self.carry_out(node, effects);
-                for other in others {
-                    let effects = self.nodes[other].find(server(node), now);
-                    self.carry_out(other, effects);
-                }
-            }
-        }
-    }
-
-    /// What a node does next: what is due first, of all that can be begun and that is still wanted. Nobody works on
-    /// what was given up, though there is a place for it in a plan.
-    fn next_of(&self, node: usize) -> Option<TaskId> {
-        let is_wanted = |task: &Task| {
-            let state = self.wanted[&whole(task.id)].state;
-            matches!(state, State::Asked | State::Promised)
-        };
-        let all = self.nodes[node].desk.reservations(&resource(node)).into_iter();
-        let ready = all
-            .map(|reservation| reservation.task)
-            .filter(|task| task.window.release.0 <= self.now && is_wanted(task));
-        ready.min_by_key(|task| (task.window.deadline, task.id)).map(|task| task.id)
-    }
-
-    /// One hour of work, by the plans.
-    fn work(&mut self) {
-        for node in 0..self.nodes.len() {
-            if self.gone.contains(&node) {
-                continue;
-            }
-            let next = self.next_of(node);
-            let desk = &mut self.nodes[node].desk;
-            match next {
-                Some(next) => desk.begin(next),
-                None => desk.plan_mut(&resource(node), 0).expect("it is here").stop(),
-            }
-            let plan = desk.plan_mut(&resource(node), 0).expect("it is here");
-            plan.pass(Timestamp(self.now + 1));
-            let done = plan.running().filter(|it| plan.left(*it) == Some(Work(0)));
-            let Some(id) = done.and_then(|it| desk.task_of(&resource(node), 0, it)) else {
-                continue;
-            };
-            let mut effects = Vec::new();
-            self.nodes[node].end(id, &mut effects);
-            self.carry_out(node, effects);
-            self.done(id);
-        }
-    }
-
-    fn done(&mut self, id: TaskId) {
-        let wanted = self.wanted.get_mut(&whole(id)).expect("somebody wants it");
-        if id.part > 0 {
-            wanted.parts_done.insert(id.part);
-            if wanted.parts_done.len() < wanted.task.parts.len() {
-                return;
-            }
-        }
-        wanted.is_unheard = true;
-        self.hear_done(whole(id));
-    }
-
-    fn hear_done(&mut self, id: TaskId) {
-        let Some(wanted) = self.wanted.get_mut(&id) else { return };
-        let owner = wanted.owner;
-        if !wanted.is_unheard || wanted.state == State::Refused || self.gone.contains(&owner) {
-            return;
-        }
-        (wanted.is_unheard, wanted.state) = (false, State::Done);
-        // What was said until now counts; that it is over is another matter.
-        let messages = wanted.messages;
-        let effects = self.nodes[owner].finish(id);
-        self.carry_out(owner, effects);
-        if let Some(wanted) = self.wanted.get_mut(&id) {
-            wanted.messages = messages;
-        }
-    }
-
-    /// What stands is kept.
-    fn check(&self) {
-        for (id, wanted) in &self.wanted {
-            let is_late = wanted.task.window.deadline.0 < self.now;
-            let is_broken = is_late && wanted.state == State::Promised && !wanted.is_excused;
-            assert!(!is_broken || self.gone.contains(&wanted.owner), "{id:?}: broken");
-        }
-    }
-
-    /// In the end everybody has been answered, and nothing is left.
-    pub(crate) fn is_over(&self) {
-        for (id, wanted) in &self.wanted {
-            let is_over = matches!(wanted.state, State::Refused | State::Done);
-            assert!(is_over, "{id:?}: {:?}, at {:?}", wanted.state, wanted.at);
-        }
-        for node in &self.nodes {
-            assert!(node.desk.is_empty(), "reservations are left: {}", node.desk.len());
-            assert_eq!(node.open(), 0, "something is under way: {node:?}");
-            assert_eq!(node.next_due(), None);
         }
     }
 

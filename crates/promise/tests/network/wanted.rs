@@ -1,0 +1,56 @@
+//! What whoever wants a task knows of it.
+
+use std::collections::BTreeSet;
+
+use legwork_model::id::ServerId;
+use legwork_promise::{Displaces, Task};
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum State {
+    Asked,
+    Promised,
+    Refused,
+    Done,
+}
+
+pub(super) struct Wanted {
+    pub(super) task: Task,
+    pub(super) owner: usize,
+    pub(super) state: State,
+    pub(super) at: Option<ServerId>,
+    /// Somebody is gone, or has said that the promise is taken back: that is on its way.
+    pub(super) is_excused: bool,
+    pub(super) parts_done: BTreeSet<u16>,
+    /// It is done, and its owner, who was gone then, does not know.
+    pub(super) is_unheard: bool,
+    /// When its owner says whether it takes the room that is held for it; that it has said so.
+    pub(super) decides: Option<i64>,
+    pub(super) has_decided: bool,
+    /// What was said for it until it was answered, and the most for one answer.
+    pub(super) messages: usize,
+    pub(super) messages_max: usize,
+}
+
+impl Wanted {
+    pub(super) fn new(task: Task, owner: usize) -> Self {
+        Self {
+            owner,
+            state: State::Asked,
+            at: None,
+            is_excused: false,
+            parts_done: BTreeSet::new(),
+            is_unheard: false,
+            decides: None,
+            has_decided: task.displaces != Displaces::WhenTold,
+            messages: 0,
+            messages_max: 0,
+            task,
+        }
+    }
+
+    /// It is tried again: what is said from now on is for another answer.
+    pub(super) fn begin_round(&mut self) {
+        self.messages_max = self.messages_max.max(self.messages);
+        self.messages = 0;
+    }
+}

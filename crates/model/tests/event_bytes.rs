@@ -220,7 +220,7 @@ fn control_that_moves() {
     let resume = Order { what: Orders::Resume, ..order };
     check(sent(5, Parcel::Order(resume)), "840c02058201830201820163616e6e");
     check(
-        sent(6, Parcel::Finished { told: vec![ServerId(0), ServerId(300)] }),
+        sent(6, Parcel::Finished { told: vec![ServerId(0), ServerId(300)], at: None }),
         "840c02068202820019012c",
     );
     check(Event::Delivered { to: ServerId(300), number: 7 }, "830d19012c07");
@@ -231,7 +231,9 @@ fn control_that_moves() {
         received(entries(), control),
         "820e84010882008182058319012c02008383820083646c6f616e03810019ea60018482048305820268776f726b65722d310c0c0181028383058319012c0200010001",
     );
-    check(received(vec![], Parcel::Finished { told: vec![] }), "820e830108820280");
+    check(received(vec![], Parcel::Finished { told: vec![], at: None }), "820e830108820280");
+    let late = Parcel::Finished { told: vec![], at: Some(Timestamp(300)) };
+    check(received(vec![], late), "820e83010883028019012c");
     let value = Value::String("yes".to_owned());
     let values = vec![FetchedValue { element: ElementId(1), writer: in_loops(), value }];
     check(Event::Fetched { values }, "820f8183018319012c020082038163796573");

@@ -45,8 +45,9 @@ impl Site {
         }
         let is_completed = |state: &State| state.lifecycle() == Lifecycle::Completed;
         if is_completed(&decision.state) && !before.is_some_and(is_completed) {
+            let ended = decision.state.ended_at();
             for (to, told) in untold(at, &decision) {
-                let parcel = Parcel::Finished { told };
+                let parcel = Parcel::Finished { told, at: ended };
                 self.also(id, schema, &mut decision, Command::Send { to, parcel }, now);
             }
         }
@@ -94,7 +95,7 @@ fn reached(decision: &Decision) -> Vec<ServerId> {
 /// Who has to be told the end, each with the list of all that know it then.
 fn untold(at: At<'_>, decision: &Decision) -> Vec<(ServerId, Vec<ServerId>)> {
     let mut told: BTreeSet<ServerId> = BTreeSet::from([at.seat.here]);
-    if let Some((from, Parcel::Finished { told: others })) = received(decision) {
+    if let Some((from, Parcel::Finished { told: others, .. })) = received(decision) {
         told.insert(from);
         told.extend(others);
     }

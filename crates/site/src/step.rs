@@ -202,7 +202,9 @@ impl Site {
         let Some((slot, was)) = self.instances.install(id, state) else { return };
         let has_just_ended = lifecycle.has_ended() && slot.ended_at.is_none();
         if has_just_ended {
-            slot.ended_at = Some(now);
+            // It may have ended elsewhere, and be heard of late.
+            let ended = slot.state.as_deref().and_then(State::ended_at);
+            slot.ended_at = Some(ended.unwrap_or(now));
         }
         let close = is_over.then(|| Summary::of(slot).to_bytes());
         self.entailed.add_append(record.len());
@@ -216,7 +218,7 @@ impl Site {
         self.instances.touch(id);
         self.follow(id, &changes, was, now);
         if has_just_ended {
-            self.count_end(id, now);
+            self.count_end(id);
         }
         self.follow_plan(id, now);
         if has_results {

@@ -347,7 +347,8 @@ fn messages() -> Vec<Message> {
     let mut order_alone = offer(once(4), once(5), Some(Vec::new()));
     (order_alone.id.number, order_alone.parcel) = (2, Parcel::Order(order));
     let mut finished = offer(once(4), once(5), Some(Vec::new()));
-    (finished.id.number, finished.parcel) = (2, Parcel::Finished { told: vec![ServerId(1)] });
+    (finished.id.number, finished.parcel) =
+        (2, Parcel::Finished { told: vec![ServerId(1)], at: None });
     let version = Wanted { element: ElementId(0), writer: once(1) };
     let Wanted { element, writer } = version.clone();
     let value = FetchedValue { element, writer, value: Value::String("x".into()) };

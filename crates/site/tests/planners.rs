@@ -204,3 +204,32 @@ fn a_promise_is_counted_once_although_others_hear_of_the_end_after_the_deadline(
     let Ok(Answer::Instance(view)) = group.ask(1, request) else { panic!("it is there") };
     assert!(view.info.ended_at <= Some(view.info.deadline.unwrap().at), "when it ended, not heard");
 }
+
+#[test]
+fn a_promise_that_was_kept_elsewhere_counts_as_kept_however_late_its_starter_hears_of_it() {
+    let mut group = group();
+    let (instance, by) = start(&mut group, 10);
+    let clerk = if by.contains("ann") { "ann" } else { "bob" };
+    group.ask(1, done(instance, "check", clerk)).unwrap();
+    run(&mut group, 5);
+    // The south is done in time, and north-2 hears of it a day later.
+    group.away.insert(1);
+    group.ask(2, done(instance, "sign", "sam")).unwrap();
+    let ended = Timestamp(group.now);
+    (0..24).for_each(|_| group.pass(HOUR));
+    group.away.clear();
+    group.feed(2, Input::Link { to: ServerId(1), is_up: true });
+    (0..10).for_each(|_| group.pass(10_000));
+    let counts = group.servers[1].site.deadlines();
+    assert_eq!((counts.kept, counts.broken), (1, 0));
+    let show = |group: &mut Group| {
+        let request = Request::Show { instance, wait_until: None };
+        match group.ask(1, request) {
+            Ok(Answer::Instance(view)) => view.info.ended_at,
+            other => panic!("{other:?}"),
+        }
+    };
+    assert_eq!(show(&mut group), Some(ended));
+    group.open(1);
+    assert_eq!(show(&mut group), Some(ended), "also after a restart");
+}

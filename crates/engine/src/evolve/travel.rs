@@ -47,10 +47,12 @@ pub(super) fn take<N: FnMut(&mut Vec<NodeId>) -> Option<NodeId>>(
         obey(spread, order.what);
     }
     // Where it was aborted first, it stays aborted.
-    if let Parcel::Finished { .. } = parcel
+    if let Parcel::Finished { at, .. } = parcel
         && !spread.state.lifecycle.has_ended()
     {
         spread.state.lifecycle = Lifecycle::Completed;
+        // Word of it may come late. Whose clock is ahead does not know what comes here.
+        spread.state.travel_mut().ended_at = at.map(|at| at.min(now));
     }
 }
 

@@ -33,6 +33,9 @@ pub enum Parcel {
         /// Those who were told as well.
         #[n(0)]
         told: Vec<ServerId>,
+        /// When, by the clock of the server where it did. Those of before do not say so.
+        #[n(1)]
+        at: Option<Timestamp>,
     },
 }
 

@@ -38,7 +38,7 @@ impl Site {
     }
 
     /// An instance has just ended: counts where it was started whether a promise was kept.
-    pub(crate) fn count_end(&mut self, id: InstanceId, now: Timestamp) {
+    pub(crate) fn count_end(&mut self, id: InstanceId) {
         let Some(slot) = self.instances.get(id) else { return };
         let Some(state) = slot.state.as_deref() else { return };
         if state.lifecycle() != Lifecycle::Completed || state.started_elsewhere().is_some() {
@@ -46,7 +46,7 @@ impl Site {
         }
         let deadline = state.deadline().filter(|deadline| deadline.is_promised());
         let Some(deadline) = deadline else { return };
-        if now <= deadline.at {
+        if slot.ended_at <= Some(deadline.at) {
             self.planning.counts.kept += 1;
             return;
         }

@@ -83,6 +83,7 @@ impl Site {
             | Message::Load { .. }
             | Message::Plan(_)
             | Message::Step { .. }
+            | Message::StepHeard { .. }
             | Message::Turn(_)
             | Message::Kept { .. }
             | Message::Heard { .. }
@@ -135,6 +136,7 @@ impl Site {
             Message::Load { written } => self.load_told(from, written, now),
             Message::Plan(said) => self.hear_planner(from, *said, now),
             step @ Message::Step { .. } => self.step_told_by(from, step, now),
+            Message::StepHeard { task, number } => self.step_heard(from, task, number),
             Message::Turn(turn) => self.hear_turn(from, *turn, now),
             Message::Kept { executors } => self.hear_kept(from, executors, now),
             Message::Heard { executors, busy } => self.hear_heard(from, &executors, busy, now),

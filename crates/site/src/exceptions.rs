@@ -58,6 +58,7 @@ impl Site {
     /// An instance is over here, and stays in memory no longer.
     pub(crate) fn forget_over(&mut self, id: InstanceId) {
         self.instances.remove(id);
+        self.planning_over(id);
         if self.endings.open.remove(&id) {
             self.endings.over.insert(id);
         }

@@ -120,7 +120,7 @@ pub enum Message {
     /// Between planners: see `planning`.
     #[n(15)]
     Plan(#[n(0)] Box<Said>),
-    /// How far a promised step is: to who has promised it, and to who asked.
+    /// How far a promised step is, to who has promised it, and to who asked: said again until it is heard.
     #[n(16)]
     Step {
         #[n(0)]
@@ -130,6 +130,12 @@ pub enum Message {
         /// How long it took, in milliseconds of working time, if that is known.
         #[n(2)]
         took_ms: Option<u64>,
+        /// Of the change, at the server that told of it first: higher each time. 0 if it is said once.
+        #[cbor(n(3), skip_if = "is_none")]
+        number: u64,
+        /// For how long it is so.
+        #[cbor(n(4), skip_if = "is_none")]
+        ago_ms: u64,
     },
     /// A job for an executor whose plan another server keeps: see `planning::lending`.
     #[n(17)]
@@ -164,6 +170,14 @@ pub enum Message {
     PlanHeard {
         #[n(0)]
         instance: Instance,
+        #[n(1)]
+        number: u64,
+    },
+    /// The answer to word of a step: that is known.
+    #[n(22)]
+    StepHeard {
+        #[n(0)]
+        task: TaskKey,
         #[n(1)]
         number: u64,
     },
@@ -275,6 +289,10 @@ pub struct Offer {
 
 fn is_whole(is_part: &bool) -> bool {
     !is_part
+}
+
+fn is_none(number: &u64) -> bool {
+    *number == 0
 }
 
 fn is_no(answer: &bool) -> bool {

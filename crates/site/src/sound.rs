@@ -48,6 +48,7 @@ impl Site {
             | Message::Load { .. }
             | Message::Plan(_)
             | Message::Step { .. }
+            | Message::StepHeard { .. }
             | Message::Turn(_)
             | Message::Kept { .. }
             | Message::Heard { .. }

@@ -83,6 +83,7 @@ impl Message {
             | Self::Load { .. }
             | Self::Plan(_)
             | Self::Step { .. }
+            | Self::StepHeard { .. }
             | Self::Turn(_)
             | Self::Kept { .. }
             | Self::Heard { .. }
@@ -114,6 +115,7 @@ impl Message {
             | Self::Load { .. }
             | Self::Plan(_)
             | Self::Step { .. }
+            | Self::StepHeard { .. }
             | Self::Turn(_)
             | Self::Kept { .. }
             | Self::Heard { .. }

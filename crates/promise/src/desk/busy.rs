@@ -2,7 +2,7 @@
 
 use legwork_model::time::Timestamp;
 
-use super::{Desk, Lane, Placed};
+use super::{Change, Desk, Lane, Placed};
 use crate::supply::Work;
 use crate::task::{ResourceId, Task, TaskId};
 
@@ -49,6 +49,23 @@ impl Desk {
     /// Who has promised a task.
     pub fn promised_by(&self, id: TaskId) -> Option<&ResourceId> {
         self.placed.get(&id).map(|placed| &placed.by)
+    }
+
+    /// Somebody works on it since then, which is told only now. What was done since is not to be done any more, unless
+    /// they had begun something else: then nobody knows what they worked on.
+    pub fn begin_since(&mut self, id: TaskId, since: Timestamp) {
+        let Some(placed) = self.placed.get(&id) else { return };
+        let Placed { by, lane, ticket, .. } = placed;
+        let Some(resource) = self.resources.get_mut(by) else { return };
+        let Lane { plan, tasks, .. } = &mut resource.lanes[*lane];
+        if plan.running().is_some() {
+            return self.begin(id);
+        }
+        plan.end(*ticket);
+        tasks.remove(ticket);
+        self.changes.push(Change::Begun(id));
+        let reservation = placed.reservation();
+        self.restore(reservation, Some(since));
     }
 
     /// Whether somebody works on a task that was promised.

@@ -167,6 +167,7 @@ impl Network {
             | Message::Load { .. }
             | Message::Plan(_)
             | Message::Step { .. }
+            | Message::StepHeard { .. }
             | Message::Turn(_)
             | Message::Kept { .. }
             | Message::Heard { .. }

@@ -127,6 +127,9 @@ impl Site {
             if let Change::Ended(id) = change {
                 self.executors.given.touch(id.instance);
                 self.planning.lending.lent.touch(key(*id));
+                if self.instances.get(id.instance).is_none() {
+                    self.planning.word.forget(*id);
+                }
             }
         }
         let mut events: Vec<PlanEvent> = changes.into_iter().filter_map(event).collect();

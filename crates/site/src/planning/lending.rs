@@ -21,6 +21,7 @@ use super::busy::Turn;
 use super::lent::{Lent, LentTurns};
 use super::steps::stage_of;
 use super::task_id;
+use super::word::News;
 use crate::Site;
 use crate::jobs::JobKey;
 use crate::message::{Message, Name, Stage, TurnOf};
@@ -243,8 +244,8 @@ impl Site {
         let task = turn.task;
         self.say_turn(planner, TurnOf { stage: Stage::Over, ..turn });
         if self.waits(task) {
-            let message = Message::Step { task, stage: Stage::Waiting, took_ms: None };
-            self.out.push(Output::Send { to: planner, message });
+            let waits = News::new(Stage::Waiting, self.latest);
+            self.tell_step(task_id(task), waits, [Some(planner), None], self.latest);
         }
     }
 

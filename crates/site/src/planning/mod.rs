@@ -28,6 +28,7 @@ mod steps;
 mod together;
 mod views;
 mod who;
+mod word;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::RangeInclusive;
@@ -91,6 +92,7 @@ pub(crate) struct Planning {
     /// When it is looked who is at home elsewhere now.
     moves_at: Option<Timestamp>,
     retold: retold::Retold,
+    word: word::Word,
     counts: Counts,
     /// Where promises were broken, and how often.
     broken: BTreeMap<BrokenAt, u64>,
@@ -136,7 +138,7 @@ impl Planning {
 
     /// Whether promises are waited for in an instance: its state stays in memory.
     pub(crate) fn concerns(&self, id: InstanceId) -> bool {
-        self.stages.range(steps_of(id)).next().is_some()
+        self.word.is_awaited(id) || self.stages.range(steps_of(id)).next().is_some()
     }
 
     /// An instance is over.
@@ -154,6 +156,11 @@ impl Site {
     /// What became of deadlines that were asked for here.
     pub fn deadlines(&self) -> Counts {
         self.planning.counts
+    }
+
+    /// An instance is over here, and not in memory any more.
+    pub(crate) fn planning_over(&mut self, id: InstanceId) {
+        self.planning.word.forget_all(id);
     }
 
     /// This server's number; of one that is alone any will do.
@@ -181,6 +188,10 @@ impl Site {
         let node = Node::new(self.server_here(), desk, Policy::default(), self.config.life);
         self.planning.node = Some(Box::new(node));
         self.planning.refitted_at = now;
+        // Others say first what was begun meanwhile.
+        if self.other_servers().next().is_some() {
+            self.planning.watched_at = now;
+        }
         self.restore_plans(now);
         self.expect_all(now);
         self.drop_unstarted(now);
@@ -301,6 +312,8 @@ impl Site {
         self.ask_whether_wanted(now);
         self.settle_openings(now);
         self.say_plans(now);
+        self.follow_recovered(now);
+        self.say_steps(now);
     }
 
     /// Looks whether all that was promised here can still be kept, now and then.
@@ -344,6 +357,7 @@ impl Site {
         let lost = self.planning.node.as_ref().and_then(|_| self.planning.reach.next_due());
         let turns =
             [self.next_turn(), self.next_opening(), self.planning.moves_at, self.next_retold()];
+        let turns = turns.into_iter().chain([self.next_word()]);
         [granted, stored, node, watch, lost].into_iter().chain(turns).flatten().min()
     }
 }

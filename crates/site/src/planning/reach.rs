@@ -94,6 +94,7 @@ impl Site {
             self.go_on_with_all(now);
         }
         self.planning.reach.back.insert(server);
+        self.say_begun_to(server, now);
     }
 
     /// Whoever speaks can be reached, unless it is known that the link is down: what comes then was said before.

@@ -9,15 +9,15 @@ use legwork_model::id::{Activity, InstanceId, Iteration, NodeId, ServerId};
 use legwork_model::schema::Schema;
 use legwork_model::time::Timestamp;
 use legwork_org::ItemKey;
-use legwork_promise::{Message as Said, Promise, Task, TaskId, Window, Work};
+use legwork_promise::{Message as Said, Promise, ResourceId, Task, TaskId, Window, Work};
 
 use super::resources::{performer, resource};
 use super::who::Who;
+use super::word::News;
 use super::{Expected, key, task_id};
 use crate::Site;
 use crate::jobs::JobKey;
-use crate::message::{Message, Stage};
-use crate::output::Output;
+use crate::message::Stage;
 
 /// How far a step is, as it was told last.
 #[derive(Clone, Copy, Debug)]
@@ -25,11 +25,11 @@ pub(super) struct Told {
     pub(super) stage: Stage,
     pub(super) since: Timestamp,
     /// Who has promised it and so has heard it; `None` if nobody does any more.
-    planner: Option<ServerId>,
+    pub(super) planner: Option<ServerId>,
 }
 
 /// What has changed in an instance since its plan was followed last.
-struct News {
+struct Moved {
     /// Who has started it, if that is another server.
     starter: Option<ServerId>,
     /// How far steps are, and how long those took that are done.
@@ -44,7 +44,7 @@ impl Site {
     /// Brings the plans in line with where an instance stands. Cheap for those without a deadline, which are
     /// nearly all.
     pub(crate) fn follow_plan(&mut self, id: InstanceId, now: Timestamp) {
-        let Some(News { starter, told, left, again }) = self.plan_news(id, now) else { return };
+        let Some(Moved { starter, told, left, again }) = self.plan_news(id, now) else { return };
         for task in left {
             if let Some(told) = self.planning.stages.get_mut(&task) {
                 told.planner = None;
@@ -54,22 +54,20 @@ impl Site {
             let task = TaskId { instance: id, step: node.0, round, part: 0 };
             let waits = Told { stage: Stage::Waiting, since: now, planner: None };
             if self.planning.stages.insert(task, waits).is_none() {
-                let stage = Stage::Begun;
-                let message = Message::Step { task: key(task), stage, took_ms: None };
-                self.tell_step(&message, [None, starter]);
+                self.tell_step(task, News::new(Stage::Begun, now), [None, starter], now);
                 self.goes_round(task, now);
             }
         }
         let is_done = told.iter().any(|(_, news, _)| news.stage == Stage::Over);
         for (task, news, took_ms) in told {
-            let Told { stage, planner, .. } = news;
+            let Told { stage, since, planner } = news;
             let before = self.planning.stages.insert(task, news);
             // That a step waits is news only if somebody had begun.
             let had_begun = before.is_some_and(|before| before.stage != Stage::Waiting);
             if stage != Stage::Waiting || had_begun {
-                let message = Message::Step { task: key(task), stage, took_ms };
-                self.tell_step(&message, [planner, starter]);
-                self.step_told(key(task), stage, now);
+                let news = News { took_ms, ..News::new(stage, since) };
+                self.tell_step(task, news, [planner, starter], now);
+                self.step_told(key(task), (stage, since), now);
             }
             if starter.is_none() {
                 self.took(key(task), took_ms, now);
@@ -86,7 +84,7 @@ impl Site {
     }
 
     /// What has changed in the steps of an instance that are planned; `None` if it has no deadline.
-    fn plan_news(&self, id: InstanceId, now: Timestamp) -> Option<News> {
+    fn plan_news(&self, id: InstanceId, now: Timestamp) -> Option<Moved> {
         let (schema, state) = self.instances.state(id)?;
         let deadline = state.deadline()?;
         let starter = state.started_elsewhere();
@@ -122,23 +120,26 @@ impl Site {
             if same.is_some_and(|same| same.planner == planner) {
                 continue;
             }
-            // Whoever promises it anew has not heard how far it is.
-            let since = same.map_or(now, |same| same.since);
+            // Whoever promises it anew has not heard how far it is, and after a restart nobody knows who has.
+            let claimed = || state.open_at(schema, leg.node).and_then(|open| open.claimed_at);
+            let claimed = if stage == Stage::Begun { claimed() } else { None };
+            let since = same.map_or(claimed.unwrap_or(now), |same| same.since);
             let took = before.filter(|_| same.is_none() && is_now);
             let took = took.and_then(|before| self.took_since(state, leg, before, now));
             told.push((task, Told { stage, since, planner }, took));
         }
         let again = rounds_again(schema, state, deadline);
-        Some(News { starter, told, left, again })
+        Some(Moved { starter, told, left, again })
     }
 
     /// Takes in what was promised for an instance before the server went down.
     pub(crate) fn expect_promises(&mut self, id: InstanceId) {
         let Some((schema, state)) = self.instances.state(id) else { return };
-        let Some(deadline) = state.deadline().filter(|_| state.started_elsewhere().is_none())
-        else {
+        let Some(deadline) = state.deadline() else { return };
+        self.planning.word.recover(id);
+        if state.started_elsewhere().is_some() {
             return;
-        };
+        }
         self.planning.retold.recover(id, state);
         let turned = deadline.turned.is_some();
         let mut expected = Vec::new();
@@ -203,17 +204,8 @@ impl Site {
         let (task, starter) = (task_of(job.instance, leg), state.started_elsewhere());
         let begun = Told { stage: Stage::Begun, since: now, planner: Some(planner) };
         self.planning.stages.insert(task, begun);
-        let message = Message::Step { task: key(task), stage: Stage::Begun, took_ms: None };
-        self.tell_step(&message, [Some(planner), starter]);
-        self.step_told(key(task), Stage::Begun, now);
-    }
-
-    /// Tells who has promised a step how far it is, and who asked for it.
-    fn tell_step(&mut self, message: &Message, others: [Option<ServerId>; 2]) {
-        let here = self.server_here();
-        for to in others.into_iter().flatten().filter(|to| *to != here) {
-            self.out.push(Output::Send { to, message: message.clone() });
-        }
+        self.tell_step(task, News::new(Stage::Begun, now), [Some(planner), starter], now);
+        self.step_told(key(task), (Stage::Begun, now), now);
     }
 
     /// A loop goes round once more than was planned: what follows is not promised any more, and that is told.
@@ -234,21 +226,13 @@ impl Site {
         self.put_plan(task.instance, Replanned { legs: vec![leg], reason }, now);
     }
 
-    /// Another server tells how far a step is. It may not know who has promised it meanwhile.
-    pub(crate) fn step_told_by(&mut self, from: ServerId, message: Message, now: Timestamp) {
-        let Message::Step { task, stage, took_ms } = message else { return };
-        self.step_told(task, stage, now);
-        self.took(task, took_ms, now);
-        let Some((_, state)) = self.instances.state(task.instance) else { return };
-        let deadline = state.deadline().filter(|_| state.started_elsewhere().is_none());
-        let mut legs = deadline.into_iter().flat_map(|deadline| &deadline.legs);
-        let leg = legs.find(|leg| (leg.node, leg.round) == (task.node, task.round));
-        let planner = leg.and_then(|leg| leg.planned.as_ref()).map(|planned| planned.planner);
-        self.tell_step(&message, [planner.filter(|to| *to != from), None]);
-    }
-
     /// How far a step is that was promised or asked for here.
-    fn step_told(&mut self, task: TaskKey, stage: Stage, now: Timestamp) {
+    pub(super) fn step_told(
+        &mut self,
+        task: TaskKey,
+        (stage, since): (Stage, Timestamp),
+        now: Timestamp,
+    ) {
         let task = task_id(task);
         if task.round > 0 && stage == Stage::Begun {
             self.goes_round(task, now);
@@ -257,7 +241,13 @@ impl Site {
             node.desk.pass(now);
             match stage {
                 Stage::Over => return node.finish(task),
-                Stage::Begun => node.begin(task),
+                Stage::Begun => {
+                    // What executors have is told otherwise, and counts from then on.
+                    if matches!(node.desk.promised_by(task), Some(ResourceId::Person(_))) {
+                        node.desk.begin_since(task, since.min(now));
+                    }
+                    node.begin(task);
+                }
                 Stage::Waiting => node.leave(task),
             }
             Vec::new()

@@ -1,0 +1,262 @@
+//! Word of how far steps are: said again until whoever has promised them, or asked for them, has heard it.
+//!
+//! Whoever controls a step gives each change a number; whoever started the instance passes it on as it is. What is older than
+//! what was heard of a step does not count, and what is the same counts once. That a step is over always counts: nothing
+//! comes after it, and several may know it, by clocks that differ.
+//!
+//! Invariant: nothing here is stored. After a restart it is said again of all instances how far they are.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use legwork_engine::{Here, NodeState};
+use legwork_model::event::TaskKey;
+use legwork_model::id::{InstanceId, ServerId};
+use legwork_model::time::Timestamp;
+use legwork_promise::TaskId;
+
+use super::steps::{is_now, task_of};
+use super::{key, steps_of, task_id};
+use crate::Site;
+use crate::message::{Message, Stage};
+use crate::output::Output;
+
+/// How long is waited before it is said again: at first, and at most.
+const PAUSE_MIN: Duration = Duration::from_secs(1);
+const PAUSE_MAX: Duration = Duration::from_secs(60);
+/// How many are said at a time, and of how many instances after a restart: there may be many.
+const SAID_AT_ONCE: usize = 256;
+const FOLLOWED_AT_ONCE: usize = 64;
+
+#[derive(Debug, Default)]
+pub(super) struct Word {
+    /// What servers have not heard of steps.
+    unheard: BTreeMap<(TaskId, ServerId), Unheard>,
+    /// The same in the order in which they are said again.
+    line: BTreeSet<(Timestamp, TaskId, ServerId)>,
+    /// What was heard last of steps that are promised or asked for here.
+    heard: BTreeMap<TaskId, (u64, Stage)>,
+    /// Instances that were there at the start and of which nobody was told anything since.
+    recovered: BTreeSet<InstanceId>,
+    last: u64,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Unheard {
+    news: News,
+    due: Timestamp,
+    pause: Duration,
+}
+
+/// How far a step is, since when, and how long it took if it is over.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct News {
+    pub(super) stage: Stage,
+    pub(super) since: Timestamp,
+    pub(super) took_ms: Option<u64>,
+    /// 0: it gets one when it is told.
+    pub(super) number: u64,
+}
+
+impl News {
+    pub(super) fn new(stage: Stage, since: Timestamp) -> Self {
+        Self { stage, since, took_ms: None, number: 0 }
+    }
+}
+
+impl Word {
+    /// Whether it is not known whether anybody has heard how far an instance is.
+    pub(super) fn is_awaited(&self, id: InstanceId) -> bool {
+        self.recovered.contains(&id)
+    }
+
+    pub(super) fn recover(&mut self, id: InstanceId) {
+        self.recovered.insert(id);
+    }
+
+    /// Nobody says anything of a step any more that counts here.
+    pub(super) fn forget(&mut self, task: TaskId) {
+        self.heard.remove(&task);
+    }
+
+    /// An instance is not here any more.
+    pub(super) fn forget_all(&mut self, id: InstanceId) {
+        self.heard.extract_if(steps_of(id), |_, _| true).for_each(drop);
+    }
+
+    /// Whether that is news, which counts from now on.
+    fn is_news(&mut self, task: TaskId, news: News) -> bool {
+        let News { stage, number, .. } = news;
+        let is_over = |stage: Stage| stage == Stage::Over;
+        let is_known = self.heard.get(&task).is_some_and(|(last, before)| {
+            number != 0 && number <= *last && (!is_over(stage) || is_over(*before))
+        });
+        if !is_known {
+            self.heard.insert(task, (number, stage));
+        }
+        !is_known
+    }
+
+    fn put(&mut self, (task, to): (TaskId, ServerId), unheard: Unheard) {
+        self.take((task, to));
+        self.line.insert((unheard.due, task, to));
+        self.unheard.insert((task, to), unheard);
+    }
+
+    fn take(&mut self, (task, to): (TaskId, ServerId)) -> Option<Unheard> {
+        let unheard = self.unheard.remove(&(task, to))?;
+        self.line.remove(&(unheard.due, task, to));
+        Some(unheard)
+    }
+
+    /// A number that is higher than all before, also than those from before a restart.
+    fn numbered(&mut self, news: News, now: Timestamp) -> News {
+        if news.number != 0 {
+            return news;
+        }
+        self.last = (self.last + 1).max(now.0.unsigned_abs());
+        News { number: self.last, ..news }
+    }
+}
+
+impl Site {
+    /// Tells who has promised a step how far it is, and who asked for it.
+    pub(super) fn tell_step(
+        &mut self,
+        task: TaskId,
+        news: News,
+        others: [Option<ServerId>; 2],
+        now: Timestamp,
+    ) {
+        let here = self.server_here();
+        let others: BTreeSet<ServerId> = others.into_iter().flatten().collect();
+        let word = &mut self.planning.word;
+        let news = word.numbered(news, now);
+        for to in others.into_iter().filter(|to| *to != here) {
+            word.put((task, to), Unheard { news, due: now + PAUSE_MIN, pause: PAUSE_MIN * 2 });
+            self.out.push(Output::Send { to, message: step(task, news, now) });
+        }
+    }
+
+    /// Says again what was not heard and is due.
+    pub(super) fn say_steps(&mut self, now: Timestamp) {
+        let servers: BTreeSet<ServerId> = self.other_servers().collect();
+        let word = &mut self.planning.word;
+        for _ in 0..SAID_AT_ONCE {
+            let Some(&(_, task, to)) = word.line.first().filter(|(due, ..)| *due <= now) else {
+                return;
+            };
+            let Some(Unheard { news, pause, .. }) = word.take((task, to)) else { return };
+            // Who is gone for good need not hear it.
+            if !servers.contains(&to) {
+                continue;
+            }
+            let (due, next) = (now + pause, (pause * 2).min(PAUSE_MAX));
+            word.put((task, to), Unheard { news, due, pause: next });
+            self.out.push(Output::Send { to, message: step(task, news, now) });
+        }
+    }
+
+    /// When something is said again.
+    pub(super) fn next_word(&self) -> Option<Timestamp> {
+        let Word { line, recovered, .. } = &self.planning.word;
+        let recovered = (!recovered.is_empty()).then_some(self.latest);
+        line.first().map(|(due, ..)| *due).into_iter().chain(recovered).min()
+    }
+
+    /// Another server tells how far a step is. It may not know who has promised it meanwhile.
+    pub(crate) fn step_told_by(&mut self, from: ServerId, message: Message, now: Timestamp) {
+        let Message::Step { task, stage, took_ms, number, ago_ms } = message else { return };
+        // What it is about is not read yet: it is said again.
+        if self.unread.contains(&task.instance) {
+            return;
+        }
+        let since = Timestamp(now.0.saturating_sub_unsigned(ago_ms));
+        let news = News { stage, since, took_ms, number };
+        // Whoever started it may have heard of the end before, on another way.
+        let told = self.planning.stages.get(&task_id(task));
+        let is_past = stage != Stage::Over && told.is_some_and(|it| it.stage == Stage::Over);
+        if !is_past && self.planning.word.is_news(task_id(task), news) {
+            self.step_told(task, (stage, since), now);
+            self.took(task, took_ms, now);
+            let planner = self.planner_now(task).filter(|planner| *planner != from);
+            self.tell_step(task_id(task), news, [planner, None], now);
+        }
+        if self.instances.get(task.instance).is_none() && !self.planning.ledger.holds(task) {
+            self.planning.word.forget(task_id(task));
+        }
+        // Others of before say it once, and wait for no answer.
+        if number != 0 {
+            self.out.push(Output::Send { to: from, message: Message::StepHeard { task, number } });
+        }
+    }
+
+    /// Another server has heard how far a step is.
+    pub(crate) fn step_heard(&mut self, from: ServerId, task: TaskKey, number: u64) {
+        let (word, at) = (&mut self.planning.word, (task_id(task), from));
+        if word.unheard.get(&at).is_some_and(|it| it.news.number == number) {
+            word.take(at);
+        }
+    }
+
+    /// Who has promised a step of an instance that was started here.
+    fn planner_now(&self, task: TaskKey) -> Option<ServerId> {
+        let (_, state) = self.instances.state(task.instance)?;
+        let deadline = state.deadline().filter(|_| state.started_elsewhere().is_none())?;
+        let mut legs = deadline.legs.iter();
+        let leg = legs.find(|leg| (leg.node, leg.round) == (task.node, task.round))?;
+        leg.planned.as_ref().map(|planned| planned.planner)
+    }
+
+    /// Who can be reached again may have begun anew, and whoever asked for steps keeps only in memory which are begun.
+    pub(super) fn say_begun_to(&mut self, server: ServerId, now: Timestamp) {
+        let begun = self.planning.stages.iter().filter(|(_, told)| told.stage == Stage::Begun);
+        let is_starter = |id: InstanceId| {
+            let starter = self.instances.state(id).and_then(|(_, it)| it.started_elsewhere());
+            starter == Some(server)
+        };
+        let own =
+            begun.filter(|(id, told)| told.planner == Some(server) || is_starter(id.instance));
+        let own: Vec<(TaskId, Timestamp)> = own.map(|(id, told)| (*id, told.since)).collect();
+        let word = &mut self.planning.word;
+        for (task, since) in own {
+            let news = word.numbered(News::new(Stage::Begun, since), now);
+            word.put((task, server), Unheard { news, due: now, pause: PAUSE_MIN });
+        }
+    }
+
+    /// After a restart nobody knows what others have heard: the plans are brought in line once more, some at a time.
+    pub(super) fn follow_recovered(&mut self, now: Timestamp) {
+        for _ in 0..FOLLOWED_AT_ONCE {
+            let Some(id) = self.planning.word.recovered.pop_first() else { return };
+            self.follow_plan(id, now);
+            self.say_waiting(id, now);
+        }
+    }
+
+    /// Somebody may have left a step just before the restart. Of jobs whoever keeps the plan of an executor is told otherwise:
+    /// see `lending`.
+    fn say_waiting(&mut self, id: InstanceId, now: Timestamp) {
+        let Some((schema, state)) = self.instances.state(id) else { return };
+        let Some(deadline) = state.deadline() else { return };
+        let starter = state.started_elsewhere();
+        let waiting = deadline.legs.iter().filter(|leg| {
+            let is_open = is_now(schema, state, leg)
+                && matches!(state.node_state(leg.node), NodeState::Activated | NodeState::Failed);
+            let is_a_persons = || schema.node(leg.node).who().is_some();
+            is_open && is_a_persons() && self.standing(id).controls(schema, state, leg.node)
+        });
+        let waiting = waiting.filter_map(|leg| Some((leg, leg.planned.as_ref()?.planner)));
+        let waiting: Vec<(TaskId, ServerId)> =
+            waiting.map(|(leg, planner)| (task_of(id, leg), planner)).collect();
+        for (task, planner) in waiting {
+            self.tell_step(task, News::new(Stage::Waiting, now), [Some(planner), starter], now);
+            self.step_told(key(task), (Stage::Waiting, now), now);
+        }
+    }
+}
+
+fn step(task: TaskId, News { stage, since, took_ms, number }: News, now: Timestamp) -> Message {
+    let ago_ms = u64::try_from(now.since(since).as_millis()).unwrap_or(u64::MAX);
+    Message::Step { task: key(task), stage, took_ms, number, ago_ms }
+}

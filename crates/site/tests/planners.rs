@@ -233,3 +233,17 @@ fn a_promise_that_was_kept_elsewhere_counts_as_kept_however_late_its_starter_hea
     group.open(1);
     assert_eq!(show(&mut group), Some(ended), "also after a restart");
 }
+
+#[test]
+fn what_nobody_could_do_any_more_is_promised_again_by_planners_of_other_servers() {
+    let mut group = group();
+    let (instance, _) = start(&mut group, 10);
+    let ill = PEOPLE.replace("{ roles: [clerk] }", "{ absent: [{ from: 1970-01-01 }] }");
+    publish_people(&mut group, &ill);
+    assert!(!shown(&mut group, 1, instance).promised);
+    // Whoever started it dies meanwhile.
+    group.open(1);
+    publish_people(&mut group, PEOPLE);
+    assert!(shown(&mut group, 1, instance).promised);
+    assert_eq!(turns(&mut group, 0, "ann") + turns(&mut group, 2, "bob"), 1);
+}

@@ -9,8 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use legwork_mail::Tell;
-use legwork_model::event::{Event, Leg, Performer, Planned, Record, Replanned};
-use legwork_model::id::{AgentId, InstanceId, NodeId, ServerId};
+use legwork_model::id::{AgentId, InstanceId};
 use legwork_model::time::Timestamp;
 use legwork_site::*;
 use serde_json::json;
@@ -149,16 +148,9 @@ fn a_case_that_is_promised_again_is_told_also_after_a_restart() {
     let mut office = office();
     falls_ill(&mut office);
     assert_eq!(told(&mut office, 10), "withdrawal eva@office");
-    // Somebody has the time for it after all.
-    let by = Performer::Agent("ann".into());
-    let (start, end) = (office.now, Timestamp(office.now.0 + 3 * HOUR));
-    let planned = Some(Planned { by, start, end, planner: ServerId(0) });
-    let (node, round, takes_ms) = (NodeId(1), 0, 3 * HOUR as u64);
-    let legs = vec![Leg { node, round, release: start, due: end, takes_ms, planned }];
-    let reason = "somebody else will do it".to_owned();
-    let events = vec![Event::Replanned(Box::new(Replanned { legs, reason }))];
-    office.append(ID, Record { at: office.now, events }.to_bytes());
+    // Ann is back, and has the time for it.
     publish(&mut office, OFFICE);
+    office.pass(Duration::from_secs(1));
     office.restart();
     assert_eq!(told(&mut office, 10), "promise eva@office");
     office.restart();

@@ -7,6 +7,7 @@
 //!
 //! Invariant: a promise is told only when everything it rests on is on its way to the disk.
 
+mod again;
 mod busy;
 mod doubts;
 mod ends;
@@ -93,6 +94,7 @@ pub(crate) struct Planning {
     moves_at: Option<Timestamp>,
     retold: retold::Retold,
     word: word::Word,
+    again: again::Again,
     counts: Counts,
     /// Where promises were broken, and how often.
     broken: BTreeMap<BrokenAt, u64>,
@@ -138,7 +140,9 @@ impl Planning {
 
     /// Whether promises are waited for in an instance: its state stays in memory.
     pub(crate) fn concerns(&self, id: InstanceId) -> bool {
-        self.word.is_awaited(id) || self.stages.range(steps_of(id)).next().is_some()
+        self.word.is_awaited(id)
+            || self.again.concerns(id)
+            || self.stages.range(steps_of(id)).next().is_some()
     }
 
     /// An instance is over.
@@ -259,6 +263,8 @@ impl Site {
             if let Some(near) = routing.promised(at, promise) {
                 self.ask_all_next_time(task, near, now);
             }
+        } else if self.planning.again.is_trying(promise.task) {
+            self.promised_again(at, promise, now);
         } else if self.is_instance(id) {
             self.replanned(at, promise, now);
         } else {
@@ -282,6 +288,8 @@ impl Site {
     fn was_refused(&mut self, task: TaskId, earliest: Option<Timestamp>, now: Timestamp) {
         if let Some(routing) = self.planning.routes.get_mut(&task.instance) {
             routing.refused(task, earliest);
+        } else if self.planning.again.is_trying(task) {
+            self.refused_again(task, now);
         } else if self.is_instance(task.instance) {
             self.not_promised_any_more(task, now);
         }
@@ -313,6 +321,7 @@ impl Site {
         self.settle_openings(now);
         self.say_plans(now);
         self.follow_recovered(now);
+        self.try_withdrawn(now);
         self.say_steps(now);
     }
 
@@ -357,7 +366,7 @@ impl Site {
         let lost = self.planning.node.as_ref().and_then(|_| self.planning.reach.next_due());
         let turns =
             [self.next_turn(), self.next_opening(), self.planning.moves_at, self.next_retold()];
-        let turns = turns.into_iter().chain([self.next_word()]);
+        let turns = turns.into_iter().chain([self.next_word(), self.next_try()]);
         [granted, stored, node, watch, lost].into_iter().chain(turns).flatten().min()
     }
 }

@@ -196,7 +196,8 @@ impl Site {
             match deferred {
                 // Whoever wanted it may have gone.
                 Deferred::Submit(task) => {
-                    if self.planning.routes.contains_key(&task.id.instance) {
+                    let is_again = self.planning.again.is_trying(task.id);
+                    if is_again || self.planning.routes.contains_key(&task.id.instance) {
                         self.plan(now, |node| node.submit(*task, now));
                         self.go_on_with_all(now);
                     }

@@ -85,6 +85,7 @@ impl Site {
     /// People may work at other times from now on, or not at all; executors may be gone.
     pub(crate) fn refit(&mut self, now: Timestamp) {
         self.planning.refitted_at = now;
+        self.planning.again.hurry(now);
         if self.planning.node.is_none() {
             return;
         }
@@ -105,6 +106,7 @@ impl Site {
         };
         // What queues there may be through later than was thought.
         self.planning.queues.retain(|name, _| !changed.contains(name));
+        self.planning.again.hurry(now);
         let lost = self.refit_those(is_one, now);
         self.lose_all(&lost, now);
     }

@@ -78,6 +78,7 @@ impl Site {
         }
         self.rank_jobs(id);
         if self.instances.get(id).is_none_or(|slot| slot.has_ended()) {
+            self.try_no_more(id, now);
             self.planning.forget(id);
             self.mailings.forget(id);
         }
@@ -142,6 +143,10 @@ impl Site {
         }
         self.planning.retold.recover(id, state);
         let turned = deadline.turned.is_some();
+        // Somebody may have been asked for it when the server went down.
+        if !state.lifecycle().has_ended() && !deadline.is_unpromised && !deadline.is_promised() {
+            self.planning.again.add(id, Timestamp::default());
+        }
         let mut expected = Vec::new();
         for leg in &deadline.legs {
             let stage = stage_of(schema, state, leg);
@@ -224,6 +229,7 @@ impl Site {
         let reason = format!("`{}` is done once more than was planned", schema.node(node).name);
         self.count_withdrawn(task.instance);
         self.put_plan(task.instance, Replanned { legs: vec![leg], reason }, now);
+        self.try_later(task.instance, now);
     }
 
     /// How far a step is that was promised or asked for here.
@@ -269,28 +275,38 @@ impl Site {
     pub(super) fn not_promised_any_more(&mut self, task: TaskId, now: Timestamp) {
         self.count_withdrawn(task.instance);
         self.replan(task, None, "nobody has the time for it any more", now);
+        self.try_later(task.instance, now);
     }
 
     pub(super) fn was_withdrawn(&mut self, task: TaskId, why: &str, now: Timestamp) {
         self.replan(task, None, why, now);
     }
 
-    fn replan(&mut self, task: TaskId, planned: Option<Planned>, why: &str, now: Timestamp) {
-        let Some((_, state)) = self.instances.state(task.instance) else { return };
-        let Some(deadline) = state.deadline() else { return };
+    /// Whether it could be written down.
+    pub(super) fn replan(
+        &mut self,
+        task: TaskId,
+        planned: Option<Planned>,
+        why: &str,
+        now: Timestamp,
+    ) -> bool {
+        let Some((_, state)) = self.instances.state(task.instance) else { return false };
+        let Some(deadline) = state.deadline() else { return false };
         let is_it = |leg: &&Leg| (leg.node, leg.round) == (NodeId(task.step), task.round);
-        let Some(leg) = deadline.legs.iter().find(is_it) else { return };
+        let Some(leg) = deadline.legs.iter().find(is_it) else { return false };
         let legs = vec![Leg { planned, ..leg.clone() }];
-        self.put_plan(task.instance, Replanned { legs, reason: why.to_owned() }, now);
+        self.put_plan(task.instance, Replanned { legs, reason: why.to_owned() }, now)
     }
 
     /// Steps are planned otherwise from now on: here, and where others have to do with the instance.
-    fn put_plan(&mut self, id: InstanceId, replanned: Replanned, now: Timestamp) {
-        if self.command(id, Command::Replan(Box::new(replanned.clone())), now).is_ok() {
+    fn put_plan(&mut self, id: InstanceId, replanned: Replanned, now: Timestamp) -> bool {
+        let is_put = self.command(id, Command::Replan(Box::new(replanned.clone())), now).is_ok();
+        if is_put {
             self.tell_plan(id, &replanned, now);
             self.show_plan(id, &replanned.legs);
             self.note_promise(id);
         }
+        is_put
     }
 
     /// Whoever follows a list sees for whom its items are planned now.

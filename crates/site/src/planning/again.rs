@@ -1,0 +1,230 @@
+//! Promises that were withdrawn: tried again until somebody has the time after all.
+//!
+//! What is to be tried stands in the cases themselves: steps that nobody has promised, and that are neither over nor due. They
+//! are tried one after the other, that which is due first at first, and nobody makes way for them.
+//!
+//! Invariant: a case is here only if it runs, was started here and has such a step.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use legwork_engine::{NodeState, State};
+use legwork_model::event::{Leg, Performer, Planned};
+use legwork_model::id::{InstanceId, ServerId};
+use legwork_model::schema::Schema;
+use legwork_model::time::Timestamp;
+use legwork_promise::{Displaces, Promise, Task, TaskId, Window, Work};
+
+use super::resources::performer;
+use super::steps::{is_now, stage_of, task_of};
+use super::who::Who;
+use crate::Site;
+use crate::message::Stage;
+
+/// How long is waited before a case is tried again: at first, and at most.
+const PAUSE_MIN: Duration = Duration::from_secs(60);
+const PAUSE_MAX: Duration = Duration::from_secs(16 * 60);
+/// How many are tried at a time, and how soon the next: others want something promised as well.
+const TRIED_AT_ONCE: usize = 16;
+const TRIED_EVERY: Duration = Duration::from_secs(1);
+
+const WHY_TIME: &str = "somebody has the time for it again";
+const WHY_DONE: &str = "it was done in time all the same";
+
+#[derive(Debug, Default)]
+pub(super) struct Again {
+    cases: BTreeMap<InstanceId, Case>,
+    /// Those that wait, in the order in which they are tried.
+    line: BTreeSet<(Timestamp, InstanceId)>,
+    tried_at: Timestamp,
+}
+
+#[derive(Debug)]
+struct Case {
+    at: Timestamp,
+    pause: Duration,
+    /// What is asked for now.
+    trying: Option<TaskId>,
+}
+
+/// What becomes of a case that is not promised any more.
+enum Next {
+    Try(Leg),
+    /// The step was done, and in time.
+    Done(Leg),
+}
+
+impl Again {
+    pub(super) fn concerns(&self, id: InstanceId) -> bool {
+        self.cases.contains_key(&id)
+    }
+
+    pub(super) fn is_trying(&self, task: TaskId) -> bool {
+        self.cases.get(&task.instance).is_some_and(|case| case.trying == Some(task))
+    }
+
+    /// A case is not promised any more, or was not before a restart.
+    pub(super) fn add(&mut self, id: InstanceId, at: Timestamp) {
+        if !self.concerns(id) {
+            self.line.insert((at, id));
+            self.cases.insert(id, Case { at, pause: PAUSE_MIN, trying: None });
+        }
+    }
+
+    /// Answers what is still asked for.
+    pub(super) fn forget(&mut self, id: InstanceId) -> Option<TaskId> {
+        let case = self.cases.remove(&id)?;
+        self.line.remove(&(case.at, id));
+        case.trying
+    }
+
+    /// There may be more time than before: all are tried as soon as can be.
+    pub(super) fn hurry(&mut self, now: Timestamp) {
+        for (id, case) in self.cases.iter_mut().filter(|(_, case)| case.trying.is_none()) {
+            self.line.remove(&(case.at, *id));
+            (case.at, case.pause) = (case.at.min(now), PAUSE_MIN);
+            self.line.insert((case.at, *id));
+        }
+    }
+
+    fn trying(&mut self, task: TaskId) {
+        if let Some(case) = self.cases.get_mut(&task.instance) {
+            self.line.remove(&(case.at, task.instance));
+            case.trying = Some(task);
+        }
+    }
+
+    /// Nobody has the time: later perhaps.
+    fn refused(&mut self, id: InstanceId, now: Timestamp) {
+        if let Some(case) = self.cases.get_mut(&id) {
+            case.trying = None;
+            case.at = now + case.pause;
+            case.pause = (case.pause * 2).min(PAUSE_MAX);
+            self.line.insert((case.at, id));
+        }
+    }
+}
+
+impl Site {
+    /// Nobody promises a step any more; sooner or later somebody may.
+    pub(super) fn try_later(&mut self, id: InstanceId, now: Timestamp) {
+        self.planning.again.add(id, now + PAUSE_MIN);
+    }
+
+    /// Tries cases again that are not promised any more, the most urgent first.
+    pub(super) fn try_withdrawn(&mut self, now: Timestamp) {
+        if self.next_try().is_none_or(|due| due > now) {
+            return;
+        }
+        self.planning.again.tried_at = now;
+        let line = self.planning.again.line.iter().take_while(|(at, _)| *at <= now);
+        let waiting: Vec<InstanceId> = line.map(|(_, id)| *id).collect();
+        let mut urgent = Vec::new();
+        for id in waiting {
+            match self.next_withdrawn(id, now) {
+                Some(Next::Try(leg) | Next::Done(leg)) => urgent.push((leg.due, id)),
+                None => drop(self.planning.again.forget(id)),
+            }
+        }
+        urgent.sort_unstable();
+        for (_, id) in urgent.into_iter().take(TRIED_AT_ONCE) {
+            self.try_next(id, now);
+        }
+    }
+
+    /// When a case is tried again.
+    pub(super) fn next_try(&self) -> Option<Timestamp> {
+        let again = &self.planning.again;
+        again.line.first().map(|(at, _)| (*at).max(again.tried_at + TRIED_EVERY))
+    }
+
+    /// The step of a case that has to be promised next; `None` if the case cannot be promised again, or is.
+    fn next_withdrawn(&self, id: InstanceId, now: Timestamp) -> Option<Next> {
+        let (schema, state) = self.instances.state(id)?;
+        if state.lifecycle().has_ended() || state.started_elsewhere().is_some() {
+            return None;
+        }
+        let deadline = state.deadline().filter(|deadline| !deadline.is_unpromised)?;
+        let withdrawn = deadline.legs.iter().filter(|leg| leg.planned.is_none());
+        let is_over = |leg: &Leg| stage_of(schema, state, leg) == Stage::Over;
+        let is_late = |leg: &Leg| match is_over(leg) {
+            true => !was_in_time(schema, state, leg, now),
+            false => leg.due <= now,
+        };
+        if withdrawn.clone().any(is_late) {
+            return None;
+        }
+        let leg = withdrawn.min_by_key(|leg| (leg.due, leg.round, leg.node))?;
+        Some(if is_over(leg) { Next::Done(leg.clone()) } else { Next::Try(leg.clone()) })
+    }
+
+    fn try_next(&mut self, id: InstanceId, now: Timestamp) {
+        match self.next_withdrawn(id, now) {
+            Some(Next::Try(leg)) => self.try_leg(id, &leg, now),
+            Some(Next::Done(leg)) => self.was_done(id, &leg, now),
+            None => drop(self.planning.again.forget(id)),
+        }
+    }
+
+    fn try_leg(&mut self, id: InstanceId, leg: &Leg, now: Timestamp) {
+        let Some((schema, state)) = self.instances.state(id) else { return };
+        let Some(deadline) = state.deadline() else { return };
+        let window = Window { release: leg.release, deadline: leg.due };
+        let service = Work(i64::try_from(leg.takes_ms).unwrap_or(i64::MAX));
+        let Who { all, only } = self.who_could_now(schema, state, leg);
+        let priority = deadline.priority();
+        let task = Task::new(task_of(id, leg), window, service, all);
+        let (may_abort, displaces) = (true, Displaces::Never);
+        let task = Task { only, priority, may_abort, displaces, ..task };
+        self.planning.again.trying(task.id);
+        self.wake_planner(now);
+        task.who.iter().for_each(|one| self.prepare(one, now));
+        self.submit_when_open(task, now);
+    }
+
+    /// A step that nobody had promised was done in time: what follows may be promised all the same.
+    fn was_done(&mut self, id: InstanceId, leg: &Leg, now: Timestamp) {
+        let Some((_, state)) = self.instances.state(id) else { return };
+        let by = state.performer(leg.node).cloned().unwrap_or(Performer::System);
+        let at = state.completed_at(leg.node).unwrap_or(now);
+        let planned = Planned { by, start: at, end: at, planner: self.server_here() };
+        if self.replan(task_of(id, leg), Some(planned), WHY_DONE, now) {
+            self.try_next(id, now);
+        } else {
+            self.planning.again.refused(id, now);
+        }
+    }
+
+    /// Somebody promises a step again that nobody did any more.
+    pub(super) fn promised_again(&mut self, at: ServerId, promise: Promise, now: Timestamp) {
+        let Promise { task, by, times } = promise;
+        let (start, end) = (times.start, times.end);
+        let planned = Planned { by: performer(&by), start, end, planner: at };
+        self.planning.again.refused(task.instance, now);
+        if self.replan(task, Some(planned), WHY_TIME, now) {
+            self.try_next(task.instance, now);
+        } else {
+            // It is over meanwhile, or cannot be written down.
+            self.plan(now, |node| node.finish(task));
+        }
+    }
+
+    /// There is still nobody who has the time for a step. Whoever wanted it knows.
+    pub(super) fn refused_again(&mut self, task: TaskId, now: Timestamp) {
+        self.planning.again.refused(task.instance, now);
+    }
+
+    /// A case is over, or not here any more.
+    pub(super) fn try_no_more(&mut self, id: InstanceId, now: Timestamp) {
+        if let Some(task) = self.planning.again.forget(id) {
+            self.plan(now, |node| node.finish(task));
+        }
+    }
+}
+
+/// Whether a step that is over was done by when it was due. Of a round before it is known only that it is over.
+fn was_in_time(schema: &Schema, state: &State, leg: &Leg, now: Timestamp) -> bool {
+    let done = state.completed_at(leg.node).filter(|_| is_now(schema, state, leg));
+    let is_skipped = is_now(schema, state, leg) && state.node_state(leg.node) == NodeState::Skipped;
+    is_skipped || done.unwrap_or(now) <= leg.due
+}

@@ -4,14 +4,14 @@
 //! together with the first one of the instance, and the two are committed together or not at all.
 //! Requests with one key wait until the key's stream is read and are then looked at one after the
 //! other; whoever comes later asks for the stream again, which is read after that commit. So no key
-//! is kept in memory.
+//! is kept in memory. While it is found out whether a start can be promised, others with its key wait for that.
 
 use legwork_engine::Rejection;
 use legwork_model::event::{KeyEvent, Record};
 use legwork_model::id::{InstanceId, StreamId};
 use legwork_model::time::Timestamp;
 
-use crate::input::{Key, Request, Stream};
+use crate::input::{Key, Request, Start, Stream};
 use crate::output::{Append, Output};
 use crate::refusal::{Kind, Refusal};
 use crate::{Held, Repeated, Site};
@@ -28,7 +28,11 @@ impl Site {
     /// what it did.
     pub(crate) fn key_loaded(&mut self, key: StreamId, stream: &Stream, now: Timestamp) {
         let mut used = used_for(stream);
-        for held in self.loading.remove(&key).unwrap_or_default() {
+        let mut waiting = self.loading.remove(&key).unwrap_or_default();
+        // What was promised meanwhile has its time reserved: nobody else would get it.
+        let is_found = |held: &Held| matches!(&held.request, Request::Start(it) if is_found(it));
+        waiting.sort_by_key(|held| !is_found(held));
+        for held in waiting {
             let id = held.id;
             match self.start_or_repeat(held, &used, now) {
                 Ok(None) => {}
@@ -72,6 +76,11 @@ impl Site {
                 self.ask_earlier(stream, instance, held, now);
                 Ok(None)
             }
+            // What it asks for is being looked for: it would stand in its own way.
+            Ok(None) if self.is_sought(stream) && !is_found(&start) => {
+                self.wait_for_search(stream, Held { id, caller, request: Request::Start(start) });
+                Ok(None)
+            }
             Ok(None) if self.seeks_promise(&start) => {
                 self.require_placed_now(start.instance)?;
                 self.seek_promise(id, caller, start, now);
@@ -108,6 +117,11 @@ impl Site {
             self.ask_for(instance.into(), false);
         }
     }
+}
+
+/// Whether it was found out if a start can be promised.
+fn is_found(start: &Start) -> bool {
+    start.deadline.as_ref().is_some_and(|wish| wish.found.is_some())
 }
 
 fn used_for(stream: &Stream) -> Result<Option<Use>, String> {

@@ -15,7 +15,7 @@ mod tour;
 
 use group::Group;
 use legwork_model::event::{Method, PlanEvent, Record};
-use legwork_model::id::{ServerId, StreamId};
+use legwork_model::id::{InstanceId, ServerId, StreamId};
 use legwork_model::time::Timestamp;
 use legwork_site::*;
 use tour::*;
@@ -246,4 +246,51 @@ fn what_nobody_could_do_any_more_is_promised_again_by_planners_of_other_servers(
     publish_people(&mut group, PEOPLE);
     assert!(shown(&mut group, 1, instance).promised);
     assert_eq!(turns(&mut group, 0, "ann") + turns(&mut group, 2, "bob"), 1);
+}
+
+/// Starts a tour under a key, the same each time.
+fn send_keyed(group: &mut Group) -> RequestId {
+    let wish = Wish::new(Timestamp(1_000_000 + 6 * HOUR));
+    let instance = group.draw(1, group::HIGH);
+    let Request::Start(start) = start_of(instance, "tour", wish) else { panic!("a start") };
+    group.send(1, Request::Start(Start { key: group::key(7), ..start }))
+}
+
+fn started(answer: Option<Result<Answer, Refusal>>) -> (InstanceId, bool) {
+    match answer {
+        Some(Ok(Answer::Started { instance, repeated })) => (instance.instance, repeated),
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn starts_under_one_key_are_promised_once_also_if_they_come_while_it_is_looked_for() {
+    let mut group = group();
+    // Sam cannot be asked at first, so that the first has to wait.
+    group.away.insert(2);
+    let both = [send_keyed(&mut group), send_keyed(&mut group)];
+    group.pass(50);
+    assert!(both.iter().all(|id| !group.answers.contains_key(id)));
+    group.away.clear();
+    run(&mut group, 5);
+    let [first, second] = both.map(|id| started(group.answers.remove(&id)));
+    assert_eq!((first.0, first.1, second.1), (second.0, false, true));
+    assert_eq!(group.servers[1].site.deadlines().promised, 1);
+    assert_eq!(turns(&mut group, 2, "sam"), 1);
+}
+
+#[test]
+fn who_waits_under_the_same_key_for_a_start_that_is_given_up_starts_instead() {
+    let mut group = group();
+    group.away.insert(2);
+    let (first, gone) = (send_keyed(&mut group), send_keyed(&mut group));
+    let last = send_keyed(&mut group);
+    group.pass(50);
+    group.feed(1, Input::Cancelled { id: gone });
+    group.feed(1, Input::Cancelled { id: first });
+    group.away.clear();
+    run(&mut group, 5);
+    assert!(!started(group.answers.remove(&last)).1);
+    assert!(group.answers.is_empty());
+    assert_eq!(turns(&mut group, 2, "sam"), 1);
 }

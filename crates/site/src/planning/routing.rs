@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use legwork_model::event::Deadline;
-use legwork_model::id::InstanceId;
+use legwork_model::id::{InstanceId, StreamId};
 use legwork_model::schema::Schema;
 use legwork_model::time::Timestamp;
 use legwork_promise::{Leg, Next, Task, TaskId, Window, Work, legs, longest_first};
@@ -12,6 +12,7 @@ use super::resources::{AHEAD, work};
 use super::search::{Routing, Steps, Wanted};
 use super::who::Who;
 use super::{Granted, Site};
+use crate::Held;
 use crate::access::Caller;
 use crate::answer::{Answer, DeadlineView};
 use crate::input::{RequestId, Start};
@@ -53,6 +54,19 @@ impl Site {
                 // Others may have had to make way for it.
                 self.go_on_with_all(now);
             }
+        }
+    }
+
+    /// Whether it is being found out if a start under this key can be promised.
+    pub(crate) fn is_sought(&self, key: StreamId) -> bool {
+        self.planning.routes.values().any(|routing| routing.is_under(key))
+    }
+
+    /// Another start under the same key waits for what comes of it.
+    pub(crate) fn wait_for_search(&mut self, key: StreamId, held: Held) {
+        let mut routes = self.planning.routes.values_mut();
+        if let Some(routing) = routes.find(|routing| routing.is_under(key)) {
+            routing.repeated.push(held);
         }
     }
 
@@ -202,23 +216,32 @@ impl Site {
     }
 
     fn route_promised(&mut self, id: InstanceId, now: Timestamp) {
-        let Some(routing) = self.planning.routes.remove(&id) else { return };
+        let Some(mut routing) = self.planning.routes.remove(&id) else { return };
+        let repeated = std::mem::take(&mut routing.repeated);
         let Some(wish) = &routing.start.deadline else { return };
         let deadline = routing.deadline(wish.at);
         if wish.ask_only {
             let view = DeadlineView::of(&routing.schema, &deadline, None);
             self.unreserve(routing.granted.iter().map(|(_, promise)| promise.task), now);
-            return self.answer(routing.id, Ok(Answer::Deadline(Box::new(view))));
+            self.answer(routing.id, Ok(Answer::Deadline(Box::new(view))));
+            return self.admit_all(repeated, now);
         }
         self.planning.counts.promised += 1;
         let tasks = routing.granted.iter().map(|(_, promise)| promise.task).collect();
         let granted = Granted { tasks, until: Timestamp(now.0 + HELD_MS) };
         self.planning.granted.insert(id, granted);
         self.admit(routing.found(deadline), now);
+        self.admit_all(repeated, now);
+    }
+
+    /// Starts that have waited for another under the same key find what became of it.
+    fn admit_all(&mut self, repeated: Vec<Held>, now: Timestamp) {
+        repeated.into_iter().for_each(|held| self.admit(held, now));
     }
 
     fn route_refused(&mut self, id: InstanceId, earliest: Option<Timestamp>, now: Timestamp) {
         let Some(mut routing) = self.planning.routes.remove(&id) else { return };
+        let repeated = std::mem::take(&mut routing.repeated);
         let Some(wish) = &routing.start.deadline else { return };
         let (starts_anyway, only_asks) = (wish.starts_anyway(), wish.ask_only);
         let without = Deadline { is_unpromised: true, ..Deadline::new(wish.at, wish.priority) };
@@ -227,10 +250,12 @@ impl Site {
         self.unreserve(all.into_iter(), now);
         if starts_anyway {
             self.planning.counts.unpromised += 1;
-            return self.admit(routing.found(without), now);
+            self.admit(routing.found(without), now);
+            return self.admit_all(repeated, now);
         }
         self.planning.counts.refused += u64::from(!only_asks);
         self.answer(routing.id, Err(refusal));
+        self.admit_all(repeated, now);
     }
 
     fn release_route(&mut self, id: InstanceId, now: Timestamp) {
@@ -255,10 +280,14 @@ impl Site {
 
     /// Nobody waits for a start any more.
     pub(crate) fn drop_route(&mut self, request: RequestId, now: Timestamp) {
+        for routing in self.planning.routes.values_mut() {
+            routing.repeated.retain(|held| held.id != request);
+        }
         let own = self.planning.routes.iter().find(|(_, routing)| routing.id == request);
         if let Some(id) = own.map(|(id, _)| *id) {
             self.release_route(id, now);
-            self.planning.routes.remove(&id);
+            let routing = self.planning.routes.remove(&id);
+            self.admit_all(routing.map_or_else(Vec::new, |it| it.repeated), now);
         }
     }
 }

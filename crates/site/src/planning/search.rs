@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use legwork_model::event::{Deadline, Leg as PlannedLeg, Planned};
-use legwork_model::id::{AgentId, ServerId};
+use legwork_model::id::{AgentId, ServerId, StreamId};
 use legwork_model::schema::Schema;
 use legwork_model::time::Timestamp;
 use legwork_org::Performers;
@@ -77,6 +77,8 @@ pub(super) struct Routing {
     pub(super) pass: Pass,
     /// Why it cannot be promised, if that is not for want of time.
     pub(super) reason: Option<String>,
+    /// Starts under the same idempotency key: what they find depends on what comes of this one.
+    pub(super) repeated: Vec<Held>,
 }
 
 /// Who is asked for a leg.
@@ -143,7 +145,13 @@ impl Routing {
             begun_anew: 0,
             pass: Pass::Plain,
             reason,
+            repeated: Vec::new(),
         }
+    }
+
+    /// Whether it is a start under this idempotency key.
+    pub(super) fn is_under(&self, key: StreamId) -> bool {
+        self.start.key.as_deref().is_some_and(|own| own.stream == key)
     }
 
     pub(super) fn ask(&mut self, task: TaskId, window: Window) {

@@ -98,9 +98,9 @@ pub enum Answer {
     },
     /// By type.
     Policies(Vec<PolicyInfo>),
-    /// `unchanged`: it was put just like that.
     /// Whether a periodic start is to be carried out.
     Wanted(bool),
+    /// `unchanged`: it was put just like that.
     SchedulePut {
         unchanged: bool,
         next: Option<Timestamp>,

@@ -95,7 +95,6 @@ fn somebodys_plan_shows_what_they_do_when() {
     assert_eq!(turns, ["16 08:00-16 11:00 check"]);
 }
 
-/// What the history says about changes of the plan.
 #[test]
 fn whoever_falls_ill_has_their_work_promised_by_others_or_it_is_told_before_it_is_late() {
     let mut harness = office();

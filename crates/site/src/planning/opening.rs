@@ -215,9 +215,8 @@ impl Site {
             return;
         }
         let Some(node) = &self.planning.node else { return };
-        let promised = node.desk.resources().filter(|id| node.desk.has_promised(id));
-        let promised = promised.filter_map(|id| match id {
-            ResourceId::Executor(name) => Some(name.clone()),
+        let promised = node.desk.resources().filter_map(|id| match id {
+            ResourceId::Executor(name) => node.desk.has_promised(id).then(|| name.clone()),
             ResourceId::Person(_) => None,
         });
         let promised: BTreeSet<Arc<str>> = promised.collect();

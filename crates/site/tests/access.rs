@@ -106,6 +106,23 @@ fn the_plan_of_an_executor_is_not_for_everybody_who_works() {
     }
 }
 
+#[test]
+fn whoever_may_not_see_the_plan_of_a_person_hears_which_scope_it_takes() {
+    let mut bank = Harness::bank();
+    let admin = issue(&mut bank, "root", "admin");
+    bank.credential = admin.clone();
+    let ann = issue(&mut bank, "ann", "work:ann");
+    let starter = issue(&mut bank, "desk", "start");
+    let plan = || Request::Plan { resource: ResourceId::Person("ben".into()) };
+    for credential in [ann, starter] {
+        bank.credential = credential;
+        let refused = bank.refusal(plan());
+        assert!(refused.starts_with("the token lacks the scope work:ben;"), "{refused}");
+    }
+    bank.credential = admin;
+    assert!(bank.ask(plan()).is_ok());
+}
+
 /// Everything that somebody can do with an item.
 fn deeds(agent: &str, activity: &ActivityId) -> [Request; 5] {
     let (agent, activity) = (AgentId::from(agent), activity.clone());

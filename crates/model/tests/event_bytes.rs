@@ -516,12 +516,17 @@ fn plans() {
         only: vec![],
         start: Timestamp(5),
         attempt: 7,
+        step: "".into(),
     };
     let stands_in = StandsIn { who: ann(), from: Timestamp(2), to: Timestamp(8) };
     let for_a_while = Reserved { only: vec![stands_in], ..reserved.clone() };
     check_plan(
         PlanEvent::Reserved(Box::new(for_a_while)),
         "82008e845000000000000000000000000000000007050100820163616e6e0001090405f50381820163616e6e808183820163616e6e02080507",
+    );
+    check_plan(
+        PlanEvent::Reserved(Box::new(Reserved { step: "pay".into(), ..reserved.clone() })),
+        "82008f845000000000000000000000000000000007050100820163616e6e0001090405f50381820163616e6e8080050763706179",
     );
     check_plan(
         PlanEvent::Reserved(Box::new(reserved)),

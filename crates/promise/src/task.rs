@@ -95,6 +95,13 @@ pub struct Task {
     /// the order of these times.
     #[n(9)]
     pub only: Vec<Only>,
+    /// What the step is called, for those who look at plans. Empty if nobody said so.
+    #[cbor(n(10), with = "shared_text", skip_if = "is_unnamed")]
+    pub step: Arc<str>,
+}
+
+fn is_unnamed(step: &Arc<str>) -> bool {
+    step.is_empty()
 }
 
 /// When somebody can do a task.
@@ -120,6 +127,7 @@ impl Task {
             may_abort: false,
             displaces: Displaces::AtOnce,
             only: Vec::new(),
+            step: Arc::default(),
         }
     }
 

@@ -48,6 +48,24 @@ fn a_plan_is_asked_for_at_the_server_that_keeps_it() {
 }
 
 #[test]
+fn a_plan_names_steps_of_cases_that_its_server_does_not_know() {
+    let mut group = group();
+    start(&mut group, 8);
+    for is_restarted in [false, true] {
+        if is_restarted {
+            group.open(2);
+            group.pass(1_000);
+        }
+        let resource = ResourceId::Person("sam".into());
+        let Ok(Answer::Plan(plan)) = group.ask(2, Request::Plan { resource }) else {
+            panic!("a plan")
+        };
+        let steps: Vec<Option<&str>> = plan.turns.iter().map(|it| it.step.as_deref()).collect();
+        assert_eq!(steps, [Some("sign")]);
+    }
+}
+
+#[test]
 fn a_step_that_is_done_anywhere_gives_the_time_back() {
     let mut group = group();
     let (instance, by) = start(&mut group, 8);

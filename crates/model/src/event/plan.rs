@@ -106,6 +106,13 @@ pub struct Reserved {
     /// In which attempt of whoever asked: what they say of an earlier one does not count.
     #[n(13)]
     pub attempt: u64,
+    /// What the step is called: its definition may be known elsewhere only. Empty if nobody said so.
+    #[cbor(n(14), with = "shared_text", skip_if = "is_unnamed")]
+    pub step: Arc<str>,
+}
+
+fn is_unnamed(step: &Arc<str>) -> bool {
+    step.is_empty()
 }
 
 /// Somebody who can do something for a while.

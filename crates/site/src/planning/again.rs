@@ -175,7 +175,8 @@ impl Site {
         let priority = deadline.priority();
         let task = Task::new(task_of(id, leg), window, service, all);
         let (may_abort, displaces) = (true, Displaces::Never);
-        let task = Task { only, priority, may_abort, displaces, ..task };
+        let step = schema.node(leg.node).name.clone();
+        let task = Task { only, priority, may_abort, displaces, step, ..task };
         self.planning.again.trying(task.id);
         self.wake_planner(now);
         task.who.iter().for_each(|one| self.prepare(one, now));

@@ -115,6 +115,7 @@ impl Site {
                     who: task.who.iter().map(performer).collect(),
                     deputies: task.deputies.iter().map(performer).collect(),
                     only: task.only.iter().map(stands_in).collect(),
+                    step: task.step.clone(),
                     start: node.desk.promise(id).map_or(task.window.release, |it| it.times.start),
                 })))
             }
@@ -271,6 +272,7 @@ pub(super) fn task(reserved: &Reserved) -> Task {
     task.may_abort = reserved.may_abort;
     task.deputies = reserved.deputies.iter().map(resource).collect();
     task.only = reserved.only.iter().map(only).collect();
+    task.step = reserved.step.clone();
     task
 }
 

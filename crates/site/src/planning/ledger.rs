@@ -234,6 +234,7 @@ pub(super) mod samples {
             only: Vec::new(),
             start: Timestamp(1),
             attempt: 0,
+            step: "pay".into(),
         }))
     }
 }

@@ -204,6 +204,7 @@ impl Site {
         task.may_abort = true;
         task.displaces = displaces;
         task.only = only;
+        task.step = step;
         self.submit_when_open(task, now);
     }
 

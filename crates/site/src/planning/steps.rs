@@ -161,7 +161,8 @@ impl Site {
             };
             let (may_abort, priority) = (true, deadline.priority());
             let task = Task::new(task_of(id, leg), window, service, all);
-            let task = Task { only, may_abort, priority, ..task };
+            let step = schema.node(leg.node).name.clone();
+            let task = Task { only, may_abort, priority, step, ..task };
             let (at, start, is_begun) = (planned.planner, planned.start, stage == Stage::Begun);
             expected.push(Expected { task, at, start, is_begun });
         }

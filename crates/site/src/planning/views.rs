@@ -82,11 +82,14 @@ impl Site {
             for turn in all {
                 let task =
                     turn.ticket.and_then(|ticket| node.desk.task_of(&resource, lane, ticket));
-                let step = task.and_then(|task| {
-                    let schema = &instances.get(task.instance)?.schema;
-                    Some(schema.nodes.get(task.step as usize)?.name.clone())
+                let promised = task.and_then(|task| node.desk.task(task));
+                let named = promised.map(|task| task.step.clone()).filter(|it| !it.is_empty());
+                // What was promised before names were told may be known here all the same.
+                let step = named.or_else(|| {
+                    let schema = &instances.get(task?.instance)?.schema;
+                    Some(schema.nodes.get(task?.step as usize)?.name.clone())
                 });
-                let due = task.and_then(|task| Some(node.desk.task(task)?.window.deadline));
+                let due = promised.map(|task| task.window.deadline);
                 let instance = task.map(|task| task.instance);
                 let is_regular = turn.is_regular;
                 turns.extend(stretches(turn.from, turn.to).into_iter().map(|(from, to)| {

@@ -133,10 +133,15 @@ impl Plan {
 struct Model {
     organisation: Organisation,
     now: Timestamp,
-    items: BTreeMap<usize, ModelItem>,
+    items: Items,
+    /// All that were there since the organisation is as it is, after each change.
+    before: Vec<Items>,
     offers: u64,
 }
 
+type Items = BTreeMap<usize, ModelItem>;
+
+#[derive(Clone)]
 struct ModelItem {
     rule: usize,
     performer: AgentId,
@@ -196,11 +201,19 @@ impl Model {
     }
 
     fn list(&self, agent: &AgentId) -> BTreeMap<ItemKey, Seen> {
-        let seen = self
-            .items
+        self.list_of(&self.items, agent)
+    }
+
+    fn list_of(&self, items: &Items, agent: &AgentId) -> BTreeMap<ItemKey, Seen> {
+        let seen = items
             .iter()
             .filter_map(|(number, item)| Some((key(*number), self.sight(agent, item)?)));
         seen.collect()
+    }
+
+    /// Whoever stands where the agent stands now could see it at some time.
+    fn could_see(&self, agent: &AgentId, key: &ItemKey) -> bool {
+        self.before.iter().any(|items| self.list_of(items, agent).contains_key(key))
     }
 }
 
@@ -277,6 +290,7 @@ fn apply(op: &Op, model: &mut Model, lists: &mut Worklists, schema: &Arc<Schema>
         Op::Time { now } => model.now = Timestamp(*now),
         Op::Publish(plan) => {
             model.organisation = plan.organisation();
+            model.before.clear();
             let organisation = &model.organisation;
             let by_key: BTreeMap<ItemKey, &ModelItem> =
                 model.items.iter().map(|(number, item)| (key(*number), item)).collect();
@@ -354,7 +368,8 @@ fn run(first: Plan, ops: Vec<Op>, retention: Retention) {
     let schema = schema();
     let organisation = first.organisation();
     let mut lists = Worklists::with_retention(0, &organisation, retention);
-    let mut model = Model { organisation, now: Timestamp(0), items: BTreeMap::new(), offers: 0 };
+    let (now, items, before) = (Timestamp(0), BTreeMap::new(), Vec::new());
+    let mut model = Model { organisation, now, items, before, offers: 0 };
     let mut clients: Vec<Client> = (0..AGENTS * 2)
         .map(|number| Client {
             agent: agent(number % AGENTS),
@@ -365,6 +380,7 @@ fn run(first: Plan, ops: Vec<Op>, retention: Retention) {
         .collect();
     for (epoch, op) in (1..).zip(ops) {
         apply(&op, &mut model, &mut lists, &schema);
+        model.before.push(model.items.clone());
         match op {
             Op::Restart => {
                 lists = restart(&mut model, epoch, retention, &schema);
@@ -374,6 +390,9 @@ fn run(first: Plan, ops: Vec<Op>, retention: Retention) {
                 let client = &mut clients[client];
                 let (agent, now) = (client.agent.clone(), model.now);
                 let delta = lists.list(&model.organisation, &agent, now, client.cursor, limit);
+                for gone in &delta.removed {
+                    assert!(model.could_see(&agent, &gone.key), "{agent} never saw {:?}", gone.key);
+                }
                 client.take(delta, limit);
                 if client.complete {
                     assert_eq!(client.has, model.list(&agent), "{agent} has read to the end");

@@ -19,8 +19,9 @@ agents:
   ann: { roles: [clerk], substitutes: [ben], absent: [{ from: 2026-07-01, to: 2026-07-31 }] }
   ben: { roles: [clerk] }
   cora: { roles: [clerk, manager], substitutes: [ben], absent: [{ from: 2026-07-01, to: 2026-07-31 }] }
-  dan: { roles: [manager], substitutes: [eve], absent: [{ from: 2026-07-01, to: 2026-07-31 }] }
+  dan: { roles: [manager], substitutes: [eve, fay], absent: [{ from: 2026-07-01, to: 2026-07-31 }] }
   eve: {}
+  fay: {}
 ";
 const SPRING: &str = "2026-04-01T09:00:00Z";
 const SUMMER: &str = "2026-07-10T09:00:00Z";
@@ -178,6 +179,25 @@ fn a_removed_item_can_be_named_when_its_instance_is_forgotten() {
     story.lists.withdraw(&key(1));
     let removed = &story.read("ann", Some(ann), 10).removed[0];
     assert_eq!(&*removed.schema.node(removed.key.activity.node).name, "approve");
+}
+
+#[test]
+fn whoever_could_not_see_an_item_does_not_hear_that_it_is_gone() {
+    let mut story = Story::begin(SUMMER);
+    // Eve has prepared the third: it is Fay's turn to stand in for Dan there, and nowhere else.
+    let rule = "Role(manager) EXCEPT NodePerformingAgent(prepare)";
+    story.offer_after(3, rule, "eve");
+    let readers = ["ben", "eve", "fay"];
+    let cursors = readers.map(|agent| story.read(agent, None, 10).cursor);
+    story.offer_after(1, "Role(clerk) EXCEPT NodePerformingAgent(prepare)", "ben");
+    story.offer_after(2, rule, "nobody");
+    story.claim(1, "ann");
+    for item in [1, 2, 3] {
+        assert!(story.lists.withdraw(&key(item)));
+    }
+    let told = [0, 1, 2].map(|n| show(&story.read(readers[n], Some(cursors[n]), 10)));
+    // Ben stands in for Cora, who is a manager; he prepared the first.
+    assert_eq!(told, ["-2 -3", "-2", "-3"]);
 }
 
 #[test]

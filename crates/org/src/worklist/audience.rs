@@ -54,7 +54,8 @@ struct Group {
 
 #[derive(Debug)]
 struct Queue {
-    resolved: Resolved,
+    /// Shared with what is remembered of items that left.
+    resolved: Arc<Resolved>,
     group: u32,
     /// How many items it has, held ones included.
     items: u32,
@@ -122,7 +123,8 @@ impl Audiences {
         if let Some(group) = &mut self.groups[group as usize] {
             group.bars |= !barred.is_empty();
         }
-        let queue = Queue { resolved: Resolved { actors, barred }, group, items: 1 };
+        let resolved = Arc::new(Resolved { actors, barred });
+        let queue = Queue { resolved, group, items: 1 };
         let number = put(&mut self.queues, &mut self.queues_free, queue);
         self.queue_of.insert(key, number);
         number
@@ -137,7 +139,7 @@ impl Audiences {
         }
         let Some(queue) = self.queues[number as usize].take() else { return };
         self.queues_free.push(number);
-        let Resolved { actors, barred } = &queue.resolved;
+        let Resolved { actors, barred } = &*queue.resolved;
         self.queue_of.remove(&QueueKey {
             actors: actors.base().clone(),
             less: actors.less().into(),
@@ -150,7 +152,7 @@ impl Audiences {
         self.rest(ListNo::Group(queue.group));
     }
 
-    pub(super) fn resolved(&self, queue: u32) -> Option<&Resolved> {
+    pub(super) fn resolved(&self, queue: u32) -> Option<&Arc<Resolved>> {
         self.queues[queue as usize].as_ref().map(|queue| &queue.resolved)
     }
 

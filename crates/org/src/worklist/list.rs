@@ -12,6 +12,7 @@ use std::sync::Arc;
 use legwork_model::schema::Schema;
 
 use super::item::{Age, PackedKey};
+use crate::resolve::Resolved;
 
 /// How much of what left a list is remembered for clients that read on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -32,11 +33,15 @@ pub(super) struct List {
     kept_since: u64,
 }
 
+/// What left a list, and who could see it there: it is told to nobody else.
 #[derive(Debug)]
 pub(super) struct Removal {
     pub(super) revision: u64,
     pub(super) key: PackedKey,
     pub(super) schema: Option<Arc<Schema>>,
+    /// Shared with the queue it was in.
+    pub(super) resolved: Arc<Resolved>,
+    pub(super) holder: u32,
 }
 
 pub(super) enum Change<'l> {

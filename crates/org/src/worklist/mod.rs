@@ -104,7 +104,7 @@ impl Worklists {
     /// Who may do an item, by the rule of its step.
     pub fn resolved(&self, key: &ItemKey) -> Option<&Resolved> {
         let place = self.slots.find(key)?;
-        self.audiences.resolved(self.slots.get(place).queue)
+        self.audiences.resolved(self.slots.get(place).queue).map(|resolved| &**resolved)
     }
 
     /// Offers an item to all its actors. One that is there already is offered again, to the new
@@ -167,11 +167,11 @@ impl Worklists {
     pub fn withdraw(&mut self, key: &ItemKey) -> bool {
         let Some(place) = self.slots.find(key) else { return false };
         self.revision += 1;
-        let (list, queue) = (self.leave(place), self.slots.get(place).queue);
-        self.claimed -= usize::from(self.slots.get(place).holder != NONE);
-        let schema = self.slots.get(place).schema.clone();
-        let key = self.slots.remove(place);
-        self.remember(list, key, schema);
+        let (list, removal) = (self.leave(place), self.removal(place));
+        let Slot { queue, holder, .. } = *self.slots.get(place);
+        self.claimed -= usize::from(holder != NONE);
+        self.slots.remove(place);
+        self.remember(list, removal);
         self.audiences.part(queue);
         true
     }
@@ -231,10 +231,8 @@ impl Worklists {
             return;
         }
         self.revision += 1;
-        let list = self.leave(place);
-        let slot = self.slots.get(place);
-        let (key, schema) = (slot.key.clone(), slot.schema.clone());
-        self.remember(list, key, schema);
+        let (list, removal) = (self.leave(place), self.removal(place));
+        self.remember(list, removal);
         let slot = self.slots.get_mut(place);
         slot.holder = holder;
         slot.claimed_at = at;
@@ -273,10 +271,17 @@ impl Worklists {
         number
     }
 
-    fn remember(&mut self, number: ListNo, key: PackedKey, schema: Option<Arc<Schema>>) {
+    /// What will be remembered of an item that leaves its list now.
+    fn removal(&self, place: u32) -> Option<Removal> {
+        let slot = self.slots.get(place);
+        let resolved = self.audiences.resolved(slot.queue)?.clone();
+        let (key, schema, holder) = (slot.key.clone(), slot.schema.clone(), slot.holder);
+        Some(Removal { revision: self.revision, key, schema, resolved, holder })
+    }
+
+    fn remember(&mut self, number: ListNo, removal: Option<Removal>) {
         let retention = self.audiences.retention();
-        let removal = Removal { revision: self.revision, key, schema };
-        if let Some(list) = self.audiences.list_mut(number) {
+        if let Some((list, removal)) = self.audiences.list_mut(number).zip(removal) {
             list.remember(removal, retention);
         }
         self.audiences.rest(number);

@@ -35,7 +35,7 @@ pub struct Delta {
     pub reset: bool,
     /// Oldest first.
     pub items: Vec<ItemView>,
-    /// Items that are not on the list any more; the client need not have had them.
+    /// Items that are not on the list any more and could be seen there; the client need not have had them.
     pub removed: Vec<Removed>,
     pub more: bool,
 }
@@ -266,7 +266,9 @@ impl Worklists {
                     let key = removal.key.unpack();
                     let place = self.slots.find(&key);
                     let slot = place.map(|place| self.slots.get(place));
-                    if slot.is_none_or(|slot| self.sight(slot, reader).is_none())
+                    // Whoever could not see it must not hear that it was there.
+                    if reader.sight(&removal.resolved, removal.holder).is_some()
+                        && slot.is_none_or(|slot| self.sight(slot, reader).is_none())
                         && let Some(schema) = removal.schema.clone()
                     {
                         delta.removed.push(Removed { key, schema });
@@ -309,18 +311,7 @@ impl Worklists {
 
     /// Whether the reader sees an item, and in whose place.
     fn sight(&self, slot: &Slot, reader: &Reader<'_>) -> Option<Option<u32>> {
-        let resolved = self.audiences.resolved(slot.queue)?;
-        let concerns = |person: u32| match slot.holder {
-            NONE => resolved.actors.has(person),
-            holder => holder == person,
-        };
-        if reader.number == NONE {
-            return None;
-        }
-        if concerns(reader.number) {
-            return Some(None);
-        }
-        reader.in_place_of(resolved, concerns).map(Some)
+        reader.sight(self.audiences.resolved(slot.queue)?, slot.holder)
     }
 
     fn view(&self, slot: &Slot, reader: &Reader<'_>) -> Option<ItemView> {
@@ -335,6 +326,21 @@ impl Worklists {
 }
 
 impl Reader<'_> {
+    /// Whether an item of these actors and this holder is seen, and in whose place.
+    fn sight(&self, resolved: &Resolved, holder: u32) -> Option<Option<u32>> {
+        let concerns = |person: u32| match holder {
+            NONE => resolved.actors.has(person),
+            holder => holder == person,
+        };
+        if self.number == NONE {
+            return None;
+        }
+        if concerns(self.number) {
+            return Some(None);
+        }
+        self.in_place_of(resolved, concerns).map(Some)
+    }
+
     /// The first absent agent whom an item concerns and for whom it is the reader's turn to act.
     fn in_place_of(&self, resolved: &Resolved, concerns: impl Fn(u32) -> bool) -> Option<u32> {
         let is_turn = |standing: &&Standing| {

@@ -11,7 +11,7 @@ pub(crate) struct MailMeters {
 }
 
 impl MailMeters {
-    /// A mail server has taken a letter.
+    /// A mail server has taken a letter, and it will not be sent again.
     pub(super) fn sent(&self) {
         self.sent.increment(1);
     }

@@ -1,7 +1,8 @@
 //! Sends letters, one after the other, as the site names them.
 //!
-//! Invariant: the site is told of a letter when the mail server has taken it over. What a mail server
-//! refuses, or does not answer, is tried again after a growing pause, and nothing else waits for it.
+//! Invariant: the site is told of a letter when the mail server has taken it over, and no other leaves
+//! before it has taken that down. What a mail server refuses, or does not answer, is tried again after a
+//! growing pause, and nothing else waits for it.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -9,7 +10,7 @@ use std::time::Duration;
 
 use legwork_mail::{Grant, Letter as Written, Token};
 use legwork_model::id::AgentId;
-use legwork_site::{Answer, Content, Credential, Letter, Mailing, Request};
+use legwork_site::{Answer, Content, Credential, Letter, Mailing, Notice, Request};
 
 use super::meters::MailMeters;
 use super::post::Post;
@@ -21,6 +22,8 @@ const LOOK: Duration = Duration::from_secs(1);
 /// How long a mail server that cannot be reached is left alone, at first and at most.
 const PAUSE_MIN: Duration = Duration::from_secs(1);
 const PAUSE_MAX: Duration = Duration::from_secs(300);
+/// How long the site has at most until it is told once more of a letter that it could not store.
+const UNTOLD_PAUSE_MAX: Duration = Duration::from_secs(60);
 /// The same for somebody whose letters are refused.
 const REFUSED_PAUSE_MIN: Duration = Duration::from_secs(60);
 const REFUSED_PAUSE_MAX: Duration = Duration::from_secs(6 * 3_600);
@@ -34,6 +37,9 @@ pub(super) struct Sender {
     /// How long those are left alone whose letters were refused.
     pub(super) refused: BTreeMap<AgentId, Duration>,
     pub(super) pause: Duration,
+    /// What was sent, and the site has not taken down. As long as it has not it gives the same letter again.
+    pub(super) untold: Option<Notice>,
+    pub(super) untold_pause: Duration,
 }
 
 /// What to do next.
@@ -44,8 +50,16 @@ enum Next {
 
 impl Sender {
     pub(super) fn new(app: Arc<App>, post: Arc<Post>, meters: Arc<MailMeters>) -> Self {
-        let (session, refused) = (None, BTreeMap::new());
-        Self { app, post, meters, session, refused, pause: Duration::ZERO }
+        Self {
+            app,
+            post,
+            meters,
+            session: None,
+            refused: BTreeMap::new(),
+            pause: Duration::ZERO,
+            untold: None,
+            untold_pause: Duration::ZERO,
+        }
     }
 
     /// Until the server stops.
@@ -66,6 +80,9 @@ impl Sender {
     }
 
     async fn step(&mut self) -> Next {
+        if let Some(notice) = self.untold.take() {
+            return self.tell(notice).await;
+        }
         let letter = match self.ask(Mailing::Next).await {
             Some(Answer::Letter { letter: Some(letter), .. }) => *letter,
             Some(Answer::Letter { letter: None, more: true }) => return Next::Another,
@@ -79,13 +96,8 @@ impl Sender {
                     tracing::info!("the mail server takes letters again");
                 }
                 (self.pause, _) = (Duration::ZERO, self.refused.remove(&agent));
-                self.meters.sent();
                 tracing::debug!(%agent, items = letter.notice.about.len(), "told by mail");
-                match self.ask(Mailing::Told(letter.notice)).await {
-                    Some(_) => Next::Another,
-                    // It comes again, under the same id.
-                    None => Next::Wait(LOOK),
-                }
+                self.tell(letter.notice).await
             }
             Err(NotSent::Refused(reason)) => {
                 self.meters.failed();
@@ -107,6 +119,26 @@ impl Sender {
                 Next::Wait(self.pause)
             }
         }
+    }
+
+    /// Has the site take down that somebody was told. A disk may be full for hours: whoever asked for the
+    /// next letter meanwhile would get this one, and send it again each time.
+    async fn tell(&mut self, notice: Notice) -> Next {
+        if self.ask(Mailing::Told(notice.clone())).await.is_some() {
+            if self.untold_pause > Duration::ZERO {
+                tracing::info!("that a letter was sent is stored; the next ones are sent");
+            }
+            self.untold_pause = Duration::ZERO;
+            self.meters.sent();
+            return Next::Another;
+        }
+        if self.untold_pause == Duration::ZERO {
+            let agent = &notice.agent;
+            tracing::warn!(%agent, "that a letter was sent cannot be stored; no other is sent");
+        }
+        self.untold = Some(notice);
+        self.untold_pause = grown(self.untold_pause, LOOK, UNTOLD_PAUSE_MAX);
+        Next::Wait(self.untold_pause)
     }
 
     async fn ask(&self, errand: Mailing) -> Option<Answer> {

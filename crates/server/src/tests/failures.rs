@@ -28,6 +28,8 @@ pub(super) const FAULTY_BYTES: u64 = 7_000;
 pub(super) struct Faulty {
     inner: Memory,
     pub(super) mode: AtomicU8,
+    /// The streams of commits that the full disk refused.
+    pub(super) refused: Mutex<Vec<StreamId>>,
     hangs: (Mutex<bool>, Condvar),
     /// What happens while a file is stored.
     meanwhile: Mutex<Option<Box<dyn Fn() + Send>>>,
@@ -44,7 +46,11 @@ impl Faulty {
 impl EventStore for Faulty {
     fn commit(&self, batch: Batch) -> Result<(), Error> {
         match self.mode.load(Ordering::SeqCst) {
-            FULL_DISK => Err(Error::Stopped { cause: "no space left on device".into() }),
+            FULL_DISK => {
+                let streams = batch.appends.iter().map(|append| append.stream);
+                self.refused.lock().unwrap().extend(streams);
+                Err(Error::Stopped { cause: "no space left on device".into() })
+            }
             PANIC => panic!("a bug"),
             _ => self.inner.commit(batch),
         }
@@ -102,8 +108,8 @@ impl Backend for Faulty {
 
 pub(super) fn faulty() -> (Arc<Faulty>, Opener) {
     let (inner, mode) = (Memory::default(), AtomicU8::new(FINE));
-    let (hangs, meanwhile) = Default::default();
-    let store = Arc::new(Faulty { inner, mode, hangs, meanwhile });
+    let (refused, hangs, meanwhile) = Default::default();
+    let store = Arc::new(Faulty { inner, mode, refused, hangs, meanwhile });
     let opened = store.clone();
     let opener: Opener = Box::new(move || match opened.mode.load(Ordering::SeqCst) {
         CANNOT_OPEN => Err(Error::Stopped { cause: "still no space".into() }),

@@ -1,7 +1,7 @@
 //! The server as its callers see it.
 //!
 //! Most tests go through the router without sockets; those of the sockets and of the client go
-//! over loopback. None waits for time to pass but those of schedules.
+//! over loopback. None waits for time to pass but those of schedules and of mail.
 
 mod access;
 mod changes;
@@ -16,6 +16,7 @@ mod fuzz;
 mod guests;
 mod jobs;
 mod limits;
+mod mail;
 mod moving;
 mod openapi;
 mod schedules;

@@ -33,7 +33,7 @@ const DELETED_AT_ONCE: u32 = 50;
 const PAUSE_MAX: Duration = Duration::from_secs(300);
 const ANSWER_BYTES_MAX: usize = 64 << 10;
 /// More than a mail server gives in one conversation, so that all that it does not delete are known.
-const SAID_BACK_MAX: usize = 2_000;
+const SEEN_MAX: usize = 2_000;
 /// Says that a step is done that is no decision.
 const DONE: &str = "done";
 
@@ -45,13 +45,16 @@ pub(super) struct Inbox {
     pub(super) app: Arc<App>,
     pub(super) post: Arc<Post>,
     pub(super) meters: Arc<MailMeters>,
-    pub(super) said_back: SaidBack,
+    /// Replies whose authors were told that they have changed nothing.
+    pub(super) said_back: Seen,
+    /// Those of which the mail server did not hear that to its end.
+    pub(super) broken_off: Seen,
 }
 
-/// The keys of replies whose authors were told that they have changed nothing, the one that was seen last
-/// behind all others. A mail server may not delete a mail, and is asked again each time.
+/// The keys of some replies, the one that was seen last behind all others. A mail server may not delete a
+/// mail, and is asked again each time.
 #[derive(Debug, Default)]
-pub(super) struct SaidBack(VecDeque<String>);
+pub(super) struct Seen(VecDeque<String>);
 
 /// What becomes of a mail.
 #[derive(Debug, PartialEq, Eq)]
@@ -81,6 +84,10 @@ enum Done {
 }
 
 impl Inbox {
+    pub(super) fn new(app: Arc<App>, post: Arc<Post>, meters: Arc<MailMeters>) -> Self {
+        Self { app, post, meters, said_back: Seen::default(), broken_off: Seen::default() }
+    }
+
     /// Until the server stops.
     pub(super) async fn run(mut self, inbox: pop3::Box, every: Duration) {
         let mut pause = every;
@@ -232,7 +239,7 @@ impl Inbox {
     }
 
     /// Tells somebody that their reply has changed nothing.
-    async fn say_back(&self, grant: &Grant, address: &str, reply: &Reply, why: String) -> Fate {
+    async fn say_back(&mut self, grant: &Grant, address: &str, reply: &Reply, why: String) -> Fate {
         let written = Written {
             from: &self.post.settings.from,
             to: address,
@@ -248,7 +255,12 @@ impl Inbox {
                 self.meters.sent();
                 Fate::Delete
             }
-            Err(NotSent::Refused(reason)) => {
+            Err(NotSent::BrokenOff(reason)) if self.broken_off.add(reply.key()) => {
+                self.meters.failed();
+                tracing::warn!(agent = %grant.agent, reason, "what came of a reply waits");
+                Fate::Keep
+            }
+            Err(NotSent::Refused(reason) | NotSent::BrokenOff(reason)) => {
                 // It has changed nothing; that they do not hear of it is their mail server's doing.
                 self.meters.refused();
                 self.meters.failed();
@@ -264,7 +276,7 @@ impl Inbox {
     }
 }
 
-impl SaidBack {
+impl Seen {
     /// Whether a reply is among them; it is seen now.
     fn has(&mut self, key: &str) -> bool {
         let place = self.0.iter().position(|known| known == key);
@@ -274,11 +286,16 @@ impl SaidBack {
         has
     }
 
-    fn add(&mut self, key: String) {
-        if self.0.len() == SAID_BACK_MAX {
-            self.0.pop_front();
+    /// Whether it was none of them.
+    fn add(&mut self, key: String) -> bool {
+        let is_new = !self.has(&key);
+        if is_new {
+            if self.0.len() == SEEN_MAX {
+                self.0.pop_front();
+            }
+            self.0.push_back(key);
         }
-        self.0.push_back(key);
+        is_new
     }
 }
 
@@ -342,15 +359,15 @@ mod tests {
 
     #[test]
     fn a_refused_reply_that_is_never_deleted_stays_known_however_many_others_come() {
-        let mut said_back = SaidBack::default();
+        let mut said_back = Seen::default();
         assert!(!said_back.has("stays"));
         said_back.add("stays".to_owned());
-        for number in 0..3 * SAID_BACK_MAX {
+        for number in 0..3 * SEEN_MAX {
             assert!(!said_back.has(&number.to_string()));
             said_back.add(number.to_string());
             assert!(said_back.has("stays"), "{number}");
         }
-        assert_eq!(said_back.0.len(), SAID_BACK_MAX);
+        assert_eq!(said_back.0.len(), SEEN_MAX);
         // What is not seen any more is forgotten.
         assert!(!said_back.has("0"));
     }

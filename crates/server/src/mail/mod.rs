@@ -30,8 +30,7 @@ pub(crate) async fn run(app: Arc<App>, post: Arc<Post>, reads: bool) {
     let mut tasks = JoinSet::new();
     tasks.spawn(sender::Sender::new(app.clone(), post.clone(), meters.clone()).run());
     if let Some((inbox, every)) = post.inbox.clone().filter(|_| reads) {
-        let said_back = inbox::SaidBack::default();
-        tasks.spawn(inbox::Inbox { app, post, meters, said_back }.run(inbox, every));
+        tasks.spawn(inbox::Inbox::new(app, post, meters).run(inbox, every));
     }
     while tasks.join_next().await.is_some() {}
 }

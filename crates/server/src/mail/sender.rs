@@ -4,7 +4,7 @@
 //! before it has taken that down. What a mail server refuses, or does not answer, is tried again after a
 //! growing pause, and nothing else waits for it.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -37,6 +37,8 @@ pub(super) struct Sender {
     /// How long those are left alone whose letters were refused.
     pub(super) refused: BTreeMap<AgentId, Duration>,
     pub(super) pause: Duration,
+    /// Those whose last letter the mail server broke off.
+    pub(super) broken_off: BTreeSet<AgentId>,
     /// What was sent, and the site has not taken down. As long as it has not it gives the same letter again.
     pub(super) untold: Option<Notice>,
     pub(super) untold_pause: Duration,
@@ -57,6 +59,7 @@ impl Sender {
             session: None,
             refused: BTreeMap::new(),
             pause: Duration::ZERO,
+            broken_off: BTreeSet::new(),
             untold: None,
             untold_pause: Duration::ZERO,
         }
@@ -95,29 +98,44 @@ impl Sender {
                 if self.pause > Duration::ZERO {
                     tracing::info!("the mail server takes letters again");
                 }
-                (self.pause, _) = (Duration::ZERO, self.refused.remove(&agent));
+                self.pause = Duration::ZERO;
+                self.refused.remove(&agent);
+                self.broken_off.remove(&agent);
                 tracing::debug!(%agent, items = letter.notice.about.len(), "told by mail");
                 self.tell(letter.notice).await
             }
-            Err(NotSent::Refused(reason)) => {
-                self.meters.failed();
-                let pause = self.refused.entry(agent.clone()).or_default();
-                *pause = grown(*pause, REFUSED_PAUSE_MIN, REFUSED_PAUSE_MAX);
-                tracing::warn!(%agent, reason, again_s = pause.as_secs(), "a letter was refused");
-                let until = self.app.clock.now() + *pause;
-                match self.ask(Mailing::PutOff { agent, until }).await {
-                    Some(_) => Next::Another,
-                    None => Next::Wait(LOOK),
-                }
-            }
-            Err(NotSent::Unreachable(reason)) => {
-                self.meters.failed();
-                if self.pause == Duration::ZERO {
-                    tracing::warn!(reason, "the mail server takes no letters; it is tried again");
-                }
-                self.pause = grown(self.pause, PAUSE_MIN, PAUSE_MAX);
-                Next::Wait(self.pause)
-            }
+            Err(NotSent::Refused(reason)) => self.put_off(agent, reason).await,
+            // Once may be a mail server that goes down. Twice it is this letter, and the others must not wait
+            // for it.
+            Err(NotSent::BrokenOff(reason)) => match self.broken_off.insert(agent.clone()) {
+                true => self.pause(&reason),
+                false => self.put_off(agent, reason).await,
+            },
+            Err(NotSent::Unreachable(reason)) => self.pause(&reason),
+        }
+    }
+
+    /// Nothing is sent to anybody for a while.
+    fn pause(&mut self, reason: &str) -> Next {
+        self.meters.failed();
+        if self.pause == Duration::ZERO {
+            tracing::warn!(reason, "the mail server takes no letters; it is tried again");
+        }
+        self.pause = grown(self.pause, PAUSE_MIN, PAUSE_MAX);
+        Next::Wait(self.pause)
+    }
+
+    /// Nothing is sent to somebody for a while.
+    async fn put_off(&mut self, agent: AgentId, reason: String) -> Next {
+        self.meters.failed();
+        self.broken_off.remove(&agent);
+        let pause = self.refused.entry(agent.clone()).or_default();
+        *pause = grown(*pause, REFUSED_PAUSE_MIN, REFUSED_PAUSE_MAX);
+        tracing::warn!(%agent, reason, again_s = pause.as_secs(), "a letter was refused");
+        let until = self.app.clock.now() + *pause;
+        match self.ask(Mailing::PutOff { agent, until }).await {
+            Some(_) => Next::Another,
+            None => Next::Wait(LOOK),
         }
     }
 
@@ -167,7 +185,7 @@ pub(super) async fn send_over(
         None => server.open(own_name(from)).await?,
     };
     let mut sent = session.send(from, to, text).await;
-    if is_kept && matches!(sent, Err(NotSent::Unreachable(_))) {
+    if is_kept && matches!(sent, Err(NotSent::Unreachable(_) | NotSent::BrokenOff(_))) {
         // Somebody who was idle too long is hung up on; a new connection may do.
         session = server.open(own_name(from)).await?;
         sent = session.send(from, to, text).await;
@@ -175,7 +193,7 @@ pub(super) async fn send_over(
     let is_usable = match &sent {
         Ok(()) => true,
         Err(NotSent::Refused(_)) => session.reset().await,
-        Err(NotSent::Unreachable(_)) => false,
+        Err(NotSent::Unreachable(_) | NotSent::BrokenOff(_)) => false,
     };
     *kept = is_usable.then_some(session);
     sent

@@ -10,12 +10,16 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD as BASE64;
 use legwork_mail::Tls;
 
-use super::wire::{Place, Wire, shown};
+use super::wire::{PATIENCE, Place, Wire, shown};
 
 /// What a server says in more than so many lines is none.
 const LINES_MAX: usize = 100;
-/// How long a server may look at a letter before it takes it over (RFC 5321, 4.5.3.2.6). Whoever hangs
-/// up sooner sends what was taken once more, and again.
+/// How long a server may take (RFC 5321, 4.5.3.2): it may look long at somebody before it takes a letter
+/// to them, and whoever hangs up sooner never sends it.
+const COMMAND_PATIENCE: Duration = Duration::from_secs(300);
+const DATA_PATIENCE: Duration = Duration::from_secs(120);
+const BLOCK_PATIENCE: Duration = Duration::from_secs(180);
+/// Before it takes the letter over. Whoever hangs up sooner sends what was taken once more, and again.
 const TAKING_PATIENCE: Duration = Duration::from_secs(600);
 
 /// Why a letter was not sent.
@@ -24,6 +28,9 @@ pub(super) enum NotSent {
     /// The server cannot be spoken to: it is the same for every letter.
     #[error("{0}")]
     Unreachable(String),
+    /// It said nothing more once it knew whom this one is to. Somebody else's may be taken.
+    #[error("{0}")]
+    BrokenOff(String),
     /// It does not take this one.
     #[error("{0}")]
     Refused(String),
@@ -49,7 +56,8 @@ struct Answer {
 impl Server {
     pub(super) async fn open(&self, own: &str) -> Result<Session, NotSent> {
         let mut session = Session { wire: self.place.connect().await? };
-        session.expect(220).await?;
+        let greeting = session.answer_within(COMMAND_PATIENCE).await?;
+        greeting.expect(220)?;
         let mut can = session.greet(own).await?;
         if self.place.tls == Tls::Starttls {
             session.order("STARTTLS", 220).await?;
@@ -67,19 +75,26 @@ impl Server {
 impl Session {
     /// Gives one letter away. The session can be used for others if it is taken; if it is refused, after a reset.
     pub(super) async fn send(&mut self, from: &str, to: &str, letter: &str) -> Result<(), NotSent> {
-        self.order(&format!("MAIL FROM:<{from}>"), 250).await?;
-        let answer = self.ask(&format!("RCPT TO:<{to}>")).await?;
+        let answer = self.ask_within(COMMAND_PATIENCE, &format!("MAIL FROM:<{from}>")).await?;
+        answer.expect(250)?;
+        let given = self.give(to, letter).await;
+        let given = given.map_err(|error| NotSent::BrokenOff(error.to_string()))?;
+        given.map_err(|answer| NotSent::Refused(answer.text()))
+    }
+
+    /// What the server says if it does not take a letter.
+    async fn give(&mut self, to: &str, letter: &str) -> io::Result<Result<(), Answer>> {
+        let answer = self.ask_within(COMMAND_PATIENCE, &format!("RCPT TO:<{to}>")).await?;
         if !matches!(answer.code, 250 | 251) {
-            return Err(NotSent::Refused(answer.text()));
+            return Ok(Err(answer));
         }
-        let answer = self.ask("DATA").await?;
+        let answer = self.ask_within(DATA_PATIENCE, "DATA").await?;
         if answer.code != 354 {
-            return Err(NotSent::Refused(answer.text()));
+            return Ok(Err(answer));
         }
-        self.wire.say(&stuffed(letter)).await?;
-        let line = self.wire.line_within(TAKING_PATIENCE).await?;
-        let answer = self.answer_from(line).await?;
-        if answer.code == 250 { Ok(()) } else { Err(NotSent::Refused(answer.text())) }
+        self.wire.say_within(BLOCK_PATIENCE, &stuffed(letter)).await?;
+        let answer = self.answer_within(TAKING_PATIENCE).await?;
+        Ok(if answer.code == 250 { Ok(()) } else { Err(answer) })
     }
 
     /// Drops what was said of a letter that was refused. Whether the session can be used for others: some
@@ -117,28 +132,21 @@ impl Session {
 
     /// Asks what has to be answered in one way.
     async fn order(&mut self, command: &str, code: u16) -> Result<(), NotSent> {
-        self.wire.say(&format!("{command}\r\n")).await?;
-        self.expect(code).await
-    }
-
-    async fn expect(&mut self, code: u16) -> Result<(), NotSent> {
-        let answer = self.answer().await?;
-        if answer.code == code { Ok(()) } else { Err(NotSent::Unreachable(answer.text())) }
+        self.ask(command).await?.expect(code)
     }
 
     async fn ask(&mut self, command: &str) -> Result<Answer, NotSent> {
+        Ok(self.ask_within(PATIENCE, command).await?)
+    }
+
+    async fn ask_within(&mut self, patience: Duration, command: &str) -> io::Result<Answer> {
         self.wire.say(&format!("{command}\r\n")).await?;
-        Ok(self.answer().await?)
+        self.answer_within(patience).await
     }
 
     /// `250-…` goes on, `250 …` ends.
-    async fn answer(&mut self) -> io::Result<Answer> {
-        let line = self.wire.line().await?;
-        self.answer_from(line).await
-    }
-
-    /// The answer that begins with a line.
-    async fn answer_from(&mut self, mut line: String) -> io::Result<Answer> {
+    async fn answer_within(&mut self, patience: Duration) -> io::Result<Answer> {
+        let mut line = self.wire.line_within(patience).await?;
         let mut lines = Vec::new();
         while lines.len() < LINES_MAX {
             let code = line.get(..3).and_then(|code| code.parse().ok());
@@ -154,6 +162,11 @@ impl Session {
 }
 
 impl Answer {
+    /// Whatever else is said here is the same for every letter.
+    fn expect(&self, code: u16) -> Result<(), NotSent> {
+        if self.code == code { Ok(()) } else { Err(NotSent::Unreachable(self.text())) }
+    }
+
     fn text(&self) -> String {
         let line = self.lines.first().map(String::as_str).unwrap_or_default();
         format!("{} {}", self.code, shown(line))
@@ -187,15 +200,15 @@ mod tests {
     use super::*;
 
     #[tokio::test(start_paused = true)]
-    async fn a_server_may_think_about_a_letter_for_minutes_but_not_about_the_rest() {
-        let think = |before: u64, taking: u64| async move {
+    async fn a_server_may_think_for_minutes_about_each_part_of_a_letter_but_not_for_ever() {
+        let think = |before: [u64; 3], taking: u64| async move {
             let (near, far) = tokio::io::duplex(1 << 10);
             let server = tokio::spawn(async move {
                 let mut far = tokio::io::BufReader::new(far);
                 let answers = ["250 ok\r\n", "250 ok\r\n", "354 go on\r\n"];
-                for answer in answers {
+                for (answer, seconds) in answers.into_iter().zip(before) {
                     far.read_line(&mut String::new()).await.unwrap();
-                    tokio::time::sleep(Duration::from_secs(before)).await;
+                    tokio::time::sleep(Duration::from_secs(seconds)).await;
                     // Whoever lost their patience is gone.
                     drop(far.write_all(answer.as_bytes()).await);
                 }
@@ -213,11 +226,13 @@ mod tests {
             let sent = session.send("a@x", "b@x", "Subject: x\r\n").await;
             drop(session);
             server.await.unwrap();
-            sent.is_ok()
+            sent
         };
-        assert!(think(1, 590).await);
-        assert!(!think(1, 610).await);
-        assert!(!think(40, 1).await);
+        assert!(think([290, 290, 110], 590).await.is_ok());
+        assert!(matches!(think([310, 1, 1], 1).await, Err(NotSent::Unreachable(_))));
+        for (before, taking) in [([1, 310, 1], 1), ([1, 1, 130], 1), ([1, 1, 1], 610)] {
+            assert!(matches!(think(before, taking).await, Err(NotSent::BrokenOff(_))));
+        }
     }
 
     #[test]

@@ -18,7 +18,7 @@ use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 
 /// How long a mail server may take for anything but what has a patience of its own.
-const PATIENCE: Duration = Duration::from_secs(30);
+pub(super) const PATIENCE: Duration = Duration::from_secs(30);
 /// The longest line of an answer that is read.
 const LINE_BYTES_MAX: usize = 4 << 10;
 
@@ -110,8 +110,12 @@ impl Wire {
     }
 
     pub(super) async fn say(&mut self, text: &str) -> io::Result<()> {
+        self.say_within(PATIENCE, text).await
+    }
+
+    pub(super) async fn say_within(&mut self, patience: Duration, text: &str) -> io::Result<()> {
         let stream = &mut self.stream;
-        within(PATIENCE, async move {
+        within(patience, async move {
             stream.write_all(text.as_bytes()).await?;
             stream.flush().await
         })

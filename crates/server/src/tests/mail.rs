@@ -19,7 +19,11 @@ use crate::config::{Config, StoreChoice};
 /// What happens when a mail server has heard a letter to somebody, before it says that it takes it.
 type Meanwhile = Arc<dyn Fn(&str) + Send + Sync>;
 
-/// A mail server that takes letters, and names those whom they went to.
+/// Whom a mail server knows and hangs up on.
+const NOBODY: &str = "<nobody@x>";
+
+/// A mail server that takes letters, and names those whom they went to. It hangs up on whoever writes to
+/// `NOBODY`.
 struct Taker {
     port: u16,
     taken: mpsc::UnboundedReceiver<String>,
@@ -78,6 +82,9 @@ async fn serve(
             _ if is_letter => continue,
             "RCPT" => {
                 to = line.trim_end().trim_start_matches("RCPT TO:").to_owned();
+                if to == NOBODY {
+                    return Ok(());
+                }
                 "250 ok"
             }
             "DATA" => {
@@ -90,10 +97,10 @@ async fn serve(
     }
 }
 
-/// Ann and Ben can sign a letter, and both have addresses.
-async fn to_sign(f: &Fixture) {
+/// Ann and Ben can sign a letter, and have these addresses.
+async fn to_sign(f: &Fixture, ann: &str, ben: &str) {
     f.furnish().await;
-    let office = OFFICE.replace("name: Ann", "mail: ann@x").replace("name: Ben", "mail: ben@x");
+    let office = OFFICE.replace("name: Ann", ann).replace("name: Ben", ben);
     f.ok(call("PUT /v1/organisation").body("text/yaml", office)).await;
     f.letter_to_sign().await;
 }
@@ -108,7 +115,7 @@ async fn a_letter_leaves_once_however_long_it_cannot_be_stored_that_it_has() {
     }))
     .await;
     let f = Fixture::on(mail.config(), opener).await;
-    to_sign(&f).await;
+    to_sign(&f, "mail: ann@x", "mail: ben@x").await;
     assert_eq!(mail.next().await, "<ann@x>");
     let sent = async || {
         let metrics = f.send(call("GET /metrics")).await;
@@ -126,5 +133,14 @@ async fn a_letter_leaves_once_however_long_it_cannot_be_stored_that_it_has() {
     store.mode.store(FINE, Ordering::SeqCst);
     assert_eq!(mail.next().await, "<ben@x>");
     assert!(sent().await > 0);
+    f.stop().await;
+}
+
+#[tokio::test]
+async fn somebody_on_whose_letters_the_mail_server_hangs_up_holds_up_nobody_else() {
+    let mut mail = Taker::new(Arc::new(|_| {})).await;
+    let f = Fixture::with(mail.config()).await;
+    to_sign(&f, "mail: nobody@x", "mail: ben@x").await;
+    assert_eq!(mail.next().await, "<ben@x>");
     f.stop().await;
 }

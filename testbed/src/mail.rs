@@ -4,7 +4,7 @@
 //! standard input does, so it never outlives whoever started it.
 
 use std::fs;
-use std::io::{BufRead, BufReader, Write};
+use std::io::{BufRead, BufReader, ErrorKind, Write};
 use std::net::TcpStream;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -69,7 +69,16 @@ impl MailServer {
         let entries: std::io::Result<Vec<_>> = fs::read_dir(folder)?.collect();
         let mut paths: Vec<PathBuf> = entries?.into_iter().map(|entry| entry.path()).collect();
         paths.sort();
-        paths.iter().map(|path| Ok(fs::read_to_string(path)?)).collect()
+        let mut mails = Vec::new();
+        for path in paths {
+            match fs::read_to_string(path) {
+                Ok(mail) => mails.push(mail),
+                // Whoever reads the box has deleted it meanwhile.
+                Err(error) if error.kind() == ErrorKind::NotFound => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+        Ok(mails)
     }
 
     /// From here on somebody's box takes nothing; or it does again.

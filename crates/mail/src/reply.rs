@@ -12,6 +12,8 @@ use crate::token::{TOKEN_CHARS_MAX, Token};
 pub(crate) const TOKEN_OPENS: &str = "[legwork:";
 /// More than one letter of a thread is quoted at times.
 const TOKENS_MAX: usize = 8;
+/// Who wrote what is quoted is said in no more lines.
+const ATTRIBUTION_LINES_MAX: usize = 3;
 /// The longest word: as long as a name.
 const WORD_CHARS_MAX: usize = 64;
 
@@ -73,17 +75,19 @@ pub fn read(bytes: &[u8]) -> Result<Reply, Unread> {
 
 /// The first word of what is new.
 fn word(text: &str) -> Option<String> {
-    let mut lines = text.lines().map(str::trim).filter(|line| !line.is_empty()).peekable();
-    while let Some(line) = lines.next() {
-        if is_quoted(line) {
-            continue;
-        }
-        // "Ann wrote on Monday:" belongs to the quotation after it.
-        if line.ends_with(':') && lines.peek().is_some_and(|next| is_quoted(next)) {
+    let lines: Vec<&str> = text.lines().map(str::trim).collect();
+    let mut place = 0;
+    while let Some(line) = lines.get(place) {
+        let passed_over = match line.is_empty() || is_quoted(line) {
+            true => 1,
+            false => attribution(&lines[place..]),
+        };
+        if passed_over > 0 {
+            place += passed_over;
             continue;
         }
         // What begins here was written before, or is a signature.
-        if line == "--" || line.starts_with("---") || line.starts_with("___") {
+        if *line == "--" || line.starts_with("---") || line.starts_with("___") {
             return None;
         }
         let is_plain = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '-';
@@ -94,6 +98,19 @@ fn word(text: &str) -> Option<String> {
         return is_word.then(|| first.to_ascii_lowercase());
     }
     None
+}
+
+/// How many lines belong to the quotation after them: "Ann wrote on Monday:", which is wrapped where the
+/// day and the address make it long. What has neither is somebody's own, right above it.
+fn attribution(lines: &[&str]) -> usize {
+    let own = lines.iter().take_while(|line| !line.is_empty() && !is_quoted(line)).count();
+    let mut after = lines[own..].iter().filter(|line| !line.is_empty());
+    let is_wrapped =
+        own == 1 || lines[0].contains(|c: char| c.is_ascii_digit() || "@<".contains(c));
+    let is_one = (1..=ATTRIBUTION_LINES_MAX).contains(&own)
+        && lines[own - 1].ends_with(':')
+        && after.next().is_some_and(|next| is_quoted(next));
+    if is_one && is_wrapped { own } else { 0 }
 }
 
 fn is_quoted(line: &str) -> bool {
@@ -162,6 +179,16 @@ mod tests {
         check("> approve\n> refuse\n\nrefuse, sorry", "refuse");
         check("On Monday Legwork wrote:\n> approve\ndone.", "done");
         check("\"part_2-b\"", "part_2-b");
+        // As some mail programs wrap it.
+        let wrapped = "On Mon, 16 Nov 2026 at 08:23, Legwork <legwork@example.com>\nwrote:\n";
+        check(&format!("{wrapped}\n> approve\n\nrefuse"), "refuse");
+        check(&format!("approve\n{wrapped}> refuse"), "approve");
+        check(
+            "Am 16.11. um 08:23 Uhr schrieb\nLegwork <\nlegwork@example.com>:\n> a\ndone",
+            "done",
+        );
+        check("approve, thanks\nOn Monday Legwork wrote:\n> refuse", "approve");
+        check("On Monday:\nrefuse", "on");
         check("> approve", "nothing");
         check("-- \nAnn, approve", "nothing");
         check("-----Original Message-----\napprove", "nothing");
@@ -210,6 +237,19 @@ mod tests {
         #[test]
         fn a_quoted_word_never_answers(word in "[a-z]{1,12}", marks in "[>|][> ]{0,4}") {
             prop_assert_eq!(super::word(&format!("{marks}{word}\n{marks} {word}")), None);
+        }
+
+        #[test]
+        fn who_wrote_what_is_quoted_never_answers(
+            day in "[A-Z][a-z]{1,9},? [0-9]{1,2}",
+            rest in "( |\n)[a-z]{2,9} <[a-z]{1,9}@[a-z]{1,9}>(( |\n)[a-z]{2,9})?",
+            gap in "\n{1,3}",
+            word in "[a-z]{1,12}",
+        ) {
+            let quoted = format!("{day}{rest}:{gap}> {word}\n> {day}");
+            prop_assert_eq!(super::word(&quoted), None);
+            prop_assert_eq!(super::word(&format!("{quoted}\n\n{word}")), Some(word.clone()));
+            prop_assert_eq!(super::word(&format!("{word}\n{quoted}\n\nother")), Some(word));
         }
     }
 }

@@ -1,8 +1,8 @@
 //! What has been told, folded from the records of it.
 //!
-//! Invariant: what was told about an item or a case is known as long as its case is there: an item that is taken
-//! away with a suspension and comes back is no news. How many letters
-//! somebody got lately is told from the same records.
+//! Invariant: what was told about an item or a case is known as long as its case is there: an item that
+//! is taken away with a suspension and comes back is no news. How many letters somebody got lately is told
+//! from the same records.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;

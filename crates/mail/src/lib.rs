@@ -7,6 +7,7 @@
 
 mod address;
 mod book;
+mod digest;
 mod letter;
 mod mime;
 mod promise;
@@ -21,7 +22,7 @@ pub use book::{Book, Matter, Subject};
 pub use letter::{About, Letter, Outcome, message_id, refused_because};
 pub use mime::MESSAGE_BYTES_MAX;
 pub use promise::{Promise, Turn};
-pub use reply::{Reply, Unread, Word, read as read_reply};
+pub use reply::{DONE, Reply, Unread, Word, read as read_reply};
 pub use rules::{Due, Kind, Standing};
 pub use settings::{
     ACTORS_MAX, Inbox, LETTERS_AN_HOUR_MAX, Password, Reminder, Settings, Smtp, Tell, Tls,

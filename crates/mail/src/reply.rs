@@ -8,6 +8,8 @@ use ring::digest;
 use crate::mime;
 use crate::token::{TOKEN_CHARS_MAX, Token};
 
+/// The word that answers a step that is no decision.
+pub const DONE: &str = "done";
 /// What stands before a token; a `]` stands after it.
 pub(crate) const TOKEN_OPENS: &str = "[legwork:";
 /// More than one letter of a thread is quoted at times.

@@ -1,8 +1,7 @@
 //! Which letters about an item are due now, and when to look at it again.
 //!
 //! Invariant: a letter of one kind about one item goes to one person once; those about the promise of a
-//! case take turns. Who is not on the list that
-//! the site gives is never told, whatever was told before.
+//! case take turns. Who is not on the list that the site gives is never told, whatever was told before.
 
 use std::collections::BTreeMap;
 use std::fmt;

@@ -1,7 +1,6 @@
 //! Letters about items: who gets them, when, and never twice.
 
 #![expect(clippy::unwrap_used, clippy::panic, reason = "a wrong assumption is a failed test")]
-#![expect(clippy::wildcard_enum_match_arm, reason = "an answer of another kind is a failed test")]
 
 mod support;
 
@@ -13,6 +12,7 @@ use legwork_model::id::{AgentId, InstanceId, StreamId};
 use legwork_site::*;
 use serde_json::json;
 
+use support::mailer::{as_mailer, next};
 use support::{Harness, LOAN, activity, claim, complete};
 
 const BANK: &str = r#"
@@ -43,26 +43,6 @@ fn bank_with(tell: Tell) -> Harness {
 fn bank() -> Harness {
     let reminder = Some(Reminder { after: Some(DAY), before_due: None });
     bank_with(Tell { reminder, escalation: Some(2 * DAY), ..Tell::default() })
-}
-
-fn as_mailer(bank: &mut Harness, errand: Mailing) -> Answer {
-    let before = std::mem::replace(&mut bank.credential, Credential::Mailer);
-    // The clock of a server never stands still.
-    bank.pass(Duration::from_millis(1));
-    let answer = bank.ask(Request::Mail(errand)).unwrap();
-    bank.credential = before;
-    answer
-}
-
-fn next(bank: &mut Harness) -> Option<Letter> {
-    loop {
-        match as_mailer(bank, Mailing::Next) {
-            Answer::Letter { letter: Some(letter), .. } => return Some(*letter),
-            Answer::Letter { letter: None, more: true } => {}
-            Answer::Letter { letter: None, more: false } => return None,
-            other => panic!("{other:?}"),
-        }
-    }
 }
 
 /// As `assignment capture ann`.

@@ -1,7 +1,6 @@
 //! Letters to whoever started a case when its deadline is not promised any more, and when it is again.
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a wrong assumption is a failed test")]
-#![allow(clippy::wildcard_enum_match_arm, reason = "an answer of another kind is a failed test")]
 
 mod support;
 
@@ -14,6 +13,7 @@ use legwork_model::time::Timestamp;
 use legwork_site::*;
 use serde_json::json;
 
+use support::mailer::{as_mailer, next};
 use support::{Harness, LOAN, data_of};
 
 const OFFICE: &str = r#"
@@ -74,25 +74,6 @@ fn office() -> Harness {
     let mut office = office_with(Tell::default());
     start(&mut office, ID, Some("eva"));
     office
-}
-
-fn as_mailer(office: &mut Harness, errand: Mailing) -> Answer {
-    let before = std::mem::replace(&mut office.credential, Credential::Mailer);
-    office.pass(Duration::from_millis(1));
-    let answer = office.ask(Request::Mail(errand)).unwrap();
-    office.credential = before;
-    answer
-}
-
-fn next(office: &mut Harness) -> Option<Letter> {
-    loop {
-        match as_mailer(office, Mailing::Next) {
-            Answer::Letter { letter: Some(letter), .. } => return Some(*letter),
-            Answer::Letter { letter: None, more: true } => {}
-            Answer::Letter { letter: None, more: false } => return None,
-            other => panic!("{other:?}"),
-        }
-    }
 }
 
 /// All letters of the next so many seconds, each told, as `withdrawal eva@office`.

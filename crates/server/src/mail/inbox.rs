@@ -16,8 +16,8 @@ use hyper::header::{AUTHORIZATION, CONTENT_TYPE};
 use legwork_api::problem::Problem;
 use legwork_api::work::CompleteRequest;
 use legwork_mail::{
-    Grant, Letter as Written, NotGranted, Outcome, Reply, Token, Word, read_reply, refused_because,
-    same_address,
+    DONE, Grant, Letter as Written, NotGranted, Outcome, Reply, Token, Word, read_reply,
+    refused_because, same_address,
 };
 use legwork_site::{Answer, Credential, Mailing, Request};
 
@@ -34,8 +34,6 @@ const PAUSE_MAX: Duration = Duration::from_secs(300);
 const ANSWER_BYTES_MAX: usize = 64 << 10;
 /// More than a mail server gives in one conversation, so that all that it does not delete are known.
 const SEEN_MAX: usize = 2_000;
-/// Says that a step is done that is no decision.
-const DONE: &str = "done";
 
 /// A request that the inbox makes for somebody whose token it has read; goes with the request.
 #[derive(Clone, Copy, Debug)]

@@ -73,7 +73,8 @@ impl Server {
 }
 
 impl Session {
-    /// Gives one letter away. The session can be used for others if it is taken; if it is refused, after a reset.
+    /// Gives one letter away. The session can be used for others if it is taken; if it is refused, after a
+    /// reset.
     pub(super) async fn send(&mut self, from: &str, to: &str, letter: &str) -> Result<(), NotSent> {
         let answer = self.ask_within(COMMAND_PATIENCE, &format!("MAIL FROM:<{from}>")).await?;
         answer.expect(250)?;

@@ -1,12 +1,12 @@
 //! Looks at items, and at the promises of cases, for the next letter.
 //!
-//! Invariant: whoever gets a letter about an item sees it on their list at that moment, or is a
-//! manager of those it was offered to. Nobody is written to about one who is absent.
+//! Invariant: whoever gets a letter about an item sees it on their list at that moment, or is a manager of
+//! those it was offered to. For somebody who is absent whoever stands in for them gets it.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use legwork_mail::{About, Due, Kind, Matter, Standing, Subject, Tell};
+use legwork_mail::{About, DONE, Due, Kind, Matter, Standing, Subject, Tell};
 use legwork_model::address::is_address;
 use legwork_model::id::AgentId;
 use legwork_model::schema::Node;
@@ -23,8 +23,6 @@ use crate::{view, work};
 const LOOKS_MAX: usize = 500;
 /// The most items that one digest stands for; the others come with the next.
 const DIGEST_ITEMS_MAX: usize = 1_000;
-/// What answers a step that is no decision.
-const DONE: &str = "done";
 
 impl Site {
     /// The letter that is due next.

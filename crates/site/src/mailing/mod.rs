@@ -1,8 +1,8 @@
 //! Letters about items and about the promises of cases: which is due next, and what was told.
 //!
-//! Invariant: a letter is derived from the items, the promises, the organisation and what was told, at the moment it
-//! is asked for. Only what was told is stored; whatever else is here is found again after a restart.
-//! Nothing is kept unless somebody writes letters.
+//! Invariant: a letter is derived from the items, the promises, the organisation and what was told, at the
+//! moment it is asked for. Only what was told is stored; whatever else is here is found again after a
+//! restart. Nothing is kept unless somebody writes letters.
 
 mod look;
 mod promises;

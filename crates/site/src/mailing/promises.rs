@@ -1,7 +1,7 @@
 //! Letters to those who started a case whose deadline is not promised any more, or again.
 //!
-//! Invariant: only the server that started a case, and so keeps its plan, writes about it, to whoever started it and
-//! to nobody else, also while they are away: it is theirs to say whether it may be late.
+//! Invariant: only the server that started a case, and so keeps its plan, writes about it, to whoever
+//! started it and to nobody else, also while they are away: it is theirs to say whether it may be late.
 
 use legwork_engine::State;
 use legwork_mail::{Kind, Promise, Subject, Turn};

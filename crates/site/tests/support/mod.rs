@@ -12,6 +12,7 @@
 )]
 
 pub(crate) mod depot;
+pub(crate) mod mailer;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

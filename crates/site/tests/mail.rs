@@ -287,6 +287,30 @@ fn more_than_one_digest_can_stand_for_comes_with_the_next() {
 }
 
 #[test]
+fn what_comes_as_one_comes_as_one_also_if_that_does_not_get_there_at_once() {
+    let mut bank = bank_with(Tell { letters_an_hour_max: 2, ..Tell::default() });
+    for number in 1..=6 {
+        bank.start(number);
+    }
+    told(&mut bank);
+    bank.pass(Duration::from_secs(3_601));
+    let digest = next(&mut bank).unwrap();
+    assert_eq!(shown(&digest), "4 items ann");
+    // The mail server is away, or takes nothing for Ann.
+    assert_eq!(shown(&next(&mut bank).unwrap()), "4 items ben");
+    assert_eq!(next(&mut bank), Some(digest));
+    let until = bank.now + Duration::from_secs(60);
+    as_mailer(&mut bank, Mailing::PutOff { agent: "ann".into(), until });
+    assert_eq!(told(&mut bank), "4 items ben");
+    bank.pass(Duration::from_secs(60));
+    // What was done meanwhile is left out.
+    bank.ask(claim("ben", InstanceId(5), "capture")).unwrap();
+    assert_eq!(told(&mut bank), "3 items ann");
+    bank.pass(DAY);
+    assert_eq!(told(&mut bank), "");
+}
+
+#[test]
 fn the_limit_of_an_hour_holds_also_for_a_site_that_came_up_again() {
     let mut bank = bank_with(Tell { letters_an_hour_max: 1, ..Tell::default() });
     let both = "assignment capture ann, assignment capture ben";

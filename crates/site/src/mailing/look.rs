@@ -13,6 +13,7 @@ use legwork_model::schema::Node;
 use legwork_model::time::Timestamp;
 use legwork_org::ItemKey;
 
+use super::Mailings;
 use crate::Site;
 use crate::answer::{Answer, Content, Letter};
 use crate::input::Notice;
@@ -98,43 +99,33 @@ impl Site {
                 self.mailings.held_until.insert((until, agent));
                 continue;
             }
-            let held = self.take_held(&agent, now);
-            let mut about: Vec<(ItemKey, Kind)> = Vec::new();
-            for (key, kind) in held {
-                // It is looked at again in any case: there may be no digest, or too many for one.
-                self.mailings.later.insert((now, key.clone()));
-                let Some(matter) = self.matter_of(tell, &key, now) else { continue };
-                let due = self.mailings.book.due(tell, &subject(&key), &matter, now);
-                if due.letters.contains(&(kind, agent.clone())) {
-                    about.push((key, kind));
-                }
-            }
-            if about.len() <= self.mailings.book.room(&agent, tell, now) {
+            let held = self.mailings.held.get(&agent).into_iter().flatten();
+            let held: Vec<(ItemKey, Kind)> = held.take(DIGEST_ITEMS_MAX).cloned().collect();
+            if held.is_empty() {
                 continue;
             }
-            let Some(address) = self.address_of(&agent) else { continue };
+            // There may be more than one digest can stand for, or this one does not get there.
+            self.mailings.held_until.insert((now, agent.clone()));
+            let is_due = |site: &Self, (key, kind): &(ItemKey, Kind)| {
+                let matter = site.matter_of(tell, key, now);
+                let due =
+                    matter.map(|matter| site.mailings.book.due(tell, &subject(key), &matter, now));
+                due.is_some_and(|due| due.letters.contains(&(*kind, agent.clone())))
+            };
+            let (about, over): (Vec<_>, Vec<_>) =
+                held.into_iter().partition(|held| is_due(self, held));
+            self.mailings.let_go(&agent, over, now);
+            let is_digest = about.len() > self.mailings.book.room(&agent, tell, now);
+            let Some(address) = self.address_of(&agent).filter(|_| is_digest) else {
+                self.mailings.let_go(&agent, about, now);
+                continue;
+            };
             let cases = about.iter().filter(|(key, _)| subject(key).is_case());
             let turned_at = cases.filter_map(|(key, _)| self.turned_at(key.instance)).max();
             let about = about.iter().map(|(key, kind)| (subject(key), *kind)).collect();
             let notice = Notice { agent, about };
             return Some(Letter { address, notice, content: Content::Digest { turned_at } });
         }
-    }
-
-    /// What was held back for somebody, no more than one digest can stand for: the rest comes next.
-    fn take_held(&mut self, agent: &AgentId, now: Timestamp) -> BTreeSet<(ItemKey, Kind)> {
-        let Some(held) = self.mailings.held.get_mut(agent) else { return BTreeSet::new() };
-        let rest = held.iter().nth(DIGEST_ITEMS_MAX).cloned();
-        let rest = rest.map(|first| held.split_off(&first));
-        let held = std::mem::take(held);
-        match rest {
-            Some(rest) => {
-                self.mailings.held.insert(agent.clone(), rest);
-                self.mailings.held_until.insert((now, agent.clone()));
-            }
-            None => drop(self.mailings.held.remove(agent)),
-        }
-        held
     }
 
     /// Until when nothing is sent to somebody.
@@ -248,6 +239,27 @@ fn words(node: &Node) -> Vec<(Arc<str>, Arc<str>)> {
         view::answers(node)
     } else {
         vec![(DONE.into(), DONE.into())]
+    }
+}
+
+impl Mailings {
+    /// What was told, or is not to be told together, is not held any more. It is looked at again: there may
+    /// be more to tell of it.
+    pub(super) fn let_go(
+        &mut self,
+        agent: &AgentId,
+        about: impl IntoIterator<Item = (ItemKey, Kind)>,
+        now: Timestamp,
+    ) {
+        let Some(held) = self.held.get_mut(agent) else { return };
+        for one in about {
+            if held.remove(&one) {
+                self.later.insert((now, one.0));
+            }
+        }
+        if held.is_empty() {
+            self.held.remove(agent);
+        }
     }
 }
 

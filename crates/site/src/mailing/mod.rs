@@ -36,7 +36,8 @@ pub(crate) struct Mailings {
     cases: BTreeSet<InstanceId>,
     /// When an item or a case is to be looked at again. One that is gone by then is passed over.
     later: BTreeSet<(Timestamp, ItemKey)>,
-    /// Letters to people who have had enough for the hour, or whose mail server took nothing.
+    /// Letters to people who have had enough for the hour, or whose mail server took nothing, until they are
+    /// told.
     held: BTreeMap<AgentId, BTreeSet<(ItemKey, Kind)>>,
     /// When those are to be looked at.
     held_until: BTreeSet<(Timestamp, AgentId)>,
@@ -115,6 +116,11 @@ impl Site {
         }
         let mailings = &mut self.mailings;
         mailings.put_off.remove(agent);
+        let keys = about.iter().map(|(subject, kind)| {
+            let Subject { instance, activity } = subject.clone();
+            (ItemKey { instance, activity }, *kind)
+        });
+        mailings.let_go(agent, keys, now);
         events.iter().for_each(|event| mailings.book.note(event));
         let record = Record { at: now, events }.to_bytes();
         let (stream, expected) = (StreamId::MAIL.0, mailings.version);

@@ -13,6 +13,8 @@ pub const MESSAGE_BYTES_MAX: usize = 256 << 10;
 /// How deep parts may lie in parts.
 const DEPTH_MAX: usize = 8;
 const HEADERS_MAX: usize = 500;
+/// A long thread names many mails; the last of them is the one that is answered.
+const IDS_MAX: usize = 20;
 
 const BASE64: GeneralPurpose = GeneralPurpose::new(
     &base64::alphabet::STANDARD,
@@ -27,6 +29,8 @@ pub(crate) struct Mail {
     /// The address alone.
     pub(crate) from: Option<String>,
     pub(crate) message_id: Option<String>,
+    /// The ids of the mails it answers, `<…>` each.
+    pub(crate) answers: Vec<String>,
     /// A program wrote it: a bounce, a notice of absence, a list.
     pub(crate) is_automatic: bool,
     pub(crate) text: Option<String>,
@@ -40,6 +44,10 @@ pub(crate) fn read(bytes: &[u8]) -> Mail {
     let mut mail = Mail {
         from: headers.get("from").and_then(address),
         message_id: headers.get("message-id").map(|id| id.trim().to_owned()),
+        answers: ["in-reply-to", "references"]
+            .into_iter()
+            .flat_map(|name| ids(&headers, name))
+            .collect(),
         is_automatic: is_automatic(&headers),
         ..Mail::default()
     };
@@ -82,7 +90,8 @@ fn look_into(headers: &Headers, body: &[u8], depth: usize, mail: &mut Mail) {
             "quoted-printable" => from_quoted_printable(body),
             _ => body.to_vec(),
         };
-        *place = Some(text(decoded));
+        let charset = parameter(kind, "charset").unwrap_or_default().to_ascii_lowercase();
+        *place = Some(text(decoded, &charset));
     }
 }
 
@@ -171,6 +180,13 @@ fn address(value: &str) -> Option<String> {
     is_address(inner).then(|| inner.to_owned())
 }
 
+/// The last ids in a header.
+fn ids(headers: &Headers, name: &str) -> Vec<String> {
+    let words = headers.get(name).unwrap_or_default().split_whitespace().rev();
+    let is_id = |word: &&str| word.starts_with('<') && word.ends_with('>');
+    words.filter(is_id).take(IDS_MAX).map(str::to_owned).collect()
+}
+
 fn is_automatic(headers: &Headers) -> bool {
     let value = |name| headers.get(name).unwrap_or_default().trim().to_ascii_lowercase();
     let submitted = value("auto-submitted");
@@ -213,10 +229,30 @@ fn from_quoted_printable(body: &[u8]) -> Vec<u8> {
     decoded
 }
 
-/// UTF-8, or else one byte a character: the words of an answer are ASCII in both.
-fn text(bytes: Vec<u8>) -> String {
+/// UTF-16 if it says so, or UTF-8, or else one byte a character: the words of an answer are ASCII in whatever
+/// else is in use.
+fn text(bytes: Vec<u8>, charset: &str) -> String {
+    if charset.starts_with("utf-16") {
+        return from_utf16(&bytes, charset == "utf-16le");
+    }
     String::from_utf8(bytes)
         .unwrap_or_else(|error| error.into_bytes().into_iter().map(char::from).collect())
+}
+
+/// What the first bytes say of their order counts for more than the name.
+fn from_utf16(bytes: &[u8], is_little: bool) -> String {
+    let (bytes, is_little) = match bytes {
+        [0xff, 0xfe, rest @ ..] => (rest, true),
+        [0xfe, 0xff, rest @ ..] => (rest, false),
+        bytes => (bytes, is_little),
+    };
+    let unit = |pair: &[u8; 2]| match is_little {
+        true => u16::from_le_bytes(*pair),
+        false => u16::from_be_bytes(*pair),
+    };
+    let (pairs, _) = bytes.as_chunks();
+    let units: Vec<u16> = pairs.iter().map(unit).collect();
+    String::from_utf16_lossy(&units)
 }
 
 #[cfg(test)]
@@ -250,6 +286,30 @@ mod tests {
         assert_eq!(encoded("YXBw\r\ncm92ZQ==").as_deref(), Some("approve"));
         assert_eq!(encoded("YXBwc").as_deref(), Some("app"));
         assert_eq!(encoded("5A==").as_deref(), Some("ä"));
+    }
+
+    #[test]
+    fn text_of_two_bytes_a_character_is_read_in_the_order_it_says() {
+        let encoded = |charset: &str, body: &str| {
+            let head = format!("Content-Type: text/plain; charset=\"{charset}\"");
+            read(format!("{head}\nContent-Transfer-Encoding: base64\n\n{body}").as_bytes()).text
+        };
+        // `ok ä`.
+        for (charset, body) in [
+            ("UTF-16LE", "bwBrACAA5AA="),
+            ("utf-16be", "AG8AawAgAOQ="),
+            ("utf-16", "AG8AawAgAOQ="),
+            ("utf-16", "//5vAGsAIADkAA=="),
+        ] {
+            assert_eq!(encoded(charset, body).as_deref(), Some("ok ä"), "{charset}");
+        }
+        assert_eq!(encoded("utf-16", "AG8Aaw=").as_deref(), Some("ok"));
+    }
+
+    #[test]
+    fn the_mails_that_one_answers_are_known_the_last_first() {
+        let mail = read(b"In-Reply-To: <3@x>\nReferences: <1@x> (so)\n\t<2@x> <3@x>\n\nyes");
+        assert_eq!(mail.answers, ["<3@x>", "<3@x>", "<2@x>", "<1@x>"]);
     }
 
     #[test]

@@ -18,6 +18,8 @@ use crate::token::Token;
 
 /// The longest title in a subject, in characters.
 const TITLE_CHARS_MAX: usize = 60;
+/// Bytes of the name of a letter.
+const ID_BYTES: usize = 16;
 /// Base64 of so many bytes fills a line of 76.
 const LINE_BYTES: usize = 57;
 /// Bytes of one encoded word: with its frame it stays below 75 characters.
@@ -86,9 +88,22 @@ pub fn refused_because(code: &str, word: &str) -> String {
 /// The same for the same letter, however often it is sent.
 pub fn message_id(what: &str, from: &str) -> String {
     let hash = digest::digest(&digest::SHA256, what.as_bytes());
-    let name: String = hash.as_ref().iter().take(16).map(|byte| format!("{byte:02x}")).collect();
+    let name = hash.as_ref().iter().take(ID_BYTES);
+    let name: String = name.map(|byte| format!("{byte:02x}")).collect();
     let domain = from.rsplit_once('@').map_or("legwork", |(_, domain)| domain);
     format!("<{name}@{domain}>")
+}
+
+/// Whether a letter of ours can have this id.
+pub fn is_message_id(id: &str, from: &str) -> bool {
+    let parts = id.strip_prefix('<').and_then(|id| id.strip_suffix('>')?.split_once('@'));
+    let own = from.rsplit_once('@').map(|(_, domain)| domain);
+    let is_digit = |c: char| c.is_ascii_digit() || ('a'..='f').contains(&c);
+    parts.is_some_and(|(name, domain)| {
+        name.len() == 2 * ID_BYTES
+            && name.chars().all(is_digit)
+            && own.is_some_and(|own| own.eq_ignore_ascii_case(domain))
+    })
 }
 
 impl Letter<'_> {
@@ -110,6 +125,15 @@ impl Letter<'_> {
         );
         let id = message_id(&format!("outcome {} {reply}", self.agent), self.from);
         self.message(&id, "Your answer was not used", &text)
+    }
+
+    /// That a reply was of no use because the letter that it answers is not in it: nobody knows what it is
+    /// about.
+    pub fn unquoted(&self, reply: &str) -> String {
+        let text = "Your answer has changed nothing: the mail that it answers is not in it.\n\n\
+                    Answer that mail once more, and leave it in your reply.\n";
+        let id = message_id(&format!("outcome {} {reply}", self.agent), self.from);
+        self.message(&id, "Your answer was not used", text)
     }
 
     fn text(&self, about: &About, token: Option<&Token>) -> String {
@@ -327,6 +351,12 @@ mod tests {
         assert_eq!(id("assignment ann x"), id("assignment ann x"));
         assert_ne!(id("assignment ann x"), id("reminder ann x"));
         assert!(id("x").ends_with("@example.com>"));
+        assert!(is_message_id(&id("x"), "legwork@EXAMPLE.com"));
+        for other in
+            [id("x").replace(".com", ".org"), id("x").replacen('<', "<a", 1), "<1@x>".into()]
+        {
+            assert!(!is_message_id(&other, "legwork@example.com"), "{other}");
+        }
     }
 
     #[test]

@@ -19,10 +19,10 @@ mod token;
 
 pub use address::same_address;
 pub use book::{Book, Matter, Subject};
-pub use letter::{About, Letter, Outcome, message_id, refused_because};
+pub use letter::{About, Letter, Outcome, is_message_id, message_id, refused_because};
 pub use mime::MESSAGE_BYTES_MAX;
 pub use promise::{Promise, Turn};
-pub use reply::{DONE, Reply, Unread, Word, read as read_reply};
+pub use reply::{DONE, Reply, Unquoted, Unread, Word, read as read_reply};
 pub use rules::{Due, Kind, Standing};
 pub use settings::{
     ACTORS_MAX, Inbox, LETTERS_AN_HOUR_MAX, Password, Reminder, Settings, Smtp, Tell, Tls,

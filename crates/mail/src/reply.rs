@@ -41,13 +41,31 @@ pub enum Word {
     OnlyHtml,
 }
 
+/// Somebody's answer to a letter that is not in it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Unquoted {
+    pub from: String,
+    pub id: String,
+    /// The ids of the mails it answers; there is one.
+    pub answers: Vec<String>,
+}
+
 /// Why a mail is nobody's answer.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Unread {
     #[error("a program wrote it")]
     Automatic,
     #[error("it names no letter of ours")]
     NoToken,
+    #[error("it has nothing of the letter that it answers")]
+    Unquoted(Unquoted),
+}
+
+impl Unquoted {
+    /// Names this very mail, as that of a reply does.
+    pub fn key(&self) -> String {
+        fingerprint(self.id.as_bytes())
+    }
 }
 
 impl Reply {
@@ -65,14 +83,16 @@ pub fn read(bytes: &[u8]) -> Result<Reply, Unread> {
     let (text, word) = match (&mail.text, &mail.html) {
         (Some(text), _) => (text.clone(), word(text).map_or(Word::Nothing, Word::Said)),
         (None, Some(html)) => (without_tags(html), Word::OnlyHtml),
-        (None, None) => return Err(Unread::NoToken),
+        (None, None) => (String::new(), Word::Nothing),
     };
-    let tokens = tokens(&text);
-    if tokens.is_empty() {
-        return Err(Unread::NoToken);
-    }
+    let (tokens, from, answers) = (tokens(&text), mail.from, mail.answers);
     let named = mail.message_id.filter(|id| !id.is_empty());
-    Ok(Reply { from: mail.from, id: named.unwrap_or_else(|| fingerprint(bytes)), tokens, word })
+    let id = named.unwrap_or_else(|| fingerprint(bytes));
+    match from {
+        _ if !tokens.is_empty() => Ok(Reply { from, id, tokens, word }),
+        Some(from) if !answers.is_empty() => Err(Unread::Unquoted(Unquoted { from, id, answers })),
+        Some(_) | None => Err(Unread::NoToken),
+    }
 }
 
 /// The first word of what is new.
@@ -221,6 +241,21 @@ mod tests {
         .unwrap();
         assert_eq!((reply.word, reply.tokens[0].as_str()), (Word::OnlyHtml, "ABCD"));
         assert_eq!(reply.id.len(), 64);
+    }
+
+    #[test]
+    fn an_answer_without_its_letter_names_the_letter() {
+        let head = "From: Ann <ann@x>\nMessage-ID: <7@x>\nIn-Reply-To: <1@lw>\n";
+        let Err(Unread::Unquoted(unquoted)) = read(format!("{head}\nok").as_bytes()) else {
+            panic!("it is not known")
+        };
+        let Unquoted { from, id, answers } = &unquoted;
+        assert_eq!((&**from, &**id, &answers[..]), ("ann@x", "<7@x>", &["<1@lw>".to_owned()][..]));
+        let reply = read(format!("{head}\nok [legwork:AB]").as_bytes()).unwrap();
+        assert_eq!(reply.key(), unquoted.key());
+        let automatic = format!("Precedence: bulk\n{head}\nok");
+        assert_eq!(read(automatic.as_bytes()), Err(Unread::Automatic));
+        assert_eq!(read(b"In-Reply-To: <1@lw>\n\nok"), Err(Unread::NoToken));
     }
 
     #[test]

@@ -135,6 +135,8 @@ pub enum Answer {
     },
     /// Where somebody can be written to.
     Address(Option<Arc<str>>),
+    /// Who has an address, and how it is written in the organisation.
+    Person(Option<(AgentId, Arc<str>)>),
 }
 
 /// A letter to somebody.

@@ -4,7 +4,6 @@
 //! twice it changes nothing, and whoever wrote it hears of it once, also if it cannot be deleted. What is
 //! said back goes to the address in the organisation alone.
 
-use std::collections::VecDeque;
 use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,14 +15,16 @@ use hyper::header::{AUTHORIZATION, CONTENT_TYPE};
 use legwork_api::problem::Problem;
 use legwork_api::work::CompleteRequest;
 use legwork_mail::{
-    DONE, Grant, Letter as Written, NotGranted, Outcome, Reply, Token, Word, read_reply,
-    refused_because, same_address,
+    DONE, Grant, Letter as Written, NotGranted, Outcome, Reply, Token, Unquoted, Unread, Word,
+    is_message_id, read_reply, refused_because, same_address,
 };
+use legwork_model::id::AgentId;
 use legwork_site::{Answer, Credential, Mailing, Request};
 
 use super::meters::MailMeters;
 use super::pop3;
 use super::post::Post;
+use super::said::{AN_HOUR_MAX, Lately, Room, Seen};
 use super::sender::{grown, send_alone};
 use super::smtp::NotSent;
 use crate::http::{App, serve};
@@ -32,43 +33,57 @@ use crate::http::{App, serve};
 const DELETED_AT_ONCE: u32 = 50;
 const PAUSE_MAX: Duration = Duration::from_secs(300);
 const ANSWER_BYTES_MAX: usize = 64 << 10;
-/// More than a mail server gives in one conversation, so that all that it does not delete are known.
-const SEEN_MAX: usize = 2_000;
-
 /// A request that the inbox makes for somebody whose token it has read; goes with the request.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct FromInbox;
 
-pub(super) struct Inbox {
-    pub(super) app: Arc<App>,
-    pub(super) post: Arc<Post>,
-    pub(super) meters: Arc<MailMeters>,
+pub(crate) struct Inbox {
+    app: Arc<App>,
+    post: Arc<Post>,
+    meters: Arc<MailMeters>,
     /// Replies whose authors were told that they have changed nothing.
-    pub(super) said_back: Seen,
+    said_back: Seen,
     /// Those of which the mail server did not hear that to its end.
-    pub(super) broken_off: Seen,
+    broken_off: Seen,
+    /// Who was told so lately.
+    lately: Lately,
 }
 
-/// The keys of some replies, the one that was seen last behind all others. A mail server may not delete a
-/// mail, and is asked again each time.
-#[derive(Debug, Default)]
-pub(super) struct Seen(VecDeque<String>);
+/// Who wrote a mail, as the organisation knows them.
+struct Author {
+    agent: AgentId,
+    address: Arc<str>,
+    /// That of the mail.
+    key: String,
+}
 
 /// What becomes of a mail.
 #[derive(Debug, PartialEq, Eq)]
-enum Fate {
+pub(crate) enum Fate {
     Delete,
     /// It is read again later.
     Keep,
 }
 
 /// What came of a look into the inbox.
-#[derive(Debug, Default)]
-struct Looked {
-    /// Whether there is more.
-    more: bool,
-    /// What the mail server said when it refused a mail.
-    refused: Option<String>,
+#[derive(Debug)]
+enum Looked {
+    /// There was none: nothing could have been carried out.
+    NotReady,
+    Read {
+        /// Whether there is more.
+        more: bool,
+        /// What the mail server said when it refused a mail.
+        refused: Option<String>,
+    },
+}
+
+/// How reading goes.
+#[derive(Debug)]
+struct Course {
+    every: Duration,
+    pause: Duration,
+    is_well: bool,
 }
 
 /// What came of an answer.
@@ -82,38 +97,20 @@ enum Done {
 }
 
 impl Inbox {
-    pub(super) fn new(app: Arc<App>, post: Arc<Post>, meters: Arc<MailMeters>) -> Self {
-        Self { app, post, meters, said_back: Seen::default(), broken_off: Seen::default() }
+    pub(crate) fn new(app: Arc<App>, post: Arc<Post>, meters: Arc<MailMeters>) -> Self {
+        let (said_back, broken_off, lately) = Default::default();
+        Self { app, post, meters, said_back, broken_off, lately }
     }
 
     /// Until the server stops.
     pub(super) async fn run(mut self, inbox: pop3::Box, every: Duration) {
-        let mut pause = every;
-        let mut is_well = true;
+        let mut course = Course { every, pause: every, is_well: true };
         while !self.app.gate.is_stopping() {
-            match self.look(&inbox).await {
-                Ok(Looked { more, refused }) => {
-                    match &refused {
-                        Some(reason) if is_well => {
-                            tracing::warn!(reason, "a mail cannot be read or deleted; others are");
-                        }
-                        None if !is_well => tracing::info!("the inbox can be read again"),
-                        Some(_) | None => {}
-                    }
-                    (is_well, pause) = (refused.is_none(), every);
-                    if more {
-                        continue;
-                    }
-                }
-                Err(reason) => {
-                    if is_well {
-                        tracing::warn!(%reason, "the inbox cannot be read; it is tried again");
-                    }
-                    (is_well, pause) = (false, grown(pause, every, PAUSE_MAX.max(every)));
-                }
+            if course.goes_on(self.look(&inbox).await) {
+                continue;
             }
             tokio::select! {
-                () = tokio::time::sleep(pause) => {}
+                () = tokio::time::sleep(course.pause) => {}
                 () = self.app.gate.until_stopping() => {}
             }
         }
@@ -122,7 +119,7 @@ impl Inbox {
     /// Reads what has come.
     async fn look(&mut self, inbox: &pop3::Box) -> Result<Looked, pop3::Error> {
         if self.app.gate.check_ready().is_err() {
-            return Ok(Looked::default());
+            return Ok(Looked::NotReady);
         }
         let mut session = inbox.open().await?;
         let mut deleted = 0;
@@ -133,12 +130,15 @@ impl Inbox {
             }
         }
         let refused = session.close().await?;
-        Ok(Looked { more: deleted == DELETED_AT_ONCE, refused })
+        Ok(Looked::Read { more: deleted == DELETED_AT_ONCE, refused })
     }
 
-    async fn handle(&mut self, mail: &[u8]) -> Fate {
+    pub(crate) async fn handle(&mut self, mail: &[u8]) -> Fate {
         let reply = match read_reply(mail) {
             Ok(reply) => reply,
+            Err(Unread::Unquoted(reply)) if self.is_ours(&reply) => {
+                return self.handle_unquoted(&reply).await;
+            }
             Err(reason) => {
                 self.meters.ignored();
                 tracing::debug!(%reason, "a mail is nobody's answer");
@@ -160,15 +160,16 @@ impl Inbox {
         if self.said_back.has(&reply.key()) {
             return Fate::Delete;
         }
-        let address = match self.address(&grant).await {
-            Ok(Some(address)) => address,
+        let Grant { activity, agent, .. } = &grant;
+        let author = match self.author(agent, &reply).await {
+            Ok(Some(author)) => author,
             Ok(None) => {
                 self.meters.refused();
                 return Fate::Delete;
             }
             Err(()) => return Fate::Keep,
         };
-        let refused = match word(&reply, &address, has_expired) {
+        let refused = match word(&reply, &author.address, has_expired) {
             Err(code) => Some((code.to_owned(), String::new())),
             Ok(word) => match self.answer(&token, &grant, &word, &reply).await {
                 Done::Taken => None,
@@ -176,25 +177,49 @@ impl Inbox {
                 Done::Later => return Fate::Keep,
             },
         };
-        let Grant { activity, agent, .. } = &grant;
         let Some((code, word)) = refused else {
             self.meters.answered();
             tracing::info!(%agent, %activity, "answered by mail");
             return Fate::Delete;
         };
         tracing::info!(%agent, %activity, code, "an answer by mail was refused");
-        let fate = self.say_back(&grant, &address, &reply, refused_because(&code, &word)).await;
-        if fate == Fate::Delete {
-            self.said_back.add(reply.key());
-        }
-        fate
+        let why = refused_because(&code, &word);
+        let outcome = Outcome { activity: activity.clone(), why };
+        self.say_back(&author, |written| written.outcome(&outcome, &reply.id)).await
     }
 
-    /// Where the agent is written to.
-    async fn address(&self, grant: &Grant) -> Result<Option<Arc<str>>, ()> {
-        let asked = Request::Mail(Mailing::Address { agent: grant.agent.clone() });
+    /// Whether somebody answers what may be a letter of ours.
+    fn is_ours(&self, reply: &Unquoted) -> bool {
+        reply.answers.iter().any(|id| is_message_id(id, &self.post.settings.from))
+    }
+
+    /// Somebody has taken the letter out of their reply: they would wait for ever to see it carried out.
+    async fn handle_unquoted(&mut self, reply: &Unquoted) -> Fate {
+        if self.said_back.has(&reply.key()) {
+            return Fate::Delete;
+        }
+        let asked = Request::Mail(Mailing::Whose { address: reply.from.clone() });
+        let (agent, address) = match self.app.gate.ask(Credential::Mailer, asked).await {
+            Ok(Answer::Person(Some(person))) => person,
+            Ok(Answer::Person(None)) => {
+                self.meters.ignored();
+                return Fate::Delete;
+            }
+            Ok(_) | Err(_) => return Fate::Keep,
+        };
+        tracing::info!(%agent, "an answer by mail has nothing of the letter that it answers");
+        let author = Author { agent, address, key: reply.key() };
+        self.say_back(&author, |written| written.unquoted(&reply.id)).await
+    }
+
+    /// The agent who answers, if they can be written to.
+    async fn author(&self, agent: &AgentId, reply: &Reply) -> Result<Option<Author>, ()> {
+        let asked = Request::Mail(Mailing::Address { agent: agent.clone() });
+        let (agent, key) = (agent.clone(), reply.key());
         match self.app.gate.ask(Credential::Mailer, asked).await {
-            Ok(Answer::Address(address)) => Ok(address),
+            Ok(Answer::Address(address)) => {
+                Ok(address.map(|address| Author { agent, address, key }))
+            }
             Ok(_) | Err(_) => Err(()),
         }
     }
@@ -237,63 +262,73 @@ impl Inbox {
     }
 
     /// Tells somebody that their reply has changed nothing.
-    async fn say_back(&mut self, grant: &Grant, address: &str, reply: &Reply, why: String) -> Fate {
-        let written = Written {
-            from: &self.post.settings.from,
-            to: address,
-            agent: &grant.agent,
-            at: self.app.clock.now(),
-            link: None,
-        };
-        let outcome = Outcome { activity: grant.activity.clone(), why };
-        let text = written.outcome(&outcome, &reply.id);
+    async fn say_back(&mut self, author: &Author, text: impl Fn(&Written<'_>) -> String) -> Fate {
+        let Author { agent, address, key } = author;
+        let now = self.app.clock.now();
+        let room = self.lately.room(agent, now);
+        if room == Room::NoMore {
+            let most = AN_HOUR_MAX;
+            tracing::warn!(%agent, most, "no more is said back to somebody within the hour");
+        }
+        if room != Room::Some {
+            self.meters.refused();
+            self.said_back.add(key.clone());
+            return Fate::Delete;
+        }
+        let from = &*self.post.settings.from;
+        let text = text(&Written { from, to: address, agent, at: now, link: None });
         match send_alone(&self.post, address, &text).await {
             Ok(()) => {
-                self.meters.refused();
                 self.meters.sent();
-                Fate::Delete
+                self.lately.note(agent, now);
             }
-            Err(NotSent::BrokenOff(reason)) if self.broken_off.add(reply.key()) => {
-                self.meters.failed();
-                tracing::warn!(agent = %grant.agent, reason, "what came of a reply waits");
-                Fate::Keep
+            Err(NotSent::Unreachable(reason)) => return self.wait(agent, &reason),
+            Err(NotSent::BrokenOff(reason)) if self.broken_off.add(key.clone()) => {
+                return self.wait(agent, &reason);
             }
             Err(NotSent::Refused(reason) | NotSent::BrokenOff(reason)) => {
                 // It has changed nothing; that they do not hear of it is their mail server's doing.
-                self.meters.refused();
                 self.meters.failed();
-                tracing::warn!(agent = %grant.agent, reason, "what came of a reply was refused");
-                Fate::Delete
-            }
-            Err(NotSent::Unreachable(reason)) => {
-                self.meters.failed();
-                tracing::warn!(agent = %grant.agent, reason, "what came of a reply waits");
-                Fate::Keep
+                tracing::warn!(%agent, reason, "what came of a reply was refused");
             }
         }
+        self.meters.refused();
+        self.said_back.add(key.clone());
+        Fate::Delete
+    }
+
+    fn wait(&self, agent: &AgentId, reason: &str) -> Fate {
+        self.meters.failed();
+        tracing::warn!(%agent, reason, "what came of a reply waits");
+        Fate::Keep
     }
 }
 
-impl Seen {
-    /// Whether a reply is among them; it is seen now.
-    fn has(&mut self, key: &str) -> bool {
-        let place = self.0.iter().position(|known| known == key);
-        let known = place.and_then(|place| self.0.remove(place));
-        let has = known.is_some();
-        self.0.extend(known);
-        has
-    }
-
-    /// Whether it was none of them.
-    fn add(&mut self, key: String) -> bool {
-        let is_new = !self.has(&key);
-        if is_new {
-            if self.0.len() == SEEN_MAX {
-                self.0.pop_front();
+impl Course {
+    /// Takes in what came of a look. Whether to look again at once.
+    fn goes_on(&mut self, looked: Result<Looked, pop3::Error>) -> bool {
+        match looked {
+            Ok(Looked::NotReady) => false,
+            Ok(Looked::Read { more, refused }) => {
+                match &refused {
+                    Some(reason) if self.is_well => {
+                        tracing::warn!(reason, "a mail cannot be read or deleted; others are");
+                    }
+                    None if !self.is_well => tracing::info!("the inbox can be read again"),
+                    Some(_) | None => {}
+                }
+                (self.is_well, self.pause) = (refused.is_none(), self.every);
+                more
             }
-            self.0.push_back(key);
+            Err(reason) => {
+                if self.is_well {
+                    tracing::warn!(%reason, "the inbox cannot be read; it is tried again");
+                }
+                self.is_well = false;
+                self.pause = grown(self.pause, self.every, PAUSE_MAX.max(self.every));
+                false
+            }
         }
-        is_new
     }
 }
 
@@ -356,18 +391,18 @@ mod tests {
     }
 
     #[test]
-    fn a_refused_reply_that_is_never_deleted_stays_known_however_many_others_come() {
-        let mut said_back = Seen::default();
-        assert!(!said_back.has("stays"));
-        said_back.add("stays".to_owned());
-        for number in 0..3 * SEEN_MAX {
-            assert!(!said_back.has(&number.to_string()));
-            said_back.add(number.to_string());
-            assert!(said_back.has("stays"), "{number}");
-        }
-        assert_eq!(said_back.0.len(), SEEN_MAX);
-        // What is not seen any more is forgotten.
-        assert!(!said_back.has("0"));
+    fn an_inbox_that_was_not_looked_into_is_as_well_as_before() {
+        let every = Duration::from_secs(10);
+        let mut course = Course { every, pause: every, is_well: true };
+        let broken = || Err(pop3::Error::Refused("-ERR".to_owned()));
+        let read = |more| Ok(Looked::Read { more, refused: None });
+        assert!(!course.goes_on(broken()));
+        assert_eq!((course.is_well, course.pause), (false, 2 * every));
+        assert!(!course.goes_on(Ok(Looked::NotReady)));
+        assert_eq!((course.is_well, course.pause), (false, 2 * every));
+        assert!(course.goes_on(read(true)) && !course.goes_on(read(false)));
+        assert_eq!((course.is_well, course.pause), (true, every));
+        assert!(!course.goes_on(Ok(Looked::NotReady)) && course.is_well);
     }
 
     #[test]

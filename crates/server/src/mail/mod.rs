@@ -7,6 +7,7 @@ mod inbox;
 mod meters;
 mod pop3;
 mod post;
+mod said;
 mod sender;
 mod smtp;
 #[cfg(test)]
@@ -20,6 +21,8 @@ use tokio::task::JoinSet;
 use crate::http::App;
 
 pub(crate) use inbox::FromInbox;
+#[cfg(test)]
+pub(crate) use inbox::{Fate, Inbox};
 pub(crate) use meters::MailMeters;
 pub(crate) use post::Post;
 pub use post::Unusable;

@@ -5,8 +5,11 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD as BASE64;
 use legwork_mail::Settings;
 use legwork_model::id::StreamId;
+use serde_json::json;
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::mpsc;
@@ -15,6 +18,7 @@ use super::failures::{FINE, FULL_DISK, faulty};
 use super::servers::until_some;
 use super::support::{Fixture, OFFICE, call};
 use crate::config::{Config, StoreChoice};
+use crate::mail::{Fate, Inbox};
 
 /// What happens when a mail server has heard a letter to somebody, before it says that it takes it.
 type Meanwhile = Arc<dyn Fn(&str) + Send + Sync>;
@@ -26,7 +30,13 @@ const NOBODY: &str = "<nobody@x>";
 /// `NOBODY`.
 struct Taker {
     port: u16,
-    taken: mpsc::UnboundedReceiver<String>,
+    taken: mpsc::UnboundedReceiver<Taken>,
+}
+
+struct Taken {
+    to: String,
+    /// Its headers, and what it says.
+    letter: String,
 }
 
 impl Taker {
@@ -53,20 +63,28 @@ impl Taker {
         Config { mail: settings, ..Config::new(StoreChoice::Memory) }
     }
 
-    async fn next(&mut self) -> String {
+    async fn next(&mut self) -> Taken {
         let taken = tokio::time::timeout(Duration::from_secs(60), self.taken.recv()).await;
         taken.expect("nobody else gets a letter").unwrap()
+    }
+
+    /// The next letter, which is to this person.
+    async fn next_to(&mut self, to: &str) -> String {
+        let taken = self.next().await;
+        assert_eq!(taken.to, to);
+        taken.letter
     }
 }
 
 async fn serve(
     stream: TcpStream,
-    takes: &mpsc::UnboundedSender<String>,
+    takes: &mpsc::UnboundedSender<Taken>,
     meanwhile: &Meanwhile,
 ) -> std::io::Result<()> {
     let mut stream = BufReader::new(stream);
     stream.write_all(b"220 hello\r\n").await?;
-    let (mut to, mut line, mut is_letter) = (String::new(), String::new(), false);
+    let (mut to, mut letter, mut line) = (String::new(), String::new(), String::new());
+    let mut is_letter = false;
     loop {
         line.clear();
         if stream.read_line(&mut line).await? == 0 {
@@ -76,10 +94,15 @@ async fn serve(
             "." => {
                 is_letter = false;
                 meanwhile(&to);
-                takes.send(to.clone()).map_err(std::io::Error::other)?;
+                let letter = decoded(&std::mem::take(&mut letter));
+                let sent = takes.send(Taken { to: to.clone(), letter });
+                sent.map_err(std::io::Error::other)?;
                 "250 taken"
             }
-            _ if is_letter => continue,
+            _ if is_letter => {
+                letter.push_str(&line);
+                continue;
+            }
             "RCPT" => {
                 to = line.trim_end().trim_start_matches("RCPT TO:").to_owned();
                 if to == NOBODY {
@@ -97,12 +120,45 @@ async fn serve(
     }
 }
 
-/// Ann and Ben can sign a letter, and have these addresses.
-async fn to_sign(f: &Fixture, ann: &str, ben: &str) {
-    f.furnish().await;
+/// The text of a letter is written in base64.
+fn decoded(letter: &str) -> String {
+    let (head, body) = letter.split_once("\r\n\r\n").unwrap();
+    let text = BASE64.decode(body.replace("\r\n", "")).unwrap();
+    format!("{head}\r\n\r\n{}", String::from_utf8(text).unwrap())
+}
+
+/// A step that a word answers.
+const NOD: &str = "process: nod\nsteps: [{ step: look, title: Look at it, who: Role(clerk) }]\n";
+
+async fn publish(f: &Fixture, ann: &str, ben: &str) {
     let office = OFFICE.replace("name: Ann", ann).replace("name: Ben", ben);
     f.ok(call("PUT /v1/organisation").body("text/yaml", office)).await;
-    f.letter_to_sign().await;
+}
+
+/// Ann and Ben have something to do, and these addresses.
+async fn to_do(f: &Fixture, ann: &str, ben: &str) {
+    publish(f, ann, ben).await;
+    f.ok(call("POST /v1/definitions").body("text/yaml", NOD)).await;
+    f.ok(call("POST /v1/instances").json(json!({"process": "nod"}))).await;
+}
+
+/// How many items are on somebody's list.
+async fn items(f: &Fixture, agent: &str) -> usize {
+    let list = f.ok(call(&format!("GET /v1/worklist?agent={agent}"))).await;
+    list["items"].as_array().unwrap().len()
+}
+
+/// An inbox that reads what it is given.
+fn inbox(f: &Fixture) -> Inbox {
+    let app = f.core.app.clone();
+    Inbox::new(app.clone(), app.post.clone().unwrap(), app.meters.mail())
+}
+
+/// A reply to a letter, which it quotes.
+fn reply(from: &str, number: u32, letter: &str) -> String {
+    let (_, text) = letter.split_once("\r\n\r\n").unwrap();
+    let quoted: String = text.lines().map(|line| format!("> {line}\r\n")).collect();
+    format!("From: <{from}>\r\nMessage-ID: <{number}@x>\r\n\r\ndone\r\n\r\n{quoted}")
 }
 
 #[tokio::test]
@@ -115,8 +171,8 @@ async fn a_letter_leaves_once_however_long_it_cannot_be_stored_that_it_has() {
     }))
     .await;
     let f = Fixture::on(mail.config(), opener).await;
-    to_sign(&f, "mail: ann@x", "mail: ben@x").await;
-    assert_eq!(mail.next().await, "<ann@x>");
+    to_do(&f, "mail: ann@x", "mail: ben@x").await;
+    mail.next_to("<ann@x>").await;
     let sent = async || {
         let metrics = f.send(call("GET /metrics")).await;
         let metrics = String::from_utf8(metrics.body.to_vec()).unwrap();
@@ -131,7 +187,7 @@ async fn a_letter_leaves_once_however_long_it_cannot_be_stored_that_it_has() {
     .await;
     assert_eq!((mail.taken.len(), sent().await), (0, 0));
     store.mode.store(FINE, Ordering::SeqCst);
-    assert_eq!(mail.next().await, "<ben@x>");
+    mail.next_to("<ben@x>").await;
     assert!(sent().await > 0);
     f.stop().await;
 }
@@ -140,7 +196,52 @@ async fn a_letter_leaves_once_however_long_it_cannot_be_stored_that_it_has() {
 async fn somebody_on_whose_letters_the_mail_server_hangs_up_holds_up_nobody_else() {
     let mut mail = Taker::new(Arc::new(|_| {})).await;
     let f = Fixture::with(mail.config()).await;
-    to_sign(&f, "mail: nobody@x", "mail: ben@x").await;
-    assert_eq!(mail.next().await, "<ben@x>");
+    to_do(&f, "mail: nobody@x", "mail: ben@x").await;
+    mail.next_to("<ben@x>").await;
+    f.stop().await;
+}
+
+#[tokio::test]
+async fn whoever_answers_without_the_letter_is_asked_once_to_leave_it_in() {
+    let mut mail = Taker::new(Arc::new(|_| {})).await;
+    let f = Fixture::with(mail.config()).await;
+    to_do(&f, "mail: Ann@x", "name: Ben").await;
+    let letter = mail.next_to("<Ann@x>").await;
+    let id = letter.lines().find_map(|line| line.strip_prefix("Message-ID: ")).unwrap();
+    let mut inbox = inbox(&f);
+    let unquoted = |from: &str, id: &str| {
+        format!("From: {from}\r\nMessage-ID: <1@x>\r\nReferences: <7@x> {id}\r\n\r\ndone\r\n")
+    };
+    // Nobody of the organisation, and no letter of ours.
+    for other in [unquoted("eve@x", id), unquoted("ann@x", "<8@office.example>")] {
+        assert_eq!(inbox.handle(other.as_bytes()).await, Fate::Delete);
+    }
+    for _ in 0..2 {
+        let mail = unquoted("Ann <ann@X>", id);
+        assert_eq!(inbox.handle(mail.as_bytes()).await, Fate::Delete);
+    }
+    let said = mail.next_to("<Ann@x>").await;
+    assert!(said.contains("leave it in your reply"), "{said}");
+    assert_eq!((mail.taken.len(), items(&f, "ann").await), (0, 1));
+    f.stop().await;
+}
+
+#[tokio::test]
+async fn whoever_forges_replies_does_not_bury_anybody_under_letters() {
+    let mut mail = Taker::new(Arc::new(|_| {})).await;
+    let f = Fixture::with(mail.config()).await;
+    to_do(&f, "mail: ann@x", "name: Ben").await;
+    let letter = mail.next_to("<ann@x>").await;
+    let mut inbox = inbox(&f);
+    for number in 0..30 {
+        let forged = reply("eve@x", number, &letter);
+        assert_eq!(inbox.handle(forged.as_bytes()).await, Fate::Delete);
+    }
+    assert_eq!(mail.taken.len(), 10);
+    let said = mail.next_to("<ann@x>").await;
+    assert!(said.contains("another address"), "{said}");
+    // What she says herself counts all the same.
+    assert_eq!(inbox.handle(reply("ann@x", 30, &letter).as_bytes()).await, Fate::Delete);
+    assert_eq!(items(&f, "ann").await, 0);
     f.stop().await;
 }

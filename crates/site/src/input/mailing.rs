@@ -15,6 +15,8 @@ pub enum Mailing {
     PutOff { agent: AgentId, until: Timestamp },
     /// Where somebody can be written to.
     Address { agent: AgentId },
+    /// Who has an address.
+    Whose { address: String },
 }
 
 /// What somebody is told with one letter.

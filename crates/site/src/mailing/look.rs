@@ -6,7 +6,7 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use legwork_mail::{About, DONE, Due, Kind, Matter, Standing, Subject, Tell};
+use legwork_mail::{About, DONE, Due, Kind, Matter, Standing, Subject, Tell, same_address};
 use legwork_model::address::is_address;
 use legwork_model::id::AgentId;
 use legwork_model::schema::Node;
@@ -228,6 +228,16 @@ impl Site {
     pub(super) fn address_of(&self, agent: &AgentId) -> Option<Arc<str>> {
         let agent = self.catalog.organisation().agent(agent)?;
         agent.mail.as_deref().filter(|mail| is_address(mail)).map(Arc::from)
+    }
+
+    /// Who is written to at an address; the first if there are several.
+    pub(super) fn person_at(&self, address: &str) -> Option<(AgentId, Arc<str>)> {
+        let mut agents = self.catalog.organisation().agents().iter();
+        let has_it = |mail: &&str| same_address(mail, address) && is_address(mail);
+        agents.find_map(|agent| {
+            let mail = agent.mail.as_deref().filter(has_it)?;
+            Some((agent.id.clone(), mail.into()))
+        })
     }
 }
 

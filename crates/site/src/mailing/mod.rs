@@ -69,6 +69,7 @@ impl Site {
                 Ok(Answer::Done)
             }
             Mailing::Address { agent } => Ok(Answer::Address(self.address_of(&agent))),
+            Mailing::Whose { address } => Ok(Answer::Person(self.person_at(&address))),
         }
     }
 

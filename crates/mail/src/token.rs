@@ -1,7 +1,8 @@
 //! The token of a letter: the right to answer one item, once, for some time.
 //!
-//! Invariant: without the key nobody makes one that counts, and nothing in one can be changed. It is
-//! computed from what it grants alone: a letter that is sent again carries the same one.
+//! Invariant: without the key nobody makes one that counts, and nothing in one can be changed. It counts as
+//! long as whom it was made for has the address it was sent to. It is computed from what it grants and that
+//! address alone: a letter that is sent again carries the same one.
 
 use std::fmt;
 
@@ -18,7 +19,7 @@ pub const KEY_BYTES: usize = 32;
 pub const TOKEN_CHARS_MAX: usize = 700;
 const TAG_BYTES: usize = 32;
 /// Nothing else that the key may come to sign can be taken for a token.
-const CONTEXT: &[u8] = b"legwork mail token 1\n";
+const CONTEXT: &[u8] = b"legwork mail token 2\n";
 
 /// What the tokens of a server, or of a cluster, are signed with. Never shown.
 #[derive(Clone)]
@@ -40,7 +41,7 @@ pub struct Token(String);
 /// Why a token grants nothing.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum NotGranted {
-    #[error("the token is none of ours, or was changed")]
+    #[error("the token is none of ours, was changed, or was sent to another address")]
     Forged,
     /// It was one of ours: whom it was for can be told.
     #[error("the token has expired")]
@@ -52,8 +53,8 @@ impl Key {
         Self(hmac::Key::new(hmac::HMAC_SHA256, bytes))
     }
 
-    fn tag(&self, claims: &str) -> hmac::Tag {
-        hmac::sign(&self.0, &signed(claims))
+    fn tag(&self, claims: &str, address: &str) -> hmac::Tag {
+        hmac::sign(&self.0, &signed(claims, address))
     }
 }
 
@@ -70,9 +71,10 @@ impl fmt::Debug for Token {
 }
 
 impl Token {
-    pub fn new(key: &Key, grant: &Grant) -> Self {
+    /// For a letter to this address.
+    pub fn new(key: &Key, grant: &Grant, address: &str) -> Self {
         let claims = grant.claims();
-        let mut bytes = key.tag(&claims).as_ref().to_vec();
+        let mut bytes = key.tag(&claims, address).as_ref().to_vec();
         bytes.extend_from_slice(claims.as_bytes());
         Self(BASE64.encode(bytes))
     }
@@ -86,25 +88,36 @@ impl Token {
         &self.0
     }
 
-    /// What it grants, if it counts.
-    pub fn granted(&self, key: &Key, now: Timestamp) -> Result<Grant, NotGranted> {
-        let grant = self.genuine(key).ok_or(NotGranted::Forged)?;
+    /// Whose it says it is: nobody has looked at whether that is so.
+    pub fn claimed_by(&self) -> Option<AgentId> {
+        let (_, claims) = self.parts()?;
+        Grant::read(&claims).map(|grant| grant.agent)
+    }
+
+    /// What it grants, if it counts for whom it is, who has this address now.
+    pub fn granted(&self, key: &Key, address: &str, now: Timestamp) -> Result<Grant, NotGranted> {
+        let grant = self.genuine(key, address).ok_or(NotGranted::Forged)?;
         match grant.expires_at > now {
             true => Ok(grant),
             false => Err(NotGranted::Expired(Box::new(grant))),
         }
     }
 
-    fn genuine(&self, key: &Key) -> Option<Grant> {
+    fn genuine(&self, key: &Key, address: &str) -> Option<Grant> {
+        let (tag, claims) = self.parts()?;
+        // In the same time wherever the difference is.
+        hmac::verify(&key.0, &signed(&claims, address), &tag).ok()?;
+        Grant::read(&claims)
+    }
+
+    /// The tag and what it was made of, but for the address.
+    fn parts(&self) -> Option<(Vec<u8>, String)> {
         if self.0.len() > TOKEN_CHARS_MAX {
             return None;
         }
-        let bytes = BASE64.decode(&self.0).ok()?;
-        let (tag, claims) = bytes.split_at_checked(TAG_BYTES)?;
-        let claims = std::str::from_utf8(claims).ok()?;
-        // In the same time wherever the difference is.
-        hmac::verify(&key.0, &signed(claims), tag).ok()?;
-        Grant::read(claims)
+        let mut tag = BASE64.decode(&self.0).ok()?;
+        let claims = (tag.len() >= TAG_BYTES).then(|| tag.split_off(TAG_BYTES))?;
+        Some((tag, String::from_utf8(claims).ok()?))
     }
 }
 
@@ -127,8 +140,10 @@ impl Grant {
     }
 }
 
-fn signed(claims: &str) -> Vec<u8> {
-    [CONTEXT, claims.as_bytes()].concat()
+/// Neither holds a line break, and case is not told apart in addresses.
+fn signed(claims: &str, address: &str) -> Vec<u8> {
+    let address = address.trim().to_ascii_lowercase();
+    [CONTEXT, claims.as_bytes(), b"\n", address.as_bytes()].concat()
 }
 
 #[cfg(test)]
@@ -143,6 +158,8 @@ mod tests {
         Grant { activity, agent, kind, expires_at: Timestamp(1_000) }
     }
 
+    const ANN: &str = "ann@example.com";
+
     fn key(byte: u8) -> Key {
         Key::new(&[byte; KEY_BYTES])
     }
@@ -150,39 +167,51 @@ mod tests {
     #[test]
     fn a_token_grants_what_it_was_made_for_until_it_expires() {
         let (grant, key) = (grant("approve", "ann"), key(7));
-        let token = Token::new(&key, &grant);
-        assert_eq!(token, Token::new(&key, &grant));
+        let token = Token::new(&key, &grant, ANN);
+        assert_eq!(token, Token::new(&key, &grant, "ANN@example.com "));
+        assert_eq!(token.claimed_by(), Some("ann".into()));
         assert_eq!(format!("{:?} {:?}", token, key), "Token(…) Key(…)");
-        assert_eq!(token.granted(&key, Timestamp(999)), Ok(grant.clone()));
+        assert_eq!(token.granted(&key, "Ann@Example.com", Timestamp(999)), Ok(grant.clone()));
         assert_eq!(
-            token.granted(&key, Timestamp(1_000)),
+            token.granted(&key, ANN, Timestamp(1_000)),
             Err(NotGranted::Expired(Box::new(grant)))
         );
-        assert_eq!(token.granted(&self::key(8), Timestamp(0)), Err(NotGranted::Forged));
+        assert_eq!(token.granted(&self::key(8), ANN, Timestamp(0)), Err(NotGranted::Forged));
+    }
+
+    #[test]
+    fn a_token_does_not_outlive_the_address_it_was_sent_to() {
+        let token = Token::new(&key(7), &grant("approve", "ann"), ANN);
+        assert!(!String::from_utf8_lossy(&BASE64.decode(token.as_str()).unwrap()).contains('@'));
+        let now = token.granted(&key(7), "ann@elsewhere.example", Timestamp(0));
+        assert_eq!(now, Err(NotGranted::Forged));
     }
 
     #[test]
     fn the_longest_names_fit() {
         let long = "a".repeat(64);
-        let token = Token::new(&key(7), &grant(&long, &"b".repeat(64)));
-        assert!(token.granted(&key(7), Timestamp(0)).is_ok());
+        let token = Token::new(&key(7), &grant(&long, &"b".repeat(64)), ANN);
+        assert!(token.granted(&key(7), ANN, Timestamp(0)).is_ok());
         assert!(token.as_str().len() < TOKEN_CHARS_MAX);
     }
 
     proptest! {
         #[test]
         fn a_token_with_anything_changed_is_forged(place in 0usize..500, other in "[A-Za-z0-9_-]") {
-            let token = Token::new(&key(7), &grant("approve", "ann"));
+            let token = Token::new(&key(7), &grant("approve", "ann"), ANN);
             let mut text = token.as_str().to_owned();
             let place = place % text.len();
             prop_assume!(text[place..=place] != other);
             text.replace_range(place..=place, &other);
-            prop_assert_eq!(Token::found(text).granted(&key(7), Timestamp(0)), Err(NotGranted::Forged));
+            let granted = Token::found(text).granted(&key(7), ANN, Timestamp(0));
+            prop_assert_eq!(granted, Err(NotGranted::Forged));
         }
 
         #[test]
         fn whatever_is_found_is_no_token(text in ".{0,900}") {
-            prop_assert!(Token::found(text).granted(&key(7), Timestamp(0)).is_err());
+            let token = Token::found(text);
+            token.claimed_by();
+            prop_assert!(token.granted(&key(7), ANN, Timestamp(0)).is_err());
         }
     }
 }

@@ -8,8 +8,8 @@ use std::net::{IpAddr, Ipv6Addr};
 use hyper::StatusCode;
 use hyper::header::{AUTHORIZATION, HOST, HeaderMap, ORIGIN};
 use hyper::http::request::Parts;
-use legwork_mail::Token;
-use legwork_site::Credential;
+use legwork_mail::{NotGranted, Token};
+use legwork_site::{Answer, Credential, Mailing, Request};
 use percent_encoding::percent_decode_str;
 
 use super::App;
@@ -53,24 +53,34 @@ pub(super) fn mail_token(headers: &HeaderMap) -> Option<Token> {
     is_mail.then(|| Token::found(token.trim().to_owned()))
 }
 
-/// The token of a letter counts for completing its activity and nothing else, and only if the inbox
-/// of this server or of another one has read it: who sent it was looked at there.
-pub(super) fn reply(
+/// The token of a letter counts only if the inbox of this server or of another one has read it: who sent it
+/// was looked at there.
+pub(super) fn check_from_inbox(app: &App, head: &Parts) -> Result<()> {
+    let extensions = &head.extensions;
+    let is_from_inbox =
+        extensions.get::<FromInbox>().is_some() || extensions.get::<peer::From>().is_some();
+    if is_from_inbox && app.post.as_ref().is_some_and(|post| post.key().is_some()) {
+        return Ok(());
+    }
+    let detail = "send `Authorization: Bearer` and the token; nothing else is understood";
+    Err(Refused::new(StatusCode::UNAUTHORIZED, "unauthenticated", detail))
+}
+
+/// It counts for completing its activity and nothing else, and as long as whom it is for has the address it
+/// was sent to.
+pub(super) async fn reply(
     app: &App,
-    head: &Parts,
     (operation, parameter): (Operation, Option<&str>),
     token: Token,
 ) -> Result<Credential> {
     let refused = |detail: &str| Refused::new(StatusCode::UNAUTHORIZED, "unauthenticated", detail);
-    let extensions = &head.extensions;
-    let is_from_inbox =
-        extensions.get::<FromInbox>().is_some() || extensions.get::<peer::From>().is_some();
-    let key = app.post.as_ref().and_then(|post| post.key());
-    let Some(key) = key.filter(|_| is_from_inbox) else {
-        let detail = "send `Authorization: Bearer` and the token; nothing else is understood";
-        return Err(refused(detail));
-    };
-    let granted = token.granted(key, app.clock.now());
+    let forged = || refused(&NotGranted::Forged.to_string());
+    let agent = token.claimed_by().ok_or_else(forged)?;
+    let asked = Request::Mail(Mailing::Address { agent });
+    let answer = app.gate.ask(Credential::Mailer, asked).await?;
+    let Answer::Address(Some(address)) = answer else { return Err(forged()) };
+    let key = app.post.as_ref().and_then(|post| post.key()).ok_or_else(forged)?;
+    let granted = token.granted(key, &address, app.clock.now());
     let grant = granted.map_err(|error| refused(&error.to_string()))?;
     let activity = percent_decode_str(parameter.unwrap_or_default()).decode_utf8();
     let is_its_own = activity.is_ok_and(|activity| *activity == *grant.activity.to_string());

@@ -169,34 +169,28 @@ where
     if !app.status.has_tokens() {
         guard::check_local(peer, head)?;
     }
-    let credential = match (guard::mail_token(&head.headers), guard::schedule(head)) {
-        (Some(token), _) => guard::reply(app, head, (route.operation, parameter), token),
+    let of_letter = guard::mail_token(&head.headers);
+    let credential = match (&of_letter, guard::schedule(head)) {
+        (Some(_), _) => guard::check_from_inbox(app, head).map(|()| Credential::None),
         (None, Some(schedule)) if route.operation == Operation::Start => Ok(schedule),
         (None, _) => guard::credential(&head.headers),
-    };
-    let token = match &credential {
-        Ok(Credential::Token(hash)) => Some(*hash).filter(|hash| app.status.knows(hash)),
-        Ok(
-            Credential::None
-            | Credential::Anybody
-            | Credential::Executor(_)
-            | Credential::Reply(_)
-            | Credential::Mailer
-            | Credential::Schedule(_),
-        )
-        | Err(_) => None,
     };
     let was_passed_on = head.extensions.get::<peer::From>().is_some();
     if was_passed_on {
         relay::catch_up_with(app, &head.headers).await;
     } else if head.extensions.get::<FromSchedule>().is_none() {
-        app.rates.check(token, peer, || app.clock.now())?;
+        app.rates.check(known_token(app, &credential), peer, || app.clock.now())?;
     }
     let credential = credential?;
     if app.status.phase() == Phase::Away && !is_of_the_process(route.operation) {
         let body = body::read(body, relay::BODY_BYTES_MAX).await?;
         return relay::pass_on(app, app.status.server(), head, body, None).await;
     }
+    let credential = match of_letter {
+        // Here alone: it takes an organisation that is not behind that of whoever passed it on.
+        Some(token) => guard::reply(app, (route.operation, parameter), token).await?,
+        None => credential,
+    };
     let (place, nothing) = (None, Bytes::new());
     let mut exchange = Exchange { app, head, parameter, credential, body: nothing, place, span };
     if route.operation == Operation::Upload {
@@ -231,6 +225,22 @@ where
             Ok(relay::with_catalog(app, reply))
         }
         Ok(reply) => Ok(reply),
+    }
+}
+
+/// The token of a caller who has one that counts.
+fn known_token(app: &App, credential: &Result<Credential>) -> Option<[u8; 32]> {
+    match credential {
+        Ok(Credential::Token(hash)) => Some(*hash).filter(|hash| app.status.knows(hash)),
+        Ok(
+            Credential::None
+            | Credential::Anybody
+            | Credential::Executor(_)
+            | Credential::Reply(_)
+            | Credential::Mailer
+            | Credential::Schedule(_),
+        )
+        | Err(_) => None,
     }
 }
 

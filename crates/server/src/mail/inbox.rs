@@ -57,6 +57,14 @@ struct Author {
     key: String,
 }
 
+/// What a reply may do.
+struct Granted<'r> {
+    token: &'r Token,
+    grant: Grant,
+    has_expired: bool,
+    author: Author,
+}
+
 /// What becomes of a mail.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Fate {
@@ -145,33 +153,23 @@ impl Inbox {
                 return Fate::Delete;
             }
         };
-        let (now, Some(key)) = (self.app.clock.now(), self.post.key()) else { return Fate::Keep };
-        let granted = |token: &Token| match token.granted(key, now) {
-            Ok(grant) => Some((token.clone(), grant, false)),
-            Err(NotGranted::Expired(grant)) => Some((token.clone(), *grant, true)),
-            Err(NotGranted::Forged) => None,
-        };
-        let Some((token, grant, has_expired)) = reply.tokens.iter().find_map(granted) else {
-            self.meters.ignored();
-            tracing::warn!("a reply with a token that is none of ours was dropped");
-            return Fate::Delete;
+        let Granted { token, grant, has_expired, author } = match self.granted(&reply).await {
+            Ok(Some(granted)) => granted,
+            Ok(None) => {
+                self.meters.ignored();
+                tracing::warn!("a reply with a token that is none of ours was dropped");
+                return Fate::Delete;
+            }
+            Err(()) => return Fate::Keep,
         };
         // What was refused stays refused, for its author has heard so.
         if self.said_back.has(&reply.key()) {
             return Fate::Delete;
         }
         let Grant { activity, agent, .. } = &grant;
-        let author = match self.author(agent, &reply).await {
-            Ok(Some(author)) => author,
-            Ok(None) => {
-                self.meters.refused();
-                return Fate::Delete;
-            }
-            Err(()) => return Fate::Keep,
-        };
         let refused = match word(&reply, &author.address, has_expired) {
             Err(code) => Some((code.to_owned(), String::new())),
-            Ok(word) => match self.answer(&token, &grant, &word, &reply).await {
+            Ok(word) => match self.answer(token, &grant, &word, &reply).await {
                 Done::Taken => None,
                 Done::Refused { code } => Some((code, word)),
                 Done::Later => return Fate::Keep,
@@ -186,6 +184,23 @@ impl Inbox {
         let why = refused_because(&code, &word);
         let outcome = Outcome { activity: activity.clone(), why };
         self.say_back(&author, |written| written.outcome(&outcome, &reply.id)).await
+    }
+
+    /// The first of the tokens that counts, or did until it expired. Whoever cannot be written to any more
+    /// has none.
+    async fn granted<'r>(&self, reply: &'r Reply) -> Result<Option<Granted<'r>>, ()> {
+        let (now, Some(key)) = (self.app.clock.now(), self.post.key()) else { return Err(()) };
+        for token in &reply.tokens {
+            let Some(agent) = token.claimed_by() else { continue };
+            let Some(author) = self.author(&agent, reply).await? else { continue };
+            let (grant, has_expired) = match token.granted(key, &author.address, now) {
+                Ok(grant) => (grant, false),
+                Err(NotGranted::Expired(grant)) => (*grant, true),
+                Err(NotGranted::Forged) => continue,
+            };
+            return Ok(Some(Granted { token, grant, has_expired, author }));
+        }
+        Ok(None)
     }
 
     /// Whether somebody answers what may be a letter of ours.

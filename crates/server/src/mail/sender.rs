@@ -228,7 +228,7 @@ fn written(post: &Post, letter: &Letter, now: legwork_model::time::Timestamp) ->
             let (activity, kind) = (about.activity.clone(), about.kind);
             let grant = Grant { activity, agent: agent.clone(), kind, expires_at: *expires_at };
             let key = post.key().filter(|_| !about.words.is_empty());
-            written.about(about, key.map(|key| Token::new(key, &grant)).as_ref())
+            written.about(about, key.map(|key| Token::new(key, &grant, to)).as_ref())
         }
     }
 }

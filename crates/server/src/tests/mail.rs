@@ -245,3 +245,22 @@ async fn whoever_forges_replies_does_not_bury_anybody_under_letters() {
     assert_eq!(items(&f, "ann").await, 0);
     f.stop().await;
 }
+
+#[tokio::test]
+async fn a_letter_to_an_address_that_somebody_had_before_is_of_no_use() {
+    let mut mail = Taker::new(Arc::new(|_| {})).await;
+    let f = Fixture::with(mail.config()).await;
+    to_do(&f, "mail: ann@x", "name: Ben").await;
+    let letter = mail.next_to("<ann@x>").await;
+    let mut inbox = inbox(&f);
+    publish(&f, "mail: ann@y", "name: Ben").await;
+    for (number, from) in [(1, "ann@x"), (2, "ann@y")] {
+        assert_eq!(inbox.handle(reply(from, number, &letter).as_bytes()).await, Fate::Delete);
+    }
+    assert_eq!((mail.taken.len(), items(&f, "ann").await), (0, 1));
+    // Spelled otherwise it is the same address.
+    publish(&f, "mail: Ann@X", "name: Ben").await;
+    assert_eq!(inbox.handle(reply("ann@x", 3, &letter).as_bytes()).await, Fate::Delete);
+    assert_eq!(items(&f, "ann").await, 0);
+    f.stop().await;
+}

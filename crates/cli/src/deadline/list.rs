@@ -1,5 +1,6 @@
 //! `legwork deadline list`: cases with a deadline, how it stands with them and what is next.
 
+use std::cmp::Ordering;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -46,6 +47,9 @@ struct Row {
 #[derive(Debug, Serialize)]
 struct OpenStep {
     step: Arc<str>,
+    /// In which round of the loops around it, outermost first, each from 0.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    iteration: Vec<u32>,
     state: NodeState,
     /// Who has it.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -117,17 +121,29 @@ fn ahead(instance: &Instance) -> (Option<DeadlineStep>, Vec<OpenStep>) {
     (next, open)
 }
 
-/// The first step that is planned and not over.
+/// The first step that is planned and not over, in the round in which it is to be done.
 fn next(instance: &Instance) -> Option<DeadlineStep> {
     let steps = &instance.summary.deadline.as_ref()?.steps;
+    let is_ahead =
+        |step: &DeadlineStep, node: &Node| match step.iteration.cmp(&node.activity.iteration.0) {
+            Ordering::Less => false,
+            Ordering::Equal => !is_over(node),
+            Ordering::Greater => true,
+        };
     let is_ahead = |step: &&DeadlineStep| {
-        instance.nodes.iter().any(|node| node.name == step.step && !is_over(node))
+        let mut nodes = instance.nodes.iter().filter(|node| node.name == step.step);
+        !step.given_back && nodes.any(|node| is_ahead(step, node))
     };
     steps.iter().filter(is_ahead).min_by_key(|step| step.due).cloned()
 }
 
 fn open_step(node: &Node) -> OpenStep {
-    OpenStep { step: node.name.clone(), state: node.state, holder: node.holder.clone() }
+    OpenStep {
+        step: node.name.clone(),
+        iteration: node.activity.iteration.0.clone(),
+        state: node.state,
+        holder: node.holder.clone(),
+    }
 }
 
 fn is_over(node: &Node) -> bool {
@@ -182,15 +198,19 @@ fn render(rows: &[Row]) -> String {
 /// `check by ann, due 2026-03-01 14:00:00Z`: when exactly it is done may still change, this does not.
 fn next_words(step: &DeadlineStep) -> String {
     let by = step.by.as_ref().map_or_else(|| "nobody".to_owned(), tree::performer);
-    format!("{} by {by}, due {}", step.step, tree::moment(step.due))
+    let name = tree::in_round(&step.step, &step.iteration);
+    format!("{name} by {by}, due {}", tree::moment(step.due))
 }
 
 /// `check, ann has it; book, open`.
 fn open_words(open: &[OpenStep]) -> String {
-    let words = open.iter().map(|OpenStep { step, state, holder }| match holder {
-        Some(holder) => format!("{step}, {holder} has it"),
-        None if *state == NodeState::Failed => format!("{step}, incident"),
-        None => format!("{step}, open"),
+    let words = open.iter().map(|OpenStep { step, iteration, state, holder }| {
+        let name = tree::in_round(step, iteration);
+        match holder {
+            Some(holder) => format!("{name}, {holder} has it"),
+            None if *state == NodeState::Failed => format!("{name}, incident"),
+            None => format!("{name}, open"),
+        }
     });
     words.collect::<Vec<_>>().join("; ")
 }
@@ -198,7 +218,7 @@ fn open_words(open: &[OpenStep]) -> String {
 #[cfg(test)]
 mod tests {
     use legwork_api::deadlines::Deadline;
-    use legwork_api::instances::InstanceState;
+    use legwork_api::instances::{InstanceState, Performer};
 
     use super::*;
     use crate::by::tests::{at, deadline};
@@ -257,6 +277,56 @@ mod tests {
         2M6RVC    loan v2  2026-03-02 16:00:00Z  late
         ");
         assert!(render(&[]).contains("--by WHEN"));
+    }
+
+    #[test]
+    fn next_is_what_is_planned_for_the_round_of_a_loop_and_not_for_one_before() {
+        let planned = deadline();
+        let round = |round: u32, by: &str, due: &str| DeadlineStep {
+            iteration: vec![round],
+            by: Some(Performer::Agent(by.into())),
+            due: at(due),
+            ..planned.steps[0].clone()
+        };
+        let (first, second) =
+            (round(0, "ann", "2026-03-01T14:00:00Z"), round(1, "bob", "2026-03-01T16:00:00Z"));
+        let file = DeadlineStep {
+            step: "file".into(),
+            due: at("2026-03-01T18:00:00Z"),
+            ..planned.steps[1].clone()
+        };
+        let row = |steps: &[&DeadlineStep], nodes: &[&str]| {
+            let mut shown = instance(nodes);
+            let steps = steps.iter().map(|step| (*step).clone()).collect();
+            shown.summary.deadline = Some(Deadline { steps, ..planned.clone() });
+            let (next, open) = ahead(&shown);
+            Row { summary: shown.summary, standing: Standing::Promised, next, open }
+        };
+        let in_round = |state: &str, round: u32| format!("1||manual|check|{state}|round {round}");
+        let file_waits = "0||manual|file|not_activated";
+        let left = DeadlineStep { given_back: true, ..second.clone() };
+        let all = [&first, &second, &file];
+        let rows = [
+            row(&all, &[&in_round("activated", 1), file_waits]),
+            row(&all, &[&in_round("completed", 1), file_waits]),
+            row(&all, &[&in_round("activated", 2), file_waits]),
+            row(&all, &[&in_round("completed", 2), file_waits]),
+            row(&[&first, &left, &file], &[&in_round("completed", 1), file_waits]),
+            row(&[], &[&in_round("activated", 2), file_waits]),
+        ];
+        insta::assert_snapshot!(bare(&render(&rows)), @r"
+        INSTANCE  PROCESS  DEADLINE              STANDING  NEXT
+        2M6RVC    loan v2  2026-03-02 16:00:00Z  promised  check:0 by ann, due 2026-03-01 14:00:00Z
+        2M6RVC    loan v2  2026-03-02 16:00:00Z  promised  check:1 by bob, due 2026-03-01 16:00:00Z
+        2M6RVC    loan v2  2026-03-02 16:00:00Z  promised  check:1 by bob, due 2026-03-01 16:00:00Z
+        2M6RVC    loan v2  2026-03-02 16:00:00Z  promised  file by worker crm, due 2026-03-01 18:00:00Z
+        2M6RVC    loan v2  2026-03-02 16:00:00Z  promised  file by worker crm, due 2026-03-01 18:00:00Z
+        2M6RVC    loan v2  2026-03-02 16:00:00Z  promised  check:1, open
+        ");
+        let json = serde_json::to_value(&rows[2]).unwrap();
+        assert_eq!(json["next"]["iteration"], serde_json::json!([1]), "{json}");
+        let json = serde_json::to_value(&rows[5]).unwrap();
+        assert_eq!(json["open"][0]["iteration"], serde_json::json!([1]), "{json}");
     }
 
     #[test]

@@ -3,9 +3,9 @@
 //! One resource with 100, 1,000 and 10,000 reservations standing. Time passes with every question, and
 //! somebody works by the plan meanwhile: on what is first, until it is done. As half of what is asked is
 //! promised, more comes in than is done; for every promise too many the oldest is given back, so the number
-//! that stands stays. Invariant: what is promised follows from a seed, and the hash holds that a faster
-//! answer is the same answer; the naive planner, which puts everything in order anew for each question, gives
-//! the same.
+//! that stands stays. Invariant: what is promised, and for when, follows from a seed, and the hash holds that a
+//! faster answer is the same answer; the naive planner, which puts everything in order anew for each question,
+//! gives the same.
 
 mod naive;
 mod planner;
@@ -15,7 +15,7 @@ use std::hint::black_box;
 use std::time::{Duration, Instant};
 
 use legwork_schedule::Dice;
-use planner::{Asked, Planner, Production};
+use planner::{Asked, Planned, Planner, Production, Who};
 
 use crate::report::{Row, rounded};
 use crate::usage::load_average;
@@ -28,8 +28,7 @@ pub const RESERVATIONS: [usize; 3] = [100, 1_000, 10_000];
 pub struct Kind {
     pub name: &'static str,
     begins: Begins,
-    /// The resource cannot put work aside.
-    whole: bool,
+    who: Who,
     asks: Question,
 }
 
@@ -39,8 +38,13 @@ enum Begins {
     AtOnce,
     /// The third step of a case: it is released later, and has a narrow window.
     Later,
-    /// In turn, so what is released later comes into a backlog without a pause: what a server has.
+    /// It is released later, and can wait as long as what is due last: there is no pause in which all is done
+    /// that could be begun.
+    Wide,
+    /// At once and later in turn, so what is released later comes into a backlog without a pause.
     Both,
+    /// At once and with a wide window in turn.
+    BothWide,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -52,23 +56,26 @@ enum Question {
     Naive,
 }
 
-const fn kind(name: &'static str, begins: Begins, whole: bool, asks: Question) -> Kind {
-    Kind { name, begins, whole, asks }
+const fn kind(name: &'static str, begins: Begins, who: Who, asks: Question) -> Kind {
+    Kind { name, begins, who, asks }
 }
 
 /// The kind that has a goal.
-pub const AT_ONCE: Kind = kind("at-once", Begins::AtOnce, false, Question::Admission);
-pub const KINDS: [Kind; 10] = [
+pub const AT_ONCE: Kind = kind("at-once", Begins::AtOnce, Who::Always, Question::Admission);
+pub const KINDS: [Kind; 13] = [
     AT_ONCE,
-    kind("later", Begins::Later, false, Question::Admission),
-    kind("earliest", Begins::AtOnce, false, Question::Earliest),
-    kind("earliest-later", Begins::Later, false, Question::Earliest),
-    kind("whole", Begins::AtOnce, true, Question::Admission),
-    kind("whole-later", Begins::Later, true, Question::Admission),
-    kind("mixed", Begins::Both, false, Question::Admission),
-    kind("naive", Begins::AtOnce, false, Question::Naive),
-    kind("naive-later", Begins::Later, false, Question::Naive),
-    kind("naive-mixed", Begins::Both, false, Question::Naive),
+    kind("later", Begins::Later, Who::Always, Question::Admission),
+    kind("earliest", Begins::AtOnce, Who::Always, Question::Earliest),
+    kind("earliest-later", Begins::Later, Who::Always, Question::Earliest),
+    kind("whole", Begins::AtOnce, Who::Whole, Question::Admission),
+    kind("whole-later", Begins::Later, Who::Whole, Question::Admission),
+    kind("mixed", Begins::Both, Who::Always, Question::Admission),
+    kind("wide", Begins::Wide, Who::Always, Question::Admission),
+    kind("person", Begins::BothWide, Who::Person, Question::Admission),
+    kind("naive", Begins::AtOnce, Who::Always, Question::Naive),
+    kind("naive-later", Begins::Later, Who::Always, Question::Naive),
+    kind("naive-mixed", Begins::Both, Who::Always, Question::Naive),
+    kind("naive-wide", Begins::Wide, Who::Always, Question::Naive),
 ];
 
 /// What a task costs, in milliseconds: at least, and how much more at most.
@@ -79,19 +86,20 @@ const COST_MEAN: usize = COST.0 + COST.1 / 2;
 const PASSES: i64 = 1;
 /// Deadlines are this part nearer after a promise, and further after a refusal: so half is promised.
 const STEP: usize = 256;
-/// After so many more questions that holds, whatever it was before.
-const SETTLED: usize = 4 * STEP;
+/// After so many more questions that holds, whatever it was before: for each that stands, as what stands has to be
+/// of the same time as what is asked, and besides.
+const SETTLED: (usize, usize) = (2, 4 * STEP);
 /// The window of a later task, in times of its cost.
 const WINDOW: (usize, usize) = (2, 6);
 /// So many answers are in the hash.
-const HASHED: usize = 100;
+const HASHED: usize = 1_000;
 /// Slow kinds do not go on for ever.
 const LIMIT: Duration = Duration::from_secs(3);
 
 /// So many questions of a kind, or fewer if they take too long.
 pub fn measure(kind: Kind, reservations: usize, questions: usize) -> Row {
     let load_average = load_average();
-    let mut life = Life::new(kind, reservations, Production::new(kind.whole));
+    let mut life = Life::new(kind, reservations, Production::new(kind.who));
     life.fill();
     match kind.asks {
         Question::Admission => life.row(questions, Life::admission, load_average),
@@ -130,19 +138,22 @@ impl<P> Life<P> {
     fn draw(&mut self) -> Asked {
         self.last += 1;
         let cost = (COST.0 + self.dice.below(COST.1)) as i64;
-        let is_later = match self.kind.begins {
-            Begins::AtOnce => false,
-            Begins::Later => true,
-            Begins::Both => self.last.is_multiple_of(2),
+        let is_second = self.last.is_multiple_of(2);
+        let (is_later, is_wide) = match self.kind.begins {
+            Begins::AtOnce => (false, true),
+            Begins::Later => (true, false),
+            Begins::Wide => (true, true),
+            Begins::Both => (is_second, !is_second),
+            Begins::BothWide => (is_second, true),
         };
-        let (release, deadline) = if is_later {
-            let release = self.now + self.dice.below(self.spread) as i64;
-            let times = WINDOW.0 + self.dice.below(WINDOW.1 - WINDOW.0);
-            (release, release + cost * times as i64)
+        let later = if is_later { self.dice.below(self.spread) as i64 } else { 0 };
+        let window = if is_wide {
+            cost + self.dice.below(self.spread) as i64
         } else {
-            (self.now, self.now + cost + self.dice.below(self.spread) as i64)
+            cost * (WINDOW.0 + self.dice.below(WINDOW.1 - WINDOW.0)) as i64
         };
-        Asked { number: self.last, release, deadline, cost }
+        let release = self.now + later;
+        Asked { number: self.last, release, deadline: release + window, cost }
     }
 }
 
@@ -152,22 +163,22 @@ impl<P: Planner> Life<P> {
         while self.standing.len() < self.reservations {
             self.admission();
         }
-        for _ in 0..SETTLED {
+        for _ in 0..SETTLED.0 * self.reservations + SETTLED.1 {
             self.admission();
         }
     }
 
-    /// Time passes, somebody asks; answers whether it is promised.
-    fn admission(&mut self) -> u64 {
+    /// Time passes, somebody asks; answers for when it is promised.
+    fn admission(&mut self) -> Option<Planned> {
         self.now += PASSES;
         if let Some(done) = self.planner.pass(self.now) {
             self.standing.remove(&done);
         }
         let asked = self.draw();
-        if !self.planner.admit(asked) {
+        let Some(planned) = self.planner.admit(asked) else {
             self.spread += self.spread / STEP;
-            return 0;
-        }
+            return None;
+        };
         self.spread -= self.spread / STEP;
         self.standing.insert(asked.number);
         if self.standing.len() > self.reservations
@@ -175,24 +186,28 @@ impl<P: Planner> Life<P> {
         {
             self.planner.end(oldest);
         }
-        1
+        Some(planned)
     }
 
     fn row(
         &mut self,
         questions: usize,
-        ask: fn(&mut Self) -> u64,
+        ask: fn(&mut Self) -> Option<Planned>,
         load_average: Option<f64>,
     ) -> Row {
-        let (mut hash, mut promised) = (0xCBF2_9CE4_8422_2325_u64, 0);
-        for _ in 0..HASHED {
-            hash = (hash ^ ask(self)).wrapping_mul(0x0000_0100_0000_01B3);
-        }
+        let (hash, hashed) = self.hash(ask);
+        let is_admission = self.kind.asks != Question::Earliest;
+        let (kind, of) = (self.kind.name, self.reservations);
+        assert!(
+            !is_admission || (1..HASHED).contains(&hashed),
+            "{kind} with {of}: {hashed} of {HASHED} promised, so the hash says nothing",
+        );
+        let mut promised = 0;
         let (begun, mut count) = (Instant::now(), 0);
         while count < questions && begun.elapsed() < LIMIT {
             // The clock of the machine is asked seldom.
             for _ in 0..8 {
-                promised += usize::from(black_box(ask(self)) > 0);
+                promised += usize::from(black_box(ask(self)).is_some());
                 count += 1;
             }
         }
@@ -203,20 +218,34 @@ impl<P: Planner> Life<P> {
             reservations: Some(self.reservations),
             cases: count,
             per_second: Some(rounded(per_second, 0)),
-            promised_pct: (self.kind.asks != Question::Earliest)
-                .then(|| rounded(promised as f64 * 100.0 / count as f64, 1)),
+            promised_pct: is_admission.then(|| rounded(promised as f64 * 100.0 / count as f64, 1)),
             hash: Some(format!("{hash:016x}")),
             load_average,
             ..Row::default()
         }
     }
+
+    /// Of some answers, and how many of them are promises.
+    fn hash(&mut self, ask: fn(&mut Self) -> Option<Planned>) -> (u64, usize) {
+        let (mut hash, mut promised) = (0xCBF2_9CE4_8422_2325_u64, 0);
+        for _ in 0..HASHED {
+            let answer = ask(self);
+            promised += usize::from(answer.is_some());
+            let (start, end) = answer.map_or((-1, -1), |planned| (planned.start, planned.end));
+            for word in [start, end] {
+                hash = (hash ^ word as u64).wrapping_mul(0x0000_0100_0000_01B3);
+            }
+        }
+        (hash, promised)
+    }
 }
 
 impl Life<Production> {
     /// For when could this be promised, whatever was asked for? The plan stays as it is.
-    fn earliest(&mut self) -> u64 {
+    fn earliest(&mut self) -> Option<Planned> {
         let asked = self.draw();
-        self.planner.earliest(asked)
+        let end = self.planner.earliest(asked)?;
+        Some(Planned { start: asked.release, end })
     }
 }
 
@@ -236,8 +265,12 @@ mod tests {
 
     #[test]
     fn the_naive_planner_gives_the_same_answers() {
-        for (ours, naive) in [(KINDS[0], KINDS[7]), (KINDS[1], KINDS[8]), (KINDS[6], KINDS[9])] {
-            assert_eq!(measure(ours, 100, 1).hash, measure(naive, 100, 1).hash, "{}", ours.name);
+        let naive = KINDS.into_iter().filter(|kind| kind.asks == Question::Naive);
+        for kind in naive {
+            let of_same = |ours: &Kind| ours.begins == kind.begins && ours.who == kind.who;
+            let ours = KINDS.into_iter().find(of_same).unwrap();
+            assert_eq!(ours.asks, Question::Admission);
+            assert_eq!(measure(ours, 100, 1).hash, measure(kind, 100, 1).hash, "{}", ours.name);
         }
     }
 }

@@ -3,7 +3,7 @@
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
-use super::planner::{Asked, Planner};
+use super::planner::{Asked, Planned, Planner};
 
 /// A promise that is not kept yet.
 #[derive(Clone, Copy, Debug)]
@@ -34,30 +34,44 @@ impl Naive {
         self.running = ready.min_by_key(|open| (open.deadline, open.number)).map(|it| it.number);
     }
 
-    /// Whether all are in time if those with the earliest deadlines go first.
-    fn is_in_time(&self, mut open: Vec<Open>) -> bool {
+    /// When the asked one is done if those with the earliest deadlines go first; `None` if that makes one late.
+    fn end_of(&self, asked: u64, mut open: Vec<Open>) -> Option<i64> {
         open.sort_unstable_by_key(|open| Reverse(open.release));
-        let (mut ready, mut now) = (BinaryHeap::new(), self.now);
+        let (mut ready, mut now, mut end) = (BinaryHeap::new(), self.now, None);
         loop {
             while let Some(open) = open.pop_if(|open| open.release <= now) {
-                ready.push(Reverse((open.deadline, open.left)));
+                ready.push(Reverse((open.deadline, open.number, open.left)));
             }
             let next = open.last().map(|open| open.release);
-            let Some(Reverse((deadline, left))) = ready.pop() else {
+            let Some(Reverse((deadline, number, left))) = ready.pop() else {
                 match next {
                     Some(release) => now = release,
-                    None => return true,
+                    None => return end,
                 }
                 continue;
             };
             let to = next.map_or(now + left, |release| release.min(now + left));
             if now + left > to {
-                ready.push(Reverse((deadline, left - (to - now))));
+                ready.push(Reverse((deadline, number, left - (to - now))));
             } else if to > deadline {
-                return false;
+                return None;
+            } else if number == asked {
+                end = Some(to);
             }
             now = to;
         }
+    }
+
+    /// When it is planned, at the latest: whatever is due before what can begin now may come before it.
+    fn planned(&self, new: Open, end: i64) -> Planned {
+        let key = |open: &Open| (open.deadline, open.number);
+        let before = || self.open.iter().filter(|open| key(open) < key(&new));
+        let end = match new.release <= self.now {
+            true => self.now + before().map(|open| open.left).sum::<i64>() + new.left,
+            false => end,
+        };
+        let end = end.min(new.deadline);
+        Planned { start: (end - new.left).max(new.release), end }
     }
 }
 
@@ -78,15 +92,16 @@ impl Planner for Naive {
         done
     }
 
-    fn admit(&mut self, asked: Asked) -> bool {
+    fn admit(&mut self, asked: Asked) -> Option<Planned> {
         let Asked { number, release, deadline, cost } = asked;
         let open = Open { number, release, deadline, left: cost };
         let mut all = self.open.clone();
         all.push(open);
-        let fits = self.is_in_time(all);
-        self.open.extend(fits.then_some(open));
+        let end = self.end_of(number, all)?;
+        let planned = self.planned(open, end);
+        self.open.push(open);
         self.begin();
-        fits
+        Some(planned)
     }
 
     fn end(&mut self, number: u64) {

@@ -3,10 +3,18 @@
 use legwork_model::id::InstanceId;
 use legwork_model::time::Timestamp;
 use legwork_promise::{
-    Desk, Discipline, Plan, ResourceId, Setup, Supply, Task, TaskId, Window, Work,
+    Desk, Discipline, Plan, ResourceId, Setup, Span, Supply, Task, TaskId, WHOLE, Window, Work,
 };
 
 use super::naive::{Naive, Open};
+
+/// Working days as people have them, in units of ten seconds: 8 of 24 hours on five of seven days, and half an hour
+/// of each that is theirs. As far ahead as a server looks.
+const HOUR: i64 = 360;
+const DAY: i64 = 24 * HOUR;
+const WORKS: (i64, i64) = (8 * HOUR, 16 * HOUR);
+const REGULAR: i64 = HOUR / 2;
+const AHEAD: i64 = 400;
 
 /// So much work, to be promised.
 #[derive(Clone, Copy, Debug)]
@@ -17,10 +25,29 @@ pub(super) struct Asked {
     pub(super) cost: i64,
 }
 
+/// Who is asked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Who {
+    /// Works at any hour, and can put work aside.
+    Always,
+    /// Works at any hour, and finishes what has begun first.
+    Whole,
+    /// Has working hours, and something to do every day.
+    Person,
+}
+
+/// From when to when something is planned.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Planned {
+    pub(super) start: i64,
+    pub(super) end: i64,
+}
+
 pub(super) trait Planner {
     /// Time has passed, in which somebody worked on what is first; answers what is done.
     fn pass(&mut self, now: i64) -> Option<u64>;
-    fn admit(&mut self, asked: Asked) -> bool;
+    /// For when it is promised; `None`: it is refused.
+    fn admit(&mut self, asked: Asked) -> Option<Planned>;
     /// Given back.
     fn end(&mut self, number: u64);
 }
@@ -34,21 +61,28 @@ pub(super) struct Production {
 }
 
 impl Production {
-    pub(super) fn new(whole: bool) -> Self {
+    pub(super) fn new(who: Who) -> Self {
         let resource = ResourceId::Executor("one".into());
-        let discipline = if whole { Discipline::NonPreemptive } else { Discipline::Preemptive };
         let start = Timestamp(0);
-        let setup = Setup {
-            supply: Supply::always(start),
-            discipline,
-            at_once: 1,
-            loads: Vec::new(),
-            jobs: Vec::new(),
-            lag: Work(0),
+        let (supply, jobs) = match who {
+            Who::Always | Who::Whole => (Supply::always(start), Vec::new()),
+            Who::Person => {
+                let spans = working_days().map(|(from, to)| Span { from, to, share: WHOLE });
+                let jobs = working_days().map(|(release, deadline)| Window { release, deadline });
+                let jobs = jobs.map(|window| (window, Work(REGULAR)));
+                (Supply::new(spans), jobs.collect())
+            }
         };
+        let can_put_aside = who != Who::Whole;
+        let discipline = match can_put_aside {
+            true => Discipline::Preemptive,
+            false => Discipline::NonPreemptive,
+        };
+        let (at_once, loads, lag) = (1, Vec::new(), Work(0));
+        let setup = Setup { supply, discipline, at_once, loads, jobs, lag };
         let mut desk = Desk::default();
         desk.add(resource.clone(), &setup, start);
-        Self { desk, resource, can_put_aside: !whole, now: 0 }
+        Self { desk, resource, can_put_aside, now: 0 }
     }
 
     fn task(&self, asked: Asked) -> Task {
@@ -57,9 +91,9 @@ impl Production {
         Task::new(id(number), window, Work(cost), vec![self.resource.clone()])
     }
 
-    pub(super) fn earliest(&mut self, asked: Asked) -> u64 {
+    pub(super) fn earliest(&mut self, asked: Asked) -> Option<i64> {
         let task = self.task(asked);
-        self.desk.earliest(&task).map_or(0, |moment| moment.0 as u64)
+        self.desk.earliest(&task).map(|moment| moment.0)
     }
 
     /// Whoever works turns to what is first now, if what is begun can be put aside.
@@ -91,6 +125,11 @@ impl Production {
     }
 }
 
+fn working_days() -> impl Iterator<Item = (Timestamp, Timestamp)> {
+    let days = (0..AHEAD).filter(|day| day % 7 < 5);
+    days.map(|day| (Timestamp(day * DAY + WORKS.0), Timestamp(day * DAY + WORKS.1)))
+}
+
 fn id(number: u64) -> TaskId {
     TaskId::new(InstanceId(number.into()), 0)
 }
@@ -109,11 +148,11 @@ impl Planner for Production {
         done.map(|done| done.instance.0 as u64)
     }
 
-    fn admit(&mut self, asked: Asked) -> bool {
+    fn admit(&mut self, asked: Asked) -> Option<Planned> {
         let task = self.task(asked);
-        let is_promised = self.desk.guarantee(&task).is_some();
+        let promise = self.desk.guarantee(&task);
         self.turn_to_next();
-        is_promised
+        promise.map(|it| Planned { start: it.times.start.0, end: it.times.end.0 })
     }
 
     fn end(&mut self, number: u64) {

@@ -33,15 +33,19 @@ impl Machine {
     }
 }
 
-/// The commit measured; with a plus if the sources differ from it.
+/// What a figure depends on; not those that were taken before it.
+const SOURCES: [&str; 6] =
+    ["crates", "bench", ":!bench/results.jsonl", "Cargo.toml", "Cargo.lock", ".cargo"];
+
+/// The commit measured; with a plus unless the sources are known to be those of it.
 pub fn commit() -> String {
     let git = |arguments: &[&str]| {
         let output = Command::new("git").args(arguments).current_dir(repository()).output().ok()?;
         output.status.success().then(|| String::from_utf8_lossy(&output.stdout).trim().to_owned())
     };
     let Some(commit) = git(&["rev-parse", "--short=12", "HEAD"]) else { return unknown() };
-    let changed = git(&["status", "--porcelain", "--untracked-files=no", "--", "crates"]);
-    let mark = if changed.is_none_or(|changed| changed.is_empty()) { "" } else { "+" };
+    let changed = git(&[&["status", "--porcelain", "--"], &SOURCES[..]].concat());
+    let mark = if changed.is_some_and(|changed| changed.is_empty()) { "" } else { "+" };
     format!("{commit}{mark}")
 }
 

@@ -6,9 +6,10 @@ use serde::Serialize;
 
 use super::drawn::PRIORITIES;
 use super::slices::{Drawing, Slice, Slices};
-use super::{Fault, LOADS, RUNS, Setting, arrivals, load, ratio, run as simulated};
-use crate::division::rounded;
-use crate::executors::{mean, tell};
+use super::{
+    Difference, Fault, LOADS, RUNS, Setting, arrivals, load, of_runs, ratio, run as simulated,
+};
+use crate::executors::tell;
 
 const VARIANTS: [(&str, bool); 2] = [("with removal", true), ("without", false)];
 const DRAWN: u32 = 9;
@@ -17,8 +18,15 @@ const DRAWN: u32 = 9;
 struct Figure {
     figure: &'static str,
     runs: u64,
+    #[serde(flatten)]
+    tables: Tables,
+}
+
+#[derive(Debug, Default, Serialize)]
+struct Tables {
     rows: Vec<Row>,
     over_time: Vec<Slice>,
+    differences: Vec<OfPriority>,
 }
 
 #[derive(Debug, Serialize)]
@@ -31,56 +39,86 @@ struct Row {
     ci95: f64,
 }
 
+#[derive(Debug, Serialize)]
+struct OfPriority {
+    priority: Option<usize>,
+    #[serde(flatten)]
+    difference: Difference,
+}
+
 pub(crate) fn run(json: bool) -> Result<()> {
-    let (mut rows, mut over_time) = (Vec::new(), Vec::new());
+    let mut tables = Tables::default();
     for tenths in LOADS {
         eprintln!("load {} …", load(tenths));
-        of_load(tenths, &mut rows, &mut over_time);
+        tables.add(tenths, RUNS);
     }
     let title = "tasks promised and kept, load 0.9, nothing fails";
     let drawing = Drawing { figure: "004-8", file: "removal.svg", title, load: DRAWN };
-    drawing.draw(&over_time, VARIANTS.into_iter().map(|(name, _)| name))?;
-    let csv = csv(&rows, &over_time);
-    let figure = Figure { figure: "004-8", runs: RUNS, rows, over_time };
+    drawing.draw(&tables.over_time, VARIANTS.into_iter().map(|(name, _)| name))?;
+    let csv = tables.csv();
+    let figure = Figure { figure: "004-8", runs: RUNS, tables };
     tell(&figure, "004-8", "removal.csv", &csv, json)
 }
 
-fn csv(rows: &[Row], over_time: &[Slice]) -> String {
-    let mut csv = "load,variant,priority,until_pct,ratio,ci95\n".to_owned();
-    for Row { load, variant, priority, ratio, ci95 } in rows {
-        let priority = priority.map(|priority| priority.to_string()).unwrap_or_default();
-        csv += &format!("{load:.1},{variant},{priority},,{ratio:.4},{ci95:.4}\n");
+impl Tables {
+    /// Both variants at a load, each with the same runs.
+    fn add(&mut self, tenths: u32, runs: u64) {
+        let load = load(tenths);
+        let own = VARIANTS.map(|(variant, removes)| {
+            let (ratios, slices) = runs_of(tenths, removes, runs);
+            for (priority, ratios) in ratios.iter().enumerate() {
+                let (ratio, ci95) = of_runs(ratios);
+                self.rows.push(Row { load, variant, priority: named(priority), ratio, ci95 });
+            }
+            self.over_time.extend(slices.told(load, variant));
+            (variant, ratios)
+        });
+        let [(with, ours), (without, others)] = own;
+        for (priority, (ours, others)) in ours.iter().zip(&others).enumerate() {
+            let difference = Difference::new(tenths, (with, ours), (without, others));
+            self.differences.push(OfPriority { priority: named(priority), difference });
+        }
     }
-    for Slice { load, variant, until, ratio } in over_time {
-        csv += &format!("{load:.1},{variant},,{until},{ratio:.4},\n");
+
+    fn csv(&self) -> String {
+        let mut csv = "load,variant,priority,until_pct,ratio,ci95\n".to_owned();
+        let word = |priority: Option<usize>| priority.map(|it| it.to_string()).unwrap_or_default();
+        for Row { load, variant, priority, ratio, ci95 } in &self.rows {
+            let priority = word(*priority);
+            csv += &format!("{load:.1},{variant},{priority},,{ratio:.4},{ci95:.4}\n");
+        }
+        for OfPriority { priority, difference: it } in &self.differences {
+            let (load, variant, priority) = (it.load, it.variant(), word(*priority));
+            let (difference, ci95) = (it.difference, it.ci95);
+            csv += &format!("{load:.1},{variant},{priority},,{difference:.4},{ci95:.4}\n");
+        }
+        for Slice { load, variant, until, ratio } in &self.over_time {
+            csv += &format!("{load:.1},{variant},,{until},{ratio:.4},\n");
+        }
+        csv
     }
-    csv
 }
 
-fn of_load(tenths: u32, rows: &mut Vec<Row>, over_time: &mut Vec<Slice>) {
-    let load = load(tenths);
-    for (variant, removes) in VARIANTS {
-        let mut ratios: Vec<Vec<f64>> = vec![Vec::new(); PRIORITIES + 1];
-        let mut slices = Slices::new();
-        for seed in 0..RUNS {
-            let drawn = arrivals(load, seed);
-            let (strategy, fault, has_deputy) = (Strategy::Flexible, Fault::None, false);
-            let setting = Setting { strategy, removes, fault, has_deputy };
-            let (fates, _) = simulated(&drawn, setting, seed);
-            for (priority, ratios) in ratios.iter_mut().enumerate() {
-                let of = |of: u8| priority == 0 || usize::from(of) == priority;
-                ratios.push(ratio(&drawn, &fates, |arrival| of(arrival.priority)));
-            }
-            slices.add(&drawn, &fates);
+fn named(priority: usize) -> Option<usize> {
+    (priority > 0).then_some(priority)
+}
+
+/// What is kept in each run, of all tasks and then by priority; and over the time.
+fn runs_of(tenths: u32, removes: bool, runs: u64) -> (Vec<Vec<f64>>, Slices) {
+    let mut ratios: Vec<Vec<f64>> = vec![Vec::new(); PRIORITIES + 1];
+    let mut slices = Slices::new();
+    for seed in 0..runs {
+        let drawn = arrivals(load(tenths), seed);
+        let (strategy, fault, has_deputy) = (Strategy::Flexible, Fault::None, false);
+        let setting = Setting { strategy, removes, fault, has_deputy };
+        let (fates, _) = simulated(&drawn, setting, seed);
+        for (priority, ratios) in ratios.iter_mut().enumerate() {
+            let of = |of: u8| priority == 0 || usize::from(of) == priority;
+            ratios.push(ratio(&drawn, &fates, |arrival| of(arrival.priority)));
         }
-        for (priority, ratios) in ratios.iter().enumerate() {
-            let (ratio, ci95) = mean(ratios);
-            let (ratio, ci95) = (rounded(ratio, 4), rounded(ci95.unwrap_or_default(), 4));
-            let priority = (priority > 0).then_some(priority);
-            rows.push(Row { load, variant, priority, ratio, ci95 });
-        }
-        over_time.extend(slices.told(load, variant));
+        slices.add(&drawn, &fates);
     }
+    (ratios, slices)
 }
 
 #[cfg(test)]
@@ -88,21 +126,36 @@ mod tests {
     #![allow(clippy::unwrap_used, reason = "a wrong assumption is a failed test")]
 
     use super::*;
+    use crate::deadlines::RUNS_FEW;
     use crate::division::folder;
 
     #[test]
     fn what_is_written_comes_out_and_the_most_important_gain_by_removal() {
         let written = std::fs::read_to_string(folder("004-8").join("removal.csv")).unwrap();
-        let (mut rows, mut slices) = (Vec::new(), Vec::new());
-        of_load(DRAWN, &mut rows, &mut slices);
-        for line in csv(&rows, &slices).lines() {
+        let mut tables = Tables::default();
+        tables.add(DRAWN, RUNS);
+        for line in tables.csv().lines() {
             assert!(
                 written.lines().any(|one| one == line),
                 "run `cargo xtask figure 004-8`: {line}"
             );
         }
-        let most = rows.iter().filter(|row| row.priority == Some(PRIORITIES));
-        let ratios: Vec<f64> = most.map(|row| row.ratio).collect();
-        assert!(ratios[0] > ratios[1], "{rows:?}");
+        let of = |priority: usize| {
+            let own = tables.differences.iter().find(|it| it.priority == named(priority));
+            &own.unwrap().difference
+        };
+        assert!(of(PRIORITIES).difference > of(PRIORITIES).ci95, "{tables:?}");
+        assert!(of(1).is_worse(), "{tables:?}");
+    }
+
+    #[test]
+    fn the_most_important_do_not_lose_by_removal_at_any_load() {
+        let mut tables = Tables::default();
+        for tenths in LOADS {
+            tables.add(tenths, RUNS_FEW);
+        }
+        for it in tables.differences.iter().filter(|it| it.priority == Some(PRIORITIES)) {
+            assert!(!it.difference.is_worse(), "{it:?}");
+        }
     }
 }

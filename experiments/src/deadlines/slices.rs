@@ -5,7 +5,7 @@ use serde::Serialize;
 
 use super::drawn::{Arrival, HORIZON};
 use super::world::Fate;
-use super::{RUNS, load, ratio};
+use super::{load, ratio};
 use crate::division::{folder, rounded};
 use crate::plot::{self, Curve, SeriesLabelPosition};
 
@@ -20,26 +20,31 @@ pub(super) struct Slice {
     pub(super) ratio: f64,
 }
 
-/// The means of all runs of a variant.
+/// The sums of all runs of a variant.
 #[derive(Clone, Debug)]
-pub(super) struct Slices(Vec<f64>);
+pub(super) struct Slices {
+    runs: u32,
+    sums: Vec<f64>,
+}
 
 impl Slices {
     pub(super) fn new() -> Self {
-        Self(vec![0.0; COUNT as usize])
+        Self { runs: 0, sums: vec![0.0; COUNT as usize] }
     }
 
     /// Takes in one run.
     pub(super) fn add(&mut self, drawn: &[Arrival], fates: &[Fate]) {
-        for (slice, mean) in (0..).zip(&mut self.0) {
+        self.runs += 1;
+        for (slice, sum) in (0..).zip(&mut self.sums) {
             let within = |at: i64| at * COUNT / HORIZON == slice;
-            *mean += ratio(drawn, fates, |arrival| within(arrival.at)) / RUNS as f64;
+            *sum += ratio(drawn, fates, |arrival| within(arrival.at));
         }
     }
 
     pub(super) fn told(self, load: f64, variant: &'static str) -> impl Iterator<Item = Slice> {
         let until = (1..).map(|slice| slice * 100 / COUNT);
-        let means = self.0.into_iter().zip(until);
+        let runs = f64::from(self.runs.max(1));
+        let means = self.sums.into_iter().map(move |sum| sum / runs).zip(until);
         means.map(move |(ratio, until)| Slice { load, variant, until, ratio: rounded(ratio, 4) })
     }
 }

@@ -4,9 +4,12 @@ use anyhow::Result;
 use legwork_promise::Strategy;
 use serde::Serialize;
 
-use super::{Fault, LOADS, RUNS, Setting, arrivals, bound, load, ratio, run as simulated};
+use super::{
+    Arrival, Difference, Fault, LOADS, RUNS, Setting, arrivals, bound, load, of_runs, ratio,
+    run as simulated,
+};
 use crate::division::{folder, rounded};
-use crate::executors::{mean, tell};
+use crate::executors::tell;
 use crate::plot::{self, Curve, SeriesLabelPosition};
 
 const STRATEGIES: [(&str, Strategy); 5] = [
@@ -23,9 +26,17 @@ const OFFLINE: &str = "offline";
 struct Figure {
     figure: &'static str,
     runs: u64,
+    #[serde(flatten)]
+    tables: Tables,
+}
+
+#[derive(Debug, Default, Serialize)]
+struct Tables {
     rows: Vec<Row>,
     /// What is reached by somebody who knows all that will arrive: the most that can be lies between this and the bound.
     offline: Vec<Row>,
+    /// What flexible is better by than the others.
+    differences: Vec<Difference>,
 }
 
 #[derive(Debug, Serialize)]
@@ -39,52 +50,65 @@ struct Row {
 }
 
 pub(crate) fn run(json: bool) -> Result<()> {
-    let (mut rows, mut offline) = (Vec::new(), Vec::new());
+    let mut tables = Tables::default();
     for tenths in LOADS {
         eprintln!("load {} …", load(tenths));
-        offline.push(of_load(tenths, &mut rows));
+        tables.add(tenths, RUNS);
     }
-    draw(&rows)?;
-    let csv = csv(rows.iter().chain(&offline));
-    let figure = Figure { figure: "004-x", runs: RUNS, rows, offline };
+    draw(&tables.rows)?;
+    let csv = tables.csv();
+    let figure = Figure { figure: "004-x", runs: RUNS, tables };
     tell(&figure, "004-x", "strategies.csv", &csv, json)
 }
 
-fn csv<'a>(rows: impl IntoIterator<Item = &'a Row>) -> String {
-    let mut csv = "load,strategy,ratio,ci95,messages\n".to_owned();
-    for Row { load, strategy, ratio, ci95, messages } in rows {
-        csv += &format!("{load:.1},{strategy},{ratio:.4},{ci95:.4},{messages:.2}\n");
+impl Tables {
+    /// All strategies at a load, each with the same runs.
+    fn add(&mut self, tenths: u32, runs: u64) {
+        let row = |strategy, ratios: &[f64], messages: f64| {
+            let (ratio, ci95) = of_runs(ratios);
+            Row { load: load(tenths), strategy, ratio, ci95, messages: rounded(messages, 2) }
+        };
+        let drawn: Vec<_> = (0..runs).map(|seed| arrivals(load(tenths), seed)).collect();
+        let own = STRATEGIES.map(|(name, strategy)| {
+            let (ratios, messages) = runs_of(strategy, &drawn);
+            self.rows.push(row(name, &ratios, messages));
+            (name, ratios)
+        });
+        let [others @ .., (flexible, ours)] = &own;
+        for (other, theirs) in others {
+            self.differences.push(Difference::new(tenths, (flexible, ours), (other, theirs)));
+        }
+        let bounds: Vec<f64> = drawn.iter().map(|drawn| bound::of(drawn)).collect();
+        self.rows.push(row(BOUND, &bounds, 0.0));
+        let reached: Vec<f64> = drawn.iter().map(|drawn| bound::reached(drawn)).collect();
+        self.offline.push(row(OFFLINE, &reached, 0.0));
     }
-    csv
+
+    fn csv(&self) -> String {
+        let mut csv = "load,strategy,ratio,ci95,messages\n".to_owned();
+        for Row { load, strategy, ratio, ci95, messages } in self.rows.iter().chain(&self.offline) {
+            csv += &format!("{load:.1},{strategy},{ratio:.4},{ci95:.4},{messages:.2}\n");
+        }
+        for it in &self.differences {
+            let (load, variant) = (it.load, it.variant());
+            csv += &format!("{load:.1},{variant},{:.4},{:.4},\n", it.difference, it.ci95);
+        }
+        csv
+    }
 }
 
-/// Answers what is reached offline.
-fn of_load(tenths: u32, rows: &mut Vec<Row>) -> Row {
-    let row = |strategy, ratios: &[f64], messages: f64| {
-        let (ratio, ci95) = mean(ratios);
-        let (ratio, ci95) = (rounded(ratio, 4), rounded(ci95.unwrap_or_default(), 4));
-        Row { load: load(tenths), strategy, ratio, ci95, messages: rounded(messages, 2) }
-    };
-    let drawn: Vec<_> = (0..RUNS).map(|seed| arrivals(load(tenths), seed)).collect();
-    let tasks: usize = drawn.iter().map(Vec::len).sum();
-    for (name, strategy) in STRATEGIES {
-        let (fault, has_deputy) = (Fault::None, false);
-        let setting = Setting { strategy, removes: false, fault, has_deputy };
-        let mut messages = 0;
-        let ratios: Vec<f64> = (0..RUNS)
-            .zip(&drawn)
-            .map(|(seed, drawn)| {
-                let (fates, said) = simulated(drawn, setting, seed);
-                messages += said;
-                ratio(drawn, &fates, |_| true)
-            })
-            .collect();
-        rows.push(row(name, &ratios, messages as f64 / tasks as f64));
+/// What is kept in each run, and how many messages a task takes.
+fn runs_of(strategy: Strategy, drawn: &[Vec<Arrival>]) -> (Vec<f64>, f64) {
+    let (fault, has_deputy) = (Fault::None, false);
+    let setting = Setting { strategy, removes: false, fault, has_deputy };
+    let (mut ratios, mut messages) = (Vec::new(), 0);
+    for (seed, drawn) in (0..).zip(drawn) {
+        let (fates, said) = simulated(drawn, setting, seed);
+        messages += said;
+        ratios.push(ratio(drawn, &fates, |_| true));
     }
-    let bounds: Vec<f64> = drawn.iter().map(|drawn| bound::of(drawn)).collect();
-    rows.push(row(BOUND, &bounds, 0.0));
-    let reached: Vec<f64> = drawn.iter().map(|drawn| bound::reached(drawn)).collect();
-    row(OFFLINE, &reached, 0.0)
+    let tasks: usize = drawn.iter().map(Vec::len).sum();
+    (ratios, messages as f64 / tasks as f64)
 }
 
 fn draw(rows: &[Row]) -> Result<()> {
@@ -107,26 +131,42 @@ mod tests {
     #![allow(clippy::unwrap_used, reason = "a wrong assumption is a failed test")]
 
     use super::*;
-    use crate::deadlines::written;
+    use crate::deadlines::{RUNS_FEW, written};
 
     #[test]
     fn what_is_written_comes_out_and_flexible_is_as_good_as_any_and_not_better_than_the_bound() {
         let written = std::fs::read_to_string(folder("004-x").join("strategies.csv")).unwrap();
-        let mut rows = Vec::new();
-        let offline = of_load(*LOADS.end(), &mut rows);
-        for line in csv(rows.iter().chain([&offline])).lines() {
+        let mut tables = Tables::default();
+        tables.add(*LOADS.end(), RUNS);
+        for line in tables.csv().lines() {
             assert!(
                 written.lines().any(|one| one == line),
                 "run `cargo xtask figure 004-x`: {line}"
             );
         }
-        let [others @ .., flexible, bound] = &*rows else { panic!("{rows:?}") };
+        let Tables { rows, offline, .. } = &tables;
+        let [others @ .., flexible, bound] = rows.as_slice() else { panic!("{rows:?}") };
         assert!(others.iter().all(|other| other.ratio <= flexible.ratio), "{rows:?}");
-        assert!(flexible.ratio <= offline.ratio && offline.ratio <= bound.ratio, "{rows:?}");
+        assert!(flexible.ratio <= offline[0].ratio && offline[0].ratio <= bound.ratio, "{rows:?}");
     }
 
     #[test]
     fn flexible_is_as_good_as_any_at_every_load() {
+        let mut tables = Tables::default();
+        for tenths in LOADS {
+            tables.add(tenths, RUNS_FEW);
+        }
+        for it in &tables.differences {
+            assert!(!it.is_worse(), "{it:?}");
+        }
+        for rows in tables.rows.chunks(STRATEGIES.len() + 1) {
+            let [.., flexible, bound] = rows else { panic!("{rows:?}") };
+            assert!(flexible.ratio <= bound.ratio, "{rows:?}");
+        }
+    }
+
+    #[test]
+    fn what_is_written_of_every_load_agrees_with_it() {
         let csv = std::fs::read_to_string(folder("004-x").join("strategies.csv")).unwrap();
         for tenths in LOADS {
             let ratio = |strategy: &str| written(&csv, tenths, strategy);

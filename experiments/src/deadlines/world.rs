@@ -41,6 +41,9 @@ pub(super) enum Fault {
     None,
     /// Others notice, promise anew what was lost and stand in.
     Tolerated,
+    /// Others notice, and ask the lost node for nothing any more.
+    Noticed,
+    /// Nobody notices: of whom nothing is heard is taken to have all their time, and is asked.
     Ignored,
 }
 
@@ -204,21 +207,23 @@ impl<'a> World<'a> {
                 let known = now.max(LOST_AT + NOTICED);
                 self.later(known + DELAY, Event::Redirected(number));
             }
-            (true, Fault::None | Fault::Ignored) => {}
+            (true, Fault::None | Fault::Noticed | Fault::Ignored) => {}
         }
     }
 
     fn submitted(&mut self, number: usize, node: usize, now: i64) {
         self.askers[number] = node;
-        let task = self.task(number);
+        let task = self.task(number, now);
         let effects = self.machines[node].node.submit(task, Timestamp(now));
         self.carry_out(node, effects, now);
     }
 
-    fn task(&self, number: usize) -> Task {
+    fn task(&self, number: usize, now: i64) -> Task {
         let arrival = &self.arrivals[number];
+        let is_avoided = self.setting.fault == Fault::Noticed && now >= LOST_AT + NOTICED;
         let who = if arrival.is_global {
-            (0..NODES).map(resource).collect()
+            let could = (0..NODES).filter(|node| !is_avoided || *node != FAULTY);
+            could.map(resource).collect()
         } else {
             vec![resource(arrival.node)]
         };
@@ -287,7 +292,7 @@ impl<'a> World<'a> {
                     let is_soon = self.arrivals[number].deadline <= LOST_AT + NOTICED;
                     self.askers[number] == FAULTY && (is_soon || self.elsewhere[number])
                 }
-                Fault::Ignored => true,
+                Fault::Noticed | Fault::Ignored => true,
             };
             assert!(!is_silent || is_excused, "task {number}: broken, and nobody was told");
         }

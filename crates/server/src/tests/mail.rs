@@ -1,5 +1,5 @@
-//! A server that mails, and what goes wrong with its store and with those it writes to. It pauses for a second
-//! or two where it would pause for longer the next time, and so do these tests.
+//! A server that mails, and what goes wrong with its store and with those it writes to. It pauses for a
+//! second or two where it would pause for longer the next time, and so do these tests.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;

@@ -258,6 +258,10 @@ fn a_loop_that_goes_round_again_takes_the_promise_back_and_says_so() {
         "{told:?}"
     );
     assert_eq!(harness.site.deadlines().withdrawn, 1);
+    // Nobody knows how often it still goes round: it is not promised again.
+    harness.restart();
+    (0..4).for_each(|_| harness.pass(Duration::from_secs(60)));
+    assert_eq!(replanned(&mut harness, instance), told);
 }
 
 #[test]

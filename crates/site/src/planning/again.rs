@@ -13,7 +13,7 @@ use legwork_model::event::{Leg, Performer, Planned};
 use legwork_model::id::{InstanceId, ServerId};
 use legwork_model::schema::Schema;
 use legwork_model::time::Timestamp;
-use legwork_promise::{Displaces, Promise, Task, TaskId, Window, Work};
+use legwork_promise::{Displaces, Leg as PlannedLeg, Promise, Task, TaskId, Window, Work, legs};
 
 use super::resources::performer;
 use super::steps::{is_now, stage_of, task_of};
@@ -151,7 +151,7 @@ impl Site {
             true => !was_in_time(schema, state, leg, now),
             false => leg.due <= now,
         };
-        if withdrawn.clone().any(is_late) {
+        if withdrawn.clone().any(is_late) || withdrawn.clone().any(|leg| !is_planned(schema, leg)) {
             return None;
         }
         let leg = withdrawn.min_by_key(|leg| (leg.due, leg.round, leg.node))?;
@@ -221,6 +221,14 @@ impl Site {
             self.plan(now, |node| node.finish(task));
         }
     }
+}
+
+/// Whether it was planned from the beginning. Where a loop goes round more often, nobody knows what is still to come.
+fn is_planned(schema: &Schema, leg: &Leg) -> bool {
+    let node = schema.nodes.get(leg.node.0 as usize);
+    let is_looped = node.is_some_and(|node| !node.loops.is_empty());
+    let is_it = |it: &PlannedLeg| (it.node, it.iteration.number()) == (leg.node, leg.round);
+    !is_looped || legs(schema).iter().any(is_it)
 }
 
 /// Whether a step that is over was done by when it was due. Of a round before it is known only that it is over.

@@ -230,7 +230,6 @@ impl Site {
         let reason = format!("`{}` is done once more than was planned", schema.node(node).name);
         self.count_withdrawn(task.instance);
         self.put_plan(task.instance, Replanned { legs: vec![leg], reason }, now);
-        self.try_later(task.instance, now);
     }
 
     /// How far a step is that was promised or asked for here.

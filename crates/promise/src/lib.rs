@@ -14,6 +14,7 @@ mod dice;
 mod factor;
 mod legs;
 mod node;
+mod orders;
 mod periodic;
 mod plan;
 mod queue;

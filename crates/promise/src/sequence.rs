@@ -9,6 +9,7 @@
 
 use std::collections::BTreeMap;
 
+use crate::orders::{TRIED_MAX, best_order};
 use crate::plan::Discipline;
 use crate::stretch::Stretch;
 use crate::timeline::{Piece, Timeline};
@@ -39,6 +40,23 @@ pub(crate) enum Change {
     Before(Option<u64>),
     /// With some of the others in another order.
     Reorder(Vec<Piece>),
+}
+
+/// A part of an order that is put in another.
+struct Near {
+    pieces: Vec<Piece>,
+    /// When it begins.
+    free: i64,
+    /// What comes behind it and stays as it is.
+    behind: Stretch,
+}
+
+impl Near {
+    /// Whether nobody is late, in it and behind it.
+    fn is_good(&self, order: &[Piece]) -> bool {
+        let whole = order.iter().fold(Stretch::EMPTY, |all, piece| all.followed_by(piece.sums()));
+        whole.followed_by(self.behind).spare(self.free) >= 0
+    }
 }
 
 impl Item for Piece {
@@ -159,8 +177,8 @@ impl Sequence {
     }
 
     /// How a new piece can be taken in with nobody late: at the first place where it makes nobody late; else with
-    /// those in another order that are worked on in its time, by their deadlines. `None` if somebody is late
-    /// there as well.
+    /// those in another order that are worked on in its time, by their deadlines, or in any if there are few. `None` if
+    /// somebody is late there as well.
     pub(crate) fn with(&self, new: Piece, begin: i64) -> Option<Change> {
         if let Some(next) = self.place_for(new, self.line.root(), begin, i64::MAX) {
             return Some(Change::Before(Some(next)));
@@ -194,10 +212,25 @@ impl Sequence {
         self.place_for(new, node.right, free, latest)
     }
 
-    /// Those that are worked on in the time of a new piece, with it, by deadlines; `None` if somebody is late then.
+    /// Those that are worked on in the time of a new piece, with it: by deadlines, or if there are few in whichever order
+    /// ends first. `None` if somebody is late then.
     fn reordered(&self, new: Piece, begin: i64) -> Option<Change> {
-        let is_small = self.places.len() <= REORDERED_MAX;
-        let from = if is_small { self.line.first() } else { self.first_after(new.release, begin) };
+        let count = self.places.len();
+        let mut near = self.near(new, begin, count <= REORDERED_MAX)?;
+        let by_deadline = in_order(near.pieces.iter().copied(), near.free);
+        if near.is_good(&by_deadline) {
+            return Some(Change::Reorder(by_deadline));
+        }
+        if near.pieces.len() > TRIED_MAX && count <= REORDERED_MAX {
+            near = self.near(new, begin, false)?;
+        }
+        let first = best_order(&near.pieces, near.free)?;
+        near.is_good(&first).then_some(Change::Reorder(first))
+    }
+
+    /// Those that are worked on in the time of a new piece, with it; or all.
+    fn near(&self, new: Piece, begin: i64, takes_all: bool) -> Option<Near> {
+        let from = if takes_all { self.line.first() } else { self.first_after(new.release, begin) };
         let from = from?.key;
         let free = self.line.beside(from).0.end(begin);
         let mut pieces: Vec<Piece> = Vec::new();
@@ -205,7 +238,7 @@ impl Sequence {
         for node in self.line.from(Some(from)).take(REORDERED_MAX) {
             missing -= (node.item.release - at.max(new.release)).max(0);
             // Behind as much idle time as it costs nobody is in its way.
-            if !is_small && at >= new.deadline && missing <= 0 {
+            if !takes_all && at >= new.deadline && missing <= 0 {
                 break;
             }
             at = node.item.sums().end(at);
@@ -214,10 +247,7 @@ impl Sequence {
         let last = self.places.get(&pieces.last()?.number)?;
         let (_, behind) = self.line.beside(*last);
         pieces.push(new);
-        let order = in_order(pieces, free);
-        let whole = order.iter().fold(Stretch::EMPTY, |all, piece| all.followed_by(piece.sums()));
-        let is_good = whole.followed_by(behind).spare(free) >= 0;
-        is_good.then_some(Change::Reorder(order))
+        Some(Near { pieces, free, behind })
     }
 
     /// The first that is done behind a moment.

@@ -21,13 +21,14 @@ fn small(horizon: i64) -> impl Strategy<Value = Small> {
     })
 }
 
-/// Whether some order does it all, one after the other without a pause.
+/// Whether some order does it all, one after the other.
 fn has_order(tasks: &[Small], now: i64) -> bool {
     tasks.is_empty()
         || (0..tasks.len()).any(|first| {
             let mut rest = tasks.to_vec();
             let task = rest.remove(first);
-            now + task.cost <= task.deadline && has_order(&rest, now + task.cost)
+            let end = now.max(task.release) + task.cost;
+            end <= task.deadline && has_order(&rest, end)
         })
 }
 
@@ -78,6 +79,22 @@ proptest! {
                     }
                 }
                 Some(_) => {}
+            }
+        }
+    }
+
+    #[test]
+    fn of_a_few_that_cannot_be_put_aside_and_are_released_later_none_is_refused_if_an_order_does_it(
+        tasks in prop::collection::vec(small(16), 2..7),
+    ) {
+        let (mut plan, mut promised) = (plan(Discipline::NonPreemptive), Vec::new());
+        for (number, task) in tasks.into_iter().enumerate() {
+            promised.push(task);
+            let there_is = has_order(&promised, 0);
+            let reserved = plan.reserve(window(task), Work(task.cost));
+            prop_assert_eq!(reserved.is_some(), there_is, "{} of {:?}", number, promised);
+            if !there_is {
+                promised.pop();
             }
         }
     }

@@ -29,8 +29,8 @@ use crate::tree::{Key, Tree};
 pub enum Discipline {
     /// It can: people do that.
     Preemptive,
-    /// What has begun is finished first: programs do that. Where tasks are released later, not every
-    /// order is tried: that is beyond anybody's time. There a refusal may be wrong, a promise never.
+    /// What has begun is finished first: programs do that. Where tasks are released later and there are more than a few,
+    /// not every order is tried: that is beyond anybody's time. There a refusal may be wrong, a promise never.
     NonPreemptive,
 }
 

@@ -156,6 +156,25 @@ fn checker(by: &str) -> (usize, &'static str) {
 }
 
 #[test]
+fn who_was_away_hears_what_was_taken_back_as_soon_as_it_can_be_reached() {
+    let mut group = group();
+    let both = [start(&mut group, 40), start(&mut group, 40)];
+    let (anns, _) = both.iter().find(|(_, plan)| plan.contains("ann")).expect("one is hers");
+    group.away.insert(1);
+    group.feed(0, Input::Link { to: ServerId(1), is_up: false });
+    publish_people(
+        &mut group,
+        &PEOPLE.replace("ann: { ", "ann: { absent: [{ from: 1970-01-01 }], "),
+    );
+    (0..62).for_each(|_| group.pass(60_000));
+    group.away.clear();
+    group.feed(0, Input::Link { to: ServerId(1), is_up: true });
+    run(&mut group, 2);
+    let told = replanned(&mut group, *anns);
+    assert!(told.iter().any(|text| text.contains("check by bob")), "{told:?}");
+}
+
+#[test]
 fn what_comes_late_from_a_server_that_is_lost_does_not_tell_that_it_is_there() {
     let mut group = group();
     let both = [start(&mut group, 12), start(&mut group, 12)];

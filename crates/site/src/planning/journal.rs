@@ -222,9 +222,9 @@ impl Pending {
         {
             let task = *task;
             let is_it = |event: &PlanEvent| of_reservation(event) == Some(task);
-            let is_start =
-                |event: &PlanEvent| matches!(event, PlanEvent::Reserved(it) if it.task == task);
-            let first = self.events.iter().rposition(is_start).unwrap_or_default();
+            // It may have been put down several times since, but nothing of what was there before is left.
+            let is_end = |event: &PlanEvent| matches!(event, PlanEvent::Ended(it) if *it == task);
+            let first = self.events.iter().rposition(is_end).map_or(0, |place| place + 1);
             let later = self.events.split_off(first);
             self.events.extend(later.into_iter().filter(|event| !is_it(event)));
             return;
@@ -304,6 +304,7 @@ mod tests {
         let new = |node| reserved(node, Vec::new());
         let (begun, ended) = (PlanEvent::Begun, PlanEvent::Ended);
         assert_eq!(net(&[new(2), begun(key(2)), ended(key(2))]), []);
+        assert_eq!(net(&[new(2), new(2), ended(key(2))]), []);
         assert_eq!(net(&[new(2), ended(key(2)), new(2)]), [new(2)]);
         assert_eq!(net(&[ended(key(1)), new(1), ended(key(1))]), [ended(key(1))]);
         assert_eq!(net(&[new(1), ended(key(1))]), [new(1), ended(key(1))]);

@@ -151,8 +151,14 @@ fn a_server_in_between_that_dies_tells_its_steps_too_although_it_did_not_start_t
 #[test]
 fn how_long_a_step_took_is_learned_once_however_often_it_is_told() {
     let mut group = group();
-    let (instance, clerk, _) = checked(&mut group);
-    group.ask(1, done(instance, "check", clerk)).unwrap();
+    // The case goes on after it.
+    let source = TOUR.replace("process: tour", "process: round")
+        + "  - { step: file, who: Role(clerk), at: south, takes: 1h }\n";
+    group.ask(0, Request::Deploy { source }).unwrap();
+    run(&mut group, 5);
+    let wish = Wish::new(Timestamp(group.now + 12 * HOUR));
+    let (instance, _) = start_with(&mut group, "round", wish);
+    group.ask(1, done(instance, "check", "ann")).unwrap();
     run(&mut group, 5);
     claim(&mut group, 2, instance, "sign", "sam");
     run(&mut group, 2);

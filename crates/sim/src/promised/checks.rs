@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use legwork_model::event::{Deadline, Event, PlanEvent, Record};
+use legwork_model::event::{Event, PlanEvent, Record};
 use legwork_model::id::{AgentId, InstanceId, StreamId, StreamKind};
 use legwork_model::time::Timestamp;
 use legwork_site::{Answer, PlanView, Request, ResourceId};
@@ -274,13 +274,14 @@ fn only_for_something_more_important(
     Ok(())
 }
 
-/// Whether a case that is more important than another was promised about then, or had a step promised anew.
+/// Whether a case that is more important than another was promised about then, or had a step promised anew; or whoever
+/// wanted that hung up when it was about to be.
 fn takes_room(case: &Case, other: &Case, at: Timestamp) -> bool {
-    let priority = |case: &Case| case.deadline.as_ref().map_or(0, Deadline::priority);
     let is_then = |moment: Timestamp| (moment.0 - at.0).abs() <= MARGIN;
     let is_begun = case.was_promised && case.created.is_some_and(is_then);
     let is_anew = case.told.iter().any(|told| told.is_promised && is_then(told.at));
-    priority(case) > priority(other) && (is_begun || is_anew)
+    let is_given_up = case.hung_up.is_some_and(is_then);
+    case.priority > other.priority && (is_begun || is_anew || is_given_up)
 }
 
 impl Office {

@@ -28,6 +28,9 @@ pub(super) struct Case {
     pub(super) created: Option<Timestamp>,
     pub(super) deadline: Option<Deadline>,
     pub(super) was_promised: bool,
+    /// How important it is, and when whoever wanted it had hung up, if they did.
+    pub(super) priority: u8,
+    pub(super) hung_up: Option<Timestamp>,
     /// Whoever has started it was told that it is promised.
     pub(super) is_answered: bool,
     pub(super) told: Vec<Told>,
@@ -55,8 +58,10 @@ pub(super) struct Slot {
 }
 
 impl Ledger {
-    pub(super) fn add(&mut self, id: InstanceId, place: usize, process: usize) {
+    pub(super) fn add(&mut self, id: InstanceId, place: usize, process: usize, priority: u8) {
         let case = Case {
+            priority,
+            hung_up: None,
             place,
             process,
             is_aborted: false,

@@ -27,6 +27,7 @@ pub(super) struct Starts {
 
 #[derive(Clone, Copy)]
 struct Asked {
+    instance: InstanceId,
     process: usize,
     ask_only: bool,
     /// When whoever asks hangs up, if they do.
@@ -70,7 +71,7 @@ impl Starts {
         }
         wish.ask_only = dice.chance(10);
         wish.unpromised = if dice.chance(20) { Unpromised::Start } else { Unpromised::Refuse };
-        let ask_only = wish.ask_only;
+        let (ask_only, priority) = (wish.ask_only, wish.priority);
         let mut data = Data::new();
         data.insert("n".to_owned(), json!(dice.below(10)));
         let start = Start {
@@ -85,10 +86,10 @@ impl Starts {
         };
         let id = office.worlds[place].ask(Request::Start(start));
         let patient_until = dice.chance(10).then(|| office.now.0 + dice.below(600) as i64);
-        self.asked.insert((place, id), Asked { process, ask_only, patient_until });
+        self.asked.insert((place, id), Asked { instance, process, ask_only, patient_until });
         if !ask_only {
             // It may be started although the answer is lost.
-            office.ledger.add(instance, place, process);
+            office.ledger.add(instance, place, process, priority);
         }
     }
 
@@ -102,6 +103,9 @@ impl Starts {
                 let hangs_up = until.is_some_and(|until| until <= office.now.0);
                 if hangs_up && office.worlds[place].is_asked(id) {
                     office.worlds[place].hang_up(id);
+                    let case = self.asked.get(&key).map(|asked| asked.instance);
+                    let case = case.and_then(|id| office.ledger.cases.get_mut(&id));
+                    case.into_iter().for_each(|case| case.hung_up = Some(office.now));
                 }
                 if !office.worlds[place].is_asked(id) {
                     self.asked.remove(&key);

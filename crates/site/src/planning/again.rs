@@ -8,7 +8,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use legwork_engine::{NodeState, State};
+use legwork_engine::{Here, NodeState, State};
 use legwork_model::event::{Leg, Performer, Planned};
 use legwork_model::id::{InstanceId, ServerId};
 use legwork_model::schema::Schema;
@@ -19,6 +19,7 @@ use super::resources::performer;
 use super::steps::{is_now, stage_of, task_of};
 use super::who::Who;
 use crate::Site;
+use crate::jobs::JobKey;
 use crate::message::Stage;
 
 /// How long is waited before a case is tried again: at first, and at most.
@@ -52,6 +53,8 @@ enum Next {
     Try(Leg),
     /// The step was done, and in time.
     Done(Leg),
+    /// An executor was given it without a promise, and may still be in time.
+    Wait(Leg),
 }
 
 impl Again {
@@ -122,7 +125,9 @@ impl Site {
         let mut urgent = Vec::new();
         for id in waiting {
             match self.next_withdrawn(id, now) {
-                Some(Next::Try(leg) | Next::Done(leg)) => urgent.push((leg.due, id)),
+                Some(Next::Try(leg) | Next::Done(leg) | Next::Wait(leg)) => {
+                    urgent.push((leg.due, id));
+                }
                 None => drop(self.planning.again.forget(id)),
             }
         }
@@ -155,13 +160,25 @@ impl Site {
             return None;
         }
         let leg = withdrawn.min_by_key(|leg| (leg.due, leg.round, leg.node))?;
-        Some(if is_over(leg) { Next::Done(leg.clone()) } else { Next::Try(leg.clone()) })
+        if is_over(leg) {
+            return Some(Next::Done(leg.clone()));
+        }
+        if schema.node(leg.node).job().is_none() {
+            return Some(Next::Try(leg.clone()));
+        }
+        // Only whoever controls a job knows whether an executor has it: another one would promise what it is not given.
+        let activity = state.activity(schema, leg.node);
+        let is_given =
+            is_now(schema, state, leg) && self.jobs.is_leased(&JobKey { instance: id, activity });
+        let next = if is_given { Next::Wait(leg.clone()) } else { Next::Try(leg.clone()) };
+        self.standing(id).controls(schema, state, leg.node).then_some(next)
     }
 
     fn try_next(&mut self, id: InstanceId, now: Timestamp) {
         match self.next_withdrawn(id, now) {
             Some(Next::Try(leg)) => self.try_leg(id, &leg, now),
             Some(Next::Done(leg)) => self.was_done(id, &leg, now),
+            Some(Next::Wait(_)) => self.planning.again.refused(id, now),
             None => drop(self.planning.again.forget(id)),
         }
     }

@@ -234,7 +234,11 @@ fn kept_or_told(
     // For so long nobody knew of it.
     let late = end.min(told).0 - deadline.at.0;
     let places = office.concerned(id, case)?;
-    let trouble = office.trouble(&places, Timestamp(deadline.at.0 - RECENTLY), end);
+    // What a server had given to machines before it died it does not know any more: what is promised by them later may wait
+    // behind that.
+    let recently = Timestamp(deadline.at.0 - RECENTLY);
+    let from = if office.is_for_machines(case) { Timestamp(0) } else { recently };
+    let trouble = office.trouble(&places, from, end);
     let is_told = told < end && office.is_told(&places, deadline.at, told);
     let is_silenced = office.is_down_at(case.place, deadline.at);
     if !office.calm_always && (late <= trouble + MARGIN_ROUGH || is_told || is_silenced) {
@@ -274,13 +278,13 @@ fn only_for_something_more_important(
     Ok(())
 }
 
-/// Whether a case that is more important than another was promised about then, or had a step promised anew; or whoever
-/// wanted that hung up when it was about to be.
+/// Whether a case that is more important than another was promised about then, or had a step promised anew. Or it was about
+/// to be, and whoever wanted it hung up, or somebody began what was to make way for another of its steps.
 fn takes_room(case: &Case, other: &Case, at: Timestamp) -> bool {
     let is_then = |moment: Timestamp| (moment.0 - at.0).abs() <= MARGIN;
     let is_begun = case.was_promised && case.created.is_some_and(is_then);
     let is_anew = case.told.iter().any(|told| told.is_promised && is_then(told.at));
-    let is_given_up = case.hung_up.is_some_and(is_then);
+    let is_given_up = case.given_up.is_some_and(is_then);
     case.priority > other.priority && (is_begun || is_anew || is_given_up)
 }
 
@@ -288,8 +292,7 @@ impl Office {
     /// The servers that have to do with a case: that have a part of it or planned it, and those at which people look who
     /// were to do something. That somebody is away the first of all has to tell; and any server gives work to machines.
     fn concerned(&self, id: InstanceId, case: &Case) -> Result<BTreeSet<usize>, String> {
-        let schema = &self.processes[case.process].1;
-        if schema.nodes.iter().any(|node| node.job().is_some()) {
+        if self.is_for_machines(case) {
             return Ok((0..self.worlds.len()).collect());
         }
         let mut places = case.planners.clone();
@@ -304,6 +307,11 @@ impl Office {
             places.insert(0);
         }
         Ok(places)
+    }
+
+    fn is_for_machines(&self, case: &Case) -> bool {
+        let schema = &self.processes[case.process].1;
+        schema.nodes.iter().any(|node| node.job().is_some())
     }
 
     /// Whether the server that would have to tell it was down when something was due: when it is up again, everybody can

@@ -103,9 +103,9 @@ impl Starts {
                 let hangs_up = until.is_some_and(|until| until <= office.now.0);
                 if hangs_up && office.worlds[place].is_asked(id) {
                     office.worlds[place].hang_up(id);
-                    let case = self.asked.get(&key).map(|asked| asked.instance);
-                    let case = case.and_then(|id| office.ledger.cases.get_mut(&id));
-                    case.into_iter().for_each(|case| case.hung_up = Some(office.now));
+                    if let Some(asked) = self.asked.get(&key) {
+                        office.ledger.give_up(asked.instance, office.now);
+                    }
                 }
                 if !office.worlds[place].is_asked(id) {
                     self.asked.remove(&key);
@@ -127,6 +127,7 @@ impl Starts {
                 Ok(other) => return Err(format!("a start is answered with {other:?}")),
                 Err(refusal) if refusal.code == "deadline_not_promised" => {
                     self.refused += usize::from(!asked.ask_only);
+                    office.ledger.give_up(asked.instance, office.now);
                     if let Some(earliest) = refusal.earliest().filter(|_| dice.chance(70)) {
                         self.next = Some((asked.process, earliest));
                     }

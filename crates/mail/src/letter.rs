@@ -127,11 +127,12 @@ impl Letter<'_> {
         self.message(&id, "Your answer was not used", &text)
     }
 
-    /// That a reply was of no use because the letter that it answers is not in it: nobody knows what it is
-    /// about.
+    /// That a reply was of no use because there is no token in it: nobody knows what it is about. The letter that
+    /// it answers may have had one or not.
     pub fn unquoted(&self, reply: &str) -> String {
-        let text = "Your answer has changed nothing: the mail that it answers is not in it.\n\n\
-                    Answer that mail once more, and leave it in your reply.\n";
+        let text = "Your answer has changed nothing: there is no [legwork:...] in it.\n\n\
+                    If the mail that you have answered ends with one, answer it once more, and leave it in your\n\
+                    reply. If it does not, it cannot be answered by mail: look at your worklist.\n";
         let id = message_id(&format!("outcome {} {reply}", self.agent), self.from);
         self.message(&id, "Your answer was not used", text)
     }

@@ -127,8 +127,13 @@ fn word(text: &str) -> Option<String> {
 fn attribution(lines: &[&str]) -> usize {
     let own = lines.iter().take_while(|line| !line.is_empty() && !is_quoted(line)).count();
     let mut after = lines[own..].iter().filter(|line| !line.is_empty());
-    let is_wrapped =
-        own == 1 || lines[0].contains(|c: char| c.is_ascii_digit() || "@<".contains(c));
+    let has_address = |line: &&str| line.contains(['@', '<']);
+    let has_day = |line: &str| line.contains(' ') && line.contains(|c: char| c.is_ascii_digit());
+    let is_wrapped = match &lines[..own] {
+        [_] => true,
+        [first, rest @ ..] => has_address(first) || has_day(first) && rest.iter().any(has_address),
+        [] => false,
+    };
     let is_one = (1..=ATTRIBUTION_LINES_MAX).contains(&own)
         && lines[own - 1].ends_with(':')
         && after.next().is_some_and(|next| is_quoted(next));
@@ -205,6 +210,9 @@ mod tests {
         let wrapped = "On Mon, 16 Nov 2026 at 08:23, Legwork <legwork@example.com>\nwrote:\n";
         check(&format!("{wrapped}\n> approve\n\nrefuse"), "refuse");
         check(&format!("approve\n{wrapped}> refuse"), "approve");
+        check(&format!("option2\n{wrapped}> refuse"), "option2");
+        check("option2\nOn Monday Legwork wrote:\n> refuse", "option2");
+        check("approve, 3 of 4\nOn Monday Legwork wrote:\n> refuse", "approve");
         check(
             "Am 16.11. um 08:23 Uhr schrieb\nLegwork <\nlegwork@example.com>:\n> a\ndone",
             "done",

@@ -81,6 +81,11 @@ impl Site {
                 self.wait_for_search(stream, Held { id, caller, request: Request::Start(start) });
                 Ok(None)
             }
+            // It was found at once, and is about to be started.
+            Ok(None) if self.is_found_for(stream) && !is_found(&start) => {
+                self.load(stream, Held { id, caller, request: Request::Start(start) });
+                Ok(None)
+            }
             Ok(None) if self.seeks_promise(&start) => {
                 self.require_placed_now(start.instance)?;
                 self.seek_promise(id, caller, start, now);
@@ -95,6 +100,12 @@ impl Site {
                 Ok(Some(used))
             }
         }
+    }
+
+    /// Whether a start under a key waits for nothing but to be carried out.
+    fn is_found_for(&self, key: StreamId) -> bool {
+        let waiting = self.loading.get(&key).into_iter().flatten();
+        waiting.into_iter().any(|held| matches!(&held.request, Request::Start(it) if is_found(it)))
     }
 
     fn record_use(&mut self, key: StreamId, used: Use, now: Timestamp) {

@@ -379,3 +379,23 @@ fn whoever_follows_a_list_sees_that_an_item_is_planned_otherwise() {
     harness.pass(Duration::from_secs(50 * 60));
     assert_eq!(read(&mut harness, Some(cursor)).0, [None]);
 }
+
+#[test]
+fn starts_under_one_key_that_come_together_are_promised_once() {
+    let mut harness = office();
+    let keyed = |number| match wish(number, "2026-01-16T16:00:00Z", |_| {}) {
+        Request::Start(start) => Request::Start(Start { key: support::key(7, 9), ..start }),
+        other => panic!("{other:?}"),
+    };
+    harness.hold_reads = true;
+    let both = [1, 2].map(|number| harness.send(keyed(number)));
+    harness.read_held();
+    harness.feed(Input::Settle);
+    let repeated = both.map(|id| match harness.reply(id) {
+        Some(Ok(Answer::Started { instance, repeated })) => (instance.instance, repeated),
+        other => panic!("{other:?}"),
+    });
+    let first = InstanceId(1 << 80);
+    assert_eq!(repeated, [(first, false), (first, true)]);
+    assert_eq!(harness.site.deadlines().promised, 1);
+}

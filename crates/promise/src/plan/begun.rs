@@ -56,10 +56,13 @@ impl Plan {
     /// Nobody counts on it any more. Whoever works on it and cannot put it aside goes on, and is not free before; answers
     /// whether that is so.
     pub(crate) fn give_up(&mut self, ticket: Ticket) -> bool {
-        let end = self.at_hand().find(|(piece, _)| piece.number == ticket.0).map(|(_, end)| end);
+        let left = self.at_hand().map(|(piece, _)| piece).find(|piece| piece.number == ticket.0);
         self.end(ticket);
-        self.busy = self.busy.max(end.unwrap_or(i64::MIN));
-        end.is_some()
+        // What else was begun counts by itself.
+        if let Some(Piece { cost, .. }) = left {
+            self.busy = self.busy.max(self.now) + cost;
+        }
+        left.is_some()
     }
 
     /// What was being worked on is put aside, with what is left of it.

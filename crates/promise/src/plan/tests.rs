@@ -234,3 +234,19 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn what_is_given_up_and_goes_on_takes_its_own_time_and_nothing_elses() {
+    let start = Timestamp(0);
+    let mut plan = Plan::new(Supply::always(start), Discipline::NonPreemptive, start);
+    let mut reserve = |deadline, cost| {
+        let window = Window { release: Timestamp(0), deadline: Timestamp(deadline) };
+        plan.reserve(window, Work(cost)).unwrap().0
+    };
+    let (running, behind, waits) = (reserve(50, 10), reserve(60, 5), reserve(70, 5));
+    plan.begin_with(running);
+    plan.begin_with(behind);
+    assert_eq!(plan.times(waits).unwrap().end, Timestamp(20));
+    assert!(plan.give_up(behind));
+    assert_eq!(plan.times(waits).unwrap().end, Timestamp(20));
+}

@@ -107,10 +107,13 @@ impl Sender {
             Err(NotSent::Refused(reason)) => self.put_off(agent, reason).await,
             // Once may be a mail server that goes down. Twice it is this letter, and the others must not wait
             // for it.
-            Err(NotSent::BrokenOff(reason)) => match self.broken_off.insert(agent.clone()) {
-                true => self.pause(&reason),
-                false => self.put_off(agent, reason).await,
-            },
+            Err(NotSent::BrokenOff(reason)) => {
+                let is_first = !self.refused.contains_key(&agent);
+                match is_first && self.broken_off.insert(agent.clone()) {
+                    true => self.pause(&reason),
+                    false => self.put_off(agent, reason).await,
+                }
+            }
             Err(NotSent::Unreachable(reason)) => self.pause(&reason),
         }
     }
@@ -185,8 +188,8 @@ pub(super) async fn send_over(
         None => server.open(own_name(from)).await?,
     };
     let mut sent = session.send(from, to, text).await;
-    if is_kept && matches!(sent, Err(NotSent::Unreachable(_) | NotSent::BrokenOff(_))) {
-        // Somebody who was idle too long is hung up on; a new connection may do.
+    if is_kept && matches!(sent, Err(NotSent::Unreachable(_))) {
+        // Somebody who was idle too long is hung up on, and finds out with the first word; a new connection may do.
         session = server.open(own_name(from)).await?;
         sent = session.send(from, to, text).await;
     }

@@ -53,7 +53,7 @@ enum Next {
     Try(Leg),
     /// The step was done, and in time.
     Done(Leg),
-    /// An executor was given it without a promise, and may still be in time.
+    /// An executor may have been given it without a promise, and may still be in time.
     Wait(Leg),
 }
 
@@ -100,6 +100,7 @@ impl Again {
     /// Nobody has the time: later perhaps.
     fn refused(&mut self, id: InstanceId, now: Timestamp) {
         if let Some(case) = self.cases.get_mut(&id) {
+            self.line.remove(&(case.at, id));
             case.trying = None;
             case.at = now + case.pause;
             case.pause = (case.pause * 2).min(PAUSE_MAX);
@@ -170,8 +171,11 @@ impl Site {
         let activity = state.activity(schema, leg.node);
         let is_given =
             is_now(schema, state, leg) && self.jobs.is_leased(&JobKey { instance: id, activity });
-        let next = if is_given { Next::Wait(leg.clone()) } else { Next::Try(leg.clone()) };
-        self.standing(id).controls(schema, state, leg.node).then_some(next)
+        let is_known = self.standing(id).controls(schema, state, leg.node);
+        Some(match is_known && !is_given {
+            true => Next::Try(leg.clone()),
+            false => Next::Wait(leg.clone()),
+        })
     }
 
     fn try_next(&mut self, id: InstanceId, now: Timestamp) {
@@ -253,4 +257,23 @@ fn was_in_time(schema: &Schema, state: &State, leg: &Leg, now: Timestamp) -> boo
     let done = state.completed_at(leg.node).filter(|_| is_now(schema, state, leg));
     let is_skipped = is_now(schema, state, leg) && state.node_state(leg.node) == NodeState::Skipped;
     is_skipped || done.unwrap_or(now) <= leg.due
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_case_stands_in_line_once_however_often_it_has_to_wait() {
+        let mut again = Again::default();
+        let id = InstanceId(7);
+        again.add(id, Timestamp(0));
+        for second in 1..4 {
+            again.refused(id, Timestamp(1_000 * second));
+            assert_eq!(again.line.len(), 1);
+        }
+        assert_eq!(again.line.first(), Some(&(Timestamp(3_000) + PAUSE_MIN * 4, id)));
+        again.forget(id);
+        assert!(again.line.is_empty());
+    }
 }

@@ -125,7 +125,8 @@ impl Site {
             let claimed = || state.open_at(schema, leg.node).and_then(|open| open.claimed_at);
             let claimed = if stage == Stage::Begun { claimed() } else { None };
             let since = same.map_or(claimed.unwrap_or(now), |same| same.since);
-            let took = before.filter(|_| same.is_none() && is_now);
+            // Of what nobody had promised when it was done it is not known when that was noticed.
+            let took = before.filter(|it| same.is_none() && is_now && it.planner.is_some());
             let took = took.and_then(|before| self.took_since(state, leg, before, now));
             told.push((task, Told { stage, since, planner }, took));
         }
@@ -258,6 +259,10 @@ impl Site {
             }
             Vec::new()
         });
+        // Nobody answers any more for what was given up.
+        if stage == Stage::Over && self.planning.again.is_trying(task) {
+            self.refused_again(task, now);
+        }
     }
 
     /// A step is promised by somebody else from now on.

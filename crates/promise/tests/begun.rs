@@ -185,3 +185,21 @@ fn whoever_asked_for_what_is_begun_elsewhere_and_will_be_late_does_not_ask_other
     assert_eq!(told, [Effect::Lost { task: id }, Effect::Refused { task: id, earliest: None }]);
     assert_eq!(nodes.each_ref().map(Node::open), [0, 0]);
 }
+
+#[test]
+fn the_time_in_which_something_else_was_done_counts_for_that_alone() {
+    let mut desk = Desk::default();
+    assert!(desk.add(resource(), &always(Discipline::Preemptive), START));
+    let (first, second) = (one(1, 200, 50), one(2, 300, 60));
+    for task in [&first, &second] {
+        desk.guarantee(task).expect("it fits");
+    }
+    desk.begin(first.id);
+    desk.pass(Timestamp(50));
+    desk.end(first.id);
+    desk.pass(Timestamp(70));
+    // That the second was begun before the first is told only now.
+    desk.begin_since(second.id, START);
+    let left = desk.works_on(&resource());
+    assert_eq!(left, [Some(Work(40))], "20 of 60 were done since the first");
+}

@@ -43,7 +43,9 @@ impl Plan {
     pub fn end(&mut self, ticket: Ticket) -> bool {
         self.aside.remove(&ticket.0);
         let was_at_hand = self.goes_on_with(ticket);
-        self.running.take_if(|running| running.number == ticket.0);
+        if self.running.take_if(|running| running.number == ticket.0).is_some() {
+            self.free_since = self.now;
+        }
         self.behind.retain(|piece| piece.number != ticket.0);
         self.loads.done(ticket.0);
         let was_here = self.take_out(ticket.0) || was_at_hand;
@@ -68,6 +70,9 @@ impl Plan {
     /// What was being worked on is put aside, with what is left of it.
     pub fn stop(&mut self) {
         self.begun.clear();
+        if self.running.is_some() {
+            self.free_since = self.now;
+        }
         let begun = self.running.take().into_iter().chain(std::mem::take(&mut self.behind));
         let own = begun.filter(|piece| !self.entries.contains_key(&piece.number));
         for piece in own.collect::<Vec<_>>() {

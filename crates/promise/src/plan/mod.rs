@@ -87,6 +87,8 @@ pub struct Plan {
     /// What is not released yet.
     coming: BTreeSet<(i64, u64)>,
     running: Option<Piece>,
+    /// When the last was done or put aside that was being worked on: what was worked before is known.
+    free_since: i64,
     /// What was begun as well and cannot be put aside: it comes next.
     behind: VecDeque<Piece>,
     /// Until when something that is not in the plan takes the resource.
@@ -125,6 +127,7 @@ impl Plan {
             ready: BTreeSet::new(),
             coming: BTreeSet::new(),
             running: None,
+            free_since: i64::MIN,
             behind: VecDeque::new(),
             busy: i64::MIN,
             lag: 0,
@@ -176,7 +179,8 @@ impl Plan {
         self.cover(piece.release, piece.deadline, cost);
         self.last += 1;
         piece.number = self.last;
-        let worked = begun.map_or(0, |begun| self.now - self.supply.until(begun).0);
+        let since = |begun| self.supply.until(begun).0.max(self.free_since);
+        let worked = begun.map_or(0, |begun| self.now - since(begun));
         piece.cost = (piece.cost - worked).max(0);
         self.furthest = self.furthest.max(piece.deadline);
         if self.needs_order(piece) {

@@ -383,9 +383,10 @@ fn whoever_follows_a_list_sees_that_an_item_is_planned_otherwise() {
 #[test]
 fn starts_under_one_key_that_come_together_are_promised_once() {
     let mut harness = office();
-    let keyed = |number| match wish(number, "2026-01-16T16:00:00Z", |_| {}) {
-        Request::Start(start) => Request::Start(Start { key: support::key(7, 9), ..start }),
-        other => panic!("{other:?}"),
+    let keyed = |number| {
+        let wish = wish(number, "2026-01-16T16:00:00Z", |_| {});
+        let Request::Start(start) = wish else { panic!("a start") };
+        Request::Start(Start { key: support::key(7, 9), ..start })
     };
     harness.hold_reads = true;
     let both = [1, 2].map(|number| harness.send(keyed(number)));

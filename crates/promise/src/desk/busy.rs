@@ -43,7 +43,10 @@ impl Desk {
         let lanes = &mut self.resources.get_mut(id)?.lanes;
         lanes.iter_mut().for_each(|lane| lane.plan.pass(now));
         let free = lanes.iter().position(|lane| lane.tasks.is_empty() && !lane.plan.is_occupied());
-        free.or_else(|| lanes.iter_mut().position(|lane| lane.plan.has_turn_for(cost)))
+        let has_turn = |lane: &mut Lane| {
+            lane.plan.has_turn_for(cost) && lane.in_shade(|plan| plan.has_turn_behind(cost))
+        };
+        free.or_else(|| lanes.iter_mut().position(has_turn))
     }
 
     /// Who has promised a task.
@@ -96,8 +99,10 @@ impl Desk {
     /// Where a task that was promised can be begun now, if it can.
     pub fn turn_of(&mut self, id: TaskId, now: Timestamp) -> Option<usize> {
         let Placed { by, lane, ticket, .. } = self.placed.get(&id)?;
-        let plan = &mut self.resources.get_mut(by)?.lanes.get_mut(*lane)?.plan;
-        plan.pass(now);
-        plan.is_turn_of(*ticket).then_some(*lane)
+        let of = self.resources.get_mut(by)?.lanes.get_mut(*lane)?;
+        of.plan.pass(now);
+        let is_turn = of.plan.is_turn_of(*ticket)
+            && (of.plan.is_next(*ticket) || of.in_shade(|plan| plan.is_turn_behind(*ticket)));
+        is_turn.then_some(*lane)
     }
 }

@@ -6,6 +6,7 @@
 mod answers;
 mod busy;
 mod removal;
+mod shade;
 
 use std::collections::BTreeMap;
 
@@ -75,6 +76,8 @@ struct Lane {
     tasks: BTreeMap<Ticket, TaskId>,
     factor: Factor,
     rooms: Vec<Room>,
+    /// Until then it may be busy with something that nobody knows of.
+    shade: Option<Timestamp>,
 }
 
 #[derive(Clone, Debug)]
@@ -122,12 +125,14 @@ impl Desk {
         let plan = Plan::new(setup.supply.clone(), setup.discipline, now);
         let mut plan = plan.with_lag(setup.lag);
         let fits = setup.loads.iter().all(|load| plan.regularly(*load));
-        match self.resources.get(&id).and_then(|resource| resource.lanes.first()) {
+        let before = self.resources.get(&id).and_then(|resource| resource.lanes.first());
+        let shade = before.and_then(|before| before.shade);
+        match before {
             Some(before) => plan.occupy_as_before(&setup.jobs, &before.plan),
             None => setup.jobs.iter().for_each(|(window, cost)| plan.occupy(*window, *cost)),
         }
         let (tasks, factor, rooms) = (BTreeMap::new(), Factor::default(), Vec::new());
-        let mut lane = Lane { plan, tasks, factor, rooms };
+        let mut lane = Lane { plan, tasks, factor, rooms, shade };
         lane.factor.refresh(&lane.plan);
         self.resources.insert(id, Resource { lanes: vec![lane; setup.at_once.max(1)] });
         fits
@@ -296,7 +301,10 @@ impl Desk {
         let late = plan.late().into_iter();
         let late = late.filter_map(|(ticket, late)| {
             let task = &self.placed.get(tasks.get(&ticket)?)?.task;
-            (late > self.leeway.of(task.service)).then_some((plan.goes_on_with(ticket), task))
+            // Who takes longer than was said does not make up for it.
+            let is_longer = plan.left(ticket) == Some(Work(0));
+            let leeway = if is_longer { 0 } else { self.leeway.of(task.service) };
+            (late > leeway).then_some((plan.goes_on_with(ticket), task))
         });
         let least = late.min_by_key(|(goes_on, it)| {
             (*goes_on, it.priority, std::cmp::Reverse(it.service), it.id)

@@ -23,19 +23,26 @@ pub(super) struct Room {
 }
 
 impl Lane {
-    /// Whether a task fits, whether or not the room that is held here will be taken.
+    /// Whether a task fits, whether or not the room that is held here will be taken, and whether or not there is something
+    /// that nobody knows of.
     pub(super) fn fits(&mut self, window: Window, service: Work) -> bool {
         self.plan.fits(window, service)
             && (self.rooms.is_empty() || self.with_rooms_taken().fits(window, service))
+            && self.in_shade(|plan| plan.fits(window, service))
     }
 
-    /// The earliest moment for which something could be promised, whether or not that room will be taken.
+    /// The earliest moment for which something could be promised, whether or not that room will be taken, and whether or not
+    /// there is something that nobody knows of.
     pub(super) fn earliest(&mut self, release: Timestamp, service: Work) -> Option<Timestamp> {
         let earliest = self.plan.earliest(release, service)?;
-        if self.rooms.is_empty() {
-            return Some(earliest);
+        let earliest = match self.rooms.is_empty() {
+            true => earliest,
+            false => earliest.max(self.with_rooms_taken().earliest(release, service)?),
+        };
+        match self.shaded() {
+            None => Some(earliest),
+            Some(mut plan) => Some(earliest.max(plan.earliest(release, service)?)),
         }
-        Some(earliest.max(self.with_rooms_taken().earliest(release, service)?))
     }
 
     fn with_rooms_taken(&self) -> Plan {
@@ -99,6 +106,7 @@ impl Desk {
             return None;
         }
         let mut plan = lane.with_rooms_taken();
+        lane.shade_over(&mut plan);
         let mut fits = |plan: &mut Plan| plan.fits(window, task.service);
         let taken = clear(&mut plan, &mut fits, lower)?;
         let others = spare(&mut plan, fits, taken);

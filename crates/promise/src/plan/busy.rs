@@ -11,6 +11,11 @@ impl Plan {
         self.busy = moment.map_or(i64::MIN, |moment| self.supply.until(moment).0);
     }
 
+    /// The same, if it is not taken for longer anyway.
+    pub(crate) fn occupy_no_less_than_until(&mut self, moment: Timestamp) {
+        self.busy = self.busy.max(self.supply.until(moment).0);
+    }
+
     /// Whether something that is not in the plan takes the resource now.
     pub fn is_occupied(&self) -> bool {
         self.busy > self.now
@@ -35,11 +40,30 @@ impl Plan {
         if self.running.is_some() || self.is_occupied() {
             return false;
         }
-        let until = self.now.saturating_add(cost.0);
+        self.has_turn_behind(cost)
+    }
+
+    /// Whether nobody is late if something that is not in the plan is done as soon as the resource is free.
+    pub(crate) fn has_turn_behind(&mut self, cost: Work) -> bool {
+        let until = self.busy.max(self.now).saturating_add(cost.0);
         let before = std::mem::replace(&mut self.busy, until);
         let has_turn = !self.is_endangered();
         self.busy = before;
         has_turn
+    }
+
+    /// The same of a reservation that is taken out of its turn.
+    pub(crate) fn is_turn_behind(&mut self, ticket: Ticket) -> bool {
+        let Some(left) = self.left(ticket) else { return false };
+        self.set_aside(ticket);
+        let is_turn = self.has_turn_behind(left);
+        self.put_all_back();
+        is_turn
+    }
+
+    /// Whether nothing else is to be worked on before it.
+    pub(crate) fn is_next(&self, ticket: Ticket) -> bool {
+        self.is_begun(ticket) || self.next() == Some(ticket)
     }
 
     /// Whether a reservation can be begun now: it is next, or makes nobody late. What was begun before, and is
@@ -48,7 +72,7 @@ impl Plan {
         if self.is_occupied() || self.running.is_some_and(|running| running.number != ticket.0) {
             return false;
         }
-        if self.is_begun(ticket) || self.next() == Some(ticket) {
+        if self.is_next(ticket) {
             return true;
         }
         let Some(left) = self.left(ticket) else { return false };

@@ -94,7 +94,8 @@ fn is_as_anew(plan: &Plan) {
     assert_eq!(turns(mended), turns(&anew), "at {}", plan.now);
 }
 
-/// Who is late if everything is done as the plan shows it, and what is being worked on now before all else.
+/// Who is late if everything is done as the plan shows it, and what is being worked on now before all else. What takes longer
+/// than was said and cannot be put aside is not done before now.
 fn late_by_turns(plan: &Plan) -> Vec<Ticket> {
     let mut ends = std::collections::BTreeMap::new();
     for turn in plan.turns() {
@@ -106,7 +107,9 @@ fn late_by_turns(plan: &Plan) -> Vec<Ticket> {
     }
     let begun = plan.at_hand().map(|(piece, _)| (piece.number, piece));
     let all: Pieces = plan.entries.clone().into_iter().chain(begun).collect();
-    let piece = |ticket: &Ticket| all.get(&ticket.0).filter(|piece| piece.cost > 0);
+    let goes_on = |piece: &Piece| plan.goes_on_with(Ticket(piece.number));
+    let piece =
+        |ticket: &Ticket| all.get(&ticket.0).filter(|piece| piece.cost > 0 || goes_on(piece));
     let late = ends
         .iter()
         .filter_map(|(ticket, end)| piece(ticket).filter(|piece| *end > piece.deadline).map(key));
@@ -249,4 +252,19 @@ fn what_is_given_up_and_goes_on_takes_its_own_time_and_nothing_elses() {
     assert_eq!(plan.times(waits).unwrap().end, Timestamp(20));
     assert!(plan.give_up(behind));
     assert_eq!(plan.times(waits).unwrap().end, Timestamp(20));
+}
+
+#[test]
+fn what_cannot_be_put_aside_and_takes_longer_is_late_when_its_resource_is_not_free_in_time() {
+    let start = Timestamp(0);
+    let mut plan = Plan::new(Supply::always(start), Discipline::NonPreemptive, start);
+    let window = Window { release: Timestamp(0), deadline: Timestamp(20) };
+    let (ticket, _) = plan.reserve(window, Work(10)).unwrap();
+    plan.begin_with(ticket);
+    plan.pass(Timestamp(12));
+    assert!(plan.endangered().is_empty(), "it may be done in the next moment");
+    plan.occupy_until(Some(Timestamp(20)));
+    assert!(plan.endangered().is_empty());
+    plan.occupy_until(Some(Timestamp(23)));
+    assert_eq!(plan.late(), [(ticket, 3)]);
 }

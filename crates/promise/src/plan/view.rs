@@ -19,8 +19,11 @@ impl Plan {
     /// The same with how late each will be, in working time.
     pub(crate) fn late(&mut self) -> Vec<(Ticket, i64)> {
         let mut late = self.late_of_waiting();
-        // What was begun and cannot be put aside waits for nobody, and its resource may work less than it did.
-        let begun = self.at_hand().filter(|(piece, _)| piece.cost > 0);
+        // What was begun and cannot be put aside waits for nobody, and its resource may work less than it did. What takes longer
+        // than was said takes the resource for longer as well: it is not done before that is free.
+        let free = self.busy.max(self.now);
+        let begun = self.at_hand();
+        let begun = begun.map(|(piece, end)| (piece, if piece.cost > 0 { end } else { free }));
         late.extend(begun);
         late.retain(|(piece, _)| !self.loads.is_job(piece.number));
         // Who is no further behind than may be is in time.

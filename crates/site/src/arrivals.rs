@@ -139,7 +139,10 @@ impl Site {
             Message::StepHeard { task, number } => self.step_heard(from, task, number),
             Message::Turn(turn) => self.hear_turn(from, *turn, now),
             Message::Kept { executors } => self.hear_kept(from, executors, now),
-            Message::Heard { executors, busy } => self.hear_heard(from, &executors, busy, now),
+            Message::Heard { executors, busy, forgot } => {
+                self.hear_forgot(from, &executors, forgot.as_deref(), now);
+                self.hear_heard(from, &executors, busy, now);
+            }
             Message::Replanned { instance: Instance(id), replanned, number } => {
                 self.plan_told(from, id, (*replanned, number), now);
             }

@@ -169,6 +169,17 @@ impl Catalog {
         faults
     }
 
+    /// The executable forms that are in use: of the latest versions, and of earlier ones that something has needed.
+    pub(crate) fn schemas(&self) -> impl Iterator<Item = &Arc<Schema>> {
+        self.processes.values().flat_map(|versions| {
+            let is_used = |(place, deployed): &(usize, &Deployed)| {
+                place + 1 == versions.len() || deployed.schema.get().is_some()
+            };
+            let used = versions.iter().enumerate().filter(is_used);
+            used.filter_map(|(_, deployed)| deployed.schema().ok()).collect::<Vec<_>>()
+        })
+    }
+
     /// The latest version of every process after the given one.
     pub(crate) fn list(&self, after: Option<&str>) -> impl Iterator<Item = DefinitionInfo> {
         let from = after.map_or(Bound::Unbounded, Bound::Excluded);

@@ -75,8 +75,8 @@ pub use legwork_promise::ResourceId;
 pub use legwork_schedule::Reason;
 pub use locks::Mode;
 pub use message::{
-    Follow, Instance, Item, Items, KeyQuestion, Mark, Message, Name, Named, Offer, ParcelId,
-    Report, Stage, TurnOf, Wanted,
+    Follow, Forgot, Instance, Item, Items, KeyQuestion, Mark, Message, Name, Named, Offer,
+    ParcelId, Report, Stage, TurnOf, Wanted,
 };
 pub use outbox::Sent;
 pub use output::{Append, Ask, Call, ClosedStream, Due, FileWanted, Output};

@@ -153,6 +153,9 @@ pub enum Message {
         executors: Vec<Name>,
         #[n(1)]
         busy: Vec<TurnOf>,
+        /// What they may have besides, if the sender has begun anew.
+        #[n(2)]
+        forgot: Option<Box<Forgot>>,
     },
     /// Steps of an instance are planned otherwise from now on: said again until it is heard.
     #[n(20)]
@@ -198,6 +201,20 @@ pub struct TurnOf {
     /// How long the executor has it.
     #[n(4)]
     pub ago_ms: u64,
+}
+
+/// What a server may have given to executors before it began anew: it does not know any more.
+#[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
+pub struct Forgot {
+    /// Drawn anew whenever it begins.
+    #[n(0)]
+    pub life: u64,
+    /// How long ago it began.
+    #[n(1)]
+    pub ago_ms: u64,
+    /// How many jobs, executor by executor.
+    #[n(2)]
+    pub counts: Vec<u64>,
 }
 
 /// The name of an executor.

@@ -12,8 +12,8 @@ use legwork_model::id::{Activity, ElementId, InstanceId, Iteration, NodeId, Serv
 use legwork_model::time::Timestamp;
 use legwork_model::value::{Value, hex};
 use legwork_site::{
-    Follow, Instance, Item, Items, KeyQuestion, Mark, Message, Name, Named, Offer, ParcelId,
-    Report, Shares, Stage, TurnOf, Wanted,
+    Follow, Forgot, Instance, Item, Items, KeyQuestion, Mark, Message, Name, Named, Offer,
+    ParcelId, Report, Shares, Stage, TurnOf, Wanted,
 };
 
 /// 2026-03-01T09:30:05.123Z
@@ -217,10 +217,13 @@ fn messages_about_executors_that_are_shared_keep_their_bytes() {
     check(&Message::Kept { executors: Vec::new() }, "00821280");
     let busy = vec![turn(Stage::Begun)];
     check(
-        &Message::Heard { executors, busy },
+        &Message::Heard { executors, busy, forgot: None },
         "0083138281656372616e6581646c696674818584500102030405060708090a0b0c0d0e0f10020100656372616e651a000927c00105",
     );
-    check(&Message::Heard { executors: Vec::new(), busy: Vec::new() }, "0083138080");
+    check(&Message::Heard { executors: Vec::new(), busy: Vec::new(), forgot: None }, "0083138080");
+    let forgot = Some(Box::new(Forgot { life: 7, ago_ms: 300, counts: vec![2] }));
+    let (executors, busy) = (vec![Name("crane".into())], Vec::new());
+    check(&Message::Heard { executors, busy, forgot }, "0084138181656372616e6580830719012c8102");
 }
 
 #[test]

@@ -234,11 +234,8 @@ fn kept_or_told(
     // For so long nobody knew of it.
     let late = end.min(told).0 - deadline.at.0;
     let places = office.concerned(id, case)?;
-    // What a server had given to machines before it died it does not know any more: what is promised by them later may wait
-    // behind that.
     let recently = Timestamp(deadline.at.0 - RECENTLY);
-    let from = if office.is_for_machines(case) { Timestamp(0) } else { recently };
-    let trouble = office.trouble(&places, from, end);
+    let trouble = office.trouble(&places, recently, end);
     let is_told = told < end && office.is_told(&places, deadline.at, told);
     let is_silenced = office.is_down_at(case.place, deadline.at);
     if !office.calm_always && (late <= trouble + MARGIN_ROUGH || is_told || is_silenced) {
@@ -278,14 +275,12 @@ fn only_for_something_more_important(
     Ok(())
 }
 
-/// Whether a case that is more important than another was promised about then, or had a step promised anew. Or it was about
-/// to be, and whoever wanted it hung up, or somebody began what was to make way for another of its steps.
+/// Whether a case that is more important than another was promised about then, or had a step promised anew.
 fn takes_room(case: &Case, other: &Case, at: Timestamp) -> bool {
     let is_then = |moment: Timestamp| (moment.0 - at.0).abs() <= MARGIN;
     let is_begun = case.was_promised && case.created.is_some_and(is_then);
     let is_anew = case.told.iter().any(|told| told.is_promised && is_then(told.at));
-    let is_given_up = case.given_up.is_some_and(is_then);
-    case.priority > other.priority && (is_begun || is_anew || is_given_up)
+    case.priority > other.priority && (is_begun || is_anew)
 }
 
 impl Office {

@@ -2,8 +2,7 @@
 //! die and are cut off from each other.
 //!
 //! Invariant: a run depends on its seed alone. Where nothing breaks no promise is broken; where something does,
-//! whoever was promised something is told before it is late. Not yet where machines do it and a server has died: what it had
-//! given them it does not know any more, and that is excused (`checks`).
+//! whoever was promised something is told before it is late.
 
 mod checks;
 mod ledger;

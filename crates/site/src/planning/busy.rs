@@ -26,7 +26,7 @@ use crate::demand::{Demanded, demanded};
 use crate::jobs::JobKey;
 
 /// How long a job is expected to take of which nothing is known.
-const USUAL: Duration = Duration::from_secs(60);
+pub(super) const USUAL: Duration = Duration::from_secs(60);
 
 /// Who may begin a job now.
 #[derive(Debug)]

@@ -87,6 +87,7 @@ impl Site {
         }
         let Some(begun_at) = self.planning.kept.begun_at else {
             self.planning.kept.begun_at = Some(now);
+            self.planning.forgotten.begin(self.jobs.waiting(), now);
             return;
         };
         if now.since(begun_at) >= UNHEARD && !self.planning.kept.is_settled {
@@ -107,6 +108,7 @@ impl Site {
 
     /// A planner tells which executors it keeps: it is told what they have from here without its leave.
     pub(crate) fn hear_kept(&mut self, from: ServerId, executors: Vec<Name>, now: Timestamp) {
+        self.note_begun(now);
         let mut busy = Vec::new();
         for Name(name) in &executors {
             let Some((id, _)) = self.executors.registry.named(name) else { continue };
@@ -127,7 +129,9 @@ impl Site {
             true => drop(self.planning.kept.by.remove(&from)),
             false => drop(self.planning.kept.by.insert(from, (kept, now))),
         }
-        self.out.push(Output::Send { to: from, message: Message::Heard { executors, busy } });
+        let forgot = self.forgot(&executors, now);
+        let message = Message::Heard { executors, busy, forgot };
+        self.out.push(Output::Send { to: from, message });
         if self.planning.kept.heard.insert(from) && self.has_just_begun() {
             self.executors.plans_changed();
         }

@@ -11,6 +11,7 @@ mod again;
 mod busy;
 mod doubts;
 mod ends;
+mod forgotten;
 mod homes;
 mod journal;
 mod kept;
@@ -88,6 +89,7 @@ pub(crate) struct Planning {
     kept: kept::KeptElsewhere,
     lending: Lending,
     opening: Opening,
+    forgotten: forgotten::Forgotten,
     /// The epoch and the change of executors up to which it is known where everybody is at home.
     homes: (u32, u64),
     /// When it is looked who is at home elsewhere now.

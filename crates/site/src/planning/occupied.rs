@@ -65,6 +65,11 @@ impl Occupant {
         if until > now { until } else { longer(self.takes_ms, now) }
     }
 
+    /// How long it takes by the clock.
+    pub(super) fn takes_ms(&self) -> i64 {
+        self.takes_ms
+    }
+
     /// Another server has given it without leave.
     pub(super) fn is_unknown(&self) -> bool {
         matches!(self.whose, Whose::Lent(_)) && self.begun.is_none()
@@ -181,6 +186,10 @@ impl Site {
                 None => true,
             };
             lanes.take(lane, if needs_more { until } else { now });
+            if needs_more && one.promised.is_some() {
+                // Whether it is still in time is looked at now: soon it may be late.
+                self.planning.watched_at = Timestamp::default();
+            }
         }
         let besides = lanes.free.iter().map(|until| until.0.saturating_sub(now.0));
         let others = besides.zip(works_on);

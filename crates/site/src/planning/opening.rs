@@ -68,8 +68,10 @@ struct Kept {
     since: Timestamp,
     /// When somebody wanted something of it.
     used: Timestamp,
-    /// Who has not told what it has from them.
+    /// Who has not told what it has from them, and is waited for.
     missing: BTreeSet<ServerId>,
+    /// The same, waited for or not.
+    unheard: BTreeSet<ServerId>,
     /// That it is known what it has was noted.
     was_open: bool,
 }
@@ -155,27 +157,32 @@ impl Site {
 
     /// Whoever had to wait until it is known what an executor has may begin now.
     pub(super) fn note_opened(&mut self, now: Timestamp) {
-        for kept in self.planning.opening.kept.values_mut() {
+        let mut opened = Vec::new();
+        for (name, kept) in &mut self.planning.opening.kept {
             if !kept.was_open && kept.is_open(now) {
                 kept.was_open = true;
+                opened.push((name.clone(), kept.unheard.clone()));
                 self.executors.plans_changed();
             }
+        }
+        for (name, unheard) in opened {
+            self.look_behind(&name, now);
+            self.guess_forgotten(&name, unheard.into_iter(), now);
         }
     }
 
     fn keep_executor(&mut self, name: &Arc<str>, now: Timestamp) -> &mut Kept {
-        let missing: BTreeSet<ServerId> = match self.planning.opening.kept.contains_key(name) {
+        let unheard: BTreeSet<ServerId> = match self.planning.opening.kept.contains_key(name) {
             true => BTreeSet::new(),
-            // Whoever is lost is not waited for.
-            false => {
-                let reach = &self.planning.reach;
-                self.other_servers().filter(|server| !reach.is_lost(*server)).collect()
-            }
+            false => self.other_servers().collect(),
         };
+        // Whoever is lost is not waited for.
+        let is_lost = |server: &&ServerId| self.planning.reach.is_lost(**server);
+        let missing = unheard.iter().filter(|server| !is_lost(server)).copied().collect();
         let opening = &mut self.planning.opening;
         opening.kept.entry(name.clone()).or_insert_with(|| {
             opening.has_changed = true;
-            Kept { since: now, used: now, missing, was_open: false }
+            Kept { since: now, used: now, missing, unheard, was_open: false }
         })
     }
 
@@ -242,6 +249,7 @@ impl Site {
         for Name(name) in executors {
             if let Some(kept) = self.planning.opening.kept.get_mut(name) {
                 kept.missing.remove(&from);
+                kept.unheard.remove(&from);
             }
         }
     }

@@ -57,6 +57,11 @@ impl Reach {
         self.down.get(&server).is_some_and(|down| down.is_lost)
     }
 
+    /// Since when a server cannot be reached, if it cannot.
+    pub(super) fn down_since(&self, server: ServerId) -> Option<Timestamp> {
+        self.down.get(&server).map(|down| down.since)
+    }
+
     /// When the next server is taken for lost.
     pub(super) fn next_due(&self) -> Option<Timestamp> {
         let waits = self.down.values().filter(|down| !down.is_lost);

@@ -60,6 +60,8 @@ impl Site {
 
     /// Sees to it that somebody has a plan, if it is kept here, and that it is known where it is.
     pub(super) fn prepare(&mut self, id: &ResourceId, now: Timestamp) {
+        // What was open before has to be known before anything else is.
+        self.note_begun(now);
         let planner = self.planner_of(id);
         let is_here = planner == self.server_here();
         let has_plan = self.planning.node.as_ref().is_some_and(|node| node.desk.has(id));
@@ -69,6 +71,7 @@ impl Site {
         if let Some(setup) = setup {
             node.desk.add(id.clone(), &setup, now);
             self.planning.busy_until = now;
+            self.recall_forgotten(id, now);
         }
     }
 
@@ -106,6 +109,8 @@ impl Site {
         };
         // What queues there may be through later than was thought.
         self.planning.queues.retain(|name, _| !changed.contains(name));
+        let is_gone = |name: &&Arc<str>| self.executors.registry.named(name).is_none();
+        changed.iter().filter(is_gone).for_each(|name| self.planning.forgotten.forget(name));
         self.planning.again.hurry(now);
         let lost = self.refit_those(is_one, now);
         self.lose_all(&lost, now);

@@ -12,6 +12,8 @@ mod cluster;
 mod desk;
 mod dice;
 mod factor;
+mod grid;
+mod later;
 mod legs;
 mod node;
 mod orders;

@@ -5,12 +5,17 @@
 //!
 //! Invariant: whatever changes, the turns are those that would come out if all were put in order anew. Only
 //! the part is that a change reaches: from where it happens up to a point at which, with it and without it,
-//! all is done that could be begun.
+//! all is done that could be begun. If that is too far, nothing is changed, and whoever asked for it is told so.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, BinaryHeap};
 
 use crate::plan::Discipline;
+
+/// A change that reaches over more turns than this, and over more than such a part of all, is not made. Few in tests, so
+/// that both happens there.
+const FAR: usize = if cfg!(test) { 6 } else { 24 };
+const FAR_PART: usize = 8;
 
 /// Work to be put in order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -97,6 +102,20 @@ impl Timeline {
         self.turns.iter().map(|(from, turn)| (*from, turn))
     }
 
+    /// What is to be done, each with all of its turns.
+    pub(crate) fn pieces(&self) -> Vec<Piece> {
+        let turns = self.turns.iter();
+        let mut pieces: Vec<Piece> =
+            turns.map(|(from, turn)| Piece { cost: turn.to - from, ..turn.piece }).collect();
+        pieces.sort_by_key(|piece| piece.number);
+        pieces.dedup_by(|turn, first| {
+            let is_same = turn.number == first.number;
+            first.cost += if is_same { turn.cost } else { 0 };
+            is_same
+        });
+        pieces
+    }
+
     /// When a piece is done.
     pub(crate) fn end_of(&self, piece: Piece) -> Option<i64> {
         let mut left = piece.cost;
@@ -155,8 +174,9 @@ impl Timeline {
         self.turns.values().all(|turn| turn.to <= turn.piece.deadline)
     }
 
-    /// Takes new work in; those that can wait do.
-    pub(crate) fn insert(&mut self, new: Piece) {
+    /// Takes new work in; those that can wait do. False if that reaches too far.
+    #[must_use]
+    pub(crate) fn insert(&mut self, new: Piece) -> bool {
         let mut reach = Reach { from: new.release, end: new.release, pieces: vec![new] };
         let mut missing = new.cost;
         for (begin, turn) in self.turns_from(new.release) {
@@ -166,33 +186,46 @@ impl Timeline {
             missing -= begin - reach.end;
             reach.end = turn.to;
             reach.pieces.push(Piece { cost: turn.to - begin, ..turn.piece });
+            if self.is_far(reach.pieces.len()) {
+                return false;
+            }
         }
         // As much as the new work was idle up to here.
         reach.end += missing;
         self.reorder(reach);
+        true
     }
 
-    /// Takes so much work of a piece out, that of its first turns.
-    pub(crate) fn remove(&mut self, piece: Piece) {
+    /// Takes so much work of a piece out, that of its first turns. False if that reaches too far.
+    #[must_use]
+    pub(crate) fn remove(&mut self, piece: Piece) -> bool {
         if piece.cost == 0 {
-            return;
+            return true;
         }
         let mut behind = self.turns.range(piece.release..);
         let first = behind.find(|(_, turn)| turn.piece.number == piece.number);
-        let Some(from) = first.map(|(from, _)| *from) else { return };
+        let Some(from) = first.map(|(from, _)| *from) else { return true };
         let mut too_much = piece.cost;
         self.reduce(from, |turn| {
             let less = if turn.number == piece.number { too_much.min(turn.cost) } else { 0 };
             too_much -= less;
             turn.cost - less
-        });
+        })
     }
 
-    /// Takes everything out that is released by now.
-    pub(crate) fn release(&mut self, now: i64) {
+    /// Takes everything out that is released by now. False if that reaches too far.
+    #[must_use]
+    pub(crate) fn release(&mut self, now: i64) -> bool {
         while let Some(from) = self.turns.keys().next().copied().filter(|from| *from <= now) {
-            self.reduce(from, |turn| if turn.release > now { turn.cost } else { 0 });
+            if !self.reduce(from, |turn| if turn.release > now { turn.cost } else { 0 }) {
+                return false;
+            }
         }
+        true
+    }
+
+    fn is_far(&self, turns: usize) -> bool {
+        turns > FAR.max(self.turns.len() / FAR_PART)
     }
 
     /// What is done from a point on, also by the turn that goes on there.
@@ -204,7 +237,7 @@ impl Timeline {
 
     /// Leaves so much of each turn from a point on, up to the first pause. Others have less to wait for then: where
     /// nobody worked, nobody will.
-    fn reduce(&mut self, from: i64, mut left: impl FnMut(Piece) -> i64) {
+    fn reduce(&mut self, from: i64, mut left: impl FnMut(Piece) -> i64) -> bool {
         let mut reach = Reach { from, end: from, pieces: Vec::new() };
         for (begin, turn) in self.turns.range(from..) {
             if *begin > reach.end {
@@ -213,8 +246,12 @@ impl Timeline {
             reach.end = turn.to;
             let cost = left(Piece { cost: turn.to - begin, ..turn.piece });
             reach.pieces.extend((cost > 0).then_some(Piece { cost, ..turn.piece }));
+            if self.is_far(reach.pieces.len()) {
+                return false;
+            }
         }
         self.reorder(reach);
+        true
     }
 
     /// Puts a part in order anew.

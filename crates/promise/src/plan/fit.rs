@@ -3,9 +3,10 @@
 use legwork_model::time::Timestamp;
 
 use super::{Discipline, Plan, Window};
+use crate::later::Later;
 use crate::sequence::{Change, Sequence};
 use crate::supply::Work;
-use crate::timeline::{Piece, Timeline};
+use crate::timeline::Piece;
 
 /// In so many periods of regular work a place is looked for behind everything else.
 const PERIODS_TRIED: i64 = 64;
@@ -120,10 +121,10 @@ impl Plan {
         sequence.get_or_insert_with(|| Sequence::by_deadline(entries.values().copied(), begin))
     }
 
-    /// The order of what is not released yet, as if there were nothing else.
-    pub(super) fn later(&mut self) -> &Timeline {
-        let Self { entries, coming, now, later, .. } = self;
+    /// What is not released yet, as if there were nothing else.
+    pub(super) fn later(&mut self) -> &mut Later {
+        let Self { entries, coming, later, .. } = self;
         let pieces = coming.iter().filter_map(|(_, number)| entries.get(number).copied());
-        later.get_or_insert_with(|| Timeline::new(pieces, *now, Discipline::Preemptive))
+        later.get_or_insert_with(|| Later::new(pieces))
     }
 }

@@ -18,10 +18,11 @@ use std::collections::{BTreeSet, VecDeque};
 use legwork_model::time::Timestamp;
 use minicbor::{Decode, Encode};
 
+use crate::later::Later;
 use crate::periodic::{Load, Loads};
 use crate::sequence::{Change, Pieces, Sequence};
 use crate::supply::{Supply, Work};
-use crate::timeline::{Piece, Timeline};
+use crate::timeline::Piece;
 use crate::tree::{Key, Tree};
 
 /// Whether work that has begun can be put aside.
@@ -106,9 +107,9 @@ pub struct Plan {
     furthest: i64,
     /// Up to this point nothing becomes late, whoever works or does not.
     safe_until: i64,
-    /// Of what can be put aside and is not released yet: the order in which it would be worked on if there were nothing
-    /// else. Made when somebody asks for it, because after a restart all that was promised comes in one by one.
-    later: Option<Timeline>,
+    /// What can be put aside and is not released yet, as if there were nothing else. Made when somebody asks for it,
+    /// because after a restart all that was promised comes in one by one.
+    later: Option<Later>,
     /// In which order they are worked on that cannot be put aside, while some are not released; or by deadlines, from
     /// when somebody asked for it until something changes.
     sequence: Option<Sequence>,

@@ -4,6 +4,7 @@
 use proptest::prelude::*;
 
 use super::*;
+use crate::timeline::Timeline;
 
 #[derive(Clone, Debug)]
 enum Happening {
@@ -85,7 +86,7 @@ fn happens(plan: &mut Plan, happening: Happening) {
 }
 
 fn is_as_anew(plan: &Plan) {
-    let Some(mended) = &plan.later else { return };
+    let Some(mended) = plan.later.as_ref().and_then(|later| later.kept_line()) else { return };
     let later = plan.entries.values().filter(|piece| piece.release > plan.now).copied();
     let anew = Timeline::new(later, plan.now, Discipline::Preemptive);
     let turns = |line: &Timeline| -> Vec<(i64, i64, u64)> {

@@ -120,15 +120,26 @@ impl Plan {
     }
 
     /// When something is done that is not released yet, in the order of everything, of which only what is due before it
-    /// matters. If there is a pause in that before its end, what can be begun now is done by then, and it ends as it would
-    /// with nothing else than what is released later. If there is none, it ends when all is done that is released
-    /// before that end. Neither is ever too late, so the later of them is right. This looks at all that is released in
-    /// its window, and at nothing of the backlog.
+    /// matters.
     fn end_of_later(&mut self, piece: Piece) -> Option<i64> {
-        let with_pause = self.later().end_of(piece)?;
-        let mut end = self.begin() + self.tree.up_to(key(&piece))?;
+        let all = self.begin() + self.tree.up_to(key(&piece))?;
+        let later = self.later();
+        match later.kept_line() {
+            Some(line) => {
+                let with_pause = line.end_of(piece)?;
+                Some(self.end_by_line(piece, with_pause, all))
+            }
+            None => later.end_by_grid(piece, all),
+        }
+    }
+
+    /// The same by the order of what is released later. If there is a pause before its end, what can be begun now is done
+    /// by then, and it ends as it would with nothing else than what is released later. If there is none, it ends when
+    /// all is done that is released before that end. Neither is ever too late, so the later of them is right. This
+    /// looks at all that is released in its window, and at nothing of the backlog.
+    fn end_by_line(&self, piece: Piece, with_pause: i64, mut end: i64) -> i64 {
         if end <= with_pause {
-            return Some(with_pause);
+            return with_pause;
         }
         let behind = self.coming.range((piece.release + 1, 0)..);
         let behind = behind.take_while(|(release, _)| *release <= piece.deadline);
@@ -141,7 +152,7 @@ impl Plan {
             }
             end += other.cost;
         }
-        Some(with_pause.max(end))
+        with_pause.max(end)
     }
 
     /// Everything in order.

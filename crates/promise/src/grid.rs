@@ -1,0 +1,470 @@
+//! What is released later, in rows by releases and columns by deadlines, with the cost of each cell.
+//!
+//! All fits if between any release and any deadline no more is to be done than there is time. There are too many such
+//! pairs to look at each; but of all pairs of a row and a column none is worse than the first deadline of the
+//! column after the last release of the row, with everything to be done in between that has to be for any of them. So
+//! sums of cells tell for most cells that they have room, and only the others are looked at closely.
+//!
+//! Invariant: whether a cell was looked at closely changes no answer. Rows and columns hold about as many pieces each.
+
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+use std::ops::Range;
+
+use crate::timeline::Piece;
+use crate::tree::Key;
+
+#[derive(Clone, Debug)]
+pub(crate) struct Grid {
+    /// In the order of releases, each with its pieces in that order.
+    rows: Vec<Band>,
+    /// Of each row.
+    alone: Vec<Alone>,
+    /// In the order of deadlines, each with its pieces in that order.
+    columns: Vec<Band>,
+    /// What is due in a column and released in a row or behind it: the columns of the first row, then of the next.
+    costs: Vec<i64>,
+    /// So many more can be taken in before there may be too many in a row or a column.
+    room: usize,
+}
+
+/// What a row comes to if there is no other.
+#[derive(Clone, Debug)]
+struct Alone {
+    cost: i64,
+    /// When all of it is done.
+    done: i64,
+    /// Made when somebody needs it.
+    ends: Option<Ends>,
+}
+
+/// By deadlines, when all is done that is due by then.
+type Ends = Vec<(i64, i64)>;
+
+/// Pieces from a point on, up to the next band.
+#[derive(Clone, Debug)]
+struct Band {
+    from: i64,
+    pieces: Vec<Piece>,
+}
+
+impl Grid {
+    pub(crate) fn new(pieces: impl IntoIterator<Item = Piece>) -> Self {
+        let mut pieces: Vec<Piece> = pieces.into_iter().filter(|piece| piece.cost > 0).collect();
+        let bands = bands_for(pieces.len());
+        pieces.sort_unstable_by_key(|piece| (piece.deadline, piece.number));
+        let columns = drawn(&pieces, bands, |piece| piece.deadline);
+        pieces.sort_unstable_by_key(|piece| (piece.release, piece.number));
+        let rows = drawn(&pieces, bands, |piece| piece.release);
+        let alone = rows.iter().map(|row| Alone::of(&row.pieces)).collect();
+        let costs = vec![0; rows.len() * columns.len()];
+        let mut grid = Self { rows, alone, columns, costs, room: 8 + pieces.len() / 4 };
+        for piece in pieces {
+            grid.count(piece, piece.cost);
+        }
+        grid
+    }
+
+    /// Takes new work in; false if rows and columns should be drawn anew.
+    #[must_use]
+    pub(crate) fn insert(&mut self, new: Piece) -> bool {
+        if new.cost <= 0 {
+            return true;
+        }
+        let (row, column) = (place(&self.rows, new.release), place(&self.columns, new.deadline));
+        let in_row = &mut self.rows[row].pieces;
+        in_row.insert(in_row.partition_point(|it| by_release(it) < by_release(&new)), new);
+        self.alone[row] = Alone::of(in_row);
+        let column = &mut self.columns[column].pieces;
+        column.insert(column.partition_point(|it| by_deadline(it) < by_deadline(&new)), new);
+        self.count(new, new.cost);
+        self.room = self.room.saturating_sub(1);
+        self.room > 0
+    }
+
+    /// Takes so much work of a piece out.
+    pub(crate) fn remove(&mut self, piece: Piece) {
+        let (row, column) =
+            (place(&self.rows, piece.release), place(&self.columns, piece.deadline));
+        let in_row = &mut self.rows[row].pieces;
+        let Ok(at) = in_row.binary_search_by_key(&by_release(&piece), by_release) else { return };
+        let less = piece.cost.min(in_row[at].cost);
+        lessen(in_row, at, less);
+        self.alone[row] = Alone::of(in_row);
+        let in_column = &mut self.columns[column].pieces;
+        if let Ok(at) = in_column.binary_search_by_key(&by_deadline(&piece), by_deadline) {
+            lessen(in_column, at, less);
+        }
+        self.count(piece, -less);
+    }
+
+    /// Takes everything out that is released by now.
+    pub(crate) fn release(&mut self, now: i64) {
+        loop {
+            let first = self.pieces().next().copied();
+            let Some(first) = first.filter(|it| it.release <= now) else { return };
+            self.remove(first);
+        }
+    }
+
+    /// Whether new work fits, if everything else does. If something else does not, what fits may be refused.
+    pub(crate) fn fits(&mut self, new: Piece) -> bool {
+        let (first, own) = (self.row_after_pause(new.release), place(&self.rows, new.release));
+        let end = self.end_of_reach(first, new);
+        (first..=own).rev().all(|row| self.row_fits(row, new, end))
+    }
+
+    /// When a piece is done in the order of everything, if all that is as urgent would be done at a point if all of it
+    /// could begin now. Only that matters, and nobody waits in a row that begins with more to do than it takes to the
+    /// last release in it.
+    pub(crate) fn end_of(&self, piece: Piece, all: i64) -> Option<i64> {
+        let own = place(&self.rows, piece.release);
+        self.rows[own].pieces.binary_search_by_key(&by_release(&piece), by_release).ok()?;
+        let costs = self.costs_up_to(by_deadline(&piece));
+        let (mut at, mut is_seen) = (all - costs.iter().sum::<i64>(), false);
+        for (number, (row, cost)) in self.rows.iter().zip(costs).enumerate() {
+            if row.pieces.last().is_none_or(|last| last.release < at) {
+                at += cost;
+                is_seen |= number == own;
+                continue;
+            }
+            for it in row.pieces.iter().filter(|it| by_deadline(it) <= by_deadline(&piece)) {
+                if is_seen && it.release >= at {
+                    return Some(at);
+                }
+                at = at.max(it.release) + it.cost;
+                is_seen |= it.number == piece.number;
+            }
+        }
+        Some(at)
+    }
+
+    /// By rows, what is to be done of all that is as urgent as something.
+    fn costs_up_to(&self, key: Key) -> Vec<i64> {
+        let column = place(&self.columns, key.deadline);
+        let sooner = |row| self.sums(row).iter().take(column).sum::<i64>();
+        let sooner: Vec<i64> = (0..=self.rows.len()).map(sooner).collect();
+        let mut costs: Vec<i64> = sooner.windows(2).map(|rows| rows[0] - rows[1]).collect();
+        for it in self.columns[column].pieces.iter().filter(|it| by_deadline(it) <= key) {
+            costs[place(&self.rows, it.release)] += it.cost;
+        }
+        costs
+    }
+
+    /// In the order of releases.
+    pub(crate) fn pieces(&self) -> impl Iterator<Item = &Piece> {
+        self.rows.iter().flat_map(|row| &row.pieces)
+    }
+
+    fn count(&mut self, piece: Piece, cost: i64) {
+        let (row, column) =
+            (place(&self.rows, piece.release), place(&self.columns, piece.deadline));
+        let here = self.costs.iter_mut().skip(column).step_by(self.columns.len());
+        here.take(row + 1).for_each(|sum| *sum += cost);
+    }
+
+    /// By columns, what is released in a row or behind it.
+    fn sums(&self, row: usize) -> &[i64] {
+        let columns = self.columns.len();
+        self.costs.get(row * columns..(row + 1) * columns).unwrap_or_default()
+    }
+
+    /// The last row that begins by a release and before which all is done that could be begun: what is before it does
+    /// not matter.
+    fn row_after_pause(&self, release: i64) -> usize {
+        let (mut at, mut found) = (i64::MIN, 0);
+        let rows = self.rows.iter().zip(&self.alone).enumerate();
+        for (number, (row, alone)) in rows.take_while(|(_, (row, _))| row.from <= release) {
+            let first = row.pieces.first().map_or(i64::MAX, |first| first.release);
+            if at <= first.min(release) {
+                found = number;
+            }
+            at = alone.done.max(at.saturating_add(alone.cost));
+        }
+        found
+    }
+
+    /// Up to where from its release on as much time is idle as new work takes: what is due behind that is not disturbed.
+    fn end_of_reach(&self, first: usize, new: Piece) -> i64 {
+        let (mut at, mut missing) = (i64::MIN, new.cost);
+        for (row, alone) in self.rows.iter().zip(&self.alone).skip(first) {
+            let last = row.pieces.last().map_or(i64::MIN, |last| last.release);
+            if last < at {
+                at += alone.cost;
+                continue;
+            }
+            for it in &row.pieces {
+                let idle = it.release - at.max(new.release);
+                if idle >= missing {
+                    return at.max(new.release) + missing;
+                }
+                missing -= idle.max(0);
+                at = at.max(it.release) + it.cost;
+            }
+        }
+        at.max(new.release) + missing
+    }
+
+    /// Whether there is time from any release of a row on that is not behind that of the new work.
+    fn row_fits(&mut self, row: usize, new: Piece, end: i64) -> bool {
+        let is_own = row == place(&self.rows, new.release);
+        let last = match is_own {
+            true => Some(new.release),
+            false => self.rows[row].pieces.last().map(|piece| piece.release),
+        };
+        let Some(last) = last else { return true };
+        let columns = self.columns.partition_point(|column| column.from < end.max(new.deadline));
+        let column = self.first_in_question(row, last, new).filter(|column| *column < columns);
+        let Some(column) = column else { return true };
+        let known = if is_own { None } else { self.alone[row].ends.take() };
+        let ends = known.unwrap_or_else(|| ends_of(&self.rows[row].pieces, new.release));
+        let fits = self.row_fits_in(column..columns, row, (last, &ends), new);
+        if !is_own {
+            self.alone[row].ends = Some(ends);
+        }
+        fits
+    }
+
+    /// The first column of a row of which the sums do not tell that there is time enough.
+    fn first_in_question(&self, row: usize, last: i64, new: Piece) -> Option<usize> {
+        let (first, sums) = (place(&self.columns, new.deadline), self.sums(row));
+        let mut sum = last + new.cost + sums[..first].iter().sum::<i64>();
+        let mut columns = sums.iter().zip(&self.columns).enumerate().skip(first);
+        let found = columns.find(|(number, (cost, column))| {
+            sum += **cost;
+            let is_first = *number == first;
+            let due = if is_first { new.deadline } else { column.from };
+            sum > due && (is_first || **cost > 0)
+        });
+        found.map(|(number, _)| number)
+    }
+
+    /// Whether there is time enough in these columns, with the ends of the row itself.
+    fn row_fits_in(
+        &self,
+        mut columns: Range<usize>,
+        row: usize,
+        (last, ends): (i64, &Ends),
+        new: Piece,
+    ) -> bool {
+        let behind = self.sums(row + 1);
+        let mut sum = new.cost + behind.iter().take(columns.start).sum::<i64>();
+        columns.all(|column| {
+            let due = self.columns[column].from.max(new.deadline);
+            let next = self.columns.get(column + 1).map_or(i64::MAX, |next| next.from);
+            let sooner = sum;
+            sum += behind.get(column).copied().unwrap_or(0);
+            last.max(end_by(ends, next - 1)) + sum <= due
+                || self.cell_fits((row, column), sooner, (last, ends), new.deadline)
+        })
+    }
+
+    /// The same up to any deadline of a column, with so much to do before that is released behind the row.
+    fn cell_fits(
+        &self,
+        (row, column): (usize, usize),
+        mut sum: i64,
+        (last, ends): (i64, &Ends),
+        from: i64,
+    ) -> bool {
+        let next = self.rows.get(row + 1).map_or(i64::MAX, |next| next.from);
+        let is_first = column == place(&self.columns, from);
+        let from = if is_first { from } else { self.columns[column].from - 1 };
+        let due = &self.columns[column].pieces;
+        let (sooner, due) = due.split_at(due.partition_point(|it| it.deadline <= from));
+        sum += sooner.iter().filter(|it| it.release >= next).map(|it| it.cost).sum::<i64>();
+        let mut end = last.max(end_by(ends, from));
+        if is_first && end + sum > from {
+            return false;
+        }
+        let mut ends = ends[ends.partition_point(|(due, _)| *due <= from)..].iter().peekable();
+        due.iter().all(|it| {
+            sum += if it.release >= next { it.cost } else { 0 };
+            while let Some((_, by)) = ends.next_if(|(due, _)| *due <= it.deadline) {
+                end = end.max(*by);
+            }
+            end + sum <= it.deadline
+        })
+    }
+}
+
+impl Alone {
+    fn of(pieces: &[Piece]) -> Self {
+        let done = pieces.iter().fold(i64::MIN, |at, it| at.max(it.release) + it.cost);
+        Self { cost: pieces.iter().map(|it| it.cost).sum(), done, ends: None }
+    }
+}
+
+/// As many rows as columns, so that to look at all sums, and at all pieces of one row, grows less than the number
+/// of pieces does.
+fn bands_for(pieces: usize) -> usize {
+    (1..).find(|bands| bands * bands * bands >= 27 * pieces).unwrap_or(1)
+}
+
+/// Pieces in their order, in bands of about as many.
+fn drawn(pieces: &[Piece], bands: usize, point: impl Fn(&Piece) -> i64) -> Vec<Band> {
+    let (many, mut drawn) = (pieces.len().div_ceil(bands.max(1)), Vec::new());
+    let mut band = Band { from: i64::MIN, pieces: Vec::new() };
+    for piece in pieces {
+        // What is at the same point belongs together.
+        let is_apart = band.pieces.last().is_some_and(|last| point(last) < point(piece));
+        if is_apart && band.pieces.len() >= many {
+            let next = Band { from: point(piece), pieces: Vec::new() };
+            drawn.push(std::mem::replace(&mut band, next));
+        }
+        band.pieces.push(*piece);
+    }
+    drawn.push(band);
+    drawn
+}
+
+/// In which band a point is.
+fn place(bands: &[Band], point: i64) -> usize {
+    bands.partition_point(|band| band.from <= point).saturating_sub(1)
+}
+
+fn by_release(piece: &Piece) -> (i64, u64) {
+    (piece.release, piece.number)
+}
+
+fn by_deadline(piece: &Piece) -> Key {
+    Key { deadline: piece.deadline, number: piece.number }
+}
+
+/// Takes so much out of a piece, and the piece if nothing is left of it.
+fn lessen(pieces: &mut Vec<Piece>, at: usize, cost: i64) {
+    pieces[at].cost -= cost;
+    if pieces[at].cost == 0 {
+        pieces.remove(at);
+    }
+}
+
+/// When all is done that is due by then; long ago if there is nothing.
+fn end_by(ends: &Ends, deadline: i64) -> i64 {
+    let next = ends.partition_point(|(due, _)| *due <= deadline);
+    next.checked_sub(1).map_or(i64::MIN, |at| ends[at].1)
+}
+
+/// The ends of these if there is nothing else, all released by a point.
+fn ends_of(pieces: &[Piece], released: i64) -> Ends {
+    let (mut ready, mut ends) = (BinaryHeap::new(), Vec::with_capacity(pieces.len()));
+    let (mut at, mut coming) = (i64::MIN, pieces.iter().peekable());
+    loop {
+        while let Some(it) = coming.next_if(|it| it.release.min(released) <= at) {
+            ready.push(Reverse((it.deadline, it.cost)));
+        }
+        let next = coming.peek().map_or(i64::MAX, |it| it.release.min(released));
+        let Some(Reverse((deadline, cost))) = ready.pop() else {
+            if next == i64::MAX {
+                break;
+            }
+            at = next;
+            continue;
+        };
+        if at + cost > next {
+            ready.push(Reverse((deadline, cost - (next - at))));
+            at = next;
+        } else {
+            at += cost;
+            ends.push((deadline, at));
+        }
+    }
+    ends.sort_unstable();
+    let mut last = i64::MIN;
+    for (_, end) in &mut ends {
+        last = last.max(*end);
+        *end = last;
+    }
+    ends
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    /// From every release to every deadline.
+    fn fits_by_pairs(all: &[Piece], new: Piece) -> bool {
+        let of = |point: fn(&Piece) -> i64| all.iter().chain([&new]).map(point);
+        let releases: Vec<i64> = of(|it| it.release).filter(|it| *it <= new.release).collect();
+        of(|it| it.deadline).filter(|it| *it >= new.deadline).all(|deadline| {
+            releases.iter().all(|release| {
+                let between = all
+                    .iter()
+                    .filter(|it| it.release >= *release && it.deadline <= deadline)
+                    .map(|it| it.cost);
+                between.sum::<i64>() + new.cost <= deadline - release
+            })
+        })
+    }
+
+    /// When a piece is done if there is so much to do before that is more urgent, and can begin at 0.
+    fn end_by_hours(all: &[Piece], piece: Piece, before: i64) -> i64 {
+        let (mut left, mut hour) = (before, 0);
+        while hour <= piece.release || left > 0 {
+            let urgent = all.iter().filter(|it| by_deadline(it) <= by_deadline(&piece));
+            left += urgent.filter(|it| it.release == hour).map(|it| it.cost).sum::<i64>();
+            left = (left - 1).max(0);
+            hour += 1;
+        }
+        hour
+    }
+
+    fn piece() -> impl Strategy<Value = (i64, i64, i64)> {
+        let time = prop_oneof![0_i64..12, 0_i64..200, Just(60)];
+        (0_i64..100, time, 1_i64..6)
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(400))]
+
+        #[test]
+        fn it_answers_as_looking_at_every_pair_does(
+            steps in prop::collection::vec((0..10_u32, piece()), 1..90),
+            asked in prop::collection::vec(piece(), 8),
+        ) {
+            let (mut grid, mut all, mut now) = (Grid::new([]), Vec::<Piece>::new(), -1);
+            for (number, (kind, (release, time, cost))) in (1..).zip(steps) {
+                let which = release as usize % all.len().max(1);
+                match kind {
+                    0 | 1 if !all.is_empty() => {
+                        let less = all[which].cost.min(cost);
+                        grid.remove(Piece { cost: less, ..all[which] });
+                        all[which].cost -= less;
+                    }
+                    2 => {
+                        now = now.max(release / 4);
+                        grid.release(now);
+                        all.retain(|it| it.release > now);
+                    }
+                    _ => {
+                        let deadline = release + time;
+                        let new = Piece { number, release, deadline, cost };
+                        if release > now && fits_by_pairs(&all, new) {
+                            all.push(new);
+                            if !grid.insert(new) && kind % 2 == 0 {
+                                grid = Grid::new(all.iter().copied());
+                            }
+                        }
+                    }
+                }
+                all.retain(|it| it.cost > 0);
+            }
+            all.sort_by_key(by_release);
+            prop_assert_eq!(grid.pieces().copied().collect::<Vec<_>>(), all.clone());
+            for piece in &all {
+                let urgent = all.iter().filter(|it| by_deadline(it) <= by_deadline(piece));
+                let cost = urgent.map(|it| it.cost).sum::<i64>();
+                for free in [0, piece.release / 2, piece.release + 9] {
+                    let end = end_by_hours(&all, *piece, free);
+                    prop_assert_eq!(grid.end_of(*piece, free + cost), Some(end), "{:?}", piece);
+                }
+            }
+            for (release, time, cost) in asked {
+                let new = Piece { number: 1_000, release, deadline: release + time, cost };
+                prop_assert_eq!(grid.fits(new), fits_by_pairs(&all, new), "{:?} in {:?}", new, all);
+            }
+        }
+    }
+}

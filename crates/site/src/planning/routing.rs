@@ -208,7 +208,7 @@ impl Site {
         self.submit_when_open(task, now);
     }
 
-    /// There is room for all legs: those who have to make way for this one do so now.
+    /// There is room for all legs: it is taken for this one. Those who make way hear of it when the case starts.
     fn take_room(&mut self, id: InstanceId, task: TaskId, window: Window, now: Timestamp) {
         if let Some(routing) = self.planning.routes.get_mut(&id) {
             routing.ask(task, window);
@@ -271,12 +271,10 @@ impl Site {
         }
     }
 
-    /// The instance that a promise was held for has started.
-    pub(crate) fn promise_taken_up(&mut self, id: InstanceId) {
+    /// The instance that a promise was held for has started: those who make way for it hear of it now.
+    pub(crate) fn promise_taken_up(&mut self, id: InstanceId, now: Timestamp) {
         let Some(granted) = self.planning.granted.remove(&id) else { return };
-        if let Some(node) = &mut self.planning.node {
-            node.go_ahead(granted.tasks.into_iter());
-        }
+        self.plan(now, |node| node.go_ahead(granted.tasks.into_iter(), now));
     }
 
     /// Nobody waits for a start any more.

@@ -169,6 +169,25 @@ fn what_somebody_begins_before_it_makes_way_stays_promised_and_all_is_tried_anew
 }
 
 #[test]
+fn nobody_hears_of_a_start_that_was_promised_and_is_refused_then() {
+    let (mut group, minor) = busy();
+    let before = heard(&mut group, &minor);
+    group.is_lost = is_second_take;
+    let (instance, wish) = (group.draw(1, group::HIGH), urgent(&group, 5));
+    let id = group.send(1, start_of(instance, "tour", wish));
+    // Somebody else starts the same case meanwhile, without a deadline.
+    let Request::Start(start) = start_of(instance, "tour", urgent(&group, 5)) else {
+        panic!("a start")
+    };
+    group.ask(1, Request::Start(Start { deadline: None, ..start })).unwrap();
+    group.is_lost = |_| false;
+    run(&mut group, 15);
+    let answer = group.answers.remove(&id).expect("an answer");
+    assert_eq!(answer.unwrap_err().code, "instance_exists");
+    assert_eq!(heard(&mut group, &minor), before);
+}
+
+#[test]
 fn nobody_makes_way_for_a_date_that_is_only_looked_for() {
     let (mut group, minor) = busy();
     let before = heard(&mut group, &minor);

@@ -43,6 +43,7 @@ use legwork_promise::{Desk, Effect, Leeway, Node, Policy, Promise, Queue, Said, 
 use legwork_schedule::ExecutorId;
 
 use crate::Site;
+use crate::input::RequestId;
 use crate::message::Message;
 use crate::output::Output;
 pub(crate) use busy::Turn;
@@ -117,6 +118,8 @@ struct Expected {
 struct Granted {
     tasks: Vec<TaskId>,
     until: Timestamp,
+    /// Who wants it started.
+    request: RequestId,
 }
 
 /// What became of deadlines, since the server was started.

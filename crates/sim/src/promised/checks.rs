@@ -278,14 +278,12 @@ fn only_for_something_more_important(
     Ok(())
 }
 
-/// Whether a case that is more important than another was promised about then, or had a step promised anew. Or it was about
-/// to be, and whoever wanted it hung up, or somebody began what was to make way for another of its steps.
+/// Whether a case that is more important than another was promised about then, or had a step promised anew.
 fn takes_room(case: &Case, other: &Case, at: Timestamp) -> bool {
     let is_then = |moment: Timestamp| (moment.0 - at.0).abs() <= MARGIN;
     let is_begun = case.was_promised && case.created.is_some_and(is_then);
     let is_anew = case.told.iter().any(|told| told.is_promised && is_then(told.at));
-    let is_given_up = case.given_up.is_some_and(is_then);
-    case.priority > other.priority && (is_begun || is_anew || is_given_up)
+    case.priority > other.priority && (is_begun || is_anew)
 }
 
 impl Office {

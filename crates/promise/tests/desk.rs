@@ -81,7 +81,13 @@ fn work(desk: &mut Desk, now: &mut i64, hours: i64, can_put_aside: bool) {
 /// Promises a task at the expense of others; answers those who made way.
 fn make_room(desk: &mut Desk, task: &Task) -> Option<(Promise, Vec<Task>)> {
     desk.hold_room(task)?;
-    desk.take_room(task.id)
+    let promise = desk.take_room(task.id)?;
+    Some((promise, made_way(desk, task)))
+}
+
+/// What room is taken for goes ahead; answers those who made way.
+fn made_way(desk: &mut Desk, task: &Task) -> Vec<Task> {
+    desk.make_way(task.id).expect("the room is taken").expect("nobody has begun")
 }
 
 /// Whether a task fits if one that made way stays.
@@ -173,7 +179,10 @@ proptest! {
         let mut without = desk.clone();
         without.drop_room(important.id);
         prop_assert_eq!(without.endangered(Timestamp(0)), []);
-        let (_, removed) = desk.take_room(important.id).expect("the room is there");
+        let held = turns(&desk);
+        desk.take_room(important.id).expect("the room is there");
+        prop_assert_eq!(turns(&desk), held, "nobody has made way yet");
+        let removed = made_way(&mut desk, &important);
         prop_assert!(!removed.is_empty());
         prop_assert_eq!(desk.len(), before + promised + 1 - removed.len());
         prop_assert_eq!(desk.endangered(Timestamp(0)), []);
@@ -456,8 +465,9 @@ fn who_makes_way_for_one_of_two_stays_only_if_there_is_room_for_both_without() {
     }
     // Now there is time for the first beside all others, but not for the second.
     desk.end(done.id);
-    let (_, removed) = desk.take_room(first.id).expect("there is room");
+    desk.take_room(first.id).expect("there is room");
+    let removed = made_way(&mut desk, &first);
     assert_eq!(removed.iter().map(|it| it.id).collect::<Vec<_>>(), [minor.id]);
-    let (_, removed) = desk.take_room(second.id).expect("there is room");
-    assert_eq!(removed, []);
+    desk.take_room(second.id).expect("there is room");
+    assert_eq!(made_way(&mut desk, &second), []);
 }

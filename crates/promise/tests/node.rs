@@ -1,19 +1,18 @@
 //! Planners that promise for each other, over a network on which anything can happen to a message.
 
 mod network;
+mod two;
 mod works;
 
-use std::collections::VecDeque;
-
-use legwork_model::id::{InstanceId, ServerId};
+use legwork_model::id::ServerId;
 use legwork_model::time::Timestamp;
 use legwork_promise::{
-    Change, Desk, Discipline, Displaces, Effect, Message, Node, Noted, Only, Part, Policy,
-    ResourceId, Said, Setup, Strategy as Asking, Task, TaskId, Window, Work,
+    Change, Displaces, Effect, Noted, Only, Part, Policy, Said, Strategy as Asking, Task, TaskId,
+    Window, Work,
 };
 use network::{BUSY, DELAY, Happened, Net, Setting};
 use proptest::prelude::*;
-use works::always;
+use two::{NOW, Two, is_promised_at, one, task};
 
 fn asking() -> impl Strategy<Value = Asking> {
     prop_oneof![
@@ -30,8 +29,10 @@ fn setting() -> impl Strategy<Value = Setting> {
     (
         (any::<u64>(), 3_usize..=4, 1_usize..160, asking(), any::<bool>(), any::<bool>()),
         (0_u64..40, 0_u64..30, 1_u64..9, any::<bool>(), prop::collection::vec(fault, 0..4)),
+        (any::<bool>(), 0_u64..=100),
     )
-        .prop_map(|(first, (lost, doubled, delay_max, comes_back, faults))| {
+        .prop_map(|(first, (lost, doubled, delay_max, comes_back, faults), taking)| {
+            let (asks_first, goes_ahead) = taking;
             let (seed, nodes, tasks, strategy, removes, can_put_aside) = first;
             Setting {
                 seed,
@@ -45,6 +46,8 @@ fn setting() -> impl Strategy<Value = Setting> {
                 delay_max,
                 comes_back,
                 faults,
+                asks_first,
+                goes_ahead,
             }
         })
 }
@@ -68,12 +71,30 @@ proptest! {
         net.is_over();
         let (others, parts) = (nodes - 1, 4);
         let [whole, apart] = net.messages();
-        // That it is to be taken, that it was, and that this was heard.
-        let later = 3;
+        // That it is to be taken, that it was, once more because it takes a while, and that it goes ahead.
+        let later = 4;
         // That it is taken back, that this was heard, and that the promise it has overtaken is not wanted.
         let again = 3;
         prop_assert!(whole <= 3 * others + 3 + later + again, "{whole}");
         prop_assert!(apart <= 3 * others + 3 + 4 * others + parts + again, "{apart}");
+    }
+
+    #[test]
+    fn nobody_makes_way_for_what_does_not_go_ahead(setting in setting()) {
+        let calm = Setting {
+            strategy: Asking::Flexible,
+            removes: true,
+            lost: 0,
+            delay_max: DELAY as u64,
+            faults: Vec::new(),
+            asks_first: true,
+            goes_ahead: 0,
+            ..setting
+        };
+        let mut net = Net::new(calm);
+        net.run();
+        net.is_over();
+        prop_assert_eq!(net.happened.removed, 0);
     }
 }
 
@@ -96,6 +117,8 @@ fn tasks_make_way_are_lost_taken_apart_and_promised_elsewhere() {
             delay_max,
             comes_back: seed % 2 == 0,
             faults,
+            asks_first: false,
+            goes_ahead: 70,
         });
         net.run();
         net.is_over();
@@ -107,80 +130,6 @@ fn tasks_make_way_are_lost_taken_apart_and_promised_elsewhere() {
     assert!(all.iter().all(|count| *count > 5), "{all:?}");
 }
 
-/// Two planners that hear each other at once.
-struct Two {
-    nodes: [Node; 2],
-    told: Vec<Effect>,
-    /// What was offered by one of them to the other.
-    offered: Vec<TaskId>,
-}
-
-const NOW: Timestamp = Timestamp(0);
-
-impl Two {
-    fn new() -> Self {
-        Self::with(1, &Policy::default())
-    }
-
-    /// Each with somebody who does so much at a time.
-    fn with(at_once: usize, policy: &Policy) -> Self {
-        let node = |number: u16| {
-            let setup = Setup { at_once, ..always(Discipline::Preemptive) };
-            let mut desk = Desk::default();
-            assert!(desk.add(one(number), &setup, NOW));
-            let mut node = Node::new(ServerId(number), desk, policy.clone(), 1);
-            (0..2).for_each(|other| node.know(one(other), ServerId(other)));
-            node
-        };
-        Self { nodes: [node(0), node(1)], told: Vec::new(), offered: Vec::new() }
-    }
-
-    /// The first does something, and both what follows; answers what the first tells.
-    fn does(&mut self, act: impl FnOnce(&mut Node) -> Vec<Effect>) -> Vec<Effect> {
-        let effects = act(&mut self.nodes[0]);
-        let mut open: VecDeque<(usize, Effect)> = effects.into_iter().map(|it| (0, it)).collect();
-        while let Some((from, effect)) = open.pop_front() {
-            match effect {
-                Effect::Say(said) => {
-                    let to = usize::from(said.to.0);
-                    if let Message::Offer(offer) = &said.message {
-                        self.offered.extend(offer.tasks.iter().map(|task| task.id));
-                    }
-                    let heard = self.nodes[to].hear(ServerId(from as u16), said, NOW);
-                    open.extend(heard.into_iter().map(|it| (to, it)));
-                }
-                told @ (Effect::Promised { .. }
-                | Effect::Refused { .. }
-                | Effect::Removed { .. }
-                | Effect::Lost { .. }) => self.told.push(told),
-            }
-        }
-        std::mem::take(&mut self.told)
-    }
-}
-
-fn one(number: u16) -> ResourceId {
-    ResourceId::Executor(format!("node-{number}").into())
-}
-
-fn task(number: u128, deadline: i64, priority: u8, who: &[u16]) -> Task {
-    let window = Window { release: NOW, deadline: Timestamp(deadline) };
-    let who = who.iter().map(|number| one(*number)).collect();
-    let mut task = Task::new(TaskId::new(InstanceId(number), 0), window, Work(1_000), who);
-    (task.priority, task.may_abort) = (priority, true);
-    task
-}
-
-fn is_promised_at(told: &[Effect], id: TaskId, at: u16) -> bool {
-    let is_it = |effect: &Effect| match effect {
-        Effect::Promised { at: by, promise } => (promise.task, *by) == (id, ServerId(at)),
-        Effect::Say(_) | Effect::Refused { .. } | Effect::Removed { .. } | Effect::Lost { .. } => {
-            false
-        }
-    };
-    told.iter().any(is_it)
-}
-
 #[test]
 fn room_is_held_until_it_is_taken_and_what_is_lost_later_takes_it_at_once() {
     let mut two = Two::new();
@@ -189,6 +138,7 @@ fn room_is_held_until_it_is_taken_and_what_is_lost_later_takes_it_at_once() {
     two.does(|node| node.submit(busy.clone(), NOW));
     assert!(is_promised_at(&two.does(|node| node.submit(held.clone(), NOW)), held.id, 1));
     assert!(is_promised_at(&two.does(|node| node.take_room(held.id, NOW)), held.id, 1));
+    assert_eq!(two.does(|node| node.go_ahead([held.id].into_iter(), NOW)), []);
     two.does(|node| node.finish(busy.id));
     two.does(|node| node.submit(Task { service: Work(4_500), ..minor.clone() }, NOW));
     // Its planner is lost: it is urgent, and who is here makes way now and not when somebody says so.
@@ -280,9 +230,11 @@ fn nobody_is_told_of_room_that_is_not_taken() {
     assert!(two.nodes[1].desk.task(minor.id).is_some());
     assert!(is_promised_at(&two.does(|node| node.submit(held.clone(), NOW)), held.id, 1));
     let told = two.does(|node| node.take_room(held.id, NOW));
+    assert!(told.len() == 1 && is_promised_at(&told, held.id, 1), "{told:?}");
+    let told = two.does(|node| node.go_ahead([held.id].into_iter(), NOW));
     assert!(told.contains(&Effect::Removed { task: minor.id }), "{told:?}");
-    assert!(is_promised_at(&told, held.id, 1), "{told:?}");
     assert!(two.nodes[1].desk.task(minor.id).is_none());
+    assert!(two.nodes[1].desk.task(held.id).is_some());
 }
 
 #[test]

@@ -99,7 +99,7 @@ impl Site {
             deadline: start.deadline.as_ref().and_then(|wish| wish.found.clone()),
         };
         self.create(id, &schema, created, now)?;
-        self.promise_taken_up(id);
+        self.promise_taken_up(id, now);
         Ok(())
     }
 

@@ -503,6 +503,9 @@ impl Site {
     }
 
     fn answer(&mut self, id: RequestId, answer: Result<Answer, Refusal>) {
+        if answer.is_err() {
+            self.give_granted_up(id);
+        }
         self.out.push(Output::Answer { id, answer });
     }
 

@@ -34,41 +34,42 @@ impl Desk {
     /// Whether a resource has promised anything.
     pub fn has_promised(&self, id: &ResourceId) -> bool {
         let lanes = self.resources.get(id).into_iter().flat_map(|resource| &resource.lanes);
-        lanes.into_iter().any(|lane| !lane.tasks.is_empty())
+        lanes.into_iter().any(|lane| !lane.tasks.is_empty() || lane.is_in_suspense())
     }
 
     /// Where a resource can begin something now that is not promised, and make no promise late: if possible
-    /// where it has promised nothing.
+    /// where it has promised nothing. Where somebody is in suspense nothing is begun for that moment.
     pub fn turn_for(&mut self, id: &ResourceId, cost: Work, now: Timestamp) -> Option<usize> {
         let lanes = &mut self.resources.get_mut(id)?.lanes;
         lanes.iter_mut().for_each(|lane| lane.plan.pass(now));
-        let free = lanes.iter().position(|lane| lane.tasks.is_empty() && !lane.plan.is_occupied());
+        let is_free = |lane: &Lane| {
+            lane.tasks.is_empty() && !lane.plan.is_occupied() && !lane.is_in_suspense()
+        };
+        let free = lanes.iter().position(is_free);
         let has_turn = |lane: &mut Lane| {
-            lane.plan.has_turn_for(cost) && lane.in_shade(|plan| plan.has_turn_behind(cost))
+            !lane.is_in_suspense()
+                && lane.plan.has_turn_for(cost)
+                && lane.in_shade(|plan| plan.has_turn_behind(cost))
         };
         free.or_else(|| lanes.iter_mut().position(has_turn))
     }
 
     /// Who has promised a task.
     pub fn promised_by(&self, id: TaskId) -> Option<&ResourceId> {
-        self.placed.get(&id).map(|placed| &placed.by)
+        let placed = self.placed.get(&id).map(|placed| &placed.by);
+        placed.or_else(|| self.taken.get(&id).map(|taken| &taken.promise.by))
     }
 
     /// Somebody works on it since then, which is told only now. What was done since is not to be done any more, unless
     /// they had begun something else: then nobody knows what they worked on.
     pub fn begin_since(&mut self, id: TaskId, since: Timestamp) {
         let Some(placed) = self.placed.get(&id) else { return };
-        let Placed { by, lane, ticket, .. } = placed;
-        let Some(resource) = self.resources.get_mut(by) else { return };
-        let Lane { plan, tasks, .. } = &mut resource.lanes[*lane];
-        if plan.running().is_some() {
+        let Some(resource) = self.resources.get(&placed.by) else { return };
+        if resource.lanes[placed.lane].plan.running().is_some() {
             return self.begin(id);
         }
-        plan.end(*ticket);
-        tasks.remove(ticket);
         self.changes.push(Change::Begun(id));
-        let reservation = placed.reservation();
-        self.restore(reservation, Some(since));
+        self.put_anew(id, Some(since));
     }
 
     /// Whether somebody works on a task that was promised.
@@ -96,13 +97,15 @@ impl Desk {
         self.placed.get(&id).map(|placed| (&placed.by, placed.lane))
     }
 
-    /// Where a task that was promised can be begun now, if it can.
+    /// Where a task that was promised can be begun now, if it can. Where somebody is in suspense only what was begun
+    /// before goes on: they make way or not in a moment.
     pub fn turn_of(&mut self, id: TaskId, now: Timestamp) -> Option<usize> {
         let Placed { by, lane, ticket, .. } = self.placed.get(&id)?;
-        let of = self.resources.get_mut(by)?.lanes.get_mut(*lane)?;
-        of.plan.pass(now);
-        let is_turn = of.plan.is_turn_of(*ticket)
-            && (of.plan.is_next(*ticket) || of.in_shade(|plan| plan.is_turn_behind(*ticket)));
-        is_turn.then_some(*lane)
+        let found = self.resources.get_mut(by)?.lanes.get_mut(*lane)?;
+        found.plan.pass(now);
+        let may_begin = !found.is_in_suspense() || found.plan.is_begun(*ticket);
+        let is_turn = found.plan.is_turn_of(*ticket)
+            && (found.plan.is_next(*ticket) || found.in_shade(|plan| plan.is_turn_behind(*ticket)));
+        (may_begin && is_turn).then_some(*lane)
     }
 }

@@ -7,12 +7,14 @@ mod answers;
 mod busy;
 mod removal;
 mod shade;
+mod suspense;
 
 use std::collections::BTreeMap;
 
 use legwork_model::time::Timestamp;
 
 use self::removal::Room;
+use self::suspense::Taken;
 use crate::factor::Factor;
 use crate::periodic::Load;
 use crate::plan::{Discipline, Plan, Ticket, Window};
@@ -23,6 +25,8 @@ use crate::task::{Promise, ResourceId, Task, TaskId};
 pub struct Desk {
     resources: BTreeMap<ResourceId, Resource>,
     placed: BTreeMap<TaskId, Placed>,
+    /// Tasks that are promised, and those who make way for them do not know yet.
+    taken: BTreeMap<TaskId, Taken>,
     changes: Vec<Change>,
     leeway: Leeway,
 }
@@ -140,11 +144,13 @@ impl Desk {
 
     /// A resource is lost, or works otherwise from now on: what it had promised, the most urgent first.
     pub fn lose(&mut self, id: &ResourceId, now: Timestamp) -> Vec<Task> {
+        let taken: Vec<Task> =
+            self.taken_at(id).into_iter().filter_map(|id| self.give_room_back(id)).collect();
         let lanes = self.resources.remove(id).into_iter().flat_map(|resource| resource.lanes);
         let lost: Vec<TaskId> = lanes.flat_map(|lane| lane.tasks.into_values()).collect();
         self.changes.extend(lost.iter().map(|id| Change::Ended(*id)));
         let tasks = lost.iter().filter_map(|id| self.placed.remove(id)).map(|placed| placed.task);
-        by_urgency(tasks.collect(), now)
+        by_urgency(tasks.chain(taken).collect(), now)
     }
 
     pub fn has(&self, id: &ResourceId) -> bool {
@@ -157,11 +163,11 @@ impl Desk {
 
     /// How many promises there are.
     pub fn len(&self) -> usize {
-        self.placed.len()
+        self.placed.len() + self.taken.len()
     }
 
     pub fn is_empty(&self) -> bool {
-        self.placed.is_empty()
+        self.len() == 0
     }
 
     pub fn pass(&mut self, now: Timestamp) {
@@ -251,15 +257,23 @@ impl Desk {
         placed.is_out = false;
         let Placed { by, lane, ticket, .. } = placed;
         let Some(resource) = self.resources.get_mut(by) else { return };
-        let Lane { plan, tasks, .. } = &mut resource.lanes[*lane];
-        if !plan.is_begun(*ticket) {
-            return;
+        if resource.lanes[*lane].plan.is_begun(*ticket) {
+            self.changes.push(Change::Left(id));
+            self.put_anew(id, None);
         }
-        plan.end(*ticket);
-        tasks.remove(ticket);
-        self.changes.push(Change::Left(id));
-        let reservation = placed.reservation();
-        self.restore(reservation, None);
+    }
+
+    /// Takes a task out of its plan and in again, as begun or not. Whoever was to make way still is.
+    fn put_anew(&mut self, id: TaskId, begun: Option<Timestamp>) {
+        let Some(placed) = self.placed.get(&id) else { return };
+        let (reservation, before) = (placed.reservation(), placed.ticket);
+        let (by, lane) = (placed.by.clone(), placed.lane);
+        let Some(resource) = self.resources.get_mut(&by) else { return };
+        let Lane { plan, tasks, .. } = &mut resource.lanes[lane];
+        plan.end(before);
+        tasks.remove(&before);
+        self.restore(reservation, begun);
+        self.rename_in_rooms((&by, lane), before, id);
     }
 
     /// Whoever was given it may not have begun it yet: it waits again, and nothing takes its place.
@@ -272,7 +286,8 @@ impl Desk {
 
     /// It is done, or not wanted any more.
     pub fn end(&mut self, id: TaskId) -> Option<Task> {
-        let Placed { task, by, lane, ticket, .. } = self.placed.remove(&id)?;
+        let Some(placed) = self.placed.remove(&id) else { return self.give_room_back(id) };
+        let Placed { task, by, lane, ticket, .. } = placed;
         self.changes.push(Change::Ended(id));
         if let Some(resource) = self.resources.get_mut(&by) {
             let Lane { plan, tasks, factor, .. } = &mut resource.lanes[lane];
@@ -319,7 +334,7 @@ impl Desk {
             let tasks = lane.tasks.iter().filter(|(ticket, _)| lane.plan.is_begun(**ticket));
             begun.extend(tasks.map(|(ticket, id)| (*id, lane.plan.left(*ticket))));
         }
-        let promised = self.in_order(id);
+        let (promised, rooms) = (self.in_order(id), self.rooms_at(id));
         let out: Vec<TaskId> =
             promised.iter().map(|it| it.task.id).filter(|id| self.is_out(*id)).collect();
         self.add(id.clone(), setup, now);
@@ -330,6 +345,7 @@ impl Desk {
                 None => self.restore(reservation, None),
             }
         }
+        self.hold_again(id, rooms);
         out.into_iter().for_each(|id| self.doubt(id));
     }
 
@@ -386,11 +402,12 @@ impl Desk {
     }
 
     pub fn reservation(&self, id: TaskId) -> Option<Reservation> {
-        self.placed.get(&id).map(Placed::reservation)
+        let placed = self.placed.get(&id).map(Placed::reservation);
+        placed.or_else(|| self.taken_reservation(id))
     }
 
     pub fn task(&self, id: TaskId) -> Option<&Task> {
-        self.placed.get(&id).map(|placed| &placed.task)
+        self.placed.get(&id).map(|placed| &placed.task).or_else(|| self.taken_task(id))
     }
 
     /// Whether a task is promised as it is wanted: by one of those who can do it, when they can.
@@ -405,7 +422,7 @@ impl Desk {
     /// times, that has to be put down.
     pub(crate) fn replace(&mut self, task: Task) {
         let id = task.id;
-        let Some(placed) = self.placed.get_mut(&id) else { return };
+        let Some(placed) = self.placed.get_mut(&id) else { return self.replace_taken(task) };
         let is_other = (&placed.task.who, &placed.task.only) != (&task.who, &task.only);
         placed.window = task.window_near(&placed.by, placed.window);
         placed.task = task;
@@ -426,7 +443,9 @@ impl Desk {
     }
 
     pub fn promise(&mut self, id: TaskId) -> Option<Promise> {
-        let Placed { by, lane, ticket, .. } = self.placed.get(&id)?;
+        let Some(Placed { by, lane, ticket, .. }) = self.placed.get(&id) else {
+            return self.taken.get(&id).map(|taken| taken.promise.clone());
+        };
         let times = self.resources.get_mut(by)?.lanes[*lane].plan.times(*ticket)?;
         Some(Promise { task: id, by: by.clone(), times })
     }

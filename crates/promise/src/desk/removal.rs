@@ -1,8 +1,8 @@
 //! The removal module: less important tasks make way for a more important one.
 //!
 //! Room is held first and taken later. Whoever needs it at several places takes it when there is enough at all of
-//! them, so nobody makes way for nothing. Whatever is promised meanwhile fits beside those who would make way, and
-//! beside what they would make way for.
+//! them, and those who make way do when it goes ahead (`suspense`), so nobody makes way for nothing. Whatever is promised
+//! meanwhile fits beside those who would make way, and beside what they would make way for.
 
 use std::cmp::Reverse;
 
@@ -16,10 +16,23 @@ use crate::task::{Promise, ResourceId, Task, TaskId};
 /// Room in a lane for a task that is not in it yet, at the expense of others that still are.
 #[derive(Clone, Debug)]
 pub(super) struct Room {
-    task: Task,
+    pub(super) task: Task,
     /// Of whoever does it.
-    window: Window,
-    others: Vec<Ticket>,
+    pub(super) window: Window,
+    pub(super) others: Vec<Ticket>,
+    /// The task is promised; the others do not know yet.
+    pub(super) is_taken: bool,
+}
+
+impl Room {
+    /// Takes those out of a plan who make way. Whoever was begun meanwhile stays.
+    pub(super) fn clear(&self, plan: &mut Plan) {
+        for ticket in &self.others {
+            if !plan.is_begun(*ticket) {
+                plan.end(*ticket);
+            }
+        }
+    }
 }
 
 impl Lane {
@@ -47,7 +60,7 @@ impl Lane {
 
     fn with_rooms_taken(&self) -> Plan {
         let mut plan = self.plan.clone();
-        take_all(&mut plan, &self.rooms);
+        take_all(&mut plan, self.rooms.iter());
         plan
     }
 
@@ -77,7 +90,7 @@ impl Desk {
             }
         }
         let (others, times, by, lane, window) = best?;
-        let room = Room { task: task.clone(), window, others };
+        let room = Room { task: task.clone(), window, others, is_taken: false };
         self.resources.get_mut(&by)?.lanes[lane].rooms.push(room);
         Some(Promise { task: task.id, by, times })
     }
@@ -114,47 +127,25 @@ impl Desk {
         Some((others, times))
     }
 
-    /// Takes room that is held: the others make way now, as far as that is still needed. `None` if it is there no
-    /// more, since somebody has begun what was to make way; then nobody does.
-    pub fn take_room(&mut self, id: TaskId) -> Option<(Promise, Vec<Task>)> {
-        let (by, number, Room { task, window, others }) = self.let_room_go(id)?;
-        let Lane { plan, tasks, rooms, .. } = &mut self.resources.get_mut(&by)?.lanes[number];
-        let taken: Vec<Ticket> =
-            others.into_iter().filter(|ticket| plan.set_aside(*ticket)).collect();
-        if !plan.fits(window, task.service) {
-            plan.put_all_back();
-            return None;
-        }
-        // Who stays must not be in the way of what the rest of the room is held for.
-        let with_rest = |plan: &Plan| {
-            let mut plan = plan.clone();
-            plan.reserve(window, task.service).is_some() && take_all(&mut plan, rooms)
-        };
-        let had_rest = with_rest(plan);
-        let fits =
-            |plan: &mut Plan| plan.fits(window, task.service) && (!had_rest || with_rest(plan));
-        let others = spare(plan, fits, taken);
-        let removed: Vec<TaskId> =
-            others.iter().filter_map(|ticket| tasks.get(ticket).copied()).collect();
-        let Some(promise) = self.place(task, by.clone(), number, window) else {
-            self.resources.get_mut(&by)?.lanes[number].plan.put_all_back();
-            return None;
-        };
-        Some((promise, removed.into_iter().filter_map(|id| self.end(id)).collect()))
-    }
-
     /// Room that is held is not needed.
     pub fn drop_room(&mut self, id: TaskId) {
-        self.let_room_go(id);
+        if self.give_room_back(id).is_none() {
+            self.let_room_go(id);
+        }
     }
 
-    fn let_room_go(&mut self, id: TaskId) -> Option<(ResourceId, usize, Room)> {
-        self.resources.iter_mut().find_map(|(by, resource)| {
-            let mut lanes = resource.lanes.iter_mut().enumerate();
-            lanes.find_map(|(number, lane)| {
-                let at = lane.rooms.iter().position(|room| room.task.id == id)?;
-                Some((by.clone(), number, lane.rooms.remove(at)))
-            })
+    pub(super) fn let_room_go(&mut self, id: TaskId) -> Option<(ResourceId, usize, Room)> {
+        let (by, number) = self.room_of(id)?;
+        let rooms = &mut self.resources.get_mut(&by)?.lanes[number].rooms;
+        let at = rooms.iter().position(|room| room.task.id == id)?;
+        Some((by, number, rooms.remove(at)))
+    }
+
+    /// Whose plan has room for a task, and which.
+    pub(super) fn room_of(&self, id: TaskId) -> Option<(ResourceId, usize)> {
+        let has_room = |lane: &Lane| lane.rooms.iter().any(|room| room.task.id == id);
+        self.resources.iter().find_map(|(by, resource)| {
+            Some((by.clone(), resource.lanes.iter().position(has_room)?))
         })
     }
 
@@ -179,13 +170,16 @@ impl Desk {
 }
 
 /// Takes room that is held, one after the other; false if there is not enough for all.
-fn take_all(plan: &mut Plan, rooms: &[Room]) -> bool {
+pub(super) fn take_all<'a>(plan: &mut Plan, rooms: impl Iterator<Item = &'a Room>) -> bool {
     let mut fit_all = true;
-    for Room { task, window, others } in rooms {
-        for ticket in others {
-            plan.end(*ticket);
+    for room in rooms {
+        room.clear(plan);
+        let fits = plan.reserve(room.window, room.task.service).is_some();
+        // What is promised is to be done whether it fits or not.
+        if !fits && room.is_taken {
+            plan.restore(room.window, room.task.service, None);
         }
-        fit_all &= plan.reserve(*window, task.service).is_some();
+        fit_all &= fits;
     }
     fit_all
 }
@@ -213,7 +207,7 @@ fn clear(
 }
 
 /// Puts all back in that were set aside and need not be; answers the others.
-fn spare(
+pub(super) fn spare(
     plan: &mut Plan,
     mut fits: impl FnMut(&mut Plan) -> bool,
     taken: Vec<Ticket>,

@@ -107,6 +107,10 @@ impl Node {
         effects: &mut Vec<Effect>,
     ) -> Option<(ServerId, u64)> {
         let Held { asker, attempt, .. } = self.held.remove(&id)?;
+        // Room that is taken is promised, and goes with that.
+        if self.rooms.get(&id).is_some_and(|room| room.is_taken) {
+            self.rooms.remove(&id);
+        }
         if asker == self.me && id.part == 0 {
             self.have_forgotten(id, effects);
         }
@@ -193,20 +197,25 @@ impl Node {
         effects.extend(
             unwanted.into_iter().map(|task| self.say(from, Message::Cancel { task, attempt })),
         );
-        if !wanted.is_empty() {
-            effects.push(self.say(from, Message::Confirm { tasks: wanted, attempt }));
+        // Whoever took room for it tells those who make way when it is confirmed: it has to go ahead first.
+        let is_later = |id: &TaskId| self.asked.get(id).is_some_and(|it| it.is_confirmed_later);
+        let counted: Vec<TaskId> = wanted.into_iter().filter(|id| !is_later(id)).collect();
+        if !counted.is_empty() {
+            effects.push(self.say(from, Message::Confirm { tasks: counted, attempt }));
         }
         let promises = promises.into_iter().filter(|promise| new.contains(&promise.task));
         self.settle(from, promises.collect(), effects);
     }
 
-    /// Whoever asked counts on promises made here. It is asked again when they should have been kept.
+    /// Whoever asked counts on promises made here: those who make way hear of it. It is asked again when they should have
+    /// been kept.
     pub(super) fn confirmed(
         &mut self,
         from: ServerId,
         tasks: &[TaskId],
         attempt: u64,
         now: Timestamp,
+        effects: &mut Vec<Effect>,
     ) {
         let wait = self.wait();
         for id in tasks {
@@ -216,6 +225,7 @@ impl Node {
                 // Each time it is still wanted behind its deadline it is waited twice as long.
                 let wait = if deadline > now { wait } else { held.again.wait };
                 held.again = Again::after(deadline.max(now), wait);
+                self.make_way(*id, now, effects);
             }
         }
     }

@@ -7,7 +7,8 @@
 //! Invariant: a task that was asked for ends with one answer, and so again after it was taken back or lost. With
 //! `b` others who can do it (at most `bidders_max`), no more than `3 b + 3` messages are said until then while
 //! none gets lost, for one in `p` parts at most `4 b + p` more, 3 more when room that is held is taken, and 3 more after
-//! a promise was taken back.
+//! a promise was taken back. That room was taken is said again until it is known what comes of it, each time after twice
+//! as long: once more if it goes ahead within eight delays.
 
 mod apart;
 mod faults;
@@ -15,6 +16,7 @@ mod global;
 mod held;
 mod message;
 mod room;
+mod suspense;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -166,13 +168,24 @@ struct Asked {
     is_begun: bool,
     /// Who was told to take room for it, and has not answered.
     taking: Option<ServerId>,
+    /// It is confirmed when what it is for goes ahead, which it has not.
+    is_confirmed_later: bool,
 }
 
 impl Asked {
     /// Nobody has answered yet.
     fn new(task: Task, until: Timestamp, attempt: u64) -> Self {
-        let (is_restored, is_begun) = (false, false);
-        Self { task, at: None, until, attempt, is_restored, start: None, is_begun, taking: None }
+        Self {
+            task,
+            at: None,
+            until,
+            attempt,
+            is_restored: false,
+            start: None,
+            is_begun: false,
+            taking: None,
+            is_confirmed_later: false,
+        }
     }
 }
 
@@ -247,6 +260,7 @@ impl Node {
     /// Somebody works on a task that is promised here, or was asked for here.
     pub fn begin(&mut self, id: TaskId) {
         self.desk.begin(id);
+        self.begin_in_room(id);
         if let Some(asked) = self.asked.get_mut(&id) {
             asked.is_begun = true;
         }
@@ -300,7 +314,9 @@ impl Node {
             Message::Answer { tasks, attempt, promises: None, earliest } => {
                 self.refused_by_all(&tasks, attempt, earliest, now, &mut effects);
             }
-            Message::Confirm { tasks, attempt } => self.confirmed(from, &tasks, attempt, now),
+            Message::Confirm { tasks, attempt } => {
+                self.confirmed(from, &tasks, attempt, now, &mut effects);
+            }
             Message::Cancel { task, attempt } => self.cancelled(from, task, attempt, &mut effects),
             Message::TakenBack { task, attempt, is_lost, goes_on } => {
                 let gone = match (goes_on, is_lost) {
@@ -351,7 +367,7 @@ impl Node {
         for id in silent.map(|(id, _)| *id).collect::<Vec<_>>() {
             self.give_up(&[id], None, now, &mut effects);
         }
-        self.drop_old_rooms(now);
+        self.settle_old_rooms(now, &mut effects);
         self.wake_urgent(now, &mut effects);
         self.move_urgent(now, &mut effects);
         self.say_again(now, &mut effects);

@@ -4,6 +4,7 @@
 #![expect(clippy::expect_used, reason = "a wrong assumption is a failed test")]
 
 mod faults;
+mod taking;
 mod wanted;
 mod work;
 
@@ -12,8 +13,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use legwork_model::id::{InstanceId, ServerId};
 use legwork_model::time::Timestamp;
 use legwork_promise::{
-    Desk, Discipline, Displaces, Effect, Message, Node, Part, Policy, ResourceId, Said, Setup,
-    Strategy, Task, TaskId, Window, Work,
+    Desk, Discipline, Displaces, Effect, Message, Node, Part, Policy, Promise, ResourceId, Said,
+    Setup, Strategy, Task, TaskId, Window, Work,
 };
 
 use self::wanted::{State, Wanted};
@@ -43,6 +44,10 @@ pub(crate) struct Setting {
     pub(crate) comes_back: bool,
     /// When who is gone, and for how long.
     pub(crate) faults: Vec<(i64, usize, i64)>,
+    /// Others make way only for what takes its room when it has all it needs.
+    pub(crate) asks_first: bool,
+    /// In how many cases of a hundred what takes its room goes ahead.
+    pub(crate) goes_ahead: u64,
 }
 
 /// What has happened, to see that it does.
@@ -134,6 +139,7 @@ impl Net {
             }
             self.go_and_come();
             self.decide();
+            self.go_ahead_or_not();
             while let Some(first) =
                 self.on_the_way.first_entry().filter(|it| it.key().0 <= self.now)
             {
@@ -147,6 +153,7 @@ impl Net {
                 if self.nodes[node].next_due().is_some_and(|due| due.0 <= self.now) {
                     let effects = self.nodes[node].tick(Timestamp(self.now));
                     self.carry_out(node, effects);
+                    self.make_up_for_waiting(node);
                 }
             }
             self.work();
@@ -185,6 +192,8 @@ impl Net {
         task.may_abort = self.below(10) < 8;
         if !is_separable && self.below(3) == 0 {
             task.displaces = Displaces::WhenTold;
+        } else if self.setting.asks_first {
+            task.displaces = Displaces::Never;
         }
         if is_separable {
             let after: [&[u16]; 4] = [&[], &[0], &[0], &[1, 2]];
@@ -203,8 +212,12 @@ impl Net {
     fn deliver(&mut self, from: usize, said: Said) {
         let to = usize::from(said.to.0);
         if !self.gone.contains(&to) {
+            let confirms = matches!(said.message, Message::Confirm { .. });
             let effects = self.nodes[to].hear(server(from), said, Timestamp(self.now));
             self.carry_out(to, effects);
+            if confirms {
+                self.make_up_for_waiting(to);
+            }
         }
     }
 
@@ -214,9 +227,17 @@ impl Net {
             Effect::Say(_) | Effect::Promised { .. } | Effect::Refused { .. } => None,
         });
         let gone: BTreeSet<TaskId> = gone.collect();
+        // It is looked at anew, which here means that nobody wants it any more.
+        let is_shaken = |id: &TaskId| self.wanted[id].is_taking();
+        let shaken: BTreeSet<TaskId> = gone.iter().filter(|id| is_shaken(id)).copied().collect();
         for effect in effects {
             match effect {
                 Effect::Say(said) => self.say(node, said),
+                Effect::Promised { promise: Promise { task, .. }, .. }
+                | Effect::Refused { task, .. }
+                | Effect::Removed { task }
+                | Effect::Lost { task }
+                    if shaken.contains(&task) => {}
                 Effect::Promised { promise, .. } if !self.wanted[&promise.task].has_decided => {
                     let at = self.now + self.below(9) as i64;
                     self.wanted.get_mut(&promise.task).expect("it is there").decides = Some(at);
@@ -242,6 +263,11 @@ impl Net {
                     let wanted = self.told(node, promise.task, State::Asked, State::Promised);
                     assert!(promise.times.end <= wanted.task.window.deadline, "{promise:?}");
                     (wanted.at, wanted.is_excused) = (Some(at), is_excused);
+                    if !wanted.has_gone_ahead {
+                        let at = self.now + self.below(9) as i64;
+                        self.wanted.get_mut(&promise.task).expect("it is there").goes_ahead =
+                            Some(at);
+                    }
                 }
                 Effect::Refused { task, .. } => {
                     self.happened.refused += 1;
@@ -249,6 +275,7 @@ impl Net {
                 }
                 Effect::Removed { task } | Effect::Lost { task } => {
                     let is_removed = matches!(effect, Effect::Removed { .. });
+                    assert!(!is_removed || self.may_be_removed(task), "{task:?}: for nothing");
                     self.happened.removed += usize::from(is_removed);
                     self.happened.lost += usize::from(!is_removed);
                     let wanted = self.told(node, task, State::Promised, State::Asked);
@@ -258,24 +285,7 @@ impl Net {
                 }
             }
         }
-    }
-
-    /// Those for whom room is held have what else they need, or do not want it any more.
-    fn decide(&mut self) {
-        let due = self.wanted.iter().filter(|(_, it)| !self.gone.contains(&it.owner));
-        let due = due.filter(|(_, it)| it.decides.is_some_and(|at| at <= self.now));
-        for id in due.map(|(id, _)| *id).collect::<Vec<_>>() {
-            let takes = self.below(3) > 0;
-            let now = self.now;
-            let wanted = self.wanted.get_mut(&id).expect("it is there");
-            (wanted.decides, wanted.has_decided) = (None, true);
-            wanted.state = if takes { State::Asked } else { State::Refused };
-            let owner = &mut self.nodes[wanted.owner];
-            let effects =
-                if takes { owner.take_room(id, Timestamp(now)) } else { owner.finish(id) };
-            let owner = wanted.owner;
-            self.carry_out(owner, effects);
-        }
+        shaken.into_iter().for_each(|id| self.hang_up(id));
     }
 
     /// Whether what was said to be promised still is: somebody may be gone, or have taken it back, and the word of

@@ -26,6 +26,9 @@ pub(super) struct Wanted {
     /// When its owner says whether it takes the room that is held for it; that it has said so.
     pub(super) decides: Option<i64>,
     pub(super) has_decided: bool,
+    /// When its case goes ahead or is given up, if its room was taken; that it has gone ahead.
+    pub(super) goes_ahead: Option<i64>,
+    pub(super) has_gone_ahead: bool,
     /// What was said for it until it was answered, and the most for one answer.
     pub(super) messages: usize,
     pub(super) messages_max: usize,
@@ -42,6 +45,8 @@ impl Wanted {
             is_unheard: false,
             decides: None,
             has_decided: task.displaces != Displaces::WhenTold,
+            goes_ahead: None,
+            has_gone_ahead: task.displaces != Displaces::WhenTold,
             messages: 0,
             messages_max: 0,
             task,

@@ -28,9 +28,8 @@ pub(super) struct Case {
     pub(super) created: Option<Timestamp>,
     pub(super) deadline: Option<Deadline>,
     pub(super) was_promised: bool,
-    /// How important it is, and when whoever wanted it hung up or was refused, if that is so.
+    /// How important it is.
     pub(super) priority: u8,
-    pub(super) given_up: Option<Timestamp>,
     /// Whoever has started it was told that it is promised.
     pub(super) is_answered: bool,
     pub(super) told: Vec<Told>,
@@ -61,7 +60,6 @@ impl Ledger {
     pub(super) fn add(&mut self, id: InstanceId, place: usize, process: usize, priority: u8) {
         let case = Case {
             priority,
-            given_up: None,
             place,
             process,
             is_aborted: false,
@@ -77,13 +75,6 @@ impl Ledger {
             standings: Vec::new(),
         };
         self.cases.insert(id, case);
-    }
-
-    /// Nobody starts a case any more that was asked for.
-    pub(super) fn give_up(&mut self, id: InstanceId, now: Timestamp) {
-        if let Some(case) = self.cases.get_mut(&id) {
-            case.given_up = Some(now);
-        }
     }
 
     /// Reads on in the histories.

@@ -27,7 +27,6 @@ pub(super) struct Starts {
 
 #[derive(Clone, Copy)]
 struct Asked {
-    instance: InstanceId,
     process: usize,
     ask_only: bool,
     /// When whoever asks hangs up, if they do.
@@ -86,7 +85,7 @@ impl Starts {
         };
         let id = office.worlds[place].ask(Request::Start(start));
         let patient_until = dice.chance(10).then(|| office.now.0 + dice.below(600) as i64);
-        self.asked.insert((place, id), Asked { instance, process, ask_only, patient_until });
+        self.asked.insert((place, id), Asked { process, ask_only, patient_until });
         if !ask_only {
             // It may be started although the answer is lost.
             office.ledger.add(instance, place, process, priority);
@@ -103,9 +102,6 @@ impl Starts {
                 let hangs_up = until.is_some_and(|until| until <= office.now.0);
                 if hangs_up && office.worlds[place].is_asked(id) {
                     office.worlds[place].hang_up(id);
-                    if let Some(asked) = self.asked.get(&key) {
-                        office.ledger.give_up(asked.instance, office.now);
-                    }
                 }
                 if !office.worlds[place].is_asked(id) {
                     self.asked.remove(&key);
@@ -127,7 +123,6 @@ impl Starts {
                 Ok(other) => return Err(format!("a start is answered with {other:?}")),
                 Err(refusal) if refusal.code == "deadline_not_promised" => {
                     self.refused += usize::from(!asked.ask_only);
-                    office.ledger.give_up(asked.instance, office.now);
                     if let Some(earliest) = refusal.earliest().filter(|_| dice.chance(70)) {
                         self.next = Some((asked.process, earliest));
                     }

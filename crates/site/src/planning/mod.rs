@@ -44,6 +44,7 @@ use legwork_promise::{Desk, Effect, Leeway, Node, Policy, Promise, Queue, Said, 
 use legwork_schedule::ExecutorId;
 
 use crate::Site;
+use crate::input::RequestId;
 use crate::message::Message;
 use crate::output::Output;
 pub(crate) use busy::Turn;
@@ -119,6 +120,8 @@ struct Expected {
 struct Granted {
     tasks: Vec<TaskId>,
     until: Timestamp,
+    /// Who wants it started.
+    request: RequestId,
 }
 
 /// What became of deadlines, since the server was started.
@@ -313,8 +316,9 @@ impl Site {
             .is_some_and(|due| due <= now)
         {
             self.plan(now, |node| node.tick(now));
-            self.go_on_with_all(now);
         }
+        // Those who made way for a start may have been about to start themselves.
+        self.go_on_with_all(now);
         let over = self.planning.granted.iter().filter(|(_, granted)| granted.until <= now);
         for id in over.map(|(id, _)| *id).collect::<Vec<_>>() {
             self.give_promise_back(id, now);
@@ -360,7 +364,9 @@ impl Site {
     /// When something in planning is due.
     pub(crate) fn next_plan(&self) -> Option<Timestamp> {
         let granted = self.planning.granted.values().map(|granted| granted.until).min();
-        let is_awaited = self.planning.is_asleep() || self.planning.reach.is_somebody_back();
+        let is_answered = self.planning.routes.values().any(Routing::is_answered);
+        let is_awaited =
+            is_answered || self.planning.is_asleep() || self.planning.reach.is_somebody_back();
         let stored = is_awaited.then_some(self.latest);
         let holds = self.planning.node.as_ref().is_some_and(|node| !node.desk.is_empty());
         let watch = holds.then(|| self.planning.watched_at + WATCHED);

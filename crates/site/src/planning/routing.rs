@@ -208,7 +208,7 @@ impl Site {
         self.submit_when_open(task, now);
     }
 
-    /// There is room for all legs: those who have to make way for this one do so now.
+    /// There is room for all legs: it is taken for this one. Those who make way hear of it when the case starts.
     fn take_room(&mut self, id: InstanceId, task: TaskId, window: Window, now: Timestamp) {
         if let Some(routing) = self.planning.routes.get_mut(&id) {
             routing.ask(task, window);
@@ -229,7 +229,8 @@ impl Site {
         }
         self.planning.counts.promised += 1;
         let tasks = routing.granted.iter().map(|(_, promise)| promise.task).collect();
-        let granted = Granted { tasks, until: Timestamp(now.0 + HELD_MS) };
+        let until = Timestamp(now.0 + HELD_MS);
+        let granted = Granted { tasks, until, request: routing.id };
         self.planning.granted.insert(id, granted);
         self.admit(routing.found(deadline), now);
         self.admit_all(repeated, now);
@@ -271,16 +272,22 @@ impl Site {
         }
     }
 
-    /// The instance that a promise was held for has started.
-    pub(crate) fn promise_taken_up(&mut self, id: InstanceId) {
+    /// The instance that a promise was held for has started: those who make way for it hear of it now.
+    pub(crate) fn promise_taken_up(&mut self, id: InstanceId, now: Timestamp) {
         let Some(granted) = self.planning.granted.remove(&id) else { return };
-        if let Some(node) = &mut self.planning.node {
-            node.go_ahead(granted.tasks.into_iter());
-        }
+        self.plan(now, |node| node.go_ahead(granted.tasks.into_iter(), now));
+    }
+
+    /// A start is refused although it was promised, or nobody wants it any more: what was promised is given back when all
+    /// that is due is done, before anybody makes way for it.
+    pub(crate) fn give_granted_up(&mut self, request: RequestId) {
+        let own = self.planning.granted.values_mut().filter(|granted| granted.request == request);
+        own.for_each(|granted| granted.until = self.latest);
     }
 
     /// Nobody waits for a start any more.
     pub(crate) fn drop_route(&mut self, request: RequestId, now: Timestamp) {
+        self.give_granted_up(request);
         for routing in self.planning.routes.values_mut() {
             routing.repeated.retain(|held| held.id != request);
         }

@@ -69,7 +69,7 @@ pub(super) struct Routing {
     pub(super) granted: Vec<(ServerId, Promise)>,
     /// What was granted and taken back: it is tried again.
     shaken: BTreeSet<TaskId>,
-    /// For how many of those that are granted others have made way, or did not have to.
+    /// For how many of those that are granted room is taken, or did not have to be.
     taken: usize,
     /// Something that was granted is not any more.
     is_lost: bool,
@@ -206,11 +206,18 @@ impl Routing {
         }
     }
 
-    /// What was granted is taken back: it is tried again, and what comes of it is told.
+    /// What was granted is taken back: it is tried again, and what comes of it is told. Once room is being taken that is
+    /// no good: what is granted again is only held, and nothing of it counts as taken. All is given back then.
     pub(super) fn withdrawn(&mut self, task: TaskId) {
         if self.has_granted(task) {
             self.shaken.insert(task);
+            self.is_lost |= self.is_taking();
         }
+    }
+
+    /// Whether all legs have had room, and some of it is taken or asked for.
+    fn is_taking(&self) -> bool {
+        self.taken > 0 || self.asked.is_some_and(|(task, _)| self.has_granted(task))
     }
 
     fn has_granted(&self, task: TaskId) -> bool {
@@ -226,16 +233,16 @@ impl Routing {
         self.is_lost.then_some(self.begun_anew < ANEW_MAX)
     }
 
-    /// Whether others make way for a leg: at once if it is the only one; else when all legs have room.
+    /// Whether others make way for a leg: when all legs have room. Nor do they at once for the only one: a date is looked
+    /// for with it as well, and whoever wants it may hang up.
     pub(super) fn displaces(&self) -> Displaces {
         match self.pass {
             Pass::Plain | Pass::Looking => Displaces::Never,
-            Pass::Displacing if self.legs.len() == 1 => Displaces::AtOnce,
             Pass::Displacing => Displaces::WhenTold,
         }
     }
 
-    /// All legs have room: the next for which others have to make way now.
+    /// All legs have room: the next for which it is taken.
     pub(super) fn next_to_take(&self) -> Option<(TaskId, Window)> {
         let (_, promise) = self.granted.get(self.taken)?;
         let window = self.route.promised().get(self.taken)?;

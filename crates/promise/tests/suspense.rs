@@ -1,0 +1,265 @@
+//! Those who make way for a case hear of it when it goes ahead; if it does not, nothing has happened to them.
+
+#![expect(clippy::expect_used, reason = "a wrong assumption is a failed test")]
+
+mod two;
+mod works;
+
+use legwork_model::id::ServerId;
+use legwork_model::time::Timestamp;
+use legwork_promise::{
+    Change, Desk, Discipline, Displaces, Effect, Message, Noted, Reservation, Said, Task, Turn,
+    Work,
+};
+use two::{NOW, Two, is_promised_at, one, task};
+use works::always;
+
+/// For how long it is waited to hear whether something goes ahead.
+const WAITED: i64 = 10_000;
+
+/// One that fills the time of somebody, and one that is more important, due before, and takes room when told.
+fn two_tasks(at: u16) -> (Task, Task) {
+    let minor = Task { service: Work(4_500), ..task(1, 5_000, 1, &[at]) };
+    (minor, Task { displaces: Displaces::WhenTold, ..task(2, 1_500, 5, &[at]) })
+}
+
+fn turns(two: &Two, at: u16) -> Vec<Turn> {
+    let mut desk = two.nodes[usize::from(at)].desk.clone();
+    desk.plan_mut(&one(at), 0).expect("it is here").turns()
+}
+
+/// Both are promised at this planner, and the first does not know yet that it makes way.
+fn in_suspense(at: u16) -> (Two, Task, Task) {
+    let mut two = Two::new();
+    let (minor, major) = two_tasks(at);
+    assert!(is_promised_at(&two.does(|node| node.submit(minor.clone(), NOW)), minor.id, at));
+    assert!(is_promised_at(&two.does(|node| node.submit(major.clone(), NOW)), major.id, at));
+    let told = two.does(|node| node.take_room(major.id, NOW));
+    assert!(told.len() == 1 && is_promised_at(&told, major.id, at), "{told:?}");
+    (two, minor, major)
+}
+
+fn said(effects: &[Effect]) -> Vec<&Said> {
+    let said = effects.iter().filter_map(|effect| match effect {
+        Effect::Say(said) => Some(said),
+        Effect::Promised { .. }
+        | Effect::Refused { .. }
+        | Effect::Removed { .. }
+        | Effect::Lost { .. } => None,
+    });
+    said.collect()
+}
+
+#[test]
+fn nobody_has_made_way_for_what_is_given_up_after_its_room_was_taken() {
+    for at in [0, 1] {
+        let (mut two, minor, major) = in_suspense(at);
+        let node = &two.nodes[usize::from(at)];
+        let before = turns(&two, at);
+        assert!(node.desk.task(minor.id).is_some() && node.desk.task(major.id).is_some());
+        assert_eq!(two.does(|node| node.finish(major.id)), []);
+        let node = &mut two.nodes[usize::from(at)];
+        assert!(node.desk.task(major.id).is_none());
+        let changes = node.desk.take_changes();
+        assert!(!changes.contains(&Change::Ended(minor.id)), "{changes:?}");
+        assert_eq!(changes.last(), Some(&Change::Ended(major.id)));
+        assert_eq!(node.take_noted(), []);
+        assert_eq!(turns(&two, at), before, "all is where it was");
+        assert_eq!(two.nodes[usize::from(at)].open(), 1);
+        let offered = if at == 0 { vec![] } else { vec![minor.id, major.id] };
+        assert_eq!(two.offered, offered, "nothing is tried elsewhere");
+    }
+}
+
+#[test]
+fn those_who_make_way_hear_of_it_when_it_goes_ahead() {
+    for at in [0, 1] {
+        let (mut two, minor, major) = in_suspense(at);
+        let told = two.does(|node| node.go_ahead([major.id].into_iter(), NOW));
+        assert!(told.contains(&Effect::Removed { task: minor.id }), "{told:?}");
+        let node = &mut two.nodes[usize::from(at)];
+        assert!(node.desk.task(minor.id).is_none());
+        assert!(node.desk.take_changes().contains(&Change::Ended(minor.id)));
+        let promise = node.desk.promise(major.id).expect("it is promised");
+        assert!(promise.times.end <= major.window.deadline);
+    }
+}
+
+#[test]
+fn what_is_promised_meanwhile_fits_whatever_comes_of_it() {
+    let (mut two, minor, major) = in_suspense(0);
+    // Beside the less important one there are 500 left, beside the other 4000.
+    let small = Task { service: Work(500), ..task(3, 5_000, 9, &[0]) };
+    let large = Task { displaces: Displaces::Never, service: Work(501), ..task(4, 5_000, 9, &[0]) };
+    let told = two.does(|node| node.submit(large.clone(), NOW));
+    assert!(matches!(told[..], [Effect::Refused { .. }]), "{told:?}");
+    // Nor can anybody else have room at the expense of one of them.
+    let urgent = task(5, 1_000, 9, &[0]);
+    let told = two.does(|node| node.submit(urgent.clone(), NOW));
+    assert!(matches!(told[..], [Effect::Refused { .. }]), "{told:?}");
+    assert!(is_promised_at(&two.does(|node| node.submit(small.clone(), NOW)), small.id, 0));
+    two.does(|node| node.finish(major.id));
+    assert_eq!(two.nodes[0].desk.endangered(NOW), []);
+    assert!(two.nodes[0].desk.task(minor.id).is_some());
+}
+
+#[test]
+fn who_has_begun_what_was_to_make_way_goes_on_and_the_other_yields() {
+    for at in [0, 1] {
+        let (mut two, minor, major) = in_suspense(at);
+        let node = &mut two.nodes[usize::from(at)];
+        node.begin(minor.id);
+        assert_eq!(node.next_due(), Some(NOW), "at once");
+        let effects = node.tick(NOW);
+        assert!(node.desk.is_begun(minor.id) && node.desk.task(major.id).is_none());
+        let told = match said(&effects)[..] {
+            [] => effects,
+            [said] => {
+                let said = said.clone();
+                two.does(|node| node.hear(ServerId(1), said, NOW))
+            }
+            _ => unreachable!("{effects:?}"),
+        };
+        assert!(told.contains(&Effect::Lost { task: major.id }), "{told:?}");
+        assert!(!told.contains(&Effect::Removed { task: minor.id }), "{told:?}");
+        // It has not gone ahead: nobody else makes way for it at once.
+        assert!(
+            told.contains(&Effect::Refused { task: major.id, earliest: Some(Timestamp(5_500)) })
+        );
+    }
+}
+
+#[test]
+fn who_began_before_it_was_told_has_begun_as_well() {
+    let (mut two, minor, major) = in_suspense(0);
+    let later = Timestamp(NOW.0 + 100);
+    two.nodes[0].desk.pass(later);
+    two.nodes[0].desk.begin_since(minor.id, NOW);
+    let told = two.does(|node| node.tick(later));
+    assert!(told.contains(&Effect::Lost { task: major.id }), "{told:?}");
+    assert!(two.nodes[0].desk.is_begun(minor.id));
+    assert_eq!(two.nodes[0].desk.endangered(later), []);
+}
+
+#[test]
+fn if_nothing_is_heard_of_it_they_are_told_after_a_while() {
+    let (mut two, minor, major) = in_suspense(1);
+    let node = &mut two.nodes[1];
+    let mut at = NOW;
+    while node.desk.task(minor.id).is_some() {
+        at = node.next_due().expect("something is due");
+        let effects = node.tick(at);
+        let is_told = said(&effects).iter().any(
+            |said| matches!(said.message, Message::TakenBack { task, .. } if task == minor.id),
+        );
+        assert_eq!(is_told, node.desk.task(minor.id).is_none());
+    }
+    assert_eq!(at, Timestamp(WAITED));
+    assert!(node.desk.task(major.id).is_some(), "it is still promised");
+    let noted = node.take_noted();
+    assert!(matches!(noted[..], [Noted::TakenBack { task, .. }] if task == minor.id), "{noted:?}");
+}
+
+#[test]
+fn what_was_taken_is_confirmed_when_it_goes_ahead_and_again_if_that_got_lost() {
+    let (mut two, minor, major) = in_suspense(1);
+    // The word of it gets lost.
+    let effects = two.nodes[0].go_ahead([major.id].into_iter(), NOW);
+    assert!(matches!(said(&effects)[..], [Said { message: Message::Confirm { .. }, .. }]));
+    let at = two.nodes[1].next_due().expect("it is said again");
+    let again = two.nodes[1].tick(at);
+    let [answer] = said(&again)[..] else { unreachable!("{again:?}") };
+    let told = two.does(|node| node.hear(ServerId(1), answer.clone(), at));
+    assert!(told.contains(&Effect::Removed { task: minor.id }), "{told:?}");
+}
+
+#[test]
+fn what_is_begun_has_gone_ahead() {
+    let (mut two, minor, major) = in_suspense(1);
+    two.nodes[1].begin(major.id);
+    let effects = two.nodes[1].tick(NOW);
+    assert_eq!(said(&effects).len(), 1, "{effects:?}");
+    assert!(two.nodes[1].desk.is_begun(major.id));
+    assert!(two.nodes[1].desk.task(minor.id).is_none());
+}
+
+#[test]
+fn who_is_lost_has_promised_both() {
+    let (mut two, minor, major) = in_suspense(0);
+    let told = two.does(|node| node.lose_resource(&one(0), NOW));
+    for id in [minor.id, major.id] {
+        assert!(told.contains(&Effect::Lost { task: id }), "{told:?}");
+    }
+    assert_eq!((two.nodes[0].open(), two.nodes[0].desk.len()), (0, 0));
+}
+
+#[test]
+fn who_works_at_other_times_holds_and_has_taken_the_same_room() {
+    let (mut two, minor, major) = in_suspense(0);
+    two.nodes[0].desk.refit(&one(0), &always(Discipline::Preemptive), NOW);
+    let mut other = two.nodes[0].clone();
+    assert_eq!(other.finish(major.id), []);
+    assert_eq!(other.desk.endangered(NOW), []);
+    let told = two.does(|node| node.go_ahead([major.id].into_iter(), NOW));
+    assert!(told.contains(&Effect::Removed { task: minor.id }), "{told:?}");
+    assert_eq!(two.nodes[0].desk.endangered(NOW), []);
+}
+
+#[test]
+fn what_is_offered_or_told_to_be_taken_again_is_promised_as_it_is() {
+    let (mut two, minor, major) = in_suspense(1);
+    let before = turns(&two, 1);
+    let at = two.nodes[1].next_due().expect("it is said again");
+    let again = two.nodes[1].tick(at);
+    let [answer] = said(&again)[..] else { unreachable!("{again:?}") };
+    // Whoever asked knows it, and has not gone ahead.
+    assert_eq!(two.does(|node| node.hear(ServerId(1), answer.clone(), at)), []);
+    let Message::Answer { attempt, .. } = answer.message else { unreachable!("{answer:?}") };
+    let message = Message::Take { task: major.id, earlier: attempt - 1, attempt };
+    let take = Said { to: ServerId(1), surplus: 0, message };
+    let heard = two.nodes[1].hear(ServerId(0), take, at);
+    assert!(matches!(
+        said(&heard)[..],
+        [Said { message: Message::Answer { promises: Some(_), .. }, .. }]
+    ));
+    assert!(two.nodes[1].desk.task(minor.id).is_some());
+    assert_eq!(turns(&two, 1).len(), before.len());
+}
+
+#[test]
+fn after_a_restart_both_are_promised_and_what_cannot_be_kept_is_told() {
+    let (two, minor, major) = in_suspense(1);
+    let before = &two.nodes[1];
+    let stored = |task: &Task| -> (Reservation, (ServerId, u64)) {
+        let reservation = before.desk.reservation(task.id).expect("it is stored");
+        (reservation, before.asker_and_attempt(task.id).expect("it is held"))
+    };
+    let mut after = Two::new().nodes[1].clone();
+    for (reservation, asker) in [stored(&minor), stored(&major)] {
+        after.restore(reservation, asker, None);
+    }
+    let effects = after.give_up_endangered(NOW);
+    let is_minor =
+        |said: &&Said| matches!(said.message, Message::TakenBack { task, .. } if task == minor.id);
+    assert_eq!(said(&effects).into_iter().filter(is_minor).count(), 1, "{effects:?}");
+    assert!(after.desk.task(major.id).is_some());
+}
+
+#[test]
+fn executors_begin_nothing_while_somebody_does_not_know_that_they_make_way() {
+    let mut desk = Desk::default();
+    assert!(desk.add(one(0), &always(Discipline::NonPreemptive), NOW));
+    let (minor, major) = two_tasks(0);
+    desk.guarantee(&minor).expect("it fits");
+    assert_eq!(desk.turn_of(minor.id, NOW), Some(0));
+    desk.hold_room(&major).expect("there is room");
+    assert_eq!(desk.turn_of(minor.id, NOW), Some(0), "it is only held");
+    desk.take_room(major.id).expect("there is room");
+    assert_eq!(desk.turn_of(minor.id, NOW), None);
+    assert_eq!(desk.turn_for(&one(0), Work(1), NOW), None);
+    let mut other = desk.clone();
+    other.end(major.id);
+    assert_eq!(other.turn_of(minor.id, NOW), Some(0));
+    assert_eq!(desk.make_way(major.id), Some(Ok(vec![minor])));
+    assert_eq!(desk.turn_of(major.id, NOW), Some(0));
+}

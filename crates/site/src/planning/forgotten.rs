@@ -33,9 +33,11 @@ pub(super) struct Forgotten {
 /// What an executor may have, and by when it is over.
 #[derive(Debug, Default)]
 struct Shade {
-    /// How many jobs, by who may have given them and in which life; `None`: nobody has heard of that server.
+    /// How many jobs, by who may have given them and before which life; `None`: nobody has heard of that server.
     counts: BTreeMap<(ServerId, Option<u64>), usize>,
     until: Option<Timestamp>,
+    /// In which life servers have told it last: what they say again counts once.
+    lives: BTreeMap<ServerId, u64>,
 }
 
 impl Forgotten {
@@ -147,11 +149,13 @@ impl Site {
         now: Timestamp,
     ) {
         let shade = self.planning.forgotten.executors.entry(name.clone()).or_default();
-        if shade.until.is_some_and(|until| until <= now) {
-            // All that was counted before is over. What was heard is not heard anew.
-            shade.counts.values_mut().for_each(|count| *count = 0);
+        if shade.until.is_none_or(|until| until <= now) {
+            // All that was counted before is over.
+            shade.counts.clear();
         }
-        if shade.counts.contains_key(&of) && of.1.is_some() {
+        if let (from, Some(life)) = of
+            && shade.lives.insert(from, life) == Some(life)
+        {
             return;
         }
         shade.counts.insert(of, count);
@@ -166,7 +170,9 @@ impl Site {
         let lanes = self.hands_of(id).map_or(0, |(lanes, _)| lanes);
         let known = self.occupants(id, &resource, lanes);
         let Some(shade) = self.planning.forgotten.executors.get_mut(name) else { return };
-        let count: usize = shade.counts.values().sum();
+        // It takes no more of one server, whatever that says.
+        let most = one.limit as usize;
+        let count = shade.counts.values().map(|count| (*count).min(most)).sum();
         let known = known.iter().map(|one| Work(one.takes_ms()));
         let all: Vec<Work> = std::iter::repeat_n(Work(longest), count).chain(known).collect();
         let until = Queue::default().note(BTreeMap::new(), &all, hands(&one) as usize, since);

@@ -536,8 +536,10 @@ fn plans() {
     check_plan(PlanEvent::Ended(task), "8202845000000000000000000000000000000007050100");
     let took = PlanEvent::Took { process: "loan".into(), step: "pay".into(), ms: 7 };
     check_plan(took, "8403646c6f616e6370617907");
-    let back = PlanEvent::TakenBack { task, asker: ServerId(3), is_lost: true, attempt: 7 };
-    check_plan(back, "850484500000000000000000000000000000000705010003f507");
+    let (asker, is_lost, attempt) = (ServerId(3), true, 7);
+    let back = |goes_on| PlanEvent::TakenBack { task, asker, is_lost, attempt, goes_on };
+    check_plan(back(false), "850484500000000000000000000000000000000705010003f507");
+    check_plan(back(true), "860484500000000000000000000000000000000705010003f507f5");
     check_plan(PlanEvent::Told(task), "8205845000000000000000000000000000000007050100");
     check_plan(PlanEvent::Left(task), "8206845000000000000000000000000000000007050100");
 }

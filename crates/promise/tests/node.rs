@@ -206,11 +206,11 @@ fn a_late_copy_of_an_old_cancellation_does_not_silence_that_a_promise_was_taken_
     // It is lost, what is said of that is lost too, and the one that has said it is down for a while.
     two.nodes[1].lose_resource(&one(1), NOW);
     let noted = two.nodes[1].take_noted();
-    let [Noted::TakenBack { task, asker, attempt, is_lost }] = noted[..] else {
+    let [Noted::TakenBack { task, asker, attempt, is_lost, goes_on }] = noted[..] else {
         unreachable!("{noted:?}")
     };
     two.nodes[1] = Two::new().nodes[1].clone();
-    two.nodes[1].tell_taken_back(task, (asker, attempt), is_lost, NOW);
+    two.nodes[1].tell_taken_back(task, (asker, attempt), (is_lost, goes_on), NOW);
     two.nodes[1].hear(ServerId(0), old, NOW);
     assert_eq!(two.nodes[1].take_noted(), [], "nobody knows of it yet");
     let said = said(two.nodes[1].tick(NOW)).expect("it says so again");

@@ -44,6 +44,9 @@ pub enum PlanEvent {
         /// In which attempt of whoever asked it was promised.
         #[n(3)]
         attempt: u64,
+        /// Whoever works on it goes on all the same, and will be late.
+        #[cbor(n(4), skip_if = "is_no")]
+        goes_on: bool,
     },
     /// They know.
     #[n(5)]
@@ -113,6 +116,10 @@ pub struct Reserved {
 
 fn is_unnamed(step: &Arc<str>) -> bool {
     step.is_empty()
+}
+
+fn is_no(answer: &bool) -> bool {
+    !answer
 }
 
 /// Somebody who can do something for a while.

@@ -38,7 +38,7 @@ pub(super) struct Taken {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Noted {
     /// A promise was taken back, and whoever it was for has to know.
-    TakenBack { task: TaskId, asker: ServerId, attempt: u64, is_lost: bool },
+    TakenBack { task: TaskId, asker: ServerId, attempt: u64, is_lost: bool, goes_on: bool },
     /// They know.
     Told { task: TaskId },
 }
@@ -275,11 +275,10 @@ impl Node {
         &mut self,
         id: TaskId,
         (asker, attempt): (ServerId, u64),
-        is_lost: bool,
+        (is_lost, goes_on): (bool, bool),
         now: Timestamp,
     ) {
         let again = Again { at: now, wait: self.wait() };
-        let goes_on = false;
         self.taken.insert(id, Taken { asker, attempt, is_lost, goes_on, again });
     }
 
@@ -299,7 +298,7 @@ impl Node {
         let (task, again) = (task.id, Again::after(now, self.wait()));
         let (is_lost, goes_on) = (gone != Gone::MadeWayHere, gone == Gone::Late);
         self.taken.insert(task, Taken { asker, attempt, is_lost, goes_on, again });
-        self.noted.push(Noted::TakenBack { task, asker, attempt, is_lost });
+        self.noted.push(Noted::TakenBack { task, asker, attempt, is_lost, goes_on });
         effects.push(self.say(asker, Message::TakenBack { task, attempt, is_lost, goes_on }));
     }
 

@@ -10,7 +10,7 @@ use legwork_model::id::{InstanceId, StreamId};
 use legwork_model::time::Timestamp;
 use legwork_promise::{Change, Noted, Reservation, ResourceId, Task, Window, Work};
 
-use super::ledger::Ledger;
+use super::ledger::{Ledger, TakenBack};
 use super::resources::{performer, resource};
 use super::who::{only, stands_in};
 use super::{Planning, key, task_id};
@@ -71,8 +71,8 @@ impl Site {
         let taken = self.planning.ledger.taken.clone();
         if let Some(node) = &mut self.planning.node {
             node.desk.take_changes();
-            for (task, (asker, attempt, is_lost)) in taken {
-                node.tell_taken_back(task_id(task), (asker, attempt), is_lost, now);
+            for TakenBack { task, asker, is_lost, attempt, goes_on } in taken.into_values() {
+                node.tell_taken_back(task_id(task), (asker, attempt), (is_lost, goes_on), now);
             }
         }
         self.note_plans_changed();
@@ -135,8 +135,8 @@ impl Site {
         }
         let mut events: Vec<PlanEvent> = changes.into_iter().filter_map(event).collect();
         events.extend(node.take_noted().into_iter().map(|noted| match noted {
-            Noted::TakenBack { task, asker, attempt, is_lost } => {
-                PlanEvent::TakenBack { task: key(task), asker, is_lost, attempt }
+            Noted::TakenBack { task, asker, attempt, is_lost, goes_on } => {
+                PlanEvent::TakenBack { task: key(task), asker, is_lost, attempt, goes_on }
             }
             Noted::Told { task } => PlanEvent::Told(key(task)),
         }));
@@ -308,8 +308,13 @@ mod tests {
         assert_eq!(net(&[new(2), ended(key(2)), new(2)]), [new(2)]);
         assert_eq!(net(&[ended(key(1)), new(1), ended(key(1))]), [ended(key(1))]);
         assert_eq!(net(&[new(1), ended(key(1))]), [new(1), ended(key(1))]);
-        let back =
-            PlanEvent::TakenBack { task: key(2), asker: ServerId(1), is_lost: true, attempt: 6 };
+        let back = PlanEvent::TakenBack {
+            task: key(2),
+            asker: ServerId(1),
+            is_lost: true,
+            attempt: 6,
+            goes_on: false,
+        };
         assert_eq!(net(&[new(2), back.clone(), ended(key(2))]), [back]);
     }
 

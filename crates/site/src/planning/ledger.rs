@@ -17,8 +17,8 @@ pub(super) struct Ledger {
     held: BTreeMap<TaskKey, Reserved>,
     /// What somebody works on, in the order in which it is due, and since when.
     begun: BTreeMap<Performer, BTreeMap<(Timestamp, TaskKey), Timestamp>>,
-    /// What was taken back from whom, of which attempt of theirs, and whether it was lost, until they know.
-    pub(super) taken: BTreeMap<TaskKey, (ServerId, u64, bool)>,
+    /// What was taken back, until those know for whom it was promised.
+    pub(super) taken: BTreeMap<TaskKey, TakenBack>,
     /// How long steps took that were promised, by process and step.
     pub(super) seen: BTreeMap<(Arc<str>, Arc<str>), Seen>,
 }
@@ -30,22 +30,29 @@ struct Stored {
     #[n(1)]
     seen: Vec<StoredStep>,
     #[n(2)]
-    taken: Vec<StoredTaken>,
+    taken: Vec<TakenBack>,
     /// Those who could do something: the same for very many tasks, and much longer than the rest of them.
     #[n(3)]
     groups: Vec<Vec<Performer>>,
 }
 
-#[derive(Encode, Decode)]
-struct StoredTaken {
+/// What was taken back from whom, of which attempt of theirs, and why.
+#[derive(Clone, Copy, Debug, PartialEq, Encode, Decode)]
+pub(super) struct TakenBack {
     #[n(0)]
-    task: TaskKey,
+    pub(super) task: TaskKey,
     #[n(1)]
-    asker: ServerId,
+    pub(super) asker: ServerId,
     #[n(2)]
-    is_lost: bool,
+    pub(super) is_lost: bool,
     #[n(3)]
-    attempt: u64,
+    pub(super) attempt: u64,
+    #[cbor(n(4), skip_if = "is_no")]
+    pub(super) goes_on: bool,
+}
+
+fn is_no(answer: &bool) -> bool {
+    !answer
 }
 
 #[derive(Encode, Decode)]
@@ -96,8 +103,8 @@ impl Ledger {
                     self.stop(&left, at);
                 }
             }
-            PlanEvent::TakenBack { task, asker, is_lost, attempt } => {
-                self.taken.insert(task, (asker, attempt, is_lost));
+            PlanEvent::TakenBack { task, asker, is_lost, attempt, goes_on } => {
+                self.taken.insert(task, TakenBack { task, asker, is_lost, attempt, goes_on });
             }
             PlanEvent::Told(task) => drop(self.taken.remove(&task)),
             PlanEvent::Took { process, step, ms } => {
@@ -177,20 +184,14 @@ impl Ledger {
             seen: *seen,
         };
         let seen = self.seen.iter().map(step).collect();
-        let taken = self.taken.iter();
-        let taken = taken.map(|(&task, &(asker, attempt, is_lost))| StoredTaken {
-            task,
-            asker,
-            is_lost,
-            attempt,
-        });
+        let taken = self.taken.values().copied();
         // Writing to memory cannot fail.
         minicbor::to_vec(Stored { held, seen, taken: taken.collect(), groups }).unwrap_or_default()
     }
 
     pub(super) fn from_bytes(bytes: &[u8]) -> Result<Self, minicbor::decode::Error> {
         let Stored { held, seen, taken, groups } = minicbor::decode(bytes)?;
-        let taken = taken.into_iter().map(|it| (it.task, (it.asker, it.attempt, it.is_lost)));
+        let taken = taken.into_iter().map(|it| (it.task, it));
         let seen = seen.into_iter().map(|it| ((it.process, it.step), it.seen));
         let mut ledger = Self { taken: taken.collect(), seen: seen.collect(), ..Self::default() };
         for StoredTask { mut reserved, begun, who } in held {
@@ -248,8 +249,13 @@ mod tests {
     fn a_snapshot_holds_what_its_events_come_to() {
         let reserved = |node| reserved(node, vec![Performer::Agent("ann".into())]);
         let took = PlanEvent::Took { process: "loan".into(), step: "pay".into(), ms: 7 };
-        let back =
-            PlanEvent::TakenBack { task: key(3), asker: ServerId(1), is_lost: false, attempt: 6 };
+        let back = PlanEvent::TakenBack {
+            task: key(3),
+            asker: ServerId(1),
+            is_lost: false,
+            attempt: 6,
+            goes_on: true,
+        };
         let mut ledger = Ledger::default();
         ledger.fold(back, Timestamp(4));
         let events =

@@ -115,7 +115,7 @@ impl Site {
     pub(super) fn ask_whether_wanted(&mut self, now: Timestamp) {
         for server in std::mem::take(&mut self.planning.reach.back) {
             let ledger = &self.planning.ledger;
-            let is_told = ledger.taken.values().any(|(asker, ..)| *asker == server);
+            let is_told = ledger.taken.values().any(|taken| taken.asker == server);
             if is_told || ledger.held().any(|it| it.asker == server) {
                 self.plan(now, |node| node.ask_again(server, now));
             }

@@ -240,6 +240,22 @@ proptest! {
 }
 
 #[test]
+fn what_takes_longer_and_waits_for_something_else_is_not_done_before_that_is() {
+    let start = Timestamp(0);
+    let mut plan = Plan::new(Supply::always(start), Discipline::NonPreemptive, start);
+    let window = |deadline| Window { release: start, deadline: Timestamp(deadline) };
+    let (longer, _) = plan.reserve(window(5), Work(2)).unwrap();
+    let (other, _) = plan.reserve(window(20), Work(9)).unwrap();
+    plan.begin_with(longer);
+    plan.pass(Timestamp(2));
+    // Nothing is left of it, but it is not done; then it is begun again behind the other.
+    plan.stop();
+    plan.begin_with(other);
+    plan.begin_with(longer);
+    assert_eq!(plan.endangered(), [longer]);
+}
+
+#[test]
 fn what_is_given_up_and_goes_on_takes_its_own_time_and_nothing_elses() {
     let start = Timestamp(0);
     let mut plan = Plan::new(Supply::always(start), Discipline::NonPreemptive, start);

@@ -157,7 +157,7 @@ fn answers_as_by_hours(plan: &mut Plan, (release, time, cost): (i64, i64, i64)) 
     let earliest = plan.earliest(Timestamp(from), Work(cost)).unwrap().0;
     let number = plan.last + 1;
     let by_hours = |plan: &Plan, deadline| {
-        is_in_time(plan, Some(Piece { number, release: from, deadline, cost }))
+        is_in_time(plan, Some(Piece { number, release: from, deadline, idle: 0, cost }))
     };
     assert_eq!(fits, by_hours(plan, from + time), "for {from} to {} {cost}", from + time);
     assert!(by_hours(plan, earliest), "from {from} {cost} by {earliest}");

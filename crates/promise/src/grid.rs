@@ -52,7 +52,7 @@ impl Grid {
     pub(crate) fn new(pieces: impl IntoIterator<Item = Piece>) -> Self {
         let mut pieces: Vec<Piece> = pieces.into_iter().filter(|piece| piece.cost > 0).collect();
         let bands = bands_for(pieces.len());
-        pieces.sort_unstable_by_key(|piece| (piece.deadline, piece.number));
+        pieces.sort_unstable_by_key(Piece::key);
         let columns = drawn(&pieces, bands, |piece| piece.deadline);
         pieces.sort_unstable_by_key(|piece| (piece.release, piece.number));
         let rows = drawn(&pieces, bands, |piece| piece.release);
@@ -76,7 +76,7 @@ impl Grid {
         in_row.insert(in_row.partition_point(|it| by_release(it) < by_release(&new)), new);
         self.alone[row] = Alone::of(in_row);
         let column = &mut self.columns[column].pieces;
-        column.insert(column.partition_point(|it| by_deadline(it) < by_deadline(&new)), new);
+        column.insert(column.partition_point(|it| it.key() < new.key()), new);
         self.count(new, new.cost);
         self.room = self.room.saturating_sub(1);
         self.room > 0
@@ -92,7 +92,7 @@ impl Grid {
         lessen(in_row, at, less);
         self.alone[row] = Alone::of(in_row);
         let in_column = &mut self.columns[column].pieces;
-        if let Ok(at) = in_column.binary_search_by_key(&by_deadline(&piece), by_deadline) {
+        if let Ok(at) = in_column.binary_search_by_key(&piece.key(), Piece::key) {
             lessen(in_column, at, less);
         }
         self.count(piece, -less);
@@ -120,7 +120,7 @@ impl Grid {
     pub(crate) fn end_of(&self, piece: Piece, all: i64) -> Option<i64> {
         let own = place(&self.rows, piece.release);
         self.rows[own].pieces.binary_search_by_key(&by_release(&piece), by_release).ok()?;
-        let costs = self.costs_up_to(by_deadline(&piece));
+        let costs = self.costs_up_to(piece.key());
         let (mut at, mut is_seen) = (all - costs.iter().sum::<i64>(), false);
         for (number, (row, cost)) in self.rows.iter().zip(costs).enumerate() {
             if row.pieces.last().is_none_or(|last| last.release < at) {
@@ -128,7 +128,7 @@ impl Grid {
                 is_seen |= number == own;
                 continue;
             }
-            for it in row.pieces.iter().filter(|it| by_deadline(it) <= by_deadline(&piece)) {
+            for it in row.pieces.iter().filter(|it| it.key() <= piece.key()) {
                 if is_seen && it.release >= at {
                     return Some(at);
                 }
@@ -145,7 +145,7 @@ impl Grid {
         let sooner = |row| self.sums(row).iter().take(column).sum::<i64>();
         let sooner: Vec<i64> = (0..=self.rows.len()).map(sooner).collect();
         let mut costs: Vec<i64> = sooner.windows(2).map(|rows| rows[0] - rows[1]).collect();
-        for it in self.columns[column].pieces.iter().filter(|it| by_deadline(it) <= key) {
+        for it in self.columns[column].pieces.iter().filter(|it| it.key() <= key) {
             costs[place(&self.rows, it.release)] += it.cost;
         }
         costs
@@ -327,10 +327,6 @@ fn by_release(piece: &Piece) -> (i64, u64) {
     (piece.release, piece.number)
 }
 
-fn by_deadline(piece: &Piece) -> Key {
-    Key { deadline: piece.deadline, number: piece.number }
-}
-
 /// Takes so much out of a piece, and the piece if nothing is left of it.
 fn lessen(pieces: &mut Vec<Piece>, at: usize, cost: i64) {
     pieces[at].cost -= cost;
@@ -403,7 +399,7 @@ mod tests {
     fn end_by_hours(all: &[Piece], piece: Piece, before: i64) -> i64 {
         let (mut left, mut hour) = (before, 0);
         while hour <= piece.release || left > 0 {
-            let urgent = all.iter().filter(|it| by_deadline(it) <= by_deadline(&piece));
+            let urgent = all.iter().filter(|it| it.key() <= piece.key());
             left += urgent.filter(|it| it.release == hour).map(|it| it.cost).sum::<i64>();
             left = (left - 1).max(0);
             hour += 1;
@@ -440,7 +436,7 @@ mod tests {
                     }
                     _ => {
                         let deadline = release + time;
-                        let new = Piece { number, release, deadline, cost };
+                        let new = Piece { number, release, deadline, idle: 0, cost };
                         if release > now && fits_by_pairs(&all, new) {
                             all.push(new);
                             if !grid.insert(new) && kind % 2 == 0 {
@@ -454,7 +450,7 @@ mod tests {
             all.sort_by_key(by_release);
             prop_assert_eq!(grid.pieces().copied().collect::<Vec<_>>(), all.clone());
             for piece in &all {
-                let urgent = all.iter().filter(|it| by_deadline(it) <= by_deadline(piece));
+                let urgent = all.iter().filter(|it| it.key() <= piece.key());
                 let cost = urgent.map(|it| it.cost).sum::<i64>();
                 for free in [0, piece.release / 2, piece.release + 9] {
                     let end = end_by_hours(&all, *piece, free);
@@ -462,7 +458,7 @@ mod tests {
                 }
             }
             for (release, time, cost) in asked {
-                let new = Piece { number: 1_000, release, deadline: release + time, cost };
+                let new = Piece { number: 1_000, release, deadline: release + time, idle: 0, cost };
                 prop_assert_eq!(grid.fits(new), fits_by_pairs(&all, new), "{:?} in {:?}", new, all);
             }
         }

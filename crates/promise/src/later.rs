@@ -117,7 +117,7 @@ mod tests {
         ) {
             let (mut later, mut all, mut now) = (Later::new([]), Vec::<Piece>::new(), -1);
             for (number, (kind, (release, time, cost), asked)) in (1..).zip(steps) {
-                let new = Piece { number, release, deadline: release + time, cost };
+                let new = Piece { number, release, deadline: release + time, idle: 0, cost };
                 let which = release as usize % all.len().max(1);
                 match kind {
                     0 | 1 if !all.is_empty() => {
@@ -140,7 +140,7 @@ mod tests {
                 let anew = in_order(all.iter().copied());
                 let (release, time, cost) = asked;
                 let deadline = release + time.max(cost);
-                let asked = Piece { number: 1_000, release, deadline, cost };
+                let asked = Piece { number: 1_000, release, deadline, idle: 0, cost };
                 // What is looked at does not change how the rest is kept.
                 prop_assert_eq!(later.clone().fits(asked), anew.fits(asked), "{:?}", asked);
                 prop_assert_eq!(later.clone().is_in_time(), anew.is_in_time());

@@ -43,7 +43,7 @@ mod tests {
     use super::*;
 
     fn piece(number: u64, release: i64, cost: i64, deadline: i64) -> Piece {
-        Piece { number, release, deadline, cost }
+        Piece { number, release, deadline, idle: 0, cost }
     }
 
     #[test]

@@ -152,7 +152,7 @@ impl Loads {
                     continue;
                 }
                 *last += 1;
-                let piece = Piece { number: *last, release, deadline, cost: cost.0 };
+                let piece = Piece { number: *last, release, deadline, idle: 0, cost: cost.0 };
                 jobs.push(Job { piece, is_attended, is_once: false });
             }
         }

@@ -304,7 +304,7 @@ mod tests {
     }
 
     fn of(number: u64, (release, more, cost): (i64, i64, i64)) -> Piece {
-        Piece { number, release, deadline: release + cost + more, cost }
+        Piece { number, release, deadline: release + cost + more, idle: 0, cost }
     }
 
     proptest! {

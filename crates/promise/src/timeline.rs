@@ -11,6 +11,7 @@ use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, BinaryHeap};
 
 use crate::plan::Discipline;
+use crate::tree::Key;
 
 /// A change that reaches over more turns than this, and over more than such a part of all, is not made. Few in tests, so
 /// that both happens there.
@@ -23,7 +24,18 @@ pub(crate) struct Piece {
     pub(crate) number: u64,
     pub(crate) release: i64,
     pub(crate) deadline: i64,
+    /// For how long nobody works from there until it is due by the clock. What is due in the same night has the same
+    /// deadline, and people do that first which is due first.
+    pub(crate) idle: i64,
     pub(crate) cost: i64,
+}
+
+impl Piece {
+    /// Where it stands in the order of deadlines.
+    pub(crate) fn key(&self) -> Key {
+        let Self { number, deadline, idle, .. } = *self;
+        Key { deadline, idle, number }
+    }
 }
 
 /// Somebody's turn, from where it stands in the timeline until `to`.
@@ -61,9 +73,9 @@ impl Timeline {
         let (mut line, mut now) = (Self::default(), base);
         loop {
             while let Some(piece) = coming.pop_if(|piece| piece.release <= now) {
-                ready.push(Reverse((piece.deadline, piece.number, piece.cost, piece.release)));
+                ready.push(Reverse((piece.key(), piece.cost, piece.release)));
             }
-            let Some(Reverse((deadline, number, cost, release))) = ready.pop() else {
+            let Some(Reverse((key, cost, release))) = ready.pop() else {
                 match coming.last() {
                     Some(next) => now = next.release,
                     None => return line,
@@ -76,9 +88,10 @@ impl Timeline {
             };
             let to = interrupted.min(now + cost);
             let left = cost - (to - now);
-            line.append(now, to, Piece { number, release, deadline, cost });
+            let Key { deadline, idle, number } = key;
+            line.append(now, to, Piece { number, release, deadline, idle, cost });
             if left > 0 {
-                ready.push(Reverse((deadline, number, left, release)));
+                ready.push(Reverse((key, left, release)));
             }
             now = to;
         }

@@ -6,10 +6,12 @@
 
 use crate::treap::{Item, Link, Sums as _, Treap};
 
-/// Where an entry stands: by deadline, then by number.
+/// Where an entry stands: by deadline, then by the clock, then by number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Key {
     pub(crate) deadline: i64,
+    /// As of its piece: deadlines in the same night are one point of working time.
+    pub(crate) idle: i64,
     pub(crate) number: u64,
 }
 
@@ -208,7 +210,7 @@ mod tests {
                     plain.0.remove(&key);
                     prop_assert!(tree.remove(key));
                 } else {
-                    let key = Key { deadline, number };
+                    let key = Key { deadline, idle: 0, number };
                     plain.0.insert(key, cost);
                     tree.insert(key, cost);
                 }
@@ -235,7 +237,7 @@ mod tests {
     #[test]
     fn a_gone_entry_is_not_removed_twice() {
         let mut tree = Tree::default();
-        let key = Key { deadline: 5, number: 1 };
+        let key = Key { deadline: 5, idle: 0, number: 1 };
         tree.insert(key, 2);
         assert!(tree.remove(key));
         assert!(!tree.remove(key));

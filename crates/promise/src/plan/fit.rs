@@ -31,7 +31,7 @@ impl Plan {
         // Twice as far until it fits, then between the last two.
         let furthest = self.furthest_place(from);
         let number = self.last + 1;
-        let piece = |deadline| Piece { number, release: from, deadline, cost: cost.0 };
+        let piece = |deadline| Piece { number, release: from, deadline, idle: 0, cost: cost.0 };
         let (mut short, mut long, mut step) = (least - 1, least, cost.0);
         while !self.piece_fits(piece(long)) {
             short = long;

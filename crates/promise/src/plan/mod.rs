@@ -166,6 +166,8 @@ impl Plan {
     pub fn occupy(&mut self, window: Window, cost: Work) {
         let mut piece = self.piece(window, cost);
         piece.cost = piece.cost.min(piece.deadline - piece.release);
+        // By the plan, not by the clock: no list says by when.
+        piece.idle = 0;
         if piece.cost > 0 {
             self.last += 1;
             piece.number = self.last;
@@ -276,8 +278,10 @@ impl Plan {
 
     fn piece(&self, window: Window, cost: Work) -> Piece {
         let release = self.supply.until(window.release).0.max(self.now);
-        let deadline = self.supply.until(window.deadline).0 - self.lag;
-        Piece { number: self.last + 1, release, deadline, cost: cost.0 }
+        let until = self.supply.until(window.deadline);
+        let idle = self.supply.moment(until).map_or(0, |end| window.deadline.0 - end.0);
+        let deadline = until.0 - self.lag;
+        Piece { number: self.last + 1, release, deadline, idle, cost: cost.0 }
     }
 
     /// Sees to it that all that is done regularly is in the plan as far as it matters for a window.
@@ -362,5 +366,5 @@ impl Plan {
 }
 
 fn key(piece: &Piece) -> Key {
-    Key { deadline: piece.deadline, number: piece.number }
+    piece.key()
 }

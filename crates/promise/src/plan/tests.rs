@@ -157,7 +157,7 @@ fn answers_as_by_hours(plan: &mut Plan, (release, time, cost): (i64, i64, i64)) 
     let earliest = plan.earliest(Timestamp(from), Work(cost)).unwrap().0;
     let number = plan.last + 1;
     let by_hours = |plan: &Plan, deadline| {
-        is_in_time(plan, Some(Piece { number, release: from, deadline, cost }))
+        is_in_time(plan, Some(Piece { number, release: from, deadline, idle: 0, cost }))
     };
     assert_eq!(fits, by_hours(plan, from + time), "for {from} to {} {cost}", from + time);
     assert!(by_hours(plan, earliest), "from {from} {cost} by {earliest}");
@@ -237,6 +237,22 @@ proptest! {
             prop_assert_eq!(plan.next(), first);
         }
     }
+}
+
+#[test]
+fn what_takes_longer_and_waits_for_something_else_is_not_done_before_that_is() {
+    let start = Timestamp(0);
+    let mut plan = Plan::new(Supply::always(start), Discipline::NonPreemptive, start);
+    let window = |deadline| Window { release: start, deadline: Timestamp(deadline) };
+    let (longer, _) = plan.reserve(window(5), Work(2)).unwrap();
+    let (other, _) = plan.reserve(window(20), Work(9)).unwrap();
+    plan.begin_with(longer);
+    plan.pass(Timestamp(2));
+    // Nothing is left of it, but it is not done; then it is begun again behind the other.
+    plan.stop();
+    plan.begin_with(other);
+    plan.begin_with(longer);
+    assert_eq!(plan.endangered(), [longer]);
 }
 
 #[test]

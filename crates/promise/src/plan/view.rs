@@ -23,7 +23,8 @@ impl Plan {
         // than was said takes the resource for longer as well: it is not done before that is free.
         let free = self.busy.max(self.now);
         let begun = self.at_hand();
-        let begun = begun.map(|(piece, end)| (piece, if piece.cost > 0 { end } else { free }));
+        let end = |piece: &Piece, end: i64| if piece.cost > 0 { end } else { end.max(free) };
+        let begun = begun.map(|(piece, at)| (piece, end(&piece, at)));
         late.extend(begun);
         late.retain(|(piece, _)| !self.loads.is_job(piece.number));
         // Who is no further behind than may be is in time.

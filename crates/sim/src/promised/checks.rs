@@ -16,6 +16,9 @@ use crate::world::{Reply, World};
 
 /// Nobody looks at their list all the time, and messages take a moment.
 const MARGIN: i64 = 60_000;
+/// By how much the longest step may seem to become late before it is given up, a sixteenth of it, and how long it takes until
+/// that is looked at: of the time in which people work.
+const MARGIN_PLAN: i64 = 12 * 60_000 / 16 + 7_000;
 /// What was lost on the way is said again, sometimes only after a while.
 const MARGIN_ROUGH: i64 = 30_000;
 /// Whoever was in trouble longer ago has told since what that costs.
@@ -57,8 +60,10 @@ pub(super) fn no_overlap(office: &mut Office) -> Result<(), String> {
                 return Err(format!("{agent} does two things at a time: {turn:?} {next:?}"));
             }
         }
+        // Who is behind at the end of the day by a moment is so in the morning, and by no more.
         let is_late = |turn: &&legwork_site::PlannedTurn| {
-            turn.due.is_some_and(|due| turn.to.0 > due.0 + MARGIN)
+            let behind = |due| office.people.work_between(&agent, due, turn.to);
+            turn.due.is_some_and(|due| behind(due) > MARGIN_PLAN)
         };
         if let Some(late) = plan.turns.iter().find(is_late).filter(|_| office.calm_always) {
             return Err(format!("{agent} has promised what cannot be kept: {late:?}"));

@@ -51,6 +51,7 @@ pub(super) struct Away {
 
 /// A calendar has no more stretches in a day: enough for a run.
 const HOURS: i64 = 12;
+const HOUR: i64 = 3_600_000;
 
 impl People {
     pub(super) fn draw(dice: &mut Dice) -> Self {
@@ -75,9 +76,20 @@ impl People {
 
     /// Whether somebody works at a moment, by their calendar.
     pub(super) fn is_on_duty(&self, agent: &AgentId, now: Timestamp) -> bool {
+        now.0 % HOUR < self.of_an_hour(agent)
+    }
+
+    /// How long somebody works between two moments; 0 if the second is not later.
+    pub(super) fn work_between(&self, agent: &AgentId, from: Timestamp, to: Timestamp) -> i64 {
+        let own = self.of_an_hour(agent);
+        let until = |moment: Timestamp| moment.0 / HOUR * own + (moment.0 % HOUR).min(own);
+        (until(to) - until(from)).max(0)
+    }
+
+    /// How long somebody works in each hour, from its beginning on.
+    fn of_an_hour(&self, agent: &AgentId) -> i64 {
         let place = AGENTS.iter().position(|one| AgentId::from(*one) == *agent);
-        let minutes = place.map_or(60, |place| self.minutes[place]);
-        now.0 % 3_600_000 < minutes * 60_000
+        place.map_or(HOUR, |place| self.minutes[place] * 60_000)
     }
 
     pub(super) fn text(&self) -> String {
@@ -203,4 +215,22 @@ pub(super) fn decision(activity: &ActivityId) -> Option<&'static str> {
         _ => ROUNDS as u32 + 1,
     };
     Some(if round + 1 < rounds { "repeat" } else { "leave" })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_the_part_of_an_hour_counts_in_which_somebody_works() {
+        let mut people = People::draw(&mut Dice::new(1));
+        people.minutes[0] = 30;
+        let ann = AgentId::from(AGENTS[0]);
+        let between = |from, to| people.work_between(&ann, Timestamp(from), Timestamp(to));
+        assert_eq!(between(3_182_912, 3_601_330), 1_330);
+        assert_eq!(between(0, 3 * HOUR), 90 * 60_000);
+        assert_eq!((between(HOUR - 1, 0), between(2_000_000, HOUR)), (0, 0));
+        assert!(people.is_on_duty(&ann, Timestamp(HOUR)));
+        assert!(!people.is_on_duty(&ann, Timestamp(HOUR / 2)));
+    }
 }

@@ -1,0 +1,76 @@
+//! What is due in the same night is due at the same point of working time. People do that first which is due first by the
+//! clock, and so do their plans.
+
+mod works;
+
+use legwork_model::id::InstanceId;
+use legwork_model::time::Timestamp;
+use legwork_promise::{
+    Desk, Discipline, ResourceId, Setup, Span, Supply, Task, TaskId, WHOLE, Window, Work,
+};
+use works::always;
+
+const START: Timestamp = Timestamp(0);
+
+fn ann() -> ResourceId {
+    ResourceId::Person("ann".into())
+}
+
+/// By day, from 0 to 100 and from 200 to 300.
+fn desk() -> Desk {
+    let span = |(from, to)| Span { from: Timestamp(from), to: Timestamp(to), share: WHOLE };
+    let supply = Supply::new([(0, 100), (200, 300)].map(span));
+    let mut desk = Desk::default();
+    assert!(desk.add(ann(), &Setup { supply, ..always(Discipline::Preemptive) }, START));
+    desk
+}
+
+fn one(number: u32, from: i64, due: i64, takes: i64) -> Task {
+    let window = Window { release: Timestamp(from), deadline: Timestamp(due) };
+    Task::new(TaskId::new(InstanceId(1), number), window, Work(takes), vec![ann()])
+}
+
+#[test]
+fn what_is_due_first_in_a_night_is_worked_on_although_something_else_was_begun_before() {
+    let (mut desk, slow, soon) = (desk(), one(1, 0, 190, 40), one(2, 10, 150, 40));
+    desk.guarantee(&slow).expect("it fits");
+    desk.begin(slow.id);
+    desk.pass(Timestamp(10));
+    desk.guarantee(&soon).expect("it fits");
+    desk.begin(soon.id);
+    // By now it is nearly done, and nothing of the other besides.
+    desk.pass(Timestamp(45));
+    assert_eq!(desk.works_on(&ann()), [Some(Work(5))]);
+    desk.end(soon.id);
+    assert_eq!(desk.works_on(&ann()), [Some(Work(30))], "of the other as much is left as before");
+    // There is no more time before the night than that leaves.
+    assert!(!desk.could(&one(3, 45, 120, 26)));
+    assert!(desk.could(&one(3, 45, 120, 25)));
+}
+
+#[test]
+fn nothing_is_lost_of_what_somebody_works_on_in_the_order_of_the_clock() {
+    let (mut desk, slow, soon) = (desk(), one(1, 0, 190, 40), one(2, 10, 150, 50));
+    desk.guarantee(&slow).expect("it fits");
+    desk.begin(slow.id);
+    desk.pass(Timestamp(10));
+    desk.guarantee(&soon).expect("it fits");
+    desk.begin(soon.id);
+    for now in 11..60 {
+        desk.pass(Timestamp(now));
+        assert_eq!(desk.endangered(Timestamp(now)), [], "at {now}");
+    }
+}
+
+#[test]
+fn the_night_is_planned_by_the_clock() {
+    // Also what is released later, and whoever is promised first.
+    for from in [0, 20] {
+        let (mut desk, slow, soon) = (desk(), one(1, from, 190, 30), one(2, from, 150, 20));
+        for task in [&slow, &soon] {
+            desk.guarantee(task).expect("it fits");
+        }
+        let mut end = |task: &Task| desk.promise(task.id).map(|promise| promise.times.end.0 - from);
+        assert_eq!((end(&soon), end(&slow)), (Some(20), Some(50)));
+    }
+}

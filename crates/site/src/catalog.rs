@@ -169,8 +169,23 @@ impl Catalog {
         faults
     }
 
+    /// How many versions of definitions there are.
+    pub(crate) fn versions_in_all(&self) -> usize {
+        self.processes.values().map(Vec::len).sum()
+    }
+
+    /// Shows the executable forms of all versions. Those that nothing has needed before are not kept.
+    pub(crate) fn for_each_schema(&self, mut show: impl FnMut(&Schema)) {
+        for deployed in self.processes.values().flatten() {
+            match deployed.schema.get() {
+                Some(made) => made.iter().for_each(|schema| show(schema)),
+                None => deployed.compile().iter().for_each(|(schema, ..)| show(schema)),
+            }
+        }
+    }
+
     /// The executable forms that are in use: of the latest versions, and of earlier ones that something has needed.
-    pub(crate) fn schemas(&self) -> impl Iterator<Item = &Arc<Schema>> {
+    pub(crate) fn schemas_in_use(&self) -> impl Iterator<Item = &Arc<Schema>> {
         self.processes.values().flat_map(|versions| {
             let is_used = |(place, deployed): &(usize, &Deployed)| {
                 place + 1 == versions.len() || deployed.schema.get().is_some()

@@ -76,7 +76,7 @@ pub use legwork_schedule::Reason;
 pub use locks::Mode;
 pub use message::{
     Follow, Forgot, Instance, Item, Items, KeyQuestion, Mark, Message, Name, Named, Offer,
-    ParcelId, Report, Stage, TurnOf, Wanted,
+    OpenJobs, ParcelId, Report, Stage, TurnOf, Wanted,
 };
 pub use outbox::Sent;
 pub use output::{Append, Ask, Call, ClosedStream, Due, FileWanted, Output};

@@ -212,9 +212,18 @@ pub struct Forgot {
     /// How long ago it began.
     #[n(1)]
     pub ago_ms: u64,
-    /// How many jobs, executor by executor.
+    /// Which jobs, executor by executor.
     #[n(2)]
-    pub counts: Vec<u64>,
+    pub jobs: Vec<OpenJobs>,
+}
+
+/// So many jobs, and how long the longest of them takes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Encode, Decode)]
+pub struct OpenJobs {
+    #[n(0)]
+    pub count: u64,
+    #[n(1)]
+    pub longest_ms: u64,
 }
 
 /// The name of an executor.

@@ -13,7 +13,7 @@ use legwork_model::time::Timestamp;
 use legwork_model::value::{Value, hex};
 use legwork_site::{
     Follow, Forgot, Instance, Item, Items, KeyQuestion, Mark, Message, Name, Named, Offer,
-    ParcelId, Report, Shares, Stage, TurnOf, Wanted,
+    OpenJobs, ParcelId, Report, Shares, Stage, TurnOf, Wanted,
 };
 
 /// 2026-03-01T09:30:05.123Z
@@ -221,9 +221,16 @@ fn messages_about_executors_that_are_shared_keep_their_bytes() {
         "0083138281656372616e6581646c696674818584500102030405060708090a0b0c0d0e0f10020100656372616e651a000927c00105",
     );
     check(&Message::Heard { executors: Vec::new(), busy: Vec::new(), forgot: None }, "0083138080");
-    let forgot = Some(Box::new(Forgot { life: 7, ago_ms: 300, counts: vec![2] }));
+    let forgot = Some(Box::new(Forgot {
+        life: 7,
+        ago_ms: 300,
+        jobs: vec![OpenJobs { count: 2, longest_ms: 9 }],
+    }));
     let (executors, busy) = (vec![Name("crane".into())], Vec::new());
-    check(&Message::Heard { executors, busy, forgot }, "0084138181656372616e6580830719012c8102");
+    check(
+        &Message::Heard { executors, busy, forgot },
+        "0084138181656372616e6580830719012c81820209",
+    );
 }
 
 #[test]

@@ -3,8 +3,8 @@
 //! A server that begins anew gives all its open jobs out anew, to whomever; which of them executors still have from
 //! before it does not know. Nor does anybody know what a server has given that is not heard of. So whoever keeps the plan
 //! of an executor counts the most that can be: as many jobs as were open there, or as the executor takes from one server,
-//! each as long as the longest of its types takes by any definition. Nothing more is promised that would not be in time
-//! behind all that (`legwork_promise::Desk::shade`).
+//! each as long as the longest of them. Nothing more is promised that would not be in time behind all that, and behind what
+//! is known (`legwork_promise::Desk::shade`).
 //!
 //! Invariant: a server that is heard of is taken at its word, and what was promised before is not touched.
 
@@ -14,18 +14,21 @@ use std::sync::Arc;
 use legwork_model::id::ServerId;
 use legwork_model::time::Timestamp;
 use legwork_promise::{Queue, ResourceId, Work};
-use legwork_schedule::ExecutorId;
 
-use super::busy::{USUAL, millis};
+use super::occupied::Occupant;
 use super::regular::{by_the_clock, lag};
 use super::resources::hands;
+use super::task_id;
 use crate::Site;
-use crate::message::{Forgot, Name};
+use crate::message::{Forgot, Name, OpenJobs};
+
+/// Drawn anew whenever a server begins.
+type Life = u64;
 
 #[derive(Debug, Default)]
 pub(super) struct Forgotten {
-    /// When jobs were first given out here, and how many were open then, by their type.
-    begun: Option<(Timestamp, BTreeMap<Arc<str>, usize>)>,
+    /// When jobs were first given out here, and which were open then.
+    begun: Option<(Timestamp, BTreeMap<Arc<str>, OpenJobs>)>,
     /// What executors whose plans are here may have.
     executors: BTreeMap<Arc<str>, Shade>,
 }
@@ -33,53 +36,87 @@ pub(super) struct Forgotten {
 /// What an executor may have, and by when it is over.
 #[derive(Debug, Default)]
 struct Shade {
-    /// How many jobs, by who may have given them and before which life; `None`: nobody has heard of that server.
-    counts: BTreeMap<(ServerId, Option<u64>), usize>,
+    from: BTreeMap<(ServerId, Source), OpenJobs>,
+    /// With all that is known, in whatever order.
+    queue: Queue,
     until: Option<Timestamp>,
     /// In which life servers have told it last: what they say again counts once.
-    lives: BTreeMap<ServerId, u64>,
+    lives: BTreeMap<ServerId, Life>,
+}
+
+/// How it is known what a server may have given.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Source {
+    /// It was given before this life, and the server has said how much it can be.
+    Said(Life),
+    /// Nobody has heard of the server: it is the most that the executor takes.
+    Guessed,
+}
+
+/// What a server may have given at some moment, at the most.
+#[derive(Clone, Copy, Debug)]
+struct Given {
+    jobs: OpenJobs,
+    since: Timestamp,
+}
+
+impl Shade {
+    /// Time has passed; whether all is over by now.
+    fn pass(&mut self, now: Timestamp) -> bool {
+        let is_over = self.until.is_some_and(|until| until <= now);
+        if is_over {
+            self.from.clear();
+            (self.queue, self.until) = (Queue::default(), None);
+        }
+        is_over
+    }
 }
 
 impl Forgotten {
-    /// Jobs are given out from now on.
-    pub(super) fn begin<'j>(
-        &mut self,
-        open: impl Iterator<Item = (&'j Arc<str>, usize)>,
-        now: Timestamp,
-    ) {
-        self.begun = Some((now, open.map(|(job, count)| (job.clone(), count)).collect()));
-    }
-
-    /// Executors whose plans may not be kept here any more are forgotten as well.
+    /// An executor is not there any more.
     pub(super) fn forget(&mut self, executor: &Arc<str>) {
         self.executors.remove(executor);
     }
 }
 
 impl Site {
-    /// How many jobs an executor may have from here that were given before this server began anew.
-    fn forgotten_here(&self, id: ExecutorId) -> usize {
-        let (Some(one), Some((_, open))) =
-            (self.executors.registry.get(id), &self.planning.forgotten.begun)
+    /// Jobs are given out from now on: what is open now executors may have from before.
+    pub(super) fn recall_open_jobs(&mut self, now: Timestamp) {
+        if self.planning.forgotten.begun.is_some() {
+            return;
+        }
+        let open = self.jobs.waiting().map(|(job, count)| {
+            let longest_ms = self.longest_in_use_ms(job).unsigned_abs();
+            (job.clone(), OpenJobs { count: count as u64, longest_ms })
+        });
+        self.planning.forgotten.begun = Some((now, open.collect()));
+    }
+
+    /// What an executor may have from here that was given before this server began anew.
+    fn forgotten_here(&self, name: &str) -> OpenJobs {
+        let (Some((_, one)), Some((_, open))) =
+            (self.executors.registry.named(name), &self.planning.forgotten.begun)
         else {
-            return 0;
+            return OpenJobs::default();
         };
         let own = one.types.iter().filter_map(|own| open.get(&own.job));
-        own.sum::<usize>().min(one.limit as usize)
+        own.fold(OpenJobs::default(), |all, of| OpenJobs {
+            count: all.count.saturating_add(of.count).min(one.limit.into()),
+            longest_ms: all.longest_ms.max(of.longest_ms),
+        })
     }
 
     /// What another server is told that keeps these executors.
     pub(super) fn forgot(&self, executors: &[Name], now: Timestamp) -> Option<Box<Forgot>> {
         let (begun_at, _) = self.planning.forgotten.begun.as_ref()?;
-        let named = |Name(name): &Name| self.executors.registry.named(name).map(|(id, _)| id);
-        let count = |id| self.forgotten_here(id) as u64;
-        let counts: Vec<u64> = executors.iter().map(|name| named(name).map_or(0, count)).collect();
+        let jobs: Vec<OpenJobs> =
+            executors.iter().map(|Name(name)| self.forgotten_here(name)).collect();
         let ago_ms = now.since(*begun_at).as_millis() as u64;
-        let is_any = counts.iter().any(|count| *count > 0);
-        is_any.then(|| Box::new(Forgot { life: self.config.life, ago_ms, counts }))
+        let is_any = jobs.iter().any(|jobs| jobs.count > 0);
+        is_any.then(|| Box::new(Forgot { life: self.config.life, ago_ms, jobs }))
     }
 
-    /// Another server has told what it knows of some executors, and what it may have given to them before.
+    /// Another server has told what executors that are kept here have from it, and what they may have from before.
     pub(crate) fn hear_forgot(
         &mut self,
         from: ServerId,
@@ -88,19 +125,35 @@ impl Site {
         now: Timestamp,
     ) {
         for (place, Name(name)) in executors.iter().enumerate() {
-            let count = forgot.and_then(|it| it.counts.get(place)).copied().unwrap_or(0);
-            let shade = self.planning.forgotten.executors.entry(name.clone()).or_default();
-            // It is not guessed any more.
-            if shade.counts.remove(&(from, None)).is_some() && shade.counts.is_empty() {
-                shade.until = None;
-                self.cast_shade(name);
+            if !self.planning.opening.keeps(name) {
+                continue;
             }
-            if let Some(forgot) = forgot.filter(|_| count > 0) {
+            self.guess_no_more(name, from, now);
+            let jobs = forgot.and_then(|forgot| forgot.jobs.get(place)).copied();
+            let jobs = jobs.filter(|jobs| jobs.count > 0);
+            if let (Some(forgot), Some(jobs)) = (forgot, jobs) {
                 let since = Timestamp(now.0.saturating_sub_unsigned(forgot.ago_ms));
-                let count = usize::try_from(count).unwrap_or(usize::MAX);
-                self.may_have(name, ((from, Some(forgot.life)), count), since, now);
+                self.may_have(name, (from, Source::Said(forgot.life)), Given { jobs, since }, now);
             }
         }
+    }
+
+    /// A server was heard of. With less than was taken to be there, all is over no later.
+    fn guess_no_more(&mut self, name: &Arc<str>, from: ServerId, now: Timestamp) {
+        let shade = self.planning.forgotten.executors.entry(name.clone()).or_default();
+        let before = shade.until;
+        if shade.from.remove(&(from, Source::Guessed)).is_none() {
+            return;
+        }
+        self.look_behind(name, now);
+        if let Some(shade) = self.planning.forgotten.executors.get_mut(name)
+            && let Some((before, until)) = before.zip(shade.until)
+        {
+            shade.until = Some(until.min(before));
+            shade.queue.put_off(until.min(before));
+        }
+        self.cast_shade(name);
+        self.executors.plans_changed();
     }
 
     /// Of these servers nobody has heard what they have given to an executor.
@@ -111,101 +164,105 @@ impl Site {
         now: Timestamp,
     ) {
         let Some((_, one)) = self.executors.registry.named(name) else { return };
-        let limit = one.limit as usize;
+        let one = one.clone();
+        let longest_ms = self.longest_of_ms(&one).unsigned_abs();
+        let jobs = OpenJobs { count: one.limit.into(), longest_ms };
         for from in unheard {
-            // What it gave before is over the sooner.
+            // Since then it may have given nothing.
             let since = self.planning.reach.down_since(from).unwrap_or(now);
-            self.may_have(name, ((from, None), limit), since, now);
+            self.may_have(name, (from, Source::Guessed), Given { jobs, since }, now);
         }
     }
 
     /// Somebody's plan is made here: it is looked what it may have from here.
     pub(super) fn recall_forgotten(&mut self, resource: &ResourceId, now: Timestamp) {
         let ResourceId::Executor(name) = resource else { return };
-        let Some((id, _)) = self.executors.registry.named(name) else { return };
-        let count = self.forgotten_here(id);
-        if let Some((since, _)) = self.planning.forgotten.begun.as_ref().filter(|_| count > 0) {
-            let (since, life) = (*since, self.config.life);
-            let of = (self.server_here(), Some(life));
-            self.may_have(name, (of, count), since, now);
+        let jobs = self.forgotten_here(name);
+        if let Some((since, _)) = self.planning.forgotten.begun.as_ref().filter(|_| jobs.count > 0)
+        {
+            let (since, of) = (*since, (self.server_here(), Source::Said(self.config.life)));
+            self.may_have(name, of, Given { jobs, since }, now);
         }
         self.cast_shade(name);
     }
 
-    /// It is known from all servers what an executor has: what it may have besides may be behind that.
-    pub(super) fn look_behind(&mut self, name: &Arc<str>, now: Timestamp) {
-        let shade = self.planning.forgotten.executors.get(name);
-        if shade.is_some_and(|shade| shade.until.is_some_and(|until| until > now)) {
-            self.shade_anew(name, now, now);
-        }
-    }
-
-    /// An executor may have so many jobs since then.
-    fn may_have(
-        &mut self,
-        name: &Arc<str>,
-        (of, count): ((ServerId, Option<u64>), usize),
-        since: Timestamp,
-        now: Timestamp,
-    ) {
+    /// An executor may have something from a server.
+    fn may_have(&mut self, name: &Arc<str>, of: (ServerId, Source), given: Given, now: Timestamp) {
         let shade = self.planning.forgotten.executors.entry(name.clone()).or_default();
-        if shade.until.is_none_or(|until| until <= now) {
-            // All that was counted before is over.
-            shade.counts.clear();
-        }
-        if let (from, Some(life)) = of
+        if let (from, Source::Said(life)) = of
             && shade.lives.insert(from, life) == Some(life)
         {
             return;
         }
-        shade.counts.insert(of, count);
-        self.shade_anew(name, since, now);
+        if self.over_at(name, given) <= now {
+            return;
+        }
+        if let Some(shade) = self.planning.forgotten.executors.get_mut(name) {
+            shade.pass(now);
+            shade.from.insert(of, given.jobs);
+        }
+        self.look_behind(name, now);
     }
 
-    /// Finds out by when all is over that an executor has or may have, in whatever order.
-    fn shade_anew(&mut self, name: &Arc<str>, since: Timestamp, now: Timestamp) {
-        let Some((id, one)) = self.executors.registry.named(name) else { return };
-        let (one, resource) = (one.clone(), ResourceId::Executor(name.clone()));
-        let longest = by_the_clock(&one, self.longest_ms(id)).saturating_add(lag(&one).0);
-        let lanes = self.hands_of(id).map_or(0, |(lanes, _)| lanes);
-        let known = self.occupants(id, &resource, lanes);
+    /// When it is over for certain what was given at some moment: all servers may have given as much before.
+    fn over_at(&mut self, name: &Arc<str>, Given { jobs, since }: Given) -> Timestamp {
+        let Some((_, one)) = self.executors.registry.named(name) else { return since };
+        let one = one.clone();
+        let servers = self.other_servers().count() + 1;
+        let longest = self.longest_of_ms(&one).max(millis_of(jobs));
+        let count = (one.limit as usize).saturating_mul(servers);
+        let all = vec![Work(by_the_clock(&one, longest.saturating_add(lag(&one).0))); count];
+        Queue::default().note(BTreeMap::new(), &all, hands(&one) as usize, since)
+    }
+
+    /// Finds out anew by when all is over that an executor has or may have: more of it is known.
+    pub(super) fn look_behind(&mut self, name: &Arc<str>, now: Timestamp) {
+        let Some((id, _)) = self.executors.registry.named(name) else { return };
         let Some(shade) = self.planning.forgotten.executors.get_mut(name) else { return };
+        shade.pass(now);
+        (shade.queue, shade.until) = (Queue::default(), None);
+        let lanes = self.hands_of(id).map_or(0, |(lanes, _)| lanes);
+        let known = self.occupants(id, &ResourceId::Executor(name.clone()), lanes);
+        self.note_shade(name, &known, now);
+    }
+
+    /// What an executor is given while it may have something else comes behind that.
+    pub(super) fn note_shade(&mut self, name: &Arc<str>, known: &[Occupant], now: Timestamp) {
+        let Some((_, one)) = self.executors.registry.named(name) else { return };
+        let one = one.clone();
+        let Some(shade) = self.planning.forgotten.executors.get_mut(name) else { return };
+        if shade.pass(now) || shade.from.is_empty() && shade.until.take().is_some() {
+            // Who had to wait for that may begin.
+            self.executors.plans_changed();
+            self.cast_shade(name);
+        }
+        let Some(shade) = self.planning.forgotten.executors.get_mut(name) else { return };
+        if shade.from.is_empty() {
+            return;
+        }
         // It takes no more of one server, whatever that says.
-        let most = one.limit as usize;
-        let count = shade.counts.values().map(|count| (*count).min(most)).sum();
-        let known = known.iter().map(|one| Work(one.takes_ms()));
-        let all: Vec<Work> = std::iter::repeat_n(Work(longest), count).chain(known).collect();
-        let until = Queue::default().note(BTreeMap::new(), &all, hands(&one) as usize, since);
-        // No sooner than was said before.
-        shade.until = shade.until.max(Some(until)).filter(|until| *until > now);
+        let works = shade.from.values().flat_map(|jobs| {
+            let count = jobs.count.min(one.limit.into()) as usize;
+            let takes = by_the_clock(&one, millis_of(*jobs).saturating_add(lag(&one).0));
+            std::iter::repeat_n(Work(takes), count)
+        });
+        let works: Vec<Work> = works.collect();
+        let known = known.iter().map(|one| (task_id(one.task()), Work(one.takes_ms())));
+        shade.until = Some(shade.queue.note(known.collect(), &works, hands(&one) as usize, now));
         self.cast_shade(name);
     }
 
     fn cast_shade(&mut self, name: &Arc<str>) {
         let until = self.planning.forgotten.executors.get(name).and_then(|shade| shade.until);
+        if let Some(until) = until {
+            self.planning.busy_until = self.planning.busy_until.min(until);
+        }
         if let Some(node) = &mut self.planning.node {
             node.desk.shade(&ResourceId::Executor(name.clone()), until);
         }
-        self.executors.plans_changed();
     }
+}
 
-    /// How long the longest job takes that an executor may get, as far as definitions say it.
-    fn longest_ms(&self, id: ExecutorId) -> i64 {
-        let Some(one) = self.executors.registry.get(id) else { return 0 };
-        let does = |job: &Arc<str>| one.types.iter().any(|own| own.job == *job);
-        let mut longest = 0;
-        for schema in self.catalog.schemas() {
-            for node in schema.nodes.iter().filter(|node| node.job().is_some_and(does)) {
-                let said = node.takes.map(|takes| Work(millis(takes)));
-                let step = (schema.process.clone(), node.name.clone());
-                let seen = self.planning.ledger.seen.get(&step);
-                let refined =
-                    said.map(|said| seen.map_or(said, |seen| seen.refine(said)).max(said));
-                let timeout = || node.demand().and_then(|demand| demand.timeout);
-                let takes = refined.unwrap_or_else(|| Work(millis(timeout().unwrap_or(USUAL))));
-                longest = longest.max(takes.0);
-            }
-        }
-        longest
-    }
+fn millis_of(jobs: OpenJobs) -> i64 {
+    i64::try_from(jobs.longest_ms).unwrap_or(i64::MAX)
 }

@@ -87,7 +87,7 @@ impl Site {
         }
         let Some(begun_at) = self.planning.kept.begun_at else {
             self.planning.kept.begun_at = Some(now);
-            self.planning.forgotten.begin(self.jobs.waiting(), now);
+            self.recall_open_jobs(now);
             return;
         };
         if now.since(begun_at) >= UNHEARD && !self.planning.kept.is_settled {

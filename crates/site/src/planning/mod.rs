@@ -18,6 +18,7 @@ mod kept;
 mod ledger;
 mod lending;
 mod lent;
+mod longest;
 mod occupied;
 mod opening;
 mod reach;
@@ -91,6 +92,7 @@ pub(crate) struct Planning {
     lending: Lending,
     opening: Opening,
     forgotten: forgotten::Forgotten,
+    longest: longest::Longest,
     /// The epoch and the change of executors up to which it is known where everybody is at home.
     homes: (u32, u64),
     /// When it is looked who is at home elsewhere now.

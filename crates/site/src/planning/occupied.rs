@@ -170,6 +170,9 @@ impl Site {
         let mut lanes = Lanes { free: vec![now; lanes], taken, beside };
         let all = self.occupants(id, &resource, lanes.free.len());
         self.doubt(id, &all, (lanes.free.len(), beside));
+        if let ResourceId::Executor(name) = &resource {
+            self.note_shade(name, &all, now);
+        }
         let unbegun = unbegun(&all);
         let (placed, queued): (Vec<_>, Vec<_>) =
             all.into_iter().partition(|one| one.lane.is_some());

@@ -40,6 +40,15 @@ pub(super) struct Opening {
 }
 
 impl Opening {
+    pub(super) fn keeps(&self, executor: &Arc<str>) -> bool {
+        self.kept.contains_key(executor)
+    }
+
+    /// An executor is not there any more.
+    pub(super) fn forget(&mut self, executor: &Arc<str>) {
+        self.has_changed |= self.kept.remove(executor).is_some();
+    }
+
     /// Somebody who can be reached again may not know who is kept, and waits to hear it, also if nobody is.
     pub(super) fn greet(&mut self, server: ServerId) {
         self.greeted.insert(server);
@@ -146,6 +155,8 @@ impl Site {
                 are_open &= kept.is_open(now);
             }
         }
+        // What they may have is known before anything is promised.
+        self.note_opened(now);
         are_open
     }
 

@@ -110,7 +110,11 @@ impl Site {
         // What queues there may be through later than was thought.
         self.planning.queues.retain(|name, _| !changed.contains(name));
         let is_gone = |name: &&Arc<str>| self.executors.registry.named(name).is_none();
-        changed.iter().filter(is_gone).for_each(|name| self.planning.forgotten.forget(name));
+        for name in changed.iter().filter(is_gone) {
+            // Should it be registered anew, it is asked anew what it has.
+            self.planning.forgotten.forget(name);
+            self.planning.opening.forget(name);
+        }
         self.planning.again.hurry(now);
         let lost = self.refit_those(is_one, now);
         self.lose_all(&lost, now);

@@ -18,8 +18,9 @@ use crate::answer::{Answer, DeadlineView};
 use crate::input::{RequestId, Start};
 use crate::refusal::{Kind, Refusal};
 
-/// How long a promise is held for an instance that is about to start.
-const HELD_MS: i64 = 60_000;
+/// How long a promise is held for an instance that is about to start: not as long as others wait to hear whether they have
+/// to make way for it.
+const HELD_MS: i64 = 5_000;
 
 impl Site {
     /// Whether it has to be found out first if a start can be promised.

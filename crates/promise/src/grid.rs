@@ -175,8 +175,9 @@ impl Grid {
         let (mut at, mut found) = (i64::MIN, 0);
         let rows = self.rows.iter().zip(&self.alone).enumerate();
         for (number, (row, alone)) in rows.take_while(|(_, (row, _))| row.from <= release) {
-            let first = row.pieces.first().map_or(i64::MAX, |first| first.release);
-            if at <= first.min(release) {
+            // A row of which nothing is left does not tell when the next can be begun.
+            let Some(first) = row.pieces.first() else { continue };
+            if at <= first.release.min(release) {
                 found = number;
             }
             at = alone.done.max(at.saturating_add(alone.cost));
@@ -380,19 +381,19 @@ mod tests {
 
     use super::*;
 
-    /// From every release to every deadline.
-    fn fits_by_pairs(all: &[Piece], new: Piece) -> bool {
+    /// How much new work could be done in its window, from every release to every deadline.
+    fn room_by_pairs(all: &[Piece], new: Piece) -> i64 {
         let of = |point: fn(&Piece) -> i64| all.iter().chain([&new]).map(point);
         let releases: Vec<i64> = of(|it| it.release).filter(|it| *it <= new.release).collect();
-        of(|it| it.deadline).filter(|it| *it >= new.deadline).all(|deadline| {
-            releases.iter().all(|release| {
-                let between = all
-                    .iter()
-                    .filter(|it| it.release >= *release && it.deadline <= deadline)
-                    .map(|it| it.cost);
-                between.sum::<i64>() + new.cost <= deadline - release
+        let deadlines = of(|it| it.deadline).filter(|it| *it >= new.deadline);
+        let room = deadlines.flat_map(|deadline| {
+            releases.iter().map(move |release| {
+                let between = all.iter().filter(|it| it.release >= *release);
+                let between = between.filter(|it| it.deadline <= deadline);
+                deadline - release - between.map(|it| it.cost).sum::<i64>()
             })
-        })
+        });
+        room.min().unwrap_or(0)
     }
 
     /// When a piece is done if there is so much to do before that is more urgent, and can begin at 0.
@@ -412,6 +413,20 @@ mod tests {
         (0_i64..100, time, 1_i64..6)
     }
 
+    fn small(number: u64, release: i64, deadline: i64, cost: i64) -> Piece {
+        Piece { number, release, deadline, idle: 0, cost }
+    }
+
+    #[test]
+    fn a_row_of_which_nothing_is_left_is_no_pause() {
+        let gone = small(2, 3, 40, 1);
+        let mut grid = Grid::new([small(1, 0, 10, 10), gone, small(3, 5, 20, 5)]);
+        assert_eq!(grid.rows.len(), 3);
+        grid.remove(gone);
+        assert!(!grid.fits(small(4, 12, 20, 6)), "from 0 to 20 there would be 21 to do");
+        assert!(grid.fits(small(4, 12, 20, 5)));
+    }
+
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(400))]
 
@@ -424,10 +439,18 @@ mod tests {
             for (number, (kind, (release, time, cost))) in (1..).zip(steps) {
                 let which = release as usize % all.len().max(1);
                 match kind {
-                    0 | 1 if !all.is_empty() => {
+                    0 if !all.is_empty() => {
                         let less = all[which].cost.min(cost);
                         grid.remove(Piece { cost: less, ..all[which] });
                         all[which].cost -= less;
+                    }
+                    // Of whole rows nothing is left.
+                    1 => {
+                        let gone = |it: &&mut Piece| (release..release + 15).contains(&it.release);
+                        for piece in all.iter_mut().filter(gone) {
+                            grid.remove(*piece);
+                            piece.cost = 0;
+                        }
                     }
                     2 => {
                         now = now.max(release / 4);
@@ -436,8 +459,8 @@ mod tests {
                     }
                     _ => {
                         let deadline = release + time;
-                        let new = Piece { number, release, deadline, idle: 0, cost };
-                        if release > now && fits_by_pairs(&all, new) {
+                        let new = small(number, release, deadline, cost);
+                        if release > now && cost <= room_by_pairs(&all, new) {
                             all.push(new);
                             if !grid.insert(new) && kind % 2 == 0 {
                                 grid = Grid::new(all.iter().copied());
@@ -458,8 +481,12 @@ mod tests {
                 }
             }
             for (release, time, cost) in asked {
-                let new = Piece { number: 1_000, release, deadline: release + time, idle: 0, cost };
-                prop_assert_eq!(grid.fits(new), fits_by_pairs(&all, new), "{:?} in {:?}", new, all);
+                let new = small(1_000, release, release + time, cost);
+                let room = room_by_pairs(&all, new);
+                for cost in [cost, room, room + 1].into_iter().filter(|cost| *cost > 0) {
+                    let new = Piece { cost, ..new };
+                    prop_assert_eq!(grid.fits(new), cost <= room, "{:?} in {:?}", new, all);
+                }
             }
         }
     }

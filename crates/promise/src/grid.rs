@@ -1,6 +1,7 @@
 //! What is released later, in rows by releases and columns by deadlines, with the cost of each cell.
 //!
-//! All fits if between any release and any deadline no more is to be done than there is time. There are too many such
+//! EDF keeps all deadlines exactly if for every release r and deadline d the work released at or after r and due by d
+//! is at most d - r (the processor demand criterion: Baruah, Rosier and Howell 1990). There are too many such
 //! pairs to look at each; but of all pairs of a row and a column none is worse than the first deadline of the
 //! column after the last release of the row, with everything to be done in between that has to be for any of them. So
 //! sums of cells tell for most cells that they have room, and only the others are looked at closely.

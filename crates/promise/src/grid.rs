@@ -1,6 +1,7 @@
 //! What is released later, in rows by releases and columns by deadlines, with the cost of each cell.
 //!
-//! All fits if between any release and any deadline no more is to be done than there is time. There are too many such
+//! EDF keeps all deadlines exactly if for every release r and deadline d the work released at or after r and due by d
+//! is at most d - r (the processor demand criterion: Baruah, Rosier and Howell 1990). There are too many such
 //! pairs to look at each; but of all pairs of a row and a column none is worse than the first deadline of the
 //! column after the last release of the row, with everything to be done in between that has to be for any of them. So
 //! sums of cells tell for most cells that they have room, and only the others are looked at closely.
@@ -8,20 +9,21 @@
 //! Invariant: whether a cell was looked at closely changes no answer. Rows and columns hold about as many pieces each.
 
 use std::cmp::Reverse;
-use std::collections::BinaryHeap;
+use std::collections::{BTreeSet, BinaryHeap};
 use std::ops::Range;
 
+use crate::band::{Band, drawn, lessen, place};
 use crate::timeline::Piece;
 use crate::tree::Key;
 
 #[derive(Clone, Debug)]
 pub(crate) struct Grid {
     /// In the order of releases, each with its pieces in that order.
-    rows: Vec<Band>,
+    rows: Vec<Band<Start>>,
     /// Of each row.
     alone: Vec<Alone>,
     /// In the order of deadlines, each with its pieces in that order.
-    columns: Vec<Band>,
+    columns: Vec<Band<i64>>,
     /// What is due in a column and released in a row or behind it: the columns of the first row, then of the next.
     costs: Vec<i64>,
     /// So many more can be taken in before there may be too many in a row or a column.
@@ -41,21 +43,17 @@ struct Alone {
 /// By deadlines, when all is done that is due by then.
 type Ends = Vec<(i64, i64)>;
 
-/// Pieces from a point on, up to the next band.
-#[derive(Clone, Debug)]
-struct Band {
-    from: i64,
-    pieces: Vec<Piece>,
-}
+/// Where something is in the order of releases. What is released at the same moment may be in several rows.
+type Start = (i64, u64);
 
 impl Grid {
     pub(crate) fn new(pieces: impl IntoIterator<Item = Piece>) -> Self {
         let mut pieces: Vec<Piece> = pieces.into_iter().filter(|piece| piece.cost > 0).collect();
         let bands = bands_for(pieces.len());
         pieces.sort_unstable_by_key(Piece::key);
-        let columns = drawn(&pieces, bands, |piece| piece.deadline);
-        pieces.sort_unstable_by_key(|piece| (piece.release, piece.number));
-        let rows = drawn(&pieces, bands, |piece| piece.release);
+        let columns = drawn(&pieces, bands, i64::MIN, |piece| piece.deadline);
+        pieces.sort_unstable_by_key(by_release);
+        let rows = drawn(&pieces, bands, (i64::MIN, 0), by_release);
         let alone = rows.iter().map(|row| Alone::of(&row.pieces)).collect();
         let costs = vec![0; rows.len() * columns.len()];
         let mut grid = Self { rows, alone, columns, costs, room: 8 + pieces.len() / 4 };
@@ -71,7 +69,7 @@ impl Grid {
         if new.cost <= 0 {
             return true;
         }
-        let (row, column) = (place(&self.rows, new.release), place(&self.columns, new.deadline));
+        let (row, column) = self.cell(new);
         let in_row = &mut self.rows[row].pieces;
         in_row.insert(in_row.partition_point(|it| by_release(it) < by_release(&new)), new);
         self.alone[row] = Alone::of(in_row);
@@ -84,8 +82,7 @@ impl Grid {
 
     /// Takes so much work of a piece out.
     pub(crate) fn remove(&mut self, piece: Piece) {
-        let (row, column) =
-            (place(&self.rows, piece.release), place(&self.columns, piece.deadline));
+        let (row, column) = self.cell(piece);
         let in_row = &mut self.rows[row].pieces;
         let Ok(at) = in_row.binary_search_by_key(&by_release(&piece), by_release) else { return };
         let less = piece.cost.min(in_row[at].cost);
@@ -98,18 +95,31 @@ impl Grid {
         self.count(piece, -less);
     }
 
-    /// Takes everything out that is released by now.
+    /// Takes everything out that is released by now. That may be all at once, so it is not taken out one by one.
     pub(crate) fn release(&mut self, now: i64) {
-        loop {
-            let first = self.pieces().next().copied();
-            let Some(first) = first.filter(|it| it.release <= now) else { return };
-            self.remove(first);
+        let whole = place(&self.rows, (now, u64::MAX));
+        let gone = self.rows.drain(..whole).flat_map(|row| row.pieces);
+        let mut columns: BTreeSet<usize> =
+            gone.map(|it| place(&self.columns, it.deadline)).collect();
+        self.alone.drain(..whole);
+        self.costs.drain(..whole * self.columns.len());
+        let row = &mut self.rows[0].pieces;
+        let gone: Vec<Piece> = row.drain(..row.partition_point(|it| it.release <= now)).collect();
+        if !gone.is_empty() {
+            self.alone[0] = Alone::of(row);
+        }
+        for piece in gone {
+            self.count(piece, -piece.cost);
+            columns.insert(place(&self.columns, piece.deadline));
+        }
+        for column in columns {
+            self.columns[column].pieces.retain(|it| it.release > now);
         }
     }
 
     /// Whether new work fits, if everything else does. If something else does not, what fits may be refused.
     pub(crate) fn fits(&mut self, new: Piece) -> bool {
-        let (first, own) = (self.row_after_pause(new.release), place(&self.rows, new.release));
+        let (first, own) = (self.row_after_pause(new), place(&self.rows, by_release(&new)));
         let end = self.end_of_reach(first, new);
         (first..=own).rev().all(|row| self.row_fits(row, new, end))
     }
@@ -118,7 +128,7 @@ impl Grid {
     /// could begin now. Only that matters, and nobody waits in a row that begins with more to do than it takes to the
     /// last release in it.
     pub(crate) fn end_of(&self, piece: Piece, all: i64) -> Option<i64> {
-        let own = place(&self.rows, piece.release);
+        let own = place(&self.rows, by_release(&piece));
         self.rows[own].pieces.binary_search_by_key(&by_release(&piece), by_release).ok()?;
         let costs = self.costs_up_to(piece.key());
         let (mut at, mut is_seen) = (all - costs.iter().sum::<i64>(), false);
@@ -146,7 +156,7 @@ impl Grid {
         let sooner: Vec<i64> = (0..=self.rows.len()).map(sooner).collect();
         let mut costs: Vec<i64> = sooner.windows(2).map(|rows| rows[0] - rows[1]).collect();
         for it in self.columns[column].pieces.iter().filter(|it| it.key() <= key) {
-            costs[place(&self.rows, it.release)] += it.cost;
+            costs[place(&self.rows, by_release(it))] += it.cost;
         }
         costs
     }
@@ -156,9 +166,13 @@ impl Grid {
         self.rows.iter().flat_map(|row| &row.pieces)
     }
 
+    /// In which row and which column it is.
+    fn cell(&self, piece: Piece) -> (usize, usize) {
+        (place(&self.rows, by_release(&piece)), place(&self.columns, piece.deadline))
+    }
+
     fn count(&mut self, piece: Piece, cost: i64) {
-        let (row, column) =
-            (place(&self.rows, piece.release), place(&self.columns, piece.deadline));
+        let (row, column) = self.cell(piece);
         let here = self.costs.iter_mut().skip(column).step_by(self.columns.len());
         here.take(row + 1).for_each(|sum| *sum += cost);
     }
@@ -169,14 +183,16 @@ impl Grid {
         self.costs.get(row * columns..(row + 1) * columns).unwrap_or_default()
     }
 
-    /// The last row that begins by a release and before which all is done that could be begun: what is before it does
-    /// not matter.
-    fn row_after_pause(&self, release: i64) -> usize {
+    /// The last row that begins by the release of new work and before which all is done that could be begun: what is
+    /// before it does not matter.
+    fn row_after_pause(&self, new: Piece) -> usize {
         let (mut at, mut found) = (i64::MIN, 0);
         let rows = self.rows.iter().zip(&self.alone).enumerate();
-        for (number, (row, alone)) in rows.take_while(|(_, (row, _))| row.from <= release) {
-            let first = row.pieces.first().map_or(i64::MAX, |first| first.release);
-            if at <= first.min(release) {
+        for (number, (row, alone)) in rows.take_while(|(_, (row, _))| row.from <= by_release(&new))
+        {
+            // A row of which nothing is left does not tell when the next can be begun.
+            let Some(first) = row.pieces.first() else { continue };
+            if at <= first.release.min(new.release) {
                 found = number;
             }
             at = alone.done.max(at.saturating_add(alone.cost));
@@ -207,7 +223,7 @@ impl Grid {
 
     /// Whether there is time from any release of a row on that is not behind that of the new work.
     fn row_fits(&mut self, row: usize, new: Piece, end: i64) -> bool {
-        let is_own = row == place(&self.rows, new.release);
+        let is_own = row == place(&self.rows, by_release(&new));
         let last = match is_own {
             true => Some(new.release),
             false => self.rows[row].pieces.last().map(|piece| piece.release),
@@ -267,19 +283,19 @@ impl Grid {
         (last, ends): (i64, &Ends),
         from: i64,
     ) -> bool {
-        let next = self.rows.get(row + 1).map_or(i64::MAX, |next| next.from);
+        let next = self.rows.get(row + 1).map_or((i64::MAX, 0), |next| next.from);
         let is_first = column == place(&self.columns, from);
         let from = if is_first { from } else { self.columns[column].from - 1 };
         let due = &self.columns[column].pieces;
         let (sooner, due) = due.split_at(due.partition_point(|it| it.deadline <= from));
-        sum += sooner.iter().filter(|it| it.release >= next).map(|it| it.cost).sum::<i64>();
+        sum += sooner.iter().filter(|it| by_release(it) >= next).map(|it| it.cost).sum::<i64>();
         let mut end = last.max(end_by(ends, from));
         if is_first && end + sum > from {
             return false;
         }
         let mut ends = ends[ends.partition_point(|(due, _)| *due <= from)..].iter().peekable();
         due.iter().all(|it| {
-            sum += if it.release >= next { it.cost } else { 0 };
+            sum += if by_release(it) >= next { it.cost } else { 0 };
             while let Some((_, by)) = ends.next_if(|(due, _)| *due <= it.deadline) {
                 end = end.max(*by);
             }
@@ -298,41 +314,15 @@ impl Alone {
 /// As many rows as columns, so that to look at all sums, and at all pieces of one row, grows less than the number
 /// of pieces does.
 fn bands_for(pieces: usize) -> usize {
-    (1..).find(|bands| bands * bands * bands >= 27 * pieces).unwrap_or(1)
-}
-
-/// Pieces in their order, in bands of about as many.
-fn drawn(pieces: &[Piece], bands: usize, point: impl Fn(&Piece) -> i64) -> Vec<Band> {
-    let (many, mut drawn) = (pieces.len().div_ceil(bands.max(1)), Vec::new());
-    let mut band = Band { from: i64::MIN, pieces: Vec::new() };
-    for piece in pieces {
-        // What is at the same point belongs together.
-        let is_apart = band.pieces.last().is_some_and(|last| point(last) < point(piece));
-        if is_apart && band.pieces.len() >= many {
-            let next = Band { from: point(piece), pieces: Vec::new() };
-            drawn.push(std::mem::replace(&mut band, next));
-        }
-        band.pieces.push(*piece);
+    let mut bands: usize = 1;
+    while bands.pow(3) < 27 * pieces {
+        bands += 1;
     }
-    drawn.push(band);
-    drawn
+    bands
 }
 
-/// In which band a point is.
-fn place(bands: &[Band], point: i64) -> usize {
-    bands.partition_point(|band| band.from <= point).saturating_sub(1)
-}
-
-fn by_release(piece: &Piece) -> (i64, u64) {
+fn by_release(piece: &Piece) -> Start {
     (piece.release, piece.number)
-}
-
-/// Takes so much out of a piece, and the piece if nothing is left of it.
-fn lessen(pieces: &mut Vec<Piece>, at: usize, cost: i64) {
-    pieces[at].cost -= cost;
-    if pieces[at].cost == 0 {
-        pieces.remove(at);
-    }
 }
 
 /// When all is done that is due by then; long ago if there is nothing.
@@ -380,19 +370,19 @@ mod tests {
 
     use super::*;
 
-    /// From every release to every deadline.
-    fn fits_by_pairs(all: &[Piece], new: Piece) -> bool {
+    /// How much new work could be done in its window, from every release to every deadline.
+    fn room_by_pairs(all: &[Piece], new: Piece) -> i64 {
         let of = |point: fn(&Piece) -> i64| all.iter().chain([&new]).map(point);
         let releases: Vec<i64> = of(|it| it.release).filter(|it| *it <= new.release).collect();
-        of(|it| it.deadline).filter(|it| *it >= new.deadline).all(|deadline| {
-            releases.iter().all(|release| {
-                let between = all
-                    .iter()
-                    .filter(|it| it.release >= *release && it.deadline <= deadline)
-                    .map(|it| it.cost);
-                between.sum::<i64>() + new.cost <= deadline - release
+        let deadlines = of(|it| it.deadline).filter(|it| *it >= new.deadline);
+        let room = deadlines.flat_map(|deadline| {
+            releases.iter().map(move |release| {
+                let between = all.iter().filter(|it| it.release >= *release);
+                let between = between.filter(|it| it.deadline <= deadline);
+                deadline - release - between.map(|it| it.cost).sum::<i64>()
             })
-        })
+        });
+        room.min().unwrap_or(0)
     }
 
     /// When a piece is done if there is so much to do before that is more urgent, and can begin at 0.
@@ -409,7 +399,35 @@ mod tests {
 
     fn piece() -> impl Strategy<Value = (i64, i64, i64)> {
         let time = prop_oneof![0_i64..12, 0_i64..200, Just(60)];
-        (0_i64..100, time, 1_i64..6)
+        // Often several at the same moment.
+        let release = prop_oneof![0_i64..100, (0_i64..5).prop_map(|it| it * 20)];
+        (release, time, 1_i64..6)
+    }
+
+    fn small(number: u64, release: i64, deadline: i64, cost: i64) -> Piece {
+        Piece { number, release, deadline, idle: 0, cost }
+    }
+
+    #[test]
+    fn a_row_of_which_nothing_is_left_is_no_pause() {
+        let gone = small(2, 3, 40, 1);
+        let mut grid = Grid::new([small(1, 0, 10, 10), gone, small(3, 5, 20, 5)]);
+        assert_eq!(grid.rows.len(), 3);
+        grid.remove(gone);
+        assert!(!grid.fits(small(4, 12, 20, 6)), "from 0 to 20 there would be 21 to do");
+        assert!(grid.fits(small(4, 12, 20, 5)));
+    }
+
+    #[test]
+    fn what_is_released_together_is_in_several_rows_and_all_of_them_go_at_once() {
+        let together = (1..=100).map(|number| small(number, 7, 500, 1));
+        let mut grid = Grid::new(together.chain([small(101, 8, 500, 1)]));
+        assert!(grid.rows.iter().all(|row| row.pieces.len() <= 8), "{:?}", grid.rows);
+        grid.release(7);
+        assert_eq!((grid.rows.len(), grid.alone.len()), (1, 1));
+        assert_eq!(grid.costs.iter().sum::<i64>(), 1);
+        assert_eq!(grid.pieces().count(), 1);
+        assert_eq!(grid.columns.iter().map(|column| column.pieces.len()).sum::<usize>(), 1);
     }
 
     proptest! {
@@ -424,10 +442,18 @@ mod tests {
             for (number, (kind, (release, time, cost))) in (1..).zip(steps) {
                 let which = release as usize % all.len().max(1);
                 match kind {
-                    0 | 1 if !all.is_empty() => {
+                    0 if !all.is_empty() => {
                         let less = all[which].cost.min(cost);
                         grid.remove(Piece { cost: less, ..all[which] });
                         all[which].cost -= less;
+                    }
+                    // Of whole rows nothing is left.
+                    1 => {
+                        let gone = |it: &&mut Piece| (release..release + 15).contains(&it.release);
+                        for piece in all.iter_mut().filter(gone) {
+                            grid.remove(*piece);
+                            piece.cost = 0;
+                        }
                     }
                     2 => {
                         now = now.max(release / 4);
@@ -436,8 +462,8 @@ mod tests {
                     }
                     _ => {
                         let deadline = release + time;
-                        let new = Piece { number, release, deadline, idle: 0, cost };
-                        if release > now && fits_by_pairs(&all, new) {
+                        let new = small(number, release, deadline, cost);
+                        if release > now && cost <= room_by_pairs(&all, new) {
                             all.push(new);
                             if !grid.insert(new) && kind % 2 == 0 {
                                 grid = Grid::new(all.iter().copied());
@@ -458,8 +484,14 @@ mod tests {
                 }
             }
             for (release, time, cost) in asked {
-                let new = Piece { number: 1_000, release, deadline: release + time, idle: 0, cost };
-                prop_assert_eq!(grid.fits(new), fits_by_pairs(&all, new), "{:?} in {:?}", new, all);
+                // Also what comes before all that is released at the same moment.
+                let number = [0, 1_000][time as usize % 2];
+                let new = small(number, release, release + time, cost);
+                let room = room_by_pairs(&all, new);
+                for cost in [cost, room, room + 1].into_iter().filter(|cost| *cost > 0) {
+                    let new = Piece { cost, ..new };
+                    prop_assert_eq!(grid.fits(new), cost <= room, "{:?} in {:?}", new, all);
+                }
             }
         }
     }

@@ -1,7 +1,8 @@
 //! Of what can be put aside and is not released yet: whether more fits among it, as if there were nothing else.
 //!
 //! Its order of work tells that, and is mended where something changes. Where there are pauses that does not reach far;
-//! where there are none it would reach to the end of it all. There a grid tells the same, which has no order to mend.
+//! where there are none it would reach to the end of it all, and so would a question. There a grid tells the same, which
+//! has no order to mend.
 //!
 //! Invariant: either the order is kept or the grid, and both give the same answers.
 
@@ -12,7 +13,7 @@ use crate::timeline::{Piece, Timeline};
 #[derive(Clone, Debug)]
 pub(crate) struct Later {
     line: Option<Timeline>,
-    /// From when a change would have reached far, until so much has come in that an order is worth a try again.
+    /// From when a change or a question would have reached far, until so much has come in that an order is worth a try again.
     grid: Option<Grid>,
     /// Whether all in the grid is known to be done in time.
     is_in_time: bool,
@@ -25,11 +26,19 @@ impl Later {
 
     /// Whether new work, for which there is the time, fits if whoever can wait does.
     pub(crate) fn fits(&mut self, new: Piece) -> bool {
-        let fits_in_grid = self.grid.as_mut().is_some_and(|grid| grid.fits(new));
+        if let Some(line) = &self.line {
+            if let Some(fits) = line.fits_nearby(new) {
+                return fits;
+            }
+            // Where something is late already, a grid refuses also what would not make it later.
+            if !line.is_in_time() {
+                return line.fits(new);
+            }
+        }
+        let fits_in_grid = self.grid().fits(new);
         if fits_in_grid || self.is_known_in_time() {
             return fits_in_grid;
         }
-        // Where something is late already, a grid refuses also what would not make it later.
         self.line().fits(new)
     }
 
@@ -105,6 +114,19 @@ mod tests {
 
     fn piece() -> impl Strategy<Value = (i64, i64, i64)> {
         (0_i64..120, prop_oneof![0_i64..12, 0_i64..150], 1_i64..6)
+    }
+
+    #[test]
+    fn a_question_that_reaches_far_is_answered_by_the_grid_unless_something_is_late() {
+        let piece =
+            |number, release, deadline, cost| Piece { number, release, deadline, idle: 0, cost };
+        let all = || (1..=40).map(|number| piece(number, 9 + number as i64, 500, 1));
+        let asked = piece(100, 20, 400, 5);
+        let mut later = Later::new(all());
+        assert!(later.fits(piece(100, 0, 400, 5)) && later.grid.is_none(), "there is a pause");
+        assert!(later.fits(asked) && later.grid.is_some());
+        let mut later = Later::new(all().chain([piece(41, 10, 10, 1)]));
+        assert!(later.fits(asked) && later.grid.is_none());
     }
 
     proptest! {

@@ -8,6 +8,7 @@
 //!
 //! Invariant: no clock, no messages, no randomness but from a seed; whoever asks says what time it is.
 
+mod band;
 mod cluster;
 mod desk;
 mod dice;

@@ -13,7 +13,8 @@ use std::collections::{BTreeMap, BTreeSet, BinaryHeap};
 use crate::plan::Discipline;
 use crate::tree::Key;
 
-/// A change that reaches over more turns than this, and over more than such a part of all, is not made. Few in tests, so
+/// A change that reaches over more turns than this, and over more than such a part of all, is not made; nor is a question
+/// answered that does. Few in tests, so
 /// that both happens there.
 const FAR: usize = if cfg!(test) { 6 } else { 24 };
 const FAR_PART: usize = 8;
@@ -149,13 +150,26 @@ impl Timeline {
 
     /// Whether new work fits if whoever can wait does. Exact for preemptive EDF.
     pub(crate) fn fits(&self, new: Piece) -> bool {
+        self.fits_within(usize::MAX, new) == Some(true)
+    }
+
+    /// The same; `None` if that reaches too far.
+    pub(crate) fn fits_nearby(&self, new: Piece) -> Option<bool> {
+        self.fits_within(self.far(), new)
+    }
+
+    /// The same; `None` if that reaches over more turns.
+    fn fits_within(&self, turns: usize, new: Piece) -> Option<bool> {
         let time = |deadline: i64| deadline - new.release;
         let (mut at, mut missing) = (new.release, new.cost);
         // What has to be done by its deadline, the new work with it; and what is due later.
         let (mut sooner, mut later) = (new.cost, Vec::new());
-        for (begin, turn) in self.turns_from(new.release) {
+        for (number, (begin, turn)) in self.turns_from(new.release).enumerate() {
             if begin - at >= missing {
                 break;
+            }
+            if number >= turns {
+                return None;
             }
             missing -= begin - at;
             at = turn.to;
@@ -165,21 +179,21 @@ impl Timeline {
                 later.push((turn.piece.deadline, turn.to - begin));
             }
             if sooner > time(new.deadline) {
-                return false;
+                return Some(false);
             }
         }
         let end = at + missing;
         if end <= new.deadline {
-            return true;
+            return Some(true);
         }
         later.sort_unstable();
         // What is due behind the end of the reach is not disturbed.
         let disturbed = later.into_iter().take_while(|(deadline, _)| *deadline < end);
         let mut sum = sooner;
-        disturbed.into_iter().all(|(deadline, cost)| {
+        Some(disturbed.into_iter().all(|(deadline, cost)| {
             sum += cost;
             sum <= time(deadline)
-        })
+        }))
     }
 
     /// Whether all are done by their deadlines.
@@ -238,7 +252,11 @@ impl Timeline {
     }
 
     fn is_far(&self, turns: usize) -> bool {
-        turns > FAR.max(self.turns.len() / FAR_PART)
+        turns > self.far()
+    }
+
+    fn far(&self) -> usize {
+        FAR.max(self.turns.len() / FAR_PART)
     }
 
     /// What is done from a point on, also by the turn that goes on there.

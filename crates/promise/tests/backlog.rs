@@ -1,5 +1,5 @@
 //! A backlog without a pause, into which tasks come that are released later: what a server has. The plan against brute
-//! force, while time passes.
+//! force, while time passes; and a large one of what can wait for long against somebody who works by the hour.
 
 #![expect(clippy::unwrap_used, reason = "a wrong assumption is a failed test")]
 
@@ -24,6 +24,8 @@ enum Happening {
     /// What is being worked on is done, sooner than said.
     Sooner,
     Cancelled(usize),
+    /// All that is released within some hours from then on is not wanted any more.
+    Stretch(i64),
 }
 
 fn happening() -> impl Strategy<Value = Happening> {
@@ -42,19 +44,57 @@ fn happening() -> impl Strategy<Value = Happening> {
     ]
 }
 
+/// Where much is released later and can wait for long: more than an order of work is kept for.
+fn far_ahead() -> impl Strategy<Value = Happening> {
+    let asked =
+        |(release, more, cost)| Happening::Asked(Small { release, deadline: release + more, cost });
+    prop_oneof![
+        4 => (40_i64..100, 1_i64..120, 1_i64..6).prop_map(asked),
+        2 => (60_i64..140, 1_i64..60, 5_i64..30).prop_map(asked),
+        2 => (40_i64..100).prop_map(Happening::Stretch),
+        1 => (1_i64..8).prop_map(Happening::Hours),
+        1 => (0_usize..60).prop_map(Happening::Other),
+        1 => (0_usize..60).prop_map(Happening::Cancelled),
+    ]
+}
+
+/// Whether all are in time if at every hour the most urgent is worked on that can be: if any order does it, that does.
+fn is_done_by_the_hour(tasks: &[Small], now: i64) -> bool {
+    let mut left: Vec<Small> = tasks.iter().copied().filter(|task| task.cost > 0).collect();
+    left.sort_by_key(|task| task.deadline);
+    let mut hour = now;
+    while !left.is_empty() {
+        if let Some(next) = left.iter().position(|task| task.release <= hour) {
+            left[next].cost -= 1;
+            if left[next].deadline <= hour {
+                return false;
+            }
+        }
+        left.retain(|task| task.cost > 0);
+        hour += 1;
+    }
+    true
+}
+
 /// Somebody with a plan, and what was promised in it.
 #[derive(Clone)]
 struct Worker {
     plan: Plan,
+    has_plan: fn(&[Small], i64) -> bool,
     now: i64,
     promised: Vec<(Ticket, Small)>,
 }
 
 impl Worker {
+    fn new(has_plan: fn(&[Small], i64) -> bool) -> Self {
+        let plan = Plan::new(Supply::always(START), Discipline::Preemptive, START);
+        Self { plan, has_plan, now: 0, promised: Vec::new() }
+    }
+
     fn can_do(&self, more: Option<Small>) -> bool {
         let left = |ticket: &Ticket| self.plan.left(*ticket).map_or(0, |left| left.0);
         let own = self.promised.iter().map(|(ticket, task)| Small { cost: left(ticket), ..*task });
-        has_preemptive_plan(&own.chain(more).collect::<Vec<_>>(), self.now)
+        (self.has_plan)(&own.chain(more).collect::<Vec<_>>(), self.now)
     }
 
     fn ask(&mut self, task: Small) {
@@ -124,6 +164,14 @@ impl Worker {
                 let ticket = self.promised.get(which).map(|(ticket, _)| *ticket);
                 ticket.into_iter().for_each(|ticket| self.end(ticket));
             }
+            Happening::Stretch(from) => {
+                let from = self.now + from;
+                let gone = |task: &Small| (from..from + 6).contains(&task.release);
+                let gone = self.promised.iter().filter(|(_, task)| gone(task));
+                for ticket in gone.map(|(ticket, _)| *ticket).collect::<Vec<_>>() {
+                    self.end(ticket);
+                }
+            }
         }
         assert_eq!(self.plan.endangered(), [], "at {}", self.now);
     }
@@ -137,10 +185,23 @@ proptest! {
         backlog in prop::collection::vec((1_i64..90, 1_i64..5), 5..40),
         happenings in prop::collection::vec(happening(), 1..30),
     ) {
-        let plan = Plan::new(Supply::always(START), Discipline::Preemptive, START);
-        let mut worker = Worker { plan, now: 0, promised: Vec::new() };
+        let mut worker = Worker::new(has_preemptive_plan);
         for (deadline, cost) in backlog {
             worker.ask(Small { release: 0, deadline, cost });
+        }
+        for happening in happenings {
+            worker.happens(happening);
+        }
+    }
+
+    #[test]
+    fn of_much_that_can_wait_for_long_and_is_released_later_only_that_is_refused_which_makes_something_late(
+        backlog in prop::collection::vec((40_i64..100, 10_i64..120, 1_i64..6), 40..60),
+        happenings in prop::collection::vec(far_ahead(), 1..25),
+    ) {
+        let mut worker = Worker::new(is_done_by_the_hour);
+        for (release, more, cost) in backlog {
+            worker.ask(Small { release, deadline: release + more, cost });
         }
         for happening in happenings {
             worker.happens(happening);

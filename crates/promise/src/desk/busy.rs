@@ -49,7 +49,7 @@ impl Desk {
         let has_turn = |lane: &mut Lane| {
             !lane.is_in_suspense()
                 && lane.plan.has_turn_for(cost)
-                && lane.in_shade(|plan| plan.has_turn_behind(cost))
+                && lane.in_shade(&lane.plan, |plan| plan.has_turn_behind(cost))
         };
         free.or_else(|| lanes.iter_mut().position(has_turn))
     }
@@ -105,7 +105,8 @@ impl Desk {
         found.plan.pass(now);
         let may_begin = !found.is_in_suspense() || found.plan.is_begun(*ticket);
         let is_turn = found.plan.is_turn_of(*ticket)
-            && (found.plan.is_next(*ticket) || found.in_shade(|plan| plan.is_turn_behind(*ticket)));
+            && (found.plan.is_next(*ticket)
+                || found.in_shade(&found.plan, |plan| plan.is_turn_behind(*ticket)));
         (may_begin && is_turn).then_some(*lane)
     }
 }

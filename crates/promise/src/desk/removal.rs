@@ -39,23 +39,27 @@ impl Lane {
     /// Whether a task fits, whether or not the room that is held here will be taken, and whether or not there is something
     /// that nobody knows of.
     pub(super) fn fits(&mut self, window: Window, service: Work) -> bool {
-        self.plan.fits(window, service)
-            && (self.rooms.is_empty() || self.with_rooms_taken().fits(window, service))
-            && self.in_shade(|plan| plan.fits(window, service))
+        let fits = |plan: &mut Plan| plan.fits(window, service);
+        // Both may be so at the same time.
+        let fits_in_rooms = |lane: &Self| {
+            let mut plan = lane.with_rooms_taken();
+            fits(&mut plan) && lane.in_shade(&plan, fits)
+        };
+        fits(&mut self.plan)
+            && self.in_shade(&self.plan, fits)
+            && (self.rooms.is_empty() || fits_in_rooms(self))
     }
 
     /// The earliest moment for which something could be promised, whether or not that room will be taken, and whether or not
     /// there is something that nobody knows of.
     pub(super) fn earliest(&mut self, release: Timestamp, service: Work) -> Option<Timestamp> {
-        let earliest = self.plan.earliest(release, service)?;
-        let earliest = match self.rooms.is_empty() {
-            true => earliest,
-            false => earliest.max(self.with_rooms_taken().earliest(release, service)?),
-        };
-        match self.shaded() {
-            None => Some(earliest),
-            Some(mut plan) => Some(earliest.max(plan.earliest(release, service)?)),
+        let mut latest = self.plan.earliest(release, service)?;
+        let taken = (!self.rooms.is_empty()).then(|| self.with_rooms_taken());
+        let both = taken.as_ref().and_then(|plan| self.shaded(plan));
+        for mut plan in [self.shaded(&self.plan), taken, both].into_iter().flatten() {
+            latest = latest.max(plan.earliest(release, service)?);
         }
+        Some(latest)
     }
 
     fn with_rooms_taken(&self) -> Plan {

@@ -9,7 +9,8 @@
 
 use super::removal::{Room, spare, take_all};
 use super::{Change, Desk, Lane, Placed, Reservation};
-use crate::plan::{Plan, Ticket, Times};
+use crate::plan::{Plan, Ticket, Times, Window};
+use crate::supply::Work;
 use crate::task::{Promise, ResourceId, Task, TaskId};
 
 /// Where room is taken for a task, and for when it is promised.
@@ -35,7 +36,38 @@ impl Lane {
         let mut plan = self.plan.clone();
         take_all(&mut plan, others);
         room.clear(&mut plan);
+        if !self.in_shade(&plan, |plan| plan.fits(room.window, room.task.service)) {
+            return None;
+        }
         plan.reserve(room.window, room.task.service).map(|(_, times)| times)
+    }
+
+    /// Puts all back into a plan of this lane that need not make way for something; answers the others. Whatever is so
+    /// while all are aside stays so with those who are back: that it fits, with the rest of the room here taken or not, and
+    /// whether or not there is something that nobody knows of.
+    fn spare_beside(
+        &self,
+        plan: &mut Plan,
+        (window, service): (Window, Work),
+        aside: Vec<Ticket>,
+    ) -> Vec<Ticket> {
+        let fits_in = |plan: &Plan, (with_rest, in_shade): (bool, bool)| {
+            let mut plan = plan.clone();
+            let has_rest = !with_rest || take_all(&mut plan, self.rooms.iter());
+            if in_shade {
+                self.shade_over(&mut plan);
+            }
+            has_rest && plan.fits(window, service)
+        };
+        let mut cases = vec![(false, false), (true, false), (false, true), (true, true)];
+        cases.retain(|(with_rest, in_shade)| {
+            let is_other =
+                !(*with_rest && self.rooms.is_empty() || *in_shade && self.shade.is_none());
+            is_other && fits_in(plan, (*with_rest, *in_shade))
+        });
+        let fits =
+            |plan: &mut Plan| !cases.is_empty() && cases.iter().all(|case| fits_in(plan, *case));
+        spare(plan, fits, aside)
     }
 }
 
@@ -70,20 +102,14 @@ impl Desk {
         }
         self.taken.remove(&id);
         let (by, number, Room { task, window, others, .. }) = self.let_room_go(id)?;
-        let Lane { plan, tasks, rooms, .. } = &mut self.resources.get_mut(&by)?.lanes[number];
+        let lane = &mut self.resources.get_mut(&by)?.lanes[number];
+        let mut plan = lane.plan.clone();
         let aside: Vec<Ticket> =
             others.into_iter().filter(|ticket| plan.set_aside(*ticket)).collect();
-        // Who stays must not be in the way of what the rest of the room is held for.
-        let with_rest = |plan: &Plan| {
-            let mut plan = plan.clone();
-            plan.reserve(window, task.service).is_some() && take_all(&mut plan, rooms.iter())
-        };
-        let had_rest = with_rest(plan);
-        let fits =
-            |plan: &mut Plan| plan.fits(window, task.service) && (!had_rest || with_rest(plan));
-        let others = spare(plan, fits, aside);
+        let others = lane.spare_beside(&mut plan, (window, task.service), aside);
         let removed: Vec<TaskId> =
-            others.iter().filter_map(|ticket| tasks.get(ticket).copied()).collect();
+            others.iter().filter_map(|ticket| lane.tasks.get(ticket).copied()).collect();
+        lane.plan = plan;
         if self.place(task.clone(), by.clone(), number, window).is_none() {
             // A moment has passed since it was promised: a promise is a promise.
             self.restore(Reservation { task, by, lane: number, window }, None);

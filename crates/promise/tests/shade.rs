@@ -1,0 +1,69 @@
+//! What is promised while a resource may have something to finish that nobody knows of is in time with it or without it.
+
+#![expect(clippy::expect_used, reason = "a wrong assumption is a failed test")]
+
+mod works;
+
+use legwork_model::id::InstanceId;
+use legwork_model::time::Timestamp;
+use legwork_promise::{Desk, Discipline, ResourceId, Task, TaskId, Window, Work};
+use works::always;
+
+const NOW: Timestamp = Timestamp(0);
+
+fn one() -> ResourceId {
+    ResourceId::Executor("one".into())
+}
+
+fn task(number: u128, service: i64, deadline: i64, priority: u8) -> Task {
+    let window = Window { release: NOW, deadline: Timestamp(deadline) };
+    let mut task =
+        Task::new(TaskId::new(InstanceId(number), 0), window, Work(service), vec![one()]);
+    (task.priority, task.may_abort) = (priority, true);
+    task
+}
+
+/// Somebody who may be busy until then has promised something, and room is held at its expense.
+fn with_room(until: i64) -> (Desk, Task, Task) {
+    let mut desk = Desk::default();
+    assert!(desk.add(one(), &always(Discipline::NonPreemptive), NOW));
+    desk.shade(&one(), Some(Timestamp(until)));
+    let (minor, major) = (task(1, 50, 240, 1), task(2, 100, 200, 5));
+    desk.guarantee(&minor).expect("it fits");
+    assert!(!desk.could(&major), "only if all is known");
+    desk.hold_room(&major).expect("there is room");
+    (desk, minor, major)
+}
+
+#[test]
+fn who_would_be_late_behind_what_nobody_knows_makes_way() {
+    let (mut desk, minor, major) = with_room(100);
+    desk.take_room(major.id).expect("there is room");
+    assert_eq!(desk.make_way(major.id), Some(Ok(vec![minor])));
+}
+
+#[test]
+fn who_would_be_in_time_stays_when_all_is_known() {
+    let (mut desk, _, major) = with_room(100);
+    desk.take_room(major.id).expect("there is room");
+    desk.shade(&one(), None);
+    assert_eq!(desk.make_way(major.id), Some(Ok(vec![])));
+    assert_eq!(desk.endangered(NOW), []);
+}
+
+#[test]
+fn room_is_not_taken_that_is_not_there_behind_what_nobody_knows() {
+    let (mut desk, minor, major) = with_room(100);
+    desk.shade(&one(), Some(Timestamp(101)));
+    assert_eq!(desk.take_room(major.id), None);
+    assert!(desk.task(minor.id).is_some());
+}
+
+#[test]
+fn what_is_promised_beside_room_fits_also_if_both_are_so() {
+    let (mut desk, ..) = with_room(100);
+    let next = task(3, 30, 220, 1);
+    assert!(!desk.could(&next), "behind the unknown and what room is held for it is late");
+    assert_eq!(desk.earliest(&next), Some(Timestamp(230)));
+    assert!(desk.guarantee(&task(3, 30, 230, 1)).is_some());
+}

@@ -81,7 +81,9 @@ impl Desk {
 
     /// Whether somebody was given a task that was promised, and may be at work or not.
     pub fn is_out(&self, id: TaskId) -> bool {
-        self.placed.get(&id).is_some_and(|placed| placed.is_out)
+        let Some(Placed { by, lane, ticket, .. }) = self.placed.get(&id) else { return false };
+        let lane = self.resources.get(by).and_then(|resource| resource.lanes.get(*lane));
+        lane.is_some_and(|lane| lane.out.contains(ticket))
     }
 
     /// It will not be done in time. Answers whether whoever works on it goes on all the same.

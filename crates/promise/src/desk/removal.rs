@@ -24,17 +24,6 @@ pub(super) struct Room {
     pub(super) is_taken: bool,
 }
 
-impl Room {
-    /// Takes those out of a plan who make way. Whoever was begun meanwhile stays.
-    pub(super) fn clear(&self, plan: &mut Plan) {
-        for ticket in &self.others {
-            if !plan.is_begun(*ticket) {
-                plan.end(*ticket);
-            }
-        }
-    }
-}
-
 impl Lane {
     /// Whether a task fits, whether or not the room that is held here will be taken, and whether or not there is something
     /// that nobody knows of.
@@ -64,8 +53,34 @@ impl Lane {
 
     fn with_rooms_taken(&self) -> Plan {
         let mut plan = self.plan.clone();
-        take_all(&mut plan, self.rooms.iter());
+        self.take_all(&mut plan, self.rooms.iter());
         plan
+    }
+
+    /// Takes those out of a plan of this lane who make way. What somebody was given meanwhile stays.
+    pub(super) fn clear(&self, plan: &mut Plan, room: &Room) {
+        for ticket in room.others.iter().filter(|ticket| !self.is_given(**ticket)) {
+            plan.end(*ticket);
+        }
+    }
+
+    /// Takes room in a plan of this lane, one after the other; false if there is not enough for all.
+    pub(super) fn take_all<'a>(
+        &self,
+        plan: &mut Plan,
+        rooms: impl Iterator<Item = &'a Room>,
+    ) -> bool {
+        let mut fit_all = true;
+        for room in rooms {
+            self.clear(plan, room);
+            let fits = plan.reserve(room.window, room.task.service).is_some();
+            // What is promised is to be done whether it fits or not.
+            if !fits && room.is_taken {
+                plan.restore(room.window, room.task.service, None);
+            }
+            fit_all &= fits;
+        }
+        fit_all
     }
 
     /// Those who hold room here are of the same instance, or there are none: beside others it would have to be
@@ -159,7 +174,7 @@ impl Desk {
             lane.plan.waiting().filter_map(|ticket| Some((ticket, lane.tasks.get(&ticket)?)));
         let mut lower: Vec<(u8, Reverse<Timestamp>, Ticket)> = waiting
             .filter_map(|(ticket, id)| Some((ticket, self.placed.get(id)?)))
-            .filter(|(_, placed)| !placed.is_out)
+            .filter(|(ticket, _)| !lane.is_given(*ticket))
             .map(|(ticket, placed)| (ticket, &placed.task))
             .filter(|(_, other)| {
                 other.may_abort
@@ -171,21 +186,6 @@ impl Desk {
         lower.sort_unstable();
         lower.into_iter().map(|(_, _, ticket)| ticket).collect()
     }
-}
-
-/// Takes room that is held, one after the other; false if there is not enough for all.
-pub(super) fn take_all<'a>(plan: &mut Plan, rooms: impl Iterator<Item = &'a Room>) -> bool {
-    let mut fit_all = true;
-    for room in rooms {
-        room.clear(plan);
-        let fits = plan.reserve(room.window, room.task.service).is_some();
-        // What is promised is to be done whether it fits or not.
-        if !fits && room.is_taken {
-            plan.restore(room.window, room.task.service, None);
-        }
-        fit_all &= fits;
-    }
-    fit_all
 }
 
 /// Sets reservations aside, in this order, until there is enough room. The plan is as before if nothing helps.

@@ -7,7 +7,7 @@
 //! Invariant: a task is placed in a plan or its room is taken, not both; and as long as nobody begins what is to make way,
 //! room that is taken is there.
 
-use super::removal::{Room, spare, take_all};
+use super::removal::{Room, spare};
 use super::{Change, Desk, Lane, Placed, Reservation};
 use crate::plan::{Plan, Ticket, Times, Window};
 use crate::supply::Work;
@@ -32,14 +32,20 @@ impl Lane {
     /// When a task would be done with all room taken that is, and its own; `None` if it would not be in time.
     fn times_in_room(&self, id: TaskId) -> Option<Times> {
         let room = self.rooms.iter().find(|room| room.task.id == id)?;
-        let others = self.rooms.iter().filter(|other| other.is_taken && other.task.id != id);
-        let mut plan = self.plan.clone();
-        take_all(&mut plan, others);
-        room.clear(&mut plan);
+        let mut plan = self.with_way_made(room);
         if !self.in_shade(&plan, |plan| plan.fits(room.window, room.task.service)) {
             return None;
         }
         plan.reserve(room.window, room.task.service).map(|(_, times)| times)
+    }
+
+    /// The plan with all room taken that is, and all gone who make way for one.
+    fn with_way_made(&self, room: &Room) -> Plan {
+        let taken = self.rooms.iter().filter(|other| other.is_taken);
+        let mut plan = self.plan.clone();
+        self.take_all(&mut plan, taken.filter(|other| other.task.id != room.task.id));
+        self.clear(&mut plan, room);
+        plan
     }
 
     /// Puts all back into a plan of this lane that need not make way for something; answers the others. Whatever is so
@@ -53,7 +59,7 @@ impl Lane {
     ) -> Vec<Ticket> {
         let fits_in = |plan: &Plan, (with_rest, in_shade): (bool, bool)| {
             let mut plan = plan.clone();
-            let has_rest = !with_rest || take_all(&mut plan, self.rooms.iter());
+            let has_rest = !with_rest || self.take_all(&mut plan, self.rooms.iter());
             if in_shade {
                 self.shade_over(&mut plan);
             }
@@ -93,9 +99,17 @@ impl Desk {
         Some(promise)
     }
 
-    /// What room is taken for goes ahead: the others make way now, as far as that is still needed. If somebody has begun
-    /// what was to make way, it is the task itself that does.
+    /// What room is taken for goes ahead: the others make way now, as far as that is still needed. It is the task itself
+    /// that does if somebody has begun what was to make way, or if it would be late all the same: time has passed.
     pub fn make_way(&mut self, id: TaskId) -> Option<Result<Vec<Task>, Task>> {
+        if self.taken.contains_key(&id) && !self.can_be_kept(id) {
+            return self.end(id).map(Err);
+        }
+        self.make_way_for_begun(id)
+    }
+
+    /// The same for what somebody works on already: nobody else can do it, so they go on with it.
+    pub(crate) fn make_way_for_begun(&mut self, id: TaskId) -> Option<Result<Vec<Task>, Task>> {
         self.taken.get(&id)?;
         if !self.stands(id) {
             return self.end(id).map(Err);
@@ -104,8 +118,8 @@ impl Desk {
         let (by, number, Room { task, window, others, .. }) = self.let_room_go(id)?;
         let lane = &mut self.resources.get_mut(&by)?.lanes[number];
         let mut plan = lane.plan.clone();
-        let aside: Vec<Ticket> =
-            others.into_iter().filter(|ticket| plan.set_aside(*ticket)).collect();
+        let others = others.into_iter().filter(|ticket| !lane.is_given(*ticket));
+        let aside: Vec<Ticket> = others.filter(|ticket| plan.set_aside(*ticket)).collect();
         let others = lane.spare_beside(&mut plan, (window, task.service), aside);
         let removed: Vec<TaskId> =
             others.iter().filter_map(|ticket| lane.tasks.get(ticket).copied()).collect();
@@ -118,10 +132,30 @@ impl Desk {
         Some(Ok(removed.into_iter().filter_map(|id| self.end(id)).collect()))
     }
 
-    /// Whether somebody has begun what was to make way for a task whose room is taken.
+    /// Whether nothing is too late that was not before if all make way for a task whose room is taken.
+    fn can_be_kept(&self, id: TaskId) -> bool {
+        let Some((lane, room)) = self.taken_room(id) else { return false };
+        let too_late = |plan: &mut Plan| -> Vec<Ticket> {
+            let late = plan.late().into_iter();
+            let late = late.filter(|(ticket, late)| {
+                let placed = lane.tasks.get(ticket).and_then(|id| self.placed.get(id));
+                // What room is taken for has no ticket in the lane, and all of it is left.
+                let service = placed.map(|placed| placed.task.service).or(plan.left(*ticket));
+                let leeway = self.leeway.for_one(plan, *ticket, service.unwrap_or_default());
+                *late > leeway
+            });
+            late.map(|(ticket, _)| ticket).collect()
+        };
+        let mut plan = lane.with_way_made(room);
+        let before = too_late(&mut plan);
+        plan.restore(room.window, room.task.service, None);
+        too_late(&mut plan).iter().all(|ticket| before.contains(ticket))
+    }
+
+    /// Whether somebody has begun, or may have, what was to make way for a task whose room is taken.
     pub fn is_disturbed(&self, id: TaskId) -> bool {
         let Some((lane, room)) = self.taken_room(id) else { return false };
-        room.others.iter().any(|ticket| lane.plan.is_begun(*ticket))
+        room.others.iter().any(|ticket| lane.is_given(*ticket))
     }
 
     /// Whether room that is taken is there all the same.
@@ -132,9 +166,9 @@ impl Desk {
         let Some(Taken { lane, promise }) = self.taken.get(&id) else { return false };
         let Some(resource) = self.resources.get_mut(&promise.by) else { return false };
         let lane = &mut resource.lanes[*lane];
-        let Lane { plan, rooms, .. } = lane;
+        let Lane { plan, out, rooms, .. } = lane;
         for room in rooms.iter_mut().filter(|room| room.task.id == id) {
-            room.others.retain(|ticket| !plan.is_begun(*ticket));
+            room.others.retain(|ticket| !plan.is_begun(*ticket) && !out.contains(ticket));
         }
         lane.times_in_room(id).is_some()
     }

@@ -119,7 +119,11 @@ impl Node {
         let Some(room) = self.rooms.get(&id).filter(|room| room.is_taken) else { return };
         let is_begun = room.is_begun;
         self.rooms.remove(&id);
-        match self.desk.make_way(id) {
+        let made_way = match is_begun {
+            true => self.desk.make_way_for_begun(id),
+            false => self.desk.make_way(id),
+        };
+        match made_way {
             Some(Ok(removed)) => {
                 for task in removed {
                     self.take_back(task, Gone::MadeWayHere, now, effects);

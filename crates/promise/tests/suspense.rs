@@ -320,3 +320,39 @@ fn who_may_be_at_work_on_what_was_to_make_way_goes_on() {
     assert_eq!(desk.make_way(major.id), Some(Err(major)));
     assert!(desk.task(minor.id).is_some());
 }
+
+#[test]
+fn what_neither_makes_way_nor_is_in_the_way_is_begun_in_suspense() {
+    let mut desk = Desk::default();
+    assert!(desk.add(one(0), &always(Discipline::NonPreemptive), NOW));
+    let first = Task { service: Work(100), ..task(3, 100, 9, &[0]) };
+    let minor = Task { service: Work(800), ..task(1, 1_000, 1, &[0]) };
+    let major = Task { service: Work(500), ..task(2, 950, 5, &[0]) };
+    // It would have its turn with the others there, and be in the way of what they make way for.
+    let small = Task { service: Work(100), ..task(4, 1_000, 9, &[0]) };
+    for task in [&first, &minor, &small] {
+        desk.guarantee(task).expect("it fits");
+    }
+    desk.hold_room(&major).expect("there is room");
+    desk.take_room(major.id).expect("there is room");
+    assert_eq!(desk.turn_of(first.id, NOW), Some(0));
+    assert_eq!(desk.turn_of(minor.id, NOW), None, "it may make way");
+    assert_eq!(desk.turn_of(small.id, NOW), None, "another is due before");
+    desk.begin(first.id);
+    desk.pass(Timestamp(100));
+    desk.end(first.id);
+    assert!(!desk.is_disturbed(major.id));
+    assert_eq!(desk.make_way(major.id), Some(Ok(vec![minor])));
+    assert_eq!(desk.endangered(Timestamp(100)), []);
+}
+
+#[test]
+fn what_was_begun_and_left_is_not_begun_when_others_have_made_way() {
+    let (mut two, minor, major) = in_suspense(0);
+    let node = &mut two.nodes[0];
+    node.begin(major.id);
+    node.leave(major.id);
+    node.tick(NOW);
+    assert!(node.desk.task(minor.id).is_none(), "it has gone ahead");
+    assert!(node.desk.task(major.id).is_some() && !node.desk.is_begun(major.id));
+}

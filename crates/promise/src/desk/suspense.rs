@@ -2,7 +2,7 @@
 //!
 //! Whoever takes room at several places may not get it at all of them, or may not want it any more when it has. So a
 //! task whose room is taken is promised, but those who make way for it stay in the plan until it goes ahead; if it does
-//! not, nothing has happened to them. Nothing new is begun there by an executor meanwhile.
+//! not, nothing has happened to them. An executor begins there meanwhile only what is promised besides, and not in the way.
 //!
 //! Invariant: a task is placed in a plan or its room is taken, not both; and as long as nobody begins what is to make way,
 //! room that is taken is there.
@@ -27,6 +27,18 @@ impl Lane {
     /// Whether somebody here does not know yet that they make way.
     pub(super) fn is_in_suspense(&self) -> bool {
         self.rooms.iter().any(|room| room.is_taken)
+    }
+
+    /// Whether it is one of those.
+    pub(super) fn is_in_suspense_itself(&self, ticket: Ticket) -> bool {
+        self.rooms.iter().any(|room| room.is_taken && room.others.contains(&ticket))
+    }
+
+    /// The plan with all room taken that is.
+    pub(super) fn with_taken(&self) -> Plan {
+        let mut plan = self.plan.clone();
+        self.take_all(&mut plan, self.rooms.iter().filter(|room| room.is_taken));
+        plan
     }
 
     /// When a task would be done with all room taken that is, and its own; `None` if it would not be in time.

@@ -269,6 +269,10 @@ impl Node {
     /// Whoever had begun a task has left it.
     pub fn leave(&mut self, id: TaskId) {
         self.desk.leave(id);
+        // Others make way for it all the same, for it had gone ahead.
+        if let Some(room) = self.rooms.get_mut(&id) {
+            room.is_begun = false;
+        }
         if let Some(asked) = self.asked.get_mut(&id) {
             asked.is_begun = false;
         }

@@ -50,7 +50,8 @@ impl Leeway {
     fn for_one(self, plan: &Plan, ticket: Ticket, service: Work) -> i64 {
         // Who takes longer than was said does not make up for it.
         let is_longer = plan.left(ticket) == Some(Work(0));
-        if is_longer { 0 } else { self.of(service) }
+        // Nor does anybody in the night: no working time passes then, and it would be late before anybody knows.
+        if is_longer || plan.is_past_due(ticket) { 0 } else { self.of(service) }
     }
 }
 

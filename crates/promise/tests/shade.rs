@@ -67,3 +67,19 @@ fn what_is_promised_beside_room_fits_also_if_both_are_so() {
     assert_eq!(desk.earliest(&next), Some(Timestamp(230)));
     assert!(desk.guarantee(&task(3, 30, 230, 1)).is_some());
 }
+
+#[test]
+fn what_is_known_to_be_at_work_is_part_of_what_may_be() {
+    let mut desk = Desk::default();
+    assert!(desk.add(one(), &always(Discipline::NonPreemptive), NOW));
+    let begun = task(1, 100, 100, 1);
+    desk.guarantee(&begun).expect("it fits");
+    desk.begin(begun.id);
+    for (until, earliest) in [(50, 130), (100, 130), (150, 180)] {
+        desk.shade(&one(), Some(Timestamp(until)));
+        assert_eq!(desk.earliest(&task(2, 30, 180, 1)), Some(Timestamp(earliest)));
+    }
+    // So is what else takes it: but what was begun comes behind that.
+    desk.occupy(&one(), &[Some(Timestamp(60))]);
+    assert_eq!(desk.earliest(&task(2, 30, 190, 1)), Some(Timestamp(190)));
+}

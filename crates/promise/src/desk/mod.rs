@@ -411,7 +411,7 @@ impl Desk {
         self.placed.insert(task.id, Placed { task, by, lane, window, ticket });
     }
 
-    /// All promises of a resource.
+    /// All promises of a resource that are in its plans: not what room is taken for, while others have not made way.
     pub fn reservations(&self, of: &ResourceId) -> Vec<Reservation> {
         let lanes = self.resources.get(of).into_iter().flat_map(|resource| &resource.lanes);
         let own = lanes.flat_map(|lane| lane.tasks.values());

@@ -123,7 +123,7 @@ impl Desk {
     /// The same for what somebody works on already: nobody else can do it, so they go on with it.
     pub(crate) fn make_way_for_begun(&mut self, id: TaskId) -> Option<Result<Vec<Task>, Task>> {
         self.taken.get(&id)?;
-        if !self.stands(id) {
+        if !self.spare_given(id) {
             return self.end(id).map(Err);
         }
         self.taken.remove(&id);
@@ -170,8 +170,8 @@ impl Desk {
         room.others.iter().any(|ticket| lane.is_given(*ticket))
     }
 
-    /// Whether room that is taken is there all the same.
-    pub fn stands(&mut self, id: TaskId) -> bool {
+    /// What somebody was given meanwhile does not make way any more. Answers whether room that is taken is there all the same.
+    pub fn spare_given(&mut self, id: TaskId) -> bool {
         if !self.is_disturbed(id) {
             return self.taken.contains_key(&id);
         }

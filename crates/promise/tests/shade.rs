@@ -7,6 +7,7 @@ mod works;
 use legwork_model::id::InstanceId;
 use legwork_model::time::Timestamp;
 use legwork_promise::{Desk, Discipline, ResourceId, Task, TaskId, Window, Work};
+use proptest::prelude::*;
 use works::always;
 
 const NOW: Timestamp = Timestamp(0);
@@ -82,4 +83,87 @@ fn what_is_known_to_be_at_work_is_part_of_what_may_be() {
     // So is what else takes it: but what was begun comes behind that.
     desk.occupy(&one(), &[Some(Timestamp(60))]);
     assert_eq!(desk.earliest(&task(2, 30, 190, 1)), Some(Timestamp(190)));
+}
+
+#[derive(Clone, Debug)]
+enum Happening {
+    Asked(i64, i64),
+    /// At the expense of others: held, or taken as well.
+    Holds(i64, i64, bool),
+    GoesAhead,
+    Drops,
+}
+
+fn happening() -> impl Strategy<Value = Happening> {
+    let asked = || (1_i64..12, 0_i64..60);
+    prop_oneof![
+        4 => asked().prop_map(|(service, spare)| Happening::Asked(service, spare)),
+        3 => (asked(), any::<bool>())
+            .prop_map(|((service, spare), takes)| Happening::Holds(service, spare, takes)),
+        1 => Just(Happening::GoesAhead),
+        1 => Just(Happening::Drops),
+    ]
+}
+
+/// Whether all is in time that is promised, begun at a moment one after the other as it is due.
+fn is_in_time(desk: &Desk, from: i64) -> bool {
+    let mut all: Vec<(i64, i64)> = desk
+        .reservations(&one())
+        .iter()
+        .map(|it| (it.task.window.deadline.0, it.task.service.0))
+        .collect();
+    all.sort_unstable();
+    let mut end = from;
+    all.into_iter().all(|(deadline, service)| {
+        end += service;
+        end <= deadline
+    })
+}
+
+fn goes_ahead(desk: &mut Desk, id: TaskId) {
+    let is_there = desk.promise(id).is_some() || desk.take_room(id).is_some();
+    assert!(is_there, "{id:?}: room is not there");
+    assert!(matches!(desk.make_way(id), Some(Ok(_))), "{id:?}: room is not there");
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(1_000))]
+
+    #[test]
+    fn all_is_in_time_with_or_without_what_nobody_knows_whatever_comes_of_room(
+        happenings in prop::collection::vec(happening(), 1..30),
+        shade in 1_i64..30,
+    ) {
+        let mut desk = Desk::default();
+        prop_assert!(desk.add(one(), &always(Discipline::NonPreemptive), NOW));
+        desk.shade(&one(), Some(Timestamp(shade)));
+        let mut room: Option<TaskId> = None;
+        for (number, happening) in (1_u128..).zip(happenings) {
+            match happening {
+                Happening::Asked(service, spare) => {
+                    desk.guarantee(&task(number, service, service + spare, 1));
+                }
+                Happening::Holds(service, spare, takes) if room.is_none() => {
+                    let major = task(number, service, service + spare, 5);
+                    if !desk.could(&major) {
+                        room = desk.hold_room(&major).map(|promise| promise.task);
+                    }
+                    if let Some(id) = room.filter(|_| takes) {
+                        prop_assert!(desk.take_room(id).is_some());
+                    }
+                }
+                Happening::Holds(..) => {}
+                Happening::GoesAhead => room.take().into_iter().for_each(|it| goes_ahead(&mut desk, it)),
+                Happening::Drops => room.take().into_iter().for_each(|it| desk.drop_room(it)),
+            }
+            for from in [0, shade] {
+                prop_assert!(is_in_time(&desk, from), "from {}", from);
+                if let Some(id) = room {
+                    let mut desk = desk.clone();
+                    goes_ahead(&mut desk, id);
+                    prop_assert!(is_in_time(&desk, from), "from {}, with room", from);
+                }
+            }
+        }
+    }
 }

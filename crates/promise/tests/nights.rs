@@ -6,7 +6,7 @@ mod works;
 use legwork_model::id::InstanceId;
 use legwork_model::time::Timestamp;
 use legwork_promise::{
-    Desk, Discipline, ResourceId, Setup, Span, Supply, Task, TaskId, WHOLE, Window, Work,
+    Desk, Discipline, Leeway, ResourceId, Setup, Span, Supply, Task, TaskId, WHOLE, Window, Work,
 };
 use works::always;
 
@@ -18,9 +18,13 @@ fn ann() -> ResourceId {
 
 /// By day, from 0 to 100 and from 200 to 300.
 fn desk() -> Desk {
+    desk_with(Leeway::default())
+}
+
+fn desk_with(leeway: Leeway) -> Desk {
     let span = |(from, to)| Span { from: Timestamp(from), to: Timestamp(to), share: WHOLE };
     let supply = Supply::new([(0, 100), (200, 300)].map(span));
-    let mut desk = Desk::default();
+    let mut desk = Desk::with_leeway(leeway);
     assert!(desk.add(ann(), &Setup { supply, ..always(Discipline::Preemptive) }, START));
     desk
 }
@@ -72,5 +76,30 @@ fn the_night_is_planned_by_the_clock() {
         }
         let mut end = |task: &Task| desk.promise(task.id).map(|promise| promise.times.end.0 - from);
         assert_eq!((end(&soon), end(&slow)), (Some(20), Some(50)));
+    }
+}
+
+#[test]
+fn who_is_a_moment_late_in_the_evening_does_not_make_up_for_it_in_the_night() {
+    // With no working time before it is due, and with some on the next day.
+    for (due, given_up) in [(100, 100), (150, 100), (210, 210)] {
+        let mut desk = desk_with(Leeway { part: 8, most: 1_000 });
+        let done_before = if due > 200 { 10 } else { 0 };
+        let task = one(1, 0, due, 80);
+        let before = one(2, 0, 20 + done_before, 20 + done_before);
+        desk.guarantee(&before).expect("it fits");
+        desk.guarantee(&task).expect("it fits");
+        desk.begin(before.id);
+        // It is told a moment late that it is done.
+        desk.pass(Timestamp(25 + done_before));
+        desk.end(before.id);
+        desk.begin(task.id);
+        for now in [26 + done_before, given_up - 1] {
+            desk.pass(Timestamp(now));
+            assert_eq!(desk.endangered_lanes(), [(ann(), 0)]);
+            assert_eq!(desk.least_important_endangered(&ann(), 0), None, "{now}, {due}");
+        }
+        desk.pass(Timestamp(given_up));
+        assert_eq!(desk.least_important_endangered(&ann(), 0), Some(task.id), "{due}");
     }
 }

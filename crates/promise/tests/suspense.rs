@@ -8,8 +8,8 @@ mod works;
 use legwork_model::id::ServerId;
 use legwork_model::time::Timestamp;
 use legwork_promise::{
-    Change, Desk, Discipline, Displaces, Effect, Message, Noted, Reservation, Said, Task, Turn,
-    Work,
+    Change, Desk, Discipline, Displaces, Effect, Leeway, Message, Noted, Reservation, Said, Task,
+    Turn, Work,
 };
 use two::{NOW, Two, is_promised_at, one, task};
 use works::always;
@@ -30,8 +30,11 @@ fn turns(two: &Two, at: u16) -> Vec<Turn> {
 
 /// Both are promised at this planner, and the first does not know yet that it makes way.
 fn in_suspense(at: u16) -> (Two, Task, Task) {
+    both_in_suspense(at, two_tasks(at))
+}
+
+fn both_in_suspense(at: u16, (minor, major): (Task, Task)) -> (Two, Task, Task) {
     let mut two = Two::new();
-    let (minor, major) = two_tasks(at);
     assert!(is_promised_at(&two.does(|node| node.submit(minor.clone(), NOW)), minor.id, at));
     assert!(is_promised_at(&two.does(|node| node.submit(major.clone(), NOW)), major.id, at));
     let told = two.does(|node| node.take_room(major.id, NOW));
@@ -143,10 +146,13 @@ fn who_began_before_it_was_told_has_begun_as_well() {
 
 #[test]
 fn if_nothing_is_heard_of_it_they_are_told_after_a_while() {
-    let (mut two, minor, major) = in_suspense(1);
+    let minor = Task { service: Work(46_000), ..task(1, 50_000, 1, &[1]) };
+    let major = Task { displaces: Displaces::WhenTold, ..task(2, 15_000, 5, &[1]) };
+    let major = Task { service: Work(5_000), ..major };
+    let (mut two, minor, major) = both_in_suspense(1, (minor, major));
     let node = &mut two.nodes[1];
     let mut at = NOW;
-    while node.desk.task(minor.id).is_some() {
+    while at.0 < WAITED && node.desk.task(minor.id).is_some() {
         at = node.next_due().expect("something is due");
         let effects = node.tick(at);
         let is_told = said(&effects).iter().any(
@@ -262,4 +268,91 @@ fn executors_begin_nothing_while_somebody_does_not_know_that_they_make_way() {
     assert_eq!(other.turn_of(minor.id, NOW), Some(0));
     assert_eq!(desk.make_way(major.id), Some(Ok(vec![minor])));
     assert_eq!(desk.turn_of(major.id, NOW), Some(0));
+}
+
+#[test]
+fn nobody_makes_way_for_what_would_be_late_all_the_same() {
+    let (mut two, minor, major) = in_suspense(0);
+    let later = Timestamp(NOW.0 + 600);
+    let mut told = two.nodes[0].go_ahead([major.id].into_iter(), later);
+    told.extend(two.nodes[0].give_up_endangered(later));
+    assert!(told.contains(&Effect::Lost { task: major.id }), "{told:?}");
+    assert!(!told.contains(&Effect::Removed { task: minor.id }), "{told:?}");
+    // The less important one would have had to be begun as well.
+    assert!(told.contains(&Effect::Lost { task: minor.id }), "{told:?}");
+}
+
+#[test]
+fn a_moment_that_may_be_made_up_for_does_not_undo_what_was_taken() {
+    let (minor, major) = two_tasks(0);
+    for (most, is_kept) in [(99, false), (100, true)] {
+        let mut desk = Desk::with_leeway(Leeway { part: 1, most });
+        assert!(desk.add(one(0), &always(Discipline::Preemptive), NOW));
+        desk.guarantee(&minor).expect("it fits");
+        desk.hold_room(&major).expect("there is room");
+        desk.take_room(major.id).expect("there is room");
+        desk.pass(Timestamp(600));
+        let made_way = desk.make_way(major.id);
+        assert_eq!(
+            made_way,
+            Some(if is_kept { Ok(vec![minor.clone()]) } else { Err(major.clone()) })
+        );
+        assert_eq!(desk.task(minor.id).is_some(), !is_kept);
+    }
+}
+
+#[test]
+fn who_may_be_at_work_on_what_was_to_make_way_goes_on() {
+    let mut desk = Desk::default();
+    assert!(desk.add(one(0), &always(Discipline::NonPreemptive), NOW));
+    let (minor, major) = two_tasks(0);
+    desk.guarantee(&minor).expect("it fits");
+    desk.hold_room(&major).expect("there is room");
+    let mut before = desk.clone();
+    desk.take_room(major.id).expect("there is room");
+    for desk in [&mut desk, &mut before] {
+        desk.begin(minor.id);
+        desk.doubt(minor.id);
+        assert!(!desk.is_begun(minor.id) && desk.is_out(minor.id));
+    }
+    assert_eq!(before.take_room(major.id), None, "there is no room any more");
+    assert!(desk.is_disturbed(major.id));
+    assert_eq!(desk.make_way(major.id), Some(Err(major)));
+    assert!(desk.task(minor.id).is_some());
+}
+
+#[test]
+fn what_neither_makes_way_nor_is_in_the_way_is_begun_in_suspense() {
+    let mut desk = Desk::default();
+    assert!(desk.add(one(0), &always(Discipline::NonPreemptive), NOW));
+    let first = Task { service: Work(100), ..task(3, 100, 9, &[0]) };
+    let minor = Task { service: Work(800), ..task(1, 1_000, 1, &[0]) };
+    let major = Task { service: Work(500), ..task(2, 950, 5, &[0]) };
+    // It would have its turn with the others there, and be in the way of what they make way for.
+    let small = Task { service: Work(100), ..task(4, 1_000, 9, &[0]) };
+    for task in [&first, &minor, &small] {
+        desk.guarantee(task).expect("it fits");
+    }
+    desk.hold_room(&major).expect("there is room");
+    desk.take_room(major.id).expect("there is room");
+    assert_eq!(desk.turn_of(first.id, NOW), Some(0));
+    assert_eq!(desk.turn_of(minor.id, NOW), None, "it may make way");
+    assert_eq!(desk.turn_of(small.id, NOW), None, "another is due before");
+    desk.begin(first.id);
+    desk.pass(Timestamp(100));
+    desk.end(first.id);
+    assert!(!desk.is_disturbed(major.id));
+    assert_eq!(desk.make_way(major.id), Some(Ok(vec![minor])));
+    assert_eq!(desk.endangered(Timestamp(100)), []);
+}
+
+#[test]
+fn what_was_begun_and_left_is_not_begun_when_others_have_made_way() {
+    let (mut two, minor, major) = in_suspense(0);
+    let node = &mut two.nodes[0];
+    node.begin(major.id);
+    node.leave(major.id);
+    node.tick(NOW);
+    assert!(node.desk.task(minor.id).is_none(), "it has gone ahead");
+    assert!(node.desk.task(major.id).is_some() && !node.desk.is_begun(major.id));
 }

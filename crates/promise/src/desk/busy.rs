@@ -3,6 +3,7 @@
 use legwork_model::time::Timestamp;
 
 use super::{Change, Desk, Lane, Placed};
+use crate::plan::Plan;
 use crate::supply::Work;
 use crate::task::{ResourceId, Task, TaskId};
 
@@ -49,7 +50,7 @@ impl Desk {
         let has_turn = |lane: &mut Lane| {
             !lane.is_in_suspense()
                 && lane.plan.has_turn_for(cost)
-                && lane.in_shade(|plan| plan.has_turn_behind(cost))
+                && lane.in_shade(&lane.plan, |plan| plan.has_turn_behind(cost))
         };
         free.or_else(|| lanes.iter_mut().position(has_turn))
     }
@@ -81,7 +82,9 @@ impl Desk {
 
     /// Whether somebody was given a task that was promised, and may be at work or not.
     pub fn is_out(&self, id: TaskId) -> bool {
-        self.placed.get(&id).is_some_and(|placed| placed.is_out)
+        let Some(Placed { by, lane, ticket, .. }) = self.placed.get(&id) else { return false };
+        let lane = self.resources.get(by).and_then(|resource| resource.lanes.get(*lane));
+        lane.is_some_and(|lane| lane.out.contains(ticket))
     }
 
     /// It will not be done in time. Answers whether whoever works on it goes on all the same.
@@ -97,15 +100,24 @@ impl Desk {
         self.placed.get(&id).map(|placed| (&placed.by, placed.lane))
     }
 
-    /// Where a task that was promised can be begun now, if it can. Where somebody is in suspense only what was begun
-    /// before goes on: they make way or not in a moment.
+    /// Where a task that was promised can be begun now, if it can. What is in suspense cannot, for it makes way or not in a
+    /// moment; what is beside it can if the room that is taken is there all the same.
     pub fn turn_of(&mut self, id: TaskId, now: Timestamp) -> Option<usize> {
         let Placed { by, lane, ticket, .. } = self.placed.get(&id)?;
         let found = self.resources.get_mut(by)?.lanes.get_mut(*lane)?;
         found.plan.pass(now);
-        let may_begin = !found.is_in_suspense() || found.plan.is_begun(*ticket);
+        let is_turn_behind = |lane: &Lane, plan: &Plan| {
+            plan.is_next(*ticket) || lane.in_shade(plan, |plan| plan.is_turn_behind(*ticket))
+        };
+        let may_begin = |lane: &Lane| {
+            let mut plan = lane.with_taken();
+            !lane.is_in_suspense_itself(*ticket)
+                && plan.is_turn_of(*ticket)
+                && is_turn_behind(lane, &plan)
+        };
         let is_turn = found.plan.is_turn_of(*ticket)
-            && (found.plan.is_next(*ticket) || found.in_shade(|plan| plan.is_turn_behind(*ticket)));
-        (may_begin && is_turn).then_some(*lane)
+            && is_turn_behind(found, &found.plan)
+            && (!found.is_in_suspense() || found.plan.is_begun(*ticket) || may_begin(found));
+        is_turn.then_some(*lane)
     }
 }

@@ -9,7 +9,7 @@ mod removal;
 mod shade;
 mod suspense;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use legwork_model::time::Timestamp;
 
@@ -45,6 +45,14 @@ impl Leeway {
     fn of(self, service: Work) -> i64 {
         service.0.checked_div(self.part).map_or(0, |part| part.min(self.most))
     }
+
+    /// The same for something in a plan.
+    fn for_one(self, plan: &Plan, ticket: Ticket, service: Work) -> i64 {
+        // Who takes longer than was said does not make up for it.
+        let is_longer = plan.left(ticket) == Some(Work(0));
+        // Nor does anybody in the night: no working time passes then, and it would be late before anybody knows.
+        if is_longer || plan.is_past_due(ticket) { 0 } else { self.of(service) }
+    }
 }
 
 /// What has changed in the plans, for whoever keeps them.
@@ -78,6 +86,8 @@ struct Resource {
 struct Lane {
     plan: Plan,
     tasks: BTreeMap<Ticket, TaskId>,
+    /// Somebody was given these, and may be at work or not.
+    out: BTreeSet<Ticket>,
     factor: Factor,
     rooms: Vec<Room>,
     /// Until then it may be busy with something that nobody knows of.
@@ -91,8 +101,19 @@ struct Placed {
     lane: usize,
     window: Window,
     ticket: Ticket,
-    /// Somebody was given it, and may be at work or not.
-    is_out: bool,
+}
+
+impl Lane {
+    fn end(&mut self, ticket: Ticket) {
+        self.plan.end(ticket);
+        self.tasks.remove(&ticket);
+        self.out.remove(&ticket);
+    }
+
+    /// Somebody has begun it, or was given it and may have: it makes way for nothing any more.
+    fn is_given(&self, ticket: Ticket) -> bool {
+        self.plan.is_begun(ticket) || self.out.contains(&ticket)
+    }
 }
 
 impl Placed {
@@ -135,8 +156,8 @@ impl Desk {
             Some(before) => plan.occupy_as_before(&setup.jobs, &before.plan),
             None => setup.jobs.iter().for_each(|(window, cost)| plan.occupy(*window, *cost)),
         }
-        let (tasks, factor, rooms) = (BTreeMap::new(), Factor::default(), Vec::new());
-        let mut lane = Lane { plan, tasks, factor, rooms, shade };
+        let (tasks, out, rooms) = (BTreeMap::new(), BTreeSet::new(), Vec::new());
+        let mut lane = Lane { plan, tasks, out, factor: Factor::default(), rooms, shade };
         lane.factor.refresh(&lane.plan);
         self.resources.insert(id, Resource { lanes: vec![lane; setup.at_once.max(1)] });
         fits
@@ -229,7 +250,7 @@ impl Desk {
         factor.refresh(plan);
         self.changes.push(Change::Reserved(task.id));
         let promise = Promise { task: task.id, by: by.clone(), times };
-        self.placed.insert(task.id, Placed { task, by, lane, window, ticket, is_out: false });
+        self.placed.insert(task.id, Placed { task, by, lane, window, ticket });
         Some(promise)
     }
 
@@ -253,11 +274,11 @@ impl Desk {
 
     /// Whoever had begun it has left it: it waits again, as if nothing of it were done.
     pub fn leave(&mut self, id: TaskId) {
-        let Some(placed) = self.placed.get_mut(&id) else { return };
-        placed.is_out = false;
-        let Placed { by, lane, ticket, .. } = placed;
+        let Some(Placed { by, lane, ticket, .. }) = self.placed.get(&id) else { return };
         let Some(resource) = self.resources.get_mut(by) else { return };
-        if resource.lanes[*lane].plan.is_begun(*ticket) {
+        let Lane { plan, out, .. } = &mut resource.lanes[*lane];
+        out.remove(ticket);
+        if plan.is_begun(*ticket) {
             self.changes.push(Change::Left(id));
             self.put_anew(id, None);
         }
@@ -269,9 +290,7 @@ impl Desk {
         let (reservation, before) = (placed.reservation(), placed.ticket);
         let (by, lane) = (placed.by.clone(), placed.lane);
         let Some(resource) = self.resources.get_mut(&by) else { return };
-        let Lane { plan, tasks, .. } = &mut resource.lanes[lane];
-        plan.end(before);
-        tasks.remove(&before);
+        resource.lanes[lane].end(before);
         self.restore(reservation, begun);
         self.rename_in_rooms((&by, lane), before, id);
     }
@@ -279,8 +298,9 @@ impl Desk {
     /// Whoever was given it may not have begun it yet: it waits again, and nothing takes its place.
     pub fn doubt(&mut self, id: TaskId) {
         self.leave(id);
-        if let Some(placed) = self.placed.get_mut(&id) {
-            placed.is_out = true;
+        let Some(Placed { by, lane, ticket, .. }) = self.placed.get(&id) else { return };
+        if let Some(resource) = self.resources.get_mut(by) {
+            resource.lanes[*lane].out.insert(*ticket);
         }
     }
 
@@ -290,10 +310,9 @@ impl Desk {
         let Placed { task, by, lane, ticket, .. } = placed;
         self.changes.push(Change::Ended(id));
         if let Some(resource) = self.resources.get_mut(&by) {
-            let Lane { plan, tasks, factor, .. } = &mut resource.lanes[lane];
-            plan.end(ticket);
-            tasks.remove(&ticket);
-            factor.refresh(plan);
+            let lane = &mut resource.lanes[lane];
+            lane.end(ticket);
+            lane.factor.refresh(&lane.plan);
         }
         Some(task)
     }
@@ -316,9 +335,7 @@ impl Desk {
         let late = plan.late().into_iter();
         let late = late.filter_map(|(ticket, late)| {
             let task = &self.placed.get(tasks.get(&ticket)?)?.task;
-            // Who takes longer than was said does not make up for it.
-            let is_longer = plan.left(ticket) == Some(Work(0));
-            let leeway = if is_longer { 0 } else { self.leeway.of(task.service) };
+            let leeway = self.leeway.for_one(plan, ticket, task.service);
             (late > leeway).then_some((plan.goes_on_with(ticket), task))
         });
         let least = late.min_by_key(|(goes_on, it)| {
@@ -391,10 +408,10 @@ impl Desk {
         let ticket = plan.restore(window, left, begun);
         tasks.insert(ticket, task.id);
         factor.refresh(plan);
-        self.placed.insert(task.id, Placed { task, by, lane, window, ticket, is_out: false });
+        self.placed.insert(task.id, Placed { task, by, lane, window, ticket });
     }
 
-    /// All promises of a resource.
+    /// All promises of a resource that are in its plans: not what room is taken for, while others have not made way.
     pub fn reservations(&self, of: &ResourceId) -> Vec<Reservation> {
         let lanes = self.resources.get(of).into_iter().flat_map(|resource| &resource.lanes);
         let own = lanes.flat_map(|lane| lane.tasks.values());

@@ -24,44 +24,63 @@ pub(super) struct Room {
     pub(super) is_taken: bool,
 }
 
-impl Room {
-    /// Takes those out of a plan who make way. Whoever was begun meanwhile stays.
-    pub(super) fn clear(&self, plan: &mut Plan) {
-        for ticket in &self.others {
-            if !plan.is_begun(*ticket) {
-                plan.end(*ticket);
-            }
-        }
-    }
-}
-
 impl Lane {
     /// Whether a task fits, whether or not the room that is held here will be taken, and whether or not there is something
     /// that nobody knows of.
     pub(super) fn fits(&mut self, window: Window, service: Work) -> bool {
-        self.plan.fits(window, service)
-            && (self.rooms.is_empty() || self.with_rooms_taken().fits(window, service))
-            && self.in_shade(|plan| plan.fits(window, service))
+        let fits = |plan: &mut Plan| plan.fits(window, service);
+        // Both may be so at the same time.
+        let fits_in_rooms = |lane: &Self| {
+            let mut plan = lane.with_rooms_taken();
+            fits(&mut plan) && lane.in_shade(&plan, fits)
+        };
+        fits(&mut self.plan)
+            && self.in_shade(&self.plan, fits)
+            && (self.rooms.is_empty() || fits_in_rooms(self))
     }
 
     /// The earliest moment for which something could be promised, whether or not that room will be taken, and whether or not
     /// there is something that nobody knows of.
     pub(super) fn earliest(&mut self, release: Timestamp, service: Work) -> Option<Timestamp> {
-        let earliest = self.plan.earliest(release, service)?;
-        let earliest = match self.rooms.is_empty() {
-            true => earliest,
-            false => earliest.max(self.with_rooms_taken().earliest(release, service)?),
-        };
-        match self.shaded() {
-            None => Some(earliest),
-            Some(mut plan) => Some(earliest.max(plan.earliest(release, service)?)),
+        let mut latest = self.plan.earliest(release, service)?;
+        let taken = (!self.rooms.is_empty()).then(|| self.with_rooms_taken());
+        let both = taken.as_ref().and_then(|plan| self.shaded(plan));
+        for mut plan in [self.shaded(&self.plan), taken, both].into_iter().flatten() {
+            latest = latest.max(plan.earliest(release, service)?);
         }
+        Some(latest)
     }
 
     fn with_rooms_taken(&self) -> Plan {
         let mut plan = self.plan.clone();
-        take_all(&mut plan, self.rooms.iter());
+        self.take_all(&mut plan, self.rooms.iter());
         plan
+    }
+
+    /// Takes those out of a plan of this lane who make way. What somebody was given meanwhile stays.
+    pub(super) fn clear(&self, plan: &mut Plan, room: &Room) {
+        for ticket in room.others.iter().filter(|ticket| !self.is_given(**ticket)) {
+            plan.end(*ticket);
+        }
+    }
+
+    /// Takes room in a plan of this lane, one after the other; false if there is not enough for all.
+    pub(super) fn take_all<'a>(
+        &self,
+        plan: &mut Plan,
+        rooms: impl Iterator<Item = &'a Room>,
+    ) -> bool {
+        let mut fit_all = true;
+        for room in rooms {
+            self.clear(plan, room);
+            let fits = plan.reserve(room.window, room.task.service).is_some();
+            // What is promised is to be done whether it fits or not.
+            if !fits && room.is_taken {
+                plan.restore(room.window, room.task.service, None);
+            }
+            fit_all &= fits;
+        }
+        fit_all
     }
 
     /// Those who hold room here are of the same instance, or there are none: beside others it would have to be
@@ -155,7 +174,7 @@ impl Desk {
             lane.plan.waiting().filter_map(|ticket| Some((ticket, lane.tasks.get(&ticket)?)));
         let mut lower: Vec<(u8, Reverse<Timestamp>, Ticket)> = waiting
             .filter_map(|(ticket, id)| Some((ticket, self.placed.get(id)?)))
-            .filter(|(_, placed)| !placed.is_out)
+            .filter(|(ticket, _)| !lane.is_given(*ticket))
             .map(|(ticket, placed)| (ticket, &placed.task))
             .filter(|(_, other)| {
                 other.may_abort
@@ -167,21 +186,6 @@ impl Desk {
         lower.sort_unstable();
         lower.into_iter().map(|(_, _, ticket)| ticket).collect()
     }
-}
-
-/// Takes room that is held, one after the other; false if there is not enough for all.
-pub(super) fn take_all<'a>(plan: &mut Plan, rooms: impl Iterator<Item = &'a Room>) -> bool {
-    let mut fit_all = true;
-    for room in rooms {
-        room.clear(plan);
-        let fits = plan.reserve(room.window, room.task.service).is_some();
-        // What is promised is to be done whether it fits or not.
-        if !fits && room.is_taken {
-            plan.restore(room.window, room.task.service, None);
-        }
-        fit_all &= fits;
-    }
-    fit_all
 }
 
 /// Sets reservations aside, in this order, until there is enough room. The plan is as before if nothing helps.

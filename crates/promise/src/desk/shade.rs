@@ -18,20 +18,20 @@ impl Desk {
 }
 
 impl Lane {
-    /// Whether something is so also if the resource is not free before it must be; true if all is known.
-    pub(super) fn in_shade(&self, is_so: impl FnOnce(&mut Plan) -> bool) -> bool {
-        self.shaded().is_none_or(|mut plan| is_so(&mut plan))
+    /// Whether something is so of a plan of this lane also if the resource is not free before it must be; true if all
+    /// is known.
+    pub(super) fn in_shade(&self, plan: &Plan, is_so: impl FnOnce(&mut Plan) -> bool) -> bool {
+        self.shaded(plan).is_none_or(|mut plan| is_so(&mut plan))
     }
 
-    /// The plan if the resource is not free before then.
-    pub(super) fn shaded(&self) -> Option<Plan> {
-        let until = self.shade.filter(|until| self.plan.time_until(*until).0 > 0)?;
-        let mut plan = self.plan.clone();
-        plan.occupy_no_less_than_until(until);
+    /// A plan of this lane if the resource is not free before then.
+    pub(super) fn shaded(&self, plan: &Plan) -> Option<Plan> {
+        self.shade.filter(|until| plan.time_until(*until).0 > 0)?;
+        let mut plan = plan.clone();
+        self.shade_over(&mut plan);
         Some(plan)
     }
 
-    /// The same for a plan that was made of this one.
     pub(super) fn shade_over(&self, plan: &mut Plan) {
         self.shade.into_iter().for_each(|until| plan.occupy_no_less_than_until(until));
     }

@@ -26,7 +26,7 @@ pub(super) struct Held {
 
 /// A promise that was taken back, until the one it was for knows.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Taken {
+pub(super) struct Untold {
     asker: ServerId,
     attempt: u64,
     is_lost: bool,
@@ -66,7 +66,7 @@ impl Again {
 }
 
 /// An answer is waited for as long as so many messages take.
-const WAITED: i64 = 4;
+const ANSWERED_WITHIN: i64 = 4;
 
 /// Whoever still counts on what was taken back hears of it again after this at the latest.
 const TAKEN_WAIT_MAX_MS: i64 = 60_000;
@@ -79,7 +79,7 @@ impl Node {
     }
 
     fn wait(&self) -> i64 {
-        (WAITED * self.policy.delay_ms).max(1)
+        (ANSWERED_WITHIN * self.policy.delay_ms).max(1)
     }
 
     pub(super) fn hold(&mut self, task: &Task, asker: ServerId, attempt: u64, now: Timestamp) {
@@ -88,7 +88,7 @@ impl Node {
         if before.is_some_and(|held| (held.asker, held.attempt) != (asker, attempt)) {
             self.desk.note_again(task.id);
         }
-        if self.taken.remove(&task.id).is_some() {
+        if self.untold.remove(&task.id).is_some() {
             self.noted.push(Noted::Told { task: task.id });
         }
     }
@@ -234,7 +234,7 @@ impl Node {
     /// not want it any more, and that was not heard. Nor may they have heard what was taken back.
     pub fn ask_again(&mut self, asker: ServerId, now: Timestamp) -> Vec<Effect> {
         let (mut effects, wait) = (Vec::new(), self.wait());
-        let taken = self.taken.values_mut().filter(|taken| taken.asker == asker);
+        let taken = self.untold.values_mut().filter(|taken| taken.asker == asker);
         let held = self.held.values_mut().filter(|held| held.asker == asker);
         let own = taken.map(|taken| &mut taken.again).chain(held.map(|held| &mut held.again));
         for (number, again) in (0_i64..).zip(own) {
@@ -259,8 +259,8 @@ impl Node {
             self.end(id, effects);
         }
         self.drop_room(id, from, attempt);
-        if self.taken.get(&id).is_some_and(|taken| is_of(taken.asker, taken.attempt)) {
-            self.taken.remove(&id);
+        if self.untold.get(&id).is_some_and(|taken| is_of(taken.asker, taken.attempt)) {
+            self.untold.remove(&id);
             self.noted.push(Noted::Told { task: id });
         }
     }
@@ -279,7 +279,7 @@ impl Node {
         now: Timestamp,
     ) {
         let again = Again { at: now, wait: self.wait() };
-        self.taken.insert(id, Taken { asker, attempt, is_lost, goes_on, again });
+        self.untold.insert(id, Untold { asker, attempt, is_lost, goes_on, again });
     }
 
     /// A promise made here is taken back. It is tried again by whoever asked for it, unless it goes on.
@@ -297,7 +297,7 @@ impl Node {
         }
         let (task, again) = (task.id, Again::after(now, self.wait()));
         let (is_lost, goes_on) = (gone != Gone::MadeWayHere, gone == Gone::Late);
-        self.taken.insert(task, Taken { asker, attempt, is_lost, goes_on, again });
+        self.untold.insert(task, Untold { asker, attempt, is_lost, goes_on, again });
         self.noted.push(Noted::TakenBack { task, asker, attempt, is_lost, goes_on });
         effects.push(self.say(asker, Message::TakenBack { task, attempt, is_lost, goes_on }));
     }
@@ -324,7 +324,7 @@ impl Node {
     /// When something has to be said again.
     pub(super) fn said_again(&self) -> impl Iterator<Item = Timestamp> {
         let held = self.held.values().filter(|held| held.asker != self.me);
-        held.map(|held| held.again.at).chain(self.taken.values().map(|taken| taken.again.at))
+        held.map(|held| held.again.at).chain(self.untold.values().map(|taken| taken.again.at))
     }
 
     pub(super) fn say_again(&mut self, now: Timestamp, effects: &mut Vec<Effect>) {
@@ -338,9 +338,9 @@ impl Node {
                 messages.push((held.asker, answer));
             }
         }
-        for (id, taken) in &mut self.taken {
+        for (id, taken) in &mut self.untold {
             if taken.again.is_due(now, TAKEN_WAIT_MAX_MS) {
-                let Taken { asker, attempt, is_lost, goes_on, .. } = *taken;
+                let Untold { asker, attempt, is_lost, goes_on, .. } = *taken;
                 let message = Message::TakenBack { task: *id, attempt, is_lost, goes_on };
                 messages.push((asker, message));
             }

@@ -80,7 +80,8 @@ pub enum Message {
         #[n(0)]
         task: TaskId,
     },
-    /// The promises are counted on.
+    /// The promises are counted on. If room was taken for them, they go ahead: those who make way are told now, and not
+    /// before.
     #[n(7)]
     Confirm {
         #[n(0)]
@@ -102,8 +103,8 @@ pub enum Message {
         #[cbor(n(3), default)]
         goes_on: bool,
     },
-    /// Room was held in an earlier attempt: those who were to make way do so now, and it is promised in
-    /// this one. Answered as an offer is.
+    /// Room was held in an earlier attempt: it is taken, and promised in this one. Those who make way hear of it when that is
+    /// confirmed. Answered as an offer is.
     #[n(9)]
     Take {
         #[n(0)]

@@ -133,7 +133,7 @@ pub struct Node {
     /// Room that is held for tasks at the expense of others.
     rooms: BTreeMap<TaskId, room::Room>,
     /// What was promised for others and taken back, until they know.
-    taken: BTreeMap<TaskId, held::Taken>,
+    untold: BTreeMap<TaskId, held::Untold>,
     noted: Vec<Noted>,
     /// The number of the last attempt to have something promised by others.
     attempt: u64,
@@ -203,7 +203,7 @@ impl Node {
             asked: BTreeMap::new(),
             held: BTreeMap::new(),
             rooms: BTreeMap::new(),
-            taken: BTreeMap::new(),
+            untold: BTreeMap::new(),
             noted: Vec::new(),
             attempt: 0,
             passing: BTreeMap::new(),
@@ -269,6 +269,10 @@ impl Node {
     /// Whoever had begun a task has left it.
     pub fn leave(&mut self, id: TaskId) {
         self.desk.leave(id);
+        // Others make way for it all the same, for it had gone ahead.
+        if let Some(room) = self.rooms.get_mut(&id) {
+            room.is_begun = false;
+        }
         if let Some(asked) = self.asked.get_mut(&id) {
             asked.is_begun = false;
         }
@@ -337,7 +341,7 @@ impl Node {
 
     /// How many tasks are under way: asked for, promised to others, or not known to be over.
     pub fn open(&self) -> usize {
-        let others = self.passing.len() + self.taken.len() + self.waiting.len() + self.rooms.len();
+        let others = self.passing.len() + self.untold.len() + self.waiting.len() + self.rooms.len();
         let moved: usize = self.moved.values().map(VecDeque::len).sum();
         self.asked.len() + self.held.len() + self.apart.len() + others + moved
     }

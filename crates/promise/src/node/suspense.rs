@@ -16,7 +16,7 @@ use super::{Asked, Effect, Node};
 use crate::task::{Displaces, Promise, Task, TaskId};
 
 /// For how many delays it is waited to hear whether it goes ahead.
-const WAITED: i64 = 100;
+const SUSPENSE: i64 = 100;
 
 impl Node {
     /// What was promised for this task at the expense of others is to be kept. What comes of it is told as for a new
@@ -108,7 +108,7 @@ impl Node {
             return None;
         };
         (room.attempt, room.is_taken, room.since) = (attempt, true, now);
-        room.until = Timestamp(now.0.saturating_add(WAITED * self.policy.delay_ms));
+        room.until = Timestamp(now.0.saturating_add(SUSPENSE * self.policy.delay_ms));
         let task = room.task.clone();
         self.hold(&task, asker, attempt, now);
         Some(promise)
@@ -119,7 +119,11 @@ impl Node {
         let Some(room) = self.rooms.get(&id).filter(|room| room.is_taken) else { return };
         let is_begun = room.is_begun;
         self.rooms.remove(&id);
-        match self.desk.make_way(id) {
+        let made_way = match is_begun {
+            true => self.desk.make_way_for_begun(id),
+            false => self.desk.make_way(id),
+        };
+        match made_way {
             Some(Ok(removed)) => {
                 for task in removed {
                     self.take_back(task, Gone::MadeWayHere, now, effects);
@@ -145,7 +149,7 @@ impl Node {
         let taken = self.rooms.iter().filter(|(_, room)| room.is_taken);
         let disturbed = taken.map(|(id, _)| *id).filter(|id| self.desk.is_disturbed(*id));
         for id in disturbed.collect::<Vec<_>>() {
-            if self.desk.stands(id) {
+            if self.desk.spare_given(id) {
                 continue;
             }
             if let Some(task) = self.desk.end(id) {

@@ -11,9 +11,10 @@ impl Plan {
         self.busy = moment.map_or(i64::MIN, |moment| self.supply.until(moment).0);
     }
 
-    /// The same, if it is not taken for longer anyway.
+    /// It is not free before then, with all that takes it and all that was begun.
     pub(crate) fn occupy_no_less_than_until(&mut self, moment: Timestamp) {
-        self.busy = self.busy.max(self.supply.until(moment).0);
+        let until = self.supply.until(moment).0;
+        self.busy = self.busy.max(until - self.left_at_hand().0);
     }
 
     /// Whether something that is not in the plan takes the resource now.

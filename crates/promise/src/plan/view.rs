@@ -34,6 +34,13 @@ impl Plan {
         late.iter().map(|(piece, end)| (Ticket(piece.number), by(piece, *end))).collect()
     }
 
+    /// Whether no working time is left before it is due by the clock.
+    pub(crate) fn is_past_due(&self, ticket: Ticket) -> bool {
+        let at_hand = self.at_hand().map(|(piece, _)| piece).find(|it| it.number == ticket.0);
+        let piece = at_hand.or_else(|| self.entries.get(&ticket.0).copied());
+        piece.is_some_and(|piece| piece.deadline + self.lag <= self.now)
+    }
+
     /// What waits, if some of it is late, and when it is done. This is asked for often, and mostly nothing is.
     fn late_of_waiting(&mut self) -> Vec<(Piece, i64)> {
         let begin = self.begin();

@@ -157,6 +157,7 @@ impl Net {
                 }
             }
             self.work();
+            self.wait_in_suspense();
             self.now += 1;
             self.check();
         }

@@ -1,7 +1,7 @@
 //! Those who take room for what they want, and go ahead with it then or not.
 
 use legwork_model::time::Timestamp;
-use legwork_promise::{Displaces, TaskId};
+use legwork_promise::{Displaces, Node, TaskId};
 
 use super::Net;
 use super::wanted::{State, Wanted};
@@ -49,13 +49,19 @@ impl Net {
                 continue;
             }
             wanted.has_gone_ahead = true;
-            // Nobody could work until now on what others make way for.
-            let at = wanted.at.map_or(wanted.owner, |at| usize::from(at.0));
-            wanted.is_excused |= self.nodes[at].desk.lane_of(id).is_none();
             let owner = wanted.owner;
             let effects = self.nodes[owner].go_ahead([id].into_iter(), Timestamp(now));
             self.carry_out(owner, effects);
             self.make_up_for_waiting(owner);
+        }
+    }
+
+    /// Nobody can work on what room is taken for before the others have made way.
+    pub(super) fn wait_in_suspense(&mut self) {
+        for (id, wanted) in &mut self.wanted {
+            let is_waiting =
+                |node: &Node| node.desk.task(*id).is_some() && node.desk.lane_of(*id).is_none();
+            wanted.waited += i64::from(self.nodes.iter().any(is_waiting));
         }
     }
 
@@ -84,7 +90,12 @@ impl Net {
             it.task.priority > other.priority && it.task.window.deadline < other.window.deadline
         };
         let displaces = |it: &&Wanted| it.task.displaces != Displaces::Never;
-        let mut all = self.wanted.values().filter(is_more).filter(displaces);
+        // Where it is in a plan now that the other was in; the word that it is promised may be on its way.
+        let is_promised = |it: &&Wanted| {
+            let by = |node: &Node| node.desk.promised_by(it.task.id).cloned();
+            self.nodes.iter().filter_map(by).any(|by| other.who.contains(&by))
+        };
+        let mut all = self.wanted.values().filter(is_more).filter(displaces).filter(is_promised);
         breaks || all.any(|it| it.has_gone_ahead)
     }
 }

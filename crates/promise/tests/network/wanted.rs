@@ -29,6 +29,8 @@ pub(super) struct Wanted {
     /// When its case goes ahead or is given up, if its room was taken; that it has gone ahead.
     pub(super) goes_ahead: Option<i64>,
     pub(super) has_gone_ahead: bool,
+    /// For how long others had not made way yet for which it has taken room.
+    pub(super) waited: i64,
     /// What was said for it until it was answered, and the most for one answer.
     pub(super) messages: usize,
     pub(super) messages_max: usize,
@@ -47,6 +49,7 @@ impl Wanted {
             has_decided: task.displaces != Displaces::WhenTold,
             goes_ahead: None,
             has_gone_ahead: task.displaces != Displaces::WhenTold,
+            waited: 0,
             messages: 0,
             messages_max: 0,
             task,

@@ -69,7 +69,9 @@ impl Net {
         let mut order =
             order.filter_map(|it| desk.task(desk.task_of(&resource(node), lane, it)?));
         let next = order.find(|task| self.is_open(task));
-        next.filter(|task| self.can_begin(task)).map(|task| task.id)
+        let next = next.filter(|task| self.can_begin(task)).map(|task| task.id)?;
+        let now = Timestamp(self.now);
+        self.nodes[node].desk.turn_of(next, now).map(|_| next)
     }
 
     fn done(&mut self, id: TaskId) {
@@ -103,7 +105,7 @@ impl Net {
     /// What stands is kept.
     pub(super) fn check(&self) {
         for (id, wanted) in &self.wanted {
-            let is_late = wanted.task.window.deadline.0 < self.now;
+            let is_late = wanted.task.window.deadline.0 + wanted.waited < self.now;
             // Nobody counts on what does not go ahead.
             let is_counted_on = wanted.state == State::Promised && wanted.has_gone_ahead;
             let is_broken = is_late && is_counted_on && !wanted.is_excused;

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use legwork_model::id::ServerId;
-use legwork_promise::{Displaces, Task};
+use legwork_promise::{Displaces, ResourceId, Task};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum State {
@@ -18,6 +18,8 @@ pub(super) struct Wanted {
     pub(super) owner: usize,
     pub(super) state: State,
     pub(super) at: Option<ServerId>,
+    /// Whoever has promised it, or had.
+    pub(super) by: BTreeSet<ResourceId>,
     /// Somebody is gone, or has said that the promise is taken back: that is on its way.
     pub(super) is_excused: bool,
     pub(super) parts_done: BTreeSet<u16>,
@@ -42,6 +44,7 @@ impl Wanted {
             owner,
             state: State::Asked,
             at: None,
+            by: BTreeSet::new(),
             is_excused: false,
             parts_done: BTreeSet::new(),
             is_unheard: false,

@@ -71,8 +71,9 @@ proptest! {
         net.is_over();
         let (others, parts) = (nodes - 1, 4);
         let [whole, apart] = net.messages();
-        // That it is to be taken, that it was, once more because it takes a while, and that it goes ahead.
-        let later = 4;
+        // That it is to be taken, that it was, once more because it takes a while, that this was heard, and that it goes
+        // ahead.
+        let later = 5;
         // That it is taken back, that this was heard, and that the promise it has overtaken is not wanted.
         let again = 3;
         prop_assert!(whole <= 3 * others + 3 + later + again, "{whole}");

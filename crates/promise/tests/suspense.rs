@@ -356,3 +356,33 @@ fn what_was_begun_and_left_is_not_begun_when_others_have_made_way() {
     assert!(node.desk.task(minor.id).is_none(), "it has gone ahead");
     assert!(node.desk.task(major.id).is_some() && !node.desk.is_begun(major.id));
 }
+
+#[test]
+fn who_still_decides_is_waited_for() {
+    let minor = Task { service: Work(46_000), ..task(1, 50_000, 1, &[1]) };
+    let major = Task { displaces: Displaces::WhenTold, ..task(2, 40_000, 5, &[1]) };
+    let major = Task { service: Work(5_000), ..major };
+    let (mut two, minor, major) = both_in_suspense(1, (minor, major));
+    let mut said_again = 0;
+    while let Some(at) = two.nodes[1].next_due().filter(|at| at.0 < 30_000) {
+        for answer in said(&two.nodes[1].tick(at)) {
+            said_again += 1;
+            let effects = two.nodes[0].hear(ServerId(1), answer.clone(), at);
+            let [take] = said(&effects)[..] else { unreachable!("{effects:?}") };
+            assert_eq!(two.nodes[1].hear(ServerId(0), take.clone(), at), []);
+        }
+    }
+    assert!(two.nodes[1].desk.task(minor.id).is_some(), "nobody has been told");
+    assert!((8..16).contains(&said_again), "{said_again}");
+    let told = two.does(|node| node.finish(major.id));
+    assert_eq!(told, []);
+}
+
+#[test]
+fn what_is_asked_for_here_is_decided_here_and_not_by_a_clock() {
+    let (mut two, minor, major) = in_suspense(0);
+    assert_eq!(two.nodes[0].next_due(), None);
+    assert_eq!(two.nodes[0].tick(Timestamp(WAITED)), []);
+    assert!(two.nodes[0].desk.task(minor.id).is_some());
+    assert_eq!(two.does(|node| node.finish(major.id)), []);
+}

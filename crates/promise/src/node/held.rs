@@ -199,7 +199,12 @@ impl Node {
         );
         // Whoever took room for it tells those who make way when it is confirmed: it has to go ahead first.
         let is_later = |id: &TaskId| self.asked.get(id).is_some_and(|it| it.is_confirmed_later);
-        let counted: Vec<TaskId> = wanted.into_iter().filter(|id| !is_later(id)).collect();
+        let (later, counted): (Vec<TaskId>, Vec<TaskId>) =
+            wanted.into_iter().partition(|id| is_later(id));
+        // It is decided when room is taken everywhere: whoever says so again is to wait.
+        let again = later.into_iter().filter(|id| !new.contains(id));
+        let wait = |task| self.say(from, Message::Take { task, earlier: attempt, attempt });
+        effects.extend(again.map(wait));
         if !counted.is_empty() {
             effects.push(self.say(from, Message::Confirm { tasks: counted, attempt }));
         }
@@ -329,8 +334,10 @@ impl Node {
 
     pub(super) fn say_again(&mut self, now: Timestamp, effects: &mut Vec<Effect>) {
         let (me, mut messages) = (self.me, Vec::new());
+        let in_suspense = self.said_in_suspense();
         for (id, held) in self.held.iter_mut().filter(|(_, held)| held.asker != me) {
-            if held.again.is_due(now, i64::MAX) {
+            let is_taken = self.rooms.get(id).is_some_and(|room| room.is_taken);
+            if held.again.is_due(now, if is_taken { in_suspense } else { i64::MAX }) {
                 let (tasks, promise) = (vec![*id], self.desk.promise(*id));
                 let promises = Some(promise.into_iter().collect());
                 let attempt = held.attempt;

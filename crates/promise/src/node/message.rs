@@ -104,7 +104,8 @@ pub enum Message {
         goes_on: bool,
     },
     /// Room was held in an earlier attempt: it is taken, and promised in this one. Those who make way hear of it when that is
-    /// confirmed. Answered as an offer is.
+    /// confirmed. Answered as an offer is. With the same attempt twice: whoever asked knows that it is taken, and has not
+    /// decided yet; that is not answered.
     #[n(9)]
     Take {
         #[n(0)]

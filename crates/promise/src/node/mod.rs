@@ -8,7 +8,7 @@
 //! `b` others who can do it (at most `bidders_max`), no more than `3 b + 3` messages are said until then while
 //! none gets lost, for one in `p` parts at most `4 b + p` more, 3 more when room that is held is taken, and 3 more after
 //! a promise was taken back. That room was taken is said again until it is known what comes of it, each time after twice
-//! as long: once more if it goes ahead within eight delays.
+//! as long and at last every 33 delays, and each time it is answered: 2 more if it goes ahead within eight delays.
 
 mod apart;
 mod faults;
@@ -329,6 +329,9 @@ impl Node {
                     (false, false) => Gone::MadeWayElsewhere,
                 };
                 self.taken_back(from, (task, attempt), gone, now, &mut effects);
+            }
+            Message::Take { task, earlier, attempt } if earlier == attempt => {
+                self.is_being_decided(task, (from, attempt), now);
             }
             Message::Take { task, earlier, attempt } => {
                 self.told_to_take(from, task, (earlier, attempt), now, &mut effects);

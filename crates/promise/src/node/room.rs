@@ -104,7 +104,7 @@ impl Node {
             let is_disturbed = room.is_taken && self.desk.is_disturbed(*id);
             if is_disturbed { room.since } else { room.until }
         });
-        due.min()
+        due.filter(|due| due.0 < i64::MAX).min()
     }
 
     /// Nobody has said what becomes of room.

@@ -3,7 +3,7 @@
 //! A case takes its room place by place. One of these may not have it any more, or nobody wants the case when all have:
 //! then nobody has made way. Whoever asked confirms what was taken when it goes ahead, and not when it hears of it. If
 //! neither that nor a cancellation is heard for a while, those who make way are told all the same: something is broken
-//! then, and to hear of it late is worse.
+//! then, and to hear of it late is worse. An asker that still takes room elsewhere says so each time it hears of it again.
 //!
 //! Invariant: where nothing breaks, nobody is told to have made way for what does not go ahead.
 
@@ -102,16 +102,41 @@ impl Node {
             self.hold(&task, asker, attempt, now);
             return self.desk.promise(id);
         }
+        let until = self.suspense_ends(asker, now);
         let room = self.rooms.get_mut(&id).filter(|room| is_of((room.asker, room.attempt)))?;
         let Some(promise) = self.desk.take_room(id) else {
             self.rooms.remove(&id);
             return None;
         };
         (room.attempt, room.is_taken, room.since) = (attempt, true, now);
-        room.until = Timestamp(now.0.saturating_add(SUSPENSE * self.policy.delay_ms));
+        room.until = until;
         let task = room.task.clone();
         self.hold(&task, asker, attempt, now);
         Some(promise)
+    }
+
+    /// When it is not waited any longer to hear whether it goes ahead; of what is asked for here that is known.
+    fn suspense_ends(&self, asker: ServerId, now: Timestamp) -> Timestamp {
+        match asker == self.me {
+            true => Timestamp(i64::MAX),
+            false => Timestamp(now.0.saturating_add(SUSPENSE * self.policy.delay_ms)),
+        }
+    }
+
+    /// Whoever asked has not decided yet, and knows that room is taken: it is waited for longer, and nothing said, since this
+    /// answers what was said again.
+    pub(super) fn is_being_decided(&mut self, id: TaskId, of: (ServerId, u64), now: Timestamp) {
+        let until = self.suspense_ends(of.0, now);
+        let room = self.rooms.get_mut(&id).filter(|it| it.is_taken && !it.is_begun);
+        if let Some(room) = room.filter(|room| (room.asker, room.attempt) == of) {
+            room.until = room.until.max(until);
+        }
+    }
+
+    /// After how long that room is taken is said again at the latest: before it is not waited for any longer, also if
+    /// one message gets lost.
+    pub(super) fn said_in_suspense(&self) -> i64 {
+        SUSPENSE / 3 * self.policy.delay_ms
     }
 
     /// It goes ahead: those who make way for it hear of it now.

@@ -157,6 +157,7 @@ impl Net {
                 }
             }
             self.work();
+            self.wait_in_suspense();
             self.now += 1;
             self.check();
         }
@@ -222,6 +223,7 @@ impl Net {
     }
 
     fn carry_out(&mut self, node: usize, effects: Vec<Effect>) {
+        self.note_promised(node);
         let gone = effects.iter().filter_map(|effect| match effect {
             Effect::Removed { task } | Effect::Lost { task } => Some(*task),
             Effect::Say(_) | Effect::Promised { .. } | Effect::Refused { .. } => None,

@@ -49,14 +49,35 @@ impl Net {
                 continue;
             }
             wanted.has_gone_ahead = true;
-            // Nobody could work until now on what others make way for.
-            let at = wanted.at.map_or(wanted.owner, |at| usize::from(at.0));
-            wanted.is_excused |= self.nodes[at].desk.lane_of(id).is_none();
             let owner = wanted.owner;
             let effects = self.nodes[owner].go_ahead([id].into_iter(), Timestamp(now));
             self.carry_out(owner, effects);
             self.make_up_for_waiting(owner);
         }
+    }
+
+    /// Room is taken for a task here, and the others have not made way.
+    fn is_in_room(&self, node: usize, id: TaskId) -> bool {
+        let desk = &self.nodes[node].desk;
+        desk.task(id).is_some() && desk.lane_of(id).is_none()
+    }
+
+    pub(super) fn is_in_suspense(&self, node: usize) -> bool {
+        self.wanted.keys().any(|id| self.is_in_room(node, *id))
+    }
+
+    /// Nobody can work on what room is taken for before the others have made way.
+    pub(super) fn wait_in_suspense(&mut self) {
+        let all = 0..self.nodes.len();
+        let is_waiting = |id: &&TaskId| all.clone().any(|node| self.is_in_room(node, **id));
+        let waiting: Vec<TaskId> = self.wanted.keys().filter(is_waiting).copied().collect();
+        let nodes: Vec<usize> = all.clone().filter(|node| self.is_in_suspense(*node)).collect();
+        for id in waiting {
+            self.wanted.get_mut(&id).expect("it is there").waited += 1;
+        }
+        // Nor on those who may have to make way: who is late for that is told.
+        let there = nodes.into_iter().filter(|node| !self.gone.contains(node));
+        there.collect::<Vec<_>>().into_iter().for_each(|node| self.make_up_for_waiting(node));
     }
 
     /// Whoever wanted it does not any more.
@@ -75,6 +96,16 @@ impl Net {
         self.carry_out(node, effects);
     }
 
+    /// Who has promised what: whoever makes way hears of it later, when that may be done.
+    pub(super) fn note_promised(&mut self, node: usize) {
+        let desk = &self.nodes[node].desk;
+        for (id, wanted) in &mut self.wanted {
+            let parts = 0..=wanted.task.parts.len() as u16;
+            let by = parts.filter_map(|part| desk.promised_by(TaskId { part, ..*id }));
+            wanted.by.extend(by.cloned());
+        }
+    }
+
     /// Somebody may make way only for something more important that is due before and has gone ahead. If something breaks,
     /// or is slow, nobody knows in time.
     pub(super) fn may_be_removed(&self, id: TaskId) -> bool {
@@ -84,7 +115,10 @@ impl Net {
             it.task.priority > other.priority && it.task.window.deadline < other.window.deadline
         };
         let displaces = |it: &&Wanted| it.task.displaces != Displaces::Never;
-        let mut all = self.wanted.values().filter(is_more).filter(displaces);
+        // It was promised by somebody who had promised the other.
+        let by = &self.wanted[&id].by;
+        let is_promised = |it: &&Wanted| !it.by.is_disjoint(by);
+        let mut all = self.wanted.values().filter(is_more).filter(displaces).filter(is_promised);
         breaks || all.any(|it| it.has_gone_ahead)
     }
 }

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use legwork_model::id::ServerId;
-use legwork_promise::{Displaces, Task};
+use legwork_promise::{Displaces, ResourceId, Task};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum State {
@@ -18,6 +18,8 @@ pub(super) struct Wanted {
     pub(super) owner: usize,
     pub(super) state: State,
     pub(super) at: Option<ServerId>,
+    /// Whoever has promised it, or had.
+    pub(super) by: BTreeSet<ResourceId>,
     /// Somebody is gone, or has said that the promise is taken back: that is on its way.
     pub(super) is_excused: bool,
     pub(super) parts_done: BTreeSet<u16>,
@@ -29,6 +31,8 @@ pub(super) struct Wanted {
     /// When its case goes ahead or is given up, if its room was taken; that it has gone ahead.
     pub(super) goes_ahead: Option<i64>,
     pub(super) has_gone_ahead: bool,
+    /// For how long others had not made way yet for which it has taken room.
+    pub(super) waited: i64,
     /// What was said for it until it was answered, and the most for one answer.
     pub(super) messages: usize,
     pub(super) messages_max: usize,
@@ -40,6 +44,7 @@ impl Wanted {
             owner,
             state: State::Asked,
             at: None,
+            by: BTreeSet::new(),
             is_excused: false,
             parts_done: BTreeSet::new(),
             is_unheard: false,
@@ -47,6 +52,7 @@ impl Wanted {
             has_decided: task.displaces != Displaces::WhenTold,
             goes_ahead: None,
             has_gone_ahead: task.displaces != Displaces::WhenTold,
+            waited: 0,
             messages: 0,
             messages_max: 0,
             task,

@@ -66,10 +66,16 @@ impl Net {
         }
         let order = plan.turns().into_iter().filter_map(|turn| turn.ticket);
         let desk = &self.nodes[node].desk;
-        let mut order =
-            order.filter_map(|it| desk.task(desk.task_of(&resource(node), lane, it)?));
-        let next = order.find(|task| self.is_open(task));
-        next.filter(|task| self.can_begin(task)).map(|task| task.id)
+        let order = order.filter_map(|it| desk.task(desk.task_of(&resource(node), lane, it)?));
+        let mut open = order.filter(|task| self.is_open(task));
+        if !self.is_in_suspense(node) {
+            // What nobody wants any more may still be in the plan, since the word of it got lost: it is nobody's turn.
+            return open.next().filter(|task| self.can_begin(task)).map(|task| task.id);
+        }
+        let open: Vec<TaskId> =
+            open.filter(|task| self.can_begin(task)).map(|task| task.id).collect();
+        let (desk, now) = (&mut self.nodes[node].desk, Timestamp(self.now));
+        open.into_iter().find(|id| desk.turn_of(*id, now).is_some())
     }
 
     fn done(&mut self, id: TaskId) {
@@ -103,7 +109,7 @@ impl Net {
     /// What stands is kept.
     pub(super) fn check(&self) {
         for (id, wanted) in &self.wanted {
-            let is_late = wanted.task.window.deadline.0 < self.now;
+            let is_late = wanted.task.window.deadline.0 + wanted.waited < self.now;
             // Nobody counts on what does not go ahead.
             let is_counted_on = wanted.state == State::Promised && wanted.has_gone_ahead;
             let is_broken = is_late && is_counted_on && !wanted.is_excused;

@@ -321,7 +321,7 @@ fn is_none(number: &u64) -> bool {
     *number == 0
 }
 
-fn is_no(answer: &bool) -> bool {
+pub(crate) fn is_no(answer: &bool) -> bool {
     !answer
 }
 

@@ -82,9 +82,6 @@ impl Forgotten {
 impl Site {
     /// Jobs are given out from now on: what is open now executors may have from before.
     pub(super) fn recall_open_jobs(&mut self, now: Timestamp) {
-        if self.planning.forgotten.begun.is_some() {
-            return;
-        }
         let open = self.jobs.waiting().map(|(job, count)| {
             let longest_ms = self.longest_in_use_ms(job).unsigned_abs();
             (job.clone(), OpenJobs { count: count as u64, longest_ms })

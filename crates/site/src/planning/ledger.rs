@@ -47,12 +47,8 @@ pub(super) struct TakenBack {
     pub(super) is_lost: bool,
     #[n(3)]
     pub(super) attempt: u64,
-    #[cbor(n(4), skip_if = "is_no")]
+    #[cbor(n(4), skip_if = "crate::message::is_no")]
     pub(super) goes_on: bool,
-}
-
-fn is_no(answer: &bool) -> bool {
-    !answer
 }
 
 #[derive(Encode, Decode)]

@@ -154,6 +154,8 @@ async fn people_read_what_is_promised_and_what_to_type_next() -> Result<()> {
     ensure!(list.contains("check by ann, due") && list.contains("not promised"), "{list}");
     let chart = server.run(&["deadline", "plan", "ann", "--width", "80"])?.succeeded()?;
     ensure!(chart.contains(":check │") && chart.contains('█'), "{chart}");
+    let nobody = server.run(&["deadline", "plan", "ann", "--executor"])?.refused()?;
+    ensure!(nobody.contains("no executor `ann`; there is a person of that name"), "{nobody}");
     let shown = server.run(&["show", text(&anyway, "/instance")?])?.succeeded()?;
     ensure!(shown.contains("not promised for 20"), "{shown}");
     let zone = server.run(&["start", "claim", "--by", "2026-11-20T17:00"])?;

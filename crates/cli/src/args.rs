@@ -134,6 +134,20 @@ mod tests {
     }
 
     #[test]
+    fn every_argument_says_what_it_is() {
+        fn check(command: &clap::Command, path: &str) {
+            for part in command.get_subcommands() {
+                let path = format!("{path} {}", part.get_name());
+                for argument in part.get_arguments() {
+                    assert!(argument.get_help().is_some(), "{path}: {argument} has no text");
+                }
+                check(part, &path);
+            }
+        }
+        check(&Cli::command(), "legwork");
+    }
+
+    #[test]
     fn every_command_takes_json() {
         for command in Cli::command().get_subcommands() {
             let name = command.get_name();
@@ -152,6 +166,7 @@ mod tests {
             "legwork start p --wait=soon",
             "legwork start p --by 2026-11-20T17:00",
             "legwork start p --by soon",
+            "legwork start p --by -1h",
             "legwork start p --unpromised",
             "legwork start p --by 3d --priority 10",
             "legwork deadline",

@@ -8,11 +8,14 @@ use std::time::Duration;
 use anyhow::{Result, anyhow};
 use legwork_api::deadlines::{Deadline, DeadlineRequest, DeadlineStep, Unpromised};
 use legwork_model::event;
-use legwork_model::time::{Timestamp, parse_duration};
+use legwork_model::time::{Timestamp, format_duration, parse_duration};
 
 use crate::style::{GOOD, STRONG, WARN, paint};
 use crate::table::{Cell, Table};
 use crate::tree;
+
+/// A hundred years: what is further is a slip, and no date that anybody can read.
+const AHEAD_MAX: Duration = Duration::from_secs(36_500 * 86_400);
 
 /// A moment, or so long from now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -28,21 +31,47 @@ impl FromStr for By {
         if let Ok(moment) = text.parse() {
             return Ok(Self::At(moment));
         }
-        if let Ok(length) = parse_duration(text) {
-            return Ok(Self::In(length));
+        match parse_duration(text) {
+            Ok(length) if length <= AHEAD_MAX => Ok(Self::In(length)),
+            Ok(_) => Err(too_far()),
+            Err(_) => Err(wrong(text)),
         }
-        let looks_like_a_date = text.len() >= 8
-            && text.bytes().take(4).all(|c| c.is_ascii_digit())
-            && text.contains('-');
-        Err(match looks_like_a_date {
-            true => anyhow!(
-                "a moment needs its zone: write 2026-11-20T17:00Z, or 2026-11-20T17:00+01:00"
-            ),
-            false => {
-                anyhow!("write a moment such as 2026-11-20T17:00Z, or a time such as 3d or 8h")
-            }
-        })
     }
+}
+
+/// Why a text is neither a moment nor a time from now.
+fn wrong(text: &str) -> anyhow::Error {
+    let past = text.strip_prefix('-').is_some_and(|ago| parse_duration(ago).is_ok());
+    let unit = text.trim_start_matches(|c: char| c.is_ascii_digit());
+    let begins_with_a_digit = unit.len() < text.len();
+    // One of that unit would be taken: it is the number that is too large.
+    let is_large = begins_with_a_digit && parse_duration(&format!("1{unit}")).is_ok();
+    let is_date =
+        text.len() >= 8 && text.bytes().take(4).all(|c| c.is_ascii_digit()) && text.contains('-');
+    let (_, clock) = text.split_once(['T', 't', ' ']).unwrap_or_default();
+    let has_zone = clock.ends_with(['Z', 'z']) || clock.contains(['+', '-']);
+    match (past, is_large, is_date, has_zone) {
+        (true, ..) => anyhow!("it is in the past: write a time from now, such as 3d or 8h"),
+        (false, true, ..) => too_far(),
+        (false, false, true, true) => {
+            anyhow!("there is no such date and time; it is written as 2026-11-20T17:00Z")
+        }
+        (false, false, true, false) => {
+            anyhow!("a moment needs its zone: write 2026-11-20T17:00Z, or 2026-11-20T17:00+01:00")
+        }
+        (false, false, false, _) if begins_with_a_digit => anyhow!(
+            "a time is one whole number with ms, s, m, h or d, such as 3d, 8h or 36h; a moment is \
+             written as 2026-11-20T17:00Z"
+        ),
+        (false, false, false, _) => {
+            anyhow!("write a moment such as 2026-11-20T17:00Z, or a time such as 3d or 8h")
+        }
+    }
+}
+
+fn too_far() -> anyhow::Error {
+    let most = format_duration(AHEAD_MAX);
+    anyhow!("it is too far ahead: at most {most}, and nothing is promised for more than 400d")
 }
 
 impl By {
@@ -58,7 +87,7 @@ impl By {
 pub(crate) struct DeadlineArgs {
     /// By when it is to be done: a moment with its zone, or a time from now such as 3d.
     /// It is promised or refused
-    #[arg(long, value_name = "WHEN")]
+    #[arg(long, value_name = "WHEN", allow_hyphen_values = true)]
     pub(crate) by: Option<By>,
     /// Start it all the same if it cannot be promised
     #[arg(long, requires = "by")]
@@ -166,8 +195,20 @@ pub(crate) mod tests {
         for text in ["2026-11-20", "2026-11-20T17:00", "2026-11-20 17:00"] {
             assert!(refused(text).contains("zone"), "{text}");
         }
-        for text in ["friday", "", "3", "-3d"] {
+        for text in ["friday", "", "3", "--unpromised"] {
             assert!(refused(text).contains("3d"), "{text}");
+        }
+        for text in ["2026-13-40T10:00Z", "2026-02-30 10:00+01:00"] {
+            assert!(refused(text).contains("no such date"), "{text}");
+        }
+        for text in ["99999999999d", "99999999999999999999999s", "36501d"] {
+            assert!(refused(text).contains("too far ahead: at most 36500d"), "{text}");
+        }
+        for text in ["-1h", "-3d"] {
+            assert!(refused(text).contains("in the past"), "{text}");
+        }
+        for text in ["1w", "1d12h", "1.5d"] {
+            assert!(refused(text).contains("ms, s, m, h or d"), "{text}: {}", refused(text));
         }
     }
 }

@@ -11,7 +11,7 @@ use legwork_api::cluster::{Changes, Cluster, EndedChange, ServerLoad};
 use legwork_api::definitions::Finding;
 use legwork_api::links::{Link, LinkBytes, LinkList, LinkState};
 use legwork_api::topology::Topology;
-use legwork_server::cluster::{self, ClusterError};
+use legwork_server::cluster::{self, ClusterError, Folders};
 use serde_json::json;
 
 use crate::context::Context;
@@ -126,19 +126,23 @@ pub(crate) fn init(args: &InitArgs, out: Output) -> Result<()> {
         "new_authority": made.is_new,
         "servers": servers.collect::<Vec<_>>(),
     });
-    out.answer(&document, || {
-        let mut text = String::new();
-        for (name, folder, is_new) in &made.servers {
-            let what = if *is_new { "has a new certificate" } else { "keeps its certificate" };
-            let folder = paint(DIM, folder.display().to_string());
-            text.push_str(&format!(
-                "{} {} {what}  {folder}\n",
-                paint(GOOD, "✔"),
-                paint(STRONG, &**name)
-            ));
-        }
-        text + &next_steps(&args.out)
-    })
+    out.answer(&document, || made_of(&made, &args.out) + &next_steps(&args.out))
+}
+
+fn made_of(made: &Folders, out: &Path) -> String {
+    let mark = paint(GOOD, "✔");
+    let mut text = String::new();
+    if made.is_new {
+        // Whoever meant the folder of a cluster that there is must see that this is another one.
+        let folder = paint(DIM, out.display().to_string());
+        text.push_str(&format!("{mark} new authority  {folder}\n"));
+    }
+    for (name, folder, is_new) in &made.servers {
+        let what = if *is_new { "has a new certificate" } else { "keeps its certificate" };
+        let folder = paint(DIM, folder.display().to_string());
+        text.push_str(&format!("{mark} {} {what}  {folder}\n", paint(STRONG, &**name)));
+    }
+    text
 }
 
 fn next_steps(folder: &Path) -> String {
@@ -366,6 +370,23 @@ mod tests {
     use legwork_model::time::Timestamp;
 
     use super::*;
+
+    #[test]
+    fn a_new_authority_is_told_of_and_one_that_is_there_is_not() {
+        let mut made = Folders {
+            is_new: true,
+            servers: vec![("north-1".into(), "cluster/north-1".into(), true)],
+        };
+        let shown = |made: &Folders| {
+            anstream::adapter::strip_str(&made_of(made, Path::new("cluster"))).to_string()
+        };
+        insta::assert_snapshot!(shown(&made), @r"
+        ✔ new authority  cluster
+        ✔ north-1 has a new certificate  cluster/north-1
+        ");
+        made.is_new = false;
+        assert!(!shown(&made).contains("authority"), "{}", shown(&made));
+    }
 
     #[test]
     fn links_are_a_table_with_a_line_for_each_direction_and_the_reasons_below() {

@@ -38,8 +38,27 @@ pub(crate) fn run(args: &Args, out: Output) -> Result<()> {
     let after = occupied()?;
     spinner.stop();
     let document = json!({"data": args.data, "bytes_before": before, "bytes": after});
-    out.answer(&document, || {
-        let data = paint(STRONG, shown);
-        format!("{} compacted {data}: {before} bytes before, {after} now\n", paint(GOOD, "✔"))
-    })
+    out.answer(&document, || said(&paint(STRONG, shown), before, after))
+}
+
+fn said(data: &str, before: u64, after: u64) -> String {
+    let mark = paint(GOOD, "✔");
+    // Each table takes a block of the disk at least, and a journal becomes several tables.
+    if after >= before {
+        return format!("{mark} nothing to gain in {data}: {before} bytes before, {after} now\n");
+    }
+    format!("{mark} compacted {data}: {before} bytes before, {after} now\n")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn where_there_was_nothing_to_gain_nothing_is_called_compacted() {
+        let told =
+            |before, after| anstream::adapter::strip_str(&said("d", before, after)).to_string();
+        assert_eq!(told(81_920, 49_152), "✔ compacted d: 81920 bytes before, 49152 now\n");
+        assert_eq!(told(49_152, 69_632), "✔ nothing to gain in d: 49152 bytes before, 69632 now\n");
+    }
 }

@@ -169,7 +169,24 @@ impl Context {
     }
 }
 
-/// What went wrong first, then what to do.
+/// What went wrong first, then what to do; after a list on a line of its own.
 fn turned(error: anyhow::Error) -> anyhow::Error {
-    anyhow::anyhow!("{}; {error}", error.root_cause())
+    let cause = error.root_cause().to_string();
+    let between = if cause.contains('\n') { "\n" } else { "; " };
+    anyhow::anyhow!("{cause}{between}{error}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_to_do_is_not_taken_for_the_last_of_a_list() {
+        let turned = |cause: &'static str| {
+            turned(anyhow::Error::msg(cause).context("see `legwork work list`")).to_string()
+        };
+        assert_eq!(turned("no item ends in `x`"), "no item ends in `x`; see `legwork work list`");
+        let list = "`design` fits 2 of them, write more of one:\n  a:design\n  b:design";
+        assert_eq!(turned(list), format!("{list}\nsee `legwork work list`"));
+    }
 }

@@ -6,7 +6,8 @@
 mod list;
 mod show;
 
-use anyhow::Result;
+use anyhow::{Result, anyhow};
+use legwork_api::client;
 use legwork_api::deadlines::{Deadline, DeadlineRequest, PlanKind};
 use legwork_api::instances::{InstanceState, InstanceSummary};
 use legwork_model::time::Timestamp;
@@ -40,6 +41,9 @@ enum Command {
         instance: String,
     },
     /// Draw what a person or an executor is to do when
+    ///
+    /// It ends with the last task; █ is worked on for half of its time or more, ▏ for less. With --json the same time is
+    /// printed.
     Plan(PlanArgs),
 }
 
@@ -48,7 +52,7 @@ struct AskArgs {
     #[command(flatten)]
     case: CaseArgs,
     /// By when: a moment with its zone, or a time from now such as 3d
-    #[arg(long, value_name = "WHEN")]
+    #[arg(long, value_name = "WHEN", allow_hyphen_values = true)]
     by: By,
 }
 
@@ -121,10 +125,29 @@ fn standing(summary: &InstanceSummary, deadline: &Deadline, now: Timestamp) -> S
 
 async fn plan(context: &Context, args: &PlanArgs) -> Result<()> {
     let kind = args.executor.then_some(PlanKind::Executor);
-    let plan = context.client.plan(&args.name, kind).await?;
+    let mut plan = match context.client.plan(&args.name, kind).await {
+        Ok(plan) => plan,
+        Err(error) => return Err(instead(context, error, args).await),
+    };
+    gantt::cut(&mut plan);
     let terminal = || terminal_size::terminal_size().map(|(width, _)| width.0);
     let width = args.width.or_else(terminal).map_or(WIDTH, usize::from);
     context.out.answer(&plan, || gantt::render(&plan, width))
+}
+
+/// Where no executor is called so, but a person is, that is said.
+async fn instead(context: &Context, error: client::Error, args: &PlanArgs) -> anyhow::Error {
+    let is_unknown = error.problem().is_some_and(|problem| &*problem.code == "no_such_resource");
+    let name = &args.name;
+    if args.executor
+        && is_unknown
+        && context.client.plan(name, Some(PlanKind::Person)).await.is_ok()
+    {
+        return anyhow!(
+            "there is no executor `{name}`; there is a person of that name: leave out --executor"
+        );
+    }
+    error.into()
 }
 
 #[cfg(test)]

@@ -24,17 +24,24 @@ enum Command {
     /// List executors: how fast each is at what, what it has, how it is (the default)
     List,
     /// Show one executor: where it is, its limits, and how it is at what it does
-    Show { name: String },
+    Show {
+        /// The name of the executor, or of a worker
+        name: String,
+    },
     /// Register an executor; most register themselves when they start
     Register(Registration),
     /// Take an executor out; what it has is given to others
-    Remove { name: String },
+    Remove {
+        /// The name of the executor
+        name: String,
+    },
     /// Say who chooses the executors of a type of jobs; without a type, show what was said
     Policy {
         /// The type of jobs
         #[arg(requires = "policy", value_name = "TYPE")]
         kind: Option<String>,
-        /// ours, random, round-robin, weighted, least-outstanding, two-choices, oxthas-1 to oxthas-6
+        /// `ours` (the usual one, by what was learned of each), random, round-robin, weighted,
+        /// least-outstanding, two-choices, oxthas-1 to oxthas-6: see docs/guide/executors.md
         policy: Option<String>,
         /// Have the history say of each assignment why it went where it went
         #[arg(long, requires = "kind")]
@@ -44,11 +51,12 @@ enum Command {
 
 #[derive(clap::Args)]
 struct Registration {
+    /// What it is called; results come in under this name
     name: String,
     /// Where it is called
     #[arg(long, value_name = "URL")]
     url: String,
-    /// Signs what is said in either direction: at least 32 characters
+    /// What the executor signs with, and what it is called with is signed: 32 to 200 characters
     #[arg(long, env = "LEGWORK_EXECUTOR_SECRET", hide_env_values = true)]
     secret: String,
     /// A type of jobs that it does, how many at a time and in so long (10/s); may be repeated
@@ -186,7 +194,7 @@ fn one(executor: &ExecutorState) -> String {
     };
     said.push((what, is.to_owned()));
     let line = |(what, is): &(&str, String)| {
-        format!("{} {}\n", paint(DIM, format!("{what:9}")), plain(is))
+        format!("{}  {}\n", paint(DIM, format!("{what:9}")), plain(is))
     };
     let said: String = said.iter().map(line).collect();
     format!("{said}\n{}", table(std::slice::from_ref(executor)))
@@ -315,13 +323,13 @@ mod tests {
             types: vec![of_type],
         };
         insta::assert_snapshot!(anstream::adapter::strip_str(&one(&executor)).to_string(), @r"
-        address   http://crm.example:7001/legwork
-        domain    north
-        at a time 16
-        works on  2
-        rate      10/s
-        regularly 5m every 1h
-        verdicts  told and confirmed
+        address    http://crm.example:7001/legwork
+        domain     north
+        at a time  16
+        works on   2
+        rate       10/s
+        regularly  5m every 1h
+        verdicts   told and confirmed
 
         EXECUTOR  STATE   TYPE   HAS  PACE     DONE  TIMED OUT  FAILED  UNCONFIRMED
         crm       silent  score  3/4  41.0 ms  1204  0          2       7

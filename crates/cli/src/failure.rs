@@ -47,7 +47,12 @@ fn as_text(error: &Error) -> String {
         return format!("{head} {}", lines.lines().map(plain).collect::<Vec<_>>().join("\n"));
     };
     let code = paint(DIM, format!("({})", problem.code));
-    let mut text = format!("{head} {} {code}", plain(&problem.detail));
+    // The server speaks to programs here; whoever types has an option for it.
+    let detail = match &*problem.code {
+        "agent_missing" => "say who you are: --as AGENT, or set LEGWORK_AGENT",
+        _ => &*problem.detail,
+    };
+    let mut text = format!("{head} {} {code}", plain(detail));
     for finding in &problem.findings {
         text.push_str(&format!("\n{finding}"));
     }
@@ -64,7 +69,6 @@ fn as_text(error: &Error) -> String {
 fn next(problem: &Problem) -> Option<String> {
     let text = |text: &str| Some(text.to_owned());
     match (&*problem.code, problem.earliest) {
-        ("agent_missing", _) => text("say who you are with --as AGENT, or set LEGWORK_AGENT"),
         ("unauthenticated", _) => text("give the token with --token, or set LEGWORK_TOKEN"),
         // Whoever only asked has no such option: the command is named.
         ("deadline_not_promised", Some(earliest)) => Some(format!(
@@ -125,6 +129,19 @@ mod tests {
         let text = anstream::adapter::strip_str(&as_text(&error)).to_string();
         assert_eq!(text, "error: held by ann; ask them to release it (held_by)");
         insta::assert_snapshot!(as_json(&error), @r#"{"code":"held_by","detail":"held by ann; ask them to release it","status":409,"title":"It does not fit the present state","type":"urn:legwork:problem:held_by"}"#);
+    }
+
+    #[test]
+    fn whoever_does_not_say_who_they_are_hears_of_the_option_and_not_of_tokens() {
+        let detail = "say which agent acts in `agent`: the token is not for exactly one";
+        let problem = Problem::new(400, "agent_missing", detail);
+        let error = Error::from(client::Error::Problem(Box::new(problem)));
+        let text = anstream::adapter::strip_str(&as_text(&error)).to_string();
+        assert_eq!(
+            text,
+            "error: say who you are: --as AGENT, or set LEGWORK_AGENT (agent_missing)"
+        );
+        assert!(as_json(&error).contains(detail), "programs get it as it came");
     }
 
     #[test]

@@ -20,6 +20,19 @@ const REGULAR_DAYS: i64 = 7;
 const REGULAR: &str = "regular work";
 const OTHER: &str = "other jobs";
 
+/// Leaves what is drawn if there is room enough: what is done regularly goes on for ever.
+pub(crate) fn cut(plan: &mut Plan) {
+    let end = end(plan);
+    plan.turns.retain(|turn| turn.from.0 < end);
+}
+
+/// The end of the last task; where there is none, some days ahead.
+fn end(plan: &Plan) -> i64 {
+    let given = plan.turns.iter().filter(|turn| turn.what != TurnKind::Regular);
+    let end = given.map(|turn| turn.to.0).max();
+    end.unwrap_or(plan.at.0.saturating_add(REGULAR_DAYS * DAY))
+}
+
 pub(crate) fn render(plan: &Plan, columns: usize) -> String {
     let name = plain(&plan.name);
     let Some(axis) = Axis::of(plan, columns) else {
@@ -79,9 +92,7 @@ struct Axis {
 
 impl Axis {
     fn of(plan: &Plan, columns: usize) -> Option<Self> {
-        let given = plan.turns.iter().filter(|turn| turn.what != TurnKind::Regular);
-        let end = given.map(|turn| turn.to.0).max();
-        let end = end.unwrap_or(plan.at.0.saturating_add(REGULAR_DAYS * DAY));
+        let end = end(plan);
         let shown: Vec<&Turn> = plan.turns.iter().filter(|turn| turn.from.0 < end).collect();
         let (mut days, mut from, mut to) = (BTreeSet::new(), DAY, 0);
         for turn in &shown {
@@ -237,6 +248,18 @@ mod tests {
         2M6RVC:check │████████│████████│
         … and 1 day after that
         ");
+    }
+
+    #[test]
+    fn what_is_done_regularly_is_told_as_far_as_it_is_drawn() {
+        let left = |turns: &[&str]| {
+            let mut plan = plan(turns);
+            cut(&mut plan);
+            plan.turns.iter().map(|turn| turn.to.to_string()[8..13].to_owned()).collect::<Vec<_>>()
+        };
+        let turns = ["16T08 16T09", "17T08 17T11 0:check", "17T11 17T12", "18T08 18T09"];
+        assert_eq!(left(&turns), ["16T09", "17T11"]);
+        assert_eq!(left(&["16T08 16T09", "25T08 25T09"]), ["16T09"]);
     }
 
     #[test]

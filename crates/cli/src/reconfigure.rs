@@ -4,6 +4,8 @@
 //! Invariant: every command asks for a topology and nothing else, so that it can be given again: what
 //! has been done by then is not done twice, and a change that is under way is gone on with.
 
+mod foresee;
+
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
@@ -24,6 +26,8 @@ use crate::style::{DIM, GOOD, STRONG, WARN, paint};
 const LOOK_EVERY: Duration = Duration::from_millis(100);
 /// How long is waited for servers that cannot be reached yet.
 const PATIENCE: Duration = Duration::from_secs(10);
+/// How long it is not said why a copy does not come.
+const HELD_BACK: Duration = Duration::from_secs(2);
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct AddArgs {
@@ -101,8 +105,8 @@ pub(crate) struct UndoArgs {
 /// How a change is made.
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct How {
-    /// Whom new weights count for: cases started from now on, or all but those that are in the
-    /// domain already
+    /// Whom new weights count for: cases started from now on (since), or all but those that are in
+    /// the domain already (except) [default: since]
     #[arg(long, value_name = "since|except", value_parser = method)]
     method: Option<Method>,
     /// Only tell what would be locked, moved and sent
@@ -141,17 +145,23 @@ pub(crate) async fn add(context: &Context, args: &AddArgs) -> Result<()> {
 }
 
 pub(crate) async fn reweigh(context: &Context, args: &ReweighArgs) -> Result<()> {
+    foresee::drained(&in_force(context).await?, &args.weights)?;
     let weights = args.weights.iter().map(|(server, weight)| (server.as_str().into(), *weight));
     let edit = Edit::Weigh { weights: weights.collect() };
     change(context, &edit, &args.how).await.map(drop)
 }
 
 pub(crate) async fn drain(context: &Context, args: &DrainArgs) -> Result<()> {
+    foresee::drained(&in_force(context).await?, &[(args.server.clone(), 0)])?;
     let edit = Edit::Weigh { weights: vec![(args.server.as_str().into(), 0)] };
     change(context, &edit, &args.how).await.map(drop)
 }
 
 pub(crate) async fn remove(context: &Context, args: &RemoveArgs) -> Result<()> {
+    // The first of two changes must not be made where the second cannot be.
+    let now = in_force(context).await?;
+    foresee::hosted(&now, &args.server, &args.into)?;
+    foresee::drained(&now, &[(args.server.clone(), 0)])?;
     let drained = Edit::Weigh { weights: vec![(args.server.as_str().into(), 0)] };
     let moved = Edit::Host { server: args.server.as_str().into(), host: args.into.as_str().into() };
     if !args.how.dry_run {
@@ -258,6 +268,7 @@ async fn prepare(context: &Context, source: &str) -> Result<()> {
             match context.client.prepare_move(&server.name, &host.name).await {
                 Ok(prepared) if prepared.ready => break,
                 Ok(prepared) => {
+                    let prepared = settled(prepared, since.elapsed());
                     spinner.say(&copying(&server.name, &host.name, &prepared));
                     // Where there is no terminal nobody sees what is waited for.
                     if prepared.reason.is_some() && told != prepared.reason {
@@ -282,6 +293,12 @@ async fn prepare(context: &Context, source: &str) -> Result<()> {
     Ok(())
 }
 
+/// At first nothing is reached and nothing known, also where all goes well: why is said when it lasts.
+fn settled(prepared: Prepared, waited: Duration) -> Prepared {
+    let reason = prepared.reason.filter(|_| waited >= HELD_BACK);
+    Prepared { reason, ..prepared }
+}
+
 fn copying(server: &str, host: &str, prepared: &Prepared) -> String {
     let Prepared { bytes, bytes_copied, reason, .. } = prepared;
     let why = reason.as_ref().map(|reason| format!("; it is tried again: {reason}"));
@@ -289,7 +306,10 @@ fn copying(server: &str, host: &str, prepared: &Prepared) -> String {
     if server == host {
         return format!("{server} is copied by the process that is to replace its own{why}");
     }
-    format!("{server} is copied to {host}: {bytes_copied} of about {bytes} bytes{why}")
+    match bytes {
+        0 => format!("{server} is copied to {host}{why}"),
+        _ => format!("{server} is copied to {host}: {bytes_copied} of about {bytes} bytes{why}"),
+    }
 }
 
 fn published(answer: &TopologyAnswer) -> String {
@@ -420,8 +440,12 @@ mod tests {
         let text = copying("north-2", "north-1", &copied);
         assert_eq!(text, "north-2 is copied to north-1: 4 of about 9 bytes");
         let reason = Some("it cannot be reached".into());
-        let text = copying("north-2", "north-1", &Prepared { reason, ..copied });
+        let stuck = Prepared { reason, ..copied };
+        let text = copying("north-2", "north-1", &settled(stuck.clone(), HELD_BACK));
         assert!(text.ends_with("9 bytes; it is tried again: it cannot be reached"), "{text}");
+        let stuck = Prepared { bytes: 0, bytes_copied: 0, ..stuck };
+        let text = copying("north-2", "north-1", &settled(stuck, Duration::ZERO));
+        assert_eq!(text, "north-2 is copied to north-1");
     }
 
     #[test]

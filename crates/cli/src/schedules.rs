@@ -34,15 +34,27 @@ enum Command {
     /// List schedules: when each starts what, and what came of the last start (the default)
     List,
     /// Show one schedule, with its data and what became of the last case
-    Show { name: String },
+    Show {
+        /// The name of the schedule
+        name: String,
+    },
     /// Start a process again and again from now on; the same again changes nothing
     Put(Put),
     /// Start nothing until it is resumed
-    Pause { name: String },
+    Pause {
+        /// The name of the schedule
+        name: String,
+    },
     /// Go on with the next moment; those that have passed meanwhile are not started
-    Resume { name: String },
+    Resume {
+        /// The name of the schedule
+        name: String,
+    },
     /// Take a schedule out; what it has started goes on
-    Remove { name: String },
+    Remove {
+        /// The name of the schedule
+        name: String,
+    },
 }
 
 #[derive(Debug, clap::Args)]

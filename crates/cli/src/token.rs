@@ -31,7 +31,10 @@ enum Command {
     /// List tokens, without their secrets
     List,
     /// Take a token out of service
-    Revoke { name: String },
+    Revoke {
+        /// What it is called, as `token list` shows it
+        name: String,
+    },
 }
 
 pub(crate) async fn run(context: &Context, args: &Args) -> Result<()> {

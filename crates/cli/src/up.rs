@@ -43,13 +43,13 @@ pub(crate) struct Args {
     store: Option<String>,
     /// Where to listen; without any token on this machine only. Port 0 takes any that is free
     /// [default: 127.0.0.1:7700, or the `api` in the topology]
-    #[arg(long, env = "LEGWORK_LISTEN", value_name = "ADDRESS")]
+    #[arg(long, env = "LEGWORK_LISTEN", value_name = "ADDRESS", value_parser = address)]
     listen: Option<SocketAddr>,
     /// The folder that `cluster init` has made for this server, to be one of several
     #[arg(long, env = "LEGWORK_CLUSTER", value_name = "DIR")]
     cluster: Option<PathBuf>,
     /// Where to listen for other servers [default: the address in the topology]
-    #[arg(long, value_name = "ADDRESS", requires = "cluster")]
+    #[arg(long, value_name = "ADDRESS", requires = "cluster", value_parser = address)]
     peer_listen: Option<SocketAddr>,
     /// Take the place of the process of this server that other servers reach at ADDRESS: copy its
     /// store into an empty folder while it works, and go on with it when the topology says so
@@ -70,7 +70,7 @@ pub(crate) struct Args {
     /// How long requests under way may take when the server stops
     #[arg(long, value_name = "TIME", default_value = "10s", value_parser = parse_duration)]
     grace: Duration,
-    /// What to log: error, warn, info, debug or trace, also per part (legwork_server=debug)
+    /// What to log: error, warn, info, debug or trace, also per part (warn,legwork_server=debug)
     #[arg(long, env = "LEGWORK_LOG", value_name = "FILTER", default_value = "warn")]
     log: String,
     /// How to log
@@ -123,6 +123,11 @@ pub(crate) fn run(args: Args, out: Output) -> Result<()> {
         remark("stopped; everything acknowledged is stored");
     }
     Ok(())
+}
+
+fn address(text: &str) -> Result<SocketAddr, String> {
+    let wrong = |_| "write an IP address and a port, such as 127.0.0.1:7700".to_owned();
+    text.parse().map_err(wrong)
 }
 
 /// The settings of mail; what is wrong with them is told like what is wrong with a topology.
@@ -244,6 +249,14 @@ mod tests {
 
           Ctrl-C stops it.
         ");
+    }
+
+    #[test]
+    fn an_address_is_one_of_ip_and_says_so() {
+        assert!(address("127.0.0.1:0").is_ok() && address("[::]:7700").is_ok());
+        for wrong in ["localhost:7799", "127.0.0.1", ":7700", "7700"] {
+            assert!(address(wrong).unwrap_err().contains("127.0.0.1:7700"), "{wrong}");
+        }
     }
 
     #[test]

@@ -37,11 +37,18 @@ enum Command {
         item: String,
     },
     /// Take an item, so that nobody else does
-    Claim { item: String },
+    Claim {
+        /// The item: its id, the end of it, or `last`
+        item: String,
+    },
     /// Give an item back to all who may do it
-    Release { item: String },
+    Release {
+        /// The item: its id, the end of it, or `last`
+        item: String,
+    },
     /// Hand an item to somebody else
     Delegate {
+        /// The item: its id, the end of it, or `last`
         item: String,
         /// Who gets it
         #[arg(long, value_name = "AGENT")]

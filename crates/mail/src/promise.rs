@@ -161,7 +161,8 @@ mod tests {
     #[test]
     fn the_guide_shows_a_withdrawal_as_it_is() {
         let guide = include_str!("../../../docs/guide/mail.md");
-        let shown = shown(&turn(Kind::Withdrawal, "whoever was to do it cannot"));
+        let shown =
+            shown(&turn(Kind::Withdrawal, "whoever was to do it cannot do it in time any more"));
         assert!(guide.contains(&format!("```text\n{shown}```\n")), "{shown}");
     }
 

@@ -131,6 +131,10 @@ class Executor:
     ) -> None:
         """Registers at Legwork and does tasks until `stop` is called or Ctrl-C is pressed. `url` is
         the address under which Legwork reaches it, with the path it calls below."""
+        if not log.hasHandlers():
+            # The program has set up nothing: whoever started it is to see how it goes.
+            log.addHandler(logging.StreamHandler())
+            log.setLevel(logging.INFO)
         self.start(port, legwork, token=token, host=host, url=url)
         try:
             self._stops.get()
@@ -202,12 +206,18 @@ class Executor:
             calls.until_heard(
                 f"the registration of `{self._name}`",
                 lambda: calls.register(legwork, self._name, token, body),
-                lambda status: 200 <= status < 300,
+                self._is_registered,
                 PAUSE_S,
                 self._closing,
             )
             self._unknown.wait()
             self._unknown.clear()
+
+    def _is_registered(self, status: int) -> bool:
+        if 200 <= status < 300:
+            log.info("registered as %s at %s", self._name, self._url)
+            return True
+        return False
 
     def _begin(self, task: Task) -> Admission:
         handler, limit = self._types[task.type]

@@ -1,6 +1,8 @@
 """The executor protocol over real sockets: what an executor answers, says and remembers."""
 
 import logging
+import logging.handlers
+import queue
 import sys
 import threading
 import unittest
@@ -330,6 +332,20 @@ class Protocol(unittest.TestCase):
             world.result()
         closing.join(PATIENCE)
         self.assertFalse(closing.is_alive())
+
+    def test_it_says_once_that_it_is_registered(self):
+        said = queue.Queue()
+        log, handler = logging.getLogger("legwork_executor"), logging.handlers.QueueHandler(said)
+        log.addHandler(handler)
+        self.addCleanup(log.removeHandler, handler)
+        self.addCleanup(log.setLevel, log.level)
+        log.setLevel(logging.INFO)
+        logging.disable(logging.NOTSET)
+        self.addCleanup(logging.disable, logging.CRITICAL)
+        world = self.world(self.scoring(), registrations=[503])
+        lines = [said.get(timeout=PATIENCE).getMessage() for _ in range(2)]
+        self.assertIn("is said again", lines[0])
+        self.assertEqual(lines[1], f"registered as crm at {world.url}")
 
     def test_run_returns_when_it_is_stopped(self):
         executor = self.scoring()

@@ -14,6 +14,7 @@ use hyper::body::Body;
 use hyper::header::{CONTENT_TYPE, HeaderMap};
 use legwork_api::definitions::Source;
 use serde::de::DeserializeOwned;
+use serde_json::Value;
 use tokio::time::{Instant, timeout, timeout_at};
 
 use super::reply::{Refused, Result};
@@ -109,7 +110,7 @@ pub(crate) fn json<T: DeserializeOwned>(
         );
         return Err(Refused::bad_request("too_deep", detail));
     }
-    serde_json::from_slice(body).map_err(|error| malformed(&error))
+    serde_json::from_slice(body).map_err(|error| malformed::<T>(&error, body))
 }
 
 /// The YAML of a definition or an organisation: as it is, or as JSON `{"source": "…"}`.
@@ -126,12 +127,19 @@ pub(crate) fn source(headers: &HeaderMap, body: &[u8], depth_max: usize) -> Resu
     }
 }
 
-fn malformed(error: &serde_json::Error) -> Refused {
-    if !error.is_data() {
-        let detail = format!("the body is not JSON: {error}");
-        return Refused::bad_request("malformed_json", detail);
-    }
-    let text = error.to_string();
+fn malformed<T: DeserializeOwned>(error: &serde_json::Error, body: &[u8]) -> Refused {
+    let text = match (error.is_data(), serde_json::from_slice::<Value>(body)) {
+        (true, _) => error.to_string(),
+        (false, Err(why)) => {
+            let detail = format!("the body is not JSON: {why}");
+            return Refused::bad_request("malformed_json", detail);
+        }
+        // Where only some words are taken, anything but text is called malformed although it is not.
+        (false, Ok(value)) => match serde_json::from_value::<T>(value) {
+            Err(why) => format!("{why} at line {} column {}", error.line(), error.column()),
+            Ok(_) => error.to_string(),
+        },
+    };
     let code = if text.starts_with("unknown field") { "unknown_field" } else { "unexpected_json" };
     Refused::bad_request(code, format!("the JSON does not fit: {text}"))
 }
@@ -211,6 +219,18 @@ mod tests {
             ("application/json", "{\"process\":\"a\",\"dat\":1}", "unknown_field", "`dat`"),
             ("application/json", "{\"process\":1}", "unexpected_json", "expected a string"),
             ("application/json", "{\"version\":1}", "unexpected_json", "missing field `process`"),
+            (
+                "application/json",
+                "{\"process\":\"a\",\n\"deadline\":{\"at\":\"2026-11-20T17:00:00Z\",\"unpromised\":true}}",
+                "unexpected_json",
+                "boolean `true`, expected string or map at line 2",
+            ),
+            (
+                "application/json",
+                "{\"process\":\"a\",\"deadline\":{\"at\":\"2026-11-20T17:00:00Z\",\"unpromised\":tru}}",
+                "malformed_json",
+                "expected ident",
+            ),
             ("text/plain", "{\"process\":\"a\"}", "wrong_content_type", "`text/plain`"),
         ] {
             let refused = parse(content_type, body.as_bytes()).unwrap_err();

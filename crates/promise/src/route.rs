@@ -1,8 +1,8 @@
 //! The way of an instance to its deadline: every step gets a window, so that all are done in time.
 //!
 //! Steps are promised one after the other, each from when those before it are due. At first everyone gets
-//! its part of the time to spare; if that does not come out, everything is done as soon as possible. What then
-//! is too late is refused, with the date that would do.
+//! its part of the time to spare (`spare`); if that does not come out, everything is done as soon as possible, and what is left
+//! then is shared out. What is too late even so is refused, with the date that would do.
 //!
 //! Invariant: nothing is refused before it was tried as soon as possible.
 
@@ -10,10 +10,13 @@ use legwork_model::time::Timestamp;
 
 use crate::legs::{Leg, tails};
 use crate::plan::Window;
+use crate::spare::{Hours, Spare};
 
 /// How often a date is taken up for one leg, and how much is added if it was too late by then.
 const HEARD_MAX: u32 = 4;
 const PASSED_MS: i64 = 250;
+/// How often less is shared out if somebody is busy just then.
+const HALVED_MAX: u32 = 3;
 
 /// What is to be done next about a deadline.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -35,9 +38,9 @@ enum Way {
     Roomy,
     /// Everything as soon as possible.
     Tight,
-    /// As soon as possible, and the time that is left then shared out: whoever has none is late as soon as somebody is
-    /// slow to begin.
-    Loose,
+    /// As soon as possible, and the time that is left then shared out, or a half of it, or less: whoever has none is late as
+    /// soon as somebody is slow to begin.
+    Loose { halved: u32 },
     /// As soon as possible, and that is all there is.
     Last,
 }
@@ -56,8 +59,8 @@ pub struct Route {
     /// Windows of those that are promised.
     promised: Vec<Window>,
     way: Way,
-    /// The windows of the way that does everything as soon as possible.
-    tight: Vec<Window>,
+    /// The time to spare: of the legs as they are, or as they were promised as soon as possible.
+    spare: Spare,
     /// The date that was heard of for the leg that is next, and how often one was.
     earliest: Option<Timestamp>,
     heard: u32,
@@ -65,9 +68,16 @@ pub struct Route {
 }
 
 impl Route {
-    /// Of legs, with how long each takes in milliseconds of the clock at least.
-    pub fn new(legs: &[Leg], takes_ms: &[i64], start: Timestamp, deadline: Timestamp) -> Self {
+    /// Of legs, with how long each takes in milliseconds of the clock at least, and when those work who can do it.
+    pub fn new(
+        legs: &[Leg],
+        takes_ms: &[i64],
+        hours: &[Hours],
+        start: Timestamp,
+        deadline: Timestamp,
+    ) -> Self {
         let tails = tails(legs, takes_ms);
+        let spare = Spare::new(legs, takes_ms, hours, (start, deadline));
         let legs = legs.iter().map(|leg| leg.after.clone()).zip(takes_ms.iter().copied()).collect();
         let mut route = Self {
             legs,
@@ -77,7 +87,7 @@ impl Route {
             leeway_ms: 0,
             promised: Vec::new(),
             way: Way::Roomy,
-            tight: Vec::new(),
+            spare,
             earliest: None,
             heard: 0,
             over: None,
@@ -111,28 +121,29 @@ impl Route {
             let is_late = end > self.deadline;
             return match self.way {
                 // Whoever took some of the time to spare may have had none to give.
-                Way::Roomy | Way::Loose if is_late => Next::Begin,
+                Way::Roomy | Way::Loose { .. } if is_late => Next::Begin,
                 _ if is_late => Next::Refused { earliest: Some(end.max(self.least())) },
                 Way::Tight if end < self.deadline => Next::Begin,
-                Way::Roomy | Way::Tight | Way::Loose | Way::Last => Next::Promised,
+                Way::Roomy | Way::Tight | Way::Loose { .. } | Way::Last => Next::Promised,
             };
         };
         let release = after.iter().map(|place| self.promised[*place].deadline).max();
         let release = release.map_or(self.start, |at| Timestamp(at.0 - self.leeway_ms));
-        if let Some(tight) = self.tight.get(leg).filter(|_| self.way == Way::Loose) {
-            return Next::Promise {
-                leg,
-                window: Window { release, deadline: self.loose(tight.deadline) },
-            };
-        }
-        let soonest = Timestamp(release.0.saturating_add(*takes));
-        let soonest = self.earliest.unwrap_or(soonest);
-        let tail = self.tails[leg];
-        // What could be done by then and not a moment later would be lost as soon as somebody is slow to begin.
-        let spare = self.deadline.0.saturating_sub(soonest.0).saturating_sub(tail);
-        let spare = if self.way == Way::Roomy { spare.max(0) } else { 0 };
-        let part = i128::from(spare) * i128::from(*takes) / i128::from((takes + tail).max(1));
-        let deadline = Timestamp(soonest.0.saturating_add(part as i64));
+        let soonest = self.earliest.unwrap_or(Timestamp(release.0.saturating_add(*takes)));
+        let shared = |halved: u32| {
+            // What could be done by then and not a moment later would be lost as soon as somebody is slow to begin.
+            let soonest = self.earliest.or_else(|| self.spare.soonest(leg, release))?;
+            self.spare.due(leg, soonest, halved)
+        };
+        let deadline = match self.way {
+            // Nobody waits for what is done last.
+            Way::Roomy | Way::Loose { halved: 0 } if self.tails[leg] == 0 => {
+                soonest.max(self.deadline)
+            }
+            Way::Roomy => shared(0).unwrap_or(soonest),
+            Way::Loose { halved } => shared(halved).unwrap_or(soonest),
+            Way::Tight | Way::Last => soonest,
+        };
         Next::Promise { leg, window: Window { release, deadline } }
     }
 
@@ -148,9 +159,9 @@ impl Route {
         let later = earliest.filter(|at| *at > window.deadline);
         let is_tight = matches!(self.way, Way::Tight | Way::Last);
         // What follows has to be done as well.
-        let leaves_enough = |at: Timestamp| at.0.saturating_add(self.tails[leg]) <= self.deadline.0;
+        let leaves_enough = |at: Timestamp| self.spare.leaves_enough(leg, at);
         match later {
-            _ if self.way == Way::Loose => self.over = Some(Next::Begin),
+            _ if matches!(self.way, Way::Loose { .. }) => self.over = Some(Next::Begin),
             // In a hurry a date behind the deadline is taken as well: so the earliest for all is found.
             Some(at) if self.heard < HEARD_MAX && (is_tight || leaves_enough(at)) => {
                 // While it is told, time passes, and it is a little too late: the next time some is added.
@@ -169,10 +180,11 @@ impl Route {
         self.way = match self.way {
             Way::Roomy => Way::Tight,
             Way::Tight => {
-                self.tight = promised;
-                Way::Loose
+                self.spare = self.spare.as_planned(&promised);
+                Way::Loose { halved: 0 }
             }
-            Way::Loose | Way::Last => Way::Last,
+            Way::Loose { halved } if halved < HALVED_MAX => Way::Loose { halved: halved + 1 },
+            Way::Loose { .. } | Way::Last => Way::Last,
         };
         (self.earliest, self.heard, self.over) = (None, 0, None);
     }
@@ -194,14 +206,6 @@ impl Route {
 
     fn end(&self, windows: &[Window]) -> Timestamp {
         windows.iter().map(|window| window.deadline).max().unwrap_or(self.start)
-    }
-
-    /// A moment of the tight way, put off by its part of the time that is left at its end.
-    fn loose(&self, moment: Timestamp) -> Timestamp {
-        let end = self.end(&self.tight);
-        let (left, whole) = (self.deadline.0 - end.0, (end.0 - self.start.0).max(1));
-        let part = i128::from(left) * i128::from(moment.0 - self.start.0) / i128::from(whole);
-        Timestamp(moment.0.saturating_add(part as i64))
     }
 }
 
@@ -264,9 +268,10 @@ mod tests {
         let (mut plans, costs) = ([plan(), plan(), plan()], [10, 10, 10]);
         let busy = Window { release: Timestamp(30), deadline: Timestamp(88) };
         assert!(plans[1].reserve(busy, Work(58)).is_some());
-        let mut route = Route::new(&chain(3), &costs, Timestamp(0), Timestamp(100));
+        let mut route = Route::new(&chain(3), &costs, &[], Timestamp(0), Timestamp(100));
         assert_eq!(travel(&mut plans, &[0, 1, 2], &mut route, &costs), Next::Promised);
-        assert!(route.promised()[1].deadline <= Timestamp(30), "{:?}", route.promised());
+        let spare = |window: &Window| window.deadline.0 - window.release.0 - 10;
+        assert!(route.promised().iter().all(|it| spare(it) > 0), "{:?}", route.promised());
     }
 
     #[test]
@@ -282,7 +287,7 @@ mod tests {
         let order: Vec<(u32, &[usize])> = legs.iter().map(|it| (it.node.0, &*it.after)).collect();
         assert_eq!(order, [(1, &[][..]), (0, &[]), (2, &[0])]);
         let costs = [1, 5, 5];
-        let mut route = Route::new(&legs, &costs, Timestamp(0), Timestamp(5));
+        let mut route = Route::new(&legs, &costs, &[], Timestamp(0), Timestamp(5));
         // The first two are done by one, the third by another.
         let over = travel(&mut [plan(), plan()], &[0, 0, 1], &mut route, &costs);
         assert_eq!(over, Next::Refused { earliest: Some(Timestamp(6)) });
@@ -313,7 +318,7 @@ mod tests {
             }
             let costs = vec![cost; legs.len()];
             let at = Timestamp(2 * cost * legs.len() as i64);
-            let mut route = Route::new(&legs, &costs, Timestamp(0), at);
+            let mut route = Route::new(&legs, &costs, &[], Timestamp(0), at);
             let by_one = vec![0; legs.len()];
             prop_assert_eq!(travel(&mut [plan()], &by_one, &mut route, &costs), Next::Promised);
             for (leg, window) in legs.iter().zip(route.promised()) {
@@ -334,7 +339,7 @@ mod tests {
             }
             let (before, by_one) = (plans[0].len(), vec![0; costs.len()]);
             let legs = chain(costs.len());
-            let mut route = Route::new(&legs, &costs, start, Timestamp(deadline));
+            let mut route = Route::new(&legs, &costs, &[], start, Timestamp(deadline));
             match travel(&mut plans, &by_one, &mut route, &costs) {
                 Next::Promised => {
                     let mut at = start;
@@ -348,7 +353,7 @@ mod tests {
                     prop_assert_eq!(plans[0].len(), before, "all is given back");
                     let earliest = earliest.expect("one person has time some day");
                     prop_assert!(earliest.0 > deadline);
-                    let mut again = Route::new(&legs, &costs, start, earliest);
+                    let mut again = Route::new(&legs, &costs, &[], start, earliest);
                     prop_assert_eq!(travel(&mut plans, &by_one, &mut again, &costs), Next::Promised);
                 }
                 Next::Promise { .. } | Next::Begin => prop_assert!(false, "it came to an end"),
@@ -370,7 +375,7 @@ mod tests {
                 plans[whose].reserve(window, Work(cost));
             }
             let (costs, whose): (Vec<i64>, Vec<usize>) = legs.into_iter().unzip();
-            let route = Route::new(&chain(costs.len()), &costs, Timestamp(0), Timestamp(deadline));
+            let route = Route::new(&chain(costs.len()), &costs, &[], Timestamp(0), Timestamp(deadline));
             let mut at_once = Route { way: Way::Tight, ..route.clone() };
             let by_all = |route: &mut Route| travel(&mut plans.clone(), &whose, route, &costs);
             if by_all(&mut at_once) == Next::Promised {

@@ -76,9 +76,11 @@ impl Supply {
         let place = self.before.partition_point(|before| *before < work.0).checked_sub(1);
         let Some(place) = place else { return self.spans.first().map(|span| span.from) };
         let span = self.spans[place];
-        let missing = (work.0 - self.before[place]) * i64::from(WHOLE);
+        // Of more than can be counted nothing is known.
+        let missing = (work.0 - self.before[place]).checked_mul(i64::from(WHOLE))?;
         let share = i64::from(span.share);
-        let moment = Timestamp(span.from.0 + (missing + share - 1) / share);
+        let length = missing.checked_add(share - 1)? / share;
+        let moment = Timestamp(span.from.0.checked_add(length)?);
         (moment <= span.to).then_some(moment)
     }
 

@@ -206,3 +206,17 @@ fn the_time_in_which_something_else_was_done_counts_for_that_alone() {
     let left = desk.works_on(&resource());
     assert_eq!(left, [Some(Work(40))], "20 of 60 were done since the first");
 }
+
+#[test]
+fn what_takes_somebody_besides_goes_on_also_if_they_are_looked_at_anew() {
+    let mut desk = desk();
+    desk.occupy(&resource(), &[Some(Timestamp(10))]);
+    let slower = Setup { supply: Supply::always_with(50, START), ..executor() };
+    for (setup, earliest) in [(executor(), 15), (slower, 20), (executor(), 15)] {
+        desk.refit(&resource(), &setup, START);
+        assert_eq!(desk.earliest(&one(1, 20, 5)), Some(Timestamp(earliest)));
+    }
+    desk.pass(Timestamp(10));
+    desk.refit(&resource(), &executor(), Timestamp(10));
+    assert_eq!(desk.turn_for(&resource(), Work(1), Timestamp(10)), Some(0));
+}

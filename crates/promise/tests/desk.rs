@@ -252,7 +252,7 @@ fn who_has_put_something_aside_goes_on_with_it() {
         desk.plan_mut(&resource(), 0).expect("it fits").turns().last().expect("it fits").to,
         Timestamp(150)
     );
-    assert_eq!(desk.least_important_endangered(&resource(), 0), None);
+    assert_eq!(desk.first_to_give_up(&resource(), 0, Timestamp(0)), None);
 }
 
 #[test]
@@ -278,9 +278,9 @@ fn nothing_is_given_up_because_somebody_is_a_moment_late() {
     let task = one(1, 0, 160, 160);
     desk.guarantee(&task).expect("it fits");
     desk.pass(Timestamp(10));
-    assert_eq!(desk.least_important_endangered(&resource(), 0), None);
+    assert_eq!(desk.first_to_give_up(&resource(), 0, Timestamp(0)), None);
     desk.pass(Timestamp(11));
-    assert_eq!(desk.least_important_endangered(&resource(), 0), Some(task.id));
+    assert_eq!(desk.first_to_give_up(&resource(), 0, Timestamp(0)), Some(task.id));
 }
 
 /// Works from each of these hours to the next.
@@ -298,7 +298,7 @@ fn who_falls_ill_on_a_later_day_is_known_at_once_not_when_that_day_has_come() {
     desk.guarantee(&later).expect("it fits");
     desk.refit(&resource(), &working(&[(0, 220), (290, 900)]), Timestamp(0));
     assert_eq!(desk.endangered_lanes(), [(resource(), 0)]);
-    assert_eq!(desk.least_important_endangered(&resource(), 0), Some(later.id));
+    assert_eq!(desk.first_to_give_up(&resource(), 0, Timestamp(0)), Some(later.id));
     desk.end(later.id);
     assert_eq!(desk.endangered_lanes(), []);
 }
@@ -330,9 +330,9 @@ fn what_somebody_has_begun_is_given_up_when_they_cannot_finish_it_any_more() {
     desk.pass(Timestamp(100));
     // There are 60 left to do. A moment less than that is made up for.
     desk.refit(&resource(), &working(&[(0, 155), (500, 900)]), Timestamp(100));
-    assert_eq!(desk.least_important_endangered(&resource(), 0), None);
+    assert_eq!(desk.first_to_give_up(&resource(), 0, Timestamp(0)), None);
     desk.refit(&resource(), &working(&[(0, 149), (500, 900)]), Timestamp(100));
-    assert_eq!(desk.least_important_endangered(&resource(), 0), Some(task.id));
+    assert_eq!(desk.first_to_give_up(&resource(), 0, Timestamp(0)), Some(task.id));
 }
 
 #[test]
@@ -348,6 +348,39 @@ fn what_takes_longer_than_said_stays_promised_for_nobody_knows_when_it_is_done()
 }
 
 #[test]
+fn what_is_due_first_and_not_begun_is_given_up_before_all_that_it_keeps_waiting() {
+    let mut desk = person(Leeway::default());
+    let (first, longer) = (one(1, 0, 100, 50), one(2, 0, 160, 60));
+    desk.guarantee(&first).expect("it fits");
+    desk.guarantee(&longer).expect("it fits");
+    desk.pass(Timestamp(70));
+    assert_eq!(desk.endangered(Timestamp(70)), [first.id, longer.id]);
+    assert_eq!(desk.first_to_give_up(&resource(), 0, Timestamp(70)), Some(first.id));
+    desk.end(first.id);
+    assert_eq!(desk.endangered(Timestamp(70)), []);
+}
+
+#[test]
+fn while_it_is_waited_for_somebody_to_begin_nothing_that_is_due_later_is_given_up() {
+    let mut desk = person(Leeway { part: 10, most: 100 });
+    // The second may be late by less than the first, and has time until it is due.
+    let (first, second) = (one(1, 0, 500, 500), one(2, 0, 600, 100));
+    desk.guarantee(&first).expect("it fits");
+    desk.guarantee(&second).expect("it fits");
+    for (now, given_up) in [(11, None), (49, None), (51, Some(first.id))] {
+        desk.pass(Timestamp(now));
+        assert_eq!(desk.first_to_give_up(&resource(), 0, Timestamp(now)), given_up, "{now}");
+    }
+    // It is begun in time to be done soon enough: what comes after it is not.
+    let mut desk = person(Leeway { part: 10, most: 100 });
+    desk.guarantee(&first).expect("it fits");
+    desk.guarantee(&second).expect("it fits");
+    desk.pass(Timestamp(20));
+    desk.begin(first.id);
+    assert_eq!(desk.first_to_give_up(&resource(), 0, Timestamp(20)), Some(second.id));
+}
+
+#[test]
 fn what_waits_is_given_up_before_what_is_being_worked_on() {
     let mut desk = person(Leeway::default());
     let (begun, urgent) = (one(1, 0, 200, 100), one(2, 0, 110, 60));
@@ -356,9 +389,9 @@ fn what_waits_is_given_up_before_what_is_being_worked_on() {
     desk.begin(begun.id);
     // Whoever works on the one lets the other lie.
     desk.pass(Timestamp(60));
-    assert_eq!(desk.least_important_endangered(&resource(), 0), Some(urgent.id));
+    assert_eq!(desk.first_to_give_up(&resource(), 0, Timestamp(0)), Some(urgent.id));
     desk.end(urgent.id);
-    assert_eq!(desk.least_important_endangered(&resource(), 0), None);
+    assert_eq!(desk.first_to_give_up(&resource(), 0, Timestamp(0)), None);
 }
 
 #[test]
@@ -378,7 +411,7 @@ fn who_stands_in_for_somebody_does_so_only_while_that_one_is_away() {
     assert_eq!(promise.times.start, Timestamp(100));
     // Nor is that forgotten with another calendar.
     desk.refit(&resource(), &working(&[(0, 110), (190, 900)]), Timestamp(0));
-    assert_eq!(desk.least_important_endangered(&resource(), 0), Some(task.id));
+    assert_eq!(desk.first_to_give_up(&resource(), 0, Timestamp(0)), Some(task.id));
 }
 
 /// Somebody who stands in from 100 to 120 and from 200 to 230, and works so long at something from 100 on.
@@ -451,7 +484,7 @@ fn in_which_time_somebody_stands_in_is_kept_with_the_promise() {
 }
 
 #[test]
-fn who_makes_way_for_one_of_two_stays_only_if_there_is_room_for_both_without() {
+fn who_makes_way_for_two_stays_until_the_one_goes_ahead_that_needs_it() {
     let mut desk = person(Leeway::default());
     let minor = Task { may_abort: true, ..one(1, 0, 11, 5) };
     let (major, done) = (one(2, 0, 10, 5), one(3, 0, 10, 1));
@@ -466,8 +499,8 @@ fn who_makes_way_for_one_of_two_stays_only_if_there_is_room_for_both_without() {
     // Now there is time for the first beside all others, but not for the second.
     desk.end(done.id);
     desk.take_room(first.id).expect("there is room");
-    let removed = made_way(&mut desk, &first);
-    assert_eq!(removed.iter().map(|it| it.id).collect::<Vec<_>>(), [minor.id]);
+    assert_eq!(made_way(&mut desk, &first), []);
     desk.take_room(second.id).expect("there is room");
-    assert_eq!(made_way(&mut desk, &second), []);
+    assert_eq!(made_way(&mut desk, &second), [minor]);
+    assert_eq!(desk.endangered(Timestamp(0)), []);
 }

@@ -97,9 +97,9 @@ fn who_is_a_moment_late_in_the_evening_does_not_make_up_for_it_in_the_night() {
         for now in [26 + done_before, given_up - 1] {
             desk.pass(Timestamp(now));
             assert_eq!(desk.endangered_lanes(), [(ann(), 0)]);
-            assert_eq!(desk.least_important_endangered(&ann(), 0), None, "{now}, {due}");
+            assert_eq!(desk.first_to_give_up(&ann(), 0, Timestamp(given_up)), None, "{now}, {due}");
         }
         desk.pass(Timestamp(given_up));
-        assert_eq!(desk.least_important_endangered(&ann(), 0), Some(task.id), "{due}");
+        assert_eq!(desk.first_to_give_up(&ann(), 0, Timestamp(given_up)), Some(task.id), "{due}");
     }
 }

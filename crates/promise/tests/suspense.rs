@@ -316,7 +316,7 @@ fn who_may_be_at_work_on_what_was_to_make_way_goes_on() {
         assert!(!desk.is_begun(minor.id) && desk.is_out(minor.id));
     }
     assert_eq!(before.take_room(major.id), None, "there is no room any more");
-    assert!(desk.is_disturbed(major.id));
+    assert!(desk.has_lost_room(major.id));
     assert_eq!(desk.make_way(major.id), Some(Err(major)));
     assert!(desk.task(minor.id).is_some());
 }
@@ -341,7 +341,7 @@ fn what_neither_makes_way_nor_is_in_the_way_is_begun_in_suspense() {
     desk.begin(first.id);
     desk.pass(Timestamp(100));
     desk.end(first.id);
-    assert!(!desk.is_disturbed(major.id));
+    assert!(!desk.has_lost_room(major.id));
     assert_eq!(desk.make_way(major.id), Some(Ok(vec![minor])));
     assert_eq!(desk.endangered(Timestamp(100)), []);
 }
@@ -385,4 +385,90 @@ fn what_is_asked_for_here_is_decided_here_and_not_by_a_clock() {
     assert_eq!(two.nodes[0].tick(Timestamp(WAITED)), []);
     assert!(two.nodes[0].desk.task(minor.id).is_some());
     assert_eq!(two.does(|node| node.finish(major.id)), []);
+}
+
+/// Two steps of a case, each of which takes room at the other planner, and those who make way for them.
+fn two_steps() -> ([Task; 2], [Task; 2]) {
+    let step = |number, deadline, service, priority| Task {
+        service: Work(service),
+        displaces: Displaces::WhenTold,
+        ..task(number, deadline, priority, &[1])
+    };
+    let mut steps = [step(4, 19_000, 8_000, 5), step(4, 19_000, 3_000, 5)];
+    steps[1].id.step = 1;
+    ([step(2, 20_000, 4_000, 2), step(3, 20_000, 6_000, 3)], steps)
+}
+
+#[test]
+fn between_two_confirmations_nobody_is_given_up() {
+    let mut two = Two::new();
+    let (others, steps) = two_steps();
+    let fixed = Task { service: Work(6_000), ..task(1, 20_000, 9, &[1]) };
+    for it in [&fixed].into_iter().chain(&others).chain(&steps) {
+        assert!(is_promised_at(&two.does(|node| node.submit(it.clone(), NOW)), it.id, 1));
+    }
+    for it in &steps {
+        assert!(is_promised_at(&two.does(|node| node.take_room(it.id, NOW)), it.id, 1));
+    }
+    let beside = Task { service: Work(3_000), ..task(5, 20_000, 1, &[1]) };
+    assert!(is_promised_at(&two.does(|node| node.submit(beside.clone(), NOW)), beside.id, 1));
+    let confirmed = two.nodes[0].go_ahead(steps.iter().map(|it| it.id), NOW);
+    let mut told = Vec::new();
+    for confirm in said(&confirmed) {
+        told.extend(two.nodes[1].hear(ServerId(0), confirm.clone(), NOW));
+        // As whoever drives a planner does now and then.
+        told.extend(two.nodes[1].give_up_endangered(NOW));
+    }
+    let taken_back = said(&told).into_iter().filter_map(|said| {
+        let Message::TakenBack { task, is_lost, .. } = said.message else { return None };
+        Some((task, is_lost))
+    });
+    assert_eq!(taken_back.collect::<Vec<_>>(), others.map(|it| (it.id, false)));
+    assert_eq!(two.nodes[1].next_due(), Some(Timestamp(400)), "only what was taken back is open");
+}
+
+#[test]
+fn what_somebody_works_on_is_not_sought_elsewhere() {
+    let (minor, mut major) = two_tasks(0);
+    major.who.push(one(1));
+    let mut two = Two::new();
+    let elsewhere = Task { service: Work(1_500), ..task(3, 1_500, 9, &[1]) };
+    for (it, at) in [(&elsewhere, 1), (&minor, 0), (&major, 0)] {
+        assert!(is_promised_at(&two.does(|node| node.submit(it.clone(), NOW)), it.id, at));
+    }
+    assert!(is_promised_at(&two.does(|node| node.take_room(major.id, NOW)), major.id, 0));
+    // Whoever is here has begun both; whoever is elsewhere has time again.
+    two.nodes[0].begin(minor.id);
+    two.nodes[0].begin(major.id);
+    two.does(|node| node.finish(elsewhere.id));
+    assert_eq!(two.does(|node| node.tick(NOW)), []);
+    for id in [minor.id, major.id] {
+        assert!(two.nodes[0].desk.is_begun(id));
+    }
+    assert_eq!(two.nodes[0].next_due(), None);
+}
+
+#[test]
+fn what_is_asked_for_again_while_its_room_is_taken_is_promised_anew_or_not_at_all() {
+    // Somebody may have begun what was to make way; or it is not wanted any more; or all is as it was.
+    let changes: [fn(&mut Two, &Task); 3] = [
+        |two, minor| two.nodes[0].desk.doubt(minor.id),
+        |two, minor| drop(two.does(|node| node.finish(minor.id))),
+        |_, _| {},
+    ];
+    for (change, (is_promised, is_placed)) in
+        changes.into_iter().zip([(false, false), (true, true), (true, false)])
+    {
+        let (mut two, minor, major) = in_suspense(0);
+        change(&mut two, &minor);
+        let told = two.does(|node| node.submit(major.clone(), NOW));
+        assert_eq!(is_promised_at(&told, major.id, 0), is_promised, "{told:?}");
+        let node = &two.nodes[0];
+        assert_eq!(node.desk.task(major.id).is_some(), is_placed, "else it is held at most");
+        assert_eq!(node.asker(major.id).is_some(), is_placed);
+        two.does(|node| node.finish(major.id));
+        two.does(|node| node.finish(minor.id));
+        assert_eq!((two.nodes[0].open(), two.nodes[0].desk.len()), (0, 0));
+        assert!(two.nodes[0].desk.could(&major), "no room is left");
+    }
 }

@@ -97,6 +97,11 @@ impl Book {
         Seen { pace_ms: experience.pace, is_failing, ..experience.counts }
     }
 
+    /// When an executor failed last at a type, if it does nothing else any more.
+    pub fn failed_at(&self, executor: ExecutorId, kind: KindId) -> Option<Timestamp> {
+        self.executor(executor).and_then(|one| one.kind(kind).failed_at())
+    }
+
     /// Whether an executor has something to do and has said nothing for so long that nothing is expected of it.
     pub fn is_silent(&self, executor: ExecutorId, now: Timestamp) -> bool {
         let one = self.executor(executor).zip(self.service_ms);

@@ -116,6 +116,11 @@ impl Experience {
         self.rates == 0 && self.counts.failures > 0
     }
 
+    /// When it failed last, if it does nothing else any more.
+    pub(crate) fn failed_at(&self) -> Option<Timestamp> {
+        self.doubt().map(|_| self.penalty_at)
+    }
+
     /// Nothing is expected any more of one that only fails.
     pub(crate) fn doubt(&self) -> Option<Doubt> {
         let since = self.failing_since.filter(|_| self.failures >= FAILURES)?;

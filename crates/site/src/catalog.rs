@@ -174,14 +174,26 @@ impl Catalog {
         self.processes.values().map(Vec::len).sum()
     }
 
-    /// Shows the executable forms of all versions. Those that nothing has needed before are not kept.
-    pub(crate) fn for_each_schema(&self, mut show: impl FnMut(&Schema)) {
-        for deployed in self.processes.values().flatten() {
-            match deployed.schema.get() {
-                Some(made) => made.iter().for_each(|schema| show(schema)),
-                None => deployed.compile().iter().for_each(|(schema, ..)| show(schema)),
+    /// Shows the executable forms of all versions of each process but of so many of the first. Those that nothing has
+    /// needed before are not kept.
+    pub(crate) fn for_each_schema(
+        &self,
+        but: impl Fn(&Arc<str>) -> usize,
+        mut show: impl FnMut(&Schema),
+    ) {
+        for (process, versions) in &self.processes {
+            for deployed in versions.iter().skip(but(process)) {
+                match deployed.schema.get() {
+                    Some(made) => made.iter().for_each(|schema| show(schema)),
+                    None => deployed.compile().iter().for_each(|(schema, ..)| show(schema)),
+                }
             }
         }
+    }
+
+    /// How many versions of each process there are.
+    pub(crate) fn versions_of_all(&self) -> impl Iterator<Item = (&Arc<str>, usize)> {
+        self.processes.iter().map(|(process, versions)| (process, versions.len()))
     }
 
     /// The executable forms that are in use: of the latest versions, and of earlier ones that something has needed.

@@ -52,6 +52,8 @@ impl Site {
         if std::mem::replace(&mut self.has_begun, true) {
             return;
         }
+        // As it was: nothing has changed yet.
+        self.recall_open_jobs(now);
         self.note_recovered_fates();
         self.follow_changes(now);
         if self.catalog.topology().is_some() {

@@ -2,7 +2,8 @@
 
 use legwork_model::time::Timestamp;
 
-use super::{Desk, Lane};
+use super::Desk;
+use super::lane::Lane;
 use crate::plan::Window;
 use crate::supply::Work;
 use crate::task::{ResourceId, Task};

@@ -2,8 +2,9 @@
 
 use legwork_model::time::Timestamp;
 
-use super::{Change, Desk, Lane, Placed};
-use crate::plan::Plan;
+use super::lane::Lane;
+use super::{Change, Desk, Placed};
+use crate::plan::{Plan, Ticket, Window};
 use crate::supply::Work;
 use crate::task::{ResourceId, Task, TaskId};
 
@@ -17,8 +18,21 @@ impl Desk {
     pub fn occupy(&mut self, id: &ResourceId, until: &[Option<Timestamp>]) {
         let Some(resource) = self.resources.get_mut(id) else { return };
         for (lane, moment) in resource.lanes.iter_mut().zip(until) {
-            lane.plan.occupy_until(*moment);
-            lane.factor.refresh(&lane.plan);
+            lane.occupy_until(*moment);
+        }
+    }
+
+    /// Takes so much time of a resource for something that is not promised; false if it has none.
+    pub(crate) fn spend(&mut self, id: &ResourceId, window: Window, cost: Work) -> bool {
+        let lane = self.resources.get_mut(id).and_then(|resource| resource.lanes.first_mut());
+        lane.is_some_and(|lane| lane.reserve(window, cost).is_some())
+    }
+
+    /// Nobody works there any more: what was begun waits, with what is left of it.
+    pub fn stop(&mut self, id: &ResourceId, lane: usize) {
+        let resource = self.resources.get_mut(id);
+        if let Some(lane) = resource.and_then(|resource| resource.lanes.get_mut(lane)) {
+            lane.stop();
         }
     }
 
@@ -42,7 +56,7 @@ impl Desk {
     /// where it has promised nothing. Where somebody is in suspense nothing is begun for that moment.
     pub fn turn_for(&mut self, id: &ResourceId, cost: Work, now: Timestamp) -> Option<usize> {
         let lanes = &mut self.resources.get_mut(id)?.lanes;
-        lanes.iter_mut().for_each(|lane| lane.plan.pass(now));
+        lanes.iter_mut().for_each(|lane| lane.pass(now));
         let is_free = |lane: &Lane| {
             lane.tasks.is_empty() && !lane.plan.is_occupied() && !lane.is_in_suspense()
         };
@@ -91,7 +105,7 @@ impl Desk {
     pub(crate) fn give_up(&mut self, id: TaskId) -> Option<(Task, bool)> {
         let Placed { by, lane, ticket, .. } = self.placed.get(&id)?;
         let lane = self.resources.get_mut(by)?.lanes.get_mut(*lane)?;
-        let goes_on = lane.plan.give_up(*ticket);
+        let goes_on = lane.give_up(*ticket);
         Some((self.end(id)?, goes_on))
     }
 
@@ -105,19 +119,28 @@ impl Desk {
     pub fn turn_of(&mut self, id: TaskId, now: Timestamp) -> Option<usize> {
         let Placed { by, lane, ticket, .. } = self.placed.get(&id)?;
         let found = self.resources.get_mut(by)?.lanes.get_mut(*lane)?;
-        found.plan.pass(now);
-        let is_turn_behind = |lane: &Lane, plan: &Plan| {
-            plan.is_next(*ticket) || lane.in_shade(plan, |plan| plan.is_turn_behind(*ticket))
-        };
-        let may_begin = |lane: &Lane| {
-            let mut plan = lane.with_taken();
-            !lane.is_in_suspense_itself(*ticket)
-                && plan.is_turn_of(*ticket)
-                && is_turn_behind(lane, &plan)
-        };
-        let is_turn = found.plan.is_turn_of(*ticket)
-            && is_turn_behind(found, &found.plan)
-            && (!found.is_in_suspense() || found.plan.is_begun(*ticket) || may_begin(found));
-        is_turn.then_some(*lane)
+        found.pass(now);
+        found.has_turn(*ticket).then_some(*lane)
+    }
+}
+
+impl Lane {
+    fn has_turn(&mut self, ticket: Ticket) -> bool {
+        self.plan.is_turn_of(ticket)
+            && self.is_turn_behind(&self.plan, ticket)
+            && (!self.is_in_suspense() || self.plan.is_begun(ticket) || self.has_turn_ahead(ticket))
+    }
+
+    /// Whether it can be begun whatever comes of room that is taken.
+    fn has_turn_ahead(&mut self, ticket: Ticket) -> bool {
+        let makes_way = self.makes_way(ticket);
+        let Some(rooms) = self.rooms.as_mut().filter(|_| !makes_way) else { return false };
+        rooms.ahead.is_turn_of(ticket)
+            && self.rooms.as_ref().is_some_and(|rooms| self.is_turn_behind(&rooms.ahead, ticket))
+    }
+
+    /// Whether it is next in a plan of this lane, or makes nobody late also if there is something that nobody knows of.
+    fn is_turn_behind(&self, plan: &Plan, ticket: Ticket) -> bool {
+        plan.is_next(ticket) || self.in_shade(plan, |plan| plan.is_turn_behind(ticket))
     }
 }

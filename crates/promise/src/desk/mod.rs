@@ -1,21 +1,24 @@
 //! The plans of all resources at home at one planner: the local scheduler.
 //!
-//! Invariant: a promise that was given is in a plan until it is kept, given back or taken back, and whoever
-//! takes one back tells which.
+//! Invariant: a promise that was given is in a plan, or in the plan as it will be when others have made way for it, until
+//! it is kept, given back or taken back, and whoever takes one back tells which.
 
 mod answers;
 mod busy;
+mod endangered;
+mod lane;
 mod removal;
+mod rooms;
 mod shade;
 mod suspense;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use legwork_model::time::Timestamp;
 
-use self::removal::Room;
+pub use self::endangered::Leeway;
+use self::lane::Lane;
 use self::suspense::Taken;
-use crate::factor::Factor;
 use crate::periodic::Load;
 use crate::plan::{Discipline, Plan, Ticket, Window};
 use crate::supply::{Supply, Work};
@@ -29,30 +32,6 @@ pub struct Desk {
     taken: BTreeMap<TaskId, Taken>,
     changes: Vec<Change>,
     leeway: Leeway,
-}
-
-/// How late something may seem to become before it is given up: nobody begins in the very moment in which they
-/// could, and what is told takes a while. Who is a moment late mostly makes up for it.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Leeway {
-    /// A part of how long it takes: one in so many; none if 0.
-    pub part: i64,
-    /// In milliseconds.
-    pub most: i64,
-}
-
-impl Leeway {
-    fn of(self, service: Work) -> i64 {
-        service.0.checked_div(self.part).map_or(0, |part| part.min(self.most))
-    }
-
-    /// The same for something in a plan.
-    fn for_one(self, plan: &Plan, ticket: Ticket, service: Work) -> i64 {
-        // Who takes longer than was said does not make up for it.
-        let is_longer = plan.left(ticket) == Some(Work(0));
-        // Nor does anybody in the night: no working time passes then, and it would be late before anybody knows.
-        if is_longer || plan.is_past_due(ticket) { 0 } else { self.of(service) }
-    }
 }
 
 /// What has changed in the plans, for whoever keeps them.
@@ -83,37 +62,12 @@ struct Resource {
 }
 
 #[derive(Clone, Debug)]
-struct Lane {
-    plan: Plan,
-    tasks: BTreeMap<Ticket, TaskId>,
-    /// Somebody was given these, and may be at work or not.
-    out: BTreeSet<Ticket>,
-    factor: Factor,
-    rooms: Vec<Room>,
-    /// Until then it may be busy with something that nobody knows of.
-    shade: Option<Timestamp>,
-}
-
-#[derive(Clone, Debug)]
 struct Placed {
     task: Task,
     by: ResourceId,
     lane: usize,
     window: Window,
     ticket: Ticket,
-}
-
-impl Lane {
-    fn end(&mut self, ticket: Ticket) {
-        self.plan.end(ticket);
-        self.tasks.remove(&ticket);
-        self.out.remove(&ticket);
-    }
-
-    /// Somebody has begun it, or was given it and may have: it makes way for nothing any more.
-    fn is_given(&self, ticket: Ticket) -> bool {
-        self.plan.is_begun(ticket) || self.out.contains(&ticket)
-    }
 }
 
 impl Placed {
@@ -156,9 +110,7 @@ impl Desk {
             Some(before) => plan.occupy_as_before(&setup.jobs, &before.plan),
             None => setup.jobs.iter().for_each(|(window, cost)| plan.occupy(*window, *cost)),
         }
-        let (tasks, out, rooms) = (BTreeMap::new(), BTreeSet::new(), Vec::new());
-        let mut lane = Lane { plan, tasks, out, factor: Factor::default(), rooms, shade };
-        lane.factor.refresh(&lane.plan);
+        let lane = Lane::new(plan, shade);
         self.resources.insert(id, Resource { lanes: vec![lane; setup.at_once.max(1)] });
         fits
     }
@@ -193,7 +145,7 @@ impl Desk {
 
     pub fn pass(&mut self, now: Timestamp) {
         for lane in self.resources.values_mut().flat_map(|resource| &mut resource.lanes) {
-            lane.plan.pass(now);
+            lane.pass(now);
         }
     }
 
@@ -244,10 +196,9 @@ impl Desk {
         // What is promised anew is not promised twice.
         self.end(task.id);
         let resource = self.resources.get_mut(&by)?;
-        let Lane { plan, tasks, factor, .. } = &mut resource.lanes[lane];
-        let (ticket, times) = plan.reserve(window, task.service)?;
-        tasks.insert(ticket, task.id);
-        factor.refresh(plan);
+        let its = &mut resource.lanes[lane];
+        let (ticket, times) = its.reserve(window, task.service)?;
+        its.tasks.insert(ticket, task.id);
         self.changes.push(Change::Reserved(task.id));
         let promise = Promise { task: task.id, by: by.clone(), times };
         self.placed.insert(task.id, Placed { task, by, lane, window, ticket });
@@ -263,12 +214,11 @@ impl Desk {
     pub fn begin(&mut self, id: TaskId) {
         let Some(Placed { by, lane, ticket, .. }) = self.placed.get(&id) else { return };
         let Some(resource) = self.resources.get_mut(by) else { return };
-        let Lane { plan, factor, .. } = &mut resource.lanes[*lane];
+        let lane = &mut resource.lanes[*lane];
         // What is told twice was begun when it was told first.
-        if !plan.is_begun(*ticket) {
+        if !lane.plan.is_begun(*ticket) {
             self.changes.push(Change::Begun(id));
-            plan.begin_with(*ticket);
-            factor.refresh(plan);
+            lane.begin(*ticket);
         }
     }
 
@@ -276,9 +226,9 @@ impl Desk {
     pub fn leave(&mut self, id: TaskId) {
         let Some(Placed { by, lane, ticket, .. }) = self.placed.get(&id) else { return };
         let Some(resource) = self.resources.get_mut(by) else { return };
-        let Lane { plan, out, .. } = &mut resource.lanes[*lane];
-        out.remove(ticket);
-        if plan.is_begun(*ticket) {
+        let lane = &mut resource.lanes[*lane];
+        lane.undoubt(*ticket);
+        if lane.plan.is_begun(*ticket) {
             self.changes.push(Change::Left(id));
             self.put_anew(id, None);
         }
@@ -290,9 +240,13 @@ impl Desk {
         let (reservation, before) = (placed.reservation(), placed.ticket);
         let (by, lane) = (placed.by.clone(), placed.lane);
         let Some(resource) = self.resources.get_mut(&by) else { return };
+        let makes_way = resource.lanes[lane].makes_way(before);
         resource.lanes[lane].end(before);
         self.restore(reservation, begun);
-        self.rename_in_rooms((&by, lane), before, id);
+        let after = self.placed.get(&id).filter(|_| makes_way).map(|placed| placed.ticket);
+        if let Some((ticket, resource)) = after.zip(self.resources.get_mut(&by)) {
+            resource.lanes[lane].makes_way_as(ticket);
+        }
     }
 
     /// Whoever was given it may not have begun it yet: it waits again, and nothing takes its place.
@@ -300,7 +254,7 @@ impl Desk {
         self.leave(id);
         let Some(Placed { by, lane, ticket, .. }) = self.placed.get(&id) else { return };
         if let Some(resource) = self.resources.get_mut(by) {
-            resource.lanes[*lane].out.insert(*ticket);
+            resource.lanes[*lane].doubt(*ticket);
         }
     }
 
@@ -310,44 +264,16 @@ impl Desk {
         let Placed { task, by, lane, ticket, .. } = placed;
         self.changes.push(Change::Ended(id));
         if let Some(resource) = self.resources.get_mut(&by) {
-            let lane = &mut resource.lanes[lane];
-            lane.end(ticket);
-            lane.factor.refresh(&lane.plan);
+            resource.lanes[lane].end(ticket);
         }
         Some(task)
     }
 
-    /// The plans in which something will not be kept if nothing changes: whose, and which of theirs.
-    pub fn endangered_lanes(&mut self) -> Vec<(ResourceId, usize)> {
-        let mut endangered = Vec::new();
-        for (id, resource) in &mut self.resources {
-            let lanes = resource.lanes.iter_mut().enumerate();
-            let late = lanes.filter_map(|(lane, it)| (!it.plan.late().is_empty()).then_some(lane));
-            endangered.extend(late.map(|lane| (id.clone(), lane)));
-        }
-        endangered
-    }
-
-    /// Of all that will not be kept in a plan if nothing changes: the least important, and of those the longest. What
-    /// is being worked on and cannot be put aside comes last, for it is in the way of the others all the same.
-    pub fn least_important_endangered(&mut self, of: &ResourceId, lane: usize) -> Option<TaskId> {
-        let Lane { plan, tasks, .. } = self.resources.get_mut(of)?.lanes.get_mut(lane)?;
-        let late = plan.late().into_iter();
-        let late = late.filter_map(|(ticket, late)| {
-            let task = &self.placed.get(tasks.get(&ticket)?)?.task;
-            let leeway = self.leeway.for_one(plan, ticket, task.service);
-            (late > leeway).then_some((plan.goes_on_with(ticket), task))
-        });
-        let least = late.min_by_key(|(goes_on, it)| {
-            (*goes_on, it.priority, std::cmp::Reverse(it.service), it.id)
-        });
-        least.map(|(_, task)| task.id)
-    }
-
-    /// Somebody works at other times from now on; what they have promised stays promised.
+    /// Somebody works at other times from now on; what they have promised stays promised, and what else takes them goes on.
     pub fn refit(&mut self, id: &ResourceId, setup: &Setup, now: Timestamp) {
-        let mut begun = BTreeMap::new();
+        let (mut begun, mut busy) = (BTreeMap::new(), Vec::new());
         for lane in self.resources.get(id).into_iter().flat_map(|resource| &resource.lanes) {
+            busy.push(lane.plan.occupied_until());
             let tasks = lane.tasks.iter().filter(|(ticket, _)| lane.plan.is_begun(**ticket));
             begun.extend(tasks.map(|(ticket, id)| (*id, lane.plan.left(*ticket))));
         }
@@ -355,6 +281,7 @@ impl Desk {
         let out: Vec<TaskId> =
             promised.iter().map(|it| it.task.id).filter(|id| self.is_out(*id)).collect();
         self.add(id.clone(), setup, now);
+        self.occupy(id, &busy);
         for reservation in promised {
             match begun.get(&reservation.task.id).copied().flatten() {
                 // What was done of it stays done.
@@ -377,17 +304,6 @@ impl Desk {
         own.filter_map(|id| self.reservation(*id)).collect()
     }
 
-    /// Promises that will not be kept if nothing changes, the most urgent first.
-    pub fn endangered(&mut self, now: Timestamp) -> Vec<TaskId> {
-        let lanes = self.resources.values_mut().flat_map(|resource| &mut resource.lanes);
-        let late = lanes.flat_map(|Lane { plan, tasks, .. }| {
-            let ids = plan.endangered().into_iter();
-            ids.filter_map(|ticket| tasks.get(&ticket)).collect::<Vec<_>>()
-        });
-        let tasks = late.filter_map(|id| self.placed.get(id)).map(|placed| placed.task.clone());
-        by_urgency(tasks.collect(), now).into_iter().map(|task| task.id).collect()
-    }
-
     /// What has changed since this was asked last.
     pub fn take_changes(&mut self) -> Vec<Change> {
         std::mem::take(&mut self.changes)
@@ -404,10 +320,9 @@ impl Desk {
         let Reservation { task, by, lane, window } = reservation;
         let Some(resource) = self.resources.get_mut(&by) else { return };
         let lane = lane.min(resource.lanes.len() - 1);
-        let Lane { plan, tasks, factor, .. } = &mut resource.lanes[lane];
-        let ticket = plan.restore(window, left, begun);
-        tasks.insert(ticket, task.id);
-        factor.refresh(plan);
+        let its = &mut resource.lanes[lane];
+        let ticket = its.restore(window, left, begun);
+        its.tasks.insert(ticket, task.id);
         self.placed.insert(task.id, Placed { task, by, lane, window, ticket });
     }
 
@@ -467,7 +382,8 @@ impl Desk {
         Some(Promise { task: id, by: by.clone(), times })
     }
 
-    /// The plan of a resource, of one of those it does at a time.
+    /// The plan of a resource, of one of those it does at a time. It is to be looked at: where somebody is in suspense there
+    /// is another, which does not see what is changed here.
     pub fn plan_mut(&mut self, id: &ResourceId, lane: usize) -> Option<&mut Plan> {
         self.resources.get_mut(id)?.lanes.get_mut(lane).map(|lane| &mut lane.plan)
     }

@@ -2,92 +2,27 @@
 //!
 //! Room is held first and taken later. Whoever needs it at several places takes it when there is enough at all of
 //! them, and those who make way do when it goes ahead (`suspense`), so nobody makes way for nothing. Whatever is promised
-//! meanwhile fits beside those who would make way, and beside what they would make way for.
+//! meanwhile fits beside those who would make way, and beside what they would make way for (`rooms`).
 
 use std::cmp::Reverse;
 
 use legwork_model::time::Timestamp;
 
-use super::{Desk, Lane};
+use super::Desk;
+use super::lane::Lane;
+use super::rooms::{Room, Rooms};
 use crate::plan::{Plan, Ticket, Times, Window};
-use crate::supply::Work;
 use crate::task::{Promise, ResourceId, Task, TaskId};
 
-/// Room in a lane for a task that is not in it yet, at the expense of others that still are.
-#[derive(Clone, Debug)]
-pub(super) struct Room {
-    pub(super) task: Task,
-    /// Of whoever does it.
-    pub(super) window: Window,
-    pub(super) others: Vec<Ticket>,
-    /// The task is promised; the others do not know yet.
-    pub(super) is_taken: bool,
-}
-
-impl Lane {
-    /// Whether a task fits, whether or not the room that is held here will be taken, and whether or not there is something
-    /// that nobody knows of.
-    pub(super) fn fits(&mut self, window: Window, service: Work) -> bool {
-        let fits = |plan: &mut Plan| plan.fits(window, service);
-        // Both may be so at the same time.
-        let fits_in_rooms = |lane: &Self| {
-            let mut plan = lane.with_rooms_taken();
-            fits(&mut plan) && lane.in_shade(&plan, fits)
-        };
-        fits(&mut self.plan)
-            && self.in_shade(&self.plan, fits)
-            && (self.rooms.is_empty() || fits_in_rooms(self))
-    }
-
-    /// The earliest moment for which something could be promised, whether or not that room will be taken, and whether or not
-    /// there is something that nobody knows of.
-    pub(super) fn earliest(&mut self, release: Timestamp, service: Work) -> Option<Timestamp> {
-        let mut latest = self.plan.earliest(release, service)?;
-        let taken = (!self.rooms.is_empty()).then(|| self.with_rooms_taken());
-        let both = taken.as_ref().and_then(|plan| self.shaded(plan));
-        for mut plan in [self.shaded(&self.plan), taken, both].into_iter().flatten() {
-            latest = latest.max(plan.earliest(release, service)?);
-        }
-        Some(latest)
-    }
-
-    fn with_rooms_taken(&self) -> Plan {
-        let mut plan = self.plan.clone();
-        self.take_all(&mut plan, self.rooms.iter());
-        plan
-    }
-
-    /// Takes those out of a plan of this lane who make way. What somebody was given meanwhile stays.
-    pub(super) fn clear(&self, plan: &mut Plan, room: &Room) {
-        for ticket in room.others.iter().filter(|ticket| !self.is_given(**ticket)) {
-            plan.end(*ticket);
-        }
-    }
-
-    /// Takes room in a plan of this lane, one after the other; false if there is not enough for all.
-    pub(super) fn take_all<'a>(
-        &self,
-        plan: &mut Plan,
-        rooms: impl Iterator<Item = &'a Room>,
-    ) -> bool {
-        let mut fit_all = true;
-        for room in rooms {
-            self.clear(plan, room);
-            let fits = plan.reserve(room.window, room.task.service).is_some();
-            // What is promised is to be done whether it fits or not.
-            if !fits && room.is_taken {
-                plan.restore(room.window, room.task.service, None);
-            }
-            fit_all &= fits;
-        }
-        fit_all
-    }
-
-    /// Those who hold room here are of the same instance, or there are none: beside others it would have to be
-    /// seen what comes of each.
-    fn has_room_for(&self, task: &Task) -> bool {
-        self.rooms.iter().all(|room| room.task.id.instance == task.id.instance)
-    }
+/// Room that was found for a task.
+struct Found {
+    /// The plan with it.
+    ahead: Plan,
+    ticket: Ticket,
+    times: Times,
+    /// Those who make way.
+    others: Vec<Ticket>,
+    window: Window,
 }
 
 impl Desk {
@@ -95,22 +30,28 @@ impl Desk {
     /// priority, are not begun and may be taken back. As few as possible, of the least important; none if it does not
     /// help. Nothing changes for them before it is taken.
     pub fn hold_room(&mut self, task: &Task) -> Option<Promise> {
-        let mut best: Option<(Vec<Ticket>, Times, ResourceId, usize, Window)> = None;
+        let mut best: Option<(Found, ResourceId, usize)> = None;
         for id in self.who_is_here(task) {
             let lanes = self.resources.get(&id).map_or(0, |resource| resource.lanes.len());
             for lane in 0..lanes {
                 for window in task.windows_for(&id) {
-                    let found = self.look_for_room(task, &id, lane, window);
-                    let Some((others, times)) = found else { continue };
-                    if best.as_ref().is_none_or(|(least, ..)| others.len() < least.len()) {
-                        best = Some((others, times, id.clone(), lane, window));
+                    let Some(found) = self.look_for_room(task, &id, lane, window) else { continue };
+                    let is_better =
+                        |(best, ..): &(Found, _, _)| found.others.len() < best.others.len();
+                    if best.as_ref().is_none_or(is_better) {
+                        best = Some((found, id.clone(), lane));
                     }
                 }
             }
         }
-        let (others, times, by, lane, window) = best?;
-        let room = Room { task: task.clone(), window, others, is_taken: false };
-        self.resources.get_mut(&by)?.lanes[lane].rooms.push(room);
+        let (Found { ahead, ticket, times, others, window }, by, lane) = best?;
+        let lane = &mut self.resources.get_mut(&by)?.lanes[lane];
+        let rooms = lane.rooms.take().map(|rooms| (rooms.all, rooms.others));
+        let (mut all, mut all_others) = rooms.unwrap_or_default();
+        let (is_taken, is_gone) = (false, false);
+        all.push(Room { task: task.clone(), window, ticket, is_taken, is_gone });
+        all_others.extend(others);
+        lane.rooms = Some(Box::new(Rooms { ahead, all, others: all_others }));
         Some(Promise { task: task.id, by, times })
     }
 
@@ -130,20 +71,26 @@ impl Desk {
         id: &ResourceId,
         number: usize,
         window: Window,
-    ) -> Option<(Vec<Ticket>, Times)> {
+    ) -> Option<Found> {
         let lane = &self.resources.get(id)?.lanes[number];
         let lower = self.removable(task, lane);
         // Where nobody can make way the plan need not be looked at: it may be long.
-        if !lane.has_room_for(task) || lower.is_empty() && lane.rooms.is_empty() {
+        if !lane.has_only_room_of(task) || lower.is_empty() && lane.rooms.is_none() {
             return None;
         }
-        let mut plan = lane.with_rooms_taken();
-        lane.shade_over(&mut plan);
+        let before = lane.rooms.as_ref().map_or(&lane.plan, |rooms| &rooms.ahead);
+        let mut ahead = before.clone();
+        lane.shade_over(&mut ahead);
         let mut fits = |plan: &mut Plan| plan.fits(window, task.service);
-        let taken = clear(&mut plan, &mut fits, lower)?;
-        let others = spare(&mut plan, fits, taken);
-        let (_, times) = plan.reserve(window, task.service)?;
-        Some((others, times))
+        let aside = set_aside_until(&mut ahead, &mut fits, lower)?;
+        let others = put_back_but(&mut ahead, fits, aside);
+        let (ticket, times) = ahead.reserve(window, task.service)?;
+        for ticket in &others {
+            ahead.end(*ticket);
+        }
+        // What is in time in an order is in time in it also if it can begin sooner.
+        ahead.occupy_as(before);
+        Some(Found { ahead, ticket, times, others, window })
     }
 
     /// Room that is held is not needed.
@@ -153,16 +100,14 @@ impl Desk {
         }
     }
 
-    pub(super) fn let_room_go(&mut self, id: TaskId) -> Option<(ResourceId, usize, Room)> {
+    pub(super) fn let_room_go(&mut self, id: TaskId) -> Option<Room> {
         let (by, number) = self.room_of(id)?;
-        let rooms = &mut self.resources.get_mut(&by)?.lanes[number].rooms;
-        let at = rooms.iter().position(|room| room.task.id == id)?;
-        Some((by, number, rooms.remove(at)))
+        self.resources.get_mut(&by)?.lanes[number].let_room_go(id)
     }
 
     /// Whose plan has room for a task, and which.
     pub(super) fn room_of(&self, id: TaskId) -> Option<(ResourceId, usize)> {
-        let has_room = |lane: &Lane| lane.rooms.iter().any(|room| room.task.id == id);
+        let has_room = |lane: &Lane| lane.room(id).is_some();
         self.resources.iter().find_map(|(by, resource)| {
             Some((by.clone(), resource.lanes.iter().position(has_room)?))
         })
@@ -170,55 +115,72 @@ impl Desk {
 
     /// What may make way for a task, the least important first, among them the latest.
     fn removable(&self, task: &Task, lane: &Lane) -> Vec<Ticket> {
-        let waiting =
-            lane.plan.waiting().filter_map(|ticket| Some((ticket, lane.tasks.get(&ticket)?)));
-        let mut lower: Vec<(u8, Reverse<Timestamp>, Ticket)> = waiting
-            .filter_map(|(ticket, id)| Some((ticket, self.placed.get(id)?)))
-            .filter(|(ticket, _)| !lane.is_given(*ticket))
-            .map(|(ticket, placed)| (ticket, &placed.task))
-            .filter(|(_, other)| {
-                other.may_abort
-                    && other.priority < task.priority
-                    && other.window.deadline > task.window.deadline
-            })
-            .map(|(ticket, other)| (other.priority, Reverse(other.window.deadline), ticket))
-            .collect();
-        lower.sort_unstable();
-        lower.into_iter().map(|(_, _, ticket)| ticket).collect()
+        let lower = lane.plan.waiting().filter(|ticket| {
+            let other = lane.tasks.get(ticket).and_then(|id| self.placed.get(id));
+            other.is_some_and(|placed| {
+                placed.task.may_abort
+                    && placed.task.priority < task.priority
+                    && placed.task.window.deadline > task.window.deadline
+            }) && !lane.is_given(*ticket)
+        });
+        self.by_importance(lane, lower)
+    }
+
+    /// Reservations of a lane in the order in which they make way.
+    pub(super) fn by_importance(
+        &self,
+        lane: &Lane,
+        tickets: impl Iterator<Item = Ticket>,
+    ) -> Vec<Ticket> {
+        let own = tickets.filter_map(|ticket| {
+            let task = &self.placed.get(lane.tasks.get(&ticket)?)?.task;
+            Some((task.priority, Reverse(task.window.deadline), ticket))
+        });
+        let mut own: Vec<(u8, Reverse<Timestamp>, Ticket)> = own.collect();
+        own.sort_unstable();
+        own.into_iter().map(|(_, _, ticket)| ticket).collect()
+    }
+}
+
+impl Lane {
+    /// Those who hold room here are of the same instance, or there are none: of others each may go ahead or not.
+    fn has_only_room_of(&self, task: &Task) -> bool {
+        let mut all = self.rooms.iter().flat_map(|rooms| &rooms.all);
+        all.all(|room| room.task.id.instance == task.id.instance)
     }
 }
 
 /// Sets reservations aside, in this order, until there is enough room. The plan is as before if nothing helps.
-fn clear(
+fn set_aside_until(
     plan: &mut Plan,
     mut fits: impl FnMut(&mut Plan) -> bool,
     lower: Vec<Ticket>,
 ) -> Option<Vec<Ticket>> {
-    let mut taken = Vec::new();
+    let mut aside = Vec::new();
     for ticket in lower {
         if fits(plan) {
             break;
         }
         if plan.set_aside(ticket) {
-            taken.push(ticket);
+            aside.push(ticket);
         }
     }
     if !fits(plan) {
         plan.put_all_back();
         return None;
     }
-    Some(taken)
+    Some(aside)
 }
 
 /// Puts all back in that were set aside and need not be; answers the others.
-pub(super) fn spare(
+fn put_back_but(
     plan: &mut Plan,
     mut fits: impl FnMut(&mut Plan) -> bool,
-    taken: Vec<Ticket>,
+    aside: Vec<Ticket>,
 ) -> Vec<Ticket> {
     // The most important of them first: with it out of the way another may have been enough.
     let mut needed = Vec::new();
-    for ticket in taken.into_iter().rev() {
+    for ticket in aside.into_iter().rev() {
         let is_back = plan.put_back(ticket);
         if !is_back || !fits(plan) {
             plan.set_aside(ticket);

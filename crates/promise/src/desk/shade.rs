@@ -5,7 +5,8 @@
 
 use legwork_model::time::Timestamp;
 
-use super::{Desk, Lane};
+use super::Desk;
+use super::lane::Lane;
 use crate::plan::Plan;
 use crate::task::ResourceId;
 

@@ -233,7 +233,7 @@ impl Node {
         let mut effects = Vec::new();
         for (whose, lane) in self.desk.endangered_lanes() {
             // One after the other: with one of them gone the others may be in time.
-            while let Some(id) = self.desk.least_important_endangered(&whose, lane) {
+            while let Some(id) = self.desk.first_to_give_up(&whose, lane, now) {
                 let Some((task, goes_on)) = self.desk.give_up(id) else { break };
                 let gone = if goes_on { Gone::Late } else { Gone::Lost };
                 self.take_back(task, gone, now, &mut effects);

@@ -5,6 +5,7 @@ use legwork_model::time::Timestamp;
 
 use super::message::{Message, Offer};
 use super::{Asked, Effect, Node, Strategy};
+use crate::supply::Work;
 use crate::task::{Promise, ResourceId, Task, TaskId};
 
 /// A planner that had nobody with enough time left is not the first choice: it should have this many times
@@ -133,8 +134,10 @@ impl Node {
     }
 
     fn is_promising(&self, at: ServerId, task: &Task, now: Timestamp) -> bool {
-        let time = task.window.deadline.0 - now.0 - self.policy.delay_ms;
-        self.heard_surplus(at, now) * time >= task.service.0 * FOCUS
+        let time =
+            task.window.deadline.0.saturating_sub(now.0).saturating_sub(self.policy.delay_ms);
+        let surplus = i128::from(self.heard_surplus(at, now));
+        surplus * i128::from(time) >= i128::from(task.service.0) * i128::from(FOCUS)
     }
 
     /// Asks for bids; answers how many were asked.
@@ -170,15 +173,15 @@ impl Node {
         if worth_it {
             self.desk.learn(task, fits);
         }
-        let bid_for: i64 = self.bids_out.values().map(|(service, _)| service.0).sum();
+        let bid_for = self.bids_out.values().fold(Work(0), |all, (service, _)| all.plus(*service));
         let surplus = self.desk.surplus(&task.who, task.window.deadline);
-        let bid = (surplus.0 - bid_for) / task.service.0.max(1);
+        let bid = surplus.0.saturating_sub(bid_for.0) / task.service.0.max(1);
         // Whoever bids much elsewhere bids little here, but not nothing: the others may not take it.
         let bid = if fits { bid.max(1) } else { 0 };
         let makes_room = !fits && self.could_make_room(task, now);
         let earliest = if bid > 0 { None } else { self.desk.earliest(task) };
         if bid > 0 {
-            let out = Timestamp(until.0 + 2 * self.policy.delay_ms);
+            let out = Timestamp(until.0.saturating_add(2 * self.policy.delay_ms));
             self.bids_out.insert(task.id, (task.service, out));
         }
         let task = task.id;

@@ -80,8 +80,8 @@ pub enum Message {
         #[n(0)]
         task: TaskId,
     },
-    /// The promises are counted on. If room was taken for them, they go ahead: those who make way are told now, and not
-    /// before.
+    /// The promises are counted on. If room was taken for them, they go ahead, with all of their case that has taken room in
+    /// the same plan: those who make way are told now, and not before.
     #[n(7)]
     Confirm {
         #[n(0)]

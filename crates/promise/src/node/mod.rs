@@ -426,6 +426,7 @@ impl Node {
         if !tasks.iter().all(is_mine) || !self.spend(now, |overheads| overheads.guarantee) {
             return None;
         }
+        tasks.iter().for_each(|task| self.drop_earlier_room(task.id, effects));
         let Some(promises) = self.desk.guarantee_all(tasks) else {
             let [only] = tasks else { return None };
             let promise = self.at_the_expense_of_others(only, (asker, attempt), now, effects)?;
@@ -459,8 +460,7 @@ impl Node {
         let all = overheads.guarantee.plus(overheads.removal).plus(overheads.clustering);
         let cost = cost(overheads);
         let window = Window { release: now, deadline: Timestamp(now.0 + all.0) };
-        let plan = self.desk.plan_mut(&overheads.of, 0);
-        cost.0 == 0 || plan.is_some_and(|plan| plan.reserve(window, cost).is_some())
+        cost.0 == 0 || self.desk.spend(&overheads.of, window, cost)
     }
 
     /// Until when an answer of others is waited for: bids come back, all who bid may get the offer one after the other,

@@ -41,8 +41,6 @@ impl Node {
         if !self.may_remove(task) || !self.spend(now, |overheads| overheads.removal) {
             return None;
         }
-        // Of an earlier attempt.
-        self.desk.drop_room(task.id);
         let promise = self.desk.hold_room(task)?;
         let until = Timestamp(now.0.saturating_add(HELD * self.policy.delay_ms));
         let (task, id, promised) = (task.clone(), task.id, promise.clone());
@@ -57,6 +55,16 @@ impl Node {
         self.keep_taken(id, effects);
         self.make_way(id, now, effects);
         Some(promise)
+    }
+
+    /// Room of an earlier attempt is not needed, held or taken: that attempt does not count any more.
+    pub(super) fn drop_earlier_room(&mut self, id: TaskId, effects: &mut Vec<Effect>) {
+        if self.desk.is_in_room(id) {
+            self.end(id, effects);
+        }
+        if self.rooms.remove(&id).is_some() {
+            self.desk.drop_room(id);
+        }
     }
 
     /// The deputy keeps what room was taken for here.
@@ -101,8 +109,8 @@ impl Node {
 
     pub(super) fn rooms_due(&self) -> Option<Timestamp> {
         let due = self.rooms.iter().map(|(id, room)| {
-            let is_disturbed = room.is_taken && self.desk.is_disturbed(*id);
-            if is_disturbed { room.since } else { room.until }
+            let is_lost = room.is_taken && self.desk.has_lost_room(*id);
+            if is_lost { room.since } else { room.until }
         });
         due.filter(|due| due.0 < i64::MAX).min()
     }

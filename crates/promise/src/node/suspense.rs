@@ -139,15 +139,25 @@ impl Node {
         SUSPENSE / 3 * self.policy.delay_ms
     }
 
-    /// It goes ahead: those who make way for it hear of it now.
+    /// It goes ahead, and so does the rest of its case that has taken room in the same plan: those who make way hear of
+    /// it now.
     pub(super) fn make_way(&mut self, id: TaskId, now: Timestamp, effects: &mut Vec<Effect>) {
         let Some(room) = self.rooms.get(&id).filter(|room| room.is_taken) else { return };
-        let is_begun = room.is_begun;
-        self.rooms.remove(&id);
-        let made_way = match is_begun {
-            true => self.desk.make_way_for_begun(id),
+        let made_way = match room.is_begun {
+            true => Some(Ok(self.desk.make_way_for_begun(id))),
             false => self.desk.make_way(id),
         };
+        let taken = self.rooms.iter().filter(|(_, room)| room.is_taken);
+        let made: Vec<(TaskId, bool)> = taken
+            .filter(|(id, _)| !self.desk.is_in_room(**id))
+            .map(|(id, room)| (*id, room.is_begun))
+            .collect();
+        for (id, is_begun) in made {
+            self.rooms.remove(&id);
+            if is_begun {
+                self.desk.begin(id);
+            }
+        }
         match made_way {
             Some(Ok(removed)) => {
                 for task in removed {
@@ -156,9 +166,6 @@ impl Node {
             }
             Some(Err(task)) => self.take_back(task, Gone::Lost, now, effects),
             None => {}
-        }
-        if is_begun {
-            self.desk.begin(id);
         }
     }
 
@@ -169,14 +176,12 @@ impl Node {
         }
     }
 
-    /// Room that is taken is there no more, since somebody has begun what was to make way: so the task does.
+    /// Room that is taken is there no more, since somebody has begun what was to make way: so the task does, unless somebody
+    /// works on it as well.
     pub(super) fn yield_rooms(&mut self, now: Timestamp, effects: &mut Vec<Effect>) {
-        let taken = self.rooms.iter().filter(|(_, room)| room.is_taken);
-        let disturbed = taken.map(|(id, _)| *id).filter(|id| self.desk.is_disturbed(*id));
-        for id in disturbed.collect::<Vec<_>>() {
-            if self.desk.spare_given(id) {
-                continue;
-            }
+        let taken = self.rooms.iter().filter(|(_, room)| room.is_taken && !room.is_begun);
+        let lost = taken.map(|(id, _)| *id).filter(|id| self.desk.has_lost_room(*id));
+        for id in lost.collect::<Vec<_>>() {
             if let Some(task) = self.desk.end(id) {
                 self.take_back(task, Gone::Lost, now, effects);
             }

@@ -22,6 +22,11 @@ impl Plan {
         self.busy > self.now
     }
 
+    /// Until when something that is not in the plan takes the resource, by the clock.
+    pub(crate) fn occupied_until(&self) -> Option<Timestamp> {
+        self.supply.moment(Work(self.busy)).filter(|_| self.is_occupied())
+    }
+
     /// From when on it can do something else.
     pub(super) fn begin(&self) -> i64 {
         let free = self.busy.max(self.now);

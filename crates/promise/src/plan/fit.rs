@@ -24,6 +24,8 @@ impl Plan {
             return None;
         }
         let from = self.supply.until(release).0.max(self.now);
+        // Nobody knows of so much working time, if there ever is.
+        self.supply.moment(Work(from.checked_add(cost.0)?))?;
         let least = self.earliest_by_sums(from, cost);
         if from == self.now && self.sums_are_exact() {
             return self.moment_promised(least);

@@ -11,6 +11,7 @@ mod lag;
 mod pass;
 #[cfg(test)]
 mod tests;
+mod twin;
 mod view;
 
 use std::collections::{BTreeSet, VecDeque};
@@ -51,7 +52,8 @@ pub struct Window {
 impl Window {
     /// How much two windows have in common; the less below nothing, the nearer they are.
     pub fn common(self, other: Self) -> i64 {
-        self.deadline.min(other.deadline).0 - self.release.max(other.release).0
+        let from = self.release.max(other.release).0;
+        self.deadline.min(other.deadline).0.saturating_sub(from)
     }
 }
 
@@ -178,10 +180,22 @@ impl Plan {
 
     /// Takes in what was promised before, whether it fits or not. What was begun has less left.
     pub fn restore(&mut self, window: Window, cost: Work, begun: Option<Timestamp>) -> Ticket {
-        let mut piece = self.piece(window, cost);
+        let piece = self.piece(window, cost);
         self.cover(piece.release, piece.deadline, cost);
-        self.last += 1;
-        piece.number = self.last;
+        self.restore_as(Ticket(self.last + 1), window, cost, begun)
+    }
+
+    /// The same under a ticket that is new here.
+    pub(crate) fn restore_as(
+        &mut self,
+        ticket: Ticket,
+        window: Window,
+        cost: Work,
+        begun: Option<Timestamp>,
+    ) -> Ticket {
+        debug_assert!(ticket.0 > self.last, "{ticket:?} is not new");
+        self.last = self.last.max(ticket.0);
+        let mut piece = Piece { number: ticket.0, ..self.piece(window, cost) };
         let since = |begun| self.supply.until(begun).0.max(self.free_since);
         let worked = begun.map_or(0, |begun| self.now - since(begun));
         piece.cost = (piece.cost - worked).max(0);
@@ -193,9 +207,9 @@ impl Plan {
         }
         self.take_in(piece);
         if begun.is_some() {
-            self.begin_with(Ticket(piece.number));
+            self.begin_with(ticket);
         }
-        Ticket(piece.number)
+        ticket
     }
 
     /// Reserves so much in the window, if it fits.
@@ -279,7 +293,8 @@ impl Plan {
     fn piece(&self, window: Window, cost: Work) -> Piece {
         let release = self.supply.until(window.release).0.max(self.now);
         let until = self.supply.until(window.deadline);
-        let idle = self.supply.moment(until).map_or(0, |end| window.deadline.0 - end.0);
+        let idle = self.supply.moment(until);
+        let idle = idle.map_or(0, |end| window.deadline.0.saturating_sub(end.0));
         let deadline = until.0 - self.lag;
         Piece { number: self.last + 1, release, deadline, idle, cost: cost.0 }
     }

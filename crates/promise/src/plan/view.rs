@@ -16,6 +16,11 @@ impl Plan {
         self.late().into_iter().map(|(ticket, _)| ticket).collect()
     }
 
+    /// Whether what is begun is put aside for what is due sooner.
+    pub(crate) fn is_preemptive(&self) -> bool {
+        self.discipline == Discipline::Preemptive
+    }
+
     /// The same with how late each will be, in working time.
     pub(crate) fn late(&mut self) -> Vec<(Ticket, i64)> {
         let mut late = self.late_of_waiting();
@@ -96,6 +101,14 @@ impl Plan {
         self.discipline == Discipline::Preemptive
             && self.tree.least() >= self.begin()
             && self.later().is_in_time()
+    }
+
+    /// Whether all that waits or can be put aside is done in time.
+    pub(crate) fn is_all_in_time(&mut self) -> bool {
+        match self.discipline {
+            Discipline::Preemptive => self.is_in_time(),
+            Discipline::NonPreemptive => !self.is_endangered(),
+        }
     }
 
     pub(super) fn is_endangered(&self) -> bool {

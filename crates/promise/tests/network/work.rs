@@ -8,28 +8,33 @@ use super::{Net, State, resource, whole};
 impl Net {
     /// One hour of work, by the plans.
     pub(super) fn work(&mut self) {
-        for node in
-            (0..self.nodes.len()).filter(|node| !self.gone.contains(node)).collect::<Vec<_>>()
-        {
-            for lane in 0..self.nodes[node].desk.lanes(&resource(node)) {
-                self.work_in(node, lane);
-            }
+        let there: Vec<usize> =
+            (0..self.nodes.len()).filter(|node| !self.gone.contains(node)).collect();
+        for node in there {
+            let lanes = self.nodes[node].desk.lanes(&resource(node));
+            (0..lanes).for_each(|lane| self.begin_in(node, lane));
+            self.nodes[node].desk.pass(Timestamp(self.now + 1));
+            (0..lanes).for_each(|lane| self.end_in(node, lane));
         }
     }
 
-    fn work_in(&mut self, node: usize, lane: usize) {
-        let next = match self.setting.can_put_aside {
+    fn begin_in(&mut self, node: usize, lane: usize) {
+        let can_put_aside = self.setting.can_put_aside;
+        let next = match can_put_aside {
             true => self.next_of(node),
             false => self.next_in_order(node, lane),
         };
-        let (can_put_aside, now) = (self.setting.can_put_aside, self.now);
         let desk = &mut self.nodes[node].desk;
-        next.into_iter().for_each(|next| desk.begin(next));
-        let plan = desk.plan_mut(&resource(node), lane).expect("it is here");
-        if next.is_none() && can_put_aside {
-            plan.stop();
+        match next {
+            Some(next) => desk.begin(next),
+            None if can_put_aside => desk.stop(&resource(node), lane),
+            None => {}
         }
-        plan.pass(Timestamp(now + 1));
+    }
+
+    fn end_in(&mut self, node: usize, lane: usize) {
+        let desk = &mut self.nodes[node].desk;
+        let plan = desk.plan_mut(&resource(node), lane).expect("it is here");
         let done = plan.running().filter(|it| plan.left(*it) == Some(Work(0)));
         let Some(id) = done.and_then(|it| desk.task_of(&resource(node), lane, it)) else { return };
         let mut effects = Vec::new();

@@ -46,7 +46,7 @@ fn plan_by(
         Ok(other) => Err(format!("a plan is answered with {other:?}")),
         Err(refusal) if refusal.code == "elsewhere" => Ok(None),
         // It has no catalog yet.
-        Err(_) if !office.calm_always => Ok(None),
+        Err(_) if !office.is_calm_now() => Ok(None),
         Err(refusal) => Err(refusal.to_string()),
     }
 }
@@ -65,7 +65,11 @@ pub(super) fn no_overlap(office: &mut Office) -> Result<(), String> {
             let behind = |due| office.people.work_between(&agent, due, turn.to);
             turn.due.is_some_and(|due| behind(due) > MARGIN_PLAN)
         };
-        if let Some(late) = plan.turns.iter().find(is_late).filter(|_| office.calm_always) {
+        let is_calm = |turn: &&legwork_site::PlannedTurn| {
+            let case = turn.instance.and_then(|id| office.ledger.cases.get(&id));
+            case.is_some_and(|case| office.is_calm_for(case))
+        };
+        if let Some(late) = plan.turns.iter().filter(is_calm).find(is_late) {
             return Err(format!("{agent} has promised what cannot be kept: {late:?}"));
         }
     }
@@ -224,7 +228,7 @@ fn kept_or_told(
     promises: &mut Promises,
 ) -> Result<(), String> {
     let Some(deadline) = &case.deadline else { return Ok(()) };
-    if office.calm_always {
+    if office.is_calm_for(case) {
         only_for_something_more_important(office, id, case)?;
     }
     if end <= deadline.at {
@@ -243,7 +247,7 @@ fn kept_or_told(
     let trouble = office.trouble(&places, recently, end);
     let is_told = told < end && office.is_told(&places, deadline.at, told);
     let is_silenced = office.is_down_at(case.place, deadline.at);
-    if !office.calm_always && (late <= trouble + MARGIN_ROUGH || is_told || is_silenced) {
+    if !office.is_calm_for(case) && (late <= trouble + MARGIN_ROUGH || is_told || is_silenced) {
         promises.excused += 1;
         return Ok(());
     }

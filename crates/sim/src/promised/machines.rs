@@ -1,8 +1,9 @@
 //! Machines that all servers give work to: what was promised, and what was not.
 //!
 //! Invariant: a machine does as many tasks at a time as it says, in the order in which they came, and none takes
-//! longer than its definition says, but for what the machine does regularly, by its own clock. What it is given again it does
-//! once, and what is done it reports until it is heard.
+//! longer than its definition says, but for what the machine does regularly, by its own clock. What it is given again, by a server
+//! that has died and does not know it, is another task: it does both. It takes no more from a server than it says, and what is
+//! done it reports until it is heard.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -24,6 +25,8 @@ use crate::world::World;
 
 /// So many cases are begun without a deadline.
 const PLAIN_MAX: u32 = 12;
+/// So many tasks machines take from one server.
+const LIMIT: u32 = 2;
 /// Tasks take so many percent of what their definition says: the rest is for the way. All the same: how long they
 /// take is learned, and none takes longer than was learned.
 const SHARE_MIN: usize = 50;
@@ -50,6 +53,8 @@ struct Done {
 struct Machine {
     name: Arc<str>,
     hands: usize,
+    /// How many it takes from one server.
+    limit: usize,
     regular: Option<Regular>,
     /// In the order in which it came.
     has: Vec<Held>,
@@ -90,27 +95,37 @@ impl Regular {
 struct Held {
     place: usize,
     task: JobLease,
+    since: i64,
     left: i64,
 }
 
+impl Held {
+    /// The server that gave it has died since, and knows nothing of it.
+    fn is_forgotten(&self, office: &Office) -> bool {
+        let mut down = office.troubles.iter().filter(|it| it.is_down && it.place == self.place);
+        down.any(|it| it.from >= self.since)
+    }
+}
+
 impl Machine {
-    /// Where nothing breaks, what was promised does not queue behind anything.
-    fn take(&mut self, held: Held, office: &Office) -> Result<(), String> {
-        // What a server gave before it died it gives again: then it is begun anew, or it would be learned how fast that was.
-        let again = self.has.iter_mut().find(|own| own.task.activity == held.task.activity);
-        if let Some(own) = again {
-            *own = held;
-            return Ok(());
-        }
+    /// Answers a task that it does not take. Where nothing breaks, what was promised does not queue behind anything that somebody
+    /// knows of.
+    fn take(&mut self, held: Held, office: &Office) -> Result<Option<Held>, String> {
         let slot = office.slot(&held.task.activity);
         // Who plans may hear of an abort before whoever gives it.
         let is_wanted = !office.is_aborted(&held.task.activity);
         let is_promised = slot.is_some_and(|slot| slot.is_promised && is_wanted);
-        if is_promised && office.calm_always && self.has.len() >= self.hands {
+        let is_calm = office.ledger.cases.get(&held.task.activity.instance);
+        let is_calm = is_calm.is_some_and(|case| office.is_calm_for(case));
+        let known = self.has.iter().filter(|own| !own.is_forgotten(office)).count();
+        if is_promised && is_calm && known >= self.hands {
             return Err(format!("{} has no hand for {:?}", self.name, held.task));
         }
+        if self.has.iter().filter(|own| own.place == held.place).count() >= self.limit {
+            return Ok(Some(held));
+        }
         self.has.push(held);
-        Ok(())
+        Ok(None)
     }
 }
 
@@ -138,20 +153,23 @@ pub(super) fn processes(domains: usize, dice: &mut Dice) -> Vec<Process> {
 impl Machines {
     pub(super) fn register(world: &mut World, dice: &mut Dice) -> Result<Self, String> {
         let mut machines = Self::default();
-        for (number, hands) in (0..).zip([1, 2]) {
+        for (number, hands) in (0..).zip([1, 2_u32]) {
             let every_ms = 60_000 * (3 + dice.below(8)) as u64;
             let takes_ms = 5_000 + dice.below(40_000) as u64;
             let regularly = dice.chance(30).then_some(RegularWork { every_ms, takes_ms });
             let name: Arc<str> = format!("machine-{number}").into();
+            // Then it has no more hands for them either.
+            let of_type = dice.chance(25).then_some(1);
+            let least = of_type.unwrap_or(LIMIT);
             let executor = RegisterExecutor {
                 name: name.clone(),
                 url: format!("http://{name}:7001").into(),
                 secret: Secret("s".repeat(32)),
-                types: vec![ExecutorType { job: "press".into(), limit: None, rate: None }],
+                types: vec![ExecutorType { job: "press".into(), limit: of_type, rate: None }],
                 rate: None,
                 weight: None,
-                limit: 2,
-                at_once: Some(hands as u32),
+                limit: LIMIT,
+                at_once: Some(hands),
                 regularly: regularly.into_iter().collect(),
                 domain: (number > 0).then(|| DOMAINS[1].into()),
                 verdicts: false,
@@ -159,7 +177,8 @@ impl Machines {
             let reply = world.ask_calmly(Request::Executor(Concern::Register(executor)))?;
             reply.map_err(|refusal| refusal.to_string())?;
             let regular = regularly.map(|work| Regular { work, until: 0, wait: 0, left: 0 });
-            machines.all.push(Machine { name, hands, regular, has: Vec::new() });
+            let (hands, limit) = (hands.min(least) as usize, LIMIT.min(least) as usize);
+            machines.all.push(Machine { name, hands, limit, regular, has: Vec::new() });
         }
         Ok(machines)
     }
@@ -208,7 +227,15 @@ impl Machines {
                     Ask::Task(job) => {
                         let takes = takes(office, &job.activity) * share as i64 / 100;
                         let task = JobLease { activity: job.activity, lease: job.lease };
-                        machine.take(Held { place, task, left: takes }, office)?;
+                        let held = Held { place, task, since: office.now.0, left: takes };
+                        let refused = machine.take(held, office)?;
+                        self.done.extend(refused.map(|Held { place, task, .. }| Done {
+                            machine: machine.name.clone(),
+                            place,
+                            task,
+                            outcome: Outcome::Busy { rest: None },
+                            asked: None,
+                        }));
                     }
                     // Who went on with it would be busy, and nobody would know.
                     Ask::Cancel(task) => machine.has.retain(|held| held.task != task),

@@ -28,7 +28,7 @@ use crate::dice::Dice;
 use crate::material::AGENTS;
 use crate::world::World;
 use crate::{Promises, Report};
-use ledger::{Ledger, Slot};
+use ledger::{Case, Ledger, Slot};
 use links::Links;
 use machines::Machines;
 use material::{Away, People, Process};
@@ -37,11 +37,16 @@ use people::Person;
 use starts::Starts;
 
 const BEGINNING: Timestamp = Timestamp(1_000_000);
+/// Far enough away, and nothing overflows.
+const NEVER: Timestamp = Timestamp(i64::MAX / 2);
 /// Until all have heard of the catalog.
 const SETTLING: i64 = 20_000;
 /// Cases are begun in this time, and something may break until a little later.
 const BUSY: i64 = 30 * 60_000;
 const ROUGH: i64 = 60 * 60_000;
+/// When everybody has heard of what broke, and all it concerned is over, cases are begun once more: for those nothing breaks.
+const HEARD: i64 = ROUGH + 10 * 60_000;
+const AGAIN: i64 = 20 * 60_000;
 /// More than enough time to finish.
 const LONGEST: i64 = 12 * 3_600_000;
 /// Whoever holds a promise that nobody wants asks after its deadline, each time after twice the time.
@@ -78,8 +83,8 @@ pub(super) struct Office {
     completions: usize,
     /// Some cases are more important than others.
     has_priorities: bool,
-    /// Nothing breaks at all.
-    calm_always: bool,
+    /// From when on nothing breaks that a case which is begun then could feel: if ever, from the beginning.
+    calm_from: Timestamp,
     calm: bool,
 }
 
@@ -99,23 +104,29 @@ pub(crate) fn simulate(seed: u64) -> Result<Report, String> {
     let (calm, odd) = (seed.is_multiple_of(3), !seed.is_multiple_of(2));
     let mut office = Office::new(calm, calm || odd, &mut dice)?;
     let mut crew = office.hire(&mut dice);
-    let (mut starts, mut orders) = (Starts::default(), Orders::default());
+    let (mut starts, mut orders) = (Starts::new(), Orders::default());
     office.settle(SETTLING, &mut crew, &mut dice)?;
     let begin = office.now.0;
     let mut looked_at = 0;
     loop {
         let passed = office.now.0 - begin;
-        if passed < BUSY {
+        if passed < BUSY || office.is_again() {
             starts.start_some(&mut office, &mut dice);
             office.with_machines(|machines, office| machines.start_some(office, &mut dice));
         } else if starts.is_idle() && orders.is_idle() && office.is_over() {
-            break;
+            if office.is_calm_now() {
+                break;
+            }
+            if passed > HEARD {
+                office.begin_again();
+                starts.begin_again();
+            }
         }
         orders.give_some(&mut office, &mut dice);
         if passed > ROUGH && !office.calm {
             office.calm();
         }
-        if passed > LONGEST {
+        if passed > office.longest(begin) {
             return Err(office.stuck(&crew));
         }
         office.break_some(&mut dice)?;
@@ -197,7 +208,7 @@ impl Office {
             crashes: 0,
             completions: 0,
             has_priorities: dice.chance(60),
-            calm_always,
+            calm_from: if calm_always { BEGINNING } else { NEVER },
             calm: calm_always,
         })
     }
@@ -213,6 +224,34 @@ impl Office {
         self.network.heal();
         self.down.iter_mut().flatten().for_each(|until| *until = 0);
         self.troubles.iter_mut().for_each(|it| it.until = it.until.min(self.now.0));
+    }
+
+    /// All that broke is known to everybody, and was told; from here on nothing is late either.
+    fn begin_again(&mut self) {
+        self.calm_from = self.now;
+        self.network.be_prompt();
+    }
+
+    /// Whether cases are begun once more.
+    fn is_again(&self) -> bool {
+        let since = self.now.0 - self.calm_from.0;
+        self.calm_from > BEGINNING && (0..AGAIN).contains(&since)
+    }
+
+    /// By when all is over for certain, from a beginning on.
+    fn longest(&self, begin: i64) -> i64 {
+        let again = if self.is_calm_now() { (self.calm_from.0 - begin).max(0) } else { 0 };
+        again + LONGEST
+    }
+
+    /// Whether nothing breaks that a case which is begun now could feel.
+    fn is_calm_now(&self) -> bool {
+        self.calm_from <= self.now
+    }
+
+    /// Whether nothing broke that a case could feel.
+    fn is_calm_for(&self, case: &Case) -> bool {
+        case.created.is_some_and(|created| self.calm_from <= created)
     }
 
     /// Servers die at any moment, links are cut for minutes, and somebody falls ill.
@@ -370,9 +409,11 @@ impl Office {
         self.ledger.cases.get(&activity.instance).is_some_and(|case| case.is_aborted)
     }
 
-    /// Whether somebody can be expected to do something in time.
+    /// Whether somebody can be expected to do something in time: they are there, or it is planned for when they are back.
     fn is_left_to(&self, agent: &AgentId, due: Timestamp) -> bool {
-        !self.gone.contains(agent) && due > self.now
+        let own = self.people.away.iter().filter(|away| away.agent == *agent);
+        let is_back = own.filter_map(|away| away.to).any(|to| to < due);
+        (is_back || !self.gone.contains(agent)) && due > self.now
     }
 
     fn is_over(&self) -> bool {

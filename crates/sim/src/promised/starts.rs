@@ -13,10 +13,10 @@ use crate::dice::Dice;
 
 const STARTS_MAX: u32 = 18;
 
-#[derive(Default)]
 pub(super) struct Starts {
     asked: BTreeMap<(usize, RequestId), Asked>,
     drawn: u32,
+    most: u32,
     pub(super) promised: usize,
     pub(super) refused: usize,
     pub(super) unpromised: usize,
@@ -34,6 +34,19 @@ struct Asked {
 }
 
 impl Starts {
+    pub(super) fn new() -> Self {
+        Self {
+            asked: BTreeMap::new(),
+            drawn: 0,
+            most: STARTS_MAX,
+            promised: 0,
+            refused: 0,
+            unpromised: 0,
+            asked_only: 0,
+            next: None,
+        }
+    }
+
     pub(super) fn is_idle(&self) -> bool {
         self.asked.is_empty()
     }
@@ -49,8 +62,13 @@ impl Starts {
         }
     }
 
+    /// As many more; dates that were told before may have passed.
+    pub(super) fn begin_again(&mut self) {
+        (self.most, self.next) = (self.drawn + STARTS_MAX, None);
+    }
+
     fn start_one(&mut self, office: &mut Office, dice: &mut Dice) {
-        if self.drawn >= STARTS_MAX {
+        if self.drawn >= self.most {
             return;
         }
         let front = dice.below(office.worlds.len());
@@ -128,7 +146,7 @@ impl Starts {
                     }
                 }
                 // It has no catalog yet.
-                Err(refusal) if !office.calm_always => drop(refusal),
+                Err(refusal) if !office.is_calm_now() => drop(refusal),
                 Err(refusal) => return Err(format!("a start is refused: {refusal}")),
             }
         }

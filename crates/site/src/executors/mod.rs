@@ -32,7 +32,7 @@ use distance::Distances;
 pub(crate) use given::Gift;
 use given::Given;
 use policies::Policies;
-pub(crate) use registering::regular_part;
+pub(crate) use registering::{LIMIT_MAX, regular_part};
 pub(crate) use registry::Registry;
 use rests::Rests;
 use unsaid::Unsaid;

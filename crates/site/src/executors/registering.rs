@@ -26,7 +26,7 @@ const URL_BYTES_MAX: usize = 1_000;
 const SECRET_BYTES: RangeInclusive<usize> = 32..=200;
 const TYPES_MAX: usize = 100;
 const TYPE_BYTES_MAX: usize = 64;
-const LIMIT_MAX: u32 = 10_000;
+pub(crate) const LIMIT_MAX: u32 = 10_000;
 const WEIGHT_MAX: u32 = 1_000_000;
 /// How many things an executor may do regularly.
 const REGULARLY_MAX: usize = 20;

@@ -202,16 +202,19 @@ impl Site {
         let said = schema.node(key.activity.node).takes;
         let promised = leg_of(schema, state, &key.activity);
         let promised = promised.map(|leg| i64::try_from(leg.takes_ms).unwrap_or(i64::MAX));
-        let seen = || {
-            let pace_ms = self.executors.book.seen(id, task.kind).pace_ms?;
-            // That is by the clock, with what it does regularly.
-            let part = f64::from(share(self.executors.registry.get(id)?)) / f64::from(WHOLE);
-            Some((pace_ms * task.size * part) as i64)
-        };
+        let seen = || self.paced_ms(id, task.kind, task.size);
         let Demanded { timeout, .. } = demanded(schema, state, &key.activity);
         let expected = promised.or_else(|| said.map(millis)).or_else(seen);
         let expected_ms = expected.unwrap_or_else(|| millis(timeout.unwrap_or(USUAL))).max(1);
         Takes { said, expected_ms }
+    }
+
+    /// How long so much of a type takes an executor, by what was seen of it.
+    pub(super) fn paced_ms(&self, id: ExecutorId, kind: KindId, size: f64) -> Option<i64> {
+        let pace_ms = self.executors.book.seen(id, kind).pace_ms?;
+        // That is by the clock, with what it does regularly.
+        let part = f64::from(share(self.executors.registry.get(id)?)) / f64::from(WHOLE);
+        Some((pace_ms * size * part) as i64)
     }
 
     /// Brings the places of jobs that wait in line with who has promised them.

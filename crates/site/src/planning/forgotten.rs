@@ -1,25 +1,28 @@
 //! What servers gave to executors and nobody knows any more.
 //!
-//! A server that begins anew gives all its open jobs out anew, to whomever; which of them executors still have from
-//! before it does not know. Nor does anybody know what a server has given that is not heard of. So whoever keeps the plan
-//! of an executor counts the most that can be: as many jobs as were open there, or as the executor takes from one server,
-//! each as long as the longest of them. Nothing more is promised that would not be in time behind all that, and behind what
-//! is known (`legwork_promise::Desk::shade`).
+//! A server that begins anew gives all its open jobs out anew, to whomever, each as another task; which of them executors
+//! still have from before it does not know, nor how many copies of them: each time it begins anew there may be one more. Nor does
+//! anybody know what a server has given that is not heard of. So whoever keeps the plan of an executor counts the most that can
+//! be: as many jobs as the executor takes from one server, if any were open there, each as long as the longest of its types. Nothing
+//! more is promised that would not be in time behind all that, and behind what is known (`legwork_promise::Desk::shade`).
 //!
 //! Invariant: a server that is heard of is taken at its word, and what was promised before is not touched.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+use std::mem::discriminant;
 use std::sync::Arc;
 
+use legwork_model::event::ExecutorRegistered;
 use legwork_model::id::ServerId;
 use legwork_model::time::Timestamp;
-use legwork_promise::{Queue, ResourceId, Work};
+use legwork_promise::{Queue, ResourceId, TaskId, Work};
 
 use super::occupied::Occupant;
 use super::regular::{by_the_clock, lag};
-use super::resources::hands;
+use super::resources::{hands_for_any, taken_from_one};
 use super::task_id;
 use crate::Site;
+use crate::executors::LIMIT_MAX;
 use crate::message::{Forgot, Name, OpenJobs};
 
 /// Drawn anew whenever a server begins.
@@ -27,7 +30,7 @@ type Life = u64;
 
 #[derive(Debug, Default)]
 pub(super) struct Forgotten {
-    /// When jobs were first given out here, and which were open then.
+    /// When this server began, and what executors that there were then may have had from it.
     begun: Option<(Timestamp, BTreeMap<Arc<str>, OpenJobs>)>,
     /// What executors whose plans are here may have.
     executors: BTreeMap<Arc<str>, Shade>,
@@ -36,10 +39,13 @@ pub(super) struct Forgotten {
 /// What an executor may have, and by when it is over.
 #[derive(Debug, Default)]
 struct Shade {
-    from: BTreeMap<(ServerId, Source), OpenJobs>,
+    from: BTreeMap<(ServerId, Source), Given>,
     /// With all that is known, in whatever order.
     queue: Queue,
     until: Option<Timestamp>,
+    /// What was known when the last of that was over: it may have been behind it, and begun only then.
+    behind: BTreeSet<TaskId>,
+    is_over: bool,
     /// In which life servers have told it last: what they say again counts once.
     lives: BTreeMap<ServerId, Life>,
 }
@@ -58,21 +64,82 @@ enum Source {
 struct Given {
     jobs: OpenJobs,
     since: Timestamp,
+    /// By then it is over for certain, whatever the executor has been given since.
+    over_at: Timestamp,
+}
+
+impl Given {
+    fn new(jobs: OpenJobs, since: Timestamp) -> Self {
+        // Nothing more is taken from anybody, whatever they say.
+        let count = jobs.count.min(LIMIT_MAX.into());
+        Self { jobs: OpenJobs { count, ..jobs }, since, over_at: since }
+    }
+
+    /// Both, of which the executor has no more than it takes from one server.
+    fn or(self, other: Self) -> Self {
+        let jobs = OpenJobs {
+            count: self.jobs.count.max(other.jobs.count),
+            longest_ms: self.jobs.longest_ms.max(other.jobs.longest_ms),
+        };
+        let (since, over_at) = (self.since.max(other.since), self.over_at.max(other.over_at));
+        Self { jobs, since, over_at }
+    }
+
+    /// So many of them, each of which takes the executor so long by the clock.
+    fn works(self, one: &ExecutorRegistered) -> impl Iterator<Item = Work> {
+        let longest = i64::try_from(self.jobs.longest_ms).unwrap_or(i64::MAX);
+        let takes = by_the_clock(one, longest.saturating_add(lag(one).0));
+        std::iter::repeat_n(Work(takes), self.jobs.count as usize)
+    }
 }
 
 impl Shade {
-    /// Time has passed; whether all is over by now.
-    fn pass(&mut self, now: Timestamp) -> bool {
-        let is_over = self.until.is_some_and(|until| until <= now);
-        if is_over {
+    /// Time has passed: what is over by now does not count any more.
+    fn pass(&mut self, now: Timestamp) {
+        if self.until.is_some_and(|until| until <= now) {
             self.from.clear();
-            (self.queue, self.until) = (Queue::default(), None);
+            self.behind.clear();
+            self.queue = Queue::default();
         }
-        is_over
+        let was_any = !self.from.is_empty();
+        self.from.retain(|_, given| given.over_at > now);
+        self.is_over |= was_any && self.from.is_empty();
+    }
+
+    /// Finds out by when all is over, with what is known.
+    fn note(&mut self, one: &ExecutorRegistered, known: BTreeMap<TaskId, Work>, now: Timestamp) {
+        self.pass(now);
+        let mut known = known;
+        if std::mem::take(&mut self.is_over) {
+            self.behind = known.keys().copied().collect();
+        }
+        if self.from.is_empty() {
+            self.behind.retain(|task| known.contains_key(task));
+            known.retain(|task, _| self.behind.contains(task));
+        }
+        let works: Vec<Work> = self.from.values().flat_map(|given| given.works(one)).collect();
+        let is_any = !works.is_empty() || !known.is_empty();
+        let hands = hands_for_any(one) as usize;
+        self.until = is_any.then(|| self.queue.note(known, &works, hands, now));
+    }
+
+    /// What a server has said of an earlier life is among what it says of its last.
+    fn put(&mut self, (from, source): (ServerId, Source), given: Given) {
+        let is_earlier = |of: &(ServerId, Source), _: &mut Given| {
+            of.0 == from && discriminant(&of.1) == discriminant(&source)
+        };
+        let given = self.from.extract_if(.., is_earlier).fold(given, |all, (_, it)| all.or(it));
+        self.from.insert((from, source), given);
+        self.is_over = false;
     }
 }
 
 impl Forgotten {
+    /// Until when an executor may be busy with something that nobody knows of.
+    pub(super) fn shade_until(&self, executor: &Arc<str>) -> Option<Timestamp> {
+        self.executors.get(executor)?.until
+    }
+
     /// An executor is not there any more.
     pub(super) fn forget(&mut self, executor: &Arc<str>) {
         self.executors.remove(executor);
@@ -80,27 +147,33 @@ impl Forgotten {
 }
 
 impl Site {
-    /// Jobs are given out from now on: what is open now executors may have from before.
-    pub(super) fn recall_open_jobs(&mut self, now: Timestamp) {
-        let open = self.jobs.waiting().map(|(job, count)| {
-            let longest_ms = self.longest_in_use_ms(job).unsigned_abs();
-            (job.clone(), OpenJobs { count: count as u64, longest_ms })
-        });
-        self.planning.forgotten.begun = Some((now, open.collect()));
+    /// This server begins, for the first time or anew: where something is open now executors may have it from before, as often
+    /// as they take it.
+    pub(crate) fn recall_open_jobs(&mut self, now: Timestamp) {
+        let open: BTreeSet<&Arc<str>> = self.jobs.all().map(|(_, job, _)| job).collect();
+        // What is open in a case that is still to be read nobody knows.
+        let is_unread = !self.unread.is_empty();
+        let is_any = |one: &ExecutorRegistered| {
+            is_unread || one.types.iter().any(|own| open.contains(&own.job))
+        };
+        let all = self.executors.registry.all().map(|(_, one)| one.clone());
+        let all: Vec<Arc<ExecutorRegistered>> = all.filter(|one| is_any(one)).collect();
+        let lengths = if all.is_empty() { BTreeMap::new() } else { self.longest_in_use() };
+        let mut forgotten = BTreeMap::new();
+        for one in all {
+            let longest_ms = self.longest_by_ms(&one, |job| lengths.get(job).copied());
+            let read_ms = if is_unread { self.longest_of_ms(&one) } else { 0 };
+            let longest_ms = longest_ms.max(read_ms).unsigned_abs();
+            let count = taken_from_one(&one).into();
+            forgotten.insert(one.name.clone(), OpenJobs { count, longest_ms });
+        }
+        self.planning.forgotten.begun = Some((now, forgotten));
     }
 
     /// What an executor may have from here that was given before this server began anew.
     fn forgotten_here(&self, name: &str) -> OpenJobs {
-        let (Some((_, one)), Some((_, open))) =
-            (self.executors.registry.named(name), &self.planning.forgotten.begun)
-        else {
-            return OpenJobs::default();
-        };
-        let own = one.types.iter().filter_map(|own| open.get(&own.job));
-        own.fold(OpenJobs::default(), |all, of| OpenJobs {
-            count: all.count.saturating_add(of.count).min(one.limit.into()),
-            longest_ms: all.longest_ms.max(of.longest_ms),
-        })
+        let begun = self.planning.forgotten.begun.as_ref();
+        begun.and_then(|(_, had)| had.get(name)).copied().unwrap_or_default()
     }
 
     /// What another server is told that keeps these executors.
@@ -130,7 +203,8 @@ impl Site {
             let jobs = jobs.filter(|jobs| jobs.count > 0);
             if let (Some(forgot), Some(jobs)) = (forgot, jobs) {
                 let since = Timestamp(now.0.saturating_sub_unsigned(forgot.ago_ms));
-                self.may_have(name, (from, Source::Said(forgot.life)), Given { jobs, since }, now);
+                let of = (from, Source::Said(forgot.life));
+                self.may_have(name, of, Given::new(jobs, since), now);
             }
         }
     }
@@ -163,11 +237,11 @@ impl Site {
         let Some((_, one)) = self.executors.registry.named(name) else { return };
         let one = one.clone();
         let longest_ms = self.longest_of_ms(&one).unsigned_abs();
-        let jobs = OpenJobs { count: one.limit.into(), longest_ms };
+        let jobs = OpenJobs { count: taken_from_one(&one).into(), longest_ms };
         for from in unheard {
             // Since then it may have given nothing.
             let since = self.planning.reach.down_since(from).unwrap_or(now);
-            self.may_have(name, (from, Source::Guessed), Given { jobs, since }, now);
+            self.may_have(name, (from, Source::Guessed), Given::new(jobs, since), now);
         }
     }
 
@@ -178,7 +252,7 @@ impl Site {
         if let Some((since, _)) = self.planning.forgotten.begun.as_ref().filter(|_| jobs.count > 0)
         {
             let (since, of) = (*since, (self.server_here(), Source::Said(self.config.life)));
-            self.may_have(name, of, Given { jobs, since }, now);
+            self.may_have(name, of, Given::new(jobs, since), now);
         }
         self.cast_shade(name);
     }
@@ -191,25 +265,39 @@ impl Site {
         {
             return;
         }
-        if self.over_at(name, given) <= now {
+        let over_at = self.over_at(name, given);
+        if over_at <= now {
             return;
         }
         if let Some(shade) = self.planning.forgotten.executors.get_mut(name) {
             shade.pass(now);
-            shade.from.insert(of, given.jobs);
+            shade.put(of, Given { over_at, ..given });
         }
         self.look_behind(name, now);
     }
 
-    /// When it is over for certain what was given at some moment: all servers may have given as much before.
-    fn over_at(&mut self, name: &Arc<str>, Given { jobs, since }: Given) -> Timestamp {
+    /// When it is over for certain what was given at some moment: all servers may have given as much before, and what
+    /// came later was begun later.
+    fn over_at(&mut self, name: &Arc<str>, given: Given) -> Timestamp {
+        let since = given.since;
         let Some((_, one)) = self.executors.registry.named(name) else { return since };
         let one = one.clone();
         let servers = self.other_servers().count() + 1;
-        let longest = self.longest_of_ms(&one).max(millis_of(jobs));
-        let count = (one.limit as usize).saturating_mul(servers);
-        let all = vec![Work(by_the_clock(&one, longest.saturating_add(lag(&one).0))); count];
-        Queue::default().note(BTreeMap::new(), &all, hands(&one) as usize, since)
+        let (longest_ms, count) = (self.longest_of_ms(&one).unsigned_abs(), taken_from_one(&one));
+        let most = given.or(Given::new(OpenJobs { count: count.into(), longest_ms }, since));
+        let all: Vec<Work> = (0..servers).flat_map(|_| most.works(&one)).collect();
+        Queue::default().note(BTreeMap::new(), &all, hands_for_any(&one) as usize, since)
+    }
+
+    /// An executor is not what it was: what it may have may be over later than was thought.
+    pub(super) fn look_anew(&mut self, name: &Arc<str>, now: Timestamp) {
+        let Some(shade) = self.planning.forgotten.executors.get(name) else { return };
+        for (of, given) in shade.from.clone() {
+            let over_at = self.over_at(name, given).max(given.over_at);
+            let shade = self.planning.forgotten.executors.get_mut(name);
+            shade.into_iter().for_each(|shade| shade.put(of, Given { over_at, ..given }));
+        }
+        self.look_behind(name, now);
     }
 
     /// Finds out anew by when all is over that an executor has or may have: more of it is known.
@@ -217,7 +305,7 @@ impl Site {
         let Some((id, _)) = self.executors.registry.named(name) else { return };
         let Some(shade) = self.planning.forgotten.executors.get_mut(name) else { return };
         shade.pass(now);
-        (shade.queue, shade.until) = (Queue::default(), None);
+        shade.queue = Queue::default();
         let lanes = self.hands_of(id).map_or(0, |(lanes, _)| lanes);
         let known = self.occupants(id, &ResourceId::Executor(name.clone()), lanes);
         self.note_shade(name, &known, now);
@@ -226,40 +314,28 @@ impl Site {
     /// What an executor is given while it may have something else comes behind that.
     pub(super) fn note_shade(&mut self, name: &Arc<str>, known: &[Occupant], now: Timestamp) {
         let Some((_, one)) = self.executors.registry.named(name) else { return };
-        let one = one.clone();
         let Some(shade) = self.planning.forgotten.executors.get_mut(name) else { return };
-        if shade.pass(now) || shade.from.is_empty() && shade.until.take().is_some() {
+        let before = shade.until;
+        let known = known.iter().map(|one| (task_id(one.task()), Work(one.takes_ms())));
+        shade.note(one, known.collect(), now);
+        if shade.until < before {
             // Who had to wait for that may begin.
             self.executors.plans_changed();
+        }
+        if before.is_some() || shade.until.is_some() {
             self.cast_shade(name);
         }
-        let Some(shade) = self.planning.forgotten.executors.get_mut(name) else { return };
-        if shade.from.is_empty() {
-            return;
-        }
-        // It takes no more of one server, whatever that says.
-        let works = shade.from.values().flat_map(|jobs| {
-            let count = jobs.count.min(one.limit.into()) as usize;
-            let takes = by_the_clock(&one, millis_of(*jobs).saturating_add(lag(&one).0));
-            std::iter::repeat_n(Work(takes), count)
-        });
-        let works: Vec<Work> = works.collect();
-        let known = known.iter().map(|one| (task_id(one.task()), Work(one.takes_ms())));
-        shade.until = Some(shade.queue.note(known.collect(), &works, hands(&one) as usize, now));
-        self.cast_shade(name);
     }
 
     fn cast_shade(&mut self, name: &Arc<str>) {
-        let until = self.planning.forgotten.executors.get(name).and_then(|shade| shade.until);
-        if let Some(until) = until {
-            self.planning.busy_until = self.planning.busy_until.min(until);
-        }
+        let shade = self.planning.forgotten.executors.get(name);
+        let until = shade.and_then(|shade| shade.until);
+        let over = shade.into_iter().flat_map(|shade| shade.from.values().map(|it| it.over_at));
+        let next = over.chain(until).min();
+        self.planning.busy_until =
+            next.map_or(self.planning.busy_until, |next| self.planning.busy_until.min(next));
         if let Some(node) = &mut self.planning.node {
             node.desk.shade(&ResourceId::Executor(name.clone()), until);
         }
     }
-}
-
-fn millis_of(jobs: OpenJobs) -> i64 {
-    i64::try_from(jobs.longest_ms).unwrap_or(i64::MAX)
 }

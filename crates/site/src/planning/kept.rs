@@ -87,7 +87,6 @@ impl Site {
         }
         let Some(begun_at) = self.planning.kept.begun_at else {
             self.planning.kept.begun_at = Some(now);
-            self.recall_open_jobs(now);
             return;
         };
         if now.since(begun_at) >= UNHEARD && !self.planning.kept.is_settled {

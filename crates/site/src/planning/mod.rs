@@ -13,6 +13,7 @@ mod doubts;
 mod ends;
 mod forgotten;
 mod homes;
+mod hours;
 mod journal;
 mod kept;
 mod ledger;
@@ -93,6 +94,7 @@ pub(crate) struct Planning {
     opening: Opening,
     forgotten: forgotten::Forgotten,
     longest: longest::Longest,
+    hours: hours::Known,
     /// The epoch and the change of executors up to which it is known where everybody is at home.
     homes: (u32, u64),
     /// When it is looked who is at home elsewhere now.
@@ -391,7 +393,7 @@ const REFITTED: Duration = Duration::from_secs(24 * 3600);
 const LEEWAY: Leeway = Leeway { part: 16, most: 60_000 };
 
 const WHY_REMOVED: &str = "something more important came";
-const WHY_LOST: &str = "whoever was to do it cannot";
+const WHY_LOST: &str = "whoever was to do it cannot do it in time any more";
 
 /// All steps of an instance.
 fn steps_of(instance: InstanceId) -> RangeInclusive<TaskId> {

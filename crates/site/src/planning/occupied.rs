@@ -59,10 +59,15 @@ pub(super) enum Whose {
 }
 
 impl Occupant {
-    /// Until when a lane is taken by it, if it is begun then.
-    fn until(&self, begun: Timestamp, now: Timestamp) -> Timestamp {
+    /// Until when a lane is taken by it, if it is begun then. In the shade it may be behind something that nobody knows of, and
+    /// is through with that at the latest.
+    fn until(&self, begun: Timestamp, shade: Option<Timestamp>, now: Timestamp) -> Timestamp {
         let until = Timestamp(begun.0.saturating_add(self.takes_ms));
-        if until > now { until } else { longer(self.takes_ms, now) }
+        if until > now {
+            return until;
+        }
+        let longer = longer(self.takes_ms, now);
+        shade.filter(|shade| *shade > now).map_or(longer, |shade| shade.min(longer))
     }
 
     /// How long it takes by the clock.
@@ -170,15 +175,17 @@ impl Site {
         let mut lanes = Lanes { free: vec![now; lanes], taken, beside };
         let all = self.occupants(id, &resource, lanes.free.len());
         self.doubt(id, &all, (lanes.free.len(), beside));
+        let mut shade = None;
         if let ResourceId::Executor(name) = &resource {
             self.note_shade(name, &all, now);
+            shade = self.planning.forgotten.shade_until(name);
         }
         let unbegun = unbegun(&all);
         let (placed, queued): (Vec<_>, Vec<_>) =
             all.into_iter().partition(|one| one.lane.is_some());
         for one in &placed {
             let (Some(lane), begun) = (one.lane, one.begun.unwrap_or(now)) else { continue };
-            let until = one.until(begun, now);
+            let until = one.until(begun, shade, now);
             self.planning.busy_until = self.planning.busy_until.min(until);
             // What was promised has its time in the plan, and needs more only if it takes longer.
             let longest = one.takes_ms.saturating_add(lag_ms);
@@ -245,7 +252,7 @@ impl Site {
             // It is over when all were to be, so it was begun in time for that.
             let begun = Timestamp(until.0.saturating_sub(one.takes_ms)).min(now);
             self.put_into_lane(&one.whose, lane, begun);
-            let until = one.until(begun, now);
+            let until = one.until(begun, None, now);
             self.planning.busy_until = self.planning.busy_until.min(until);
             lanes.take(lane, until);
         }

@@ -30,6 +30,8 @@ const KEPT: Duration = Duration::from_secs(600);
 pub(super) struct Opening {
     /// The executors that are kept here.
     kept: BTreeMap<Arc<str>, Kept>,
+    /// Those of which it is not known yet what they have.
+    unopened: BTreeSet<Arc<str>>,
     told_at: Timestamp,
     hurried_at: Timestamp,
     has_changed: bool,
@@ -42,6 +44,10 @@ pub(super) struct Opening {
 impl Opening {
     pub(super) fn keeps(&self, executor: &Arc<str>) -> bool {
         self.kept.contains_key(executor)
+    }
+
+    fn unopened(&self) -> impl Iterator<Item = &Kept> {
+        self.unopened.iter().filter_map(|name| self.kept.get(name))
     }
 
     /// An executor is not there any more.
@@ -66,7 +72,7 @@ impl Opening {
             return &greeted & &others;
         }
         self.hurried_at = now;
-        let opening = self.kept.values().filter(|kept| !kept.is_open(now));
+        let opening = self.unopened().filter(|kept| !kept.is_open(now));
         let missing: BTreeSet<ServerId> = opening.flat_map(|kept| &kept.missing).copied().collect();
         &(&missing | &greeted) & &others
     }
@@ -81,8 +87,6 @@ struct Kept {
     missing: BTreeSet<ServerId>,
     /// The same, waited for or not.
     unheard: BTreeSet<ServerId>,
-    /// That it is known what it has was noted.
-    was_open: bool,
 }
 
 impl Kept {
@@ -168,13 +172,18 @@ impl Site {
 
     /// Whoever had to wait until it is known what an executor has may begin now.
     pub(super) fn note_opened(&mut self, now: Timestamp) {
+        let Opening { kept, unopened, .. } = &mut self.planning.opening;
         let mut opened = Vec::new();
-        for (name, kept) in &mut self.planning.opening.kept {
-            if !kept.was_open && kept.is_open(now) {
-                kept.was_open = true;
-                opened.push((name.clone(), kept.unheard.clone()));
-                self.executors.plans_changed();
+        unopened.retain(|name| {
+            // It may not be kept any more.
+            let Some(own) = kept.get(name) else { return false };
+            if own.is_open(now) {
+                opened.push((name.clone(), own.unheard.clone()));
             }
+            !own.is_open(now)
+        });
+        if !opened.is_empty() {
+            self.executors.plans_changed();
         }
         for (name, unheard) in opened {
             self.look_behind(&name, now);
@@ -193,7 +202,8 @@ impl Site {
         let opening = &mut self.planning.opening;
         opening.kept.entry(name.clone()).or_insert_with(|| {
             opening.has_changed = true;
-            Kept { since: now, used: now, missing, unheard, was_open: false }
+            opening.unopened.insert(name.clone());
+            Kept { since: now, used: now, missing, unheard }
         })
     }
 
@@ -267,10 +277,11 @@ impl Site {
 
     /// When somebody is told again, or waited for no longer.
     pub(super) fn next_opening(&self) -> Option<Timestamp> {
-        let Opening { kept, told_at, hurried_at, greeted, .. } = &self.planning.opening;
+        let opening = &self.planning.opening;
+        let Opening { kept, told_at, hurried_at, greeted, .. } = opening;
         let greeted = (!greeted.is_empty()).then_some(self.latest);
         let told = (!kept.is_empty()).then(|| *told_at + TOLD);
-        let opening = kept.values().filter(|kept| !kept.is_open(self.latest));
+        let opening = opening.unopened().filter(|kept| !kept.is_open(self.latest));
         let opening =
             opening.map(|kept| (kept.since + OPENING_MAX).min(*hurried_at + HURRIED)).min();
         [told, opening, greeted].into_iter().flatten().min()

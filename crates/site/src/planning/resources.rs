@@ -60,8 +60,6 @@ impl Site {
 
     /// Sees to it that somebody has a plan, if it is kept here, and that it is known where it is.
     pub(super) fn prepare(&mut self, id: &ResourceId, now: Timestamp) {
-        // What was open before has to be known before anything else is.
-        self.note_begun(now);
         let planner = self.planner_of(id);
         let is_here = planner == self.server_here();
         let has_plan = self.planning.node.as_ref().is_some_and(|node| node.desk.has(id));
@@ -89,6 +87,7 @@ impl Site {
     pub(crate) fn refit(&mut self, now: Timestamp) {
         self.planning.refitted_at = now;
         self.planning.again.hurry(now);
+        self.forget_hours();
         if self.planning.node.is_none() {
             return;
         }
@@ -109,6 +108,7 @@ impl Site {
         };
         // What queues there may be through later than was thought.
         self.planning.queues.retain(|name, _| !changed.contains(name));
+        changed.iter().for_each(|name| self.look_anew(name, now));
         let is_gone = |name: &&Arc<str>| self.executors.registry.named(name).is_none();
         for name in changed.iter().filter(is_gone) {
             // Should it be registered anew, it is asked anew what it has.
@@ -168,8 +168,7 @@ impl Site {
             ResourceId::Person(agent) => self.person(agent, now),
             ResourceId::Executor(name) => {
                 let (_, executor) = self.executors.registry.named(name)?;
-                let least = executor.types.iter().filter_map(|own| own.limit).min();
-                let at_once = hands(executor).min(least.unwrap_or(u32::MAX)).clamp(1, AT_ONCE_MAX);
+                let at_once = hands_for_any(executor).min(AT_ONCE_MAX);
                 Some(Setup {
                     supply: Supply::always_with(share(executor), before(now)),
                     discipline: Discipline::NonPreemptive,
@@ -207,6 +206,18 @@ impl Site {
 /// How many tasks an executor works on at a time.
 pub(super) fn hands(executor: &ExecutorRegistered) -> u32 {
     executor.at_once.unwrap_or(executor.limit).min(executor.limit)
+}
+
+/// The same, of whichever type they are.
+pub(super) fn hands_for_any(executor: &ExecutorRegistered) -> u32 {
+    let least = executor.types.iter().filter_map(|own| own.limit).min();
+    hands(executor).min(least.unwrap_or(u32::MAX)).max(1)
+}
+
+/// How many tasks an executor takes from one server.
+pub(super) fn taken_from_one(executor: &ExecutorRegistered) -> u32 {
+    let own = executor.types.iter().map(|own| own.limit.unwrap_or(executor.limit));
+    own.fold(0, u32::saturating_add).min(executor.limit)
 }
 
 fn before(now: Timestamp) -> Timestamp {

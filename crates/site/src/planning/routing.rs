@@ -72,7 +72,7 @@ impl Site {
     }
 
     fn routing(
-        &self,
+        &mut self,
         id: RequestId,
         caller: Caller,
         start: Start,
@@ -112,7 +112,8 @@ impl Site {
         let reason = reason.or_else(|| is_late.then(|| "it is late already".to_owned()));
         let reason = reason.or_else(|| (at > last).then(|| "it is too far ahead".to_owned()));
         let clusters = self.clusters(&schema, &legs, &costs);
-        let steps = Steps { legs, costs, clusters };
+        let hours = self.hours(&schema, &legs, &start, now);
+        let steps = Steps { legs, costs, hours, clusters };
         Ok(Routing::new(Wanted { id, caller, start, schema }, steps, now, reason))
     }
 
@@ -183,6 +184,7 @@ impl Site {
         let step = routing.schema.node(*node).name.clone();
         let (service, priority) = (routing.service(leg, &who), routing.priority());
         let displaces = routing.displaces();
+        let nobody = who.is_empty().then(|| self.why_nobody(routing.schema.node(*node)));
         who.iter().for_each(|one| self.prepare(one, now));
         let unreached = self.unreached_planner(&who);
         let Some(routing) = self.planning.routes.get_mut(&id) else { return };
@@ -192,8 +194,8 @@ impl Site {
             ));
             return;
         }
-        if who.is_empty() {
-            routing.reason = Some(format!("nobody is known who can do `{step}`"));
+        if nobody.is_some() {
+            routing.reason = nobody;
             return;
         }
         let mut task = Task::new(task, window, service, who);
@@ -228,7 +230,6 @@ impl Site {
             self.answer(routing.id, Ok(Answer::Deadline(Box::new(view))));
             return self.admit_all(repeated, now);
         }
-        self.planning.counts.promised += 1;
         let tasks = routing.granted.iter().map(|(_, promise)| promise.task).collect();
         let until = Timestamp(now.0 + HELD_MS);
         let granted = Granted { tasks, until, request: routing.id };
@@ -276,6 +277,7 @@ impl Site {
     /// The instance that a promise was held for has started: those who make way for it hear of it now.
     pub(crate) fn promise_taken_up(&mut self, id: InstanceId, now: Timestamp) {
         let Some(granted) = self.planning.granted.remove(&id) else { return };
+        self.planning.counts.promised += 1;
         self.plan(now, |node| node.go_ahead(granted.tasks.into_iter(), now));
     }
 
@@ -305,7 +307,7 @@ impl Site {
 /// what when tells what it waits for.
 fn not_promised(routing: &Routing, at: Timestamp, earliest: Option<Timestamp>) -> Refusal {
     let next = match (&routing.reason, earliest) {
-        (Some(reason), _) => format!("{reason}, or start it without a promise"),
+        (Some(reason), _) => format!("{reason}. It can be started without a promise"),
         (None, Some(earliest)) => {
             format!(
                 "the earliest that can be promised is {earliest}; ask for that, or start it without a promise"

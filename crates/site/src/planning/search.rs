@@ -11,7 +11,7 @@ use legwork_model::id::{AgentId, ServerId, StreamId};
 use legwork_model::schema::Schema;
 use legwork_model::time::Timestamp;
 use legwork_org::Performers;
-use legwork_promise::{Displaces, Leg, Promise, ResourceId, Route, TaskId, Window, Work};
+use legwork_promise::{Displaces, Hours, Leg, Promise, ResourceId, Route, TaskId, Window, Work};
 
 use super::resources::performer;
 use crate::Held;
@@ -60,6 +60,8 @@ pub(super) struct Routing {
     pub(super) schema: Arc<Schema>,
     pub(super) legs: Vec<Leg>,
     pub(super) costs: Vec<Work>,
+    /// When those work who can do each leg.
+    hours: Vec<Hours>,
     pub(super) route: Route,
     /// To which cluster each leg belongs, if to any.
     clusters: Vec<Option<usize>>,
@@ -109,24 +111,25 @@ pub(super) struct Wanted {
     pub(super) schema: Arc<Schema>,
 }
 
-/// The steps that have to be promised, how much work each is, and which of them go together.
+/// The steps that have to be promised, how much work each is, when those work who can do it, and which of them go together.
 pub(super) struct Steps {
     pub(super) legs: Vec<Leg>,
     pub(super) costs: Vec<Work>,
+    pub(super) hours: Vec<Hours>,
     pub(super) clusters: Vec<Option<usize>>,
 }
 
 impl Routing {
     pub(super) fn new(
         wanted: Wanted,
-        Steps { legs, costs, clusters }: Steps,
+        Steps { legs, costs, hours, clusters }: Steps,
         now: Timestamp,
         reason: Option<String>,
     ) -> Self {
         let Wanted { id, caller, start, schema } = wanted;
         let takes: Vec<i64> = costs.iter().map(|cost| cost.0).collect();
         let at = start.deadline.as_ref().map_or(now, |wish| wish.at);
-        let route = Route::new(&legs, &takes, now, at);
+        let route = Route::new(&legs, &takes, &hours, now, at);
         Self {
             id,
             caller,
@@ -134,6 +137,7 @@ impl Routing {
             schema,
             legs,
             costs,
+            hours,
             route,
             clusters,
             asking: Asking::All,
@@ -293,7 +297,7 @@ impl Routing {
     fn route_from(&self, now: Timestamp) -> Route {
         let takes: Vec<i64> = self.costs.iter().map(|cost| cost.0).collect();
         let at = self.start.deadline.as_ref().map_or(now, |wish| wish.at);
-        let route = Route::new(&self.legs, &takes, now, at);
+        let route = Route::new(&self.legs, &takes, &self.hours, now, at);
         match self.pass {
             Pass::Plain | Pass::Displacing => route,
             Pass::Looking => route.with_leeway(LEEWAY_MS),

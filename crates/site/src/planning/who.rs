@@ -3,15 +3,17 @@
 //! Whoever stands in for somebody sees the item only while that one is away, so their time counts only then.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use legwork_engine::State;
-use legwork_model::event::{Leg, StandsIn};
+use legwork_model::event::{ExecutorRegistered, Leg, StandsIn};
 use legwork_model::id::{Activity, AgentId, InstanceId, Iteration, NodeId};
 use legwork_model::rule::Rule;
-use legwork_model::schema::Schema;
+use legwork_model::schema::{Node, Schema};
 use legwork_model::time::Timestamp;
 use legwork_org::{Performers, Resolved};
 use legwork_promise::{Only, ResourceId, TaskId, Window};
+use legwork_schedule::{ExecutorId, KindId};
 
 use super::resources::{AHEAD, performer, resource};
 use super::search::{Foreseen, Routing};
@@ -26,6 +28,11 @@ const WHO_MAX: usize = 256;
 
 /// The most times for which somebody who stands in for others is asked for one step.
 const TIMES_MAX: usize = 8;
+
+/// How long an executor that only fails is not asked for promises after it failed last.
+const FAILING: Duration = Duration::from_mins(10);
+/// So many of them are named.
+const NAMED_MAX: usize = 5;
 
 /// Those who could do a step, and who of them only at times.
 #[derive(Debug, Default)]
@@ -82,12 +89,44 @@ impl Site {
         self.with_stand_ins(actors, &resolved, window)
     }
 
-    /// The executors that are registered for a type of job.
+    /// The executors that are registered for a type of job, but for those of which nothing is expected just now.
     pub(super) fn executors_doing(&self, job: &str) -> impl Iterator<Item = ResourceId> {
+        let kind = self.executors.registry.offered(job);
+        let doing = self
+            .registered_for(job)
+            .filter(move |(id, _)| kind.is_none_or(|kind| !self.is_failing(*id, kind)));
+        doing.map(|(_, one)| ResourceId::Executor(one.name.clone())).take(WHO_MAX)
+    }
+
+    fn registered_for(&self, job: &str) -> impl Iterator<Item = (ExecutorId, &ExecutorRegistered)> {
         let registry = &self.executors.registry;
         let doing = registry.offered(job).into_iter().flat_map(|kind| registry.offering(kind));
-        let named = doing.filter_map(|id| registry.get(*id)).map(|one| one.name.clone());
-        named.take(WHO_MAX).map(ResourceId::Executor)
+        doing.filter_map(|id| Some((*id, &**registry.get(*id)?)))
+    }
+
+    fn is_failing(&self, executor: ExecutorId, kind: KindId) -> bool {
+        let failed_at = self.executors.book.failed_at(executor, kind);
+        failed_at.is_some_and(|at| self.latest.since(at) < FAILING)
+    }
+
+    /// Why nobody can be asked to promise a step.
+    pub(super) fn why_nobody(&self, node: &Node) -> String {
+        let step = &node.name;
+        let Some(job) = node.job() else {
+            let rule = node.who().map_or_else(String::new, ToString::to_string);
+            return format!("nobody in the organisation can do `{step}`, which is for `{rule}`");
+        };
+        let named = self.registered_for(job).map(|(_, one)| &*one.name);
+        let named: Vec<&str> = named.take(NAMED_MAX).collect();
+        match named.is_empty() {
+            true => format!(
+                "no executor is registered for jobs of type `{job}`, which `{step}` is; workers promise nothing"
+            ),
+            false => format!(
+                "of the executors for jobs of type `{job}`, which `{step}` is, nothing is expected just now: {}; see `legwork executors`",
+                named.join(", ")
+            ),
+        }
     }
 
     /// A leg is promised where others are: should that be taken back, all who can do it are asked.

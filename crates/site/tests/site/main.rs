@@ -1,0 +1,55 @@
+//! All tests of a site, in one binary: each of their files linked alone takes as long as all of them.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::wildcard_enum_match_arm,
+    reason = "a wrong assumption is a failed test"
+)]
+
+mod access;
+mod catalog;
+mod deadlines;
+mod executor_bounds;
+mod executors;
+mod following;
+mod keys;
+mod large_data;
+mod lent_forgotten;
+mod lent_longest;
+mod lent_lost;
+mod lent_turns;
+mod lent_unheard;
+mod limits;
+mod locality;
+mod made_way;
+mod mail;
+mod message_bytes;
+mod mixed;
+mod peers;
+mod planners;
+mod planners_lost;
+mod policies;
+mod promise_letters;
+mod promise_letters_apart;
+mod promised_again;
+mod promised_jobs;
+mod published;
+mod reassigned;
+mod reconfigure;
+mod refused_changes;
+mod regular;
+mod resources;
+mod rounds;
+mod schedules;
+mod schedules_elsewhere;
+mod stand_ins;
+mod support;
+mod together;
+mod turns;
+mod watch;
+mod whereabouts;
+mod wishes;
+mod word_of_steps;
+mod work;

@@ -1,0 +1,123 @@
+//! Cases whose promise was withdrawn are tried again, as long as they can be in time, and nobody makes way for them.
+
+use std::time::Duration;
+
+use legwork_model::id::InstanceId;
+use legwork_site::*;
+
+use crate::support::office::*;
+use crate::support::{Harness, claim};
+
+const FIRST: InstanceId = InstanceId(1 << 80);
+const URGENT: InstanceId = InstanceId(9 << 80);
+
+fn shown(harness: &mut Harness, instance: InstanceId) -> String {
+    match harness.ask(Request::Show { instance, wait_until: None }) {
+        Ok(Answer::Instance(view)) => plan(view.info.deadline.as_ref().unwrap()),
+        other => panic!("{other:?}"),
+    }
+}
+
+fn pass(harness: &mut Harness, seconds: u64) {
+    (0..seconds).for_each(|_| harness.pass(Duration::from_secs(1)));
+}
+
+/// Ann has time for one claim by noon, and an urgent one has taken the place of the first.
+fn displaced() -> Harness {
+    let mut harness = office();
+    let planned = start(&mut harness, 1, "2026-01-16T12:30:00Z");
+    assert!(planned.starts_with("check ann"), "{planned}");
+    let urgent = wish(9, "2026-01-16T12:30:00Z", |wish| wish.priority = 9);
+    let planned = told(harness.ask(urgent));
+    assert!(planned.starts_with("check ann"), "{planned}");
+    harness.ask(claim("ann", URGENT, "check")).unwrap();
+    assert!(shown(&mut harness, FIRST).starts_with("not promised: check nobody"));
+    harness
+}
+
+fn abort(harness: &mut Harness, instance: InstanceId) {
+    harness.ask(Request::Abort { instance, reason: "no".to_owned() }).unwrap();
+}
+
+#[test]
+fn what_has_made_way_is_promised_again_when_there_is_time_for_it_after_all() {
+    let mut harness = displaced();
+    pass(&mut harness, 30);
+    abort(&mut harness, URGENT);
+    pass(&mut harness, 60);
+    let planned = shown(&mut harness, FIRST);
+    assert!(planned.starts_with("check ann 16 08:"), "{planned}");
+    let history = replanned(&mut harness, FIRST);
+    let again = "somebody has the time for it again; check by ann";
+    assert!(history.iter().any(|text| text.starts_with(again)), "{history:?}");
+    assert_eq!(harness.site.deadlines().withdrawn, 1);
+    // It counts as any other promise.
+    complete(&mut harness, FIRST, "check", "ann");
+    complete(&mut harness, FIRST, "approve", "bea");
+    assert_eq!(harness.site.deadlines().kept, 1);
+}
+
+#[test]
+fn nothing_is_written_while_nobody_has_the_time_nor_when_it_is_late() {
+    let mut harness = displaced();
+    let before = replanned(&mut harness, FIRST);
+    pass(&mut harness, 600);
+    assert_eq!(replanned(&mut harness, FIRST), before);
+    // From now on it cannot be done in time.
+    harness.now = at("2026-01-16T11:29:00Z");
+    abort(&mut harness, URGENT);
+    pass(&mut harness, 120);
+    assert_eq!(replanned(&mut harness, FIRST), before);
+    let next = harness.site.next_timeout();
+    assert!(next.is_none_or(|next| next > harness.now), "nobody tries it any more");
+}
+
+#[test]
+fn nobody_makes_way_for_what_is_tried_again() {
+    let mut harness = displaced();
+    abort(&mut harness, URGENT);
+    // Less important, and there first.
+    let idle = wish(2, "2026-01-16T12:30:00Z", |wish| wish.priority = 1);
+    assert!(told(harness.ask(idle)).starts_with("check ann"));
+    pass(&mut harness, 600);
+    assert!(shown(&mut harness, FIRST).starts_with("not promised"));
+    assert_eq!(replanned(&mut harness, InstanceId(2 << 80)), [] as [&str; 0]);
+}
+
+#[test]
+fn what_was_withdrawn_before_a_restart_is_tried_again_after_it() {
+    let mut harness = displaced();
+    harness.config.resident_max = 1;
+    harness.restart();
+    abort(&mut harness, URGENT);
+    pass(&mut harness, 90);
+    assert!(shown(&mut harness, FIRST).starts_with("check ann"));
+}
+
+#[test]
+fn a_case_is_promised_again_when_the_step_that_nobody_had_promised_was_done_in_time() {
+    let mut harness = displaced();
+    complete(&mut harness, FIRST, "check", "ann");
+    abort(&mut harness, URGENT);
+    pass(&mut harness, 90);
+    let planned = shown(&mut harness, FIRST);
+    assert!(planned.starts_with("check ann 16 08:00-08:00, approve bea"), "{planned}");
+    complete(&mut harness, FIRST, "approve", "bea");
+    assert_eq!(harness.site.deadlines().kept, 1);
+}
+
+#[test]
+fn whoever_is_back_is_asked_at_once_and_for_all_steps_that_nobody_has_promised() {
+    let mut harness = office();
+    start(&mut harness, 1, "2026-01-16T12:30:00Z");
+    let ill = OFFICE
+        .replace("ann: {", "ann: { absent: [{ from: 2026-01-16 }],")
+        .replace("bea: {", "bea: { absent: [{ from: 2026-01-16 }],");
+    harness.ask(Request::PublishOrganisation { source: ill }).unwrap();
+    pass(&mut harness, 10);
+    assert_eq!(shown(&mut harness, FIRST), "not promised: check nobody, approve nobody");
+    harness.ask(Request::PublishOrganisation { source: OFFICE.to_owned() }).unwrap();
+    pass(&mut harness, 5);
+    let planned = shown(&mut harness, FIRST);
+    assert!(planned.starts_with("check ann") && planned.contains("approve bea"), "{planned}");
+}

@@ -21,9 +21,6 @@ pub(crate) use removal::run as removal;
 pub(crate) use strategies::run as strategies;
 
 const RUNS: u64 = 20;
-/// Of every load in tests.
-#[cfg(test)]
-const RUNS_FEW: u64 = 3;
 /// Loads, in tenths.
 const LOADS: std::ops::RangeInclusive<u32> = 3..=9;
 
@@ -76,14 +73,16 @@ fn of_runs(values: &[f64]) -> (f64, f64) {
     (rounded(mean, 4), rounded(ci95.unwrap_or_default(), 4))
 }
 
-/// The ratio that a figure has written for a load and one of its variants, of all tasks and of the whole time.
+/// What is written of a figure is what comes out.
 #[cfg(test)]
-fn written(csv: &str, tenths: u32, variant: &str) -> f64 {
-    let load = load(tenths).to_string();
-    let mut own = csv.lines().map(|line| line.split(',').collect::<Vec<_>>());
-    let row = own.find(|row| row[0] == load && row[1] == variant);
-    let row = row.unwrap_or_else(|| panic!("{variant} at {load} is not written"));
-    row[2..].iter().find_map(|cell| cell.parse().ok()).unwrap_or_else(|| panic!("{row:?}"))
+fn is_written(figure: &str, file: &str, csv: &str) {
+    let path = crate::division::folder(figure).join(file);
+    let written = std::fs::read_to_string(&path);
+    let written = written.unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+    for (written, line) in written.lines().zip(csv.lines()) {
+        assert_eq!(written, line, "run `cargo xtask figure {figure}`");
+    }
+    assert_eq!(written.len(), csv.len(), "run `cargo xtask figure {figure}`");
 }
 
 fn load(tenths: u32) -> f64 {

@@ -78,8 +78,10 @@ impl Plan {
         ends.retain(|(piece, _)| self.entries.get(&piece.number).is_some_and(|it| it.cost > 0));
         if !self.sums_tell_ends() {
             let spare = ends.iter().map(|(piece, end)| piece.deadline - end).min();
-            // Whatever is done meanwhile or not, nobody is later by more than the time that passes.
-            self.safe_until = begin.saturating_add(spare.unwrap_or(i64::MAX));
+            // Whatever is done meanwhile or not, nobody is later by more than the time that passes. Who is late by now may stay
+            // so however soon somebody is free.
+            let spare = spare.unwrap_or(i64::MAX);
+            self.safe_until = if spare < 0 { i64::MIN } else { begin.saturating_add(spare) };
         }
         let alone = self.running.map(|running| (running.number, self.now + running.cost));
         // What waits is not in the way of what is being worked on.

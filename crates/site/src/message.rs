@@ -136,6 +136,9 @@ pub enum Message {
         /// For how long it is so.
         #[cbor(n(4), skip_if = "is_none")]
         ago_ms: u64,
+        /// Who has claimed it.
+        #[n(5)]
+        holder: Option<AgentId>,
     },
     /// A job for an executor whose plan another server keeps: see `planning::lending`.
     #[n(17)]

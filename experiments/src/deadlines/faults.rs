@@ -1,15 +1,18 @@
 //! Figure 7: how much is promised and kept when one node of three is lost after two thirds of the time.
 
+use std::iter;
+
 use anyhow::Result;
 use legwork_promise::Strategy;
 use serde::Serialize;
 
+use super::page::{Page, Table, percent, points};
 use super::slices::{Drawing, Slice, Slices};
 use super::{
     Difference, Fault, LOADS, RUNS, Setting, arrivals, load, of_runs, ratio, run as simulated,
 };
 use crate::division::rounded;
-use crate::executors::{mean, tell};
+use crate::executors::mean;
 
 const VARIANTS: [(&str, Fault); 4] = [
     ("normal", Fault::None),
@@ -23,16 +26,6 @@ const TOLERANT: usize = 1;
 const WITHOUT: [usize; 2] = [2, 3];
 /// The load that is drawn.
 const DRAWN: u32 = 5;
-
-#[derive(Debug, Serialize)]
-struct Figure {
-    figure: &'static str,
-    runs: u64,
-    rows: Vec<Row>,
-    over_time: Vec<Slice>,
-    differences: Vec<Difference>,
-    won_back: Vec<WonBack>,
-}
 
 #[derive(Debug, Serialize)]
 struct Row {
@@ -51,7 +44,7 @@ struct WonBack {
     ci95: f64,
 }
 
-#[derive(Debug, Default)]
+#[derive(Debug, Default, Serialize)]
 struct Tables {
     rows: Vec<Row>,
     over_time: Vec<Slice>,
@@ -64,10 +57,7 @@ pub(crate) fn run(json: bool) -> Result<()> {
     let title = "tasks promised and kept, load 0.5; one node of three is lost at 67 %";
     let drawing = Drawing { figure: "004-7", file: "faults.svg", title, load: DRAWN };
     drawing.draw(&tables.over_time, VARIANTS.into_iter().map(|(name, _)| name))?;
-    let csv = tables.csv();
-    let Tables { rows, over_time, differences, won_back } = tables;
-    let figure = Figure { figure: "004-7", runs: RUNS, rows, over_time, differences, won_back };
-    tell(&figure, "004-7", "faults.csv", &csv, json)
+    tables.page().tell(&tables, json)
 }
 
 impl Tables {
@@ -128,6 +118,36 @@ impl Tables {
         }
         csv
     }
+
+    fn page(&self) -> Page {
+        let tables = vec![self.ratios()];
+        Page { figure: "004-7", file: "faults.csv", csv: self.csv(), tables }
+    }
+
+    fn ratios(&self) -> Table {
+        // Those without tolerance last, the better first.
+        const SHOWN: [usize; 4] = [NORMAL, TOLERANT, WITHOUT[1], WITHOUT[0]];
+        let names = SHOWN.map(|place| VARIANTS[place].0.to_owned());
+        let without = [WITHOUT[1], WITHOUT[0]].map(|place| VARIANTS[place].0);
+        let apart = without.map(|name| format!("{} - {name}", VARIANTS[TOLERANT].0));
+        let won_back = without.map(|name| format!("won back of {name}"));
+        let head = iter::once("load".to_owned()).chain(names).chain(apart).chain(won_back);
+        let mut table = Table::new(&head.collect::<Vec<_>>());
+        for rows in self.rows.chunks(VARIANTS.len()) {
+            let load = rows[NORMAL].load;
+            let ratios = SHOWN.map(|place| percent(rows[place].ratio, rows[place].ci95));
+            let differences = without.into_iter().filter_map(|name| {
+                self.differences.iter().find(|it| it.load == load && it.minus == name).map(points)
+            });
+            let won_back = without.into_iter().filter_map(|name| {
+                let own = self.won_back.iter().find(|it| it.load == load && it.of == name)?;
+                Some(format!("{:.0} ± {:.0} %", own.part * 100.0, own.ci95 * 100.0))
+            });
+            let cells = iter::once(load.to_string()).chain(ratios).chain(differences);
+            table.push(&cells.chain(won_back).collect::<Vec<_>>());
+        }
+        table
+    }
 }
 
 /// With half its 95 % confidence interval: that of what is won back in each run beside the part that is won back in the mean, as a
@@ -146,12 +166,11 @@ fn won_back(normal: &[f64], tolerant: &[f64], without: &[f64]) -> (f64, f64) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::deadlines::is_written;
 
     #[test]
     fn what_is_written_comes_out_and_tolerance_wins_back_most_of_what_the_fault_costs() {
         let tables = Tables::new();
-        is_written("004-7", "faults.csv", &tables.csv());
+        tables.page().is_written();
         for rows in tables.rows.chunks(VARIANTS.len()) {
             let [normal, tolerant, others @ ..] = rows else { panic!("{rows:?}") };
             assert!(normal.ratio > tolerant.ratio, "{normal:?} {tolerant:?}");

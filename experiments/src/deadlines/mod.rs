@@ -4,6 +4,7 @@
 mod bound;
 mod drawn;
 mod faults;
+mod page;
 mod removal;
 mod slices;
 mod strategies;
@@ -71,18 +72,6 @@ fn apart(ours: &[f64], others: &[f64]) -> (f64, f64) {
 fn of_runs(values: &[f64]) -> (f64, f64) {
     let (mean, ci95) = mean(values);
     (rounded(mean, 4), rounded(ci95.unwrap_or_default(), 4))
-}
-
-/// What is written of a figure is what comes out.
-#[cfg(test)]
-fn is_written(figure: &str, file: &str, csv: &str) {
-    let path = crate::division::folder(figure).join(file);
-    let written = std::fs::read_to_string(&path);
-    let written = written.unwrap_or_else(|error| panic!("{}: {error}", path.display()));
-    for (written, line) in written.lines().zip(csv.lines()) {
-        assert_eq!(written, line, "run `cargo xtask figure {figure}`");
-    }
-    assert_eq!(written.len(), csv.len(), "run `cargo xtask figure {figure}`");
 }
 
 fn load(tenths: u32) -> f64 {

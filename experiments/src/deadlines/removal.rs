@@ -1,26 +1,20 @@
 //! Figure 8: what it brings that less important tasks make way; nothing fails.
 
+use std::iter;
+
 use anyhow::Result;
 use legwork_promise::Strategy;
 use serde::Serialize;
 
 use super::drawn::PRIORITIES;
+use super::page::{Page, Table, percent, points};
 use super::slices::{Drawing, Slice, Slices};
 use super::{
     Difference, Fault, LOADS, RUNS, Setting, arrivals, load, of_runs, ratio, run as simulated,
 };
-use crate::executors::tell;
 
 const VARIANTS: [(&str, bool); 2] = [("with removal", true), ("without", false)];
 const DRAWN: u32 = 9;
-
-#[derive(Debug, Serialize)]
-struct Figure {
-    figure: &'static str,
-    runs: u64,
-    #[serde(flatten)]
-    tables: Tables,
-}
 
 #[derive(Debug, Default, Serialize)]
 struct Tables {
@@ -51,9 +45,7 @@ pub(crate) fn run(json: bool) -> Result<()> {
     let title = "tasks promised and kept, load 0.9, nothing fails";
     let drawing = Drawing { figure: "004-8", file: "removal.svg", title, load: DRAWN };
     drawing.draw(&tables.over_time, VARIANTS.into_iter().map(|(name, _)| name))?;
-    let csv = tables.csv();
-    let figure = Figure { figure: "004-8", runs: RUNS, tables };
-    tell(&figure, "004-8", "removal.csv", &csv, json)
+    tables.page().tell(&tables, json)
 }
 
 impl Tables {
@@ -102,6 +94,35 @@ impl Tables {
         }
         csv
     }
+
+    fn page(&self) -> Page {
+        let tables = vec![self.ratios()];
+        Page { figure: "004-8", file: "removal.csv", csv: self.csv(), tables }
+    }
+
+    fn ratios(&self) -> Table {
+        const OF_LOAD: usize = PRIORITIES + 1;
+        // All, then the most important first.
+        let shown = || iter::once(0).chain((1..=PRIORITIES).rev());
+        let names = (1..=PRIORITIES).rev().map(|priority| format!("priority {priority}"));
+        let head = ["load", "removal", "all"].map(str::to_owned).into_iter().chain(names);
+        let mut table = Table::new(&head.collect::<Vec<_>>());
+        let of_loads = self.rows.chunks(2 * OF_LOAD).zip(self.differences.chunks(OF_LOAD));
+        for (rows, differences) in of_loads {
+            let (with, without) = rows.split_at(OF_LOAD);
+            let ratio = |row: &Row| percent(row.ratio, row.ci95);
+            let lines: [(&str, Vec<String>); 3] = [
+                ("with", shown().map(|it| ratio(&with[it])).collect()),
+                ("without", shown().map(|it| ratio(&without[it])).collect()),
+                ("difference", shown().map(|it| points(&differences[it].difference)).collect()),
+            ];
+            for (name, cells) in lines {
+                let first = [with[0].load.to_string(), name.to_owned()];
+                table.push(&first.into_iter().chain(cells).collect::<Vec<_>>());
+            }
+        }
+        table
+    }
 }
 
 fn named(priority: usize) -> Option<usize> {
@@ -131,12 +152,11 @@ mod tests {
     #![allow(clippy::unwrap_used, reason = "a wrong assumption is a failed test")]
 
     use super::*;
-    use crate::deadlines::is_written;
 
     #[test]
     fn what_is_written_comes_out_and_the_most_important_gain_by_removal() {
         let tables = Tables::new();
-        is_written("004-8", "removal.csv", &tables.csv());
+        tables.page().is_written();
         let of = |priority: usize| {
             tables.differences.iter().filter(move |it| it.priority == named(priority))
         };

@@ -1,15 +1,17 @@
 //! Not in the paper: the ways to ask others, and what nobody could promise more than.
 
+use std::iter;
+
 use anyhow::Result;
 use legwork_promise::Strategy;
 use serde::Serialize;
 
+use super::page::{Page, Table, percent, points};
 use super::{
     Arrival, Difference, Fault, LOADS, RUNS, Setting, arrivals, bound, load, of_runs, ratio,
     run as simulated,
 };
 use crate::division::{folder, rounded};
-use crate::executors::tell;
 use crate::plot::{self, Curve, SeriesLabelPosition};
 
 const STRATEGIES: [(&str, Strategy); 5] = [
@@ -21,14 +23,6 @@ const STRATEGIES: [(&str, Strategy); 5] = [
 ];
 const BOUND: &str = "bound";
 const OFFLINE: &str = "offline";
-
-#[derive(Debug, Serialize)]
-struct Figure {
-    figure: &'static str,
-    runs: u64,
-    #[serde(flatten)]
-    tables: Tables,
-}
 
 #[derive(Debug, Default, Serialize)]
 struct Tables {
@@ -52,9 +46,7 @@ struct Row {
 pub(crate) fn run(json: bool) -> Result<()> {
     let tables = Tables::new();
     draw(&tables.rows)?;
-    let csv = tables.csv();
-    let figure = Figure { figure: "004-x", runs: RUNS, tables };
-    tell(&figure, "004-x", "strategies.csv", &csv, json)
+    tables.page().tell(&tables, json)
 }
 
 impl Tables {
@@ -100,6 +92,42 @@ impl Tables {
         }
         csv
     }
+
+    fn page(&self) -> Page {
+        let tables = vec![self.ratios(), self.ahead()];
+        Page { figure: "004-x", file: "strategies.csv", csv: self.csv(), tables }
+    }
+
+    fn ratios(&self) -> Table {
+        let names = STRATEGIES.map(|(name, _)| name.to_owned());
+        let head = ["load".to_owned()].into_iter().chain(names);
+        let mut table =
+            Table::new(&head.chain([OFFLINE, BOUND].map(str::to_owned)).collect::<Vec<_>>());
+        let cell = |row: &Row| percent(row.ratio, row.ci95);
+        let mut messages = vec!["messages".to_owned()];
+        for (rows, offline) in self.rows.chunks(STRATEGIES.len() + 1).zip(&self.offline) {
+            let [own @ .., bound] = rows else { continue };
+            let all = own.iter().chain([offline, bound]).map(cell);
+            table.push(&iter::once(offline.load.to_string()).chain(all).collect::<Vec<_>>());
+            messages.truncate(1);
+            messages.extend(own.iter().map(|row| format!("{:.2}", row.messages)));
+        }
+        messages.resize(STRATEGIES.len() + 3, String::new());
+        table.push(&messages);
+        table
+    }
+
+    /// What flexible is in front of the others by.
+    fn ahead(&self) -> Table {
+        let others = STRATEGIES.len() - 1;
+        let head = self.differences.iter().take(others).map(Difference::variant);
+        let mut table = Table::new(&iter::once("load".to_owned()).chain(head).collect::<Vec<_>>());
+        for own in self.differences.chunks(others) {
+            let load = own.iter().take(1).map(|it| it.load.to_string());
+            table.push(&load.chain(own.iter().map(points)).collect::<Vec<_>>());
+        }
+        table
+    }
 }
 
 /// What is kept in each run, and how many messages a task takes.
@@ -134,12 +162,11 @@ fn draw(rows: &[Row]) -> Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::deadlines::is_written;
 
     #[test]
     fn what_is_written_comes_out_and_flexible_is_as_good_as_any_at_every_load() {
         let tables = Tables::new();
-        is_written("004-x", "strategies.csv", &tables.csv());
+        tables.page().is_written();
         let Tables { rows, offline, differences } = &tables;
         for it in differences {
             assert!(it.difference >= 0.0, "{it:?}");

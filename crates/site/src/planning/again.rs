@@ -192,7 +192,7 @@ impl Site {
         let Some(deadline) = state.deadline() else { return };
         let window = Window { release: leg.release, deadline: leg.due };
         let service = Work(i64::try_from(leg.takes_ms).unwrap_or(i64::MAX));
-        let Who { all, only } = self.who_could_now(schema, state, leg);
+        let Who { all, only } = self.who_could_now(id, (schema, state), leg);
         let priority = deadline.priority();
         let task = Task::new(task_of(id, leg), window, service, all);
         let (may_abort, displaces) = (true, Displaces::Never);

@@ -118,7 +118,7 @@ impl Site {
         &self,
         state: &State,
         leg: &Leg,
-        before: Told,
+        before: &Told,
         now: Timestamp,
     ) -> Option<u64> {
         if before.stage != Stage::Begun {

@@ -12,6 +12,7 @@ mod busy;
 mod doubts;
 mod ends;
 mod forgotten;
+mod holders;
 mod homes;
 mod hours;
 mod journal;
@@ -77,6 +78,7 @@ pub(crate) struct Planning {
     granted: BTreeMap<InstanceId, Granted>,
     /// How far the steps are that were promised for instances started here.
     stages: BTreeMap<TaskId, Told>,
+    holders: holders::Holders,
     /// What was asked for before the server went down.
     expected: Vec<Expected>,
     /// When it was looked last whether all promises can be kept, and how people work.
@@ -158,6 +160,7 @@ impl Planning {
     fn forget(&mut self, id: InstanceId) {
         self.withdrawn.remove(&id);
         self.retold.forget(id);
+        self.holders.forget(id);
         let steps: Vec<TaskId> = self.stages.range(steps_of(id)).map(|(task, _)| *task).collect();
         for task in steps {
             self.stages.remove(&task);

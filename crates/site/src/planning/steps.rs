@@ -5,12 +5,13 @@ use std::collections::BTreeSet;
 
 use legwork_engine::{Command, Here, NodeState, State};
 use legwork_model::event::{Deadline, Leg, Planned, Replanned, TaskKey};
-use legwork_model::id::{Activity, InstanceId, Iteration, NodeId, ServerId};
+use legwork_model::id::{Activity, AgentId, InstanceId, Iteration, NodeId, ServerId};
 use legwork_model::schema::Schema;
 use legwork_model::time::Timestamp;
 use legwork_org::ItemKey;
 use legwork_promise::{Message as Said, Promise, ResourceId, Task, TaskId, Window, Work};
 
+use super::holders::claimed_by;
 use super::resources::{performer, resource};
 use super::who::Who;
 use super::word::News;
@@ -20,10 +21,12 @@ use crate::jobs::JobKey;
 use crate::message::Stage;
 
 /// How far a step is, as it was told last.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Told {
     pub(super) stage: Stage,
     pub(super) since: Timestamp,
+    /// Who has claimed it.
+    pub(super) holder: Option<AgentId>,
     /// Who has promised it and so has heard it; `None` if nobody does any more.
     pub(super) planner: Option<ServerId>,
 }
@@ -52,7 +55,7 @@ impl Site {
         }
         for (node, round) in again {
             let task = TaskId { instance: id, step: node.0, round, part: 0 };
-            let waits = Told { stage: Stage::Waiting, since: now, planner: None };
+            let waits = Told { stage: Stage::Waiting, since: now, holder: None, planner: None };
             if self.planning.stages.insert(task, waits).is_none() {
                 self.tell_step(task, News::new(Stage::Begun, now), [None, starter], now);
                 self.goes_round(task, now);
@@ -60,17 +63,20 @@ impl Site {
         }
         let is_done = told.iter().any(|(_, news, _)| news.stage == Stage::Over);
         for (task, news, took_ms) in told {
-            let Told { stage, since, planner } = news;
+            let Told { stage, since, holder, planner } = news.clone();
             let before = self.planning.stages.insert(task, news);
+            let is_held_as_before =
+                before.as_ref().map_or(holder.is_none(), |before| before.holder == holder);
             // That a step waits is news only if somebody had begun.
             let had_begun = before.is_some_and(|before| before.stage != Stage::Waiting);
-            if stage != Stage::Waiting || had_begun {
-                let news = News { took_ms, ..News::new(stage, since) };
+            if stage != Stage::Waiting || had_begun || !is_held_as_before {
+                let news = News { took_ms, holder, ..News::new(stage, since) };
                 self.tell_step(task, news, [planner, starter], now);
                 self.step_told(key(task), (stage, since), now);
             }
             if starter.is_none() {
                 self.took(key(task), took_ms, now);
+                self.follow_holder(task, now);
             }
         }
         if is_done && starter.is_none() {
@@ -92,11 +98,16 @@ impl Site {
         let (mut told, mut left) = (Vec::new(), Vec::new());
         for leg in &deadline.legs {
             let task = task_of(id, leg);
-            let Some(planned) = &leg.planned else {
-                left.push(task);
-                continue;
-            };
             let stage = stage_of(schema, state, leg);
+            let planner = leg.planned.as_ref().map(|planned| planned.planner);
+            if planner.is_none() {
+                left.push(task);
+                // Whoever asks for it again has to know who has taken it.
+                let is_a_persons = || schema.node(leg.node).who().is_some();
+                if stage == Stage::Over || starter.is_none() || !is_a_persons() {
+                    continue;
+                }
+            }
             let is_now = is_now(schema, state, leg);
             // Nobody controls what is skipped, nor a round that is not gone: whoever knows it says so.
             let is_skipped = stage == Stage::Over
@@ -105,7 +116,7 @@ impl Site {
             if starter.is_some() && !is_skipped && !controls() {
                 continue;
             }
-            let before = self.planning.stages.get(&task).copied();
+            let before = self.planning.stages.get(&task);
             // A job that was given to somebody is still open.
             let is_given = || {
                 let activity = state.activity(schema, leg.node);
@@ -116,8 +127,8 @@ impl Site {
                 Stage::Begun if self.is_left_to_others(id, leg, now) => Stage::Waiting,
                 Stage::Waiting | Stage::Begun | Stage::Over => stage,
             };
-            let planner = Some(planned.planner);
-            let same = before.filter(|before| before.stage == stage);
+            let holder = claimed_by(schema, state, leg).filter(|_| stage != Stage::Over).cloned();
+            let same = before.filter(|before| before.stage == stage && before.holder == holder);
             if same.is_some_and(|same| same.planner == planner) {
                 continue;
             }
@@ -128,7 +139,7 @@ impl Site {
             // Of what nobody had promised when it was done it is not known when that was noticed.
             let took = before.filter(|it| same.is_none() && is_now && it.planner.is_some());
             let took = took.and_then(|before| self.took_since(state, leg, before, now));
-            told.push((task, Told { stage, since, planner }, took));
+            told.push((task, Told { stage, since, holder, planner }, took));
         }
         let again = rounds_again(schema, state, deadline);
         Some(Moved { starter, told, left, again })
@@ -158,7 +169,7 @@ impl Site {
             let service = Work(i64::try_from(leg.takes_ms).unwrap_or(i64::MAX));
             let Who { all, only } = match schema.node(leg.node).job() {
                 Some(_) => Who { all: vec![resource(&planned.by)], only: Vec::new() },
-                None => self.who_could_now(schema, state, leg),
+                None => self.who_could_now(id, (schema, state), leg),
             };
             let (may_abort, priority) = (true, deadline.priority());
             let task = Task::new(task_of(id, leg), window, service, all);
@@ -169,7 +180,7 @@ impl Site {
         }
         // Its state stays in memory, so that it can be told what becomes of them. How far they are is told again.
         let (stage, since) = (Stage::Waiting, state.started_at());
-        let told = |at| Told { stage, since, planner: Some(at) };
+        let told = |at| Told { stage, since, holder: None, planner: Some(at) };
         let stages = expected.iter().map(|it| (it.task.id, told(it.at)));
         self.planning.stages.extend(stages);
         self.planning.expected.extend(expected);
@@ -209,7 +220,8 @@ impl Site {
         let Some(leg) = leg_of(schema, state, &job.activity) else { return };
         let Some(planner) = leg.planned.as_ref().map(|planned| planned.planner) else { return };
         let (task, starter) = (task_of(job.instance, leg), state.started_elsewhere());
-        let begun = Told { stage: Stage::Begun, since: now, planner: Some(planner) };
+        let (stage, since) = (Stage::Begun, now);
+        let begun = Told { stage, since, holder: None, planner: Some(planner) };
         self.planning.stages.insert(task, begun);
         self.tell_step(task, News::new(Stage::Begun, now), [Some(planner), starter], now);
         self.step_told(key(task), (Stage::Begun, now), now);

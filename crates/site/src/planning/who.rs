@@ -17,7 +17,7 @@ use legwork_schedule::{ExecutorId, KindId};
 
 use super::resources::{AHEAD, performer, resource};
 use super::search::{Foreseen, Routing};
-use super::steps::{is_now, stage_of};
+use super::steps::stage_of;
 use super::steps_of;
 use crate::Site;
 use crate::message::Stage;
@@ -146,12 +146,17 @@ impl Site {
 
     /// Those who could do a step of an instance, by the organisation and the executors of today; what somebody has
     /// claimed only they and whoever stands in for them.
-    pub(super) fn who_could_now(&self, schema: &Schema, state: &State, leg: &Leg) -> Who {
+    pub(super) fn who_could_now(
+        &self,
+        id: InstanceId,
+        (schema, state): (&Schema, &State),
+        leg: &Leg,
+    ) -> Who {
         if let Some(job) = schema.node(leg.node).job() {
             return Who { all: self.executors_doing(job).collect(), only: Vec::new() };
         }
         let resolved = self.resolved_as_planned(schema, state, leg);
-        let actors = match holder(schema, state, leg) {
+        let actors = match self.holder(id, (schema, state), leg) {
             Some(holder) => vec![holder.clone()],
             None => resolved.actors.iter().take(WHO_MAX).cloned().collect(),
         };
@@ -199,7 +204,7 @@ impl Site {
         }
     }
 
-    fn in_vain(&mut self, open: &[TaskId], now: Timestamp) -> Vec<TaskId> {
+    pub(super) fn in_vain(&mut self, open: &[TaskId], now: Timestamp) -> Vec<TaskId> {
         let others: Vec<TaskId> =
             open.iter().copied().filter(|id| !self.is_done_by_actor(*id)).collect();
         others.into_iter().filter(|id| self.look_again_who_could(*id, now) == Some(false)).collect()
@@ -211,8 +216,7 @@ impl Site {
         let (schema, state, leg) = self.promised_leg(id)?;
         let planned = leg.planned.clone()?;
         let by = resource(&planned.by);
-        let is_claimed = holder(schema, state, leg).is_some();
-        let Who { all, only } = self.who_could_now(schema, state, leg);
+        let Who { all, only } = self.who_could_now(id.instance, (schema, state), leg);
         all.iter().for_each(|one| self.prepare(one, now));
         if let Some(node) = &mut self.planning.node {
             node.revise(id, &all, &only);
@@ -222,7 +226,7 @@ impl Site {
             only.iter().filter(|only| only.who == by).map(|only| only.within).peekable();
         let is_then = times.peek().is_none()
             || times.any(|it| it.release <= planned.start && planned.end <= it.deadline);
-        Some(is_claimed || all.contains(&by) && is_then)
+        Some(all.contains(&by) && is_then)
     }
 
     /// Whether whoever is to do a step may do it at any time: nearly all.
@@ -231,14 +235,14 @@ impl Site {
         let Some(by) = leg.planned.as_ref().and_then(|planned| agent(&planned.by)) else {
             return true;
         };
-        match holder(schema, state, leg) {
+        match self.holder(id.instance, (schema, state), leg) {
             Some(holder) => *holder == by,
             None => self.resolved_as_planned(schema, state, leg).actors.contains(&by),
         }
     }
 
     /// What is planned for a step of an instance of this server.
-    fn promised_leg(&self, id: TaskId) -> Option<(&Schema, &State, &Leg)> {
+    pub(super) fn promised_leg(&self, id: TaskId) -> Option<(&Schema, &State, &Leg)> {
         let (schema, state) = self.instances.state(id.instance)?;
         let deadline = state.deadline().filter(|_| state.started_elsewhere().is_none())?;
         let mut legs = deadline.legs.iter();
@@ -252,18 +256,6 @@ impl Site {
         let rule = schema.node(leg.node).who().unwrap_or(&nobody);
         org.resolve(rule, &AsPlanned { schema, state, leg })
     }
-
-    /// Whether somebody has claimed a step who is away, and somebody else is to do it.
-    pub(super) fn is_left_to_others(&self, id: InstanceId, leg: &Leg, now: Timestamp) -> bool {
-        let Some((schema, state)) = self.instances.state(id) else { return false };
-        let Some(holder) = holder(schema, state, leg) else { return false };
-        let by = leg.planned.as_ref().and_then(|planned| agent(&planned.by));
-        by.as_ref() != Some(holder) && self.catalog.organisation().is_absent(holder, now)
-    }
-}
-
-fn holder<'s>(schema: &Schema, state: &'s State, leg: &Leg) -> Option<&'s AgentId> {
-    state.open_at(schema, leg.node).filter(|_| is_now(schema, state, leg))?.claimed_by
 }
 
 fn planned_for(leg: &Leg) -> Option<AgentId> {

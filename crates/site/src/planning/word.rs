@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use legwork_engine::{Here, NodeState};
 use legwork_model::event::TaskKey;
-use legwork_model::id::{InstanceId, ServerId};
+use legwork_model::id::{AgentId, InstanceId, ServerId};
 use legwork_model::time::Timestamp;
 use legwork_promise::TaskId;
 
@@ -41,18 +41,19 @@ pub(super) struct Word {
     last: u64,
 }
 
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 struct Unheard {
     news: News,
     due: Timestamp,
     pause: Duration,
 }
 
-/// How far a step is, since when, and how long it took if it is over.
-#[derive(Clone, Copy, Debug)]
+/// How far a step is, since when, who has claimed it, and how long it took if it is over.
+#[derive(Clone, Debug)]
 pub(super) struct News {
     pub(super) stage: Stage,
     pub(super) since: Timestamp,
+    pub(super) holder: Option<AgentId>,
     pub(super) took_ms: Option<u64>,
     /// 0: it gets one when it is told.
     pub(super) number: u64,
@@ -60,7 +61,7 @@ pub(super) struct News {
 
 impl News {
     pub(super) fn new(stage: Stage, since: Timestamp) -> Self {
-        Self { stage, since, took_ms: None, number: 0 }
+        Self { stage, since, holder: None, took_ms: None, number: 0 }
     }
 }
 
@@ -85,8 +86,8 @@ impl Word {
     }
 
     /// Whether that is news, which counts from now on.
-    fn is_news(&mut self, task: TaskId, news: News) -> bool {
-        let News { stage, number, .. } = news;
+    fn is_news(&mut self, task: TaskId, news: &News) -> bool {
+        let News { stage, number, .. } = *news;
         let is_over = |stage: Stage| stage == Stage::Over;
         let is_known = self.heard.get(&task).is_some_and(|(last, before)| {
             number != 0 && number <= *last && (!is_over(stage) || is_over(*before))
@@ -133,8 +134,9 @@ impl Site {
         let word = &mut self.planning.word;
         let news = word.numbered(news, now);
         for to in others.into_iter().filter(|to| *to != here) {
+            self.out.push(Output::Send { to, message: step(task, &news, now) });
+            let news = news.clone();
             word.put((task, to), Unheard { news, due: now + PAUSE_MIN, pause: PAUSE_MIN * 2 });
-            self.out.push(Output::Send { to, message: step(task, news, now) });
         }
     }
 
@@ -152,8 +154,8 @@ impl Site {
                 continue;
             }
             let (due, next) = (now + pause, (pause * 2).min(PAUSE_MAX));
+            self.out.push(Output::Send { to, message: step(task, &news, now) });
             word.put((task, to), Unheard { news, due, pause: next });
-            self.out.push(Output::Send { to, message: step(task, news, now) });
         }
     }
 
@@ -166,21 +168,25 @@ impl Site {
 
     /// Another server tells how far a step is. It may not know who has promised it meanwhile.
     pub(crate) fn step_told_by(&mut self, from: ServerId, message: Message, now: Timestamp) {
-        let Message::Step { task, stage, took_ms, number, ago_ms } = message else { return };
+        let Message::Step { task, stage, took_ms, number, ago_ms, holder } = message else {
+            return;
+        };
         // What it is about is not read yet: it is said again.
         if self.unread.contains(&task.instance) {
             return;
         }
         let since = Timestamp(now.0.saturating_sub_unsigned(ago_ms));
-        let news = News { stage, since, took_ms, number };
+        let news = News { stage, since, holder, took_ms, number };
         // Whoever started it may have heard of the end before, on another way.
         let told = self.planning.stages.get(&task_id(task));
         let is_past = stage != Stage::Over && told.is_some_and(|it| it.stage == Stage::Over);
-        if !is_past && self.planning.word.is_news(task_id(task), news) {
+        if !is_past && self.planning.word.is_news(task_id(task), &news) {
             self.step_told(task, (stage, since), now);
             self.took(task, took_ms, now);
             let planner = self.planner_now(task).filter(|planner| *planner != from);
+            self.note_holder(task_id(task), news.holder.clone());
             self.tell_step(task_id(task), news, [planner, None], now);
+            self.follow_holder(task_id(task), now);
         }
         if self.instances.get(task.instance).is_none() && !self.planning.ledger.holds(task) {
             self.planning.word.forget(task_id(task));
@@ -217,10 +223,15 @@ impl Site {
         };
         let own =
             begun.filter(|(id, told)| told.planner == Some(server) || is_starter(id.instance));
-        let own: Vec<(TaskId, Timestamp)> = own.map(|(id, told)| (*id, told.since)).collect();
+        let own: Vec<(TaskId, News)> = own
+            .map(|(id, told)| {
+                let holder = told.holder.clone();
+                (*id, News { holder, ..News::new(Stage::Begun, told.since) })
+            })
+            .collect();
         let word = &mut self.planning.word;
-        for (task, since) in own {
-            let news = word.numbered(News::new(Stage::Begun, since), now);
+        for (task, news) in own {
+            let news = word.numbered(news, now);
             word.put((task, server), Unheard { news, due: now, pause: PAUSE_MIN });
         }
     }
@@ -256,7 +267,8 @@ impl Site {
     }
 }
 
-fn step(task: TaskId, News { stage, since, took_ms, number }: News, now: Timestamp) -> Message {
+fn step(task: TaskId, news: &News, now: Timestamp) -> Message {
+    let News { stage, since, holder, took_ms, number } = news.clone();
     let ago_ms = u64::try_from(now.since(since).as_millis()).unwrap_or(u64::MAX);
-    Message::Step { task: key(task), stage, took_ms, number, ago_ms }
+    Message::Step { task: key(task), stage, took_ms, number, ago_ms, holder }
 }

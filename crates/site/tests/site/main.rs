@@ -46,6 +46,7 @@ mod schedules;
 mod schedules_elsewhere;
 mod stand_ins;
 mod support;
+mod taken_by_others;
 mod together;
 mod turns;
 mod watch;

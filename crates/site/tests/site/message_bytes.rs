@@ -261,14 +261,14 @@ fn messages_about_plans_keep_their_bytes() {
     let Instance(instance) = instance();
     let task = TaskKey { instance, node: NodeId(2), round: 1, part: 0 };
     let stage = Stage::Over;
-    let step = |took_ms, number| Message::Step { task, stage, took_ms, number, ago_ms: 0 };
+    let step = |took_ms, number| Message::Step { task, stage, took_ms, number, ago_ms: 0, holder: None };
     let id = "84500102030405060708090a0b0c0d0e0f10020100";
     // As it was said before it had a number.
     check(&step(None, 0), &format!("008310{id}02"));
     check(&step(Some(7), 0), &format!("008410{id}0207"));
     check(&step(Some(7), 300), &format!("008510{id}020719012c"));
     check(&step(None, 300), &format!("008510{id}02f619012c"));
-    let late = Message::Step { task, stage, took_ms: None, number: 300, ago_ms: 500 };
+    let late = Message::Step { task, stage, took_ms: None, number: 300, ago_ms: 500, holder: None };
     check(&late, &format!("008610{id}02f619012c1901f4"));
     check(&Message::StepHeard { task, number: 300 }, &format!("008316{id}19012c"));
     let message = Message::PlanHeard { instance: Instance(instance), number: 300 };

@@ -1,0 +1,80 @@
+//! Who has taken a step. Whoever started an instance asks for promises, but only who controls a step sees who has claimed it, and
+//! says so with how far it is.
+//!
+//! Invariant: what somebody has taken is promised by them, by whoever stands in for them, or by nobody: others wait for it in
+//! vain.
+
+use std::collections::BTreeMap;
+
+use legwork_engine::State;
+use legwork_model::event::Leg;
+use legwork_model::id::{AgentId, InstanceId};
+use legwork_model::schema::Schema;
+use legwork_model::time::Timestamp;
+use legwork_promise::TaskId;
+
+use super::steps::{is_now, task_of};
+use super::steps_of;
+use crate::Site;
+use crate::step::agent;
+
+/// Who has taken steps of instances that were started here, as other servers told. Nothing of it is stored: it is said again.
+#[derive(Debug, Default)]
+pub(super) struct Holders(BTreeMap<TaskId, AgentId>);
+
+impl Holders {
+    pub(super) fn note(&mut self, task: TaskId, holder: Option<AgentId>) {
+        match holder {
+            Some(holder) => drop(self.0.insert(task, holder)),
+            None => drop(self.0.remove(&task)),
+        }
+    }
+
+    pub(super) fn forget(&mut self, id: InstanceId) {
+        self.0.extract_if(steps_of(id), |_, _| true).for_each(drop);
+    }
+}
+
+impl Site {
+    /// Who has claimed a step, as far as is known here.
+    pub(super) fn holder<'s>(
+        &'s self,
+        id: InstanceId,
+        (schema, state): (&Schema, &'s State),
+        leg: &Leg,
+    ) -> Option<&'s AgentId> {
+        claimed_by(schema, state, leg).or_else(|| self.planning.holders.0.get(&task_of(id, leg)))
+    }
+
+    /// Another server tells who has claimed a step.
+    pub(super) fn note_holder(&mut self, task: TaskId, holder: Option<AgentId>) {
+        let state = self.instances.state(task.instance);
+        if state.is_some_and(|(_, state)| state.started_elsewhere().is_none()) {
+            self.planning.holders.note(task, holder);
+        }
+    }
+
+    /// What somebody has taken and another one has promised is promised anew, by who has it.
+    pub(super) fn follow_holder(&mut self, task: TaskId, now: Timestamp) {
+        let Some((schema, state, leg)) = self.promised_leg(task) else { return };
+        if self.holder(task.instance, (schema, state), leg).is_none() {
+            return;
+        }
+        for task in self.in_vain(&[task], now) {
+            self.plan(now, |node| node.promise_anew(task, now));
+        }
+    }
+
+    /// Whether somebody has claimed a step who is away, and somebody else is to do it.
+    pub(super) fn is_left_to_others(&self, id: InstanceId, leg: &Leg, now: Timestamp) -> bool {
+        let Some((schema, state)) = self.instances.state(id) else { return false };
+        let Some(holder) = claimed_by(schema, state, leg) else { return false };
+        let by = leg.planned.as_ref().and_then(|planned| agent(&planned.by));
+        by.as_ref() != Some(holder) && self.catalog.organisation().is_absent(holder, now)
+    }
+}
+
+/// Who has claimed a step that is controlled here.
+pub(super) fn claimed_by<'s>(schema: &Schema, state: &'s State, leg: &Leg) -> Option<&'s AgentId> {
+    state.open_at(schema, leg.node).filter(|_| is_now(schema, state, leg))?.claimed_by
+}

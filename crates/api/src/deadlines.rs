@@ -60,9 +60,23 @@ pub struct Deadline {
     pub at: Timestamp,
     /// Whether everybody who has to do a step has promised it, and still does.
     pub promised: bool,
+    /// Since when and why it is not promised any more; absent while it is, where it never was, and in lists.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub withdrawn: Option<Withdrawn>,
     /// What is planned for it; not in lists.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub steps: Vec<DeadlineStep>,
+}
+
+/// A promise that does not stand any more.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct Withdrawn {
+    #[serde(with = "text")]
+    #[schema(value_type = String, format = DateTime)]
+    pub at: Timestamp,
+    /// The first step that nobody promised any more.
+    pub step: Arc<str>,
+    pub reason: String,
 }
 
 /// A step on the way to a deadline.
@@ -151,6 +165,10 @@ pub struct Turn {
     /// As far as the server that keeps the plan knows it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub step: Option<Arc<str>>,
+    /// In which round of the loops around it, outermost first, each from 0; as far as the server that keeps the plan
+    /// knows the case.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub iteration: Vec<u32>,
     #[serde(default, with = "text::option", skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<String>, format = DateTime)]
     pub due: Option<Timestamp>,

@@ -133,6 +133,7 @@ pub(crate) fn steps(steps: &[DeadlineStep]) -> String {
 
 #[cfg(test)]
 pub(crate) mod tests {
+    use legwork_api::deadlines::Withdrawn;
     use legwork_api::instances::Performer;
 
     use super::*;
@@ -157,11 +158,22 @@ pub(crate) mod tests {
         Deadline {
             at: at("2026-03-02T16:00:00Z"),
             promised: true,
+            withdrawn: None,
             steps: vec![
                 step("check", ann, from, until, "2026-03-01T14:00:00Z"),
                 step("book", crm, until, "2026-03-01T11:00:30Z", "2026-03-01T15:00:00Z"),
             ],
         }
+    }
+
+    /// The same when nobody has the time for its second step any more.
+    pub(crate) fn withdrawn() -> Deadline {
+        let mut deadline = deadline();
+        let book = &mut deadline.steps[1];
+        (book.by, book.start, book.end) = (None, None, None);
+        let reason = "nobody has the time for it any more".to_owned();
+        let why = Withdrawn { at: at("2026-03-01T12:00:00Z"), step: "book".into(), reason };
+        Deadline { promised: false, withdrawn: Some(why), ..deadline }
     }
 
     fn shown(deadline: &Deadline) -> String {

@@ -100,7 +100,10 @@ fn asked(process: &str, deadline: &Deadline) -> String {
 #[serde(rename_all = "snake_case")]
 enum Standing {
     Promised,
+    /// Nobody could promise it when it was started.
     NotPromised,
+    /// It was promised, and is not any more.
+    Withdrawn,
     /// The deadline is over, and the case is not or was not then.
     Late,
     /// It was done by then.
@@ -119,7 +122,10 @@ fn standing(summary: &InstanceSummary, deadline: &Deadline, now: Timestamp) -> S
         (InstanceState::Running | InstanceState::Suspended, _) if deadline.promised => {
             Standing::Promised
         }
-        (InstanceState::Running | InstanceState::Suspended, _) => Standing::NotPromised,
+        (InstanceState::Running | InstanceState::Suspended, _) => match deadline.withdrawn {
+            Some(_) => Standing::Withdrawn,
+            None => Standing::NotPromised,
+        },
     }
 }
 
@@ -135,12 +141,13 @@ async fn plan(context: &Context, args: &PlanArgs) -> Result<()> {
     context.out.answer(&plan, || gantt::render(&plan, width))
 }
 
-/// Where no executor is called so, but a person is, that is said.
+/// Where no executor is called so, but a person is, people are told; programs get what the server says.
 async fn instead(context: &Context, error: client::Error, args: &PlanArgs) -> anyhow::Error {
-    let is_unknown = error.problem().is_some_and(|problem| &*problem.code == "no_such_resource");
+    let is_unknown = error.code() == Some("no_such_resource");
     let name = &args.name;
     if args.executor
         && is_unknown
+        && !context.out.json
         && context.client.plan(name, Some(PlanKind::Person)).await.is_ok()
     {
         return anyhow!(
@@ -152,10 +159,17 @@ async fn instead(context: &Context, error: client::Error, args: &PlanArgs) -> an
 
 #[cfg(test)]
 mod tests {
+    use std::io::{BufRead, BufReader, Write};
+    use std::net::TcpListener;
+
+    use legwork_api::Problem;
+    use legwork_api::client::Client;
+    use legwork_api::deadlines::Plan;
     use legwork_api::instances::{Instance, Performer};
 
     use super::*;
     use crate::by::tests::deadline;
+    use crate::output::Output;
     use crate::tree::tests::{node, summary};
 
     pub(super) fn with_deadline(state: InstanceState) -> InstanceSummary {
@@ -177,6 +191,48 @@ mod tests {
 
     pub(super) fn bare(text: &str) -> String {
         anstream::adapter::strip_str(text).to_string()
+    }
+
+    /// A server that knows the person ann, and no executor; answers where it is.
+    fn office() -> String {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap();
+        std::thread::spawn(move || {
+            for stream in listener.incoming() {
+                let mut stream = stream.unwrap();
+                let mut lines = BufReader::new(&stream).lines().map(Result::unwrap);
+                let is_executor = lines.next().unwrap().contains("kind=executor");
+                lines.by_ref().find(String::is_empty);
+                let unknown = Problem::new(404, "no_such_resource", "there is no `ann`");
+                let (name, at) = ("ann".into(), Timestamp(0));
+                let plan = Plan { name, kind: PlanKind::Person, at, turns: Vec::new() };
+                let (status, kind, body) = match is_executor {
+                    true => ("404 Not Found", "problem+json", serde_json::to_string(&unknown)),
+                    false => ("200 OK", "json", serde_json::to_string(&plan)),
+                };
+                let body = body.unwrap();
+                let head = format!("HTTP/1.1 {status}\r\ncontent-type: application/{kind}");
+                let length = format!("content-length: {}\r\nconnection: close", body.len());
+                write!(stream, "{head}\r\n{length}\r\n\r\n{body}").unwrap();
+            }
+        });
+        format!("http://{address}")
+    }
+
+    #[tokio::test]
+    async fn a_person_who_was_taken_for_an_executor_is_pointed_out_to_people_and_not_to_programs() {
+        let address = office();
+        let refused = async |json: bool| {
+            let client = Client::new(&address, None).unwrap();
+            let context = Context { client, out: Output { json }, agent: None };
+            let args = PlanArgs { name: "ann".to_owned(), executor: true, width: None };
+            plan(&context, &args).await.unwrap_err()
+        };
+        let told = refused(false).await.to_string();
+        assert!(told.contains("there is a person of that name: leave out --executor"), "{told}");
+        let as_it_came = refused(true).await;
+        let code = as_it_came.downcast_ref::<client::Error>().and_then(client::Error::code);
+        assert_eq!(code, Some("no_such_resource"), "{as_it_came}");
     }
 
     #[test]

@@ -56,7 +56,7 @@ struct Registration {
     /// Where it is called
     #[arg(long, value_name = "URL")]
     url: String,
-    /// What the executor signs with, and what it is called with is signed: 32 to 200 characters
+    /// The secret with which it signs its results, and Legwork its calls: 32 to 200 characters
     #[arg(long, env = "LEGWORK_EXECUTOR_SECRET", hide_env_values = true)]
     secret: String,
     /// A type of jobs that it does, how many at a time and in so long (10/s); may be repeated

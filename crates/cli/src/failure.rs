@@ -74,7 +74,7 @@ fn next(problem: &Problem) -> Option<String> {
         ("deadline_not_promised", Some(earliest)) => Some(format!(
             "write --by {earliest}, or start it all the same with `legwork start … --unpromised`"
         )),
-        ("deadline_not_promised", None) => {
+        ("deadline_not_promised", None) | ("deadline_too_far", _) => {
             text("start it all the same with `legwork start … --unpromised`")
         }
         _ => None,
@@ -159,6 +159,8 @@ mod tests {
           book   worker crm  2026-03-01 11:00:00Z  2026-03-01 11:00:30Z
           hint: write --by 2026-01-19T10:00:00.000Z, or start it all the same with `legwork start … --unpromised`
         ");
+        let far = Problem::new(422, "deadline_too_far", "nothing is promised for so far ahead");
+        assert!(next(&far).is_some_and(|hint| hint.contains("--unpromised")));
     }
 
     #[test]

@@ -9,6 +9,7 @@ use legwork_model::time::Timestamp;
 
 use crate::abbreviate::short;
 use crate::style::{ACTIVE, DIM, count, paint, plain, shorten, width};
+use crate::tree;
 
 const HOUR: i64 = 3_600_000;
 const DAY: i64 = 24 * HOUR;
@@ -74,7 +75,8 @@ fn tasks(plan: &Plan) -> Vec<(String, Vec<&Turn>)> {
 
 fn label(turn: &Turn) -> String {
     let Some(instance) = turn.instance else { return OTHER.to_owned() };
-    let step = turn.step.as_deref().map_or_else(String::new, |step| format!(":{}", plain(step)));
+    let step = turn.step.as_deref().map(|step| tree::in_round(&plain(step), &turn.iteration));
+    let step = step.map_or_else(String::new, |step| format!(":{step}"));
     format!("{}{step}", short(&instance.to_string()))
 }
 
@@ -174,7 +176,7 @@ mod tests {
 
     const CASES: [&str; 2] = ["inst_01KFZQ9Y5GB4D7T3N8XJ2M6RVC", "inst_01KFZQ9Y5GB4D7T3N8XJ2M7ABC"];
 
-    /// Turns as `16T08 16T11 0:check`, with the place of the case, `other`, or nothing for regular work.
+    /// Turns as `16T08 16T11 0:check` or `0:check:1`, with the place of the case, `other`, or nothing for regular work.
     fn plan(turns: &[&str]) -> Plan {
         let turn = |text: &&str| {
             let parts: Vec<&str> = text.split(' ').collect();
@@ -186,6 +188,8 @@ mod tests {
                 (Some(_), Some(_)) => TurnKind::Promised,
             };
             let (from, to) = (moment(parts[0]), moment(parts[1]));
+            let (step, round) =
+                task.map(|(_, step)| step.split_once(':').unwrap_or((step, ""))).unzip();
             Turn {
                 what,
                 lane: 0,
@@ -193,7 +197,8 @@ mod tests {
                 to,
                 instance: task
                     .map(|(case, _)| CASES[case.parse::<usize>().unwrap()].parse().unwrap()),
-                step: task.map(|(_, step)| step.into()),
+                step: step.map(Into::into),
+                iteration: round.iter().filter_map(|round| round.parse().ok()).collect(),
                 due: None,
             }
         };
@@ -224,6 +229,18 @@ mod tests {
         2M7ABC:check   │       ▏████████     │                     │
         2M6RVC:approve │               ▏█████│███                  │
         regular work   │                  ███│                     │
+        ");
+    }
+
+    #[test]
+    fn each_round_of_a_loop_has_its_own_line() {
+        let turns = ["16T08 16T09 0:check:0", "16T09 16T10 0:check:1", "16T10 16T11 0:file"];
+        insta::assert_snapshot!(chart(&turns, 40), @r"
+                       │Fri 16      │
+        UTC            │08        11│
+        2M6RVC:check:0 │████        │
+        2M6RVC:check:1 │    ████    │
+        2M6RVC:file    │        ████│
         ");
     }
 

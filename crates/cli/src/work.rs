@@ -2,6 +2,8 @@
 //!
 //! Invariant: everything is done as the agent of `--as`, or as the one agent the token allows.
 
+use std::cmp::Ordering;
+
 use anyhow::Result;
 use legwork_api::work::{CompleteRequest, Item, ItemDetail, Unreachable, Worklist};
 use legwork_model::id::ActivityId;
@@ -105,13 +107,19 @@ pub(crate) async fn run(context: &Context, args: &Args) -> Result<()> {
 
 async fn list(context: &Context) -> Result<()> {
     let Worklist { mut items, unreachable, .. } = context.worklist().await?;
-    items.sort_by(|a, b| (a.offered_at, &a.activity).cmp(&(b.offered_at, &b.activity)));
+    items.sort_by(in_order);
     let document = if unreachable.is_empty() {
         json!({"items": items})
     } else {
         json!({"items": items, "unreachable": unreachable})
     };
     context.out.answer(&document, || render(&items, &unreachable))
+}
+
+/// What is due first comes first, as in the plan; behind it what nobody has promised, the oldest first.
+fn in_order(a: &Item, b: &Item) -> Ordering {
+    let key = |item: &Item| (item.due.is_none(), item.due, item.offered_at);
+    key(a).cmp(&key(b)).then_with(|| a.activity.cmp(&b.activity))
 }
 
 /// The list, then what changes, for as long as the server is there.
@@ -208,7 +216,9 @@ fn remarks(item: &Item) -> String {
 fn render_change(change: &Worklist) -> String {
     let mut table = Table::bare();
     let with_server = change.items.iter().any(|item| item.server.is_some());
-    for item in &change.items {
+    let mut items: Vec<&Item> = change.items.iter().collect();
+    items.sort_by(|a, b| in_order(a, b));
+    for item in items {
         let mark = Cell::styled(GOOD, if change.reset { " " } else { "+" });
         table.row([mark].into_iter().chain(cells(item, with_server)));
     }
@@ -294,6 +304,25 @@ mod tests {
         2M6RVC:assess:1  loan     Title of assess:1  2026-03-01 09:30:05Z  takes 15m, for eve
         ");
         assert_eq!(render(&[], &[]), "nothing to do\n");
+    }
+
+    #[test]
+    fn what_is_due_first_is_at_the_top_and_what_nobody_promised_at_the_end() {
+        let shown = |step: &str, offered_at: i64, due: Option<i64>| Item {
+            offered_at: Timestamp(offered_at),
+            due: due.map(Timestamp),
+            ..item(step, None)
+        };
+        let mut items = [
+            shown("new", 4, None),
+            shown("old", 1, None),
+            shown("later", 2, Some(90)),
+            shown("soon", 5, Some(30)),
+            shown("sooner", 3, Some(30)),
+        ];
+        items.sort_by(in_order);
+        let steps = items.iter().map(|item| &*item.activity.step).collect::<Vec<_>>();
+        assert_eq!(steps, ["sooner", "soon", "later", "old", "new"]);
     }
 
     #[test]

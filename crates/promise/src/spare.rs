@@ -3,6 +3,7 @@
 //!
 //! Invariant: for a later deadline no step is due earlier.
 
+use std::cell::Cell;
 use std::sync::Arc;
 
 use legwork_model::time::Timestamp;
@@ -19,8 +20,14 @@ const WHOLE: i64 = 1_024;
 pub struct Hours(Vec<Arc<Supply>>);
 
 impl Hours {
-    pub fn new(all: Vec<Arc<Supply>>) -> Self {
-        Self(all)
+    pub fn new(all: impl IntoIterator<Item = Arc<Supply>>) -> Self {
+        let mut different: Vec<Arc<Supply>> = Vec::new();
+        for one in all {
+            if !different.contains(&one) {
+                different.push(one);
+            }
+        }
+        Self(different)
     }
 }
 
@@ -31,6 +38,8 @@ pub(crate) struct Spare {
     /// Of those behind each leg the one after which it takes longest.
     behind: Vec<Option<usize>>,
     deadline: Timestamp,
+    /// The factor of the leg before: mostly it is that of the next as well, so it is looked for from there.
+    found: Cell<i64>,
 }
 
 impl Spare {
@@ -46,7 +55,8 @@ impl Spare {
             let known = if known.is_empty() { std::slice::from_ref(&always) } else { known };
             known.iter().map(|supply| (supply.clone(), *takes)).collect()
         });
-        Self { legs: works.collect(), behind: behind(legs, takes_ms), deadline }
+        let (legs, behind) = (works.collect(), behind(legs, takes_ms));
+        Self { legs, behind, deadline, found: Cell::new(0) }
     }
 
     /// The same if each leg takes as long as in these windows.
@@ -68,13 +78,9 @@ impl Spare {
         let least = self.legs[leg].iter().map(|(_, work)| *work).min().unwrap_or(1).max(1);
         let room = i128::from(self.deadline.0.saturating_sub(soonest.0).max(0));
         let most = room * i128::from(WHOLE) / i128::from(least) + 1;
-        // What fits, and what does not.
-        let mut found = fits(0).then_some(0)?;
-        let mut beyond = i64::try_from(most).unwrap_or(i64::MAX);
-        while beyond - found > 1 {
-            let middle = found + (beyond - found) / 2;
-            if fits(middle) { found = middle } else { beyond = middle }
-        }
+        let most = i64::try_from(most).unwrap_or(i64::MAX);
+        let found = last_that(fits, most, self.found.get())?;
+        self.found.set(found);
         self.through(leg, soonest, found >> halved)
     }
 
@@ -113,6 +119,39 @@ impl Spare {
         });
         all.min().filter(|at| *at <= self.deadline)
     }
+}
+
+/// The last number for which something is so that is so for all smaller ones and not for the largest; looked for from a guess
+/// on, twice as far each time. `None` if it is so for none.
+fn last_that(is_so: impl Fn(i64) -> bool, largest: i64, guess: i64) -> Option<i64> {
+    let guess = guess.clamp(0, largest - 1);
+    let (mut so, mut not, mut step) = (-1, largest, 1);
+    if is_so(guess) {
+        so = guess;
+        while step < not - so {
+            if is_so(so + step) {
+                so += step
+            } else {
+                not = so + step
+            }
+            step = step.saturating_mul(2);
+        }
+    } else {
+        not = guess;
+        while step < not - so {
+            if is_so(not - step) {
+                so = not - step
+            } else {
+                not -= step
+            }
+            step = step.saturating_mul(2);
+        }
+    }
+    while not - so > 1 {
+        let middle = so + (not - so) / 2;
+        if is_so(middle) { so = middle } else { not = middle }
+    }
+    (so >= 0).then_some(so)
 }
 
 fn behind(legs: &[Leg], takes_ms: &[i64]) -> Vec<Option<usize>> {

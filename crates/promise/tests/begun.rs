@@ -220,3 +220,22 @@ fn what_takes_somebody_besides_goes_on_also_if_they_are_looked_at_anew() {
     desk.refit(&resource(), &executor(), Timestamp(10));
     assert_eq!(desk.turn_for(&resource(), Work(1), Timestamp(10)), Some(0));
 }
+
+#[test]
+fn what_was_done_before_somebody_is_looked_at_anew_does_not_count_for_something_else() {
+    let mut desk = Desk::default();
+    let setup = always(Discipline::Preemptive);
+    desk.add(resource(), &setup, START);
+    let (first, second) = (one(1, 100, 50), one(2, 200, 60));
+    for task in [&first, &second] {
+        desk.guarantee(task).expect("it fits");
+    }
+    desk.begin(first.id);
+    desk.pass(Timestamp(50));
+    desk.end(first.id);
+    desk.refit(&resource(), &setup, Timestamp(50));
+    desk.pass(Timestamp(60));
+    // It is told late that it was begun, and who began it was busy with the first.
+    desk.begin_since(second.id, Timestamp(10));
+    assert_eq!(desk.works_on(&resource()), [Some(Work(50))]);
+}

@@ -272,35 +272,11 @@ fn what_is_told_twice_was_begun_once_and_is_not_begun_anew_with_another_calendar
     );
 }
 
-#[test]
-fn nothing_is_given_up_because_somebody_is_a_moment_late() {
-    let mut desk = person(Leeway { part: 16, most: 1_000 });
-    let task = one(1, 0, 160, 160);
-    desk.guarantee(&task).expect("it fits");
-    desk.pass(Timestamp(10));
-    assert_eq!(desk.first_to_give_up(&resource(), 0, Timestamp(0)), None);
-    desk.pass(Timestamp(11));
-    assert_eq!(desk.first_to_give_up(&resource(), 0, Timestamp(0)), Some(task.id));
-}
-
 /// Works from each of these hours to the next.
 fn working(spans: &[(i64, i64)]) -> Setup {
     let span =
         |&(from, to): &(i64, i64)| Span { from: Timestamp(from), to: Timestamp(to), share: WHOLE };
     Setup { supply: Supply::new(spans.iter().map(span)), ..always(Discipline::Preemptive) }
-}
-
-#[test]
-fn who_falls_ill_on_a_later_day_is_known_at_once_not_when_that_day_has_come() {
-    let mut desk = person(Leeway::default());
-    let (today, later) = (one(1, 0, 100, 10), one(2, 200, 300, 50));
-    desk.guarantee(&today).expect("it fits");
-    desk.guarantee(&later).expect("it fits");
-    desk.refit(&resource(), &working(&[(0, 220), (290, 900)]), Timestamp(0));
-    assert_eq!(desk.endangered_lanes(), [(resource(), 0)]);
-    assert_eq!(desk.first_to_give_up(&resource(), 0, Timestamp(0)), Some(later.id));
-    desk.end(later.id);
-    assert_eq!(desk.endangered_lanes(), []);
 }
 
 #[test]
@@ -319,79 +295,6 @@ fn regular_work_that_is_done_stays_done_however_often_somebody_is_looked_at_anew
         desk.refit(&resource(), &letters(&[0, 80]), Timestamp(now));
         assert_eq!(desk.endangered(Timestamp(now)), if now > 10 { vec![task.id] } else { vec![] });
     }
-}
-
-#[test]
-fn what_somebody_has_begun_is_given_up_when_they_cannot_finish_it_any_more() {
-    let mut desk = person(Leeway { part: 16, most: 1_000 });
-    let task = one(1, 0, 200, 160);
-    desk.guarantee(&task).expect("it fits");
-    desk.begin(task.id);
-    desk.pass(Timestamp(100));
-    // There are 60 left to do. A moment less than that is made up for.
-    desk.refit(&resource(), &working(&[(0, 155), (500, 900)]), Timestamp(100));
-    assert_eq!(desk.first_to_give_up(&resource(), 0, Timestamp(0)), None);
-    desk.refit(&resource(), &working(&[(0, 149), (500, 900)]), Timestamp(100));
-    assert_eq!(desk.first_to_give_up(&resource(), 0, Timestamp(0)), Some(task.id));
-}
-
-#[test]
-fn what_takes_longer_than_said_stays_promised_for_nobody_knows_when_it_is_done() {
-    let mut desk = person(Leeway::default());
-    let task = one(1, 0, 200, 160);
-    desk.guarantee(&task).expect("it fits");
-    desk.begin(task.id);
-    for now in [159, 161, 200, 300] {
-        desk.pass(Timestamp(now));
-        assert_eq!(desk.endangered_lanes(), [], "{now}");
-    }
-}
-
-#[test]
-fn what_is_due_first_and_not_begun_is_given_up_before_all_that_it_keeps_waiting() {
-    let mut desk = person(Leeway::default());
-    let (first, longer) = (one(1, 0, 100, 50), one(2, 0, 160, 60));
-    desk.guarantee(&first).expect("it fits");
-    desk.guarantee(&longer).expect("it fits");
-    desk.pass(Timestamp(70));
-    assert_eq!(desk.endangered(Timestamp(70)), [first.id, longer.id]);
-    assert_eq!(desk.first_to_give_up(&resource(), 0, Timestamp(70)), Some(first.id));
-    desk.end(first.id);
-    assert_eq!(desk.endangered(Timestamp(70)), []);
-}
-
-#[test]
-fn while_it_is_waited_for_somebody_to_begin_nothing_that_is_due_later_is_given_up() {
-    let mut desk = person(Leeway { part: 10, most: 100 });
-    // The second may be late by less than the first, and has time until it is due.
-    let (first, second) = (one(1, 0, 500, 500), one(2, 0, 600, 100));
-    desk.guarantee(&first).expect("it fits");
-    desk.guarantee(&second).expect("it fits");
-    for (now, given_up) in [(11, None), (49, None), (51, Some(first.id))] {
-        desk.pass(Timestamp(now));
-        assert_eq!(desk.first_to_give_up(&resource(), 0, Timestamp(now)), given_up, "{now}");
-    }
-    // It is begun in time to be done soon enough: what comes after it is not.
-    let mut desk = person(Leeway { part: 10, most: 100 });
-    desk.guarantee(&first).expect("it fits");
-    desk.guarantee(&second).expect("it fits");
-    desk.pass(Timestamp(20));
-    desk.begin(first.id);
-    assert_eq!(desk.first_to_give_up(&resource(), 0, Timestamp(20)), Some(second.id));
-}
-
-#[test]
-fn what_waits_is_given_up_before_what_is_being_worked_on() {
-    let mut desk = person(Leeway::default());
-    let (begun, urgent) = (one(1, 0, 200, 100), one(2, 0, 110, 60));
-    desk.guarantee(&begun).expect("it fits");
-    desk.guarantee(&urgent).expect("it fits");
-    desk.begin(begun.id);
-    // Whoever works on the one lets the other lie.
-    desk.pass(Timestamp(60));
-    assert_eq!(desk.first_to_give_up(&resource(), 0, Timestamp(0)), Some(urgent.id));
-    desk.end(urgent.id);
-    assert_eq!(desk.first_to_give_up(&resource(), 0, Timestamp(0)), None);
 }
 
 #[test]

@@ -146,6 +146,57 @@ fn what_was_promised_before_stays_promised_if_room_is_there_no_more() {
 }
 
 #[test]
+fn what_is_put_in_anew_beside_room_that_is_taken_is_not_made_late_by_it() {
+    let mut desk = desk(Discipline::NonPreemptive);
+    let given = step((10, 0), (0, 10), 6, 0);
+    desk.guarantee(&given).expect("it fits");
+    desk.begin(given.id);
+    desk.guarantee(&step((11, 0), (2, 18), 5, 0)).expect("it fits");
+    desk.guarantee(&step((1, 0), (8, 14), 5, 4)).expect("it fits");
+    desk.pass(Timestamp(1));
+    let major = step((1, 1), (1, 9), 3, 4);
+    desk.hold_room(&major).expect("there is room");
+    desk.take_room(major.id).expect("there is room");
+    desk.guarantee(&step((12, 0), (6, 19), 1, 0)).expect("it fits");
+    // Nobody knows whether it was begun.
+    desk.doubt(given.id);
+    assert_eq!(desk.endangered(Timestamp(1)), []);
+    desk.make_way(major.id);
+    assert_eq!(desk.endangered(Timestamp(1)), []);
+}
+
+#[test]
+fn what_was_begun_and_waits_again_makes_way_again() {
+    let mut desk = desk(Discipline::Preemptive);
+    let minor = due((1, 0), 20, 5, 1);
+    let fixed = due((3, 0), 20, 12, 9);
+    let major = due((2, 0), 19, 4, 5);
+    desk.guarantee(&minor).expect("it fits");
+    desk.guarantee(&fixed).expect("it fits");
+    desk.hold_room(&major).expect("there is room");
+    desk.take_room(major.id).expect("there is room");
+    desk.end(fixed.id);
+    desk.begin(minor.id);
+    desk.stop(&one(), 0);
+    assert_eq!(desk.make_way(major.id), Some(Ok(Vec::new())));
+    assert!(desk.could(&due((4, 0), 20, 11, 0)), "9 of 20 are promised");
+}
+
+#[test]
+fn room_is_there_again_when_what_was_begun_in_it_is_done() {
+    let mut desk = desk(Discipline::Preemptive);
+    let (minor, major) = (due((1, 0), 20, 18, 1), due((2, 0), 19, 10, 5));
+    desk.guarantee(&minor).expect("it fits");
+    desk.hold_room(&major).expect("there is room");
+    desk.take_room(major.id).expect("there is room");
+    desk.begin(minor.id);
+    assert!(desk.has_lost_room(major.id));
+    desk.end(minor.id);
+    assert!(!desk.has_lost_room(major.id));
+    assert_eq!(desk.make_way(major.id), Some(Ok(Vec::new())));
+}
+
+#[test]
 fn regular_work_is_not_taken_to_be_done_because_others_are_to_make_way() {
     let mut desk = Desk::default();
     let week = Window { release: NOW, deadline: Timestamp(8) };

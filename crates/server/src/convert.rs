@@ -6,7 +6,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use legwork_api::deadlines::{Deadline, DeadlineStep, Plan, PlanKind, Turn, TurnKind};
+use legwork_api::deadlines::{Deadline, DeadlineStep, Plan, PlanKind, Turn, TurnKind, Withdrawn};
 use legwork_api::definitions::{Agent, DefinitionSummary, Finding, VersionSummary};
 use legwork_api::executors::{ExecutorCondition, ExecutorState, ExecutorTypeState, Regularly};
 use legwork_api::instances::{
@@ -53,6 +53,11 @@ pub(crate) fn started(info: site::InstanceInfo, repeated: bool) -> Started {
 }
 
 pub(crate) fn deadline(view: site::DeadlineView) -> Deadline {
+    let withdrawn = view.withdrawn().map(|(leg, withdrawn)| Withdrawn {
+        at: withdrawn.at,
+        step: leg.step.clone(),
+        reason: withdrawn.reason.clone(),
+    });
     let steps = view.legs.into_iter().map(|leg| DeadlineStep {
         step: leg.step,
         iteration: leg.iteration.0,
@@ -62,7 +67,7 @@ pub(crate) fn deadline(view: site::DeadlineView) -> Deadline {
         end: leg.end,
         due: leg.due,
     });
-    Deadline { at: view.at, promised: view.promised, steps: steps.collect() }
+    Deadline { at: view.at, promised: view.promised, withdrawn, steps: steps.collect() }
 }
 
 pub(crate) fn schedule(info: site::ScheduleInfo) -> Schedule {
@@ -110,13 +115,13 @@ pub(crate) fn plan(view: site::PlanView) -> Plan {
         event::Performer::System => (PlanKind::Executor, "".into()),
     };
     let turns = view.turns.into_iter().map(|turn| {
-        let site::PlannedTurn { lane, from, to, instance, step, due, is_regular } = turn;
+        let site::PlannedTurn { lane, from, to, instance, step, iteration, due, is_regular } = turn;
         let what = match instance {
             Some(_) => TurnKind::Promised,
             None if is_regular => TurnKind::Regular,
             None => TurnKind::Other,
         };
-        Turn { what, lane, from, to, instance, step, due }
+        Turn { what, lane, from, to, instance, step, iteration: iteration.0, due }
     });
     Plan { name, kind, at: view.at, turns: turns.collect() }
 }

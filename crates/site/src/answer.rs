@@ -324,15 +324,25 @@ pub struct LegView {
     pub step: Arc<str>,
     /// In which round of the loops around it.
     pub iteration: Iteration,
-    pub release: Timestamp,
+    /// By when it will be done, whatever comes before: that is promised.
     pub due: Timestamp,
     /// Who has promised it; nobody, if not any more.
     pub by: Option<Performer>,
-    /// At the latest.
+    /// When they were to begin as it was promised; what is due sooner may come before.
     pub start: Option<Timestamp>,
+    /// When they were to be done as it was promised.
     pub end: Option<Timestamp>,
     /// The loop was left before this round.
     pub is_given_back: bool,
+    /// The case is not promised any more, and it began with this step.
+    pub withdrawn: Option<Withdrawn>,
+}
+
+/// Since when a case is not promised any more, and why.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Withdrawn {
+    pub at: Timestamp,
+    pub reason: String,
 }
 
 /// What somebody is to do when.
@@ -355,6 +365,8 @@ pub struct PlannedTurn {
     pub instance: Option<InstanceId>,
     /// As far as it is known here.
     pub step: Option<Arc<str>>,
+    /// In which round of the loops around it; empty where these are not known here.
+    pub iteration: Iteration,
     pub due: Option<Timestamp>,
 }
 

@@ -6,8 +6,9 @@ use std::time::Duration;
 
 use anyhow::Result;
 use legwork_api::client::InstanceQuery;
-use legwork_api::deadlines::DeadlineStep;
+use legwork_api::deadlines::{Deadline, DeadlineStep};
 use legwork_api::instances::{Instance, InstanceSummary, Node, NodeState};
+use legwork_model::time::Timestamp;
 use serde::Serialize;
 
 use super::{Standing, standing};
@@ -102,13 +103,21 @@ fn first_due(mut all: Vec<InstanceSummary>, most: usize, ended: bool) -> Vec<Ins
 }
 
 async fn row(context: &Context, summary: InstanceSummary) -> Result<Option<Row>> {
-    let Some(deadline) = &summary.deadline else { return Ok(None) };
-    let standing = standing(&summary, deadline, legwork_server::now());
-    let (next, open) = match summary.ended_at {
-        Some(_) => (None, Vec::new()),
-        None => ahead(&context.client.instance(summary.instance, Duration::ZERO).await?),
+    let whole = match summary.ended_at {
+        Some(_) => None,
+        None => Some(context.client.instance(summary.instance, Duration::ZERO).await?),
     };
-    Ok(Some(Row { summary, standing, next, open }))
+    Ok(listed(summary, whole.as_ref(), legwork_server::now()))
+}
+
+fn listed(mut summary: InstanceSummary, whole: Option<&Instance>, now: Timestamp) -> Option<Row> {
+    // Whether it was withdrawn is only told of a case by itself.
+    if let Some(deadline) = whole.and_then(|whole| whole.summary.deadline.clone()) {
+        summary.deadline = Some(Deadline { steps: Vec::new(), ..deadline });
+    }
+    let standing = standing(&summary, summary.deadline.as_ref()?, now);
+    let (next, open) = whole.map(ahead).unwrap_or_default();
+    Some(Row { summary, standing, next, open })
 }
 
 /// What is planned next; without a plan what is to be done now.
@@ -180,6 +189,7 @@ fn render(rows: &[Row]) -> String {
         let (style, word) = match standing {
             Standing::Promised => (GOOD, "promised"),
             Standing::NotPromised => (WARN, "not promised"),
+            Standing::Withdrawn => (WARN, "withdrawn"),
             Standing::Late => (BAD, "late"),
             Standing::InTime => (GOOD, "in time"),
             Standing::Aborted => (DIM, "aborted"),
@@ -217,30 +227,31 @@ fn open_words(open: &[OpenStep]) -> String {
 
 #[cfg(test)]
 mod tests {
-    use legwork_api::deadlines::Deadline;
     use legwork_api::instances::{InstanceState, Performer};
 
     use super::*;
-    use crate::by::tests::{at, deadline};
+    use crate::by::tests::{at, deadline, withdrawn};
     use crate::deadline::tests::{bare, instance, with_deadline};
 
     #[test]
     fn a_list_tells_how_it_stands_and_what_is_next() {
         let row = |summary: InstanceSummary, now: &str, nodes: &[&str]| {
-            let deadline = summary.deadline.clone().unwrap();
-            let mut shown = instance(nodes);
-            shown.summary = summary.clone();
-            let (next, open) = match summary.ended_at {
-                Some(_) => (None, Vec::new()),
-                None => ahead(&shown),
-            };
-            Row { standing: standing(&summary, &deadline, at(now)), summary, next, open }
+            let whole = Instance { summary: summary.clone(), ..instance(nodes) };
+            let has_ended = summary.ended_at.is_some();
+            // As it is in lists.
+            let bare = summary.deadline.clone().map(|deadline| Deadline {
+                withdrawn: None,
+                steps: Vec::new(),
+                ..deadline
+            });
+            let summary = InstanceSummary { deadline: bare, ..summary };
+            listed(summary, (!has_ended).then_some(&whole), at(now)).unwrap()
         };
         let open = || with_deadline(InstanceState::Running);
         let (early, after) = ("2026-03-01T09:00:00Z", "2026-03-03T09:00:00Z");
         let nodes = ["0||manual|check|completed|by ann", "0||automatic|book|activated"];
-        let mut unpromised = open();
-        unpromised.deadline = Some(Deadline { promised: false, ..deadline() });
+        let mut lost = open();
+        lost.deadline = Some(withdrawn());
         let mut never = open();
         never.deadline = Some(Deadline { promised: false, steps: Vec::new(), ..deadline() });
         let both = [
@@ -259,7 +270,8 @@ mod tests {
                 early,
                 &["0||manual|check|claimed|held ann", "0||automatic|book|not_activated"],
             ),
-            row(unpromised, early, &nodes),
+            row(lost.clone(), early, &nodes),
+            row(lost, after, &nodes),
             row(never.clone(), early, &both),
             row(never, early, &["0||automatic|book|failed"]),
             row(open(), after, &nodes),
@@ -269,13 +281,19 @@ mod tests {
         insta::assert_snapshot!(bare(&render(&rows)), @r"
         INSTANCE  PROCESS  DEADLINE              STANDING      NEXT
         2M6RVC    loan v2  2026-03-02 16:00:00Z  promised      check by ann, due 2026-03-01 14:00:00Z
-        2M6RVC    loan v2  2026-03-02 16:00:00Z  not promised  book by worker crm, due 2026-03-01 15:00:00Z
+        2M6RVC    loan v2  2026-03-02 16:00:00Z  withdrawn     book by nobody, due 2026-03-01 15:00:00Z
+        2M6RVC    loan v2  2026-03-02 16:00:00Z  late          book by nobody, due 2026-03-01 15:00:00Z
         2M6RVC    loan v2  2026-03-02 16:00:00Z  not promised  check, ann has it; book, open
         2M6RVC    loan v2  2026-03-02 16:00:00Z  not promised  book, incident
         2M6RVC    loan v2  2026-03-02 16:00:00Z  late          book by worker crm, due 2026-03-01 15:00:00Z
         2M6RVC    loan v2  2026-03-02 16:00:00Z  in time
         2M6RVC    loan v2  2026-03-02 16:00:00Z  late
         ");
+        let json = serde_json::to_value(&rows[1]).unwrap();
+        assert_eq!(
+            (&json["standing"], &json["deadline"]["withdrawn"]["step"]),
+            (&"withdrawn".into(), &"book".into())
+        );
         assert!(render(&[]).contains("--by WHEN"));
     }
 

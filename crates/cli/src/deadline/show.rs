@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Result, bail};
-use legwork_api::deadlines::{Deadline, DeadlineStep};
+use legwork_api::deadlines::{Deadline, DeadlineStep, Withdrawn};
 use legwork_api::instances::{
     HistoryEntry, Instance, InstanceState, InstanceSummary, NodeState, Performer,
 };
@@ -15,7 +15,7 @@ use serde::Serialize;
 
 use super::{Standing, standing};
 use crate::context::Context;
-use crate::style::{ACTIVE, BAD, DIM, GOOD, STRONG, WARN, paint};
+use crate::style::{ACTIVE, BAD, DIM, GOOD, STRONG, WARN, paint, plain};
 use crate::table::{Cell, Table};
 use crate::{history, progress, tree};
 
@@ -114,12 +114,18 @@ fn render_shown(shown: &Shown) -> String {
     let (style, word) = match standing {
         Standing::Promised => (GOOD, "✔ promised for"),
         Standing::NotPromised => (WARN, "! not promised for"),
+        Standing::Withdrawn => (WARN, "! withdrawn; it was promised for"),
         Standing::Late => (BAD, "✘ late: it was to be done by"),
         Standing::InTime => (GOOD, "✔ done in time for"),
         Standing::Aborted => (DIM, "– aborted; it was to be done by"),
     };
     let of = format!("{} v{} · {}", summary.process, summary.version, summary.instance);
     let mut out = format!("{of}\n{} {}\n", paint(style, word), paint(STRONG, at));
+    if let Some(why) = summary.deadline.as_ref().and_then(|one| one.withdrawn.as_ref()) {
+        let Withdrawn { at, step, reason } = why;
+        let since = tree::moment(*at);
+        out.push_str(&format!("  not promised since {since}: {step}: {}\n", plain(reason)));
+    }
     let mut table = Table::new(&["STEP", "WHO", "FROM", "UNTIL", "DUE", "SO FAR"]);
     let moment =
         |moment: Option<Timestamp>| Cell::from(moment.map_or_else(String::new, tree::moment));
@@ -181,7 +187,7 @@ fn so_far(step: &ShownStep) -> Cell {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::by::tests::{at, deadline};
+    use crate::by::tests::{at, deadline, withdrawn};
     use crate::deadline::tests::{bare, instance};
 
     fn done(step: &str, when: &str) -> HistoryEntry {
@@ -215,6 +221,25 @@ mod tests {
           STEP   WHO         FROM                  UNTIL                 DUE                   SO FAR
           check  ann         2026-03-01 08:00:00Z  2026-03-01 11:00:00Z  2026-03-01 14:00:00Z  done 2026-03-01 14:30:00Z by bea, late
           book   worker crm  2026-03-01 11:00:00Z  2026-03-01 11:00:30Z  2026-03-01 15:00:00Z  open
+        ");
+    }
+
+    #[test]
+    fn what_is_not_promised_any_more_says_since_when_and_why() {
+        let nodes = ["0||manual|check|activated", "0||automatic|book|not_activated"];
+        let mut instance = instance(&nodes);
+        instance.summary.deadline = Some(withdrawn());
+        let now = at("2026-03-01T13:00:00Z");
+        let standing = standing(&instance.summary, &withdrawn(), now);
+        let steps = shown_steps(&instance, &withdrawn(), Vec::new(), now);
+        let shown = Shown { summary: instance.summary, standing, steps };
+        insta::assert_snapshot!(bare(&render_shown(&shown)), @r"
+        loan v2 · inst_01KFZQ9Y5GB4D7T3N8XJ2M6RVC
+        ! withdrawn; it was promised for 2026-03-02 16:00:00Z
+          not promised since 2026-03-01 12:00:00Z: book: nobody has the time for it any more
+          STEP   WHO     FROM                  UNTIL                 DUE                   SO FAR
+          check  ann     2026-03-01 08:00:00Z  2026-03-01 11:00:00Z  2026-03-01 14:00:00Z  open
+          book   nobody                                              2026-03-01 15:00:00Z  not yet
         ");
     }
 

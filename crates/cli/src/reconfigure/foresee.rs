@@ -19,13 +19,14 @@ pub(super) fn drained(topology: &Topology, weights: &[(String, u32)]) -> Result<
             continue;
         }
         let domain = domain_of(topology, server);
-        ensure!(
-            of_domain().filter(|other| other.weight > 0).count() == 1,
-            "no server of {domain} would have a weight; leave one of them its own"
-        );
+        let weighed: Vec<&Server> = of_domain().filter(|other| other.weight > 0).collect();
+        let [only] = weighed[..] else {
+            bail!("no server of {domain} would have a weight; leave one of them its own");
+        };
         bail!(
-            "{name} is the only server of {domain} that has a weight; add another one first, or \
-             give a weight to one that is there"
+            "{} is the only server of {domain} that has a weight; add another one first, or \
+             give a weight to one that is there",
+            only.name
         );
     }
     Ok(())
@@ -121,12 +122,19 @@ domains:
         let weights = |text: &str| -> Vec<(String, u32)> {
             text.split(' ').map(|one| super::super::weighed(one).unwrap()).collect()
         };
-        let refused =
-            |text: &str| drained(&group(), &weights(text)).err().map(|error| error.to_string());
+        let refused_of = |group: &str, text: &str| {
+            let group = Topology::parse(group).0.unwrap();
+            drained(&group, &weights(text)).err().map(|error| error.to_string())
+        };
+        let refused = |text: &str| refused_of(GROUP, text);
         let said = refused("lab-1=0").unwrap();
         assert!(said.starts_with("lab-1 is the only server of lab that has a weight"), "{said}");
         let said = refused("north-1=0 north-2=0").unwrap();
         assert!(said.starts_with("no server of north would have a weight"), "{said}");
+        // The one that has it is named, and not the first that was written.
+        let idle = GROUP.replace("http://10.0.0.2:7700\"", "http://10.0.0.2:7700\", weight: 0");
+        let said = refused_of(&idle, "north-2=0 north-1=0").unwrap();
+        assert!(said.starts_with("north-1 is the only server of north that has"), "{said}");
         for fine in ["north-1=0", "north-1=0 north-2=0 north-3=4", "lab-1=7", "north-3=0"] {
             assert_eq!(refused(fine), None, "{fine}");
         }

@@ -38,9 +38,11 @@ impl Leeway {
 /// Something that will be late if nothing changes.
 struct Late<'a> {
     placed: &'a Placed,
-    /// Further behind than may be.
-    is_lost: bool,
-    is_begun: bool,
+    /// How much further behind it is than may be.
+    beyond: i64,
+    left: i64,
+    /// Nobody has begun it, and somebody could.
+    is_let_lie: bool,
     goes_on: bool,
 }
 
@@ -69,21 +71,29 @@ impl Desk {
         let Lane { plan, tasks, .. } = self.resources.get_mut(of)?.lanes.get_mut(lane)?;
         let all = plan.late().into_iter().filter_map(|(ticket, by)| {
             let placed = self.placed.get(tasks.get(&ticket)?)?;
-            let leeway = self.leeway.for_one(plan, ticket, placed.task.service);
-            let (is_begun, goes_on) = (plan.is_begun(ticket), plan.goes_on_with(ticket));
-            Some(Late { placed, is_lost: by > leeway, is_begun, goes_on })
+            let beyond = by - self.leeway.for_one(plan, ticket, placed.task.service);
+            let is_let_lie = placed.window.release <= now && !plan.is_begun(ticket);
+            let left = plan.left(ticket).map_or(0, |left| left.0);
+            let goes_on = plan.goes_on_with(ticket);
+            Some(Late { placed, beyond, left, is_let_lie, goes_on })
         });
         let all: Vec<Late<'_>> = all.collect();
         let is_by_deadline = plan.is_preemptive();
-        // Who should have begun the first of them may do so yet, or it is given up soon, and then the others may be in time.
-        let is_waited_for = |late: &Late<'_>| is_by_deadline && !late.is_lost && !late.is_begun;
-        let waits = all.iter().position(is_waited_for).unwrap_or(all.len());
         let has_time = |late: &Late<'_>| {
             late.placed.window.deadline.0.saturating_sub(now.0) > 2 * self.leeway.most
         };
-        let lost = all.iter().enumerate().filter(|(_, late)| late.is_lost);
-        let lost = lost.filter(|(place, late)| *place < waits || !has_time(late));
-        let first = lost.map(|(_, late)| late).min_by_key(|late| {
+        // Who should have begun what is due first may do so yet, or it is given up soon: the others are waited with if they would
+        // be in time then.
+        let mut let_lie = 0;
+        let lost = all.iter().filter(|late| {
+            let is_lost = late.beyond > 0;
+            let is_waited_with = late.beyond <= let_lie && has_time(late);
+            if is_by_deadline && !is_lost && late.is_let_lie {
+                let_lie += late.left;
+            }
+            is_lost && !is_waited_with
+        });
+        let first = lost.min_by_key(|late| {
             let Placed { task, window, .. } = late.placed;
             let due = is_by_deadline.then_some(window.deadline);
             (late.goes_on, due, task.priority, Reverse(task.service), task.id)

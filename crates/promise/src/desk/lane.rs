@@ -111,8 +111,8 @@ impl Lane {
         }
         self.tasks.remove(&ticket);
         self.out.remove(&ticket);
-        if let Some(rooms) = &mut self.rooms {
-            rooms.others.remove(&ticket);
+        if self.rooms.as_mut().is_some_and(|rooms| rooms.others.remove(&ticket)) {
+            self.see_what_is_gone();
         }
         self.refresh();
     }
@@ -139,7 +139,11 @@ impl Lane {
     }
 
     pub(super) fn stop(&mut self) {
-        self.both().for_each(Plan::stop);
+        self.plan.stop();
+        // What waits again makes way again.
+        self.look_ahead_again();
+        self.see_what_is_gone();
+        self.refresh();
     }
 
     /// Somebody has begun it, or was given it and may have: it makes way for nothing any more.

@@ -11,6 +11,8 @@ mod removal;
 mod rooms;
 mod shade;
 mod suspense;
+#[cfg(test)]
+mod tests;
 
 use std::collections::BTreeMap;
 
@@ -271,9 +273,10 @@ impl Desk {
 
     /// Somebody works at other times from now on; what they have promised stays promised, and what else takes them goes on.
     pub fn refit(&mut self, id: &ResourceId, setup: &Setup, now: Timestamp) {
-        let (mut begun, mut busy) = (BTreeMap::new(), Vec::new());
+        let (mut begun, mut busy, mut free) = (BTreeMap::new(), Vec::new(), Vec::new());
         for lane in self.resources.get(id).into_iter().flat_map(|resource| &resource.lanes) {
             busy.push(lane.plan.occupied_until());
+            free.push(lane.plan.free_since());
             let tasks = lane.tasks.iter().filter(|(ticket, _)| lane.plan.is_begun(**ticket));
             begun.extend(tasks.map(|(ticket, id)| (*id, lane.plan.left(*ticket))));
         }
@@ -282,6 +285,10 @@ impl Desk {
             promised.iter().map(|it| it.task.id).filter(|id| self.is_out(*id)).collect();
         self.add(id.clone(), setup, now);
         self.occupy(id, &busy);
+        let lanes = self.resources.get_mut(id).into_iter().flat_map(|resource| &mut resource.lanes);
+        for (lane, since) in lanes.zip(free) {
+            since.into_iter().for_each(|since| lane.plan.note_free_since(since));
+        }
         for reservation in promised {
             match begun.get(&reservation.task.id).copied().flatten() {
                 // What was done of it stays done.

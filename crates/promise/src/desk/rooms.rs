@@ -158,9 +158,15 @@ impl Lane {
         self.rooms = Some(rooms);
     }
 
-    fn see_what_is_gone(&mut self) {
-        let all = self.rooms.iter().flat_map(|rooms| &rooms.all);
-        let all: Vec<(TaskId, bool)> = all.map(|room| (room.task.id, room.is_taken)).collect();
+    /// Who of those for whom there is room still has it.
+    pub(super) fn see_what_is_gone(&mut self) {
+        let all = self.rooms.iter_mut().flat_map(|rooms| &mut rooms.all);
+        let all: Vec<(TaskId, bool)> = all
+            .map(|room| {
+                room.is_gone = false;
+                (room.task.id, room.is_taken)
+            })
+            .collect();
         // What was there first stays if there is not enough for all.
         for (id, is_taken) in all.into_iter().rev() {
             let is_gone = !self.has_room(id);

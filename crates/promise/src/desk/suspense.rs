@@ -25,6 +25,13 @@ pub(super) struct Taken {
     pub(super) promise: Promise,
 }
 
+#[cfg(test)]
+impl Taken {
+    pub(super) fn in_lane<'a>(&self, lanes: &'a [Lane]) -> Option<&'a Lane> {
+        lanes.get(self.lane)
+    }
+}
+
 /// Room in a lane, and those who make way.
 pub(super) type RoomsOf = (usize, Vec<Room>, Vec<TaskId>);
 
@@ -110,7 +117,7 @@ impl Desk {
             });
             late.map(|(ticket, _)| ticket).collect()
         };
-        let before = too_late(rooms.ahead_with(|_| false));
+        let before = too_late(lane.plan.clone());
         let after = too_late(rooms.ahead_with(|room| these.contains(&room.task.id)));
         after.iter().all(|ticket| before.contains(ticket))
     }

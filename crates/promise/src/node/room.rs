@@ -54,7 +54,8 @@ impl Node {
         let promise = self.room_taken(id, (asker, attempt), attempt, now)?;
         self.keep_taken(id, effects);
         self.make_way(id, now, effects);
-        Some(promise)
+        // It may be that it is taken back at once.
+        self.held.contains_key(&id).then_some(promise)
     }
 
     /// Room of an earlier attempt is not needed, held or taken: that attempt does not count any more.

@@ -27,6 +27,16 @@ impl Plan {
         self.supply.moment(Work(self.busy)).filter(|_| self.is_occupied())
     }
 
+    /// Since when nobody works on what they had begun before, by the clock.
+    pub(crate) fn free_since(&self) -> Option<Timestamp> {
+        self.supply.moment(Work(self.free_since)).filter(|_| self.free_since > i64::MIN)
+    }
+
+    /// What was worked before is known, in a plan that was before this one.
+    pub(crate) fn note_free_since(&mut self, moment: Timestamp) {
+        self.free_since = self.supply.until(moment).0;
+    }
+
     /// From when on it can do something else.
     pub(super) fn begin(&self) -> i64 {
         let free = self.busy.max(self.now);

@@ -1,10 +1,66 @@
 //! The timeline is mended, not made anew: it has to come to the same, also with a backlog. And what is late is known without
 //! looking at everything each time.
 
+use std::collections::BTreeMap;
+
 use proptest::prelude::*;
 
 use super::*;
 use crate::timeline::Timeline;
+
+/// What a plan has, without the way in which it has it.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Image {
+    /// From when on, by when and how much.
+    waiting: BTreeMap<Ticket, (i64, i64, i64)>,
+    /// What was begun and cannot be put aside, and how much is left.
+    at_hand: Vec<(Ticket, i64)>,
+    begun: Vec<Ticket>,
+    /// What is done regularly, by when and how much.
+    regular: BTreeSet<(i64, i64)>,
+}
+
+impl Image {
+    pub(crate) fn tickets(&self) -> BTreeSet<Ticket> {
+        self.waiting.keys().copied().chain(self.at_hand.iter().map(|(it, _)| *it)).collect()
+    }
+
+    pub(crate) fn without(mut self, tickets: &BTreeSet<Ticket>) -> Self {
+        self.waiting.retain(|ticket, _| !tickets.contains(ticket));
+        self
+    }
+}
+
+impl Plan {
+    pub(crate) fn image(&self) -> Image {
+        let (regular, waiting): (Vec<Piece>, Vec<Piece>) =
+            self.entries.values().partition(|piece| self.loads.is_job(piece.number));
+        let piece =
+            |it: &Piece| (Ticket(it.number), (it.release.max(self.now), it.deadline, it.cost));
+        Image {
+            waiting: waiting.iter().map(piece).collect(),
+            at_hand: self.at_hand().map(|(it, _)| (Ticket(it.number), it.cost)).collect(),
+            begun: self.begun().collect(),
+            regular: regular.iter().map(|it| (it.deadline, it.cost)).collect(),
+        }
+    }
+
+    /// All that it keeps agrees, and what it remembers is what it would find out anew.
+    pub(crate) fn is_sound(&self) {
+        let costs: i64 = self.entries.values().map(|piece| piece.cost).sum();
+        assert_eq!(costs, self.tree.cost());
+        assert_eq!(self.ready.len() + self.coming.len(), self.entries.len());
+        let all: BTreeSet<u64> = self.entries.keys().copied().collect();
+        if let Some(sequence) = &self.sequence {
+            assert_eq!(sequence.numbers().collect::<BTreeSet<_>>(), all);
+        }
+        assert!(all.last().is_none_or(|last| *last <= self.last));
+        assert!(self.aside.is_empty());
+        let (mut kept, mut anew) = (self.clone(), self.clone());
+        (anew.safe_until, anew.later) = (i64::MIN, None);
+        assert_eq!(kept.late(), anew.late());
+    }
+}
 
 #[derive(Clone, Debug)]
 enum Happening {

@@ -114,8 +114,10 @@ pub(super) fn last_due(office: &Office) -> Result<Timestamp, String> {
     Ok(last)
 }
 
+/// What others make way for is in a plan when they have heard of it: soon after the case has begun.
 fn started(office: &Office) -> BTreeSet<InstanceId> {
-    let started = office.ledger.cases.iter().filter(|(_, case)| case.created.is_some());
+    let is_heard = |created: Timestamp| office.now.0 - created.0 > MARGIN;
+    let started = office.ledger.cases.iter().filter(|(_, case)| case.created.is_some_and(is_heard));
     started.map(|(id, _)| *id).collect()
 }
 

@@ -9,7 +9,7 @@ use std::time::Duration;
 use legwork_model::id::AgentId;
 use legwork_model::schema::Schema;
 use legwork_model::time::Timestamp;
-use legwork_promise::{Hours, Leg, Span, Supply, WHOLE};
+use legwork_promise::{Hours, Leg, Span, Supply, WHOLE, Work};
 
 use super::resources::AHEAD;
 use super::search::Foreseen;
@@ -34,9 +34,9 @@ impl Site {
     pub(super) fn hours(
         &mut self,
         schema: &Schema,
-        legs: &[Leg],
+        (legs, costs): (&[Leg], &[Work]),
         start: &Start,
-        now: Timestamp,
+        (now, until): (Timestamp, Timestamp),
     ) -> Vec<Hours> {
         if now.since(self.planning.hours.since) > KNOWN_FOR {
             self.planning.hours = Known { since: now, ..Known::default() };
@@ -47,12 +47,21 @@ impl Site {
             .iter()
             .map(|leg| {
                 let Some(rule) = schema.node(leg.node).who() else { return Vec::new() };
-                let resolved = self.catalog.organisation().resolve(rule, &foreseen);
-                resolved.actors.iter().take(LOOKED_AT).cloned().collect()
+                let org = self.catalog.organisation();
+                let resolved = org.resolve(rule, &foreseen);
+                let actors: Vec<AgentId> =
+                    resolved.actors.iter().take(LOOKED_AT).cloned().collect();
+                let others = actors
+                    .iter()
+                    .flat_map(|actor| org.stand_ins_between(actor, &resolved, now, until));
+                let others: Vec<AgentId> = others.map(|other| other.agent).collect();
+                actors.into_iter().chain(others).take(LOOKED_AT).collect()
             })
             .collect();
-        let hours = people.into_iter().map(|people| {
-            Hours::new(people.iter().filter_map(|agent| self.hours_of(agent, now)).collect())
+        let hours = people.into_iter().zip(costs).map(|(people, cost)| {
+            let known = people.iter().filter_map(|agent| self.hours_of(agent, now));
+            // Who is away for all that time does not do it; whoever does, it is not known when they work.
+            Hours::new(known.filter(|supply| supply.until(until).0 - supply.until(now).0 >= cost.0))
         });
         hours.collect()
     }

@@ -86,13 +86,18 @@ impl Site {
         // What was missed is started all the same.
         let is_late = at <= now;
         if is_late && !caller.is_schedule() {
-            let message = format!("the deadline {at} is not in the future; it is {now}");
+            let message = format!(
+                "the deadline {at} is not in the future: it is {now}; give a later one, or start it \
+                 without a deadline"
+            );
             return Err(Refusal::new(Kind::Invalid, "deadline_past", message));
         }
         let (last, wish) = (now + AHEAD, start.deadline.as_ref());
         if at > last && !wish.is_some_and(|wish| wish.starts_anyway()) {
-            let message =
-                format!("nothing is promised for more than 400 days ahead: {last} at the latest");
+            let message = format!(
+                "nothing is promised for more than 400 days ahead: {last} at the latest; give an \
+                 earlier one, or start it without a promise"
+            );
             return Err(Refusal::new(Kind::Invalid, "deadline_too_far", message));
         }
         let costs = |legs: &[Leg]| -> Vec<Work> {
@@ -112,7 +117,7 @@ impl Site {
         let reason = reason.or_else(|| is_late.then(|| "it is late already".to_owned()));
         let reason = reason.or_else(|| (at > last).then(|| "it is too far ahead".to_owned()));
         let clusters = self.clusters(&schema, &legs, &costs);
-        let hours = self.hours(&schema, &legs, &start, now);
+        let hours = self.hours(&schema, (&legs, &costs), &start, (now, at));
         let steps = Steps { legs, costs, hours, clusters };
         Ok(Routing::new(Wanted { id, caller, start, schema }, steps, now, reason))
     }

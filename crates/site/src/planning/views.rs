@@ -1,33 +1,46 @@
 //! Plans and deadlines for people to look at.
 
+use std::sync::Arc;
+
 use legwork_engine::State;
 use legwork_model::event::{Deadline, Leg, Performer};
 use legwork_model::id::{Iteration, ServerId};
 use legwork_model::schema::Schema;
 use legwork_model::time::Timestamp;
-use legwork_promise::ResourceId;
+use legwork_promise::{ResourceId, TaskId};
 
 use super::steps::is_given_back;
 use crate::Site;
 use crate::access::Caller;
-use crate::answer::{Answer, DeadlineView, LegView, PlanView, PlannedTurn};
+use crate::answer::{Answer, DeadlineView, LegView, PlanView, PlannedTurn, Withdrawn};
+use crate::instances::Instances;
 use crate::refusal::Refusal;
 
 impl DeadlineView {
     /// As it was planned; of a case that runs also what is not needed any more.
     pub(crate) fn of(schema: &Schema, deadline: &Deadline, state: Option<&State>) -> Self {
         let node = |leg: &Leg| schema.nodes.get(leg.node.0 as usize);
+        let is_withdrawn = !deadline.is_unpromised && !deadline.is_promised();
+        let mut turned = deadline.turned.as_ref().filter(|_| is_withdrawn);
         let legs = deadline.legs.iter().map(|leg| LegView {
             step: node(leg).map_or_else(|| "?".into(), |node| node.name.clone()),
             iteration: Iteration::numbered(leg.round, node(leg).map_or(0, |it| it.loops.len())),
-            release: leg.release,
             due: leg.due,
             is_given_back: state.is_some_and(|state| is_given_back(schema, state, leg)),
             by: leg.planned.as_ref().map(|planned| planned.by.clone()),
             start: leg.planned.as_ref().map(|planned| planned.start),
             end: leg.planned.as_ref().map(|planned| planned.end),
+            // Told once, of whatever round.
+            withdrawn: turned
+                .take_if(|turned| turned.node == leg.node)
+                .map(|turned| Withdrawn { at: turned.at, reason: turned.reason.clone() }),
         });
         Self { at: deadline.at, promised: deadline.is_promised(), legs: legs.collect() }
+    }
+
+    /// The step by which a case is not promised any more that was promised before.
+    pub fn withdrawn(&self) -> Option<(&LegView, &Withdrawn)> {
+        self.legs.iter().find_map(|leg| leg.withdrawn.as_ref().map(|withdrawn| (leg, withdrawn)))
     }
 }
 
@@ -84,16 +97,16 @@ impl Site {
                     turn.ticket.and_then(|ticket| node.desk.task_of(&resource, lane, ticket));
                 let promised = task.and_then(|task| node.desk.task(task));
                 let named = promised.map(|task| task.step.clone()).filter(|it| !it.is_empty());
+                let (known, iteration) = task.and_then(|it| activity(instances, it)).unzip();
                 // What was promised before names were told may be known here all the same.
-                let step = named.or_else(|| {
-                    let schema = &instances.get(task?.instance)?.schema;
-                    Some(schema.nodes.get(task?.step as usize)?.name.clone())
-                });
+                let step = named.or(known);
+                let iteration = iteration.unwrap_or_default();
                 let due = promised.map(|task| task.window.deadline);
                 let instance = task.map(|task| task.instance);
                 let is_regular = turn.is_regular;
                 turns.extend(stretches(turn.from, turn.to).into_iter().map(|(from, to)| {
-                    PlannedTurn { lane, from, to, instance, step: step.clone(), due, is_regular }
+                    let (step, iteration) = (step.clone(), iteration.clone());
+                    PlannedTurn { lane, from, to, instance, step, iteration, due, is_regular }
                 }));
             }
             lane += 1;
@@ -113,4 +126,10 @@ impl Site {
         let message = "their plan is kept by another server; ask that one";
         Err(Refusal::new(crate::refusal::Kind::Conflict, "elsewhere", message).at(Some(planner)))
     }
+}
+
+/// The step that a task is of, and in which round, if the case is known here.
+fn activity(instances: &Instances, task: TaskId) -> Option<(Arc<str>, Iteration)> {
+    let node = instances.get(task.instance)?.schema.nodes.get(task.step as usize)?;
+    Some((node.name.clone(), Iteration::numbered(task.round, node.loops.len())))
 }

@@ -170,6 +170,34 @@ fn what_is_more_important_makes_others_give_way_and_they_are_told() {
 }
 
 #[test]
+fn a_case_tells_since_when_and_why_it_is_not_promised_any_more_and_forgets_it_when_it_is_again() {
+    let mut harness = office();
+    let (first, urgent) = (InstanceId(1 << 80), InstanceId(9 << 80));
+    let shown = |harness: &mut Harness| {
+        let show = Request::Show { instance: first, wait_until: None };
+        let Ok(Answer::Instance(view)) = harness.ask(show) else { panic!("a case") };
+        let deadline = view.info.deadline.unwrap();
+        let told = |(leg, withdrawn): (&LegView, &Withdrawn)| {
+            format!("{} {}: {}", short(withdrawn.at), leg.step, withdrawn.reason)
+        };
+        (deadline.promised, deadline.withdrawn().map(told))
+    };
+    start(&mut harness, 1, "2026-01-16T12:30:00Z");
+    assert_eq!(shown(&mut harness), (true, None));
+    harness.pass(Duration::from_secs(60));
+    let wanted = wish(9, "2026-01-16T12:30:00Z", |wish| wish.priority = 9);
+    assert!(told(harness.ask(wanted)).starts_with("check ann"), "it is promised");
+    let withdrawn = (false, Some("16 08:01 check: something more important came".to_owned()));
+    assert_eq!(shown(&mut harness), withdrawn);
+    harness.pass(Duration::from_secs(60));
+    harness.restart();
+    assert_eq!(shown(&mut harness), withdrawn);
+    harness.ask(Request::Abort { instance: urgent, reason: String::new() }).unwrap();
+    (0..90).for_each(|_| harness.pass(Duration::from_secs(1)));
+    assert_eq!(shown(&mut harness), (true, None));
+}
+
+#[test]
 fn an_item_says_by_when_it_is_due_and_who_has_promised_it() {
     let mut harness = office();
     start(&mut harness, 1, "2026-01-16T16:00:00Z");

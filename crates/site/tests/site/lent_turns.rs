@@ -205,7 +205,14 @@ fn who_works_on_what_is_not_wanted_any_more_is_busy_until_it_is_stopped() {
     assert_eq!(cases(&has), [(1, first)]);
     // Whoever started it was faster to tell than whoever stops it.
     let task = TaskKey { instance: first, node: NodeId(1), round: 0, part: 0 };
-    let message = Message::Step { task, stage: Stage::Over, took_ms: None, number: 0, ago_ms: 0, holder: None };
+    let message = Message::Step {
+        task,
+        stage: Stage::Over,
+        took_ms: None,
+        number: 0,
+        ago_ms: 0,
+        holder: None,
+    };
     group.feed(0, Input::Message { from: ServerId(2), message });
     (0..5).for_each(|_| group.pass(1_000));
     assert_eq!(cases(&given(&mut group)), []);

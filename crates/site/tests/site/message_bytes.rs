@@ -261,7 +261,8 @@ fn messages_about_plans_keep_their_bytes() {
     let Instance(instance) = instance();
     let task = TaskKey { instance, node: NodeId(2), round: 1, part: 0 };
     let stage = Stage::Over;
-    let step = |took_ms, number| Message::Step { task, stage, took_ms, number, ago_ms: 0, holder: None };
+    let step =
+        |took_ms, number| Message::Step { task, stage, took_ms, number, ago_ms: 0, holder: None };
     let id = "84500102030405060708090a0b0c0d0e0f10020100";
     // As it was said before it had a number.
     check(&step(None, 0), &format!("008310{id}02"));

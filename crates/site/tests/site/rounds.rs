@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use crate::support::{Harness, data_of};
 use legwork_model::event::Performer;
-use legwork_model::id::{ActivityId, InstanceId};
+use legwork_model::id::{ActivityId, InstanceId, Iteration};
 use legwork_model::time::Timestamp;
 use legwork_site::*;
 
@@ -81,20 +81,21 @@ fn start(harness: &mut Harness, instance: InstanceId, deadline: &str) -> Result<
 /// What is planned, as `check:0 ann, …`.
 fn plan(deadline: &DeadlineView) -> String {
     let legs = deadline.legs.iter().map(|leg| {
-        let round = match leg.iteration.0.is_empty() {
-            true => String::new(),
-            false => format!(":{}", leg.iteration),
-        };
+        let step = named_in(&leg.step, &leg.iteration);
         let by = match &leg.by {
             Some(Performer::Agent(by)) => by.as_str(),
             Some(Performer::Worker(_) | Performer::System) => "no person",
             None => "nobody",
         };
         let given_back = if leg.is_given_back { " given back" } else { "" };
-        format!("{}{round} {by}{given_back}", leg.step)
+        format!("{step} {by}{given_back}")
     });
     let legs = legs.collect::<Vec<_>>().join(", ");
     if deadline.promised { legs } else { format!("not promised: {legs}") }
+}
+
+fn named_in(step: &str, iteration: &Iteration) -> String {
+    if iteration.0.is_empty() { step.to_owned() } else { format!("{step}:{iteration}") }
 }
 
 fn shown(harness: &mut Harness) -> String {
@@ -123,7 +124,8 @@ fn turns(harness: &mut Harness, agent: &str) -> Vec<String> {
     let resource = ResourceId::Person(agent.into());
     let Ok(Answer::Plan(plan)) = harness.ask(Request::Plan { resource }) else { panic!("a plan") };
     let turns = plan.turns.iter().filter(|turn| turn.instance == Some(CASE));
-    turns.map(|turn| turn.step.as_deref().unwrap_or("?").to_owned()).collect()
+    let named = turns.map(|turn| (turn.step.as_deref().unwrap_or("?"), &turn.iteration));
+    named.map(|(step, iteration)| named_in(step, iteration)).collect()
 }
 
 fn replanned(harness: &mut Harness) -> Vec<String> {
@@ -140,7 +142,7 @@ fn every_planned_round_is_promised_and_then_what_follows() {
         start(&mut harness, CASE, EVENING).unwrap(),
         "check:0 ann, review:0 bea, check:1 ann, review:1 bea, file ann"
     );
-    assert_eq!(turns(&mut harness, "ann"), ["check", "check", "file"]);
+    assert_eq!(turns(&mut harness, "ann"), ["check:0", "check:1", "file"]);
     // One after the other it takes four hours.
     let refusal = start(&mut harness, InstanceId(2 << 80), "2026-01-16T11:50:00Z").unwrap_err();
     assert_eq!(refusal.code, "deadline_not_promised");
@@ -182,8 +184,8 @@ fn rounds_that_are_not_gone_are_given_back_at_once_and_what_follows_begins_early
     let mut harness = office(REVIEW);
     start(&mut harness, CASE, EVENING).unwrap();
     done(&mut harness, "ann", "check:0", None);
-    assert_eq!(turns(&mut harness, "ann"), ["check", "file"]);
-    assert_eq!(turns(&mut harness, "bea"), ["review", "review"]);
+    assert_eq!(turns(&mut harness, "ann"), ["check:1", "file"]);
+    assert_eq!(turns(&mut harness, "bea"), ["review:0", "review:1"]);
     done(&mut harness, "bea", "review:0", Some("leave"));
     assert_eq!(turns(&mut harness, "ann"), ["file"]);
     assert_eq!(turns(&mut harness, "bea"), [""; 0]);
@@ -207,7 +209,7 @@ fn a_round_more_than_planned_withdraws_the_promise_at_that_moment_and_says_so() 
     done(&mut harness, "bea", "review:0", Some("repeat"));
     // Where it stands in the second round survives a crash.
     harness.restart();
-    assert_eq!(turns(&mut harness, "ann"), ["check", "file"]);
+    assert_eq!(turns(&mut harness, "ann"), ["check:1", "file"]);
     done(&mut harness, "ann", "check:1", None);
     assert_eq!((replanned(&mut harness).len(), harness.site.deadlines().withdrawn), (0, 0));
     done(&mut harness, "bea", "review:1", Some("repeat"));
@@ -229,11 +231,11 @@ fn rounds_of_a_loop_within_a_loop_are_not_taken_for_each_other() {
     // The inner loop goes round once in the first round, which leaves one turn for each round of the second.
     done(&mut harness, "ann", "check:0.0", None);
     done(&mut harness, "bea", "inner:0.0", Some("leave"));
-    assert_eq!(turns(&mut harness, "ann"), ["check", "check"]);
+    assert_eq!(turns(&mut harness, "ann"), ["check:1.0", "check:1.1"]);
     done(&mut harness, "bea", "outer:0", Some("repeat"));
-    assert_eq!(turns(&mut harness, "ann"), ["check", "check"]);
+    assert_eq!(turns(&mut harness, "ann"), ["check:1.0", "check:1.1"]);
     done(&mut harness, "ann", "check:1.0", None);
-    assert_eq!(turns(&mut harness, "ann"), ["check"]);
+    assert_eq!(turns(&mut harness, "ann"), ["check:1.1"]);
     done(&mut harness, "bea", "inner:1.0", Some("repeat"));
     done(&mut harness, "ann", "check:1.1", None);
     assert_eq!((replanned(&mut harness).len(), harness.site.deadlines().withdrawn), (0, 0));

@@ -24,6 +24,9 @@ fn without_a_promise_it_starts_all_the_same_if_that_is_wanted() {
     let mut harness = office();
     let anyway = wish(1, "2026-01-16T09:00:00Z", |wish| wish.unpromised = Unpromised::Start);
     assert_eq!(told(harness.ask(anyway)), "not promised: ");
+    let show = Request::Show { instance: InstanceId(1 << 80), wait_until: None };
+    let Ok(Answer::Instance(view)) = harness.ask(show) else { panic!("a case") };
+    assert_eq!(view.info.deadline.unwrap().withdrawn(), None, "nobody had promised it");
     assert_eq!(harness.site.deadlines().unpromised, 1);
 }
 
@@ -37,10 +40,14 @@ fn a_step_of_unknown_length_cannot_be_promised_and_it_is_told_which() {
 }
 
 #[test]
-fn a_deadline_in_the_past_is_a_mistake() {
+fn a_deadline_in_the_past_or_too_far_ahead_is_refused_saying_what_to_do_instead() {
     let mut harness = office();
     let refusal = harness.refusal(wish(1, "2026-01-16T08:00:00Z", |_| {}));
     assert!(refusal.contains("deadline_past"), "{refusal}");
+    assert!(refusal.contains("give a later one, or start it without a deadline"), "{refusal}");
+    let refusal = harness.refusal(wish(1, "2028-01-16T08:00:00Z", |_| {}));
+    assert!(refusal.contains("deadline_too_far"), "{refusal}");
+    assert!(refusal.contains("give an earlier one, or start it without a promise"), "{refusal}");
 }
 
 #[test]

@@ -39,6 +39,7 @@ impl Site {
                 self.recovering = true;
                 if self.take_in(id, &stream, true, Timestamp::default()) {
                     self.expect_promises(id);
+                    self.recall_open_jobs_of(id);
                 } else {
                     self.unread.insert(id);
                 }

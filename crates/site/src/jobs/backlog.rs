@@ -192,14 +192,6 @@ impl Backlog {
         promised.chain(self.types.keys().map(|job| (job, false)))
     }
 
-    /// All that waits, and what is held.
-    pub(super) fn keys(&self) -> impl Iterator<Item = &JobKey> {
-        let promised = self.promised.values().flat_map(BTreeMap::values);
-        let lanes = self.types.values().flat_map(|of_type| of_type.lanes.values());
-        let held = self.held.values().map(|held| &held.key);
-        promised.chain(held).chain(lanes.flat_map(BTreeMap::values))
-    }
-
     /// How many of each type wait.
     pub(super) fn counts(&self) -> BTreeMap<&Arc<str>, usize> {
         let rest = self

@@ -306,15 +306,6 @@ impl Jobs {
         self.queued.counts().into_iter()
     }
 
-    /// All that are open, of which type they are, and how much there is to do.
-    pub(crate) fn all(&self) -> impl Iterator<Item = (&JobKey, &Arc<str>, f64)> {
-        let keys = self.queued.keys().chain(self.timers.values());
-        keys.filter_map(|key| {
-            let place = &self.entries.get(key)?.place;
-            Some((key, &place.job, place.size))
-        })
-    }
-
     pub(crate) fn has_queued(&self, job: &str) -> bool {
         self.queued.has(job)
     }

@@ -1,7 +1,8 @@
 //! Promises that were withdrawn: tried again until somebody has the time after all.
 //!
 //! What is to be tried stands in the cases themselves: steps that nobody has promised, and that are neither over nor due. They
-//! are tried one after the other, that which is due first at first, and nobody makes way for them.
+//! are tried one after the other, that which is due first at first, and nobody makes way for them. What is over needs no
+//! promise any more, whenever it was done; so when a step that is late by its own date is done, the rest may be promised.
 //!
 //! Invariant: a case is here only if it runs, was started here and has such a step.
 
@@ -31,6 +32,7 @@ const TRIED_EVERY: Duration = Duration::from_secs(1);
 
 const WHY_TIME: &str = "somebody has the time for it again";
 const WHY_DONE: &str = "it was done in time all the same";
+const WHY_DONE_LATE: &str = "it was done, and what follows can be in time all the same";
 
 #[derive(Debug, Default)]
 pub(super) struct Again {
@@ -51,9 +53,9 @@ struct Case {
 /// What becomes of a case that is not promised any more.
 enum Next {
     Try(Leg),
-    /// The step was done, and in time.
+    /// The step was done.
     Done(Leg),
-    /// An executor may have been given it without a promise, and may still be in time.
+    /// It is late by its own date and has to be done first, or an executor may have been given it without a promise.
     Wait(Leg),
 }
 
@@ -150,19 +152,18 @@ impl Site {
         if state.lifecycle().has_ended() || state.started_elsewhere().is_some() {
             return None;
         }
-        let deadline = state.deadline().filter(|deadline| !deadline.is_unpromised)?;
+        let deadline = state.deadline().filter(|it| !it.is_unpromised && it.at > now)?;
         let withdrawn = deadline.legs.iter().filter(|leg| leg.planned.is_none());
-        let is_over = |leg: &Leg| stage_of(schema, state, leg) == Stage::Over;
-        let is_late = |leg: &Leg| match is_over(leg) {
-            true => !was_in_time(schema, state, leg, now),
-            false => leg.due <= now,
-        };
-        if withdrawn.clone().any(is_late) || withdrawn.clone().any(|leg| !is_planned(schema, leg)) {
+        if withdrawn.clone().any(|leg| !is_planned(schema, leg)) {
             return None;
         }
-        let leg = withdrawn.min_by_key(|leg| (leg.due, leg.round, leg.node))?;
-        if is_over(leg) {
+        let is_over = |leg: &&Leg| stage_of(schema, state, leg) == Stage::Over;
+        if let Some(leg) = withdrawn.clone().find(is_over) {
             return Some(Next::Done(leg.clone()));
+        }
+        let leg = withdrawn.min_by_key(|leg| (leg.due, leg.round, leg.node))?;
+        if leg.due <= now {
+            return Some(Next::Wait(leg.clone()));
         }
         if schema.node(leg.node).job().is_none() {
             return Some(Next::Try(leg.clone()));
@@ -204,13 +205,14 @@ impl Site {
         self.submit_when_open(task, now);
     }
 
-    /// A step that nobody had promised was done in time: what follows may be promised all the same.
+    /// A step that nobody had promised was done: what follows may be promised all the same.
     fn was_done(&mut self, id: InstanceId, leg: &Leg, now: Timestamp) {
-        let Some((_, state)) = self.instances.state(id) else { return };
+        let Some((schema, state)) = self.instances.state(id) else { return };
+        let why = if was_in_time(schema, state, leg, now) { WHY_DONE } else { WHY_DONE_LATE };
         let by = state.performer(leg.node).cloned().unwrap_or(Performer::System);
         let at = state.completed_at(leg.node).unwrap_or(now);
         let planned = Planned { by, start: at, end: at, planner: self.server_here() };
-        if self.replan(task_of(id, leg), Some(planned), WHY_DONE, now) {
+        if self.replan(task_of(id, leg), Some(planned), why, now) {
             self.try_next(id, now);
         } else {
             self.planning.again.refused(id, now);

@@ -12,14 +12,16 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::mem::discriminant;
 use std::sync::Arc;
 
+use legwork_engine::Here;
 use legwork_model::event::ExecutorRegistered;
-use legwork_model::id::ServerId;
+use legwork_model::id::{InstanceId, ServerId};
 use legwork_model::time::Timestamp;
 use legwork_promise::{Queue, ResourceId, TaskId, Work};
 
 use super::occupied::Occupant;
 use super::regular::{by_the_clock, lag};
 use super::resources::{hands_for_any, taken_from_one};
+use super::steps::leg_of;
 use super::task_id;
 use crate::Site;
 use crate::executors::LIMIT_MAX;
@@ -30,6 +32,8 @@ type Life = u64;
 
 #[derive(Debug, Default)]
 pub(super) struct Forgotten {
+    /// Jobs that were open when this server began, and how long the longest of each type was planned to take.
+    open: BTreeMap<Arc<str>, i64>,
     /// When this server began, and what executors that there were then may have had from it.
     begun: Option<(Timestamp, BTreeMap<Arc<str>, OpenJobs>)>,
     /// What executors whose plans are here may have.
@@ -147,18 +151,36 @@ impl Forgotten {
 }
 
 impl Site {
+    /// A case was read when this server began. What is open of it executors may have, also if it is suspended by now or lacks
+    /// something to be given out again.
+    pub(crate) fn recall_open_jobs_of(&mut self, id: InstanceId) {
+        let Some((schema, state)) = self.instances.state(id) else { return };
+        let standing = self.standing(id);
+        let jobs = state.open(schema).filter_map(|open| {
+            let node = schema.node(open.activity.node);
+            let job = node.job().filter(|_| standing.controls(schema, state, node.id))?;
+            let leg = leg_of(schema, state, &open.activity);
+            let takes = leg.map_or(0, |leg| i64::try_from(leg.takes_ms).unwrap_or(i64::MAX));
+            Some((job.clone(), takes))
+        });
+        for (job, takes) in jobs.collect::<Vec<_>>() {
+            let longest = self.planning.forgotten.open.entry(job).or_default();
+            *longest = takes.max(*longest);
+        }
+    }
+
     /// This server begins, for the first time or anew: where something is open now executors may have it from before, as often
     /// as they take it.
     pub(crate) fn recall_open_jobs(&mut self, now: Timestamp) {
-        let open: BTreeSet<&Arc<str>> = self.jobs.all().map(|(_, job, _)| job).collect();
+        let open = std::mem::take(&mut self.planning.forgotten.open);
         // What is open in a case that is still to be read nobody knows.
         let is_unread = !self.unread.is_empty();
         let is_any = |one: &ExecutorRegistered| {
-            is_unread || one.types.iter().any(|own| open.contains(&own.job))
+            is_unread || one.types.iter().any(|own| open.contains_key(&own.job))
         };
         let all = self.executors.registry.all().map(|(_, one)| one.clone());
         let all: Vec<Arc<ExecutorRegistered>> = all.filter(|one| is_any(one)).collect();
-        let lengths = if all.is_empty() { BTreeMap::new() } else { self.longest_in_use() };
+        let lengths = if all.is_empty() { BTreeMap::new() } else { self.longest_in_use(&open) };
         let mut forgotten = BTreeMap::new();
         for one in all {
             let longest_ms = self.longest_by_ms(&one, |job| lengths.get(job).copied());

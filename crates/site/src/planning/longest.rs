@@ -14,7 +14,6 @@ use legwork_model::schema::{Node, Schema};
 use legwork_promise::Work;
 
 use super::busy::{USUAL, millis};
-use super::steps::leg_of;
 use crate::Site;
 
 /// A process and a step of it.
@@ -36,7 +35,7 @@ struct Said(BTreeMap<Arc<str>, BTreeMap<Step, Most>>);
 #[derive(Clone, Copy, Debug, Default)]
 struct Most {
     takes_ms: Option<i64>,
-    /// Where no version says how long it takes.
+    /// Where some version does not say how long it takes.
     unsaid: Option<Unsaid>,
 }
 
@@ -94,21 +93,19 @@ impl Most {
 }
 
 impl Site {
-    /// How long jobs take at the most by definitions in use, those of all open jobs among them, and by what was promised
+    /// How long jobs take at the most by definitions in use, those of all open jobs among them, and by what was planned
     /// for open jobs: whoever promised that may have seen more of them.
-    pub(super) fn longest_in_use(&self) -> BTreeMap<Arc<str>, Length> {
+    pub(super) fn longest_in_use(
+        &self,
+        planned: &BTreeMap<Arc<str>, i64>,
+    ) -> BTreeMap<Arc<str>, Length> {
         let mut said = Said::default();
         self.catalog.schemas_in_use().for_each(|schema| said.read(schema));
         let lengths = said.0.iter().map(|(job, steps)| (job.clone(), self.length_of(steps)));
         let mut lengths: BTreeMap<Arc<str>, Length> = lengths.collect();
-        for (key, job, size) in self.jobs.all() {
-            let Some((schema, state)) = self.instances.state(key.instance) else { continue };
-            let leg = leg_of(schema, state, &key.activity);
-            let ms = leg.map_or(0, |leg| i64::try_from(leg.takes_ms).unwrap_or(i64::MAX));
-            let is_unsaid = leg.is_none() && schema.node(key.activity.node).takes.is_none();
-            let own = Length { ms, size: is_unsaid.then_some(size) };
+        for (job, ms) in planned {
             let length = lengths.entry(job.clone()).or_default();
-            *length = length.max(own);
+            length.ms = length.ms.max(*ms);
         }
         lengths
     }

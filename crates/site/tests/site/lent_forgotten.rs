@@ -34,6 +34,19 @@ fn what_a_server_gave_before_it_began_anew_comes_first_for_all_that_is_known() {
 }
 
 #[test]
+fn what_a_suspended_case_has_with_an_executor_counts_when_its_server_begins_anew() {
+    for place in [0, 1] {
+        let mut group = crane::group();
+        let instance = start(&mut group, place, "parcel", None).0;
+        assert_eq!(given(&mut group).len(), 1);
+        group.ask(place, Request::Suspend { instance, reason: None }).unwrap();
+        group.open(place);
+        (0..5).for_each(|_| group.pass(1_000));
+        assert!(earliest(&mut group) >= 20, "server {place}: behind what it has");
+    }
+}
+
+#[test]
 fn nothing_is_counted_for_a_server_that_had_nothing_to_give() {
     for place in [0, 1] {
         let mut group = crane::group();

@@ -107,6 +107,34 @@ fn a_case_is_promised_again_when_the_step_that_nobody_had_promised_was_done_in_t
 }
 
 #[test]
+fn a_case_is_promised_again_when_a_step_was_done_after_its_own_date_and_the_rest_can_be_in_time() {
+    let mut harness = office();
+    // Until Friday of next week.
+    start(&mut harness, 1, "2026-01-23T12:00:00Z");
+    let show = Request::Show { instance: FIRST, wait_until: None };
+    let Ok(Answer::Instance(shown_first)) = harness.ask(show) else { panic!("an instance") };
+    let due = shown_first.info.deadline.unwrap().legs[0].due;
+    assert!(due > at("2026-01-21T00:00:00Z") && due < at("2026-01-23T00:00:00Z"), "{due}");
+    // Nobody does it until then.
+    harness.now = due;
+    pass(&mut harness, 60);
+    let planned = shown(&mut harness, FIRST);
+    assert!(planned.starts_with("not promised: check nobody, approve bea"), "{planned}");
+    pass(&mut harness, 600);
+    complete(&mut harness, FIRST, "check", "ann");
+    pass(&mut harness, 1_000);
+    let planned = shown(&mut harness, FIRST);
+    assert!(planned.starts_with("check ann") && planned.contains("approve bea"), "{planned}");
+    let history = replanned(&mut harness, FIRST);
+    assert!(
+        history.iter().any(|it| it.starts_with("it was done, and what follows")),
+        "{history:?}"
+    );
+    complete(&mut harness, FIRST, "approve", "bea");
+    assert_eq!(harness.site.deadlines().kept, 1);
+}
+
+#[test]
 fn whoever_is_back_is_asked_at_once_and_for_all_steps_that_nobody_has_promised() {
     let mut harness = office();
     start(&mut harness, 1, "2026-01-16T12:30:00Z");

@@ -275,3 +275,29 @@ fn whoever_asks_for_something_is_not_planned_to_approve_it_for_their_manager() {
     harness.ask(Request::Complete(crate::support::complete("ben", id, "approve"))).unwrap();
     assert_eq!(harness.site.deadlines().kept, 1);
 }
+
+#[test]
+fn who_is_away_and_has_somebody_standing_in_takes_nobodys_time_to_spare() {
+    let away = "absent: [{ from: 2026-01-01, to: 2026-02-28 }]";
+    for (bea, others) in [
+        ("roles: [manager], calendar: office".to_owned(), ""),
+        (
+            format!("roles: [manager], calendar: office, substitutes: [zoe], {away}"),
+            "\n  zoe: { roles: [guard], calendar: office }",
+        ),
+    ] {
+        let mut harness = office("", "3h");
+        let source = format!("{}  bea: {{ {bea} }}{others}\n", people(""));
+        publish(&mut harness, source);
+        let source = "process: claim\nsteps:\n  - { step: check, who: Role(clerk), takes: 3h }\n  \
+                      - { step: approve, who: Role(manager), takes: 1h }\n";
+        harness.ask(Request::Deploy { source: source.to_owned() }).unwrap();
+        start(&mut harness, 1, "22T16");
+        let show = Request::Show { instance: InstanceId(1 << 80), wait_until: None };
+        let Ok(Answer::Instance(shown)) = harness.ask(show) else { panic!("an instance") };
+        let deadline = shown.info.deadline.unwrap();
+        assert!(deadline.promised);
+        // Three quarters of the time until Thursday evening are for the check.
+        assert_eq!(short(deadline.legs[0].due), "21 16:00", "bea: {{ {bea} }}");
+    }
+}

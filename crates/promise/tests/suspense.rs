@@ -33,8 +33,20 @@ fn in_suspense(at: u16) -> (Two, Task, Task) {
     both_in_suspense(at, two_tasks(at))
 }
 
-fn both_in_suspense(at: u16, (minor, major): (Task, Task)) -> (Two, Task, Task) {
+/// Two that cannot put anything aside.
+fn executors() -> Two {
     let mut two = Two::new();
+    for (node, number) in two.nodes.iter_mut().zip(0..) {
+        node.desk.refit(&one(number), &always(Discipline::NonPreemptive), NOW);
+    }
+    two
+}
+
+fn both_in_suspense(at: u16, tasks: (Task, Task)) -> (Two, Task, Task) {
+    all_in_suspense(Two::new(), at, tasks)
+}
+
+fn all_in_suspense(mut two: Two, at: u16, (minor, major): (Task, Task)) -> (Two, Task, Task) {
     assert!(is_promised_at(&two.does(|node| node.submit(minor.clone(), NOW)), minor.id, at));
     assert!(is_promised_at(&two.does(|node| node.submit(major.clone(), NOW)), major.id, at));
     let told = two.does(|node| node.take_room(major.id, NOW));
@@ -107,9 +119,9 @@ fn what_is_promised_meanwhile_fits_whatever_comes_of_it() {
 }
 
 #[test]
-fn who_has_begun_what_was_to_make_way_goes_on_and_the_other_yields() {
+fn who_has_begun_what_was_to_make_way_and_cannot_put_it_aside_goes_on_and_the_other_yields() {
     for at in [0, 1] {
-        let (mut two, minor, major) = in_suspense(at);
+        let (mut two, minor, major) = all_in_suspense(executors(), at, two_tasks(at));
         let node = &mut two.nodes[usize::from(at)];
         node.begin(minor.id);
         assert_eq!(node.next_due(), Some(NOW), "at once");
@@ -133,15 +145,28 @@ fn who_has_begun_what_was_to_make_way_goes_on_and_the_other_yields() {
 }
 
 #[test]
-fn who_began_before_it_was_told_has_begun_as_well() {
-    let (mut two, minor, major) = in_suspense(0);
+fn what_people_begin_when_its_time_was_promised_already_makes_way_all_the_same() {
     let later = Timestamp(NOW.0 + 100);
-    two.nodes[0].desk.pass(later);
-    two.nodes[0].desk.begin_since(minor.id, NOW);
-    let told = two.does(|node| node.tick(later));
-    assert!(told.contains(&Effect::Lost { task: major.id }), "{told:?}");
-    assert!(two.nodes[0].desk.is_begun(minor.id));
-    assert_eq!(two.nodes[0].desk.endangered(later), []);
+    let begins: [fn(&mut Two, &Task); 2] = [
+        |two, minor| two.nodes[0].begin(minor.id),
+        |two, minor| two.nodes[0].desk.begin_since(minor.id, NOW),
+    ];
+    for begin in begins {
+        let (mut two, minor, major) = in_suspense(0);
+        two.nodes[0].desk.pass(later);
+        begin(&mut two, &minor);
+        assert_eq!(two.does(|node| node.tick(later)), [], "what was promised stays promised");
+        // Should it not go ahead, nothing has happened.
+        let mut other = two.nodes[0].clone();
+        other.finish(major.id);
+        assert!(other.desk.is_begun(minor.id));
+        assert_eq!(other.desk.endangered(later), []);
+        let told = two.does(|node| node.go_ahead([major.id].into_iter(), later));
+        assert!(told.contains(&Effect::Removed { task: minor.id }), "{told:?}");
+        let desk = &mut two.nodes[0].desk;
+        assert!(desk.task(major.id).is_some());
+        assert_eq!(desk.endangered(later), []);
+    }
 }
 
 #[test]
@@ -431,7 +456,7 @@ fn between_two_confirmations_nobody_is_given_up() {
 fn what_somebody_works_on_is_not_sought_elsewhere() {
     let (minor, mut major) = two_tasks(0);
     major.who.push(one(1));
-    let mut two = Two::new();
+    let mut two = executors();
     let elsewhere = Task { service: Work(1_500), ..task(3, 1_500, 9, &[1]) };
     for (it, at) in [(&elsewhere, 1), (&minor, 0), (&major, 0)] {
         assert!(is_promised_at(&two.does(|node| node.submit(it.clone(), NOW)), it.id, at));

@@ -88,8 +88,12 @@ impl Lane {
     }
 
     pub(super) fn begin(&mut self, ticket: Ticket) {
+        let is_bound = self.is_bound(ticket);
         self.both().for_each(|plan| plan.begin_with(ticket));
-        self.given_or_not(ticket);
+        match self.rooms.as_mut().filter(|_| is_bound) {
+            Some(rooms) => drop(rooms.bound.insert(ticket)),
+            None => self.given_or_not(ticket),
+        }
         self.refresh();
     }
 
@@ -111,7 +115,11 @@ impl Lane {
         }
         self.tasks.remove(&ticket);
         self.out.remove(&ticket);
-        if self.rooms.as_mut().is_some_and(|rooms| rooms.others.remove(&ticket)) {
+        let was_other = |rooms: &mut Box<Rooms>| {
+            rooms.bound.remove(&ticket);
+            rooms.others.remove(&ticket)
+        };
+        if self.rooms.as_mut().is_some_and(was_other) {
             self.see_what_is_gone();
         }
         self.refresh();
@@ -128,7 +136,9 @@ impl Lane {
     pub(super) fn pass(&mut self, now: Timestamp) {
         let has_passed = self.rooms.is_some() && self.plan.time_until(now).0 > 0;
         self.both().for_each(|plan| plan.pass(now));
-        if has_passed && self.plan.is_worked_by_itself() {
+        // Who works on what makes way works on nothing else.
+        let is_bound = self.rooms.as_ref().is_some_and(|rooms| !rooms.bound.is_empty());
+        if has_passed && (is_bound || self.plan.is_worked_by_itself()) {
             self.look_ahead_again();
         }
     }
@@ -146,9 +156,10 @@ impl Lane {
         self.refresh();
     }
 
-    /// Somebody has begun it, or was given it and may have: it makes way for nothing any more.
+    /// Somebody has begun it, or was given it and may have: it makes way for nothing any more, unless that was promised before.
     pub(super) fn is_given(&self, ticket: Ticket) -> bool {
-        self.plan.is_begun(ticket) || self.out.contains(&ticket)
+        let is_bound = self.rooms.as_ref().is_some_and(|rooms| rooms.bound.contains(&ticket));
+        !is_bound && (self.plan.is_begun(ticket) || self.out.contains(&ticket))
     }
 
     pub(super) fn refresh(&mut self) {

@@ -242,12 +242,13 @@ impl Desk {
         let (reservation, before) = (placed.reservation(), placed.ticket);
         let (by, lane) = (placed.by.clone(), placed.lane);
         let Some(resource) = self.resources.get_mut(&by) else { return };
-        let makes_way = resource.lanes[lane].makes_way(before);
-        resource.lanes[lane].end(before);
+        let its = &mut resource.lanes[lane];
+        let (makes_way, is_bound) = (its.makes_way(before), its.is_bound(before));
+        its.end(before);
         self.restore(reservation, begun);
         let after = self.placed.get(&id).filter(|_| makes_way).map(|placed| placed.ticket);
         if let Some((ticket, resource)) = after.zip(self.resources.get_mut(&by)) {
-            resource.lanes[lane].makes_way_as(ticket);
+            resource.lanes[lane].makes_way_as(ticket, is_bound && begun.is_some());
         }
     }
 

@@ -46,12 +46,12 @@ impl Desk {
         }
         let (Found { ahead, ticket, times, others, window }, by, lane) = best?;
         let lane = &mut self.resources.get_mut(&by)?.lanes[lane];
-        let rooms = lane.rooms.take().map(|rooms| (rooms.all, rooms.others));
-        let (mut all, mut all_others) = rooms.unwrap_or_default();
+        let rooms = lane.rooms.take().map(|rooms| (rooms.all, rooms.others, rooms.bound));
+        let (mut all, mut all_others, bound) = rooms.unwrap_or_default();
         let (is_taken, is_gone) = (false, false);
         all.push(Room { task: task.clone(), window, ticket, is_taken, is_gone });
         all_others.extend(others);
-        lane.rooms = Some(Box::new(Rooms { ahead, all, others: all_others }));
+        lane.rooms = Some(Box::new(Rooms { ahead, all, others: all_others, bound }));
         Some(Promise { task: task.id, by, times })
     }
 

@@ -19,6 +19,9 @@ pub(super) struct Rooms {
     pub(super) all: Vec<Room>,
     /// Those who make way, as far as it is needed when it goes ahead. What somebody was given meanwhile does not.
     pub(super) others: BTreeSet<Ticket>,
+    /// Of these, who were begun when room was taken already and can be put aside: they make way all the same, because what
+    /// they make way for is promised, and may have gone ahead before anybody began.
+    pub(super) bound: BTreeSet<Ticket>,
 }
 
 /// Room for a task that is not in the plan yet.
@@ -67,6 +70,24 @@ impl Lane {
     /// Whether it is one of those who make way.
     pub(super) fn makes_way(&self, ticket: Ticket) -> bool {
         self.rooms.as_ref().is_some_and(|rooms| rooms.others.contains(&ticket))
+    }
+
+    /// Whether it makes way also if somebody begins it.
+    pub(super) fn is_bound(&self, ticket: Ticket) -> bool {
+        self.plan.is_preemptive()
+            && self.is_in_suspense()
+            && self.makes_way(ticket)
+            && !self.is_given(ticket)
+    }
+
+    /// When no room is taken any more, nobody makes way who has begun.
+    pub(super) fn free_bound(&mut self) {
+        let is_in_suspense = self.is_in_suspense();
+        let Some(rooms) = self.rooms.as_mut().filter(|_| !is_in_suspense) else { return };
+        if !std::mem::take(&mut rooms.bound).is_empty() {
+            self.look_ahead_again();
+            self.see_what_is_gone();
+        }
     }
 
     /// Whether something is so if all room here goes ahead, and whether or not there is something that nobody knows of.
@@ -126,6 +147,7 @@ impl Lane {
         if rooms.all.is_empty() {
             self.rooms = None;
         }
+        self.free_bound();
         Some(room)
     }
 
@@ -137,25 +159,27 @@ impl Lane {
         }
     }
 
-    /// The same of what is to make way and has another ticket now.
-    pub(super) fn makes_way_as(&mut self, ticket: Ticket) {
+    /// The same of what is to make way and has another ticket now; whether it makes way also if it is begun.
+    pub(super) fn makes_way_as(&mut self, ticket: Ticket, is_bound: bool) {
         if let Some(rooms) = &mut self.rooms {
             rooms.others.insert(ticket);
+            rooms.bound.extend(is_bound.then_some(ticket));
         }
         self.given_or_not(ticket);
     }
 
     /// Makes the plan ahead anew, with all there is room for or not.
     pub(super) fn look_ahead_again(&mut self) {
-        let Some(mut rooms) = self.rooms.take() else { return };
-        rooms.ahead = self.plan.clone();
+        let Some(rooms) = &self.rooms else { return };
+        let mut ahead = self.plan.clone();
         for ticket in rooms.others.iter().filter(|ticket| !self.is_given(**ticket)) {
-            rooms.ahead.end(*ticket);
+            ahead.end(*ticket);
         }
+        let Some(rooms) = &mut self.rooms else { return };
         for room in &mut rooms.all {
-            room.ticket = rooms.ahead.restore(room.window, room.task.service, None);
+            room.ticket = ahead.restore(room.window, room.task.service, None);
         }
-        self.rooms = Some(rooms);
+        rooms.ahead = ahead;
     }
 
     /// Who of those for whom there is room still has it.

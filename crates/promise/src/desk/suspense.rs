@@ -32,8 +32,8 @@ impl Taken {
     }
 }
 
-/// Room in a lane, and those who make way.
-pub(super) type RoomsOf = (usize, Vec<Room>, Vec<TaskId>);
+/// Room in a lane, and those who make way; of each whether also if it is begun.
+pub(super) type RoomsOf = (usize, Vec<Room>, Vec<(TaskId, bool)>);
 
 impl Desk {
     /// Takes room that is held: it is promised from now on. Those who make way are told when it goes ahead, by
@@ -141,7 +141,11 @@ impl Desk {
             resource.lanes[number].plan = plan;
         }
         these.iter().for_each(|id| self.place_in_room(*id, &by, number));
-        removed.into_iter().filter_map(|id| self.end(id)).collect()
+        let removed = removed.into_iter().filter_map(|id| self.end(id)).collect();
+        if let Some(resource) = self.resources.get_mut(&by) {
+            resource.lanes[number].free_bound();
+        }
+        removed
     }
 
     /// What room was taken for is in the plan now.
@@ -209,16 +213,20 @@ impl Desk {
         let lanes = self.resources.get(by).into_iter().flat_map(|resource| &resource.lanes);
         let all = lanes.enumerate().filter_map(|(number, lane)| {
             let rooms = lane.rooms.as_ref()?;
-            let others = rooms.others.iter().filter_map(|ticket| lane.tasks.get(ticket));
-            Some((number, rooms.all.clone(), others.copied().collect()))
+            let others = rooms.others.iter().filter_map(|ticket| {
+                Some((*lane.tasks.get(ticket)?, rooms.bound.contains(ticket)))
+            });
+            Some((number, rooms.all.clone(), others.collect()))
         });
         all.collect()
     }
 
     pub(super) fn hold_again(&mut self, by: &ResourceId, rooms: Vec<RoomsOf>) {
         for (number, all, others) in rooms {
-            let placed = others.iter().filter_map(|id| self.placed.get(id));
-            let others = placed.map(|Placed { ticket, .. }| *ticket).collect::<Vec<_>>();
+            let placed = others
+                .iter()
+                .filter_map(|(id, is_bound)| Some((self.placed.get(id)?.ticket, *is_bound)));
+            let others: Vec<(Ticket, bool)> = placed.collect();
             let Some(resource) = self.resources.get_mut(by) else { return };
             let number = number.min(resource.lanes.len() - 1);
             for room in &all {
@@ -250,10 +258,12 @@ impl Lane {
             let fits = plan.fits_from(&self.plan, ticket)
                 && shaded.as_mut().is_none_or(|plan| plan.fits_from(&self.plan, ticket));
             if fits {
-                [Some(&mut plan), shaded.as_mut()]
-                    .into_iter()
-                    .flatten()
-                    .for_each(|plan| plan.take_from(&self.plan, ticket));
+                [Some(&mut plan), shaded.as_mut()].into_iter().flatten().for_each(|plan| {
+                    plan.take_from(&self.plan, ticket);
+                    if self.plan.is_begun(ticket) {
+                        plan.begin_with(ticket);
+                    }
+                });
             } else {
                 removed.push(ticket);
             }
@@ -276,12 +286,14 @@ impl Lane {
     }
 
     /// Room is held again, with others who make way.
-    fn hold_again(&mut self, all: Vec<Room>, others: Vec<Ticket>) {
+    fn hold_again(&mut self, all: Vec<Room>, others: Vec<(Ticket, bool)>) {
         let ahead = self.plan.clone();
-        let none = || Box::new(Rooms { ahead, all: Vec::new(), others: BTreeSet::new() });
+        let (others_before, bound) = (BTreeSet::new(), BTreeSet::new());
+        let none = || Box::new(Rooms { ahead, all: Vec::new(), others: others_before, bound });
         let rooms = self.rooms.get_or_insert_with(none);
         rooms.all.extend(all);
-        rooms.others.extend(others);
+        rooms.bound.extend(others.iter().filter(|(_, is_bound)| *is_bound).map(|(it, _)| *it));
+        rooms.others.extend(others.into_iter().map(|(ticket, _)| ticket));
         self.look_ahead_again();
     }
 }

@@ -27,6 +27,7 @@ impl Image {
 
     pub(crate) fn without(mut self, tickets: &BTreeSet<Ticket>) -> Self {
         self.waiting.retain(|ticket, _| !tickets.contains(ticket));
+        self.begun.retain(|ticket| !tickets.contains(ticket));
         self
     }
 }

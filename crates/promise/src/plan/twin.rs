@@ -18,7 +18,8 @@ impl Plan {
     /// Whether what another plan has under this ticket fits here as well; false if it is not there.
     pub(crate) fn fits_from(&mut self, other: &Self, ticket: Ticket) -> bool {
         let piece = other.entries.get(&ticket.0).copied();
-        piece.is_some_and(|piece| self.piece_fits(piece))
+        // Of what nothing is left nobody has to make way.
+        piece.is_some_and(|piece| piece.cost <= 0 || self.piece_fits(piece))
     }
 
     /// Takes it in.

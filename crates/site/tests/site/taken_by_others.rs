@@ -31,6 +31,17 @@ fn other(clerk: &str) -> (&'static str, usize) {
     if clerk == "ann" { ("bob", 2) } else { ("ann", 0) }
 }
 
+/// A tour that a manager has to sign now, at another server than the one that has started it.
+fn checked() -> (Group, InstanceId) {
+    let mut group = group();
+    publish_people(&mut group, MANAGERS);
+    let (instance, _) = start(&mut group, 8);
+    let clerk = promised_by(&mut group, instance, "check").unwrap();
+    group.ask(1, done(instance, "check", &clerk)).unwrap();
+    run(&mut group, 5);
+    (group, instance)
+}
+
 #[test]
 fn what_somebody_else_has_taken_is_promised_by_them() {
     let mut group = group();
@@ -65,12 +76,7 @@ fn what_somebody_has_taken_who_has_no_time_for_it_is_not_promised_any_more() {
 
 #[test]
 fn who_has_taken_a_step_elsewhere_is_known_where_it_is_asked_for_also_after_a_restart() {
-    let mut group = group();
-    publish_people(&mut group, MANAGERS);
-    let (instance, _) = start(&mut group, 8);
-    let clerk = promised_by(&mut group, instance, "check").unwrap();
-    group.ask(1, done(instance, "check", &clerk)).unwrap();
-    run(&mut group, 5);
+    let (mut group, instance) = checked();
     let before = promised_by(&mut group, instance, "sign").unwrap();
     let other = if before == "sam" { "tom" } else { "sam" };
     claim(&mut group, 2, instance, "sign", other);
@@ -84,12 +90,7 @@ fn who_has_taken_a_step_elsewhere_is_known_where_it_is_asked_for_also_after_a_re
 
 #[test]
 fn what_nobody_had_promised_is_tried_again_only_with_who_has_taken_it_elsewhere() {
-    let mut group = group();
-    publish_people(&mut group, MANAGERS);
-    let (instance, _) = start(&mut group, 8);
-    let clerk = promised_by(&mut group, instance, "check").unwrap();
-    group.ask(1, done(instance, "check", &clerk)).unwrap();
-    run(&mut group, 5);
+    let (mut group, instance) = checked();
     // Nobody is there, so nobody promises it; then Tom is, and has it, and Sam is as well.
     let away = |name: &str| format!("{name}: {{ absent: [{{ from: 1970-01-01 }}], ");
     let without = |source: &str, name: &str| source.replace(&format!("{name}: {{"), &away(name));

@@ -53,10 +53,9 @@ pub(crate) fn started(info: site::InstanceInfo, repeated: bool) -> Started {
 }
 
 pub(crate) fn deadline(view: site::DeadlineView) -> Deadline {
-    let withdrawn = view.withdrawn().map(|(leg, withdrawn)| Withdrawn {
-        at: withdrawn.at,
-        step: leg.step.clone(),
-        reason: withdrawn.reason.clone(),
+    let withdrawn = view.withdrawn.map(|it| {
+        let site::Withdrawn { at, step, reason } = it;
+        Withdrawn { at, step, reason }
     });
     let steps = view.legs.into_iter().map(|leg| DeadlineStep {
         step: leg.step,

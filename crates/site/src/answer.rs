@@ -315,6 +315,8 @@ pub struct InstanceInfo {
 pub struct DeadlineView {
     pub at: Timestamp,
     pub promised: bool,
+    /// Not in lists.
+    pub withdrawn: Option<Withdrawn>,
     pub legs: Vec<LegView>,
 }
 
@@ -334,14 +336,13 @@ pub struct LegView {
     pub end: Option<Timestamp>,
     /// The loop was left before this round.
     pub is_given_back: bool,
-    /// The case is not promised any more, and it began with this step.
-    pub withdrawn: Option<Withdrawn>,
 }
 
-/// Since when a case is not promised any more, and why.
+/// Since when a case is not promised any more, by which step and why.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Withdrawn {
     pub at: Timestamp,
+    pub step: Arc<str>,
     pub reason: String,
 }
 

@@ -40,7 +40,8 @@ pub struct Due {
 impl Due {
     /// Without the steps.
     pub(crate) fn view(self) -> DeadlineView {
-        DeadlineView { at: self.at, promised: self.promised, legs: Vec::new() }
+        let Self { at, promised } = self;
+        DeadlineView { at, promised, withdrawn: None, legs: Vec::new() }
     }
 }
 

@@ -21,7 +21,12 @@ impl DeadlineView {
     pub(crate) fn of(schema: &Schema, deadline: &Deadline, state: Option<&State>) -> Self {
         let node = |leg: &Leg| schema.nodes.get(leg.node.0 as usize);
         let is_withdrawn = !deadline.is_unpromised && !deadline.is_promised();
-        let mut turned = deadline.turned.as_ref().filter(|_| is_withdrawn);
+        let turned = deadline.turned.as_ref().filter(|_| is_withdrawn);
+        let withdrawn = turned.map(|turned| {
+            let node = schema.nodes.get(turned.node.0 as usize);
+            let step = node.map_or_else(|| "?".into(), |node| node.name.clone());
+            Withdrawn { at: turned.at, step, reason: turned.reason.clone() }
+        });
         let legs = deadline.legs.iter().map(|leg| LegView {
             step: node(leg).map_or_else(|| "?".into(), |node| node.name.clone()),
             iteration: Iteration::numbered(leg.round, node(leg).map_or(0, |it| it.loops.len())),
@@ -30,17 +35,9 @@ impl DeadlineView {
             by: leg.planned.as_ref().map(|planned| planned.by.clone()),
             start: leg.planned.as_ref().map(|planned| planned.start),
             end: leg.planned.as_ref().map(|planned| planned.end),
-            // Told once, of whatever round.
-            withdrawn: turned
-                .take_if(|turned| turned.node == leg.node)
-                .map(|turned| Withdrawn { at: turned.at, reason: turned.reason.clone() }),
         });
-        Self { at: deadline.at, promised: deadline.is_promised(), legs: legs.collect() }
-    }
-
-    /// The step by which a case is not promised any more that was promised before.
-    pub fn withdrawn(&self) -> Option<(&LegView, &Withdrawn)> {
-        self.legs.iter().find_map(|leg| leg.withdrawn.as_ref().map(|withdrawn| (leg, withdrawn)))
+        let (at, promised) = (deadline.at, deadline.is_promised());
+        Self { at, promised, withdrawn, legs: legs.collect() }
     }
 }
 

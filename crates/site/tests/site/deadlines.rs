@@ -177,10 +177,8 @@ fn a_case_tells_since_when_and_why_it_is_not_promised_any_more_and_forgets_it_wh
         let show = Request::Show { instance: first, wait_until: None };
         let Ok(Answer::Instance(view)) = harness.ask(show) else { panic!("a case") };
         let deadline = view.info.deadline.unwrap();
-        let told = |(leg, withdrawn): (&LegView, &Withdrawn)| {
-            format!("{} {}: {}", short(withdrawn.at), leg.step, withdrawn.reason)
-        };
-        (deadline.promised, deadline.withdrawn().map(told))
+        let told = |it: Withdrawn| format!("{} {}: {}", short(it.at), it.step, it.reason);
+        (deadline.promised, deadline.withdrawn.map(told))
     };
     start(&mut harness, 1, "2026-01-16T12:30:00Z");
     assert_eq!(shown(&mut harness), (true, None));

@@ -26,7 +26,7 @@ fn without_a_promise_it_starts_all_the_same_if_that_is_wanted() {
     assert_eq!(told(harness.ask(anyway)), "not promised: ");
     let show = Request::Show { instance: InstanceId(1 << 80), wait_until: None };
     let Ok(Answer::Instance(view)) = harness.ask(show) else { panic!("a case") };
-    assert_eq!(view.info.deadline.unwrap().withdrawn(), None, "nobody had promised it");
+    assert_eq!(view.info.deadline.unwrap().withdrawn, None, "nobody had promised it");
     assert_eq!(harness.site.deadlines().unpromised, 1);
 }
 

@@ -63,7 +63,7 @@ impl Letter<'_> {
         let subject = format!("{prefix}{}", short(process));
         let text = format!(
             "{first}\n\nProcess:  {}\nStep:     {}\nCase:     {instance}\nDeadline: {deadline}\nSince:    \
-             {since}\nWhy:      {}\n\nTo see how it is planned now:\n\n  legwork deadline show \
+             {since}\nWhy:      {}\n\nTo see its steps, and how far they are:\n\n  legwork deadline show \
              {instance}\n",
             line(process),
             line(step),
@@ -180,7 +180,7 @@ mod tests {
             Since:    2026-11-16T08:23:41.000Z
             Why:      somebody else will do it
 
-            To see how it is planned now:
+            To see its steps, and how far they are:
 
               legwork deadline show inst_01ARZ3NDEKTSV4RRFFQ69G5FAV
             ");

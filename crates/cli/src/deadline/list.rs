@@ -7,7 +7,7 @@ use std::time::Duration;
 use anyhow::Result;
 use legwork_api::client::InstanceQuery;
 use legwork_api::deadlines::{Deadline, DeadlineStep};
-use legwork_api::instances::{Instance, InstanceSummary, Node, NodeState};
+use legwork_api::instances::{Instance, InstanceState, InstanceSummary, Node, NodeState};
 use legwork_model::time::Timestamp;
 use serde::Serialize;
 
@@ -84,7 +84,7 @@ pub(super) async fn list(context: &Context, args: &Args) -> Result<()> {
     let (rows, more) = progress::waiting("reading the list", reading).await?;
     context
         .out
-        .answer(&rows, || render(&rows.deadlines) + &tree::unreachable(&rows.unreachable))?;
+        .answer(&rows, || render(&rows.deadlines, ended) + &tree::unreachable(&rows.unreachable))?;
     if more && !context.out.json {
         remark(&paint(DIM, "there are more; see them with a larger --limit"));
     }
@@ -178,10 +178,15 @@ fn is_open(node: &Node) -> bool {
     }
 }
 
-fn render(rows: &[Row]) -> String {
+fn render(rows: &[Row], ended: bool) -> String {
     if rows.is_empty() {
-        return "no such instance has a deadline; give one with `legwork start PROCESS --by WHEN`\n"
-            .to_owned();
+        let none = match ended {
+            true => "no instance with a deadline has ended\n",
+            false => {
+                "no instance that runs has a deadline; give one with `legwork start PROCESS --by WHEN`\n"
+            }
+        };
+        return none.to_owned();
     }
     let mut table = Table::new(&["INSTANCE", "PROCESS", "DEADLINE", "STANDING", "NEXT"]);
     for Row { summary, standing, next, open } in rows {
@@ -199,10 +204,22 @@ fn render(rows: &[Row]) -> String {
             Cell::from(format!("{} v{}", summary.process, summary.version)),
             Cell::from(at),
             Cell::styled(style, word),
-            Cell::from(next.as_ref().map_or_else(|| open_words(open), next_words)),
+            Cell::from(next_of(summary, next.as_ref(), open)),
         ]);
     }
     table.render("")
+}
+
+/// What is next, and what keeps it from going on.
+fn next_of(summary: &InstanceSummary, next: Option<&DeadlineStep>, open: &[OpenStep]) -> String {
+    let mut words = next.map_or_else(|| open_words(open), next_words);
+    if next.is_some() && summary.incidents > 0 {
+        words += "; incident";
+    }
+    if summary.state == InstanceState::Suspended {
+        words += "; suspended";
+    }
+    words
 }
 
 /// `check by ann, due 2026-03-01 14:00:00Z`: when exactly it is done may still change, this does not.
@@ -227,7 +244,7 @@ fn open_words(open: &[OpenStep]) -> String {
 
 #[cfg(test)]
 mod tests {
-    use legwork_api::instances::{InstanceState, Performer};
+    use legwork_api::instances::Performer;
 
     use super::*;
     use crate::by::tests::{at, deadline, withdrawn};
@@ -278,7 +295,7 @@ mod tests {
             row(done(early), after, &[]),
             row(done(after), after, &[]),
         ];
-        insta::assert_snapshot!(bare(&render(&rows)), @r"
+        insta::assert_snapshot!(bare(&render(&rows, false)), @r"
         INSTANCE  PROCESS  DEADLINE              STANDING      NEXT
         2M6RVC    loan v2  2026-03-02 16:00:00Z  promised      check by ann, due 2026-03-01 14:00:00Z
         2M6RVC    loan v2  2026-03-02 16:00:00Z  withdrawn     book by nobody, due 2026-03-01 15:00:00Z
@@ -294,7 +311,12 @@ mod tests {
             (&json["standing"], &json["deadline"]["withdrawn"]["step"]),
             (&"withdrawn".into(), &"book".into())
         );
-        assert!(render(&[]).contains("--by WHEN"));
+        assert!(render(&[], false).contains("--by WHEN"));
+        assert!(!render(&[], true).contains("--by WHEN"));
+        let held = InstanceSummary { incidents: 1, ..with_deadline(InstanceState::Suspended) };
+        let next = row(held, early, &nodes);
+        let words = next_of(&next.summary, next.next.as_ref(), &next.open);
+        assert!(words.ends_with("15:00:00Z; incident; suspended"), "{words}");
     }
 
     #[test]
@@ -332,7 +354,7 @@ mod tests {
             row(&[&first, &left, &file], &[&in_round("completed", 1), file_waits]),
             row(&[], &[&in_round("activated", 2), file_waits]),
         ];
-        insta::assert_snapshot!(bare(&render(&rows)), @r"
+        insta::assert_snapshot!(bare(&render(&rows, false)), @r"
         INSTANCE  PROCESS  DEADLINE              STANDING  NEXT
         2M6RVC    loan v2  2026-03-02 16:00:00Z  promised  check:0 by ann, due 2026-03-01 14:00:00Z
         2M6RVC    loan v2  2026-03-02 16:00:00Z  promised  check:1 by bob, due 2026-03-01 16:00:00Z

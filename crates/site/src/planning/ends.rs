@@ -44,8 +44,12 @@ impl Site {
         if state.lifecycle() != Lifecycle::Completed || state.started_elsewhere().is_some() {
             return;
         }
-        let deadline = state.deadline().filter(|deadline| deadline.is_promised());
-        let Some(deadline) = deadline else { return };
+        // What was withdrawn only after the deadline was promised until then.
+        let was_promised = |it: &&Deadline| {
+            let is_too_late = it.turned.as_ref().is_some_and(|turned| turned.at > it.at);
+            it.is_promised() || !it.is_unpromised && is_too_late
+        };
+        let Some(deadline) = state.deadline().filter(was_promised) else { return };
         if slot.ended_at <= Some(deadline.at) {
             self.planning.counts.kept += 1;
             return;
@@ -102,9 +106,12 @@ impl Site {
         }
     }
 
-    /// A case is not promised any more; each counts once.
-    pub(super) fn count_withdrawn(&mut self, id: InstanceId) {
-        self.planning.counts.withdrawn += u64::from(self.planning.withdrawn.insert(id));
+    /// A case is not promised any more, before it is late; each counts once.
+    pub(super) fn count_withdrawn(&mut self, id: InstanceId, now: Timestamp) {
+        let deadline = self.instances.state(id).and_then(|(_, state)| state.deadline());
+        if deadline.is_some_and(|deadline| now <= deadline.at) {
+            self.planning.counts.withdrawn += u64::from(self.planning.withdrawn.insert(id));
+        }
     }
 
     /// Somebody has done something, of whatever case.

@@ -65,6 +65,14 @@ impl Site {
         }
     }
 
+    /// Whether somebody has claimed a step that another one has promised.
+    pub(super) fn is_taken_by_another(&self, task: TaskId) -> bool {
+        let Some((schema, state, leg)) = self.promised_leg(task) else { return false };
+        let by = leg.planned.as_ref().and_then(|planned| agent(&planned.by));
+        let holder = self.holder(task.instance, (schema, state), leg);
+        holder.zip(by.as_ref()).is_some_and(|(holder, by)| holder != by)
+    }
+
     /// Whether somebody has claimed a step who is away, and somebody else is to do it.
     pub(super) fn is_left_to_others(&self, id: InstanceId, leg: &Leg, now: Timestamp) -> bool {
         let Some((schema, state)) = self.instances.state(id) else { return false };

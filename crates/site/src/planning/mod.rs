@@ -240,7 +240,10 @@ impl Site {
             Effect::Promised { at, promise } => self.was_promised(at, promise, now),
             Effect::Refused { task, earliest } => self.was_refused(task, earliest, now),
             Effect::Removed { task } => self.taken_back(task, WHY_REMOVED, now),
-            Effect::Lost { task } => self.taken_back(task, WHY_LOST, now),
+            Effect::Lost { task } => {
+                let is_taken = self.is_taken_by_another(task);
+                self.taken_back(task, if is_taken { WHY_TAKEN } else { WHY_LOST }, now);
+            }
         }
     }
 
@@ -397,6 +400,7 @@ const LEEWAY: Leeway = Leeway { part: 16, most: 60_000 };
 
 const WHY_REMOVED: &str = "something more important came";
 const WHY_LOST: &str = "whoever was to do it cannot do it in time any more";
+const WHY_TAKEN: &str = "somebody else has taken it";
 
 /// All steps of an instance.
 fn steps_of(instance: InstanceId) -> RangeInclusive<TaskId> {

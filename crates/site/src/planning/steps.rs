@@ -158,6 +158,8 @@ impl Site {
         // Somebody may have been asked for it when the server went down.
         if !state.lifecycle().has_ended() && !deadline.is_unpromised && !deadline.is_promised() {
             self.planning.again.add(id, Timestamp::default());
+            // That it was withdrawn has been counted.
+            self.planning.withdrawn.insert(id);
         }
         let mut expected = Vec::new();
         for leg in &deadline.legs {
@@ -241,7 +243,7 @@ impl Site {
         }
         let leg = Leg { round: task.round, planned: None, ..last.clone() };
         let reason = format!("`{}` is done once more than was planned", schema.node(node).name);
-        self.count_withdrawn(task.instance);
+        self.count_withdrawn(task.instance, now);
         self.put_plan(task.instance, Replanned { legs: vec![leg], reason }, now);
     }
 
@@ -290,7 +292,7 @@ impl Site {
 
     /// Nobody promises a step any more: whoever started the instance can see it, before it is late.
     pub(super) fn not_promised_any_more(&mut self, task: TaskId, now: Timestamp) {
-        self.count_withdrawn(task.instance);
+        self.count_withdrawn(task.instance, now);
         self.replan(task, None, "nobody has the time for it any more", now);
         self.try_later(task.instance, now);
     }

@@ -123,7 +123,7 @@ impl Site {
                 "no executor is registered for jobs of type `{job}`, which `{step}` is; workers promise nothing"
             ),
             false => format!(
-                "of the executors for jobs of type `{job}`, which `{step}` is, nothing is expected just now: {}; see `legwork executors`",
+                "of the executors for jobs of type `{job}`, which `{step}` is, nothing is expected just now: {}; each is asked again ten minutes after it failed last, or when it has done something; see `legwork executors`",
                 named.join(", ")
             ),
         }

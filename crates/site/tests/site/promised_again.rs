@@ -95,6 +95,20 @@ fn what_was_withdrawn_before_a_restart_is_tried_again_after_it() {
 }
 
 #[test]
+fn a_case_that_was_withdrawn_before_a_restart_is_not_counted_again() {
+    let mut harness = displaced();
+    harness.restart();
+    assert_eq!(harness.site.deadlines().withdrawn, 0);
+    // Another of its steps is lost as well.
+    let ill = OFFICE.replace("bea: {", "bea: { absent: [{ from: 2026-01-16 }],");
+    harness.ask(Request::PublishOrganisation { source: ill }).unwrap();
+    pass(&mut harness, 10);
+    assert_eq!(shown(&mut harness, FIRST), "not promised: check nobody, approve nobody");
+    // The urgent one is counted.
+    assert_eq!(harness.site.deadlines().withdrawn, 1);
+}
+
+#[test]
 fn a_case_is_promised_again_when_the_step_that_nobody_had_promised_was_done_in_time() {
     let mut harness = displaced();
     complete(&mut harness, FIRST, "check", "ann");
@@ -148,4 +162,18 @@ fn whoever_is_back_is_asked_at_once_and_for_all_steps_that_nobody_has_promised()
     pass(&mut harness, 5);
     let planned = shown(&mut harness, FIRST);
     assert!(planned.starts_with("check ann") && planned.contains("approve bea"), "{planned}");
+}
+
+#[test]
+fn what_is_withdrawn_only_when_it_is_late_counts_as_broken() {
+    let mut harness = office();
+    start(&mut harness, 1, "2026-01-16T12:30:00Z");
+    // Nobody looked at the plans before.
+    harness.now = at("2026-01-16T15:00:00Z");
+    pass(&mut harness, 10);
+    assert!(shown(&mut harness, FIRST).starts_with("not promised"));
+    complete(&mut harness, FIRST, "check", "ann");
+    complete(&mut harness, FIRST, "approve", "bea");
+    let counts = harness.site.deadlines();
+    assert_eq!((counts.withdrawn, counts.broken), (0, 1));
 }

@@ -212,14 +212,11 @@ fn render(rows: &[Row], ended: bool) -> String {
 
 /// What is next, and what keeps it from going on.
 fn next_of(summary: &InstanceSummary, next: Option<&DeadlineStep>, open: &[OpenStep]) -> String {
-    let mut words = next.map_or_else(|| open_words(open), next_words);
-    if next.is_some() && summary.incidents > 0 {
-        words += "; incident";
-    }
-    if summary.state == InstanceState::Suspended {
-        words += "; suspended";
-    }
-    words
+    let ahead = next.map_or_else(|| open_words(open), next_words);
+    let incident = (next.is_some() && summary.incidents > 0).then_some("incident");
+    let suspended = (summary.state == InstanceState::Suspended).then_some("suspended");
+    let words = [Some(ahead.as_str()).filter(|ahead| !ahead.is_empty()), incident, suspended];
+    words.into_iter().flatten().collect::<Vec<_>>().join("; ")
 }
 
 /// `check by ann, due 2026-03-01 14:00:00Z`: when exactly it is done may still change, this does not.

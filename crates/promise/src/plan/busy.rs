@@ -34,7 +34,8 @@ impl Plan {
 
     /// What was worked before is known, in a plan that was before this one.
     pub(crate) fn note_free_since(&mut self, moment: Timestamp) {
-        self.free_since = self.supply.until(moment).0;
+        // By another calendar it may seem to be ahead.
+        self.free_since = self.supply.until(moment).0.min(self.now);
     }
 
     /// From when on it can do something else.

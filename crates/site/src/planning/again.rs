@@ -85,10 +85,16 @@ impl Again {
 
     /// There may be more time than before: all are tried as soon as can be.
     pub(super) fn hurry(&mut self, now: Timestamp) {
-        for (id, case) in self.cases.iter_mut().filter(|(_, case)| case.trying.is_none()) {
-            self.line.remove(&(case.at, *id));
+        let all: Vec<InstanceId> = self.cases.keys().copied().collect();
+        all.into_iter().for_each(|id| self.hurry_case(id, now));
+    }
+
+    /// The same of one, of which something was done.
+    pub(super) fn hurry_case(&mut self, id: InstanceId, now: Timestamp) {
+        if let Some(case) = self.cases.get_mut(&id).filter(|case| case.trying.is_none()) {
+            self.line.remove(&(case.at, id));
             (case.at, case.pause) = (case.at.min(now), PAUSE_MIN);
-            self.line.insert((case.at, *id));
+            self.line.insert((case.at, id));
         }
     }
 

@@ -109,7 +109,11 @@ impl Site {
     /// A case is not promised any more, before it is late; each counts once.
     pub(super) fn count_withdrawn(&mut self, id: InstanceId, now: Timestamp) {
         let deadline = self.instances.state(id).and_then(|(_, state)| state.deadline());
-        if deadline.is_some_and(|deadline| now <= deadline.at) {
+        let is_before = |deadline: &Deadline| {
+            let turned = deadline.turned.as_ref().filter(|_| !deadline.is_promised());
+            turned.map_or(now, |turned| turned.at) <= deadline.at
+        };
+        if deadline.is_some_and(is_before) {
             self.planning.counts.withdrawn += u64::from(self.planning.withdrawn.insert(id));
         }
     }

@@ -23,11 +23,13 @@ use crate::step::agent;
 pub(super) struct Holders(BTreeMap<TaskId, AgentId>);
 
 impl Holders {
-    pub(super) fn note(&mut self, task: TaskId, holder: Option<AgentId>) {
-        match holder {
-            Some(holder) => drop(self.0.insert(task, holder)),
-            None => drop(self.0.remove(&task)),
-        }
+    /// Whether that is news.
+    fn note(&mut self, task: TaskId, holder: Option<AgentId>) -> bool {
+        let before = match holder.clone() {
+            Some(holder) => self.0.insert(task, holder),
+            None => self.0.remove(&task),
+        };
+        before != holder
     }
 
     pub(super) fn forget(&mut self, id: InstanceId) {
@@ -46,21 +48,23 @@ impl Site {
         claimed_by(schema, state, leg).or_else(|| self.planning.holders.0.get(&task_of(id, leg)))
     }
 
-    /// Another server tells who has claimed a step.
-    pub(super) fn note_holder(&mut self, task: TaskId, holder: Option<AgentId>) {
+    /// Another server tells who has claimed a step; answers whether that is news.
+    pub(super) fn note_holder(&mut self, task: TaskId, holder: Option<AgentId>) -> bool {
         let state = self.instances.state(task.instance);
-        if state.is_some_and(|(_, state)| state.started_elsewhere().is_none()) {
-            self.planning.holders.note(task, holder);
-        }
+        let is_own = state.is_some_and(|(_, state)| state.started_elsewhere().is_none());
+        is_own && self.planning.holders.note(task, holder)
     }
 
-    /// What somebody has taken and another one has promised is promised anew, by who has it.
-    pub(super) fn follow_holder(&mut self, task: TaskId, now: Timestamp) {
+    /// What somebody has taken and another one has promised is promised anew, by who has it. What was given back all may
+    /// promise again, should that be needed.
+    pub(super) fn follow_holder(&mut self, task: TaskId, has_changed: bool, now: Timestamp) {
         let Some((schema, state, leg)) = self.promised_leg(task) else { return };
-        if self.holder(task.instance, (schema, state), leg).is_none() {
+        let is_held = self.holder(task.instance, (schema, state), leg).is_some();
+        if !is_held && !has_changed {
             return;
         }
-        for task in self.in_vain(&[task], now) {
+        let is_in_vain = self.look_again_who_could(task, now) == Some(false);
+        if is_held && is_in_vain {
             self.plan(now, |node| node.promise_anew(task, now));
         }
     }
@@ -68,9 +72,10 @@ impl Site {
     /// Whether somebody has claimed a step that another one has promised.
     pub(super) fn is_taken_by_another(&self, task: TaskId) -> bool {
         let Some((schema, state, leg)) = self.promised_leg(task) else { return false };
-        let by = leg.planned.as_ref().and_then(|planned| agent(&planned.by));
-        let holder = self.holder(task.instance, (schema, state), leg);
-        holder.zip(by.as_ref()).is_some_and(|(holder, by)| holder != by)
+        let Some(planned) = &leg.planned else { return false };
+        // Whoever stands in for them could.
+        self.holder(task.instance, (schema, state), leg).is_some()
+            && !self.who_could_now(task.instance, (schema, state), leg).could(&planned.by)
     }
 
     /// Whether somebody has claimed a step who is away, and somebody else is to do it.

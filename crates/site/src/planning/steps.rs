@@ -61,6 +61,8 @@ impl Site {
                 self.goes_round(task, now);
             }
         }
+        // What nobody has promised may be done by now.
+        self.planning.again.hurry_case(id, now);
         let is_done = told.iter().any(|(_, news, _)| news.stage == Stage::Over);
         for (task, news, took_ms) in told {
             let Told { stage, since, holder, planner } = news.clone();
@@ -76,7 +78,7 @@ impl Site {
             }
             if starter.is_none() {
                 self.took(key(task), took_ms, now);
-                self.follow_holder(task, now);
+                self.follow_holder(task, !is_held_as_before, now);
             }
         }
         if is_done && starter.is_none() {

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use legwork_engine::State;
-use legwork_model::event::{ExecutorRegistered, Leg, StandsIn};
+use legwork_model::event::{ExecutorRegistered, Leg, Performer, StandsIn};
 use legwork_model::id::{Activity, AgentId, InstanceId, Iteration, NodeId};
 use legwork_model::rule::Rule;
 use legwork_model::schema::{Node, Schema};
@@ -39,6 +39,12 @@ const NAMED_MAX: usize = 5;
 pub(super) struct Who {
     pub(super) all: Vec<ResourceId>,
     pub(super) only: Vec<Only>,
+}
+
+impl Who {
+    pub(super) fn could(&self, by: &Performer) -> bool {
+        self.all.contains(&resource(by))
+    }
 }
 
 /// Who did what in an instance, or is to do it.
@@ -204,7 +210,7 @@ impl Site {
         }
     }
 
-    pub(super) fn in_vain(&mut self, open: &[TaskId], now: Timestamp) -> Vec<TaskId> {
+    fn in_vain(&mut self, open: &[TaskId], now: Timestamp) -> Vec<TaskId> {
         let others: Vec<TaskId> =
             open.iter().copied().filter(|id| !self.is_done_by_actor(*id)).collect();
         others.into_iter().filter(|id| self.look_again_who_could(*id, now) == Some(false)).collect()

@@ -10,12 +10,12 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use legwork_engine::{Here, NodeState};
-use legwork_model::event::TaskKey;
+use legwork_model::event::{Leg, TaskKey};
 use legwork_model::id::{AgentId, InstanceId, ServerId};
 use legwork_model::time::Timestamp;
 use legwork_promise::TaskId;
 
-use super::steps::{is_now, task_of};
+use super::steps::{Told, is_now, task_of};
 use super::{key, steps_of, task_id};
 use crate::Site;
 use crate::message::{Message, Stage};
@@ -184,9 +184,9 @@ impl Site {
             self.step_told(task, (stage, since), now);
             self.took(task, took_ms, now);
             let planner = self.planner_now(task).filter(|planner| *planner != from);
-            self.note_holder(task_id(task), news.holder.clone());
+            let has_changed = self.note_holder(task_id(task), news.holder.clone());
             self.tell_step(task_id(task), news, [planner, None], now);
-            self.follow_holder(task_id(task), now);
+            self.follow_holder(task_id(task), has_changed, now);
         }
         if self.instances.get(task.instance).is_none() && !self.planning.ledger.holds(task) {
             self.planning.word.forget(task_id(task));
@@ -216,7 +216,8 @@ impl Site {
 
     /// Who can be reached again may have begun anew, and whoever asked for steps keeps only in memory which are begun.
     pub(super) fn say_begun_to(&mut self, server: ServerId, now: Timestamp) {
-        let begun = self.planning.stages.iter().filter(|(_, told)| told.stage == Stage::Begun);
+        let is_begun = |told: &Told| told.stage == Stage::Begun || told.holder.is_some();
+        let begun = self.planning.stages.iter().filter(|(_, told)| is_begun(told));
         let is_starter = |id: InstanceId| {
             let starter = self.instances.state(id).and_then(|(_, it)| it.started_elsewhere());
             starter == Some(server)
@@ -226,7 +227,7 @@ impl Site {
         let own: Vec<(TaskId, News)> = own
             .map(|(id, told)| {
                 let holder = told.holder.clone();
-                (*id, News { holder, ..News::new(Stage::Begun, told.since) })
+                (*id, News { holder, ..News::new(told.stage, told.since) })
             })
             .collect();
         let word = &mut self.planning.word;
@@ -257,11 +258,12 @@ impl Site {
             let is_a_persons = || schema.node(leg.node).who().is_some();
             is_open && is_a_persons() && self.standing(id).controls(schema, state, leg.node)
         });
-        let waiting = waiting.filter_map(|leg| Some((leg, leg.planned.as_ref()?.planner)));
-        let waiting: Vec<(TaskId, ServerId)> =
-            waiting.map(|(leg, planner)| (task_of(id, leg), planner)).collect();
+        // Whoever asks again for what nobody has promised may think that somebody still has it.
+        let planner = |leg: &Leg| leg.planned.as_ref().map(|planned| planned.planner);
+        let waiting: Vec<(TaskId, Option<ServerId>)> =
+            waiting.map(|leg| (task_of(id, leg), planner(leg))).collect();
         for (task, planner) in waiting {
-            self.tell_step(task, News::new(Stage::Waiting, now), [Some(planner), starter], now);
+            self.tell_step(task, News::new(Stage::Waiting, now), [planner, starter], now);
             self.step_told(key(task), (Stage::Waiting, now), now);
         }
     }

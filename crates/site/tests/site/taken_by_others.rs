@@ -91,14 +91,21 @@ fn who_has_taken_a_step_elsewhere_is_known_where_it_is_asked_for_also_after_a_re
 
 #[test]
 fn what_nobody_had_promised_is_tried_again_only_with_who_has_taken_it_elsewhere() {
-    let (mut group, instance) = checked();
-    // Nobody is there, so nobody promises it; then Tom is, and has it, and Sam is as well.
-    let away = |name: &str| format!("{name}: {{ absent: [{{ from: 1970-01-01 }}], ");
-    let without = |source: &str, name: &str| source.replace(&format!("{name}: {{"), &away(name));
-    publish_people(&mut group, &without(&without(MANAGERS, "sam"), "tom"));
-    assert_eq!(promised_by(&mut group, instance, "sign"), None);
-    claim(&mut group, 2, instance, "sign", "tom");
-    publish_people(&mut group, MANAGERS);
-    (0..30).for_each(|_| group.pass(5_000));
-    assert_eq!(promised_by(&mut group, instance, "sign").as_deref(), Some("tom"));
+    for begins_anew in [None, Some(1), Some(2)] {
+        let (mut group, instance) = checked();
+        // Nobody is there, so nobody promises it; then Tom is, and has it, and Sam is as well.
+        let away = |name: &str| format!("{name}: {{ absent: [{{ from: 1970-01-01 }}], ");
+        let without =
+            |source: &str, name: &str| source.replace(&format!("{name}: {{"), &away(name));
+        publish_people(&mut group, &without(&without(MANAGERS, "sam"), "tom"));
+        assert_eq!(promised_by(&mut group, instance, "sign"), None);
+        claim(&mut group, 2, instance, "sign", "tom");
+        if let Some(place) = begins_anew {
+            group.open(place);
+            run(&mut group, 5);
+        }
+        publish_people(&mut group, MANAGERS);
+        (0..30).for_each(|_| group.pass(5_000));
+        assert_eq!(promised_by(&mut group, instance, "sign").as_deref(), Some("tom"));
+    }
 }

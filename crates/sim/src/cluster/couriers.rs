@@ -1,7 +1,7 @@
 //! Those who bring contents of files from one site to another: slowly, and not always.
 //!
 //! Invariant: a content that has come stays, whatever happens; one on its way is lost when the site
-//! that asked for it dies, and its site has to ask again.
+//! that asked for it dies or goes on at another host, and its site has to ask again.
 
 use std::collections::BTreeMap;
 
@@ -22,8 +22,9 @@ pub(crate) struct Couriers {
 
 struct Errand {
     place: usize,
-    /// In which of the asker's lives it was sent.
-    life: u32,
+    /// The incarnation of the site that asked. A count of crashes would not do: the host that a
+    /// server has moved to counts from zero, and would get what was on its way to the old one.
+    incarnation: u64,
     blob: [u8; 32],
     instances: Vec<InstanceId>,
     /// Who is asked when it arrives, and who after that.
@@ -38,15 +39,16 @@ impl Couriers {
         now: Timestamp,
         dice: &mut Dice,
     ) {
-        let life = world.crashes;
+        let incarnation = world.incarnation();
         let same = |errand: &&mut Errand| {
-            (errand.place, errand.life, errand.blob) == (place, life, file.blob)
+            (errand.place, errand.incarnation, errand.blob) == (place, incarnation, file.blob)
         };
         if let Some(errand) = self.under_way.values_mut().find(same) {
             return errand.instances.push(instance);
         }
         let FileWanted { blob, sources, .. } = file;
-        self.go(Errand { place, life, blob, instances: vec![instance], sources }, now, dice);
+        let instances = vec![instance];
+        self.go(Errand { place, incarnation, blob, instances, sources }, now, dice);
     }
 
     fn go(&mut self, errand: Errand, now: Timestamp, dice: &mut Dice) {
@@ -65,7 +67,8 @@ impl Couriers {
     ) -> Result<(), String> {
         let later = self.under_way.split_off(&(Timestamp(now.0 + 1), 0));
         for mut errand in std::mem::replace(&mut self.under_way, later).into_values() {
-            if worlds[errand.place].crashes != errand.life || errand.sources.is_empty() {
+            let incarnation = worlds[errand.place].incarnation();
+            if incarnation != errand.incarnation || errand.sources.is_empty() {
                 continue;
             }
             let source = errand.sources.remove(0);
@@ -87,5 +90,32 @@ impl Couriers {
 
     pub(crate) fn next_arrival(&self) -> Option<Timestamp> {
         self.under_way.keys().next().map(|(at, _)| *at)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const NOW: Timestamp = Timestamp(1_000_000);
+    const LATER: Timestamp = Timestamp(2_000_000);
+
+    #[test]
+    fn what_was_on_its_way_to_the_old_host_of_a_server_does_not_come_to_the_new_one() {
+        let mut dice = Dice::new(0);
+        let mut worlds = [World::new(&mut dice), World::new(&mut dice)];
+        let (instance, blob) = (InstanceId(1), [7; 32]);
+        worlds[1].upload(blob);
+        let file = FileWanted { blob, size: 1, similar: Vec::new(), sources: vec![ServerId(1)] };
+        let mut couriers = Couriers::default();
+        couriers.send((0, &worlds[0]), (instance, file), NOW, &mut dice);
+        // The server moves; no host has crashed, so both have counted as many crashes.
+        worlds[0] = worlds[0].copy(&mut dice).unwrap();
+
+        let mut network = Network::default();
+        network.heal();
+        couriers.arrive(&mut worlds, &network, LATER, &mut dice).unwrap();
+
+        assert!(!worlds[0].has_blob(&blob), "brought to a host that has not asked for it");
     }
 }

@@ -7,9 +7,13 @@ use anyhow::{Context, Result, bail};
 
 use crate::{cargo, cargo_with, measured, prepare, program};
 
-/// Seeds of the bounded simulation; fixed, so that a failure is never a matter of luck.
+/// Seeds of the bounded simulation that are the same for every commit.
 const SEEDS: &str = "200";
 const SEEDS_LONG: &str = "20000";
+/// Seeds that differ from commit to commit, so that the gate also sees runs nobody has seen before.
+const SEEDS_FRESH: &str = "50";
+/// Where fresh seeds begin in a folder that git knows nothing of.
+const FRESH_WITHOUT_COMMIT: u64 = 1_000_000;
 /// Cases of each random test that has no number of its own; the others go up in proportion.
 const CASES_LONG: &str = "20000";
 /// How often a real server under load is killed.
@@ -41,6 +45,7 @@ pub(crate) fn run(long: bool) -> Result<()> {
     let seeds = if long { SEEDS_LONG } else { SEEDS };
     let arguments = ["--seeds".to_owned(), seeds.to_owned()];
     stage("simulation", || program("legwork-sim", "legwork-sim", &[], &arguments))?;
+    stage("simulation with fresh seeds", fresh_seeds)?;
     if long {
         let arguments = ["--kills".to_owned(), KILLS_LONG.to_owned()];
         stage("kills", || measured(&["crash"], &arguments))?;
@@ -68,10 +73,49 @@ fn python() -> Result<()> {
     Ok(())
 }
 
+/// Seeds that follow from the commit: new ones for every change, the same ones when it is repeated.
+fn fresh_seeds() -> Result<()> {
+    let from = commit().as_deref().map_or(FRESH_WITHOUT_COMMIT, first_fresh_seed).to_string();
+    println!("repeat with: cargo xtask sim --from {from} --seeds {SEEDS_FRESH}");
+    let arguments = ["--from", &from, "--seeds", SEEDS_FRESH].map(str::to_owned);
+    program("legwork-sim", "legwork-sim", &[], &arguments)
+}
+
+/// The hash of the commit that is checked out, if this is a checkout of git.
+fn commit() -> Option<String> {
+    let output = Command::new("git")
+        .args(["rev-parse", "HEAD"])
+        .current_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/.."))
+        .output()
+        .ok()?;
+    let hash = String::from_utf8(output.stdout).ok()?.trim().to_owned();
+    output.status.success().then_some(hash)
+}
+
+/// A number beyond the seeds that every run has anyway, from the first digits of a commit's hash.
+fn first_fresh_seed(hash: &str) -> u64 {
+    let digits = hash.get(..10).and_then(|digits| u64::from_str_radix(digits, 16).ok());
+    digits.map_or(FRESH_WITHOUT_COMMIT, |number| FRESH_WITHOUT_COMMIT + number)
+}
+
 fn stage(name: &str, run: impl FnOnce() -> Result<()>) -> Result<()> {
     let begin = Instant::now();
     println!("== {name}");
     run().with_context(|| format!("{name} failed"))?;
     println!("== {name}: {:.0} s", begin.elapsed().as_secs_f64());
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn fresh_seeds_differ_from_commit_to_commit_and_from_those_of_every_run() {
+        let one = first_fresh_seed("394a788c0d4e0000000000000000000000000000");
+        let other = first_fresh_seed("ed95439f104e0000000000000000000000000000");
+        assert_ne!(one, other);
+        assert!(one > 20_000 && other > 20_000);
+        assert_eq!(first_fresh_seed("no hash"), FRESH_WITHOUT_COMMIT);
+    }
 }

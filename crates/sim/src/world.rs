@@ -145,11 +145,6 @@ impl World {
         &self.site
     }
 
-    /// A number of its own from one crash to the next, and at each host.
-    pub(crate) fn incarnation(&self) -> u64 {
-        self.config.life
-    }
-
     /// Of the topology that the site knows.
     pub(crate) fn epoch(&self) -> u32 {
         self.topology().map_or(0, |topology| topology.epoch)

@@ -8,6 +8,11 @@ use super::{Crash, Reply, World};
 use crate::dice::Dice;
 
 impl World {
+    /// A number of its own from one crash to the next, and at each host.
+    pub(crate) fn incarnation(&self) -> u64 {
+        self.config.life
+    }
+
     pub(crate) fn is_calm(&self) -> bool {
         self.calm
     }

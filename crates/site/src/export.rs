@@ -1,7 +1,7 @@
 //! What of a history goes along with a parcel: Algorithms 2 and 3.
 //!
 //! Invariant: an entry goes to a server once, a value at most with the entry of its writer, and
-//! only if it is the version that the target of the parcel will read.
+//! only if it is the version that is valid for the target of the parcel.
 
 use std::collections::BTreeMap;
 
@@ -153,7 +153,8 @@ impl Export<'_> {
         entry
     }
 
-    /// Whether a version is small, and the one that the target of the parcel will read.
+    /// Whether a version is small, and valid for the target of the parcel: whether the target reads it
+    /// does not matter.
     fn is_wanted(&self, element: ElementId, writer: &Activity, value: &Value) -> bool {
         let targets: Vec<&Activity> = match self.parcel.passages() {
             [] => self.sources.iter().collect(),

@@ -1,7 +1,12 @@
 //! From nothing to a completed case, by the command line alone.
 
+use std::process::Stdio;
+
 use anyhow::Result;
+use legwork_e2e::command::prepared;
 use legwork_e2e::fixture::{ERRAND, PEOPLE};
+use legwork_e2e::server::send_signal;
+use legwork_e2e::wait::until;
 use legwork_e2e::{Folder, legwork};
 use serde_json::json;
 
@@ -211,5 +216,33 @@ fn without_a_server_the_way_on_is_told() -> Result<()> {
     let problem =
         legwork(folder.path(), &[&server[..], &["list", "--json"]].concat())?.problem()?;
     assert_eq!(problem["code"], json!("unreachable"));
+    Ok(())
+}
+
+#[tokio::test]
+async fn who_stops_waiting_for_a_case_is_told_that_it_goes_on() -> Result<()> {
+    let folder = Folder::new()?;
+    let server = folder.server("store", &[]).await?;
+    let errand = folder.file("errand.yaml", ERRAND)?;
+    let people = folder.file("people.yaml", PEOPLE)?;
+    server.run(&["deploy", &people, &errand])?.succeeded()?;
+
+    let mut waiting = prepared()?;
+    waiting.args(["start", "errand", "--set", "what=tea", "--wait=5m", "--server", server.url()]);
+    let waiting = waiting.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn()?;
+    let status = format!("/proc/{}/status", waiting.id());
+    until("the command does not listen to Ctrl-C", async || {
+        let status = std::fs::read_to_string(&status)?;
+        let caught = status.lines().find_map(|line| line.strip_prefix("SigCgt:"));
+        let caught = u64::from_str_radix(caught.unwrap_or_default().trim(), 16)?;
+        Ok(caught & 0b10 != 0)
+    })
+    .await?;
+    send_signal("INT", &waiting.id().to_string())?;
+    let output = waiting.wait_with_output()?;
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(1), "{said}");
+    assert!(said.contains("the case goes on: `legwork show inst_"), "{said}");
+    assert!(server.run(&["list"])?.succeeded()?.contains("running"));
     Ok(())
 }

@@ -18,13 +18,14 @@ use crate::output::{self, Output};
 use crate::source::{self, Kind, Source};
 
 #[derive(Debug, clap::Args)]
+#[command(override_usage = "legwork check [--org ORGANISATION] FILE...")]
 pub(crate) struct Args {
     /// Definitions, organisations and topologies: a file that begins with `organisation:` or
     /// `topology:` is one
     #[arg(required = true, value_name = "FILE")]
     files: Vec<PathBuf>,
     /// The organisation whose people do the work [default: the one among the files]
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "ORGANISATION")]
     org: Option<PathBuf>,
 }
 

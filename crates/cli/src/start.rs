@@ -66,7 +66,15 @@ pub(crate) async fn run(context: &Context, args: &Args) -> Result<()> {
     };
     if let Some(wait) = args.wait {
         let what = format!("waiting for {}", started.instance);
-        progress::waiting(&what, ended(context, &mut started, wait)).await?;
+        let end = tokio::select! {
+            end = progress::waiting(&what, ended(context, &mut started, wait)) => Some(end),
+            _ = tokio::signal::ctrl_c() => None,
+        };
+        let Some(end) = end else {
+            context.out.answer(&started, || text(&started))?;
+            bail!("not waiting any more; the case goes on: `legwork show {}`", started.instance)
+        };
+        end?;
     }
     context.out.answer(&started, || text(&started))?;
     match args.wait {

@@ -23,7 +23,8 @@ fn yaml_that_cannot_be_read_is_told_with_its_place() {
     assert_snapshot!(findings(""), @"1:1 Y2 the file is empty -- begin it with `process: NAME`, `organisation: NAME` or `topology: NAME`");
     assert_snapshot!(findings("# only a comment\n"), @"1:1 Y2 the file is empty -- begin it with `process: NAME`, `organisation: NAME` or `topology: NAME`");
     assert_snapshot!(findings("process: [a\nsteps: []"), @"2:6 Y1 this is not YAML: illegal placement of ':' indicator -- look for a missing quote, a tab, a missing space after `:` or a line that is not indented like its neighbours");
-    assert_snapshot!(findings("process: a\n\tsteps: []"), @"1:10 Y1 this is not YAML: while scanning a plain scalar, found a tab -- look for a missing quote, a tab, a missing space after `:` or a line that is not indented like its neighbours");
+    assert_snapshot!(findings("process: a\n\tsteps: []"), @"2:1 Y1 this line is indented with a tab, which YAML does not allow -- replace each tab with spaces");
+    assert_snapshot!(findings("process: a\nsteps:\n  - step: b\n  \twho: c"), @"4:3 Y1 this line is indented with a tab, which YAML does not allow -- replace each tab with spaces");
     assert_snapshot!(findings("process: \"a\nsteps: []"), @"1:10 Y1 this is not YAML: invalid indentation in quoted scalar -- look for a missing quote, a tab, a missing space after `:` or a line that is not indented like its neighbours");
     assert_snapshot!(findings("process: a\nsteps: }"), @"2:8 Y1 this is not YAML: misplaced bracket -- look for a missing quote, a tab, a missing space after `:` or a line that is not indented like its neighbours");
     assert_snapshot!(findings("process: a\nsteps: \0"), @"2:8 Y1 this is not YAML: found unprintable character -- look for a missing quote, a tab, a missing space after `:` or a line that is not indented like its neighbours");

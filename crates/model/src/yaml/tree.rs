@@ -69,7 +69,7 @@ pub fn read(source: &str, report: &mut Report) -> Option<Node> {
         let (event, span) = match event {
             Ok((event, span)) => (event, place(&span.start)),
             Err(error) => {
-                unreadable(&error, report);
+                unreadable(&error, source, report);
                 return None;
             }
         };
@@ -233,8 +233,15 @@ fn too_deep(span: Span, report: &mut Report) {
     report.error(span, Rule::Y3, message, "flatten it; a process can be split into several");
 }
 
-fn unreadable(error: &ScanError, report: &mut Report) {
+fn unreadable(error: &ScanError, source: &str, report: &mut Report) {
     let span = place(error.marker());
+    if error.info().contains("tab")
+        && let Some(tab) = indenting_tab(source, span.line)
+    {
+        let message = "this line is indented with a tab, which YAML does not allow";
+        report.error(tab, Rule::Y1, message, "replace each tab with spaces");
+        return;
+    }
     match error.info() {
         // The scanner looks ahead and may meet its own limit before ours.
         "recursion limit exceeded" => too_deep(span, report),
@@ -247,6 +254,17 @@ fn unreadable(error: &ScanError, report: &mut Report) {
              indented like its neighbours",
         ),
     }
+}
+
+/// The first tab that indents a line. The scanner may complain about the line before it, whose
+/// text it takes to go on.
+fn indenting_tab(source: &str, from_line: u32) -> Option<Span> {
+    let lines = (1..).zip(source.lines()).skip_while(|(line, _)| *line < from_line);
+    lines.into_iter().find_map(|(line, text)| {
+        let indent = text.chars().take_while(|character| character.is_whitespace());
+        let column = (1..).zip(indent).find(|(_, character)| *character == '\t')?.0;
+        Some(Span { line, column })
+    })
 }
 
 fn scalar(text: &str, style: ScalarStyle) -> Scalar {

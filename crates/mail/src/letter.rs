@@ -150,7 +150,9 @@ impl Letter<'_> {
         if let Some(link) = self.link {
             text.push_str(&format!("\n{}\n", link.replace("{activity}", &activity.to_string())));
         }
-        let Some(token) = token.filter(|_| !words.is_empty()) else { return text };
+        let Some(token) = token.filter(|_| !words.is_empty()) else {
+            return text + &next_step(activity, *kind);
+        };
         text.push_str("\nTo answer, reply with one of these words in the first line:\n\n");
         for (word, title) in words {
             match word == title {
@@ -198,6 +200,19 @@ pub(crate) fn opening(kind: Kind) -> (&'static str, &'static str) {
             "A case that you started may be late: its deadline is not promised any more.",
         ),
         Kind::Promise => ("Promised again: ", "A case that you started is promised again."),
+    }
+}
+
+/// What to do about a letter that cannot be answered by a reply.
+fn next_step(activity: &ActivityId, kind: Kind) -> String {
+    match kind {
+        Kind::Assignment | Kind::Reminder => format!(
+            "\nTo see what is given and what is wanted, and how to complete it:\n\n  \
+             legwork work show {activity}\n"
+        ),
+        Kind::Escalation | Kind::Withdrawal | Kind::Promise => {
+            format!("\nTo see how far the case is:\n\n  legwork show {}\n", activity.instance)
+        }
     }
 }
 
@@ -343,7 +358,26 @@ mod tests {
             Case:     inst_01ARZ3NDEKTSV4RRFFQ69G5FAV
 
             https://legwork.example/work/inst_01ARZ3NDEKTSV4RRFFQ69G5FAV:approve
+
+            To see how far the case is:
+
+              legwork show inst_01ARZ3NDEKTSV4RRFFQ69G5FAV
             "#);
+    }
+
+    #[test]
+    fn a_letter_that_no_word_answers_says_what_to_do_next() {
+        let item = "inst_01ARZ3NDEKTSV4RRFFQ69G5FAV:approve";
+        for kind in [Kind::Assignment, Kind::Reminder] {
+            let text = shown(&about(kind, &[]), None);
+            assert!(text.contains(&format!("\n  legwork work show {item}\r\n")), "{text}");
+        }
+        // A manager need not see the item on a list of theirs.
+        let text = shown(&about(Kind::Escalation, &[]), None);
+        assert!(text.contains("\n  legwork show inst_01ARZ3NDEKTSV4RRFFQ69G5FAV\r\n"), "{text}");
+        let (token, words) = (Token::found("TOKEN".to_owned()), [("done", "done")]);
+        let text = shown(&about(Kind::Assignment, &words), Some(&token));
+        assert!(!text.contains("legwork work show"), "{text}");
     }
 
     #[test]

@@ -1,15 +1,15 @@
 //! Values that were written elsewhere and are needed here.
 //!
-//! Invariant: of one instance one request is under way at a time, and only for versions that are
-//! not here. A source that does not answer is followed by the next, over and over, with growing
-//! pauses when none of them does.
+//! Invariant: a version is asked for only if it is not here, and once at a time; requests for
+//! different versions overlap. A source that does not answer is followed by the next, over and
+//! over, with back-off when none of them does.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use legwork_engine::{Command, Lacking};
 use legwork_model::event::FetchedValue;
-use legwork_model::id::{Activity, InstanceId, ServerId};
+use legwork_model::id::{Activity, ElementId, InstanceId, ServerId};
 use legwork_model::time::Timestamp;
 use legwork_placement::{Reader, sources};
 
@@ -23,16 +23,22 @@ const PAUSE_MAX: Duration = Duration::from_secs(60);
 /// For how many instances sources are asked again at a time.
 const ASKED_AT_ONCE: usize = 256;
 
+type Version = (ElementId, Activity);
+type Key = (InstanceId, u64);
+
 #[derive(Debug, Default)]
 pub(crate) struct Fetching {
-    requests: BTreeMap<InstanceId, Request>,
-    due: BTreeSet<(Timestamp, InstanceId)>,
+    requests: BTreeMap<Key, Request>,
+    due: BTreeSet<(Timestamp, Key)>,
+    last: u64,
 }
 
+/// Versions of one writer that one source was asked for.
 #[derive(Debug)]
 struct Request {
+    versions: BTreeSet<Version>,
     due: Timestamp,
-    /// How many were asked in vain when it is due.
+    /// How many sources were asked in vain when it is due.
     next: usize,
 }
 
@@ -42,29 +48,47 @@ impl Fetching {
     }
 
     pub(crate) fn concerns(&self, id: InstanceId) -> bool {
-        self.requests.contains_key(&id)
+        self.of(id).next().is_some()
     }
 
-    /// Makes everything due: somebody can be reached again.
+    /// Makes everything due: a server can be reached again.
     pub(crate) fn hurry(&mut self, now: Timestamp) {
-        self.due = self.requests.keys().map(|id| (now, *id)).collect();
+        self.due = self.requests.keys().map(|key| (now, *key)).collect();
         for request in self.requests.values_mut() {
             (request.next, request.due) = (0, now);
         }
     }
 
     pub(crate) fn end(&mut self, id: InstanceId) {
-        if let Some(request) = self.requests.remove(&id) {
-            self.due.remove(&(request.due, id));
+        self.end_those(id, |_| true);
+    }
+
+    fn end_those(&mut self, id: InstanceId, ends: impl Fn(&Request) -> bool) {
+        let ended: Vec<Key> =
+            self.of(id).filter(|(_, request)| ends(request)).map(|(key, _)| *key).collect();
+        for key in ended {
+            if let Some(request) = self.requests.remove(&key) {
+                self.due.remove(&(request.due, key));
+            }
         }
+    }
+
+    fn of(&self, id: InstanceId) -> impl Iterator<Item = (&Key, &Request)> {
+        self.requests.range((id, 0)..=(id, u64::MAX))
+    }
+
+    fn is_under_way(&self, id: InstanceId, version: &Version) -> bool {
+        self.of(id).any(|(_, request)| request.versions.contains(version))
     }
 }
 
 impl Site {
-    /// Asks for what the due activities of an instance lack, if nothing is under way.
+    /// Asks for what the due activities of an instance lack, as far as it is not under way.
     pub(crate) fn fetch_lacking(&mut self, id: InstanceId, now: Timestamp) {
-        if !self.fetching.requests.contains_key(&id) {
-            self.ask_source(id, 0, now);
+        for (versions, servers) in self.lacking(id) {
+            let is_new = |version: &Version| !self.fetching.is_under_way(id, version);
+            let versions = versions.into_iter().filter(is_new).collect();
+            self.ask_source(id, versions, &servers, 0, now);
         }
     }
 
@@ -72,51 +96,72 @@ impl Site {
     pub(crate) fn fetch_again(&mut self, now: Timestamp) {
         for _ in 0..ASKED_AT_ONCE {
             let first = self.fetching.due.first().copied().filter(|(at, _)| *at <= now);
-            let Some((due, id)) = first else { return };
-            self.fetching.due.remove(&(due, id));
-            let attempts = self.fetching.requests.remove(&id).map_or(0, |request| request.next);
-            self.ask_source(id, attempts, now);
+            let Some((due, key)) = first else { return };
+            self.fetching.due.remove(&(due, key));
+            let Some(request) = self.fetching.requests.remove(&key) else { continue };
+            for (mut versions, servers) in self.lacking(key.0) {
+                versions.retain(|version| request.versions.contains(version));
+                self.ask_source(key.0, versions, &servers, request.next, now);
+            }
         }
     }
 
-    fn ask_source(&mut self, id: InstanceId, attempts: usize, now: Timestamp) {
-        let Some((lacking, servers)) = self.lacking(id) else { return };
+    fn ask_source(
+        &mut self,
+        id: InstanceId,
+        versions: BTreeSet<Version>,
+        servers: &[ServerId],
+        attempts: usize,
+        now: Timestamp,
+    ) {
         let Some(to) = servers.get(attempts % servers.len().max(1)).copied() else { return };
+        if versions.is_empty() {
+            return;
+        }
         let rounds = (attempts / servers.len()).min(5);
         let due = now.plus(PAUSE_MIN.saturating_mul(1 << rounds).min(PAUSE_MAX));
-        self.fetching.requests.insert(id, Request { due, next: attempts + 1 });
-        self.fetching.due.insert((due, id));
-        let values = lacking
-            .into_iter()
-            .map(|Lacking { element, writer }| Wanted { element, writer })
-            .collect();
+        let wanted =
+            |(element, writer): &Version| Wanted { element: *element, writer: writer.clone() };
+        let values = versions.iter().map(wanted).collect();
+        self.fetching.last += 1;
+        let key = (id, self.fetching.last);
+        self.fetching.due.insert((due, key));
+        self.fetching.requests.insert(key, Request { versions, due, next: attempts + 1 });
         let message = Message::Want { instance: Instance(id), values };
         self.out.push(Output::Send { to, message });
     }
 
-    /// What the first due activity that lacks something lacks, and where it can be had.
-    fn lacking(&self, id: InstanceId) -> Option<(Vec<Lacking>, Vec<ServerId>)> {
-        let seat = self.seat.as_ref()?;
-        let (schema, state) = self.instances.state(id)?;
+    /// What the due activities lack, each version once, and where it can be had: elements of one
+    /// writer that one activity reads together.
+    fn lacking(&self, id: InstanceId) -> Vec<(BTreeSet<Version>, Vec<ServerId>)> {
+        let (Some(seat), Some((schema, state))) = (&self.seat, self.instances.state(id)) else {
+            return Vec::new();
+        };
         let known = seat.at(id).knowing(state);
         let due = state.due(schema);
         let due = due.filter(|due| seat.at(id).controls(schema, state, due.node));
         let end = state.lacks_results(schema).then(|| Activity::once(schema.end()));
+        let last_writer = |element, reader: &_| {
+            let (writer, server) = state.last_writer(schema, reader, element)?;
+            Some((writer, server.unwrap_or(seat.here)))
+        };
+        let cost = |server| seat.topology.cost(seat.here, server);
+        let (mut seen, mut groups) = (BTreeSet::new(), Vec::new());
         for activity in due.chain(end) {
-            let lacking = state.lacking(schema, &activity);
-            let Some(first) = lacking.first() else { continue };
-            let last_writer = |element, reader: &_| {
-                let (writer, server) = state.last_writer(schema, reader, element)?;
-                Some((writer, server.unwrap_or(seat.here)))
-            };
-            let reader = Reader { activity: &activity, element: first.element };
-            let cost = |server| seat.topology.cost(seat.here, server);
-            let servers = sources(schema, &known, reader, last_writer, cost, seat.here);
-            // Elements of one writer come together; the others in the next round.
-            let same = |other: &Lacking| other.writer == first.writer;
-            return Some((lacking.iter().filter(|other| same(other)).cloned().collect(), servers));
+            let mut by_writer: BTreeMap<Activity, BTreeSet<Version>> = BTreeMap::new();
+            for Lacking { element, writer } in state.lacking(schema, &activity) {
+                if seen.insert((element, writer.clone())) {
+                    by_writer.entry(writer.clone()).or_default().insert((element, writer));
+                }
+            }
+            for versions in by_writer.into_values() {
+                let Some(element) = versions.first().map(|(element, _)| *element) else { continue };
+                let reader = Reader { activity: &activity, element };
+                let servers = sources(schema, &known, reader, last_writer, cost, seat.here);
+                groups.push((versions, servers));
+            }
         }
-        None
+        groups
     }
 
     /// Another server needs values from here.
@@ -156,7 +201,11 @@ impl Site {
         if values.is_empty() {
             return;
         }
-        self.fetching.end(id);
+        // What did not fit into the same answer is asked for again at once.
+        let has_come = |request: &Request| {
+            values.iter().any(|v| request.versions.contains(&(v.element, v.writer.clone())))
+        };
+        self.fetching.end_those(id, has_come);
         if self.command(id, Command::Fetch { values }, now).is_ok() {
             self.offer_open(id, now);
         }

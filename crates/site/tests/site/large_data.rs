@@ -81,6 +81,8 @@ struct Group {
     read: Vec<usize>,
     /// Whether contents are brought at once.
     brings: bool,
+    /// Servers that hear nothing.
+    away: BTreeSet<ServerId>,
     now: Timestamp,
     last: u64,
 }
@@ -104,6 +106,7 @@ impl Group {
             offers: Vec::new(),
             read: Vec::new(),
             brings: true,
+            away: BTreeSet::new(),
             now: Timestamp(1_000_000),
             last: 0,
         };
@@ -142,7 +145,9 @@ impl Group {
                             self.offers.push((**offer).clone());
                         }
                         let from = ServerId(place as u16);
-                        inputs.push_back((usize::from(to.0), Input::Message { from, message }));
+                        if !self.away.contains(&to) {
+                            inputs.push_back((usize::from(to.0), Input::Message { from, message }));
+                        }
                     }
                     Output::Load { stream, .. } => {
                         inputs.push_back((place, Input::Loaded(self.stream(place, stream.0))));
@@ -533,4 +538,33 @@ fn large_values_come_one_after_the_other_where_they_do_not_fit_into_a_message() 
     let job = group.jobs(3, "c").pop().unwrap();
     let sizes: Vec<usize> = job.inputs.iter().map(|(_, value)| value.content_bytes()).collect();
     assert_eq!(sizes, [4_000, 9_000, 4_000]);
+}
+
+/// Two steps at one server read what was written at two others.
+const APART: &str = "
+process: case
+data: { x: string, y: string }
+steps:
+  - { step: a, job: a, at: s1, writes: [x] }
+  - { step: b, job: b, at: s2, writes: [y] }
+  - { step: m, job: m, at: s3 }
+  - parallel: p
+    branches:
+      - steps: [{ step: c, job: c, at: s3, reads: [x] }]
+      - steps: [{ step: d, job: d, at: s3, reads: [y] }]
+";
+
+#[test]
+fn a_step_does_not_wait_for_a_value_that_only_another_step_reads() {
+    let mut group = Group::new(APART);
+    group.start(1, json!({}));
+    group.writes(1, "a", &[("x", 4_000)]);
+    group.writes(2, "b", &[("y", 4_000)]);
+    group.away.insert(ServerId(1));
+    group.does(3, "m", &[], None);
+    assert!(group.jobs(3, "c").is_empty(), "its value is at a server that is away");
+    assert_eq!(group.jobs(3, "d").len(), 1, "its own value can be had");
+    group.away.clear();
+    group.pass(Duration::from_secs(3));
+    assert_eq!(group.jobs(3, "c").len(), 1);
 }

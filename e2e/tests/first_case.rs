@@ -30,7 +30,7 @@ async fn a_case_goes_from_its_start_to_its_end() -> Result<()> {
     let instance = started["instance"].as_str().unwrap_or_default().to_owned();
 
     let list = server.run(&["list"])?.succeeded()?;
-    assert!(list.contains(&instance[instance.len() - 6..]), "{list}");
+    assert!(list.contains(&instance[instance.len() - 9..instance.len() - 3]), "{list}");
     let work = server.run(&["work", "list", "--as", "bob", "--json"])?.json()?;
     assert_eq!(work["items"][0]["activity"], json!(format!("{instance}:look")));
     server.run(&["work", "complete", "look", "--as", "bob", "--set", "ok=true"])?.succeeded()?;

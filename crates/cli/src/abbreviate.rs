@@ -1,13 +1,17 @@
-//! Short names for long ids: any end of an id that only one has, or `last`.
+//! Short names for long ids: any end of an id that only one has, or `last`. The digits of the server
+//! at the end of an instance's id may be left out: they are the same for all that it has started.
 //!
 //! Invariant: an abbreviation stands for exactly one thing or for none; it is never guessed.
 
 use anyhow::{Result, anyhow, bail};
+use legwork_model::id::InstanceId;
 
 /// What stands for the newest.
 pub(crate) const LAST: &str = "last";
 /// How many letters of an instance's id are shown in lists.
-pub(crate) const SHORT_CHARS: usize = 6;
+const SHORT_CHARS: usize = 6;
+/// How many letters at its end tell the server that has started it, and are not shown.
+const SERVER_CHARS: usize = InstanceId::SERVER_BITS as usize / 5;
 /// How many candidates are listed when an abbreviation fits several.
 const CANDIDATES_MAX: usize = 10;
 
@@ -22,12 +26,8 @@ pub(crate) fn find<'c, T>(
         return candidates.first().ok_or_else(|| anyhow!("there is no {what} yet"));
     }
     let fit = |candidate: &&T| fit(&id(candidate), text);
-    let whole = candidates.iter().any(|candidate| fit(&candidate) == Some(Fit::Whole));
-    let wanted = |candidate: &&T| match fit(candidate) {
-        Some(Fit::Whole) => true,
-        Some(Fit::Part) => !whole,
-        None => false,
-    };
+    let best = candidates.iter().filter_map(|candidate| fit(&candidate)).max();
+    let wanted = |candidate: &&T| best.is_some() && fit(candidate) == best;
     let fitting: Vec<&T> = candidates.iter().filter(wanted).collect();
     match fitting[..] {
         [only] => Ok(only),
@@ -44,21 +44,37 @@ pub(crate) fn find<'c, T>(
     }
 }
 
-#[derive(Clone, Copy, PartialEq, Eq)]
+/// How well an abbreviation fits, the best one last.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Fit {
+    /// It names the instance of an activity: enough if that has no other.
+    Instance,
+    Part,
     /// A whole part of the id, such as the name of a step: it wins over longer names that end so.
     Whole,
-    Part,
 }
 
-/// Whether the id ends so; the counters of loops at the end of an activity may be left out.
+/// Whether the id ends so; the digits of the server at the end of an instance may be left out, and
+/// the counters of loops at the end of an activity.
 fn fit(id: &str, text: &str) -> Option<Fit> {
+    let shortened = without_server(id);
+    let ids = [Some(id), shortened.as_deref()];
+    ids.into_iter().flatten().filter_map(|id| fit_as_written(id, text)).max()
+}
+
+fn fit_as_written(id: &str, text: &str) -> Option<Fit> {
     let counters = id.rsplit_once(':').filter(|(before, _)| before.contains(':'));
     let without = counters.and_then(|(activity, _)| ends(activity, text));
-    match (ends(id, text), without) {
-        (Some(Fit::Whole), _) | (_, Some(Fit::Whole)) => Some(Fit::Whole),
-        (with, without) => with.or(without),
-    }
+    let instance = id.split_once(':').and_then(|(instance, _)| ends(instance, text));
+    ends(id, text).max(without).max(instance.map(|_| Fit::Instance))
+}
+
+/// The id of an instance, or of an activity of it, without the digits of the server.
+fn without_server(id: &str) -> Option<String> {
+    let (instance, step) = id.split_at(id.find(':').unwrap_or(id.len()));
+    let digits = instance.strip_prefix("inst_")?;
+    let shown = digits.get(..digits.len().checked_sub(SERVER_CHARS)?)?;
+    Some(format!("inst_{shown}{step}"))
 }
 
 fn ends(id: &str, text: &str) -> Option<Fit> {
@@ -73,10 +89,11 @@ fn ends(id: &str, text: &str) -> Option<Fit> {
     same.then_some(if boundary { Fit::Whole } else { Fit::Part })
 }
 
-/// An id without the beginning that people need not read.
-pub(crate) fn short(id: &str) -> &str {
+/// An id of an instance or an activity with the letters that tell it from others.
+pub(crate) fn short(id: &str) -> String {
+    let id = without_server(id).unwrap_or_else(|| id.to_owned());
     let digits = id.find(':').unwrap_or(id.len());
-    id.get(digits.saturating_sub(SHORT_CHARS)..).unwrap_or(id)
+    id.get(digits.saturating_sub(SHORT_CHARS)..).unwrap_or(&id).to_owned()
 }
 
 #[cfg(test)]
@@ -127,8 +144,26 @@ mod tests {
     }
 
     #[test]
-    fn instances_are_shown_by_their_last_letters() {
-        assert_eq!(short("inst_01KFZQ9Y5GB4D7T3N8XJ2M6RVC"), "2M6RVC");
-        assert_eq!(short(IDS[0]), "2M6RVC:approve");
+    fn instances_are_shown_by_letters_that_differ_and_found_by_them() {
+        assert_eq!(short("inst_01KFZQ9Y5GB4D7T3N8XJ2M6RVC"), "8XJ2M6");
+        assert_eq!(short(IDS[0]), "8XJ2M6:approve");
+        for id in [IDS[0], IDS[1], IDS[2], IDS[3]] {
+            assert_eq!(check(&short(id)), id);
+        }
+        // All that one server has started end alike.
+        let cases = ["inst_01KFZQ9Y5GB4D7T3N8XJ240Y000", "inst_01KFZQ9Y5GB4D7T3N81K240Y000"];
+        for case in cases {
+            let found = find(&short(case), "instance", &cases, |id| (*id).to_owned());
+            assert_eq!(found.unwrap(), &case);
+        }
+    }
+
+    #[test]
+    fn an_instance_stands_for_its_only_item() {
+        let items = [IDS[0], IDS[3]];
+        let find = |text| find(text, "work item", &items, |id| (*id).to_owned());
+        assert_eq!(*find("8xj2m6").unwrap(), IDS[0]);
+        assert_eq!(*find("inst_01KFZQ9Y5GB4D7T3N8XJ2M7ABC").unwrap(), IDS[3]);
+        assert!(check("8XJ2M7").starts_with("`8XJ2M7` fits 4 of them"), "{}", check("8XJ2M7"));
     }
 }

@@ -225,9 +225,9 @@ mod tests {
         insta::assert_snapshot!(chart(&turns, 60), @r"
                        │Fri 16               │Mon 19               │
         UTC            │08                 16│08                 16│
-        2M6RVC:check   │████████             │                     │
-        2M7ABC:check   │       ▏████████     │                     │
-        2M6RVC:approve │               ▏█████│███                  │
+        8XJ2M6:check   │████████             │                     │
+        8XJ2M7:check   │       ▏████████     │                     │
+        8XJ2M6:approve │               ▏█████│███                  │
         regular work   │                  ███│                     │
         ");
     }
@@ -238,9 +238,9 @@ mod tests {
         insta::assert_snapshot!(chart(&turns, 40), @r"
                        │Fri 16      │
         UTC            │08        11│
-        2M6RVC:check:0 │████        │
-        2M6RVC:check:1 │    ████    │
-        2M6RVC:file    │        ████│
+        8XJ2M6:check:0 │████        │
+        8XJ2M6:check:1 │    ████    │
+        8XJ2M6:file    │        ████│
         ");
     }
 
@@ -250,7 +250,7 @@ mod tests {
         insta::assert_snapshot!(chart(&turns, 40), @r"
                      │Fri 16  │
         UTC          │08    10│
-        2M6RVC:check │    ████│
+        8XJ2M6:check │    ████│
         other jobs   │████    │
         regular work │████    │
         ");
@@ -262,7 +262,7 @@ mod tests {
         insta::assert_snapshot!(chart(&turns, 40), @r"
                      │Fri 16  │Mon 19  │
         UTC          │08    09│08    09│
-        2M6RVC:check │████████│████████│
+        8XJ2M6:check │████████│████████│
         … and 1 day after that
         ");
     }

@@ -92,8 +92,8 @@ mod tests {
         let text = render(&[stuck, summary(InstanceState::Suspended)], false);
         insta::assert_snapshot!(anstream::adapter::strip_str(&text).to_string(), @r"
         INSTANCE  PROCESS  STATE      STARTED               INCIDENTS
-        2M6RVC    loan v2  running    2026-03-01 09:30:05Z  2 incidents
-        2M6RVC    loan v2  suspended  2026-03-01 09:30:05Z
+        8XJ2M6    loan v2  running    2026-03-01 09:30:05Z  2 incidents
+        8XJ2M6    loan v2  suspended  2026-03-01 09:30:05Z
         ");
     }
 

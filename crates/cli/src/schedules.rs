@@ -325,7 +325,7 @@ mod tests {
     fn schedules_are_listed_with_what_came_of_them() {
         insta::assert_snapshot!(plainly(&table(&[nightly(), often(), missed()])), @r"
         NAME     PROCESS  WHEN                           NEXT                  LAST                  CAME OF IT
-        nightly  report   0 2 * * mon-fri Europe/Berlin  2026-11-18 01:00:00Z  2026-11-17 01:00:00Z  2M6RVC not promised
+        nightly  report   0 2 * * mon-fri Europe/Berlin  2026-11-18 01:00:00Z  2026-11-17 01:00:00Z  8XJ2M6 not promised
         often    import   every 15m                      paused                2026-11-16 09:15:00Z  refused: missing_input
         often    import   every 15m                      paused                2026-11-16 09:15:00Z  missed
         ");

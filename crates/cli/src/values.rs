@@ -67,6 +67,10 @@ impl ValueArgs {
             Some(text) => object(text)?,
         };
         for Setting { name, value } in &self.set {
+            if types.get(name) == Some(&ValueType::File) && value.starts_with('@') {
+                let path = value.trim_start_matches('@');
+                bail!("`{name}` is a file; use --file {name}={path}");
+            }
             let value = match types.get(name) {
                 Some(kind) => typed(*kind, value),
                 None => guessed(value),
@@ -192,6 +196,16 @@ mod tests {
             check(&[], Some("[1]"), &[]),
             @r#"--data must be a JSON object such as {"amount": "12.50"}: invalid type: sequence, expected a map at line 1 column 0"#
         );
+    }
+
+    #[test]
+    fn a_path_for_a_file_element_says_which_option_takes_it() {
+        let types = [("photo", ValueType::File), ("note", ValueType::String)];
+        insta::assert_snapshot!(
+            check(&["photo=@roof.jpg"], None, &types),
+            @"`photo` is a file; use --file photo=roof.jpg"
+        );
+        insta::assert_snapshot!(check(&["note=@home"], None, &types), @r#"{"note":"@home"}"#);
     }
 
     #[test]

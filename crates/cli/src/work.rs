@@ -165,9 +165,11 @@ fn done(context: &Context, activity: &ActivityId, what: &str) -> Result<()> {
 }
 
 pub(crate) fn render(items: &[Item], unreachable: &[Unreachable]) -> String {
-    let missing = missing(unreachable);
+    let is_shown = |server: &str| items.iter().any(|item| item.server.as_deref() == Some(server));
+    let missing = missing(unreachable, is_shown);
     if items.is_empty() {
-        return format!("nothing to do\n{missing}");
+        let at_others = if unreachable.is_empty() { "" } else { " at the other servers" };
+        return format!("{missing}nothing to do{at_others}\n");
     }
     // Where there is one server only, nobody wants to know its name.
     let with_server = items.iter().any(|item| item.server.is_some());
@@ -175,15 +177,18 @@ pub(crate) fn render(items: &[Item], unreachable: &[Unreachable]) -> String {
     let names = ["ITEM", "PROCESS", "TITLE", "OFFERED"].into_iter().chain(server).chain([""]);
     let mut table = Table::new(&names.collect::<Vec<_>>());
     items.iter().for_each(|item| table.row(cells(item, with_server)));
-    format!("{}{missing}", table.render(""))
+    format!("{missing}{}", table.render(""))
 }
 
-/// A line for each server whose items are shown as they were.
-fn missing(unreachable: &[Unreachable]) -> String {
+/// A line for each server whose items are shown as they were, or not at all.
+fn missing(unreachable: &[Unreachable], is_shown: impl Fn(&str) -> bool) -> String {
     let line = |one: &Unreachable| {
         let Unreachable { server, since } = one;
         let what = "has not been reached since";
-        let rest = "its items are shown as last known";
+        let rest = match is_shown(server) {
+            true => "its items are shown as last known",
+            false => "whether it has items is not known",
+        };
         format!("{} {server} {what} {}; {rest}\n", paint(BAD, "!"), tree::moment(*since))
     };
     unreachable.iter().map(line).collect()
@@ -225,7 +230,7 @@ fn render_change(change: &Worklist) -> String {
     for gone in &change.removed {
         table.row([Cell::styled(DIM, "-"), Cell::styled(DIM, short(&gone.to_string()))]);
     }
-    format!("{}{}", table.render(""), missing(&change.unreachable))
+    format!("{}{}", missing(&change.unreachable, |_| true), table.render(""))
 }
 
 fn render_detail(detail: &ItemDetail) -> String {
@@ -300,8 +305,8 @@ mod tests {
         let text = render(&[item("capture", Some("ann")), substitute], &[]);
         insta::assert_snapshot!(plain(&text), @r"
         ITEM             PROCESS  TITLE              OFFERED
-        2M6RVC:capture   loan     Title of capture   2026-03-01 09:30:05Z  claimed by ann, takes 15m
-        2M6RVC:assess:1  loan     Title of assess:1  2026-03-01 09:30:05Z  takes 15m, for eve
+        8XJ2M6:capture   loan     Title of capture   2026-03-01 09:30:05Z  claimed by ann, takes 15m
+        8XJ2M6:assess:1  loan     Title of assess:1  2026-03-01 09:30:05Z  takes 15m, for eve
         ");
         assert_eq!(render(&[], &[]), "nothing to do\n");
     }
@@ -333,12 +338,16 @@ mod tests {
         let unreachable = [Unreachable { server: "lab-1".into(), since }];
         let items = [at("north-1", item("capture", None)), at("lab-1", stale)];
         insta::assert_snapshot!(plain(&render(&items, &unreachable)), @r"
-        ITEM            PROCESS  TITLE             OFFERED               SERVER
-        2M6RVC:capture  loan     Title of capture  2026-03-01 09:30:05Z  north-1  takes 15m
-        2M6RVC:assess   loan     Title of assess   2026-03-01 09:30:05Z  lab-1    takes 15m, as last known
         ! lab-1 has not been reached since 2026-03-01 09:30:05Z; its items are shown as last known
+        ITEM            PROCESS  TITLE             OFFERED               SERVER
+        8XJ2M6:capture  loan     Title of capture  2026-03-01 09:30:05Z  north-1  takes 15m
+        8XJ2M6:assess   loan     Title of assess   2026-03-01 09:30:05Z  lab-1    takes 15m, as last known
         ");
-        assert!(plain(&render(&[], &unreachable)).starts_with("nothing to do\n! lab-1"));
+        insta::assert_snapshot!(plain(&render(&[], &unreachable)), @r"
+        ! lab-1 has not been reached since 2026-03-01 09:30:05Z; whether it has items is not known
+        nothing to do at the other servers
+        ");
+        assert_eq!(plain(&render(&[], &[])), "nothing to do\n");
     }
 
     #[test]
@@ -352,8 +361,8 @@ mod tests {
             unreachable: Vec::new(),
         };
         insta::assert_snapshot!(plain(&render_change(&change)), @r"
-        +  2M6RVC:capture  loan  Title of capture  2026-03-01 09:30:05Z  takes 15m
-        -  2M6RVC:assess
+        +  8XJ2M6:capture  loan  Title of capture  2026-03-01 09:30:05Z  takes 15m
+        -  8XJ2M6:assess
         ");
     }
 

@@ -294,14 +294,14 @@ mod tests {
         ];
         insta::assert_snapshot!(bare(&render(&rows, false)), @r"
         INSTANCE  PROCESS  DEADLINE              STANDING      NEXT
-        2M6RVC    loan v2  2026-03-02 16:00:00Z  promised      check by ann, due 2026-03-01 14:00:00Z
-        2M6RVC    loan v2  2026-03-02 16:00:00Z  withdrawn     book by nobody, due 2026-03-01 15:00:00Z
-        2M6RVC    loan v2  2026-03-02 16:00:00Z  late          book by nobody, due 2026-03-01 15:00:00Z
-        2M6RVC    loan v2  2026-03-02 16:00:00Z  not promised  check, ann has it; book, open
-        2M6RVC    loan v2  2026-03-02 16:00:00Z  not promised  book, incident
-        2M6RVC    loan v2  2026-03-02 16:00:00Z  late          book by worker crm, due 2026-03-01 15:00:00Z
-        2M6RVC    loan v2  2026-03-02 16:00:00Z  in time
-        2M6RVC    loan v2  2026-03-02 16:00:00Z  late
+        8XJ2M6    loan v2  2026-03-02 16:00:00Z  promised      check by ann, due 2026-03-01 14:00:00Z
+        8XJ2M6    loan v2  2026-03-02 16:00:00Z  withdrawn     book by nobody, due 2026-03-01 15:00:00Z
+        8XJ2M6    loan v2  2026-03-02 16:00:00Z  late          book by nobody, due 2026-03-01 15:00:00Z
+        8XJ2M6    loan v2  2026-03-02 16:00:00Z  not promised  check, ann has it; book, open
+        8XJ2M6    loan v2  2026-03-02 16:00:00Z  not promised  book, incident
+        8XJ2M6    loan v2  2026-03-02 16:00:00Z  late          book by worker crm, due 2026-03-01 15:00:00Z
+        8XJ2M6    loan v2  2026-03-02 16:00:00Z  in time
+        8XJ2M6    loan v2  2026-03-02 16:00:00Z  late
         ");
         let json = serde_json::to_value(&rows[1]).unwrap();
         assert_eq!(
@@ -353,12 +353,12 @@ mod tests {
         ];
         insta::assert_snapshot!(bare(&render(&rows, false)), @r"
         INSTANCE  PROCESS  DEADLINE              STANDING  NEXT
-        2M6RVC    loan v2  2026-03-02 16:00:00Z  promised  check:0 by ann, due 2026-03-01 14:00:00Z
-        2M6RVC    loan v2  2026-03-02 16:00:00Z  promised  check:1 by bob, due 2026-03-01 16:00:00Z
-        2M6RVC    loan v2  2026-03-02 16:00:00Z  promised  check:1 by bob, due 2026-03-01 16:00:00Z
-        2M6RVC    loan v2  2026-03-02 16:00:00Z  promised  file by worker crm, due 2026-03-01 18:00:00Z
-        2M6RVC    loan v2  2026-03-02 16:00:00Z  promised  file by worker crm, due 2026-03-01 18:00:00Z
-        2M6RVC    loan v2  2026-03-02 16:00:00Z  promised  check:1, open
+        8XJ2M6    loan v2  2026-03-02 16:00:00Z  promised  check:0 by ann, due 2026-03-01 14:00:00Z
+        8XJ2M6    loan v2  2026-03-02 16:00:00Z  promised  check:1 by bob, due 2026-03-01 16:00:00Z
+        8XJ2M6    loan v2  2026-03-02 16:00:00Z  promised  check:1 by bob, due 2026-03-01 16:00:00Z
+        8XJ2M6    loan v2  2026-03-02 16:00:00Z  promised  file by worker crm, due 2026-03-01 18:00:00Z
+        8XJ2M6    loan v2  2026-03-02 16:00:00Z  promised  file by worker crm, due 2026-03-01 18:00:00Z
+        8XJ2M6    loan v2  2026-03-02 16:00:00Z  promised  check:1, open
         ");
         let json = serde_json::to_value(&rows[2]).unwrap();
         assert_eq!(json["next"]["iteration"], serde_json::json!([1]), "{json}");

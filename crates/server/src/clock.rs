@@ -12,6 +12,12 @@ use legwork_model::time::Timestamp;
 /// The machine's clock may be so far behind without a word: it is corrected all the time.
 const LAG_TOLD_MILLIS: i64 = 1_000;
 
+/// How long a thread sleeps at most before it looks at the clock again. A sleep counts the time that
+/// passes, which stands still while the machine is suspended and knows nothing of a clock set forward.
+const SLEEP_MAX: Duration = Duration::from_secs(1);
+/// How long it sleeps at least: what is due seems to lie in the past.
+const SLEEP_MIN: Duration = Duration::from_millis(1);
+
 #[derive(Debug)]
 pub(crate) struct Clock {
     /// When `passed` was zero.
@@ -72,6 +78,11 @@ impl Clock {
     }
 }
 
+/// How long to sleep when the next thing is due then.
+pub(crate) fn sleep(due: Timestamp, now: Timestamp) -> Duration {
+    due.since(now).clamp(SLEEP_MIN, SLEEP_MAX)
+}
+
 /// What the machine's clock says, for commands: `--by 3d` counts from here.
 #[expect(clippy::disallowed_methods, reason = "the clock")]
 pub fn now() -> Timestamp {
@@ -123,6 +134,28 @@ mod tests {
             11 * HOUR + 7_000,
         ];
         assert_eq!(seen, expected);
+    }
+
+    #[test]
+    fn what_comes_due_by_a_jump_of_the_clock_is_seen_within_a_second() {
+        let (clock, due) = (Clock::default(), Timestamp(12 * HOUR));
+        // Both clocks of the machine; it sleeps as long as it is told to. While it does so for the
+        // third time the clock is set forward by two hours, or the machine is suspended for as long.
+        let (mut wall, mut passed, mut late) = (10 * HOUR, 0, None);
+        for round in 1..10 {
+            let now = clock.at(Reading { wall, passed });
+            late = (now >= due).then_some(now.0 - due.0);
+            if late.is_some() {
+                break;
+            }
+            let slept = millis(sleep(due, now));
+            let jump = if round == 3 { 2 * HOUR } else { 0 };
+            (wall, passed) = (wall + slept + jump, passed + slept);
+        }
+        let overslept = passed - 2 * 1_000;
+        assert!(late.is_some() && overslept <= 1_000, "it slept {overslept} ms past the jump");
+        assert_eq!(sleep(due, due + Duration::from_secs(5)), SLEEP_MIN);
+        assert_eq!(sleep(due, Timestamp(due.0 - 20)), Duration::from_millis(20));
     }
 
     #[test]

@@ -21,7 +21,7 @@ use tokio::sync::{OwnedSemaphorePermit, mpsc, oneshot};
 use tracing::Span;
 
 use crate::backend::{Backend, Slot};
-use crate::clock::Clock;
+use crate::clock::{self, Clock};
 use crate::executors::Executors;
 use crate::files::Fetcher;
 use crate::meters::DriveMeters;
@@ -34,8 +34,6 @@ use crate::status::Status;
 /// A round takes no more messages once it has this much to commit.
 const APPENDS_PER_ROUND: usize = 8_192;
 const BYTES_PER_ROUND: usize = 16 << 20;
-/// How long the thread sleeps when a timeout seems to lie in the past.
-const PATIENCE_MIN: Duration = Duration::from_millis(1);
 
 /// What reaches the drive thread.
 pub(crate) enum Message {
@@ -325,7 +323,7 @@ impl Driver {
             return Some(Duration::ZERO);
         }
         let due = self.site.next_timeout()?;
-        Some(due.since(self.around.clock.now()).max(PATIENCE_MIN))
+        Some(clock::sleep(due, self.around.clock.now()))
     }
 
     fn is_full(&self) -> bool {

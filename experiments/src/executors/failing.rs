@@ -124,7 +124,7 @@ fn draw(rows: &[Row], five: &[Five]) -> Result<()> {
     std::fs::create_dir_all(&folder)?;
     let title = "Steps when executor 2 dies at step 2000 (random speeds)";
     let axes = ["time-out in steps", "steps"];
-    let place = SeriesLabelPosition::LowerRight;
+    let place = SeriesLabelPosition::UpperLeft;
     plot::draw_over(&folder.join("failing.svg"), title, axes, place, &curves, (300.0, 100.0))
 }
 

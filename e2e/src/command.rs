@@ -11,7 +11,7 @@ use serde_json::Value as Json;
 use crate::binary;
 
 /// The variables that `legwork` reads.
-const VARIABLES: [&str; 11] = [
+const VARIABLES: [&str; 12] = [
     "LEGWORK_SERVER",
     "LEGWORK_TOKEN",
     "LEGWORK_AGENT",
@@ -22,6 +22,7 @@ const VARIABLES: [&str; 11] = [
     "LEGWORK_MAIL",
     "NO_COLOR",
     "CLICOLOR_FORCE",
+    "COLUMNS",
     "RUST_BACKTRACE",
 ];
 
@@ -53,7 +54,8 @@ pub(crate) fn prepared_in(namespace: Option<&str>) -> Result<Command> {
     VARIABLES.iter().for_each(|name| {
         command.env_remove(name);
     });
-    command.stdin(Stdio::null());
+    // Times are shown in the zone of whoever reads: the same on every machine.
+    command.env("TZ", "UTC").stdin(Stdio::null());
     Ok(command)
 }
 

@@ -13,6 +13,7 @@ use legwork_model::time::{Timestamp, format_duration, parse_duration};
 use crate::style::{GOOD, STRONG, WARN, paint};
 use crate::table::{Cell, Table};
 use crate::tree;
+use crate::when;
 
 /// A hundred years: what is further is a slip, and no date that anybody can read.
 const AHEAD_MAX: Duration = Duration::from_secs(36_500 * 86_400);
@@ -110,7 +111,7 @@ impl DeadlineArgs {
 
 /// What was planned for a deadline.
 pub(crate) fn planned(deadline: &Deadline) -> String {
-    let at = paint(STRONG, tree::moment(deadline.at));
+    let at = paint(STRONG, when::minute(deadline.at));
     if !deadline.promised {
         let mark = paint(WARN, "!");
         return format!("{mark} not promised for {at}: whether it is done by then nobody knows\n");
@@ -120,15 +121,18 @@ pub(crate) fn planned(deadline: &Deadline) -> String {
 
 /// The steps on the way to it: who, from when, until when.
 pub(crate) fn steps(steps: &[DeadlineStep]) -> String {
-    let mut table = Table::new(&["STEP", "WHO", "FROM", "UNTIL"]);
-    let moment =
-        |moment: Option<Timestamp>| Cell::from(moment.map_or_else(String::new, tree::moment));
+    let mut table = Table::new(&["STEP", "WHO", "PLANNED"]);
     for step in steps {
         let who = step.by.as_ref().map_or_else(|| "nobody".to_owned(), tree::performer);
         let name = tree::in_round(&step.step, &step.iteration);
-        table.row([Cell::from(name), Cell::from(who), moment(step.start), moment(step.end)]);
+        table.row([Cell::from(name), Cell::from(who), Cell::from(span(step))]);
     }
     table.render("  ")
+}
+
+/// When a step is to be worked on; nothing where nobody has the time for it.
+pub(crate) fn span(step: &DeadlineStep) -> String {
+    step.start.zip(step.end).map_or_else(String::new, |(from, to)| when::span(from, to))
 }
 
 #[cfg(test)]
@@ -183,13 +187,13 @@ pub(crate) mod tests {
     #[test]
     fn a_promise_tells_who_does_what_when() {
         insta::assert_snapshot!(shown(&deadline()), @r"
-        ✔ promised for 2026-03-02 16:00:00Z
-          STEP   WHO         FROM                  UNTIL
-          check  ann         2026-03-01 08:00:00Z  2026-03-01 11:00:00Z
-          book   worker crm  2026-03-01 11:00:00Z  2026-03-01 11:00:30Z
+        ✔ promised for 2026-03-02 16:00Z
+          STEP   WHO         PLANNED
+          check  ann         2026-03-01 08:00–11:00Z
+          book   worker crm  2026-03-01 11:00Z
         ");
         let unpromised = Deadline { promised: false, steps: Vec::new(), ..deadline() };
-        insta::assert_snapshot!(shown(&unpromised), @"! not promised for 2026-03-02 16:00:00Z: whether it is done by then nobody knows");
+        insta::assert_snapshot!(shown(&unpromised), @"! not promised for 2026-03-02 16:00Z: whether it is done by then nobody knows");
     }
 
     #[test]

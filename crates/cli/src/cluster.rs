@@ -23,9 +23,9 @@ use crate::reconfigure::{
     self, AddArgs, DrainArgs, How, RemoveArgs, ReplaceArgs, ReweighArgs, UndoArgs,
 };
 use crate::source::{self, Kind};
-use crate::style::{BAD, DIM, GOOD, STRONG, WARN, paint};
+use crate::style::{self, BAD, DIM, GOOD, STRONG, WARN, paint};
 use crate::table::{Cell, Table};
-use crate::tree;
+use crate::when;
 
 const DAY: Duration = Duration::from_secs(86_400);
 /// Longer than anybody will run it, short enough for the dates in a certificate.
@@ -311,50 +311,40 @@ fn render(list: &LinkList) -> String {
     if list.links.is_empty() {
         return "no links: this server is alone\n".to_owned();
     }
-    let mut table = Table::new(&[
-        "SERVER",
-        "DOMAIN",
-        "STATE",
-        "SINCE",
-        "WAITING",
-        "",
-        "HISTORY",
-        "SMALL",
-        "LARGE",
-        "WORKLIST",
-        "CONTROL",
-        "ON THE WIRE",
-        "DROPPED",
-    ]);
+    let mut links = Table::new(&["SERVER", "DOMAIN", "STATE", "SINCE", "WAITING"]);
+    let head = ["BYTES", "", "HISTORY", "SMALL", "LARGE", "WORKLIST", "CONTROL", "WIRE", "DROPPED"];
+    let mut carried = Table::new(&head);
     for link in &list.links {
         let state = match link.state {
             LinkState::Up => Cell::styled(GOOD, "up"),
             LinkState::Down => Cell::styled(WARN, "down"),
             LinkState::Refused => Cell::styled(BAD, "refused"),
         };
-        let who = [
+        links.row([
             Cell::styled(STRONG, &link.server),
             Cell::from(&link.domain),
             state,
-            Cell::styled(DIM, tree::moment(link.since)),
+            Cell::styled(DIM, when::minute(link.since)),
             Cell::from(link.parcels_waiting.to_string()),
-        ];
-        table.row(who.into_iter().chain(bytes("out", &link.sent)));
-        let nobody = std::iter::repeat_n(Cell::from(""), 5);
-        table.row(nobody.chain(bytes("in", &link.received)));
+        ]);
+        carried.row([Cell::styled(STRONG, &link.server)].into_iter().chain(row("out", &link.sent)));
+        carried.row([Cell::from("")].into_iter().chain(row("in", &link.received)));
     }
+    let reasons: String = list.links.iter().map(reason).collect();
     let entries = format!(
         "entries of histories sent: {}, known there already and spared: {}\n\
-         whole instances, sent with every move, would have taken {} bytes\n",
-        list.entries_sent, list.entries_spared, list.bytes_whole
+         whole instances, sent with every move, would have taken {}\n",
+        list.entries_sent,
+        list.entries_spared,
+        style::bytes(list.bytes_whole)
     );
-    table.render("") + &list.links.iter().map(reason).collect::<String>() + &entries
+    format!("{}{reasons}\n{}\n{entries}", links.render(""), carried.render(""))
 }
 
-fn bytes(direction: &str, bytes: &LinkBytes) -> impl Iterator<Item = Cell> {
+fn row(direction: &str, bytes: &LinkBytes) -> impl Iterator<Item = Cell> {
     let LinkBytes { history, small, large, worklist, control, socket, dropped } = *bytes;
     let figures = [history, small, large, worklist, control, socket, dropped];
-    let figures = figures.map(|figure| Cell::from(figure.to_string()));
+    let figures = figures.map(|figure| Cell::from(style::bytes(figure)));
     std::iter::once(Cell::styled(DIM, direction)).chain(figures)
 }
 
@@ -421,14 +411,19 @@ mod tests {
             bytes_whole: 9_000,
         });
         insta::assert_snapshot!(anstream::adapter::strip_str(&text).to_string(), @r"
-        SERVER  DOMAIN  STATE    SINCE                 WAITING       HISTORY  SMALL  LARGE  WORKLIST  CONTROL  ON THE WIRE  DROPPED
-        lab-1   lab     up       2026-03-01 09:30:05Z  2        out  120      9      0      0         44       2300         0
-                                                                in   0        0      0      0         0        0            0
-        lab-2   lab     refused  2026-03-01 09:30:05Z  2        out  120      9      0      0         44       2300         0
-                                                                in   0        0      0      0         0        0            0
+        SERVER  DOMAIN  STATE    SINCE              WAITING
+        lab-1   lab     up       2026-03-01 09:30Z  2
+        lab-2   lab     refused  2026-03-01 09:30Z  2
         ! lab-2: not in the topology
+
+        BYTES       HISTORY  SMALL  LARGE  WORKLIST  CONTROL  WIRE    DROPPED
+        lab-1  out  120 B    9 B    0 B    0 B       44 B     2.3 kB  0 B
+               in   0 B      0 B    0 B    0 B       0 B      0 B     0 B
+        lab-2  out  120 B    9 B    0 B    0 B       44 B     2.3 kB  0 B
+               in   0 B      0 B    0 B    0 B       0 B      0 B     0 B
+
         entries of histories sent: 25, known there already and spared: 60
-        whole instances, sent with every move, would have taken 9000 bytes
+        whole instances, sent with every move, would have taken 9.0 kB
         ");
     }
 }

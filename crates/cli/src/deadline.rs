@@ -18,7 +18,7 @@ use crate::context::Context;
 use crate::deployed::named;
 use crate::start::CaseArgs;
 use crate::style::{DIM, GOOD, STRONG, paint};
-use crate::{gantt, tree};
+use crate::{gantt, layout, when};
 
 /// Where the output is no terminal.
 const WIDTH: usize = 100;
@@ -89,7 +89,7 @@ async fn ask(context: &Context, args: &AskArgs) -> Result<()> {
 }
 
 fn asked(process: &str, deadline: &Deadline) -> String {
-    let (mark, at) = (paint(GOOD, "✔"), paint(STRONG, tree::moment(deadline.at)));
+    let (mark, at) = (paint(GOOD, "✔"), paint(STRONG, when::minute(deadline.at)));
     let start = format!("legwork start {process} --by {}", deadline.at);
     let next = format!("nothing is reserved yet; `{start}` with the same values does");
     format!("{mark} can be promised for {at}\n{}{}\n", by::steps(&deadline.steps), paint(DIM, next))
@@ -136,9 +136,8 @@ async fn plan(context: &Context, args: &PlanArgs) -> Result<()> {
         Err(error) => return Err(instead(context, error, args).await),
     };
     gantt::cut(&mut plan);
-    let terminal = || terminal_size::terminal_size().map(|(width, _)| width.0);
-    let width = args.width.or_else(terminal).map_or(WIDTH, usize::from);
-    context.out.answer(&plan, || gantt::render(&plan, width))
+    let width = args.width.map(usize::from).or_else(layout::columns).unwrap_or(WIDTH);
+    context.out.verbatim(&plan, || gantt::render(&plan, width))
 }
 
 /// Where no executor is called so, but a person is, people are told; programs get what the server says.
@@ -238,10 +237,10 @@ mod tests {
     #[test]
     fn whoever_asks_is_told_how_to_go_on() {
         insta::assert_snapshot!(bare(&asked("loan", &deadline())), @r"
-        ✔ can be promised for 2026-03-02 16:00:00Z
-          STEP   WHO         FROM                  UNTIL
-          check  ann         2026-03-01 08:00:00Z  2026-03-01 11:00:00Z
-          book   worker crm  2026-03-01 11:00:00Z  2026-03-01 11:00:30Z
+        ✔ can be promised for 2026-03-02 16:00Z
+          STEP   WHO         PLANNED
+          check  ann         2026-03-01 08:00–11:00Z
+          book   worker crm  2026-03-01 11:00Z
         nothing is reserved yet; `legwork start loan --by 2026-03-02T16:00:00.000Z` with the same values does
         ");
     }

@@ -12,7 +12,7 @@ use crate::context::Context;
 use crate::output;
 use crate::style::{DIM, STRONG, paint};
 use crate::table::{Cell, Table};
-use crate::tree;
+use crate::when;
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct ProcessArgs {
@@ -29,7 +29,7 @@ pub(crate) async fn processes(context: &Context, args: &ProcessArgs) -> Result<(
         return context.out.answer(&list, || render(&list.definitions));
     };
     match context.client.definition(process, args.version).await {
-        Ok(definition) => context.out.answer(&definition, || definition.source.to_string()),
+        Ok(definition) => context.out.verbatim(&definition, || definition.source.to_string()),
         Err(error) => Err(named(context, error, process).await.into()),
     }
 }
@@ -70,7 +70,7 @@ fn render(definitions: &[DefinitionSummary]) -> String {
         table.row([
             Cell::styled(STRONG, &one.process),
             Cell::from(one.version.to_string()),
-            Cell::styled(DIM, tree::moment(one.deployed_at)),
+            Cell::styled(DIM, when::minute(one.deployed_at)),
             Cell::from(&*one.title),
         ]);
     }
@@ -91,8 +91,8 @@ mod tests {
             deployed_at: Timestamp(1_772_357_405_000),
         };
         insta::assert_snapshot!(anstream::adapter::strip_str(&render(&[one])).to_string(), @r"
-        PROCESS  VERSION  DEPLOYED              TITLE
-        loan     2        2026-03-01 09:30:05Z  A loan with four eyes
+        PROCESS  VERSION  DEPLOYED           TITLE
+        loan     2        2026-03-01 09:30Z  A loan with four eyes
         ");
         assert!(render(&[]).contains("legwork deploy"));
     }

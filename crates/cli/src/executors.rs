@@ -201,17 +201,7 @@ fn one(executor: &ExecutorState) -> String {
 }
 
 fn table(executors: &[ExecutorState]) -> String {
-    let mut table = Table::new(&[
-        "EXECUTOR",
-        "STATE",
-        "TYPE",
-        "HAS",
-        "PACE",
-        "DONE",
-        "TIMED OUT",
-        "FAILED",
-        "UNCONFIRMED",
-    ]);
+    let mut table = Table::new(&["EXECUTOR", "STATE", "TYPE", "HAS", "PACE", "DONE", "TROUBLE"]);
     for executor in executors {
         for (place, of_type) in executor.types.iter().enumerate() {
             table.row(row(executor, of_type, place == 0));
@@ -220,7 +210,7 @@ fn table(executors: &[ExecutorState]) -> String {
     table.render("")
 }
 
-fn row(executor: &ExecutorState, of_type: &ExecutorTypeState, is_first: bool) -> [Cell; 9] {
+fn row(executor: &ExecutorState, of_type: &ExecutorTypeState, is_first: bool) -> [Cell; 7] {
     let state = match (executor.condition, executor.polls) {
         (ExecutorCondition::Ready, _) if of_type.failing => Cell::styled(BAD, "failing"),
         (ExecutorCondition::Ready, false) => Cell::styled(GOOD, "ready"),
@@ -232,11 +222,6 @@ fn row(executor: &ExecutorState, of_type: &ExecutorTypeState, is_first: bool) ->
     let limit = of_type.limit.map_or_else(String::new, |limit| format!("/{limit}"));
     let blank = || Cell::from(String::new());
     let name = Cell::styled(STRONG, &executor.name);
-    // Cases wait for those.
-    let unconfirmed = match executor.unconfirmed {
-        0 => Cell::from("0".to_owned()),
-        some => Cell::styled(WARN, some.to_string()),
-    };
     let pace = of_type.pace_ms.map_or_else(|| "not known".to_owned(), pace);
     [
         if is_first { name } else { blank() },
@@ -245,10 +230,20 @@ fn row(executor: &ExecutorState, of_type: &ExecutorTypeState, is_first: bool) ->
         Cell::from(format!("{}{limit}", of_type.outstanding)),
         Cell::from(pace),
         Cell::from(of_type.answers.to_string()),
-        Cell::from(of_type.timeouts.to_string()),
-        Cell::from(of_type.failures.to_string()),
-        if is_first { unconfirmed } else { blank() },
+        Cell::styled(WARN, trouble(executor, of_type, is_first)),
     ]
+}
+
+/// What did not go well; of what is not confirmed cases wait.
+fn trouble(executor: &ExecutorState, of_type: &ExecutorTypeState, is_first: bool) -> String {
+    let unconfirmed = if is_first { executor.unconfirmed.to_string() } else { String::new() };
+    let counts = [
+        (of_type.timeouts.to_string(), "timed out"),
+        (of_type.failures.to_string(), "failed"),
+        (unconfirmed, "not confirmed"),
+    ];
+    let some = counts.iter().filter(|(count, _)| !matches!(count.as_str(), "" | "0"));
+    some.map(|(count, what)| format!("{count} {what}")).collect::<Vec<_>>().join(", ")
 }
 
 /// How long a task of size 1 takes, in words.
@@ -331,8 +326,8 @@ mod tests {
         regularly  5m every 1h
         verdicts   told and confirmed
 
-        EXECUTOR  STATE   TYPE   HAS  PACE     DONE  TIMED OUT  FAILED  UNCONFIRMED
-        crm       silent  score  3/4  41.0 ms  1204  0          2       7
+        EXECUTOR  STATE   TYPE   HAS  PACE     DONE  TROUBLE
+        crm       silent  score  3/4  41.0 ms  1204  2 failed, 7 not confirmed
         ");
     }
 
@@ -355,10 +350,10 @@ mod tests {
         assert_eq!(
             rows,
             [
-                "crm ready score 1/16 not known 7 0 2 0",
-                "erp failing score 1/16 not known 7 0 2 0",
-                "robot polls score 1 not known 7 0 2 0",
-                "drone polls, silent score 1 not known 7 0 2 0",
+                "crm ready score 1/16 not known 7 2 failed",
+                "erp failing score 1/16 not known 7 2 failed",
+                "robot polls score 1 not known 7 2 failed",
+                "drone polls, silent score 1 not known 7 2 failed",
             ]
         );
     }
@@ -399,11 +394,11 @@ mod tests {
                 vec![of_type("score", 0), of_type("mail", 3)],
             ),
         ];
-        insta::assert_snapshot!(anstream::adapter::strip_str(&table(&all)).to_string(), @r#"
-            EXECUTOR  STATE    TYPE   HAS   PACE     DONE  TIMED OUT  FAILED  UNCONFIRMED
-            crm       ready    score  3/16  41.0 ms  1204  0          2       0
-            erp       ready    score  3/16  41.0 ms  1204  0          0       7
-                      failing  mail   3/16  41.0 ms  1204  0          3
-            "#);
+        insta::assert_snapshot!(anstream::adapter::strip_str(&table(&all)).to_string(), @r"
+        EXECUTOR  STATE    TYPE   HAS   PACE     DONE  TROUBLE
+        crm       ready    score  3/16  41.0 ms  1204  2 failed
+        erp       ready    score  3/16  41.0 ms  1204  7 not confirmed
+                  failing  mail   3/16  41.0 ms  1204  3 failed
+        ");
     }
 }

@@ -15,6 +15,7 @@ use serde_json::json;
 use crate::by;
 use crate::output::remark;
 use crate::style::{BAD, DIM, paint, plain};
+use crate::when;
 
 /// The command has said everything itself; only the exit code is left.
 #[derive(Debug)]
@@ -52,7 +53,7 @@ fn as_text(error: &Error) -> String {
         "agent_missing" => "say who you are: --as AGENT, or set LEGWORK_AGENT",
         _ => &*problem.detail,
     };
-    let mut text = format!("{head} {} {code}", plain(detail));
+    let mut text = format!("{head} {} {code}", plain(&when::in_text(detail)));
     for finding in &problem.findings {
         text.push_str(&format!("\n{finding}"));
     }
@@ -153,10 +154,10 @@ mod tests {
         let error = Error::from(client::Error::Problem(Box::new(problem)));
         let text = anstream::adapter::strip_str(&as_text(&error)).to_string();
         insta::assert_snapshot!(text, @r"
-        error: it cannot be promised for 2026-01-16T16:00:00.000Z: nobody has the time (deadline_not_promised)
-          STEP   WHO         FROM                  UNTIL
-          check  ann         2026-03-01 08:00:00Z  2026-03-01 11:00:00Z
-          book   worker crm  2026-03-01 11:00:00Z  2026-03-01 11:00:30Z
+        error: it cannot be promised for 2026-01-16 16:00Z: nobody has the time (deadline_not_promised)
+          STEP   WHO         PLANNED
+          check  ann         2026-03-01 08:00–11:00Z
+          book   worker crm  2026-03-01 11:00Z
           hint: write --by 2026-01-19T10:00:00.000Z, or start it all the same with `legwork start … --unpromised`
         ");
         let far = Problem::new(422, "deadline_too_far", "nothing is promised for so far ahead");

@@ -1,15 +1,17 @@
 //! A plan as a chart: a line for each task, bars over the days on which anything is planned.
 //!
 //! Invariant: no line is longer than the given width. Days and hours on which nobody works take no place.
+//! Days and hours are those of the clock of whoever reads.
 
 use std::collections::BTreeSet;
 
 use legwork_api::deadlines::{Plan, Turn, TurnKind};
 use legwork_model::time::Timestamp;
+use legwork_model::zone::Zone;
 
 use crate::abbreviate::short;
 use crate::style::{ACTIVE, DIM, count, paint, plain, shorten, width};
-use crate::tree;
+use crate::{tree, when};
 
 const HOUR: i64 = 3_600_000;
 const DAY: i64 = 24 * HOUR;
@@ -35,12 +37,18 @@ fn end(plan: &Plan) -> i64 {
 }
 
 pub(crate) fn render(plan: &Plan, columns: usize) -> String {
+    render_by(when::zone(), plan, columns)
+}
+
+fn render_by(zone: &Zone, plan: &Plan, columns: usize) -> String {
     let name = plain(&plan.name);
-    let Some(axis) = Axis::of(plan, columns) else {
+    let clock = zone.clock(plan.at);
+    let plan = on_the_wall(zone, plan);
+    let Some(axis) = Axis::of(&plan, columns) else {
         return format!("nothing is planned for {name}\n");
     };
-    let mut out = axis.head();
-    for (label, turns) in tasks(plan) {
+    let mut out = axis.head(&clock);
+    for (label, turns) in tasks(&plan) {
         let bars: String =
             axis.days.iter().map(|day| format!("│{}", axis.bars(*day, &turns))).collect();
         let is_promised = turns.iter().any(|turn| turn.what == TurnKind::Promised);
@@ -52,6 +60,14 @@ pub(crate) fn render(plan: &Plan, columns: usize) -> String {
         out.push_str(&format!("{}\n", paint(DIM, format!("… and {left} after that"))));
     }
     out
+}
+
+/// The same plan with moments as the clock on the wall shows them.
+fn on_the_wall(zone: &Zone, plan: &Plan) -> Plan {
+    let wall = |moment: Timestamp| Timestamp(zone.wall(moment));
+    let turn = |turn: &Turn| Turn { from: wall(turn.from), to: wall(turn.to), ..turn.clone() };
+    let turns = plan.turns.iter().map(turn).collect();
+    Plan { at: wall(plan.at), turns, ..plan.clone() }
 }
 
 /// The turns of each task, those that come first first; last what nobody promised, and what is done regularly.
@@ -117,6 +133,7 @@ impl Axis {
         Some(Self { label, days, days_left, from, to, columns })
     }
 
+    /// As wide as the labels are.
     fn label(&self, text: &str) -> String {
         let text = shorten(text, self.label);
         let gap = self.label.saturating_sub(width(&text));
@@ -124,7 +141,7 @@ impl Axis {
     }
 
     /// Two lines: the days, and the hours they begin and end with.
-    fn head(&self) -> String {
+    fn head(&self, clock: &str) -> String {
         let hours = |moment: i64| format!("{:02}", moment / HOUR);
         let (first, last) = (hours(self.from), hours(self.to));
         let gap = " ".repeat(self.columns.saturating_sub(first.len() + last.len()));
@@ -134,7 +151,7 @@ impl Axis {
         let line = |label: &str, text: String| {
             format!("{} {}\n", self.label(label), paint(DIM, format!("{text}│")))
         };
-        line("", days) + &line("UTC", hours)
+        line("", days) + &line(clock, hours)
     }
 
     /// The columns of a day in which a task is worked on.
@@ -229,6 +246,19 @@ mod tests {
         8XJ2M7:check   │       ▏████████     │                     │
         8XJ2M6:approve │               ▏█████│███                  │
         regular work   │                  ███│                     │
+        ");
+    }
+
+    #[test]
+    fn days_and_hours_are_those_of_the_reader() {
+        let zone = Zone::named("Asia/Tokyo").unwrap();
+        let turns = ["16T14 16T16 0:check", "16T00 16T02 0:file"];
+        let text = anstream::adapter::strip_str(&render_by(&zone, &plan(&turns), 40)).to_string();
+        insta::assert_snapshot!(text, @r"
+                     │Fri 16      │Sat 17      │
+        JST          │00        24│00        24│
+        8XJ2M6:file  │    ██      │            │
+        8XJ2M6:check │           █│█           │
         ");
     }
 

@@ -11,6 +11,7 @@ use crate::progress;
 use crate::style::{BAD, DIM, GOOD, WARN};
 use crate::table::{Cell, Table};
 use crate::tree;
+use crate::when;
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
@@ -40,7 +41,7 @@ pub(crate) fn render(entries: &[HistoryEntry]) -> String {
         let step = entry.step.as_deref().unwrap_or_default();
         let step = tree::in_round(step, &entry.iteration);
         table.row([
-            Cell::styled(DIM, tree::moment(entry.at)),
+            Cell::styled(DIM, when::second(entry.at)),
             what(&entry.kind),
             Cell::from(step),
             Cell::from(tree::performer(&entry.by)),

@@ -11,6 +11,7 @@ use crate::start;
 use crate::style::{BAD, DIM, GOOD, STRONG, paint, plain};
 use crate::tree;
 use crate::values::{Types, ValueArgs};
+use crate::when;
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct ListArgs {
@@ -78,7 +79,7 @@ pub(crate) fn render(incidents: &[Incident]) -> String {
     let mut out = String::new();
     for incident in incidents {
         let Incident { activity, process, kind, message, at, failures } = incident;
-        let about = format!("{process} · {kind} · {}", tree::moment(*at));
+        let about = format!("{process} · {kind} · {}", when::minute(*at));
         let head = format!("{} {}", paint(BAD, "✘"), paint(STRONG, activity));
         out.push_str(&format!("{head}  {}\n    {}\n", paint(DIM, about), plain(message)));
         out.push_str(&tree::failures(failures));
@@ -125,7 +126,7 @@ mod tests {
         };
         let shown = anstream::adapter::strip_str(&render(&[incident])).to_string();
         insta::assert_snapshot!(shown, @r"
-        ✘ inst_01KFZQ9Y5GB4D7T3N8XJ2M6RVC:score  loan · retries_exhausted · 2026-03-01 09:30:05Z
+        ✘ inst_01KFZQ9Y5GB4D7T3N8XJ2M6RVC:score  loan · retries_exhausted · 2026-03-01 09:30Z
             failed 2 times, at last with: no such customer
               2026-03-01 09:30:06Z worker crm: no answer in time
               2026-03-01 09:30:14Z worker erp: no such customer

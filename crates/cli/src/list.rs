@@ -13,6 +13,7 @@ use crate::progress;
 use crate::style::{self, BAD, DIM, STRONG, paint};
 use crate::table::{Cell, Table};
 use crate::tree;
+use crate::when;
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
@@ -66,14 +67,14 @@ pub(crate) fn render(instances: &[InstanceSummary], ended: bool) -> String {
             number => style::count(number as usize, "incident"),
         };
         let last = match one.ended_at {
-            Some(ended) => Cell::styled(DIM, tree::moment(ended)),
+            Some(ended) => Cell::styled(DIM, when::minute(ended)),
             None => Cell::styled(BAD, incidents),
         };
         table.row([
             Cell::styled(STRONG, short(&one.instance.to_string())),
             Cell::from(format!("{} v{}", one.process, one.version)),
             tree::state(one.state),
-            Cell::styled(DIM, tree::moment(one.started_at)),
+            Cell::styled(DIM, when::minute(one.started_at)),
             last,
         ]);
     }
@@ -91,9 +92,9 @@ mod tests {
         let stuck = InstanceSummary { incidents: 2, ..summary(InstanceState::Running) };
         let text = render(&[stuck, summary(InstanceState::Suspended)], false);
         insta::assert_snapshot!(anstream::adapter::strip_str(&text).to_string(), @r"
-        INSTANCE  PROCESS  STATE      STARTED               INCIDENTS
-        8XJ2M6    loan v2  running    2026-03-01 09:30:05Z  2 incidents
-        8XJ2M6    loan v2  suspended  2026-03-01 09:30:05Z
+        INSTANCE  PROCESS  STATE      STARTED            INCIDENTS
+        8XJ2M6    loan v2  running    2026-03-01 09:30Z  2 incidents
+        8XJ2M6    loan v2  suspended  2026-03-01 09:30Z
         ");
     }
 

@@ -24,6 +24,7 @@ mod gantt;
 mod history;
 mod incidents;
 mod jobs;
+mod layout;
 mod list;
 mod output;
 mod progress;
@@ -39,6 +40,7 @@ mod token;
 mod tree;
 mod up;
 mod values;
+mod when;
 mod work;
 
 use std::process::ExitCode;

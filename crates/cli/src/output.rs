@@ -8,14 +8,25 @@ use std::io::Write;
 use anyhow::Result;
 use serde::Serialize;
 
+use crate::layout;
+
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Output {
     pub(crate) json: bool,
 }
 
 impl Output {
-    /// The answer of a command.
+    /// The answer of a command, on lines that fit.
     pub(crate) fn answer(
+        self,
+        document: &impl Serialize,
+        text: impl FnOnce() -> String,
+    ) -> Result<()> {
+        self.verbatim(document, || layout::fold(text(), layout::columns()))
+    }
+
+    /// An answer whose lines must stay as they are: a source, a chart.
+    pub(crate) fn verbatim(
         self,
         document: &impl Serialize,
         text: impl FnOnce() -> String,
@@ -33,7 +44,10 @@ impl Output {
         document: &impl Serialize,
         text: impl FnOnce() -> String,
     ) -> Result<()> {
-        if self.json { write(&(serde_json::to_string(document)? + "\n")) } else { write(&text()) }
+        match self.json {
+            true => write(&(serde_json::to_string(document)? + "\n")),
+            false => write(&layout::fold(text(), layout::columns())),
+        }
     }
 }
 

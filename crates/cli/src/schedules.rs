@@ -19,6 +19,7 @@ use crate::style::{BAD, DIM, GOOD, STRONG, WARN, paint, plain};
 use crate::table::{Cell, Table};
 use crate::tree;
 use crate::values::{Types, ValueArgs};
+use crate::when;
 
 /// What stands for a start that was tried until the next moment came.
 const MISSED: &str = "missed";
@@ -137,7 +138,7 @@ async fn put(context: &Context, asked: &Put) -> Result<()> {
         let (mark, name) = (paint(GOOD, "✔"), paint(STRONG, &asked.name));
         let before = if put.unchanged { paint(DIM, " (as before)") } else { String::new() };
         let next = match put.next_at {
-            Some(next) => format!("starts {} next at {}", asked.process, tree::moment(next)),
+            Some(next) => format!("starts {} next at {}", asked.process, when::minute(next)),
             None => "is paused".to_owned(),
         };
         format!("{mark} {name} {next}{before}\n")
@@ -163,7 +164,7 @@ fn table(schedules: &[Schedule]) -> String {
             Cell::from(&schedule.process),
             Cell::from(when(schedule)),
             next(schedule),
-            Cell::styled(DIM, last.map_or_else(String::new, |last| tree::moment(last.at))),
+            Cell::styled(DIM, last.map_or_else(String::new, |last| when::minute(last.at))),
             last.map_or_else(|| Cell::from(""), outcome),
         ]);
     }
@@ -181,7 +182,7 @@ fn when(schedule: &Schedule) -> String {
 fn next(schedule: &Schedule) -> Cell {
     match schedule.next_at {
         _ if schedule.paused => Cell::styled(WARN, "paused"),
-        Some(next) => Cell::from(tree::moment(next)),
+        Some(next) => Cell::from(when::minute(next)),
         None => Cell::styled(WARN, "never"),
     }
 }
@@ -218,12 +219,12 @@ fn one(schedule: &Schedule, state: Option<InstanceState>) -> String {
         ("deadline", format!("within {within}, priority {}", deadline.priority))
     }));
     lines.extend(schedule.agent.as_ref().map(|agent| ("as", agent.to_string())));
-    lines.push(("since", tree::moment(schedule.put_at)));
+    lines.push(("since", when::minute(schedule.put_at)));
     let by = Some(tree::performer(&schedule.by)).filter(|by| !by.is_empty());
     lines.extend(by.map(|by| ("by", by)));
     let next = match schedule.next_at {
         _ if schedule.paused => "paused; `legwork schedules resume` goes on".to_owned(),
-        next => next.map_or_else(|| "never".to_owned(), tree::moment),
+        next => next.map_or_else(|| "never".to_owned(), when::minute),
     };
     lines.push(("next", next));
     if let Some(last) = &schedule.last {
@@ -241,7 +242,7 @@ fn one(schedule: &Schedule, state: Option<InstanceState>) -> String {
 
 fn last_start(last: &LastStart, state: Option<InstanceState>) -> String {
     let LastStart { at, instance, promised, code, detail } = last;
-    let at = tree::moment(*at);
+    let at = when::minute(*at);
     let Some(instance) = instance else {
         let (code, detail) = (code.as_deref(), detail.as_deref());
         return match (code.unwrap_or_default(), detail.unwrap_or_default()) {
@@ -324,10 +325,10 @@ mod tests {
     #[test]
     fn schedules_are_listed_with_what_came_of_them() {
         insta::assert_snapshot!(plainly(&table(&[nightly(), often(), missed()])), @r"
-        NAME     PROCESS  WHEN                           NEXT                  LAST                  CAME OF IT
-        nightly  report   0 2 * * mon-fri Europe/Berlin  2026-11-18 01:00:00Z  2026-11-17 01:00:00Z  8XJ2M6 not promised
-        often    import   every 15m                      paused                2026-11-16 09:15:00Z  refused: missing_input
-        often    import   every 15m                      paused                2026-11-16 09:15:00Z  missed
+        NAME     PROCESS  WHEN                           NEXT               LAST               CAME OF IT
+        nightly  report   0 2 * * mon-fri Europe/Berlin  2026-11-18 01:00Z  2026-11-17 01:00Z  8XJ2M6 not promised
+        often    import   every 15m                      paused             2026-11-16 09:15Z  refused: missing_input
+        often    import   every 15m                      paused             2026-11-16 09:15Z  missed
         ");
     }
 
@@ -337,21 +338,21 @@ mod tests {
         process   report
         when      0 2 * * mon-fri Europe/Berlin
         deadline  within 4h, priority 7
-        since     2026-11-16 09:00:00Z
+        since     2026-11-16 09:00Z
         by        token:desk
-        next      2026-11-18 01:00:00Z
-        last      2026-11-17 01:00:00Z started inst_01KFZQ9Y5GB4D7T3N8XJ2M6RVC, not promised, running
+        next      2026-11-18 01:00Z
+        last      2026-11-17 01:00Z started inst_01KFZQ9Y5GB4D7T3N8XJ2M6RVC, not promised, running
           customer  Ada
         ");
         insta::assert_snapshot!(plainly(&one(&often(), None)), @r"
         process   import
         when      every 15m
-        since     2026-11-16 09:00:00Z
+        since     2026-11-16 09:00Z
         next      paused; `legwork schedules resume` goes on
-        last      2026-11-16 09:15:00Z refused: `sum` is missing (missing_input)
+        last      2026-11-16 09:15Z refused: `sum` is missing (missing_input)
           customer  Ada
         ");
         let missed = plainly(&one(&missed(), None));
-        assert!(missed.contains("2026-11-16 09:15:00Z missed: north-2 is away\n"), "{missed}");
+        assert!(missed.contains("2026-11-16 09:15Z missed: north-2 is away\n"), "{missed}");
     }
 }

@@ -39,6 +39,21 @@ pub(crate) fn count(number: usize, noun: &str) -> String {
     if number == 1 { format!("1 {noun}") } else { format!("{number} {noun}s") }
 }
 
+/// `512 B`, `1.2 kB`, `12 kB`, `3.0 MB`: two digits tell enough.
+pub(crate) fn bytes(number: u64) -> String {
+    if number < 1_000 {
+        return format!("{number} B");
+    }
+    let (mut value, mut unit) = (number as f64 / 1e3, "kB");
+    for larger in ["MB", "GB", "TB"] {
+        if value >= 999.5 {
+            (value, unit) = (value / 1e3, larger);
+        }
+    }
+    let digits = usize::from(value < 9.95);
+    format!("{value:.digits$} {unit}")
+}
+
 /// How many columns of a terminal the text takes, near enough for tables: East Asian wide
 /// characters take two, combining marks none.
 pub(crate) fn width(text: &str) -> usize {
@@ -68,6 +83,15 @@ mod tests {
     #[test]
     fn escape_sequences_of_others_never_reach_the_terminal() {
         assert_eq!(plain("a\u{1b}[2Jb\u{9b}c\nd"), "a [2Jb c d");
+    }
+
+    #[test]
+    fn bytes_are_told_with_two_digits() {
+        let told =
+            [7, 999, 1_000, 9_949, 9_950, 12_400, 999_499, 999_500, 3_000_000, 7_200_000_000];
+        let told = told.map(bytes).join(", ");
+        let all = "7 B, 999 B, 1.0 kB, 9.9 kB, 10 kB, 12 kB, 999 kB, 1.0 MB, 3.0 MB, 7.2 GB";
+        assert_eq!(told, all);
     }
 
     #[test]

@@ -10,7 +10,7 @@ use crate::context::Context;
 use crate::output::remark;
 use crate::style::{DIM, GOOD, STRONG, paint};
 use crate::table::{Cell, Table};
-use crate::tree;
+use crate::when;
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
@@ -72,7 +72,7 @@ async fn list(context: &Context) -> Result<()> {
             table.row([
                 Cell::styled(STRONG, &token.name),
                 Cell::from(token.scopes.join(", ")),
-                Cell::styled(DIM, tree::moment(token.issued_at)),
+                Cell::styled(DIM, when::minute(token.issued_at)),
             ]);
         }
         table.render("")

@@ -8,10 +8,10 @@ use std::sync::Arc;
 use legwork_api::instances::{
     Failure, HistoryEntry, Instance, InstanceState, InstanceSummary, Node, NodeState, Performer,
 };
-use legwork_model::time::Timestamp;
 
-use crate::style::{ACTIVE, BAD, DIM, GOOD, STRONG, WARN, paint, plain, shorten, width};
+use crate::style::{ACTIVE, BAD, DIM, GOOD, STRONG, WARN, paint, plain, shorten};
 use crate::table::{Cell, Table};
+use crate::when;
 
 /// How much of a value is shown.
 const VALUE_CHARS: usize = 100;
@@ -90,12 +90,6 @@ pub(crate) fn in_round(step: &str, iteration: &[u32]) -> String {
     }
 }
 
-/// `2026-03-01 09:30:05Z`: without milliseconds, which tell people nothing.
-pub(crate) fn moment(moment: Timestamp) -> String {
-    let text = moment.to_string().replace('T', " ");
-    text.split_once('.').map_or_else(|| text.clone(), |(seconds, _)| format!("{seconds}Z"))
-}
-
 fn deadline(summary: &InstanceSummary) -> String {
     let Some(deadline) = &summary.deadline else { return String::new() };
     let (style, word) = match deadline.promised {
@@ -103,7 +97,7 @@ fn deadline(summary: &InstanceSummary) -> String {
         false => (WARN, "not promised"),
     };
     let more = "see `legwork deadline show`";
-    format!("{} for {} · {}\n", paint(style, word), moment(deadline.at), paint(DIM, more))
+    format!("{} for {} · {}\n", paint(style, word), when::minute(deadline.at), paint(DIM, more))
 }
 
 fn lifetime(summary: &InstanceSummary, by: &Performer) -> String {
@@ -118,9 +112,9 @@ fn lifetime(summary: &InstanceSummary, by: &Performer) -> String {
         by if by.is_empty() => by,
         by => format!(" by {by}"),
     };
-    let started = format!("started {}{by}", moment(summary.started_at));
+    let started = format!("started {}{by}", when::minute(summary.started_at));
     let ended = match summary.ended_at {
-        Some(ended) => format!(" · ended {}", moment(ended)),
+        Some(ended) => format!(" · ended {}", when::minute(ended)),
         None => String::new(),
     };
     format!("{} · {started}{ended}", paint(style, word))
@@ -135,14 +129,14 @@ fn nodes(nodes: &[Node], taken: &Taken) -> String {
     let servers: BTreeSet<_> = nodes.iter().filter_map(|node| node.server.as_deref()).collect();
     // Where everything is at one place, nobody wants to be told which.
     let spread = servers.len() > 1;
-    let label = lines.iter().map(|line| line.label_width()).max().unwrap_or(0);
-    let title = lines.iter().map(|line| width(&line.title)).max().unwrap_or(0);
-    lines.iter().map(|line| line.render(label, title, taken, spread)).collect()
+    let mut table = Table::bare();
+    lines.iter().for_each(|line| table.row(line.cells(taken, spread)));
+    table.render("")
 }
 
 struct Line<'n> {
-    /// The branches of the tree before it.
-    prefix: String,
+    /// The branches of the tree before it, and before what of it goes on on another line.
+    lead: [String; 2],
     /// A node, or the name of a branch.
     node: Option<&'n Node>,
     name: String,
@@ -172,7 +166,7 @@ fn siblings<'n>(
         };
         let title = if node.title == node.name { String::new() } else { plain(&node.title) };
         let name = plain(&node.name);
-        lines.push(Line { prefix: knot, node: Some(node), name, title });
+        lines.push(Line { lead: [knot, below.clone()], node: Some(node), name, title });
         branches(children, depth + 1, &below, lines);
         rest = next;
         if last && !outermost {
@@ -201,7 +195,8 @@ fn branches<'n>(nodes: &'n [Node], depth: u32, prefix: &str, lines: &mut Vec<Lin
                     false => (format!("{prefix}├─ "), format!("{prefix}│  ")),
                 };
                 let name = plain(branch);
-                lines.push(Line { prefix: knot, node: None, name, title: String::new() });
+                let lead = [knot, below.clone()];
+                lines.push(Line { lead, node: None, name, title: String::new() });
                 siblings(own, depth, &below, false, lines);
             }
         }
@@ -210,26 +205,15 @@ fn branches<'n>(nodes: &'n [Node], depth: u32, prefix: &str, lines: &mut Vec<Lin
 }
 
 impl Line<'_> {
-    fn label_width(&self) -> usize {
-        let mark = if self.node.is_some() { 2 } else { 0 };
-        width(&self.prefix) + mark + width(&self.name)
-    }
-
-    fn render(&self, label: usize, title: usize, taken: &Taken, spread: bool) -> String {
-        let prefix = paint(DIM, &self.prefix);
+    fn cells(&self, taken: &Taken, spread: bool) -> Vec<Cell> {
+        let [first, others] = &self.lead;
         let Some(node) = self.node else {
-            return format!("{prefix}{}\n", paint(DIM, &self.name));
+            return vec![Cell::styled(DIM, &self.name).led(first, others)];
         };
         let (mark, style) = mark(node);
-        let name = paint(style, format!("{mark} {}", self.name));
-        let remark = remark(node, taken, spread);
-        let gap = " ".repeat(label - self.label_width());
-        let text = format!("{prefix}{name}{gap}  {}", self.title);
-        if remark.is_empty() {
-            return format!("{}\n", text.trim_end());
-        }
-        let gap = " ".repeat(title - width(&self.title) + if title == 0 { 0 } else { 2 });
-        format!("{text}{gap}{}\n", paint(style, remark))
+        let name = Cell::styled(style, format!("{mark} {}", self.name));
+        let remark = Cell::styled(style, remark(node, taken, spread));
+        vec![name.led(first, format!("{others}  ")), Cell::from(&self.title), remark]
     }
 }
 
@@ -267,7 +251,7 @@ fn remark(node: &Node, taken: &Taken, spread: bool) -> String {
             match (&node.holder, node.retry_at) {
                 (Some(holder), _) => format!("claimed by {}", plain(holder)),
                 (None, Some(retry)) => {
-                    format!("failed {}×, again at {}", node.attempts, moment(retry))
+                    format!("failed {}×, again at {}", node.attempts, when::second(retry))
                 }
                 (None, None) if node.kind == "automatic" => {
                     "waits for a worker or an executor to do it".to_owned()
@@ -362,7 +346,7 @@ fn incidents(nodes: &[Node]) -> String {
 /// The attempts that led to an incident, a line for each.
 pub(crate) fn failures(failures: &[Failure]) -> String {
     let line = |failure: &Failure| {
-        let (at, by) = (moment(failure.at), performer(&failure.by));
+        let (at, by) = (when::second(failure.at), performer(&failure.by));
         let error = shorten(&plain(&failure.error), ERROR_CHARS);
         let by = if by.is_empty() { by } else { format!("{by}: ") };
         format!("      {} {by}{error}\n", paint(DIM, at))

@@ -18,6 +18,7 @@ use crate::style::{ACTIVE, BAD, DIM, GOOD, STRONG, paint, plain};
 use crate::table::{Cell, Table};
 use crate::tree;
 use crate::values::{FileArgs, Types, ValueArgs};
+use crate::when;
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
@@ -189,7 +190,7 @@ fn missing(unreachable: &[Unreachable], is_shown: impl Fn(&str) -> bool) -> Stri
             true => "its items are shown as last known",
             false => "whether it has items is not known",
         };
-        format!("{} {server} {what} {}; {rest}\n", paint(BAD, "!"), tree::moment(*since))
+        format!("{} {server} {what} {}; {rest}\n", paint(BAD, "!"), when::minute(*since))
     };
     unreachable.iter().map(line).collect()
 }
@@ -200,7 +201,7 @@ fn cells(item: &Item, with_server: bool) -> Vec<Cell> {
         Cell::styled(STRONG, short(&item.activity.to_string())),
         Cell::from(&item.process),
         Cell::from(&item.title),
-        Cell::styled(DIM, tree::moment(item.offered_at)),
+        Cell::styled(DIM, when::minute(item.offered_at)),
     ];
     let remarks = Cell::styled(ACTIVE, remarks(item));
     shown.into_iter().chain(server).chain([remarks]).collect()
@@ -212,7 +213,7 @@ fn remarks(item: &Item) -> String {
     let takes = takes.map(|takes| format!("takes {takes}"));
     let behalf = item.on_behalf_of.as_ref().map(|agent| format!("for {agent}"));
     let stale = item.stale.then(|| "as last known".to_owned());
-    let due = item.due.map(|due| format!("due {}", tree::moment(due)));
+    let due = item.due.map(|due| format!("due {}", when::minute(due)));
     let planned = item.planned_for.as_ref().map(|agent| format!("planned for {agent}"));
     let all = [claimed, due, planned, takes, behalf, stale];
     all.into_iter().flatten().collect::<Vec<_>>().join(", ")
@@ -240,7 +241,7 @@ fn render_detail(detail: &ItemDetail) -> String {
     let remarks = [offered.to_owned(), remarks(&detail.item)];
     let remarks = remarks.into_iter().filter(|text| !text.is_empty()).collect::<Vec<_>>();
     let state = paint(ACTIVE, remarks.join(", "));
-    out.push_str(&format!("{state} · since {}\n", tree::moment(*offered_at)));
+    out.push_str(&format!("{state} · since {}\n", when::minute(*offered_at)));
     let mut table = Table::bare();
     for (name, value) in &detail.inputs {
         table.row([Cell::from(name), Cell::from(tree::value(value))]);
@@ -305,8 +306,8 @@ mod tests {
         let text = render(&[item("capture", Some("ann")), substitute], &[]);
         insta::assert_snapshot!(plain(&text), @r"
         ITEM             PROCESS  TITLE              OFFERED
-        8XJ2M6:capture   loan     Title of capture   2026-03-01 09:30:05Z  claimed by ann, takes 15m
-        8XJ2M6:assess:1  loan     Title of assess:1  2026-03-01 09:30:05Z  takes 15m, for eve
+        8XJ2M6:capture   loan     Title of capture   2026-03-01 09:30Z  claimed by ann, takes 15m
+        8XJ2M6:assess:1  loan     Title of assess:1  2026-03-01 09:30Z  takes 15m, for eve
         ");
         assert_eq!(render(&[], &[]), "nothing to do\n");
     }
@@ -338,13 +339,13 @@ mod tests {
         let unreachable = [Unreachable { server: "lab-1".into(), since }];
         let items = [at("north-1", item("capture", None)), at("lab-1", stale)];
         insta::assert_snapshot!(plain(&render(&items, &unreachable)), @r"
-        ! lab-1 has not been reached since 2026-03-01 09:30:05Z; its items are shown as last known
-        ITEM            PROCESS  TITLE             OFFERED               SERVER
-        8XJ2M6:capture  loan     Title of capture  2026-03-01 09:30:05Z  north-1  takes 15m
-        8XJ2M6:assess   loan     Title of assess   2026-03-01 09:30:05Z  lab-1    takes 15m, as last known
+        ! lab-1 has not been reached since 2026-03-01 09:30Z; its items are shown as last known
+        ITEM            PROCESS  TITLE             OFFERED            SERVER
+        8XJ2M6:capture  loan     Title of capture  2026-03-01 09:30Z  north-1  takes 15m
+        8XJ2M6:assess   loan     Title of assess   2026-03-01 09:30Z  lab-1    takes 15m, as last known
         ");
         insta::assert_snapshot!(plain(&render(&[], &unreachable)), @r"
-        ! lab-1 has not been reached since 2026-03-01 09:30:05Z; whether it has items is not known
+        ! lab-1 has not been reached since 2026-03-01 09:30Z; whether it has items is not known
         nothing to do at the other servers
         ");
         assert_eq!(plain(&render(&[], &[])), "nothing to do\n");
@@ -361,7 +362,7 @@ mod tests {
             unreachable: Vec::new(),
         };
         insta::assert_snapshot!(plain(&render_change(&change)), @r"
-        +  8XJ2M6:capture  loan  Title of capture  2026-03-01 09:30:05Z  takes 15m
+        +  8XJ2M6:capture  loan  Title of capture  2026-03-01 09:30Z  takes 15m
         -  8XJ2M6:assess
         ");
     }
@@ -385,7 +386,7 @@ mod tests {
         assert_eq!(types(&detail), Types::from([("rate".to_owned(), ValueType::Decimal)]));
         insta::assert_snapshot!(plain(&render_detail(&detail)), @r"
         Title of verdict · loan · inst_01KFZQ9Y5GB4D7T3N8XJ2M6RVC:verdict
-        offered, takes 15m · since 2026-03-01 09:30:05Z
+        offered, takes 15m · since 2026-03-01 09:30Z
 
         Given
           amount  12.50

@@ -22,3 +22,4 @@ pub mod schema;
 pub mod time;
 pub mod value;
 pub mod yaml;
+pub mod zone;

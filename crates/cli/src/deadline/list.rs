@@ -17,7 +17,7 @@ use crate::context::Context;
 use crate::output::remark;
 use crate::style::{BAD, DIM, GOOD, STRONG, WARN, paint};
 use crate::table::{Cell, Table};
-use crate::{progress, tree};
+use crate::{progress, tree, when};
 
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
@@ -190,7 +190,7 @@ fn render(rows: &[Row], ended: bool) -> String {
     }
     let mut table = Table::new(&["INSTANCE", "PROCESS", "DEADLINE", "STANDING", "NEXT"]);
     for Row { summary, standing, next, open } in rows {
-        let at = summary.deadline.as_ref().map_or_else(String::new, |one| tree::moment(one.at));
+        let at = summary.deadline.as_ref().map_or_else(String::new, |one| when::minute(one.at));
         let (style, word) = match standing {
             Standing::Promised => (GOOD, "promised"),
             Standing::NotPromised => (WARN, "not promised"),
@@ -223,7 +223,7 @@ fn next_of(summary: &InstanceSummary, next: Option<&DeadlineStep>, open: &[OpenS
 fn next_words(step: &DeadlineStep) -> String {
     let by = step.by.as_ref().map_or_else(|| "nobody".to_owned(), tree::performer);
     let name = tree::in_round(&step.step, &step.iteration);
-    format!("{name} by {by}, due {}", tree::moment(step.due))
+    format!("{name} by {by}, due {}", when::minute(step.due))
 }
 
 /// `check, ann has it; book, open`.
@@ -293,15 +293,15 @@ mod tests {
             row(done(after), after, &[]),
         ];
         insta::assert_snapshot!(bare(&render(&rows, false)), @r"
-        INSTANCE  PROCESS  DEADLINE              STANDING      NEXT
-        8XJ2M6    loan v2  2026-03-02 16:00:00Z  promised      check by ann, due 2026-03-01 14:00:00Z
-        8XJ2M6    loan v2  2026-03-02 16:00:00Z  withdrawn     book by nobody, due 2026-03-01 15:00:00Z
-        8XJ2M6    loan v2  2026-03-02 16:00:00Z  late          book by nobody, due 2026-03-01 15:00:00Z
-        8XJ2M6    loan v2  2026-03-02 16:00:00Z  not promised  check, ann has it; book, open
-        8XJ2M6    loan v2  2026-03-02 16:00:00Z  not promised  book, incident
-        8XJ2M6    loan v2  2026-03-02 16:00:00Z  late          book by worker crm, due 2026-03-01 15:00:00Z
-        8XJ2M6    loan v2  2026-03-02 16:00:00Z  in time
-        8XJ2M6    loan v2  2026-03-02 16:00:00Z  late
+        INSTANCE  PROCESS  DEADLINE           STANDING      NEXT
+        8XJ2M6    loan v2  2026-03-02 16:00Z  promised      check by ann, due 2026-03-01 14:00Z
+        8XJ2M6    loan v2  2026-03-02 16:00Z  withdrawn     book by nobody, due 2026-03-01 15:00Z
+        8XJ2M6    loan v2  2026-03-02 16:00Z  late          book by nobody, due 2026-03-01 15:00Z
+        8XJ2M6    loan v2  2026-03-02 16:00Z  not promised  check, ann has it; book, open
+        8XJ2M6    loan v2  2026-03-02 16:00Z  not promised  book, incident
+        8XJ2M6    loan v2  2026-03-02 16:00Z  late          book by worker crm, due 2026-03-01 15:00Z
+        8XJ2M6    loan v2  2026-03-02 16:00Z  in time
+        8XJ2M6    loan v2  2026-03-02 16:00Z  late
         ");
         let json = serde_json::to_value(&rows[1]).unwrap();
         assert_eq!(
@@ -313,7 +313,7 @@ mod tests {
         let held = InstanceSummary { incidents: 1, ..with_deadline(InstanceState::Suspended) };
         let next = row(held, early, &nodes);
         let words = next_of(&next.summary, next.next.as_ref(), &next.open);
-        assert!(words.ends_with("15:00:00Z; incident; suspended"), "{words}");
+        assert!(words.ends_with("15:00Z; incident; suspended"), "{words}");
     }
 
     #[test]
@@ -352,13 +352,13 @@ mod tests {
             row(&[], &[&in_round("activated", 2), file_waits]),
         ];
         insta::assert_snapshot!(bare(&render(&rows, false)), @r"
-        INSTANCE  PROCESS  DEADLINE              STANDING  NEXT
-        8XJ2M6    loan v2  2026-03-02 16:00:00Z  promised  check:0 by ann, due 2026-03-01 14:00:00Z
-        8XJ2M6    loan v2  2026-03-02 16:00:00Z  promised  check:1 by bob, due 2026-03-01 16:00:00Z
-        8XJ2M6    loan v2  2026-03-02 16:00:00Z  promised  check:1 by bob, due 2026-03-01 16:00:00Z
-        8XJ2M6    loan v2  2026-03-02 16:00:00Z  promised  file by worker crm, due 2026-03-01 18:00:00Z
-        8XJ2M6    loan v2  2026-03-02 16:00:00Z  promised  file by worker crm, due 2026-03-01 18:00:00Z
-        8XJ2M6    loan v2  2026-03-02 16:00:00Z  promised  check:1, open
+        INSTANCE  PROCESS  DEADLINE           STANDING  NEXT
+        8XJ2M6    loan v2  2026-03-02 16:00Z  promised  check:0 by ann, due 2026-03-01 14:00Z
+        8XJ2M6    loan v2  2026-03-02 16:00Z  promised  check:1 by bob, due 2026-03-01 16:00Z
+        8XJ2M6    loan v2  2026-03-02 16:00Z  promised  check:1 by bob, due 2026-03-01 16:00Z
+        8XJ2M6    loan v2  2026-03-02 16:00Z  promised  file by worker crm, due 2026-03-01 18:00Z
+        8XJ2M6    loan v2  2026-03-02 16:00Z  promised  file by worker crm, due 2026-03-01 18:00Z
+        8XJ2M6    loan v2  2026-03-02 16:00Z  promised  check:1, open
         ");
         let json = serde_json::to_value(&rows[2]).unwrap();
         assert_eq!(json["next"]["iteration"], serde_json::json!([1]), "{json}");

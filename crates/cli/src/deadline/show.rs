@@ -17,7 +17,7 @@ use super::{Standing, standing};
 use crate::context::Context;
 use crate::style::{ACTIVE, BAD, DIM, GOOD, STRONG, WARN, paint, plain};
 use crate::table::{Cell, Table};
-use crate::{history, progress, tree};
+use crate::{by, history, progress, tree, when};
 
 /// A case with its deadline, as planned and as it went.
 #[derive(Debug, Serialize)]
@@ -110,7 +110,7 @@ fn shown_steps(
 
 fn render_shown(shown: &Shown) -> String {
     let Shown { summary, standing, steps } = shown;
-    let at = summary.deadline.as_ref().map_or_else(String::new, |one| tree::moment(one.at));
+    let at = summary.deadline.as_ref().map_or_else(String::new, |one| when::minute(one.at));
     let (style, word) = match standing {
         Standing::Promised => (GOOD, "✔ promised for"),
         Standing::NotPromised => (WARN, "! not promised for"),
@@ -123,21 +123,18 @@ fn render_shown(shown: &Shown) -> String {
     let mut out = format!("{of}\n{} {}\n", paint(style, word), paint(STRONG, at));
     if let Some(why) = summary.deadline.as_ref().and_then(|one| one.withdrawn.as_ref()) {
         let Withdrawn { at, step, reason } = why;
-        let since = tree::moment(*at);
+        let since = when::minute(*at);
         out.push_str(&format!("  not promised since {since}: {step}: {}\n", plain(reason)));
     }
-    let mut table = Table::new(&["STEP", "WHO", "FROM", "UNTIL", "DUE", "SO FAR"]);
-    let moment =
-        |moment: Option<Timestamp>| Cell::from(moment.map_or_else(String::new, tree::moment));
+    let mut table = Table::new(&["STEP", "WHO", "PLANNED", "DUE", "SO FAR"]);
     for step in steps {
         let planned = &step.planned;
         let who = planned.by.as_ref().map_or_else(|| "nobody".to_owned(), tree::performer);
         table.row([
             Cell::from(tree::in_round(&planned.step, &planned.iteration)),
             Cell::from(who),
-            moment(planned.start),
-            moment(planned.end),
-            Cell::from(tree::moment(planned.due)),
+            Cell::from(by::span(planned)),
+            Cell::from(when::minute(planned.due)),
             so_far(step),
         ]);
     }
@@ -156,7 +153,7 @@ fn so_far(step: &ShownStep) -> Cell {
             Some(by) if !by.is_empty() => format!(" by {by}"),
             Some(_) | None => String::new(),
         };
-        return Cell::styled(style(GOOD), format!("done {}{by}{late}", tree::moment(at)));
+        return Cell::styled(style(GOOD), format!("done {}{by}{late}", when::minute(at)));
     }
     if step.planned.given_back {
         return Cell::styled(DIM, "not needed");
@@ -217,10 +214,10 @@ mod tests {
         let entries = vec![done("check", "2026-03-01T14:30:00Z")];
         insta::assert_snapshot!(shown(instance(&nodes), entries, "2026-03-01T14:40:00Z"), @r"
         loan v2 · inst_01KFZQ9Y5GB4D7T3N8XJ2M6RVC
-        ✔ promised for 2026-03-02 16:00:00Z
-          STEP   WHO         FROM                  UNTIL                 DUE                   SO FAR
-          check  ann         2026-03-01 08:00:00Z  2026-03-01 11:00:00Z  2026-03-01 14:00:00Z  done 2026-03-01 14:30:00Z by bea, late
-          book   worker crm  2026-03-01 11:00:00Z  2026-03-01 11:00:30Z  2026-03-01 15:00:00Z  open
+        ✔ promised for 2026-03-02 16:00Z
+          STEP   WHO         PLANNED                  DUE                SO FAR
+          check  ann         2026-03-01 08:00–11:00Z  2026-03-01 14:00Z  done 2026-03-01 14:30Z by bea, late
+          book   worker crm  2026-03-01 11:00Z        2026-03-01 15:00Z  open
         ");
     }
 
@@ -235,11 +232,11 @@ mod tests {
         let shown = Shown { summary: instance.summary, standing, steps };
         insta::assert_snapshot!(bare(&render_shown(&shown)), @r"
         loan v2 · inst_01KFZQ9Y5GB4D7T3N8XJ2M6RVC
-        ! withdrawn; it was promised for 2026-03-02 16:00:00Z
-          not promised since 2026-03-01 12:00:00Z: book: nobody has the time for it any more
-          STEP   WHO     FROM                  UNTIL                 DUE                   SO FAR
-          check  ann     2026-03-01 08:00:00Z  2026-03-01 11:00:00Z  2026-03-01 14:00:00Z  open
-          book   nobody                                              2026-03-01 15:00:00Z  not yet
+        ! withdrawn; it was promised for 2026-03-02 16:00Z
+          not promised since 2026-03-01 12:00Z: book: nobody has the time for it any more
+          STEP   WHO     PLANNED                  DUE                SO FAR
+          check  ann     2026-03-01 08:00–11:00Z  2026-03-01 14:00Z  open
+          book   nobody                           2026-03-01 15:00Z  not yet
         ");
     }
 
@@ -265,11 +262,11 @@ mod tests {
         let shown = Shown { summary: instance.summary, standing, steps };
         insta::assert_snapshot!(bare(&render_shown(&shown)), @r"
         loan v2 · inst_01KFZQ9Y5GB4D7T3N8XJ2M6RVC
-        ✔ promised for 2026-03-02 16:00:00Z
-          STEP     WHO  FROM                  UNTIL                 DUE                   SO FAR
-          check:0  ann  2026-03-01 08:00:00Z  2026-03-01 11:00:00Z  2026-03-01 14:00:00Z  done 2026-03-01 13:00:00Z by bea
-          check:1  ann  2026-03-01 08:00:00Z  2026-03-01 11:00:00Z  2026-03-01 16:00:00Z  open, late
-          check:2  ann  2026-03-01 08:00:00Z  2026-03-01 11:00:00Z  2026-03-01 18:00:00Z  not needed
+        ✔ promised for 2026-03-02 16:00Z
+          STEP     WHO  PLANNED                  DUE                SO FAR
+          check:0  ann  2026-03-01 08:00–11:00Z  2026-03-01 14:00Z  done 2026-03-01 13:00Z by bea
+          check:1  ann  2026-03-01 08:00–11:00Z  2026-03-01 16:00Z  open, late
+          check:2  ann  2026-03-01 08:00–11:00Z  2026-03-01 18:00Z  not needed
         ");
     }
 
@@ -282,10 +279,10 @@ mod tests {
         let entries = vec![done("check", "2026-03-01T14:30:00Z")];
         insta::assert_snapshot!(shown(aborted, entries, "2026-04-01T00:00:00Z"), @r"
         loan v2 · inst_01KFZQ9Y5GB4D7T3N8XJ2M6RVC
-        – aborted; it was to be done by 2026-03-02 16:00:00Z
-          STEP   WHO         FROM                  UNTIL                 DUE                   SO FAR
-          check  ann         2026-03-01 08:00:00Z  2026-03-01 11:00:00Z  2026-03-01 14:00:00Z  done 2026-03-01 14:30:00Z by bea, late
-          book   worker crm  2026-03-01 11:00:00Z  2026-03-01 11:00:30Z  2026-03-01 15:00:00Z  not done
+        – aborted; it was to be done by 2026-03-02 16:00Z
+          STEP   WHO         PLANNED                  DUE                SO FAR
+          check  ann         2026-03-01 08:00–11:00Z  2026-03-01 14:00Z  done 2026-03-01 14:30Z by bea, late
+          book   worker crm  2026-03-01 11:00Z        2026-03-01 15:00Z  not done
         ");
     }
 }

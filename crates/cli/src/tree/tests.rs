@@ -2,6 +2,7 @@
 
 use super::*;
 use legwork_api::instances::{Element, Elsewhere};
+use legwork_model::time::Timestamp;
 use serde_json::json;
 
 /// A node as `depth|branch|kind|name|state|more`, more being `by ann`, `held ann`, `×2`, `!why`
@@ -77,7 +78,7 @@ fn blocks_nest_and_branches_are_named() {
         "0||manual|approve|not_activated",
     ]), @r"
     Loan with  [31mfour eyes · loan v2 · inst_01KFZQ9Y5GB4D7T3N8XJ2M6RVC
-    running · started 2026-03-01 09:30:05Z by ann
+    running · started 2026-03-01 09:30Z by ann
 
     ✔ capture               Title of capture   by ann
     ▶ checks                Title of checks
@@ -123,7 +124,7 @@ fn an_instance_at_several_servers_tells_which_step_is_where() {
     let shown = render(&instance, &Taken::default());
     insta::assert_snapshot!(anstream::adapter::strip_str(&shown).to_string(), @r"
     Loan · loan v2 · inst_01KFZQ9Y5GB4D7T3N8XJ2M6RVC
-    running · started 2026-03-01 09:30:05Z
+    running · started 2026-03-01 09:30Z
 
     ✔ capture  Title of capture  by ann, at north-1
     ● score    Title of score    offered, at lab-1
@@ -175,7 +176,7 @@ fn loops_tell_their_round_and_incidents_their_reason() {
         "1||automatic|lab|failed|!failed 4 times, at last with: no answer",
     ]), @r"
     Loan with  [31mfour eyes · loan v2 · inst_01KFZQ9Y5GB4D7T3N8XJ2M6RVC
-    running · started 2026-03-01 09:30:05Z by ann
+    running · started 2026-03-01 09:30Z by ann
 
     ▶ cycle         Title of cycle      round 3
     ├─ ● give-drug  Title of give-drug  offered
@@ -218,7 +219,7 @@ fn data_is_shown_on_one_line_each() {
     let text = anstream::adapter::strip_str(&render(&instance, &Taken::default())).to_string();
     insta::assert_snapshot!(text, @r#"
     loan · loan v2 · inst_01KFZQ9Y5GB4D7T3N8XJ2M6RVC
-    completed · started 2026-03-01 09:30:05Z · ended 2026-03-01 09:40:00Z
+    completed · started 2026-03-01 09:30Z · ended 2026-03-01 09:40Z
 
 
     Data
@@ -234,6 +235,6 @@ fn a_deadline_is_mentioned() {
     let deadline = crate::by::tests::deadline();
     let promised = InstanceSummary { deadline: Some(deadline), ..summary(InstanceState::Running) };
     let text = anstream::adapter::strip_str(&super::deadline(&promised)).to_string();
-    assert_eq!(text, "promised for 2026-03-02 16:00:00Z · see `legwork deadline show`\n");
+    assert_eq!(text, "promised for 2026-03-02 16:00Z · see `legwork deadline show`\n");
     assert_eq!(super::deadline(&summary(InstanceState::Running)), "");
 }

@@ -1,0 +1,153 @@
+//! How wide text may be, and how it is broken into lines.
+//!
+//! Invariant: on a terminal no line is longer than the terminal is wide, unless a single word is.
+//! `COLUMNS` says how wide it is; without it and without a terminal, lines are as long as they need to be,
+//! so that programs can read them.
+
+use std::io::IsTerminal;
+
+use crate::style;
+
+/// Nobody has a narrower screen; what is given as less is a slip.
+const COLUMNS_MIN: usize = 20;
+/// What goes on on another line is set in by so much more.
+const HANG: usize = 2;
+
+/// How long a line may be, if that is limited.
+pub(crate) fn columns() -> Option<usize> {
+    if cfg!(test) {
+        return None;
+    }
+    let given = std::env::var("COLUMNS").ok().and_then(|text| text.parse().ok());
+    let terminal = || {
+        let size = std::io::stdout().is_terminal().then(terminal_size::terminal_size).flatten();
+        size.map(|(width, _)| usize::from(width.0))
+    };
+    given.or_else(terminal).map(|columns| columns.max(COLUMNS_MIN))
+}
+
+/// The text with lines that fit, if that is limited. Tables fit already; commands stay whole.
+pub(crate) fn fold(text: String, columns: Option<usize>) -> String {
+    let Some(columns) = columns else { return text };
+    let mut folded = String::with_capacity(text.len());
+    for line in text.split_inclusive('\n') {
+        if style::width(&bare(line.trim_end_matches('\n'))) <= columns {
+            folded.push_str(line);
+            continue;
+        }
+        let indent = line.len() - line.trim_start_matches(' ').len();
+        let hang = " ".repeat(indent + HANG);
+        let room = columns.saturating_sub(indent + HANG).max(1);
+        let (text, end) = line.strip_suffix('\n').map_or((line, ""), |text| (text, "\n"));
+        // The first line has more room, by what the others are set in.
+        let mut lines = filled(&words(text.trim_start()), room + HANG, room, false).into_iter();
+        folded.push_str(&format!("{}{}", " ".repeat(indent), lines.next().unwrap_or_default()));
+        lines.for_each(|line| folded.push_str(&format!("\n{hang}{line}")));
+        folded.push_str(end);
+    }
+    folded
+}
+
+/// Plain text on lines of no more than so many columns, words that are too long among them.
+pub(crate) fn wrap(text: &str, columns: usize) -> Vec<String> {
+    filled(&words(text), columns.max(1), columns.max(1), true)
+}
+
+/// Words with the spaces before them. What is between two backquotes is one word: it is to be typed.
+fn words(text: &str) -> Vec<(usize, String)> {
+    let mut words: Vec<(usize, String)> = Vec::new();
+    let (mut spaces, mut is_quoted, mut is_inside) = (0, false, false);
+    for c in text.chars() {
+        if c == ' ' && !is_quoted {
+            (spaces, is_inside) = (spaces + 1, false);
+            continue;
+        }
+        is_quoted ^= c == '`';
+        match words.last_mut().filter(|_| is_inside) {
+            Some((_, word)) => word.push(c),
+            None => words.push((spaces, c.to_string())),
+        }
+        (spaces, is_inside) = (0, true);
+    }
+    words
+}
+
+/// As many words on each line as there is room for.
+fn filled(words: &[(usize, String)], first: usize, rest: usize, cut: bool) -> Vec<String> {
+    let (mut lines, mut line, mut used) = (Vec::new(), String::new(), 0);
+    for (spaces, word) in words {
+        let room = if lines.is_empty() { first } else { rest };
+        let width = style::width(&bare(word));
+        let spaces = if used == 0 && !lines.is_empty() { 0 } else { *spaces };
+        if used + spaces + width <= room {
+            line.push_str(&" ".repeat(spaces));
+            line.push_str(word);
+            used += spaces + width;
+            continue;
+        }
+        if used > 0 {
+            lines.push(std::mem::take(&mut line));
+        }
+        let mut pieces = if cut && width > rest { cut_up(word, rest) } else { vec![word.clone()] };
+        line = pieces.pop().unwrap_or_default();
+        used = style::width(&bare(&line));
+        lines.extend(pieces);
+    }
+    lines.push(line);
+    lines
+}
+
+/// A long word in pieces, cut behind what joins its parts, if that is not too early.
+fn cut_up(word: &str, columns: usize) -> Vec<String> {
+    let (mut pieces, mut piece) = (Vec::new(), String::new());
+    for c in word.chars() {
+        if !piece.is_empty() && style::width(&piece) + style::char_width(c) > columns {
+            let joint = piece.rfind([':', '-', '/', '.', ',', '=', '_']).map(|place| place + 1);
+            let place = joint.filter(|place| 2 * place >= piece.len()).unwrap_or(piece.len());
+            let rest = piece.split_off(place);
+            pieces.push(std::mem::replace(&mut piece, rest));
+        }
+        piece.push(c);
+    }
+    pieces.push(piece);
+    pieces
+}
+
+/// Without colours.
+fn bare(text: &str) -> String {
+    anstream::adapter::strip_str(text).to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::style::{STRONG, paint};
+
+    #[test]
+    fn sentences_are_folded_between_words_and_commands_stay_whole() {
+        let text = format!(
+            "{} nothing is reserved; `legwork start loan` does\n  ok\n",
+            paint(STRONG, "a name")
+        );
+        let folded = fold(text.clone(), Some(30));
+        insta::assert_snapshot!(bare(&folded), @r"
+        a name nothing is reserved;
+          `legwork start loan` does
+          ok
+        ");
+        assert_eq!(fold(text.clone(), None), text);
+        let indented = fold("    one two three four\n".to_owned(), Some(20));
+        assert_eq!(indented, "    one two three\n      four\n");
+    }
+
+    #[test]
+    fn text_in_a_column_is_cut_where_it_has_joints() {
+        assert_eq!(wrap("check by ann, due soon", 10), ["check by", "ann, due", "soon"]);
+        let long = wrap("inst_01:capture-the-photograph", 12);
+        assert_eq!(long, ["inst_01:", "capture-the-", "photograph"]);
+        assert_eq!(wrap("abcdefghij", 4), ["abcd", "efgh", "ij"]);
+        assert_eq!(wrap("日本語", 4), ["日本", "語"]);
+        assert_eq!(wrap("", 4), [""]);
+        assert_eq!(wrap("a  b", 4), ["a  b"]);
+    }
+}

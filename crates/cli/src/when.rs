@@ -1,0 +1,75 @@
+//! Times for people: by the clock of whoever reads, `TZ` or the zone of the machine.
+//!
+//! Invariant: the only place where the CLI writes a moment for people. Programs (`--json`) get UTC in RFC
+//! 3339, and so does every command that is printed to be typed.
+
+use std::sync::LazyLock;
+
+use legwork_model::time::Timestamp;
+use legwork_model::zone::Zone;
+
+/// As servers write a moment: `2026-11-17T00:06:36.319Z`.
+const RFC_3339_CHARS: usize = 24;
+
+static HERE: LazyLock<Zone> = LazyLock::new(here);
+
+#[cfg(not(test))]
+fn here() -> Zone {
+    jiff::tz::TimeZone::system().into()
+}
+
+/// Tests are the same on every machine.
+#[cfg(test)]
+fn here() -> Zone {
+    Zone::UTC
+}
+
+/// The clock that everything is shown by.
+pub(crate) fn zone() -> &'static Zone {
+    &HERE
+}
+
+/// `2026-03-01 10:30`: enough for plans and lists.
+pub(crate) fn minute(moment: Timestamp) -> String {
+    HERE.minute(moment)
+}
+
+/// `2026-03-01 10:30:05`: where one thing follows the other.
+pub(crate) fn second(moment: Timestamp) -> String {
+    HERE.second(moment)
+}
+
+/// From one moment to another: `2026-03-01 10:30–12:00`.
+pub(crate) fn span(from: Timestamp, to: Timestamp) -> String {
+    HERE.span(from, to)
+}
+
+/// What a server says, with the moments in it as they are shown here.
+pub(crate) fn in_text(text: &str) -> String {
+    let (mut shown, mut rest) = (String::new(), text);
+    while let Some(place) = rest.find(|c: char| c.is_ascii_digit()) {
+        let (before, from) = rest.split_at(place);
+        shown.push_str(before);
+        let moment = from.get(..RFC_3339_CHARS).filter(|text| text.ends_with('Z'));
+        let moment = moment.and_then(|text| text.parse().ok());
+        let digits = from.len() - from.trim_start_matches(|c: char| c.is_ascii_digit()).len();
+        let (taken, after) = from.split_at(if moment.is_some() { RFC_3339_CHARS } else { digits });
+        shown.push_str(&moment.map_or_else(|| taken.to_owned(), minute));
+        rest = after;
+    }
+    shown + rest
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn moments_in_what_a_server_says_are_shown_as_all_others() {
+        let said =
+            "not for 2026-11-17T00:06:36.319Z: 2 of 30, 2026-11-17T00:06Z is é 2026-11-17T09";
+        let shown = "not for 2026-11-17 00:06Z: 2 of 30, 2026-11-17T00:06Z is é 2026-11-17T09";
+        assert_eq!(in_text(said), shown);
+        assert_eq!(in_text("at 2026-11-17T00:06:36.319Z"), "at 2026-11-17 00:06Z");
+    }
+}

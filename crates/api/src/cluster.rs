@@ -157,11 +157,11 @@ pub struct DryRun {
     pub domains: Vec<Arc<str>>,
     /// Servers that would move to another host.
     pub servers: Vec<Arc<str>>,
-    /// Open instances of all servers that have answered.
+    /// Open instances, counted where they were started, of all servers that have answered.
     pub instances_open: u64,
-    /// Those that would move, with their server.
+    /// Those with a part at a server that would move; counted for each such server.
     pub moved: u64,
-    /// Those that would keep their server against the new weights.
+    /// Those that would keep their server against the new weights; counted for each locked domain.
     pub excepted: u64,
     /// What that takes at every server, and of servers that move what their stores hold.
     pub bytes: u64,

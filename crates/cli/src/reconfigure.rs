@@ -337,7 +337,7 @@ fn estimate(dry_run: &DryRun) -> String {
     ));
     for server in unreachable {
         text.push_str(&format!(
-            "{} {server} cannot be reached: its cases are not counted\n",
+            "{} {server} cannot be reached: the cases started there are not counted\n",
             paint(WARN, "!")
         ));
     }

@@ -264,11 +264,11 @@ pub struct DryRun {
     pub domains: Vec<Arc<str>>,
     /// What would move, anywhere.
     pub servers: Vec<Arc<str>>,
-    /// How many instances are here.
+    /// Open instances that were started here.
     pub open: u64,
-    /// How many of them would move, with their server.
+    /// Instances with a part here that would move, with this server.
     pub moved: u64,
-    /// How many of them would stay as exceptions.
+    /// Instances with a part here that would stay as exceptions.
     pub excepted: u64,
     /// What the exceptions would take at every server.
     pub bytes: u64,

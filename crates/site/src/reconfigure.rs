@@ -152,7 +152,9 @@ impl Site {
     /// What another topology would change for what is here. Everybody answers for themselves.
     pub(crate) fn dry_run(&self, method: Method, next: &Topology, change: &Change) -> Answer {
         let here = self.seat.as_ref().map(|seat| seat.here);
-        let open = self.known_ids().count() as u64;
+        let known = self.known_ids().count() as u64;
+        // Other servers have parts of the same instance: only the one that started it counts it.
+        let open = self.known_ids().filter(|id| self.starter_of(*id).is_none()).count() as u64;
         let moves = here.is_some_and(|here| change.servers.contains(&here));
         let is_locked = self.domain_here().is_some_and(|domain| change.domains.contains(&domain));
         let excepted = match method {
@@ -163,7 +165,7 @@ impl Site {
             domains: self.domain_names(change.domains.iter()),
             servers: self.server_names(change.servers.iter()),
             open,
-            moved: if moves { open } else { 0 },
+            moved: if moves { known } else { 0 },
             excepted,
             bytes: excepted * EXCEPTION_BYTES,
         }))

@@ -301,3 +301,20 @@ fn a_dry_run_tells_what_would_be_and_changes_nothing() {
     );
     assert_eq!(group.epochs(), [1, 1, 1]);
 }
+
+#[test]
+fn a_dry_run_counts_a_case_once_where_it_was_started() {
+    let mut group = Group::new(1, 0);
+    let (passed_on, _) = group.start(2, HIGH);
+    group.start(0, 0);
+    assert_eq!(group.holders(passed_on), [0, 2]);
+    let mut open = |server: usize| {
+        let mut asked = asked(&topology(1, 1), Method::Except);
+        asked.dry_run = true;
+        match group.ask(server, Request::PublishTopology(asked)) {
+            Ok(Answer::DryRun(told)) => (told.open, told.excepted),
+            other => panic!("no dry run: {other:?}"),
+        }
+    };
+    assert_eq!([open(0), open(1), open(2)], [(1, 1), (0, 0), (1, 0)]);
+}

@@ -2,11 +2,13 @@
 //!
 //! Invariant: what is asked of all servers is put together, and who could not be asked is named.
 
+use hyper::StatusCode;
 use legwork_api::instances::{
     History, IncidentList, Instance, InstanceList, Reason, ResolveAction, ResolveRequest,
 };
 use legwork_model::id::{ActivityId, InstanceId};
-use legwork_site::{Answer, List, Request, Resolution};
+use legwork_model::time::Timestamp;
+use legwork_site::{Answer, InstanceView, List, Request, Resolution};
 
 use super::exchange::Exchange;
 use super::files::require_stored;
@@ -15,10 +17,7 @@ use super::reply::{Refused, Reply, Result};
 use crate::convert;
 use crate::everywhere;
 
-pub(super) async fn view(
-    x: &Exchange<'_>,
-    instance: InstanceId,
-) -> Result<legwork_site::InstanceView> {
+pub(super) async fn view(x: &Exchange<'_>, instance: InstanceId) -> Result<InstanceView> {
     let show = Request::Show { instance, wait_until: None };
     let Answer::Instance(view) = x.ask(show).await? else { return Err(Refused::strange_answer()) };
     Ok(*view)
@@ -82,17 +81,36 @@ pub(super) async fn show(x: Exchange<'_>) -> Result {
     let query = x.query(&["wait_ms", "here"])?;
     let wait_until = x.wait_until(query.parsed("wait_ms")?)?;
     let here = query.parsed("here")?.unwrap_or(false);
+    let known = known_here(&x, instance, wait_until).await.map(convert::instance);
+    if here {
+        return Reply::json(&known.map_err(|refused| not_passed_on(refused, instance))?);
+    }
+    Reply::json(&gather::gather(&x, known?).await)
+}
+
+async fn known_here(
+    x: &Exchange<'_>,
+    instance: InstanceId,
+    wait_until: Option<Timestamp>,
+) -> Result<InstanceView> {
     let answered = match wait_until {
         Some(_) => x.ask_patiently(Request::Show { instance, wait_until }).await?,
         None => None,
     };
-    let view = match answered {
-        Some(Answer::Instance(view)) => *view,
-        Some(_) => return Err(Refused::strange_answer()),
-        None => view(&x, instance).await?,
-    };
-    let instance = convert::instance(view);
-    if here { Reply::json(&instance) } else { Reply::json(&gather::gather(&x, instance).await) }
+    match answered {
+        Some(Answer::Instance(view)) => Ok(*view),
+        Some(_) => Err(Refused::strange_answer()),
+        None => view(x, instance).await,
+    }
+}
+
+/// With `here`, another server that could answer is not asked.
+fn not_passed_on(refused: Refused, instance: InstanceId) -> Refused {
+    if refused.at.is_none() {
+        return refused;
+    }
+    let detail = format!("instance {instance} is not at this server; ask again without `here`");
+    Refused::new(StatusCode::NOT_FOUND, "no_such_instance", detail)
 }
 
 /// The execution history of an instance.

@@ -7,11 +7,21 @@ use std::sync::Arc;
 use legwork_placement::Topology;
 use serde_json::{Value as Json, json};
 
-use super::servers::{Cluster, Node, PATIENCE, TRIP, until};
+use super::servers::{Cluster, Node, PATIENCE, PLAIN, TRIP, until};
 use super::support::{call, send};
 use crate::config::StoreChoice;
 use crate::peer::Condition;
 use crate::{Authority, Server};
+
+const TWO_DOMAINS: &str = "
+topology: group
+domains:
+  north:
+    servers:
+      north-1: { address: \"127.0.0.1:PORT\", api: \"http://north-1\" }
+      north-2: { address: \"127.0.0.1:PORT\", api: \"http://north-2\" }
+  south: { servers: { south-1: { address: \"127.0.0.1:PORT\", api: \"http://south\" } } }
+";
 
 #[tokio::test]
 async fn a_case_moves_to_where_its_steps_are_and_the_bytes_are_counted() {
@@ -173,6 +183,55 @@ async fn a_request_is_passed_on_to_the_server_that_can_carry_it_out() {
     assert_eq!((away.status, away.json()["code"].as_str()), (503, Some("server_unreachable")));
     assert!(away.json()["detail"].as_str().unwrap().contains("`north-1`"), "{away:?}");
     south.server.stop().await;
+}
+
+#[tokio::test]
+async fn what_is_asked_of_one_server_alone_is_not_passed_on() {
+    let cluster = Cluster::new(&["north", "south"]);
+    let (north, south) = (cluster.start("north-1").await, cluster.start("south-1").await);
+    south.until_up("north-1").await;
+    north.deploy().await;
+    south.until_deployed("trip").await;
+    let instance = north.start_trip().await;
+    let path = format!("GET /v1/instances/{instance}?here=true");
+    assert_eq!(north.ok(call(&path)).await["instance"], instance);
+    for path in [path.clone(), format!("{path}&wait_ms=30000")] {
+        let nothing = south.send(call(&path)).await;
+        assert_eq!(
+            (nothing.status, nothing.json()["code"].as_str().unwrap()),
+            (404, "no_such_instance")
+        );
+    }
+    let listed = south.ok(call("GET /v1/instances?here=true")).await;
+    assert_eq!(listed["instances"], json!([]));
+    north.server.stop().await;
+    south.server.stop().await;
+}
+
+#[tokio::test]
+async fn a_start_is_repeated_under_its_key_in_the_same_domain_and_not_in_another() {
+    let cluster = Cluster::of(TWO_DOMAINS);
+    let nodes = [
+        cluster.start("north-1").await,
+        cluster.start("north-2").await,
+        cluster.start("south-1").await,
+    ];
+    for node in &nodes[1..] {
+        nodes[0].until_known(node).await;
+    }
+    nodes[0].ok(call("POST /v1/definitions").body("text/yaml", PLAIN)).await;
+    let mut started = Vec::new();
+    for node in &nodes {
+        node.until_deployed("plain").await;
+        let start = call("POST /v1/instances").json(json!({"process": "plain"}));
+        let answer = node.ok(start.header("idempotency-key", "k")).await;
+        started.push((answer["instance"].clone(), answer["repeated"] == true));
+    }
+    assert_eq!(started[1], (started[0].0.clone(), true));
+    assert!(!started[2].1 && started[2].0 != started[0].0, "{started:?}");
+    for node in nodes {
+        node.server.stop().await;
+    }
 }
 
 #[tokio::test]

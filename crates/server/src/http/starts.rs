@@ -44,8 +44,8 @@ pub(super) enum Purpose {
 #[utoipa::path(
     post, path = "/v1/instances", tag = "instances", operation_id = "start",
     params(("Idempotency-Key" = Option<String>, Header, description = "A repetition with the \
-        same key and content answers the instance that the first one started; a start of the \
-        same process with the key and another content is refused")),
+        same key and content, at any server of the same domain, answers the instance that the \
+        first one started; a start of the same process with the key and another content is refused")),
     request_body = StartRequest,
     responses((status = 201, body = Started), (status = 200, body = Started,
         description = "The same request had started it before")),

@@ -238,6 +238,8 @@ pub struct HistoryEntry {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub iteration: Vec<u32>,
     pub by: Performer,
+    /// When the work began: when the item was claimed, or offered if nobody claimed it, or when the
+    /// job was given out.
     #[serde(default, with = "text::option", skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<String>, format = DateTime)]
     pub started_at: Option<Timestamp>,

@@ -253,7 +253,8 @@ impl Site {
         if self.holder_to_stand_in_for(&agent, &activity, &own, now) {
             commands.push(Command::TakeOver { activity: own.clone(), by: agent.clone() });
         }
-        let started_at = item.and_then(|item| item.claimed_at).unwrap_or(now);
+        // When the work began nobody has said if the item was not claimed: not before it was offered.
+        let started_at = item.map_or(now, |item| item.claimed_at.unwrap_or(item.offered_at));
         let by = Performer::Agent(agent.clone());
         let done = Command::Complete { activity: own, by, started_at, outputs, answer, request };
         commands.push(done);

@@ -60,6 +60,28 @@ fn a_second_claim_is_rejected_naming_the_holder() {
 }
 
 #[test]
+fn an_item_done_without_a_claim_began_when_it_was_offered() {
+    let mut bank = Harness::bank();
+    let mut began = |claims: bool| {
+        let (loan, offered) = (bank.start(if claims { 1 } else { 2 }), bank.now);
+        bank.pass(Duration::from_secs(60));
+        if claims {
+            bank.ask(claim("ann", loan, "capture")).unwrap();
+        }
+        bank.pass(Duration::from_secs(5));
+        bank.ask(Request::Complete(complete("ann", loan, "capture"))).unwrap();
+        let Ok(Answer::History { entries, .. }) =
+            bank.ask(Request::History { instance: loan, from: 0, limit: 100 })
+        else {
+            panic!("no history")
+        };
+        let done = entries.iter().find(|entry| entry.kind == "completed").unwrap();
+        done.started_at.unwrap().0 - offered.0
+    };
+    assert_eq!((began(true), began(false)), (60_000, 0));
+}
+
+#[test]
 fn who_may_not_do_a_step_does_not_learn_of_it() {
     let mut bank = Harness::bank();
     let loan = bank.start(1);

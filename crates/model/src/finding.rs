@@ -26,12 +26,13 @@ pub enum Severity {
 }
 
 /// The rule a finding speaks of. `Y1` is YAML that cannot be read, `Y2` a field or a value that a
-/// definition does not have, `Y3` a limit; the others are those of the guide's page on checking.
+/// definition does not have, `Y3` a limit, `Y4` a field without effect; the others are those of the guide's page on checking.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Rule {
     Y1,
     Y2,
     Y3,
+    Y4,
     K1,
     K2,
     K3,

@@ -10,12 +10,27 @@ use insta::assert_snapshot;
 const PEOPLE: &str = "data: { flag: bool }\nstart: [flag]\n";
 
 #[test]
+fn what_undoes_a_step_has_no_effect_and_is_warned_of() {
+    assert_snapshot!(findings(PEOPLE, r"
+- { step: a, job: pay, undo: { job: recall } }
+- choice: c
+  who: Role(boss)
+  branches:
+  - { name: yes, steps: [{ step: b, job: book, undo: { who: Role(clerk) } }] }
+  - { name: no }
+"), @r"
+    1:37 warning Y4: `undo` of `a` has no effect yet: nothing undoes the step -- leave it out, or undo the work in a step of its own
+    5:61 warning Y4: `undo` of `b` has no effect yet: nothing undoes the step -- leave it out, or undo the work in a step of its own
+    ");
+}
+
+#[test]
 fn rules_may_ask_for_the_performers_of_steps_done_before() {
     assert_snapshot!(findings(PEOPLE, r"
 - { step: a, who: Role(clerk) }
 - { step: b, who: Role(clerk) EXCEPT NodePerformingAgent(a) }
 - { step: c, who: ManagerOf(NodePerformingAgent(b)) OR StartingAgent(), undo: { who: NodePerformingAgent(c) } }
-"), @"");
+"), @"3:86 warning Y4: `undo` of `c` has no effect yet: nothing undoes the step -- leave it out, or undo the work in a step of its own");
     assert_snapshot!(findings(PEOPLE, r"
 - loop: l
   steps: [{ step: a, who: Role(clerk) }]

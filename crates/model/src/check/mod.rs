@@ -17,6 +17,7 @@ mod rounds;
 mod samples;
 mod servers;
 mod syncs;
+mod undo;
 
 use crate::compile::compile;
 use crate::definition::{Block, Definition};
@@ -44,6 +45,7 @@ fn check_into(definition: &Definition, report: &mut Report) {
     rounds::check(definition, report);
     let places = Places::new(definition);
     demands::check(&places, report);
+    undo::check(&places, report);
     if report.has_errors() {
         // Names or blocks that do not hold together: whatever else could be said follows from it.
         return;

@@ -18,6 +18,10 @@ const SLEEP_MAX: Duration = Duration::from_secs(1);
 /// How long it sleeps at least: what is due seems to lie in the past.
 const SLEEP_MIN: Duration = Duration::from_millis(1);
 
+/// A thread that is driven has looked at the clock again after that long, also where the machine is busy
+/// and the store is slow. Else nobody could be heard meanwhile.
+const UNSEEN_MAX: Duration = Duration::from_secs(5);
+
 #[derive(Debug)]
 pub(crate) struct Clock {
     /// When `passed` was zero.
@@ -81,6 +85,19 @@ impl Clock {
 /// How long to sleep when the next thing is due then.
 pub(crate) fn sleep(due: Timestamp, now: Timestamp) -> Duration {
     due.since(now).clamp(SLEEP_MIN, SLEEP_MAX)
+}
+
+/// By how much time has gone on unseen since a thread looked at the clock last, and slept for at most
+/// `slept` since: more than any round takes.
+pub(crate) fn jump(looked: Timestamp, slept: Duration, now: Timestamp) -> Option<Duration> {
+    let unseen = now.since(looked).saturating_sub(slept);
+    let jump = (unseen > UNSEEN_MAX).then_some(unseen)?;
+    tracing::warn!(
+        seconds = jump.as_secs(),
+        "for so long nothing was heard here: the clock was set forward, the machine was suspended, or \
+         its disk hung; nobody is given up for that"
+    );
+    Some(jump)
 }
 
 /// What the machine's clock says, for commands: `--by 3d` counts from here.
@@ -156,6 +173,16 @@ mod tests {
         assert!(late.is_some() && overslept <= 1_000, "it slept {overslept} ms past the jump");
         assert_eq!(sleep(due, due + Duration::from_secs(5)), SLEEP_MIN);
         assert_eq!(sleep(due, Timestamp(due.0 - 20)), Duration::from_millis(20));
+    }
+
+    #[test]
+    fn only_what_no_round_takes_is_a_jump() {
+        let at = |seconds: u64| Timestamp::default() + Duration::from_secs(seconds);
+        let second = Duration::from_secs(1);
+        assert_eq!(jump(at(10), second, at(11)), None);
+        assert_eq!(jump(at(10), second, at(16)), None, "a slow disk");
+        assert_eq!(jump(at(10), second, at(7_211)), Some(7_200 * second));
+        assert_eq!(jump(at(10), Duration::ZERO, at(9)), None);
     }
 
     #[test]

@@ -165,6 +165,8 @@ pub(crate) struct Driver {
     executors_shown: Option<u64>,
     /// How many broken promises were.
     broken_shown: u64,
+    /// When the last round began; what is read before the first one takes its time.
+    looked: Option<Timestamp>,
 }
 
 enum Read {
@@ -180,6 +182,7 @@ enum Read {
 impl Driver {
     pub(crate) fn new(around: Surroundings, site: Site, store: Arc<dyn Backend>) -> Self {
         Self {
+            looked: None,
             around,
             site,
             store,
@@ -218,10 +221,16 @@ impl Driver {
     }
 
     fn round_unguarded(&mut self, backlog: &mut VecDeque<Message>) -> Result<Round, Broken> {
+        let patience = self.patience();
         if backlog.is_empty() {
-            self.around.queue.take_all(backlog, self.patience());
+            self.around.queue.take_all(backlog, patience);
         }
         let now = self.around.clock.now();
+        if let (Some(before), Some(patience)) = (self.looked.replace(now), patience)
+            && let Some(by) = clock::jump(before, patience, now)
+        {
+            self.handle(Input::Jumped { by }, now);
+        }
         self.serve_reads(now)?;
         let mut round = Round::GoOn;
         while !self.is_full()

@@ -74,6 +74,9 @@ pub enum Input {
     GivenAway { change: u32 },
     /// The caller of a waiting request hung up.
     Cancelled { id: RequestId },
+    /// Time went on by so much unseen: the clock was set forward, or the machine was suspended. What
+    /// was said meanwhile comes after this.
+    Jumped { by: Duration },
     /// These jobs were given out and did not get to the worker, who hung up: others get them at once.
     Unheard { jobs: Vec<JobLease> },
     /// No more inputs are at hand: waiting requests are served with what has come up. Given once

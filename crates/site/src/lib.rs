@@ -373,6 +373,7 @@ impl Site {
             Input::Unheard { jobs } => self.unheard(&jobs),
             Input::Moved { change, server } => self.moved_in(change, server, now),
             Input::GivenAway { change } => self.given_away(change),
+            Input::Jumped { by } => self.jumped(by, now),
             Input::Settle => self.settle(now),
         }
     }

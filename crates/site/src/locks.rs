@@ -321,6 +321,7 @@ impl Site {
             | Input::Link { .. }
             | Input::Cancelled { .. }
             | Input::Unheard { .. }
+            | Input::Jumped { .. }
             | Input::Moved { .. }
             | Input::GivenAway { .. } => self.act(input, now),
             Input::Settle => self.settle_frozen(now),

@@ -2,6 +2,7 @@
 
 use std::cell::RefCell;
 use std::collections::BTreeSet;
+use std::time::Duration;
 
 use legwork_engine::{Command, Resolution};
 use legwork_model::event::{Incident, Performer};
@@ -18,6 +19,9 @@ use crate::waiting::Waiting;
 
 /// How many instances are offered anew, or loaded for that, at a time.
 const REOFFERED_AT_ONCE: usize = 256;
+/// For how long after a jump of time nobody is judged: links are made anew, and what others could not
+/// say is said.
+const LISTENING: Duration = Duration::from_secs(15);
 
 impl Site {
     pub(crate) fn settle(&mut self, now: Timestamp) {
@@ -48,6 +52,16 @@ impl Site {
         self.watch(now);
         self.attend_to_change(now);
         self.evict();
+    }
+
+    /// Nobody is given up for what could not be heard: leases do not run while time goes on unseen, and
+    /// all others have a moment to say what has happened before they are judged.
+    pub(crate) fn jumped(&mut self, by: Duration, now: Timestamp) {
+        let until = now.plus(LISTENING);
+        self.jobs.prolong(by);
+        self.listen_to_executors(until);
+        self.listen_to_planners(until);
+        self.watch_anew(now);
     }
 
     /// What goes on while this server is frozen.

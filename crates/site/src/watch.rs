@@ -48,6 +48,13 @@ impl Site {
         self.policy().map(|_| self.watching.due)
     }
 
+    /// What was told before counts as if it had never been: all have been silent for longer than they may.
+    pub(crate) fn watch_anew(&mut self, now: Timestamp) {
+        self.watching.told.clear();
+        self.watching.domains.clear();
+        self.watching.due = self.watching.due.max(now.plus(PAUSE));
+    }
+
     /// Tells how much was done here; the registrar looks at what all have told.
     pub(crate) fn watch(&mut self, now: Timestamp) {
         let Some(due) = self.next_watch() else {

@@ -250,6 +250,11 @@ impl Site {
         }
     }
 
+    /// Nobody is given up for silence before that.
+    pub(crate) fn listen_to_executors(&mut self, until: Timestamp) {
+        self.executors.look_due = self.executors.look_due.max(until);
+    }
+
     /// Gives up what was given to those of whom nothing is expected any more.
     fn give_up_silent(&mut self, now: Timestamp) {
         let executors = &mut self.executors;

@@ -234,6 +234,21 @@ impl Jobs {
         }
     }
 
+    /// All leases last for so much longer; what is delayed is due when it was.
+    pub(crate) fn prolong(&mut self, by: Duration) {
+        for (due, key) in std::mem::take(&mut self.timers) {
+            let later = (due.0 + by, due.1);
+            let kept = match self.entries.get_mut(&key).map(|entry| &mut entry.phase) {
+                Some(Phase::Leased { due, .. }) => {
+                    *due = later;
+                    later
+                }
+                Some(Phase::Queued | Phase::Delayed { .. }) | None => due,
+            };
+            self.timers.insert(kept, key);
+        }
+    }
+
     /// Offers a job again whose worker does not want it. It keeps its age, and so its place.
     pub(crate) fn give_back(&mut self, key: &JobKey, lease: u64) -> Result<(), LeaseError> {
         let entry = self.entries.get(key).ok_or(LeaseError::NotOpen)?;

@@ -84,6 +84,8 @@ pub(crate) struct Planning {
     /// When it was looked last whether all promises can be kept, and how people work.
     watched_at: Timestamp,
     refitted_at: Timestamp,
+    /// Before that nobody is judged by what the plans have them do by now: time has jumped.
+    judges_from: Timestamp,
     reach: reach::Reach,
     /// When somebody is taken to be busy for longer than was thought.
     busy_until: Timestamp,
@@ -316,29 +318,41 @@ impl Site {
             self.wake_planner(now);
         }
         self.follow_homes(now);
-        self.watch_plans(now);
-        self.lose_unreached(now);
-        if self
-            .planning
-            .node
-            .as_ref()
-            .and_then(|node| node.next_due())
-            .is_some_and(|due| due <= now)
-        {
-            self.plan(now, |node| node.tick(now));
+        if self.may_judge(now) {
+            self.judge_plans(now);
         }
         // Those who made way for a start may have been about to start themselves.
         self.go_on_with_all(now);
-        let over = self.planning.granted.iter().filter(|(_, granted)| granted.until <= now);
-        for id in over.map(|(id, _)| *id).collect::<Vec<_>>() {
-            self.give_promise_back(id, now);
-        }
         self.ask_whether_wanted(now);
         self.settle_openings(now);
         self.say_plans(now);
         self.follow_recovered(now);
         self.try_withdrawn(now);
         self.say_steps(now);
+    }
+
+    /// Nobody is judged by the plans until then; before that is done they are made anew.
+    pub(crate) fn listen_to_planners(&mut self, until: Timestamp) {
+        self.planning.judges_from = until;
+        self.planning.refitted_at = Timestamp::default();
+    }
+
+    fn may_judge(&self, now: Timestamp) -> bool {
+        now >= self.planning.judges_from
+    }
+
+    /// What was not done, said or asked for in time.
+    fn judge_plans(&mut self, now: Timestamp) {
+        self.watch_plans(now);
+        self.lose_unreached(now);
+        let due = self.planning.node.as_ref().and_then(|node| node.next_due());
+        if due.is_some_and(|due| due <= now) {
+            self.plan(now, |node| node.tick(now));
+        }
+        let over = self.planning.granted.iter().filter(|(_, granted)| granted.until <= now);
+        for id in over.map(|(id, _)| *id).collect::<Vec<_>>() {
+            self.give_promise_back(id, now);
+        }
     }
 
     /// Looks whether all that was promised here can still be kept, now and then.
@@ -385,7 +399,9 @@ impl Site {
         let turns =
             [self.next_turn(), self.next_opening(), self.planning.moves_at, self.next_retold()];
         let turns = turns.into_iter().chain([self.next_word(), self.next_try()]);
-        [granted, stored, node, watch, lost].into_iter().chain(turns).flatten().min()
+        let judged = [granted, node, watch, lost].into_iter().flatten().min();
+        let judged = judged.map(|due| due.max(self.planning.judges_from));
+        [judged, stored].into_iter().chain(turns).flatten().min()
     }
 }
 

@@ -155,6 +155,9 @@ impl Site {
 
     /// What cannot be kept any more is promised by others, by those who could today, or whoever wants it is told.
     pub(super) fn give_up_endangered(&mut self, now: Timestamp) {
+        if !self.may_judge(now) {
+            return;
+        }
         let Some(node) = &mut self.planning.node else { return };
         node.desk.pass(now);
         for id in node.desk.endangered(now) {

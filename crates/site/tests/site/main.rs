@@ -14,6 +14,7 @@ mod deadlines;
 mod executor_bounds;
 mod executors;
 mod following;
+mod jumps;
 mod keys;
 mod large_data;
 mod lent_forgotten;

@@ -12,6 +12,7 @@ use std::time::{Duration, Instant};
 
 use tokio_postgres::error::SqlState;
 
+use super::moment::Moment;
 use super::session::{Failure, Session};
 use super::store::{Fence, Postgres};
 use super::{Shared, keep::Keeping};
@@ -87,7 +88,7 @@ struct Inner {
     number: i16,
     epoch: i64,
     ttl: Duration,
-    valid_until: Mutex<Instant>,
+    valid_until: Mutex<Moment>,
     lost: AtomicBool,
     /// For renewals alone.
     session: Mutex<Option<Session>>,
@@ -110,7 +111,7 @@ impl Shared {
         let number = self.number(&session, server)?;
         session.query(ADD_LEASE, &[&number]).map_err(failed)?;
         self.refuse_held(&session, server, number)?;
-        let sent = Instant::now();
+        let sent = Moment::now();
         // The session in which it has failed cannot be used again.
         let (taken, session) = match take(&session, number, holder, ttl) {
             // Its writer hangs in the middle of a commit: nobody waits for its answer any more.
@@ -135,7 +136,7 @@ impl Shared {
             number,
             epoch,
             ttl,
-            valid_until: Mutex::new(sent + ttl),
+            valid_until: Mutex::new(sent.plus(ttl)),
             lost: AtomicBool::new(false),
             session: Mutex::new(Some(session)),
         };
@@ -231,13 +232,17 @@ impl Held {
 
     /// Until then nobody else can have the lease, counted from before the last renewal was sent.
     pub fn valid_until(&self) -> Instant {
+        self.valid().passed
+    }
+
+    fn valid(&self) -> Moment {
         *self.inner.valid_until.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Whether nobody else can have the lease now. Who was stopped for longer than the lease lasts
     /// finds out by this, whatever happened meanwhile.
     pub fn is_valid(&self) -> bool {
-        !self.is_lost() && Instant::now() < self.valid_until()
+        !self.is_lost() && !self.valid().has_come(Moment::now())
     }
 
     /// Another one has, or had, the lease after this holder; it does not come back.
@@ -254,12 +259,12 @@ impl Held {
             Some(open) => open,
             None => inner.shared.place().connect()?,
         };
-        let mut sent = Instant::now();
+        let mut sent = Moment::now();
         let mut renewed = self.renew_over(&open);
         if renewed.as_ref().is_err_and(Failure::is_disconnected) {
             // It may have died long ago: the database was started anew.
             open = inner.shared.place().connect()?;
-            sent = Instant::now();
+            sent = Moment::now();
             renewed = self.renew_over(&open);
         }
         let renewed =
@@ -270,7 +275,8 @@ impl Held {
             return Err(self.fenced());
         }
         let mut valid_until = inner.valid_until.lock().unwrap_or_else(PoisonError::into_inner);
-        *valid_until = (*valid_until).max(sent + inner.ttl);
+        // Renewals come one after the other: the last one counts, also when the time of day was set.
+        *valid_until = sent.plus(inner.ttl);
         Ok(())
     }
 

@@ -25,6 +25,7 @@ mod blobs;
 mod commit;
 mod keep;
 mod lease;
+mod moment;
 mod place;
 mod pool;
 mod read;

@@ -108,7 +108,14 @@ pub(crate) fn run(args: Args, out: Output) -> Result<()> {
         config.listen = api(&peering).unwrap_or(config.listen);
         config.peering = Some(peering);
     }
-    config.listen = args.listen.unwrap_or(config.listen);
+    if let Some(listen) = args.listen {
+        if let Some(api) = config.peering.as_ref().and_then(api)
+            && !serves(listen, api)
+        {
+            remark(&overridden(listen, api));
+        }
+        config.listen = listen;
+    }
     let mut told = Ok(());
     let mut spinner = Spinner::default();
     legwork_server::run(config, |news| match news {
@@ -145,6 +152,20 @@ fn read_mail(path: &Path, out: Output) -> Result<Settings> {
 fn api(peering: &Peering) -> Option<SocketAddr> {
     let here = peering.topology.server_named(&peering.name)?;
     peering.topology.server(here)?.api.strip_prefix("http://")?.trim_end_matches('/').parse().ok()
+}
+
+/// Whether whoever goes to `api` gets to a server that listens there.
+fn serves(listen: SocketAddr, api: SocketAddr) -> bool {
+    listen.port() == api.port() && (listen.ip() == api.ip() || listen.ip().is_unspecified())
+}
+
+fn overridden(listen: SocketAddr, api: SocketAddr) -> String {
+    format!(
+        "{} it listens on {listen} (--listen or LEGWORK_LISTEN), and the topology sends people and other \
+         servers to http://{api}: unset LEGWORK_LISTEN, or publish another `api`, unless something in \
+         front passes it on",
+        paint(WARN, "warning:")
+    )
 }
 
 fn tell(server: &Server, store: &StoreChoice, out: Output) -> Result<()> {
@@ -249,6 +270,19 @@ mod tests {
 
           Ctrl-C stops it.
         ");
+    }
+
+    #[test]
+    fn listening_elsewhere_than_where_others_are_sent_is_told() {
+        let serves =
+            |listen: &str, api: &str| serves(listen.parse().unwrap(), api.parse().unwrap());
+        assert!(
+            serves("10.0.0.1:7701", "10.0.0.1:7701") && serves("0.0.0.0:7701", "10.0.0.1:7701")
+        );
+        assert!(!serves("10.0.0.1:7700", "10.0.0.1:7701"), "another port");
+        assert!(!serves("127.0.0.1:7701", "10.0.0.1:7701"), "another address");
+        let text = overridden("127.0.0.1:7700".parse().unwrap(), "10.0.0.1:7701".parse().unwrap());
+        assert!(text.contains("http://10.0.0.1:7701: unset LEGWORK_LISTEN"), "{text}");
     }
 
     #[test]

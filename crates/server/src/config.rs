@@ -33,6 +33,8 @@ pub struct Config {
     pub public_url: Option<Arc<str>>,
     /// How people are told of their work by mail; `None` tells nobody.
     pub mail: Option<Settings>,
+    /// The commit that the program was built from; empty if that is not known.
+    pub commit: &'static str,
 }
 
 /// One server of a cluster.
@@ -173,6 +175,7 @@ impl Config {
             takeover_hold: Duration::from_secs(10),
             public_url: None,
             mail: None,
+            commit: "",
         }
     }
 }

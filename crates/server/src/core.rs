@@ -121,7 +121,7 @@ impl Process {
             }
             None => None,
         };
-        let (meters, front) = (Arc::new(Meters::new()), OnceLock::new());
+        let (meters, front) = (Arc::new(Meters::new(config.commit)), OnceLock::new());
         let wishes = Mutex::new(wishes);
         let callback = Arc::new(SetOnce::new());
         let post = Post::open(&config)?.map(Arc::new);

@@ -29,6 +29,7 @@ mod movers;
 mod moving;
 mod notes;
 mod peer;
+mod process;
 mod queue;
 mod schedules;
 mod server;
@@ -61,6 +62,13 @@ pub enum Error {
         .faults.join("; ")
     )]
     Unreadable { faults: Vec<String> },
+
+    #[error(
+        "the store is that of a server of the topology `{topology}` ({}), and cannot be one that is \
+         alone; start it with --cluster DIR, the folder that `legwork cluster init` made for that \
+         server", .servers.join(", ")
+    )]
+    MemberAlone { topology: String, servers: Vec<String> },
 
     #[error(
         "cannot listen on {address}: {why}; \

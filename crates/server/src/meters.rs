@@ -33,6 +33,7 @@ const LINK_SOCKET_BYTES: &str = "legwork_link_socket_bytes_total";
 const LINK_DROPPED: &str = "legwork_link_dropped_total";
 const LINK_LOCAL: &str = "legwork_link_local_total";
 const BROKEN_AT: &str = "legwork_deadlines_broken_by_step_total";
+const BUILD_INFO: &str = "legwork_build_info";
 const STORE_BYTES: &str = "legwork_store_bytes";
 
 const SECONDS: [f64; 12] =
@@ -65,6 +66,7 @@ pub(crate) struct DriveMeters {
     instances_open: Gauge,
     instances_resident: Gauge,
     instances_broken: Gauge,
+    incidents_open: Gauge,
     items_open: Gauge,
     jobs_queued: Gauge,
     jobs_leased: Gauge,
@@ -96,7 +98,8 @@ struct DeadlineMeters {
 }
 
 impl Meters {
-    pub(crate) fn new() -> Self {
+    /// `commit` is what the program was built from, empty if that is not known.
+    pub(crate) fn new(commit: &'static str) -> Self {
         let recorder = builder().build_recorder();
         let describe = |name: &'static str, text: &'static str| {
             (KeyName::from_const_str(name), SharedString::const_str(text))
@@ -123,6 +126,11 @@ impl Meters {
             let (name, text) = describe(name, text);
             recorder.describe_gauge(name, None, text);
         }
+        let (name, text) = describe(BUILD_INFO, "What this program was built from; always 1.");
+        recorder.describe_gauge(name, None, text);
+        let build =
+            vec![Label::new("version", env!("CARGO_PKG_VERSION")), Label::new("commit", commit)];
+        recorder.register_gauge(&Key::from_parts(BUILD_INFO, build), &METADATA).set(1.0);
         let drive = Arc::new(DriveMeters::new(&recorder, guest(None)));
         let routes = (0..=ROUTES.len()).map(|_| RouteMeters::default()).collect();
         Self { handle: recorder.handle(), recorder, drive, routes }
@@ -273,6 +281,10 @@ impl DriveMeters {
             instances_open: gauge("legwork_instances_open", "Instances that have not ended."),
             instances_resident: gauge("legwork_instances_resident", "Instances held in memory."),
             instances_broken: gauge("legwork_instances_broken", "Instances set apart as broken."),
+            incidents_open: gauge(
+                "legwork_incidents_open",
+                "What cannot go on without somebody's decision.",
+            ),
             items_open: gauge("legwork_items_open", "Work items of people."),
             jobs_queued: gauge("legwork_jobs_queued", "Jobs that wait for a worker."),
             jobs_leased: gauge("legwork_jobs_leased", "Jobs that workers have."),
@@ -328,6 +340,7 @@ impl DriveMeters {
             (&self.instances_open, gauges.instances_open),
             (&self.instances_resident, gauges.instances_resident),
             (&self.instances_broken, gauges.instances_broken),
+            (&self.incidents_open, gauges.incidents_open),
             (&self.items_open, gauges.items_open),
             (&self.jobs_queued, gauges.jobs_queued),
             (&self.jobs_leased, gauges.jobs_leased),

@@ -195,6 +195,11 @@ impl Supervisor {
                 Broken::Store(error) => Error::Store(error),
                 Broken::Panic(_) => Error::Start(broken.to_string()),
             })?;
+        if let Some(topology) = driver.site().member_alone() {
+            let (topology, servers) = (topology.name.to_string(), topology.servers.iter());
+            let servers = servers.map(|server| server.name.to_string()).collect();
+            return Err(Error::MemberAlone { topology, servers });
+        }
         if !driver.site().faults().is_empty() {
             return Err(Error::Unreadable { faults: driver.site().faults().to_vec() });
         }

@@ -55,6 +55,8 @@ pub(crate) struct Instances {
     /// In the order they were last touched; entries with an outdated touch are skipped.
     recent: VecDeque<(InstanceId, u64)>,
     resident: usize,
+    /// Incidents of all of them.
+    incidents: usize,
     touches: u64,
     /// How many touches there were when states were dropped last.
     seen_touches: u64,
@@ -144,6 +146,7 @@ impl Instances {
     pub(crate) fn insert(&mut self, id: InstanceId, slot: Slot) {
         self.remove(id);
         self.resident += usize::from(slot.state.is_some());
+        self.incidents += slot.incidents as usize;
         if slot.incidents > 0 {
             self.with_incidents.insert(id);
         }
@@ -163,6 +166,7 @@ impl Instances {
     pub(crate) fn remove(&mut self, id: InstanceId) -> Option<Slot> {
         let slot = self.slots.remove(&id)?;
         self.resident -= usize::from(slot.state.is_some());
+        self.incidents -= slot.incidents as usize;
         self.with_incidents.remove(&id);
         self.with_deadline.remove(&id);
         if let Some(ids) = self.by_process.get_mut(&slot.schema.process) {
@@ -181,10 +185,11 @@ impl Instances {
         state: State,
     ) -> Option<(&mut Slot, Lifecycle)> {
         let slot = self.slots.get_mut(&id)?;
-        let (was, had) = (slot.lifecycle, slot.incidents > 0);
+        let (was, had) = (slot.lifecycle, slot.incidents);
         self.resident += usize::from(slot.state.is_none());
         slot.install(state);
-        match (had, slot.incidents > 0) {
+        self.incidents = self.incidents + slot.incidents as usize - had as usize;
+        match (had > 0, slot.incidents > 0) {
             (false, true) => drop(self.with_incidents.insert(id)),
             (true, false) => drop(self.with_incidents.remove(&id)),
             (true, true) | (false, false) => {}
@@ -280,6 +285,11 @@ impl Instances {
         let end = before.unwrap_or(InstanceId(u128::MAX));
         let ids = self.with_deadline.range(..end).rev();
         ids.filter_map(|id| Some((*id, self.slots.get(id)?)))
+    }
+
+    /// How many incidents there are.
+    pub(crate) fn incidents(&self) -> usize {
+        self.incidents
     }
 
     /// Open instances with incidents, oldest first.

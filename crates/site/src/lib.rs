@@ -24,6 +24,7 @@ mod export;
 mod fetch;
 mod followers;
 mod following;
+mod gauges;
 mod input;
 mod instances;
 mod jobs;
@@ -69,6 +70,7 @@ pub use access::{Scope, UnknownScope};
 pub use answer::*;
 pub use bounds::{Limits, OUTPUT_APPENDS_MAX, OUTPUT_BYTES_MAX, RECORD_BYTES_MAX};
 pub use changes::{Fate, Pending};
+pub use gauges::Gauges;
 pub use input::*;
 pub use legwork_engine::{Failure, Lifecycle};
 pub use legwork_promise::ResourceId;
@@ -151,24 +153,6 @@ impl Default for Config {
             mail: None,
         }
     }
-}
-
-/// Figures for the outside to show.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Gauges {
-    pub instances_open: usize,
-    pub instances_resident: usize,
-    pub instances_broken: usize,
-    pub items_open: usize,
-    pub jobs_queued: usize,
-    pub jobs_leased: usize,
-    pub requests_waiting: usize,
-    pub executors: usize,
-    pub schedules: usize,
-    /// Periodic starts that were tried until the next ones came.
-    pub schedules_missed: u64,
-    pub sent: Sent,
-    pub deadlines: DeadlineCounts,
 }
 
 #[derive(Debug)]
@@ -476,23 +460,6 @@ impl Site {
     /// over.
     pub fn jobs_kept(&self) -> usize {
         self.executors.jobs_kept()
-    }
-
-    pub fn gauges(&self) -> Gauges {
-        Gauges {
-            instances_open: self.instances.len(),
-            instances_resident: self.instances.resident(),
-            instances_broken: self.instances.broken_len(),
-            items_open: self.worklists.len(),
-            jobs_queued: self.jobs.queued(),
-            jobs_leased: self.jobs.leased(),
-            requests_waiting: self.waiting.len(),
-            executors: self.executors.registry.len(),
-            schedules: self.schedules.len(),
-            schedules_missed: self.schedules.missed(),
-            sent: self.outbox.sent(),
-            deadlines: self.deadlines(),
-        }
     }
 
     fn empty_worklists(config: &Config, catalog: &Catalog) -> Worklists {

@@ -83,7 +83,6 @@ impl Site {
     pub(crate) fn site_recovered(&mut self) {
         self.faults.extend(self.catalog.put_in_force());
         self.follow_topology();
-        self.faults.extend(self.misplaced_store());
         self.worklists = Self::empty_worklists(&self.config, &self.catalog);
     }
 

@@ -89,16 +89,11 @@ impl Site {
         });
     }
 
-    /// Why a store cannot be gone on with under what this server was told to be.
-    pub(crate) fn misplaced_store(&self) -> Option<String> {
+    /// The topology in force, if the store is that of one of its servers and this server was started alone: it
+    /// would do what others have in hand.
+    pub fn member_alone(&self) -> Option<&Topology> {
         let published = self.catalog.topology()?;
-        self.config.member.is_none().then(|| {
-            let name = &published.topology.name;
-            format!(
-                "the store is that of a server of the topology `{name}`: alone it would do what is \
-                 in the hands of others; start it as a member"
-            )
-        })
+        self.config.member.is_none().then_some(&*published.topology)
     }
 
     /// The topology that a text makes of the one in force, and what is wrong with it. `rules` says

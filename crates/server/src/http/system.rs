@@ -18,7 +18,7 @@ use super::reply::{Refused, Reply, Result};
 use super::{App, cluster, documents, files};
 use crate::backend::{Backend, Backup};
 use crate::figures::Figures;
-use crate::meters;
+use crate::{meters, process};
 
 const PROMETHEUS: HeaderValue = HeaderValue::from_static("text/plain; version=0.0.4");
 const OCTETS: HeaderValue = HeaderValue::from_static("application/octet-stream");
@@ -169,7 +169,8 @@ pub(super) async fn metrics(x: Exchange<'_>) -> Result {
             show_figures(&guest, Some(&links.name), &figures).await;
         }
     }
-    let text = x.app.meters.render() + &figures.render();
+    let process = tokio::task::spawn_blocking(process::figures).await.unwrap_or_default();
+    let text = x.app.meters.render() + &figures.render() + &process;
     Ok(Reply::of(StatusCode::OK, PROMETHEUS, text.into()))
 }
 

@@ -9,7 +9,7 @@ use serde_json::{Value as Json, json};
 
 use super::servers::{Cluster, Node, PATIENCE, PLAIN, TRIP, until};
 use super::support::{call, send};
-use crate::config::StoreChoice;
+use crate::config::{Config, StoreChoice};
 use crate::peer::Condition;
 use crate::{Authority, Server};
 
@@ -58,6 +58,23 @@ async fn a_case_moves_to_where_its_steps_are_and_the_bytes_are_counted() {
     assert_eq!(links["links"][0]["sent"]["history"], of("history"));
     north.server.stop().await;
     south.server.stop().await;
+}
+
+#[tokio::test]
+async fn the_store_of_a_member_that_is_started_alone_says_what_is_missing() {
+    let cluster = Cluster::new(&["north", "south"]);
+    let north = cluster.start_stored("north-1").await;
+    north.deploy().await;
+    north.server.stop().await;
+    let store = StoreChoice::Directory(cluster.folder.path().join("north-1").join("store"));
+    let mut config = Config::new(store);
+    config.listen.set_port(0);
+    let refused = Server::start(config).await.err().unwrap().to_string();
+    assert!(
+        refused.contains("(north-1, south-1)") && refused.contains("--cluster DIR"),
+        "{refused}"
+    );
+    assert!(!refused.contains("newer"), "{refused}");
 }
 
 #[tokio::test]

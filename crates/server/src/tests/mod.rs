@@ -17,6 +17,7 @@ mod guests;
 mod jobs;
 mod limits;
 mod mail;
+mod monitoring;
 mod moving;
 mod openapi;
 mod schedules;

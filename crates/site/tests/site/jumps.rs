@@ -7,9 +7,9 @@ use legwork_model::id::InstanceId;
 use legwork_site::*;
 use serde_json::json;
 
+use crate::support::Harness;
 use crate::support::depot::Depot;
 use crate::support::office::{FRIDAY, at, complete, office, plan, start};
-use crate::support::Harness;
 
 const HOURS: Duration = Duration::from_secs(2 * 3600);
 
@@ -66,7 +66,10 @@ fn an_executor_has_time_to_say_what_it_has_done_meanwhile() {
     suspend(&mut depot.site, HOURS);
     depot.site.pass(Duration::from_secs(10));
     let (said, _) = depot.said();
-    assert!(!said.iter().any(|text| text.contains("attempt 2") || text.contains("cancel")), "{said:?}");
+    assert!(
+        !said.iter().any(|text| text.contains("attempt 2") || text.contains("cancel")),
+        "{said:?}"
+    );
     depot.done(&name, &task);
     depot.confirm(&name, &task);
     assert!(depot.packed(late).unwrap().contains("crane"));

@@ -1,0 +1,104 @@
+//! What the process takes of its machine, by the names that Prometheus has for that.
+//!
+//! Invariant: read from `/proc` when somebody asks, and kept nowhere; where there is no `/proc` nothing is shown.
+
+use std::fmt::Write;
+use std::fs;
+
+/// Of times in `/proc`: fixed by the kernel for programs, whatever it counts in itself.
+const TICKS_PER_SECOND: f64 = 100.0;
+
+/// What `/proc` says, as text.
+#[derive(Debug, Default)]
+struct Seen {
+    /// Of the process: `stat`, `status`, `limits`, and how many files are open.
+    stat: String,
+    status: String,
+    limits: String,
+    open: Option<usize>,
+    /// Of the machine.
+    machine: String,
+}
+
+/// In the text format of Prometheus.
+pub(crate) fn figures() -> String {
+    let read = |path: &str| fs::read_to_string(path).unwrap_or_default();
+    // One of them is the folder that is read.
+    let open = fs::read_dir("/proc/self/fd").ok().map(|files| files.count().saturating_sub(1));
+    let seen = Seen {
+        stat: read("/proc/self/stat"),
+        status: read("/proc/self/status"),
+        limits: read("/proc/self/limits"),
+        open,
+        machine: read("/proc/stat"),
+    };
+    shown(&seen)
+}
+
+fn shown(seen: &Seen) -> String {
+    // `pid (name) state ...`, and the name may hold anything. The state is the third field.
+    let fields: Vec<&str> =
+        seen.stat.rsplit_once(") ").map(|(_, rest)| rest.split(' ').collect()).unwrap_or_default();
+    let ticks = |field: usize| fields.get(field - 3)?.parse::<f64>().ok();
+    let seconds = |field: usize| Some(ticks(field)? / TICKS_PER_SECOND);
+    let cpu = seconds(14).zip(seconds(15)).map(|(user, system)| user + system);
+    let booted = value(&seen.machine, "btime ");
+    let started = seconds(22).zip(booted).map(|(since, booted)| booted + since);
+    let kilobytes = |name| value(&seen.status, name).map(|size| size * 1024.0);
+    let mut text = String::new();
+    for (name, kind, about, value) in [
+        ("cpu_seconds_total", "counter", "Processor time, of programs and of the system.", cpu),
+        ("resident_memory_bytes", "gauge", "Memory that is held.", kilobytes("VmRSS:")),
+        ("virtual_memory_bytes", "gauge", "Address space that is held.", kilobytes("VmSize:")),
+        ("open_fds", "gauge", "Files and connections that are open.", seen.open.map(|n| n as f64)),
+        ("max_fds", "gauge", "How many may be.", value(&seen.limits, "Max open files")),
+        ("threads", "gauge", "Threads.", value(&seen.status, "Threads:")),
+        ("start_time_seconds", "gauge", "When it was started, since 1970.", started),
+    ] {
+        if let Some(value) = value {
+            // A text takes all that is written to it.
+            let _ = writeln!(
+                text,
+                "# HELP process_{name} {about}\n# TYPE process_{name} {kind}\nprocess_{name} {value}\n"
+            );
+        }
+    }
+    text
+}
+
+/// The first number after a name at the beginning of a line.
+fn value(text: &str, name: &str) -> Option<f64> {
+    let rest = text.lines().find_map(|line| line.strip_prefix(name))?;
+    rest.split_whitespace().next()?.parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_proc_says_is_shown_by_the_names_that_prometheus_has() {
+        let seen = Seen {
+            stat: "7 (leg) work) S 1 7 7 0 -1 4194560 99 0 0 0 250 150 0 0 20 0 9 0 4200 1 2"
+                .to_owned(),
+            status: "Name:\tlegwork\nVmSize:\t    2048 kB\nVmRSS:\t    1024 kB\nThreads:\t9\n".to_owned(),
+            limits: "Limit     Soft Limit  Hard Limit  Units\nMax open files     1024     4096     files\n"
+                .to_owned(),
+            open: Some(12),
+            machine: "cpu 1 2 3\nbtime 1700000000\n".to_owned(),
+        };
+        let text = shown(&seen);
+        let lines: Vec<&str> = text.lines().filter(|line| line.starts_with("process_")).collect();
+        let expected = [
+            "process_cpu_seconds_total 4",
+            "process_resident_memory_bytes 1048576",
+            "process_virtual_memory_bytes 2097152",
+            "process_open_fds 12",
+            "process_max_fds 1024",
+            "process_threads 9",
+            "process_start_time_seconds 1700000042",
+        ];
+        assert_eq!(lines, expected);
+        assert_eq!(shown(&Seen::default()), "", "elsewhere");
+    }
+}

@@ -1,0 +1,46 @@
+//! Figures for the outside to show.
+//!
+//! Invariant: each of them is at hand: what is shown after every round must not cost a look at all there is.
+
+use crate::Site;
+use crate::outbox::Sent;
+use crate::planning::Counts as DeadlineCounts;
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Gauges {
+    pub instances_open: usize,
+    pub instances_resident: usize,
+    pub instances_broken: usize,
+    /// What cannot go on without somebody's decision.
+    pub incidents_open: usize,
+    pub items_open: usize,
+    pub jobs_queued: usize,
+    pub jobs_leased: usize,
+    pub requests_waiting: usize,
+    pub executors: usize,
+    pub schedules: usize,
+    /// Periodic starts that were tried until the next ones came.
+    pub schedules_missed: u64,
+    pub sent: Sent,
+    pub deadlines: DeadlineCounts,
+}
+
+impl Site {
+    pub fn gauges(&self) -> Gauges {
+        Gauges {
+            instances_open: self.instances.len(),
+            instances_resident: self.instances.resident(),
+            instances_broken: self.instances.broken_len(),
+            incidents_open: self.instances.incidents(),
+            items_open: self.worklists.len(),
+            jobs_queued: self.jobs.queued(),
+            jobs_leased: self.jobs.leased(),
+            requests_waiting: self.waiting.len(),
+            executors: self.executors.registry.len(),
+            schedules: self.schedules.len(),
+            schedules_missed: self.schedules.missed(),
+            sent: self.outbox.sent(),
+            deadlines: self.deadlines(),
+        }
+    }
+}

@@ -1,15 +1,16 @@
 //! A flood of one process beside a few cases of another one, in calm weather: the few do not wait for the
 //! end of the flood.
 //!
-//! Invariant checked: as long as the flood goes on, each of the few ends within about the time that it takes
-//! to do all that was there before it, by whoever is slowest. That is what a single queue would give it.
+//! Invariant checked: as long as the flood goes on, each of the few ends within about the time that the slowest
+//! executor takes for all tasks that were there before it, as in a single queue, or for as many turns as
+//! the few before it and it itself need, if that is more: the few share the turns of their process.
 
 use std::collections::BTreeMap;
 
 use legwork_model::id::InstanceId;
 use legwork_model::time::Timestamp;
 
-use super::cases::Cases;
+use super::cases::{Cases, KINDS};
 use super::staff::Staff;
 use super::{finish, pass_time, turn};
 use crate::dice::Dice;
@@ -21,6 +22,9 @@ const TURNS: u32 = 500;
 /// How many of the few there are.
 const FEW: usize = 6;
 const CASES_MAX: usize = 400;
+/// One turn of the few comes after so many tasks: an executor that does all types gives each the same share, and
+/// the flood and the few have the same share of theirs.
+const TASKS_PER_TURN: usize = 2 * KINDS.len();
 /// The way of what is said, there and back.
 const SLACK_MS: i64 = 3_000;
 
@@ -45,7 +49,8 @@ pub(crate) fn go_on(
         if number >= next && begun < FEW {
             (begun, next) = (begun + 1, number + 1 + dice.below(40) as u32);
             let case = cases.start(Cases::NOTE, world);
-            let until = world.now().0 + SLACK_MS + 2 * staff.turn_ms(world.gauges().jobs_queued);
+            let before = world.gauges().jobs_queued.max(TASKS_PER_TURN * (few.len() + 1));
+            let until = world.now().0 + SLACK_MS + 2 * staff.turn_ms(before);
             few.insert(case, (world.now(), Timestamp(until)));
         }
         world.cycle(dice)?;

@@ -82,6 +82,7 @@ fn capital(text: &str) -> String {
 mod tests {
     use legwork_model::id::AgentId;
     use legwork_model::time::Timestamp;
+    use legwork_model::zone::Zone;
 
     use super::*;
     use crate::mime;
@@ -91,7 +92,7 @@ mod tests {
     fn the_same_digest_has_the_same_id_and_nobody_answers_it() {
         let (agent, at) = (AgentId::from("ann"), Timestamp(0));
         let (from, to) = ("legwork@example.com", "ann@example.com");
-        let letter = Letter { from, to, agent: &agent, at, link: None };
+        let letter = Letter { from, to, agent: &agent, at, link: None, zone: &Zone::UTC };
         let digest = |about: &str| letter.digest([Kind::Assignment; 37].into_iter(), about);
         assert!(read(digest("these").as_bytes()).is_err());
         assert_eq!(digest("these"), digest("these"));
@@ -105,7 +106,7 @@ mod tests {
             let kinds = kinds.flat_map(|(kind, count)| std::iter::repeat_n(kind, count));
             let (from, to) = ("legwork@example.com", "eva@example.com");
             let agent = &AgentId::from("eva");
-            let letter = Letter { from, to, agent, at: Timestamp(0), link: None };
+            let letter = Letter { from, to, agent, at: Timestamp(0), link: None, zone: &Zone::UTC };
             let message = letter.digest(kinds, "these");
             let subject = message.lines().find(|line| line.starts_with("Subject:")).unwrap();
             let text = mime::read(message.as_bytes()).text.unwrap().replace("\r\n", "\n");

@@ -10,6 +10,7 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD as BASE64;
 use legwork_model::id::{ActivityId, AgentId};
 use legwork_model::time::Timestamp;
+use legwork_model::zone::Zone;
 use ring::digest;
 
 use crate::reply::TOKEN_OPENS;
@@ -33,6 +34,8 @@ pub struct Letter<'a> {
     pub agent: &'a AgentId,
     pub at: Timestamp,
     pub link: Option<&'a str>,
+    /// By whose clock times are told in it: the reader's.
+    pub zone: &'a Zone,
 }
 
 /// The item a letter is about.
@@ -145,7 +148,7 @@ impl Letter<'_> {
         text.push_str(&format!("\nProcess:  {process}\nStep:     {step}\n"));
         text.push_str(&format!("Case:     {}\n", activity.instance));
         if let Some(due) = due {
-            text.push_str(&format!("Due:      {due}\n"));
+            text.push_str(&format!("Due:      {}\n", self.zone.minute_named(*due)));
         }
         if let Some(link) = self.link {
             text.push_str(&format!("\n{}\n", link.replace("{activity}", &activity.to_string())));
@@ -288,6 +291,7 @@ mod tests {
             agent: &AgentId::from("ann"),
             at: Timestamp(1_794_817_421_000),
             link: Some("https://legwork.example/work/{activity}"),
+            zone: &Zone::named("Europe/Berlin").unwrap(),
         };
         let message = letter.about(about, token);
         assert!(message.lines().all(|line| line.len() <= 78 && line.is_ascii()), "{message}");
@@ -334,7 +338,7 @@ mod tests {
     #[test]
     fn a_due_time_is_told() {
         let due = About { due: Some(Timestamp(0)), ..about(Kind::Reminder, &[]) };
-        assert!(shown(&due, None).contains("\nDue:      1970-01-01T00:00:00.000Z\r\n"));
+        assert!(shown(&due, None).contains("\nDue:      1970-01-01 01:00 (Europe/Berlin)\r\n"));
     }
 
     #[test]
@@ -399,7 +403,7 @@ mod tests {
         let token = Token::found("TOKEN".to_owned());
         let (agent, at) = (AgentId::from("ann"), Timestamp(0));
         let (from, to) = ("legwork@example.com", "ann@example.com");
-        let letter = Letter { from, to, agent: &agent, at, link: None };
+        let letter = Letter { from, to, agent: &agent, at, link: None, zone: &Zone::UTC };
         let sent = letter.about(&about(Kind::Reminder, &[("done", "done")]), Some(&token));
         assert!(read(sent.as_bytes()).is_err());
     }

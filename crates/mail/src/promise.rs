@@ -61,9 +61,10 @@ impl Letter<'_> {
         let Turn { instance, kind, process, step, deadline, since, why } = turn;
         let (prefix, first) = opening(*kind);
         let subject = format!("{prefix}{}", short(process));
+        let (at, turned_at) = (self.zone.minute_named(*deadline), self.zone.minute_named(*since));
         let text = format!(
-            "{first}\n\nProcess:  {}\nStep:     {}\nCase:     {instance}\nDeadline: {deadline}\nSince:    \
-             {since}\nWhy:      {}\n\nTo see its steps, and how far they are:\n\n  legwork deadline show \
+            "{first}\n\nProcess:  {}\nStep:     {}\nCase:     {instance}\nDeadline: {at}\nSince:    \
+             {turned_at}\nWhy:      {}\n\nTo see its steps, and how far they are:\n\n  legwork deadline show \
              {instance}\n",
             line(process),
             line(step),
@@ -77,6 +78,8 @@ impl Letter<'_> {
 
 #[cfg(test)]
 mod tests {
+    use legwork_model::zone::Zone;
+
     use super::*;
     use crate::mime;
 
@@ -151,7 +154,8 @@ mod tests {
         let agent = &AgentId::from("ann");
         let (from, to) = ("legwork@example.com", "ann@example.com");
         let link = Some("https://legwork.example.com/work/{activity}");
-        let message = Letter { from, to, agent, at: Timestamp(0), link }.promise(turn);
+        let zone = &Zone::named("Europe/Berlin").unwrap();
+        let message = Letter { from, to, agent, at: Timestamp(0), link, zone }.promise(turn);
         assert!(message.lines().all(|line| line.len() <= 78 && line.is_ascii()), "{message}");
         let subject = message.lines().find(|line| line.starts_with("Subject:")).unwrap();
         let text = mime::read(message.as_bytes()).text.unwrap().replace("\r\n", "\n");
@@ -176,8 +180,8 @@ mod tests {
             Process:  Quotation
             Step:     Design it
             Case:     inst_01ARZ3NDEKTSV4RRFFQ69G5FAV
-            Deadline: 2026-11-18T11:06:40.000Z
-            Since:    2026-11-16T08:23:41.000Z
+            Deadline: 2026-11-18 12:06 (Europe/Berlin)
+            Since:    2026-11-16 09:23 (Europe/Berlin)
             Why:      somebody else will do it
 
             To see its steps, and how far they are:
@@ -190,7 +194,8 @@ mod tests {
     fn each_turn_is_a_letter_of_its_own_and_the_same_one_when_it_is_sent_again() {
         let id = |turn: &Turn| {
             let agent = &AgentId::from("ann");
-            let letter = Letter { from: "a@b", to: "c@d", agent, at: turn.since, link: None };
+            let (from, to, zone) = ("a@b", "c@d", &Zone::UTC);
+            let letter = Letter { from, to, agent, at: turn.since, link: None, zone };
             let message = letter.promise(turn);
             message.lines().find(|line| line.starts_with("Message-ID:")).unwrap().to_owned()
         };

@@ -10,6 +10,7 @@ use std::sync::Arc;
 use legwork_model::finding::Finding;
 use legwork_model::id::AgentId;
 use legwork_model::time::Timestamp;
+use legwork_model::zone::Zone;
 
 use crate::calendar::{Calendar, Regular};
 use crate::set::{AgentSet, Roster};
@@ -160,6 +161,13 @@ impl Organisation {
 
     pub fn positions(&self) -> impl Iterator<Item = &Position> {
         self.positions.values()
+    }
+
+    /// The zone of somebody's calendar; UTC if they have none.
+    pub fn zone_of(&self, agent: &AgentId) -> Zone {
+        let calendar =
+            self.agent(agent).and_then(|agent| self.calendar(agent.calendar.as_deref()?));
+        calendar.map_or(Zone::UTC, |calendar| calendar.zone.shown())
     }
 
     pub(crate) fn calendar(&self, name: &str) -> Option<&Calendar> {

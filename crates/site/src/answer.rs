@@ -10,6 +10,7 @@ use legwork_model::finding::Finding;
 use legwork_model::id::{ActivityId, AgentId, InstanceId, Iteration, ServerId};
 use legwork_model::time::Timestamp;
 use legwork_model::value::{Value, ValueType};
+use legwork_model::zone::Zone;
 use legwork_placement::Topology;
 
 use crate::access::Scope;
@@ -143,6 +144,8 @@ pub enum Answer {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Letter {
     pub address: Arc<str>,
+    /// Of the clock that whoever gets it goes by.
+    pub zone: Zone,
     /// To be said when it has left.
     pub notice: Notice,
     pub content: Content,

@@ -5,6 +5,7 @@
 
 use jiff::tz::{TimeZone, TimeZoneDatabase};
 use legwork_model::yaml::nearest;
+use legwork_model::zone as model;
 
 use super::spans::Stretch;
 
@@ -28,6 +29,11 @@ pub(super) struct Steady {
 impl Zone {
     pub(crate) fn named(name: &str) -> Option<Self> {
         TimeZoneDatabase::bundled().get(name).ok().filter(|zone| !zone.is_unknown()).map(Self)
+    }
+
+    /// The same for those who show times to people.
+    pub(crate) fn shown(&self) -> model::Zone {
+        self.0.clone().into()
     }
 
     /// The name that was probably meant: the nearest, or the one of that city.

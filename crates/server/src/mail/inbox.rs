@@ -19,6 +19,7 @@ use legwork_mail::{
     is_message_id, read_reply, refused_because, same_address,
 };
 use legwork_model::id::AgentId;
+use legwork_model::zone::Zone;
 use legwork_site::{Answer, Credential, Mailing, Request};
 
 use super::meters::MailMeters;
@@ -291,7 +292,9 @@ impl Inbox {
             return Fate::Delete;
         }
         let from = &*self.post.settings.from;
-        let text = text(&Written { from, to: address, agent, at: now, link: None });
+        // No time is told in it.
+        let zone = &Zone::UTC;
+        let text = text(&Written { from, to: address, agent, at: now, link: None, zone });
         match send_alone(&self.post, address, &text).await {
             Ok(()) => {
                 self.meters.sent();

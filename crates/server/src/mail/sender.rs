@@ -219,7 +219,8 @@ fn own_name(from: &str) -> &str {
 fn written(post: &Post, letter: &Letter, now: legwork_model::time::Timestamp) -> String {
     let agent = &letter.notice.agent;
     let (from, to) = (&*post.settings.from, &*letter.address);
-    let written = Written { from, to, agent, at: now, link: post.settings.link.as_deref() };
+    let (link, zone) = (post.settings.link.as_deref(), &letter.zone);
+    let written = Written { from, to, agent, at: now, link, zone };
     match &letter.content {
         Content::Digest { turned_at } => {
             let about = &letter.notice.about;

@@ -123,8 +123,9 @@ impl Site {
             let cases = about.iter().filter(|(key, _)| subject(key).is_case());
             let turned_at = cases.filter_map(|(key, _)| self.turned_at(key.instance)).max();
             let about = about.iter().map(|(key, kind)| (subject(key), *kind)).collect();
+            let zone = self.catalog.organisation().zone_of(&agent);
             let notice = Notice { agent, about };
-            return Some(Letter { address, notice, content: Content::Digest { turned_at } });
+            return Some(Letter { address, zone, notice, content: Content::Digest { turned_at } });
         }
     }
 
@@ -166,7 +167,8 @@ impl Site {
         };
         let notice = Notice { agent: agent.clone(), about: vec![(subject(key), kind)] };
         let content = Content::Item { about, expires_at };
-        Some(Letter { address: self.address_of(agent)?, notice, content })
+        let zone = self.catalog.organisation().zone_of(agent);
+        Some(Letter { address: self.address_of(agent)?, zone, notice, content })
     }
 
     /// Whom an item concerns now, if it is there.

@@ -82,7 +82,8 @@ impl Site {
         };
         let about = vec![(Subject::of_case(instance), kind)];
         let notice = Notice { agent: agent.clone(), about };
-        Some(Letter { address: self.address_of(agent)?, notice, content: Content::Case(turn) })
+        let (address, zone) = (self.address_of(agent)?, self.catalog.organisation().zone_of(agent));
+        Some(Letter { address, zone, notice, content: Content::Case(turn) })
     }
 }
 

@@ -10,7 +10,7 @@ use anyhow::{Context as _, Result, bail};
 use legwork_api::cluster::{Changes, Cluster, EndedChange, ServerLoad};
 use legwork_api::definitions::Finding;
 use legwork_api::links::{Link, LinkBytes, LinkList, LinkState};
-use legwork_api::topology::Topology;
+use legwork_api::topology::{Domain, Topology};
 use legwork_server::cluster::{self, ClusterError, Folders};
 use serde_json::json;
 
@@ -221,22 +221,21 @@ pub(crate) async fn show(context: &Context, args: &ShowArgs) -> Result<()> {
 }
 
 fn render_topology(topology: &Topology) -> String {
-    let mut table =
-        Table::new(&["DOMAIN", "SERVER", "ADDRESS", "API", "PEOPLE", "EXECUTORS", "TRANSFER", ""]);
+    let mut table = Table::new(&["DOMAIN", "SERVER", "ADDRESS", "API", ""]);
     for domain in &topology.domains {
-        for server in &domain.servers {
+        for (place, server) in domain.servers.iter().enumerate() {
             let is = |name: &Option<Arc<str>>| name.as_ref() == Some(&server.server);
             let notes = [("registrar", is(&topology.registrar)), ("asked", is(&topology.server))];
-            let notes = notes.iter().filter(|(_, is_so)| *is_so).map(|(note, _)| *note);
+            let notes =
+                notes.iter().filter(|(_, is_so)| *is_so).map(|(note, _)| (*note).to_owned());
+            // What is said of a domain is said once.
+            let at_home = at_home(domain).into_iter().filter(|_| place == 0);
             table.row([
                 Cell::styled(STRONG, &domain.domain),
                 Cell::from(&server.server),
                 Cell::from(&server.address),
                 Cell::from(&server.api),
-                Cell::from(domain.people.to_string()),
-                Cell::from(domain.executors.to_string()),
-                Cell::from(&domain.transfer),
-                Cell::styled(DIM, notes.collect::<Vec<_>>().join(", ")),
+                Cell::styled(DIM, notes.chain(at_home).collect::<Vec<_>>().join(", ")),
             ]);
         }
     }
@@ -246,6 +245,16 @@ fn render_topology(topology: &Topology) -> String {
         text.push_str(&format!("{a} – {b} costs {}\n", link.cost));
     }
     text
+}
+
+/// Who is at home in a domain, and how what its steps need gets there.
+fn at_home(domain: &Domain) -> Vec<String> {
+    let mut words = Vec::new();
+    words.extend((domain.people == 1).then(|| "1 person".to_owned()));
+    words.extend((domain.people > 1).then(|| format!("{} people", domain.people)));
+    words.extend((domain.executors > 0).then(|| style::count(domain.executors, "executor")));
+    words.push(format!("transfer {}", domain.transfer));
+    words
 }
 
 pub(crate) async fn status(context: &Context) -> Result<()> {

@@ -103,7 +103,7 @@ fn cut_up(word: &str, columns: usize) -> Vec<String> {
     for c in word.chars() {
         if !piece.is_empty() && style::width(&piece) + style::char_width(c) > columns {
             let joint = piece.rfind([':', '-', '/', '.', ',', '=', '_']).map(|place| place + 1);
-            let place = joint.filter(|place| 2 * place >= piece.len()).unwrap_or(piece.len());
+            let place = joint.filter(|place| 3 * place >= piece.len()).unwrap_or(piece.len());
             let rest = piece.split_off(place);
             pieces.push(std::mem::replace(&mut piece, rest));
         }

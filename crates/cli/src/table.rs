@@ -18,6 +18,8 @@ const READABLE: usize = 12;
 pub(crate) struct Table {
     head: Vec<&'static str>,
     rows: Vec<Vec<Cell>>,
+    /// So wide every column is at least.
+    least: usize,
 }
 
 #[derive(Clone, Debug)]
@@ -64,12 +66,17 @@ impl<T: AsRef<str>> From<T> for Cell {
 
 impl Table {
     pub(crate) fn new(head: &[&'static str]) -> Self {
-        Self { head: head.to_vec(), rows: Vec::new() }
+        Self { head: head.to_vec(), ..Self::default() }
     }
 
     /// Without a line of column names.
     pub(crate) fn bare() -> Self {
         Self::default()
+    }
+
+    /// With columns that stay where they are when it is drawn again.
+    pub(crate) fn steady(self, least: usize) -> Self {
+        Self { least, ..self }
     }
 
     pub(crate) fn row(&mut self, cells: impl IntoIterator<Item = Cell>) {
@@ -92,7 +99,7 @@ impl Table {
         for (place, cell) in rows().flat_map(|row| row.iter().enumerate()) {
             match widths.get_mut(place) {
                 Some(widest) => *widest = cell.width().max(*widest),
-                None => widths.push(cell.width()),
+                None => widths.push(cell.width().max(self.least)),
             }
         }
         if let Some(columns) = columns {

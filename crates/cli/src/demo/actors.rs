@@ -2,10 +2,10 @@
 //!
 //! Invariant: they use the public API like anybody else, each at their own site.
 
+use std::collections::BTreeMap;
 use std::collections::hash_map::RandomState;
 use std::hash::{BuildHasher, Hasher};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use anyhow::{Context as _, Result};
@@ -14,6 +14,7 @@ use legwork_api::instances::{InstanceState, StartRequest};
 use legwork_api::jobs::{ActivateRequest, CompleteJobsRequest, CompletedJob};
 use legwork_api::work::{CompleteRequest, Item};
 use legwork_api::{Data, files};
+use legwork_model::id::InstanceId;
 use serde_json::json;
 use tokio::task::JoinSet;
 
@@ -29,11 +30,27 @@ const SCAN_BYTES: usize = 512 << 10;
 /// What differs between a scan and the next of the same patient.
 const CHANGED_BYTES: usize = 4 << 10;
 
-/// How many cases there are.
+/// The cases that there are.
 #[derive(Debug, Default)]
-pub(crate) struct Cases {
-    pub(crate) started: AtomicUsize,
-    pub(crate) ended: AtomicUsize,
+pub(crate) struct Cases(Mutex<Count>);
+
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Count {
+    pub(crate) started: usize,
+    pub(crate) ended: usize,
+    /// Those that have not ended by the number of the patient, with the site where each was started.
+    pub(crate) open: BTreeMap<usize, (InstanceId, usize)>,
+}
+
+impl Cases {
+    /// How it stands now.
+    pub(crate) fn count(&self) -> Count {
+        self.change(|count| count.clone())
+    }
+
+    fn change<T>(&self, change: impl FnOnce(&mut Count) -> T) -> T {
+        change(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
+    }
 }
 
 /// Patients come to all sites.
@@ -41,9 +58,9 @@ pub(crate) async fn patients(sites: Vec<Client>, cases: Arc<Cases>) -> Result<()
     let mut arrivals = tokio::time::interval(ARRIVALS);
     let mut treated: JoinSet<Result<()>> = JoinSet::new();
     loop {
-        for site in &sites {
+        for (place, site) in sites.iter().enumerate() {
             arrivals.tick().await;
-            treated.spawn(patient(site.clone(), cases.clone()));
+            treated.spawn(patient(site.clone(), place, cases.clone()));
             while let Some(done) = treated.try_join_next() {
                 done.context("somebody fell over")??;
             }
@@ -51,18 +68,23 @@ pub(crate) async fn patients(sites: Vec<Client>, cases: Arc<Cases>) -> Result<()
     }
 }
 
-async fn patient(site: Client, cases: Arc<Cases>) -> Result<()> {
-    let number = cases.started.fetch_add(1, Ordering::Relaxed) + 1;
+async fn patient(site: Client, place: usize, cases: Arc<Cases>) -> Result<()> {
+    let number = cases.change(|count| {
+        count.started += 1;
+        count.started
+    });
     let data = Data::from([("patient".to_owned(), json!(format!("patient {number}")))]);
-    let wait_ms = Some(u64::try_from(STAY_MAX.as_millis())?);
-    let process = "referral".into();
-    let request = StartRequest { process, data, wait_ms, ..StartRequest::default() };
+    let request = StartRequest { process: "referral".into(), data, ..StartRequest::default() };
     let started = site.start(&request, None).await?;
+    cases.change(|count| count.open.insert(number, (started.instance, place)));
     let mut state = started.state;
     while state != InstanceState::Completed {
         state = site.instance(started.instance, STAY_MAX).await?.summary.state;
     }
-    cases.ended.fetch_add(1, Ordering::Relaxed);
+    cases.change(|count| {
+        count.ended += 1;
+        count.open.remove(&number);
+    });
     Ok(())
 }
 

@@ -1,19 +1,25 @@
-//! What the sites of the demonstration are doing, as a table.
+//! What the sites of the demonstration are doing: where each case is, and what went between the sites.
 //!
-//! Invariant: every figure is one that any operator can read at a server: its links and its metrics.
+//! Invariant: every figure is one that any operator can read at a server: its cases, its links and its
+//! metrics. A case is counted once, however many sites have a part in it.
 
-use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use anyhow::Result;
 use legwork_api::client::Client;
+use legwork_api::instances::{Instance, Node, NodeState};
 use legwork_api::links::{LinkBytes, LinkList};
 use serde::Serialize;
 
-use super::actors::Cases;
-use crate::style::{DIM, GOOD, STRONG, paint};
+use super::actors::{Cases, Count};
+use crate::abbreviate::short;
+use crate::style::{ACTIVE, DIM, GOOD, STRONG, bytes, count, paint};
 use crate::table::{Cell, Table};
+
+/// Room for the name of a step: what moves from one column to another is seen if the columns stay.
+const STEP_CHARS: usize = 10;
+/// How many cases are followed; those that came first, so that they keep their lines.
+const FOLLOWED_MAX: usize = 8;
 
 /// All sites at one moment.
 #[derive(Debug, PartialEq, Serialize)]
@@ -21,19 +27,38 @@ pub(crate) struct Board {
     pub(crate) seconds: u64,
     pub(crate) started: usize,
     pub(crate) ended: usize,
+    pub(crate) cases: Vec<Case>,
     pub(crate) sites: Vec<Site>,
     /// What of the cases went between the sites: histories, small and large values.
     pub(crate) bytes_sent: u64,
-    /// What the cases would have taken as a whole, sent with every move.
+    /// The messages around them: who controls what, and worklists.
+    pub(crate) bytes_messages: u64,
+    /// What the cases would have taken as a whole, sent with every move; without messages.
     pub(crate) bytes_whole: u64,
+}
+
+/// Where a case is.
+#[derive(Debug, PartialEq, Serialize)]
+pub(crate) struct Case {
+    pub(crate) instance: String,
+    pub(crate) patient: usize,
+    /// What is to be done next, and at which site.
+    pub(crate) open: Vec<Open>,
+}
+
+#[derive(Debug, PartialEq, Serialize)]
+pub(crate) struct Open {
+    pub(crate) site: &'static str,
+    pub(crate) step: String,
+    /// In which round of the therapy, from 1.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) round: Option<u32>,
 }
 
 #[derive(Debug, PartialEq, Serialize)]
 pub(crate) struct Site {
-    pub(crate) name: String,
+    pub(crate) name: &'static str,
     pub(crate) url: String,
-    /// Instances it has a part in.
-    pub(crate) instances: u64,
     pub(crate) items: u64,
     pub(crate) jobs: u64,
     pub(crate) entries_sent: u64,
@@ -44,21 +69,22 @@ pub(crate) struct Site {
 
 /// Where a site is asked.
 pub(crate) struct Asked {
-    pub(crate) name: String,
+    pub(crate) name: &'static str,
+    /// Who works there.
+    pub(crate) who: &'static str,
     pub(crate) url: String,
     pub(crate) client: Client,
 }
 
 impl Board {
-    pub(crate) async fn read(sites: &[Asked], cases: &Arc<Cases>, since: Duration) -> Result<Self> {
+    pub(crate) async fn read(sites: &[Asked], cases: &Cases, since: Duration) -> Result<Self> {
         let mut read = Vec::new();
-        for Asked { name, url, client } in sites {
+        for Asked { name, url, client, .. } in sites {
             let (links, metrics) = (client.links().await?, client.metrics().await?);
             let gauge = |name: &str| gauge(&metrics, name);
             read.push(Site {
-                name: name.clone(),
+                name,
                 url: url.clone(),
-                instances: gauge("legwork_instances_open"),
                 items: gauge("legwork_items_open"),
                 jobs: gauge("legwork_jobs_queued") + gauge("legwork_jobs_leased"),
                 entries_sent: links.entries_sent,
@@ -67,52 +93,112 @@ impl Board {
                 sent: sent(&links),
             });
         }
+        let Count { started, ended, open } = cases.count();
+        let mut followed = Vec::new();
+        for (patient, (instance, place)) in open.into_iter().take(FOLLOWED_MAX) {
+            let Some(site) = sites.get(place) else { continue };
+            let whole = site.client.instance(instance, Duration::ZERO).await?;
+            let (instance, open) = (instance.to_string(), ahead(&whole, sites));
+            followed.push(Case { instance, patient, open });
+        }
         Ok(Self {
             seconds: since.as_secs(),
-            started: cases.started.load(Ordering::Relaxed),
-            ended: cases.ended.load(Ordering::Relaxed),
-            bytes_sent: read.iter().map(Site::bytes_sent).sum(),
+            started,
+            ended,
+            cases: followed,
+            bytes_sent: read.iter().map(Site::bytes_of_cases).sum(),
+            bytes_messages: read.iter().map(Site::bytes_of_messages).sum(),
             bytes_whole: read.iter().map(|site| site.bytes_whole).sum(),
             sites: read,
         })
     }
 
     pub(crate) fn render(&self) -> String {
-        let Self { seconds, started, ended, sites, .. } = self;
-        let head = [
-            "SITE", "CASES", "ITEMS", "JOBS", "HISTORY", "SMALL", "LARGE", "LISTS", "CONTROL",
-            "ENTRIES", "SPARED",
-        ];
-        let mut table = Table::new(&head);
-        for site in sites {
-            let LinkBytes { history, small, large, worklist, control, .. } = site.sent;
-            let bytes = [history, small, large, worklist, control].map(|n| Cell::from(bytes(n)));
-            let counts = [site.instances, site.items, site.jobs].map(|n| Cell::from(n.to_string()));
-            let entries = [
-                Cell::from(site.entries_sent.to_string()),
-                Cell::styled(GOOD, site.entries_spared.to_string()),
-            ];
-            let name = [Cell::styled(STRONG, &site.name)];
-            table.row(name.into_iter().chain(counts).chain(bytes).chain(entries));
-        }
-        let (sent, whole) = (self.bytes_sent, self.bytes_whole);
+        let Self { seconds, started, ended, bytes_messages, .. } = self;
+        let treated = started.saturating_sub(*ended);
+        let sent = self.bytes_sent + bytes_messages;
+        let whole = self.bytes_whole + bytes_messages;
         let share = 100 * whole.saturating_sub(sent) / whole.max(1);
+        let note = |text: &str| format!("{}\n\n", paint(DIM, text));
         format!(
-            "{started} patients came, {ended} went home · {seconds} s\n\n{}\n\
-             the cases took {} between the sites; sent as a whole with every move it would have \
-             been {}: {}\n",
-            table.render(""),
+            "After {seconds} s: {} came, {ended} went home, {treated} in treatment.\n\n{}{}{}{}\
+             Sent in all: {}, of which {} are messages. If each move took the whole case\n\
+             along, it would be {} with the same messages: {}.\n",
+            count(*started, "patient"),
+            self.cases(),
+            note("A case moves to the site where its next step is done."),
+            self.sites(),
+            note(
+                "Items wait for people, jobs for the machine. The rest is what a site has sent:\n\
+                 histories, values and files of cases, and the messages around them."
+            ),
             bytes(sent),
+            bytes(*bytes_messages),
             bytes(whole),
             paint(GOOD, format!("{share} % saved")),
         )
     }
+
+    /// A line for each case, a column for each site: what is to be done there next.
+    fn cases(&self) -> String {
+        let mut table = Table::new(&["CASE", "PATIENT", "ROUND", "CLINIC", "IMAGING", "LAB"])
+            .steady(STEP_CHARS);
+        for case in &self.cases {
+            let at = |site: &Site| {
+                let here = case.open.iter().filter(|open| open.site == site.name);
+                let steps: Vec<&str> = here.map(|open| &*open.step).collect();
+                Cell::styled(ACTIVE, steps.join(", "))
+            };
+            let name = Cell::styled(STRONG, short(&case.instance));
+            let patient = Cell::from(case.patient.to_string());
+            let round = case.open.iter().find_map(|open| open.round);
+            let round = Cell::from(round.map_or_else(String::new, |round| round.to_string()));
+            table.row([name, patient, round].into_iter().chain(self.sites.iter().map(at)));
+        }
+        table.render("")
+    }
+
+    fn sites(&self) -> String {
+        let mut table =
+            Table::new(&["SITE", "ITEMS", "JOBS", "HISTORY", "VALUES", "FILES", "MESSAGES"]);
+        for site in &self.sites {
+            let LinkBytes { history, small, large, .. } = site.sent;
+            let name = [Cell::styled(STRONG, site.name)];
+            let counts = [site.items, site.jobs].map(|count| Cell::from(count.to_string()));
+            let sent = [history, small, large, site.bytes_of_messages()];
+            table.row(name.into_iter().chain(counts).chain(sent.map(|n| Cell::from(bytes(n)))));
+        }
+        table.render("")
+    }
 }
 
 impl Site {
-    fn bytes_sent(&self) -> u64 {
+    fn bytes_of_cases(&self) -> u64 {
         self.sent.history + self.sent.small + self.sent.large
     }
+
+    fn bytes_of_messages(&self) -> u64 {
+        self.sent.control + self.sent.worklist
+    }
+}
+
+/// What is to be done next in a case, and where.
+fn ahead(instance: &Instance, sites: &[Asked]) -> Vec<Open> {
+    let is_open = |node: &&Node| match node.state {
+        NodeState::Activated | NodeState::Claimed | NodeState::Answered | NodeState::Failed => true,
+        NodeState::NotActivated
+        | NodeState::Running
+        | NodeState::Completed
+        | NodeState::Skipped => false,
+    };
+    let open = |node: &Node| {
+        // Servers are called like their sites, with a number.
+        let server = node.server.as_deref()?;
+        let site = sites.iter().find(|site| server.strip_prefix(site.name) == Some("-1"))?;
+        let round = node.activity.iteration.0.last().map(|round| round + 1);
+        Some(Open { site: site.name, step: node.name.to_string(), round })
+    };
+    instance.nodes.iter().filter(is_open).filter_map(open).collect()
 }
 
 /// All that one server has sent.
@@ -134,22 +220,14 @@ fn gauge(metrics: &str, name: &str) -> u64 {
     line.and_then(|value| value.parse::<f64>().ok()).map_or(0, |value| value as u64)
 }
 
-/// `512 B`, `12.4 kB`, `3.0 MB`
-fn bytes(number: u64) -> String {
-    let number = number as f64;
-    match number {
-        ..1e3 => format!("{number} B"),
-        1e3..1e6 => format!("{:.1} kB", number / 1e3),
-        _ => format!("{:.1} MB", number / 1e6),
-    }
-}
-
-/// What stands above the table all the time.
+/// What stands above it all the time.
 pub(crate) fn heading(sites: &[Asked]) -> String {
-    let mut text = format!("{}\n\n", paint(STRONG, "Three sites, one process model"));
-    for site in sites {
-        text.push_str(&format!("  {:<8} {}\n", site.name, paint(DIM, &site.url)));
+    let mut text = format!("{}\n\n", paint(STRONG, "A hospital at three sites, one process"));
+    let mut table = Table::bare();
+    for Asked { name, who, url, .. } in sites {
+        table.row([Cell::from(name), Cell::styled(DIM, url), Cell::from(who)]);
     }
+    text.push_str(&table.render("  "));
     let first = sites.first().map(|site| site.url.as_str()).unwrap_or_default();
     text.push_str(&format!(
         "\n  Look around in another terminal:\n    \
@@ -164,31 +242,63 @@ pub(crate) fn heading(sites: &[Asked]) -> String {
 mod tests {
     use super::*;
 
-    #[test]
-    fn the_table_tells_what_went_and_what_was_saved() {
-        let site = |name: &str, sent, spared| Site {
-            name: name.to_owned(),
-            url: String::new(),
-            instances: 3,
-            items: 2,
-            jobs: 1,
-            entries_sent: sent,
-            entries_spared: spared,
-            bytes_whole: 8_000_000,
-            sent: LinkBytes { history: 900, small: 100, large: 2_000_000, ..LinkBytes::default() },
+    fn site(name: &'static str) -> Site {
+        let sent = LinkBytes {
+            history: 900,
+            small: 100,
+            large: 2_000_000,
+            control: 300_000,
+            worklist: 200_000,
+            ..LinkBytes::default()
         };
-        let sites = vec![site("clinic", 20, 100), site("lab", 10, 0)];
-        let bytes_sent = sites.iter().map(Site::bytes_sent).sum();
-        let (started, ended, bytes_whole) = (5, 2, 16_000_000);
-        let board = Board { seconds: 9, started, ended, sites, bytes_sent, bytes_whole };
+        let (items, jobs, entries_sent, entries_spared) = (2, 1, 20, 100);
+        let (url, bytes_whole) = (String::new(), 3_000_000);
+        Site { name, url, items, jobs, entries_sent, entries_spared, bytes_whole, sent }
+    }
+
+    #[test]
+    fn a_case_has_one_line_and_messages_count_on_both_sides() {
+        let open = |site, step: &str, round| Open { site, step: step.to_owned(), round };
+        let case = |end: &str, patient, open| Case {
+            instance: format!("inst_01KFZQ9Y5GB4D7T3N8XJ2{end}000"),
+            patient,
+            open,
+        };
+        let cases = vec![
+            case("M6", 3, vec![open("imaging", "scan", None), open("lab", "analyse", None)]),
+            case("M7", 4, vec![open("clinic", "treat", Some(2))]),
+        ];
+        let sites = vec![site("clinic"), site("imaging"), site("lab")];
+        let bytes_sent = sites.iter().map(Site::bytes_of_cases).sum();
+        let bytes_messages = sites.iter().map(Site::bytes_of_messages).sum();
+        let (seconds, started, ended, bytes_whole) = (9, 5, 3, 18_500_000);
+        let board = Board {
+            seconds,
+            started,
+            ended,
+            cases,
+            sites,
+            bytes_sent,
+            bytes_messages,
+            bytes_whole,
+        };
         insta::assert_snapshot!(anstream::adapter::strip_str(&board.render()).to_string(), @r"
-        5 patients came, 2 went home · 9 s
+        After 9 s: 5 patients came, 3 went home, 2 in treatment.
 
-        SITE    CASES  ITEMS  JOBS  HISTORY  SMALL  LARGE   LISTS  CONTROL  ENTRIES  SPARED
-        clinic  3      2      1     900 B    100 B  2.0 MB  0 B    0 B      20       100
-        lab     3      2      1     900 B    100 B  2.0 MB  0 B    0 B      10       0
+        CASE        PATIENT     ROUND       CLINIC      IMAGING     LAB
+        8XJ2M6      3                                   scan        analyse
+        8XJ2M7      4           2           treat
+        A case moves to the site where its next step is done.
 
-        the cases took 4.0 MB between the sites; sent as a whole with every move it would have been 16.0 MB: 74 % saved
+        SITE     ITEMS  JOBS  HISTORY  VALUES  FILES   MESSAGES
+        clinic   2      1     900 B    100 B   2.0 MB  500 kB
+        imaging  2      1     900 B    100 B   2.0 MB  500 kB
+        lab      2      1     900 B    100 B   2.0 MB  500 kB
+        Items wait for people, jobs for the machine. The rest is what a site has sent:
+        histories, values and files of cases, and the messages around them.
+
+        Sent in all: 7.5 MB, of which 1.5 MB are messages. If each move took the whole case
+        along, it would be 20 MB with the same messages: 62 % saved.
         ");
     }
 

@@ -18,15 +18,19 @@ use legwork_model::time::parse_duration;
 use legwork_server::{Config, Peering, Server, StoreChoice, cluster};
 use tokio::task::JoinSet;
 
+use crate::layout;
 use crate::output::{self, Output};
 use actors::{Cases, analyser, patients, person};
 use board::{Asked, Board, heading};
 
 const DEFINITION: &str = include_str!("../../demo/referral.yaml");
 const ORGANISATION: &str = include_str!("../../demo/organisation.yaml");
-/// The sites, and who is at home there.
-const SITES: [(&str, &[&str]); 3] =
-    [("clinic", &["ann", "ben"]), ("imaging", &["cleo", "dan"]), ("lab", &[])];
+/// The sites, who is at home there, and what they are.
+const SITES: [(&str, &[&str], &str); 3] = [
+    ("clinic", &["ann", "ben"], "ann, a nurse, and ben, a doctor"),
+    ("imaging", &["cleo", "dan"], "cleo, a radiographer, and dan, a radiologist"),
+    ("lab", &[], "a machine that counts blood cells"),
+];
 const LAB: usize = 2;
 const VALID: Duration = Duration::from_secs(7 * 86_400);
 /// Back to the top, and everything below gone.
@@ -63,7 +67,7 @@ async fn start(folder: &Path) -> Result<Vec<Server>> {
     let free = free_addresses(2 * SITES.len())?;
     let (apis, addresses) = free.split_at(SITES.len());
     let mut topology = String::from("topology: demonstration\ndomains:\n");
-    for ((name, people), (api, address)) in SITES.iter().zip(apis.iter().zip(addresses)) {
+    for ((name, people, _), (api, address)) in SITES.iter().zip(apis.iter().zip(addresses)) {
         topology.push_str(&format!(
             "  {name}:\n    servers:\n      {name}-1: {{ address: \"{address}\", api: \
              \"http://{api}\" }}\n    people: [{}]\n",
@@ -73,7 +77,7 @@ async fn start(folder: &Path) -> Result<Vec<Server>> {
     let certificates = folder.join("cluster");
     cluster::init(&topology, &certificates, VALID)?;
     let mut servers = Vec::new();
-    for ((name, _), api) in SITES.iter().zip(apis) {
+    for ((name, ..), api) in SITES.iter().zip(apis) {
         let store = StoreChoice::Directory(folder.join("stores").join(name));
         let mut config = Config::new(store);
         config.listen = *api;
@@ -107,7 +111,7 @@ async fn show(args: &Args, out: Output, servers: &[Server]) -> Result<()> {
     let cases = Arc::new(Cases::default());
     let mut acting = JoinSet::new();
     acting.spawn(patients(clients.clone(), cases.clone()));
-    for (client, (_, people)) in clients.iter().zip(SITES) {
+    for (client, (_, people, _)) in clients.iter().zip(SITES) {
         for agent in people {
             acting.spawn(person(client.clone(), agent));
         }
@@ -117,9 +121,9 @@ async fn show(args: &Args, out: Output, servers: &[Server]) -> Result<()> {
         .into_iter()
         .zip(SITES)
         .zip(servers)
-        .map(|((client, (name, _)), server)| {
+        .map(|((client, (name, _, who)), server)| {
             let url = format!("http://{}", server.address());
-            Asked { name: name.to_owned(), url, client }
+            Asked { name, who, url, client }
         })
         .collect();
     let drawing = draw(args, out, &asked, &cases);
@@ -144,7 +148,7 @@ async fn draw(args: &Args, out: Output, sites: &[Asked], cases: &Arc<Cases>) -> 
     let (begin, mut ticks) = (Instant::now(), tokio::time::interval(args.every));
     let is_screen = std::io::stdout().is_terminal() && !out.json;
     if !is_screen && !out.json {
-        output::write(&heading(sites))?;
+        output::write(&layout::fold(heading(sites), layout::columns()))?;
     }
     loop {
         ticks.tick().await;

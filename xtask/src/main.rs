@@ -1,8 +1,9 @@
-//! The one way to run the project's chores: `cargo xtask ci`, `sim`, `figure`, `crash`, `bench`.
+//! The one way to run the project's chores: `cargo xtask ci`, `dist`, `sim`, `figure`, `crash`, `bench`.
 //!
 //! Thin on purpose: it builds in seconds and starts the real programs.
 
 mod ci;
+mod dist;
 mod prepare;
 
 use std::process::{Command, ExitCode};
@@ -26,6 +27,9 @@ enum Chore {
         #[arg(long)]
         long: bool,
     },
+    /// The program as it is handed on, stripped, and its debug info beside it: `target/dist/legwork` and
+    /// `legwork.debug`.
+    Dist,
     /// Whole sites in virtual time: `--seeds N`, `--seed K` to repeat one.
     Sim {
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
@@ -54,6 +58,7 @@ enum Chore {
 fn main() -> ExitCode {
     let outcome = match Arguments::parse().chore {
         Chore::Ci { long } => ci::run(long),
+        Chore::Dist => dist::run(),
         Chore::Sim { arguments } => program("legwork-sim", "legwork-sim", &[], &arguments),
         Chore::Figure { arguments } => {
             program("legwork-experiments", "legwork-experiments", &[], &arguments)

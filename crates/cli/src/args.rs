@@ -12,13 +12,16 @@ use crate::{
 /// Where a server is looked for.
 pub(crate) const SERVER_DEFAULT: &str = "http://127.0.0.1:7700";
 
+/// With the commit, of a release.
+const VERSION: &str = env!("LEGWORK_VERSION");
+
 const AFTER_HELP: &str = "\
 Ids may be shortened to any end that only one has, or `last` for the newest.
 Exit codes: 0 done, 1 refused or failed, 2 a command line that cannot be read.";
 
 /// Workflows that go where the work is
 #[derive(Debug, Parser)]
-#[command(name = "legwork", version, after_help = AFTER_HELP, max_term_width = 100)]
+#[command(name = "legwork", version = VERSION, after_help = AFTER_HELP, max_term_width = 100)]
 pub(crate) struct Cli {
     #[command(flatten)]
     pub(crate) global: Global,

@@ -97,6 +97,7 @@ pub(crate) fn run(args: Args, out: Output) -> Result<()> {
         (false, None) => StoreChoice::Directory(args.data),
     };
     let mut config = Config::new(store.clone());
+    config.commit = env!("LEGWORK_COMMIT");
     config.threads = args.threads;
     config.grace = args.grace;
     config.limits.rate_per_s = args.rate;
@@ -161,9 +162,9 @@ fn serves(listen: SocketAddr, api: SocketAddr) -> bool {
 
 fn overridden(listen: SocketAddr, api: SocketAddr) -> String {
     format!(
-        "{} it listens on {listen} (--listen or LEGWORK_LISTEN), and the topology sends people and other \
-         servers to http://{api}: unset LEGWORK_LISTEN, or publish another `api`, unless something in \
-         front passes it on",
+        "{} it listens on {listen} (--listen or LEGWORK_LISTEN), and the topology sends people and \
+         other servers to http://{api}: unset LEGWORK_LISTEN, or publish another `api`, unless \
+         something in front passes it on",
         paint(WARN, "warning:")
     )
 }
@@ -211,7 +212,7 @@ fn banner(
     withheld: Option<SocketAddr>,
     end: &str,
 ) -> String {
-    let version = env!("CARGO_PKG_VERSION");
+    let version = env!("LEGWORK_VERSION");
     let mut out = format!("{} {version} is up\n\n", paint(GOOD.bold(), "legwork"));
     let mut line = |name: &str, text: &str| {
         out.push_str(&format!("  {}  {text}\n", paint(DIM, format!("{name:<6}"))));
@@ -251,7 +252,7 @@ mod tests {
     fn shown(url: &str, tokens: bool, withheld: Option<&str>) -> String {
         let withheld = withheld.map(|address| address.parse().unwrap());
         let text = banner(url, None, "/srv/legwork", tokens, withheld, "Ctrl-C stops it.");
-        anstream::adapter::strip_str(&text).to_string().replace(env!("CARGO_PKG_VERSION"), "1.2.3")
+        anstream::adapter::strip_str(&text).to_string().replace(env!("LEGWORK_VERSION"), "1.2.3")
     }
 
     #[test]

@@ -1,0 +1,48 @@
+//! `cargo xtask dist`: the program as it is handed on, and its debug info in a file of its own.
+//!
+//! Invariant: both come from one link, so that what the one says of an address holds for the other.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::{Context, Result, bail};
+
+/// Built with this, the program still has all that is stripped from releases.
+const PROFILE: &str = "dist";
+
+pub(crate) fn run() -> Result<()> {
+    super::cargo(&["build", "--profile", PROFILE, "--package", "legwork-cli"])?;
+    let built = target().join(PROFILE).join("legwork");
+    let debug = built.with_extension("debug");
+    run_tool(objcopy().arg("--only-keep-debug").args([&built, &debug]))?;
+    // The program names the file: debuggers look for it beside the program.
+    let mut link = std::ffi::OsString::from("--add-gnu-debuglink=");
+    link.push(&debug);
+    run_tool(objcopy().arg("--strip-all").arg(link).arg(&built))?;
+    for path in [&built, &debug] {
+        let bytes = path.metadata().with_context(|| path.display().to_string())?.len();
+        println!("{} ({} MB)", path.display(), bytes >> 20);
+    }
+    Ok(())
+}
+
+fn objcopy() -> Command {
+    Command::new("objcopy")
+}
+
+/// Where cargo puts what it builds.
+fn target() -> PathBuf {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+    std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root.join("target"), PathBuf::from)
+}
+
+fn run_tool(command: &mut Command) -> Result<()> {
+    let name = command.get_program().to_string_lossy().into_owned();
+    let status = command
+        .status()
+        .with_context(|| format!("`{name}` does not start; objcopy is in the package binutils"))?;
+    if !status.success() {
+        bail!("`{name}` failed");
+    }
+    Ok(())
+}

@@ -110,18 +110,22 @@ impl Cluster {
                     None => {}
                 }
             }
-            match arriving.world.site().mode() {
-                Mode::Gone { .. } => {}
-                Mode::Serving => {
-                    let mut old = std::mem::replace(&mut self.worlds[place], arriving.world);
-                    let asked = old.take_asked();
-                    self.worlds[place].lose(asked);
-                    let digest = instances_digest(&old)?;
-                    self.moves.moved += 1;
-                    self.moves.retired.push(Retired { place, epoch, world: old, digest });
-                }
-                Mode::Frozen { .. } => self.moves.arriving.push(arriving),
+            let has_come = match arriving.world.site().mode() {
+                Mode::Gone { .. } => continue,
+                Mode::Serving => true,
+                // The next change moves it on, which it has heard of together with the end of this one.
+                Mode::Frozen { change: by } => by != change,
+            };
+            if !has_come {
+                self.moves.arriving.push(arriving);
+                continue;
             }
+            let mut old = std::mem::replace(&mut self.worlds[place], arriving.world);
+            let asked = old.take_asked();
+            self.worlds[place].lose(asked);
+            let digest = instances_digest(&old)?;
+            self.moves.moved += 1;
+            self.moves.retired.push(Retired { place, epoch, world: old, digest });
         }
         Ok(())
     }

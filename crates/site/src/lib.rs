@@ -420,6 +420,11 @@ impl Site {
         self.seat.as_ref().or(self.bootstrap.as_ref())
     }
 
+    /// The same once the catalog names this server: before, others go by the numbers of its file.
+    pub fn joined(&self) -> Option<&Seat> {
+        self.seat.as_ref()
+    }
+
     /// The change of the topology that is under way, as far as known here.
     pub fn change(&self) -> Option<&Pending> {
         self.catalog.changes().pending()

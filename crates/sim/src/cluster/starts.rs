@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 
 use legwork_model::id::{InstanceId, ServerId, StreamId};
 use legwork_placement::Map;
-use legwork_site::{Answer, Key, Refusal, Start};
+use legwork_site::{Answer, Key, Refusal, Seat, Start};
 
 use super::{Cluster, oracle};
 use crate::dice::Dice;
@@ -43,14 +43,20 @@ impl Cluster {
         dice: &mut Dice,
     ) -> Option<(InstanceId, usize)> {
         let world = &self.worlds[front];
-        let (topology, now) = (world.topology()?.clone(), world.now());
-        let here = ServerId(front as u16);
+        let now = world.now();
+        let Some(Seat { here, topology }) = world.site().joined() else {
+            // As if it were alone, for the numbers of its file place nothing; its site refuses it.
+            let instance =
+                InstanceId::new(now.0 as u64, number as u32, spread, ServerId::default());
+            self.note_version(instance, dice);
+            return Some((instance, front));
+        };
         // Who knows from when weights count draws no id from before.
-        let domain = topology.domain_of(here).and_then(|domain| topology.domain(domain))?;
+        let domain = topology.domain_of(*here).and_then(|domain| topology.domain(domain))?;
         let since = domain.chain.latest_since().map_or(0, |since| since + 1);
         let created = since.max(now.0 as u64);
         let id = |server| InstanceId::new(created, number as u32, spread, server);
-        let server = topology.starter(here, id(here))?;
+        let server = topology.starter(*here, id(*here))?;
         let instance = id(server);
         self.note_version(instance, dice);
         Some((instance, usize::from(server.0)))
@@ -58,14 +64,12 @@ impl Cluster {
 
     /// A key of the domain of a site.
     pub(crate) fn draw_key(&self, front: usize, dice: &mut Dice) -> Option<StreamId> {
-        let world = &self.worlds[front];
-        let domain = world.topology()?.domain_of(ServerId(front as u16))?;
+        // By its own number, which is another one in its file as long as it has no catalog.
+        let Seat { here, topology } = self.worlds[front].site().seat()?;
+        let domain = topology.domain_of(*here)?;
         let number = (usize::from(domain.0) * KEYS + dice.below(KEYS)) as u64;
         let hash = Dice::new(self.seed ^ number << 20).roll();
-        // One that has no catalog yet goes by its file, where its number may be another one's: in small
-        // clusters that is often of another domain.
-        let is_sure = !self.is_shared() || world.site().catalog_len() > 0;
-        is_sure.then(|| StreamId::of_key(u128::from(hash)))
+        Some(StreamId::of_key(u128::from(hash)))
     }
 
     /// A start of the instance, with a key if it has one.

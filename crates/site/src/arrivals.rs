@@ -130,7 +130,7 @@ impl Site {
             Message::Items(items) => self.items_told(from, *items, now),
             // About no instance.
             Message::Report(_) | Message::Moved { .. } => self.hear_report(from, &message, now),
-            Message::KeyWanted(question) => self.key_wanted(from, question),
+            Message::KeyWanted(question) => self.key_wanted(from, question, now),
             Message::KeyUsed { question, is_used } => self.key_used(from, question, is_used),
             Message::Over { ids } => self.told_over(from, ids, now),
             Message::Load { written } => self.load_told(from, written, now),

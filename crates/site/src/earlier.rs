@@ -6,10 +6,12 @@
 //! there. A server says so only when it can no longer start anything under an earlier one.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 use std::time::Duration;
 
 use legwork_model::id::{InstanceId, ServerId, StreamId};
 use legwork_model::time::Timestamp;
+use legwork_placement::Layout;
 
 use crate::input::RequestId;
 use crate::message::{KeyQuestion, Message};
@@ -58,12 +60,16 @@ impl Earlier {
 impl Site {
     /// How many divisions the domain has had, and who had a spread before.
     fn earlier_servers(&self, id: InstanceId) -> (u32, BTreeSet<ServerId>) {
-        let (Some(seat), Some(domain)) = (&self.seat, self.domain_here()) else {
-            return (0, BTreeSet::new());
-        };
-        let divisions = self.catalog.changes().divisions(domain);
+        let Some(seat) = &self.seat else { return (0, BTreeSet::new()) };
+        let divisions = self.divisions_here();
         let servers = divisions.iter().map(|layout| layout.server(id.spread()));
         (divisions.len() as u32, servers.filter(|server| *server != seat.here).collect())
+    }
+
+    /// All divisions that the domain of this server has had, as far as known here.
+    fn divisions_here(&self) -> &[Arc<Layout>] {
+        let domain = self.domain_here();
+        domain.map_or(&[], |domain| self.catalog.changes().divisions(domain))
     }
 
     /// Whether a start may go on whose key was not used here. If not, it waits for the answers of
@@ -124,9 +130,14 @@ impl Site {
         }
     }
 
-    /// Another server asks whether a key was used here.
-    pub(crate) fn key_wanted(&mut self, from: ServerId, question: KeyQuestion) {
+    /// Another server asks whether a key was used here. As long as this server has not heard of the
+    /// division that is asked about, it may still start something under the key: it does not answer,
+    /// and is asked again.
+    pub(crate) fn key_wanted(&mut self, from: ServerId, question: KeyQuestion, now: Timestamp) {
         let KeyQuestion { key, versions } = question;
+        if self.divisions_here().len() < versions as usize {
+            return self.ask_for_newer(from, now);
+        }
         let questions = &mut self.earlier.questions;
         if questions.len() < KEYS_MAX || questions.contains_key(&key) {
             questions.entry(key).or_default().insert((from, versions));

@@ -103,6 +103,11 @@ impl Site {
     /// Keeps an offer until the records that it needs have come.
     fn hold(&mut self, from: ServerId, offer: Box<Offer>, now: Timestamp) {
         self.hold_offer(from, offer, now);
+        self.ask_for_newer(from, now);
+    }
+
+    /// Asks another server for the records that it has shown to have, not every time it shows it.
+    pub(crate) fn ask_for_newer(&mut self, from: ServerId, now: Timestamp) {
         if self.replication.asked.get(&from).is_none_or(|due| *due <= now) {
             self.replication.asked.insert(from, now.plus(PATIENCE));
             self.ask_catalog(from);

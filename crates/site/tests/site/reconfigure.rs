@@ -266,6 +266,30 @@ fn a_key_that_was_used_under_other_weights_starts_nothing_twice() {
 }
 
 #[test]
+fn a_key_is_not_called_unused_by_a_server_that_may_still_use_it() {
+    let mut group = Group::new(1, 1);
+    // It works on, but hears nothing of the catalog, and was declared down.
+    group.is_lost = |message| matches!(message, Message::Catalog { .. });
+    let mut change = asked(&topology(1, 0), Method::Since);
+    change.without = vec!["north-2".into()];
+    group.ask(0, Request::PublishTopology(change)).unwrap();
+    group.pass(3_000);
+    assert_eq!(group.epochs(), [2, 1, 1]);
+    // From then on all that is new belongs to the other one.
+    group.pass(120_000);
+    let (now, before) = (group.draw(0, HIGH), group.draw(1, HIGH));
+    let held = group.send(0, start(now, key(7)));
+    assert!(group.answers.is_empty(), "there it could be used until the new weights are known");
+    group.ask(1, start(before, key(7))).unwrap();
+    group.is_lost = |_| false;
+    group.pass(1_000);
+    group.pass(1_000);
+    assert_eq!(group.epochs()[..2], [2, 2]);
+    assert_eq!(code(group.answers.remove(&held)), ("elsewhere", Some(ServerId(1))));
+    assert_eq!((group.holders(now), group.holders(before)), (vec![], vec![1]));
+}
+
+#[test]
 fn while_a_server_that_may_have_used_a_key_is_away_the_start_is_refused_and_not_repeated() {
     let mut group = Group::new(1, 0);
     group.publish(&topology(0, 1), Method::Except).unwrap();

@@ -27,6 +27,16 @@ struct Arguments {
     /// Go on with further seeds for this many hours.
     #[arg(long)]
     hours: Option<f64>,
+    /// Run all seeds even if some fail, and list those that do.
+    #[arg(long)]
+    keep_going: bool,
+}
+
+/// What came of the seeds that were run.
+#[derive(Default)]
+struct Outcome {
+    reports: Vec<Report>,
+    failures: Vec<Failure>,
 }
 
 fn main() -> ExitCode {
@@ -39,40 +49,50 @@ fn main() -> ExitCode {
         return ExitCode::FAILURE;
     }
     let run = |seed| scene.map_or_else(|| run(seed), |scene| run_scene(seed, scene));
-    let from = arguments.from;
+    let (from, keep_going) = (arguments.from, arguments.keep_going);
     let outcome = match (arguments.seed, arguments.hours) {
-        (Some(seed), _) => twice(seed, run).map(|report| (1, vec![report])),
+        (Some(seed), _) => twice(seed, run),
         (None, Some(hours)) => {
             let end = begin + Duration::from_secs_f64(hours.max(0.0) * 3600.0);
-            many(from, |_| Instant::now() < end, run)
+            many(from, |_| Instant::now() < end, run, keep_going)
         }
-        (None, None) => many(from, |seed| seed < from + arguments.seeds, run),
+        (None, None) => many(from, |seed| seed < from + arguments.seeds, run, keep_going),
     };
-    match outcome {
-        Ok((seeds, reports)) => {
-            let sum = |count: fn(&Report) -> usize| reports.iter().map(count).sum::<usize>();
-            println!(
-                "seeds={seeds} instances={} completions={} crashes={} changes={} undone={} \
-                 moves={} promised={} kept={} withdrawn={} late={} excused={} seconds={:.1} failed=0",
-                sum(|report| report.instances),
-                sum(|report| report.completions),
-                sum(|report| report.crashes as usize),
-                sum(|report| report.changes.published),
-                sum(|report| report.changes.undone),
-                sum(|report| report.changes.moved),
-                sum(|report| report.promises.promised),
-                sum(|report| report.promises.kept),
-                sum(|report| report.promises.withdrawn),
-                sum(|report| report.promises.late),
-                sum(|report| report.promises.excused),
-                begin.elapsed().as_secs_f64(),
-            );
-            ExitCode::SUCCESS
-        }
-        Err(failure) => {
+    outcome.tell(begin.elapsed())
+}
+
+impl Outcome {
+    fn tell(mut self, took: Duration) -> ExitCode {
+        let Self { reports, failures } = &mut self;
+        failures.sort_by_key(|failure| failure.seed);
+        for failure in failures.iter() {
             eprintln!("{failure}");
-            ExitCode::FAILURE
         }
+        let sum = |count: fn(&Report) -> usize| reports.iter().map(count).sum::<usize>();
+        println!(
+            "seeds={} instances={} completions={} crashes={} changes={} undone={} moves={} \
+             promised={} kept={} withdrawn={} late={} excused={} seconds={:.1} failed={}",
+            reports.len() + failures.len(),
+            sum(|report| report.instances),
+            sum(|report| report.completions),
+            sum(|report| report.crashes as usize),
+            sum(|report| report.changes.published),
+            sum(|report| report.changes.undone),
+            sum(|report| report.changes.moved),
+            sum(|report| report.promises.promised),
+            sum(|report| report.promises.kept),
+            sum(|report| report.promises.withdrawn),
+            sum(|report| report.promises.late),
+            sum(|report| report.promises.excused),
+            took.as_secs_f64(),
+            failures.len(),
+        );
+        if failures.is_empty() {
+            return ExitCode::SUCCESS;
+        }
+        let seeds: Vec<String> = failures.iter().map(|failure| failure.seed.to_string()).collect();
+        println!("failed: {}", seeds.join(" "));
+        ExitCode::FAILURE
     }
 }
 
@@ -80,44 +100,60 @@ fn word(scene: Scene) -> String {
     format!("{scene:?}").to_lowercase()
 }
 
-/// Runs seeds as long as they are wanted, as many at a time as there are processors. A
-/// seed depends on nothing but itself, so their order does not matter.
+/// Runs seeds as long as they are wanted, as many at a time as there are processors, and until one
+/// fails unless all are to be run. A seed depends on nothing but itself, so their order does not matter.
 fn many(
     from: u64,
     wanted: impl Fn(u64) -> bool + Sync,
     run: impl Fn(u64) -> Result<Report, Failure> + Sync,
-) -> Result<(usize, Vec<Report>), Failure> {
+    keep_going: bool,
+) -> Outcome {
     let (next, failed) = (AtomicU64::new(from), AtomicBool::new(false));
     let work = || {
-        let mut reports = Vec::new();
+        let mut outcome = Outcome::default();
         loop {
             let seed = next.fetch_add(1, Ordering::Relaxed);
-            if failed.load(Ordering::Relaxed) || !wanted(seed) {
-                return Ok(reports);
+            if failed.load(Ordering::Relaxed) && !keep_going || !wanted(seed) {
+                return outcome;
             }
-            reports.push(run(seed).inspect_err(|_| failed.store(true, Ordering::Relaxed))?);
+            match run(seed) {
+                Ok(report) => outcome.reports.push(report),
+                Err(failure) => {
+                    failed.store(true, Ordering::Relaxed);
+                    outcome.failures.push(failure);
+                }
+            }
         }
     };
     let threads = std::thread::available_parallelism().map_or(1, NonZero::get);
-    let reports = std::thread::scope(|scope| {
+    std::thread::scope(|scope| {
         let running: Vec<_> = (0..threads).map(|_| scope.spawn(work)).collect();
-        let joined = running.into_iter().map(|thread| match thread.join() {
-            Ok(reports) => reports,
-            Err(panic) => std::panic::resume_unwind(panic),
-        });
-        joined.collect::<Result<Vec<_>, _>>()
-    })?;
-    let reports: Vec<Report> = reports.into_iter().flatten().collect();
-    Ok((reports.len(), reports))
+        let mut all = Outcome::default();
+        for thread in running {
+            match thread.join() {
+                Ok(Outcome { reports, failures }) => {
+                    all.reports.extend(reports);
+                    all.failures.extend(failures);
+                }
+                Err(panic) => std::panic::resume_unwind(panic),
+            }
+        }
+        all
+    })
 }
 
-fn twice(seed: u64, run: impl Fn(u64) -> Result<Report, Failure>) -> Result<Report, Failure> {
-    let (first, second) = (run(seed)?, run(seed)?);
-    println!("{first:#?}");
-    if first == second {
-        Ok(first)
-    } else {
-        let reason = format!("two runs differ: {first:?} and {second:?}");
-        Err(Failure { seed, reason })
+fn twice(seed: u64, run: impl Fn(u64) -> Result<Report, Failure>) -> Outcome {
+    let mut outcome = Outcome::default();
+    match (run(seed), run(seed)) {
+        (Ok(first), Ok(second)) if first == second => {
+            println!("{first:#?}");
+            outcome.reports.push(first);
+        }
+        (Ok(first), Ok(second)) => {
+            let reason = format!("two runs differ: {first:?} and {second:?}");
+            outcome.failures.push(Failure { seed, reason });
+        }
+        (Err(failure), _) | (_, Err(failure)) => outcome.failures.push(failure),
     }
+    outcome
 }

@@ -29,7 +29,7 @@ const PAUSE_MIN: Duration = Duration::from_secs(1);
 const PAUSE_MAX: Duration = Duration::from_secs(60);
 /// Who has not answered so many times counts as unreachable.
 const ATTEMPTS_MAX: u32 = 3;
-/// How many people are followed at a time; beyond it those go of whom nobody has asked for longest.
+/// How many people's items are known at a time; beyond it those go of whom nobody has asked for longest.
 const PEOPLE_MAX: usize = 10_000;
 /// The most items of a person that are kept of one server: the oldest.
 const PART_ITEMS_MAX: usize = 20_000;
@@ -54,6 +54,9 @@ pub(crate) struct Person {
     parts: BTreeMap<ServerId, Part>,
     asked_at: Timestamp,
     due: Timestamp,
+    /// Nobody has asked for long: the others are not asked, and what they told last is kept in case
+    /// they cannot be reached when somebody does.
+    is_dormant: bool,
     gathering_until: Timestamp,
     /// The requests that wait until all have answered.
     waiting: Vec<RequestId>,
@@ -109,7 +112,7 @@ impl Following {
 
     /// Begins to follow a person, if nobody has asked for their list of late.
     fn attend(&mut self, agent: &AgentId, now: Timestamp) -> &mut Person {
-        let Self { people, due, begun, changed, .. } = self;
+        let Self { people, due, begun, changed, down, .. } = self;
         let person = people.entry(agent.clone()).or_insert_with(|| {
             *begun += 1;
             // Whoever waits with a cursor from when this server was alone begins anew.
@@ -120,11 +123,16 @@ impl Following {
                 parts: BTreeMap::new(),
                 asked_at: now,
                 due: now,
+                is_dormant: false,
                 gathering_until: now.plus(GATHERING_MAX),
                 waiting: Vec::new(),
             }
         });
         person.asked_at = now;
+        if std::mem::take(&mut person.is_dormant) {
+            person.wake(down, now);
+            due.insert((now, agent.clone()));
+        }
         person
     }
 
@@ -136,6 +144,9 @@ impl Following {
         }
         if person.is_gathered() {
             self.gathered.append(&mut person.waiting);
+        }
+        if person.is_dormant {
+            return;
         }
         let due = person.parts.values().map(|part| part.due).min();
         let due = due.unwrap_or(person.asked_at.plus(LAPSE));
@@ -154,6 +165,18 @@ impl Following {
 }
 
 impl Person {
+    /// All are asked for what has changed since they told something, as at a first look.
+    fn wake(&mut self, down: &BTreeMap<ServerId, Timestamp>, now: Timestamp) {
+        (self.due, self.gathering_until) = (now, now.plus(GATHERING_MAX));
+        for (server, part) in &mut self.parts {
+            (part.due, part.attempts, part.is_whole) = (now, 0, false);
+            if !down.contains_key(server) {
+                // Away once, and back since.
+                self.elsewhere.mark(*server, None);
+            }
+        }
+    }
+
     /// Whether all have told what they have, but for those who cannot be reached.
     fn is_gathered(&self) -> bool {
         let is_there = |(server, part): (&ServerId, &Part)| {
@@ -261,7 +284,7 @@ impl Site {
         if is_awaited || !person.waiting.is_empty() {
             person.asked_at = now;
         } else if person.asked_at.plus(LAPSE) <= now {
-            return self.unfollow(agent);
+            return self.fall_asleep(agent);
         }
         let revision = person.elsewhere.revision();
         let gone: Vec<ServerId> =
@@ -349,7 +372,22 @@ impl Site {
 
     fn unfollow(&mut self, agent: &AgentId) {
         let Some(person) = self.following.drop_person(agent) else { return };
-        for server in person.parts.into_keys() {
+        if !person.is_dormant {
+            self.end_follows(agent, person.parts.into_keys().collect());
+        }
+    }
+
+    /// Nobody has asked for long: the others need not tell any more.
+    fn fall_asleep(&mut self, agent: &AgentId) {
+        let Some(person) = self.following.people.get_mut(agent) else { return };
+        person.is_dormant = true;
+        let (due, servers) = (person.due, person.parts.keys().copied().collect());
+        self.following.due.remove(&(due, agent.clone()));
+        self.end_follows(agent, servers);
+    }
+
+    fn end_follows(&mut self, agent: &AgentId, servers: Vec<ServerId>) {
+        for server in servers {
             self.following.question += 1;
             let question = self.following.question;
             let follow = Follow { agent: agent.clone(), question, since: None, seconds: 0 };

@@ -309,6 +309,29 @@ fn a_server_that_cannot_be_reached_is_shown_with_the_items_it_had() {
 }
 
 #[test]
+fn what_a_server_had_is_shown_when_it_goes_away_long_after_somebody_has_looked() {
+    let mut group = Group::new();
+    group.start(2, 1);
+    assert_eq!(group.sees(0, "ann"), ["lab-1"]);
+    group.pass(Duration::from_secs(3_600));
+    group.cut.insert(2);
+    group.feed(0, Input::Link { to: ServerId(2), is_up: false });
+    let since = group.now;
+    group.start(1, 2);
+    let view = group.view(0, "ann");
+    assert_eq!(view.unreachable, [Unreachable { server: "lab-1".into(), since }]);
+    assert_eq!(group.sees(0, "ann"), ["lab-1 stale", "south-1"], "what is new elsewhere too");
+    assert_eq!(group.sees(0, "ben"), ["south-1"], "nobody has asked for him before");
+    // It is back before anybody looks: nothing is stale then.
+    group.pass(Duration::from_secs(3_600));
+    group.cut.clear();
+    group.feed(0, Input::Link { to: ServerId(2), is_up: true });
+    group.start(2, 3);
+    assert_eq!(group.sees(0, "ann"), ["lab-1", "south-1", "lab-1"]);
+    assert_eq!(group.view(0, "ann").unreachable, []);
+}
+
+#[test]
 fn silence_is_noticed_where_nobody_tells_of_the_link() {
     let mut group = Group::new();
     group.start(2, 1);

@@ -222,6 +222,8 @@ mod tests {
             "legwork processes p --version 2",
             "legwork organisation --json",
             "legwork file last offer --output offer.pdf --force",
+            "legwork work file last photo --out photo.jpg --as ann",
+            "legwork work file last",
             "legwork compact --data d",
             "legwork token create ann --scope work:ann --scope start",
             "legwork cluster init topology.yaml --out d --valid-days 30",

@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail, ensure};
+use legwork_api::client::{Download, Error};
 use legwork_api::files;
 use serde_json::json;
 
@@ -25,8 +26,15 @@ pub(crate) struct Args {
     of: String,
     /// The data element of the instance that holds the file
     element: Option<String>,
+    #[command(flatten)]
+    save: SaveArgs,
+}
+
+/// Where a file is saved.
+#[derive(Debug, clap::Args)]
+pub(crate) struct SaveArgs {
     /// The file to write [default: under its own name, in this folder]
-    #[arg(long, short, value_name = "FILE")]
+    #[arg(long, short, alias = "out", value_name = "FILE")]
     output: Option<PathBuf>,
     /// Replace the file if it exists
     #[arg(long)]
@@ -35,10 +43,21 @@ pub(crate) struct Args {
 
 pub(crate) async fn run(context: &Context, args: &Args) -> Result<()> {
     let (blob, name) = wanted(context, args).await?;
+    let download = context.client.download(&blob);
+    save(context, &args.save, (&blob, name), download).await
+}
+
+/// Saves a download under the name asked for once it is whole.
+pub(crate) async fn save(
+    context: &Context,
+    args: &SaveArgs,
+    (blob, name): (&str, Option<String>),
+    download: impl Future<Output = std::result::Result<Download, Error>>,
+) -> Result<()> {
     let path = match (&args.output, name) {
         (Some(path), _) => path.clone(),
         (None, Some(name)) => own_name(&name)?,
-        (None, None) => PathBuf::from(&blob),
+        (None, None) => PathBuf::from(blob),
     };
     let shown = path.display();
     ensure!(
@@ -46,7 +65,7 @@ pub(crate) async fn run(context: &Context, args: &Args) -> Result<()> {
         "{shown} is there already; name another file with --output, or replace it with --force"
     );
     let incoming = incoming(&path)?;
-    let received = receive(context, &blob, &incoming).await;
+    let received = receive(download, blob, &incoming).await;
     let named = received.and_then(|bytes| {
         fs::rename(&incoming, &path).with_context(|| format!("cannot write {shown}"))?;
         Ok(bytes)
@@ -94,9 +113,13 @@ fn own_name(name: &str) -> Result<PathBuf> {
     Ok(PathBuf::from(last))
 }
 
-async fn receive(context: &Context, blob: &str, path: &Path) -> Result<u64> {
+async fn receive(
+    download: impl Future<Output = std::result::Result<Download, Error>>,
+    blob: &str,
+    path: &Path,
+) -> Result<u64> {
     let failed = || format!("cannot write {}", path.display());
-    let mut download = context.client.download(blob).await?;
+    let mut download = download.await?;
     let mut file = File::create(path).with_context(failed)?;
     let mut progress = Progress::bytes("fetching");
     let mut hash = blake3::Hasher::new();

@@ -4,7 +4,8 @@
 
 use std::cmp::Ordering;
 
-use anyhow::Result;
+use anyhow::{Result, bail};
+use legwork_api::files::File;
 use legwork_api::work::{CompleteRequest, Item, ItemDetail, Unreachable, Worklist};
 use legwork_model::id::ActivityId;
 use legwork_model::time::format_duration;
@@ -13,6 +14,7 @@ use serde_json::json;
 
 use crate::abbreviate::short;
 use crate::context::Context;
+use crate::file::{self, SaveArgs};
 use crate::start;
 use crate::style::{ACTIVE, BAD, DIM, GOOD, STRONG, paint, plain};
 use crate::table::{Cell, Table};
@@ -39,6 +41,8 @@ enum Command {
         /// The item: its id, the end of it, or `last`
         item: String,
     },
+    /// Save a file that an item shows
+    File(FileCommand),
     /// Take an item, so that nobody else does
     Claim {
         /// The item: its id, the end of it, or `last`
@@ -59,6 +63,16 @@ enum Command {
     },
     /// Hand in the result of an item
     Complete(CompleteArgs),
+}
+
+#[derive(Debug, clap::Args)]
+struct FileCommand {
+    /// The item: its id, the end of it, or `last`
+    item: String,
+    /// The data element that holds the file [default: the only one that does]
+    element: Option<String>,
+    #[command(flatten)]
+    save: SaveArgs,
 }
 
 #[derive(Debug, clap::Args)]
@@ -87,6 +101,7 @@ pub(crate) async fn run(context: &Context, args: &Args) -> Result<()> {
             let detail = context.client.item(&activity, agent).await?;
             context.out.answer(&detail, || render_detail(&detail))
         }
+        Command::File(args) => save_file(context, args).await,
         Command::Claim { item } => {
             let activity = context.item(item).await?;
             context.client.claim(&activity, agent).await?;
@@ -149,6 +164,40 @@ async fn complete(context: &Context, args: &CompleteArgs) -> Result<()> {
     let request = CompleteRequest { agent, data, answer: args.answer.clone() };
     context.client.complete(&activity, &request, args.key.as_deref()).await?;
     done(context, &activity, "completed")
+}
+
+async fn save_file(context: &Context, args: &FileCommand) -> Result<()> {
+    let (activity, agent) = (context.item(&args.item).await?, context.agent());
+    let detail = context.client.item(&activity, agent).await?;
+    let (element, file) = file_named(&detail, args.element.as_deref())?;
+    let download = context.client.item_file(&activity, element, agent);
+    file::save(context, &args.save, (&file.blob, Some(file.name.clone())), download).await
+}
+
+/// The file of that name, or the only one.
+fn file_named<'a>(detail: &'a ItemDetail, element: Option<&'a str>) -> Result<(&'a str, File)> {
+    let mut files = files(detail);
+    let wanted = match element {
+        Some(element) => files.iter().position(|(name, _)| *name == element),
+        None => (files.len() == 1).then_some(0),
+    };
+    if let Some(place) = wanted {
+        return Ok(files.swap_remove(place));
+    }
+    let activity = &detail.item.activity;
+    let names: Vec<String> = files.iter().map(|(name, _)| format!("`{name}`")).collect();
+    let has = if names.is_empty() { "none".to_owned() } else { names.join(", ") };
+    match element {
+        Some(element) => bail!("{activity} has no file `{element}`; its files: {has}"),
+        None if names.is_empty() => bail!("{activity} has no files"),
+        None => bail!("{activity} has several files; name one of them: {has}"),
+    }
+}
+
+/// The files among what an item gives.
+fn files(detail: &ItemDetail) -> Vec<(&str, File)> {
+    let file = |value: &serde_json::Value| serde_json::from_value::<File>(value.clone()).ok();
+    detail.inputs.iter().filter_map(|(name, value)| Some((&**name, file(value)?))).collect()
 }
 
 fn types(item: &ItemDetail) -> Types {
@@ -249,6 +298,10 @@ fn render_detail(detail: &ItemDetail) -> String {
     if !table.is_empty() {
         out.push_str(&format!("\nGiven\n{}", table.render("  ")));
     }
+    if let Some((element, _)) = files(detail).first() {
+        let item = short(&activity.to_string());
+        out.push_str(&format!("\nOpen a file with `legwork work file {item} {element}`\n"));
+    }
     let mut table = Table::bare();
     for output in &detail.outputs {
         let optional = if output.optional { "optional" } else { "" };
@@ -260,7 +313,9 @@ fn render_detail(detail: &ItemDetail) -> String {
         ]);
     }
     if !table.is_empty() {
-        out.push_str(&format!("\nWanted, with --set\n{}", table.render("  ")));
+        let has_files = detail.outputs.iter().any(|output| output.kind == "file");
+        let files = if has_files { ", files with --file" } else { "" };
+        out.push_str(&format!("\nWanted, with --set{files}\n{}", table.render("  ")));
     }
     let mut table = Table::bare();
     for answer in &detail.answers {
@@ -367,11 +422,39 @@ mod tests {
         ");
     }
 
+    fn file(name: &str) -> serde_json::Value {
+        json!({"blob": "5f".repeat(32), "size": 48_211, "name": name, "media_type": "image/jpeg"})
+    }
+
+    #[test]
+    fn a_file_of_an_item_need_not_be_named_if_it_is_the_only_one() {
+        let detail = |files: &[&str]| ItemDetail {
+            item: item("verdict", None),
+            inputs: files.iter().map(|name| ((*name).to_owned(), file(name))).collect(),
+            outputs: Vec::new(),
+            answers: Vec::new(),
+        };
+        let named = |files: &[&str], element: Option<&str>| {
+            let detail = detail(files);
+            let named = file_named(&detail, element);
+            named.map(|(name, _)| name.to_owned()).map_err(|error| error.to_string())
+        };
+        assert_eq!(named(&["photo"], None).unwrap(), "photo");
+        assert_eq!(named(&["photo", "scan"], Some("scan")).unwrap(), "scan");
+        let refused = |files: &[&str], element| named(files, element).unwrap_err();
+        assert!(refused(&[], None).ends_with(":verdict has no files"));
+        assert!(refused(&["a"], Some("b")).ends_with(":verdict has no file `b`; its files: `a`"));
+        assert!(refused(&["a", "b"], None).ends_with("name one of them: `a`, `b`"));
+    }
+
     #[test]
     fn an_item_says_what_is_given_and_what_is_wanted() {
         let detail = ItemDetail {
             item: item("verdict", None),
-            inputs: Data::from([("amount".to_owned(), json!("12.50"))]),
+            inputs: Data::from([
+                ("amount".to_owned(), json!("12.50")),
+                ("photo".to_owned(), file("dent.jpg")),
+            ]),
             outputs: vec![Output {
                 element: "rate".into(),
                 kind: "decimal".to_owned(),
@@ -390,6 +473,9 @@ mod tests {
 
         Given
           amount  12.50
+          photo   dent.jpg (48211 bytes)
+
+        Open a file with `legwork work file 8XJ2M6:verdict photo`
 
         Wanted, with --set
           rate  decimal  optional  Rate of interest

@@ -302,6 +302,19 @@ impl Client {
         self.get(target.done(), NO_WAIT).await
     }
 
+    /// The content of a file that an item shows, by its data element.
+    pub async fn item_file(
+        &self,
+        activity: &ActivityId,
+        element: &str,
+        agent: Option<&str>,
+    ) -> Result<Download, Error> {
+        let target = Target::new("/v1/work").segment(activity).segment("file");
+        let target = target.query("element", Some(element)).query("agent", agent);
+        let response = self.open(Call::new(hyper::Method::GET, target.done())).await?;
+        Ok(Download::new(response, self.authority()))
+    }
+
     pub async fn claim(&self, activity: &ActivityId, agent: Option<&str>) -> Result<(), Error> {
         let body = ActRequest { agent: agent.map(Into::into) };
         self.order(work_call(activity, "claim", &body)?).await

@@ -64,7 +64,7 @@ fn pretty(json: &serde_json::Value) -> Bytes {
         executors::set_policy, executors::policies,
         schedules::put, schedules::remove, schedules::pause, schedules::resume, schedules::show,
         schedules::list,
-        files::upload, files::download,
+        files::upload, files::download, files::of_item,
         tokens::create, tokens::list, tokens::revoke, tokens::whoami,
         links::list, system::backup, system::openapi, system::definition_schema,
         system::organisation_schema, system::topology_schema,

@@ -8,16 +8,18 @@ use std::sync::Arc;
 use hyper::StatusCode;
 use hyper::header::{CONTENT_DISPOSITION, HeaderValue};
 use legwork_api::files::File;
-use legwork_model::id::ServerId;
+use legwork_model::id::{ActivityId, ServerId};
 use legwork_model::value::{FileRef, unhex};
 use legwork_site::Data;
 use legwork_store::BlobId;
+use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use super::App;
 use super::body::media_type;
 use super::exchange::Exchange;
 use super::reply::{Refused, Reply, Result};
+use super::work;
 use crate::backend::Backend;
 use crate::files::{NotBrought, named};
 use crate::status::Status;
@@ -109,20 +111,73 @@ pub(super) async fn download(x: Exchange<'_>) -> Result {
         return Err(Refused::bad_request("bad_id", detail));
     };
     x.require_files().await?;
-    let content = match read(&x, id).await? {
-        Some(content) => Some(content),
-        None if find(&x, id).await? => read(&x, id).await?,
-        None => None,
-    };
-    let Some(content) = content else {
+    let missing = || {
         let detail = format!("there is no file {name}; upload it first");
+        Refused::new(StatusCode::NOT_FOUND, "no_such_file", detail)
+    };
+    let content = content(&x, id).await?.ok_or_else(missing)?;
+    Ok(attached(content, HeaderValue::from_static("attachment")))
+}
+
+/// The content of a file that an item shows, for whoever may see the item.
+#[utoipa::path(
+    get, path = "/v1/work/{activity}/file", tag = "work", operation_id = "item_file",
+    params(
+        ("activity" = String, Path),
+        ("element" = String, Query, description = "The data element, among the `inputs` of the \
+            item, that holds the file"),
+        ("agent" = Option<String>, Query, description = "Who asks; may be left out when the \
+            token allows to work as exactly one agent"),
+    ),
+    responses((status = 200, body = Vec<u8>, content_type = "application/octet-stream")),
+)]
+pub(super) async fn of_item(x: Exchange<'_>) -> Result {
+    let activity: ActivityId = x.id()?;
+    let query = x.query(&["element", "agent"])?;
+    let Some(element) = query.text("element") else {
+        let detail = "say in `element` which data element holds the file";
+        return Err(Refused::bad_request("bad_parameter", detail));
+    };
+    let agent = x.agent(query.text("agent")).await?;
+    let item = work::detail_anywhere(&x, agent, activity.clone()).await?;
+    let file = |value: &serde_json::Value| serde_json::from_value::<File>(value.clone()).ok();
+    let Some(wanted) = item.inputs.get(element).and_then(file) else {
+        let files = item.inputs.iter().filter(|(_, value)| file(value).is_some());
+        let files: Vec<String> = files.map(|(name, _)| format!("`{name}`")).collect();
+        let has = if files.is_empty() { "none".to_owned() } else { files.join(", ") };
+        let detail = format!("{activity} has no file `{element}`; its files: {has}");
         return Err(Refused::new(StatusCode::NOT_FOUND, "no_such_file", detail));
     };
-    // Never shown by a browser as a page of this server.
+    let content = match unhex(&wanted.blob) {
+        Some(blob) => content(&x, blob).await?,
+        None => None,
+    };
+    let away = || {
+        let detail = format!(
+            "no server that can be reached has the content of `{element}`; try again later"
+        );
+        Refused::unavailable("server_unreachable", detail)
+    };
+    let name = utf8_percent_encode(&wanted.name, NON_ALPHANUMERIC);
+    let disposition = HeaderValue::try_from(format!("attachment; filename*=UTF-8''{name}"));
+    let disposition = disposition.map_err(|error| Refused::fault(&error))?;
+    Ok(attached(content.ok_or_else(away)?, disposition))
+}
+
+/// Never shown by a browser as a page of this server.
+fn attached(content: Vec<u8>, disposition: HeaderValue) -> Reply {
     let octets = HeaderValue::from_static(MEDIA_TYPE_DEFAULT);
-    let attachment = HeaderValue::from_static("attachment");
     let reply = Reply::of(StatusCode::OK, octets, content.into());
-    Ok(reply.with_header(CONTENT_DISPOSITION, attachment))
+    reply.with_header(CONTENT_DISPOSITION, disposition)
+}
+
+/// What is stored here, or brought from another server.
+async fn content(x: &Exchange<'_>, blob: [u8; 32]) -> Result<Option<Vec<u8>>> {
+    match read(x, blob).await? {
+        Some(content) => Ok(Some(content)),
+        None if find(x, blob).await? => read(x, blob).await,
+        None => Ok(None),
+    }
 }
 
 async fn read(x: &Exchange<'_>, blob: [u8; 32]) -> Result<Option<Vec<u8>>> {

@@ -283,6 +283,7 @@ async fn carry_out(operation: Operation, x: Exchange<'_>) -> Result {
         Operation::Release => work::release(x).await,
         Operation::Delegate => work::delegate(x).await,
         Operation::Item => work::item(x).await,
+        Operation::ItemFile => files::of_item(x).await,
         Operation::Worklist => work::worklist(x).await,
         Operation::WorklistEvents => events::worklist_events(x).await,
         Operation::ActivateJobs => jobs::activate(x).await,

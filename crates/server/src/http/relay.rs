@@ -6,15 +6,17 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use hyper::StatusCode;
 use hyper::header::{
     CONNECTION, CONTENT_LENGTH, CONTENT_TYPE, HOST, HeaderMap, HeaderName, HeaderValue, ORIGIN, TE,
     TRANSFER_ENCODING, UPGRADE,
 };
 use hyper::http::request::Parts;
+use hyper::http::uri::InvalidUri;
+use hyper::{Method, StatusCode};
 use legwork_model::id::ServerId;
 
 use super::App;
+use super::exchange::Exchange;
 use super::reply::{Refused, Reply, Result};
 use super::starts::INSTANCE;
 use crate::peer::{Answered, Header, NotPassed, Passed};
@@ -86,6 +88,14 @@ pub(super) async fn pass_on(
         }
         Err(why) => Err(not_passed(&why)),
     }
+}
+
+/// Has another server answer a question of this server's own, in the name of the caller.
+pub(super) async fn ask_in_turn(x: &Exchange<'_>, to: ServerId, target: &str) -> Result {
+    let mut head = x.head.clone();
+    head.method = Method::GET;
+    head.uri = target.parse().map_err(|error: InvalidUri| Refused::fault(&error))?;
+    pass_on(x.app, to, &head, Bytes::new(), None).await
 }
 
 /// What the server that has passed a request on knows of the catalog is to be known here.

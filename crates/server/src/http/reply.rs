@@ -15,6 +15,7 @@ use legwork_api::deadlines::Deadline;
 use legwork_model::id::ServerId;
 use legwork_site::{Kind, Refusal};
 use serde::Serialize;
+use serde::de::DeserializeOwned;
 use tokio::sync::mpsc;
 
 use super::route::Verb;
@@ -104,6 +105,16 @@ impl Reply {
         let problem: Option<Problem> =
             is_problem.then(|| serde_json::from_slice(body).ok()).flatten();
         Some(problem?.code.to_string())
+    }
+
+    /// What another server has answered, or its refusal.
+    pub(crate) fn into_json<T: DeserializeOwned>(self) -> Result<T> {
+        let Content::Whole(body) = &self.body else { return Err(Refused::strange_answer()) };
+        if self.status.is_success() {
+            return serde_json::from_slice(body).map_err(|error| Refused::fault(&error));
+        }
+        let problem = serde_json::from_slice(body).map_err(|error| Refused::fault(&error))?;
+        Err(Refused { problem, header: self.header, at: None })
     }
 
     pub(crate) fn with_header(mut self, name: HeaderName, value: HeaderValue) -> Self {

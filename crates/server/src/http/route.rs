@@ -32,6 +32,7 @@ pub(crate) enum Operation {
     Release,
     Delegate,
     Item,
+    ItemFile,
     ActivateJobs,
     CompleteJobs,
     FailJobs,
@@ -98,7 +99,7 @@ use Operation as Op;
 use Verb::{Delete, Get, Post, Put};
 
 /// Those in use at every step of every instance come first.
-pub(crate) static ROUTES: [Route; 65] = [
+pub(crate) static ROUTES: [Route; 66] = [
     route(Post, "/v1/work/{activity}/complete", Op::Complete),
     route(Post, "/v1/jobs/activate", Op::ActivateJobs),
     route(Post, "/v1/jobs/complete", Op::CompleteJobs),
@@ -115,6 +116,7 @@ pub(crate) static ROUTES: [Route; 65] = [
     route(Get, "/v1/worklist", Op::Worklist),
     route(Get, "/v1/worklist/events", Op::WorklistEvents),
     route(Get, "/v1/work/{activity}", Op::Item),
+    route(Get, "/v1/work/{activity}/file", Op::ItemFile),
     route(Post, "/v1/work/{activity}/claim", Op::Claim),
     route(Post, "/v1/work/{activity}/release", Op::Release),
     route(Post, "/v1/work/{activity}/delegate", Op::Delegate),

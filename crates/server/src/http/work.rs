@@ -8,8 +8,11 @@ use legwork_api::work::{ActRequest, CompleteRequest, DelegateRequest, ItemDetail
 use legwork_model::id::{ActivityId, AgentId};
 use legwork_site::{Answer, Complete, Request};
 
+use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
+
 use super::exchange::Exchange;
 use super::files::require_stored;
+use super::relay;
 use super::reply::{Refused, Reply, Result};
 use crate::convert;
 use crate::ids::completion_digest;
@@ -75,10 +78,32 @@ pub(super) async fn item(x: Exchange<'_>) -> Result {
     let activity: ActivityId = x.id()?;
     let query = x.query(&["agent"])?;
     let agent = x.agent(query.text("agent")).await?;
+    Reply::json(&detail(&x, agent, activity).await?)
+}
+
+async fn detail(x: &Exchange<'_>, agent: AgentId, activity: ActivityId) -> Result<ItemDetail> {
     let Answer::Item(detail) = x.ask(Request::Item { agent, activity }).await? else {
         return Err(Refused::strange_answer());
     };
-    Reply::json(&convert::item_detail(*detail))
+    Ok(convert::item_detail(*detail))
+}
+
+/// An item of whatever server, which decides whether the agent may see it.
+pub(super) async fn detail_anywhere(
+    x: &Exchange<'_>,
+    agent: AgentId,
+    activity: ActivityId,
+) -> Result<ItemDetail> {
+    let agent_encoded = utf8_percent_encode(&agent.0, NON_ALPHANUMERIC).to_string();
+    match detail(x, agent, activity).await {
+        Err(Refused { at: Some(to), .. }) if x.app.links.is_some() => {
+            // The segment in braces as it came: it was understood above.
+            let segment = x.parameter.unwrap_or_default();
+            let target = format!("/v1/work/{segment}?agent={agent_encoded}");
+            relay::ask_in_turn(x, to, &target).await?.into_json()
+        }
+        answered => answered,
+    }
 }
 
 /// Reserves an item for oneself; exactly one of several succeeds.

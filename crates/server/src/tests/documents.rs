@@ -135,3 +135,56 @@ async fn whoever_is_asked_for_a_file_gives_it() {
     assert_eq!(north.send(call(&get)).await.status, 200);
     north.server.stop().await;
 }
+
+#[tokio::test]
+async fn whoever_sees_an_item_opens_its_files_at_any_server_and_nobody_else_does() {
+    const CLAIM: &str = "
+process: claim
+data: { photo: file, note: string }
+start: [note]
+steps:
+  - { step: shoot, job: shoot, at: east, writes: [photo] }
+  - { step: look, who: Role(clerk), at: south, reads: [photo, note] }
+";
+    const PEOPLE: &str = "organisation: o\nagents: { ann: { roles: [clerk] }, ben: { name: Ben } }";
+    let cluster = Cluster::new(&["north", "south", "east"]);
+    let mut nodes = Vec::new();
+    for name in ["north-1", "south-1", "east-1"] {
+        nodes.push(cluster.start(name).await);
+    }
+    let [north, south, east] = &nodes[..] else { panic!("three") };
+    north.ok(call("PUT /v1/organisation").body("text/yaml", PEOPLE)).await;
+    north.ok(call("POST /v1/definitions").body("text/yaml", CLAIM)).await;
+    for (node, peer) in [(north, "south-1"), (north, "east-1"), (south, "east-1")] {
+        node.until_up(peer).await;
+    }
+    for node in [south, east] {
+        node.until_deployed("claim").await;
+    }
+    let content = crate::files::noise(5, 300_000);
+    let photo = east.upload(&content).await;
+    let start = json!({"process": "claim", "data": {"note": "dented"}});
+    let started = north.ok(call("POST /v1/instances").json(start)).await;
+    east.work("shoot", json!({"photo": photo})).await;
+    let look = format!("/v1/work/{}:look", started["instance"].as_str().unwrap());
+    let at_south = format!("GET {look}?agent=ann");
+    super::servers::until_some(async || {
+        (south.send(call(&at_south)).await.status == 200).then_some(())
+    })
+    .await;
+    for node in &nodes {
+        let photo = node.send(call(&format!("GET {look}/file?element=photo&agent=ann"))).await;
+        assert_eq!((photo.status, photo.body[..] == content), (200, true), "{}", node.name);
+        let name = photo.headers["content-disposition"].to_str().unwrap();
+        assert_eq!(name, "attachment; filename*=UTF-8''report%2Epdf");
+        let note = node.send(call(&format!("GET {look}/file?element=note&agent=ann"))).await;
+        let detail = note.json()["detail"].to_string();
+        assert_eq!((note.status, &note.json()["code"]), (404, &json!("no_such_file")));
+        assert!(detail.contains("has no file `note`; its files: `photo`"), "{detail}");
+        let other = node.send(call(&format!("GET {look}/file?element=photo&agent=ben"))).await;
+        assert_eq!((other.status, &other.json()["code"]), (404, &json!("no_such_item")));
+    }
+    for node in nodes {
+        node.server.stop().await;
+    }
+}

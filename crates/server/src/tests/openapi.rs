@@ -209,6 +209,19 @@ async fn run_a_letter(r: &mut Reader) -> String {
     instance
 }
 
+/// As whoever has an item that reads it.
+async fn open_a_file(r: &mut Reader, file: &Json) {
+    let scan = "process: scan\ndata: { page: file }\nstart: [page]\nsteps:\n  \
+                - { step: read, who: Role(clerk), reads: [page] }\n";
+    r.ok(call("POST /v1/definitions").body("text/yaml", scan)).await;
+    let start = json!({"process": "scan", "data": {"page": file}});
+    let started = r.ok(call("POST /v1/instances").json(start)).await;
+    let path = format!("GET /v1/work/{}:read/file", started["instance"].as_str().unwrap());
+    let page = r.send(call(&format!("{path}?agent=ann&element=page"))).await;
+    assert_eq!(&page.body[..], b"x");
+    r.send(call(&path)).await;
+}
+
 async fn mend_a_letter(r: &mut Reader) {
     let body = json!({"process": "letter", "data": {"to": "Max"}});
     r.ok(call("POST /v1/instances").json(body)).await;
@@ -262,6 +275,7 @@ async fn look_around(r: &mut Reader, instance: &str) {
     let stored = r.ok(call("PUT /v1/files?name=a").body("text/plain", "x")).await;
     let file = r.send(call(&format!("GET /v1/files/{}", stored["blob"].as_str().unwrap()))).await;
     assert_eq!(&file.body[..], b"x");
+    open_a_file(r, &stored).await;
     let backup = r.send(call("GET /v1/backup")).await;
     assert!(backup.body.starts_with(b"LEGWORK BACKUP"), "{}", backup.status);
     let metrics = r.send(call("GET /metrics")).await;

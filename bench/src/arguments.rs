@@ -112,6 +112,10 @@ pub(crate) struct ExecutorsOptions {
     #[arg(long, conflicts_with = "disturbed")]
     pub(crate) undisturbed: bool,
 
+    /// Only four specialists under limits, with one server and with two
+    #[arg(long, conflicts_with_all = ["policy", "disturbed", "undisturbed"])]
+    pub(crate) limits: bool,
+
     /// Decides speeds and sizes
     #[arg(long, default_value_t = 1)]
     pub(crate) seed: u64,
@@ -178,6 +182,7 @@ mod tests {
             "bench dispatch --json",
             "bench guarantee --json",
             "bench executors --json --policy oxthas-3 --cases 20 --disturbed",
+            "bench executors --limits --json",
             "bench all",
             "bench table",
             "bench crash --kills 5 --seed 7",

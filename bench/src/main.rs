@@ -70,6 +70,8 @@ const CANDIDATES: usize = 20_000_000;
 const EXECUTORS_GOAL: usize = 100;
 const NS_DECISION_MAX: f64 = 5_000.0;
 
+const RATIO_LIMITS_MAX: f64 = 1.25;
+
 const QUESTIONS: usize = 500_000;
 const RESERVATIONS_GOAL: usize = 1_000;
 const ADMISSIONS_PER_S_MIN: f64 = 100_000.0;
@@ -127,6 +129,7 @@ async fn run(chore: Chore) -> Result<ExitCode> {
             bench.dispatch().await?;
             bench.guarantee()?;
             bench.executors(&executors::POLICIES, &[false, true], 1).await?;
+            bench.limits().await?;
         }
         Chore::Table => table()?,
         Chore::Executors(options) => executors_chore(options).await?,
@@ -137,7 +140,7 @@ async fn run(chore: Chore) -> Result<ExitCode> {
 }
 
 async fn executors_chore(chosen: ExecutorsOptions) -> Result<()> {
-    let ExecutorsOptions { options, policy, disturbed, undisturbed, seed } = chosen;
+    let ExecutorsOptions { options, policy, disturbed, undisturbed, limits, seed } = chosen;
     let is_chosen = |name: &&str| policy.as_deref().is_none_or(|policy| policy == *name);
     let policies: Vec<&'static str> = executors::POLICIES.into_iter().filter(is_chosen).collect();
     let halves: &[bool] = match (disturbed, undisturbed) {
@@ -145,7 +148,14 @@ async fn executors_chore(chosen: ExecutorsOptions) -> Result<()> {
         (false, true) => &[false],
         (false, false) => &[false, true],
     };
-    Bench::alone(options)?.executors(&policies, halves, seed).await
+    let mut bench = Bench::alone(options)?;
+    if !limits {
+        bench.executors(&policies, halves, seed).await?;
+    }
+    if limits || policies.contains(&"ours") && !disturbed && !undisturbed {
+        bench.limits().await?;
+    }
+    Ok(())
 }
 
 fn table() -> Result<()> {
@@ -414,6 +424,23 @@ impl Bench {
                 self.report.add(&row.goal("one result counts", Some(faults.is_empty())))?;
                 ensure!(faults.is_empty(), "{policy}: {} faults", faults.len());
             }
+        }
+        Ok(())
+    }
+
+    /// Whatever executors take at a time, and however many servers share them.
+    async fn limits(&mut self) -> Result<()> {
+        use executors::limits::{CASES, LIMITS, Plan, SERVERS, run};
+        for (servers, limit) in
+            SERVERS.into_iter().flat_map(|servers| LIMITS.map(|limit| (servers, limit)))
+        {
+            settle().await;
+            let plan = Plan { limit, servers, cases: self.cases(CASES) };
+            let outcome = run(&self.place, plan).await?;
+            let met = outcome.ratio() <= RATIO_LIMITS_MAX;
+            self.report.add(&outcome.row(plan).goal("1.25 of the bound", Some(met)))?;
+            let faults = &outcome.audit.faults;
+            ensure!(faults.is_empty(), "limit {limit}: {faults:?}");
         }
         Ok(())
     }

@@ -46,8 +46,11 @@ fn newest(results: &str) -> Result<Vec<Json>> {
         let row: Json = serde_json::from_str(line)
             .with_context(|| format!("line {} of the results is no JSON", number + 1))?;
         let key = |row: &Json| {
-            let names = ["workload", "clients", "policy", "executors", "kind", "reservations"];
-            names.map(|name| row[name].clone())
+            let names =
+                ["workload", "clients", "policy", "executors", "limit", "kind", "reservations"];
+            // Rows without a limit have one number of servers.
+            let servers = row["limit"].as_u64().and(row["servers"].as_u64());
+            (names.map(|name| row[name].clone()), servers)
         };
         match rows.iter_mut().find(|other| key(other) == key(&row)) {
             Some(older) => *older = row,
@@ -109,10 +112,13 @@ fn alone_line(row: &Json) -> String {
     ];
     let chosen = row["policy"].as_str().zip(row["executors"].as_u64());
     let chosen = chosen.map(|(policy, count)| format!(" {policy} of {count}")).unwrap_or_default();
+    let limited = row["limit"].as_u64().zip(row["servers"].as_u64());
+    let limited = limited.map(|(limit, servers)| format!(", limit {limit}, {servers} servers"));
+    let limited = limited.unwrap_or_default().replace("1 servers", "1 server");
     let asked = row["kind"].as_str().zip(row["reservations"].as_u64());
     let asked = asked.map(|(kind, count)| format!(" {kind} with {count}")).unwrap_or_default();
     let cells = [
-        text(row, "workload") + &chosen + &asked,
+        text(row, "workload") + &chosen + &limited + &asked,
         number(&row["cases"], 0),
         figures.into_iter().flatten().collect::<Vec<_>>().join(", "),
         goal(row),

@@ -24,7 +24,10 @@ pub struct Row {
     pub policy: Option<&'static str>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub executors: Option<usize>,
-    /// Logical servers in one process.
+    /// How many tasks an executor takes at a time from each server.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub limit: Option<u32>,
+    /// Logical servers in one process, or servers that share executors.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub servers: Option<usize>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -312,6 +315,7 @@ fn figures(row: &Row) -> String {
         row.migrations_per_s.map(|value| format!("{value:.0} migrations/s")),
         row.ns_per_lookup.map(|value| format!("{value:.1} ns")),
         row.policy.zip(row.executors).map(|(policy, count)| format!("{policy} of {count}")),
+        row.limit.zip(row.servers).map(|(limit, count)| format!("limit {limit}, {count} servers")),
         row.ns_per_decision.map(|value| format!("{value:.1} ns")),
         row.kind.zip(row.reservations).map(|(kind, count)| format!("{kind} with {count}")),
         row.per_second.map(|value| format!("{value:.0}/s")),

@@ -123,6 +123,14 @@ fn work_of_two_servers_for_six_executors_is_measured_and_one_result_counts() {
 }
 
 #[test]
+fn work_of_two_servers_for_specialists_that_take_one_task_at_a_time_is_measured() {
+    let plan = executors::limits::Plan { limit: 1, servers: 2, cases: 5 };
+    let outcome = run(async |place| executors::limits::run(&place, plan).await);
+    assert!(outcome.audit.faults.is_empty(), "{:#?}", outcome.audit.faults);
+    assert!(outcome.ratio() >= 1.0, "nobody beats the bound: {outcome:?}");
+}
+
+#[test]
 fn servers_on_one_database_go_on_for_each_other_and_keep_their_word() {
     let plan = crash::Plan { kills: 2, seed: 1 };
     let outcome = run(async |place| crash::shared::run(&place, plan).await);

@@ -6,6 +6,7 @@
 //! and what the histories say is the same, or the measurement has failed.
 
 mod drawn;
+pub mod limits;
 pub mod service;
 pub mod throughput;
 mod trouble;
@@ -121,7 +122,7 @@ pub async fn run(place: &Place, plan: Plan) -> Result<Outcome> {
     let (worked, troubles) = tokio::join!(work, troubles);
     troubles?;
     let (cases, makespan) = worked?;
-    let told = Told::by(&cluster.client()?, &cases).await?;
+    let told = Told::by(&cluster.client()?, &cases, TYPES.len()).await?;
     let ledgers = services.iter().map(|one| Ok((one.name().to_owned(), one.ledger()?)));
     let ledgers: BTreeMap<_, _> = ledgers.collect::<Result<_>>()?;
     Ok(Outcome {
@@ -244,14 +245,14 @@ struct Told {
 }
 
 impl Told {
-    async fn by(client: &Client, cases: &[InstanceId]) -> Result<Self> {
+    async fn by(client: &Client, cases: &[InstanceId], steps: usize) -> Result<Self> {
         let mut told = Self::default();
         for case in cases {
             let history = client.history(*case, 0, Some(HISTORY_MAX)).await?;
             let before = told.completed.len();
             history.entries.iter().try_for_each(|entry| told.add(*case, entry))?;
-            let steps = told.completed.len() - before;
-            ensure!(steps == TYPES.len(), "{case} has ended with {steps} steps completed");
+            let completed = told.completed.len() - before;
+            ensure!(completed == steps, "{case} has ended with {completed} steps completed");
         }
         Ok(told)
     }

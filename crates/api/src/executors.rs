@@ -216,6 +216,20 @@ pub struct TaskDone {
     #[serde(default)]
     #[schema(value_type = Object)]
     pub data: Data,
+    /// How many tasks the executor still has, of all servers, those that wait for their turn included.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub has: Option<u32>,
+    /// For how many milliseconds it worked on this one, waiting for its turn not included.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub took_ms: Option<u64>,
+}
+
+/// The answer 202 to a task: its result comes by callback. The body may be anything else as well.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct TaskTaken {
+    /// How many tasks the executor has with this one, of all servers.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub has: Option<u32>,
 }
 
 /// The body of any other answer than 200 and 202.
@@ -240,6 +254,12 @@ pub struct TaskResult {
     /// With `error`: whether trying again makes sense. If absent, it does.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub retry: Option<bool>,
+    /// How many tasks the executor still has, of all servers, those that wait for their turn included.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub has: Option<u32>,
+    /// For how many milliseconds it worked on this one, waiting for its turn not included.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub took_ms: Option<u64>,
 }
 
 /// It was heard: it is stored, or known to come too late.
@@ -270,11 +290,13 @@ pub struct CancelRequest {
 
 impl TaskResult {
     pub fn done(task: impl Into<String>, data: Data) -> Self {
-        Self { task: task.into(), data: Some(data), error: None, retry: None }
+        let (task, data) = (task.into(), Some(data));
+        Self { task, data, error: None, retry: None, has: None, took_ms: None }
     }
 
     pub fn failed(task: impl Into<String>, error: impl Into<String>, retry: bool) -> Self {
-        Self { task: task.into(), data: None, error: Some(error.into()), retry: Some(retry) }
+        let (task, error, retry) = (task.into(), Some(error.into()), Some(retry));
+        Self { task, data: None, error, retry, has: None, took_ms: None }
     }
 }
 
@@ -339,6 +361,9 @@ mod tests {
             "callback": "http://legwork.example:8080/v1/executors/crm/results",
         }));
         check::<TaskResult>(&json!({"task": "t", "data": {"points": 7}}));
+        check::<TaskResult>(&json!({"task": "t", "data": {}, "has": 2, "took_ms": 40}));
+        check::<TaskDone>(&json!({"data": {"points": 7}, "has": 2, "took_ms": 40}));
+        check::<TaskTaken>(&json!({"has": 3}));
         check::<TaskResult>(&json!({"task": "t", "error": "no answer", "retry": false}));
         check::<VerdictRequest>(&json!({"task": "t", "verdict": "ack"}));
         check::<VerdictRequest>(&json!({"task": "t", "verdict": "nack"}));

@@ -6,7 +6,9 @@
 use utoipa::openapi::security::{ApiKey, ApiKeyValue, SecurityScheme};
 use utoipa::{Modify, OpenApi};
 
-use crate::executors::{CancelRequest, TaskDone, TaskRefused, TaskRequest, VerdictRequest};
+use crate::executors::{
+    CancelRequest, TaskDone, TaskRefused, TaskRequest, TaskTaken, VerdictRequest,
+};
 
 /// The name of the scheme by which both sides sign.
 pub const SIGNATURE: &str = "signature";
@@ -51,7 +53,7 @@ impl Modify for Signed {
     request_body = TaskRequest,
     responses(
         (status = 200, body = TaskDone, description = "Done; `data` are the step's outputs"),
-        (status = 202, description = "Taken, whatever the body; the result goes to the callback"),
+        (status = 202, body = TaskTaken, description = "Taken, whatever the body; the result goes to the callback"),
         (status = 401, body = TaskRefused, description = "The signature does not fit"),
         (status = 409, body = TaskRefused, description = "The task was cancelled, or has its verdict"),
         (status = 422, body = TaskRefused, description = "It failed and will fail again: no further attempt"),

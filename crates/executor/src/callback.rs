@@ -53,11 +53,17 @@ pub(crate) struct Message {
 
 impl Message {
     /// There always is one: texts and values are JSON, and the callback was read with the task.
-    pub(crate) fn new(task: &str, outcome: &Outcome, callback: &str) -> Option<Self> {
+    pub(crate) fn new(
+        task: &str,
+        outcome: &Outcome,
+        callback: &str,
+        (has, took_ms): (Option<u32>, Option<u64>),
+    ) -> Option<Self> {
         let body = match outcome {
             Ok(data) => TaskResult::done(task, data.clone()),
             Err(failure) => TaskResult::failed(task, &failure.reason, failure.retry),
         };
+        let body = TaskResult { has, took_ms, ..body };
         let body = serde_json::to_vec(&body).ok()?.into();
         Some(Self { target: Target::parse(callback)?, body })
     }
@@ -65,7 +71,8 @@ impl Message {
 
 /// Returns when it is received, or needs not be any more.
 pub(crate) async fn send(shared: &Arc<Shared>, task: &str, outcome: &Outcome, callback: &str) {
-    let Some(message) = Message::new(task, outcome, callback) else {
+    let told = shared.memory().told(task);
+    let Some(message) = Message::new(task, outcome, callback, told) else {
         return shared.memory().sent(task);
     };
     let mut pauses = Pauses::new(PAUSE_MIN, PAUSE_MAX);

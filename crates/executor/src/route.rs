@@ -11,7 +11,7 @@ use http_body_util::{BodyExt, Full, Limited};
 use hyper::body::{Body, Incoming};
 use hyper::header::{CONTENT_TYPE, HeaderValue, RETRY_AFTER};
 use hyper::{Method, Request, Response, StatusCode};
-use legwork_api::executors::{CancelRequest, TaskDone, TaskRefused, VerdictRequest};
+use legwork_api::executors::{CancelRequest, TaskDone, TaskRefused, TaskTaken, VerdictRequest};
 use legwork_api::signature::{self, Signed};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -109,6 +109,7 @@ async fn do_task(shared: &Arc<Shared>, task: Task) -> Reply {
         let error = "the callback cannot be called: this executor speaks http:// without a user";
         return refuse(StatusCode::BAD_REQUEST, error);
     }
+    let name = task.task.clone();
     let mut waiting = match work::begin(shared, task, handler, kind.limit) {
         Ok(waiting) => waiting,
         Err(NotNow::Busy) => {
@@ -119,9 +120,15 @@ async fn do_task(shared: &Arc<Shared>, task: Task) -> Reply {
     };
     let answered = waiting.wait_for(Option::is_some).await.map(|answer| answer.clone());
     match answered {
-        Ok(Some(Answer::Taken)) => reply(StatusCode::ACCEPTED, &serde_json::json!({})),
+        Ok(Some(Answer::Taken)) => {
+            let (has, _) = shared.memory().told(&name);
+            reply(StatusCode::ACCEPTED, &TaskTaken { has })
+        }
         Ok(Some(Answer::Finished(outcome))) => match &*outcome {
-            Ok(data) => reply(StatusCode::OK, &TaskDone { data: data.clone() }),
+            Ok(data) => {
+                let (has, took_ms) = shared.memory().told(&name);
+                reply(StatusCode::OK, &TaskDone { data: data.clone(), has, took_ms })
+            }
             Err(failure) if failure.retry => {
                 refuse(StatusCode::INTERNAL_SERVER_ERROR, &failure.reason)
             }

@@ -39,8 +39,9 @@ pub(crate) struct Shared {
     pub(crate) prefix: String,
     /// For bodies that are being read, in KiB.
     pub(crate) room: Semaphore,
-    /// Hands for tasks, where there are fewer than tasks.
-    pub(crate) hands: Option<Arc<Semaphore>>,
+    /// Hands for tasks: what several servers give beyond waits for one. And those for types with limits of their own.
+    pub(crate) hands: Arc<Semaphore>,
+    pub(crate) hands_of: BTreeMap<String, Arc<Semaphore>>,
     /// For results that are sent again because there is no verdict.
     pub(crate) reminders: Semaphore,
     /// Something has ended.
@@ -66,10 +67,15 @@ pub(crate) async fn run(
     let prefix = path_of(&url)?;
     let request = executor.request(url)?;
     let client = Client::new(legwork, token)?;
-    let hands = executor.at_once.map(|hands| Arc::new(Semaphore::new(hands as usize)));
+    let hands = |count: u32| Arc::new(Semaphore::new(count as usize));
+    let of_type = |(name, limit): (&String, u32)| (name.clone(), hands(limit));
+    let limits = executor.types.iter().filter_map(|(name, kind)| Some((name, kind.limit?)));
+    let hands_of = limits.map(of_type).collect();
+    let hands = hands(executor.at_once.unwrap_or(executor.limit));
     let shared = Arc::new(Shared {
         executor,
         hands,
+        hands_of,
         prefix,
         room: Semaphore::new(route::BODIES_KIB_MAX),
         reminders: Semaphore::new(remind::AT_A_TIME_MAX),

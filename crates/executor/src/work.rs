@@ -5,11 +5,13 @@
 
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
+use std::time::Duration;
 
 use legwork_api::Data;
 use serde_json::Value as Json;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::task::{JoinError, JoinSet, unconstrained};
+use tokio::time::Instant;
 
 use crate::memory::{Admission, Outcome, Waiting};
 use crate::serve::Shared;
@@ -37,53 +39,61 @@ pub(crate) fn begin(
         Admission::Busy => Err(NotNow::Busy),
         Admission::Closed => Err(NotNow::Closed),
         Admission::New(waiting) => {
-            let run = Run { task: task.task.clone(), kind: task.kind.clone() };
-            let target = task.callback.clone();
-            let (handler, hand) = (handler.clone(), shared.hands.clone().map(queue));
+            let callback = task.callback.clone();
+            let run = Run { task: task.task.clone(), kind: task.kind.clone(), callback };
+            let handler = handler.clone();
+            let hands = shared.hands_of.get(&task.kind).into_iter().chain([&shared.hands]);
+            let hands: Vec<_> = hands.cloned().collect();
+            let hand = queue(hands);
             let mut work = JoinSet::new();
             // The handler is called in there: if it panics, only the task fails.
             let working = work.spawn(async move {
-                let hand = match hand {
-                    Some(hand) => hand.await,
-                    None => None,
-                };
+                let hand = hand.await;
+                let begun = Instant::now();
                 let outcome = handler(task).await;
                 drop(hand);
-                outcome
+                (outcome, begun.elapsed())
             });
             memory.begun(&run.task, working);
             drop(memory);
-            shared.spawn(run.go(shared.clone(), work, target));
+            shared.spawn(run.go(shared.clone(), work));
             Ok(waiting)
         }
     }
 }
 
-/// Waits for a hand that is free, in the order in which this was called: tasks that are spawned come
-/// to themselves in any order, and only who has asked stands in the queue.
-fn queue(hands: Arc<Semaphore>) -> impl Future<Output = Option<OwnedSemaphorePermit>> + Send {
-    let mut place = Box::pin(unconstrained(hands.acquire_owned()));
+/// Waits for a hand of each that is free, one after the other, in the order in which this was called: tasks that are
+/// spawned come to themselves in any order, and only who has asked stands in the queue.
+fn queue(
+    hands: Vec<Arc<Semaphore>>,
+) -> impl Future<Output = Vec<Option<OwnedSemaphorePermit>>> + Send {
+    let mut place = Box::pin(unconstrained(async move {
+        let mut own = Vec::with_capacity(hands.len());
+        for hands in hands {
+            own.push(hands.acquire_owned().await.ok());
+        }
+        own
+    }));
     let first = place.as_mut().poll(&mut Context::from_waker(Waker::noop()));
     async move {
         match first {
-            Poll::Ready(hand) => hand.ok(),
-            Poll::Pending => place.await.ok(),
+            Poll::Ready(own) => own,
+            Poll::Pending => place.await,
         }
     }
 }
 
+/// What a handler answered, and how long that took it.
+type Worked = (Result<Json, Failure>, Duration);
+
 struct Run {
     task: String,
     kind: String,
+    callback: String,
 }
 
 impl Run {
-    async fn go(
-        self,
-        shared: Arc<Shared>,
-        mut work: JoinSet<Result<Json, Failure>>,
-        target: String,
-    ) {
+    async fn go(self, shared: Arc<Shared>, mut work: JoinSet<Worked>) {
         let ended = match tokio::time::timeout(shared.executor.patience, work.join_next()).await {
             Ok(ended) => ended,
             Err(_) => {
@@ -91,21 +101,26 @@ impl Run {
                 work.join_next().await
             }
         };
-        let (outcome, bytes) = outcome(ended);
+        let took = match &ended {
+            Some(Ok((_, took))) => u64::try_from(took.as_millis()).ok(),
+            Some(Err(_)) | None => None,
+        };
+        let (outcome, bytes) = outcome(ended.map(|ended| ended.map(|(outcome, _)| outcome)));
         let outcome = Arc::new(outcome);
         let send = {
             let mut memory = shared.memory();
-            memory.ended(&self.kind);
+            memory.ended(&self.callback, &self.kind);
+            memory.took(&self.task, took);
             memory.finished(&self.task, &outcome, bytes)
         };
         shared.changed.notify_waiters();
         if send {
             // Boxed, like what follows: many wait for their verdict, and few send.
-            Box::pin(callback::send(&shared, &self.task, &outcome, &target)).await;
+            Box::pin(callback::send(&shared, &self.task, &outcome, &self.callback)).await;
             shared.changed.notify_waiters();
         }
         if shared.executor.verdicts {
-            remind::until_judged(&shared, &self.task, &outcome, &target).await;
+            remind::until_judged(&shared, &self.task, &outcome, &self.callback).await;
         }
     }
 }
@@ -159,7 +174,7 @@ mod tests {
     #[test]
     fn whoever_came_first_has_the_next_hand() {
         let hands = Arc::new(Semaphore::new(1));
-        let mut places = [0, 1, 2].map(|_| Box::pin(queue(hands.clone())));
+        let mut places = [0, 1, 2].map(|_| Box::pin(queue(vec![hands.clone()])));
         let mut has = |place: usize| {
             places[place].as_mut().poll(&mut Context::from_waker(Waker::noop())).is_ready()
         };

@@ -348,6 +348,28 @@ async fn what_it_has_beyond_its_hands_waits_for_its_turn() {
 }
 
 #[tokio::test]
+async fn what_a_second_server_gives_waits_beyond_the_limit_and_both_hear_how_much_there_is() {
+    let gate = Arc::new(Semaphore::new(0));
+    let mut world = World::new(waiting(&gate).limit(1)).await;
+    assert_eq!(world.give("t1", "score").await.status, 202);
+    assert_eq!((world.told().has, world.told().took_ms), (Some(1), None));
+    let mut other = world.task("t2", "score");
+    // Another name of the same Legwork: the results of both are heard.
+    other["callback"] =
+        other["callback"].as_str().unwrap().replace("127.0.0.1", "localhost").into();
+    assert_eq!(world.say("/tasks", &other).await.status, 202, "it waits for its turn");
+    assert_eq!(world.told().has, Some(2));
+    assert_eq!(world.give("t3", "score").await.status, 429, "one of each server");
+    for (name, left) in [("t1", 1), ("t2", 0)] {
+        gate.add_permits(1);
+        assert_eq!(world.result().await["task"], name);
+        assert_eq!(world.told().has, Some(left));
+        assert!(world.told().took_ms.is_some());
+    }
+    world.gone().await;
+}
+
+#[tokio::test]
 async fn whoever_stops_finishes_what_was_begun_and_begins_nothing() {
     let gate = Arc::new(Semaphore::new(0));
     let mut world = World::new(waiting(&gate).limit(1_000)).await;

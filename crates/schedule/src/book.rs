@@ -44,6 +44,17 @@ pub struct Entry {
     is_failure: bool,
     /// Whether its executor is taken to have it.
     pub(crate) is_counted: bool,
+    /// How long its executor says that it worked on it, in milliseconds.
+    took_ms: Option<f64>,
+}
+
+/// What an executor says of itself with an answer.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Told {
+    /// How many tasks it has now, of all engines.
+    pub has: Option<u32>,
+    /// How many milliseconds it worked on the task that it answers.
+    pub took_ms: Option<u64>,
 }
 
 /// What an answer was.
@@ -117,6 +128,31 @@ impl Book {
         self.executor(executor).map_or(0, |one| one.outstanding)
     }
 
+    /// How long a unit takes an executor, if that is known.
+    pub(crate) fn pace(&self, executor: ExecutorId, kind: KindId) -> Option<f64> {
+        self.executor(executor)?.pace(kind)
+    }
+
+    /// When an executor gets to a new task, in milliseconds from now.
+    pub(crate) fn backlog_ms(&self, executor: ExecutorId) -> f64 {
+        self.executor(executor).map_or(0.0, Executor::backlog_ms)
+    }
+
+    /// On how many tasks an executor works at a time.
+    pub(crate) fn hands(&self, executor: ExecutorId) -> f64 {
+        self.executor(executor).map_or(1.0, |one| f64::from(one.at_once()))
+    }
+
+    /// Whether an executor has a hand free, as far as is known.
+    pub fn has_free_hand(&self, executor: ExecutorId) -> bool {
+        self.executor(executor).is_some_and(Executor::has_free_hand)
+    }
+
+    /// Whether an executor needs another task so as not to wait for one: it has a hand free, or little to do.
+    pub fn needs_more(&self, executor: ExecutorId) -> bool {
+        self.executor(executor).is_some_and(Executor::needs_more)
+    }
+
     /// The largest size that any task had.
     pub fn size_max(&self) -> f64 {
         self.size_max
@@ -137,7 +173,7 @@ impl Book {
         self.last += 1;
         let id = AssignmentId(self.last);
         self.size_max = self.size_max.max(task.size);
-        let Candidate { executor, cost_ms } = to;
+        let Candidate { executor, cost_ms, .. } = to;
         let Some(one) = self.executors.get_mut(executor.0 as usize) else { return id };
         let Task { kind, size, attempt } = task;
         let work_ms = one.expected_ms(kind, size, self.service_ms);
@@ -153,6 +189,7 @@ impl Book {
             timed_out: None,
             is_failure: false,
             is_counted: true,
+            took_ms: None,
         };
         one.enter(id, &mut entry);
         self.entries.insert(id, entry);
@@ -186,6 +223,18 @@ impl Book {
         }
     }
 
+    /// What an executor says with an answer about an assignment, before the answer itself is taken down; whether the
+    /// assignment is over with that.
+    pub fn told(&mut self, id: AssignmentId, told: Told, is_over: bool) {
+        let Some(entry) = self.entries.get_mut(&id) else { return };
+        entry.took_ms = told.took_ms.map(|ms| (ms as f64).max(0.5));
+        let own = u32::from(is_over && entry.is_counted);
+        let one = self.executors.get_mut(entry.executor.0 as usize);
+        if let (Some(one), Some(has)) = (one, told.has) {
+            one.hear_load(has, own);
+        }
+    }
+
     /// An executor has done a task, whether it was waited for or not.
     pub fn answered(&mut self, id: AssignmentId, now: Timestamp) -> Option<Outcome> {
         let entry = self.entries.remove(&id)?;
@@ -205,7 +254,7 @@ impl Book {
         }
         experience.counts.answers += 1;
         experience.add_rate(entry.size / millis(entry.at, now));
-        experience.observe(taken_ms / entry.size);
+        experience.observe(entry.took_ms.unwrap_or(taken_ms).min(taken_ms) / entry.size);
         let expected_ms = experience.pace.unwrap_or_default() * entry.size;
         one.compare(taken_ms, expected_ms);
         let before = self.service_ms.unwrap_or(expected_ms);

@@ -24,6 +24,10 @@ const UNKNOWN: f64 = 64.0;
 /// After how many times as long as a task takes a failure counts half.
 const HALF_LIFE: f64 = 64.0;
 
+/// An executor with less to do than that may need the next task before it answers: the way there and back takes
+/// time, and so does storing what it answers.
+const AHEAD_MS: f64 = 200.0;
+
 pub(crate) type Entries = BTreeMap<AssignmentId, Entry>;
 
 /// What an executor says of itself at its registration.
@@ -67,6 +71,8 @@ pub(crate) struct Executor {
     /// the rest went to others.
     taken_ms: f64,
     expected_ms: f64,
+    /// How many tasks of others it had when it said so last.
+    others: u32,
 }
 
 impl Executor {
@@ -196,22 +202,41 @@ impl Executor {
     }
 
     /// How many times as long everything takes because it works for others in between.
-    fn others(&self) -> f64 {
+    fn slowed(&self) -> f64 {
         if self.expected_ms > 0.0 { (self.taken_ms / self.expected_ms).max(1.0) } else { 1.0 }
     }
 
     /// When it gets to a new task, in milliseconds from now: it does as much for others in between as
     /// it did of late.
     pub(crate) fn backlog_ms(&self) -> f64 {
-        if self.working < self.at_once {
+        if self.working + self.others < self.at_once {
             return 0.0;
         }
-        self.work_ms * self.others() / f64::from(self.at_once)
+        let others_ms = f64::from(self.others) * self.expected_ms;
+        (self.work_ms * self.slowed() + others_ms) / f64::from(self.at_once)
+    }
+
+    /// It says how many tasks it has; so many of its own it has not any more with that.
+    pub(crate) fn hear_load(&mut self, has: u32, over: u32) {
+        self.others = has.saturating_sub(self.outstanding.saturating_sub(over));
+    }
+
+    pub(crate) fn at_once(&self) -> u32 {
+        self.at_once
+    }
+
+    pub(crate) fn has_free_hand(&self) -> bool {
+        self.working < self.at_once
+    }
+
+    /// Whether it needs another task so as not to wait for one.
+    pub(crate) fn needs_more(&self) -> bool {
+        self.has_free_hand() || self.work_ms / f64::from(self.at_once) < AHEAD_MS
     }
 
     /// For how long it may say nothing, where tasks usually take so long.
     pub(crate) fn silence_ms(&self, service_ms: f64) -> f64 {
-        let overdue_ms = OVERDUE * self.working_ms * self.others();
+        let overdue_ms = OVERDUE * self.working_ms * self.slowed();
         (SILENCE * self.taken_ms.max(service_ms)).max(overdue_ms)
     }
 

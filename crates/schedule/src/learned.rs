@@ -1,10 +1,9 @@
 //! Ours: who adds least to the load of all.
 //!
 //! Every executor has a backlog, the time until it gets to what this engine gives it. A task goes where
-//! the sum of `exp(backlog / scale)` over all executors grows least. When little is waiting that is
-//! whoever is done first. When much is, it weighs how good an executor is at the task against how good
-//! it is at anything else: a slow but idle one is not given what others do ten times as fast. The scale
-//! is a multiple of how long a task takes, so that nothing has to be set.
+//! the sum of the squares of all backlogs grows least. When little is waiting that is whoever is done first. When
+//! much is, it weighs how good an executor is at the task against how much it has to do: a slow but idle one is not
+//! given what others do ten times as fast. Nothing has to be set.
 //!
 //! Whoever is silent for too long gets nothing more, and whoever fails at a type too often nothing of
 //! it, but for one task now and then, to see whether it is back.
@@ -18,8 +17,6 @@ use crate::doubt::Doubt;
 use crate::executor::{Executor, half_life_ms};
 use crate::{Book, Candidate, Entry, ExecutorId, KindId, Policy, Task};
 
-/// The scale of backlogs, in tasks.
-const SCALE: f64 = 24.0;
 /// How much better than the best of those that are known an unknown executor is taken to be.
 const HOPE: f64 = 0.8;
 /// How many tasks of a type an executor gets at a time before it is known how it does them.
@@ -27,55 +24,34 @@ const TRIALS: u32 = 2;
 /// How often the time to wait is doubled at most: from a millisecond that is decades.
 const DOUBLINGS: u32 = 40;
 
-#[derive(Clone, Debug)]
-pub struct Learned {
-    scale: f64,
-}
-
-impl Default for Learned {
-    fn default() -> Self {
-        Self { scale: SCALE }
-    }
-}
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Learned;
 
 /// What is the same for all candidates of a task.
-struct Question<'a> {
-    task: &'a Task,
+pub(crate) struct Question<'a> {
+    pub(crate) task: &'a Task,
     now: Timestamp,
     /// The pace of those that are not known.
     hope: f64,
     service_ms: f64,
-    scale_ms: f64,
     half_life_ms: f64,
 }
 
-enum Answer {
-    /// What a task adds there, and the backlog, on the scale.
-    Costs { own: f64, backlog: f64 },
+pub(crate) enum Answer {
+    /// How long the task takes there, and when it is begun.
+    Costs { own_ms: f64, backlog_ms: f64 },
     /// It is time to see whether it is back.
     Try,
     /// Nothing is expected of it, or it has enough to show what it can do.
     No,
 }
 
-impl Learned {
-    /// Where a task would be done best of those that are known and not doubted; it is not given to anybody,
-    /// so there is nothing to be learned by trying. `None` if nobody is known.
-    pub fn best_known(
-        &self,
-        book: &Book,
-        task: &Task,
-        among: &[Candidate],
-        now: Timestamp,
-    ) -> Option<ExecutorId> {
-        let is_known = |to: &&Candidate| {
-            let pace = book.executor(to.executor).and_then(|one| one.pace(task.kind));
-            pace.is_some() && !self.is_doubted(book, to.executor, task.kind, now)
-        };
-        let known: Vec<Candidate> = among.iter().filter(is_known).copied().collect();
-        self.least(book, task, &known, now)
-    }
+/// What a task adds to the sum of the squares of all backlogs (half of it).
+pub(crate) fn added(own_ms: f64, backlog_ms: f64) -> f64 {
+    own_ms * (backlog_ms + own_ms / 2.0)
+}
 
+impl Learned {
     /// Whoever adds least, or whoever it is time to try.
     fn least(
         &self,
@@ -84,45 +60,40 @@ impl Learned {
         among: &[Candidate],
         now: Timestamp,
     ) -> Option<ExecutorId> {
-        let question = self.question(book, task, among, now);
+        let question = Question::new(book, task, among, now);
         let mut least = f64::INFINITY;
         let mut chosen = None;
-        for Candidate { executor, cost_ms } in among {
+        for Candidate { executor, cost_ms, .. } in among {
             let Some(one) = book.executor(*executor) else { continue };
-            match question.ask(one, *cost_ms) {
+            match question.ask(one, *cost_ms, TRIALS) {
                 Answer::Try => return Some(*executor),
-                // The logarithm of what it adds, so that long backlogs stay numbers; looked at
-                // closely only where it may be the least.
-                Answer::Costs { own, backlog } if backlog + log_floor(own) < least => {
-                    let cost = backlog + own.exp_m1().ln();
+                Answer::Costs { own_ms, backlog_ms } => {
+                    let cost = added(own_ms, backlog_ms);
                     if cost < least {
                         (least, chosen) = (cost, Some(*executor));
                     }
                 }
-                Answer::Costs { .. } | Answer::No => {}
+                Answer::No => {}
             }
         }
         chosen
     }
+}
 
-    fn question<'a>(
-        &self,
-        book: &Book,
-        task: &'a Task,
-        among: &[Candidate],
-        now: Timestamp,
-    ) -> Question<'a> {
+impl<'a> Question<'a> {
+    pub(crate) fn new(book: &Book, task: &'a Task, among: &[Candidate], now: Timestamp) -> Self {
         let paces = among.iter().filter_map(|to| book.executor(to.executor)?.pace(task.kind));
         let best = paces.fold(f64::INFINITY, f64::min);
         let hope = if best.is_finite() { best * HOPE } else { 1.0 };
         let service_ms = book.service_ms().unwrap_or(hope * task.size);
         let half_life_ms = half_life_ms(book.service_ms());
-        Question { task, now, hope, service_ms, scale_ms: self.scale * service_ms, half_life_ms }
+        Question { task, now, hope, service_ms, half_life_ms }
     }
 }
 
 impl Question<'_> {
-    fn ask(&self, one: &Executor, cost_ms: f64) -> Answer {
+    /// What speaks for an executor. If it is not known at the type, it may have fewer than so many of its tasks.
+    pub(crate) fn ask(&self, one: &Executor, cost_ms: f64, trials: u32) -> Answer {
         let experience = one.kind(self.task.kind);
         let doubt = one.doubt(self.service_ms, self.now).or_else(|| experience.doubt());
         if let Some(doubt) = doubt {
@@ -133,15 +104,12 @@ impl Question<'_> {
         }
         let pace = match experience.pace {
             Some(pace) => pace,
-            None if experience.outstanding < TRIALS => self.hope,
+            None if experience.outstanding < trials => self.hope,
             None => return Answer::No,
         };
         let failures = experience.penalty(self.half_life_ms, self.now);
         let own_ms = pace * self.task.size * (1.0 + failures) + cost_ms;
-        Answer::Costs {
-            own: (own_ms / self.scale_ms).min(500.0),
-            backlog: one.backlog_ms() / self.scale_ms,
-        }
+        Answer::Costs { own_ms, backlog_ms: one.backlog_ms() }
     }
 }
 
@@ -156,6 +124,10 @@ impl Policy for Learned {
         let outstanding = |to: &&Candidate| book.outstanding(to.executor);
         let anybody = || among.iter().min_by_key(outstanding).map(|to| to.executor);
         self.least(book, task, among, now).or_else(anybody)
+    }
+
+    fn plans_ahead(&self) -> bool {
+        true
     }
 
     /// What is usual counts from when an executor gets to a task, and doubles with each attempt.
@@ -198,27 +170,4 @@ fn doubt(book: &Book, one: &Executor, kind: KindId, now: Timestamp) -> Option<Do
 
 fn doubled(attempt: u32) -> i64 {
     1 << attempt.min(DOUBLINGS)
-}
-
-/// Not more than `ln(exp(x) - 1)` and at most 0.06 less than `ln(x)`, from the bits of a positive
-/// number alone: its exponent, and its fraction in place of the fraction's logarithm.
-fn log_floor(x: f64) -> f64 {
-    const ONE: i64 = 1023 << 52;
-    (x.to_bits() as i64 - ONE) as f64 / (1_u64 << 52) as f64 * std::f64::consts::LN_2
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_floor_of_a_logarithm_is_below_it_and_close() {
-        for exponent in -300..300 {
-            for part in 0..50 {
-                let x = (1.0 + f64::from(part) / 50.0) * 2_f64.powi(exponent);
-                let floor = log_floor(x);
-                assert!(floor <= x.ln() + 1e-9 && x.ln() - floor < 0.061, "{x}: {floor}");
-            }
-        }
-    }
 }

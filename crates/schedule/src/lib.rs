@@ -13,16 +13,18 @@ mod experience;
 mod learned;
 mod named;
 mod oxthas;
+mod plan;
 mod policy;
 mod reason;
 
-pub use book::{Book, Entry, Outcome};
+pub use book::{Book, Entry, Outcome, Told};
 pub use dice::Dice;
 pub use executor::Limits;
 pub use experience::Seen;
 pub use learned::Learned;
 pub use named::{NAMES, OURS, named};
 pub use oxthas::{Adjustment, Oxthas, Partition};
+pub use plan::{Plan, Waiting};
 pub use policy::{LeastOutstanding, Policy, Random, RoundRobin, TwoChoices, Weighted};
 pub use reason::{Reason, Why};
 
@@ -55,11 +57,13 @@ pub struct Candidate {
     pub executor: ExecutorId,
     /// How long it takes to bring the inputs there.
     pub cost_ms: f64,
+    /// How far apart two tasks are at least, by the rate that it registered with.
+    pub apart_ms: f64,
 }
 
 impl Candidate {
     /// Where the inputs are already.
     pub fn near(executor: ExecutorId) -> Self {
-        Self { executor, cost_ms: 0.0 }
+        Self { executor, cost_ms: 0.0, apart_ms: 0.0 }
     }
 }

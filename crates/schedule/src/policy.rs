@@ -25,6 +25,11 @@ pub trait Policy: fmt::Debug + Send {
         usual_ms
     }
 
+    /// Whether a task waits for an executor that is busy, if it adds less to the load there than at one that is free.
+    fn plans_ahead(&self) -> bool {
+        false
+    }
+
     /// Whether an assignment is given up before its time, because nothing is expected of its executor
     /// any more.
     fn is_given_up(&self, _: &Book, _: &Entry, _now: Timestamp) -> bool {

@@ -116,7 +116,7 @@ fn with_nothing_waiting_ours_takes_whoever_is_done_first_and_with_much_whoever_i
         let id = book.assigned(near(executor), task, Timestamp(0));
         book.answered(id, Timestamp(millis));
     }
-    let mut ours = Learned::default();
+    let mut ours = Learned;
     let mut choose = |book: &mut Book, kind| {
         let task = Task { kind: KindId(kind), size: 1.0, attempt: 0 };
         let id = ours.choose(book, &task, &all(2), Timestamp(100)).map_or(u32::MAX, |id| id.0);
@@ -131,11 +131,11 @@ fn with_nothing_waiting_ours_takes_whoever_is_done_first_and_with_much_whoever_i
 #[test]
 fn whoever_is_silent_for_long_is_left_tried_now_and_then_and_taken_back_by_an_answer() {
     let mut book = book(&[1.0, 0.9]);
-    let mut ours = Learned::default();
+    let mut ours = Learned;
     let at = |millis: i64| Timestamp(1_000 + millis);
     let waiting = book.assigned(near(0), task(60.0), at(0));
     let gives_up = |book: &Book, id, now| {
-        book.entry(id).is_some_and(|entry| Learned::default().is_given_up(book, entry, now))
+        book.entry(id).is_some_and(|entry| Learned.is_given_up(book, entry, now))
     };
     assert!(!gives_up(&book, waiting, at(300)));
     assert!(gives_up(&book, waiting, at(1_000)));
@@ -155,7 +155,7 @@ fn time_outs_of_ours_outlast_every_queue() {
     for _ in 0..100 {
         book.assigned(near(0), task(60.0), Timestamp(0));
     }
-    let ours = Learned::default();
+    let ours = Learned;
     let patience = |attempt| ours.patience_ms(&book, near(0), &Task { attempt, ..task(60.0) }, 1);
     assert!(patience(0) >= 100 * 60, "what is before it is not held against it");
     assert!((0..16).all(|attempt| patience(attempt + 1) >= 2 * patience(attempt)));
@@ -210,7 +210,7 @@ proptest! {
             Box::new(LeastOutstanding),
             Box::new(TwoChoices(Dice::new(3))),
             Box::new(Oxthas::new(3, Dice::new(3))),
-            Box::new(Learned::default()),
+            Box::new(Learned),
         ];
         for mut policy in policies {
             let chosen = policy.choose(&book, &task, &among, Timestamp(now));

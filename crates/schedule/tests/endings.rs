@@ -155,7 +155,7 @@ proptest! {
     /// are any, in every round.
     #[test]
     fn some_attempt_of_ours_is_accepted_however_long_the_queues_are(world in worlds()) {
-        let accepted = run(&world, &mut Learned::default());
+        let accepted = run(&world, &mut Learned);
         let executors = world.hidden.len() as u32;
         let longest = world.hidden.iter().flatten().max().copied().unwrap_or(0) + 30;
         let bound_of = |attempts: u32| {
@@ -177,6 +177,6 @@ fn a_time_out_that_stays_as_it_is_gives_up_everything_for_ever() {
         World { hidden: vec![Some(100), Some(200)], tasks: vec![(0, 10, 0); 4], usual_ms: 50 };
     let printed = run(&world, &mut Oxthas::new(3, Dice::new(1)));
     assert!(printed.iter().all(Option::is_none), "{printed:?}");
-    let ours = run(&world, &mut Learned::default());
+    let ours = run(&world, &mut Learned);
     assert!(ours.iter().all(|attempts| attempts.is_some_and(|count| count < 10)), "{ours:?}");
 }

@@ -3,7 +3,7 @@
 use legwork_model::time::Timestamp;
 use legwork_schedule::{
     AssignmentId, Book, Candidate, Dice, ExecutorId, KindId, Learned, Limits, Outcome, Oxthas,
-    Policy, Task,
+    Plan, Policy, Task,
 };
 
 const GOOD: KindId = KindId(0);
@@ -20,7 +20,7 @@ fn near(id: u32) -> Candidate {
 }
 
 fn choose(book: &Book, kind: KindId, among: &[Candidate], now: i64) -> u32 {
-    let chosen = Learned::default().choose(book, &task(kind), among, Timestamp(now));
+    let chosen = Learned.choose(book, &task(kind), among, Timestamp(now));
     chosen.map_or(u32::MAX, |id| id.0)
 }
 
@@ -203,13 +203,10 @@ fn where_nothing_is_given_nobody_is_tried() {
     let known = |book: &Book, now| {
         let task = Task { kind: GOOD, size: 1.0, attempt: 0 };
         let among = [near(0), near(1)];
-        Learned::default().best_known(book, &task, &among, Timestamp(now)).map(|id| id.0)
+        Plan::default().best_known(book, &task, &among, Timestamp(now)).map(|id| id.0)
     };
     assert!(known(&book, 1_000).is_some());
-    assert_eq!(
-        Learned::default().best_known(&book, &task(NEW), &[near(0)], Timestamp(1_000)),
-        None
-    );
+    assert_eq!(Plan::default().best_known(&book, &task(NEW), &[near(0)], Timestamp(1_000)), None);
     give(&mut book, 0, GOOD, 1_000);
     book.heard(ExecutorId(0));
     assert_eq!(known(&book, 80_000), Some(1), "it is doubted, however due it is to be tried");
@@ -229,7 +226,7 @@ fn oxthas_does_not_try_for_ever_who_only_fails() {
 #[test]
 fn inputs_that_are_far_away_count_and_are_not_held_against_the_executor() {
     let book = two(&Limits::default());
-    let far = |cost_ms| [Candidate { executor: ExecutorId(0), cost_ms }, near(1)];
+    let far = |cost_ms| [Candidate { cost_ms, ..near(0) }, near(1)];
     assert_eq!(choose(&book, GOOD, &far(0.5), 1_000), 0);
     assert_eq!(choose(&book, GOOD, &far(5.0), 1_000), 1);
     let mut book = book;

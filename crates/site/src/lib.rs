@@ -74,7 +74,7 @@ pub use gauges::Gauges;
 pub use input::*;
 pub use legwork_engine::{Failure, Lifecycle};
 pub use legwork_promise::ResourceId;
-pub use legwork_schedule::Reason;
+pub use legwork_schedule::{Reason, Told};
 pub use locks::Mode;
 pub use message::{
     Follow, Forgot, Instance, Item, Items, KeyQuestion, Mark, Message, Name, Named, Offer,

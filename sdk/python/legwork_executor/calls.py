@@ -57,12 +57,15 @@ def register(legwork: str, name: str, token: Optional[str], body: dict[str, Any]
     raise failure or ValueError("no address of Legwork is given")
 
 
-def send_result(url: str, secret: str, task: str, outcome: Outcome) -> int:
-    """The status."""
+def send_result(url: str, secret: str, task: str, outcome: Outcome, has: int) -> int:
+    """The status. `has` is how many tasks there are still."""
     if outcome.failure is None:
         body: dict[str, Any] = {"task": task, "data": outcome.data}
     else:
         body = {"task": task, "error": outcome.failure.reason, "retry": outcome.failure.retry}
+    body["has"] = has
+    if outcome.took_ms is not None:
+        body["took_ms"] = outcome.took_ms
     data = json.dumps(body).encode()
     request = urllib.request.Request(url, data, {"Content-Type": "application/json"}, method="POST")
     signed = signature.sign(secret, "POST", request.selector, data, now_ms())

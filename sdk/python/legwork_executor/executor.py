@@ -7,11 +7,13 @@ time of grace is over.
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import http.client
 import json
 import logging
 import queue
 import threading
+import time
 import urllib.parse
 from typing import Any, Callable, Optional, Sequence, TypeVar
 
@@ -74,7 +76,9 @@ class Executor:
         self._secret = secret
         self._limit = limit
         self._at_once = at_once
-        self._hands = threading.BoundedSemaphore(at_once) if at_once else None
+        # What several servers give beyond that waits for a hand.
+        self._hands = threading.BoundedSemaphore(at_once or limit)
+        self._hands_of: dict[str, threading.BoundedSemaphore] = {}
         self._rate, self._weight = rate, weight
         self._regularly = [{"every": every, "takes": takes} for every, takes in regularly]
         self._domain = domain
@@ -105,6 +109,8 @@ class Executor:
 
         def add(handler: H) -> H:
             self._types[type] = (handler, limit)
+            if limit is not None:
+                self._hands_of[type] = threading.BoundedSemaphore(limit)
             self._rates[type] = rate
             return handler
 
@@ -231,9 +237,12 @@ class Executor:
         return admission
 
     def _work(self, task: Task, handler: Handler) -> None:
-        with self._hands or contextlib.nullcontext():
+        with self._hands_of.get(task.type) or contextlib.nullcontext(), self._hands:
             # Whoever gave it up while it waited need not have it done.
+            begun = time.monotonic()
             outcome = _failed(CANCELLED) if task.cancelled else _outcome(handler, task)
+            took_ms = int((time.monotonic() - begun) * 1000)
+            outcome = dataclasses.replace(outcome, took_ms=took_ms)
         if self._memory.finished(task, outcome):
             self._send(task.task)
 
@@ -255,7 +264,8 @@ class Executor:
         self._memory.sent(task)
 
     def _send_once(self, url: str, task: str, outcome: Outcome) -> int:
-        status = calls.send_result(url, self._secret, task, outcome)
+        has = self._memory.has()
+        status = calls.send_result(url, self._secret, task, outcome, has)
         if status == calls.UNKNOWN:
             self._unknown.set()
         return status

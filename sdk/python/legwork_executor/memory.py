@@ -82,7 +82,8 @@ class Memory:
         self._tasks_max = tasks_max
         self._bytes_max = bytes_max
         self._bytes = 0
-        self._working: Counter[str] = Counter()
+        # By the callback of their server and their type: limits are those of each server.
+        self._working: Counter[tuple[str, str]] = Counter()
         self._phases: Counter[Phase] = Counter()
         self._stopping = False
 
@@ -93,14 +94,20 @@ class Memory:
                 return Admission.KNOWN
             if self._stopping or self._phases[Phase.SENDING] >= SENDING_MAX:
                 return Admission.CLOSED
-            of_type = self._working[task.type]
-            if sum(self._working.values()) >= limit or (limit_of or limit) <= of_type:
+            of_type = self._working[task.callback, task.type]
+            own = sum(n for (callback, _), n in self._working.items() if callback == task.callback)
+            if own >= limit or (limit_of or limit) <= of_type:
                 return Admission.BUSY
             if not self._make_room():
                 return Admission.CLOSED
-            self._working[task.type] += 1
+            self._working[task.callback, task.type] += 1
             self._insert(task.task, _Entry(task))
             return Admission.NEW
+
+    def has(self) -> int:
+        """How many tasks there are now, of all servers, those that wait for their turn included."""
+        with self._changed:
+            return sum(self._working.values())
 
     def answer(self, task: str, patience: float) -> Answer:
         """What is answered to the task, now or when it is done; after the patience it is taken."""
@@ -121,7 +128,8 @@ class Memory:
     def finished(self, task: Task, outcome: Outcome) -> bool:
         """Whether the result has to be sent: nobody waits for it any more."""
         with self._changed:
-            self._working[task.type] -= 1
+            self._working[task.callback, task.type] -= 1
+            self._working += Counter()  # forgets those that are none
             self._changed.notify_all()
             entry = self._tasks.get(task.task)
             if entry is None or entry.phase is not Phase.WORKING:

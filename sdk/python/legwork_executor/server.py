@@ -187,10 +187,11 @@ class Handler(BaseHTTPRequestHandler):
         answer = executor._memory.answer(name, executor._patience)
         if isinstance(answer, Outcome):
             if answer.failure is None:
-                return name, (200, {"data": answer.data}, False)
+                told = {"has": executor._memory.has(), "took_ms": answer.took_ms}
+                return name, (200, {"data": answer.data, **told}, False)
             return name, (500 if answer.failure.retry else 422, _error(answer.failure), False)
         if answer is Reply.TAKEN:
-            return name, (202, {}, False)
+            return name, (202, {"has": executor._memory.has()}, False)
         if answer is Reply.OVER:
             error = "the task was cancelled, or has its verdict"
             return None, (409, {"error": error}, False)

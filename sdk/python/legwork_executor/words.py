@@ -102,3 +102,4 @@ class Outcome:
     data: Optional[dict[str, Any]]
     failure: Optional[Failure]
     size: int
+    took_ms: Optional[int] = field(default=None, compare=False)  # how long the handler worked

@@ -1,5 +1,6 @@
 """What is remembered, for how long, and how much of it."""
 
+import dataclasses
 import unittest
 
 from legwork_executor.memory import Admission, Memory, Phase, Reply
@@ -128,6 +129,15 @@ class Remembering(unittest.TestCase):
             self.assertTrue(begun.cancelled)
             self.assertEqual(self.memory.finished(begun, outcome), sent)
             self.assertIs(self.memory.answer(name, 0), Reply.TAKEN)
+
+    def test_what_one_server_gives_refuses_nothing_of_another_and_both_are_told_of_all(self):
+        other = dataclasses.replace(task("b"), callback="http://b")
+        self.assertIs(self.admit("a", 1, 1), Admission.NEW)
+        self.assertIs(self.admit("c", 1), Admission.BUSY)
+        self.assertIs(self.memory.admit(other, 1, 1), Admission.NEW)
+        self.assertEqual(self.memory.has(), 2)
+        self.memory.finished(other, done())
+        self.assertEqual(self.memory.has(), 1)
 
     def test_no_more_are_begun_than_fit(self):
         self.assertIs(self.admit("a", 3, 2), Admission.NEW)

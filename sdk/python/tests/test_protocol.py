@@ -285,6 +285,21 @@ class Protocol(unittest.TestCase):
         self.gate.release()
         self.assertEqual(world.result()["task"], "t1", "it will be judged")
 
+    def test_what_a_second_server_gives_waits_and_both_hear_how_much_there_is(self):
+        world = self.world(self.waiting(limit=1))
+        self.assertEqual(world.give("t1").status, 202)
+        self.assertEqual(world.told, {"has": 1})
+        other = world.task("t2", "score")
+        other["callback"] = other["callback"].replace("127.0.0.1", "localhost")
+        self.assertEqual(world.say("/tasks", other).status, 202, "it waits for its turn")
+        self.assertEqual(world.told, {"has": 2})
+        self.assertEqual(world.give("t3").status, 429, "one of each server")
+        for left in (1, 0):
+            self.gate.release()
+            world.result()
+            self.assertEqual(world.told["has"], left)
+            self.assertIn("took_ms", world.told)
+
     def test_no_more_is_begun_than_the_limit_allows(self):
         world = self.world(self.waiting(limit=2))
         self.assertEqual(world.give("t1").status, 202)

@@ -39,6 +39,7 @@ class World:
         self.address = f"http://127.0.0.1:{self._legwork.server_port}"
         self.url = executor.start(0, self.address, token="lw_token")
         self._gone = False
+        self.told = {}  # what the executor has said of itself last
 
     def task(self, name, kind):
         return {
@@ -72,7 +73,8 @@ class World:
         connection = self._ask(path, body, secret, moment, sign)
         try:
             answer = connection.getresponse()
-            return Answer(answer.status, answer.headers, json.loads(answer.read()))
+            body = self._hear(json.loads(answer.read()))
+            return Answer(answer.status, answer.headers, body)
         finally:
             connection.close()
 
@@ -92,7 +94,13 @@ class World:
         """The next result; it is signed."""
         call = self.results.get(timeout=PATIENCE)
         signature.verify(SECRET, "POST", call["path"], call["raw"], call["signature"], now_ms())
-        return call["body"]
+        return self._hear(call["body"])
+
+    def _hear(self, body):
+        """Goes on without what the executor says of itself."""
+        told = ("has", "took_ms")
+        self.told = {name: body[name] for name in told if name in body}
+        return {name: value for name, value in body.items() if name not in told}
 
     def gone(self):
         """When this returns, nothing more is said."""

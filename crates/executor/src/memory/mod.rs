@@ -63,7 +63,8 @@ pub(crate) struct Memory {
     tasks_max: usize,
     bytes_max: usize,
     working: u32,
-    working_of: BTreeMap<String, u32>,
+    /// Of those, how many of each server, and how many of a type of each server: by its callback.
+    working_of: BTreeMap<(String, Option<String>), u32>,
     /// Results on their way, and hooks that are being called.
     open: usize,
     stopping: bool,
@@ -77,6 +78,8 @@ struct Entry {
     work: Option<AbortHandle>,
     /// Dropped with the first verdict: until then Legwork is reminded of the result.
     unjudged: Option<oneshot::Sender<()>>,
+    /// How long it was worked on, in milliseconds, once that is over.
+    took_ms: Option<u64>,
     bytes: usize,
     /// Its place among the forgettable.
     turn: Option<u64>,
@@ -117,7 +120,8 @@ impl Memory {
         }
     }
 
-    /// A new task counts as begun from here on.
+    /// A new task counts as begun from here on. Limits are those of each server: none is refused for what another one
+    /// has given.
     pub(crate) fn admit(&mut self, task: &Task, limit: u32, limit_of: Option<u32>) -> Admission {
         if let Some(entry) = self.tasks.get(&*task.task) {
             return Admission::Known(entry.answer.subscribe());
@@ -125,15 +129,18 @@ impl Memory {
         if self.stopping {
             return Admission::Closed;
         }
-        let of_kind = self.working_of.get(&task.kind).copied().unwrap_or_default();
-        if self.working >= limit || limit_of.is_some_and(|limit| of_kind >= limit) {
+        let [of_server, of_kind] = counted(&task.callback, &task.kind);
+        let working = |of| self.working_of.get(of).copied().unwrap_or_default();
+        if working(&of_server) >= limit || limit_of.is_some_and(|most| working(&of_kind) >= most) {
             return Admission::Busy;
         }
         if !self.make_room() {
             return Admission::Closed;
         }
         self.working += 1;
-        *self.working_of.entry(task.kind.clone()).or_default() += 1;
+        for of in [of_server, of_kind] {
+            *self.working_of.entry(of).or_default() += 1;
+        }
         let entry = Entry::new(Phase::Working, Some(task.key.clone()));
         let waiting = entry.answer.subscribe();
         self.tasks.insert(task.task.as_str().into(), entry);
@@ -155,11 +162,27 @@ impl Memory {
     }
 
     /// The handler has ended, by whatever end: others have its place.
-    pub(crate) fn ended(&mut self, kind: &str) {
+    pub(crate) fn ended(&mut self, callback: &str, kind: &str) {
         self.working = self.working.saturating_sub(1);
-        if let Some(count) = self.working_of.get_mut(kind) {
+        for of in counted(callback, kind) {
+            let Some(count) = self.working_of.get_mut(&of) else { continue };
             *count = count.saturating_sub(1);
+            if *count == 0 {
+                self.working_of.remove(&of);
+            }
         }
+    }
+
+    /// How long it was worked on.
+    pub(crate) fn took(&mut self, task: &str, took_ms: Option<u64>) {
+        if let Some(entry) = self.tasks.get_mut(task) {
+            entry.took_ms = took_ms;
+        }
+    }
+
+    /// What is said besides with an answer about a task: how many there are now, and how long that one was worked on.
+    pub(crate) fn told(&self, task: &str) -> (Option<u32>, Option<u64>) {
+        (Some(self.working), self.tasks.get(task).and_then(|entry| entry.took_ms))
     }
 
     /// Answers whether the result has to be sent: nobody has waited for it to the end.
@@ -315,6 +338,11 @@ impl Memory {
     }
 }
 
+/// As what a task counts: as one of its server, and as one of its type of its server.
+fn counted(callback: &str, kind: &str) -> [(String, Option<String>); 2] {
+    [(callback.to_owned(), None), (callback.to_owned(), Some(kind.to_owned()))]
+}
+
 impl Phase {
     /// Somebody is at it besides the handler.
     fn is_open(&self) -> bool {
@@ -328,7 +356,8 @@ impl Phase {
 impl Entry {
     fn new(phase: Phase, key: Option<String>) -> Self {
         let (answer, _) = watch::channel(None);
-        Self { phase, answer, key, work: None, unjudged: None, bytes: 0, turn: None }
+        let (work, unjudged, took_ms, bytes, turn) = (None, None, None, 0, None);
+        Self { phase, answer, key, work, unjudged, took_ms, bytes, turn }
     }
 
     /// The first answer stands.

@@ -48,6 +48,22 @@ pub(crate) struct World {
     results: mpsc::UnboundedReceiver<Call>,
     stop: Option<oneshot::Sender<()>>,
     executor: JoinHandle<Result<(), Error>>,
+    told: Mutex<Told>,
+}
+
+/// What the executor has said of itself last.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(crate) struct Told {
+    pub(crate) has: Option<u64>,
+    pub(crate) took_ms: Option<u64>,
+}
+
+impl Told {
+    /// Out of an answer or a result, which goes on without.
+    fn out_of(body: &mut Json) -> Self {
+        let mut take = |name| body.as_object_mut()?.remove(name)?.as_u64();
+        Self { has: take("has"), took_ms: take("took_ms") }
+    }
 }
 
 /// What came back.
@@ -103,6 +119,7 @@ impl World {
             results: heard_results,
             stop: Some(stop),
             executor,
+            told: Mutex::default(),
         }
     }
 
@@ -116,7 +133,8 @@ impl World {
 
     /// The next result; it is signed.
     pub(crate) async fn result(&mut self) -> Json {
-        let call = soon(self.results.recv()).await.unwrap();
+        let mut call = soon(self.results.recv()).await.unwrap();
+        *self.told.lock().unwrap() = Told::out_of(&mut call.body);
         assert_eq!(call.signed, Ok(()));
         assert_eq!(call.token, None, "a token is for registering alone");
         call.body
@@ -178,9 +196,14 @@ impl World {
         let body = serde_json::from_slice(&body).unwrap();
         let media = head.headers.get(CONTENT_TYPE).map(|v| v.to_str().unwrap());
         assert_eq!(media, Some("application/json"));
-        let answer = Answer { status: head.status.as_u16(), retry_after, body };
+        let mut answer = Answer { status: head.status.as_u16(), retry_after, body };
         document::hold(path, asked, &answer);
+        *self.told.lock().unwrap() = Told::out_of(&mut answer.body);
         answer
+    }
+
+    pub(crate) fn told(&self) -> Told {
+        *self.told.lock().unwrap()
     }
 
     pub(crate) fn stop(&mut self) {

@@ -15,12 +15,12 @@ use hyper_util::client::legacy::Client;
 use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::rt::{TokioExecutor, TokioTimer};
 use legwork_api::executors::{
-    CancelRequest, TaskDone, TaskRefused, TaskRequest, Verdict, VerdictRequest,
+    CancelRequest, TaskDone, TaskRefused, TaskRequest, TaskTaken, Verdict, VerdictRequest,
 };
 use legwork_api::signature::{self, Signed};
 use legwork_model::event::ExecutorRegistered;
 use legwork_model::time::Timestamp;
-use legwork_site::{Job, JobLease, Outcome};
+use legwork_site::{Job, JobLease, Outcome, Told};
 use serde::Serialize;
 
 use super::task_name;
@@ -59,7 +59,7 @@ impl Web {
         job: Job,
         callback: &str,
         now: Timestamp,
-    ) -> Outcome {
+    ) -> (Outcome, Told) {
         let (attempt, deadline) = (job.attempt, job.expires_at);
         let task = JobLease { activity: job.activity.clone(), lease: job.lease };
         let request = TaskRequest {
@@ -75,7 +75,7 @@ impl Web {
         };
         match self.post(executor, "tasks", &request, now).await {
             Ok(answered) => outcome(&answered),
-            Err(error) => Outcome::Failed { error, retry: true },
+            Err(error) => (Outcome::Failed { error, retry: true }, Told::default()),
         }
     }
 
@@ -173,29 +173,38 @@ fn why(error: &dyn std::error::Error) -> String {
     format!("it cannot be reached: {last}")
 }
 
-/// What an answer to a task means.
-fn outcome(answered: &Answered) -> Outcome {
+/// What an answer to a task means, and what is said besides.
+fn outcome(answered: &Answered) -> (Outcome, Told) {
     let Answered { status, headers, body } = answered;
     let error = || match serde_json::from_slice(body) {
         Ok(TaskRefused { error }) => error,
         Err(_) => format!("it answered {status}"),
     };
-    match status.as_u16() {
+    let mut told = Told::default();
+    let outcome = match status.as_u16() {
         200 => match serde_json::from_slice(body) {
-            Ok(TaskDone { data }) => Outcome::Done(data),
+            Ok(TaskDone { data, has, took_ms }) => {
+                told = Told { has, took_ms };
+                Outcome::Done(data)
+            }
             Err(unreadable) => {
                 let error = format!("its result cannot be read: {unreadable}");
                 Outcome::Failed { error, retry: true }
             }
         },
-        202 => Outcome::Taken,
+        202 => {
+            let TaskTaken { has } = serde_json::from_slice(body).unwrap_or_default();
+            told.has = has;
+            Outcome::Taken
+        }
         429 | 503 => {
             let rest = headers.get(RETRY_AFTER).and_then(|value| value.to_str().ok()?.parse().ok());
             Outcome::Busy { rest: rest.map(Duration::from_secs) }
         }
         422 => Outcome::Failed { error: error(), retry: false },
         _ => Outcome::Failed { error: error(), retry: true },
-    }
+    };
+    (outcome, told)
 }
 
 #[cfg(test)]
@@ -205,7 +214,22 @@ mod tests {
     fn answered(status: u16, body: &str) -> Outcome {
         let headers = HeaderMap::from_iter([(RETRY_AFTER, "7".parse().unwrap())]);
         let (status, body) = (StatusCode::from_u16(status).unwrap(), body.to_owned().into());
-        outcome(&Answered { status, headers, body })
+        outcome(&Answered { status, headers, body }).0
+    }
+
+    #[test]
+    fn what_an_executor_says_of_itself_is_heard_if_it_is_said() {
+        let told = |status, body: &str| {
+            let status = StatusCode::from_u16(status).unwrap();
+            let (headers, body) = (HeaderMap::new(), body.to_owned().into());
+            outcome(&Answered { status, headers, body }).1
+        };
+        let done = told(200, r#"{"data": {}, "has": 3, "took_ms": 41}"#);
+        assert_eq!((done.has, done.took_ms), (Some(3), Some(41)));
+        assert_eq!(told(202, r#"{"has": 2}"#).has, Some(2));
+        for (status, body) in [(200, "{}"), (202, ""), (202, "thanks"), (500, r#"{"has": 1}"#)] {
+            assert_eq!(told(status, body), Told::default(), "{status} {body}");
+        }
     }
 
     #[test]

@@ -15,7 +15,7 @@ use legwork_model::rate::Rate;
 use legwork_model::time::parse_duration;
 use legwork_site::{
     Answer, Concern, Credential, ExecutorInfo, JobLease, Outcome, RegisterExecutor, Request,
-    TaskReport,
+    TaskReport, Told,
 };
 
 use super::exchange::Exchange;
@@ -179,7 +179,7 @@ pub(super) async fn report(x: Exchange<'_>) -> Result {
     x.query(&[])?;
     let name = x.name()?;
     check_signature(&x, &name)?;
-    let TaskResult { task, data, error, retry } = x.json()?;
+    let TaskResult { task, data, error, retry, has, took_ms } = x.json()?;
     let bad = |detail: &str| Err(Refused::bad_request("bad_task", detail.to_owned()));
     let Some(task) = task_named(&task) else {
         return bad("`task` is not one that was given; send it as it came");
@@ -202,7 +202,8 @@ pub(super) async fn report(x: Exchange<'_>) -> Result {
     };
     let outcome = unstored.unwrap_or(outcome);
     let executor: Arc<str> = name.into();
-    let report = TaskReport { executor: executor.clone(), task, outcome };
+    let report =
+        TaskReport { executor: executor.clone(), task, outcome, told: Told { has, took_ms } };
     x.app
         .gate
         .ask(Credential::Executor(executor), Request::Executor(Concern::Report(report)))

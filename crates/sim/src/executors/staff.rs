@@ -13,6 +13,7 @@ use legwork_model::time::Timestamp;
 use legwork_model::value::{Value, unhex};
 use legwork_site::{
     Ask, Call, Concern, Credential, Data, JobLease, Kind, Outcome, Request, RequestId, TaskReport,
+    Told,
 };
 
 use super::executor::{Executor, Reply, State};
@@ -321,7 +322,8 @@ impl Staff {
                 field.worlds[to].upload(blob);
             }
         }
-        let report = TaskReport { executor: executor.clone(), task, outcome };
+        let report =
+            TaskReport { executor: executor.clone(), task, outcome, told: Told::default() };
         let request = Request::Executor(Concern::Report(report));
         field.worlds[to].ask_as(Credential::Executor(executor), request)
     }

@@ -58,6 +58,7 @@ impl Site {
         self.let_go_of_promised(&free);
         let Executors { distances, registry, .. } = &mut self.executors;
         distances.measure(registry, self.seat.as_ref());
+        self.executors.plan_ahead(&self.jobs, &free, now);
         let mut calls = AT_ONCE;
         while self.give_out_some(&mut calls, now) {}
     }
@@ -201,8 +202,11 @@ impl Site {
         now: Timestamp,
     ) {
         let (executor, kind) = (to.executor, task.kind);
-        let Executors { book, given, rests, registry, .. } = &mut self.executors;
+        let Executors { book, plan, given, rests, registry, .. } = &mut self.executors;
         let assignment = book.assigned(to, task, now);
+        if self.jobs.is_promised(key) == Some(false) {
+            plan.take(executor, kind);
+        }
         let (at, begun) = (now, Some(now));
         let gift = Gift { lease, executor, kind, assignment, at, takes_ms, begun, lane };
         given.give(key.clone(), gift);
@@ -263,7 +267,7 @@ impl Site {
         }
         executors.look_due = now.plus(LOOK_EVERY);
         // Whoever was doubted may be tried by now.
-        executors.full.clear();
+        executors.reconsider();
         executors.has_other_plans = true;
         let is_lost = |gift: &Gift| {
             // A worker has what it took for as long as it asked for.

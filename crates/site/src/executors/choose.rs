@@ -1,4 +1,4 @@
-//! Who gets a task: an executor that has room, or a worker that asks.
+//! Who gets a task: an executor that has room and is to do what waits of its type, or a worker that asks.
 //!
 //! Invariant: what nobody else takes goes to whoever asks for it, at once.
 
@@ -25,7 +25,7 @@ impl Executors {
             Some(Turn::Of(id)) => vec![*id],
             Some(Turn::After(_)) => Vec::new(),
             Some(Turn::Any { but, is_promised }) if self.is_open(task.kind, *is_promised) => {
-                let mut all = self.takers(task.kind, !workers.is_empty(), (but, *is_promised), now);
+                let mut all = self.takers(task, !workers.is_empty(), (but, *is_promised), now);
                 all.extend_from_slice(workers);
                 all
             }
@@ -57,14 +57,20 @@ impl Executors {
     /// The executors that take a task of a type; besides them, workers may ask for it.
     fn takers(
         &mut self,
-        kind: KindId,
+        task: &Task,
         is_asked: bool,
         (but, is_promised): (&BTreeSet<ExecutorId>, bool),
         now: Timestamp,
     ) -> Vec<ExecutorId> {
-        let has_room =
-            |id: &ExecutorId| self.has_room(*id, kind) && !self.rests.is_resting(*id, kind);
+        let kind = task.kind;
         let policy = self.policies.of(kind);
+        // What was promised, and what was tried in vain, is done as soon as somebody has room.
+        let is_planned = policy.plans_ahead() && !is_promised && task.attempt == 0;
+        let has_room = |id: &ExecutorId| {
+            self.has_room(*id, kind)
+                && !self.rests.is_resting(*id, kind)
+                && (!is_planned || self.book.needs_more(*id))
+        };
         let is_doubted = |id: &ExecutorId| policy.is_doubted(&self.book, *id, kind, now);
         let (mut free, full): (Vec<ExecutorId>, Vec<ExecutorId>) =
             self.registry.offering(kind).iter().copied().partition(has_room);
@@ -80,6 +86,13 @@ impl Executors {
                 self.full.insert(kind, Full::ForUnpromised);
             }
             return Vec::new();
+        }
+        if is_planned {
+            self.keep_planned(kind, &mut free, |id| !but.contains(&id), now);
+            if free.is_empty() {
+                self.full.insert(kind, Full::ForUnpromised);
+                return Vec::new();
+            }
         }
         // Nor is what somebody asks for, but to see whether they are back.
         if is_asked {

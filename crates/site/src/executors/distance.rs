@@ -9,7 +9,7 @@ use legwork_model::id::{Activity, DomainId, NodeId};
 use legwork_model::schema::Schema;
 use legwork_model::value::Value;
 use legwork_placement::Map;
-use legwork_schedule::{Candidate, ExecutorId, Learned, Task};
+use legwork_schedule::{Candidate, ExecutorId, Task};
 
 use super::{Executors, Registry};
 use crate::demand::demanded;
@@ -61,7 +61,8 @@ impl Distances {
     /// An executor, and what it costs to bring it so many bytes.
     pub(super) fn candidate(&self, executor: ExecutorId, bytes: f64) -> Candidate {
         let cost = self.costs.get(executor.0 as usize).copied().unwrap_or(0);
-        Candidate { executor, cost_ms: f64::from(cost) * (WAY_MS + BYTE_MS * bytes) }
+        let cost_ms = f64::from(cost) * (WAY_MS + BYTE_MS * bytes);
+        Candidate { cost_ms, ..Candidate::near(executor) }
     }
 }
 
@@ -93,7 +94,7 @@ impl Executors {
         let among = self.registry.offering(kind).iter();
         let among: Vec<_> = among.map(|id| self.distances.candidate(*id, bytes)).collect();
         let task = Task { kind, size, attempt: 0 };
-        let known = Learned::default().best_known(&self.book, &task, &among, state.latest());
+        let known = self.plan.best_known(&self.book, &task, &among, state.latest());
         let nearest = || among.iter().min_by(|a, b| a.cost_ms.total_cmp(&b.cost_ms));
         let best = known.or_else(|| nearest().map(|to| to.executor))?;
         home_of(self.registry.get(best)?, seat)

@@ -156,7 +156,12 @@ impl Given {
         std::mem::take(&mut self.freed)
     }
 
-    /// The assignment that was given up under a lease, once.
+    /// The assignment that was given up under a lease.
+    pub(crate) fn late(&self, lease: u64) -> Option<AssignmentId> {
+        self.late.get(&lease).copied()
+    }
+
+    /// The same, once.
     pub(crate) fn take_late(&mut self, lease: u64) -> Option<AssignmentId> {
         self.late.remove(&lease)
     }

@@ -6,6 +6,7 @@
 //! executor besides its registration is volatile: after a restart tasks are given out anew, and the
 //! results of earlier ones do not count.
 
+mod ahead;
 mod asking;
 mod assign;
 mod choose;
@@ -26,7 +27,7 @@ use std::collections::BTreeMap;
 
 use legwork_model::id::InstanceId;
 use legwork_model::time::Timestamp;
-use legwork_schedule::{Book, ExecutorId, KindId};
+use legwork_schedule::{Book, ExecutorId, KindId, Plan};
 
 use distance::Distances;
 pub(crate) use given::Gift;
@@ -45,6 +46,9 @@ pub(crate) struct Executors {
     workers: Workers,
     pub(crate) book: Book,
     policies: Policies,
+    /// Who is expected to do what waits, and whether that is to be decided anew.
+    plan: Plan,
+    is_plan_old: bool,
     pub(crate) given: Given,
     rests: Rests,
     distances: Distances,
@@ -82,6 +86,10 @@ impl Executors {
     /// Finds out who takes more than before.
     fn find_room(&mut self, now: Timestamp) -> Vec<ExecutorId> {
         let woken = self.rests.wake(now);
+        // Who had a rest by its rate is reckoned with all the time.
+        let has_no_rate =
+            |id: &ExecutorId| self.registry.get(*id).is_some_and(|one| one.rate.is_none());
+        self.is_plan_old |= woken.iter().any(has_no_rate);
         let free: Vec<ExecutorId> = self.given.take_freed().into_iter().chain(woken).collect();
         for id in &free {
             for taken in self.registry.taken(*id) {

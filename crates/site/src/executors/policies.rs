@@ -114,6 +114,7 @@ impl Site {
         let kind = self.executors.registry.know_kind(&said.job);
         let seed = self.config.life;
         self.executors.policies.set(kind, said, seed);
+        self.executors.reconsider();
     }
 
     pub(super) fn list_policies(&self, caller: &Caller) -> Result<Answer, Refusal> {

@@ -111,7 +111,7 @@ impl Site {
             if (ExecutorRegistered { by: known.by.clone(), ..next.clone() }) == **known {
                 // It has just started, or heard that nobody knows it: it is there.
                 self.executors.book.heard(*id);
-                self.executors.full.clear();
+                self.executors.reconsider();
                 return Ok(Answer::ExecutorRegistered { unchanged: true });
             }
             if known.by != by && !caller.is_admin() {
@@ -167,7 +167,7 @@ impl Site {
 
     /// One that was registered, here or elsewhere.
     pub(crate) fn take_executor(&mut self, executor: ExecutorRegistered) {
-        let Executors { registry, book, given, rests, full, .. } = &mut self.executors;
+        let Executors { registry, book, given, rests, .. } = &mut self.executors;
         let number = registry.register(executor);
         match number {
             Number::Same(id) => {
@@ -183,14 +183,14 @@ impl Site {
                 rests.forget(id);
             }
         }
-        full.clear();
+        self.executors.reconsider();
         self.executors.plans_changed();
     }
 
     /// One that was taken out: what it has goes to others.
     pub(crate) fn drop_executor(&mut self, name: &str) {
         let Some(id) = self.executors.registry.remove(name) else { return };
-        self.executors.full.clear();
+        self.executors.reconsider();
         self.executors.plans_changed();
         let own = self.executors.given.iter().filter(|(_, gift)| gift.executor == id);
         for key in own.map(|(key, _)| key.clone()).collect::<Vec<_>>() {

@@ -10,7 +10,9 @@ use legwork_engine::{self as engine, Command};
 use legwork_model::event::{Performer, RequestDigest};
 use legwork_model::id::{ActivityId, InstanceId};
 use legwork_model::time::Timestamp;
+use legwork_schedule::Told;
 
+use super::Executors;
 use super::assign::Why;
 use crate::Site;
 use crate::access::Caller;
@@ -45,7 +47,7 @@ impl Site {
     pub(super) fn report_task(
         &mut self,
         caller: &Caller,
-        TaskReport { executor, task, outcome }: TaskReport,
+        TaskReport { executor, task, outcome, told }: TaskReport,
         now: Timestamp,
     ) -> Result<Answer, Refusal> {
         caller.require_executor(&executor)?;
@@ -56,6 +58,8 @@ impl Site {
         }
         let key = self.key_of(&task);
         let is_current = key.as_ref().is_some_and(|key| self.stands(key, &executor, task.lease));
+        let is_over = matches!(outcome, Outcome::Done(_) | Outcome::Failed { .. });
+        self.executor_told(key.as_ref().filter(|_| is_current), task.lease, (told, is_over));
         match outcome {
             Outcome::Taken => {}
             Outcome::Busy { rest } => {
@@ -93,6 +97,15 @@ impl Site {
         Ok(Answer::Done)
     }
 
+    /// What an executor says of itself, also with an answer that comes late.
+    fn executor_told(&mut self, key: Option<&JobKey>, lease: u64, (told, is_over): (Told, bool)) {
+        let Executors { given, book, .. } = &mut self.executors;
+        let current = key.and_then(|key| given.get(key)).map(|gift| gift.assignment);
+        if let Some(assignment) = current.or_else(|| given.late(lease)) {
+            book.told(assignment, told, is_over);
+        }
+    }
+
     fn key_of(&self, task: &JobLease) -> Option<JobKey> {
         let (_, activity) = self.activity(&task.activity).ok()?;
         Some(JobKey { instance: task.activity.instance, activity })
@@ -104,6 +117,7 @@ impl Site {
         self.executors.book.withdrawn(gift.assignment, now);
         let rest = rest.unwrap_or(REST).clamp(REST_MIN, REST_MAX);
         self.executors.rests.be_busy(gift.executor, now.plus(rest));
+        self.executors.is_plan_old = true;
         // Whoever is not current any more has lost it: that is what is wanted.
         let _ = self.jobs.give_back(key, gift.lease);
         self.withdraw_if_suspended(key);
@@ -120,7 +134,7 @@ impl Site {
         if let Some(late) = self.executors.given.take_late(task.lease) {
             self.executors.book.answered(late, now);
             // It is there again, and may be given what the others have no room for.
-            self.executors.full.clear();
+            self.executors.reconsider();
         }
         let worth = |key: &JobKey| self.worth(key, executor, task.lease);
         let worth = key.as_ref().map_or(Worth::Nothing, worth);

@@ -14,7 +14,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use legwork_model::time::Timestamp;
-use legwork_schedule::ExecutorId;
+use legwork_schedule::{ExecutorId, Waiting};
 
 use super::JobKey;
 use super::turns::Turns;
@@ -62,6 +62,8 @@ struct OfType {
     /// By process.
     lanes: BTreeMap<Arc<str>, BTreeMap<Rank, JobKey>>,
     turns: Turns,
+    /// How many wait, and how much that is.
+    amount: Waiting,
 }
 
 impl OfType {
@@ -99,6 +101,8 @@ impl Backlog {
             of_type.turns.enter(process);
         }
         of_type.lanes.entry(process.clone()).or_default().insert(*rank, key);
+        of_type.amount.tasks += 1;
+        of_type.amount.units += place.size;
     }
 
     fn remove_promised(&mut self, job: &Arc<str>, rank: &Rank) -> Option<JobKey> {
@@ -136,7 +140,11 @@ impl Backlog {
         }
         let Some(of_type) = self.types.get_mut(job) else { return };
         let Some(lane) = of_type.lanes.get_mut(process) else { return };
-        self.len -= usize::from(lane.remove(rank).is_some());
+        if lane.remove(rank).is_some() {
+            self.len -= 1;
+            of_type.amount.tasks -= 1;
+            of_type.amount.units = (of_type.amount.units - place.size).max(0.0);
+        }
         if lane.is_empty() {
             of_type.lanes.remove(process);
             of_type.turns.leave(process);
@@ -192,12 +200,14 @@ impl Backlog {
         promised.chain(self.types.keys().map(|job| (job, false)))
     }
 
+    /// How much of each type waits and is not promised.
+    pub(super) fn amounts(&self) -> impl Iterator<Item = (&Arc<str>, Waiting)> {
+        self.types.iter().map(|(job, of_type)| (job, of_type.amount))
+    }
+
     /// How many of each type wait.
     pub(super) fn counts(&self) -> BTreeMap<&Arc<str>, usize> {
-        let rest = self
-            .types
-            .iter()
-            .map(|(job, of_type)| (job, of_type.lanes.values().map(BTreeMap::len).sum::<usize>()));
+        let rest = self.types.iter().map(|(job, of_type)| (job, of_type.amount.tasks));
         let promised = self.promised.iter().map(|(job, of_type)| (job, of_type.len()));
         let held = self.held.values().map(|held| (&held.job, 1));
         let mut counts = BTreeMap::new();

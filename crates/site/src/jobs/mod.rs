@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use legwork_model::id::{Activity, InstanceId, ServerId};
 use legwork_model::time::Timestamp;
-use legwork_schedule::ExecutorId;
+use legwork_schedule::{ExecutorId, Waiting};
 use rustc_hash::FxHashMap;
 
 use crate::input::JobLease;
@@ -314,6 +314,11 @@ impl Jobs {
     /// The same, of those that are promised and of the others.
     pub(crate) fn queued_of(&self) -> impl Iterator<Item = (&Arc<str>, bool)> {
         self.queued.types()
+    }
+
+    /// How much of each type waits and is not promised.
+    pub(crate) fn amounts(&self) -> impl Iterator<Item = (&Arc<str>, Waiting)> {
+        self.queued.amounts()
     }
 
     /// How many of each type wait.

@@ -180,6 +180,11 @@ fn what_a_crane_has_is_no_less_when_it_takes_less() {
     for begins_anew in [false, true] {
         let mut group = crane::group();
         crane::register(&mut group, "crane", 4, Some(1));
+        // One that gives an executor all that it takes.
+        let (job, policy) = ("pack".into(), "least-outstanding".into());
+        let set = Concern::SetPolicy { job, policy, recorded: false };
+        group.ask(0, Request::Executor(set)).unwrap();
+        (0..5).for_each(|_| group.pass(2_000));
         for _ in 0..4 {
             start(&mut group, 1, "parcel", None).1.unwrap();
         }

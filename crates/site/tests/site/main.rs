@@ -9,6 +9,7 @@
 )]
 
 mod access;
+mod ahead;
 mod catalog;
 mod deadlines;
 mod executor_bounds;

@@ -240,6 +240,10 @@ fn an_executor_promises_no_more_of_a_type_than_it_takes_of_it() {
 fn an_executor_with_a_queue_promises_what_comes_after_it() {
     let crane = RegisterExecutor { limit: 3, at_once: Some(1), ..registration("crane") };
     let mut depot = depot_with(crane);
+    // One that gives an executor all that it takes.
+    let (job, policy) = ("pack".into(), "least-outstanding".into());
+    let set = Concern::SetPolicy { job, policy, recorded: false };
+    depot.site.ask(Request::Executor(set)).unwrap();
     (1..=3).for_each(|number| drop(start(&mut depot, number, None).unwrap()));
     assert_eq!(given(&mut depot), [1, 2, 3]);
     start(&mut depot, 4, Some(39)).unwrap_err();

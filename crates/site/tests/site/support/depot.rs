@@ -97,7 +97,12 @@ impl Depot {
         let (executor, task) = (name.into(), task.clone());
         self.speak(
             name,
-            Request::Executor(Concern::Report(TaskReport { executor, task, outcome })),
+            Request::Executor(Concern::Report(TaskReport {
+                executor,
+                task,
+                outcome,
+                told: Told::default(),
+            })),
         )
         .unwrap();
     }

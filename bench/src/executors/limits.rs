@@ -1,0 +1,169 @@
+//! `executors`, under limits: does a limit, or a second server that gives work to the same executors, cost
+//! anything?
+//!
+//! Four executors, each of which does one task at a time and is ten times as fast at one of four types as at the others. All
+//! cases start at once; the limit is how many tasks an executor takes from each server. Invariant: the bound is that of
+//! the same work divided at will, computed in the same run.
+
+use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, ensure};
+use legwork_api::Client;
+use legwork_api::instances::{InstanceState, StartRequest};
+use legwork_model::id::InstanceId;
+use legwork_testbed::ledger::{self, Audit};
+use legwork_testbed::{Service, bound};
+use tempfile::TempDir;
+use tokio::task::JoinSet;
+
+use super::{LOOK_EVERY, READY_TIME_MAX, Told, until_ended};
+use crate::cluster::{Cluster, Domain};
+use crate::place::Place;
+use crate::report::{Row, rounded};
+use crate::usage::load_average;
+
+/// What executors take from each server at a time, and how many servers there are.
+pub const LIMITS: [u32; 3] = [1, 16, 1_000];
+pub const SERVERS: [usize; 2] = [1, 2];
+/// Cases that start at each server.
+pub const CASES: usize = 400;
+
+const DEFINITION: &str = include_str!("../../processes/specialists.yaml");
+const TYPES: [&str; 4] = ["one", "two", "three", "four"];
+const EXECUTORS: usize = TYPES.len();
+/// How long a task takes the one that is good at it, and the others, in milliseconds.
+const OWN_MS: f64 = 100.0;
+const OTHERS_MS: f64 = 1_000.0;
+/// So many starts of a server are under way at a time.
+const STARTS: usize = 32;
+
+#[derive(Clone, Copy, Debug)]
+pub struct Plan {
+    pub limit: u32,
+    pub servers: usize,
+    /// For each server.
+    pub cases: usize,
+}
+
+#[derive(Debug)]
+pub struct Outcome {
+    pub makespan: Duration,
+    pub bound: Duration,
+    pub audit: Audit,
+    failures: usize,
+    load_average: Option<f64>,
+}
+
+impl Outcome {
+    /// How many times as long it took as it would at least.
+    pub fn ratio(&self) -> f64 {
+        self.makespan.as_secs_f64() / self.bound.as_secs_f64()
+    }
+
+    pub fn row(&self, plan: Plan) -> Row {
+        Row {
+            workload: "executors-limits",
+            policy: Some("ours"),
+            executors: Some(EXECUTORS),
+            servers: Some(plan.servers),
+            limit: Some(plan.limit),
+            cases: plan.cases * plan.servers,
+            makespan_s: Some(rounded(self.makespan.as_secs_f64(), 2)),
+            bound_s: Some(rounded(self.bound.as_secs_f64(), 2)),
+            failures: Some(self.failures),
+            lost: Some(self.audit.lost),
+            doubled: Some(self.audit.doubled),
+            load_average: self.load_average,
+            ..Row::default()
+        }
+    }
+}
+
+pub async fn run(place: &Place, plan: Plan) -> Result<Outcome> {
+    let load_average = load_average();
+    let domain = |name| Domain { name, transfer: "proven", weights: &[1], database: None };
+    let domains: Vec<Domain<'_>> =
+        ["east", "west"].into_iter().take(plan.servers).map(domain).collect();
+    let cluster = Cluster::start(place, DEFINITION, &domains, Duration::ZERO).await?;
+    let folder = tempfile::Builder::new().prefix("executors-").tempdir_in(&place.data)?;
+    let services = services(place, &folder, &cluster, plan)?;
+    let begun = Instant::now();
+    for server in &cluster.servers {
+        let client = server.client()?;
+        while client.executors().await?.executors.len() < EXECUTORS {
+            ensure!(begun.elapsed() < READY_TIME_MAX, "not all executors have registered");
+            tokio::time::sleep(LOOK_EVERY).await;
+        }
+    }
+    let begun = Instant::now();
+    let cases = start_all(&cluster, plan.cases).await?;
+    let makespan = until_ended(&cluster.client()?, &cases, begun).await?;
+    let told = Told::by(&cluster.client()?, &cases, TYPES.len()).await?;
+    let ledgers = services.iter().map(|one| Ok((one.name().to_owned(), one.ledger()?)));
+    let ledgers: BTreeMap<_, _> = ledgers.collect::<Result<_>>()?;
+    Ok(Outcome {
+        makespan,
+        bound: least(plan.cases * plan.servers),
+        audit: ledger::audit(&ledgers, &told.completed),
+        failures: told.failures,
+        load_average,
+    })
+}
+
+/// What no assignment of so many cases can be faster than.
+fn least(cases: usize) -> Duration {
+    let mut speeds = [[1.0 / OTHERS_MS; EXECUTORS]; TYPES.len()];
+    for (kind, row) in speeds.iter_mut().enumerate() {
+        row[kind] = 1.0 / OWN_MS;
+    }
+    let ms = bound::least(&speeds, &[cases as f64; TYPES.len()]);
+    Duration::from_secs_f64(ms / 1_000.0)
+}
+
+fn services(
+    place: &Place,
+    folder: &TempDir,
+    cluster: &Cluster,
+    plan: Plan,
+) -> Result<Vec<Service>> {
+    let legwork = cluster.urls().join(",");
+    let service = |number: usize| {
+        let mut args = vec!["--at-once=1".to_owned(), format!("--limit={}", plan.limit)];
+        for (kind, name) in TYPES.iter().enumerate() {
+            let ms = if kind == number { OWN_MS } else { OTHERS_MS };
+            args.push(format!("--does={name}={ms}"));
+        }
+        let name = format!("executor-{}", number + 1);
+        Service::start(&place.program(), folder.path(), (&name, &legwork), &args)
+    };
+    (0..EXECUTORS).map(service).collect()
+}
+
+/// Each server is given all of its cases at once.
+async fn start_all(cluster: &Cluster, cases: usize) -> Result<Vec<InstanceId>> {
+    let mut starting = JoinSet::new();
+    for server in &cluster.servers {
+        for number in 0..STARTS {
+            let client = server.client()?;
+            let own = (number..cases).step_by(STARTS).count();
+            starting.spawn(async move { start(&client, own).await });
+        }
+    }
+    let mut started = Vec::new();
+    while let Some(own) = starting.join_next().await {
+        started.extend(own.context("a client broke down")??);
+    }
+    Ok(started)
+}
+
+async fn start(client: &Client, cases: usize) -> Result<Vec<InstanceId>> {
+    let mut started = Vec::with_capacity(cases);
+    for _ in 0..cases {
+        let request = StartRequest { process: "specialists".into(), ..StartRequest::default() };
+        let summary = client.start(&request, None).await?;
+        ensure!(summary.state != InstanceState::Aborted, "{} is aborted", summary.instance);
+        started.push(summary.instance);
+    }
+    Ok(started)
+}

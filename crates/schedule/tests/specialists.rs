@@ -1,0 +1,136 @@
+//! Four executors that are each ten times as fast at one type as at the others, in virtual time: neither limits nor a
+//! second server that gives work to them cost anything.
+//!
+//! Invariant checked: the work of all cases takes at most 1.25 times as long as if it could be divided at will.
+
+mod support;
+
+use legwork_model::time::Timestamp;
+use legwork_schedule::{Book, Candidate, ExecutorId, KindId, Limits, Plan, Task, Told, Waiting};
+use support::specialists::{OWN_MS, Setting, Shape, makespan_ms};
+
+/// For each server.
+const CASES: usize = 400;
+
+/// How many times as long as the bound it takes.
+fn ratio(setting: Setting) -> f64 {
+    let bound_ms = (setting.cases * setting.servers) as i64 * OWN_MS;
+    makespan_ms(setting).map_or(f64::INFINITY, |ms| ms as f64 / bound_ms as f64)
+}
+
+fn check(shape: Shape) {
+    for (servers, tells) in [(1, false), (1, true), (2, true)] {
+        for limit in [1, 16, 1_000] {
+            let setting = Setting { shape, servers, limit, cases: CASES, tells };
+            let ratio = ratio(setting);
+            assert!((1.0..=1.25).contains(&ratio), "{ratio:.3} of the bound: {setting:?}");
+        }
+    }
+}
+
+#[test]
+fn work_that_is_all_there_from_the_beginning_takes_hardly_longer_than_the_bound() {
+    check(Shape::Parallel);
+}
+
+#[test]
+fn so_does_work_of_which_each_part_comes_after_another_one() {
+    check(Shape::Sequence);
+}
+
+#[test]
+fn two_servers_know_less_of_executors_that_say_nothing_and_none_is_idle_all_the_same() {
+    let setting =
+        Setting { shape: Shape::Sequence, servers: 2, limit: 16, cases: CASES, tells: false };
+    let (silent, told) = (ratio(setting), ratio(Setting { tells: true, ..setting }));
+    assert!(told < silent && silent < 1.5, "{told:.3} {silent:.3}");
+}
+
+fn task(kind: u32) -> Task {
+    Task { kind: KindId(kind), size: 1.0, attempt: 0 }
+}
+
+fn all() -> [Candidate; 2] {
+    [0, 1].map(|id| Candidate::near(ExecutorId(id)))
+}
+
+/// Two executors, the first of which takes 10 ms and the second so long.
+fn two(second_ms: i64) -> Book {
+    let mut book = Book::new(0);
+    for (id, ms) in [(0, 10), (1, second_ms)] {
+        book.register(&Limits::default());
+        let given = book.assigned(Candidate::near(ExecutorId(id)), task(0), Timestamp(0));
+        book.answered(given, Timestamp(ms));
+    }
+    book
+}
+
+fn planned(book: &Book, tasks: usize, now: i64) -> Plan {
+    let mut plan = Plan::default();
+    let waiting = Waiting { tasks, units: tasks as f64 };
+    plan.anew(book, &[(KindId(0), waiting, all().to_vec())], Timestamp(now));
+    plan
+}
+
+#[test]
+fn a_task_waits_for_a_busy_executor_that_does_it_sooner_than_an_idle_one() {
+    let mut book = two(100);
+    let first = Candidate::near(ExecutorId(0));
+    book.assigned(first, task(0), Timestamp(1_000));
+    let plan = planned(&book, 3, 1_000);
+    assert!(plan.is_for(ExecutorId(0), KindId(0)) && !plan.is_for(ExecutorId(1), KindId(0)));
+    assert!(
+        planned(&book, 300, 1_000).is_for(ExecutorId(1), KindId(0)),
+        "with much the slow one helps"
+    );
+}
+
+#[test]
+fn nothing_waits_for_an_executor_that_is_presumed_dead() {
+    let mut book = two(100);
+    book.assigned(Candidate::near(ExecutorId(0)), task(0), Timestamp(1_000));
+    let plan = planned(&book, 3, 60_000);
+    assert!(!plan.is_for(ExecutorId(0), KindId(0)) && plan.is_for(ExecutorId(1), KindId(0)));
+    book.assigned(Candidate::near(ExecutorId(1)), task(0), Timestamp(1_000));
+    assert!(planned(&book, 3, 60_000).has_unplaced(KindId(0)), "whoever has a hand free does them");
+}
+
+#[test]
+fn one_that_has_nothing_to_do_helps_if_that_is_sooner() {
+    let book = two(100);
+    let (mut few, mut many) = (planned(&book, 3, 1_000), planned(&book, 30, 1_000));
+    let second = Candidate::near(ExecutorId(1));
+    assert!(!few.help(&book, (second, &task(0)), &all(), Timestamp(1_000)));
+    // What comes one after the other is placed like what is there from the beginning.
+    let waiting = Waiting { tasks: 300, units: 300.0 };
+    assert!(many.lacks(KindId(0), waiting));
+    many.follow(&book, (KindId(0), waiting), &all(), Timestamp(1_000));
+    while many.is_for(ExecutorId(1), KindId(0)) {
+        many.take(ExecutorId(1), KindId(0));
+    }
+    assert!(many.help(&book, (second, &task(0)), &all(), Timestamp(1_000)));
+    assert!(many.is_for(ExecutorId(1), KindId(0)));
+}
+
+#[test]
+fn what_other_engines_gave_to_an_executor_is_reckoned_with_when_it_says_so() {
+    let mut book = two(12);
+    let first = Candidate::near(ExecutorId(0));
+    assert!(planned(&book, 1, 1_000).is_for(ExecutorId(0), KindId(0)));
+    let given = book.assigned(first, task(0), Timestamp(1_000));
+    book.told(given, Told { has: Some(5), took_ms: Some(10) }, true);
+    book.answered(given, Timestamp(1_010));
+    assert!(planned(&book, 1, 1_010).is_for(ExecutorId(1), KindId(0)), "five others are before it");
+}
+
+#[test]
+fn the_pace_is_that_of_the_work_alone_where_executors_say_how_long_it_took() {
+    let mut book = two(100);
+    for round in 0..30 {
+        let at = 1_000 * round;
+        let given = book.assigned(Candidate::near(ExecutorId(1)), task(0), Timestamp(at));
+        book.told(given, Told { has: None, took_ms: Some(7) }, true);
+        book.answered(given, Timestamp(at + 500));
+    }
+    assert_eq!(book.seen(ExecutorId(1), KindId(0)).pace_ms, Some(7.0));
+}

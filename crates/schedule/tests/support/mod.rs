@@ -1,0 +1,3 @@
+//! Worlds in virtual time.
+
+pub(crate) mod specialists;

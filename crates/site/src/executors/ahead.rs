@@ -1,0 +1,116 @@
+//! Which executor is expected to do what waits, so that tasks wait for the right one.
+//!
+//! Where a policy plans ahead, an executor is given what it needs to go on and no more; the rest waits in the backlog,
+//! in its turns. Invariant: the plan is made anew when somebody rests, is back, registers or is doubted, and once a
+//! second while anything is given out; whoever gets room and has no share of what waits is compared with those that have
+//! one. So nothing waits for an executor of which nothing is expected, nor longer than another one would take.
+
+use legwork_model::time::Timestamp;
+use legwork_schedule::{Candidate, ExecutorId, KindId, Task, Waiting};
+
+use super::Executors;
+use crate::jobs::Jobs;
+
+impl Executors {
+    /// Whatever was decided about what waits is decided anew.
+    pub(crate) fn reconsider(&mut self) {
+        self.full.clear();
+        self.is_plan_old = true;
+    }
+
+    /// Brings the plan in line with what waits. Those that are free were not before.
+    pub(super) fn plan_ahead(&mut self, jobs: &Jobs, free: &[ExecutorId], now: Timestamp) {
+        if self.is_plan_old {
+            self.is_plan_old = false;
+            // Shares go to others than before, and some of those have room.
+            self.full.clear();
+            let waiting: Vec<_> = self.planned(jobs).collect();
+            let waiting: Vec<_> = waiting
+                .into_iter()
+                .map(|(kind, waiting)| (kind, waiting, self.expected(kind)))
+                .collect();
+            self.plan.anew(&self.book, &waiting, now);
+        } else {
+            self.follow(jobs, now);
+        }
+        for id in free {
+            if self.book.has_free_hand(*id) {
+                self.help(*id, jobs, now);
+            }
+        }
+    }
+
+    /// Takes down what has come since, and what is gone.
+    fn follow(&mut self, jobs: &Jobs, now: Timestamp) {
+        for (kind, waiting) in self.planned(jobs).collect::<Vec<_>>() {
+            if self.plan.lacks(kind, waiting) {
+                let among = self.expected(kind);
+                self.plan.follow(&self.book, (kind, waiting), &among, now);
+                self.full.remove(&kind);
+            } else {
+                self.plan.follow(&self.book, (kind, waiting), &[], now);
+            }
+        }
+    }
+
+    /// One that has nothing to do, and no share of what waits, does what others would get to later.
+    fn help(&mut self, id: ExecutorId, jobs: &Jobs, now: Timestamp) {
+        let own: Vec<KindId> = self.registry.taken(id).iter().map(|taken| taken.kind).collect();
+        let waiting: Vec<(KindId, Waiting)> =
+            self.planned(jobs).filter(|(kind, _)| own.contains(kind)).collect();
+        if waiting.iter().any(|(kind, _)| self.plan.is_for(id, *kind)) {
+            return;
+        }
+        for (kind, waiting) in waiting {
+            let task = Task { kind, size: waiting.mean(), attempt: 0 };
+            let (to, among) = (self.candidate(id, kind), self.expected(kind));
+            let is_in = among.iter().any(|other| other.executor == id);
+            if is_in && self.plan.help(&self.book, (to, &task), &among, now) {
+                self.full.remove(&kind);
+                return;
+            }
+        }
+    }
+
+    /// What waits of the types that executors do and of which is planned who does them.
+    fn planned<'e>(&'e self, jobs: &'e Jobs) -> impl Iterator<Item = (KindId, Waiting)> + 'e {
+        jobs.amounts().filter_map(|(job, waiting)| {
+            let kind = self.registry.offered(job)?;
+            self.policies.of(kind).plans_ahead().then_some((kind, waiting))
+        })
+    }
+
+    /// Those that may do a type now or later.
+    fn expected(&self, kind: KindId) -> Vec<Candidate> {
+        let offering = self.registry.offering(kind).iter().copied();
+        let all = offering.filter(|id| self.rests.busy_until(*id).is_none());
+        all.map(|id| self.candidate(id, kind)).collect()
+    }
+
+    fn candidate(&self, id: ExecutorId, kind: KindId) -> Candidate {
+        let (rate, of_kind) = self.registry.rates(id, kind);
+        let apart = [rate, of_kind].into_iter().flatten().map(|rate| rate.interval_ms());
+        Candidate { apart_ms: apart.fold(0.0, f64::max), ..self.distances.candidate(id, 0.0) }
+    }
+
+    /// Leaves those that are to do what waits of a type, and those that are tried whether they are back. If the ones that
+    /// are to do it may not, all are left.
+    pub(super) fn keep_planned(
+        &self,
+        kind: KindId,
+        free: &mut Vec<ExecutorId>,
+        may: impl Fn(ExecutorId) -> bool,
+        now: Timestamp,
+    ) {
+        let is_unplaced = self.plan.has_unplaced(kind);
+        if !is_unplaced && !self.plan.is_for_any(kind, may) {
+            return;
+        }
+        let policy = self.policies.of(kind);
+        free.retain(|id| {
+            self.plan.is_for(*id, kind)
+                || is_unplaced && self.book.has_free_hand(*id)
+                || policy.is_tried(&self.book, *id, kind, now)
+        });
+    }
+}

@@ -5,7 +5,7 @@ use anyhow::Result;
 use serde::Serialize;
 
 use super::drawn::RANDOM;
-use super::failing::{DEAD, DIES_AT, PROCESSES};
+use super::failing::{CANCELLED, DEAD, DIES_AT, KEPT, PROCESSES, Variant};
 use super::world::{Failure, Sample};
 use super::{Drawn, EXECUTORS, Outcome, Setting, chooser, run, tell};
 use crate::division::folder;
@@ -53,15 +53,14 @@ pub(crate) fn queues(json: bool) -> Result<()> {
     tell(&Figure { figure: name, rows }, name, "queues.csv", &text, json)
 }
 
-/// Figure 9.
+/// Figure 9, twice.
 pub(crate) fn retries(json: bool) -> Result<()> {
-    let row = |policy: &'static str, Sample { step, retries, .. }: &Sample| Retries {
-        policy,
-        step: *step,
-        retries: retries[DEAD],
-    };
-    let of = |policy| samples(policy).iter().map(|sample| row(policy, sample)).collect::<Vec<_>>();
-    let rows: Vec<Retries> = POLICIES.into_iter().flat_map(of).collect();
+    retries_of(KEPT, "retries", json)?;
+    retries_of(CANCELLED, "cancelled", json)
+}
+
+fn retries_of(variant: Variant, file: &str, json: bool) -> Result<()> {
+    let rows = retries_rows(variant);
     let name = "001-9";
     let curves: Vec<Curve<'_>> = POLICIES
         .into_iter()
@@ -70,19 +69,38 @@ pub(crate) fn retries(json: bool) -> Result<()> {
             Curve { name, values: own.map(|row| f64::from(row.retries)).collect() }
         })
         .collect();
-    let title = "Tasks taken from executor 2 (time-out 1000)";
-    draw(name, "retries.svg", title, "tasks", &curves)?;
-    let mut text = "policy,step,retries\n".to_owned();
-    for Retries { policy, step, retries } in &rows {
-        text += &format!("{policy},{step},{retries}\n");
-    }
-    tell(&Figure { figure: name, rows }, name, "retries.csv", &text, json)
+    let sizes = if variant.cancels { ", sizes to 60, cancelled" } else { "" };
+    let title = format!("Tasks taken from executor 2 (time-out 1000{sizes})");
+    draw(name, &format!("{file}.svg"), &title, "tasks", &curves)?;
+    let text = retries_csv(&rows);
+    tell(&Figure { figure: name, rows }, name, &format!("{file}.csv"), &text, json)
 }
 
-fn samples(policy: &str) -> Vec<Sample> {
-    let drawn = Drawn::new(RANDOM, PROCESSES, SEED);
+fn retries_rows(variant: Variant) -> Vec<Retries> {
+    let row = |policy: &'static str, Sample { step, retries, .. }: &Sample| Retries {
+        policy,
+        step: *step,
+        retries: retries[DEAD],
+    };
+    let of = |policy| {
+        samples(variant, policy).iter().map(|sample| row(policy, sample)).collect::<Vec<_>>()
+    };
+    POLICIES.into_iter().flat_map(of).collect()
+}
+
+fn retries_csv(rows: &[Retries]) -> String {
+    let mut text = "policy,step,retries\n".to_owned();
+    for Retries { policy, step, retries } in rows {
+        text += &format!("{policy},{step},{retries}\n");
+    }
+    text
+}
+
+fn samples(variant: Variant, policy: &str) -> Vec<Sample> {
+    let drawn = Drawn::with_sizes(RANDOM, PROCESSES, SEED, variant.size_max);
     let failure = Some(Failure { executor: DEAD, at: DIES_AT, timeout: TIMEOUT });
-    let setting = Setting { failure, is_sampled: true, ..Setting::default() };
+    let cancels = variant.cancels;
+    let setting = Setting { failure, cancels, is_sampled: true, ..Setting::default() };
     let Outcome { samples, .. } = run(&drawn, setting, |seed| chooser(policy, seed));
     samples
 }
@@ -90,7 +108,7 @@ fn samples(policy: &str) -> Vec<Sample> {
 fn queues_of(policy: &'static str) -> Vec<Queues> {
     let row =
         |Sample { step, queues, .. }: &Sample| Queues { policy, step: *step, queues: *queues };
-    samples(policy).iter().map(row).collect()
+    samples(KEPT, policy).iter().map(row).collect()
 }
 
 fn queues_csv(rows: &[Queues]) -> String {
@@ -120,6 +138,18 @@ mod tests {
         let written = std::fs::read_to_string(folder("001-8").join("queues.csv")).unwrap();
         let rows: Vec<Queues> = POLICIES.into_iter().flat_map(queues_of).collect();
         assert_eq!(written, queues_csv(&rows), "run `cargo xtask figure 001-8`");
+    }
+
+    #[test]
+    fn what_is_written_of_retries_comes_out() {
+        for (variant, file) in [(KEPT, "retries.csv"), (CANCELLED, "cancelled.csv")] {
+            let written = std::fs::read_to_string(folder("001-9").join(file)).unwrap();
+            assert_eq!(
+                written,
+                retries_csv(&retries_rows(variant)),
+                "run `cargo xtask figure 001-9`"
+            );
+        }
     }
 
     #[test]

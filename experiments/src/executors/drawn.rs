@@ -10,8 +10,8 @@ use super::{EXECUTORS, KINDS};
 pub(super) const ENGINES: usize = 2;
 /// The steps between two processes of an engine.
 pub(super) const INTERVAL: f64 = 10.0;
-/// Sizes are drawn from one to this.
-const SIZE_MAX: usize = 100;
+/// Sizes are drawn from one to this, if nothing else is said.
+pub(super) const SIZE_MAX: usize = 100;
 /// Not a table of the paper: every speed is drawn, as in its experiments with failures.
 pub(super) const RANDOM: u8 = 6;
 
@@ -37,9 +37,14 @@ pub(super) struct Drawn {
 
 impl Drawn {
     pub(super) fn new(case: u8, processes: u32, seed: u64) -> Self {
+        Self::with_sizes(case, processes, seed, SIZE_MAX)
+    }
+
+    /// With sizes from one to so much.
+    pub(super) fn with_sizes(case: u8, processes: u32, seed: u64, size_max: usize) -> Self {
         let mut dice = Dice::new(seed << 8 | u64::from(case));
         let speeds = speeds(case, &mut dice);
-        let mut process = |_| [(); KINDS].map(|()| 1.0 + dice.below(SIZE_MAX) as f64);
+        let mut process = |_| [(); KINDS].map(|()| 1.0 + dice.below(size_max) as f64);
         let sizes = [(); ENGINES].map(|()| (0..processes).map(&mut process).collect());
         Self { seed, speeds, sizes }
     }

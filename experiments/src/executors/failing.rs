@@ -3,7 +3,7 @@
 use anyhow::Result;
 use serde::Serialize;
 
-use super::drawn::RANDOM;
+use super::drawn::{RANDOM, SIZE_MAX};
 use super::world::Failure;
 use super::{Drawn, Outcome, RUNS, Setting, chooser, mean, policies, run as simulated, tell};
 use crate::division::{folder, rounded};
@@ -15,6 +15,21 @@ pub(super) const PROCESSES: u32 = 200;
 /// Executor 2 dies at this step.
 pub(super) const DEAD: usize = 1;
 pub(super) const DIES_AT: f64 = 2_000.0;
+/// How the run is set up, and the file that has what came of it.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Variant {
+    pub(super) size_max: usize,
+    pub(super) cancels: bool,
+    pub(super) file: &'static str,
+    of: &'static str,
+}
+
+/// Sizes as in the other figures; what was given to another one is done all the same.
+pub(super) const KEPT: Variant =
+    Variant { size_max: SIZE_MAX, cancels: false, file: "failing", of: "" };
+/// Smaller tasks, and whoever is told that a task was given to another one drops it.
+pub(super) const CANCELLED: Variant =
+    Variant { size_max: 60, cancels: true, file: "cancelled", of: ", sizes to 60, cancelled" };
 /// Time-outs, in hundreds of steps.
 const TIMEOUTS: std::ops::RangeInclusive<u32> = 3..=20;
 
@@ -48,17 +63,22 @@ struct Five {
 }
 
 pub(crate) fn run(json: bool) -> Result<()> {
-    let mut rows = Vec::new();
-    let names: Vec<&str> = policies::ADJUSTMENTS.into_iter().chain(["ours"]).collect();
-    for case in CASES {
-        eprintln!("case {case} …");
-        rows.extend(TIMEOUTS.flat_map(|hundreds| rows_of(case, hundreds * 100, &names, RUNS)));
+    for variant in [KEPT, CANCELLED] {
+        let mut rows = Vec::new();
+        let names: Vec<&str> = policies::ADJUSTMENTS.into_iter().chain(["ours"]).collect();
+        for case in CASES {
+            eprintln!("{}, case {case} …", variant.file);
+            let of = |hundreds| rows_of(variant, case, hundreds * 100, &names, RUNS);
+            rows.extend(TIMEOUTS.flat_map(of));
+        }
+        let five: Vec<Five> =
+            CASES.flat_map(|case| ["none", "ours"].map(|name| five(variant, case, name))).collect();
+        draw(variant, &rows, &five)?;
+        let text = csv(&rows, &five);
+        let file = format!("{}.csv", variant.file);
+        tell(&Figure { figure: "001-7", runs: RUNS, rows, five }, "001-7", &file, &text, json)?;
     }
-    let five: Vec<Five> =
-        CASES.flat_map(|case| ["none", "ours"].map(|name| five(case, name))).collect();
-    draw(&rows, &five)?;
-    let text = csv(&rows, &five);
-    tell(&Figure { figure: "001-7", runs: RUNS, rows, five }, "001-7", "failing.csv", &text, json)
+    Ok(())
 }
 
 fn csv(rows: &[Row], five: &[Five]) -> String {
@@ -75,11 +95,17 @@ fn csv(rows: &[Row], five: &[Five]) -> String {
     csv
 }
 
-fn rows_of(case: u8, timeout: u32, names: &[&'static str], runs: u64) -> Vec<Row> {
+fn rows_of(
+    variant: Variant,
+    case: u8,
+    timeout: u32,
+    names: &[&'static str],
+    runs: u64,
+) -> Vec<Row> {
     let failure = Some(Failure { executor: DEAD, at: DIES_AT, timeout: f64::from(timeout) });
-    let setting = Setting { failure, ..Setting::default() };
+    let setting = Setting { failure, cancels: variant.cancels, ..Setting::default() };
     let row = |policy: &'static str| {
-        let outcomes = outcomes(case, policy, setting, runs);
+        let outcomes = outcomes(variant, case, policy, setting, runs);
         let finished = outcomes.iter().filter(|outcome| outcome.is_finished);
         let steps: Vec<f64> = finished.map(|outcome| outcome.steps).collect();
         let (mean_steps, ci95) = mean(&steps);
@@ -90,25 +116,25 @@ fn rows_of(case: u8, timeout: u32, names: &[&'static str], runs: u64) -> Vec<Row
     names.iter().copied().map(row).collect()
 }
 
-fn five(case: u8, policy: &'static str) -> Five {
+fn five(variant: Variant, case: u8, policy: &'static str) -> Five {
     let setting = Setting { without: Some(DEAD), ..Setting::default() };
-    let outcomes = outcomes(case, policy, setting, RUNS);
+    let outcomes = outcomes(variant, case, policy, setting, RUNS);
     let steps: Vec<f64> = outcomes.iter().map(|outcome| outcome.steps).collect();
     let (mean_steps, ci95) = mean(&steps);
     let (mean_steps, ci95) = (rounded(mean_steps, 1), rounded(ci95.unwrap_or_default(), 1));
     Five { case, policy, mean_steps, ci95 }
 }
 
-fn outcomes(case: u8, policy: &str, setting: Setting, runs: u64) -> Vec<Outcome> {
+fn outcomes(variant: Variant, case: u8, policy: &str, setting: Setting, runs: u64) -> Vec<Outcome> {
     let of = |seed| {
-        let drawn = Drawn::new(case, PROCESSES, seed);
+        let drawn = Drawn::with_sizes(case, PROCESSES, seed, variant.size_max);
         simulated(&drawn, setting, |seed| chooser(policy, seed))
     };
     (0..runs).map(of).collect()
 }
 
 /// The paper's: random speeds.
-fn draw(rows: &[Row], five: &[Five]) -> Result<()> {
+fn draw(variant: Variant, rows: &[Row], five: &[Five]) -> Result<()> {
     let curve = |name: &'static str| {
         let own = rows.iter().filter(|row| row.case == RANDOM && row.policy == name);
         // Means of the lucky ones are not drawn.
@@ -122,10 +148,11 @@ fn draw(rows: &[Row], five: &[Five]) -> Result<()> {
     curves.push(Curve { name: "five, no time-out", values: vec![steps; TIMEOUTS.count()] });
     let folder = folder("001-7");
     std::fs::create_dir_all(&folder)?;
-    let title = "Steps when executor 2 dies at step 2000 (random speeds)";
+    let title = format!("Steps when executor 2 dies at step 2000 (random speeds{})", variant.of);
     let axes = ["time-out in steps", "steps"];
     let place = SeriesLabelPosition::UpperLeft;
-    plot::draw_over(&folder.join("failing.svg"), title, axes, place, &curves, (300.0, 100.0))
+    let file = folder.join(format!("{}.svg", variant.file));
+    plot::draw_over(&file, &title, axes, place, &curves, (300.0, 100.0))
 }
 
 #[cfg(test)]
@@ -138,7 +165,7 @@ mod tests {
     fn ours_always_comes_to_an_end_and_is_never_worse_than_the_best_of_the_paper_s() {
         for case in CASES {
             for timeout in [700, 1_400] {
-                let rows = rows_of(case, timeout, &["capability", "both", "ours"], 4);
+                let rows = rows_of(KEPT, case, timeout, &["capability", "both", "ours"], 4);
                 let [paper @ .., ours] = &*rows else { panic!("{rows:?}") };
                 assert_eq!(ours.finished, 4, "{ours:?}");
                 let steps = paper.iter().filter_map(|row| row.mean_steps);
@@ -150,9 +177,14 @@ mod tests {
 
     #[test]
     fn what_is_written_comes_out() {
-        let written = std::fs::read_to_string(folder("001-7").join("failing.csv")).unwrap();
-        let text = csv(&rows_of(1, 300, &["ours"], RUNS), &[]);
-        let line = text.lines().nth(1).unwrap();
-        assert!(written.lines().any(|one| one == line), "run `cargo xtask figure 001-7`: {line}");
+        for variant in [KEPT, CANCELLED] {
+            let file = folder("001-7").join(format!("{}.csv", variant.file));
+            let written = std::fs::read_to_string(file).unwrap();
+            let text = csv(&rows_of(variant, 1, 600, &["both", "ours"], RUNS), &[]);
+            for line in text.lines().skip(1) {
+                let is_written = written.lines().any(|one| one == line);
+                assert!(is_written, "run `cargo xtask figure 001-7`: {line}");
+            }
+        }
     }
 }

@@ -5,7 +5,7 @@
 //! and so is all that it is given afterwards.
 
 use std::cmp::Ordering;
-use std::collections::{BTreeMap, BinaryHeap};
+use std::collections::{BTreeMap, BinaryHeap, VecDeque};
 
 use legwork_model::time::Timestamp;
 use legwork_schedule::{
@@ -35,6 +35,8 @@ pub(super) struct Setting {
     pub(super) failure: Option<Failure>,
     /// This one is not there.
     pub(super) without: Option<usize>,
+    /// An executor drops a task of which it is told that it was given to another one.
+    pub(super) cancels: bool,
     /// Whether it is written down where all are.
     pub(super) is_sampled: bool,
 }
@@ -135,6 +137,8 @@ struct World<'a> {
     events_made: u64,
     /// When each executor will have done what it was given.
     free_at: [f64; EXECUTORS],
+    /// What each has to do, if that can be cancelled.
+    queues: [Queue; EXECUTORS],
     left: usize,
     assigned: usize,
     now: Sample,
@@ -156,6 +160,7 @@ impl<'a> World<'a> {
             events: BinaryHeap::new(),
             events_made: 0,
             free_at: [0.0; EXECUTORS],
+            queues: Default::default(),
             left: drawn.sizes.iter().map(Vec::len).sum(),
             assigned: 0,
             now: Sample::default(),
@@ -226,6 +231,10 @@ impl<'a> World<'a> {
         self.free_at[place] = done;
         self.now.queues[place] += 1;
         self.assigned += 1;
+        if self.setting.cancels {
+            let takes = done - begun;
+            self.queues[place].tasks.push_back(Queued { engine: number, id, begun, takes });
+        }
         self.put(done, number, Happening::Answer(id, executor));
         if let Some(patience) = patience {
             self.put(at + patience, number, Happening::TimeOut(id));
@@ -234,7 +243,9 @@ impl<'a> World<'a> {
 
     /// Only the answer to the last assignment counts; all are learned from.
     fn answered(&mut self, number: usize, id: AssignmentId, executor: ExecutorId, at: f64) {
-        if !self.is_alive(executor, at) {
+        if !self.is_alive(executor, at)
+            || self.setting.cancels && !self.queues[executor.0 as usize].take(number, id, at)
+        {
             return;
         }
         self.now.queues[executor.0 as usize] -= 1;
@@ -253,11 +264,29 @@ impl<'a> World<'a> {
     fn timed_out(&mut self, number: usize, id: AssignmentId, at: f64) {
         let engine = &mut self.engines[number];
         let Some(task) = engine.awaited.remove(&id) else { return };
-        if let Some(entry) = engine.book.entry(id) {
-            self.now.retries[entry.executor.0 as usize] += 1;
+        let executor = engine.book.entry(id).map(|entry| entry.executor);
+        if let Some(executor) = executor {
+            self.now.retries[executor.0 as usize] += 1;
         }
         engine.book.timed_out(id, moment(at));
+        if let Some(executor) = executor.filter(|_| self.setting.cancels) {
+            self.cancel(number, id, executor, at);
+        }
         self.assign(number, task, at);
+    }
+
+    /// One that lives drops the task, and what waits behind it comes earlier.
+    fn cancel(&mut self, engine: usize, id: AssignmentId, executor: ExecutorId, at: f64) {
+        let place = executor.0 as usize;
+        if !self.is_alive(executor, at) {
+            return;
+        }
+        let Some(later) = self.queues[place].cancel(engine, id, at) else { return };
+        self.now.queues[place] -= 1;
+        self.free_at[place] = self.queues[place].free_at(at);
+        for Queued { engine, id, begun, takes } in later {
+            self.put(begun + takes, engine, Happening::Answer(id, executor));
+        }
     }
 
     /// What is given up goes elsewhere.
@@ -270,6 +299,52 @@ impl<'a> World<'a> {
         let given_up: Vec<AssignmentId> = awaited.keys().copied().filter(is_given_up).collect();
         given_up.into_iter().for_each(|id| self.timed_out(number, id, at));
         self.put(at + LOOK_EVERY, number, Happening::Look);
+    }
+}
+
+/// What an executor has to do, in the order in which it came.
+#[derive(Default)]
+struct Queue {
+    tasks: VecDeque<Queued>,
+}
+
+#[derive(Clone, Copy)]
+struct Queued {
+    engine: usize,
+    id: AssignmentId,
+    begun: f64,
+    takes: f64,
+}
+
+impl Queue {
+    /// A task is done at this time, unless that was planned before something was cancelled.
+    fn take(&mut self, engine: usize, id: AssignmentId, at: f64) -> bool {
+        let is_done = |task: &&Queued| (task.engine, task.id) == (engine, id);
+        let is_due = |task: &Queued| task.begun + task.takes <= at;
+        let found = self.tasks.front().filter(is_done).is_some_and(is_due);
+        if found {
+            self.tasks.pop_front();
+        }
+        found
+    }
+
+    /// Drops a task that is not done; answers those that come earlier for that.
+    fn cancel(&mut self, engine: usize, id: AssignmentId, at: f64) -> Option<Vec<Queued>> {
+        let place = self.tasks.iter().position(|task| (task.engine, task.id) == (engine, id))?;
+        self.tasks.remove(place);
+        let before = place.checked_sub(1).and_then(|before| self.tasks.get(before));
+        let mut free_at = before.map_or(at, |task| task.begun + task.takes);
+        let mut later = Vec::new();
+        for task in self.tasks.iter_mut().skip(place) {
+            task.begun = free_at;
+            free_at += task.takes;
+            later.push(*task);
+        }
+        Some(later)
+    }
+
+    fn free_at(&self, at: f64) -> f64 {
+        self.tasks.back().map_or(at, |task| task.begun + task.takes)
     }
 }
 

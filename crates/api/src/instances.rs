@@ -159,6 +159,9 @@ pub struct Node {
     /// The branch it begins, if it is the first node of one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub branch: Option<Arc<str>>,
+    /// The branches that it is divided into, also those in which nothing is done.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub branches: Vec<Branch>,
     pub state: NodeState,
     #[serde(with = "text")]
     #[schema(value_type = String)]
@@ -183,6 +186,13 @@ pub struct Node {
     /// The server that controls it, where there are several and that is known yet.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub server: Option<Arc<str>>,
+}
+
+/// A branch of a parallel block or a choice.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct Branch {
+    pub name: Arc<str>,
+    pub title: Arc<str>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]

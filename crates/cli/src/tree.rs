@@ -137,10 +137,15 @@ fn nodes(nodes: &[Node], taken: &Taken) -> String {
 struct Line<'n> {
     /// The branches of the tree before it, and before what of it goes on on another line.
     lead: [String; 2],
-    /// A node, or the name of a branch.
-    node: Option<&'n Node>,
+    what: What<'n>,
     name: String,
     title: String,
+}
+
+enum What<'n> {
+    Node(&'n Node),
+    /// With a remark.
+    Branch(&'static str),
 }
 
 /// Lines for all nodes of `depth` up to the end of the block or branch; answers what is left.
@@ -166,8 +171,8 @@ fn siblings<'n>(
         };
         let title = if node.title == node.name { String::new() } else { plain(&node.title) };
         let name = plain(&node.name);
-        lines.push(Line { lead: [knot, below.clone()], node: Some(node), name, title });
-        branches(children, depth + 1, &below, lines);
+        lines.push(Line { lead: [knot, below.clone()], what: What::Node(node), name, title });
+        branches(node, children, &below, lines);
         rest = next;
         if last && !outermost {
             break;
@@ -177,29 +182,30 @@ fn siblings<'n>(
 }
 
 /// The inside of a block: its branches, each under its name, or the steps of a loop.
-fn branches<'n>(nodes: &'n [Node], depth: u32, prefix: &str, lines: &mut Vec<Line<'n>>) {
-    let mut rest = nodes;
-    while let Some((first, _)) = rest.split_first() {
-        let next = 1 + rest[1..]
-            .iter()
-            .take_while(|node| node.depth > depth || node.branch.is_none())
-            .count();
-        let (own, others) = rest.split_at(next);
-        match &first.branch {
-            None => {
-                siblings(own, depth, prefix, false, lines);
-            }
-            Some(branch) => {
-                let (knot, below) = match others.is_empty() {
-                    true => (format!("{prefix}└─ "), format!("{prefix}   ")),
-                    false => (format!("{prefix}├─ "), format!("{prefix}│  ")),
-                };
-                let name = plain(branch);
-                let lead = [knot, below.clone()];
-                lines.push(Line { lead, node: None, name, title: String::new() });
-                siblings(own, depth, &below, false, lines);
-            }
-        }
+fn branches<'n>(block: &'n Node, inside: &'n [Node], prefix: &str, lines: &mut Vec<Line<'n>>) {
+    let depth = block.depth + 1;
+    let mut rest = inside;
+    while block.branches.is_empty() && !rest.is_empty() {
+        rest = siblings(rest, depth, prefix, false, lines);
+    }
+    for (place, branch) in block.branches.iter().enumerate() {
+        let begins = |node: &Node| node.depth == depth && node.branch.is_some();
+        let is_empty = rest.first().is_none_or(|first| first.branch.as_ref() != Some(&branch.name));
+        let own = match is_empty {
+            true => 0,
+            false => 1 + rest[1..].iter().take_while(|node| !begins(node)).count(),
+        };
+        let (steps, others) = rest.split_at(own);
+        let is_last = place + 1 == block.branches.len();
+        let (knot, below) = match is_last {
+            true => (format!("{prefix}└─ "), format!("{prefix}   ")),
+            false => (format!("{prefix}├─ "), format!("{prefix}│  ")),
+        };
+        let title = if branch.title == branch.name { String::new() } else { plain(&branch.title) };
+        let remark = if is_empty { "nothing to do" } else { "" };
+        let name = plain(&branch.name);
+        lines.push(Line { lead: [knot, below.clone()], what: What::Branch(remark), name, title });
+        siblings(steps, depth, &below, false, lines);
         rest = others;
     }
 }
@@ -207,8 +213,12 @@ fn branches<'n>(nodes: &'n [Node], depth: u32, prefix: &str, lines: &mut Vec<Lin
 impl Line<'_> {
     fn cells(&self, taken: &Taken, spread: bool) -> Vec<Cell> {
         let [first, others] = &self.lead;
-        let Some(node) = self.node else {
-            return vec![Cell::styled(DIM, &self.name).led(first, others)];
+        let node = match self.what {
+            What::Node(node) => node,
+            What::Branch(remark) => {
+                let name = Cell::styled(DIM, &self.name).led(first, others);
+                return vec![name, Cell::styled(DIM, &self.title), Cell::styled(DIM, remark)];
+            }
         };
         let (mark, style) = mark(node);
         let name = Cell::styled(style, format!("{mark} {}", self.name));

@@ -122,7 +122,7 @@ impl<'a, N: FnMut(&mut Vec<NodeId>) -> Option<NodeId>> Spread<'a, N> {
     fn enable(&mut self, node: &Node) {
         match &node.kind {
             NodeKind::Start
-            | NodeKind::AndSplit
+            | NodeKind::AndSplit { .. }
             | NodeKind::AndJoin
             | NodeKind::XorJoin
             | NodeKind::LoopStart
@@ -169,7 +169,7 @@ pub(crate) fn read_by(schema: &Schema, node: &Node) -> Vec<ElementId> {
         | NodeKind::Manual { .. }
         | NodeKind::Automatic { .. }
         | NodeKind::Locate
-        | NodeKind::AndSplit
+        | NodeKind::AndSplit { .. }
         | NodeKind::AndJoin
         | NodeKind::XorJoin
         | NodeKind::LoopStart => Vec::new(),
@@ -195,7 +195,7 @@ pub(crate) fn has_outside_work(node: &Node) -> bool {
         | NodeKind::Locate
         | NodeKind::Start
         | NodeKind::End
-        | NodeKind::AndSplit
+        | NodeKind::AndSplit { .. }
         | NodeKind::AndJoin
         | NodeKind::XorJoin
         | NodeKind::LoopStart => false,
@@ -222,7 +222,7 @@ fn verdict(state: &State, node: &Node) -> Verdict {
         | NodeKind::Manual { .. }
         | NodeKind::Automatic { .. }
         | NodeKind::Locate
-        | NodeKind::AndSplit
+        | NodeKind::AndSplit { .. }
         | NodeKind::XorSplit { .. }
         | NodeKind::LoopStart
         | NodeKind::LoopEnd { .. } => one_true(state, node),

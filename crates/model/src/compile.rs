@@ -8,7 +8,8 @@ use std::sync::Arc;
 
 use crate::assignment::{Assignment, Place};
 use crate::definition::{
-    Block, Choice, ChoiceBy, Decider, Definition, Guard, Loop, Parallel, Step, Until, Use, Work,
+    self, Block, Choice, ChoiceBy, Decider, Definition, Guard, Loop, Parallel, Step, Until, Use,
+    Work,
 };
 use crate::id::{ElementId, NodeId};
 use crate::schema::{
@@ -137,7 +138,8 @@ impl Drawing {
 
     fn parallel(&mut self, parallel: &Parallel, from: Vec<Edge>) -> Result<NodeId, CompileError> {
         let name = &parallel.name.value;
-        let split = self.node(name, parallel.title.as_deref(), NodeKind::AndSplit);
+        let kind = NodeKind::AndSplit { branches: branches(&parallel.branches) };
+        let split = self.node(name, parallel.title.as_deref(), kind);
         self.enter(split, from);
         let (mut firsts, mut ends) = (Vec::new(), Vec::new());
         for branch in &parallel.branches {
@@ -164,15 +166,7 @@ impl Drawing {
             ),
             ChoiceBy::Person(decider) => Decision::Person { who: decider.who.value.clone() },
         };
-        let branches = choice
-            .branches
-            .iter()
-            .map(|branch| Branch {
-                name: branch.name.value.clone(),
-                title: branch.title.as_deref().map_or_else(|| branch.name.value.clone(), Arc::from),
-            })
-            .collect();
-        let kind = NodeKind::XorSplit { decision, branches };
+        let kind = NodeKind::XorSplit { decision, branches: branches(&choice.branches) };
         let split = self.node(name, choice.title.as_deref(), kind);
         self.enter(split, from);
         if let ChoiceBy::Person(decider) = &choice.by {
@@ -315,7 +309,7 @@ impl Drawing {
                 | NodeKind::Manual { .. }
                 | NodeKind::Automatic { .. }
                 | NodeKind::Locate
-                | NodeKind::AndSplit
+                | NodeKind::AndSplit { .. }
                 | NodeKind::XorSplit { .. }
                 | NodeKind::LoopStart
                 | NodeKind::LoopEnd { .. } => node.incoming.first().map(|edge| edge.from),
@@ -390,4 +384,12 @@ impl Drawing {
         self.schema.control_predecessors = over_control;
         Ok(())
     }
+}
+
+fn branches(written: &[definition::Branch]) -> Vec<Branch> {
+    let branch = |branch: &definition::Branch| {
+        let name = branch.name.value.clone();
+        Branch { title: branch.title.as_deref().map_or_else(|| name.clone(), Arc::from), name }
+    };
+    written.iter().map(branch).collect()
 }

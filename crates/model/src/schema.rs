@@ -97,7 +97,9 @@ pub enum NodeKind {
     },
     /// The place of the step after it is found: where the executor is at home that does it best.
     Locate,
-    AndSplit,
+    AndSplit {
+        branches: Vec<Branch>,
+    },
     AndJoin,
     XorSplit {
         decision: Decision,
@@ -265,7 +267,7 @@ impl Node {
             | NodeKind::End
             | NodeKind::Automatic { .. }
             | NodeKind::Locate
-            | NodeKind::AndSplit
+            | NodeKind::AndSplit { .. }
             | NodeKind::AndJoin
             | NodeKind::XorSplit { .. }
             | NodeKind::XorJoin
@@ -284,7 +286,7 @@ impl Node {
             | NodeKind::XorSplit { .. }
             | NodeKind::LoopEnd { .. } => true,
             NodeKind::End
-            | NodeKind::AndSplit
+            | NodeKind::AndSplit { .. }
             | NodeKind::AndJoin
             | NodeKind::XorJoin
             | NodeKind::LoopStart => false,
@@ -310,7 +312,7 @@ impl Node {
             | NodeKind::Manual { .. }
             | NodeKind::Automatic { .. }
             | NodeKind::Locate
-            | NodeKind::AndSplit
+            | NodeKind::AndSplit { .. }
             | NodeKind::AndJoin
             | NodeKind::XorJoin
             | NodeKind::LoopStart => false,
@@ -320,6 +322,22 @@ impl Node {
     /// The loop that ends here.
     pub fn ends(&self) -> Option<LoopId> {
         if let NodeKind::LoopEnd { .. } = self.kind { self.loops.last().copied() } else { None }
+    }
+
+    /// The branches of a block that begins here, also those in which nothing is done.
+    pub fn branches(&self) -> &[Branch] {
+        match &self.kind {
+            NodeKind::AndSplit { branches } | NodeKind::XorSplit { branches, .. } => branches,
+            NodeKind::Start
+            | NodeKind::End
+            | NodeKind::Manual { .. }
+            | NodeKind::Automatic { .. }
+            | NodeKind::Locate
+            | NodeKind::AndJoin
+            | NodeKind::XorJoin
+            | NodeKind::LoopStart
+            | NodeKind::LoopEnd { .. } => &[],
+        }
     }
 
     /// The answers a person can give when deciding here, in the order of their codes.
@@ -332,7 +350,7 @@ impl Node {
             | NodeKind::Manual { .. }
             | NodeKind::Automatic { .. }
             | NodeKind::Locate
-            | NodeKind::AndSplit
+            | NodeKind::AndSplit { .. }
             | NodeKind::AndJoin
             | NodeKind::XorJoin
             | NodeKind::LoopStart => Vec::new(),

@@ -336,7 +336,7 @@ fn conditions(kind: &NodeKind) -> Vec<&legwork_model::condition::Condition> {
         | NodeKind::Manual { .. }
         | NodeKind::Automatic { .. }
         | NodeKind::Locate
-        | NodeKind::AndSplit
+        | NodeKind::AndSplit { .. }
         | NodeKind::AndJoin
         | NodeKind::XorSplit { .. }
         | NodeKind::XorJoin

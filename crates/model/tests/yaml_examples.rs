@@ -51,7 +51,7 @@ fn kind(node: &Node) -> &'static str {
         NodeKind::Manual { .. } => "manual",
         NodeKind::Automatic { .. } => "automatic",
         NodeKind::Locate => "locate",
-        NodeKind::AndSplit => "and-split",
+        NodeKind::AndSplit { .. } => "and-split",
         NodeKind::AndJoin => "and-join",
         NodeKind::XorSplit { .. } => "xor-split",
         NodeKind::XorJoin => "xor-join",

@@ -10,7 +10,7 @@ use legwork_api::deadlines::{Deadline, DeadlineStep, Plan, PlanKind, Turn, TurnK
 use legwork_api::definitions::{Agent, DefinitionSummary, Finding, VersionSummary};
 use legwork_api::executors::{ExecutorCondition, ExecutorState, ExecutorTypeState, Regularly};
 use legwork_api::instances::{
-    Element, Elsewhere, Failure, History, HistoryEntry, Incident, IncidentList, Instance,
+    Branch, Element, Elsewhere, Failure, History, HistoryEntry, Incident, IncidentList, Instance,
     InstanceList, InstanceState, InstanceSummary, Node, NodeState, Performer, Started,
 };
 use legwork_api::jobs::{Job, JobList, JobResult, JobResults};
@@ -21,6 +21,7 @@ use legwork_api::{Data, Problem};
 use legwork_model::event;
 use legwork_model::finding;
 use legwork_model::id::InstanceId;
+use legwork_model::schema;
 use legwork_model::time::format_duration;
 use legwork_model::value::Value;
 use legwork_site::{self as site, Lifecycle, Refusal, StepState};
@@ -187,6 +188,10 @@ fn element(view: site::DataView) -> Element {
     }
 }
 
+fn branch(schema::Branch { name, title }: schema::Branch) -> Branch {
+    Branch { name, title }
+}
+
 fn node(view: site::NodeView) -> Node {
     Node {
         name: view.name,
@@ -194,6 +199,7 @@ fn node(view: site::NodeView) -> Node {
         kind: view.kind.to_owned(),
         depth: view.depth,
         branch: view.branch,
+        branches: view.branches.into_iter().map(branch).collect(),
         state: match view.state {
             StepState::NotActivated => NodeState::NotActivated,
             StepState::Activated => NodeState::Activated,

@@ -142,6 +142,7 @@ mod tests {
                 kind: "manual".to_owned(),
                 depth: 0,
                 branch: None,
+                branches: Vec::new(),
                 state: serde_json::from_value(json!(state)).unwrap(),
                 activity: format!("{instance}:{name}{round}").parse().unwrap(),
                 holder: None,

@@ -8,6 +8,7 @@ use legwork_mail::{About, Turn};
 use legwork_model::event::{ExecutorRegistered, Fired, Method, Performer, Period, Within};
 use legwork_model::finding::Finding;
 use legwork_model::id::{ActivityId, AgentId, InstanceId, Iteration, ServerId};
+use legwork_model::schema::Branch;
 use legwork_model::time::Timestamp;
 use legwork_model::value::{Value, ValueType};
 use legwork_model::zone::Zone;
@@ -412,6 +413,8 @@ pub struct NodeView {
     pub depth: u32,
     /// The branch it begins, if it is the first node of one.
     pub branch: Option<Arc<str>>,
+    /// The branches that it is divided into, also those in which nothing is done.
+    pub branches: Vec<Branch>,
     pub state: StepState,
     pub activity: ActivityId,
     pub holder: Option<AgentId>,

@@ -121,7 +121,7 @@ impl<'a> View<'a> {
                 | NodeKind::Manual { .. }
                 | NodeKind::Automatic { .. }
                 | NodeKind::Locate
-                | NodeKind::AndSplit
+                | NodeKind::AndSplit { .. }
                 | NodeKind::XorSplit { .. }
                 | NodeKind::LoopStart
                 | NodeKind::LoopEnd { .. } => !skipped && self.leads_to(node.id, target),

@@ -53,7 +53,7 @@ pub(crate) fn instance(
             NodeKind::Manual { .. } | NodeKind::Automatic { .. } => {
                 nodes.push(node_view(seat, schema, state, id, (node, node), depth));
             }
-            NodeKind::AndSplit | NodeKind::XorSplit { .. } => {
+            NodeKind::AndSplit { .. } | NodeKind::XorSplit { .. } => {
                 nodes.push(node_view(seat, schema, state, id, (node, node), depth));
                 depth += 1;
             }
@@ -101,6 +101,7 @@ fn node_view(
         kind: kind(node),
         depth,
         branch: branch(schema, entry),
+        branches: entry.branches().to_vec(),
         state: step_state(state, entry, node),
         activity: activity_id(schema, instance, &activity),
         holder: open.and_then(|open| open.claimed_by).cloned(),
@@ -132,18 +133,13 @@ fn step_state(state: &State, entry: &Node, node: &Node) -> StepState {
 }
 
 fn branch(schema: &Schema, node: &Node) -> Option<Arc<str>> {
-    let edge = node.incoming.first()?;
-    let from = schema.node(edge.from);
-    match (&from.kind, edge.code) {
-        (NodeKind::XorSplit { branches, .. }, Some(code)) => {
-            branches.get(code as usize).map(|branch| branch.name.clone())
-        }
-        (NodeKind::AndSplit, _) => {
-            let place = from.outgoing.iter().position(|to| *to == node.id)?;
-            Some(Arc::from((place + 1).to_string()))
-        }
-        (_, _) => None,
+    let before = schema.node(node.incoming.first()?.from);
+    // Where the place of a step is found first, that begins the branch.
+    if let NodeKind::Locate = before.kind {
+        return branch(schema, before);
     }
+    let place = before.outgoing.iter().position(|to| *to == node.id)?;
+    before.branches().get(place).map(|branch| branch.name.clone())
 }
 
 fn kind(node: &Node) -> &'static str {
@@ -152,7 +148,7 @@ fn kind(node: &Node) -> &'static str {
         NodeKind::End => "end",
         NodeKind::Manual { .. } => "manual",
         NodeKind::Automatic { .. } | NodeKind::Locate => "automatic",
-        NodeKind::AndSplit | NodeKind::AndJoin => "parallel",
+        NodeKind::AndSplit { .. } | NodeKind::AndJoin => "parallel",
         NodeKind::XorSplit { .. } | NodeKind::XorJoin => "choice",
         NodeKind::LoopStart | NodeKind::LoopEnd { .. } => "loop",
     }

@@ -1,12 +1,12 @@
 //! What an instance looks like on a screen.
 
 use super::*;
-use legwork_api::instances::{Element, Elsewhere};
+use legwork_api::instances::{Branch, Element, Elsewhere};
 use legwork_model::time::Timestamp;
 use serde_json::json;
 
 /// A node as `depth|branch|kind|name|state|more`, more being `by ann`, `held ann`, `×2`, `!why`
-/// or `round 3`.
+/// or `round 3`. A block has its branches besides, such as `|yes, no`.
 pub(crate) fn node(text: &str) -> Node {
     let parts: Vec<&str> = text.split('|').map(str::trim).collect();
     let more = parts.get(5).copied().unwrap_or_default();
@@ -20,6 +20,10 @@ pub(crate) fn node(text: &str) -> Node {
         kind: parts[2].to_owned(),
         depth: parts[0].parse().unwrap(),
         branch: Some(parts[1]).filter(|branch| !branch.is_empty()).map(Into::into),
+        branches: parts.get(6).map_or_else(Vec::new, |names| {
+            let branch = |name: &str| Branch { name: name.into(), title: name.into() };
+            names.split(", ").map(branch).collect()
+        }),
         state: serde_json::from_value(json!(parts[4])).unwrap(),
         activity: activity.parse().unwrap(),
         holder: more.strip_prefix("held ").map(Into::into),
@@ -66,10 +70,10 @@ fn shown(nodes: &[&str]) -> String {
 fn blocks_nest_and_branches_are_named() {
     insta::assert_snapshot!(shown(&[
         "0||manual|capture|completed|by ann",
-        "0||parallel|checks|running",
-        "1|1|automatic|bureau|completed|by worker w1",
+        "0||parallel|checks|running||bank, pay",
+        "1|bank|automatic|bureau|completed|by worker w1",
         "1||automatic|score|activated|×2",
-        "1|2|choice|salary|completed",
+        "1|pay|choice|salary|completed||employed, none, free",
         "2|employed|manual|payslip|claimed|held bob",
         "2|free|loop|accounts|skipped",
         "3||manual|year|skipped",
@@ -82,13 +86,14 @@ fn blocks_nest_and_branches_are_named() {
 
     ✔ capture               Title of capture   by ann
     ▶ checks                Title of checks
-    ├─ 1
+    ├─ bank
     │  ├─ ✔ bureau          Title of bureau    by worker w1
     │  └─ ↻ score           Title of score     failed 2×, again at 2026-03-01 09:31:05Z
-    └─ 2
+    └─ pay
        ├─ ✔ salary          Title of salary
        │  ├─ employed
        │  │  └─ ▶ payslip   Title of payslip   claimed by bob
+       │  ├─ none                              nothing to do
        │  └─ free
        │     └─ – accounts  Title of accounts  skipped
        │        ├─ – year   Title of year      skipped
@@ -155,15 +160,16 @@ fn a_choice_tells_which_branch_was_taken_even_if_it_is_empty() {
     ]);
     let rows = [
         "0||loop|cycle|completed|round 2",
-        "1||choice|route|completed|round 2",
+        "1||choice|route|completed|round 2|long, none",
         "2|long|manual|walk|skipped",
     ];
     let lines = nodes(&rows.map(node), &taken);
     insta::assert_snapshot!(anstream::adapter::strip_str(&lines).to_string(), @r"
     ✔ cycle          Title of cycle  round 2
     └─ ✔ route       Title of route  took none
-       └─ long
-          └─ – walk  Title of walk   skipped
+       ├─ long
+       │  └─ – walk  Title of walk   skipped
+       └─ none                       nothing to do
     ");
 }
 

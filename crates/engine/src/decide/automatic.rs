@@ -65,7 +65,7 @@ fn decide(draft: &Draft<'_>, id: NodeId, decisions: u32) -> Option<Event> {
         | NodeKind::End
         | NodeKind::Manual { .. }
         | NodeKind::Automatic { .. }
-        | NodeKind::AndSplit
+        | NodeKind::AndSplit { .. }
         | NodeKind::AndJoin
         | NodeKind::XorJoin
         | NodeKind::LoopStart => return None,

@@ -64,8 +64,8 @@ fn check_pair(schema: &Schema, node: &Node, broken: &mut Vec<String>) {
         }
         (NodeKind::Start, Some(NodeKind::End))
         | (NodeKind::End, Some(NodeKind::Start))
-        | (NodeKind::AndSplit, Some(NodeKind::AndJoin))
-        | (NodeKind::AndJoin, Some(NodeKind::AndSplit))
+        | (NodeKind::AndSplit { .. }, Some(NodeKind::AndJoin))
+        | (NodeKind::AndJoin, Some(NodeKind::AndSplit { .. }))
         | (NodeKind::XorSplit { .. }, Some(NodeKind::XorJoin))
         | (NodeKind::XorJoin, Some(NodeKind::XorSplit { .. }))
         | (NodeKind::LoopStart, Some(NodeKind::LoopEnd { .. }))
@@ -90,7 +90,7 @@ fn check_edges(schema: &Schema, node: &Node, broken: &mut Vec<String>) {
         | NodeKind::Locate
         | NodeKind::LoopStart
         | NodeKind::LoopEnd { .. } => incoming == 1 && outgoing == 1,
-        NodeKind::AndSplit => incoming == 1 && outgoing >= 1,
+        NodeKind::AndSplit { .. } => incoming == 1 && outgoing >= 1,
         NodeKind::XorSplit { decision, branches } => {
             let conditions = match decision {
                 Decision::Conditions(conditions) => conditions.len() == outgoing,

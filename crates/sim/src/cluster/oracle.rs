@@ -62,7 +62,7 @@ pub(crate) fn answer(schema: &Schema, case: InstanceId, activity: &ActivityId) -
         | NodeKind::Manual { .. }
         | NodeKind::Automatic { .. }
         | NodeKind::Locate
-        | NodeKind::AndSplit
+        | NodeKind::AndSplit { .. }
         | NodeKind::AndJoin
         | NodeKind::XorJoin
         | NodeKind::LoopStart => None,

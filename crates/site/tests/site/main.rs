@@ -10,6 +10,7 @@
 
 mod access;
 mod ahead;
+mod branches;
 mod catalog;
 mod deadlines;
 mod executor_bounds;

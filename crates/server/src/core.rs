@@ -154,8 +154,8 @@ impl Process {
     /// Where the process was that this one takes the place of.
     fn point_to_old(&self, links: &Links) {
         let Some(peering) = &self.config.peering else { return };
-        let (Some(address), Some(own)) = (&peering.replaces, links.here()) else { return };
-        if let Some(twin) = links.peer(own) {
+        let Some(address) = &peering.replaces else { return };
+        if let Some(twin) = links.twin() {
             let (host, address) = (peering.name.clone(), address.clone());
             twin.see_at(Place { host, address });
         }
@@ -233,7 +233,6 @@ impl Core {
         let app = Arc::new(app(process, &around));
         if let Some(links) = &links {
             links.serve_with(&app);
-            app.status.set_server(links.here().unwrap_or_default());
             process.point_to_old(links);
             if !is_guest {
                 // Set once, before anybody can ask.

@@ -4,6 +4,8 @@
 //! round released, and only while nobody else can have gone on with the store. Whatever goes wrong, the site in memory is dropped and made anew from the store:
 //! nothing that was acknowledged is ever taken back, and nothing that was not is ever shown.
 
+mod reads;
+
 use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -12,10 +14,10 @@ use std::time::{Duration, Instant};
 use legwork_model::id::{InstanceId, ServerId, StreamId};
 use legwork_model::time::Timestamp;
 use legwork_site::{
-    Answer, Call, ClosedStream, Credential, Due, FileWanted, Input, JobLease, Mode, Output,
-    Refusal, Request, RequestId, Site, Stream,
+    Answer, Call, Credential, Due, Input, JobLease, Mode, Output, Refusal, Request, RequestId,
+    Site, Stream,
 };
-use legwork_store::{Append, Batch, BlobId, Snapshot, Version};
+use legwork_store::{Append, Batch, Snapshot, Version};
 use rustc_hash::FxHashMap;
 use tokio::sync::{OwnedSemaphorePermit, mpsc, oneshot};
 use tracing::Span;
@@ -30,6 +32,8 @@ use crate::notes::{Note, Notes};
 use crate::peer::Links;
 use crate::queue::Queue;
 use crate::status::Status;
+use reads::Read;
+pub(crate) use reads::load;
 
 /// A round takes no more messages once it has this much to commit.
 const APPENDS_PER_ROUND: usize = 8_192;
@@ -51,13 +55,13 @@ pub(crate) enum Message {
     Unheard(Reply),
     /// Another server says something; its next words have room when this is done with.
     Heard {
-        from: ServerId,
+        from: Arc<str>,
         message: legwork_site::Message,
         room: OwnedSemaphorePermit,
     },
     /// Another server can be reached now, or cannot any more.
     Link {
-        to: ServerId,
+        to: Arc<str>,
         is_up: bool,
     },
     /// The content of a file is stored here that an instance has waited for.
@@ -155,7 +159,7 @@ pub(crate) struct Driver {
     /// What the site wants to read, after the commit.
     reads: Vec<Read>,
     /// What is said to other servers, after the commit.
-    sends: Vec<(ServerId, legwork_site::Message)>,
+    sends: Vec<(Arc<str>, legwork_site::Message)>,
     /// What is said to executors, after the commit.
     calls: Vec<Call>,
     /// What schedules want started, after the commit.
@@ -167,16 +171,6 @@ pub(crate) struct Driver {
     broken_shown: u64,
     /// When the last round began; what is read before the first one takes its time.
     looked: Option<Timestamp>,
-}
-
-enum Read {
-    Stream { stream: StreamId, whole: bool },
-    History { id: RequestId, instance: InstanceId, from: u64, limit: usize },
-    Closed { id: RequestId, before: StreamId, limit: usize },
-    Own { id: RequestId, record: u64 },
-    Entries { instance: InstanceId, to: ServerId, number: u32, from: u64 },
-    Files { instance: InstanceId, files: Vec<FileWanted> },
-    Catalog { to: ServerId, from: u64, limit: usize },
 }
 
 impl Driver {
@@ -206,6 +200,12 @@ impl Driver {
         let Some(links) = self.around.links.clone() else { return };
         let now = self.around.clock.now();
         for (to, is_up) in links.reachable() {
+            self.link(&to, is_up, now);
+        }
+    }
+
+    fn link(&mut self, to: &str, is_up: bool, now: Timestamp) {
+        if let Some(to) = self.site.server_named(to) {
             self.handle(Input::Link { to, is_up }, now);
         }
     }
@@ -256,10 +256,13 @@ impl Driver {
                     }
                 }
                 Message::Heard { from, message, room } => {
-                    self.handle(Input::Message { from, message }, now);
+                    // One that the topology does not have yet says it again.
+                    if let Some(from) = self.site.server_named(&from) {
+                        self.handle(Input::Message { from, message }, now);
+                    }
                     drop(room);
                 }
-                Message::Link { to, is_up } => self.handle(Input::Link { to, is_up }, now),
+                Message::Link { to, is_up } => self.link(&to, is_up, now),
                 Message::FileHere { instance, blob } => {
                     self.handle(Input::FilesHere { instance, blobs: vec![blob] }, now);
                 }
@@ -302,7 +305,7 @@ impl Driver {
     /// What was noted when the process last ran counts first of all.
     pub(crate) fn recall(&mut self) {
         let now = self.around.clock.now();
-        let here = self.site.seat().map(|seat| seat.here);
+        let here = self.site.joined().map(|seat| seat.here);
         match (self.around.notes.last(), here) {
             (Note::Whole { change, .. }, Some(server)) => {
                 self.handle(Input::Moved { change, server }, now);
@@ -390,7 +393,11 @@ impl Driver {
                 Output::ReadCatalog { to, from, limit } => {
                     self.reads.push(Read::Catalog { to, from, limit });
                 }
-                Output::Send { to, message } => self.sends.push((to, message)),
+                Output::Send { to, message } => {
+                    if let Some(to) = self.site.name_of(to) {
+                        self.sends.push((to, message));
+                    }
+                }
                 Output::Call(call) => self.calls.push(*call),
                 Output::Start(due) => self.due.push(*due),
                 Output::FetchFiles { instance, files } => {
@@ -442,7 +449,7 @@ impl Driver {
         self.show();
         for (to, message) in self.sends.drain(..) {
             if let Some(links) = &self.around.links {
-                links.post(to, message);
+                links.post(&to, message);
             }
         }
         for call in self.calls.drain(..) {
@@ -478,10 +485,12 @@ impl Driver {
         if self.executors_shown.replace(revision) != Some(revision) {
             self.around.executors.follow(self.site.executors());
         }
+        if let Some(seat) = self.site.joined() {
+            self.around.status.join_as(seat.here);
+        }
         if let Some(seat) = self.site.seat() {
-            self.around.status.set_server(seat.here);
             if let Some(links) = &self.around.links {
-                links.follow(&seat.topology);
+                links.follow(&seat.topology, self.site.joined().is_some());
                 links.follow_change(self.site.change());
                 links.follow_fates(|change| self.site.fate(change));
                 links.show_parcels(self.site.parcels_waiting());
@@ -509,62 +518,6 @@ impl Driver {
         }
     }
 
-    fn serve_reads(&mut self, now: Timestamp) -> Result<(), Broken> {
-        for read in std::mem::take(&mut self.reads) {
-            let input = match read {
-                Read::Stream { stream, whole } => Input::Loaded(load(&*self.store, stream, whole)?),
-                Read::History { id, instance, from, limit } => {
-                    let first = self.store.read(instance.into(), Version(0), 1)?.pop();
-                    let records = self.store.read(instance.into(), Version(from), limit)?;
-                    Input::HistoryRead { id, instance, first, records }
-                }
-                Read::Own { id, record } => {
-                    let record = self.store.read(StreamId::SITE, Version(record), 1)?.pop();
-                    Input::OwnRead { id, record }
-                }
-                Read::Entries { instance, to, number, from } => {
-                    let records = self.store.read(instance.into(), Version(from), usize::MAX)?;
-                    Input::EntriesRead { instance, to, number, from, records }
-                }
-                Read::Files { instance, files } => {
-                    let blobs = self.stored(instance, files)?;
-                    Input::FilesHere { instance, blobs }
-                }
-                Read::Catalog { to, from, limit } => {
-                    let records = self.store.read(StreamId::SITE, Version(from), limit)?;
-                    Input::CatalogRead { to, from, records }
-                }
-                Read::Closed { id, before, limit } => {
-                    let closed = self.store.closed_streams(Some(before), limit)?;
-                    let streams = closed.into_iter().map(|closed| ClosedStream {
-                        stream: closed.stream.0,
-                        summary: closed.summary,
-                    });
-                    Input::ClosedRead { id, streams: streams.collect() }
-                }
-            };
-            self.handle(input, now);
-        }
-        Ok(())
-    }
-
-    /// The contents that are here; the others are sent for.
-    fn stored(
-        &self,
-        instance: InstanceId,
-        files: Vec<FileWanted>,
-    ) -> Result<Vec<[u8; 32]>, Broken> {
-        let mut here = Vec::new();
-        for file in files {
-            if self.store.blob_size(BlobId(file.blob))?.is_some() {
-                here.push(file.blob);
-            } else if let Some(fetcher) = &self.around.fetcher {
-                fetcher.want(instance, file);
-            }
-        }
-        Ok(here)
-    }
-
     /// Tells all who wait that there will be no answer.
     pub(crate) fn refuse_all(mut self, reason: &Arc<str>) {
         let unanswered = self.pending.drain().map(|(_, reply)| reply);
@@ -589,12 +542,4 @@ fn jobs_in(reply: &Reply) -> Option<Vec<JobLease>> {
     let lease =
         |job: &legwork_site::Job| JobLease { activity: job.activity.clone(), lease: job.lease };
     (!jobs.is_empty()).then(|| jobs.iter().map(lease).collect())
-}
-
-pub(crate) fn load(store: &dyn Backend, id: StreamId, whole: bool) -> Result<Stream, Broken> {
-    let snapshot = if whole { None } else { store.snapshot(id)? };
-    let from = snapshot.as_ref().map_or(Version(0), |snapshot| snapshot.version);
-    let records = store.read(id, from, usize::MAX)?;
-    let snapshot = snapshot.map(|snapshot| (snapshot.version.0, snapshot.bytes));
-    Ok(Stream { id: id.0, snapshot, records })
 }

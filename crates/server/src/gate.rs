@@ -108,7 +108,8 @@ impl Gate {
         };
         let detail = format!("{}; try again later", self.status.reason());
         let mut refused = Refused::unavailable(code, detail);
-        refused.at = (self.status.phase() == Phase::Away).then(|| self.status.server());
+        let is_away = self.status.phase() == Phase::Away;
+        refused.at = self.status.joined_as().filter(|_| is_away);
         Err(refused)
     }
 }

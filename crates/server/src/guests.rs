@@ -111,7 +111,7 @@ impl Keeper {
         loop {
             // In this order: the topology that ends a change is told before its end is.
             let change = moving.borrow_and_update().clone();
-            let now = topology.borrow_and_update().clone();
+            let now = topology.borrow_and_update().topology.clone();
             self.tell_apart(&now, &mut is_apart);
             self.movers.follow(&self.process, &self.own, change.as_deref());
             let is_done = self.follow(&now, change.as_deref()).await;

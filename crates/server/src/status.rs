@@ -2,8 +2,8 @@
 //!
 //! Invariant: `Ready` is told only while the store takes commits.
 
-use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU16, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Mutex, PoisonError, RwLock};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Mutex, OnceLock, PoisonError, RwLock};
 
 use legwork_model::id::ServerId;
 use legwork_site::BrokenAt;
@@ -33,8 +33,8 @@ pub(crate) struct Status {
     changed: Notify,
     /// The server was told to stop.
     stop: AtomicBool,
-    /// Its number among others.
-    server: AtomicU16,
+    /// Its number among others, once that is known.
+    server: OnceLock<ServerId>,
     /// How many records of the catalog are here.
     catalog: watch::Sender<u64>,
     /// The change that moves the server to another host, and has frozen it.
@@ -56,7 +56,7 @@ impl Status {
             has_tokens: AtomicBool::new(false),
             changed: Notify::new(),
             stop: AtomicBool::new(false),
-            server: AtomicU16::new(0),
+            server: OnceLock::new(),
             catalog: watch::Sender::new(0),
             frozen: watch::Sender::new(None),
             instances: AtomicUsize::new(0),
@@ -65,13 +65,19 @@ impl Status {
         }
     }
 
-    /// Its number among others; 0 while it is alone.
+    /// Its number among others; 0 while it is alone, or has no catalog yet.
     pub(crate) fn server(&self) -> ServerId {
-        ServerId(self.server.load(Ordering::Relaxed))
+        self.joined_as().unwrap_or_default()
     }
 
-    pub(crate) fn set_server(&self, server: ServerId) {
-        self.server.store(server.0, Ordering::Relaxed);
+    /// Its number among others, if the catalog has told it.
+    pub(crate) fn joined_as(&self) -> Option<ServerId> {
+        self.server.get().copied()
+    }
+
+    /// It has joined; its number is for ever.
+    pub(crate) fn join_as(&self, server: ServerId) {
+        self.server.get_or_init(|| server);
     }
 
     /// How many records of the catalog are here.

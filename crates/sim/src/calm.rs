@@ -77,21 +77,25 @@ impl Calm {
             for (number, world) in self.worlds.iter_mut().enumerate() {
                 world.cycle(&mut Dice::new(0))?;
                 let from = ServerId(number as u16);
+                let name = world.name();
                 for (instance, file) in world.take_wanted() {
                     if !world.has_blob(&file.blob) {
                         look(&Seen::Brought { to: from, bytes: file.size });
                         world.brought(file.blob, vec![instance])?;
                     }
                 }
-                said.extend(world.take_said().into_iter().map(|(to, said)| (from, to, said)));
+                let all = world.take_said().into_iter();
+                said.extend(all.map(|(to, message)| (from, name.clone(), to, message)));
             }
             if said.is_empty() && !self.worlds.iter().any(World::is_busy) {
                 return Ok(());
             }
-            for (from, to, message) in said {
+            for (from, name, to, message) in said {
+                let place = self.worlds.iter().position(|world| world.name() == to);
+                let place = place.ok_or("no such server")?;
+                let to = ServerId(place as u16);
                 look(&Seen::Said { from, to, message: message.clone() });
-                let world = self.worlds.get_mut(usize::from(to.0)).ok_or("no such server")?;
-                world.hear(from, message);
+                self.worlds[place].hear(name, message);
             }
         }
         Err("the servers do not come to rest".to_owned())

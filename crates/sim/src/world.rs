@@ -5,6 +5,8 @@
 //! batch is there, the answers are lost). Nothing else is ever lost.
 
 mod look;
+mod others;
+mod reads;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::ops::ControlFlow;
@@ -14,12 +16,13 @@ use legwork_model::id::{InstanceId, ServerId, StreamId, StreamKind};
 use legwork_model::time::Timestamp;
 use legwork_placement::Topology;
 use legwork_site::{
-    Answer, Append, Call, ClosedStream, Config, Credential, Due, FileWanted, Gauges, Input, Member,
-    Message, Output, Refusal, Request, RequestId, Site, Stream,
+    Answer, Append, Call, Config, Credential, Due, FileWanted, Gauges, Input, Member, Message,
+    Output, Refusal, Request, RequestId, Site, Stream,
 };
 use legwork_store::{self as store, Batch, EventStore, Version, memory::Memory};
 
 use crate::dice::Dice;
+use others::{Incoming, Others};
 
 pub(crate) type Reply = Result<Answer, Refusal>;
 
@@ -28,7 +31,7 @@ pub(crate) struct World {
     store: Memory,
     config: Config,
     now: Timestamp,
-    inbox: Vec<Input>,
+    inbox: Vec<Incoming>,
     /// What the site wants to read; some reads take longer than others.
     reads: Vec<Output>,
     answers: BTreeMap<RequestId, Reply>,
@@ -39,7 +42,8 @@ pub(crate) struct World {
     calm: bool,
     pub(crate) crashes: u32,
     /// What the site says to others, released with the answers.
-    said: Vec<(ServerId, Message)>,
+    said: Vec<(Arc<str>, Message)>,
+    others: Others,
     /// What the site says to executors, likewise.
     calls: Vec<Call>,
     /// What schedules want started, likewise.
@@ -96,6 +100,7 @@ impl World {
             calm: false,
             crashes: 0,
             said: Vec::new(),
+            others: Others::default(),
             calls: Vec::new(),
             due: Vec::new(),
             blobs: BTreeSet::new(),
@@ -134,7 +139,7 @@ impl World {
     /// The site is told of a store that moves, now and after each crash.
     pub(crate) fn mark(&mut self, mark: Mark) {
         self.marks.push(mark);
-        self.inbox.insert(0, mark.input());
+        self.inbox.insert(0, mark.input().into());
     }
 
     pub(crate) fn is_marked(&self, mark: Mark) -> bool {
@@ -205,20 +210,6 @@ impl World {
         self.site.next_timeout()
     }
 
-    /// Another site says something.
-    pub(crate) fn hear(&mut self, from: ServerId, message: Message) {
-        self.inbox.push(Input::Message { from, message });
-    }
-
-    /// Another site can be reached again, or cannot any more.
-    pub(crate) fn notice(&mut self, to: ServerId, is_up: bool) {
-        self.inbox.push(Input::Link { to, is_up });
-    }
-
-    pub(crate) fn take_said(&mut self) -> Vec<(ServerId, Message)> {
-        std::mem::take(&mut self.said)
-    }
-
     pub(crate) fn take_calls(&mut self) -> Vec<Call> {
         std::mem::take(&mut self.calls)
     }
@@ -246,7 +237,7 @@ impl World {
             return Err(format!("a file of {instances:?} was brought twice"));
         }
         for instance in instances {
-            self.inbox.push(Input::FilesHere { instance, blobs: vec![blob] });
+            self.inbox.push(Input::FilesHere { instance, blobs: vec![blob] }.into());
         }
         Ok(())
     }
@@ -271,7 +262,7 @@ impl World {
     pub(crate) fn ask_as(&mut self, credential: Credential, request: Request) -> RequestId {
         self.last_request += 1;
         let id = RequestId(self.last_request);
-        self.inbox.push(Input::Request { id, credential, request });
+        self.inbox.push(Input::Request { id, credential, request }.into());
         self.asked.push(id);
         id
     }
@@ -293,7 +284,7 @@ impl World {
     /// Whoever has asked does not wait for the answer any more.
     pub(crate) fn hang_up(&mut self, id: RequestId) {
         self.asked.retain(|asked| *asked != id);
-        self.inbox.push(Input::Cancelled { id });
+        self.inbox.push(Input::Cancelled { id }.into());
     }
 
     /// Whether something that was asked will still be answered.
@@ -334,15 +325,17 @@ impl World {
 
     fn cycle_with(&mut self, crash: Crash, dice: &mut Dice) -> Result<(), String> {
         self.serve_reads(dice)?;
-        let mut outputs = Vec::new();
-        for input in std::mem::take(&mut self.inbox) {
-            outputs.extend(self.site.handle(input, self.now));
+        let (mut outputs, mut said) = (Vec::new(), Vec::new());
+        for incoming in std::mem::take(&mut self.inbox) {
+            self.handle(incoming, &mut outputs, &mut said);
         }
-        outputs.extend(self.site.handle(Input::Settle, self.now));
+        self.handle(Input::Settle.into(), &mut outputs, &mut said);
         if crash == Crash::BeforeCommit {
             return self.crash(dice);
         }
         let answers = self.carry_out(outputs)?;
+        self.said.extend(said);
+        self.follow_numbers();
         if crash == Crash::AfterCommit {
             return self.crash(dice);
         }
@@ -370,7 +363,9 @@ impl World {
                         return Err(format!("{id:?} is answered twice"));
                     }
                 }
-                Output::Send { to, message } => said.push((to, message)),
+                Output::Send { to, message } => {
+                    said.extend(self.site.name_of(to).map(|name| (name, message)));
+                }
                 Output::Call(call) => calls.push(*call),
                 Output::Start(wanted) => due.push(*wanted),
                 Output::FetchFiles { instance, files } => {
@@ -396,85 +391,13 @@ impl World {
         Ok(answers)
     }
 
-    /// Reads what was asked for in earlier turns, before or among what has come in since.
-    fn serve_reads(&mut self, dice: &mut Dice) -> Result<(), String> {
-        for read in std::mem::take(&mut self.reads) {
-            if !self.calm && dice.chance(30) {
-                self.reads.push(read);
-                continue;
-            }
-            let input = self.read(read)?;
-            let place = dice.below(self.inbox.len() + 1);
-            self.inbox.insert(place, input);
-        }
-        Ok(())
-    }
-
-    fn read(&self, read: Output) -> Result<Input, String> {
-        let failed = |error: store::Error| format!("read: {error}");
-        Ok(match read {
-            Output::Load { stream, whole } => {
-                Input::Loaded(self.stream(stream, !whole).map_err(failed)?)
-            }
-            Output::ReadHistory { id, instance, from, limit } => {
-                let first = self.store.read(instance.into(), Version(0), 1).map_err(failed)?.pop();
-                let records =
-                    self.store.read(instance.into(), Version(from), limit).map_err(failed)?;
-                Input::HistoryRead { id, instance, first, records }
-            }
-            Output::ReadClosed { id, before, limit } => {
-                let streams = self.store.closed_streams(Some(before), limit).map_err(failed)?;
-                let streams = streams
-                    .into_iter()
-                    .map(|closed| ClosedStream { stream: closed.stream.0, summary: closed.summary })
-                    .collect();
-                Input::ClosedRead { id, streams }
-            }
-            Output::ReadOwn { id, record } => {
-                let records = self.store.read(StreamId::SITE, Version(record), 1);
-                Input::OwnRead { id, record: records.map_err(failed)?.pop() }
-            }
-            Output::ReadEntries { instance, to, number, from } => {
-                let records =
-                    self.store.read(instance.into(), Version(from), usize::MAX).map_err(failed)?;
-                Input::EntriesRead { instance, to, number, from, records }
-            }
-            Output::FetchFiles { instance, files } => {
-                let blobs = files.into_iter().map(|file| file.blob);
-                let blobs = blobs.filter(|blob| self.blobs.contains(blob)).collect();
-                Input::FilesHere { instance, blobs }
-            }
-            Output::ReadCatalog { to, from, limit } => {
-                let records = self.store.read(StreamId::SITE, Version(from), limit);
-                Input::CatalogRead { to, from, records: records.map_err(failed)? }
-            }
-            Output::Broken { instance, reason } => return Err(broken(instance, &reason)),
-            Output::Notice { text } => return Err(text),
-            Output::Append(_)
-            | Output::Snapshot { .. }
-            | Output::Answer { .. }
-            | Output::Call(_)
-            | Output::Start(_)
-            | Output::Send { .. } => Input::Settle,
-        })
-    }
-
-    fn stream(&self, id: StreamId, with_snapshot: bool) -> Result<Stream, store::Error> {
-        let snapshot = if with_snapshot { self.store.snapshot(id)? } else { None };
-        let from = snapshot.as_ref().map_or(Version(0), |snapshot| snapshot.version);
-        Ok(Stream {
-            id: id.0,
-            snapshot: snapshot.map(|snapshot| (snapshot.version.0, snapshot.bytes)),
-            records: self.store.read(id, from, usize::MAX)?,
-        })
-    }
-
     /// The process dies and comes up again with what the store holds.
     fn crash(&mut self, dice: &mut Dice) -> Result<(), String> {
         self.crashes += 1;
         self.inbox.clear();
         self.reads.clear();
         self.said.clear();
+        self.others = Others::default();
         self.calls.clear();
         self.due.clear();
         self.wanted.clear();

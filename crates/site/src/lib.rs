@@ -28,6 +28,7 @@ mod gauges;
 mod input;
 mod instances;
 mod jobs;
+mod joining;
 mod keys;
 mod locks;
 mod mailing;
@@ -196,6 +197,8 @@ pub struct Site {
     seat: Option<Seat>,
     /// The same, as it was told when it started.
     bootstrap: Option<Seat>,
+    /// The numbers of servers by their names, as of the seat, or else of the file.
+    names: BTreeMap<Arc<str>, ServerId>,
     /// Whether something other than what was stored has come in.
     has_begun: bool,
     /// What the records of the own stream come to.
@@ -281,6 +284,7 @@ impl Site {
             watched_at: Timestamp::default(),
             seat: None,
             bootstrap: None,
+            names: BTreeMap::new(),
             has_begun: false,
             chain: Chain::default(),
             replication: Replication::default(),
@@ -318,6 +322,7 @@ impl Site {
             self.begin(now);
         }
         match self.mode() {
+            Mode::Serving if self.is_joining() => self.act_joining(input, now),
             Mode::Serving => self.act(input, now),
             Mode::Frozen { .. } => self.act_frozen(input, now),
             Mode::Gone { .. } => self.act_gone(input),
@@ -385,6 +390,7 @@ impl Site {
         let (keys, endings) = (self.earlier.next_due(), self.next_telling());
         let changes = [held, reports, keys, endings].into_iter().flatten().min();
         match self.mode() {
+            Mode::Serving if self.is_joining() => return catalog,
             Mode::Serving => {}
             Mode::Frozen { .. } => {
                 return [changes, catalog, self.waiting.next_due()].into_iter().flatten().min();
@@ -415,16 +421,6 @@ impl Site {
         &self.faults
     }
 
-    /// This server among others; `None` if it is alone.
-    pub fn seat(&self) -> Option<&Seat> {
-        self.seat.as_ref().or(self.bootstrap.as_ref())
-    }
-
-    /// The same once the catalog names this server: before, others go by the numbers of its file.
-    pub fn joined(&self) -> Option<&Seat> {
-        self.seat.as_ref()
-    }
-
     /// The change of the topology that is under way, as far as known here.
     pub fn change(&self) -> Option<&Pending> {
         self.catalog.changes().pending()
@@ -433,11 +429,6 @@ impl Site {
     /// How a change of the topology has ended, as far as known here.
     pub fn fate(&self, change: u32) -> Option<Fate> {
         self.catalog.changes().fate(change)
-    }
-
-    /// How many records the catalog has here.
-    pub fn catalog_len(&self) -> u64 {
-        self.version
     }
 
     /// How often the tokens have changed.

@@ -185,6 +185,12 @@ impl Site {
     /// A server can be reached again, or cannot any more: what waits for it need not wait longer.
     pub(crate) fn link(&mut self, to: ServerId, is_up: bool, now: Timestamp) {
         self.latest = now;
+        if self.knows_only_file() {
+            // It is told again under the numbers that count, as soon as they are known.
+            return if is_up {
+                self.ask_catalog(to)
+            };
+        }
         self.follow_link(to, is_up, now);
         self.planner_link(to, is_up, now);
         if !is_up {

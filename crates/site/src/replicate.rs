@@ -50,6 +50,11 @@ pub(crate) struct Replication {
 }
 
 impl Site {
+    /// How many records the catalog has here.
+    pub fn catalog_len(&self) -> u64 {
+        self.version
+    }
+
     /// Takes what a message says about the catalog; gives back what is to be acted on now.
     pub(crate) fn hear_catalog(
         &mut self,
@@ -136,6 +141,14 @@ impl Site {
         for ((from, _), offer) in std::mem::take(&mut self.replication.held) {
             self.hear(from, Message::Offer(offer), now);
         }
+    }
+
+    /// What others have said that they have was noted by the numbers of the file.
+    pub(crate) fn forget_file_numbers(&mut self) {
+        let Replication { have, pushed, asked, .. } = &mut self.replication;
+        have.clear();
+        pushed.clear();
+        asked.clear();
     }
 
     /// Says how much is here: who has more sends it.
@@ -239,7 +252,9 @@ impl Site {
 
     /// The records that another server lacks are read.
     pub(crate) fn catalog_read(&mut self, to: ServerId, from: u64, records: Vec<Vec<u8>>) {
-        let Some(before) = self.chain.at(from) else { return };
+        // Who lacked them may have another number by now, or has got them elsewhere.
+        let lacks = self.replication.have.get(&to).is_some_and(|have| *have < self.version);
+        let Some(before) = self.chain.at(from).filter(|_| lacks) else { return };
         let records = records.into_iter().map(ByteVec::from).collect();
         self.out.push(Output::Send { to, message: Message::Catalog { from, before, records } });
     }
@@ -282,10 +297,13 @@ impl Site {
         if !is_same {
             return self.differ(from, has_records);
         }
+        let sender = self.name_of(from);
         if self.version > had {
             self.put_in_force(now);
         }
-        if has_records {
+        // The records may have told the numbers that count.
+        let from = sender.and_then(|name| self.server_named(&name));
+        if let Some(from) = from.filter(|_| has_records) {
             // Tells that they have come, and asks whether there are more.
             self.ask_catalog(from);
         }

@@ -31,6 +31,7 @@ impl Site {
         match (topology, here) {
             (Some(topology), Some(here)) => {
                 self.bootstrap = Some(Seat { here, topology: Arc::new(topology) });
+                self.name_servers();
             }
             (Some(_), None) => {
                 let name = &member.name;
@@ -83,10 +84,15 @@ impl Site {
     pub(crate) fn follow_topology(&mut self) {
         let Some(member) = &self.config.member else { return };
         let topology = self.catalog.topology().map(|published| published.topology.clone());
-        self.seat = topology.and_then(|topology| {
+        let seat = topology.and_then(|topology| {
             let here = topology.server_named(&member.name)?;
             Some(Seat { here, topology })
         });
+        if self.seat.is_none() && seat.is_some() {
+            self.forget_file_numbers();
+        }
+        self.seat = seat;
+        self.name_servers();
     }
 
     /// The topology in force, if the store is that of one of its servers and this server was started alone: it
@@ -265,21 +271,6 @@ impl Site {
             }
             Some(_) | None => Ok(()),
         }
-    }
-
-    /// Refuses to do anything, or to say that something does not exist, before the catalog says who
-    /// this server is.
-    pub(crate) fn require_joined(&self) -> Result<(), Refusal> {
-        let Some(bootstrap) = self.bootstrap.as_ref().filter(|_| self.seat.is_none()) else {
-            return Ok(());
-        };
-        if bootstrap.topology.registrar() == Some(bootstrap.here) {
-            // The first of all: what it could not publish does not keep it from working.
-            return Ok(());
-        }
-        let message = "this server has not got the topology it belongs to from the others yet; try \
-                       again when it has reached one of them";
-        Err(Refusal::new(Kind::Exhausted, "not_joined", message))
     }
 
     /// Refuses a version from before the topology that names domains it does not have: they could

@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use legwork_api::jobs::{ActivateRequest, Job, JobList, LeasedJob, ReturnJobsRequest};
 use legwork_model::id::ServerId;
+use legwork_site::Seat;
 use tokio::sync::mpsc;
 
 use super::exchange::Exchange;
@@ -64,12 +65,15 @@ fn shares(servers: &[ServerId], wanted: usize) -> Vec<Vec<(ServerId, usize)>> {
 /// one of them asks.
 fn others(x: &Exchange<'_>) -> Option<(Arc<Links>, Vec<ServerId>)> {
     let links = x.app.links.as_ref().filter(|_| x.passed_on_by().is_none())?;
-    let (topology, here) = (links.topology(), links.here()?);
+    let Seat { here, topology } = links.seat()?;
     let domain = topology.server(here)?.domain;
     let is_colleague =
         |server: &ServerId| topology.server(*server).is_some_and(|server| server.domain == domain);
     let reachable = links.reachable().into_iter().filter(|(_, is_up)| *is_up);
-    let others: Vec<ServerId> = reachable.map(|(id, _)| id).filter(is_colleague).collect();
+    let others: Vec<ServerId> = reachable
+        .filter_map(|(name, _)| topology.server_named(&name))
+        .filter(is_colleague)
+        .collect();
     (!others.is_empty()).then(|| (links.clone(), others))
 }
 

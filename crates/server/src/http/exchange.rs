@@ -11,7 +11,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use hyper::header::HeaderName;
 use hyper::http::request::Parts;
-use legwork_model::id::{AgentId, ServerId};
+use legwork_model::id::AgentId;
 use legwork_model::time::Timestamp;
 use legwork_site::{Answer, Credential, Request, Scope};
 use percent_encoding::percent_decode_str;
@@ -45,9 +45,10 @@ pub(super) struct Exchange<'a> {
 impl<'a> Exchange<'a> {
     /// The server that has passed the request on, if one has that knows where it belongs: a process
     /// that is away passes on whatever it is asked.
-    pub(super) fn passed_on_by(&self) -> Option<ServerId> {
-        let from = self.head.extensions.get::<From>()?;
-        (from.server != self.app.status.server()).then_some(from.server)
+    pub(super) fn passed_on_by(&self) -> Option<&'a str> {
+        let from = &*self.head.extensions.get::<From>()?.server;
+        let own = self.app.links.as_ref().map(|links| &*links.name);
+        (Some(from) != own).then_some(from)
     }
 
     pub(super) fn json<T: DeserializeOwned>(&self) -> Result<T> {

@@ -190,9 +190,10 @@ pub(super) async fn report(x: Exchange<'_>) -> Result {
         (Some(_), Some(_)) | (None, None) => return bad("a result has either `data` or `error`"),
     };
     let giver = JobLease::server(task.lease);
-    if let Some(links) = x.app.links.as_ref().filter(|_| x.passed_on_by().is_none())
-        && Some(giver) != links.here()
-        && links.topology().server(giver).is_some()
+    let links = x.app.links.as_ref().filter(|_| x.passed_on_by().is_none());
+    if let Some(seat) = links.and_then(|links| links.seat())
+        && giver != seat.here
+        && seat.topology.server(giver).is_some()
     {
         return relay::pass_on(x.app, giver, x.head, x.body.clone(), None).await;
     }

@@ -215,11 +215,15 @@ async fn find(x: &Exchange<'_>, blob: [u8; 32]) -> Result<bool> {
     let (topology, here) = (links.topology(), links.here());
     let from = x.passed_on_by();
     let reachable = links.reachable().into_iter().filter(|(_, is_up)| *is_up);
-    let mut servers: Vec<ServerId> = reachable.map(|(server, _)| server).collect();
-    servers.sort_by_key(|server| {
-        let cost = here.map_or(0, |here| topology.cost(here, *server));
-        (Some(*server) != from, cost, *server)
-    });
+    let mut servers: Vec<(bool, u32, ServerId)> = reachable
+        .filter_map(|(name, _)| {
+            let server = topology.server_named(&name)?;
+            let cost = here.map_or(0, |here| topology.cost(here, server));
+            Some((Some(&*name) != from, cost, server))
+        })
+        .collect();
+    servers.sort_unstable();
+    let servers = servers.into_iter().map(|(_, _, server)| server).collect();
     match fetcher.find(blob, servers).await {
         Ok(()) => Ok(true),
         Err(NotBrought::NotStored(reason)) => {

@@ -133,7 +133,7 @@ where
 {
     let begun = Instant::now();
     let (head, body) = request.into_parts();
-    let passed_on = head.extensions.get::<peer::From>().copied();
+    let passed_on = head.extensions.get::<peer::From>().cloned();
     let (route, result) = match route::find(&head.method, head.uri.path()) {
         Ok((route, parameter)) => {
             let span = trace::span(route, parameter);
@@ -184,7 +184,7 @@ where
     let credential = credential?;
     if app.status.phase() == Phase::Away && !is_of_the_process(route.operation) {
         let body = body::read(body, relay::BODY_BYTES_MAX).await?;
-        return relay::pass_on(app, app.status.server(), head, body, None).await;
+        return relay::pass_on_home(app, head, body).await;
     }
     let credential = match of_letter {
         // Here alone: it takes an organisation that is not behind that of whoever passed it on.

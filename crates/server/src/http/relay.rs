@@ -49,6 +49,23 @@ pub(super) async fn pass_on(
     more: Option<Header>,
 ) -> Result {
     let Some(links) = &app.links else { return Err(not_passed(&NotPassed::Unknown(to))) };
+    tracing::debug!(to = to.0, "passed on");
+    relay(app, head, body, more, |passed| links.pass_on(to, passed)).await
+}
+
+/// Has the process answer that holds the server of this one.
+pub(super) async fn pass_on_home(app: &Arc<App>, head: &Parts, body: Bytes) -> Result {
+    let Some(links) = &app.links else { return Err(not_passed(&NotPassed::Unknown(ServerId(0)))) };
+    relay(app, head, body, None, |passed| links.pass_on_home(passed)).await
+}
+
+async fn relay<A: Future<Output = std::result::Result<Answered, NotPassed>>>(
+    app: &Arc<App>,
+    head: &Parts,
+    body: Bytes,
+    more: Option<Header>,
+    pass_on: impl FnOnce(Passed) -> A,
+) -> Result {
     let hops = hops(&head.headers);
     if hops >= HOPS_MAX {
         let detail = format!(
@@ -58,7 +75,6 @@ pub(super) async fn pass_on(
         return Err(Refused::unavailable("too_many_hops", detail));
     }
     let target = head.uri.path_and_query().map_or("/", |target| target.as_str());
-    tracing::debug!(to = to.0, "passed on");
     // What was published is known to whoever carries the request out.
     let catalog =
         Header(CATALOG.as_str().to_owned(), app.status.catalog().to_string().into_bytes().into());
@@ -69,7 +85,7 @@ pub(super) async fn pass_on(
         body: body.to_vec().into(),
     };
     let answered = tokio::select! {
-        answered = links.pass_on(to, passed) => answered,
+        answered = pass_on(passed) => answered,
         () = stopping(app) => {
             let detail = "the server is stopping before another one has answered; whether the \
                           request was carried out is not known: look, or repeat it elsewhere with \

@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use legwork_api::Problem;
 use legwork_api::jobs::{JobResult, JobResults};
 use legwork_model::id::ServerId;
-use legwork_site::JobLease;
+use legwork_site::{JobLease, Seat};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use tokio::task::JoinSet;
@@ -37,11 +37,11 @@ pub(super) trait Reported: Serialize + DeserializeOwned + Clone {
 pub(super) async fn divide<R: Reported>(x: &Exchange<'_>, mut report: R) -> reply::Result {
     let was_passed_on = x.passed_on_by().is_some();
     let links = x.app.links.as_ref().filter(|_| !was_passed_on);
-    let Some((links, here)) = links.and_then(|links| Some((links, links.here()?))) else {
+    let seat = links.and_then(|links| Some((links, links.seat()?)));
+    let Some((links, Seat { here, topology })) = seat else {
         return Reply::json(&report.carry_out(x).await?);
     };
     // Numbers that no server has ever given are answered here.
-    let topology = links.topology();
     let giver = |job: &R::Job| {
         let server = JobLease::server(R::lease(job));
         if topology.server(server).is_some() { server } else { here }

@@ -10,9 +10,9 @@ use legwork_api::deadlines::{self, DeadlineRequest};
 use legwork_api::instances::{StartRequest, Started};
 use legwork_model::event::Deadline;
 use legwork_model::id::{AgentId, InstanceId, ServerId};
-use legwork_placement::{Map, Topology};
+use legwork_placement::Map;
 use legwork_site::{
-    Answer, Credential, InstanceInfo, KEY_OF_SCHEDULE, Key, Request, Start, Unpromised, Wish,
+    Answer, Credential, InstanceInfo, KEY_OF_SCHEDULE, Key, Request, Seat, Start, Unpromised, Wish,
 };
 
 use super::exchange::Exchange;
@@ -70,8 +70,10 @@ pub(super) async fn at_its_server(
     let (process, mut request) = (request.process.clone(), Some(request));
     let mut last = None;
     for _ in 0..DRAWS_MAX {
-        let instance = draw(x, &process, key)?;
-        let started = if instance.server() == x.app.status.server() {
+        let seat = x.app.links.as_ref().and_then(|links| links.seat());
+        let front = front(seat.as_ref());
+        let instance = draw(x, front, &process, key)?;
+        let started = if instance.server() == front.here {
             let request = request.take().map_or_else(|| x.json(), Ok)?;
             start_or_find(x, request, key, instance, purpose).await
         } else {
@@ -226,29 +228,33 @@ fn given(x: &Exchange<'_>) -> Result<Option<InstanceId>> {
     }
 }
 
+/// Who draws ids here. One that has not joined draws them as if it were alone: by the numbers of the
+/// file nothing can be placed, and its site refuses to start anything.
+fn front(seat: Option<&Seat>) -> Front<'_> {
+    match seat {
+        Some(seat) => Front { here: seat.here, topology: Some(&seat.topology) },
+        None => Front { here: ServerId::default(), topology: None },
+    }
+}
+
 /// An id for a start: it tells the server where. One that cannot be reached is passed over, unless
 /// a key says that it is there and nowhere else.
-fn draw(x: &Exchange<'_>, process: &str, key: Option<Key>) -> Result<InstanceId> {
-    let (now, here, ids) = (x.app.clock.now(), x.app.status.server(), &x.app.ids);
+fn draw(x: &Exchange<'_>, front: Front<'_>, process: &str, key: Option<Key>) -> Result<InstanceId> {
+    let (now, ids) = (x.app.clock.now(), &x.app.ids);
     let fault = |error: NoRandomness| Refused::fault(&error);
-    let topology = x.app.links.as_ref().map(|links| links.topology());
-    // Before the catalog is here the numbers of the file count for nothing.
-    let is_own = |topology: &&Topology| {
-        let own = x.app.links.as_ref().map(|links| &links.name);
-        topology.server(here).map(|server| &server.name) == own
-    };
-    let front = Front { here, topology: topology.as_deref().filter(is_own) };
     if let Some(key) = key {
         return ids.draw_with(now, front, key_spread(key.stream)).map_err(fault);
     }
     let first = ids.draw(now, front, process).map_err(fault)?;
-    if is_reachable(x, first.server()) {
+    let here = front.here;
+    let is_reachable = |server| server == here || is_up(x, server);
+    if is_reachable(first.server()) {
         return Ok(first);
     }
     // The next ones keep the ratio of the weights among those that can be reached.
     for _ in 0..DRAWS_MAX {
         let next = ids.draw(now, front, process).map_err(fault)?;
-        if is_reachable(x, next.server()) {
+        if is_reachable(next.server()) {
             return Ok(next);
         }
     }
@@ -256,7 +262,7 @@ fn draw(x: &Exchange<'_>, process: &str, key: Option<Key>) -> Result<InstanceId>
     let servers = domain.into_iter().flat_map(|domain| {
         front.topology.into_iter().flat_map(move |topology| topology.servers_of(domain))
     });
-    for (server, _) in servers.filter(|(server, _)| is_reachable(x, *server)) {
+    for (server, _) in servers.filter(|(server, _)| is_reachable(*server)) {
         if let Some(id) = ids.draw_at(now, front, process, server).map_err(fault)? {
             return Ok(id);
         }
@@ -264,10 +270,9 @@ fn draw(x: &Exchange<'_>, process: &str, key: Option<Key>) -> Result<InstanceId>
     Ok(first)
 }
 
-fn is_reachable(x: &Exchange<'_>, server: ServerId) -> bool {
+fn is_up(x: &Exchange<'_>, server: ServerId) -> bool {
     let links = x.app.links.as_ref();
-    server == x.app.status.server()
-        || links.and_then(|links| links.peer(server)).is_some_and(|peer| peer.is_up())
+    links.and_then(|links| links.peer(server)).is_some_and(|peer| peer.is_up())
 }
 
 fn started(answer: Answer) -> Result<(InstanceInfo, bool)> {

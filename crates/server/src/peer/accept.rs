@@ -153,11 +153,15 @@ fn recognise(
     let topology = links.topology();
     let found = |name: &str| {
         let number = topology.server_named(name)?;
-        Some((number, links.server(number)?.domain))
+        Some((number, topology.server(number)?.domain))
     };
     let unknown = |name: &str| {
+        let theirs = match *epoch {
+            Hello::NOT_JOINED => "none yet".to_owned(),
+            epoch => epoch.to_string(),
+        };
         format!(
-            "`{name}` is not in the topology of `{here}` (epoch {}, there {epoch}); publish one \
+            "`{name}` is not in the topology of `{here}` (epoch {}, there {theirs}); publish one \
              that names it",
             topology.epoch
         )
@@ -167,15 +171,16 @@ fn recognise(
     if domain_of_host != domain {
         return Err(format!("`{host}` is of another domain than `{name}` and cannot speak for it"));
     }
-    // One that has nothing but a file may not know the numbers yet.
-    if number.0 != *server && topology.epoch == *epoch {
+    // Those of the file count for nothing, on either side.
+    let seat = links.seat().filter(|seat| seat.topology.epoch == *epoch);
+    if seat.is_some() && number.0 != *server {
         return Err(format!(
             "`{name}` is server {server} there and {} at `{here}`; these are not the same cluster",
             number.0
         ));
     }
     let place = Place { host: host.as_str().into(), address: address.as_str().into() };
-    let peer = links.peer(number).filter(|_| place != links.host.place(&topology));
+    let peer = links.peer_named(name).filter(|_| place != links.host.place(&topology));
     let peer = peer.ok_or_else(|| format!("`{name}` is the name of this server"))?;
     peer.see_at(place);
     Ok(peer)
@@ -243,7 +248,7 @@ async fn converse<R: AsyncRead + Unpin, W: AsyncWrite + Unpin>(
             () = links.until_let_go() => return Err(Ended::Left),
             _ = looks.tick() => incoming.look()?,
             _ = topology.changed() => {
-                if links.server(peer.id).is_none() {
+                if !links.has_server(&peer.name) {
                     return Err(Ended::Changed);
                 }
             }
@@ -312,7 +317,7 @@ impl Session<'_> {
             return Ok(());
         }
         let Some(room) = self.peer.room(bytes).await else { return Err(Ended::Closed) };
-        self.links.tell(drive::Message::Heard { from: self.peer.id, message, room });
+        self.links.tell(drive::Message::Heard { from: self.peer.name.clone(), message, room });
         Ok(())
     }
 
@@ -323,7 +328,7 @@ impl Session<'_> {
         if is_full || self.handles.contains_key(&id) {
             return self.answer(&Frame::Response(id, passing::overloaded()));
         }
-        let from = From { server: self.peer.id, is_near: false };
+        let from = From { server: self.peer.name.clone(), is_near: false };
         let carry_out = async move { (id, passing::carry_out(&app, from, passed).await) };
         self.handles.insert(id, (self.requests.spawn(carry_out), bytes));
         self.bytes += bytes;
@@ -377,6 +382,7 @@ impl Session<'_> {
 #[cfg(test)]
 mod tests {
     use legwork_model::id::DomainId;
+    use legwork_placement::Topology;
     use rustls::pki_types::pem::PemObject;
 
     use super::*;
@@ -387,8 +393,10 @@ mod tests {
         let mut servers = ["north", "lab", "ward", "far"].map(server).to_vec();
         servers[3].domain = DomainId(1);
         let (_folder, authority, links) = links(servers);
+        let topology = Topology { epoch: 3, ..(*links.topology()).clone() };
+        links.follow(&Arc::new(topology), true);
         let certified = |name: &str| authority.certify(name, Duration::from_secs(60)).unwrap();
-        let held = |version, name: &str, host: &str, server, certificate: &str| {
+        let said = |epoch, version, name: &str, host: &str, server, certificate: &str| {
             let pem = certified(certificate).certificate;
             let certificate = CertificateDer::from_pem_slice(pem.as_bytes()).unwrap();
             let (to, host) = ("north".to_owned(), host.to_owned());
@@ -396,17 +404,25 @@ mod tests {
                 version,
                 name: name.to_owned(),
                 server,
-                epoch: 0,
+                epoch,
                 to,
                 host,
                 address: "127.0.0.1:1".to_owned(),
             };
             recognise(&links, &hello, Some(&certificate)).map(|peer| peer.name.to_string())
         };
+        let held = |version, name: &str, host: &str, server, certificate: &str| {
+            said(3, version, name, host, server, certificate)
+        };
         let known = |version, name: &str, server, certificate: &str| {
             held(version, name, name, server, certificate)
         };
         assert_eq!(known(VERSION, "lab", 1, "lab").as_deref(), Ok("lab"));
+        // One that has not joined has no number, and one that is behind may know no other.
+        for epoch in [Hello::NOT_JOINED, 2] {
+            let joining = said(epoch, VERSION, "lab", "lab", 2, "lab");
+            assert_eq!(joining.as_deref(), Ok("lab"));
+        }
         // In the process of another server of its domain.
         assert_eq!(held(VERSION, "lab", "ward", 1, "ward").as_deref(), Ok("lab"));
         for (result, reason) in [

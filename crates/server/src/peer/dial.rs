@@ -35,9 +35,9 @@ pub(crate) async fn keep(links: Arc<Links>, peer: Arc<Peer>) {
     let mut nearness = peer.nearness();
     let mut pause = PAUSE_MIN;
     loop {
-        let is_there = links.server(peer.id).is_some_and(|server| server.name == peer.name);
+        let is_there = links.has_server(&peer.name);
         if !is_there || peer.is_near() {
-            // It may come back under its number, or leave this process.
+            // It may come back into the topology, or leave this process.
             tokio::select! {
                 changed = topology.changed() => if changed.is_err() { return },
                 _ = nearness.changed() => {}
@@ -113,7 +113,7 @@ pub(crate) async fn keep_second(links: Arc<Links>, peer: Arc<Peer>) {
             let _open = Opened::new(&peer.second);
             // What was said before has not come there. If the first link is down, it is to be up.
             if peer.is_up() {
-                links.tell(drive::Message::Link { to: peer.id, is_up: true });
+                links.tell(drive::Message::Link { to: peer.name.clone(), is_up: true });
             }
             drop(converse(&links, &peer, &peer.second, &place, connection).await);
         }
@@ -212,16 +212,17 @@ async fn introduce<R: AsyncRead + Unpin, W: AsyncWrite + Unpin>(
     incoming: &mut Incoming<R>,
     write: &mut W,
 ) -> Result<(), Ended> {
-    let Some(here) = links.here() else {
-        return Err(Ended::Refused(format!("`{}` is not in the topology", links.name)));
-    };
     let topology = links.topology();
+    if topology.server_named(&links.name).is_none() {
+        return Err(Ended::Refused(format!("`{}` is not in the topology", links.name)));
+    }
     let own = links.host.place(&topology);
+    let seat = links.seat();
     let hello = Hello {
         version: VERSION,
         name: links.name.to_string(),
-        server: here.0,
-        epoch: topology.epoch,
+        server: seat.as_ref().map_or(0, |seat| seat.here.0),
+        epoch: seat.map_or(Hello::NOT_JOINED, |seat| seat.topology.epoch),
         to: peer.name.to_string(),
         host: own.host.to_string(),
         address: own.address.to_string(),
@@ -288,7 +289,7 @@ async fn converse(
             _ = sightings.changed() => return Ok(()),
             _ = topology.changed() => {
                 // The process is where it was, and the server is still one that there is.
-                let is_there = links.server(peer.id).is_some_and(|server| server.name == peer.name);
+                let is_there = links.has_server(&peer.name);
                 if !is_there || !links.places(peer).contains(place) {
                     return Ok(());
                 }

@@ -65,10 +65,10 @@ pub(crate) struct Hello {
     pub(crate) version: u32,
     #[n(1)]
     pub(crate) name: String,
-    /// The number of the server.
+    /// The number of the server, as of the catalog.
     #[n(2)]
     pub(crate) server: u16,
-    /// The epoch of its topology.
+    /// The epoch of its topology; `NOT_JOINED` if it has no catalog yet, and no number.
     #[n(3)]
     pub(crate) epoch: u32,
     /// Who is meant.
@@ -80,6 +80,10 @@ pub(crate) struct Hello {
     /// Where that process is dialled.
     #[n(6)]
     pub(crate) address: String,
+}
+
+impl Hello {
+    pub(crate) const NOT_JOINED: u32 = 0;
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Encode, Decode)]

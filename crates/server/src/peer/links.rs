@@ -6,20 +6,17 @@
 //! else. The links follow the topology that the site has.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock, Weak};
 
 use legwork_model::id::ServerId;
-use legwork_model::time::Timestamp;
 use legwork_placement::{Server, Topology};
-use legwork_site::{Fate, Message, Pending, Sent};
+use legwork_site::{Fate, Message, Pending, Seat, Sent};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 
-use super::counters::Meter;
 use super::host::Host;
 use super::link::Ended;
-use super::other::{Condition, Peer, State};
+use super::other::{Condition, Peer};
 use super::{dial, frame};
 use crate::drive;
 use crate::http::App;
@@ -34,8 +31,9 @@ pub(crate) struct Links {
     /// The process that holds it.
     pub(crate) host: Arc<Host>,
     queue: Arc<Queue<drive::Message>>,
-    topology: watch::Sender<Arc<Topology>>,
-    peers: RwLock<BTreeMap<ServerId, Arc<Peer>>>,
+    known: watch::Sender<Known>,
+    /// By name: numbers are those of a topology, and the file has others than the catalog.
+    peers: RwLock<BTreeMap<Arc<str>, Arc<Peer>>>,
     app: OnceLock<Weak<App>>,
     /// What the site has sent, as it counts.
     sent: Mutex<Sent>,
@@ -43,6 +41,16 @@ pub(crate) struct Links {
     /// The change under way that moves servers, as the site knows it.
     moving: watch::Sender<Option<Arc<Moving>>>,
     fates: Mutex<Fates>,
+}
+
+/// The topology that the site goes by.
+#[derive(Clone, Debug)]
+pub(crate) struct Known {
+    pub(crate) topology: Arc<Topology>,
+    /// The number of this server there.
+    here: Option<ServerId>,
+    /// It is that of the catalog. Before it is the file's, whose numbers count for nothing.
+    has_joined: bool,
 }
 
 /// How changes have ended, as the site knows it.
@@ -72,20 +80,6 @@ pub(crate) enum Presence {
     Gone,
 }
 
-/// A link as it is shown.
-#[derive(Clone, Debug)]
-pub(crate) struct Row {
-    pub(crate) server: Arc<str>,
-    pub(crate) domain: Arc<str>,
-    pub(crate) address: Arc<str>,
-    pub(crate) condition: Condition,
-    pub(crate) since: Timestamp,
-    /// Parcels that wait until the other server has taken them.
-    pub(crate) parcels: usize,
-    pub(crate) sent: Meter,
-    pub(crate) received: Meter,
-}
-
 /// Where a server may be reached: the process of a server, which shows its certificate.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Place {
@@ -100,11 +94,12 @@ impl Links {
         topology: Arc<Topology>,
         queue: Arc<Queue<drive::Message>>,
     ) -> Self {
-        let (topology, presence) = (watch::Sender::new(topology), Presence::Gone);
+        let here = topology.server_named(&name);
+        let known = watch::Sender::new(Known { topology, here, has_joined: false });
         let (peers, app, sent) = (RwLock::default(), OnceLock::new(), Mutex::default());
-        let presence = watch::Sender::new(presence);
+        let presence = watch::Sender::new(Presence::Gone);
         let (moving, fates) = (watch::Sender::new(None), Mutex::default());
-        let links = Self { name, host, queue, topology, peers, app, sent, presence, moving, fates };
+        let links = Self { name, host, queue, known, peers, app, sent, presence, moving, fates };
         links.acquaint();
         links
     }
@@ -134,7 +129,7 @@ impl Links {
     /// Dials all others while the process holds this server; while another one does, only that.
     async fn dial_all(self: &Arc<Self>, presence: Presence) {
         let mut tasks = JoinSet::new();
-        let mut topology = self.topology.subscribe();
+        let mut topology = self.known.subscribe();
         let mut dialled = BTreeSet::new();
         loop {
             for peer in self.everybody() {
@@ -143,7 +138,7 @@ impl Links {
                     Presence::Away => peer.name == self.name,
                     Presence::Gone => false,
                 };
-                if is_meant && dialled.insert((peer.id, peer.name.clone())) {
+                if is_meant && dialled.insert(peer.name.clone()) {
                     tasks.spawn(dial::keep(self.clone(), peer.clone()));
                     tasks.spawn(dial::keep_second(self.clone(), peer));
                 }
@@ -165,16 +160,39 @@ impl Links {
         drop(self.presence.subscribe().wait_for(|now| *now != Presence::Held).await);
     }
 
-    /// The topology as the site has it.
-    pub(crate) fn follow(&self, topology: &Arc<Topology>) {
+    /// The topology as the site has it: that of the catalog once it has joined, before it that of
+    /// the file.
+    pub(crate) fn follow(&self, topology: &Arc<Topology>, has_joined: bool) {
         // Not by the epoch: the file it began with, and the first one published, are both the first.
-        let is_known = Arc::ptr_eq(&self.topology.borrow(), topology);
-        if !is_known {
-            self.topology.send_replace(topology.clone());
-            self.acquaint();
-            self.host.look_around();
-            // Those who dial look again when the peers are there.
-            self.topology.send_modify(|_| {});
+        let is_known = {
+            let known = self.known.borrow();
+            Arc::ptr_eq(&known.topology, topology) && known.has_joined == has_joined
+        };
+        if is_known {
+            return;
+        }
+        let (topology, here) = (topology.clone(), topology.server_named(&self.name));
+        let before = self.known.send_replace(Known { topology, here, has_joined });
+        self.acquaint();
+        if has_joined {
+            self.tell_anew(&before);
+        }
+        self.host.look_around();
+        // Those who dial look again when the peers are there.
+        self.known.send_modify(|_| {});
+    }
+
+    /// The site hears of links by the numbers of servers: of those that have come by one it hears now.
+    fn tell_anew(&self, before: &Known) {
+        let topology = self.topology();
+        for (id, server) in topology.numbered().filter(|(_, server)| server.name != self.name) {
+            let named = before.topology.server(id).is_some_and(|known| known.name == server.name);
+            if !(before.has_joined && named)
+                && let Some(peer) = self.peer_named(&server.name)
+            {
+                let (to, is_up) = (peer.name.clone(), peer.is_up());
+                self.tell(drive::Message::Link { to, is_up });
+            }
         }
     }
 
@@ -215,42 +233,57 @@ impl Links {
     }
 
     pub(crate) fn topology(&self) -> Arc<Topology> {
-        self.topology.borrow().clone()
+        self.known.borrow().topology.clone()
     }
 
-    pub(crate) fn topology_changes(&self) -> watch::Receiver<Arc<Topology>> {
-        self.topology.subscribe()
+    pub(crate) fn topology_changes(&self) -> watch::Receiver<Known> {
+        self.known.subscribe()
     }
 
-    /// The number of this server, by its name.
+    /// The number of this server, as of that topology.
     pub(crate) fn here(&self) -> Option<ServerId> {
-        self.topology.borrow().server_named(&self.name)
+        self.known.borrow().here
     }
 
-    /// A server of the topology.
-    pub(crate) fn server(&self, id: ServerId) -> Option<Server> {
-        self.topology.borrow().server(id).cloned()
+    /// The same as of the catalog; `None` before it is known here.
+    pub(crate) fn seat(&self) -> Option<Seat> {
+        let known = self.known.borrow();
+        let here = known.here.filter(|_| known.has_joined)?;
+        Some(Seat { here, topology: known.topology.clone() })
+    }
+
+    /// Whether the topology has a server of this name.
+    pub(super) fn has_server(&self, name: &str) -> bool {
+        self.topology().server_named(name).is_some()
     }
 
     pub(crate) fn peer(&self, id: ServerId) -> Option<Arc<Peer>> {
-        self.peers.read().unwrap_or_else(PoisonError::into_inner).get(&id).cloned()
+        let name = self.known.borrow().topology.server(id)?.name.clone();
+        self.peer_named(&name)
+    }
+
+    /// Another process that holds this very server, or is to hold it.
+    pub(crate) fn twin(&self) -> Option<Arc<Peer>> {
+        self.peer_named(&self.name)
     }
 
     /// All other servers.
-    fn peers(&self) -> Vec<Arc<Peer>> {
+    pub(super) fn peers(&self) -> Vec<Arc<Peer>> {
         let mut all = self.everybody();
         all.retain(|peer| peer.name != self.name);
         all
     }
 
-    /// All servers: this one too, as another process may hold it.
+    /// All servers of the topology: this one too, as another process may hold it.
     fn everybody(&self) -> Vec<Arc<Peer>> {
-        self.peers.read().unwrap_or_else(PoisonError::into_inner).values().cloned().collect()
+        let topology = self.topology();
+        let peers = self.peers.read().unwrap_or_else(PoisonError::into_inner);
+        let named = topology.servers.iter().filter_map(|server| peers.get(&server.name));
+        named.cloned().collect()
     }
 
-    fn peer_named(&self, name: &str) -> Option<Arc<Peer>> {
-        let peers = self.peers.read().unwrap_or_else(PoisonError::into_inner);
-        peers.values().find(|peer| &*peer.name == name).cloned()
+    pub(super) fn peer_named(&self, name: &str) -> Option<Arc<Peer>> {
+        self.peers.read().unwrap_or_else(PoisonError::into_inner).get(name).cloned()
     }
 
     /// Knows every server of the topology.
@@ -258,13 +291,9 @@ impl Links {
         let topology = self.topology();
         let now = self.host.clock.now();
         let mut peers = self.peers.write().unwrap_or_else(PoisonError::into_inner);
-        for (number, server) in (0..).zip(&topology.servers) {
-            let id = ServerId(number);
-            // The file that the server began with may have told other numbers.
-            let is_known = peers.get(&id).is_some_and(|peer| peer.name == server.name);
-            if !is_known {
-                peers.insert(id, Arc::new(Peer::new(id, server.name.clone(), now)));
-            }
+        for server in &topology.servers {
+            let name = &server.name;
+            peers.entry(name.clone()).or_insert_with(|| Arc::new(Peer::new(name.clone(), now)));
         }
     }
 
@@ -290,7 +319,8 @@ impl Links {
     /// the topology says, and then at any other server of its domain.
     pub(crate) fn places(&self, peer: &Peer) -> Vec<Place> {
         let topology = self.topology();
-        let Some(server) = topology.server(peer.id) else {
+        let named = topology.server_named(&peer.name);
+        let Some(server) = named.and_then(|id| topology.server(id)) else {
             return Vec::new();
         };
         let colleagues = || topology.servers_of(server.domain).map(|(_, other)| other);
@@ -312,8 +342,8 @@ impl Links {
     }
 
     /// Says something to another server, if it can be reached; else it is dropped.
-    pub(crate) fn post(&self, to: ServerId, message: Message) {
-        let Some(peer) = self.peer(to) else { return };
+    pub(crate) fn post(&self, to: &str, message: Message) {
+        let Some(peer) = self.peer_named(to) else { return };
         let near = peer.near();
         if let Some((there, back)) = near.as_ref().filter(|_| !peer.second.is_open()) {
             return there.hear_near(&peer, back, message);
@@ -336,22 +366,26 @@ impl Links {
             Ok(room) => {
                 to.counters.sent.hand_over();
                 back.counters.received.hand_over();
-                self.tell(drive::Message::Heard { from: back.id, message, room });
+                self.tell(drive::Message::Heard { from: back.name.clone(), message, room });
             }
             Err(_) => to.counters.sent.drop_one(),
         }
     }
 
     /// Whether the other servers can be reached.
-    pub(crate) fn reachable(&self) -> Vec<(ServerId, bool)> {
-        self.peers().iter().map(|peer| (peer.id, peer.is_up())).collect()
+    pub(crate) fn reachable(&self) -> Vec<(Arc<str>, bool)> {
+        self.peers().iter().map(|peer| (peer.name.clone(), peer.is_up())).collect()
     }
 
     /// How many parcels wait for each server; none for those not named.
     pub(crate) fn show_parcels(&self, waiting: &BTreeMap<ServerId, usize>) {
+        let topology = self.topology();
+        let named =
+            |(id, parcels): (&ServerId, &usize)| Some((&topology.server(*id)?.name, *parcels));
+        let waiting: BTreeMap<&Arc<str>, usize> = waiting.iter().filter_map(named).collect();
         let peers = self.peers.read().unwrap_or_else(PoisonError::into_inner);
         for peer in peers.values() {
-            peer.count_parcels(waiting.get(&peer.id).copied().unwrap_or(0));
+            peer.count_parcels(waiting.get(&peer.name).copied().unwrap_or(0));
         }
     }
 
@@ -372,7 +406,7 @@ impl Links {
     pub(crate) fn is_up(&self, peer: &Peer) {
         if peer.enter(Condition::Up, self.host.clock.now()) {
             tracing::info!(peer = %peer.name, "the link is up");
-            self.tell(drive::Message::Link { to: peer.id, is_up: true });
+            self.tell(drive::Message::Link { to: peer.name.clone(), is_up: true });
         }
     }
 
@@ -393,28 +427,8 @@ impl Links {
             is_new
         };
         if is_new && was_up {
-            self.tell(drive::Message::Link { to: peer.id, is_up: false });
+            self.tell(drive::Message::Link { to: peer.name.clone(), is_up: false });
         }
-    }
-
-    pub(crate) fn rows(&self) -> Vec<Row> {
-        let topology = self.topology();
-        let row = |peer: Arc<Peer>| {
-            let server = topology.server(peer.id)?;
-            let domain = topology.domain(server.domain)?;
-            let State { condition, since } = peer.state();
-            Some(Row {
-                server: peer.name.clone(),
-                domain: domain.name.clone(),
-                address: server.address.clone(),
-                condition,
-                since,
-                parcels: peer.parcels.load(Ordering::Relaxed),
-                sent: peer.counters.sent.read(),
-                received: peer.counters.received.read(),
-            })
-        };
-        self.peers().into_iter().filter_map(row).collect()
     }
 }
 
@@ -462,13 +476,12 @@ pub(super) mod tests {
         let mut servers = named(["ward", "north", "lab"]);
         servers[2].address = "127.0.0.1:2".into();
         let topology = Topology { servers, ..(*links.topology()).clone() };
-        links.follow(&Arc::new(topology));
-        let names = |links: &Links| -> Vec<(u16, Arc<str>)> {
-            links.peers().iter().map(|peer| (peer.id.0, peer.name.clone())).collect()
-        };
-        assert_eq!(names(&links), [(0, "ward".into()), (2, "lab".into())]);
-        assert_eq!(links.here(), Some(ServerId(1)));
-        assert_eq!(&*links.server(ServerId(2)).unwrap().address, "127.0.0.1:2");
+        assert!(links.seat().is_none(), "the numbers of the file count for nothing");
+        links.follow(&Arc::new(topology), true);
+        assert_eq!(links.reachable(), [("ward".into(), false), ("lab".into(), false)]);
+        assert_eq!(links.seat().unwrap().here, ServerId(1));
+        let lab = links.peer(ServerId(2)).unwrap();
+        assert_eq!(&*links.places(&lab)[0].address, "127.0.0.1:2");
     }
 
     #[test]
@@ -477,23 +490,23 @@ pub(super) mod tests {
         let (_folder, _, north) = links(servers);
         let (host, queue) = (north.host.clone(), Arc::new(Queue::new(1)));
         let ward = Arc::new(Links::new("ward".into(), host.clone(), north.topology(), queue));
-        assert_eq!(north.reachable(), [(ServerId(1), false), (ServerId(2), false)]);
+        assert_eq!(north.reachable(), [("lab".into(), false), ("ward".into(), false)]);
         host.take_in(&ward);
-        assert_eq!(north.reachable(), [(ServerId(1), false), (ServerId(2), true)]);
-        assert_eq!(ward.reachable(), [(ServerId(0), true), (ServerId(1), false)]);
-        north.post(ServerId(2), Message::CatalogWanted { have: 7, answer: false });
+        assert_eq!(north.reachable(), [("lab".into(), false), ("ward".into(), true)]);
+        assert_eq!(ward.reachable(), [("north".into(), true), ("lab".into(), false)]);
+        north.post("ward", Message::CatalogWanted { have: 7, answer: false });
         let mut heard = VecDeque::new();
         ward.queue.take_all(&mut heard, None);
         let said = |message: &drive::Message| {
             let drive::Message::Heard { from, message, .. } = message else { return None };
             let Message::CatalogWanted { have, .. } = message else { return None };
-            Some((from.0, *have))
+            Some((from.to_string(), *have))
         };
-        let heard: Vec<(u16, u64)> = heard.iter().filter_map(said).collect();
-        assert_eq!(heard, [(0, 7)]);
+        let heard: Vec<(String, u64)> = heard.iter().filter_map(said).collect();
+        assert_eq!(heard, [("north".to_owned(), 7)]);
         assert_eq!(north.peer(ServerId(2)).unwrap().counters.sent.read().local, 1);
         host.let_go(&ward, Presence::Gone);
-        assert_eq!(north.reachable(), [(ServerId(1), false), (ServerId(2), false)]);
+        assert_eq!(north.reachable(), [("lab".into(), false), ("ward".into(), false)]);
     }
 
     #[tokio::test]
@@ -506,12 +519,39 @@ pub(super) mod tests {
         peer.see_at(place);
         host.take_in(&ward);
         peer.second.open();
-        north.post(ServerId(1), Message::CatalogWanted { have: 7, answer: false });
+        north.post("ward", Message::CatalogWanted { have: 7, answer: false });
         let (mut heard, mut said) = (VecDeque::new(), Default::default());
         ward.queue.take_all(&mut heard, None);
         assert!(heard.iter().any(|heard| matches!(heard, drive::Message::Heard { .. })));
         peer.second.take(&mut said).await;
         assert!(!said.bytes.is_empty());
+    }
+
+    #[test]
+    fn a_peer_stays_the_same_under_another_number_and_the_site_hears_of_its_link_again() {
+        let (_folder, _, north) = links(["north", "north-2", "lab", "ward"].map(server).to_vec());
+        let lab = north.peer(ServerId(2)).unwrap();
+        assert_eq!(&*lab.name, "lab");
+        let mut topology = Topology::clone(&north.topology());
+        topology.servers = ["north", "lab", "ward", "north-2"].map(server).to_vec();
+        north.follow(&Arc::new(topology), true);
+        // What is under way with it goes on, under its number in the catalog.
+        assert!(Arc::ptr_eq(&lab, &north.peer(ServerId(1)).unwrap()));
+        assert_eq!(&*north.peer(ServerId(2)).unwrap().name, "ward");
+        let told = || -> Vec<String> {
+            let mut told = VecDeque::new();
+            north.queue.take_all(&mut told, Some(Duration::ZERO));
+            let link = |message| {
+                let drive::Message::Link { to, .. } = message else { return "another".to_owned() };
+                to.to_string()
+            };
+            told.into_iter().map(link).collect()
+        };
+        assert_eq!(told(), ["lab", "ward", "north-2"]);
+        let mut topology = Topology::clone(&north.topology());
+        topology.servers.push(server("clinic"));
+        north.follow(&Arc::new(topology), true);
+        assert_eq!(told(), ["clinic"], "the others are what they were");
     }
 
     #[test]

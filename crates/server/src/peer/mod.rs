@@ -16,6 +16,7 @@ mod links;
 mod other;
 mod outlet;
 mod passing;
+mod rows;
 mod stores;
 mod tls;
 
@@ -25,9 +26,10 @@ pub(crate) use frame::{Answered, Header, Passed};
 pub(crate) use host::{Host, Unprepared, Wish};
 #[cfg(test)]
 pub(crate) use links::tests::{links as links_of, server as server_named};
-pub(crate) use links::{Links, Moving, Place, Presence, Row};
+pub(crate) use links::{Links, Moving, Place, Presence};
 pub(crate) use other::{Condition, Late};
 pub(crate) use passing::{From, NotPassed};
+pub(crate) use rows::Row;
 pub(crate) use stores::Twin;
 pub use tls::Unusable;
 pub(crate) use tls::named_by;

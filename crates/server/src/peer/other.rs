@@ -1,13 +1,14 @@
 //! Another server, as one that is held here sees it: how to reach it, and what is under way.
 //!
 //! Invariant: what has come from it and is not heard yet is bounded, whether it came over a socket
-//! or from the same process. Its state tells since when it can be reached, or cannot.
+//! or from the same process. It is known by its name: numbers are those of a topology, and a server
+//! that joins hears of the one in force over its first links. Its state tells since when it can be
+//! reached, or cannot.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
-use legwork_model::id::ServerId;
 use legwork_model::time::Timestamp;
 use rustc_hash::FxHashMap;
 use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore, TryAcquireError, oneshot, watch};
@@ -33,7 +34,6 @@ pub(crate) type Late = Box<dyn FnOnce(Answered) + Send>;
 
 /// Another server.
 pub(crate) struct Peer {
-    pub(crate) id: ServerId,
     pub(crate) name: Arc<str>,
     pub(crate) counters: Arc<Counters>,
     /// Of the connection dialled from here.
@@ -90,10 +90,9 @@ pub(crate) enum Condition {
 }
 
 impl Peer {
-    pub(crate) fn new(id: ServerId, name: Arc<str>, now: Timestamp) -> Self {
+    pub(crate) fn new(name: Arc<str>, now: Timestamp) -> Self {
         let condition = Condition::Down { reason: "not dialled yet".to_owned() };
         Self {
-            id,
             name,
             counters: Arc::default(),
             outlet: Outlet::default(),
@@ -247,7 +246,7 @@ mod tests {
     use super::*;
 
     fn peer() -> Peer {
-        Peer::new(ServerId(1), "lab".into(), Timestamp(0))
+        Peer::new("lab".into(), Timestamp(0))
     }
 
     #[test]

@@ -46,9 +46,9 @@ pub(crate) enum NotPassed {
 }
 
 /// The server that has passed a request on; goes with the request.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct From {
-    pub(crate) server: ServerId,
+    pub(crate) server: Arc<str>,
     /// It is in the same process.
     pub(crate) is_near: bool,
 }
@@ -72,11 +72,27 @@ impl Links {
         late: Option<Late>,
     ) -> Result<Answered, NotPassed> {
         let peer = self.peer(to).ok_or(NotPassed::Unknown(to))?;
+        self.pass_on_to(&peer, passed, late).await
+    }
+
+    /// Passes a request on to the process that holds this very server.
+    pub(crate) async fn pass_on_home(&self, passed: Passed) -> Result<Answered, NotPassed> {
+        let twin = self.twin().ok_or_else(|| NotPassed::Unreachable(self.name.clone()))?;
+        self.pass_on_to(&twin, passed, None).await
+    }
+
+    async fn pass_on_to(
+        &self,
+        peer: &Peer,
+        passed: Passed,
+        late: Option<Late>,
+    ) -> Result<Answered, NotPassed> {
         if let Some((there, back)) = peer.near() {
             let app = there.app().ok_or_else(|| NotPassed::Unreachable(peer.name.clone()))?;
             let Some(_place) = back.place() else { return Ok(overloaded()) };
             peer.counters.sent.hand_over();
-            return Ok(carried_out(app, From { server: back.id, is_near: true }, passed).await);
+            let from = From { server: back.name.clone(), is_near: true };
+            return Ok(carried_out(app, from, passed).await);
         }
         if peer.name == self.name {
             // It has just gone to another process, which is being dialled; or that one has died,
@@ -84,18 +100,19 @@ impl Links {
             let app = self.app().ok_or_else(|| NotPassed::Unreachable(peer.name.clone()))?;
             let somewhere = async {
                 tokio::select! {
-                    () = until_up(&peer) => false,
+                    () = until_up(peer) => false,
                     () = app.status.until(Phase::Ready) => true,
                 }
             };
             if tokio::time::timeout(PATIENCE, somewhere).await == Ok(true) {
-                return Ok(carried_out(app, From { server: to, is_near: true }, passed).await);
+                let from = From { server: self.name.clone(), is_near: true };
+                return Ok(carried_out(app, from, passed).await);
             }
         }
         let id = peer.next_request.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
         let (sender, answer) = oneshot::channel();
         peer.asked.lock().unwrap_or_else(PoisonError::into_inner).insert(id, sender);
-        let question = Question { peer: &peer, id, late };
+        let question = Question { peer, id, late };
         let frame = Frame::Request(id, passed).to_bytes();
         peer.outlet.put(&frame, &control(frame.len() as u64)).map_err(|dropped| match dropped {
             Dropped::Closed => NotPassed::Unreachable(peer.name.clone()),

@@ -6,7 +6,6 @@
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
-use legwork_model::id::ServerId;
 use tokio::sync::oneshot;
 
 use super::files::large;
@@ -34,21 +33,16 @@ impl Twin {
 
 impl Origin for Twin {
     async fn ask(&mut self, request: StoreRequest) -> Result<StoreReply, Unanswered> {
-        let own = self.links.here().unwrap_or_default();
-        let answer = self.links.ask_store(own, request);
+        let answer = self.links.ask_store(request);
         let silent = || Unanswered("it has not answered for ten minutes".to_owned());
         tokio::time::timeout(PATIENCE, answer).await.map_err(|_| silent())?
     }
 }
 
 impl Links {
-    async fn ask_store(
-        &self,
-        to: ServerId,
-        request: StoreRequest,
-    ) -> Result<StoreReply, Unanswered> {
+    async fn ask_store(&self, request: StoreRequest) -> Result<StoreReply, Unanswered> {
         let away = || Unanswered("it cannot be reached".to_owned());
-        let peer = self.peer(to).ok_or_else(away)?;
+        let peer = self.twin().ok_or_else(away)?;
         let id = peer.next_request.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
         let (sender, answer) = oneshot::channel();
         peer.stores.lock().unwrap_or_else(PoisonError::into_inner).insert(id, sender);

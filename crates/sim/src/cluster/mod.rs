@@ -295,6 +295,7 @@ impl Cluster {
         if self.calm {
             world.calm();
         }
+        self.network.enter(world.name());
         self.worlds.push(world);
         self.skews.push(dice.below(10_000) as i64 - 5_000);
     }
@@ -359,7 +360,7 @@ impl Cluster {
     fn turn(&mut self, dice: &mut Dice) -> Result<(), String> {
         self.network.turn(dice, self.worlds.len(), self.calm);
         for (at, to, is_up) in self.network.noticed() {
-            self.worlds[usize::from(at.0)].notice(to, is_up);
+            self.worlds[usize::from(at.0)].notice(self.network.name(to), is_up);
         }
         for envelope in self.network.arrived(self.now) {
             self.deliver(envelope);

@@ -134,13 +134,14 @@ impl Cluster {
     /// catalog reaches both hosts: servers look for each other where they were heard of last.
     pub(crate) fn deliver(&mut self, envelope: Envelope) {
         let Envelope { from, to, message, epoch } = envelope;
+        let from = self.network.name(from);
         let place = usize::from(to.0);
         let is_catalog = matches!(message, Message::Catalog { .. } | Message::CatalogWanted { .. });
         let arriving = self.moves.arriving.iter_mut();
         let arriving = arriving.filter(|arriving| arriving.herald.is_none());
         for arriving in arriving.filter(|arriving| arriving.place == place) {
             if is_catalog || epoch >= arriving.epoch {
-                arriving.world.hear(from, message.clone());
+                arriving.world.hear(from.clone(), message.clone());
             }
             if epoch >= arriving.epoch && !is_catalog {
                 return;
@@ -150,7 +151,7 @@ impl Cluster {
         if let Some(retired) =
             retired.filter(|retired| retired.place == place).find(|old| epoch < old.epoch)
         {
-            retired.world.hear(from, message.clone());
+            retired.world.hear(from.clone(), message.clone());
             if !is_catalog {
                 return;
             }

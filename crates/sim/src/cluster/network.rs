@@ -1,6 +1,7 @@
 //! The network between sites: slow, forgetful, repetitive, and now and then cut.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use legwork_model::event::Event;
 use legwork_model::id::{Activity, ElementId, InstanceId, ServerId};
@@ -25,6 +26,8 @@ pub(crate) struct Network {
     /// By the moment of arrival and a number that keeps the order of equals.
     under_way: BTreeMap<(Timestamp, u64), Envelope>,
     sent: u64,
+    /// The sites by their places.
+    names: Vec<Arc<str>>,
     /// Links that are cut, the lower number first.
     cut: BTreeSet<(ServerId, ServerId)>,
     /// What those at the ends of links have found out: whether they are up.
@@ -48,6 +51,16 @@ struct Carried {
 }
 
 impl Network {
+    /// The next place is that of this site.
+    pub(crate) fn enter(&mut self, name: Arc<str>) {
+        self.names.push(name);
+    }
+
+    /// What the site is called that a server is at.
+    pub(crate) fn name(&self, ServerId(place): ServerId) -> Arc<str> {
+        self.names.get(usize::from(place)).cloned().unwrap_or_default()
+    }
+
     /// Links are cut and mended.
     pub(crate) fn turn(&mut self, dice: &mut Dice, size: usize, calm: bool) {
         if calm {
@@ -108,6 +121,8 @@ impl Network {
     ) {
         let (from, epoch) = (ServerId(place as u16), world.epoch());
         for (to, message) in world.take_said() {
+            let Some(to) = self.names.iter().position(|name| *name == to) else { continue };
+            let to = ServerId(to as u16);
             self.send(Envelope { from, to, message, epoch }, now, dice);
         }
     }

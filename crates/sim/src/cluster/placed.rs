@@ -8,6 +8,7 @@ use std::collections::BTreeMap;
 
 use legwork_model::id::{DomainId, InstanceId, ServerId, StreamKind};
 use legwork_placement::{Map, Rule};
+use legwork_site::Seat;
 
 use super::{Cluster, story};
 use crate::world::World;
@@ -57,13 +58,13 @@ fn one_server(
 pub(crate) fn all_agree(cluster: &Cluster) -> Result<(), String> {
     let mut by_len = BTreeMap::new();
     for (place, world) in cluster.worlds.iter().enumerate() {
-        let Some(topology) = world.topology().filter(|_| world.site().catalog_len() > 0) else {
-            continue;
-        };
+        let Some(Seat { here, topology }) = world.site().joined() else { continue };
+        if usize::from(here.0) != place {
+            return Err(format!("{place} takes itself for {here:?}"));
+        }
         let (other, first) =
             by_len.entry(world.site().catalog_len()).or_insert((place, topology.clone()));
-        // One that the catalog does not name yet goes by its file.
-        if place < first.servers.len() && first.domains != topology.domains {
+        if first.domains != topology.domains {
             return Err(format!("{place} and {other} have the same catalog and other places"));
         }
     }

@@ -66,7 +66,7 @@ impl Office {
             are_up && !network.is_cut(server(at), server(to))
         };
         for (at, to, is_up) in self.links.changes(is_open, worlds.len(), dice) {
-            self.worlds[at].notice(server(to), is_up);
+            self.worlds[at].notice(self.network.name(server(to)), is_up);
         }
     }
 }

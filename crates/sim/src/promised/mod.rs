@@ -185,6 +185,7 @@ impl Office {
         };
         let skews = worlds.iter().map(|_| dice.below(1_000) as i64 - 500).collect();
         let mut network = Network::default();
+        worlds.iter().for_each(|world| network.enter(world.name()));
         // An answer that comes after a second is a fault: it is not waited for.
         if calm_always {
             network.be_prompt();
@@ -373,7 +374,7 @@ impl Office {
     fn turn_of_worlds(&mut self, dice: &mut Dice) -> Result<(), String> {
         self.look_at_links(dice);
         for Envelope { from, to, message, .. } in self.network.arrived(self.now) {
-            self.worlds[usize::from(to.0)].hear(from, message);
+            self.worlds[usize::from(to.0)].hear(self.network.name(from), message);
         }
         for (place, world) in self.worlds.iter_mut().enumerate() {
             world.set_now(Timestamp(self.now.0 + self.skews[place]));

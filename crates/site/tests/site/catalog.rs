@@ -1,6 +1,7 @@
 //! One catalog at several servers: who writes it, and how the others get it.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
 use std::time::Duration;
 
 use legwork_model::id::{InstanceId, ServerId, StreamId};
@@ -22,6 +23,13 @@ struct Server {
     config: Config,
     streams: BTreeMap<u128, Vec<Vec<u8>>>,
     notices: Vec<String>,
+}
+
+impl Server {
+    /// Nothing, if it is alone.
+    fn name(&self) -> Arc<str> {
+        self.config.member.as_ref().map(|member| member.name.clone()).unwrap_or_default()
+    }
 }
 
 /// Servers that hear each other at once; what is said to those who are not there is lost.
@@ -66,10 +74,17 @@ impl Group {
 
     fn feed(&mut self, place: usize, input: Input) -> Vec<(RequestId, Result<Answer, Refusal>)> {
         let mut answers = Vec::new();
-        let mut inputs = std::collections::VecDeque::from([(place, input)]);
-        while let Some((place, input)) = inputs.pop_front() {
+        let mut inputs: VecDeque<(usize, Option<Arc<str>>, Input)> = [(place, None, input)].into();
+        while let Some((place, from, mut input)) = inputs.pop_front() {
+            let names = self.servers.iter().map(Server::name);
+            let places: BTreeMap<Arc<str>, usize> = names.zip(0..).collect();
             let server = self.servers.get_mut(place).filter(|_| self.away != Some(place));
             let Some(server) = server else { continue };
+            // Others are known by their names: numbers are looked up when something is heard or said.
+            if let (Input::Message { from: number, .. }, Some(name)) = (&mut input, &from) {
+                let Some(known) = server.site.server_named(name) else { continue };
+                *number = known;
+            }
             for output in server.site.handle(input, Timestamp(self.now)) {
                 match output {
                     Output::Append(append) => {
@@ -80,23 +95,26 @@ impl Group {
                     Output::Answer { id, answer } => answers.push((id, answer)),
                     Output::Send { to, message } => {
                         let message = Message::from_bytes(&message.to_bytes()).unwrap();
-                        let from = ServerId(place as u16);
-                        inputs.push_back((usize::from(to.0), Input::Message { from, message }));
+                        let to =
+                            server.site.name_of(to).and_then(|name| places.get(&name).copied());
+                        let from = ServerId(u16::MAX);
+                        let input = Input::Message { from, message };
+                        inputs.extend(to.map(|to| (to, Some(server.name()), input)));
                     }
                     Output::ReadCatalog { to, from, limit } => {
                         let own = server.streams.get(&0).into_iter().flatten();
                         let records = own.skip(from as usize).take(limit).cloned().collect();
-                        inputs.push_back((place, Input::CatalogRead { to, from, records }));
+                        inputs.push_back((place, None, Input::CatalogRead { to, from, records }));
                     }
                     Output::ReadOwn { id, record } => {
                         let record = server.streams[&0].get(record as usize).cloned();
-                        inputs.push_back((place, Input::OwnRead { id, record }));
+                        inputs.push_back((place, None, Input::OwnRead { id, record }));
                     }
                     Output::Notice { text } => server.notices.push(text),
                     Output::Load { stream, .. } => {
                         let records = server.streams.get(&stream.0).cloned().unwrap_or_default();
                         let loaded = Stream { id: stream.0, snapshot: None, records };
-                        inputs.push_back((place, Input::Loaded(loaded)));
+                        inputs.push_back((place, None, Input::Loaded(loaded)));
                     }
                     // Nobody is there to take cases.
                     Output::Snapshot { .. } | Output::ReadEntries { .. } => {}
@@ -377,4 +395,82 @@ fn the_store_of_a_member_is_not_run_alone() {
     });
     let faults = group.servers[0].site.faults();
     assert!(faults[0].contains("has no server `east-1`"), "{faults:?}");
+}
+
+/// Two domains whose first servers are as old as the cluster, and one that has joined later: the file
+/// has it second, the catalog last.
+fn grown(more: &str) -> String {
+    format!(
+        r#"topology: group
+domains:
+  east:
+    servers:
+      east-1: {{ address: "east:1", api: "http://east-1" }}
+      east-2: {{ address: "east:2", api: "http://east-2", weight: 0 }}
+  west:
+    servers:
+      west-1: {{ address: "west:1", api: "http://west-1" }}
+{more}"#
+    )
+}
+
+/// West-2 joins after east-2 has, with the registrar and its neighbour away.
+fn joined_last() -> Group {
+    let is_first = |line: &&str| !line.contains("east-2");
+    let first: Vec<String> = grown("").lines().filter(is_first).map(str::to_owned).collect();
+    let mut group = Group::of(&["east-1"], &(first.join("\n") + "\n"));
+    group.pass(Duration::ZERO);
+    group.ask(0, publish(&grown(""))).unwrap();
+    let larger =
+        grown("      west-2: { address: \"west:2\", api: \"http://west-2\", weight: 0 }\n");
+    group.ask(0, publish(&larger)).unwrap();
+    let member = |name: &str| Member { name: name.into(), topology: larger.as_str().into() };
+    group.join(Config { member: Some(member("east-2")), ..Config::default() });
+    let source = ORGANISATION.to_owned();
+    group.ask(0, Request::PublishOrganisation { source }).unwrap();
+    group.ask(0, deploy(&PLACED.replace("south", "east"))).unwrap();
+    let registrar = Input::Link { to: ServerId(0), is_up: true };
+    group.feed(1, registrar);
+    assert_eq!(group.catalog(1), group.catalog(0));
+    group.away = Some(0);
+    group.join(Config { member: Some(member("west-2")), ..Config::default() });
+    group
+}
+
+#[test]
+fn a_server_that_joins_goes_by_the_numbers_of_the_catalog_and_not_by_those_of_its_file() {
+    let mut group = joined_last();
+    let named = |group: &Group| {
+        let names = ["east-1", "east-2", "west-1", "west-2"];
+        names.map(|name| group.servers[2].site.server_named(name).unwrap().0)
+    };
+    assert!(group.servers[2].site.joined().is_none());
+    assert_eq!(named(&group), [0, 1, 2, 3], "as they stand in the file");
+    assert_eq!(group.code(2, start_at(3, 1, None)), "not_joined");
+    // It hears of the catalog and of nothing else, and says nothing else.
+    for to in [1, 2] {
+        group.feed(2, Input::Link { to: ServerId(to), is_up: false });
+    }
+    assert_eq!(group.servers[2].streams.len(), 0);
+    group.feed(2, Input::Link { to: ServerId(1), is_up: true });
+    assert_eq!(group.catalog(2), group.catalog(1));
+    assert_eq!(group.servers[2].site.joined().unwrap().here, ServerId(3));
+    assert_eq!(named(&group), [0, 2, 1, 3], "as they are old");
+}
+
+#[test]
+fn what_others_were_said_to_have_by_the_numbers_of_the_file_counts_for_nothing() {
+    let mut group = joined_last();
+    // East-2 says how much it has, as number 1 of the file. That is the number of the neighbour.
+    group.feed(1, Input::Link { to: ServerId(3), is_up: true });
+    assert_eq!(group.servers[2].site.server_named("west-1"), Some(ServerId(1)));
+    group.last += 1;
+    let (id, credential) = (RequestId(group.last), Credential::None);
+    let request = start_at(3, 1, None);
+    let answers = group.feed(2, Input::Request { id, credential, request });
+    assert_eq!(
+        answers.len(),
+        0,
+        "it may have been declared down: its neighbour has not said anything"
+    );
 }

@@ -260,6 +260,9 @@ pub struct HistoryEntry {
     /// Decision, error, reason, incident or recipient, in words.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub detail: Option<String>,
+    /// By which way it came, where that is known: `mail` for the answer to a letter.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub channel: Option<String>,
 }
 
 /// Why an instance is suspended, resumed or aborted.

@@ -44,7 +44,7 @@ pub(crate) fn render(entries: &[HistoryEntry]) -> String {
             Cell::styled(DIM, when::second(entry.at)),
             what(&entry.kind),
             Cell::from(step),
-            Cell::from(tree::performer(&entry.by)),
+            Cell::from(by(entry)),
             Cell::from(details(entry)),
         ]);
     }
@@ -59,6 +59,12 @@ fn what(kind: &str) -> Cell {
         _ => anstyle::Style::new(),
     };
     Cell::styled(style, kind.replace('_', " "))
+}
+
+/// Who did it, and by which way if that is told: `ann by mail`.
+fn by(entry: &HistoryEntry) -> String {
+    let by = tree::performer(&entry.by);
+    entry.channel.iter().fold(by, |by, channel| format!("{by} by {channel}"))
 }
 
 fn details(entry: &HistoryEntry) -> String {
@@ -85,6 +91,7 @@ mod tests {
             started_at: None,
             writes: legwork_api::Data::new(),
             detail: None,
+            channel: None,
         };
         let agent = |name: &str| Performer::Agent(name.into());
         let mut created = entry("created", None, agent("ann"));
@@ -94,12 +101,15 @@ mod tests {
         let mut failed = entry("failed", Some("pay"), Performer::Worker("w1".into()));
         failed.iteration = vec![2, 0];
         failed.detail = Some("no\nanswer".to_owned());
-        let text = render(&[created, decided, failed]);
+        let mut approved = entry("completed", Some("approve"), agent("ben"));
+        approved.channel = Some("mail".to_owned());
+        let text = render(&[created, decided, failed, approved]);
         insta::assert_snapshot!(anstream::adapter::strip_str(&text).to_string(), @r"
-        WHEN                  WHAT     STEP     BY
-        2026-03-01 09:30:05Z  created           ann        amount=12.50
-        2026-03-01 09:30:05Z  decided  route               small
-        2026-03-01 09:30:05Z  failed   pay:2.0  worker w1  no answer
+        WHEN                  WHAT       STEP     BY
+        2026-03-01 09:30:05Z  created             ann          amount=12.50
+        2026-03-01 09:30:05Z  decided    route                 small
+        2026-03-01 09:30:05Z  failed     pay:2.0  worker w1    no answer
+        2026-03-01 09:30:05Z  completed  approve  ben by mail
         ");
     }
 }

@@ -63,6 +63,7 @@ fn run(schema: &Schema, case: u64, hash: &mut Fnv) -> Result<(), Rejection> {
             outputs: Vec::new(),
             answer: None,
             request: None,
+            channel: None,
         };
         now = Timestamp(now.0 + 1);
         decision = decide(schema, &decision.state, command, now)?;

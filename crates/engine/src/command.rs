@@ -4,7 +4,8 @@
 //! and for the rules of claiming alone.
 
 use legwork_model::event::{
-    Assigned, FetchedValue, Incident, Parcel, Performer, Received, Replanned, RequestDigest,
+    Assigned, Channel, FetchedValue, Incident, Parcel, Performer, Received, Replanned,
+    RequestDigest,
 };
 use legwork_model::id::{Activity, AgentId, ElementId, ServerId};
 use legwork_model::time::Timestamp;
@@ -43,6 +44,8 @@ pub enum Command {
         answer: Option<u32>,
         /// The request, when it carried an idempotency key.
         request: Option<RequestDigest>,
+        /// By which way it came.
+        channel: Option<Channel>,
     },
     /// An executor has the result of a job. It counts, and the step is done when that is confirmed.
     Answer {

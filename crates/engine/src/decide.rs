@@ -102,8 +102,9 @@ pub fn decide_at(
         Command::Release { activity, by } => release::release(case, activity, by),
         Command::Delegate { activity, by, to } => delegate::delegate(case, activity, by, to),
         Command::TakeOver { activity, by } => take_over::take_over(case, activity, by),
-        Command::Complete { activity, by, started_at, outputs, answer, request } => {
-            let done = complete::Done { activity, by, started_at, outputs, answer, request };
+        Command::Complete { activity, by, started_at, outputs, answer, request, channel } => {
+            let done =
+                complete::Done { activity, by, started_at, outputs, answer, request, channel };
             complete::complete(case, done)
         }
         Command::Answer { activity, by, started_at, outputs, lease } => {

@@ -1,7 +1,7 @@
 //! What letters say, byte for byte.
 //!
 //! Invariant: nothing of a case is in a letter but the titles of its process and step, its id, the due
-//! time, the words of the answer, and why its plan has changed. Every line is ASCII and short enough for
+//! time, the words of the answer, why its plan has changed, and what the definition has letters show. Every line is ASCII and short enough for
 //! any mail server: text is encoded in base64, headers as encoded words.
 
 use std::sync::Arc;
@@ -10,6 +10,7 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD as BASE64;
 use legwork_model::id::{ActivityId, AgentId};
 use legwork_model::time::Timestamp;
+use legwork_model::value::Value;
 use legwork_model::zone::Zone;
 use ring::digest;
 
@@ -19,6 +20,8 @@ use crate::token::Token;
 
 /// The longest title in a subject, in characters.
 const TITLE_CHARS_MAX: usize = 60;
+/// The longest value that is shown, in characters.
+const VALUE_CHARS_MAX: usize = 200;
 /// Bytes of the name of a letter.
 const ID_BYTES: usize = 16;
 /// Base64 of so many bytes fills a line of 76.
@@ -46,6 +49,8 @@ pub struct About {
     pub process: Arc<str>,
     pub step: Arc<str>,
     pub due: Option<Timestamp>,
+    /// What the definition has letters show, by its titles.
+    pub shown: Vec<(Arc<str>, Value)>,
     /// The words that answer it, with their titles; none if it takes more than a word.
     pub words: Vec<(Arc<str>, Arc<str>)>,
 }
@@ -141,7 +146,7 @@ impl Letter<'_> {
     }
 
     fn text(&self, about: &About, token: Option<&Token>) -> String {
-        let About { activity, kind, process, step, due, words } = about;
+        let About { activity, kind, process, step, due, shown, words } = about;
         let (_, first) = opening(*kind);
         let mut text = format!("{first}\n");
         let (process, step) = (line(process), line(step));
@@ -149,6 +154,14 @@ impl Letter<'_> {
         text.push_str(&format!("Case:     {}\n", activity.instance));
         if let Some(due) = due {
             text.push_str(&format!("Due:      {}\n", self.zone.minute_named(*due)));
+        }
+        if !shown.is_empty() {
+            text.push('\n');
+        }
+        for (title, value) in shown {
+            let Some(value) = self.in_a_line(value) else { continue };
+            let title = format!("{}:", short(title));
+            text.push_str(&format!("{title:<9} {}\n", cut(&value, VALUE_CHARS_MAX)));
         }
         if let Some(link) = self.link {
             text.push_str(&format!("\n{}\n", link.replace("{activity}", &activity.to_string())));
@@ -169,6 +182,18 @@ impl Letter<'_> {
             token.as_str()
         ));
         text
+    }
+
+    /// A value as text; `check` lets no others be shown.
+    fn in_a_line(&self, value: &Value) -> Option<String> {
+        match value {
+            Value::Bool(value) => Some(value.to_string()),
+            Value::Int(value) => Some(value.to_string()),
+            Value::Decimal(value) => Some(value.to_string()),
+            Value::String(value) => Some(value.clone()),
+            Value::DateTime(value) => Some(self.zone.minute_named(*value)),
+            Value::Json(_) | Value::File(_) => None,
+        }
     }
 
     pub(crate) fn message(&self, id: &str, subject: &str, text: &str) -> String {
@@ -226,8 +251,13 @@ pub(crate) fn line(title: &str) -> String {
 
 /// A title within a subject.
 pub(crate) fn short(title: &str) -> String {
-    let mut short: String = line(title).chars().take(TITLE_CHARS_MAX).collect();
-    if title.chars().nth(TITLE_CHARS_MAX).is_some() {
+    cut(title, TITLE_CHARS_MAX)
+}
+
+/// So much of a text, on one line.
+fn cut(text: &str, chars_max: usize) -> String {
+    let mut short: String = line(text).chars().take(chars_max).collect();
+    if text.chars().nth(chars_max).is_some() {
         short.push('…');
     }
     short
@@ -280,6 +310,7 @@ mod tests {
             process: "Loan".into(),
             step: "Prüfung des Antrags".into(),
             due: None,
+            shown: Vec::new(),
             words: words.iter().map(|(word, title)| ((*word).into(), (*title).into())).collect(),
         }
     }
@@ -298,6 +329,27 @@ mod tests {
         let mail = mime::read(message.as_bytes());
         let head = message.split_once("\r\n\r\n").unwrap().0.replace("\r\n", "\n");
         format!("{head}\n\n{}", mail.text.unwrap())
+    }
+
+    #[test]
+    fn what_the_definition_chooses_is_shown_on_one_line_each() {
+        let text = |text: &str| Value::String(text.to_owned());
+        let about = About {
+            shown: vec![
+                ("Amount".into(), Value::Int(1250)),
+                ("Due date".into(), Value::DateTime(Timestamp(1_794_817_421_000))),
+                ("Reason of the payment".into(), text("two\r\nlines")),
+                ("Note".into(), text(&"ä".repeat(300))),
+            ],
+            ..about(Kind::Assignment, &[("done", "done")])
+        };
+        let letter = shown(&about, Some(&Token::found("TOKEN".to_owned()))).replace('\r', "");
+        let due = Zone::named("Europe/Berlin").unwrap().minute_named(Timestamp(1_794_817_421_000));
+        let lines = format!(
+            "\n\nAmount:   1250\nDue date: {due}\nReason of the payment: two  lines\nNote:     {}…\n",
+            "ä".repeat(200)
+        );
+        assert!(letter.contains(&lines), "{letter}");
     }
 
     #[test]

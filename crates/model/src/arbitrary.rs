@@ -248,6 +248,7 @@ impl Builder {
             after: Vec::new(),
             at: self.at(&mut dice),
             takes: self.takes(&mut dice),
+            mail: Vec::new(),
             work,
         };
         if matches!(step.work, Work::Manual { .. }) {
@@ -424,7 +425,8 @@ impl Builder {
     fn decider(&self, name: &Arc<str>, scope: &mut Scope, dice: &mut Dice) -> Decider {
         let who = Spanned::nowhere(who(scope, dice));
         scope.performed.insert(name.clone());
-        Decider { who, reads: self.reads(scope, dice), at: self.at(dice), takes: self.takes(dice) }
+        let (reads, at, takes) = (self.reads(scope, dice), self.at(dice), self.takes(dice));
+        Decider { who, reads, at, takes, mail: Vec::new() }
     }
 
     fn reads(&self, scope: &Scope, dice: &mut Dice) -> Vec<Use> {

@@ -11,6 +11,7 @@ use crate::definition::{
     self, Block, Choice, ChoiceBy, Decider, Definition, Guard, Loop, Parallel, Step, Until, Use,
     Work,
 };
+use crate::finding::Spanned;
 use crate::id::{ElementId, NodeId};
 use crate::schema::{
     Access, BitSet, Branch, Control, Decision, Edge, Element, LoopDecision, LoopId, Node, NodeKind,
@@ -110,10 +111,12 @@ impl Drawing {
         let id = self.node(&step.name.value, step.title.as_deref(), kind);
         self.enter(id, from);
         let (reads, writes) = (self.accesses(&step.reads)?, self.accesses(&step.writes)?);
+        let mail = self.elements(&step.mail)?;
         let node = &mut self.schema.nodes[id.0 as usize];
         node.reads = reads;
         node.writes = writes;
         node.takes = step.takes;
+        node.mail = mail;
         node.undo = step.undo.clone();
         self.assignments.extend(step.at.as_ref().map(|at| (id, at.value.clone())));
         // Whoever comes to a step that is located does not know yet where it will be.
@@ -209,9 +212,11 @@ impl Drawing {
 
     fn decider(&mut self, id: NodeId, decider: &Decider) -> Result<(), CompileError> {
         let reads = self.accesses(&decider.reads)?;
+        let mail = self.elements(&decider.mail)?;
         let node = &mut self.schema.nodes[id.0 as usize];
         node.reads = reads;
         node.takes = decider.takes;
+        node.mail = mail;
         self.assignments.extend(decider.at.as_ref().map(|at| (id, at.value.clone())));
         Ok(())
     }
@@ -234,6 +239,7 @@ impl Drawing {
             writes: Vec::new(),
             control: Arc::new(Control::Start),
             takes: None,
+            mail: Vec::new(),
             undo: None,
         });
         id
@@ -266,6 +272,10 @@ impl Drawing {
     fn pair(&mut self, a: NodeId, b: NodeId) {
         self.schema.nodes[a.0 as usize].partner = Some(b);
         self.schema.nodes[b.0 as usize].partner = Some(a);
+    }
+
+    fn elements(&self, names: &[Spanned<Arc<str>>]) -> Result<Vec<ElementId>, CompileError> {
+        names.iter().map(|name| self.element(&name.value)).collect()
     }
 
     fn accesses(&self, uses: &[Use]) -> Result<Vec<Access>, CompileError> {

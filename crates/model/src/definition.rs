@@ -83,6 +83,8 @@ pub struct Step {
     pub at: Option<Spanned<Assignment>>,
     /// How long it is expected to take.
     pub takes: Option<Duration>,
+    /// What of that which it reads its letters show.
+    pub mail: Vec<Spanned<Arc<str>>>,
     /// The step that undoes this one.
     pub undo: Option<Work>,
 }
@@ -196,6 +198,8 @@ pub struct Decider {
     pub reads: Vec<Use>,
     pub at: Option<Spanned<Assignment>>,
     pub takes: Option<Duration>,
+    /// What of that their letters show.
+    pub mail: Vec<Spanned<Arc<str>>>,
 }
 
 #[derive(Clone, Debug)]

@@ -275,6 +275,26 @@ pub struct Completed {
     /// Where whoever did it is at home, if not where the step is controlled.
     #[n(6)]
     pub home: Option<DomainId>,
+    /// By which way it came, where that is known.
+    #[n(7)]
+    pub channel: Option<Channel>,
+}
+
+/// By which way something came. A number and no enum: what an earlier release does not know yet it passes on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Encode, Decode)]
+#[cbor(transparent)]
+pub struct Channel(#[n(0)] pub u8);
+
+impl Channel {
+    /// The answer to a letter.
+    pub const MAIL: Self = Self(0);
+
+    pub fn name(self) -> String {
+        match self {
+            Self::MAIL => "mail".to_owned(),
+            Self(number) => format!("channel {number}"),
+        }
+    }
 }
 
 /// The result of an executor that counts.

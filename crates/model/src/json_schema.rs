@@ -154,6 +154,7 @@ fn step() -> Value {
             ),
             "at": at(),
             "takes": duration("How long it is expected to take.", "15m"),
+            "mail": mail(),
             "undo": { "$ref": "#/$defs/undo" },
         }),
     );
@@ -173,7 +174,7 @@ fn worker() -> Value {
     let of_jobs: Vec<Value> = of_jobs.map(|key| json!({ "required": [key] })).collect();
     json!([
         { "required": ["who"], "not": { "anyOf": of_jobs } },
-        { "required": ["job"], "not": { "required": ["who"] } },
+        { "required": ["job"], "not": { "anyOf": [{ "required": ["who"] }, { "required": ["mail"] }] } },
     ])
 }
 
@@ -201,6 +202,7 @@ fn choice() -> Value {
             "reads": uses("The elements the person is shown.", json!([["risk"]])),
             "at": at(),
             "takes": duration("How long the decision is expected to take.", "1h"),
+            "mail": mail(),
             "branches": { "description": "The branches, at least two." },
         }),
     );
@@ -233,6 +235,7 @@ fn repeat() -> Value {
             "reads": uses("The elements the person is shown.", json!([["cycles"]])),
             "at": at(),
             "takes": duration("How long the decision is expected to take.", "1h"),
+            "mail": mail(),
             "max": {
                 "description": "Going round more often than this is an incident.",
                 "type": "integer",
@@ -442,7 +445,15 @@ fn duration(description: &str, example: &str) -> Value {
 
 /// Fields that only a person who decides has a use for.
 fn decider_fields() -> Value {
-    json!({ "reads": ["who"], "at": ["who"], "takes": ["who"] })
+    json!({ "reads": ["who"], "at": ["who"], "takes": ["who"], "mail": ["who"] })
+}
+
+/// What letters show.
+fn mail() -> Value {
+    let names = json!({ "type": "array", "items": name(), "uniqueItems": true });
+    let description =
+        "What of the elements that it reads a letter about it shows, and nothing else.";
+    described(names, description, json!([["amount"]]))
 }
 
 fn described(mut schema: Value, description: &str, examples: Value) -> Value {

@@ -60,6 +60,8 @@ pub struct Node {
     /// Where it is controlled.
     pub control: Arc<Control>,
     pub takes: Option<Duration>,
+    /// What of that which it reads its letters show.
+    pub mail: Vec<ElementId>,
     pub undo: Option<Work>,
 }
 

@@ -285,3 +285,25 @@ fn a_size_or_a_priority_is_a_number_that_the_step_reads() {
         3:53 error D3: the priority of `c` cannot be `fee`: it is decimal -- name an element that is int, or write a number
         "#);
 }
+
+#[test]
+fn letters_show_what_a_step_reads_and_fits_into_a_line() {
+    const DATA: &str = "data: { x: int, paper: file, any: json }\nstart: [x, paper, any]\n";
+    assert_snapshot!(findings(DATA, r"
+- { step: a, who: Role(r), reads: [x, paper], mail: [x] }
+- { choice: c, who: Role(r), reads: [x?], mail: [x], branches: [{ name: n }, { name: m }] }
+- { step: b, job: b, reads: [any] }
+"), @"");
+    assert_snapshot!(findings(DATA, r"
+- { step: a, who: Role(r), reads: [x], mail: [y] }
+- { step: b, who: Role(r), reads: [x, any, paper], mail: [paper, any, x] }
+- { choice: c, who: Role(r), mail: [x], branches: [{ name: n }, { name: m }] }
+- { step: d, job: d, reads: [x], mail: [x] }
+"), @r"
+1:47 error D1: the letters of `a` are to show `y`, which it does not read -- add `y` to its `reads`
+2:59 error D3: the letters of `b` cannot show `paper`: it is file -- name elements that are bool, int, decimal, string or datetime
+2:66 error D3: the letters of `b` cannot show `any`: it is json -- name elements that are bool, int, decimal, string or datetime
+3:37 error D1: the letters of `c` are to show `x`, which it does not read -- add `x` to its `reads`
+4:41 error Y2: nobody gets letters about `d`: a program does it -- leave `mail` out
+");
+}

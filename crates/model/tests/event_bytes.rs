@@ -4,7 +4,7 @@
 //! or variant a new number instead.
 
 use legwork_model::event::{
-    Answered, Assigned, Completed, Created, Deadline, Entry, Event, ExecutorRegistered,
+    Answered, Assigned, Channel, Completed, Created, Deadline, Entry, Event, ExecutorRegistered,
     ExecutorType, FetchedValue, Fired, Incident, KeyEvent, Leg, MailEvent, Method, Order, Orders,
     Parcel, Passage, Performer, Period, PlanEvent, Planned, PolicySet, Received, Record,
     RegularWork, Replanned, RequestDigest, Reserved, ScheduleEvent, SchedulePut, Secret, SiteEvent,
@@ -42,6 +42,7 @@ fn completed() -> Completed {
         code: None,
         request: None,
         home: None,
+        channel: None,
     }
 }
 
@@ -243,6 +244,8 @@ fn control_that_moves() {
     check(Event::Redirected { from, to: None }, "821102");
     let elsewhere = Completed { home: Some(DomainId(3)), by: ann(), ..completed() };
     check(Event::Completed(elsewhere), "82048705820163616e6e0c80f6f603");
+    let by_mail = Completed { channel: Some(Channel::MAIL), by: ann(), ..completed() };
+    check(Event::Completed(by_mail), "82048805820163616e6e0c80f6f6f600");
 }
 
 #[test]

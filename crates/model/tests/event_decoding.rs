@@ -83,6 +83,7 @@ fn completed() -> impl Strategy<Value = Event> {
                 code,
                 request,
                 home: None,
+                channel: None,
             })
         },
     )
@@ -225,8 +226,10 @@ fn fields_of_a_later_program_are_passed_over() {
     let whole = [&[0x83, 0x00, 0x81, 0x83, 0x05, 0x05, 0x01][..], &further].concat();
     assert_eq!(read(&whole), Ok(record));
     // A further field of a completion, behind those that may be missing.
-    let completed =
-        [0x82, 0x04, 0x88, 0x05, 0x81, 0x00, 0x00, 0x80, 0xF6, 0xF6, 0xF6, 0x83, 0x01, 0x02, 0x03];
+    let completed = [
+        0x82, 0x04, 0x89, 0x05, 0x81, 0x00, 0x00, 0x80, 0xF6, 0xF6, 0xF6, 0xF6, 0x83, 0x01, 0x02,
+        0x03,
+    ];
     let expected = Completed {
         activity: Activity::once(NodeId(5)),
         by: Performer::System,
@@ -235,6 +238,7 @@ fn fields_of_a_later_program_are_passed_over() {
         code: None,
         request: None,
         home: None,
+        channel: None,
     };
     let expected = Record { at: Timestamp(0), events: vec![Event::Completed(expected)] };
     assert_eq!(read(&in_record(&completed)), Ok(expected.clone()));

@@ -249,6 +249,7 @@ pub(crate) fn history(entries: Vec<site::HistoryEntry>, next: Option<u64>) -> Hi
         started_at: entry.started_at,
         writes: data(&entry.writes),
         detail: entry.detail,
+        channel: entry.channel.map(|channel| channel.name()),
     });
     History { entries: entries.collect(), next }
 }

@@ -8,7 +8,7 @@ use std::ops::Bound;
 use std::str::FromStr;
 use std::sync::Arc;
 
-use legwork_model::event::{Performer, TokenIssued};
+use legwork_model::event::{Channel, Performer, TokenIssued};
 use legwork_model::id::AgentId;
 use legwork_model::time::Timestamp;
 use rustc_hash::FxHashMap;
@@ -38,6 +38,8 @@ const SCHEDULE: &str = "schedule:";
 pub(crate) struct Caller {
     pub(crate) name: Option<Arc<str>>,
     pub(crate) scopes: Arc<[Scope]>,
+    /// By which way it asks, where that is told.
+    pub(crate) channel: Option<Channel>,
 }
 
 /// The tokens there are.
@@ -80,7 +82,7 @@ impl Tokens {
         let scopes: Arc<[Scope]> =
             token.scopes.iter().filter_map(|scope| scope.parse().ok()).collect();
         let name: Arc<str> = Arc::from(token.name.as_str());
-        let caller = Caller { name: Some(name), scopes: scopes.clone() };
+        let caller = Caller { name: Some(name), scopes: scopes.clone(), channel: None };
         self.revision += 1;
         self.by_hash.insert(token.hash, caller);
         let entry = Token { hash: token.hash, scopes, issued_at: at };
@@ -139,33 +141,36 @@ impl Caller {
 
     /// The site when it does something by itself, and anybody while no token exists.
     pub(crate) fn itself() -> Self {
-        Self { name: None, scopes: Arc::from([Scope::Admin]) }
+        Self { name: None, scopes: Arc::from([Scope::Admin]), channel: None }
     }
 
     /// Somebody without any right.
     fn anybody() -> Self {
-        Self { name: None, scopes: Arc::from([]) }
+        Self { name: None, scopes: Arc::from([]), channel: None }
     }
 
     /// An executor, which may speak of its tasks and nothing else. No token has such a name.
     fn executor(name: &str) -> Self {
-        Self { name: Some(Arc::from(format!("executor:{name}"))), scopes: Arc::from([]) }
+        let name = Some(Arc::from(format!("executor:{name}")));
+        Self { name, scopes: Arc::from([]), channel: None }
     }
 
     /// Somebody who answers a letter.
     fn replying(agent: &AgentId) -> Self {
-        Self { name: None, scopes: Arc::from([Scope::Work(Some(agent.clone()))]) }
+        let scopes = Arc::from([Scope::Work(Some(agent.clone()))]);
+        Self { name: None, scopes, channel: Some(Channel::MAIL) }
     }
 
     /// Whoever writes letters, and may do nothing else.
     fn mailer() -> Self {
-        Self { name: Some(Arc::from("mail:")), scopes: Arc::from([]) }
+        Self { name: Some(Arc::from("mail:")), scopes: Arc::from([]), channel: None }
     }
 
     /// A schedule, which starts cases; in whose name was settled when it was put. No token has such a name.
     fn schedule(name: &str) -> Self {
         let name = Arc::from(format!("{SCHEDULE}{name}"));
-        Self { name: Some(name), scopes: Arc::from([Scope::Start, Scope::Work(None)]) }
+        let scopes = Arc::from([Scope::Start, Scope::Work(None)]);
+        Self { name: Some(name), scopes, channel: None }
     }
 
     /// The watch-dog when it puts weights in force.

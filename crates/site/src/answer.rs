@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use legwork_engine::{Failure, Lifecycle, NodeState};
 use legwork_mail::{About, Turn};
-use legwork_model::event::{ExecutorRegistered, Fired, Method, Performer, Period, Within};
+use legwork_model::event::{Channel, ExecutorRegistered, Fired, Method, Performer, Period, Within};
 use legwork_model::finding::Finding;
 use legwork_model::id::{ActivityId, AgentId, InstanceId, Iteration, ServerId};
 use legwork_model::schema::Branch;
@@ -469,6 +469,8 @@ pub struct HistoryEntry {
     pub writes: Vec<(Arc<str>, Value)>,
     /// Decision, error, reason, incident or recipient, in words.
     pub detail: Option<String>,
+    /// By which way it came, where that is known.
+    pub channel: Option<Channel>,
 }
 
 #[derive(Debug)]

@@ -314,6 +314,7 @@ fn blank(
         started_at: None,
         writes: Vec::new(),
         detail: None,
+        channel: None,
     }
 }
 
@@ -335,13 +336,7 @@ fn entry(schema: &Schema, names: Names<'_>, event: &Event, at: Timestamp) -> His
             detail: Some(format!("to {to}")),
             ..blank("delegated", Some(activity), &agent(by))
         },
-        Event::Completed(done) if is_place(schema, done) => located(schema, names, done, at),
-        Event::Completed(done) => HistoryEntry {
-            started_at: Some(done.started_at),
-            writes: writes(&done.writes),
-            detail: done.code.map(|code| answer_of(schema, &done.activity, code)),
-            ..blank("completed", Some(&done.activity), &done.by)
-        },
+        Event::Completed(done) => completed(schema, names, done, at),
         Event::Answered(done) => HistoryEntry {
             started_at: Some(done.started_at),
             writes: writes(&done.writes),
@@ -387,6 +382,19 @@ fn entry(schema: &Schema, names: Names<'_>, event: &Event, at: Timestamp) -> His
             ..blank("fetched", None, &system)
         },
         Event::Finished => blank("finished", None, &system),
+    }
+}
+
+fn completed(schema: &Schema, names: Names<'_>, done: &Completed, at: Timestamp) -> HistoryEntry {
+    if is_place(schema, done) {
+        return located(schema, names, done, at);
+    }
+    HistoryEntry {
+        started_at: Some(done.started_at),
+        writes: named(schema, done.writes.iter().map(|(element, value)| (*element, value))),
+        detail: done.code.map(|code| answer_of(schema, &done.activity, code)),
+        channel: done.channel,
+        ..blank(schema, at, "completed", Some(&done.activity), &done.by)
     }
 }
 

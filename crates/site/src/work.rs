@@ -256,8 +256,15 @@ impl Site {
         // When the work began nobody has said if the item was not claimed: not before it was offered.
         let started_at = item.map_or(now, |item| item.claimed_at.unwrap_or(item.offered_at));
         let by = Performer::Agent(agent.clone());
-        let done = Command::Complete { activity: own, by, started_at, outputs, answer, request };
-        commands.push(done);
+        commands.push(Command::Complete {
+            activity: own,
+            by,
+            started_at,
+            outputs,
+            answer,
+            request,
+            channel: caller.channel,
+        });
         self.commands(activity.instance, commands, now)?;
         self.note_done(agent, now);
         Ok(Answer::Done)
@@ -284,6 +291,7 @@ impl Site {
             outputs: Vec::new(),
             answer: None,
             request,
+            channel: None,
         };
         let rejection = engine::decide(schema, state, probe, now).err()?;
         if rejection == Rejection::AlreadyDone {

@@ -146,6 +146,7 @@ impl Site {
                     outputs,
                     answer: None,
                     request: None,
+                    channel: None,
                 };
                 let gift = self.executors.take_polled(&key, job.lease);
                 let done = self.command(job.activity.instance, command, now);

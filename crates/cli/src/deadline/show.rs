@@ -198,6 +198,7 @@ mod tests {
             started_at: None,
             writes: legwork_api::Data::new(),
             detail: None,
+            channel: None,
         }
     }
 

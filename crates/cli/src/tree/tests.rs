@@ -152,6 +152,7 @@ fn a_choice_tells_which_branch_was_taken_even_if_it_is_empty() {
         started_at: None,
         writes: legwork_api::Data::new(),
         detail: Some(branch.to_owned()),
+        channel: None,
     };
     let taken = Taken::of(vec![
         decided("route", &[0], "completed", "long"),

@@ -20,8 +20,8 @@ pub(super) fn ended_by(case: Case<'_>, event: Event) -> Decision {
     let mut draft = Draft::of(case);
     for (activity, answer) in case.state.answers(case.schema) {
         let Answer { by, started_at, writes, lease } = answer.clone();
-        let (code, request, home) = (None, Some(RequestDigest(lease)), None);
-        let done = Completed { activity, by, started_at, writes, code, request, home };
+        let (code, request, home, channel) = (None, Some(RequestDigest(lease)), None, None);
+        let done = Completed { activity, by, started_at, writes, code, request, home, channel };
         draft.record(Event::Completed(done));
     }
     draft.record(event);

@@ -47,5 +47,7 @@ pub(super) fn confirm(case: Case<'_>, activity: &Activity) -> Result<Decision, R
     let Answer { by, started_at, writes: outputs, lease } = answer.clone();
     // Whoever asks later what became of an assignment finds it here.
     let (activity, answer, request) = (activity.clone(), None, Some(RequestDigest(lease)));
-    complete::finish(case, node, Done { activity, by, started_at, outputs, answer, request })
+    let channel = None;
+    let done = Done { activity, by, started_at, outputs, answer, request, channel };
+    complete::finish(case, node, done)
 }

@@ -82,8 +82,9 @@ fn locate(draft: &Draft<'_>, node: &Node, activity: Activity) -> Event {
     let step = node.outgoing.first();
     let home = step.and_then(|step| here.home_of_executor(schema, state, *step));
     let (by, writes) = (Performer::System, Vec::new());
-    let (started_at, code, request) = (*now, None, None);
-    Event::Completed(Completed { activity, by, started_at, writes, code, request, home })
+    let (started_at, code, request, channel) = (*now, None, None, None);
+    let done = Completed { activity, by, started_at, writes, code, request, home, channel };
+    Event::Completed(done)
 }
 
 /// The one branch whose condition holds; `otherwise` if none does.

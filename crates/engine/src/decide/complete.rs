@@ -3,7 +3,7 @@
 //! Either everything handed over is right and recorded, or nothing is. Completing what nobody holds
 //! counts as claiming it first.
 
-use legwork_model::event::{Completed, Event, Incident, Performer, RequestDigest};
+use legwork_model::event::{Channel, Completed, Event, Incident, Performer, RequestDigest};
 use legwork_model::id::{Activity, ElementId};
 use legwork_model::schema::{LOOP_REPEAT, Node};
 use legwork_model::time::Timestamp;
@@ -21,6 +21,7 @@ pub(super) struct Done {
     pub(super) outputs: Vec<(ElementId, Value)>,
     pub(super) answer: Option<u32>,
     pub(super) request: Option<RequestDigest>,
+    pub(super) channel: Option<Channel>,
 }
 
 pub(super) fn complete(case: Case<'_>, done: Done) -> Result<Decision, Rejection> {
@@ -52,6 +53,7 @@ pub(super) fn finish(case: Case<'_>, node: &Node, done: Done) -> Result<Decision
         code,
         request: done.request,
         home,
+        channel: done.channel,
     }))
 }
 

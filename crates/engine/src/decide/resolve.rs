@@ -56,6 +56,7 @@ pub(super) fn resolve(
         code,
         request,
         home,
+        channel: None,
     }))
 }
 

@@ -170,6 +170,7 @@ pub(super) fn wild(schema: &Schema, dice: &mut Dice) -> Command {
             outputs,
             answer: (dice.roll(2) == 0).then_some(code),
             request: (dice.roll(2) == 0).then_some(RequestDigest::new(1, code)),
+            channel: None,
         },
         4 if dice.roll(3) == 0 => Command::Confirm { activity },
         4 if dice.roll(2) == 0 => {
@@ -203,6 +204,7 @@ fn complete(schema: &Schema, open: &Open<'_>, dice: &mut Dice) -> Command {
         outputs: values(schema, node, dice),
         answer: (answers > 0).then(|| dice.roll(answers) as u32),
         request: (dice.roll(2) == 0).then_some(RequestDigest(7)),
+        channel: None,
     }
 }
 

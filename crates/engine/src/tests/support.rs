@@ -116,7 +116,8 @@ impl Stage {
                 let outputs = data::typed(&self.schema, node, &pairs)?;
                 let (activity, by) = (activity(), performer(words[3]));
                 let (started_at, answer) = (Timestamp(self.now), answer.transpose()?);
-                Command::Complete { activity, by, started_at, outputs, answer, request }
+                let channel = None;
+                Command::Complete { activity, by, started_at, outputs, answer, request, channel }
             }
             "answer" => Command::Answer {
                 activity: activity(),

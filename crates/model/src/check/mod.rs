@@ -10,6 +10,7 @@ mod data;
 mod demands;
 mod facts;
 mod graph;
+mod letters;
 mod people;
 mod places;
 mod report;
@@ -45,6 +46,7 @@ fn check_into(definition: &Definition, report: &mut Report) {
     rounds::check(definition, report);
     let places = Places::new(definition);
     demands::check(&places, report);
+    letters::check(&places, report);
     undo::check(&places, report);
     if report.has_errors() {
         // Names or blocks that do not hold together: whatever else could be said follows from it.

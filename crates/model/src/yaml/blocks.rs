@@ -28,15 +28,15 @@ pub const ROUNDS_MAX: u32 = 100;
 /// So many rounds are planned unless `rounds` says otherwise.
 pub(crate) const ROUNDS_DEFAULT: u32 = 1;
 
-pub(crate) const STEP_FIELDS: [&str; 15] = [
+pub(crate) const STEP_FIELDS: [&str; 16] = [
     "step", "title", "who", "job", "retry", "size", "priority", "timeout", "reads", "writes",
-    "after", "requires", "at", "takes", "undo",
+    "after", "requires", "at", "takes", "mail", "undo",
 ];
 pub(crate) const PARALLEL_FIELDS: [&str; 3] = ["parallel", "title", "branches"];
-pub(crate) const CHOICE_FIELDS: [&str; 7] =
-    ["choice", "title", "who", "reads", "at", "takes", "branches"];
-pub(crate) const LOOP_FIELDS: [&str; 10] =
-    ["loop", "title", "steps", "until", "who", "reads", "at", "takes", "max", "rounds"];
+pub(crate) const CHOICE_FIELDS: [&str; 8] =
+    ["choice", "title", "who", "reads", "at", "takes", "mail", "branches"];
+pub(crate) const LOOP_FIELDS: [&str; 11] =
+    ["loop", "title", "steps", "until", "who", "reads", "at", "takes", "mail", "max", "rounds"];
 pub(crate) const BRANCH_FIELDS: [&str; 5] = ["name", "title", "when", "otherwise", "steps"];
 
 const BRANCH_HINT: &str = "write a list: `- name: …` with `steps:` below";
@@ -157,9 +157,10 @@ impl<'r> Blocks<'r> {
         self.refuse_repeated_syncs(fields, &after);
         let at = self.at(fields);
         let takes = self.duration(fields, "takes");
+        let mail = self.mail(fields);
         let undo = self.undo(fields);
         let (name, work, undo) = (name?, work?, undo?);
-        Some(Block::Step(Step { name, title, work, reads, writes, after, at, takes, undo }))
+        Some(Block::Step(Step { name, title, work, reads, writes, after, at, takes, mail, undo }))
     }
 
     fn parallel(&mut self, fields: &Fields<'_>, name: Option<Spanned<Arc<str>>>) -> Option<Block> {

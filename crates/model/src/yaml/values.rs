@@ -144,12 +144,13 @@ impl Blocks<'_> {
         let reads = self.uses(fields, "reads");
         let at = self.at(fields);
         let takes = self.duration(fields, "takes");
-        Some(Decider { who: who?, reads, at, takes })
+        let mail = self.mail(fields);
+        Some(Decider { who: who?, reads, at, takes, mail })
     }
 
     /// Reports what only a person who decides has a use for.
     pub(super) fn refuse_decider_fields(&mut self, fields: &Fields<'_>) {
-        for key in ["reads", "at", "takes"] {
+        for key in ["reads", "at", "takes", "mail"] {
             if let Some((span, _)) = fields.get(key) {
                 let message = format!("{} has `{key}`, but nobody to decide", fields.what());
                 let hint = match key {
@@ -219,6 +220,16 @@ impl Blocks<'_> {
         self.refuse_repeated(uses.iter().map(|used| &used.element), &what);
         uses.iter().for_each(|used| self.names.refer_to_element(&used.element));
         uses
+    }
+
+    /// What letters show.
+    pub(super) fn mail(&mut self, fields: &Fields<'_>) -> Vec<Spanned<Arc<str>>> {
+        let what = format!("`mail` of {}", fields.what());
+        let names = self.list(fields, "mail", &what).into_iter();
+        let names: Vec<Spanned<Arc<str>>> =
+            names.map(|name| Spanned::new(Arc::from(name.value), name.span)).collect();
+        self.refuse_repeated(names.iter(), &what);
+        names
     }
 
     pub(super) fn syncs(&mut self, fields: &Fields<'_>, key: &str, strict: bool) -> Vec<Sync> {

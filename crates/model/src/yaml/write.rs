@@ -94,6 +94,7 @@ impl Writer {
         self.syncs("requires", step.after.iter().filter(|sync| sync.strict));
         self.at(step.at.as_ref());
         self.takes(step.takes);
+        self.mail(&step.mail);
         match &step.undo {
             None => {}
             Some(Work::Manual { who }) => {
@@ -162,6 +163,7 @@ impl Writer {
         self.uses("reads", &decider.reads);
         self.at(decider.at.as_ref());
         self.takes(decider.takes);
+        self.mail(&decider.mail);
     }
 
     fn branches(&mut self, branches: &[Branch]) {
@@ -209,6 +211,10 @@ impl Writer {
 
     fn syncs<'s>(&mut self, key: &str, syncs: impl Iterator<Item = &'s Sync>) {
         self.names(key, syncs.map(|sync| sync.from.value.to_string()).collect());
+    }
+
+    fn mail(&mut self, mail: &[Spanned<Arc<str>>]) {
+        self.names("mail", mail.iter().map(|name| name.value.to_string()).collect());
     }
 
     fn names(&mut self, key: &str, names: Vec<String>) {

@@ -102,7 +102,8 @@ pub(crate) fn outcome(schema: &Schema, case: InstanceId) -> Result<Outcome, Stri
             let outputs: Vec<(ElementId, Value)> = typed(node.id, &data(schema, case, &id))?;
             let answer = answer(schema, case, &id);
             let started_at = Timestamp(0);
-            Command::Complete { activity, by, started_at, outputs, answer, request: None }
+            let (request, channel) = (None, None);
+            Command::Complete { activity, by, started_at, outputs, answer, request, channel }
         };
         let decision = engine::decide(schema, &state, command, Timestamp(0));
         let decision = decision.map_err(|rejection| format!("{id}: {rejection}"))?;

@@ -200,9 +200,15 @@ impl Site {
             let (lease, request) = (task.lease, Some(RequestDigest(task.lease)));
             let (step, doer, values) = (activity.clone(), by.clone(), outputs.clone());
             let answer = Command::Answer { activity, by, started_at, outputs, lease };
-            let (activity, by, outputs, code) = (step, doer, values, None);
-            let complete =
-                Command::Complete { activity, by, started_at, outputs, answer: code, request };
+            let complete = Command::Complete {
+                activity: step,
+                by: doer,
+                started_at,
+                outputs: values,
+                answer: None,
+                request,
+                channel: None,
+            };
             if !self.wants_verdict(executor) {
                 return self.command(key.instance, complete, now);
             }

@@ -5,12 +5,14 @@
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
+use std::time::Duration;
 
 use legwork_mail::{About, DONE, Due, Kind, Matter, Standing, Subject, Tell, same_address};
 use legwork_model::address::is_address;
-use legwork_model::id::AgentId;
-use legwork_model::schema::Node;
+use legwork_model::id::{AgentId, ElementId};
+use legwork_model::schema::{Node, Schema};
 use legwork_model::time::Timestamp;
+use legwork_model::value::Value;
 use legwork_org::ItemKey;
 
 use super::Mailings;
@@ -24,6 +26,8 @@ use crate::{view, work};
 const LOOKS_MAX: usize = 500;
 /// The most items that one digest stands for; the others come with the next.
 const DIGEST_ITEMS_MAX: usize = 1_000;
+/// When an item is looked at again whose case is not in memory.
+const LOADED: Duration = Duration::from_millis(200);
 
 impl Site {
     /// The letter that is due next.
@@ -61,6 +65,7 @@ impl Site {
 
     /// The first letter about an item that may be sent now; the others are held, or come later.
     fn look_at(&mut self, tell: &Tell, key: &ItemKey, now: Timestamp) -> Option<Letter> {
+        self.mailings.awaited.remove(&key.instance);
         let subject = subject(key);
         let matter = self.matter_of(tell, key, now)?;
         let due = self.mailings.book.due(tell, &subject, &matter, now);
@@ -76,6 +81,9 @@ impl Site {
                 }
                 held.insert((key.clone(), kind));
                 continue;
+            }
+            if self.lacks_shown(key, now) {
+                return None;
             }
             // There may be more to tell of it, or it does not get there.
             self.mailings.later.insert((now, key.clone()));
@@ -157,18 +165,52 @@ impl Site {
         let node = item.schema.node(key.activity.node);
         let expires_at = item.offered_at + tell.answer_within;
         let is_answerable = kind.is_answerable() && expires_at > now;
+        // Whoever is to do it sees what it reads; a manager may not.
+        let shown = if kind.is_answerable() { self.shown(&item.schema, key) } else { Vec::new() };
         let about = About {
             activity: work::public_name(&item.schema, key),
             kind,
             process: item.schema.title.clone(),
             step: node.title.clone(),
             due: standing.due,
+            shown,
             words: if is_answerable { words(node) } else { Vec::new() },
         };
         let notice = Notice { agent: agent.clone(), about: vec![(subject(key), kind)] };
         let content = Content::Item { about, expires_at };
         let zone = self.catalog.organisation().zone_of(agent);
         Some(Letter { address: self.address_of(agent)?, zone, notice, content })
+    }
+
+    /// What the definition has letters about an item show.
+    fn shown(&self, schema: &Schema, key: &ItemKey) -> Vec<(Arc<str>, Value)> {
+        let node = schema.node(key.activity.node);
+        if node.mail.is_empty() {
+            return Vec::new();
+        }
+        let Some((_, state)) = self.instances.state(key.instance) else { return Vec::new() };
+        let inputs = state.inputs(schema, &key.activity);
+        let value = |element: &ElementId| {
+            let (_, value) = inputs.iter().find(|(known, _)| known == element)?;
+            let known = schema.element(*element);
+            let title = known.title.as_deref().map_or_else(|| known.name.clone(), Arc::from);
+            Some((title, (*value).clone()))
+        };
+        node.mail.iter().filter_map(value).collect()
+    }
+
+    /// Whether what a letter is to show is not in memory; it is asked for, and the item looked at again.
+    fn lacks_shown(&mut self, key: &ItemKey, now: Timestamp) -> bool {
+        let Some(item) = self.worklists.item(key) else { return false };
+        let shows = !item.schema.node(key.activity.node).mail.is_empty();
+        let is_broken = self.instances.broken(key.instance).is_some();
+        let lacks = shows && !is_broken && self.instances.state(key.instance).is_none();
+        if lacks {
+            self.mailings.awaited.insert(key.instance);
+            self.ask_for(key.instance.into(), false);
+            self.mailings.later.insert((now + LOADED, key.clone()));
+        }
+        lacks
     }
 
     /// Whom an item concerns now, if it is there.

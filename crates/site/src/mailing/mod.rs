@@ -34,6 +34,8 @@ pub(crate) struct Mailings {
     version: u64,
     /// Cases of which something may be to be told: their states stay in memory.
     cases: BTreeSet<InstanceId>,
+    /// Cases that were asked for because a letter is to show something of them.
+    awaited: BTreeSet<InstanceId>,
     /// When an item or a case is to be looked at again. One that is gone by then is passed over.
     later: BTreeSet<(Timestamp, ItemKey)>,
     /// Letters to people who have had enough for the hour, or whose mail server took nothing, until they are

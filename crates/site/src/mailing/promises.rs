@@ -17,9 +17,9 @@ use crate::answer::{Content, Letter};
 use crate::input::Notice;
 
 impl Mailings {
-    /// Whether something may be to be told of the promise of an instance.
+    /// Whether something may be to be told of the promise of an instance, or a letter waits for its values.
     pub(crate) fn concerns(&self, id: InstanceId) -> bool {
-        self.cases.contains(&id)
+        self.cases.contains(&id) || self.awaited.contains(&id)
     }
 
     /// An instance is over.

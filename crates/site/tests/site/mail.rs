@@ -175,6 +175,59 @@ fn a_letter_names_the_words_that_answer_it_as_long_as_they_count() {
     assert_eq!(words(&next(&mut bank).unwrap()), "approve reject");
 }
 
+/// A question that names one of the two elements that it reads.
+const PAY: &str = "
+process: pay
+data: { amount: { type: decimal, title: Amount }, secret: string }
+start: [amount, secret]
+steps:
+  - choice: pay
+    title: Pay it?
+    who: Role(clerk)
+    reads: [amount, secret]
+    mail: [amount]
+    branches: [{ name: pay }, { name: refuse }]
+";
+
+#[test]
+fn a_letter_shows_what_the_definition_names_also_if_the_case_has_left_memory_before() {
+    let mut bank = bank();
+    bank.config.resident_max = 0;
+    bank.restart();
+    bank.ask(Request::Deploy { source: PAY.to_owned() }).unwrap();
+    let data = serde_json::json!({ "amount": "12.50", "secret": "no one" });
+    let mut request = crate::support::start(InstanceId(9), data, None);
+    if let Request::Start(start) = &mut request {
+        start.process = "pay".into();
+    }
+    bank.ask(request).unwrap();
+    let mut letter = next(&mut bank);
+    while letter.is_none() {
+        bank.pass(Duration::from_millis(200));
+        letter = next(&mut bank);
+    }
+    let Some(Letter { content: Content::Item { about, .. }, .. }) = letter else { panic!() };
+    let shown: Vec<_> = about.shown.iter().map(|(title, _)| &**title).collect();
+    assert_eq!(shown, ["Amount"]);
+}
+
+#[test]
+fn the_history_says_that_an_answer_came_by_mail() {
+    let mut bank = bank();
+    let id = bank.start(1);
+    bank.credential = Credential::Reply("ann".into());
+    bank.ask(Request::Complete(complete("ann", id, "capture"))).unwrap();
+    bank.credential = Credential::None;
+    score(&mut bank);
+    let verdict = Complete { answer: Some("approve".into()), ..complete("ben", id, "verdict") };
+    bank.ask(Request::Complete(verdict)).unwrap();
+    let history = bank.ask(Request::History { instance: id, from: 0, limit: 100 }).unwrap();
+    let Answer::History { entries, .. } = history else { panic!("{history:?}") };
+    let by_mail = entries.iter().filter(|entry| entry.channel.is_some());
+    let by_mail: Vec<_> = by_mail.map(|entry| (entry.kind, entry.step.as_deref())).collect();
+    assert_eq!(by_mail, [("completed", Some("capture"))]);
+}
+
 #[test]
 fn nobody_of_a_pool_is_told() {
     let mut bank = bank_with(Tell { actors_max: 2, escalation: Some(DAY), ..Tell::default() });

@@ -57,6 +57,7 @@ fn entries() -> Vec<Entry> {
         code: None,
         request: None,
         home: None,
+        channel: None,
     });
     let entry = |event, at, elsewhere| Entry { event, at, server: ServerId(0), elsewhere };
     vec![

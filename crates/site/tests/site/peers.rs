@@ -182,6 +182,7 @@ fn completed(activity: Activity) -> Event {
         code: None,
         request: None,
         home: None,
+        channel: None,
     })
 }
 

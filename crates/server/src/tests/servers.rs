@@ -299,7 +299,9 @@ impl Node {
     }
 
     pub(super) async fn until_up(&self, peer: &str) {
-        until(|| self.row(peer).condition == Condition::Up).await;
+        // One that has not joined yet may have links already, and refuses what needs the catalog.
+        let has_joined = || self.server.core.app.status.joined_as().is_some();
+        until(|| self.row(peer).condition == Condition::Up && has_joined()).await;
     }
 
     /// Both sides know that they can be reached.

@@ -12,14 +12,17 @@ const PROFILE: &str = "dist";
 
 pub(crate) fn run() -> Result<()> {
     super::cargo(&["build", "--profile", PROFILE, "--package", "legwork-cli"])?;
+    // The program that was built stays as it is: cargo takes it for fresh the next time.
     let built = target().join(PROFILE).join("legwork");
-    let debug = built.with_extension("debug");
+    let package = target().join(PROFILE).join("package");
+    std::fs::create_dir_all(&package).with_context(|| package.display().to_string())?;
+    let (program, debug) = (package.join("legwork"), package.join("legwork.debug"));
     run_tool(objcopy().arg("--only-keep-debug").args([&built, &debug]))?;
     // The program names the file: debuggers look for it beside the program.
     let mut link = std::ffi::OsString::from("--add-gnu-debuglink=");
     link.push(&debug);
-    run_tool(objcopy().arg("--strip-all").arg(link).arg(&built))?;
-    for path in [&built, &debug] {
+    run_tool(objcopy().arg("--strip-all").arg(link).args([&built, &program]))?;
+    for path in [&program, &debug] {
         let bytes = path.metadata().with_context(|| path.display().to_string())?.len();
         println!("{} ({} MB)", path.display(), bytes >> 20);
     }

@@ -27,8 +27,8 @@ enum Chore {
         #[arg(long)]
         long: bool,
     },
-    /// The program as it is handed on, stripped, and its debug info beside it: `target/dist/legwork` and
-    /// `legwork.debug`.
+    /// The program as it is handed on, stripped, and its debug info beside it: `legwork` and
+    /// `legwork.debug` in `target/dist/package`.
     Dist,
     /// Whole sites in virtual time: `--seeds N`, `--seed K` to repeat one.
     Sim {

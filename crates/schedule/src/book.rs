@@ -4,6 +4,8 @@
 //! assignments, time-outs and answers. What is outstanding at an executor is what it was given and has not
 //! answered, also after a time-out: a living executor still has it in its queue.
 
+use std::time::Duration;
+
 use legwork_model::time::Timestamp;
 
 use crate::executor::{Entries, Executor, Limits, NEW, half_life_ms};
@@ -221,6 +223,16 @@ impl Book {
         {
             one.leave(&mut self.entries, &entry, now);
         }
+    }
+
+    /// So much time passed unseen: nothing could be heard in it, so it counts as nobody's.
+    pub fn skip(&mut self, by: Duration) {
+        let later = |moment: &mut Timestamp| *moment = moment.plus(by);
+        for entry in self.entries.values_mut() {
+            later(&mut entry.at);
+            entry.begun.as_mut().map(later);
+        }
+        self.executors.iter_mut().for_each(|one| one.skip(by));
     }
 
     /// What an executor says with an answer about an assignment, before the answer itself is taken down; whether the

@@ -5,6 +5,7 @@
 //! overtaken after a time-out.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::time::Duration;
 
 use legwork_model::time::Timestamp;
 
@@ -238,6 +239,15 @@ impl Executor {
     pub(crate) fn silence_ms(&self, service_ms: f64) -> f64 {
         let overdue_ms = OVERDUE * self.working_ms * self.slowed();
         (SILENCE * self.taken_ms.max(service_ms)).max(overdue_ms)
+    }
+
+    /// So much time passed in which it could not be heard.
+    pub(crate) fn skip(&mut self, by: Duration) {
+        let tried = self.kinds.iter_mut().map(|(_, experience)| &mut experience.assigned_at);
+        let own = [&mut self.answered_at, &mut self.assigned_at, &mut self.silent_since];
+        for moment in tried.chain(own).flatten() {
+            *moment = moment.plus(by);
+        }
     }
 
     /// It says that it is there: that it was tried before says nothing any more.

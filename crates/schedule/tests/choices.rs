@@ -1,5 +1,7 @@
 //! Who gets what: the paper's rules by number, and what ours must do in every state.
 
+use std::time::Duration;
+
 use legwork_model::time::Timestamp;
 use legwork_schedule::{
     Adjustment, AssignmentId, Book, Candidate, Dice, ExecutorId, KindId, Learned, LeastOutstanding,
@@ -147,6 +149,20 @@ fn whoever_is_silent_for_long_is_left_tried_now_and_then_and_taken_back_by_an_an
     assert_eq!(choose(&mut book, at(2_100)), Some(ExecutorId(0)), "and again after twice the time");
     assert_eq!(book.answered(waiting, at(2_200)), Some(Outcome::InTime));
     assert!(!gives_up(&book, tried, at(2_300)));
+}
+
+#[test]
+fn time_that_passed_unseen_is_nobodys() {
+    const HOURS: Duration = Duration::from_secs(2 * 3600);
+    let mut book = book(&[1.0, 0.9]);
+    let waiting = book.assigned(near(0), task(60.0), Timestamp(1_000));
+    book.skip(HOURS);
+    let at = |millis: i64| Timestamp(1_000 + millis).plus(HOURS);
+    assert!(!book.is_silent(ExecutorId(0), at(50)));
+    assert_eq!(book.answered(waiting, at(60)), Some(Outcome::InTime));
+    assert_eq!(book.seen(ExecutorId(0), KIND).pace_ms.map(f64::round), Some(1.0));
+    book.assigned(near(0), task(60.0), at(100));
+    assert!(book.is_silent(ExecutorId(0), at(1_400)), "as soon as ever");
 }
 
 #[test]

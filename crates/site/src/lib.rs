@@ -192,6 +192,8 @@ pub struct Site {
     latest: Timestamp,
     /// When those who follow worklists were served last.
     watched_at: Timestamp,
+    /// Until then others have time to be heard: some has passed unseen.
+    listens_until: Timestamp,
     /// This server among others, as the catalog says; `None` if it is alone, or if the catalog
     /// does not say so yet.
     seat: Option<Seat>,
@@ -282,6 +284,7 @@ impl Site {
             version: 0,
             latest: Timestamp::default(),
             watched_at: Timestamp::default(),
+            listens_until: Timestamp::default(),
             seat: None,
             bootstrap: None,
             names: BTreeMap::new(),

@@ -58,8 +58,13 @@ impl Site {
     /// all others have a moment to say what has happened before they are judged.
     pub(crate) fn jumped(&mut self, by: Duration, now: Timestamp) {
         let until = now.plus(LISTENING);
+        // One that is merely slow, again and again, judges in between all the same.
+        if now < self.listens_until.plus(LISTENING) {
+            return;
+        }
+        self.listens_until = until;
         self.jobs.prolong(by);
-        self.listen_to_executors(until);
+        self.listen_to_executors(by, until);
         self.listen_to_planners(until);
         self.watch_anew(now);
     }

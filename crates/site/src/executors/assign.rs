@@ -254,9 +254,10 @@ impl Site {
         }
     }
 
-    /// Nobody is given up for silence before that.
-    pub(crate) fn listen_to_executors(&mut self, until: Timestamp) {
-        self.executors.look_due = self.executors.look_due.max(until);
+    /// Nobody is given up for silence before that, and what passed unseen counts as nobody's.
+    pub(crate) fn listen_to_executors(&mut self, unseen: Duration, until: Timestamp) {
+        self.executors.book.skip(unseen);
+        self.executors.judges_from = until;
     }
 
     /// Gives up what was given to those of whom nothing is expected any more.
@@ -269,6 +270,9 @@ impl Site {
         // Whoever was doubted may be tried by now.
         executors.reconsider();
         executors.has_other_plans = true;
+        if now < executors.judges_from {
+            return;
+        }
         let is_lost = |gift: &Gift| {
             // A worker has what it took for as long as it asked for.
             if executors.workers.knows(gift.executor) {

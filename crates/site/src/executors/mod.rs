@@ -56,6 +56,8 @@ pub(crate) struct Executors {
     unsaid: Unsaid,
     /// When it is looked next who is given up.
     look_due: Timestamp,
+    /// Nobody is given up for silence before that: time has passed unseen.
+    judges_from: Timestamp,
     /// Types of which nobody takes more: until something is taken back from somebody who does them, a
     /// rest ends, a registration or a plan changes, or it is looked who is given up.
     full: BTreeMap<KindId, Full>,

@@ -108,3 +108,15 @@ fn what_nobody_does_after_a_jump_is_judged_then() {
     assert!(planned.starts_with("not promised"), "{planned}");
     assert_eq!(harness.site.deadlines().withdrawn, 1);
 }
+
+#[test]
+fn whoever_is_slow_again_and_again_is_judged_all_the_same() {
+    let mut harness = office();
+    let claim = InstanceId(1 << 80);
+    start(&mut harness, 1, "2026-01-16T12:30:00Z");
+    suspend(&mut harness, Duration::from_secs(3 * 3600 + 1800));
+    for _ in 0..10 {
+        suspend(&mut harness, Duration::from_secs(6));
+    }
+    assert_eq!(harness.site.deadlines().withdrawn, 1, "nobody has begun {claim}");
+}

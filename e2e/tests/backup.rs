@@ -18,7 +18,7 @@ async fn answers(client: &Client) -> Result<Json> {
     for summary in client.instances(&InstanceQuery::default()).await?.instances {
         let id = summary.instance;
         let instance = client.instance(id, Duration::ZERO).await?;
-        all.push(json!([instance, client.history(id, 0, None).await?]));
+        all.push(json!([instance, client.history(id, None, None).await?]));
     }
     Ok(json!([all, client.definitions().await?, client.organisation().await?]))
 }

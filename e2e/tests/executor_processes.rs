@@ -85,7 +85,7 @@ async fn start(client: &Client) -> Result<Vec<InstanceId>> {
 
 /// The steps of a case that are completed, and by whom.
 async fn completed(client: &Client, case: InstanceId) -> Result<Vec<Step>> {
-    let history = client.history(case, 0, Some(1_000)).await?;
+    let history = client.history(case, None, Some(1_000)).await?;
     let mut steps = Vec::new();
     for entry in history.entries.iter().filter(|entry| entry.kind == "completed") {
         let (Some(step), Performer::Worker(by)) = (&entry.step, &entry.by) else {

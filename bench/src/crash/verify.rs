@@ -39,11 +39,11 @@ pub(super) async fn verify(client: &Client, ledger: &Ledger) -> Result<Vec<Fault
         readers.spawn(async move {
             let mut histories = Vec::new();
             for instance in instances.iter().skip(reader).step_by(READERS) {
-                let history = match client.history(*instance, 0, Some(ENTRIES_MAX)).await {
+                let history = match client.history(*instance, None, Some(ENTRIES_MAX)).await {
                     Ok(history) => history,
                     // Lost altogether; judging an empty history says so.
                     Err(error) if error.problem().is_some_and(|problem| problem.status == 404) => {
-                        History { entries: Vec::new(), next: None }
+                        History { entries: Vec::new(), next: None, unreachable: Vec::new() }
                     }
                     Err(error) => return Err(error.into()),
                 };
@@ -215,6 +215,11 @@ mod tests {
                     .into_iter()
                     .collect(),
                 detail: None,
+                channel: None,
+                server: None,
+                from: None,
+                to: None,
+                number: None,
             }
         };
         lines.iter().map(entry).collect()

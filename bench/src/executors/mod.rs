@@ -248,7 +248,7 @@ impl Told {
     async fn by(client: &Client, cases: &[InstanceId], steps: usize) -> Result<Self> {
         let mut told = Self::default();
         for case in cases {
-            let history = client.history(*case, 0, Some(HISTORY_MAX)).await?;
+            let history = client.history(*case, None, Some(HISTORY_MAX)).await?;
             let before = told.completed.len();
             history.entries.iter().try_for_each(|entry| told.add(*case, entry))?;
             let completed = told.completed.len() - before;

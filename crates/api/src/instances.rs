@@ -139,7 +139,8 @@ pub struct Element {
     #[serde(rename = "type")]
     #[schema(example = "decimal")]
     pub kind: String,
-    /// The latest version; absent if nothing was written yet.
+    /// The latest version; absent if nothing was written yet, or the server that has it cannot be
+    /// reached.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub value: Option<Json>,
     /// How often it was written.
@@ -224,18 +225,22 @@ pub enum Performer {
     Worker(Arc<str>),
 }
 
-/// A part of an instance's execution history.
+/// A part of an instance's execution history, each entry after all its predecessors.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct History {
     pub entries: Vec<HistoryEntry>,
     /// Give it as `from` for the next part; absent on the last.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub next: Option<u64>,
+    pub next: Option<String>,
+    /// Servers that could not be asked: of what happened there only what others were told is shown.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub unreachable: Vec<Arc<str>>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct HistoryEntry {
-    /// Number of the record, counted from 0; entries of one command share it.
+    /// Number of the record at the server that tells of it, counted from 0; entries of one command
+    /// share it.
     pub record: u64,
     #[serde(with = "text")]
     #[schema(value_type = String, format = DateTime)]
@@ -263,6 +268,18 @@ pub struct HistoryEntry {
     /// By which way it came, where that is known: `mail` for the answer to a letter.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub channel: Option<String>,
+    /// The server where it happened, where there are several.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub server: Option<Arc<str>>,
+    /// Of what goes between servers: where it came from.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub from: Option<Arc<str>>,
+    /// Of what goes between servers: where it goes to.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub to: Option<Arc<str>>,
+    /// Of what goes between servers: its number, counted from 1 between the two.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub number: Option<u32>,
 }
 
 /// Why an instance is suspended, resumed or aborted.

@@ -2,13 +2,15 @@
 //!
 //! Invariant: nothing is left out; the pages of the server are read to the end.
 
+use std::sync::Arc;
+
 use anyhow::Result;
 use legwork_api::instances::{History, HistoryEntry};
 use legwork_model::id::InstanceId;
 
 use crate::context::{Context, PAGE};
 use crate::progress;
-use crate::style::{BAD, DIM, GOOD, WARN};
+use crate::style::{BAD, DIM, GOOD, WARN, paint, plain};
 use crate::table::{Cell, Table};
 use crate::tree;
 use crate::when;
@@ -22,33 +24,48 @@ pub(crate) struct Args {
 pub(crate) async fn run(context: &Context, args: &Args) -> Result<()> {
     let id = context.instance(&args.instance).await?;
     let history = progress::waiting("reading the history", read(context, id)).await?;
-    context.out.answer(&history, || render(&history.entries))
+    context.out.answer(&history, || render(&history))
 }
 
 pub(crate) async fn read(context: &Context, id: InstanceId) -> Result<History> {
-    let mut history = History { entries: Vec::new(), next: Some(0) };
-    while let Some(from) = history.next {
-        let page = context.client.history(id, from, Some(PAGE)).await?;
+    let mut history = context.client.history(id, None, Some(PAGE)).await?;
+    while let Some(from) = history.next.take() {
+        let page = context.client.history(id, Some(&from), Some(PAGE)).await?;
         history.entries.extend(page.entries);
-        history.next = page.next;
+        (history.next, history.unreachable) = (page.next, page.unreachable);
     }
     Ok(history)
 }
 
-pub(crate) fn render(entries: &[HistoryEntry]) -> String {
-    let mut table = Table::new(&["WHEN", "WHAT", "STEP", "BY", ""]);
-    for entry in entries {
+fn render(history: &History) -> String {
+    // Where there is one server only, nobody wants to know its name.
+    let with_server = history.entries.iter().any(|entry| entry.server.is_some());
+    let server = with_server.then_some("SERVER");
+    let names = ["WHEN", "WHAT", "STEP", "BY"].into_iter().chain(server).chain([""]);
+    let mut table = Table::new(&names.collect::<Vec<_>>());
+    for entry in &history.entries {
         let step = entry.step.as_deref().unwrap_or_default();
         let step = tree::in_round(step, &entry.iteration);
-        table.row([
+        let server = with_server.then(|| Cell::from(entry.server.as_deref().unwrap_or_default()));
+        let cells = [
             Cell::styled(DIM, when::second(entry.at)),
             what(&entry.kind),
             Cell::from(step),
             Cell::from(by(entry)),
-            Cell::from(details(entry)),
-        ]);
+        ];
+        table.row(cells.into_iter().chain(server).chain([Cell::from(details(entry))]));
     }
-    table.render("")
+    missing(&history.unreachable) + &table.render("")
+}
+
+/// A line for each server that could not be asked.
+fn missing(unreachable: &[Arc<str>]) -> String {
+    let line = |server: &Arc<str>| {
+        let server = plain(server);
+        let words = format!("{server} cannot be reached: shown is only what others know of it");
+        paint(WARN, words) + "\n"
+    };
+    unreachable.iter().map(line).collect()
 }
 
 fn what(kind: &str) -> Cell {
@@ -79,9 +96,8 @@ mod tests {
     use legwork_model::time::Timestamp;
     use serde_json::json;
 
-    #[test]
-    fn a_history_tells_who_did_what_with_which_result() {
-        let entry = |kind: &str, step: Option<&str>, by| HistoryEntry {
+    fn entry(kind: &str, step: Option<&str>, by: Performer) -> HistoryEntry {
+        HistoryEntry {
             record: 0,
             at: Timestamp(1_772_357_405_123),
             kind: kind.to_owned(),
@@ -92,7 +108,20 @@ mod tests {
             writes: legwork_api::Data::new(),
             detail: None,
             channel: None,
-        };
+            server: None,
+            from: None,
+            to: None,
+            number: None,
+        }
+    }
+
+    fn shown(entries: Vec<HistoryEntry>, unreachable: Vec<Arc<str>>) -> String {
+        let history = History { entries, next: None, unreachable };
+        anstream::adapter::strip_str(&render(&history)).to_string()
+    }
+
+    #[test]
+    fn a_history_tells_who_did_what_with_which_result() {
         let agent = |name: &str| Performer::Agent(name.into());
         let mut created = entry("created", None, agent("ann"));
         created.writes.insert("amount".to_owned(), json!("12.50"));
@@ -103,13 +132,33 @@ mod tests {
         failed.detail = Some("no\nanswer".to_owned());
         let mut approved = entry("completed", Some("approve"), agent("ben"));
         approved.channel = Some("mail".to_owned());
-        let text = render(&[created, decided, failed, approved]);
-        insta::assert_snapshot!(anstream::adapter::strip_str(&text).to_string(), @r"
+        let entries = vec![created, decided, failed, approved];
+        insta::assert_snapshot!(shown(entries, Vec::new()), @r"
         WHEN                  WHAT       STEP     BY
         2026-03-01 09:30:05Z  created             ann          amount=12.50
         2026-03-01 09:30:05Z  decided    route                 small
         2026-03-01 09:30:05Z  failed     pay:2.0  worker w1    no answer
         2026-03-01 09:30:05Z  completed  approve  ben by mail
+        ");
+    }
+
+    #[test]
+    fn every_entry_of_several_servers_names_its_own() {
+        let at = |server: &str, kind: &str, step: Option<&str>| HistoryEntry {
+            server: Some(server.into()),
+            ..entry(kind, step, Performer::Agent("ann".into()))
+        };
+        let mut approved = at("north-1", "completed", Some("approve"));
+        approved.writes.insert("note".to_owned(), json!("fine"));
+        let mut sent = at("north-1", "sent", None);
+        sent.detail = Some("control of pay to lab-1".to_owned());
+        let entries = vec![approved, sent, at("lab-1", "completed", Some("pay"))];
+        insta::assert_snapshot!(shown(entries, vec!["ward-1".into()]), @r"
+        ward-1 cannot be reached: shown is only what others know of it
+        WHEN                  WHAT       STEP     BY   SERVER
+        2026-03-01 09:30:05Z  completed  approve  ann  north-1  note=fine
+        2026-03-01 09:30:05Z  sent                ann  north-1  control of pay to lab-1
+        2026-03-01 09:30:05Z  completed  pay      ann  lab-1
         ");
     }
 }

@@ -43,5 +43,5 @@ pub use read_servers::WEIGHT_MAX;
 pub use schema::json_schema;
 pub use sequence::Sequence;
 pub use sources::{Reader, sources};
-pub use topology::{Domain, Server, Store, Topology, Transfer};
+pub use topology::{Domain, Server, SmallValues, Store, Topology, Transfer};
 pub use watchdog::{Mode, Policy, Proposal, Proposed, Watch, Watched};

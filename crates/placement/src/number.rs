@@ -15,7 +15,7 @@ use legwork_model::yaml::report::Report;
 use crate::chain::{Chain, Rule};
 use crate::layout::{Layout, Weighted};
 use crate::place::Map;
-use crate::topology::{Domain, Server, Store, Topology, Transfer};
+use crate::topology::{Domain, Server, SmallValues, Store, Topology, Transfer};
 use crate::watchdog::Policy;
 
 /// A topology as its author wrote it: by names.
@@ -24,6 +24,7 @@ pub(crate) struct Draft {
     pub(crate) domains: Vec<DraftDomain>,
     pub(crate) links: BTreeMap<Ends, u32>,
     pub(crate) watchdog: Policy,
+    pub(crate) small_values: SmallValues,
 }
 
 /// The domains that a link lies between, the first in the alphabet first.
@@ -69,6 +70,7 @@ pub(crate) fn number(
         domains: previous.domains.clone(),
         servers: previous.servers.clone(),
         watchdog: draft.watchdog,
+        small_values: draft.small_values,
         ..Topology::default()
     };
     for domain in draft.domains {

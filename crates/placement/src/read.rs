@@ -17,7 +17,7 @@ use legwork_model::yaml::tree::{self, Node};
 use crate::address;
 use crate::chain;
 use crate::number::{self, Draft, DraftDomain, Ends};
-use crate::topology::{Store, Topology, Transfer};
+use crate::topology::{SmallValues, Store, Topology, Transfer};
 
 /// The most domains.
 pub const DOMAINS_MAX: usize = 1_000;
@@ -33,7 +33,8 @@ pub const SERVER_NAME_LEN_MAX: usize = 63;
 /// The most servers of all domains together.
 pub const SERVERS_MAX: usize = 4_000;
 
-pub(crate) const TOPOLOGY_FIELDS: [&str; 4] = ["topology", "domains", "links", "watchdog"];
+pub(crate) const TOPOLOGY_FIELDS: [&str; 5] =
+    ["topology", "domains", "links", "watchdog", "small_value_bytes"];
 pub(crate) const DOMAIN_FIELDS: [&str; 5] = ["servers", "people", "executors", "transfer", "store"];
 pub(crate) const LINK_FIELDS: [&str; 2] = ["between", "cost"];
 
@@ -95,11 +96,16 @@ impl Reading {
         let domains = section.map(|node| self.domains(node)).unwrap_or_default();
         let links = fields.value("links").map(|node| self.links(node)).unwrap_or_default();
         let watchdog = fields.value("watchdog").map(|node| self.watchdog(node));
+        let small_values = fields.value("small_value_bytes").and_then(|node| {
+            let what = "`small_value_bytes`";
+            fields::number(node, what, 0..=SmallValues::MAX, &mut self.report).map(SmallValues)
+        });
         Some(Draft {
             name: name.map(|name| name.value).unwrap_or_default(),
             domains,
             links,
             watchdog: watchdog.unwrap_or_default(),
+            small_values: small_values.unwrap_or_default(),
         })
     }
 

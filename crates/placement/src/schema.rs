@@ -12,12 +12,12 @@ use crate::read::{
     SERVERS_MAX, TOPOLOGY_FIELDS,
 };
 use crate::read_servers::{SERVER_FIELDS, WATCHDOG_FIELDS, WEIGHT_MAX};
-use crate::topology::{Store, Transfer, WEIGHT_DEFAULT};
+use crate::topology::{SmallValues, Store, Transfer, WEIGHT_DEFAULT};
 use crate::watchdog::{Mode, Policy};
 
 /// The JSON Schema (2020-12) of topology files.
 pub fn json_schema() -> Value {
-    let [topology, domains, links, watched] = TOPOLOGY_FIELDS;
+    let [topology, domains, links, watched, small] = TOPOLOGY_FIELDS;
     json!({
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "title": "Legwork topology",
@@ -45,6 +45,14 @@ pub fn json_schema() -> Value {
                 "maxItems": LINKS_MAX,
             },
             watched: { "$ref": "#/$defs/watchdog" },
+            small: {
+                "description": "Up to how many bytes a value travels with the step that wrote it; \
+                    larger ones are fetched by whoever reads them.",
+                "type": "integer",
+                "minimum": 0,
+                "maximum": SmallValues::MAX,
+                "default": SmallValues::default().0,
+            },
         },
         "$defs": {
             "name": {

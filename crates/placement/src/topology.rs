@@ -29,6 +29,25 @@ pub struct Topology {
     pub costs: BTreeMap<(DomainId, DomainId), u32>,
     /// Who watches over the weights, and how.
     pub watchdog: Policy,
+    /// Up to which size a value travels with the entry of its writer.
+    pub small_values: SmallValues,
+}
+
+/// Up to how many bytes a value is small. Only the sender of a value goes by it, and says of each
+/// value that stays where it is: servers that do not agree for a moment understand each other.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SmallValues(pub u32);
+
+impl SmallValues {
+    /// Entries with many values still fit into one message.
+    pub const MAX: u32 = 65_536;
+}
+
+impl Default for SmallValues {
+    /// About a network packet.
+    fn default() -> Self {
+        Self(1_200)
+    }
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -6,7 +6,7 @@ use std::fmt::Write;
 
 use legwork_model::id::DomainId;
 
-use crate::topology::{Server, Topology, WEIGHT_DEFAULT};
+use crate::topology::{Server, SmallValues, Topology, WEIGHT_DEFAULT};
 use crate::watchdog::Policy;
 
 impl Topology {
@@ -43,6 +43,9 @@ impl Topology {
                 let _ = write!(text, ", {field}: {number}");
             }
             text.push_str(" }\n");
+        }
+        if self.small_values != SmallValues::default() {
+            let _ = writeln!(text, "small_value_bytes: {}", self.small_values.0);
         }
         text
     }

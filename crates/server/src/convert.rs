@@ -250,8 +250,13 @@ pub(crate) fn history(entries: Vec<site::HistoryEntry>, next: Option<u64>) -> Hi
         writes: data(&entry.writes),
         detail: entry.detail,
         channel: entry.channel.map(|channel| channel.name()),
+        server: entry.server,
+        from: entry.from,
+        to: entry.to,
+        number: entry.number,
     });
-    History { entries: entries.collect(), next }
+    let next = next.map(|record| record.to_string());
+    History { entries: entries.collect(), next, unreachable: Vec::new() }
 }
 
 pub(crate) fn incident_list(incidents: Vec<site::IncidentView>, more: bool) -> IncidentList {

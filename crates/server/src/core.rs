@@ -19,7 +19,7 @@ use crate::clock::Clock;
 use crate::config::{Config, Peering, StoreChoice};
 use crate::drive::{Message, Surroundings};
 use crate::executors::Executors;
-use crate::files::Fetcher;
+use crate::files::{Fetcher, Spool};
 use crate::gate::Gate;
 use crate::http::App;
 use crate::mail::{self, Post};
@@ -229,7 +229,7 @@ impl Core {
             written: Arc::default(),
             notes,
         };
-        around.fetcher = links.as_ref().map(|links| fetcher(links, &around.slot));
+        around.fetcher = links.as_ref().map(|links| fetcher(links, &around));
         let app = Arc::new(app(process, &around));
         if let Some(links) = &links {
             links.serve_with(&app);
@@ -349,8 +349,9 @@ fn app(process: &Process, around: &Surroundings) -> App {
 }
 
 /// Brings contents of files; the drive thread hears when they are here.
-fn fetcher(links: &Arc<Links>, slot: &Arc<Slot>) -> Arc<Fetcher<Links>> {
+fn fetcher(links: &Arc<Links>, around: &Surroundings) -> Arc<Fetcher<Links>> {
+    let spool = Spool::beside(around.notes.folder());
     let there = links.clone();
     let tell = move |instance, blob| there.tell(Message::FileHere { instance, blob });
-    Arc::new(Fetcher::new(links.clone(), slot.clone(), Box::new(tell)))
+    Arc::new(Fetcher::new(links.clone(), around.slot.clone(), spool, Box::new(tell)))
 }

@@ -13,9 +13,33 @@ use legwork_api::instances::{
 };
 use legwork_model::id::{InstanceId, ServerId};
 
-/// Adds what another server knows. The account that is there already wins where both know as much:
-/// begin with the server where the instance was started.
-pub(crate) fn add(all: &mut Instance, other: Instance) {
+type Account = (Arc<str>, Instance);
+
+/// One account out of those of several servers, the same whichever of them puts them together.
+pub(crate) fn together(starter: Option<&Arc<str>>, own: Account, others: Vec<Account>) -> Instance {
+    let rank = |name: &Arc<str>| (starter != Some(name), name.clone());
+    let mut first = own;
+    let mut rest = Vec::new();
+    for account in others {
+        let later = if rank(&account.0) < rank(&first.0) {
+            std::mem::replace(&mut first, account)
+        } else {
+            account
+        };
+        rest.push(later);
+    }
+    rest.sort_by_key(|(name, _)| rank(name));
+    let (_, mut all) = first;
+    rest.into_iter().for_each(|(server, account)| add(&mut all, account, &server));
+    // Where it was started it has been all the time.
+    all.elsewhere.retain(|one| Some(&one.server) != starter || one.waiting > 0);
+    all.elsewhere.sort_by(|a, b| a.server.cmp(&b.server));
+    all
+}
+
+/// Adds what another server knows. Where both know as much of a step, the server that controls it
+/// knows best; else the account that is there already counts.
+fn add(all: &mut Instance, other: Instance, server: &str) {
     if other.summary.process != all.summary.process || other.nodes.len() != all.nodes.len() {
         // Of another version of this software, or another instance: nothing to learn from it.
         return;
@@ -28,7 +52,12 @@ pub(crate) fn add(all: &mut Instance, other: Instance) {
         (all.summary.state, all.summary.ended_at) = (other.summary.state, other.summary.ended_at);
     }
     for (mine, theirs) in all.nodes.iter_mut().zip(other.nodes) {
-        if progress(&theirs, mine) == Ordering::Greater {
+        let is_better = match progress(&theirs, mine) {
+            Ordering::Greater => true,
+            Ordering::Equal => theirs.server.as_deref() == Some(server),
+            Ordering::Less => false,
+        };
+        if is_better {
             *mine = theirs;
         } else if mine.server.is_none() {
             mine.server = theirs.server;
@@ -52,10 +81,9 @@ pub(crate) fn add(all: &mut Instance, other: Instance) {
     all.summary.incidents = count_incidents(&all.nodes);
 }
 
-/// The servers that have been named and not been asked.
-pub(crate) fn unasked(all: &Instance, asked: &[Arc<str>]) -> Vec<Arc<str>> {
-    let named = all.elsewhere.iter().map(|elsewhere| &elsewhere.server);
-    named.filter(|server| !asked.contains(server)).cloned().collect()
+/// The servers that an account names.
+pub(crate) fn named(account: &Instance) -> impl Iterator<Item = Arc<str>> {
+    account.elsewhere.iter().map(|elsewhere| elsewhere.server.clone())
 }
 
 /// One page of the instances of all servers, newest first. Of an instance that several have a part
@@ -187,8 +215,8 @@ mod tests {
     #[test]
     fn of_each_step_the_account_that_is_furthest_along_counts() {
         let mut all = seen("north", &["a:completed", "b:not_activated", "c:not_activated"], &[]);
-        add(&mut all, seen("lab", &["a:completed", "b:completed", "c:failed"], &[]));
-        add(&mut all, seen("ward", &["a:completed", "b:activated", "c:activated"], &[]));
+        add(&mut all, seen("lab", &["a:completed", "b:completed", "c:failed"], &[]), "lab");
+        add(&mut all, seen("ward", &["a:completed", "b:activated", "c:activated"], &[]), "ward");
         assert_eq!(states(&all), "a:completed b:completed c:failed");
         assert_eq!(all.summary.incidents, 1);
     }
@@ -196,7 +224,7 @@ mod tests {
     #[test]
     fn a_later_round_counts_however_little_was_done_in_it() {
         let mut all = seen("north", &["a:completed:0", "b:completed:0"], &[]);
-        add(&mut all, seen("lab", &["a:activated:1", "b:not_activated:1"], &[]));
+        add(&mut all, seen("lab", &["a:activated:1", "b:not_activated:1"], &[]), "lab");
         assert_eq!(states(&all), "a:activated b:not_activated");
     }
 
@@ -209,19 +237,35 @@ mod tests {
             versions,
         };
         let mut all = Instance { data: vec![element(1, Some("old"))], ..seen("north", &[], &[]) };
-        add(&mut all, Instance { data: vec![element(2, Some("new"))], ..seen("lab", &[], &[]) });
-        add(&mut all, Instance { data: vec![element(2, None)], ..seen("ward", &[], &[]) });
+        add(
+            &mut all,
+            Instance { data: vec![element(2, Some("new"))], ..seen("lab", &[], &[]) },
+            "lab",
+        );
+        add(&mut all, Instance { data: vec![element(2, None)], ..seen("ward", &[], &[]) }, "ward");
         assert_eq!(all.data, [element(2, Some("new"))]);
     }
 
     #[test]
-    fn servers_that_were_named_are_asked_once() {
-        let mut all = seen("north", &["a:completed"], &["lab"]);
-        let asked: Vec<Arc<str>> = vec!["north".into()];
-        assert_eq!(unasked(&all, &asked), ["lab".into()]);
-        add(&mut all, seen("lab", &["a:completed"], &["north", "ward"]));
-        let asked: Vec<Arc<str>> = vec!["north".into(), "lab".into()];
-        assert_eq!(unasked(&all, &asked), ["ward".into()]);
+    fn the_same_comes_out_whichever_server_puts_it_together() {
+        let tried = |server: &str, controller: &str, attempts| {
+            let mut account = seen(server, &["a:completed", "b:activated"], &["lab", "north"]);
+            for node in &mut account.nodes {
+                (node.server, node.attempts) = (Some(controller.into()), attempts);
+            }
+            (Arc::from(server), account)
+        };
+        // The lab controls the steps, and alone knows how often they were tried.
+        let [north, lab, ward] =
+            [tried("north", "lab", 0), tried("lab", "lab", 2), tried("ward", "lab", 0)];
+        let starter = Some(&north.0);
+        let all = together(starter, north.clone(), vec![lab.clone(), ward.clone()]);
+        assert_eq!(all.nodes[1].attempts, 2);
+        assert_eq!(named(&all).collect::<Vec<_>>(), ["lab".into(), "north".into()]);
+        for (own, others) in [(&lab, [&ward, &north]), (&ward, [&north, &lab])] {
+            let others = others.map(Clone::clone).to_vec();
+            assert_eq!(together(starter, own.clone(), others), all);
+        }
     }
 
     /// A page of a server: instances by their numbers, and where the next page begins.

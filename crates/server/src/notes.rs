@@ -56,6 +56,11 @@ impl Notes {
         Ok(Self { folder: Some(folder.to_owned()), last: Mutex::new(last) })
     }
 
+    /// The folder of the store, if it has one.
+    pub(crate) fn folder(&self) -> Option<&Path> {
+        self.folder.as_deref()
+    }
+
     pub(crate) fn last(&self) -> Note {
         self.last.lock().unwrap_or_else(PoisonError::into_inner).unwrap_or_default()
     }

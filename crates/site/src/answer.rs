@@ -471,6 +471,13 @@ pub struct HistoryEntry {
     pub detail: Option<String>,
     /// By which way it came, where that is known.
     pub channel: Option<Channel>,
+    /// The server where it happened, if there are several.
+    pub server: Option<Arc<str>>,
+    /// The server that a parcel came from, and the one that it goes to.
+    pub from: Option<Arc<str>>,
+    pub to: Option<Arc<str>>,
+    /// The number of a parcel between two servers.
+    pub number: Option<u32>,
 }
 
 #[derive(Debug)]

@@ -220,8 +220,7 @@ impl Site {
         records: &[Vec<u8>],
     ) {
         let Some(page) = self.histories.remove(&id) else { return };
-        let topology = self.seat().map(|seat| &*seat.topology);
-        let answer = view::history(&self.catalog, instance, first, records, page, topology);
+        let answer = view::history(&self.catalog, instance, first, records, page, self.seat());
         let starter = first.is_none().then(|| self.starter_of(instance)).flatten();
         let answer = answer.map_err(|refusal| refusal.at(starter));
         self.answer(id, answer);

@@ -15,9 +15,6 @@ use legwork_placement::{
 
 use crate::seat::Knowledge;
 
-/// Values with more bytes than this are fetched by whoever needs them: about a network packet.
-const SMALL_BYTES_MAX: usize = 1_200;
-
 pub(crate) struct Export<'a> {
     pub(crate) schema: &'a Schema,
     pub(crate) known: Knowledge<'a>,
@@ -165,6 +162,8 @@ impl Export<'_> {
             let last = state.last_writer(self.schema, target, element);
             last.is_some_and(|(last, _)| last == *writer)
         };
-        value.content_bytes() <= SMALL_BYTES_MAX && targets.iter().any(is_valid)
+        // What is larger is fetched by whoever needs it.
+        let small = self.topology.small_values.0 as usize;
+        value.content_bytes() <= small && targets.iter().any(is_valid)
     }
 }

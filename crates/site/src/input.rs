@@ -265,11 +265,12 @@ pub enum Request {
     },
     /// Answers who the caller is and what they may do.
     WhoAmI,
-    /// May the caller read and change everything? Asked by handlers that work beside the site,
-    /// such as backup.
+    /// May the caller read and change everything? Asked by handlers beside the site, as for backup.
     RequireAdmin,
     /// May the caller store and fetch files?
     RequireFiles,
+    /// Is an activity controlled here? Names whoever works on it, if it is an item on a worklist.
+    RequireControl(ActivityId, Option<AgentId>),
 }
 
 /// What a request is about.
@@ -325,6 +326,7 @@ impl Request {
                 Concern::Report(TaskReport { task, .. }) | Concern::Confirm { task, .. },
             ) => Subject::Task(task.activity.instance),
             Self::Resolve { activity, .. } => Subject::Activity(activity, None),
+            Self::RequireControl(activity, agent) => Subject::Activity(activity, agent.as_ref()),
             Self::Item { agent, activity }
             | Self::Claim { agent, activity }
             | Self::Release { agent, activity }

@@ -33,6 +33,7 @@ mod keys;
 mod locks;
 mod mailing;
 mod merged;
+mod merged_history;
 mod message;
 mod outbox;
 mod output;
@@ -77,6 +78,7 @@ pub use legwork_engine::{Failure, Lifecycle};
 pub use legwork_promise::ResourceId;
 pub use legwork_schedule::{Reason, Told};
 pub use locks::Mode;
+pub use merged_history::{Frontier, Line, Merged, Part, merge};
 pub use message::{
     Follow, Forgot, Instance, Item, Items, KeyQuestion, Mark, Message, Name, Named, Offer,
     OpenJobs, ParcelId, Report, Stage, TurnOf, Wanted,
@@ -552,7 +554,7 @@ impl Site {
             Request::Tokens { after, limit } => self.list_tokens(&caller, after.as_deref(), limit),
             Request::WhoAmI => Ok(caller.told()),
             Request::RequireAdmin => caller.require_admin().map(|()| Answer::Done),
-            Request::RequireFiles => caller.require_any().map(|()| Answer::Done),
+            Request::RequireFiles | Request::RequireControl(..) => caller.may_ask(),
         };
         self.answer(id, answer);
     }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use legwork_engine::{NodeState, Peer, Rejection, State};
 use legwork_model::event::{
-    Completed, Event, Incident, Orders, Parcel, Performer, Record, Replanned,
+    Completed, Event, Incident, Orders, Parcel, Performer, Received, Record, Replanned,
 };
 use legwork_model::id::{
     Activity, ActivityId, DomainId, ElementId, InstanceId, Iteration, ServerId,
@@ -12,7 +12,6 @@ use legwork_model::id::{
 use legwork_model::schema::{Node, NodeKind, Schema};
 use legwork_model::time::Timestamp;
 use legwork_model::value::Value;
-use legwork_placement::Topology;
 
 use crate::Page;
 use crate::answer::{
@@ -24,6 +23,9 @@ use crate::refusal::Refusal;
 use crate::seat::Seat;
 use crate::step::{broken, no_instance};
 
+/// The most bytes of records on one page of a history, unless a single one has more.
+const PAGE_BYTES_MAX: usize = 16 << 20;
+
 /// The whole instance, as far as it is known here.
 pub(crate) fn instance(
     seat: Option<&Seat>,
@@ -34,12 +36,12 @@ pub(crate) fn instance(
     let data = (0..schema.elements.len() as u32)
         .map(|number| {
             let element = schema.element(ElementId(number));
-            let versions = state.versions(ElementId(number));
+            let (versions, value) = state.written(ElementId(number));
             DataView {
                 element: element.name.clone(),
                 kind: element.kind,
-                value: versions.last().map(|version| version.value.clone()),
-                versions: versions.len() as u32,
+                value: value.cloned(),
+                versions: versions as u32,
             }
         })
         .collect();
@@ -246,9 +248,9 @@ pub(crate) fn history(
     first: Option<&[u8]>,
     records: &[Vec<u8>],
     page: Page,
-    topology: Option<&Topology>,
+    seat: Option<&Seat>,
 ) -> Result<Answer, Refusal> {
-    let names = Names(topology);
+    let names = Names(seat);
     let read = |bytes: &[u8]| {
         Record::<Event>::from_bytes(bytes).map_err(|error| broken(instance, &error.to_string()))
     };
@@ -260,38 +262,44 @@ pub(crate) fn history(
         .find(&created.process, Some(created.version))
         .ok_or_else(|| broken(instance, "its definition is not known here"))?;
     let schema = deployed.schema().map_err(|reason| broken(instance, reason))?;
-    let mut entries = Vec::new();
-    for (place, bytes) in records.iter().take(page.limit).enumerate() {
-        let record = read(bytes)?;
-        let number = page.from + place as u64;
+    let (mut entries, mut next, mut bytes_read) = (Vec::new(), page.from, 0);
+    for bytes in records.iter().take(page.limit) {
+        bytes_read += bytes.len();
+        if bytes_read > PAGE_BYTES_MAX && next > page.from {
+            break;
+        }
+        let (record, number) = (read(bytes)?, next);
+        next += 1;
         for event in &record.events {
             if let Event::Received(received) = event {
                 let brought = received.entries.iter();
                 entries.extend(brought.map(|brought| HistoryEntry {
                     record: number,
+                    server: Some(names.server(brought.server)),
                     ..entry(schema, names, &brought.event, brought.at)
                 }));
             }
             let entry = entry(schema, names, event, record.at);
-            entries.push(HistoryEntry { record: number, ..entry });
+            let server = seat.map(|seat| names.server(seat.here));
+            entries.push(HistoryEntry { record: number, server, ..entry });
         }
     }
-    let next = (records.len() > page.limit).then(|| page.from + page.limit as u64);
+    let next = Some(next).filter(|next| next - page.from < records.len() as u64);
     Ok(Answer::History { entries, next })
 }
 
 /// What servers and domains are called, as far as that is known here.
 #[derive(Clone, Copy)]
-struct Names<'t>(Option<&'t Topology>);
+struct Names<'t>(Option<&'t Seat>);
 
 impl Names<'_> {
-    fn server(self, id: ServerId) -> String {
-        let server = self.0.and_then(|topology| topology.server(id));
-        server.map_or_else(|| format!("server {}", id.0), |server| server.name.to_string())
+    fn server(self, id: ServerId) -> Arc<str> {
+        let server = self.0.and_then(|seat| seat.topology.server(id));
+        server.map_or_else(|| format!("server {}", id.0).into(), |server| server.name.clone())
     }
 
     fn domain(self, id: DomainId) -> String {
-        let domain = self.0.and_then(|topology| topology.domain(id));
+        let domain = self.0.and_then(|seat| seat.topology.domain(id));
         domain.map_or_else(|| format!("domain {}", id.0), |domain| domain.name.to_string())
     }
 }
@@ -315,6 +323,10 @@ fn blank(
         writes: Vec::new(),
         detail: None,
         channel: None,
+        server: None,
+        from: None,
+        to: None,
+        number: None,
     }
 }
 
@@ -374,8 +386,7 @@ fn entry(schema: &Schema, names: Names<'_>, event: &Event, at: Timestamp) -> His
         | Event::Delivered { .. }
         | Event::Received(_)
         | Event::Redirected { .. } => {
-            let (kind, detail) = travelled(schema, names, event);
-            HistoryEntry { detail, ..blank(kind, None, &system) }
+            travelled(schema, names, event, |kind| blank(kind, None, &system))
         }
         Event::Fetched { values } => HistoryEntry {
             writes: named(schema, values.iter().map(|value| (value.element, &value.value))),
@@ -446,23 +457,33 @@ fn failure(error: &str, retry_at: Option<Timestamp>) -> String {
 }
 
 /// What went between servers.
-fn travelled(schema: &Schema, names: Names<'_>, event: &Event) -> (&'static str, Option<String>) {
-    if let Event::Sent { to, parcel, .. } = event {
-        ("sent", Some(format!("{} to {}", contents(schema, parcel), names.server(*to))))
+fn travelled(
+    schema: &Schema,
+    names: Names<'_>,
+    event: &Event,
+    blank: impl FnOnce(&'static str) -> HistoryEntry,
+) -> HistoryEntry {
+    let name = |id: &ServerId| Some(names.server(*id));
+    if let Event::Sent { to, number, parcel } = event {
+        let detail = Some(format!("{} to {}", contents(schema, parcel), names.server(*to)));
+        HistoryEntry { detail, to: name(to), number: Some(*number), ..blank("sent") }
     } else if let Event::Delivered { to, number } = event {
-        ("delivered", Some(format!("number {number} to {}", names.server(*to))))
+        let detail = Some(format!("number {number} to {}", names.server(*to)));
+        HistoryEntry { detail, to: name(to), number: Some(*number), ..blank("delivered") }
     } else if let Event::Redirected { from, to } = event {
         let what = format!("what was on its way to {}", names.server(*from));
         let becomes = to.map_or_else(
             || format!("{what} is of no more use"),
             |to| format!("{what} goes to {}", names.server(to)),
         );
-        ("redirected", Some(becomes))
+        let to = to.as_ref().and_then(name);
+        HistoryEntry { detail: Some(becomes), from: name(from), to, ..blank("redirected") }
     } else if let Event::Received(received) = event {
-        let parcel = contents(schema, &received.parcel);
-        ("received", Some(format!("{parcel} from {}", names.server(received.from))))
+        let Received { from, number, parcel, .. } = &**received;
+        let detail = Some(format!("{} from {}", contents(schema, parcel), names.server(*from)));
+        HistoryEntry { detail, from: name(from), number: Some(*number), ..blank("received") }
     } else {
-        ("", None)
+        blank("")
     }
 }
 

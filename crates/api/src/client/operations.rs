@@ -226,14 +226,15 @@ impl Client {
         self.get(target.done(), wait).await
     }
 
+    /// What happened at all servers; `from` is the `next` of the page before.
     pub async fn history(
         &self,
         instance: InstanceId,
-        from: u64,
+        from: Option<&str>,
         limit: Option<usize>,
     ) -> Result<History, Error> {
         let target = Target::new("/v1/instances").segment(instance).segment("history");
-        let target = target.query("from", Some(from)).query("limit", limit);
+        let target = target.query("from", from).query("limit", limit);
         self.get(target.done(), NO_WAIT).await
     }
 

@@ -199,6 +199,10 @@ mod tests {
             writes: legwork_api::Data::new(),
             detail: None,
             channel: None,
+            server: None,
+            from: None,
+            to: None,
+            number: None,
         }
     }
 

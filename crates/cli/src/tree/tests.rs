@@ -153,6 +153,10 @@ fn a_choice_tells_which_branch_was_taken_even_if_it_is_empty() {
         writes: legwork_api::Data::new(),
         detail: Some(branch.to_owned()),
         channel: None,
+        server: None,
+        from: None,
+        to: None,
+        number: None,
     };
     let taken = Taken::of(vec![
         decided("route", &[0], "completed", "long"),

@@ -27,6 +27,15 @@ pub struct Completion {
 }
 
 impl State {
+    /// How often an element was written as far as is known here, and its newest value if that is
+    /// here.
+    pub fn written(&self, element: ElementId) -> (usize, Option<&Value>) {
+        let mut newest_first = self.versions.of(element);
+        let newest = newest_first.next();
+        let count = newest_first.count() + usize::from(newest.is_some());
+        (count, newest.and_then(|found| found.value))
+    }
+
     /// Whose version of an element is valid for an activity, and who controlled that writer:
     /// `None` stands for this server.
     pub fn last_writer(

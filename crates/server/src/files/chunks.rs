@@ -172,6 +172,12 @@ impl Assembly {
         Ok(())
     }
 
+    /// What has come of a portion.
+    pub(super) fn chunks_at(&self, portion: &[u32]) -> impl Iterator<Item = (Hash, Bytes)> {
+        let chunks = portion.iter().filter_map(|place| self.chunks.get(*place as usize));
+        chunks.filter_map(|chunk| Some((chunk.hash, self.have.get(&chunk.hash)?.clone())))
+    }
+
     /// The whole content, if it is the one that is meant.
     pub(super) fn finish(&self, blob: Hash) -> Result<Vec<u8>, Lie> {
         let size = self.chunks.iter().map(|chunk| chunk.bytes as usize).sum();

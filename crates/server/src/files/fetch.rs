@@ -18,6 +18,7 @@ use tokio::task::JoinSet;
 
 use super::chunks::{Assembly, Hash, Have, Lie};
 use super::serve::read;
+use super::spool::Spool;
 use super::wire::{FileReply, FileRequest};
 use crate::backend::Slot;
 
@@ -70,6 +71,7 @@ pub(crate) struct Fetcher<P> {
     places: Semaphore,
     under_way: Mutex<BTreeMap<Hash, Vec<InstanceId>>>,
     kept: Mutex<Kept>,
+    spool: Arc<Spool>,
     runtime: Handle,
     /// Told when a content that was wanted is here.
     tell: Box<dyn Fn(InstanceId, Hash) + Send + Sync>,
@@ -80,11 +82,13 @@ impl<P: Peers> Fetcher<P> {
     pub(crate) fn new(
         peers: Arc<P>,
         slot: Arc<Slot>,
+        spool: Spool,
         tell: Box<dyn Fn(InstanceId, Hash) + Send + Sync>,
     ) -> Self {
+        let spool = Arc::new(spool);
         let places = Semaphore::new(BRINGS_MAX);
         let (under_way, kept) = (Mutex::default(), Mutex::default());
-        Self { peers, slot, places, under_way, kept, runtime: Handle::current(), tell }
+        Self { peers, slot, places, under_way, kept, spool, runtime: Handle::current(), tell }
     }
 
     /// Brings a content in the background, unless that is being done already.
@@ -134,17 +138,26 @@ impl<P: Peers> Fetcher<P> {
 
     async fn bring_sized(&self, file: &FileWanted, size: Option<u64>) -> Result<(), NotBrought> {
         let Ok(_place) = self.places.acquire().await else { return Err(NotBrought::NoSource) };
+        let blob = file.blob;
         let mut have = self.kept().take(file.blob);
+        if have.is_empty() {
+            // Of a process before this one.
+            have = self.spooled(move |spool| spool.read(blob)).await.unwrap_or_default();
+        }
         let mut last = NotBrought::NoSource;
         for source in &file.sources {
             let (brought, come) = self.bring_from(*source, file, size, have).await;
             match brought {
-                Ok(content) => return self.store(file.blob, content).await,
+                Ok(content) => {
+                    self.store(blob, content).await?;
+                    self.spooled(move |spool| spool.remove(blob)).await;
+                    return Ok(());
+                }
                 Err(error) => last = error,
             }
             have = come;
         }
-        self.kept().put(file.blob, have);
+        self.kept().put(blob, have);
         Err(last)
     }
 
@@ -224,11 +237,26 @@ impl<P: Peers> Fetcher<P> {
             let Some(answered) = asked.join_next().await else { return Ok(()) };
             let (portion, reply) = answered.map_err(|_| Unreachable)?;
             match reply? {
-                FileReply::Chunks(packed) => assembly.put(&portion, packed)?,
+                FileReply::Chunks(packed) => {
+                    assembly.put(&portion, packed)?;
+                    let come: Vec<(Hash, Bytes)> = assembly.chunks_at(&portion).collect();
+                    let add =
+                        move |spool: &Spool| spool.add(blob, come.iter().map(|(h, b)| (h, b)));
+                    self.spooled(add).await;
+                }
                 FileReply::NotHere => return Err(NotBrought::NotThere),
                 FileReply::List(_) => return Err(Lie::Answer.into()),
             }
         }
+    }
+
+    /// Where reading and writing does not hold up others.
+    async fn spooled<T: Send + 'static>(
+        &self,
+        act: impl FnOnce(&Spool) -> T + Send + 'static,
+    ) -> Option<T> {
+        let spool = self.spool.clone();
+        tokio::task::spawn_blocking(move || act(&spool)).await.ok()
     }
 
     async fn ask(&self, to: ServerId, request: FileRequest) -> Result<FileReply, Unreachable> {

@@ -7,6 +7,7 @@ mod chunks;
 mod fetch;
 mod named;
 mod serve;
+mod spool;
 mod wire;
 
 #[cfg(test)]
@@ -17,4 +18,5 @@ pub(crate) use chunks::noise;
 pub(crate) use fetch::{Fetcher, NotBrought, Peers, Unreachable};
 pub(crate) use named::named;
 pub(crate) use serve::Offered;
+pub(crate) use spool::Spool;
 pub(crate) use wire::{FileReply, FileRequest};

@@ -10,7 +10,7 @@ use legwork_store::memory::Memory;
 use legwork_store::{BlobId, EventStore};
 use tokio::sync::mpsc;
 
-use super::{Fetcher, FileReply, FileRequest, NotBrought, Offered, Peers, Unreachable};
+use super::{Fetcher, FileReply, FileRequest, NotBrought, Offered, Peers, Spool, Unreachable};
 use crate::backend::Slot;
 
 /// Servers that answer at once, some of them badly.
@@ -82,7 +82,7 @@ fn scene(conducts: &[Conduct], contents: &[&[u8]]) -> Scene {
     let (near, (slot, store)) = (Arc::new(near), slot());
     let (tell, told) = mpsc::unbounded_channel();
     let tell = Box::new(move |instance, blob| tell.send((instance, blob)).unwrap());
-    let fetcher = Arc::new(Fetcher::new(near.clone(), slot, tell));
+    let fetcher = Arc::new(Fetcher::new(near.clone(), slot, Spool::default(), tell));
     Scene { fetcher, near, store, told }
 }
 
@@ -146,6 +146,32 @@ async fn what_came_before_all_sources_were_gone_is_kept_for_the_next_attempt() {
 }
 
 #[tokio::test]
+async fn a_transfer_whose_target_dies_goes_on_with_the_chunks_that_it_had() {
+    let content = noise(3, 4_000_000);
+    let s = scene(&[Conduct::Leaves(9), Conduct::Good], &[&content]);
+    let folder = tempfile::tempdir().unwrap();
+    let life = || {
+        let (slot, store) = slot();
+        let spool = Spool::beside(Some(folder.path()));
+        (Fetcher::new(s.near.clone(), slot, spool, Box::new(|_, _| {})), store)
+    };
+    let (before, _) = life();
+    let failed = before.bring(&wanted(&content, &[1], &[])).await;
+    assert_eq!(failed, Err(NotBrought::Unreachable(Unreachable)));
+    drop(before);
+    // Cut off in the middle of a chunk, as a crash does.
+    let kept = std::fs::read_dir(folder.path().join("transfers")).unwrap().next().unwrap().unwrap();
+    let bytes = std::fs::read(kept.path()).unwrap();
+    std::fs::write(kept.path(), &bytes[..bytes.len() - 10]).unwrap();
+    let (after, store) = life();
+    after.bring(&wanted(&content, &[2], &[])).await.unwrap();
+    assert_eq!(store.blob(BlobId::of(&content)).unwrap(), Some(content));
+    let bytes = s.near.bytes.load(Ordering::Relaxed);
+    assert!(bytes < 4_400_000, "{bytes} bytes: but for a portion nothing came twice");
+    assert!(!kept.path().exists(), "nothing is kept of what has come");
+}
+
+#[tokio::test]
 async fn a_source_that_lies_is_found_out_and_the_next_is_asked() {
     let content = noise(4, 1_000_000);
     let s = scene(&[Conduct::Lies, Conduct::Good], &[&content]);
@@ -189,7 +215,7 @@ async fn a_source_that_says_nothing_is_not_waited_for_for_ever() {
             std::future::pending().await
         }
     }
-    let fetcher = Fetcher::new(Arc::new(Silent), slot().0, Box::new(|_, _| {}));
+    let fetcher = Fetcher::new(Arc::new(Silent), slot().0, Spool::default(), Box::new(|_, _| {}));
     let silent = fetcher.bring(&wanted(b"x", &[1], &[])).await;
     assert_eq!(silent, Err(NotBrought::Unreachable(Unreachable)));
 }

@@ -8,9 +8,9 @@ use std::sync::Arc;
 use hyper::StatusCode;
 use hyper::header::{CONTENT_DISPOSITION, HeaderValue};
 use legwork_api::files::File;
-use legwork_model::id::{ActivityId, ServerId};
+use legwork_model::id::{ActivityId, AgentId, ServerId};
 use legwork_model::value::{FileRef, unhex};
-use legwork_site::Data;
+use legwork_site::{Data, Request};
 use legwork_store::BlobId;
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
@@ -194,6 +194,23 @@ pub(super) async fn require_stored(x: &Exchange<'_>, data: &Data) -> Result<()> 
     // Only those who may store files learn which there are.
     x.require_files().await?;
     missing(x, data).await?.map_or(Ok(()), |file| Err(no_such_file(&file)))
+}
+
+/// The same where the activity is controlled that the data is for: the content of a file goes there
+/// alone, and nowhere if it is there.
+pub(super) async fn require_stored_for(
+    x: &Exchange<'_>,
+    activity: &ActivityId,
+    agent: Option<&AgentId>,
+    data: &Data,
+) -> Result<()> {
+    if named(data).is_empty() {
+        return Ok(());
+    }
+    x.require_files().await?;
+    let (activity, agent) = (activity.clone(), agent.cloned());
+    x.order(Request::RequireControl(activity, agent)).await?;
+    require_stored(x, data).await
 }
 
 /// A file that data names and whose content is nowhere to be found.

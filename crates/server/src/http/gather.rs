@@ -1,19 +1,19 @@
-//! What all servers know: of an instance, asked one after the other as they name each other; of
-//! lists, asked all at once.
+//! What all servers know: of an instance, those that name each other; of lists, all there are.
 //!
 //! Invariant: whoever cannot be reached is named, not waited for.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
 use hyper::header::{AUTHORIZATION, CONTENT_TYPE, HeaderName};
-use legwork_api::instances::{Instance, InstanceState};
+use legwork_api::instances::Instance;
 use legwork_model::id::ServerId;
 use serde::de::DeserializeOwned;
 use tokio::task::JoinSet;
 
 use super::exchange::Exchange;
-use crate::everywhere::{add, unasked};
+use crate::everywhere::{named, together};
 use crate::peer::{Header, Links, Passed};
 
 /// How long another server may take to say what it knows.
@@ -21,47 +21,66 @@ const PATIENCE: Duration = Duration::from_secs(2);
 /// More servers than control one instance in practice.
 const SERVERS_MAX: usize = 64;
 
-/// Adds what the other servers know.
-pub(super) async fn gather(x: &Exchange<'_>, mut all: Instance) -> Instance {
-    let Some(links) = &x.app.links else { return all };
-    let mut asked: Vec<Arc<str>> = vec![links.name.clone()];
-    // What has ended is known as a whole where it was started.
-    while is_open(&all) && asked.len() < SERVERS_MAX {
-        let Some(server) = unasked(&all, &asked).pop() else { break };
-        asked.push(server.clone());
-        match part(x, links, &server, &all).await {
-            Ok(Some(part)) => add(&mut all, part),
-            // What is on its way there has not arrived.
-            Ok(None) => {}
-            Err(Silent) => all.unreachable.push(server),
+/// Adds what the other servers know: those that are named by one that was asked, and the one that
+/// started it. The same comes out whichever of them is asked.
+pub(super) async fn gather(x: &Exchange<'_>, own: Instance) -> Instance {
+    let Some(links) = &x.app.links else { return own };
+    let instance = own.summary.instance;
+    let starter = links.topology().server(instance.server()).map(|server| server.name.clone());
+    let target = |_: &str| format!("/v1/instances/{instance}?here=true");
+    let mut known: BTreeSet<Arc<str>> = named(&own).chain(starter.clone()).collect();
+    let mut asked = BTreeSet::from([links.name.clone()]);
+    let (mut accounts, mut unreachable) = (Vec::new(), Vec::new());
+    loop {
+        let room = SERVERS_MAX.saturating_sub(asked.len());
+        let unasked: Vec<Arc<str>> = known.difference(&asked).take(room).cloned().collect();
+        if unasked.is_empty() {
+            break;
+        }
+        asked.extend(unasked.iter().cloned());
+        for (server, account) in ask_all(x, links, unasked, target).await {
+            match account {
+                Ok(Some(account)) => {
+                    known.extend(named(&account));
+                    accounts.push((server, account));
+                }
+                // What is on its way there has not arrived.
+                Ok(None) => {}
+                Err(Silent) => unreachable.push(server),
+            }
         }
     }
-    all.elsewhere.retain(|elsewhere| elsewhere.server != links.name);
-    all
+    let all = together(starter.as_ref(), (links.name.clone(), own), accounts);
+    unreachable.sort();
+    Instance { unreachable, ..all }
 }
 
-fn is_open(instance: &Instance) -> bool {
-    match instance.summary.state {
-        InstanceState::Running | InstanceState::Suspended => true,
-        InstanceState::Completed | InstanceState::Aborted => false,
+/// The same question to several servers at once; the answers in the order of their names.
+pub(super) async fn ask_all<T: DeserializeOwned + Send + 'static>(
+    x: &Exchange<'_>,
+    links: &Arc<Links>,
+    servers: Vec<Arc<str>>,
+    target: impl Fn(&str) -> String,
+) -> Vec<(Arc<str>, Result<Option<T>, Silent>)> {
+    let mut asking = JoinSet::new();
+    for server in servers {
+        let (links, question) = (links.clone(), question(x, target(&server)));
+        asking.spawn(async move {
+            let answer = match links.topology().server_named(&server) {
+                Some(id) => ask(&links, id, question).await,
+                None => Err(Silent),
+            };
+            (server, answer)
+        });
     }
+    let mut answered = asking.join_all().await;
+    answered.sort_by(|(a, _), (b, _)| a.cmp(b));
+    answered
 }
 
 /// A server that does not answer.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Silent;
-
-/// What one other server knows.
-async fn part(
-    x: &Exchange<'_>,
-    links: &Links,
-    name: &str,
-    all: &Instance,
-) -> Result<Option<Instance>, Silent> {
-    let server: ServerId = links.topology().server_named(name).ok_or(Silent)?;
-    let target = format!("/v1/instances/{}?here=true", all.summary.instance);
-    ask(links, server, question(x, target)).await
-}
 
 /// The same page of a list from every server, this one's own first, and who could not be asked.
 pub(super) async fn pages<T: DeserializeOwned + Send + 'static>(

@@ -11,9 +11,9 @@ use legwork_model::time::Timestamp;
 use legwork_site::{Answer, InstanceView, List, Request, Resolution};
 
 use super::exchange::Exchange;
-use super::files::require_stored;
-use super::gather;
+use super::files::require_stored_for;
 use super::reply::{Refused, Reply, Result};
+use super::{gather, histories};
 use crate::convert;
 use crate::everywhere;
 
@@ -113,25 +113,35 @@ fn not_passed_on(refused: Refused, instance: InstanceId) -> Refused {
     Refused::new(StatusCode::NOT_FOUND, "no_such_instance", detail)
 }
 
-/// The execution history of an instance.
+/// The execution history of an instance, put together from all servers that have a part in it. While
+/// the instance runs, reading on with `next` leaves nothing out and brings nothing twice.
 #[utoipa::path(
     get, path = "/v1/instances/{instance}/history", tag = "instances", operation_id = "history",
     params(
         ("instance" = String, Path),
-        ("from" = Option<u64>, Query, description = "Number of the first record"),
-        ("limit" = Option<usize>, Query, minimum = 1, maximum = 1000),
+        ("from" = Option<String>, Query, description = "`next` of the page before"),
+        ("limit" = Option<usize>, Query, minimum = 1, maximum = 1000,
+            description = "How many records, each with all entries of one command"),
+        ("here" = Option<bool>, Query, description = "Only what the server asked holds, in the \
+            order in which it came there; `from` is the number of the first record then"),
     ),
     responses((status = 200, body = History)),
 )]
 pub(super) async fn history(x: Exchange<'_>) -> Result {
     let instance: InstanceId = x.id()?;
-    let query = x.query(&["from", "limit"])?;
-    let from = query.parsed("from")?.unwrap_or(0);
-    let history = Request::History { instance, from, limit: query.limit()? };
-    let Answer::History { entries, next } = x.ask(history).await? else {
-        return Err(Refused::strange_answer());
-    };
-    Reply::json(&convert::history(entries, next))
+    let query = x.query(&["from", "limit", "here"])?;
+    let (limit, here) = (query.limit()?, query.parsed("here")?.unwrap_or(false));
+    match &x.app.links {
+        Some(links) if !here => {
+            let from = query.parsed("from")?.unwrap_or_default();
+            Reply::json(&histories::gather(&x, links, instance, from, limit).await?)
+        }
+        Some(_) | None => {
+            let from = query.parsed("from")?.unwrap_or(0);
+            let own = histories::own(&x, instance, from, limit).await;
+            Reply::json(&own.map_err(|refused| not_passed_on(refused, instance))?)
+        }
+    }
 }
 
 /// Holds an instance: nothing new of it is offered.
@@ -232,7 +242,7 @@ pub(super) async fn resolve(x: Exchange<'_>) -> Result {
         }
     };
     if let Resolution::Complete(data) = &resolution {
-        require_stored(&x, data).await?;
+        require_stored_for(&x, &activity, None, data).await?;
     }
     x.order(Request::Resolve { activity, resolution }).await?;
     Reply::done()

@@ -14,6 +14,7 @@ mod executors;
 mod files;
 mod gather;
 mod guard;
+mod histories;
 mod instances;
 mod jobs;
 mod links;

@@ -11,7 +11,7 @@ use legwork_site::{Answer, Complete, Request};
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 
 use super::exchange::Exchange;
-use super::files::require_stored;
+use super::files::require_stored_for;
 use super::relay;
 use super::reply::{Refused, Reply, Result};
 use crate::convert;
@@ -160,11 +160,11 @@ pub(super) async fn complete(x: Exchange<'_>) -> Result {
     let activity: ActivityId = x.id()?;
     x.query(&[])?;
     let CompleteRequest { agent, data, answer } = x.json_or_default()?;
-    require_stored(&x, &data).await?;
     let agent = match agent {
         Some(agent) => AgentId(agent),
         None => x.agent(None).await?,
     };
+    require_stored_for(&x, &activity, Some(&agent), &data).await?;
     let request = x
         .key()?
         .map(|key| completion_digest(key, &activity, &agent, &data, answer.as_deref()))

@@ -114,6 +114,16 @@ steps:
     let blob = file["blob"].as_str().unwrap();
     let stored = north.send(call(&format!("GET /v1/files/{blob}"))).await;
     assert_eq!((stored.status, &stored.body[..]), (200, &b"filled in"[..]));
+    // One that is where the step is controlled stays there, whoever is told that the step is done.
+    let started = north.ok(call("POST /v1/instances").json(json!({"process": "form"}))).await;
+    let instance = started["instance"].as_str().unwrap();
+    let before = north.large_to("south-1");
+    let file = north.upload(&crate::files::noise(5, 4_000_000)).await;
+    let complete = format!("POST /v1/work/{instance}:fill/complete");
+    south.ok(call(&complete).json(body(&file))).await;
+    let ended = north.ended(instance).await;
+    assert_eq!((&ended["state"], &ended["result"]["form"]), (&json!("completed"), &file));
+    assert_eq!(north.large_to("south-1"), before, "bytes for a file that nobody reads there");
     north.server.stop().await;
     south.server.stop().await;
 }

@@ -14,6 +14,7 @@ mod figures;
 mod flow;
 mod fuzz;
 mod guests;
+mod histories;
 mod jobs;
 mod limits;
 mod mail;

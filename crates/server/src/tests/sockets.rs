@@ -81,7 +81,7 @@ async fn the_client_carries_a_case_through() {
     let shown = client.instance(started.instance, Duration::ZERO).await.unwrap();
     assert_eq!(shown.summary.state, InstanceState::Running);
     client.abort(started.instance, Some("enough")).await.unwrap();
-    let history = client.history(started.instance, 0, None).await.unwrap();
+    let history = client.history(started.instance, None, None).await.unwrap();
     assert_eq!(history.entries.last().unwrap().detail.as_deref(), Some("enough"));
     server.stop().await;
 }

@@ -123,7 +123,17 @@ pub(crate) fn draw_topology(size: usize, transfer: Transfer, dice: &mut Dice) ->
     let costs = (a != b).then_some((link, 1 + dice.below(9) as u32)).into_iter().collect();
     let name = Arc::from("simulated");
     let watchdog = Policy::default();
-    Topology { name, epoch: 1, domains, servers, homes, executors, costs, watchdog }
+    Topology {
+        name,
+        epoch: 1,
+        domains,
+        servers,
+        homes,
+        executors,
+        costs,
+        watchdog,
+        ..Topology::default()
+    }
 }
 
 /// A topology of so many domains with one to four servers each, of all weights.

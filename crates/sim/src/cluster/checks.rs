@@ -9,7 +9,7 @@ use legwork_model::schema::Schema;
 use legwork_site::{Answer, Lifecycle, Request};
 
 use super::crew::{Crew, has_all};
-use super::{Cluster, oracle, story};
+use super::{Cluster, histories, oracle, story};
 
 /// Checks everything; how many activities were done.
 pub(crate) fn all(cluster: &mut Cluster, crew: &Crew) -> Result<usize, String> {
@@ -37,6 +37,7 @@ pub(crate) fn all(cluster: &mut Cluster, crew: &Crew) -> Result<usize, String> {
         }
     }
     keys(cluster, crew)?;
+    histories::check(cluster, &done.keys().copied().collect())?;
     for (&instance, &place) in crew.started() {
         let Some(done) = done.get(&instance) else {
             // A start whose answer was lost in a crash before the commit.

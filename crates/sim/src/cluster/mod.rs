@@ -7,6 +7,7 @@ pub(crate) mod changes;
 mod checks;
 mod couriers;
 mod crew;
+mod histories;
 mod moves;
 pub(crate) mod network;
 mod oracle;

@@ -47,6 +47,7 @@ mod resources;
 mod rounds;
 mod schedules;
 mod schedules_elsewhere;
+mod small_values;
 mod stand_ins;
 mod support;
 mod taken_by_others;

@@ -1,0 +1,396 @@
+//! One history out of the histories of several servers, page by page.
+//!
+//! Invariant: an entry stands after all its predecessors: after what its own server recorded before
+//! it, and after what that server had received from others by then. Where that leaves a choice, the
+//! earlier entry comes first, of simultaneous ones that of the server whose name comes first. So the
+//! order follows from the parts alone, whichever server merges them and however long the pages are.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::fmt::{self, Display};
+use std::str::FromStr;
+use std::sync::Arc;
+
+use legwork_model::time::Timestamp;
+
+type Name = Arc<str>;
+
+/// What the order of an entry depends on.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Line {
+    /// Number of the record at the server whose part this is.
+    pub record: u64,
+    pub at: Timestamp,
+    /// Where it happened. Another server than that of the part: a copy that came with a parcel.
+    pub server: Name,
+    pub kind: Name,
+    pub step: Option<Name>,
+    pub iteration: Vec<u32>,
+    /// Of parcels: the other server, and the number of the parcel.
+    pub from: Option<Name>,
+    pub to: Option<Name>,
+    pub number: Option<u32>,
+}
+
+type Key = (Option<Name>, Vec<u32>, Name);
+
+impl Line {
+    /// An activity ends once.
+    fn key(&self) -> Key {
+        (self.step.clone(), self.iteration.clone(), self.kind.clone())
+    }
+}
+
+/// A stretch of the history that one server holds.
+#[derive(Debug)]
+pub struct Part<E> {
+    server: Name,
+    records: VecDeque<Recorded<E>>,
+    /// Whether the server holds more records than these.
+    has_more: bool,
+    /// Which record holds what happened here.
+    own: BTreeMap<Key, u64>,
+    last: Option<Timestamp>,
+}
+
+#[derive(Debug)]
+struct Recorded<E> {
+    number: u64,
+    at: Timestamp,
+    lines: Vec<(Line, E)>,
+}
+
+/// How far the parts have been read: where the next page begins.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Frontier {
+    servers: BTreeMap<Name, Reached>,
+    /// By sender and receiver.
+    parcels: BTreeMap<(Name, Name), Parcels>,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Reached {
+    records: u64,
+    at: i64,
+    /// Could not be asked. It stays so up to the last page, so that nothing comes twice.
+    is_away: bool,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Parcels {
+    sent: u32,
+    delivered: u32,
+}
+
+/// A page of the whole history.
+#[derive(Debug)]
+pub struct Merged<E> {
+    pub entries: Vec<E>,
+    /// Whether there are more entries behind the page.
+    pub has_more: bool,
+    /// Something of one part follows from what another one did not have when it was read: read the
+    /// parts again. If that does not help, it is lost there.
+    pub is_cut: bool,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Turn {
+    Now,
+    Later,
+    /// Its predecessor is in no part.
+    Cut,
+}
+
+impl<E> Part<E> {
+    pub fn new(server: Name, entries: Vec<E>, has_more: bool, line: impl Fn(&E) -> Line) -> Self {
+        let mut records: VecDeque<Recorded<E>> = VecDeque::new();
+        let mut own = BTreeMap::new();
+        for entry in entries {
+            let line = line(&entry);
+            let is_own = line.server == server;
+            if is_own {
+                own.insert(line.key(), line.record);
+            }
+            match records.back_mut().filter(|last| last.number == line.record) {
+                Some(record) => {
+                    record.at = line.at;
+                    record.lines.push((line, entry));
+                }
+                None => {
+                    let (number, at) = (line.record, line.at);
+                    records.push_back(Recorded { number, at, lines: vec![(line, entry)] });
+                }
+            }
+        }
+        let last = records.back().map(|record| record.at);
+        Self { server, records, has_more, own, last }
+    }
+
+    /// The servers that are named in it.
+    pub fn named(&self) -> BTreeSet<Name> {
+        let lines = self.records.iter().flat_map(|record| &record.lines);
+        let names = lines.flat_map(|(line, _)| {
+            [Some(&line.server), line.from.as_ref(), line.to.as_ref()].into_iter().flatten()
+        });
+        names.cloned().collect()
+    }
+
+    /// Whether what happened here is still to come.
+    fn is_ahead(&self, key: &Key) -> bool {
+        let next = self.records.front().map(|record| record.number);
+        let place = self.own.get(key);
+        next.is_some_and(|next| place.is_some_and(|place| *place >= next))
+    }
+}
+
+impl Frontier {
+    /// How many records of a server are read.
+    pub fn records(&self, server: &str) -> u64 {
+        self.servers.get(server).map_or(0, |reached| reached.records)
+    }
+
+    pub fn is_begun(&self) -> bool {
+        self.servers.values().any(|reached| reached.records > 0)
+    }
+
+    /// A server that cannot be asked.
+    pub fn miss(&mut self, server: Name) {
+        self.servers.entry(server).or_default().is_away = true;
+    }
+
+    pub fn is_missed(&self, server: &str) -> bool {
+        self.servers.get(server).is_some_and(|reached| reached.is_away)
+    }
+
+    pub fn missed(&self) -> Vec<Name> {
+        let missed = self.servers.iter().filter(|(_, reached)| reached.is_away);
+        missed.map(|(name, _)| name.clone()).collect()
+    }
+
+    pub fn servers(&self) -> impl Iterator<Item = &Name> {
+        self.servers.keys()
+    }
+
+    fn at(&self, server: &str) -> i64 {
+        self.servers.get(server).map_or(i64::MIN, |reached| reached.at)
+    }
+
+    fn sent(&self, from: &Name, to: &Name) -> u32 {
+        self.parcels.get(&(from.clone(), to.clone())).map_or(0, |parcels| parcels.sent)
+    }
+
+    fn parcels(&mut self, from: &Name, to: &Name) -> &mut Parcels {
+        self.parcels.entry((from.clone(), to.clone())).or_default()
+    }
+
+    /// What is on its way, as far as it is read.
+    fn travel(&mut self, line: &Line) {
+        let Line { server, from, to, number, .. } = line;
+        match (&*line.kind, from, to) {
+            ("sent", _, Some(to)) => self.parcels(server, to).sent = number.unwrap_or(0),
+            ("delivered", _, Some(to)) => self.parcels(server, to).delivered = number.unwrap_or(0),
+            ("redirected", Some(from), to) => {
+                // Their numbers are free again, and follow those at the other server.
+                let before = self.parcels(server, from);
+                let waiting = before.sent.saturating_sub(before.delivered);
+                before.sent = before.delivered;
+                if let Some(to) = to {
+                    self.parcels(server, to).sent += waiting;
+                }
+            }
+            (_, _, _) => {}
+        }
+    }
+}
+
+/// The next page, of `limit` records at most. Each part begins where the page before has ended, or
+/// before that, and has at least `limit` records more if its server has. `lost` says that what no
+/// part has is not waited for.
+pub fn merge<E>(
+    parts: Vec<Part<E>>,
+    reached: &mut Frontier,
+    limit: usize,
+    lost: bool,
+) -> Merged<E> {
+    let mut merge = Merge { parts, reached, copies: BTreeSet::new() };
+    merge.skip();
+    let (mut entries, mut is_cut) = (Vec::new(), false);
+    for _ in 0..limit {
+        // What follows there may come before what the others have.
+        if merge.parts.iter().any(|part| part.has_more && part.records.is_empty()) {
+            break;
+        }
+        let Some((place, turn)) = merge.next() else { break };
+        if turn != Turn::Now && !lost {
+            is_cut = true;
+            break;
+        }
+        merge.take(place, &mut entries);
+    }
+    let has_more = merge.parts.iter().any(|part| part.has_more || !part.records.is_empty());
+    Merged { entries, has_more: has_more && !is_cut, is_cut }
+}
+
+struct Merge<'r, E> {
+    parts: Vec<Part<E>>,
+    reached: &'r mut Frontier,
+    /// Copies that stand for the entries of servers that cannot be asked.
+    copies: BTreeSet<(Name, Key)>,
+}
+
+impl<E> Merge<'_, E> {
+    /// Passes over what earlier pages had.
+    fn skip(&mut self) {
+        for part in &mut self.parts {
+            let read = self.reached.records(&part.server);
+            while let Some(record) = part.records.pop_front_if(|record| record.number < read) {
+                let copies = record.lines.into_iter().map(|(line, _)| line);
+                let copies = copies.filter(|line| line.server != part.server);
+                self.copies.extend(copies.map(|line| (line.server.clone(), line.key())));
+            }
+        }
+    }
+
+    /// The part whose next record comes next. None is ready if a predecessor is in no part.
+    fn next(&self) -> Option<(usize, Turn)> {
+        let heads = self.parts.iter().enumerate();
+        let heads = heads.filter_map(|(place, part)| Some((place, part, part.records.front()?)));
+        let next = heads.min_by_key(|(_, part, record)| {
+            let turn = self.turn(part, record);
+            // That something arrived is told after the arrival, even in the same millisecond.
+            let is_receipt = record.lines.iter().all(|(line, _)| &*line.kind == "delivered");
+            (turn != Turn::Now, record.at, is_receipt, part.server.clone())
+        });
+        next.map(|(place, part, record)| (place, self.turn(part, record)))
+    }
+
+    fn turn(&self, part: &Part<E>, record: &Recorded<E>) -> Turn {
+        let mut turn = Turn::Now;
+        for (line, _) in &record.lines {
+            let of_line = if line.server != part.server {
+                self.turn_of_copy(line)
+            } else if &*line.kind == "received" {
+                self.turn_of_parcel(line)
+            } else {
+                Turn::Now
+            };
+            match of_line {
+                Turn::Now => {}
+                Turn::Later => turn = Turn::Later,
+                Turn::Cut => return Turn::Cut,
+            }
+        }
+        turn
+    }
+
+    fn part(&self, server: &str) -> Option<&Part<E>> {
+        self.parts.iter().find(|part| &*part.server == server)
+    }
+
+    /// After the original, if its server can be asked.
+    fn turn_of_copy(&self, line: &Line) -> Turn {
+        let Some(part) = self.part(&line.server) else { return Turn::Now };
+        if part.is_ahead(&line.key()) {
+            return Turn::Later;
+        }
+        let is_read = self.reached.at(&part.server) >= line.at.0;
+        let is_past = part.last.is_some_and(|last| last > line.at);
+        match (is_read || is_past, part.has_more || !part.records.is_empty()) {
+            (true, _) => Turn::Now,
+            (false, true) => Turn::Later,
+            (false, false) => Turn::Cut,
+        }
+    }
+
+    /// After it was sent.
+    fn turn_of_parcel(&self, line: &Line) -> Turn {
+        let Some(sender) = line.from.as_ref().and_then(|from| self.part(from)) else {
+            return Turn::Now;
+        };
+        let is_sent = self.reached.sent(&sender.server, &line.server) >= line.number.unwrap_or(0);
+        match (is_sent, sender.has_more || !sender.records.is_empty()) {
+            (true, _) => Turn::Now,
+            (false, true) => Turn::Later,
+            (false, false) => Turn::Cut,
+        }
+    }
+
+    /// Takes the next record of a part, without what was told of others that tell it themselves.
+    fn take(&mut self, place: usize, entries: &mut Vec<E>) {
+        let Some(part) = self.parts.get_mut(place) else { return };
+        let Some(record) = part.records.pop_front() else { return };
+        let server = part.server.clone();
+        for (line, entry) in record.lines {
+            if line.server == server {
+                self.reached.travel(&line);
+                entries.push(entry);
+            } else if self.is_missing(&line) {
+                entries.push(entry);
+            }
+        }
+        let reached = self.reached.servers.entry(server).or_default();
+        (reached.records, reached.at) = (record.number + 1, record.at.0.max(reached.at));
+    }
+
+    /// Whether a copy stands for an original that is in no part.
+    fn is_missing(&mut self, line: &Line) -> bool {
+        let key = line.key();
+        let is_told = self.part(&line.server).is_some_and(|part| part.own.contains_key(&key));
+        let is_read = self.reached.at(&line.server) >= line.at.0;
+        !is_told && !is_read && self.copies.insert((line.server.clone(), key))
+    }
+}
+
+impl Display for Frontier {
+    /// `north-1.12.1763499600000_south-1.3.1763499600123.away_north-1~south-1.2.2`
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut gap = "";
+        for (server, Reached { records, at, is_away }) in &self.servers {
+            write!(f, "{gap}{server}.{records}.{at}{}", if *is_away { ".away" } else { "" })?;
+            gap = "_";
+        }
+        for ((from, to), Parcels { sent, delivered }) in &self.parcels {
+            write!(f, "{gap}{from}~{to}.{sent}.{delivered}")?;
+            gap = "_";
+        }
+        Ok(())
+    }
+}
+
+/// What says how far a history is read is not of a page before.
+#[derive(Debug, thiserror::Error)]
+#[error("it is the `next` of the page before, or 0")]
+pub struct Unknown;
+
+impl FromStr for Frontier {
+    type Err = Unknown;
+
+    fn from_str(text: &str) -> Result<Self, Unknown> {
+        let mut frontier = Self::default();
+        if text == "0" {
+            return Ok(frontier);
+        }
+        for item in text.split('_') {
+            let mut fields = item.split('.');
+            let name = fields.next().ok_or(Unknown)?;
+            let (first, second) = (fields.next().ok_or(Unknown)?, fields.next().ok_or(Unknown)?);
+            let away = fields.next();
+            match name.split_once('~') {
+                Some((from, to)) => {
+                    let sent = first.parse().map_err(|_| Unknown)?;
+                    let delivered = second.parse().map_err(|_| Unknown)?;
+                    *frontier.parcels(&from.into(), &to.into()) = Parcels { sent, delivered };
+                }
+                None => {
+                    let records = first.parse().map_err(|_| Unknown)?;
+                    let at = second.parse().map_err(|_| Unknown)?;
+                    let reached = Reached { records, at, is_away: away == Some("away") };
+                    frontier.servers.insert(name.into(), reached);
+                }
+            }
+        }
+        Ok(frontier)
+    }
+}
+
+#[cfg(test)]
+mod tests;

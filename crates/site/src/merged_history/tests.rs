@@ -1,0 +1,156 @@
+//! Parts written as text: `0@5 north: decided a` is record 0, of moment 5.
+
+use super::*;
+
+/// `RECORD@MOMENT [SERVER:] KIND [STEP] [<FROM] [>TO] [#NUMBER]`
+fn part(server: &str, lines: &[&str], has_more: bool) -> Part<String> {
+    let line = |text: &String| {
+        let (place, rest) = text.split_once(' ').unwrap();
+        let (record, at) = place.split_once('@').unwrap();
+        let (of, rest) = rest.split_once(": ").unwrap_or((server, rest));
+        let mut words = rest.split(' ');
+        let mut line = Line {
+            record: record.parse().unwrap(),
+            at: Timestamp(at.parse().unwrap()),
+            server: of.into(),
+            kind: words.next().unwrap().into(),
+            step: None,
+            iteration: Vec::new(),
+            from: None,
+            to: None,
+            number: None,
+        };
+        for word in words {
+            match word.split_at(1) {
+                ("<", from) => line.from = Some(from.into()),
+                (">", to) => line.to = Some(to.into()),
+                ("#", number) => line.number = number.parse().ok(),
+                (_, _) => line.step = Some(word.into()),
+            }
+        }
+        line
+    };
+    let lines = lines.iter().map(|line| (*line).to_owned()).collect();
+    Part::new(server.into(), lines, has_more, line)
+}
+
+const NORTH: [&str; 6] = [
+    "0@1 created",
+    "1@2 completed a",
+    "1@2 sent >south #1",
+    "2@4 delivered >south #1",
+    "3@3 south: completed b",
+    "3@9 received <south #1",
+];
+/// Its clock is behind.
+const SOUTH: [&str; 6] = [
+    "0@1 north: created",
+    "0@2 north: completed a",
+    "0@1 received <north #1",
+    "1@2 claimed b",
+    "2@3 completed b",
+    "2@3 sent >north #1",
+];
+const WHOLE: [&str; 9] = [
+    "0@1 created",
+    "1@2 completed a",
+    "1@2 sent >south #1",
+    "0@1 received <north #1",
+    "1@2 claimed b",
+    "2@3 completed b",
+    "2@3 sent >north #1",
+    "2@4 delivered >south #1",
+    "3@9 received <south #1",
+];
+
+fn whole(parts: Vec<Part<String>>) -> Vec<String> {
+    let merged = merge(parts, &mut Frontier::default(), 100, false);
+    assert!(!merged.has_more && !merged.is_cut, "{merged:?}");
+    merged.entries
+}
+
+#[test]
+fn an_entry_stands_after_its_predecessors_whatever_the_clocks_say() {
+    let parts = vec![part("south", &SOUTH, false), part("north", &NORTH, false)];
+    assert_eq!(whole(parts), WHOLE);
+}
+
+#[test]
+fn pages_come_to_the_same_as_the_whole_however_long_they_are() {
+    for limit in 1..8 {
+        let (mut frontier, mut all) = (Frontier::default(), Vec::new());
+        loop {
+            let window = |server: &str, lines: &[&str]| {
+                let from = frontier.records(server);
+                let number = |line: &str| line.split_once('@').unwrap().0.parse::<u64>().unwrap();
+                let end = from + limit;
+                let lines: Vec<&str> =
+                    lines.iter().copied().filter(|l| number(l) >= from).collect();
+                let here = lines.iter().copied().filter(|line| number(line) < end);
+                let here: Vec<&str> = here.collect();
+                part(server, &here, here.len() < lines.len())
+            };
+            let parts = vec![window("north", &NORTH), window("south", &SOUTH)];
+            let merged = merge(parts, &mut frontier, limit as usize, false);
+            assert!(!merged.is_cut, "{limit}: {frontier}");
+            all.extend(merged.entries);
+            if !merged.has_more {
+                break;
+            }
+            frontier = frontier.to_string().parse().unwrap();
+        }
+        assert_eq!(all, WHOLE, "{limit}");
+    }
+}
+
+#[test]
+fn what_others_were_told_of_a_server_that_is_away_is_shown_once_even_between_pages() {
+    let north = ["0@3 south: created", "0@4 east: completed a", "0@9 received <east #1"];
+    let west =
+        ["0@3 south: created", "0@4 east: completed a", "0@8 received <east #1", "1@9 completed c"];
+    let parts = || vec![part("north", &north, false), part("west", &west, false)];
+    let expected = [
+        "0@3 south: created",
+        "0@4 east: completed a",
+        "0@8 received <east #1",
+        "0@9 received <east #1",
+        "1@9 completed c",
+    ];
+    assert_eq!(whole(parts()), expected);
+    let (mut frontier, mut all) = (Frontier::default(), Vec::new());
+    frontier.miss("east".into());
+    for _ in 0..3 {
+        // Read again from the beginning.
+        all.extend(merge(parts(), &mut frontier, 1, false).entries);
+        frontier = frontier.to_string().parse().unwrap();
+    }
+    assert_eq!(all, expected);
+    assert!(frontier.is_missed("east") && !frontier.is_missed("north"));
+}
+
+#[test]
+fn what_was_not_there_yet_when_its_server_was_read_is_waited_for_and_what_is_lost_is_not() {
+    let parts = || vec![part("south", &SOUTH, false), part("north", &NORTH[..1], false)];
+    let merged = merge(parts(), &mut Frontier::default(), 100, false);
+    assert!(merged.is_cut, "{merged:?}");
+    assert_eq!(merged.entries, ["0@1 created"]);
+    let merged = merge(parts(), &mut Frontier::default(), 100, true);
+    let copy = "0@2 north: completed a";
+    assert_eq!(merged.entries[..3], ["0@1 created", copy, "0@1 received <north #1"]);
+}
+
+#[test]
+fn what_was_redirected_arrives_under_a_number_of_its_new_receiver() {
+    let north = ["0@1 created", "0@1 sent >south #1", "1@2 redirected <south >east"];
+    let east = ["0@0 received <north #1"];
+    let expected = [&north[..], &east[..]].concat();
+    assert_eq!(whole(vec![part("east", &east, false), part("north", &north, false)]), expected);
+}
+
+#[test]
+fn how_far_a_history_is_read_is_said_in_one_word_and_nothing_else_is_taken_for_it() {
+    assert_eq!("0".parse::<Frontier>().unwrap(), Frontier::default());
+    for text in ["", "7", "north-1", "north-1.x.3", "a~b.1"] {
+        assert!(text.parse::<Frontier>().is_err(), "{text}");
+    }
+}

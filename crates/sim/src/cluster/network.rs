@@ -100,6 +100,11 @@ impl Network {
         }
     }
 
+    /// A process comes up: what was said to the one before was said on connections that ended with it.
+    pub(crate) fn lose_what_goes_to(&mut self, server: ServerId) {
+        self.under_way.retain(|_, envelope| envelope.to != server);
+    }
+
     pub(crate) fn mend(&mut self) {
         let mended = std::mem::take(&mut self.cut);
         self.noticed.extend(mended.into_iter().map(|link| (link, true)));

@@ -77,6 +77,7 @@ impl Reshapes {
         if let Some((place, until)) = self.away
             && (turn >= until || cluster.calm)
         {
+            cluster.network.lose_what_goes_to(ServerId(place as u16));
             if !cluster.calm && dice.chance(50) {
                 // So long that what it knows of the weights counts for nothing new any more.
                 cluster.now.0 += LONG_MS;

@@ -64,6 +64,11 @@ pub(crate) enum Message {
         to: Arc<str>,
         is_up: bool,
     },
+    /// The site knows another server by a new number: tell it whether that one can be reached. That is
+    /// looked up when this is handled, so that it is not older than the changes told before.
+    ReportLink {
+        to: Arc<str>,
+    },
     /// The content of a file is stored here that an instance has waited for.
     FileHere {
         instance: InstanceId,
@@ -204,6 +209,13 @@ impl Driver {
         }
     }
 
+    fn report_link(&mut self, to: &str, now: Timestamp) {
+        let links = self.around.links.as_ref();
+        if let Some(is_up) = links.and_then(|links| links.is_peer_up(to)) {
+            self.link(to, is_up, now);
+        }
+    }
+
     fn link(&mut self, to: &str, is_up: bool, now: Timestamp) {
         if let Some(to) = self.site.server_named(to) {
             self.handle(Input::Link { to, is_up }, now);
@@ -263,6 +275,7 @@ impl Driver {
                     drop(room);
                 }
                 Message::Link { to, is_up } => self.link(&to, is_up, now),
+                Message::ReportLink { to } => self.report_link(&to, now),
                 Message::FileHere { instance, blob } => {
                     self.handle(Input::FilesHere { instance, blobs: vec![blob] }, now);
                 }

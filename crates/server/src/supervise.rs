@@ -367,6 +367,7 @@ fn refuse(backlog: &mut VecDeque<Message>, reason: &Arc<str>) -> ControlFlow<()>
             | Message::Unheard(_)
             | Message::Heard { .. }
             | Message::Link { .. }
+            | Message::ReportLink { .. }
             | Message::FileHere { .. }
             | Message::Executor { .. }
             | Message::GiveAway { .. }

@@ -175,23 +175,22 @@ impl Links {
         let before = self.known.send_replace(Known { topology, here, has_joined });
         self.acquaint();
         if has_joined {
-            self.tell_anew(&before);
+            self.report_links(&before);
         }
         self.host.look_around();
         // Those who dial look again when the peers are there.
         self.known.send_modify(|_| {});
     }
 
-    /// The site hears of links by the numbers of servers: of those that have come by one it hears now.
-    fn tell_anew(&self, before: &Known) {
+    /// Reports to the site the links of servers that have got a new number: it knows them by numbers.
+    fn report_links(&self, before: &Known) {
         let topology = self.topology();
         for (id, server) in topology.numbered().filter(|(_, server)| server.name != self.name) {
             let named = before.topology.server(id).is_some_and(|known| known.name == server.name);
             if !(before.has_joined && named)
                 && let Some(peer) = self.peer_named(&server.name)
             {
-                let (to, is_up) = (peer.name.clone(), peer.is_up());
-                self.tell(drive::Message::Link { to, is_up });
+                self.tell(drive::Message::ReportLink { to: peer.name.clone() });
             }
         }
     }
@@ -377,6 +376,11 @@ impl Links {
         self.peers().iter().map(|peer| (peer.name.clone(), peer.is_up())).collect()
     }
 
+    /// Whether a server can be reached, if there is one of this name.
+    pub(crate) fn is_peer_up(&self, name: &str) -> Option<bool> {
+        self.peer_named(name).map(|peer| peer.is_up())
+    }
+
     /// How many parcels wait for each server; none for those not named.
     pub(crate) fn show_parcels(&self, waiting: &BTreeMap<ServerId, usize>) {
         let topology = self.topology();
@@ -542,7 +546,9 @@ pub(super) mod tests {
             let mut told = VecDeque::new();
             north.queue.take_all(&mut told, Some(Duration::ZERO));
             let link = |message| {
-                let drive::Message::Link { to, .. } = message else { return "another".to_owned() };
+                let drive::Message::ReportLink { to } = message else {
+                    return "another".to_owned();
+                };
                 to.to_string()
             };
             told.into_iter().map(link).collect()

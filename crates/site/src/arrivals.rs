@@ -131,7 +131,7 @@ impl Site {
             // About no instance.
             Message::Report(_) | Message::Moved { .. } => self.hear_report(from, &message, now),
             Message::KeyWanted(question) => self.key_wanted(from, question, now),
-            Message::KeyUsed { question, is_used } => self.key_used(from, question, is_used),
+            Message::KeyUsed { question, is_used } => self.key_used(from, question, is_used, now),
             Message::Over { ids } => self.told_over(from, ids, now),
             Message::Load { written } => self.load_told(from, written, now),
             Message::Plan(said) => self.hear_planner(from, *said, now),
@@ -166,9 +166,6 @@ impl Site {
             self.say_taken(from, offer.id);
             return self.ask_next(id, from, number, now);
         }
-        if number > received + 1 {
-            return;
-        }
         if self.instances.state(id).is_none() {
             // New here: this server must be the one that it belongs to, and know that it is.
             if self.is_locked() {
@@ -177,6 +174,14 @@ impl Site {
             if !self.belongs_here(id) {
                 return self.bring_newer(from);
             }
+            // It may be over at the one that it belonged to before.
+            match self.unless_had_earlier(from, offer, now) {
+                Some(may_begin) => offer = may_begin,
+                None => return,
+            }
+        }
+        if number > received + 1 {
+            return;
         }
         match offer.entries.take() {
             None => self.ask(from, offer, now),
@@ -248,6 +253,7 @@ impl Site {
             None => {
                 let first =
                     guarded(|| engine::receive_first(&self.standing(id), &schema, received, now));
+                self.case_begins(id);
                 self.begin_with(id, &schema, first, now)
             }
         };
@@ -287,7 +293,7 @@ impl Site {
         self.hear(from, Message::Offer(offer), now);
     }
 
-    fn say_taken(&mut self, to: ServerId, parcel: ParcelId) {
+    pub(crate) fn say_taken(&mut self, to: ServerId, parcel: ParcelId) {
         self.out.push(Output::Send { to, message: Message::Taken { parcel } });
     }
 }

@@ -9,7 +9,11 @@ use std::sync::Arc;
 use legwork_model::event::{Method, Performer, Validity};
 use legwork_model::id::{DomainId, InstanceId, ServerId};
 use legwork_model::time::Timestamp;
-use legwork_placement::{Change, Layout, Rule, Topology};
+use legwork_placement::{Change, Layout, Map, Rule, Topology};
+
+/// Clocks differ by less than this: so far the instances of a server that cannot be asked may be
+/// ahead.
+pub(crate) const SKEW_MS: u64 = 60_000;
 
 #[derive(Debug, Default)]
 pub(crate) struct Changes {
@@ -24,7 +28,17 @@ pub(crate) struct Changes {
     took_ms: Option<u64>,
     /// All divisions that a domain has had, the first one first, none twice in a row: an idempotency
     /// key may have been used under any of them.
-    divisions: BTreeMap<DomainId, Vec<Arc<Layout>>>,
+    divisions: BTreeMap<DomainId, Vec<Division>>,
+    /// Servers that were declared down in the last change of their domain.
+    declared_down: BTreeSet<ServerId>,
+}
+
+/// How a domain was divided among its servers.
+#[derive(Debug)]
+pub(crate) struct Division {
+    pub(crate) layout: Arc<Layout>,
+    /// An instance that was created later began under no division before this one.
+    pub(crate) earlier_ms: u64,
 }
 
 /// A change under way.
@@ -137,17 +151,29 @@ impl Changes {
             if pending.change.servers.is_empty() {
                 self.took_ms = Some(at.0.saturating_sub(pending.begun_at.0).unsigned_abs());
             }
+            let is_locked =
+                |id: &ServerId| topology.domain_of(*id).is_some_and(|id| pending.locks(id));
+            self.declared_down.retain(|id| !is_locked(id));
+            self.declared_down.extend(&pending.without);
         }
+        let earlier_ms = u64::try_from(at.0).unwrap_or_default().saturating_add(SKEW_MS);
         for (id, domain) in (0..).map(DomainId).zip(&topology.domains) {
             let divisions = self.divisions.entry(id).or_default();
             let newest = domain.chain.versions().map(|version| &version.layout).next();
-            divisions.extend(newest.filter(|newest| divisions.last() != Some(*newest)).cloned());
+            let last = divisions.last().map(|last| &last.layout);
+            let changed = newest.filter(|newest| last != Some(*newest)).cloned();
+            divisions.extend(changed.map(|layout| Division { layout, earlier_ms }));
         }
     }
 
     /// All divisions that a domain has had.
-    pub(crate) fn divisions(&self, domain: DomainId) -> &[Arc<Layout>] {
+    pub(crate) fn divisions(&self, domain: DomainId) -> &[Division] {
         self.divisions.get(&domain).map_or(&[], Vec::as_slice)
+    }
+
+    /// Whether nobody waits for a server any more: it was declared down, and has not reported since.
+    pub(crate) fn is_declared_down(&self, server: ServerId) -> bool {
+        self.declared_down.contains(&server)
     }
 }
 
@@ -171,5 +197,35 @@ impl Pending {
     /// Whether a server is on its way to another host.
     pub fn moves(&self, server: ServerId) -> bool {
         self.change.servers.contains(&server)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TWO: &str = r#"
+topology: two
+domains:
+  north:
+    servers:
+      north-1: { address: "n:1", api: "http://n" }
+      north-2: { address: "m:2", api: "http://m" }
+"#;
+
+    #[test]
+    fn a_server_that_was_declared_down_counts_again_when_it_has_reported() {
+        let topology = Topology::parse(TWO).0.unwrap();
+        let mut changes = Changes::default();
+        for (number, without) in [(1, vec![ServerId(1)]), (2, vec![])] {
+            let change = Change { domains: [DomainId(0)].into(), servers: BTreeSet::new() };
+            let begun = ("".into(), Method::Since, Performer::System);
+            let (changed, at) = ((topology.clone(), change), Timestamp(0));
+            let without: BTreeSet<ServerId> = without.into_iter().collect();
+            let pending = Pending::new(number, begun, without.clone(), changed, (1, at));
+            changes.begin(pending).unwrap();
+            changes.published(&topology, at);
+            assert_eq!(changes.declared_down, without);
+        }
     }
 }

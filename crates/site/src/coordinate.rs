@@ -15,7 +15,7 @@ use legwork_placement::{Change, EXCEPTIONS_MAX, Exceptions, Map, PORTION_MAX, Ru
 
 use crate::Site;
 use crate::access::Caller;
-use crate::changes::Pending;
+use crate::changes::{Pending, SKEW_MS};
 use crate::message::{Instance, Message, Report};
 use crate::output::Output;
 
@@ -25,9 +25,6 @@ const GRACE: Duration = Duration::from_secs(2);
 const REPORTS_MAX: Duration = Duration::from_secs(30);
 /// A server has moved by then, or the change is undone.
 const MOVES_MAX: Duration = Duration::from_secs(600);
-/// Clocks differ by less than this: so far the instances of a server that cannot be asked may be
-/// ahead.
-const SKEW_MS: u64 = 60_000;
 /// How long is waited before something is reported again: at first, and at most.
 const PAUSE_MIN: Duration = Duration::from_secs(1);
 const PAUSE_MAX: Duration = Duration::from_secs(8);
@@ -121,7 +118,7 @@ impl Site {
             let divisions = self.catalog.changes().divisions(*domain);
             let has_part = |id: &ServerId| {
                 let gets_one = next.server(*id).is_some_and(|server| server.weight > 0);
-                gets_one || divisions.iter().any(|layout| layout.has_part(*id))
+                gets_one || divisions.iter().any(|division| division.layout.has_part(*id))
             };
             all.extend(topology.servers_of(*domain).map(|(id, _)| id).filter(has_part));
         }

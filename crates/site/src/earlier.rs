@@ -6,13 +6,12 @@
 //! there. A server says so only when it can no longer start anything under an earlier one.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::Arc;
 use std::time::Duration;
 
-use legwork_model::id::{InstanceId, ServerId, StreamId};
+use legwork_model::id::{InstanceId, ServerId, StreamId, StreamKind};
 use legwork_model::time::Timestamp;
-use legwork_placement::Layout;
 
+use crate::changes::Division;
 use crate::input::RequestId;
 use crate::message::{KeyQuestion, Message};
 use crate::output::Output;
@@ -62,12 +61,12 @@ impl Site {
     fn earlier_servers(&self, id: InstanceId) -> (u32, BTreeSet<ServerId>) {
         let Some(seat) = &self.seat else { return (0, BTreeSet::new()) };
         let divisions = self.divisions_here();
-        let servers = divisions.iter().map(|layout| layout.server(id.spread()));
+        let servers = divisions.iter().map(|division| division.layout.server(id.spread()));
         (divisions.len() as u32, servers.filter(|server| *server != seat.here).collect())
     }
 
     /// All divisions that the domain of this server has had, as far as known here.
-    fn divisions_here(&self) -> &[Arc<Layout>] {
+    pub(crate) fn divisions_here(&self) -> &[Division] {
         let domain = self.domain_here();
         domain.map_or(&[], |domain| self.catalog.changes().divisions(domain))
     }
@@ -130,13 +129,20 @@ impl Site {
         }
     }
 
-    /// Another server asks whether a key was used here. As long as this server has not heard of the
+    /// Another server asks whether a key was used here, or whether a case was here and is over. As
+    /// long as this server has not heard of the
     /// division that is asked about, it may still start something under the key: it does not answer,
     /// and is asked again.
     pub(crate) fn key_wanted(&mut self, from: ServerId, question: KeyQuestion, now: Timestamp) {
         let KeyQuestion { key, versions } = question;
         if self.divisions_here().len() < versions as usize {
             return self.ask_for_newer(from, now);
+        }
+        if let StreamKind::Instance(id) = key.kind()
+            && (self.instances.get(id).is_some() || self.instances.broken(id).is_some())
+        {
+            // It is not over here, and the new weights except it: whoever asks has yet to hear of that.
+            return;
         }
         let questions = &mut self.earlier.questions;
         if questions.len() < KEYS_MAX || questions.contains_key(&key) {
@@ -154,9 +160,23 @@ impl Site {
         }
     }
 
+    /// A case is open here: who has asked about it gets no answer.
+    pub(crate) fn drop_questions(&mut self, stream: StreamId) {
+        self.earlier.questions.remove(&stream);
+    }
+
     /// Another server has answered.
-    pub(crate) fn key_used(&mut self, from: ServerId, question: KeyQuestion, is_used: bool) {
+    pub(crate) fn key_used(
+        &mut self,
+        from: ServerId,
+        question: KeyQuestion,
+        is_used: bool,
+        now: Timestamp,
+    ) {
         let KeyQuestion { key, versions } = question;
+        if let StreamKind::Instance(id) = key.kind() {
+            return self.case_answered(from, (id, versions), is_used, now);
+        }
         let Some(asking) = self.earlier.asking.get_mut(&key) else { return };
         if asking.versions != versions || !asking.silent.contains(&from) {
             return;

@@ -18,6 +18,7 @@ mod coordinate;
 mod demand;
 mod departures;
 mod earlier;
+mod earlier_cases;
 mod exceptions;
 mod executors;
 mod export;
@@ -100,6 +101,7 @@ use chain::Chain;
 use contents::Contents;
 use coordinate::{Coordination, Reporting};
 use earlier::Earlier;
+use earlier_cases::EarlierCases;
 use exceptions::Endings;
 use executors::Executors;
 use fetch::Fetching;
@@ -227,6 +229,7 @@ pub struct Site {
     coordination: Coordination,
     /// Keys that may have been used elsewhere.
     earlier: Earlier,
+    earlier_cases: EarlierCases,
     /// Exceptions of the domain that are here.
     endings: Endings,
     /// Whether the servers have the load they are meant to have.
@@ -305,6 +308,7 @@ impl Site {
             reporting: Reporting::default(),
             coordination: Coordination::default(),
             earlier: Earlier::default(),
+            earlier_cases: EarlierCases::default(),
             endings: Endings::default(),
             watching: Watching::default(),
             executors: Executors::default(),

@@ -225,6 +225,7 @@ impl Site {
         let freezes = pending != was_pending && self.mode() != Mode::Serving;
         if epoch != was_epoch || freezes {
             self.restart_key_questions();
+            self.restart_case_questions(now);
         }
         if epoch != was_epoch {
             self.note_exceptions();

@@ -95,7 +95,7 @@ pub enum Message {
         #[n(1)]
         server: ServerId,
     },
-    /// Was this idempotency key used there?
+    /// Was this idempotency key used there? Or was this case there, where it is over then?
     #[n(11)]
     KeyWanted(#[n(0)] KeyQuestion),
     #[n(12)]
@@ -268,10 +268,10 @@ pub struct Report {
     pub open: u64,
 }
 
-/// A key, and under how many versions of its domain's weights it is asked for.
+/// A key or a case, and under how many versions of its domain's weights it is asked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Encode, Decode)]
 pub struct KeyQuestion {
-    /// The key's stream.
+    /// The stream of the key or case.
     #[cbor(n(0), with = "legwork_model::id::stream_bytes")]
     pub key: StreamId,
     #[n(1)]

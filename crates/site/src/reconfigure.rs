@@ -125,7 +125,7 @@ impl Site {
         let was_alone = |id: &&ServerId| {
             let domain = seat.topology.domain_of(**id).filter(|id| change.domains.contains(id));
             let divisions = domain.map_or(&[][..], |id| self.catalog.changes().divisions(id));
-            let mut shares = divisions.iter().map(|layout| layout.shares());
+            let mut shares = divisions.iter().map(|division| division.layout.shares());
             domain.is_some() && !shares.any(|all| all.len() > 1 && all.contains_key(*id))
         };
         if let Some(alone) = without.iter().find(was_alone) {

@@ -150,6 +150,11 @@ impl Site {
         for repeated in self.repeated.remove(&id).unwrap_or_default() {
             self.answer_or_wait(repeated.id, id, repeated.wait_until, Some(true), now);
         }
+        if is_open || self.instances.get(id).is_some_and(|slot| !slot.is_over()) {
+            self.drop_questions(id.into());
+        } else {
+            self.answer_key_questions(id.into(), is_there);
+        }
         if self.instances.get(id).is_some_and(Slot::is_over) && !self.contents.concerns(id) {
             self.forget_over(id);
         }

@@ -120,13 +120,8 @@ impl Site {
     }
 
     /// Keeps an offer until records have come.
-    pub(crate) fn hold_offer(&mut self, from: ServerId, mut offer: Box<Offer>, now: Timestamp) {
-        let key = (from, offer.id);
-        let mut base = RecordedAt(now);
-        let entries = offer.entries.iter().flatten();
-        if entries.map(|entry| length(entry, &mut base)).sum::<u64>() > HELD_BYTES_MAX {
-            (offer.entries, offer.is_part) = (None, false);
-        }
+    pub(crate) fn hold_offer(&mut self, from: ServerId, offer: Box<Offer>, now: Timestamp) {
+        let (key, offer) = ((from, offer.id), small_enough(offer, now));
         let held = &mut self.replication.held;
         if held.len() < HELD_MAX || held.contains_key(&key) {
             held.insert(key, offer);
@@ -354,4 +349,14 @@ impl Site {
             self.out.push(Output::Send { to: from, message });
         }
     }
+}
+
+/// An offer to be kept for some time: a large one as a question only.
+pub(crate) fn small_enough(mut offer: Box<Offer>, now: Timestamp) -> Box<Offer> {
+    let mut base = RecordedAt(now);
+    let entries = offer.entries.iter().flatten();
+    if entries.map(|entry| length(entry, &mut base)).sum::<u64>() > HELD_BYTES_MAX {
+        (offer.entries, offer.is_part) = (None, false);
+    }
+    offer
 }

@@ -130,6 +130,13 @@ fn messages_about_changes_keep_their_bytes() {
         &Message::KeyUsed { question, is_used: true },
         "00830c82500000000000000000000000000000000703f5",
     );
+    // Of a case: whether it was there and is over.
+    let question = KeyQuestion { key: StreamId::from(id), versions: 3 };
+    check(&Message::KeyWanted(question), "00820b82500102030405060708090a0b0c0d0e0f1003");
+    check(
+        &Message::KeyUsed { question, is_used: false },
+        "00830c82500102030405060708090a0b0c0d0e0f1003f4",
+    );
     check(&Message::Over { ids: vec![id] }, "00820d500102030405060708090a0b0c0d0e0f10");
 }
 

@@ -1,5 +1,6 @@
 //! Weights and hosts change while cases run: what is locked, what is reported, what becomes of it.
 
+use std::cell::RefCell;
 use std::collections::BTreeSet;
 
 use crate::support::group::{Group, HIGH, Server, asked, code, key, start, topology, with_guest};
@@ -299,6 +300,59 @@ fn while_a_server_that_may_have_used_a_key_is_away_the_start_is_refused_and_not_
     (0..11).for_each(|_| group.pass(1_000));
     assert_eq!(code(group.answers.remove(&held)).0, "idempotency_key_unclear");
     assert_eq!(group.holders(id), [0; 0]);
+}
+
+thread_local! { static ACKNOWLEDGED: RefCell<Vec<u32>> = const { RefCell::new(Vec::new()) } }
+
+#[test]
+fn a_case_that_is_over_at_the_server_of_before_does_not_begin_at_its_new_one() {
+    let mut group = Group::new(1, 0);
+    let (instance, _) = group.start(2, HIGH);
+    let first = Record::<Event>::from_bytes(&group.servers[0].streams[&instance.0][0]).unwrap();
+    let Event::Received(received) = first.events[0].clone() else { panic!("{first:?}") };
+    group.ask(2, Request::Abort { instance, reason: "done".to_owned() }).unwrap();
+    group.publish(&topology(0, 1), Method::Except).unwrap();
+    group.is_lost = |message| {
+        if let Message::Taken { parcel } = message {
+            ACKNOWLEDGED.with_borrow_mut(|all| all.push(parcel.number));
+        }
+        false
+    };
+    // Another server has not heard of the abort, and passes control on by the new weights; later it
+    // hears of it, and passes that on as well.
+    for number in [1, 2] {
+        let offer = Offer {
+            id: ParcelId { instance: Instance(instance), number },
+            process: "visit".into(),
+            version: 1,
+            parcel: received.parcel.clone(),
+            entries: Some(received.entries.clone()),
+            is_part: false,
+            epoch: Some(2),
+        };
+        let message = Message::Offer(Box::new(offer));
+        group.feed(1, Input::Message { from: ServerId(2), message });
+        assert_eq!(group.holders(instance), [0, 2], "nothing is done twice");
+    }
+    assert_eq!(ACKNOWLEDGED.take(), [1, 2], "nobody resends them for ever");
+}
+
+#[test]
+fn a_case_from_before_begins_at_its_new_server_when_the_one_of_before_never_had_it() {
+    let mut group = Group::new(1, 0);
+    group.publish(&topology(0, 1), Method::Except).unwrap();
+    group.away.insert(0);
+    let (old, _) = group.start(2, HIGH);
+    (0..3).for_each(|_| group.pass(1_000));
+    assert_eq!(group.holders(old), [2], "nobody knows whether it was at the other server");
+    group.away.clear();
+    (0..8).for_each(|_| group.pass(1_000));
+    assert_eq!(group.holders(old), [1, 2]);
+    // Of those that were created later than any clock was then, that is known.
+    group.away.insert(0);
+    group.pass(61_000);
+    let (new, _) = group.start(2, HIGH);
+    assert_eq!(group.holders(new), [1, 2]);
 }
 
 #[test]

@@ -1,0 +1,129 @@
+//! Cases that come to this server for the first time and may have been at another server of its
+//! domain, when the weights were others.
+//!
+//! Invariant: a case that is over at one server of a domain does not begin at another one. A case that
+//! was created before the weights changed begins here only after all servers that it belonged to before
+//! have said that it never came to them. An exception says where a case is only until it is over there;
+//! a server that has not heard of an abort still passes control on after that.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use legwork_model::id::{InstanceId, ServerId, StreamId};
+use legwork_model::time::Timestamp;
+
+use crate::Site;
+use crate::message::{Instance, KeyQuestion, Message, Offer};
+use crate::output::Output;
+use crate::replicate::small_enough;
+
+/// How long an answer is waited for before the question is sent again. It goes with an offer, which is
+/// resent until it is acknowledged.
+const PAUSE: Duration = Duration::from_secs(1);
+/// The most cases that are asked about at a time; offers of others have to be sent again.
+const CASES_MAX: usize = 10_000;
+
+/// Cases that others are asked about, and those that may begin here, until they do.
+#[derive(Debug, Default)]
+pub(crate) struct EarlierCases(BTreeMap<InstanceId, Asked>);
+
+#[derive(Debug)]
+struct Asked {
+    /// How many divisions the domain had when the question was put.
+    versions: u32,
+    /// Who has not answered: if nobody, the case may begin here.
+    silent: BTreeSet<ServerId>,
+    due: Timestamp,
+    /// The last offer of each sender.
+    offers: BTreeMap<ServerId, Box<Offer>>,
+}
+
+impl Site {
+    /// The other servers that a case may have been at under earlier divisions. One that was declared down
+    /// is not waited for.
+    fn earlier_holders(&self, id: InstanceId) -> BTreeSet<ServerId> {
+        let Some(here) = self.seat.as_ref().map(|seat| seat.here) else { return BTreeSet::new() };
+        let (divisions, created) = (self.divisions_here(), id.created_ms());
+        let replaced = divisions.iter().zip(divisions.iter().skip(1));
+        replaced
+            .filter(|(_, next)| created <= next.earlier_ms)
+            .map(|(division, _)| division.layout.server(id.spread()))
+            .filter(|id| *id != here && !self.catalog.changes().is_declared_down(*id))
+            .collect()
+    }
+
+    /// An offer of a case that is new here, if the case may begin here. If not, the offer waits for the
+    /// answers of the servers that may have had the case.
+    pub(crate) fn unless_had_earlier(
+        &mut self,
+        from: ServerId,
+        offer: Box<Offer>,
+        now: Timestamp,
+    ) -> Option<Box<Offer>> {
+        let Instance(id) = offer.id.instance;
+        let silent = self.earlier_holders(id);
+        if silent.is_empty() {
+            return Some(offer);
+        }
+        let versions = self.divisions_here().len() as u32;
+        let cases = &mut self.earlier_cases.0;
+        if cases.len() >= CASES_MAX && !cases.contains_key(&id) {
+            return None;
+        }
+        let asked = cases.entry(id).or_insert_with(|| {
+            let offers = BTreeMap::new();
+            Asked { versions, silent, due: now, offers }
+        });
+        if asked.silent.is_empty() {
+            return Some(offer);
+        }
+        asked.offers.insert(from, small_enough(offer, now));
+        if asked.due <= now {
+            asked.due = now.plus(PAUSE);
+            let question = KeyQuestion { key: StreamId::from(id), versions: asked.versions };
+            for to in &asked.silent {
+                self.out.push(Output::Send { to: *to, message: Message::KeyWanted(question) });
+            }
+        }
+        None
+    }
+
+    /// Another server says whether it had a case, which is over there then.
+    pub(crate) fn case_answered(
+        &mut self,
+        from: ServerId,
+        (id, versions): (InstanceId, u32),
+        is_over: bool,
+        now: Timestamp,
+    ) {
+        let Some(asked) = self.earlier_cases.0.get_mut(&id) else { return };
+        if asked.versions != versions || !asked.silent.remove(&from) {
+            return;
+        }
+        if is_over {
+            let offers = self.earlier_cases.0.remove(&id).map(|asked| asked.offers);
+            for (to, offer) in offers.into_iter().flatten() {
+                // As if it had come to the server where the case is over.
+                self.say_taken(to, offer.id);
+            }
+        } else if asked.silent.is_empty() {
+            for (from, offer) in std::mem::take(&mut asked.offers) {
+                self.hear(from, Message::Offer(offer), now);
+            }
+        }
+    }
+
+    /// A case begins here: nobody has to be asked about it any more.
+    pub(crate) fn case_begins(&mut self, id: InstanceId) {
+        self.earlier_cases.0.remove(&id);
+    }
+
+    /// The weights of the domain have changed: what was answered does not count any more.
+    pub(crate) fn restart_case_questions(&mut self, now: Timestamp) {
+        for asked in std::mem::take(&mut self.earlier_cases.0).into_values() {
+            for (from, offer) in asked.offers {
+                self.hold_offer(from, offer, now);
+            }
+        }
+    }
+}

@@ -12,7 +12,7 @@ use legwork_model::id::{DomainId, InstanceId, ServerId};
 use legwork_model::time::Timestamp;
 use legwork_placement::Map;
 
-use crate::changes::Fate;
+use crate::changes::{Fate, SKEW_MS};
 use crate::coordinate::Coordination;
 use crate::input::{Input, Request, RequestId};
 use crate::message::Message;
@@ -23,6 +23,9 @@ use crate::{Held, Site};
 const STARTS_MAX: usize = 10_000;
 /// How often a server that has come up asks how much catalog there is.
 const PAUSE: Duration = Duration::from_secs(1);
+/// After a shorter pause all that this server creates is still its own, even if it was declared down: the
+/// new weights count for what is created so much later.
+const PAUSED_MIN: Duration = Duration::from_millis(SKEW_MS);
 
 /// Whether this site acts for its server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -46,6 +49,8 @@ pub(crate) struct Locks {
     aside_requests: usize,
     /// It is known that no record of the catalog is missing here, or that none can matter.
     caught_up: bool,
+    /// What others have said about the catalog was said before a long pause of this process.
+    heard_before_pause: bool,
     ask_due: Timestamp,
     /// The change for which the store came to this host, or left it.
     moved_in: Option<u32>,
@@ -167,6 +172,9 @@ impl Site {
             return;
         }
         self.locks.ask_due = now.plus(PAUSE);
+        if std::mem::take(&mut self.locks.heard_before_pause) {
+            self.forget_records_of_others();
+        }
         let Some(seat) = &self.seat else { return };
         let here = seat.here;
         let neighbours = self.domain_here().into_iter();
@@ -181,6 +189,20 @@ impl Site {
         }
     }
 
+    /// This process was paused for so long that its server may have been declared down, and the weights
+    /// changed, without it. It asks again how much catalog there is. What was still under way to it is
+    /// handled first, and does not count.
+    pub(crate) fn doubt_catalog(&mut self, by: Duration, now: Timestamp) {
+        if by < PAUSED_MIN {
+            return;
+        }
+        self.locks.caught_up = false;
+        if self.is_catching_up() {
+            self.locks.heard_before_pause = true;
+            self.locks.ask_due = now.plus(PAUSE);
+        }
+    }
+
     /// Whether others have to say how much they have even if that is what is here.
     pub(crate) fn wants_answer(&self) -> bool {
         self.is_catching_up()
@@ -188,7 +210,7 @@ impl Site {
 
     /// Another server has said how much catalog it has.
     pub(crate) fn note_caught_up(&mut self, now: Timestamp) {
-        if !self.is_catching_up() {
+        if !self.is_catching_up() || self.locks.heard_before_pause {
             return;
         }
         let Some(seat) = &self.seat else { return };

@@ -234,6 +234,11 @@ impl Site {
         self.replication.have.get(&server).is_some_and(|have| *have <= self.version)
     }
 
+    /// What others have said that they have counts no more.
+    pub(crate) fn forget_records_of_others(&mut self) {
+        self.replication.have.clear();
+    }
+
     /// Brings a server that acts on what is out of date the newer records.
     pub(crate) fn bring_newer(&mut self, to: ServerId) {
         match self.replication.have.get(&to) {

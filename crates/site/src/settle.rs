@@ -57,6 +57,7 @@ impl Site {
     /// Nobody is given up for what could not be heard: leases do not run while time goes on unseen, and
     /// all others have a moment to say what has happened before they are judged.
     pub(crate) fn jumped(&mut self, by: Duration, now: Timestamp) {
+        self.doubt_catalog(by, now);
         let until = now.plus(LISTENING);
         // One that is merely slow, again and again, judges in between all the same.
         if now < self.listens_until.plus(LISTENING) {

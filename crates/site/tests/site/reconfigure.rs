@@ -2,6 +2,7 @@
 
 use std::cell::RefCell;
 use std::collections::BTreeSet;
+use std::time::Duration;
 
 use crate::support::group::{Group, HIGH, Server, asked, code, key, start, topology, with_guest};
 use legwork_model::event::{Event, Method, Record};
@@ -244,6 +245,33 @@ fn who_comes_up_among_others_starts_nothing_before_it_knows_how_much_catalog_the
     group.away = BTreeSet::from([0, 1]);
     let (_, started) = group.start(2, HIGH);
     assert!(group.answers.remove(&started).unwrap().is_ok());
+}
+
+#[test]
+fn after_a_long_pause_a_server_starts_nothing_before_it_knows_how_much_catalog_there_is() {
+    let mut group = Group::new(1, 1);
+    group.away.insert(1);
+    let mut change = asked(&topology(1, 0), Method::Since);
+    change.without = vec!["north-2".into()];
+    group.ask(0, Request::PublishTopology(change)).unwrap();
+    group.pass(2_000);
+    assert_eq!(group.epochs(), [2, 1, 2]);
+    group.pass(120_000);
+    group.away = BTreeSet::from([0, 2]);
+    // Said before the pause, and only heard now.
+    let have = group.servers[1].streams[&0].len() as u64;
+    let said = Message::CatalogWanted { have, answer: false };
+    let heard = Input::Message { from: ServerId(0), message: said };
+    for input in [Input::Jumped { by: Duration::from_secs(122) }, heard, Input::Settle] {
+        group.feed(1, input);
+    }
+    let (id, held) = group.start(1, HIGH);
+    (0..3).for_each(|_| group.pass(1_000));
+    assert!(group.answers.is_empty(), "it may have been declared down");
+    group.away.clear();
+    (0..3).for_each(|_| group.pass(1_000));
+    assert_eq!(code(group.answers.remove(&held)), ("placed_elsewhere", Some(ServerId(0))));
+    assert_eq!((group.epochs(), group.holders(id)), (vec![2, 2, 2], vec![]));
 }
 
 #[test]

@@ -17,8 +17,8 @@ use crate::message::{Instance, KeyQuestion, Message, Offer};
 use crate::output::Output;
 use crate::replicate::small_enough;
 
-/// How long an answer is waited for before the question is sent again. It goes with an offer, which is
-/// resent until it is acknowledged.
+/// How long an answer is waited for before the question is sent again, together with the next offer:
+/// those are resent until they are acknowledged.
 const PAUSE: Duration = Duration::from_secs(1);
 /// The most cases that are asked about at a time; offers of others have to be sent again.
 const CASES_MAX: usize = 10_000;
@@ -86,6 +86,16 @@ impl Site {
             }
         }
         None
+    }
+
+    /// A server can be reached again: it is asked what it has not answered.
+    pub(crate) fn ask_about_cases(&mut self, to: ServerId) {
+        let unanswered =
+            self.earlier_cases.0.iter().filter(|(_, asked)| asked.silent.contains(&to));
+        for (id, asked) in unanswered {
+            let question = KeyQuestion { key: StreamId::from(*id), versions: asked.versions };
+            self.out.push(Output::Send { to, message: Message::KeyWanted(question) });
+        }
     }
 
     /// Another server says whether it had a case, which is over there then.

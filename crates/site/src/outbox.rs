@@ -201,6 +201,7 @@ impl Site {
             self.fetching.hurry(now);
             self.contents.hurry(now);
             self.ask_catalog(to);
+            self.ask_about_cases(to);
             if self.registrar() == Some(to) {
                 self.report_again(now);
             }

@@ -195,3 +195,39 @@ async fn a_result_that_names_a_file_which_nobody_uploaded_is_none() -> Result<()
     })
     .await
 }
+
+/// Of the only executor: its pace at its only type in milliseconds, if it is known, and how many it has done.
+async fn learned(client: &Client) -> Result<(Option<f64>, u64)> {
+    let all = client.executors().await?.executors;
+    let of_type = all.first().and_then(|one| one.types.first()).context("no executor")?;
+    Ok((of_type.pace_ms, of_type.answers))
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_was_learned_of_executors_outlives_a_kill_and_a_stop() -> Result<()> {
+    let folder = Folder::new()?;
+    let server = folder.server("up", &[]).await?;
+    let (url, listen) = (server.url().to_owned(), server.authority().to_owned());
+    let client = server.client()?;
+    client.deploy(PROCESS).await?;
+    let executor = Ledger::default().executor("crane", &url, Duration::from_millis(50)).await?;
+    start(&client, 3).await?;
+    until_ended(&client, 3).await?;
+    executor.abort();
+    server.kill()?;
+    let server = folder.server("up", &["--listen", &listen]).await?;
+    let (pace_ms, done) = learned(&server.client()?).await?;
+    ensure!(pace_ms.is_some_and(|ms| ms >= 50.0) && done >= 1, "{pace_ms:?}, {done} done");
+    let shown = server.run(&["executors"])?.succeeded()?;
+    ensure!(shown.contains("crane") && shown.contains(" ms"), "{shown}");
+    let executor = Ledger::default().executor("crane", &url, Duration::from_millis(50)).await?;
+    start(&server.client()?, 6).await?;
+    until_ended(&server.client()?, 6).await?;
+    executor.abort();
+    let before = learned(&server.client()?).await?.1;
+    ensure!(server.terminate()?.success(), "it stops in good order");
+    let server = folder.server("up", &["--listen", &listen]).await?;
+    let after = learned(&server.client()?).await?.1;
+    ensure!((before, after) == (done + 3, done + 3), "{done}, {before}, {after}");
+    Ok(())
+}

@@ -23,7 +23,7 @@ use minicbor::{Decode, Encode};
 pub struct InstanceId(pub u128);
 
 /// An append-only sequence of records in a store: one for the site itself, one for its plans, one for what
-/// it starts periodically, one per instance, one per idempotency key.
+/// it starts periodically, one for what it has learned of executors, one per instance, one per idempotency key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct StreamId(pub u128);
 
@@ -36,6 +36,7 @@ pub enum StreamKind {
     Key,
     Mail,
     Schedules,
+    Executors,
 }
 
 /// A node of one version of a process. Numbered in document order, which makes the number part of
@@ -135,12 +136,15 @@ impl StreamId {
     /// What came of periodic starts.
     pub const SCHEDULES: Self = Self(u128::MAX - 2);
 
+    /// What was learned of executors: a cache, in the snapshot of a stream of one record.
+    pub const EXECUTORS: Self = Self(u128::MAX - 3);
+
     /// The least id of an idempotency key: all instances lie below, all keys from here on.
     pub const KEYS: Self = Self(1 << 127);
 
     /// The stream of an idempotency key, by a hash of the key.
     pub fn of_key(hash: u128) -> Self {
-        Self((hash | Self::KEYS.0).min(Self::SCHEDULES.0 - 1))
+        Self((hash | Self::KEYS.0).min(Self::EXECUTORS.0 - 1))
     }
 
     pub fn kind(self) -> StreamKind {
@@ -152,6 +156,8 @@ impl StreamId {
             StreamKind::Mail
         } else if self == Self::SCHEDULES {
             StreamKind::Schedules
+        } else if self == Self::EXECUTORS {
+            StreamKind::Executors
         } else if self < Self::KEYS {
             StreamKind::Instance(InstanceId(self.0))
         } else {
@@ -254,7 +260,8 @@ impl FromStr for InstanceId {
                 | StreamKind::Plans
                 | StreamKind::Key
                 | StreamKind::Mail
-                | StreamKind::Schedules,
+                | StreamKind::Schedules
+                | StreamKind::Executors,
             )
             | None => Err(wrong()),
         }
@@ -454,6 +461,7 @@ mod tests {
         assert_eq!(StreamId::PLANS.kind(), StreamKind::Plans);
         assert_eq!(StreamId::MAIL.kind(), StreamKind::Mail);
         assert_eq!(StreamId::SCHEDULES.kind(), StreamKind::Schedules);
+        assert_eq!(StreamId::EXECUTORS.kind(), StreamKind::Executors);
         for id in [1, u128::MAX >> 1] {
             assert_eq!(StreamId(id).kind(), StreamKind::Instance(InstanceId(id)));
         }

@@ -18,12 +18,14 @@ const GIVEN_UP_MAX: usize = 1_024;
 /// All executors, as one engine sees them.
 #[derive(Clone, Debug, Default)]
 pub struct Book {
-    executors: Vec<Executor>,
+    pub(crate) executors: Vec<Executor>,
     entries: Entries,
     last: u64,
     /// The time that a task takes once it is worked on, in milliseconds, of late.
-    service_ms: Option<f64>,
-    size_max: f64,
+    pub(crate) service_ms: Option<f64>,
+    pub(crate) size_max: f64,
+    /// How often something was learned.
+    pub(crate) revision: u64,
 }
 
 /// An assignment without an answer.
@@ -205,6 +207,7 @@ impl Book {
             return;
         };
         let Some(one) = self.executors.get_mut(entry.executor.0 as usize) else { return };
+        self.revision += 1;
         one.timeouts = one.timeouts.saturating_add(1);
         let rate = entry.size / millis(entry.at, now);
         entry.timed_out = Some(rate);
@@ -251,6 +254,7 @@ impl Book {
     pub fn answered(&mut self, id: AssignmentId, now: Timestamp) -> Option<Outcome> {
         let entry = self.entries.remove(&id)?;
         let one = self.executors.get_mut(entry.executor.0 as usize)?;
+        self.revision += 1;
         let elapsed_ms = millis(one.begun(&entry), now);
         // What the way of the inputs takes is a guess: it may explain half of the time.
         let waited_ms = if entry.begun == Some(entry.at) { entry.cost_ms } else { 0.0 };
@@ -282,6 +286,7 @@ impl Book {
     pub fn failed(&mut self, id: AssignmentId, now: Timestamp) -> Option<Outcome> {
         let entry = self.entries.remove(&id)?;
         let one = self.executors.get_mut(entry.executor.0 as usize)?;
+        self.revision += 1;
         one.leave(&mut self.entries, &entry, now);
         one.speak(&mut self.entries, id, now);
         // To those who know of time-outs alone it is one that comes at once.

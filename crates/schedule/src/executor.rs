@@ -103,6 +103,10 @@ impl Executor {
         &mut self.kinds[place].1
     }
 
+    pub(crate) fn kinds(&self) -> impl Iterator<Item = (KindId, &Experience)> {
+        self.kinds.iter().map(|(kind, seen)| (*kind, seen))
+    }
+
     /// The mean of `size / time` over all that was given to it, in units per millisecond.
     pub(crate) fn rate(&self, kind: KindId) -> Option<f64> {
         self.kind(kind).rate()
@@ -200,6 +204,15 @@ impl Executor {
     pub(crate) fn compare(&mut self, taken_ms: f64, expected_ms: f64) {
         self.taken_ms += NEW * (taken_ms - self.taken_ms);
         self.expected_ms += NEW * (expected_ms - self.expected_ms);
+    }
+
+    /// How long tasks took, and how long they were expected to.
+    pub(crate) fn compared(&self) -> (f64, f64) {
+        (self.taken_ms, self.expected_ms)
+    }
+
+    pub(crate) fn restore_compared(&mut self, taken_ms: f64, expected_ms: f64) {
+        (self.taken_ms, self.expected_ms) = (taken_ms, expected_ms);
     }
 
     /// How many times as long everything takes because it works for others in between.

@@ -7,6 +7,7 @@
 use legwork_model::time::Timestamp;
 
 use crate::doubt::Doubt;
+use crate::{KeptKind, KindId};
 
 /// How many of the last observations count.
 const RECENT: usize = 24;
@@ -82,11 +83,42 @@ impl Experience {
     pub(crate) fn observe(&mut self, pace: f64) {
         self.recent[self.observed % RECENT] = pace;
         self.observed += 1;
+        self.reckon_pace();
+        (self.failures, self.failing_since) = (0, None);
+    }
+
+    /// From at least one observation.
+    fn reckon_pace(&mut self) {
         let mut known = self.recent;
         let known = &mut known[..self.observed.min(RECENT)];
         let place = (known.len() as f64 * QUANTILE) as usize;
         self.pace = Some(*known.select_nth_unstable_by(place, f64::total_cmp).1);
-        (self.failures, self.failing_since) = (0, None);
+    }
+
+    /// What is worth keeping over a restart; `None` if nothing was seen.
+    pub(crate) fn kept(&self, kind: KindId) -> Option<KeptKind> {
+        let Seen { answers, timeouts, failures, .. } = self.counts;
+        if answers + timeouts + failures == 0 {
+            return None;
+        }
+        let known = self.observed.min(RECENT);
+        let oldest = self.observed - known;
+        let recent = (oldest..self.observed).map(|place| self.recent[place % RECENT]).collect();
+        let (rate_sum, rates) = (self.rate_sum, self.rates);
+        Some(KeptKind { kind, recent, rate_sum, rates, answers, timeouts, failures })
+    }
+
+    pub(crate) fn restore(&mut self, kept: KeptKind) {
+        let KeptKind { kind: _, recent, rate_sum, rates, answers, timeouts, failures } = kept;
+        self.counts = Seen { answers, timeouts, failures, ..self.counts };
+        if rate_sum.is_finite() && rates > 0 {
+            (self.rate_sum, self.rates) = (rate_sum, rates);
+        }
+        for pace in recent.into_iter().take(RECENT) {
+            self.recent[self.observed % RECENT] = pace;
+            self.observed += 1;
+            self.reckon_pace();
+        }
     }
 
     /// A task was not done.

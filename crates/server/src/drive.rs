@@ -291,7 +291,10 @@ impl Driver {
                 Message::MovedIn { change, server } => {
                     self.handle(Input::Moved { change, server }, now);
                 }
-                Message::Stop => round = Round::Stop,
+                Message::Stop => {
+                    self.handle(Input::Stopping, now);
+                    round = Round::Stop;
+                }
             }
         }
         self.handle(Input::Settle, now);

@@ -133,7 +133,8 @@ pub(crate) fn listing(world: &mut World) -> Result<(), String> {
         | StreamKind::Plans
         | StreamKind::Key
         | StreamKind::Mail
-        | StreamKind::Schedules => None,
+        | StreamKind::Schedules
+        | StreamKind::Executors => None,
     });
     let mut listed = Vec::new();
     let mut before = None;

@@ -306,8 +306,11 @@ impl Starter {
                         }
                     }
                 }
-                StreamKind::Site | StreamKind::Plans | StreamKind::Mail | StreamKind::Schedules => {
-                }
+                StreamKind::Site
+                | StreamKind::Plans
+                | StreamKind::Mail
+                | StreamKind::Schedules
+                | StreamKind::Executors => {}
             }
         }
         let own: BTreeSet<InstanceId> = named.keys().copied().collect();

@@ -80,6 +80,8 @@ pub enum Input {
     Jumped { by: Duration },
     /// These jobs were given out and did not get to the worker, who hung up: others get them at once.
     Unheard { jobs: Vec<JobLease> },
+    /// The process is about to stop in good order: what is stored now and then is stored now.
+    Stopping,
     /// No more inputs are at hand: waiting requests are served with what has come up. Given once
     /// per batch of inputs, so that a busy site answers in batches and an idle one at once.
     Settle,

@@ -79,6 +79,7 @@ impl Site {
                     self.answer(id, Err(refusal));
                 }
             }
+            Input::Stopping => {}
             Input::Settle => {
                 self.latest = now;
                 self.beat(now);

@@ -372,6 +372,7 @@ impl Site {
             Input::Moved { change, server } => self.moved_in(change, server, now),
             Input::GivenAway { change } => self.given_away(change),
             Input::Jumped { by } => self.jumped(by, now),
+            Input::Stopping => self.store_learned(now),
             Input::Settle => self.settle(now),
         }
     }

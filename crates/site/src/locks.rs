@@ -347,6 +347,8 @@ impl Site {
             | Input::Jumped { .. }
             | Input::Moved { .. }
             | Input::GivenAway { .. } => self.act(input, now),
+            // Nothing is appended.
+            Input::Stopping => {}
             Input::Settle => self.settle_frozen(now),
             Input::Message { ref message, .. } => {
                 // All others are said again.

@@ -51,6 +51,7 @@ impl Site {
                 return self.recover_plans(&stream);
             }
             StreamKind::Mail => self.recover_mail(&stream),
+            StreamKind::Executors => self.recover_learned(&stream),
             StreamKind::Schedules => {
                 self.loads.remove(&StreamId::SCHEDULES);
                 return self.recover_schedules(&stream);
@@ -124,8 +125,8 @@ impl Site {
             StreamKind::Mail => self.recover_mail(stream),
             StreamKind::Schedules => self.recover_schedules(stream),
             StreamKind::Plans => self.recover_plans(stream),
-            // It is in memory always and never asked for.
-            StreamKind::Site => {}
+            // They are in memory always and never asked for.
+            StreamKind::Site | StreamKind::Executors => {}
         }
     }
 

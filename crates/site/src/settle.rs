@@ -51,6 +51,7 @@ impl Site {
         self.tell_over(now);
         self.watch(now);
         self.attend_to_change(now);
+        self.store_learned_in_time(now);
         self.evict();
     }
 

@@ -113,6 +113,7 @@ fn name(stream: &StreamId) -> String {
         StreamKind::Plans => "the stream of plans".to_owned(),
         StreamKind::Instance(id) => format!("stream {id}"),
         StreamKind::Mail => "the stream of mail".to_owned(),
+        StreamKind::Executors => "the stream of learned speeds of executors".to_owned(),
         StreamKind::Schedules => "the stream of periodic starts".to_owned(),
         StreamKind::Key => format!("the stream of key {:032x}", stream.0),
     }

@@ -22,7 +22,8 @@ pub(crate) fn of_first_open(cluster: &Cluster) -> String {
         | StreamKind::Plans
         | StreamKind::Site
         | StreamKind::Mail
-        | StreamKind::Schedules => None,
+        | StreamKind::Schedules
+        | StreamKind::Executors => None,
     });
     open.min().map_or_else(String::new, |id| of(cluster, id))
 }

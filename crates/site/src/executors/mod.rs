@@ -3,8 +3,8 @@
 //!
 //! Invariant: whatever was given out for a step, and however often, one result counts, and whoever
 //! gave it is told so; whoever gave another one is told that it does not. What is known here of an
-//! executor besides its registration is volatile: after a restart tasks are given out anew, and the
-//! results of earlier ones do not count.
+//! executor besides its registration is volatile, but for how fast it is, which is cached in the store: after a
+//! restart tasks are given out anew, and the results of earlier ones do not count.
 
 mod ahead;
 mod asking;
@@ -13,6 +13,7 @@ mod choose;
 mod distance;
 mod figures;
 mod given;
+mod learned;
 mod listing;
 mod policies;
 mod polled;
@@ -32,6 +33,7 @@ use legwork_schedule::{Book, ExecutorId, KindId, Plan};
 use distance::Distances;
 pub(crate) use given::Gift;
 use given::Given;
+use learned::Stored;
 use policies::Policies;
 pub(crate) use registering::{LIMIT_MAX, regular_part};
 pub(crate) use registry::Registry;
@@ -63,6 +65,8 @@ pub(crate) struct Executors {
     full: BTreeMap<KindId, Full>,
     /// Plans have changed since tasks were given out last.
     has_other_plans: bool,
+    /// What of the book is stored.
+    stored: Stored,
 }
 
 /// Of what nobody takes more.
@@ -117,6 +121,7 @@ impl Executors {
 
     pub(crate) fn next_due(&self) -> Option<Timestamp> {
         let look = (!self.given.is_empty()).then_some(self.look_due);
-        [look, self.rests.next_due(), self.unsaid.next_due()].into_iter().flatten().min()
+        let due = [look, self.rests.next_due(), self.unsaid.next_due(), self.next_store()];
+        due.into_iter().flatten().min()
     }
 }

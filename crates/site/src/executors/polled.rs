@@ -36,7 +36,7 @@ impl Executors {
     }
 
     /// The number of a worker that asks.
-    fn know_worker(&mut self, name: &Arc<str>) -> ExecutorId {
+    pub(super) fn know_worker(&mut self, name: &Arc<str>) -> ExecutorId {
         let Self { registry, workers, book, given, .. } = self;
         let number = workers.ask(name, || registry.reserve());
         match number {

@@ -19,6 +19,7 @@ mod following;
 mod jumps;
 mod keys;
 mod large_data;
+mod learned;
 mod lent_forgotten;
 mod lent_longest;
 mod lent_lost;

@@ -259,7 +259,7 @@ fn a_snapshot_replaces_the_one_before(subject: &mut Subject) {
     subject.commit(batch([append(A, 0, "0"), append(A, 1, "1"), append(A, 2, "2")])).unwrap();
     assert_eq!(subject.store().snapshot(A).unwrap(), None);
     for (version, bytes, streams) in
-        [(1, "x", "a@1:x=1,2"), (3, "y", "a@3:y="), (2, "z", "a@2:z=2")]
+        [(1, "x", "a@1:x=1,2"), (3, "y", "a@3:y="), (3, "w", "a@3:w="), (2, "z", "a@2:z=2")]
     {
         subject.commit(snapshots([snapshot(A, version, bytes)])).unwrap();
         assert_eq!(subject.store().snapshot(A).unwrap(), Some(snapshot(A, version, bytes)));

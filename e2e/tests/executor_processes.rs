@@ -88,7 +88,7 @@ async fn completed(client: &Client, case: InstanceId) -> Result<Vec<Step>> {
     let history = client.history(case, None, Some(1_000)).await?;
     let mut steps = Vec::new();
     for entry in history.entries.iter().filter(|entry| entry.kind == "completed") {
-        let (Some(step), Performer::Worker(by)) = (&entry.step, &entry.by) else {
+        let (Some(step), Performer::Executor(by)) = (&entry.step, &entry.by) else {
             anyhow::bail!("not by an executor: {entry:?}")
         };
         steps.push(Step { key: format!("{case}:{step}"), by: by.to_string() });

@@ -264,7 +264,7 @@ impl Told {
                 let step = entry.step.clone().context("completed, and no step")?;
                 let iteration = Default::default();
                 let key = ActivityId { instance: case, step, iteration }.to_string();
-                let Performer::Worker(by) = &entry.by else {
+                let Performer::Executor(by) = &entry.by else {
                     anyhow::bail!("{key} was completed by {:?}", entry.by)
                 };
                 self.completed.push(Step { key, by: by.to_string() });

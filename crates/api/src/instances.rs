@@ -222,7 +222,10 @@ pub enum Performer {
     /// Nobody in particular: the server itself, or a caller without a name.
     System,
     Agent(Arc<str>),
+    /// A program that asked for the job; in what older versions wrote also an executor.
     Worker(Arc<str>),
+    /// A service that was called.
+    Executor(Arc<str>),
 }
 
 /// A part of an instance's execution history, each entry after all its predecessors.

@@ -158,7 +158,7 @@ pub(crate) mod tests {
         };
         let ann = Performer::Agent("ann".into());
         let (from, until) = ("2026-03-01T08:00:00Z", "2026-03-01T11:00:00Z");
-        let crm = Performer::Worker("crm".into());
+        let crm = Performer::Executor("crm".into());
         Deadline {
             at: at("2026-03-02T16:00:00Z"),
             promised: true,
@@ -188,9 +188,9 @@ pub(crate) mod tests {
     fn a_promise_tells_who_does_what_when() {
         insta::assert_snapshot!(shown(&deadline()), @r"
         ✔ promised for 2026-03-02 16:00Z
-          STEP   WHO         PLANNED
-          check  ann         2026-03-01 08:00–11:00Z
-          book   worker crm  2026-03-01 11:00Z
+          STEP   WHO           PLANNED
+          check  ann           2026-03-01 08:00–11:00Z
+          book   executor crm  2026-03-01 11:00Z
         ");
         let unpromised = Deadline { promised: false, steps: Vec::new(), ..deadline() };
         insta::assert_snapshot!(shown(&unpromised), @"! not promised for 2026-03-02 16:00Z: whether it is done by then nobody knows");

@@ -110,7 +110,7 @@ mod tests {
     fn an_incident_tells_when_and_where_each_attempt_failed_and_why() {
         let failure = |seconds: i64, executor: &str, error: &str| Failure {
             at: Timestamp(1_772_357_405_123 + 1_000 * seconds),
-            by: Performer::Worker(executor.into()),
+            by: Performer::Executor(executor.into()),
             error: error.to_owned(),
         };
         let incident = Incident {
@@ -128,8 +128,8 @@ mod tests {
         insta::assert_snapshot!(shown, @r"
         ✘ inst_01KFZQ9Y5GB4D7T3N8XJ2M6RVC:score  loan · retries_exhausted · 2026-03-01 09:30Z
             failed 2 times, at last with: no such customer
-              2026-03-01 09:30:06Z worker crm: no answer in time
-              2026-03-01 09:30:14Z worker erp: no such customer
+              2026-03-01 09:30:06Z executor crm: no answer in time
+              2026-03-01 09:30:14Z executor erp: no such customer
             way out: --retry, or --complete with its outputs
         ");
     }

@@ -78,6 +78,7 @@ pub(crate) fn performer(performer: &Performer) -> String {
         Performer::System => String::new(),
         Performer::Agent(agent) => plain(agent),
         Performer::Worker(worker) => format!("worker {}", plain(worker)),
+        Performer::Executor(executor) => format!("executor {}", plain(executor)),
     }
 }
 

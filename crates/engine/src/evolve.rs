@@ -293,7 +293,7 @@ fn earlier(last: Option<&Done>) -> Counted {
     let Some(last) = last else { return Counted::default() };
     let earlier = last.whereabouts.as_ref().map(|whereabouts| whereabouts.earlier.clone());
     let mut earlier = earlier.unwrap_or_default();
-    if let (Performer::Worker(_), Some(request)) = (&last.by, last.request) {
+    if let (Some(_), Some(request)) = (last.by.program(), last.request) {
         earlier.push(last.by.clone(), request);
     }
     earlier

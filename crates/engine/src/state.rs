@@ -324,13 +324,15 @@ impl State {
         })
     }
 
-    /// Whether a result that an executor gave under a lease has completed a node, in whatever iteration.
-    pub fn has_counted(&self, node: NodeId, by: &Performer, lease: u64) -> bool {
+    /// Whether a result that an executor gave under a lease has completed a node, in whatever iteration. Older records
+    /// call executors workers: the name counts.
+    pub fn has_counted(&self, node: NodeId, executor: &str, lease: u64) -> bool {
         let Some(done) = self.done(node) else { return false };
         let request = RequestDigest(lease);
         let earlier = done.whereabouts.as_ref().map(|whereabouts| &whereabouts.earlier);
-        (done.request == Some(request) && done.by == *by)
-            || earlier.is_some_and(|earlier| earlier.contains(by, request))
+        let is_own = done.by.program().is_some_and(|name| **name == *executor);
+        (done.request == Some(request) && is_own)
+            || earlier.is_some_and(|earlier| earlier.contains(executor, request))
     }
 
     /// The result of an executor that counts and is not confirmed yet.
@@ -418,7 +420,7 @@ impl State {
             match performer {
                 Performer::System => None,
                 Performer::Agent(agent) => Some(&mut agent.0),
-                Performer::Worker(name) => Some(name),
+                Performer::Worker(name) | Performer::Executor(name) => Some(name),
             }
         }
         self.process = shared(&self.process);

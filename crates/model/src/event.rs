@@ -354,8 +354,23 @@ pub enum Performer {
     System,
     #[n(1)]
     Agent(#[n(0)] AgentId),
+    /// A program that asked for the job. Records of older versions call executors so as well: compare by name
+    /// ([`Performer::program`]) where either may stand.
     #[n(2)]
     Worker(#[cbor(n(0), with = "shared_text")] Arc<str>),
+    /// A service that was called.
+    #[n(3)]
+    Executor(#[cbor(n(0), with = "shared_text")] Arc<str>),
+}
+
+impl Performer {
+    /// The name of a worker or an executor.
+    pub fn program(&self) -> Option<&Arc<str>> {
+        match self {
+            Self::Worker(name) | Self::Executor(name) => Some(name),
+            Self::System | Self::Agent(_) => None,
+        }
+    }
 }
 
 /// Why an activity cannot go on by itself.

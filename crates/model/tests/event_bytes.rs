@@ -157,6 +157,9 @@ fn failures_and_incidents() {
     };
     check(failed(Some(Timestamp(AT.0 + 1000))), "850605820268776f726b65722d31626e6f3903e7");
     check(failed(None), "840605820268776f726b65722d31626e6f");
+    let (by, error) = (Performer::Executor("crm".into()), "no".to_owned());
+    let called = Event::Failed { activity: activity(), by, error, retry_at: None };
+    check(called, "84060582036363726d626e6f");
     let raised = |incident| Event::IncidentRaised { activity: activity(), incident };
     check(raised(Incident::NobodyCanDoIt { rule: "r".to_owned() }), "83070582006172");
     check(raised(Incident::NoBranchMatches { values: "v".to_owned() }), "83070582016176");

@@ -25,6 +25,7 @@ fn performer() -> impl Strategy<Value = Performer> {
         Just(Performer::System),
         agent().prop_map(Performer::Agent),
         ".{0,12}".prop_map(|name| Performer::Worker(name.as_str().into())),
+        ".{0,12}".prop_map(|name| Performer::Executor(name.as_str().into())),
     ]
 }
 

@@ -215,7 +215,9 @@ impl Topology {
         match performer {
             Performer::System => None,
             Performer::Agent(agent) => self.homes.get(agent).copied(),
-            Performer::Worker(name) => self.executors.get(name).copied(),
+            Performer::Worker(name) | Performer::Executor(name) => {
+                self.executors.get(name).copied()
+            }
         }
     }
 

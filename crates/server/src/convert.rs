@@ -111,7 +111,9 @@ pub(crate) fn schedule(info: site::ScheduleInfo) -> Schedule {
 pub(crate) fn plan(view: site::PlanView) -> Plan {
     let (kind, name) = match view.by {
         event::Performer::Agent(agent) => (PlanKind::Person, agent.0),
-        event::Performer::Worker(name) => (PlanKind::Executor, name),
+        event::Performer::Worker(name) | event::Performer::Executor(name) => {
+            (PlanKind::Executor, name)
+        }
         event::Performer::System => (PlanKind::Executor, "".into()),
     };
     let turns = view.turns.into_iter().map(|turn| {
@@ -235,6 +237,7 @@ fn performer(performer: event::Performer) -> Performer {
         event::Performer::System => Performer::System,
         event::Performer::Agent(agent) => Performer::Agent(agent.0),
         event::Performer::Worker(worker) => Performer::Worker(worker),
+        event::Performer::Executor(executor) => Performer::Executor(executor),
     }
 }
 

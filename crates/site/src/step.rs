@@ -483,7 +483,7 @@ impl Performers for History<'_> {
 pub(crate) fn agent(performer: &Performer) -> Option<AgentId> {
     match performer {
         Performer::Agent(agent) => Some(agent.clone()),
-        Performer::System | Performer::Worker(_) => None,
+        Performer::System | Performer::Worker(_) | Performer::Executor(_) => None,
     }
 }
 

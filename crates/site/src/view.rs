@@ -426,7 +426,7 @@ fn doer(performer: &Performer) -> &str {
     match performer {
         Performer::System => "the system",
         Performer::Agent(agent) => agent.as_str(),
-        Performer::Worker(name) => name,
+        Performer::Worker(name) | Performer::Executor(name) => name,
     }
 }
 

@@ -27,8 +27,9 @@ pub(crate) fn node(text: &str) -> Node {
         state: serde_json::from_value(json!(parts[4])).unwrap(),
         activity: activity.parse().unwrap(),
         holder: more.strip_prefix("held ").map(Into::into),
-        performer: more.strip_prefix("by ").map(|by| match by.strip_prefix("worker ") {
-            Some(worker) => Performer::Worker(worker.into()),
+        performer: more.strip_prefix("by ").map(|by| match by.split_once(' ') {
+            Some(("executor", name)) => Performer::Executor(name.into()),
+            Some((_, name)) => Performer::Worker(name.into()),
             None => Performer::Agent(by.into()),
         }),
         attempts,
@@ -183,7 +184,7 @@ fn loops_tell_their_round_and_incidents_their_reason() {
     insta::assert_snapshot!(shown(&[
         "0||loop|cycle|running|round 3",
         "1||manual|give-drug|activated",
-        "1||automatic|weigh|answered|by worker scales",
+        "1||automatic|weigh|answered|by executor scales",
         "1||automatic|lab|failed|!failed 4 times, at last with: no answer",
     ]), @r"
     Loan with  [31mfour eyes · loan v2 · inst_01KFZQ9Y5GB4D7T3N8XJ2M6RVC
@@ -191,7 +192,7 @@ fn loops_tell_their_round_and_incidents_their_reason() {
 
     ▶ cycle         Title of cycle      round 3
     ├─ ● give-drug  Title of give-drug  offered
-    ├─ ▶ weigh      Title of weigh      answered by worker scales, not confirmed yet
+    ├─ ▶ weigh      Title of weigh      answered by executor scales, not confirmed yet
     └─ ✘ lab        Title of lab        incident
 
     Incidents (a way out: `legwork resolve ACTIVITY --retry`)

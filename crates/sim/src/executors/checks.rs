@@ -82,7 +82,7 @@ impl Histories {
         for (activity, (lease, by)) in &self.counted {
             let gave = |one: &&Executor| {
                 let own = one.tasks.get(lease);
-                *by == Performer::Worker(one.name.clone())
+                *by == Performer::Executor(one.name.clone())
                     && own.is_some_and(|task| task.task.activity.to_string() == *activity)
             };
             if !self.completed.contains_key(activity) {
@@ -102,7 +102,7 @@ impl Histories {
 
     fn compare_task(&self, one: &Executor, lease: u64, task: &Task) -> Result<(), String> {
         let activity = task.task.activity.to_string();
-        let by = Performer::Worker(one.name.clone());
+        let by = Performer::Executor(one.name.clone());
         let counts = self.counted.get(&activity) == Some(&(lease, by));
         let agrees = match task.state {
             State::Acked => counts,

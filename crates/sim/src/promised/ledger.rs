@@ -129,7 +129,7 @@ impl Case {
         let leg = legs.find(|leg| (leg.node, leg.round) == (node, round))?;
         let by = leg.planned.as_ref().and_then(|planned| match &planned.by {
             Performer::Agent(agent) => Some(agent.clone()),
-            Performer::Worker(_) | Performer::System => None,
+            Performer::Worker(_) | Performer::Executor(_) | Performer::System => None,
         });
         let (takes, is_promised) = (leg.takes_ms as i64, leg.planned.is_some());
         Some(Slot { due: leg.due, takes, by, is_promised })

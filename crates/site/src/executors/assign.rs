@@ -315,7 +315,7 @@ impl Site {
         if let Some(activity) = self.activity_id(key) {
             self.call(&registered, Ask::Cancel(JobLease { activity, lease: gift.lease }));
         }
-        let by = Performer::Worker(registered.name.clone());
+        let by = Performer::Executor(registered.name.clone());
         let command = Command::Fail { activity: key.activity.clone(), by, error, retry };
         if let Err(refusal) =
             self.require_room().and_then(|()| self.command(key.instance, command, now))

@@ -69,7 +69,7 @@ impl Distances {
 impl Executors {
     /// Where somebody is at home who did a step, if it is an executor that says so.
     pub(crate) fn home(&self, performer: &Performer, seat: &Seat) -> Option<DomainId> {
-        let Performer::Worker(name) = performer else { return None };
+        let name = performer.program()?;
         home_of(self.registry.named(name)?.1, seat)
     }
 
@@ -104,7 +104,7 @@ impl Executors {
 /// Where an executor is at home: where the topology says, or else where it registered.
 fn home_of(one: &ExecutorRegistered, seat: &Seat) -> Option<DomainId> {
     let said = || seat.topology.domain_named(one.domain.as_deref()?);
-    seat.topology.home(&Performer::Worker(one.name.clone())).or_else(said)
+    seat.topology.home(&Performer::Executor(one.name.clone())).or_else(said)
 }
 
 /// How many bytes a task reads, its files included.

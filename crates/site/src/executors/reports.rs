@@ -165,8 +165,7 @@ impl Site {
             return Worth::Accepted { since: gift.at };
         }
         let Some((_, state)) = self.instances.state(key.instance) else { return Worth::Nothing };
-        let is_done =
-            state.has_counted(key.activity.node, &Performer::Worker(executor.clone()), lease);
+        let is_done = state.has_counted(key.activity.node, executor, lease);
         let has_counted = is_done || self.is_answered_by(key, executor, lease);
         if has_counted { Worth::Counted } else { Worth::Nothing }
     }
@@ -175,7 +174,7 @@ impl Site {
         let state = self.instances.state(key.instance).map(|(_, state)| state);
         let answer = state.and_then(|state| state.answer(key.activity.node));
         answer.is_some_and(|answer| {
-            let is_own = matches!(&answer.by, Performer::Worker(name) if **name == *executor);
+            let is_own = answer.by.program().is_some_and(|name| **name == *executor);
             answer.lease == lease && is_own
         })
     }
@@ -191,7 +190,7 @@ impl Site {
     ) -> Result<bool, Refusal> {
         let (schema, _) = self.activity(&task.activity)?;
         let activity = key.activity.clone();
-        let by = Performer::Worker(executor.clone());
+        let by = Performer::Executor(executor.clone());
         let checked = engine::data::typed(&schema, activity.node, data);
         let checked = checked.map_err(|rejection| Refusal::from(&rejection));
         // What has ended is not cancelled.
@@ -266,7 +265,7 @@ impl Site {
             (activity, answer.by.clone(), answer.lease)
         });
         for (activity, by, lease) in answers.collect::<Vec<_>>() {
-            if let Performer::Worker(executor) = by {
+            if let Some(executor) = by.program().cloned() {
                 self.executors.unsaid.add(lease, (executor, activity), true, now);
             }
         }

@@ -91,7 +91,7 @@ impl Site {
 fn owner(state: &State) -> Option<&AgentId> {
     match state.starter() {
         Performer::Agent(agent) => Some(agent),
-        Performer::System | Performer::Worker(_) => None,
+        Performer::System | Performer::Worker(_) | Performer::Executor(_) => None,
     }
 }
 

@@ -103,7 +103,7 @@ impl Site {
         let leg = leg_of(schema, state, &key.activity)?;
         let planned = leg.planned.as_ref()?;
         match &planned.by {
-            Performer::Worker(name) => {
+            Performer::Worker(name) | Performer::Executor(name) => {
                 let (id, _) = self.executors.registry.named(name)?;
                 Some((task_of(key.instance, leg), id, planned.planner))
             }

@@ -90,10 +90,7 @@ impl Site {
         let node = late.and_then(|leg| schema.nodes.get(leg.node.0 as usize));
         let planned = late.and_then(|leg| leg.planned.as_ref());
         let planner = planned.map(|planned| planned.planner);
-        let executor = planned.and_then(|planned| match &planned.by {
-            Performer::Worker(name) => Some(name.clone()),
-            Performer::Agent(_) | Performer::System => None,
-        });
+        let executor = planned.and_then(|planned| planned.by.program().cloned());
         let domain =
             self.seat.as_ref().zip(planner).and_then(|(seat, planner)| {
                 seat.topology.domain(seat.topology.domain_of(planner)?)
@@ -157,7 +154,9 @@ impl Site {
                     spans.map(|it| Span { from: it.from, to: it.to, share: it.share.min(WHOLE) });
                 Some(Supply::new(spans).until(now).0.unsigned_abs())
             }
-            Performer::Worker(_) => Some(self.worked_by(by, before.since, now)),
+            Performer::Worker(_) | Performer::Executor(_) => {
+                Some(self.worked_by(by, before.since, now))
+            }
             Performer::System => None,
         }
     }
@@ -165,7 +164,7 @@ impl Site {
     /// How much an executor has done in a time, without what it does regularly.
     fn worked_by(&self, by: &Performer, from: Timestamp, to: Timestamp) -> u64 {
         let passed = u64::try_from(to.since(from).as_millis()).unwrap_or(u64::MAX);
-        let Performer::Worker(name) = by else { return passed };
+        let Some(name) = by.program() else { return passed };
         let known = self.executors.registry.named(name).map(|(_, one)| share(one));
         passed.saturating_mul(u64::from(known.unwrap_or(WHOLE))) / u64::from(WHOLE)
     }

@@ -76,7 +76,7 @@ struct StoredStep {
 fn is_person(by: &Performer) -> bool {
     match by {
         Performer::Agent(_) => true,
-        Performer::Worker(_) | Performer::System => false,
+        Performer::Worker(_) | Performer::Executor(_) | Performer::System => false,
     }
 }
 

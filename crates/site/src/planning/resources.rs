@@ -26,7 +26,7 @@ const AT_ONCE_MAX: u32 = 64;
 pub(super) fn resource(performer: &Performer) -> ResourceId {
     match performer {
         Performer::Agent(agent) => ResourceId::Person(agent.clone()),
-        Performer::Worker(name) => ResourceId::Executor(name.clone()),
+        Performer::Worker(name) | Performer::Executor(name) => ResourceId::Executor(name.clone()),
         Performer::System => ResourceId::Executor("".into()),
     }
 }
@@ -34,7 +34,7 @@ pub(super) fn resource(performer: &Performer) -> ResourceId {
 pub(super) fn performer(resource: &ResourceId) -> Performer {
     match resource {
         ResourceId::Person(agent) => Performer::Agent(agent.clone()),
-        ResourceId::Executor(name) => Performer::Worker(name.clone()),
+        ResourceId::Executor(name) => Performer::Executor(name.clone()),
     }
 }
 

@@ -110,7 +110,7 @@ impl Site {
         }
         let by = match resource {
             ResourceId::Person(agent) => Performer::Agent(agent),
-            ResourceId::Executor(name) => Performer::Worker(name),
+            ResourceId::Executor(name) => Performer::Executor(name),
         };
         Ok(Answer::Plan(Box::new(PlanView { by, at: now, turns })))
     }

@@ -67,6 +67,31 @@ fn a_result_that_counts_is_not_lost_by_a_restart_before_it_is_confirmed() {
 }
 
 #[test]
+fn what_counted_while_executors_were_called_workers_counts_still() {
+    let mut depot = Depot::with(&["crane"]);
+    let (confirmed, answered) = (depot.start(1), depot.start(2));
+    let tasks = depot.said().1;
+    let [(name, first), (_, second)] = &tasks[..] else { panic!("{tasks:?}") };
+    depot.done(name, first);
+    depot.confirm(name, first);
+    depot.done(name, second);
+    depot.said();
+    // As the version before wrote it.
+    for case in [confirmed, answered] {
+        let renamed = depot.site.rewrite(case, b"\x82\x03\x65crane", b"\x82\x02\x65crane");
+        assert_eq!(renamed, if case == confirmed { 2 } else { 1 });
+    }
+    depot.site.restart();
+    depot.site.pass(SECOND);
+    assert_eq!(depot.said().0, ["crane ack"], "the one that is not confirmed");
+    depot.done(name, first);
+    depot.done(name, second);
+    assert_eq!(depot.said().0, ["crane ack", "crane ack"]);
+    depot.confirm(name, second);
+    assert!(depot.packed(answered).is_some());
+}
+
+#[test]
 fn who_is_busy_rests_and_that_is_no_failed_attempt() {
     let mut depot = Depot::with(&["crane"]);
     depot.start(1);
@@ -98,7 +123,7 @@ fn failures_go_round_and_end_in_an_incident_that_tells_each() {
     assert_eq!(incidents[0].message, message);
     let told = incidents[0].failures.iter().zip(&names).zip(1..);
     for ((failure, name), number) in told {
-        assert_eq!(failure.by, Performer::Worker(name.as_str().into()));
+        assert_eq!(failure.by, Performer::Executor(name.as_str().into()));
         assert_eq!(failure.error, format!("no paper in tray {number}"));
     }
     assert_eq!(incidents[0].failures.len(), 4);

@@ -82,7 +82,7 @@ fn an_executor_promises_what_it_has_time_for() {
     };
     let deadline = instance.deadline.unwrap();
     assert!(deadline.promised);
-    assert_eq!(deadline.legs[0].by, Some(Performer::Worker("crane".into())));
+    assert_eq!(deadline.legs[0].by, Some(Performer::Executor("crane".into())));
     assert!(start(&mut depot, 2, Some(25)).is_ok());
     let refusal = start(&mut depot, 3, Some(25)).unwrap_err();
     assert_eq!(refusal.code, "deadline_not_promised");

@@ -84,7 +84,7 @@ fn plan(deadline: &DeadlineView) -> String {
         let step = named_in(&leg.step, &leg.iteration);
         let by = match &leg.by {
             Some(Performer::Agent(by)) => by.as_str(),
-            Some(Performer::Worker(_) | Performer::System) => "no person",
+            Some(Performer::Worker(_) | Performer::Executor(_) | Performer::System) => "no person",
             None => "nobody",
         };
         let given_back = if leg.is_given_back { " given back" } else { "" };

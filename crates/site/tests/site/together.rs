@@ -70,7 +70,7 @@ fn start(group: &mut Group, place: usize, process: &str, minutes: i64) -> (Insta
 fn who_does(deadline: &DeadlineView) -> String {
     assert!(deadline.promised);
     let by = deadline.legs.iter().map(|leg| match &leg.by {
-        Some(Performer::Worker(name)) => format!("{} {name}", leg.step),
+        Some(Performer::Worker(name) | Performer::Executor(name)) => format!("{} {name}", leg.step),
         other => panic!("{other:?}"),
     });
     by.collect::<Vec<_>>().join(", ")

@@ -232,6 +232,20 @@ impl Harness {
         records[0] = vec![0xFF, 0x00];
     }
 
+    /// Puts other bytes in the place of these, in all records of a stream; answers how often.
+    pub(crate) fn rewrite(&mut self, stream: impl Into<StreamId>, from: &[u8], to: &[u8]) -> usize {
+        assert_eq!(from.len(), to.len());
+        let (records, _) = self.streams.get_mut(&stream.into().0).unwrap();
+        let mut count = 0;
+        for record in records {
+            while let Some(place) = record.windows(from.len()).position(|part| part == from) {
+                record[place..place + to.len()].copy_from_slice(to);
+                count += 1;
+            }
+        }
+        count
+    }
+
     /// Everything in memory is gone; the streams are not.
     pub(crate) fn restart(&mut self) {
         self.config.life += 1 << 40;

@@ -138,6 +138,7 @@ impl Web {
         let task = format!("inst_01KFZQ9Y5GB4D7T3N8XJ2M6RVC:step-1#{number}");
         let now = Timestamp(jiff::Timestamp::now().as_millisecond());
         let request = TaskRequest {
+            server: None,
             task: task.clone(),
             key: "inst_01KFZQ9Y5GB4D7T3N8XJ2M6RVC:step-1".to_owned(),
             attempt: 1,

@@ -207,6 +207,10 @@ pub struct TaskRequest {
     pub deadline: Timestamp,
     /// Where a result that takes longer goes.
     pub callback: String,
+    /// Which server gives it, where there are several. Servers of one process share a callback, and limits are those of
+    /// each server.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub server: Option<String>,
 }
 
 /// The answer 200 to a task: it is done.
@@ -237,6 +241,9 @@ pub struct TaskTaken {
 pub struct TaskRefused {
     /// What went wrong, in words.
     pub error: String,
+    /// How many tasks the executor has, of all servers, without this one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub has: Option<u32>,
 }
 
 /// What came of a task, later: either `data` or `error`.

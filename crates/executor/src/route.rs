@@ -114,9 +114,12 @@ async fn do_task(shared: &Arc<Shared>, task: Task) -> Reply {
         Ok(waiting) => waiting,
         Err(NotNow::Busy) => {
             let error = "as many tasks as the limit allows are under way; ask again later";
-            return later(StatusCode::TOO_MANY_REQUESTS, error);
+            return later(decline(shared, StatusCode::TOO_MANY_REQUESTS, error));
         }
-        Err(NotNow::Closed) => return busy("no more tasks are taken here now; ask again later"),
+        Err(NotNow::Closed) => {
+            let error = "no more tasks are taken here now; ask again later";
+            return later(decline(shared, StatusCode::SERVICE_UNAVAILABLE, error));
+        }
     };
     let answered = waiting.wait_for(Option::is_some).await.map(|answer| answer.clone());
     match answered {
@@ -130,15 +133,18 @@ async fn do_task(shared: &Arc<Shared>, task: Task) -> Reply {
                 reply(StatusCode::OK, &TaskDone { data: data.clone(), has, took_ms })
             }
             Err(failure) if failure.retry => {
-                refuse(StatusCode::INTERNAL_SERVER_ERROR, &failure.reason)
+                decline(shared, StatusCode::INTERNAL_SERVER_ERROR, &failure.reason)
             }
-            Err(failure) => refuse(StatusCode::UNPROCESSABLE_ENTITY, &failure.reason),
+            Err(failure) => decline(shared, StatusCode::UNPROCESSABLE_ENTITY, &failure.reason),
         },
         Ok(Some(Answer::Over)) => {
-            refuse(StatusCode::CONFLICT, "the task was cancelled, or has its verdict")
+            decline(shared, StatusCode::CONFLICT, "the task was cancelled, or has its verdict")
         }
         // Forgotten while somebody waited.
-        Ok(None) | Err(_) => busy("the task is not known any more; ask again"),
+        Ok(None) | Err(_) => {
+            let error = "the task is not known any more; ask again";
+            later(decline(shared, StatusCode::SERVICE_UNAVAILABLE, error))
+        }
     }
 }
 
@@ -189,17 +195,22 @@ fn too_long() -> Reply {
 }
 
 fn busy(error: &str) -> Reply {
-    later(StatusCode::SERVICE_UNAVAILABLE, error)
+    later(refuse(StatusCode::SERVICE_UNAVAILABLE, error))
 }
 
-fn later(status: StatusCode, error: &str) -> Reply {
-    let mut reply = refuse(status, error);
+fn later(mut reply: Reply) -> Reply {
     reply.headers_mut().insert(RETRY_AFTER, AGAIN_AFTER);
     reply
 }
 
 fn refuse(status: StatusCode, error: &str) -> Reply {
-    reply(status, &TaskRefused { error: error.to_owned() })
+    reply(status, &TaskRefused { error: error.to_owned(), has: None })
+}
+
+/// Refuses a task, and tells how many there are.
+fn decline(shared: &Shared, status: StatusCode, error: &str) -> Reply {
+    let has = Some(shared.memory().has());
+    reply(status, &TaskRefused { error: error.to_owned(), has })
 }
 
 fn reply(status: StatusCode, body: &impl Serialize) -> Reply {

@@ -13,7 +13,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::task::{JoinError, JoinSet, unconstrained};
 use tokio::time::Instant;
 
-use crate::memory::{Admission, Outcome, Waiting};
+use crate::memory::{Admission, Outcome, Waiting, giver};
 use crate::serve::Shared;
 use crate::{Failure, Handler, Task, callback, remind};
 
@@ -39,8 +39,8 @@ pub(crate) fn begin(
         Admission::Busy => Err(NotNow::Busy),
         Admission::Closed => Err(NotNow::Closed),
         Admission::New(waiting) => {
-            let callback = task.callback.clone();
-            let run = Run { task: task.task.clone(), kind: task.kind.clone(), callback };
+            let (callback, giver) = (task.callback.clone(), giver(&task));
+            let run = Run { task: task.task.clone(), kind: task.kind.clone(), callback, giver };
             let handler = handler.clone();
             let hands = shared.hands_of.get(&task.kind).into_iter().chain([&shared.hands]);
             let hands: Vec<_> = hands.cloned().collect();
@@ -90,6 +90,8 @@ struct Run {
     task: String,
     kind: String,
     callback: String,
+    /// The server that counts it.
+    giver: String,
 }
 
 impl Run {
@@ -109,7 +111,7 @@ impl Run {
         let outcome = Arc::new(outcome);
         let send = {
             let mut memory = shared.memory();
-            memory.ended(&self.callback, &self.kind);
+            memory.ended(&self.giver, &self.kind);
             memory.took(&self.task, took);
             memory.finished(&self.task, &outcome, bytes)
         };

@@ -360,6 +360,7 @@ async fn what_a_second_server_gives_waits_beyond_the_limit_and_both_hear_how_muc
     assert_eq!(world.say("/tasks", &other).await.status, 202, "it waits for its turn");
     assert_eq!(world.told().has, Some(2));
     assert_eq!(world.give("t3", "score").await.status, 429, "one of each server");
+    assert_eq!(world.told().has, Some(2), "also who is refused hears it");
     for (name, left) in [("t1", 1), ("t2", 0)] {
         gate.add_permits(1);
         assert_eq!(world.result().await["task"], name);

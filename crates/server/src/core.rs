@@ -222,7 +222,7 @@ impl Core {
             executors: Arc::new(Executors::new(
                 queue.clone(),
                 process.clock.clone(),
-                process.callback.clone(),
+                (process.callback.clone(), name.clone()),
                 slot,
             )),
             starts,

@@ -47,6 +47,12 @@ class Reply(enum.Enum):
 
 
 Answer = Union[Reply, Outcome]
+_Giver = tuple[str, str]
+
+
+def _giver(task: Task) -> _Giver:
+    """Servers of one process share a callback, and an older one says no name."""
+    return task.callback, task.server
 
 
 class _Entry:
@@ -82,8 +88,8 @@ class Memory:
         self._tasks_max = tasks_max
         self._bytes_max = bytes_max
         self._bytes = 0
-        # By the callback of their server and their type: limits are those of each server.
-        self._working: Counter[tuple[str, str]] = Counter()
+        # By their server and their type: limits are those of each server.
+        self._working: Counter[tuple[_Giver, str]] = Counter()
         self._phases: Counter[Phase] = Counter()
         self._stopping = False
 
@@ -94,13 +100,14 @@ class Memory:
                 return Admission.KNOWN
             if self._stopping or self._phases[Phase.SENDING] >= SENDING_MAX:
                 return Admission.CLOSED
-            of_type = self._working[task.callback, task.type]
-            own = sum(n for (callback, _), n in self._working.items() if callback == task.callback)
+            giver = _giver(task)
+            of_type = self._working[giver, task.type]
+            own = sum(n for (other, _), n in self._working.items() if other == giver)
             if own >= limit or (limit_of or limit) <= of_type:
                 return Admission.BUSY
             if not self._make_room():
                 return Admission.CLOSED
-            self._working[task.callback, task.type] += 1
+            self._working[giver, task.type] += 1
             self._insert(task.task, _Entry(task))
             return Admission.NEW
 
@@ -128,7 +135,7 @@ class Memory:
     def finished(self, task: Task, outcome: Outcome) -> bool:
         """Whether the result has to be sent: nobody waits for it any more."""
         with self._changed:
-            self._working[task.callback, task.type] -= 1
+            self._working[_giver(task), task.type] -= 1
             self._working += Counter()  # forgets those that are none
             self._changed.notify_all()
             entry = self._tasks.get(task.task)

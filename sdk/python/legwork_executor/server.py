@@ -180,22 +180,26 @@ class Handler(BaseHTTPRequestHandler):
         admission = executor._begin(task)
         if admission is Admission.BUSY:
             error = "as many tasks as the limit allows are under way; ask again later"
-            return None, (429, {"error": error}, True)
+            return None, (429, self._declined(error), True)
         if admission is Admission.CLOSED:
             error = "no more tasks are taken here now; ask again later"
-            return None, (503, {"error": error}, True)
+            return None, (503, self._declined(error), True)
         answer = executor._memory.answer(name, executor._patience)
         if isinstance(answer, Outcome):
             if answer.failure is None:
                 told = {"has": executor._memory.has(), "took_ms": answer.took_ms}
                 return name, (200, {"data": answer.data, **told}, False)
-            return name, (500 if answer.failure.retry else 422, _error(answer.failure), False)
+            status = 500 if answer.failure.retry else 422
+            return name, (status, self._declined(answer.failure.reason), False)
         if answer is Reply.TAKEN:
             return name, (202, {"has": executor._memory.has()}, False)
         if answer is Reply.OVER:
             error = "the task was cancelled, or has its verdict"
-            return None, (409, {"error": error}, False)
-        return None, (503, {"error": "the task is not known any more; ask again"}, True)
+            return None, (409, self._declined(error), False)
+        return None, (503, self._declined("the task is not known any more; ask again"), True)
+
+    def _declined(self, error: str) -> dict[str, Any]:
+        return {"error": error, "has": self.server.executor._memory.has()}
 
     def _verdict(self, wire: Any) -> tuple[int, Any, bool]:
         executor = self.server.executor

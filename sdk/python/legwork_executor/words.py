@@ -45,6 +45,7 @@ class Task:
     inputs: dict[str, Any]
     deadline: datetime.datetime  # after that it is given to somebody else
     callback: str
+    server: str = ""  # which gives it, where there are several
     _cancelled: threading.Event = field(default_factory=threading.Event, repr=False, compare=False)
 
     @property
@@ -79,6 +80,8 @@ class Task:
         moment = values["deadline"].replace("Z", "+00:00")
         values["deadline"] = datetime.datetime.fromisoformat(moment)
         values["size"] = float(values["size"])
+        server = wire.get("server")
+        values["server"] = server if isinstance(server, str) else ""
         return cls(**values)
 
 

@@ -139,6 +139,15 @@ class Remembering(unittest.TestCase):
         self.memory.finished(other, done())
         self.assertEqual(self.memory.has(), 1)
 
+    def test_servers_of_one_process_share_a_callback_and_are_told_apart_by_name(self):
+        east, west = (dataclasses.replace(task(name), server=name) for name in ("east", "west"))
+        self.assertIs(self.memory.admit(east, 1, 1), Admission.NEW)
+        self.assertIs(self.memory.admit(west, 1, 1), Admission.NEW)
+        more = dataclasses.replace(task("more"), server="east")
+        self.assertIs(self.memory.admit(more, 1, 1), Admission.BUSY)
+        self.memory.finished(east, done())
+        self.assertIs(self.memory.admit(more, 1, 1), Admission.NEW)
+
     def test_no_more_are_begun_than_fit(self):
         self.assertIs(self.admit("a", 3, 2), Admission.NEW)
         self.assertIs(self.admit("b", 3, 2), Admission.NEW)

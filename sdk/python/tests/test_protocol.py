@@ -289,11 +289,11 @@ class Protocol(unittest.TestCase):
         world = self.world(self.waiting(limit=1))
         self.assertEqual(world.give("t1").status, 202)
         self.assertEqual(world.told, {"has": 1})
-        other = world.task("t2", "score")
-        other["callback"] = other["callback"].replace("127.0.0.1", "localhost")
+        other = dict(world.task("t2", "score"), server="east-2")  # of the same process
         self.assertEqual(world.say("/tasks", other).status, 202, "it waits for its turn")
         self.assertEqual(world.told, {"has": 2})
         self.assertEqual(world.give("t3").status, 429, "one of each server")
+        self.assertEqual(world.told, {"has": 2}, "also who is refused hears it")
         for left in (1, 0):
             self.gate.release()
             world.result()

@@ -63,7 +63,7 @@ pub(crate) struct Memory {
     tasks_max: usize,
     bytes_max: usize,
     working: u32,
-    /// Of those, how many of each server, and how many of a type of each server: by its callback.
+    /// Of those, how many of each server, and how many of a type of each server.
     working_of: BTreeMap<(String, Option<String>), u32>,
     /// Results on their way, and hooks that are being called.
     open: usize,
@@ -129,7 +129,7 @@ impl Memory {
         if self.stopping {
             return Admission::Closed;
         }
-        let [of_server, of_kind] = counted(&task.callback, &task.kind);
+        let [of_server, of_kind] = counted(&giver(task), &task.kind);
         let working = |of| self.working_of.get(of).copied().unwrap_or_default();
         if working(&of_server) >= limit || limit_of.is_some_and(|most| working(&of_kind) >= most) {
             return Admission::Busy;
@@ -162,9 +162,9 @@ impl Memory {
     }
 
     /// The handler has ended, by whatever end: others have its place.
-    pub(crate) fn ended(&mut self, callback: &str, kind: &str) {
+    pub(crate) fn ended(&mut self, giver: &str, kind: &str) {
         self.working = self.working.saturating_sub(1);
-        for of in counted(callback, kind) {
+        for of in counted(giver, kind) {
             let Some(count) = self.working_of.get_mut(&of) else { continue };
             *count = count.saturating_sub(1);
             if *count == 0 {
@@ -178,6 +178,11 @@ impl Memory {
         if let Some(entry) = self.tasks.get_mut(task) {
             entry.took_ms = took_ms;
         }
+    }
+
+    /// How many there are now, of all servers.
+    pub(crate) fn has(&self) -> u32 {
+        self.working
     }
 
     /// What is said besides with an answer about a task: how many there are now, and how long that one was worked on.
@@ -339,8 +344,13 @@ impl Memory {
 }
 
 /// As what a task counts: as one of its server, and as one of its type of its server.
-fn counted(callback: &str, kind: &str) -> [(String, Option<String>); 2] {
-    [(callback.to_owned(), None), (callback.to_owned(), Some(kind.to_owned()))]
+fn counted(giver: &str, kind: &str) -> [(String, Option<String>); 2] {
+    [(giver.to_owned(), None), (giver.to_owned(), Some(kind.to_owned()))]
+}
+
+/// The server that gives a task. Servers of one process share a callback, and an older one says no name.
+pub(crate) fn giver(task: &Task) -> String {
+    format!("{} {}", task.callback, task.server.as_deref().unwrap_or_default())
 }
 
 impl Phase {

@@ -57,7 +57,7 @@ impl Web {
         &self,
         executor: &ExecutorRegistered,
         job: Job,
-        callback: &str,
+        (callback, server): (&str, Option<&str>),
         now: Timestamp,
     ) -> (Outcome, Told) {
         let (attempt, deadline) = (job.attempt, job.expires_at);
@@ -72,6 +72,7 @@ impl Web {
             inputs: convert::data(&job.inputs),
             deadline,
             callback: format!("{callback}/v1/executors/{}/results", executor.name),
+            server: server.map(str::to_owned),
         };
         match self.post(executor, "tasks", &request, now).await {
             Ok(answered) => outcome(&answered),
@@ -177,10 +178,11 @@ fn why(error: &dyn std::error::Error) -> String {
 fn outcome(answered: &Answered) -> (Outcome, Told) {
     let Answered { status, headers, body } = answered;
     let error = || match serde_json::from_slice(body) {
-        Ok(TaskRefused { error }) => error,
+        Ok(TaskRefused { error, .. }) => error,
         Err(_) => format!("it answered {status}"),
     };
-    let mut told = Told::default();
+    let TaskTaken { has } = serde_json::from_slice(body).unwrap_or_default();
+    let mut told = Told { has, took_ms: None };
     let outcome = match status.as_u16() {
         200 => match serde_json::from_slice(body) {
             Ok(TaskDone { data, has, took_ms }) => {
@@ -192,11 +194,7 @@ fn outcome(answered: &Answered) -> (Outcome, Told) {
                 Outcome::Failed { error, retry: true }
             }
         },
-        202 => {
-            let TaskTaken { has } = serde_json::from_slice(body).unwrap_or_default();
-            told.has = has;
-            Outcome::Taken
-        }
+        202 => Outcome::Taken,
         429 | 503 => {
             let rest = headers.get(RETRY_AFTER).and_then(|value| value.to_str().ok()?.parse().ok());
             Outcome::Busy { rest: rest.map(Duration::from_secs) }
@@ -227,7 +225,11 @@ mod tests {
         let done = told(200, r#"{"data": {}, "has": 3, "took_ms": 41}"#);
         assert_eq!((done.has, done.took_ms), (Some(3), Some(41)));
         assert_eq!(told(202, r#"{"has": 2}"#).has, Some(2));
-        for (status, body) in [(200, "{}"), (202, ""), (202, "thanks"), (500, r#"{"has": 1}"#)] {
+        for status in [422, 429, 500, 503] {
+            assert_eq!(told(status, r#"{"error": "busy", "has": 9}"#).has, Some(9), "{status}");
+        }
+        for (status, body) in [(200, "{}"), (202, ""), (202, "thanks"), (503, r#"{"error": "no"}"#)]
+        {
             assert_eq!(told(status, body), Told::default(), "{status} {body}");
         }
     }

@@ -29,6 +29,8 @@ pub(crate) struct Executors {
     web: Web,
     /// Where executors send results: the API of this process, once it listens.
     callback: Arc<SetOnce<Arc<str>>>,
+    /// The name of this server, if it is one of several.
+    server: Option<Arc<str>>,
     /// The store, where files are that results name.
     slot: Arc<Slot>,
     runtime: Handle,
@@ -38,11 +40,11 @@ impl Executors {
     pub(crate) fn new(
         queue: Arc<Queue<Message>>,
         clock: Arc<Clock>,
-        callback: Arc<SetOnce<Arc<str>>>,
+        (callback, server): (Arc<SetOnce<Arc<str>>>, Option<Arc<str>>),
         slot: Arc<Slot>,
     ) -> Self {
         let (known, web, runtime) = (RwLock::default(), Web::default(), Handle::current());
-        Self { known, queue, clock, web, callback, slot, runtime }
+        Self { known, queue, clock, web, callback, server, slot, runtime }
     }
 
     /// Those that are registered now.
@@ -72,7 +74,8 @@ impl Executors {
                 let left = job.expires_at.since(self.clock.now());
                 let given = async {
                     let callback = self.callback.wait().await;
-                    self.web.give(&executor, job, callback, self.clock.now()).await
+                    let from = (&**callback, self.server.as_deref());
+                    self.web.give(&executor, job, from, self.clock.now()).await
                 };
                 // Later nobody waits for it any more: its time has run out at the site too.
                 if let Ok((outcome, told)) = tokio::time::timeout(left, given).await {

@@ -52,10 +52,10 @@ pub struct Entry {
     took_ms: Option<f64>,
 }
 
-/// What an executor says of itself with an answer.
+/// What an executor reports of itself with an answer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Told {
-    /// How many tasks it has now, of all engines.
+pub struct Feedback {
+    /// How many tasks it has now, from all engines.
     pub has: Option<u32>,
     /// How many milliseconds it worked on the task that it answers.
     pub took_ms: Option<u64>,
@@ -97,7 +97,7 @@ impl Book {
         }
     }
 
-    /// An executor says that it is there: whoever doubts it may see for itself now.
+    /// An executor has registered again: it may be probed at once if it was presumed dead, and its load is not known.
     pub fn heard(&mut self, executor: ExecutorId) {
         if let Some(one) = self.executors.get_mut(executor.0 as usize) {
             one.hear();
@@ -138,8 +138,8 @@ impl Book {
     }
 
     /// When an executor gets to a new task, in milliseconds from now.
-    pub(crate) fn backlog_ms(&self, executor: ExecutorId) -> f64 {
-        self.executor(executor).map_or(0.0, Executor::backlog_ms)
+    pub(crate) fn backlog_ms(&self, executor: ExecutorId, now: Timestamp) -> f64 {
+        self.executor(executor).map_or(0.0, |one| one.backlog_ms(now))
     }
 
     /// On how many tasks an executor works at a time.
@@ -147,7 +147,8 @@ impl Book {
         self.executor(executor).map_or(1.0, |one| f64::from(one.at_once()))
     }
 
-    /// Whether an executor has a hand free, as far as is known.
+    /// Whether this engine has not filled all hands of an executor. What others gave does not count: their tasks may be
+    /// done by now, and whoever waited for that would never get a turn.
     pub fn has_free_hand(&self, executor: ExecutorId) -> bool {
         self.executor(executor).is_some_and(Executor::has_free_hand)
     }
@@ -238,15 +239,21 @@ impl Book {
         self.executors.iter_mut().for_each(|one| one.skip(by));
     }
 
-    /// What an executor says with an answer about an assignment, before the answer itself is taken down; whether the
-    /// assignment is over with that.
-    pub fn told(&mut self, id: AssignmentId, told: Told, is_over: bool) {
+    /// The feedback in an answer about an assignment; called before the answer itself is noted. `is_over`: the executor
+    /// does not have the assignment any more.
+    pub fn note_feedback(
+        &mut self,
+        id: AssignmentId,
+        feedback: Feedback,
+        is_over: bool,
+        now: Timestamp,
+    ) {
         let Some(entry) = self.entries.get_mut(&id) else { return };
-        entry.took_ms = told.took_ms.map(|ms| (ms as f64).max(0.5));
+        entry.took_ms = feedback.took_ms.map(|ms| (ms as f64).max(0.5));
         let own = u32::from(is_over && entry.is_counted);
         let one = self.executors.get_mut(entry.executor.0 as usize);
-        if let (Some(one), Some(has)) = (one, told.has) {
-            one.hear_load(has, own);
+        if let (Some(one), Some(has)) = (one, feedback.has) {
+            one.set_load(has, own, now);
         }
     }
 

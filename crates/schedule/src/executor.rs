@@ -22,6 +22,8 @@ const SILENCE: f64 = 16.0;
 const OVERDUE: f64 = 3.0;
 /// How many times as long as usual a task of a type that is not known may be expected to take.
 const UNKNOWN: f64 = 64.0;
+/// How long a task of others is taken to last where no pace is known, in milliseconds.
+const UNKNOWN_MS: f64 = 1_000.0;
 /// After how many times as long as a task takes a failure counts half.
 const HALF_LIFE: f64 = 64.0;
 
@@ -72,8 +74,9 @@ pub(crate) struct Executor {
     /// the rest went to others.
     taken_ms: f64,
     expected_ms: f64,
-    /// How many tasks of others it had when it said so last.
+    /// How many tasks of other engines it had when it reported its load last, and when that was.
     others: u32,
+    others_at: Timestamp,
 }
 
 impl Executor {
@@ -222,17 +225,28 @@ impl Executor {
 
     /// When it gets to a new task, in milliseconds from now: it does as much for others in between as
     /// it did of late.
-    pub(crate) fn backlog_ms(&self) -> f64 {
-        if self.working + self.others < self.at_once {
+    pub(crate) fn backlog_ms(&self, now: Timestamp) -> f64 {
+        let others = self.others(now);
+        if self.working.saturating_add(others) < self.at_once {
             return 0.0;
         }
-        let others_ms = f64::from(self.others) * self.expected_ms;
+        let others_ms = f64::from(others) * self.expected_ms;
         (self.work_ms * self.slowed() + others_ms) / f64::from(self.at_once)
     }
 
-    /// It says how many tasks it has; so many of its own it has not any more with that.
-    pub(crate) fn hear_load(&mut self, has: u32, over: u32) {
+    /// Its load as it reports it: how many tasks it has from all engines. So many of this engine's are over with the report.
+    pub(crate) fn set_load(&mut self, has: u32, over: u32, now: Timestamp) {
         self.others = has.saturating_sub(self.outstanding.saturating_sub(over));
+        self.others_at = now;
+    }
+
+    /// How many tasks of other engines it has by now: it works off what it reported, at the pace that was learned. So an
+    /// executor that is given nothing, and reports nothing, is not avoided for ever.
+    fn others(&self, now: Timestamp) -> u32 {
+        let each_ms = if self.expected_ms > 0.0 { self.expected_ms } else { UNKNOWN_MS };
+        let passed_ms = now.0.saturating_sub(self.others_at.0).max(0) as f64;
+        let done = passed_ms * f64::from(self.at_once) / each_ms;
+        self.others.saturating_sub(done as u32)
     }
 
     pub(crate) fn at_once(&self) -> u32 {
@@ -243,7 +257,7 @@ impl Executor {
         self.working < self.at_once
     }
 
-    /// Whether it needs another task so as not to wait for one.
+    /// Whether it needs another task of this engine so as not to wait for one.
     pub(crate) fn needs_more(&self) -> bool {
         self.has_free_hand() || self.work_ms / f64::from(self.at_once) < AHEAD_MS
     }
@@ -261,11 +275,13 @@ impl Executor {
         for moment in tried.chain(own).flatten() {
             *moment = moment.plus(by);
         }
+        self.others_at = self.others_at.plus(by);
     }
 
-    /// It says that it is there: that it was tried before says nothing any more.
+    /// It has registered again, and may have been started anew: earlier probes and its load say nothing any more.
     pub(crate) fn hear(&mut self) {
         self.assigned_at = None;
+        self.others = 0;
         self.kinds.iter_mut().for_each(|(_, experience)| experience.assigned_at = None);
     }
 

@@ -51,6 +51,11 @@ pub(crate) fn added(own_ms: f64, backlog_ms: f64) -> f64 {
     own_ms * (backlog_ms + own_ms / 2.0)
 }
 
+/// The one that costs least; of equals the first.
+pub(crate) fn cheapest<T>(costs: impl Iterator<Item = (T, f64)>) -> Option<T> {
+    costs.min_by(|one, other| one.1.total_cmp(&other.1)).map(|(found, _)| found)
+}
+
 impl Learned {
     /// Whoever adds least, or whoever it is time to try.
     fn least(
@@ -109,7 +114,7 @@ impl Question<'_> {
         };
         let failures = experience.penalty(self.half_life_ms, self.now);
         let own_ms = pace * self.task.size * (1.0 + failures) + cost_ms;
-        Answer::Costs { own_ms, backlog_ms: one.backlog_ms() }
+        Answer::Costs { own_ms, backlog_ms: one.backlog_ms(self.now) }
     }
 }
 
@@ -131,8 +136,15 @@ impl Policy for Learned {
     }
 
     /// What is usual counts from when an executor gets to a task, and doubles with each attempt.
-    fn patience_ms(&self, book: &Book, to: Candidate, task: &Task, usual_ms: i64) -> i64 {
-        let backlog_ms = book.executor(to.executor).map_or(0.0, Executor::backlog_ms);
+    fn patience_ms(
+        &self,
+        book: &Book,
+        to: Candidate,
+        task: &Task,
+        usual_ms: i64,
+        now: Timestamp,
+    ) -> i64 {
+        let backlog_ms = book.backlog_ms(to.executor, now);
         let first_ms = usual_ms.max(1).saturating_add((2.0 * (backlog_ms + to.cost_ms)) as i64);
         first_ms.saturating_mul(doubled(task.attempt))
     }

@@ -18,7 +18,7 @@ mod plan;
 mod policy;
 mod reason;
 
-pub use book::{Book, Entry, Outcome, Told};
+pub use book::{Book, Entry, Feedback, Outcome};
 pub use dice::Dice;
 pub use executor::Limits;
 pub use experience::Seen;

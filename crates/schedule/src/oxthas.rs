@@ -131,7 +131,14 @@ impl Oxthas {
 }
 
 impl Policy for Oxthas {
-    fn patience_ms(&self, book: &Book, to: Candidate, _: &Task, usual_ms: i64) -> i64 {
+    fn patience_ms(
+        &self,
+        book: &Book,
+        to: Candidate,
+        _: &Task,
+        usual_ms: i64,
+        _: Timestamp,
+    ) -> i64 {
         let timeouts = book.executor(to.executor).map_or(0, |one| one.timeouts);
         let usual = usual_ms as f64;
         let less = self.adjustment.timeout.unwrap_or_default() * usual * f64::from(timeouts);

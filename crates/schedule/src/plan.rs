@@ -13,7 +13,7 @@ use std::collections::BTreeMap;
 
 use legwork_model::time::Timestamp;
 
-use crate::learned::{Answer, Question, added};
+use crate::learned::{Answer, Question, added, cheapest};
 use crate::{Book, Candidate, ExecutorId, KindId, Task};
 
 /// Into so many parts what waits of a type is divided when all is shared out anew.
@@ -150,7 +150,7 @@ impl Plan {
         let last = |(id, share): (&ExecutorId, &Share)| {
             let ms = share.work_ms / share.tasks.max(1) as f64;
             let before_ms =
-                book.backlog_ms(*id) + self.planned_ms(book, *id) - ms / book.hands(*id);
+                book.backlog_ms(*id, now) + self.planned_ms(book, *id) - ms / book.hands(*id);
             (*id, added(ms, before_ms.max(0.0)))
         };
         let most = shares.of.iter().map(last).max_by(|one, other| one.1.total_cmp(&other.1));
@@ -172,8 +172,8 @@ impl Plan {
         let is_known = |to: &&Candidate| book.pace(to.executor, task.kind).is_some();
         let known: Vec<Candidate> = among.iter().filter(is_known).copied().collect();
         let question = Question::new(book, task, &known, now);
-        let costs = known.iter().filter_map(|to| Some((to, self.cost(book, &question, *to)?.0)));
-        costs.min_by(|one, other| one.1.total_cmp(&other.1)).map(|(to, _)| to.executor)
+        let cost = |to: &Candidate| Some((to.executor, self.cost(book, &question, *to)?.0));
+        cheapest(known.iter().filter_map(cost))
     }
 
     /// So many tasks go to whom they add least.
@@ -193,9 +193,9 @@ impl Plan {
         while left > 0 {
             let costs = among.iter().filter_map(|to| {
                 let (cost, own_ms) = self.cost(book, &question, *to)?;
-                Some((*to, cost, own_ms))
+                Some(((*to, own_ms), cost))
             });
-            let Some((to, _, own_ms)) = costs.min_by(|one, other| one.1.total_cmp(&other.1)) else {
+            let Some((to, own_ms)) = cheapest(costs) else {
                 self.kinds.entry(kind).or_default().unplaced += left;
                 return;
             };

@@ -21,7 +21,7 @@ pub trait Policy: fmt::Debug + Send {
 
     /// How long an answer is waited for, where this is usual for the type. Asked before the task is
     /// written into the book.
-    fn patience_ms(&self, _: &Book, _: Candidate, _: &Task, usual_ms: i64) -> i64 {
+    fn patience_ms(&self, _: &Book, _: Candidate, _: &Task, usual_ms: i64, _: Timestamp) -> i64 {
         usual_ms
     }
 

@@ -47,7 +47,7 @@ impl Reason {
             Some(work_ms) => Why::Expected { work_ms },
             None => Why::Unknown,
         };
-        let backlog_ms = one.map_or(0.0, crate::executor::Executor::backlog_ms);
+        let backlog_ms = book.backlog_ms(chosen, now);
         Self { policy: name.into(), candidates, why, backlog_ms, cost_ms: to.cost_ms }
     }
 }

@@ -68,8 +68,9 @@ fn a1_8_time_outs_divide_the_rate_and_shorten_the_time_until_a_late_answer() {
     let mut book = book(&[2.0, 3.0]);
     let adjustment = Adjustment { rate: true, timeout: Some(0.1) };
     let mut oxthas = Oxthas::new(1, Dice::new(1)).with(Partition::Integers, adjustment);
-    let patience =
-        |oxthas: &Oxthas, book: &Book| oxthas.patience_ms(book, near(1), &task(60.0), 1_000);
+    let patience = |oxthas: &Oxthas, book: &Book| {
+        oxthas.patience_ms(book, near(1), &task(60.0), 1_000, Timestamp(100))
+    };
     assert_eq!((chosen(&mut oxthas, &book, 60.0, 2), patience(&oxthas, &book)), (1, 1_000));
     let late: Vec<AssignmentId> =
         (0..2).map(|_| book.assigned(near(1), task(60.0), Timestamp(100))).collect();
@@ -172,7 +173,9 @@ fn time_outs_of_ours_outlast_every_queue() {
         book.assigned(near(0), task(60.0), Timestamp(0));
     }
     let ours = Learned;
-    let patience = |attempt| ours.patience_ms(&book, near(0), &Task { attempt, ..task(60.0) }, 1);
+    let patience = |attempt| {
+        ours.patience_ms(&book, near(0), &Task { attempt, ..task(60.0) }, 1, Timestamp(0))
+    };
     assert!(patience(0) >= 100 * 60, "what is before it is not held against it");
     assert!((0..16).all(|attempt| patience(attempt + 1) >= 2 * patience(attempt)));
 }

@@ -66,7 +66,8 @@ impl Run<'_> {
         tried.push(executor);
         self.attempts[number] += 1;
         let to = Candidate::near(executor);
-        let patience = policy.patience_ms(&self.book, to, &task, self.world.usual_ms);
+        let patience =
+            policy.patience_ms(&self.book, to, &task, self.world.usual_ms, Timestamp(now));
         let id = self.book.assigned(to, task, Timestamp(now));
         self.awaited.insert(id, number);
         self.put(now.saturating_add(patience), Happening::TimeOut(id));

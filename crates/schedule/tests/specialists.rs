@@ -6,7 +6,9 @@
 mod support;
 
 use legwork_model::time::Timestamp;
-use legwork_schedule::{Book, Candidate, ExecutorId, KindId, Limits, Plan, Task, Told, Waiting};
+use legwork_schedule::{
+    Book, Candidate, ExecutorId, Feedback, KindId, Limits, Plan, Task, Waiting,
+};
 use support::specialists::{OWN_MS, Setting, Shape, makespan_ms};
 
 /// For each server.
@@ -118,9 +120,16 @@ fn what_other_engines_gave_to_an_executor_is_reckoned_with_when_it_says_so() {
     let first = Candidate::near(ExecutorId(0));
     assert!(planned(&book, 1, 1_000).is_for(ExecutorId(0), KindId(0)));
     let given = book.assigned(first, task(0), Timestamp(1_000));
-    book.told(given, Told { has: Some(5), took_ms: Some(10) }, true);
+    let feedback = Feedback { has: Some(5), took_ms: Some(10) };
+    book.note_feedback(given, feedback, true, Timestamp(1_010));
     book.answered(given, Timestamp(1_010));
     assert!(planned(&book, 1, 1_010).is_for(ExecutorId(1), KindId(0)), "five others are before it");
+    // It is not asked meanwhile, and works them off all the same.
+    assert!(planned(&book, 1, 1_011).is_for(ExecutorId(1), KindId(0)), "not yet");
+    assert!(planned(&book, 1, 1_060).is_for(ExecutorId(0), KindId(0)), "50 ms later they are done");
+    let mut again = book.clone();
+    again.heard(ExecutorId(0));
+    assert!(planned(&again, 1, 1_010).is_for(ExecutorId(0), KindId(0)), "it was started anew");
 }
 
 #[test]
@@ -129,7 +138,8 @@ fn the_pace_is_that_of_the_work_alone_where_executors_say_how_long_it_took() {
     for round in 0..30 {
         let at = 1_000 * round;
         let given = book.assigned(Candidate::near(ExecutorId(1)), task(0), Timestamp(at));
-        book.told(given, Told { has: None, took_ms: Some(7) }, true);
+        let feedback = Feedback { has: None, took_ms: Some(7) };
+        book.note_feedback(given, feedback, true, Timestamp(at + 500));
         book.answered(given, Timestamp(at + 500));
     }
     assert_eq!(book.seen(ExecutorId(1), KindId(0)).pace_ms, Some(7.0));

@@ -15,7 +15,7 @@ use legwork_model::id::{ActivityId, AgentId, InstanceId, ServerId, StreamId};
 use legwork_model::rate::Rate;
 use legwork_model::time::Timestamp;
 use legwork_promise::ResourceId;
-use legwork_schedule::Told;
+use legwork_schedule::Feedback;
 use serde_json::Value as Json;
 
 use crate::access::Scope;
@@ -533,8 +533,8 @@ pub struct TaskReport {
     pub executor: Arc<str>,
     pub task: JobLease,
     pub outcome: Outcome,
-    /// What the executor says of itself besides.
-    pub told: Told,
+    /// What the executor reports of its load.
+    pub feedback: Feedback,
 }
 
 /// How a task stands.

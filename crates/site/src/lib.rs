@@ -77,7 +77,7 @@ pub use gauges::Gauges;
 pub use input::*;
 pub use legwork_engine::{Failure, Lifecycle};
 pub use legwork_promise::ResourceId;
-pub use legwork_schedule::{Reason, Told};
+pub use legwork_schedule::{Feedback, Reason};
 pub use locks::Mode;
 pub use merged_history::{Frontier, Line, Merged, Part, merge};
 pub use message::{

@@ -218,7 +218,7 @@ impl<'a> World<'a> {
         let to = Candidate::near(executor);
         let patience = self.setting.failure.map(|failure| {
             let usual = (failure.timeout * STEP_MS) as i64;
-            policy.patience_ms(&engine.book, to, &pending.task, usual) as f64 / STEP_MS
+            policy.patience_ms(&engine.book, to, &pending.task, usual, now) as f64 / STEP_MS
         });
         let id = engine.book.assigned(to, pending.task, now);
         pending.tried.push(executor);

@@ -8,7 +8,7 @@ use std::collections::{BinaryHeap, VecDeque};
 
 use legwork_model::time::Timestamp;
 use legwork_schedule::{
-    AssignmentId, Book, Candidate, ExecutorId, KindId, Plan, Task, Told, Waiting,
+    AssignmentId, Book, Candidate, ExecutorId, Feedback, KindId, Plan, Task, Waiting,
 };
 
 const KINDS: usize = 4;
@@ -165,7 +165,8 @@ impl World {
         let one = &mut self.servers[server];
         if self.setting.tells {
             let took_ms = Some(takes_ms(done) as u64);
-            one.book.told(assignment, Told { has: Some(has as u32), took_ms }, true);
+            let feedback = Feedback { has: Some(has as u32), took_ms };
+            one.book.note_feedback(assignment, feedback, true, now);
         }
         one.book.answered(assignment, now);
         one.has[executor] -= 1;

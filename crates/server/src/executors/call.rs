@@ -20,7 +20,7 @@ use legwork_api::executors::{
 use legwork_api::signature::{self, Signed};
 use legwork_model::event::ExecutorRegistered;
 use legwork_model::time::Timestamp;
-use legwork_site::{Job, JobLease, Outcome, Told};
+use legwork_site::{Feedback, Job, JobLease, Outcome};
 use serde::Serialize;
 
 use super::task_name;
@@ -59,7 +59,7 @@ impl Web {
         job: Job,
         (callback, server): (&str, Option<&str>),
         now: Timestamp,
-    ) -> (Outcome, Told) {
+    ) -> (Outcome, Feedback) {
         let (attempt, deadline) = (job.attempt, job.expires_at);
         let task = JobLease { activity: job.activity.clone(), lease: job.lease };
         let request = TaskRequest {
@@ -76,7 +76,7 @@ impl Web {
         };
         match self.post(executor, "tasks", &request, now).await {
             Ok(answered) => outcome(&answered),
-            Err(error) => (Outcome::Failed { error, retry: true }, Told::default()),
+            Err(error) => (Outcome::Failed { error, retry: true }, Feedback::default()),
         }
     }
 
@@ -174,19 +174,19 @@ fn why(error: &dyn std::error::Error) -> String {
     format!("it cannot be reached: {last}")
 }
 
-/// What an answer to a task means, and what is said besides.
-fn outcome(answered: &Answered) -> (Outcome, Told) {
+/// What an answer to a task means, and the feedback in it.
+fn outcome(answered: &Answered) -> (Outcome, Feedback) {
     let Answered { status, headers, body } = answered;
     let error = || match serde_json::from_slice(body) {
         Ok(TaskRefused { error, .. }) => error,
         Err(_) => format!("it answered {status}"),
     };
     let TaskTaken { has } = serde_json::from_slice(body).unwrap_or_default();
-    let mut told = Told { has, took_ms: None };
+    let mut feedback = Feedback { has, took_ms: None };
     let outcome = match status.as_u16() {
         200 => match serde_json::from_slice(body) {
             Ok(TaskDone { data, has, took_ms }) => {
-                told = Told { has, took_ms };
+                feedback = Feedback { has, took_ms };
                 Outcome::Done(data)
             }
             Err(unreadable) => {
@@ -202,7 +202,7 @@ fn outcome(answered: &Answered) -> (Outcome, Told) {
         422 => Outcome::Failed { error: error(), retry: false },
         _ => Outcome::Failed { error: error(), retry: true },
     };
-    (outcome, told)
+    (outcome, feedback)
 }
 
 #[cfg(test)]
@@ -230,7 +230,7 @@ mod tests {
         }
         for (status, body) in [(200, "{}"), (202, ""), (202, "thanks"), (503, r#"{"error": "no"}"#)]
         {
-            assert_eq!(told(status, body), Told::default(), "{status} {body}");
+            assert_eq!(told(status, body), Feedback::default(), "{status} {body}");
         }
     }
 

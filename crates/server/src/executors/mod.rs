@@ -10,7 +10,7 @@ use std::sync::{Arc, PoisonError, RwLock};
 
 use legwork_model::event::ExecutorRegistered;
 use legwork_model::value::FileRef;
-use legwork_site::{Ask, Call, Concern, JobLease, Outcome, Request, TaskReport, Told};
+use legwork_site::{Ask, Call, Concern, Feedback, JobLease, Outcome, Request, TaskReport};
 use legwork_store::BlobId;
 use tokio::runtime::Handle;
 use tokio::sync::SetOnce;
@@ -78,9 +78,9 @@ impl Executors {
                     self.web.give(&executor, job, from, self.clock.now()).await
                 };
                 // Later nobody waits for it any more: its time has run out at the site too.
-                if let Ok((outcome, told)) = tokio::time::timeout(left, given).await {
+                if let Ok((outcome, feedback)) = tokio::time::timeout(left, given).await {
                     let outcome = self.with_files(outcome).await;
-                    self.report(name, task, outcome, told);
+                    self.report(name, task, outcome, feedback);
                 }
             }
             Ask::Verdict { task, counts } => {
@@ -109,8 +109,8 @@ impl Executors {
         outcome
     }
 
-    fn report(&self, name: Arc<str>, task: JobLease, outcome: Outcome, told: Told) {
-        let report = TaskReport { executor: name.clone(), task, outcome, told };
+    fn report(&self, name: Arc<str>, task: JobLease, outcome: Outcome, feedback: Feedback) {
+        let report = TaskReport { executor: name.clone(), task, outcome, feedback };
         let request = Request::Executor(Concern::Report(report));
         self.queue.push_beyond_limit(Message::Executor { name, request });
     }

@@ -14,8 +14,8 @@ use legwork_model::event::{ExecutorType, RegularWork, Secret};
 use legwork_model::rate::Rate;
 use legwork_model::time::parse_duration;
 use legwork_site::{
-    Answer, Concern, Credential, ExecutorInfo, JobLease, Outcome, RegisterExecutor, Request,
-    TaskReport, Told,
+    Answer, Concern, Credential, ExecutorInfo, Feedback, JobLease, Outcome, RegisterExecutor,
+    Request, TaskReport,
 };
 
 use super::exchange::Exchange;
@@ -203,8 +203,12 @@ pub(super) async fn report(x: Exchange<'_>) -> Result {
     };
     let outcome = unstored.unwrap_or(outcome);
     let executor: Arc<str> = name.into();
-    let report =
-        TaskReport { executor: executor.clone(), task, outcome, told: Told { has, took_ms } };
+    let report = TaskReport {
+        executor: executor.clone(),
+        task,
+        outcome,
+        feedback: Feedback { has, took_ms },
+    };
     x.app
         .gate
         .ask(Credential::Executor(executor), Request::Executor(Concern::Report(report)))

@@ -12,8 +12,8 @@ use legwork_model::id::ActivityId;
 use legwork_model::time::Timestamp;
 use legwork_model::value::{Value, unhex};
 use legwork_site::{
-    Ask, Call, Concern, Credential, Data, JobLease, Kind, Outcome, Request, RequestId, TaskReport,
-    Told,
+    Ask, Call, Concern, Credential, Data, Feedback, JobLease, Kind, Outcome, Request, RequestId,
+    TaskReport,
 };
 
 use super::executor::{Executor, Reply, State};
@@ -323,7 +323,7 @@ impl Staff {
             }
         }
         let report =
-            TaskReport { executor: executor.clone(), task, outcome, told: Told::default() };
+            TaskReport { executor: executor.clone(), task, outcome, feedback: Feedback::default() };
         let request = Request::Executor(Concern::Report(report));
         field.worlds[to].ask_as(Credential::Executor(executor), request)
     }

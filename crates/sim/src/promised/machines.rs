@@ -11,8 +11,8 @@ use std::time::Duration;
 use legwork_model::event::{ExecutorType, RegularWork, Secret};
 use legwork_model::id::ActivityId;
 use legwork_site::{
-    Answer, Ask, Call, Concern, Credential, Data, JobLease, Outcome, RegisterExecutor, Request,
-    RequestId, ResourceId, Start, TaskReport, Told,
+    Answer, Ask, Call, Concern, Credential, Data, Feedback, JobLease, Outcome, RegisterExecutor,
+    Request, RequestId, ResourceId, Start, TaskReport,
 };
 use serde_json::json;
 
@@ -272,8 +272,12 @@ impl Machines {
             }
             if asked.is_none_or(|id| !world.is_asked(id)) && !world.is_down() {
                 let (executor, outcome) = (machine.clone(), outcome.clone());
-                let report =
-                    TaskReport { executor, task: task.clone(), outcome, told: Told::default() };
+                let report = TaskReport {
+                    executor,
+                    task: task.clone(),
+                    outcome,
+                    feedback: Feedback::default(),
+                };
                 let credential = Credential::Executor(machine.clone());
                 let request = Request::Executor(Concern::Report(report));
                 *asked = Some(world.ask_as(credential, request));

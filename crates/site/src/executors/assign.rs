@@ -29,9 +29,9 @@ use crate::view;
 const USUAL: Duration = Duration::from_secs(60);
 /// The longest an assignment lasts.
 const LEASE_MAX: Duration = Duration::from_secs(24 * 3600);
-/// How often it is looked who is given up.
+/// How often silent executors are looked for.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
-/// Before that nobody is given up for being silent.
+/// A silence that is shorter is never too long.
 const SILENCE_MIN: Duration = Duration::from_secs(5);
 /// How long a job waits whose failed attempt could not be recorded.
 const UNRECORDED_REST: Duration = Duration::from_secs(10);
@@ -81,7 +81,7 @@ impl Site {
         let (is_asked, before) = (asking.room() > 0, self.jobs.queued());
         for _ in 0..*calls + asking.room() {
             let (executors, may_call) = (&self.executors, *calls > 0);
-            // What is promised is not for whoever asks, as long as an executor does it.
+            // Promised jobs are not for workers that ask, as long as an executor does them.
             let is_wanted = |job: &Arc<str>, is_promised: bool| {
                 let kind = executors.registry.offered(job);
                 let is_taken = kind.is_some_and(|kind| executors.is_open(kind, is_promised));
@@ -109,7 +109,7 @@ impl Site {
         is_asked && self.jobs.queued() < before
     }
 
-    /// Gives a job that no executor does to whoever has asked for it first.
+    /// Gives a job that no executor does to the worker that has asked for it first.
     fn hand_over(&mut self, job: &Arc<str>, key: &JobKey, asking: &mut Asking, now: Timestamp) {
         let Some((id, poll)) = asking.first(job, None) else { return };
         if let Some(job) = self.lease_out(job, key, poll.lease, now) {
@@ -117,7 +117,7 @@ impl Site {
         }
     }
 
-    /// Gives out a job, if anybody takes it: an executor, or a worker that asks.
+    /// Gives a job to an executor, or to a worker that asks, if one takes it.
     fn give_out(
         &mut self,
         (job, kind): (&Arc<str>, KindId),
@@ -151,7 +151,7 @@ impl Site {
             (None, Some(registered)) => {
                 let usual =
                     timeout.unwrap_or_else(|| USUAL.max(takes.said.unwrap_or_default() * 2));
-                let patience = self.patience(to, &task, usual);
+                let patience = self.patience(to, &task, usual, now);
                 (registered.name.clone(), patience)
             }
             (None, None) => return,
@@ -175,7 +175,7 @@ impl Site {
         }
     }
 
-    /// What was held may be begun by those who are free now; by anybody when plans have changed.
+    /// Lets go of jobs that were held for the executors that are free now; of all when plans have changed.
     fn let_go_of_promised(&mut self, free: &[ExecutorId]) {
         if std::mem::take(&mut self.executors.has_other_plans) {
             self.executors.full.retain(|_, full| *full == Full::ForAll);
@@ -184,7 +184,7 @@ impl Site {
         free.iter().for_each(|id| self.jobs.let_go(Some(*id)));
     }
 
-    /// Nobody takes a job now: if it was promised, others of its type need not wait for that.
+    /// No executor takes the job now. If it was promised it is held, so that others of its type need not wait for it.
     fn wait_for_turn(&mut self, key: &JobKey, turn: Option<Turn>) {
         match turn {
             Some(Turn::After(id)) => self.jobs.hold(key, Some(id)),
@@ -193,7 +193,7 @@ impl Site {
         }
     }
 
-    /// Somebody has a task now.
+    /// Notes an assignment.
     fn note_given(
         &mut self,
         key: &JobKey,
@@ -214,7 +214,7 @@ impl Site {
         self.use_turn(key, executor);
     }
 
-    /// Takes down in the history who was given what, and why.
+    /// Records an assignment and its reason in the history.
     fn record_assignment(
         &mut self,
         key: &JobKey,
@@ -225,14 +225,15 @@ impl Site {
         let (activity, to, why) = (key.activity.clone(), to.clone(), why.to_string());
         let command = Command::Assign(Box::new(Assigned { activity, to, lease, why }));
         let recorded = self.require_room().and_then(|()| self.command(key.instance, command, now));
-        // Whoever has no room for reasons has none for results either, and says so then.
+        // A history without room for reasons has none for results either, and that is refused then.
         drop(recorded);
     }
 
-    fn patience(&self, to: Candidate, task: &Task, usual: Duration) -> Duration {
+    fn patience(&self, to: Candidate, task: &Task, usual: Duration, now: Timestamp) -> Duration {
         let usual_ms = i64::try_from(usual.as_millis()).unwrap_or(i64::MAX);
         let executors = &self.executors;
-        let ms = executors.policies.of(task.kind).patience_ms(&executors.book, to, task, usual_ms);
+        let ms =
+            executors.policies.of(task.kind).patience_ms(&executors.book, to, task, usual_ms, now);
         Duration::from_millis(u64::try_from(ms).unwrap_or_default()).min(LEASE_MAX)
     }
 
@@ -254,7 +255,7 @@ impl Site {
         }
     }
 
-    /// Nobody is given up for silence before that, and what passed unseen counts as nobody's.
+    /// No executor is given up for silence before `until`, and the time that passed unseen is no executor's silence.
     pub(crate) fn listen_to_executors(&mut self, unseen: Duration, until: Timestamp) {
         self.executors.book.skip(unseen);
         self.executors.judges_from = until;
@@ -267,7 +268,7 @@ impl Site {
             return;
         }
         executors.look_due = now.plus(LOOK_EVERY);
-        // Whoever was doubted may be tried by now.
+        // A half-open probe may be due by now.
         executors.reconsider();
         executors.has_other_plans = true;
         if now < executors.judges_from {
@@ -327,7 +328,7 @@ impl Site {
         self.withdraw_if_suspended(key);
     }
 
-    /// What nobody has any more is offered to nobody while its case is suspended.
+    /// A job that was taken back is not given out while its case is suspended.
     pub(crate) fn withdraw_if_suspended(&mut self, key: &JobKey) {
         let state = self.instances.state(key.instance);
         if state.is_some_and(|(_, state)| state.lifecycle() == Lifecycle::Suspended) {
@@ -335,7 +336,7 @@ impl Site {
         }
     }
 
-    /// The job is done or withdrawn: whoever has it need not go on.
+    /// The job is done or withdrawn: the executor that has it is told to cancel it.
     pub(crate) fn job_closed(&mut self, key: &JobKey) {
         self.executors.given.forget(key);
         let Some(gift) = self.executors.given.take(key) else { return };

@@ -10,7 +10,7 @@ use legwork_engine::{self as engine, Command};
 use legwork_model::event::{Performer, RequestDigest};
 use legwork_model::id::{ActivityId, InstanceId};
 use legwork_model::time::Timestamp;
-use legwork_schedule::Told;
+use legwork_schedule::Feedback;
 
 use super::Executors;
 use super::assign::Why;
@@ -47,7 +47,7 @@ impl Site {
     pub(super) fn report_task(
         &mut self,
         caller: &Caller,
-        TaskReport { executor, task, outcome, told }: TaskReport,
+        TaskReport { executor, task, outcome, feedback }: TaskReport,
         now: Timestamp,
     ) -> Result<Answer, Refusal> {
         caller.require_executor(&executor)?;
@@ -58,8 +58,12 @@ impl Site {
         }
         let key = self.key_of(&task);
         let is_current = key.as_ref().is_some_and(|key| self.stands(key, &executor, task.lease));
-        let is_over = matches!(outcome, Outcome::Done(_) | Outcome::Failed { .. });
-        self.executor_told(key.as_ref().filter(|_| is_current), task.lease, (told, is_over));
+        let is_over = match outcome {
+            Outcome::Done(_) | Outcome::Failed { .. } | Outcome::Busy { .. } => true,
+            Outcome::Taken => false,
+        };
+        let own = key.as_ref().filter(|_| is_current);
+        self.note_feedback(own, task.lease, (feedback, is_over), now);
         match outcome {
             Outcome::Taken => {}
             Outcome::Busy { rest } => {
@@ -97,12 +101,18 @@ impl Site {
         Ok(Answer::Done)
     }
 
-    /// What an executor says of itself, also with an answer that comes late.
-    fn executor_told(&mut self, key: Option<&JobKey>, lease: u64, (told, is_over): (Told, bool)) {
+    /// The feedback in an answer of an executor, also in one that comes late.
+    fn note_feedback(
+        &mut self,
+        key: Option<&JobKey>,
+        lease: u64,
+        (feedback, is_over): (Feedback, bool),
+        now: Timestamp,
+    ) {
         let Executors { given, book, .. } = &mut self.executors;
         let current = key.and_then(|key| given.get(key)).map(|gift| gift.assignment);
         if let Some(assignment) = current.or_else(|| given.late(lease)) {
-            book.told(assignment, told, is_over);
+            book.note_feedback(assignment, feedback, is_over, now);
         }
     }
 
@@ -118,7 +128,7 @@ impl Site {
         let rest = rest.unwrap_or(REST).clamp(REST_MIN, REST_MAX);
         self.executors.rests.be_busy(gift.executor, now.plus(rest));
         self.executors.is_plan_old = true;
-        // Whoever is not current any more has lost it: that is what is wanted.
+        // If its lease is not current any more it has lost the job already: that is what is wanted.
         let _ = self.jobs.give_back(key, gift.lease);
         self.withdraw_if_suspended(key);
     }

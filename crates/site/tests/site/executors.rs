@@ -318,7 +318,7 @@ fn nobody_speaks_for_an_executor_but_itself() {
             executor: "crane".into(),
             task: task.clone(),
             outcome,
-            told: Told::default(),
+            feedback: Feedback::default(),
         }))
     };
     let refusal = depot.site.refusal(report());

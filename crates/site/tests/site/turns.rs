@@ -89,8 +89,12 @@ impl Office {
             self.site.now.0 += 10;
             let task = JobLease { activity: job.activity, lease: job.lease };
             let outcome = Outcome::Done(data_of(json!({})));
-            let report =
-                TaskReport { executor: "scanner".into(), task, outcome, told: Told::default() };
+            let report = TaskReport {
+                executor: "scanner".into(),
+                task,
+                outcome,
+                feedback: Feedback::default(),
+            };
             self.site.credential = Credential::Executor("scanner".into());
             self.site.ask(Request::Executor(Concern::Report(report))).unwrap();
             self.site.credential = Credential::None;

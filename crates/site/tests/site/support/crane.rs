@@ -119,7 +119,8 @@ pub(crate) fn report_of(
     outcome: Outcome,
 ) {
     let (executor, task) = (name.into(), task.clone());
-    let report = Concern::Report(TaskReport { executor, task, outcome, told: Told::default() });
+    let report =
+        Concern::Report(TaskReport { executor, task, outcome, feedback: Feedback::default() });
     group.last += 1;
     let (id, credential) = (RequestId(group.last), Credential::Executor(name.into()));
     group.feed(*place, Input::Request { id, credential, request: Request::Executor(report) });

@@ -101,7 +101,7 @@ impl Depot {
                 executor,
                 task,
                 outcome,
-                told: Told::default(),
+                feedback: Feedback::default(),
             })),
         )
         .unwrap();

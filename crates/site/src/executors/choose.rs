@@ -1,6 +1,6 @@
-//! Who gets a task: an executor that has room and is to do what waits of its type, or a worker that asks.
+//! Chooses the executor of a task: one that has room and a share of the backlog of its type, or a worker that asks.
 //!
-//! Invariant: what nobody else takes goes to whoever asks for it, at once.
+//! Invariant: a task that no executor takes goes to a worker that asks for it, at once.
 
 use std::collections::BTreeSet;
 
@@ -25,13 +25,14 @@ impl Executors {
             Some(Turn::Of(id)) => vec![*id],
             Some(Turn::After(_)) => Vec::new(),
             Some(Turn::Any { but, is_promised }) if self.is_open(task.kind, *is_promised) => {
-                let mut all = self.takers(task, !workers.is_empty(), (but, *is_promised), now);
+                let mut all =
+                    self.takers((key, task), !workers.is_empty(), (but, *is_promised), now);
                 all.extend_from_slice(workers);
                 all
             }
             Some(Turn::Any { .. }) | None => workers.to_vec(),
         };
-        // When all have had it, it begins anew, but not with the one that had it last.
+        // When all have had it, the round begins again, but not with the one that had it last.
         let everybody = self.registry.offering(task.kind).iter().chain(workers);
         if everybody.copied().all(|id| self.given.has_tried(key, id)) {
             self.given.begin_anew(key);
@@ -57,44 +58,54 @@ impl Executors {
     /// The executors that take a task of a type; besides them, workers may ask for it.
     fn takers(
         &mut self,
-        task: &Task,
+        (key, task): (&JobKey, &Task),
         is_asked: bool,
         (but, is_promised): (&BTreeSet<ExecutorId>, bool),
         now: Timestamp,
     ) -> Vec<ExecutorId> {
         let kind = task.kind;
         let policy = self.policies.of(kind);
-        // What was promised, and what was tried in vain, is done as soon as somebody has room.
-        let is_planned = policy.plans_ahead() && !is_promised && task.attempt == 0;
+        // Promised work is done as soon as an executor has room.
+        let is_planned = policy.plans_ahead() && !is_promised;
+        // To the book an executor still has what it did not answer in time: retries are given to it all the same.
+        let is_idle = |id: ExecutorId| task.attempt > 0 && self.given.total(id) == 0;
         let has_room = |id: &ExecutorId| {
             self.has_room(*id, kind)
                 && !self.rests.is_resting(*id, kind)
-                && (!is_planned || self.book.needs_more(*id))
+                && (!is_planned || self.book.needs_more(*id) || is_idle(*id))
         };
         let is_doubted = |id: &ExecutorId| policy.is_doubted(&self.book, *id, kind, now);
         let (mut free, full): (Vec<ExecutorId>, Vec<ExecutorId>) =
             self.registry.offering(kind).iter().copied().partition(has_room);
-        // What waits for somebody who will do it is not wasted on those who will not.
+        // A task that waits for an executor that is alive is not wasted on those that are presumed dead.
         if free.is_empty() || free.iter().all(is_doubted) && !full.iter().all(is_doubted) {
             self.full.insert(kind, Full::ForAll);
             return Vec::new();
         }
         free.retain(|id| !but.contains(id));
         if free.is_empty() {
-            // Who does not take what was promised may take something else.
+            // Executors that may not begin promised work may still take other work.
             if !is_promised {
                 self.full.insert(kind, Full::ForUnpromised);
             }
             return Vec::new();
         }
         if is_planned {
-            self.keep_planned(kind, &mut free, |id| !but.contains(&id), now);
+            let has_tried = |id| task.attempt > 0 && self.given.has_tried(key, id);
+            let needing = free.clone();
+            let may = |id| !but.contains(&id) && !has_tried(id);
+            self.keep_planned(kind, &mut free, may, now);
+            // A retry goes to an executor with a share that has not had it, or else to any other: it holds up nothing,
+            // and is a probe of those that the book takes to be busy with what they did not answer.
+            if task.attempt > 0 && free.iter().all(|id| has_tried(*id)) {
+                free = needing;
+            }
             if free.is_empty() {
                 self.full.insert(kind, Full::ForUnpromised);
                 return Vec::new();
             }
         }
-        // Nor is what somebody asks for, but to see whether they are back.
+        // Nor is a task that a worker asks for, but for half-open probes.
         if is_asked {
             free.retain(|id| !is_doubted(id) || policy.is_tried(&self.book, *id, kind, now));
         }
@@ -113,7 +124,7 @@ impl Executors {
         self.rests.is_resting(id, kind)
     }
 
-    /// Whether a job waits for whoever has promised it: it was not tried there, and something is expected of them.
+    /// Whether a job waits for the executor that has promised it: it was not tried there, and is not presumed dead.
     pub(crate) fn is_awaited(
         &self,
         key: &JobKey,

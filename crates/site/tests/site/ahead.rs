@@ -62,6 +62,29 @@ fn a_task_waits_for_a_full_executor_that_does_it_before_a_slow_one_with_room() {
 }
 
 #[test]
+fn retries_are_not_all_bound_to_a_slow_executor_because_it_has_room() {
+    let mut depot = depot(&[("crane", 1_000), ("ladder", 20_000)]);
+    ["crane", "ladder"].iter().for_each(|name| enter(&mut depot, name, 16));
+    for number in 1..=2 {
+        depot.start(number);
+    }
+    for _ in 0..2 {
+        let (name, task) = depot.task();
+        assert_eq!(name, "crane");
+        let error = "no paper".to_owned();
+        depot.report(&name, &task, Outcome::Failed { error, retry: true });
+    }
+    depot.said();
+    depot.site.pass(SECOND);
+    let given = depot.said().1;
+    assert_eq!(
+        names(&given),
+        ["ladder", "crane"],
+        "what the ladder would get to in 20 s it is not given"
+    );
+}
+
+#[test]
 fn a_slow_executor_does_what_the_fast_one_would_get_to_much_later() {
     let mut depot = depot(&[("crane", 1_000), ("ladder", 4_000)]);
     for number in 1..=20 {

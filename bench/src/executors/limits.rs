@@ -5,20 +5,19 @@
 //! cases start at once; the limit is how many tasks an executor takes from each server. Invariant: the bound is that of
 //! the same work divided at will, computed in the same run.
 
-use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
 use legwork_api::Client;
 use legwork_api::instances::{InstanceState, StartRequest};
 use legwork_model::id::InstanceId;
-use legwork_testbed::ledger::{self, Audit};
+use legwork_testbed::ledger::Audit;
 use legwork_testbed::{Service, bound};
 use tempfile::TempDir;
 use tokio::task::JoinSet;
 
-use super::{LOOK_EVERY, READY_TIME_MAX, Told, until_ended};
-use crate::cluster::{Cluster, Domain};
+use super::{audited, until_ended, until_known};
+use crate::cluster::Cluster;
 use crate::place::Place;
 use crate::report::{Row, rounded};
 use crate::usage::load_average;
@@ -82,33 +81,16 @@ impl Outcome {
 
 pub async fn run(place: &Place, plan: Plan) -> Result<Outcome> {
     let load_average = load_average();
-    let domain = |name| Domain { name, transfer: "proven", weights: &[1], database: None };
-    let domains: Vec<Domain<'_>> =
-        ["east", "west"].into_iter().take(plan.servers).map(domain).collect();
-    let cluster = Cluster::start(place, DEFINITION, &domains, Duration::ZERO).await?;
+    let cluster = super::cluster(place, DEFINITION, plan.servers).await?;
     let folder = tempfile::Builder::new().prefix("executors-").tempdir_in(&place.data)?;
     let services = services(place, &folder, &cluster, plan)?;
-    let begun = Instant::now();
-    for server in &cluster.servers {
-        let client = server.client()?;
-        while client.executors().await?.executors.len() < EXECUTORS {
-            ensure!(begun.elapsed() < READY_TIME_MAX, "not all executors have registered");
-            tokio::time::sleep(LOOK_EVERY).await;
-        }
-    }
+    until_known(&cluster, EXECUTORS).await?;
     let begun = Instant::now();
     let cases = start_all(&cluster, plan.cases).await?;
     let makespan = until_ended(&cluster.client()?, &cases, begun).await?;
-    let told = Told::by(&cluster.client()?, &cases, TYPES.len()).await?;
-    let ledgers = services.iter().map(|one| Ok((one.name().to_owned(), one.ledger()?)));
-    let ledgers: BTreeMap<_, _> = ledgers.collect::<Result<_>>()?;
-    Ok(Outcome {
-        makespan,
-        bound: least(plan.cases * plan.servers),
-        audit: ledger::audit(&ledgers, &told.completed),
-        failures: told.failures,
-        load_average,
-    })
+    let (failures, audit) = audited(&cluster, &cases, TYPES.len(), &services).await?;
+    let bound = least(plan.cases * plan.servers);
+    Ok(Outcome { makespan, bound, audit, failures, load_average })
 }
 
 /// What no assignment of so many cases can be faster than.

@@ -99,12 +99,10 @@ impl Outcome {
 pub async fn run(place: &Place, plan: Plan) -> Result<Outcome> {
     let load_average = load_average();
     let drawn = Drawn::new(plan.cases, plan.seed);
-    let domain = |name| Domain { name, transfer: "proven", weights: &[1], database: None };
-    let domains = [domain("east"), domain("west")];
-    let cluster = Cluster::start(place, DEFINITION, &domains, Duration::ZERO).await?;
+    let cluster = cluster(place, DEFINITION, SERVERS).await?;
     let folder = tempfile::Builder::new().prefix("executors-").tempdir_in(&place.data)?;
     let mut services = services(place, &folder, &cluster, &drawn, plan)?;
-    until_known(&cluster).await?;
+    until_known(&cluster, EXECUTORS).await?;
     set_policy(&cluster, plan.policy).await?;
 
     let begun = Instant::now();
@@ -122,16 +120,28 @@ pub async fn run(place: &Place, plan: Plan) -> Result<Outcome> {
     let (worked, troubles) = tokio::join!(work, troubles);
     troubles?;
     let (cases, makespan) = worked?;
-    let told = Told::by(&cluster.client()?, &cases, TYPES.len()).await?;
+    let (failures, audit) = audited(&cluster, &cases, TYPES.len(), &services).await?;
+    Ok(Outcome { makespan, bound: drawn.bound(), failures, audit, load_average })
+}
+
+/// So many servers, each of a domain of its own.
+async fn cluster(place: &Place, definition: &str, servers: usize) -> Result<Cluster> {
+    let domain = |name| Domain { name, transfer: "proven", weights: &[1], database: None };
+    let domains: Vec<Domain<'_>> = ["east", "west"].into_iter().take(servers).map(domain).collect();
+    Cluster::start(place, definition, &domains, Duration::ZERO).await
+}
+
+/// How many attempts failed, as the histories say, and what the ledgers of the executors say.
+async fn audited(
+    cluster: &Cluster,
+    cases: &[InstanceId],
+    steps: usize,
+    services: &[Service],
+) -> Result<(usize, Audit)> {
+    let told = Told::by(&cluster.client()?, cases, steps).await?;
     let ledgers = services.iter().map(|one| Ok((one.name().to_owned(), one.ledger()?)));
     let ledgers: BTreeMap<_, _> = ledgers.collect::<Result<_>>()?;
-    Ok(Outcome {
-        makespan,
-        bound: drawn.bound(),
-        failures: told.failures,
-        audit: ledger::audit(&ledgers, &told.completed),
-        load_average,
-    })
+    Ok((told.failures, ledger::audit(&ledgers, &told.completed)))
 }
 
 /// Six executors of different speeds that know both servers.
@@ -158,12 +168,12 @@ fn services(
     (0..EXECUTORS).map(service).collect()
 }
 
-/// All servers know all executors.
-async fn until_known(cluster: &Cluster) -> Result<()> {
+/// All servers know so many executors.
+async fn until_known(cluster: &Cluster, executors: usize) -> Result<()> {
     let since = Instant::now();
     for server in &cluster.servers {
         let client = server.client()?;
-        while client.executors().await?.executors.len() < EXECUTORS {
+        while client.executors().await?.executors.len() < executors {
             ensure!(since.elapsed() < READY_TIME_MAX, "not all executors have registered");
             tokio::time::sleep(LOOK_EVERY).await;
         }

@@ -175,15 +175,15 @@ impl Links {
         let before = self.known.send_replace(Known { topology, here, has_joined });
         self.acquaint();
         if has_joined {
-            self.report_links(&before);
+            self.report_new_links(&before);
         }
         self.host.look_around();
         // Those who dial look again when the peers are there.
         self.known.send_modify(|_| {});
     }
 
-    /// Reports to the site the links of servers that have got a new number: it knows them by numbers.
-    fn report_links(&self, before: &Known) {
+    /// The site knows links by the numbers of servers: reports those whose server has a number only now.
+    fn report_new_links(&self, before: &Known) {
         let topology = self.topology();
         for (id, server) in topology.numbered().filter(|(_, server)| server.name != self.name) {
             let named = before.topology.server(id).is_some_and(|known| known.name == server.name);

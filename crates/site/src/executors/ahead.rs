@@ -1,9 +1,9 @@
 //! Which executor is expected to do what waits, so that tasks wait for the right one.
 //!
 //! Where a policy plans ahead, an executor is given what it needs to go on and no more; the rest waits in the backlog,
-//! in its turns. Invariant: the plan is made anew when somebody rests, is back, registers or is doubted, and once a
-//! second while anything is given out; whoever gets room and has no share of what waits is compared with those that have
-//! one. So nothing waits for an executor of which nothing is expected, nor longer than another one would take.
+//! in its turns. Invariant: the plan is made again when an executor rests, is back, registers or is presumed dead, and once a
+//! second while anything is given out; an executor that gets room and has no share of the backlog is compared with those that
+//! have one. So no task waits for an executor that is presumed dead, nor longer than another one would take.
 
 use legwork_model::time::Timestamp;
 use legwork_schedule::{Candidate, ExecutorId, KindId, Task, Waiting};
@@ -12,7 +12,7 @@ use super::Executors;
 use crate::jobs::Jobs;
 
 impl Executors {
-    /// Whatever was decided about what waits is decided anew.
+    /// The plan of the backlog is made again when tasks are given out next.
     pub(crate) fn reconsider(&mut self) {
         self.full.clear();
         self.is_plan_old = true;
@@ -72,7 +72,7 @@ impl Executors {
         }
     }
 
-    /// What waits of the types that executors do and of which is planned who does them.
+    /// The backlog of each type that executors do under a policy that plans ahead.
     fn planned<'e>(&'e self, jobs: &'e Jobs) -> impl Iterator<Item = (KindId, Waiting)> + 'e {
         jobs.amounts().filter_map(|(job, waiting)| {
             let kind = self.registry.offered(job)?;

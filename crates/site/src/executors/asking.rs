@@ -52,7 +52,7 @@ impl Asking {
         self.open.contains_key(job)
     }
 
-    /// Who takes a job of a type, by number.
+    /// The workers that wait for a job of a type, by number.
     pub(super) fn workers(&self, job: &str) -> Vec<ExecutorId> {
         let mut numbers: Vec<ExecutorId> = self.of_type(job).map(|(_, poll)| poll.number).collect();
         numbers.sort_unstable();
@@ -60,7 +60,7 @@ impl Asking {
         numbers
     }
 
-    /// Who has waited longest for jobs of a type: anybody, or one worker.
+    /// The oldest request for jobs of a type: of any worker, or of one.
     pub(super) fn first(
         &self,
         job: &str,

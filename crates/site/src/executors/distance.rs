@@ -31,7 +31,7 @@ pub(crate) struct Distances {
 }
 
 impl Distances {
-    /// Measures anew if anything has changed.
+    /// Measures again if anything has changed.
     pub(super) fn measure(&mut self, registry: &Registry, seat: Option<&Seat>) {
         let as_of = (seat.map_or(0, |seat| seat.topology.epoch), registry.revision());
         if self.as_of == Some(as_of) {
@@ -53,7 +53,7 @@ impl Distances {
         self.is_all_near = self.costs.iter().all(|cost| *cost == 0);
     }
 
-    /// Whether it makes no difference who gets a task.
+    /// Whether all executors are equally far.
     pub(super) fn is_all_near(&self) -> bool {
         self.is_all_near
     }
@@ -67,7 +67,7 @@ impl Distances {
 }
 
 impl Executors {
-    /// Where somebody is at home who did a step, if it is an executor that says so.
+    /// The domain of the executor that did a step, if it has one.
     pub(crate) fn home(&self, performer: &Performer, seat: &Seat) -> Option<DomainId> {
         let name = performer.program()?;
         home_of(self.registry.named(name)?.1, seat)

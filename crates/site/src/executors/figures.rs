@@ -1,6 +1,6 @@
-//! What is counted of executors and of the jobs that wait, for whoever watches the server.
+//! Metrics of executors and of the backlog.
 //!
-//! Invariant: nobody needs a right to see it, so it has names and numbers, and nothing of a case.
+//! Invariant: they are shown without a token, so they hold names and numbers, and nothing of a case.
 
 use std::sync::Arc;
 

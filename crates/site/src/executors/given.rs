@@ -17,17 +17,17 @@ const LATE_MAX: usize = 10_000;
 #[derive(Debug, Default)]
 pub(crate) struct Given {
     jobs: BTreeMap<JobKey, Gift>,
-    /// By who has them.
+    /// By executor.
     at: BTreeMap<ExecutorId, BTreeSet<JobKey>>,
-    /// Who has got something, or has it no more, since it was looked last.
+    /// Executors whose assignments have changed since `take_changed`.
     changed: BTreeSet<ExecutorId>,
     /// How many an executor has of a type.
     counts: BTreeMap<(ExecutorId, KindId), u32>,
     /// How many in all.
     totals: BTreeMap<ExecutorId, u32>,
-    /// Who may take more than before: since it was looked last it had something taken back.
+    /// Executors that had something taken back since `take_freed`: they may take more.
     freed: Vec<ExecutorId>,
-    /// Who has had a job, and did not finish it; the last one last.
+    /// Executors that have had a job and did not finish it; the last one last.
     tried: BTreeMap<JobKey, Vec<ExecutorId>>,
     /// Assignments that were given up, by their lease, the oldest first.
     late: BTreeMap<u64, AssignmentId>,
@@ -113,12 +113,13 @@ impl Given {
         self.changed.extend(own.map(|(_, gift)| gift.executor));
     }
 
-    /// Who has got something, or has it no more, since this was asked last.
+    /// Executors whose assignments have changed since this was called last.
     pub(crate) fn take_changed(&mut self) -> BTreeSet<ExecutorId> {
         std::mem::take(&mut self.changed)
     }
 
-    /// It is given up, and somebody else is to have it. Besides, what is forgotten for that.
+    /// The attempt is given up, and the job goes to another executor. Answers also the oldest late assignment if it is
+    /// forgotten for that.
     pub(crate) fn give_up(&mut self, key: &JobKey) -> Option<(Gift, Option<AssignmentId>)> {
         let gift = self.take(key)?;
         self.note_tried(key, gift.executor);
@@ -151,7 +152,7 @@ impl Given {
         });
     }
 
-    /// Who may take more than when this was asked last.
+    /// Executors that may take more than when this was called last.
     pub(crate) fn take_freed(&mut self) -> Vec<ExecutorId> {
         std::mem::take(&mut self.freed)
     }
@@ -166,7 +167,7 @@ impl Given {
         self.late.remove(&lease)
     }
 
-    /// Nobody needs to have the job any more.
+    /// The job is over.
     pub(crate) fn forget(&mut self, key: &JobKey) {
         self.tried.remove(key);
     }

@@ -1,8 +1,8 @@
 //! Executors: services that do automatic steps and are given them, instead of asking. Workers that ask for
 //! the same types take part in the same choice.
 //!
-//! Invariant: whatever was given out for a step, and however often, one result counts, and whoever
-//! gave it is told so; whoever gave another one is told that it does not. What is known here of an
+//! Invariant: however often a step is given out, one result counts, and its executor hears an ACK; the executor of
+//! any other result hears a NACK. What is known here of an
 //! executor besides its registration is volatile, but for how fast it is, which is cached in the store: after a
 //! restart tasks are given out anew, and the results of earlier ones do not count.
 
@@ -48,7 +48,7 @@ pub(crate) struct Executors {
     workers: Workers,
     pub(crate) book: Book,
     policies: Policies,
-    /// Who is expected to do what waits, and whether that is to be decided anew.
+    /// The shares of the backlog, and whether they are to be planned again.
     plan: Plan,
     is_plan_old: bool,
     pub(crate) given: Given,
@@ -56,12 +56,12 @@ pub(crate) struct Executors {
     distances: Distances,
     /// Verdicts that are not confirmed.
     unsaid: Unsaid,
-    /// When it is looked next who is given up.
+    /// When silent executors are looked for next.
     look_due: Timestamp,
-    /// Nobody is given up for silence before that: time has passed unseen.
+    /// No executor is given up for silence before that: time has passed unseen.
     judges_from: Timestamp,
-    /// Types of which nobody takes more: until something is taken back from somebody who does them, a
-    /// rest ends, a registration or a plan changes, or it is looked who is given up.
+    /// Types of which no executor takes more: until something is taken back from one that does them, a
+    /// rest ends, a registration or a plan changes, or silent executors are looked for.
     full: BTreeMap<KindId, Full>,
     /// Plans have changed since tasks were given out last.
     has_other_plans: bool,
@@ -69,12 +69,12 @@ pub(crate) struct Executors {
     stored: Stored,
 }
 
-/// Of what nobody takes more.
+/// Which jobs of a type no executor takes more of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Full {
     /// Of all.
     ForAll,
-    /// Of what nobody has promised: who has room needs it for what they have.
+    /// Jobs without a promise: executors that have room need it for what they have promised.
     ForUnpromised,
 }
 
@@ -84,15 +84,15 @@ impl Executors {
         self.unsaid.concerns(instance)
     }
 
-    /// Of how many jobs is remembered who has them or has had them.
+    /// For how many jobs assignments or earlier attempts are remembered.
     pub(crate) fn jobs_kept(&self) -> usize {
         self.given.jobs_kept()
     }
 
-    /// Finds out who takes more than before.
+    /// The executors that may take more than before.
     fn find_room(&mut self, now: Timestamp) -> Vec<ExecutorId> {
         let woken = self.rests.wake(now);
-        // Who had a rest by its rate is reckoned with all the time.
+        // Executors that rest by their rate keep their shares.
         let has_no_rate =
             |id: &ExecutorId| self.registry.get(*id).is_some_and(|one| one.rate.is_none());
         self.is_plan_old |= woken.iter().any(has_no_rate);
@@ -105,12 +105,12 @@ impl Executors {
         free
     }
 
-    /// Whoever had to wait with something may begin it now.
+    /// Plans have changed: jobs that were held may be begun now.
     pub(crate) fn plans_changed(&mut self) {
         self.has_other_plans = true;
     }
 
-    /// Whether somebody may take more of a type, as far as is known.
+    /// Whether an executor may take more of a type, as far as is known.
     fn is_open(&self, kind: KindId, is_promised: bool) -> bool {
         match self.full.get(&kind) {
             None => true,

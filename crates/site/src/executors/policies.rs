@@ -1,4 +1,4 @@
-//! Who chooses the executors of a type of jobs.
+//! The policy of each type of jobs.
 //!
 //! Invariant: where nothing is said, ours does. What is said counts for all servers, from when each has
 //! heard of it; what a policy has drawn or counted is its own server's.

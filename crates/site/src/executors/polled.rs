@@ -81,7 +81,7 @@ impl Executors {
         }
     }
 
-    /// A worker has failed at it; whether somebody is to try again.
+    /// A worker has failed at it; `is_open`: there is another attempt.
     pub(crate) fn worker_failed(
         &mut self,
         (key, lease): (&JobKey, u64),
@@ -98,7 +98,7 @@ impl Executors {
         }
     }
 
-    /// A worker does not want what it was given, and nobody is to blame.
+    /// A worker gives back what it was given; that counts against no one.
     pub(crate) fn worker_returned(&mut self, key: &JobKey, lease: u64, now: Timestamp) {
         if let Some(gift) = self.take_polled(key, lease) {
             self.book.withdrawn(gift.assignment, now);
@@ -116,7 +116,7 @@ impl Executors {
 }
 
 impl Site {
-    /// The report on a job did not count: whoever had it has it still, if there is such a job.
+    /// The report on a job did not count: its worker has it still, if there is such a job.
     pub(crate) fn put_back(&mut self, key: &JobKey, gift: Option<Gift>, now: Timestamp) {
         let Some(gift) = gift else { return };
         match self.jobs.contains(key) {

@@ -1,7 +1,7 @@
 //! Executors come and go.
 //!
 //! Invariant: a registration that says what is known already changes nothing, so that an executor can
-//! register whenever it starts. Only who has registered one, or an admin, may change it.
+//! register whenever it starts. Only the token that has registered one, or an admin, may change it.
 
 use std::collections::BTreeSet;
 use std::ops::RangeInclusive;
@@ -107,9 +107,9 @@ impl Site {
         let known = self.executors.registry.named(&next.name);
         let known = known.map(|(id, known)| (id, known.clone()));
         if let Some((id, known)) = &known {
-            // Whoever knows the secret is the executor, with whatever token it comes.
+            // A caller that knows the secret is the executor, with whatever token.
             if (ExecutorRegistered { by: known.by.clone(), ..next.clone() }) == **known {
-                // It has just started, or heard that nobody knows it: it is there.
+                // It has just started, or was told that it is not known: it is alive.
                 self.executors.book.heard(*id);
                 self.executors.reconsider();
                 return Ok(Answer::ExecutorRegistered { unchanged: true });

@@ -1,7 +1,7 @@
 //! The executors there are: where they are, what they do, how much at a time.
 //!
 //! Invariant: an executor keeps its number also when it is taken out and comes back, so that what was
-//! learned of it stays; but for those that are gone for long, whose numbers others get.
+//! learned of it stays; the numbers of those that are gone for long are given again.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
@@ -21,7 +21,7 @@ pub(crate) struct Registry {
     /// Those that were taken out, the first one first.
     gone: VecDeque<Arc<str>>,
     kinds: BTreeMap<Arc<str>, KindId>,
-    /// Who does a type, by its number; in their order.
+    /// The executors of each type, in their order.
     offering: Vec<Vec<ExecutorId>>,
     /// How often they have changed.
     revision: u64,
@@ -228,7 +228,7 @@ impl Registry {
         self.kinds.iter().map(|(job, kind)| (job, *kind))
     }
 
-    /// Who does a type of jobs.
+    /// The executors of a type of jobs.
     pub(crate) fn offering(&self, kind: KindId) -> &[ExecutorId] {
         self.offering.get(kind.0 as usize).map_or(&[], |ids| ids)
     }

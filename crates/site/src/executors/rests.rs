@@ -1,4 +1,4 @@
-//! Who gets nothing for a while: because it said so, or because of the rate that it registered with.
+//! Executors that get nothing for a while: because they answered that they are busy, or because of their rate.
 //!
 //! Invariant: over any time no more is given than the rate allows, and what fits into a tenth of a
 //! second besides: clocks and rounds of a driver are not finer.
@@ -72,7 +72,7 @@ impl Rests {
             && rests.iter().any(|rest| self.until.contains_key(&(executor, *rest)))
     }
 
-    /// Ends the rests that are over; answers whose.
+    /// Ends the rests that are over; answers of which executors.
     pub(crate) fn wake(&mut self, now: Timestamp) -> Vec<ExecutorId> {
         let mut woken = Vec::new();
         while let Some((until, executor, rest)) = self.due.first().copied()

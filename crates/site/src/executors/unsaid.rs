@@ -13,7 +13,7 @@ use legwork_model::time::Timestamp;
 /// How long is waited before a verdict is said again: at first, and at most.
 const PAUSE_MIN: Duration = Duration::from_secs(2);
 const PAUSE_MAX: Duration = Duration::from_secs(60);
-/// How often a NACK is said: whoever did not hear it asks by itself.
+/// How often a NACK is sent: an executor that did not receive it asks by itself.
 const NACKS: u32 = 5;
 
 #[derive(Debug, Default)]
@@ -77,7 +77,7 @@ impl Unsaid {
         Some((lease, verdict))
     }
 
-    /// The executor knows; or nobody needs to tell it.
+    /// The executor has confirmed, or need not be told any more.
     pub(crate) fn confirmed(&mut self, lease: u64) -> Option<Verdict> {
         let verdict = self.all.remove(&lease)?;
         self.due.remove(&(verdict.due, lease));

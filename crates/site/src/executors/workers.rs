@@ -70,7 +70,7 @@ impl Workers {
     }
 }
 
-/// Whoever asks has a hand free: it begins with what it is given at once.
+/// A worker that asks has a hand free: it begins with what it is given at once.
 pub(super) fn limits() -> Limits {
     Limits { at_once: u32::MAX, ..Limits::default() }
 }

@@ -75,12 +75,11 @@ pub enum Input {
     GivenAway { change: u32 },
     /// The caller of a waiting request hung up.
     Cancelled { id: RequestId },
-    /// Time went on by so much unseen: the clock was set forward, or the machine was suspended. What
-    /// was said meanwhile comes after this.
+    /// So much time passed unseen: a clock set forward, a suspended machine. Messages of that time come after this.
     Jumped { by: Duration },
     /// These jobs were given out and did not get to the worker, who hung up: others get them at once.
     Unheard { jobs: Vec<JobLease> },
-    /// The process is about to stop in good order: what is stored now and then is stored now.
+    /// The process is about to stop in good order.
     Stopping,
     /// No more inputs are at hand: waiting requests are served with what has come up. Given once
     /// per batch of inputs, so that a busy site answers in batches and an idle one at once.
@@ -533,7 +532,6 @@ pub struct TaskReport {
     pub executor: Arc<str>,
     pub task: JobLease,
     pub outcome: Outcome,
-    /// What the executor reports of its load.
     pub feedback: Feedback,
 }
 

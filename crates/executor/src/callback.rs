@@ -71,8 +71,8 @@ impl Message {
 
 /// Returns when it is received, or needs not be any more.
 pub(crate) async fn send(shared: &Arc<Shared>, task: &str, outcome: &Outcome, callback: &str) {
-    let told = shared.memory().told(task);
-    let Some(message) = Message::new(task, outcome, callback, told) else {
+    let feedback = shared.memory().feedback(task);
+    let Some(message) = Message::new(task, outcome, callback, feedback) else {
         return shared.memory().sent(task);
     };
     let mut pauses = Pauses::new(PAUSE_MIN, PAUSE_MAX);

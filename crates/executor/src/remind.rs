@@ -37,8 +37,8 @@ pub(crate) async fn until_judged(
         };
         tracing::info!(task, "there is no verdict: the result is sent again");
         // What was begun is sent to the end: a verdict may come before its answer.
-        let told = shared.memory().told(task);
-        let Some(message) = Message::new(task, outcome, callback, told) else { return };
+        let feedback = shared.memory().feedback(task);
+        let Some(message) = Message::new(task, outcome, callback, feedback) else { return };
         Box::pin(callback::attempt(shared, task, &message)).await;
         drop(turn);
     }

@@ -124,12 +124,12 @@ async fn do_task(shared: &Arc<Shared>, task: Task) -> Reply {
     let answered = waiting.wait_for(Option::is_some).await.map(|answer| answer.clone());
     match answered {
         Ok(Some(Answer::Taken)) => {
-            let (has, _) = shared.memory().told(&name);
+            let (has, _) = shared.memory().feedback(&name);
             reply(StatusCode::ACCEPTED, &TaskTaken { has })
         }
         Ok(Some(Answer::Finished(outcome))) => match &*outcome {
             Ok(data) => {
-                let (has, took_ms) = shared.memory().told(&name);
+                let (has, took_ms) = shared.memory().feedback(&name);
                 reply(StatusCode::OK, &TaskDone { data: data.clone(), has, took_ms })
             }
             Err(failure) if failure.retry => {

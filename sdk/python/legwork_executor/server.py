@@ -187,8 +187,8 @@ class Handler(BaseHTTPRequestHandler):
         answer = executor._memory.answer(name, executor._patience)
         if isinstance(answer, Outcome):
             if answer.failure is None:
-                told = {"has": executor._memory.has(), "took_ms": answer.took_ms}
-                return name, (200, {"data": answer.data, **told}, False)
+                feedback = {"has": executor._memory.has(), "took_ms": answer.took_ms}
+                return name, (200, {"data": answer.data, **feedback}, False)
             status = 500 if answer.failure.retry else 422
             return name, (status, self._declined(answer.failure.reason), False)
         if answer is Reply.TAKEN:

@@ -185,8 +185,8 @@ impl Memory {
         self.working
     }
 
-    /// What is said besides with an answer about a task: how many there are now, and how long that one was worked on.
-    pub(crate) fn told(&self, task: &str) -> (Option<u32>, Option<u64>) {
+    /// The feedback in an answer about a task: how many there are now, and how long that one was worked on.
+    pub(crate) fn feedback(&self, task: &str) -> (Option<u32>, Option<u64>) {
         (Some(self.working), self.tasks.get(task).and_then(|entry| entry.took_ms))
     }
 

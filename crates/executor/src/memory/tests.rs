@@ -157,10 +157,10 @@ fn what_one_server_gives_refuses_nothing_of_another_and_both_are_told_of_all() {
     assert!(matches!(memory.admit(&task("a"), 1, Some(1)), Admission::New(_)));
     assert!(matches!(memory.admit(&task("b"), 1, None), Admission::Busy));
     assert!(matches!(memory.admit(&other("b"), 1, Some(1)), Admission::New(_)));
-    assert_eq!(memory.told("b"), (Some(2), None));
+    assert_eq!(memory.feedback("b"), (Some(2), None));
     memory.ended("http://a east-2", "score");
     memory.took("b", Some(7));
-    assert_eq!(memory.told("b"), (Some(1), Some(7)));
+    assert_eq!(memory.feedback("b"), (Some(1), Some(7)));
     assert!(matches!(memory.admit(&other("c"), 1, None), Admission::New(_)));
 }
 

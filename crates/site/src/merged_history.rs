@@ -4,6 +4,10 @@
 //! it, and after what that server had received from others by then. Where that leaves a choice, the
 //! earlier entry comes first, of simultaneous ones that of the server whose name comes first. So the
 //! order follows from the parts alone, whichever server merges them and however long the pages are.
+//!
+//! What was received comes after its parcel was sent, by the number of the parcel. So it comes after all that
+//! the sender knew by then, and no times are compared. Only if the sender cannot be asked is each copy held
+//! against its original.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::fmt::{self, Display};
@@ -25,7 +29,8 @@ pub struct Line {
     pub kind: Name,
     pub step: Option<Name>,
     pub iteration: Vec<u32>,
-    /// Of parcels: the other server, and the number of the parcel.
+    /// Of parcels: the other server, and the number of the parcel. What comes of a long history before its parcel
+    /// has the number of that parcel.
     pub from: Option<Name>,
     pub to: Option<Name>,
     pub number: Option<u32>,
@@ -49,7 +54,6 @@ pub struct Part<E> {
     has_more: bool,
     /// Which record holds what happened here.
     own: BTreeMap<Key, u64>,
-    last: Option<Timestamp>,
 }
 
 #[derive(Debug)]
@@ -121,8 +125,7 @@ impl<E> Part<E> {
                 }
             }
         }
-        let last = records.back().map(|record| record.at);
-        Self { server, records, has_more, own, last }
+        Self { server, records, has_more, own }
     }
 
     /// The servers that are named in it.
@@ -203,8 +206,8 @@ impl Frontier {
 }
 
 /// The next page, of `limit` records at most. Each part begins where the page before has ended, or
-/// before that, and has at least `limit` records more if its server has. `lost` says that what no
-/// part has is not waited for.
+/// at the beginning if a server cannot be asked, and has at least `limit` records more if its server has.
+/// `lost` says that what no part has is not waited for.
 pub fn merge<E>(
     parts: Vec<Part<E>>,
     reached: &mut Frontier,
@@ -264,16 +267,16 @@ impl<E> Merge<'_, E> {
     }
 
     fn turn(&self, part: &Part<E>, record: &Recorded<E>) -> Turn {
+        let lines = || record.lines.iter().map(|(line, _)| line);
+        let parcel = lines().find(|line| line.server == part.server && &*line.kind == "received");
+        let sender = parcel.and_then(|parcel| self.part(parcel.from.as_deref()?));
+        if let (Some(parcel), Some(sender)) = (parcel, sender) {
+            return self.turn_of_parcel(parcel, sender);
+        }
+        let copies = lines().filter(|line| line.server != part.server);
         let mut turn = Turn::Now;
-        for (line, _) in &record.lines {
-            let of_line = if line.server != part.server {
-                self.turn_of_copy(line)
-            } else if &*line.kind == "received" {
-                self.turn_of_parcel(line)
-            } else {
-                Turn::Now
-            };
-            match of_line {
+        for copy in copies {
+            match self.turn_of_copy(copy) {
                 Turn::Now => {}
                 Turn::Later => turn = Turn::Later,
                 Turn::Cut => return Turn::Cut,
@@ -286,31 +289,25 @@ impl<E> Merge<'_, E> {
         self.parts.iter().find(|part| &*part.server == server)
     }
 
-    /// After the original, if its server can be asked.
-    fn turn_of_copy(&self, line: &Line) -> Turn {
-        let Some(part) = self.part(&line.server) else { return Turn::Now };
-        if part.is_ahead(&line.key()) {
-            return Turn::Later;
-        }
-        let is_read = self.reached.at(&part.server) >= line.at.0;
-        let is_past = part.last.is_some_and(|last| last > line.at);
-        match (is_read || is_past, part.has_more || !part.records.is_empty()) {
+    /// After it was sent. All that came with it had happened by then.
+    fn turn_of_parcel(&self, line: &Line, sender: &Part<E>) -> Turn {
+        let is_sent = self.reached.sent(&sender.server, &line.server) >= line.number.unwrap_or(0);
+        match (is_sent, sender.has_more || !sender.records.is_empty()) {
             (true, _) => Turn::Now,
             (false, true) => Turn::Later,
             (false, false) => Turn::Cut,
         }
     }
 
-    /// After it was sent.
-    fn turn_of_parcel(&self, line: &Line) -> Turn {
-        let Some(sender) = line.from.as_ref().and_then(|from| self.part(from)) else {
-            return Turn::Now;
-        };
-        let is_sent = self.reached.sent(&sender.server, &line.server) >= line.number.unwrap_or(0);
-        match (is_sent, sender.has_more || !sender.records.is_empty()) {
-            (true, _) => Turn::Now,
-            (false, true) => Turn::Later,
-            (false, false) => Turn::Cut,
+    /// After the original, if its server can be asked. As its sender cannot, the parts have all from the
+    /// beginning: an original that a part does not have is behind it.
+    fn turn_of_copy(&self, line: &Line) -> Turn {
+        let Some(part) = self.part(&line.server) else { return Turn::Now };
+        let key = line.key();
+        match (part.own.contains_key(&key), part.is_ahead(&key), part.has_more) {
+            (true, false, _) => Turn::Now,
+            (true, true, _) | (false, _, true) => Turn::Later,
+            (false, _, false) => Turn::Cut,
         }
     }
 

@@ -481,7 +481,9 @@ fn travelled(
     } else if let Event::Received(received) = event {
         let Received { from, number, parcel, .. } = &**received;
         let detail = Some(format!("{} from {}", contents(schema, parcel), names.server(*from)));
-        HistoryEntry { detail, from: name(from), number: Some(*number), ..blank("received") }
+        // A part is recorded under the number before that of its parcel: the parcel is yet to come.
+        let number = number.saturating_add(u32::from(parcel.is_part()));
+        HistoryEntry { detail, from: name(from), number: Some(number), ..blank("received") }
     } else {
         blank("")
     }

@@ -75,31 +75,67 @@ fn an_entry_stands_after_its_predecessors_whatever_the_clocks_say() {
     assert_eq!(whole(parts), WHOLE);
 }
 
+/// All pages of what servers hold.
+fn pages(held: &[(&str, &[&str])], limit: u64) -> Vec<String> {
+    let (mut frontier, mut all) = (Frontier::default(), Vec::new());
+    loop {
+        let window = |(server, lines): &(&str, &[&str])| {
+            let from = frontier.records(server);
+            let number = |line: &str| line.split_once('@').unwrap().0.parse::<u64>().unwrap();
+            let rest = lines.iter().copied().filter(|line| number(line) >= from);
+            let rest: Vec<&str> = rest.collect();
+            let here = rest.iter().copied().filter(|line| number(line) < from + limit);
+            let here: Vec<&str> = here.collect();
+            part(server, &here, here.len() < rest.len())
+        };
+        let parts = held.iter().map(window).collect();
+        let merged = merge(parts, &mut frontier, limit as usize, false);
+        assert!(!merged.is_cut, "{limit}: {frontier}");
+        all.extend(merged.entries);
+        if !merged.has_more {
+            return all;
+        }
+        frontier = frontier.to_string().parse().unwrap();
+    }
+}
+
 #[test]
 fn pages_come_to_the_same_as_the_whole_however_long_they_are() {
     for limit in 1..8 {
-        let (mut frontier, mut all) = (Frontier::default(), Vec::new());
-        loop {
-            let window = |server: &str, lines: &[&str]| {
-                let from = frontier.records(server);
-                let number = |line: &str| line.split_once('@').unwrap().0.parse::<u64>().unwrap();
-                let end = from + limit;
-                let lines: Vec<&str> =
-                    lines.iter().copied().filter(|l| number(l) >= from).collect();
-                let here = lines.iter().copied().filter(|line| number(line) < end);
-                let here: Vec<&str> = here.collect();
-                part(server, &here, here.len() < lines.len())
-            };
-            let parts = vec![window("north", &NORTH), window("south", &SOUTH)];
-            let merged = merge(parts, &mut frontier, limit as usize, false);
-            assert!(!merged.is_cut, "{limit}: {frontier}");
-            all.extend(merged.entries);
-            if !merged.has_more {
-                break;
-            }
-            frontier = frontier.to_string().parse().unwrap();
-        }
-        assert_eq!(all, WHOLE, "{limit}");
+        assert_eq!(pages(&[("north", &NORTH), ("south", &SOUTH)], limit), WHOLE, "{limit}");
+    }
+}
+
+#[test]
+fn much_at_one_moment_comes_in_the_same_order_in_short_pages() {
+    // South does much while its clock stands still. East gets what south has done in a part before the parcel.
+    let south = [
+        "0@5 north: created",
+        "0@5 received <north #1",
+        "1@5 claimed b",
+        "2@5 released b",
+        "3@5 completed b",
+        "3@5 sent >north #1",
+    ];
+    let north = [
+        "0@6 created",
+        "0@6 sent >south #1",
+        "1@5 south: completed b",
+        "1@8 received <south #1",
+        "2@9 sent >east #1",
+    ];
+    let east = [
+        "0@6 north: created",
+        "0@5 south: completed b",
+        "0@5 received <north #1",
+        "1@5 received <north #1",
+    ];
+    let held: [(&str, &[&str]); 3] = [("east", &east), ("north", &north), ("south", &south)];
+    let parts = held.iter().map(|(server, lines)| part(server, lines, false)).collect();
+    let expected = whole(parts);
+    assert_eq!(expected.len(), 11);
+    for limit in 1..8 {
+        assert_eq!(pages(&held, limit), expected, "{limit}");
     }
 }
 

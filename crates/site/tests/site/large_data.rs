@@ -159,6 +159,13 @@ impl Group {
                         let input = Input::EntriesRead { instance, to, number, from, records };
                         inputs.push_back((place, input));
                     }
+                    Output::ReadHistory { id, instance, from, limit } => {
+                        let records = self.stream(place, instance.0).records;
+                        let first = records.first().cloned();
+                        let records = records.into_iter().skip(from as usize).take(limit).collect();
+                        let input = Input::HistoryRead { id, instance, first, records };
+                        inputs.push_back((place, input));
+                    }
                     Output::ReadCatalog { to, from, limit } => {
                         let records = self.stream(place, 0).records.into_iter();
                         let records = records.skip(from as usize).take(limit).collect();
@@ -397,7 +404,7 @@ fn what_does_not_come_is_asked_for_over_and_over_with_longer_pauses() {
 }
 
 #[test]
-fn the_next_source_is_asked_first_when_it_is_asked_for_again() {
+fn the_cheapest_source_is_named_first_also_when_a_content_is_asked_for_again() {
     let mut group = Group::at_c();
     group.brings = true;
     group.pass(Duration::from_secs(3));
@@ -409,7 +416,7 @@ fn the_next_source_is_asked_first_when_it_is_asked_for_again() {
     group.does(5, "g", &[], None);
     assert_eq!(group.take_fetches(), [from(5, 1, &[1, 3, 4], &[])]);
     group.pass(Duration::from_secs(3));
-    assert_eq!(group.take_fetches(), [from(5, 1, &[3, 4, 1], &[])]);
+    assert_eq!(group.take_fetches(), [from(5, 1, &[1, 3, 4], &[])]);
 }
 
 #[test]
@@ -494,6 +501,11 @@ fn a_long_history_goes_in_parts_and_each_entry_once() {
     // A start, a hundred steps and as many decisions, and none of it beyond what was allowed.
     let records = &group.streams[2][&CASE.0].0;
     assert!(records.iter().all(|record| record.len() < 2_000));
+    let history = Request::History { instance: CASE, from: 0, limit: 1_000 };
+    let Ok(Answer::History { entries, .. }) = group.ask(2, history) else { panic!("a history") };
+    let received = entries.iter().filter(|entry| entry.kind == "received");
+    let numbers: Vec<Option<u32>> = received.map(|entry| entry.number).collect();
+    assert_eq!(numbers, vec![Some(1); offers.len()], "parts have the number of their parcel");
 }
 
 /// Two branches write at different servers, and a third reads both.

@@ -42,6 +42,6 @@ pub use read::{AT_HOME_MAX, COST_MAX, DOMAINS_MAX, LINKS_MAX, SERVER_NAME_LEN_MA
 pub use read_servers::WEIGHT_MAX;
 pub use schema::json_schema;
 pub use sequence::Sequence;
-pub use sources::{Reader, sources};
+pub use sources::{Reader, cheapest_first, sources};
 pub use topology::{Domain, Server, SmallValues, Store, Topology, Transfer};
 pub use watchdog::{Mode, Policy, Proposal, Proposed, Watch, Watched};

@@ -37,7 +37,17 @@ pub fn sources(
     };
     let readers = known.lasts().filter(|last| has_it(&last.activity)).map(|last| last.server);
     let servers: BTreeSet<ServerId> = readers.chain([valid.1]).collect();
-    let mut servers: Vec<ServerId> = servers.into_iter().filter(|at| *at != here).collect();
-    servers.sort_by_key(|server| (cost(*server), *server));
+    cheapest_first(servers.into_iter().filter(|at| *at != here), None, cost)
+}
+
+/// The order in which servers are asked for a content: the one that is known to have it, if there is one, then
+/// the cheapest. Of the same cost the lower number comes first.
+pub fn cheapest_first(
+    servers: impl Iterator<Item = ServerId>,
+    known: Option<ServerId>,
+    cost: impl Fn(ServerId) -> u32,
+) -> Vec<ServerId> {
+    let mut servers: Vec<ServerId> = servers.collect();
+    servers.sort_by_key(|server| (Some(*server) != known, cost(*server), *server));
     servers
 }

@@ -12,7 +12,7 @@ use legwork_model::id::{Activity, DomainId, InstanceId, NodeId, ServerId};
 use legwork_model::schema::{LoopId, NodeKind, Schema};
 use legwork_model::yaml;
 use legwork_placement::{
-    Known, Last, Map, Move, Reader, is_missing, is_proven, knows, last_activities,
+    Known, Last, Map, Move, Reader, cheapest_first, is_missing, is_proven, knows, last_activities,
     last_activities_of, place, sources,
 };
 
@@ -282,6 +282,20 @@ fn a3_5_a_large_element_comes_from_the_cheapest_server_that_has_it() {
     assert_eq!(from("ab", 'c', 3, &[1, 2, 3, 4, 5]), [1], "not by way of server 2");
     assert_eq!(from("abcdefg", 'h', 5, &[4, 3, 1, 2, 5]), [4, 3, 1]);
     assert_eq!(from("abcdefg", 'h', 5, &[1, 2, 3, 4, 5]), [1, 3, 4]);
+}
+
+#[test]
+fn a_content_is_asked_of_the_server_that_has_it_and_then_of_the_cheapest() {
+    let cost = |server: ServerId| [9, 4, 7, 4][usize::from(server.0)];
+    let asked = |servers: &[u16], known: Option<u16>| -> Vec<u16> {
+        let servers = servers.iter().copied().map(ServerId);
+        let order = cheapest_first(servers, known.map(ServerId), cost);
+        order.into_iter().map(|server| server.0).collect()
+    };
+    assert_eq!(asked(&[0, 1, 2, 3], None), [1, 3, 2, 0]);
+    assert_eq!(asked(&[0, 1, 2, 3], Some(0)), [0, 1, 3, 2]);
+    assert_eq!(asked(&[2, 0], None), [2, 0], "the cheaper ones are down");
+    assert_eq!(asked(&[2, 0], Some(1)), [2, 0]);
 }
 
 #[test]

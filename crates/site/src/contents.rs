@@ -104,12 +104,12 @@ impl Site {
         }
     }
 
-    /// Asks once more for what has not come, the next source first.
+    /// Asks once more for what has not come, the cheapest source first again: each attempt asks all of them in turn.
     pub(crate) fn fetch_contents_again(&mut self, now: Timestamp) {
         for _ in 0..ASKED_AT_ONCE {
             let first = self.contents.due.first().copied().filter(|(at, _)| *at <= now);
             let Some((due, id)) = first else { return };
-            let mut files = self.lacking_contents(id);
+            let files = self.lacking_contents(id);
             self.contents.due.remove(&(due, id));
             let Some(mut request) = self.contents.requests.remove(&id) else { continue };
             if files.is_empty() {
@@ -120,10 +120,6 @@ impl Site {
             let doubled = PAUSE_MIN.saturating_mul(1 << request.attempts.min(5));
             request.due = now.plus(doubled.min(PAUSE_MAX));
             request.blobs = files.iter().map(|file| file.blob).collect();
-            for file in &mut files {
-                let first = request.attempts as usize % file.sources.len().max(1);
-                file.sources.rotate_left(first);
-            }
             self.contents.due.insert((request.due, id));
             self.contents.requests.insert(id, request);
             self.out.push(Output::FetchFiles { instance: id, files });

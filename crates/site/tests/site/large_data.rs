@@ -497,6 +497,7 @@ fn a_long_history_goes_in_parts_and_each_entry_once() {
     let ended: Vec<_> = entries.filter_map(|entry| entry.event.ends()).collect();
     let once: BTreeSet<_> = ended.iter().collect();
     assert_eq!((ended.len(), once.len()), (1 + 100 + 100, 1 + 100 + 100));
+    let messages = offers.len();
     assert_eq!(group.jobs(2, "b").len(), 1);
     // A start, a hundred steps and as many decisions, and none of it beyond what was allowed.
     let records = &group.streams[2][&CASE.0].0;
@@ -505,7 +506,7 @@ fn a_long_history_goes_in_parts_and_each_entry_once() {
     let Ok(Answer::History { entries, .. }) = group.ask(2, history) else { panic!("a history") };
     let received = entries.iter().filter(|entry| entry.kind == "received");
     let numbers: Vec<Option<u32>> = received.map(|entry| entry.number).collect();
-    assert_eq!(numbers, vec![Some(1); offers.len()], "parts have the number of their parcel");
+    assert_eq!(numbers, vec![Some(1); messages], "parts have the number of their parcel");
 }
 
 /// Two branches write at different servers, and a third reads both.

@@ -3,7 +3,8 @@
 //! Invariant: soft state. A person's items at another server are followed for as long as somebody
 //! asks for the list here, and a while longer; what is lost on the way is noticed by its number or
 //! by silence, and asked for again from where this server stands. A server that does not answer is
-//! shown as such, with the items it was last known to have.
+//! shown as such, with the items it was last known to have. People and items are bounded: the lists that were
+//! not asked for longest are dropped.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -40,6 +41,9 @@ pub(crate) struct Following {
     due: BTreeSet<(Timestamp, AgentId)>,
     /// Servers that cannot be reached, as far as somebody has found out.
     down: BTreeMap<ServerId, Timestamp>,
+    /// How many items there are in all lists, and whether that has grown since the bound was looked at.
+    items: usize,
+    has_grown: bool,
     /// Those whose lists have changed since those who wait were served.
     changed: BTreeSet<AgentId>,
     /// Requests that need not wait for other servers any longer.
@@ -52,6 +56,8 @@ pub(crate) struct Following {
 pub(crate) struct Person {
     pub(crate) elsewhere: Elsewhere<Item>,
     parts: BTreeMap<ServerId, Part>,
+    /// How many of the items in all lists are theirs.
+    items: usize,
     asked_at: Timestamp,
     due: Timestamp,
     /// Nobody has asked for long: the others are not asked, and what they told last is kept in case
@@ -89,6 +95,8 @@ impl Following {
             people: BTreeMap::new(),
             due: BTreeSet::new(),
             down: BTreeMap::new(),
+            items: 0,
+            has_grown: false,
             changed: BTreeSet::new(),
             gathered: Vec::new(),
             // Questions count up from here, as leases do: those of two lives do not meet.
@@ -121,6 +129,7 @@ impl Following {
             Person {
                 elsewhere: Elsewhere::new(*begun),
                 parts: BTreeMap::new(),
+                items: 0,
                 asked_at: now,
                 due: now,
                 is_dormant: false,
@@ -142,6 +151,10 @@ impl Following {
         if person.elsewhere.revision() != revision {
             self.changed.insert(agent.clone());
         }
+        let items = person.elsewhere.len();
+        self.has_grown |= items > person.items;
+        self.items = self.items.saturating_sub(person.items).saturating_add(items);
+        person.items = items;
         if person.is_gathered() {
             self.gathered.append(&mut person.waiting);
         }
@@ -160,6 +173,7 @@ impl Following {
     fn drop_person(&mut self, agent: &AgentId) -> Option<Person> {
         let person = self.people.remove(agent)?;
         self.due.remove(&(person.due, agent.clone()));
+        self.items = self.items.saturating_sub(person.items);
         Some(person)
     }
 }
@@ -275,6 +289,7 @@ impl Site {
                 self.worklist_or_wait(id, worklist, now);
             }
         }
+        self.bound_items();
     }
 
     fn follow_person(&mut self, agent: &AgentId, now: Timestamp) {
@@ -358,16 +373,31 @@ impl Site {
 
     fn make_room(&mut self, agent: &AgentId) {
         let people = &self.following.people;
-        if people.len() < PEOPLE_MAX || people.contains_key(agent) {
-            return;
+        if people.len() >= PEOPLE_MAX && !people.contains_key(agent) {
+            self.drop_unasked(|_| true);
         }
-        let unasked = people
-            .iter()
-            .filter(|(agent, person)| person.waiting.is_empty() && !self.waiting.is_watched(agent));
+    }
+
+    /// Drops lists as long as there are too many items, but not the only list there is.
+    fn bound_items(&mut self) {
+        let mut is_over = std::mem::take(&mut self.following.has_grown);
+        while is_over {
+            let all = self.following.items;
+            is_over = all > self.config.followed_items_max
+                && self.drop_unasked(|person| person.items > 0 && person.items < all);
+        }
+    }
+
+    /// Drops the list that was not asked for longest, of those for which no request waits.
+    fn drop_unasked(&mut self, counts: impl Fn(&Person) -> bool) -> bool {
+        let unasked = self.following.people.iter().filter(|(agent, person)| {
+            let is_awaited = !person.waiting.is_empty() || self.waiting.is_watched(agent);
+            !is_awaited && counts(person)
+        });
         let longest = unasked.min_by_key(|(_, person)| person.asked_at);
-        if let Some(agent) = longest.map(|(agent, _)| agent.clone()) {
-            self.unfollow(&agent);
-        }
+        let Some(agent) = longest.map(|(agent, _)| agent.clone()) else { return false };
+        self.unfollow(&agent);
+        true
     }
 
     fn unfollow(&mut self, agent: &AgentId) {

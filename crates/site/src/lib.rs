@@ -125,6 +125,9 @@ pub struct Config {
     pub resident_max: usize,
     /// How many requests may wait at the same time.
     pub waiting_max: usize,
+    /// How many items of other servers are kept, of all people together. Beyond it the lists go that were not
+    /// asked for longest; lists with waiting requests stay.
+    pub followed_items_max: usize,
     /// After how many records of an instance its state is stored as a snapshot.
     pub snapshot_every: u64,
     /// The most bytes of all values of an instance, the older ones included.
@@ -148,6 +151,7 @@ impl Default for Config {
         Self {
             resident_max: 200_000,
             waiting_max: 20_000,
+            followed_items_max: 500_000,
             snapshot_every: 128,
             data_bytes_max: bounds::INSTANCE_DATA_BYTES_MAX,
             history_records_max: bounds::HISTORY_RECORDS_MAX,

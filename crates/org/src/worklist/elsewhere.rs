@@ -90,6 +90,15 @@ impl<T: PartialEq> Elsewhere<T> {
         }
     }
 
+    /// How many items there are, of all servers.
+    pub fn len(&self) -> usize {
+        self.items.len()
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.items.is_empty()
+    }
+
     /// How many items a server has.
     pub fn len_at(&self, server: ServerId) -> usize {
         self.lengths.get(&server).copied().unwrap_or(0)

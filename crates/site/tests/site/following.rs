@@ -332,6 +332,32 @@ fn what_a_server_had_is_shown_when_it_goes_away_long_after_somebody_has_looked()
 }
 
 #[test]
+fn of_too_many_items_elsewhere_the_list_that_was_not_asked_for_longest_goes() {
+    let site = |at: u16| {
+        let member = Member {
+            name: format!("{}-1", NAMES[usize::from(at)]).into(),
+            topology: topology(&NAMES).into(),
+        };
+        let life = u64::from(at + 1) << 40;
+        Site::new(Config { member: Some(member), life, followed_items_max: 4, ..Config::default() })
+    };
+    let mut group = Group::of((0..3).map(site).collect());
+    group.start(2, 1);
+    group.start(2, 2);
+    for agent in ["ann", "ben", "ann"] {
+        assert_eq!(group.sees(0, agent), ["lab-1", "lab-1"], "all fit");
+        group.pass(Duration::from_secs(1));
+    }
+    // Five and six items of two people.
+    group.start(2, 3);
+    assert_eq!(group.sees(0, "ann").len(), 3);
+    group.cut.insert(2);
+    group.feed(0, Input::Link { to: ServerId(2), is_up: false });
+    assert_eq!(group.sees(0, "ann"), ["lab-1 stale"; 3]);
+    assert_eq!(group.sees(0, "ben"), [""; 0], "his was not asked for longest");
+}
+
+#[test]
 fn silence_is_noticed_where_nobody_tells_of_the_link() {
     let mut group = Group::new();
     group.start(2, 1);

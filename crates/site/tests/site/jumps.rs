@@ -20,26 +20,27 @@ fn suspend(site: &mut Harness, by: Duration) {
     site.feed(Input::Settle);
 }
 
-#[test]
-fn a_worker_keeps_its_lease_while_the_server_cannot_hear_it() {
+/// A worker has a job; 20 seconds later the machine is suspended for hours.
+fn suspended_with_a_lease() -> (Harness, Job) {
     let mut bank = Harness::bank();
     let loan = bank.start(1);
     bank.ask(Request::Complete(crate::support::complete("ann", loan, "capture"))).unwrap();
     let score = bank.jobs("credit-score", 1).remove(0);
     bank.pass(Duration::from_secs(20));
     suspend(&mut bank, HOURS);
+    (bank, score)
+}
+
+#[test]
+fn a_worker_keeps_its_lease_while_the_server_cannot_hear_it() {
+    let (mut bank, score) = suspended_with_a_lease();
     assert!(bank.jobs("credit-score", 1).is_empty(), "it is still the first worker's");
     bank.report(&score, json!({ "risk": 1 })).unwrap();
 }
 
 #[test]
 fn a_lease_runs_on_after_a_jump_for_as_long_as_it_had_left() {
-    let mut bank = Harness::bank();
-    let loan = bank.start(1);
-    bank.ask(Request::Complete(crate::support::complete("ann", loan, "capture"))).unwrap();
-    let score = bank.jobs("credit-score", 1).remove(0);
-    bank.pass(Duration::from_secs(20));
-    suspend(&mut bank, HOURS);
+    let (mut bank, score) = suspended_with_a_lease();
     bank.pass(Duration::from_secs(LEASE_SECONDS - 21));
     assert!(bank.jobs("credit-score", 1).is_empty());
     bank.pass(Duration::from_secs(2));

@@ -1,7 +1,7 @@
 //! A plan as a chart: a line for each task, bars over the days on which anything is planned.
 //!
 //! Invariant: no line is longer than the given width. Days and hours on which nobody works take no place.
-//! Days and hours are those of the clock of whoever reads.
+//! Days and hours are those of the reader's time zone.
 
 use std::collections::BTreeSet;
 
@@ -18,12 +18,12 @@ const DAY: i64 = 24 * HOUR;
 /// Room for the weekday and the number of the day.
 const COLUMNS_MIN: usize = 8;
 const LABEL_CHARS: usize = 28;
-/// Without any task, what is done regularly is shown so far ahead.
+/// How far ahead regular work is shown if there is no task.
 const REGULAR_DAYS: i64 = 7;
 const REGULAR: &str = "regular work";
 const OTHER: &str = "other jobs";
 
-/// Leaves what is drawn if there is room enough: what is done regularly goes on for ever.
+/// Keeps the turns that the chart can show: regular work goes on for ever.
 pub(crate) fn cut(plan: &mut Plan) {
     let end = end(plan);
     plan.turns.retain(|turn| turn.from.0 < end);
@@ -70,7 +70,7 @@ fn on_the_wall(zone: &Zone, plan: &Plan) -> Plan {
     Plan { at: wall(plan.at), turns, ..plan.clone() }
 }
 
-/// The turns of each task, those that come first first; last what nobody promised, and what is done regularly.
+/// The turns of each task, the earliest task first; then work without a promise, last regular work.
 fn tasks(plan: &Plan) -> Vec<(String, Vec<&Turn>)> {
     let mut tasks: Vec<(String, Vec<&Turn>)> = Vec::new();
     let of = |what: TurnKind| plan.turns.iter().filter(move |turn| turn.what == what);

@@ -83,7 +83,7 @@ pub struct Step {
     pub at: Option<Spanned<Assignment>>,
     /// How long it is expected to take.
     pub takes: Option<Duration>,
-    /// What of that which it reads its letters show.
+    /// Which of its inputs a letter about it shows.
     pub mail: Vec<Spanned<Arc<str>>>,
     /// The step that undoes this one.
     pub undo: Option<Work>,
@@ -106,14 +106,14 @@ pub enum Work {
     Automatic { job: Spanned<Arc<str>>, retry: Retry, demand: Demand<Spanned<Arc<str>>> },
 }
 
-/// What a job asks of whoever does it. `E` is how data elements are named.
+/// What a job asks of its worker or executor. `E` is how data elements are named.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Demand<E> {
-    /// How much there is to do, in whatever unit the type has.
+    /// How much there is to do, in the unit of the type.
     pub size: Measure<E>,
-    /// What waits goes by this, and by how long it has waited.
+    /// Waiting jobs are ordered by priority and by how long they have waited.
     pub priority: Measure<E>,
-    /// How long an executor may take, once it has begun, before somebody else is tried.
+    /// How long an executor may take, once it has begun, before another executor gets the task.
     pub timeout: Option<Duration>,
 }
 
@@ -198,7 +198,7 @@ pub struct Decider {
     pub reads: Vec<Use>,
     pub at: Option<Spanned<Assignment>>,
     pub takes: Option<Duration>,
-    /// What of that their letters show.
+    /// Which of these inputs a letter to them shows.
     pub mail: Vec<Spanned<Arc<str>>>,
 }
 

@@ -60,7 +60,7 @@ pub struct Node {
     /// Where it is controlled.
     pub control: Arc<Control>,
     pub takes: Option<Duration>,
-    /// What of that which it reads its letters show.
+    /// Which of its inputs a letter about it shows.
     pub mail: Vec<ElementId>,
     pub undo: Option<Work>,
 }
@@ -78,7 +78,7 @@ pub enum Control {
         of: NodeId,
         exceptions: BTreeMap<Arc<str>, Arc<str>>,
     },
-    /// Where whoever did that node in its latest iteration is at home, but for the exceptions.
+    /// The home of the person or executor that did the node in its latest iteration, but for the exceptions.
     ActorsDomain {
         of: NodeId,
         exceptions: BTreeMap<Arc<str>, Arc<str>>,
@@ -230,8 +230,8 @@ impl Schema {
         self.comes_before(a, b, &self.predecessors)
     }
 
-    /// Whether whoever knows activity `b` is sure to know `a`, however the instance went: a step that
-    /// is skipped does not wait for its sync edges, so that control edges alone count.
+    /// Whether every server that knows activity `b` is sure to know `a`, on every path through the instance: a
+    /// step that is skipped does not wait for its sync edges, so that control edges alone count.
     pub fn certainly_precedes(&self, a: &Activity, b: &Activity) -> bool {
         self.comes_before(a, b, &self.control_predecessors)
     }
@@ -300,7 +300,7 @@ impl Node {
         if let NodeKind::Automatic { job, .. } = &self.kind { Some(job) } else { None }
     }
 
-    /// What an automatic step asks of whoever does it.
+    /// What an automatic step asks of its worker or executor.
     pub fn demand(&self) -> Option<&Demand<ElementId>> {
         if let NodeKind::Automatic { demand, .. } = &self.kind { Some(demand) } else { None }
     }

@@ -1,12 +1,12 @@
-//! Ours: who adds least to the load of all.
+//! Our own policy: a task goes to the executor where it adds least to the load of all.
 //!
 //! Every executor has a backlog, the time until it gets to what this engine gives it. A task goes where
-//! the sum of the squares of all backlogs grows least. When little is waiting that is whoever is done first. When
-//! much is, it weighs how good an executor is at the task against how much it has to do: a slow but idle one is not
+//! the sum of the squares of all backlogs grows least. When little is waiting that is the executor that is done first. When
+//! much is waiting, it weighs how good an executor is at the task against how much it has to do: a slow but idle one is not
 //! given what others do ten times as fast. Nothing has to be set.
 //!
-//! Whoever is silent for too long gets nothing more, and whoever fails at a type too often nothing of
-//! it, but for one task now and then, to see whether it is back.
+//! An executor that is silent for too long gets nothing more, and one that fails at a type too often nothing
+//! of that type: its circuit is open, but for a half-open probe of one task now and then.
 //!
 //! Invariant: each attempt is waited for at least twice as long as the one before may be: so however
 //! long queues are, some attempt outlasts them.
@@ -40,7 +40,7 @@ pub(crate) struct Question<'a> {
 pub(crate) enum Answer {
     /// How long the task takes there, and when it is begun.
     Costs { own_ms: f64, backlog_ms: f64 },
-    /// It is time to see whether it is back.
+    /// It is due for a probe.
     Try,
     /// Nothing is expected of it, or it has enough to show what it can do.
     No,
@@ -57,7 +57,7 @@ pub(crate) fn cheapest<T>(costs: impl Iterator<Item = (T, f64)>) -> Option<T> {
 }
 
 impl Learned {
-    /// Whoever adds least, or whoever it is time to try.
+    /// The executor with the least added load, or one that is due for a probe.
     fn least(
         &self,
         book: &Book,

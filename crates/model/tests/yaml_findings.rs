@@ -31,6 +31,16 @@ fn yaml_that_cannot_be_read_is_told_with_its_place() {
 }
 
 #[test]
+fn a_tab_is_reported_only_where_it_is_the_fault() {
+    let unprintable = "process: \0\ntitle: |\n  a\n  \tb\nsteps: []";
+    assert_snapshot!(findings(unprintable), @"1:10 Y1 this is not YAML: found unprintable character -- look for a missing quote, a tab, a missing space after `:` or a line that is not indented like its neighbours");
+    assert_snapshot!(findings("process: a\n\t\n\t# b\n\tsteps: []"), @"4:1 Y1 this line is indented with a tab, which YAML does not allow -- replace each tab with spaces");
+    assert_snapshot!(findings("process: a\n  b\n\tsteps: []"), @"3:1 Y1 this line is indented with a tab, which YAML does not allow -- replace each tab with spaces");
+    assert_snapshot!(findings("process: a\ntitle: |\n\tb\n  \tc"), @"3:1 Y1 this line is indented with a tab, which YAML does not allow -- replace each tab with spaces");
+    assert_snapshot!(findings("process: a\nsteps:\n  - step: 'a\n\tb'"), @"4:1 Y1 this line is indented with a tab, which YAML does not allow -- replace each tab with spaces");
+}
+
+#[test]
 fn anchors_aliases_tags_and_further_documents_are_refused() {
     assert_snapshot!(findings("process: &a p\nsteps: []"), @"1:10 Y3 anchors (`&name`) and aliases (`*name`) are not read -- write the content out at each place; quote text that begins with `&` or `*`");
     assert_snapshot!(findings("process: p\nsteps: *a"), @"2:8 Y3 anchors (`&name`) and aliases (`*name`) are not read -- write the content out at each place; quote text that begins with `&` or `*`");

@@ -235,9 +235,7 @@ fn too_deep(span: Span, report: &mut Report) {
 
 fn unreadable(error: &ScanError, source: &str, report: &mut Report) {
     let span = place(error.marker());
-    if error.info().contains("tab")
-        && let Some(tab) = indenting_tab(source, span.line)
-    {
+    if let Some(tab) = indenting_tab(error.info(), source, span.line) {
         let message = "this line is indented with a tab, which YAML does not allow";
         report.error(tab, Rule::Y1, message, "replace each tab with spaces");
         return;
@@ -256,15 +254,32 @@ fn unreadable(error: &ScanError, source: &str, report: &mut Report) {
     }
 }
 
-/// The first tab that indents a line. The scanner may complain about the line before it, whose
-/// text it takes to go on.
-fn indenting_tab(source: &str, from_line: u32) -> Option<Span> {
-    let lines = (1..).zip(source.lines()).skip_while(|(line, _)| *line < from_line);
-    lines.into_iter().find_map(|(line, text)| {
-        let indent = text.chars().take_while(|character| character.is_whitespace());
-        let column = (1..).zip(indent).find(|(_, character)| *character == '\t')?.0;
-        Some(Span { line, column })
-    })
+/// The tab in an indentation that the scanner stopped at. Other tabs are legal, such as those in text.
+fn indenting_tab(info: &str, source: &str, line: u32) -> Option<Span> {
+    let mut lines = (1..).zip(source.lines());
+    let (line, text) = match info {
+        "tabs disallowed within this context (block indentation)"
+        | "tab cannot be used as indentation" => lines.find(|(at, _)| *at == line)?,
+        // The error is placed at the `|` or `>` of the line before.
+        "a block scalar content cannot start with a tab" => {
+            lines.find(|(at, _)| *at == line.saturating_add(1))?
+        }
+        // The error is placed at the start of the scalar. Lines without text may hold tabs.
+        "while scanning a plain scalar, found a tab" => {
+            let has_text = |text: &str| !text.is_empty() && !text.starts_with('#');
+            lines.find(|(at, text)| {
+                *at > line && tab_column(text).is_some() && has_text(text.trim_start())
+            })?
+        }
+        _ => return None,
+    };
+    Some(Span { line, column: tab_column(text)? })
+}
+
+/// The first tab in the indentation of a line.
+fn tab_column(text: &str) -> Option<u32> {
+    let indent = text.chars().take_while(|character| character.is_whitespace());
+    (1..).zip(indent).find(|(_, character)| *character == '\t').map(|(column, _)| column)
 }
 
 fn scalar(text: &str, style: ScalarStyle) -> Scalar {

@@ -238,9 +238,9 @@ mod tests {
     fn whoever_asks_is_told_how_to_go_on() {
         insta::assert_snapshot!(bare(&asked("loan", &deadline())), @r"
         ✔ can be promised for 2026-03-02 16:00Z
-          STEP   WHO         PLANNED
-          check  ann         2026-03-01 08:00–11:00Z
-          book   worker crm  2026-03-01 11:00Z
+          STEP   WHO           PLANNED
+          check  ann           2026-03-01 08:00–11:00Z
+          book   executor crm  2026-03-01 11:00Z
         nothing is reserved yet; `legwork start loan --by 2026-03-02T16:00:00.000Z` with the same values does
         ");
     }

@@ -155,9 +155,9 @@ mod tests {
         let text = anstream::adapter::strip_str(&as_text(&error)).to_string();
         insta::assert_snapshot!(text, @r"
         error: it cannot be promised for 2026-01-16 16:00Z: nobody has the time (deadline_not_promised)
-          STEP   WHO         PLANNED
-          check  ann         2026-03-01 08:00–11:00Z
-          book   worker crm  2026-03-01 11:00Z
+          STEP   WHO           PLANNED
+          check  ann           2026-03-01 08:00–11:00Z
+          book   executor crm  2026-03-01 11:00Z
           hint: write --by 2026-01-19T10:00:00.000Z, or start it all the same with `legwork start … --unpromised`
         ");
         let far = Problem::new(422, "deadline_too_far", "nothing is promised for so far ahead");

@@ -299,7 +299,7 @@ mod tests {
         8XJ2M6    loan v2  2026-03-02 16:00Z  late          book by nobody, due 2026-03-01 15:00Z
         8XJ2M6    loan v2  2026-03-02 16:00Z  not promised  check, ann has it; book, open
         8XJ2M6    loan v2  2026-03-02 16:00Z  not promised  book, incident
-        8XJ2M6    loan v2  2026-03-02 16:00Z  late          book by worker crm, due 2026-03-01 15:00Z
+        8XJ2M6    loan v2  2026-03-02 16:00Z  late          book by executor crm, due 2026-03-01 15:00Z
         8XJ2M6    loan v2  2026-03-02 16:00Z  in time
         8XJ2M6    loan v2  2026-03-02 16:00Z  late
         ");
@@ -356,8 +356,8 @@ mod tests {
         8XJ2M6    loan v2  2026-03-02 16:00Z  promised  check:0 by ann, due 2026-03-01 14:00Z
         8XJ2M6    loan v2  2026-03-02 16:00Z  promised  check:1 by bob, due 2026-03-01 16:00Z
         8XJ2M6    loan v2  2026-03-02 16:00Z  promised  check:1 by bob, due 2026-03-01 16:00Z
-        8XJ2M6    loan v2  2026-03-02 16:00Z  promised  file by worker crm, due 2026-03-01 18:00Z
-        8XJ2M6    loan v2  2026-03-02 16:00Z  promised  file by worker crm, due 2026-03-01 18:00Z
+        8XJ2M6    loan v2  2026-03-02 16:00Z  promised  file by executor crm, due 2026-03-01 18:00Z
+        8XJ2M6    loan v2  2026-03-02 16:00Z  promised  file by executor crm, due 2026-03-01 18:00Z
         8XJ2M6    loan v2  2026-03-02 16:00Z  promised  check:1, open
         ");
         let json = serde_json::to_value(&rows[2]).unwrap();

@@ -220,9 +220,9 @@ mod tests {
         insta::assert_snapshot!(shown(instance(&nodes), entries, "2026-03-01T14:40:00Z"), @r"
         loan v2 · inst_01KFZQ9Y5GB4D7T3N8XJ2M6RVC
         ✔ promised for 2026-03-02 16:00Z
-          STEP   WHO         PLANNED                  DUE                SO FAR
-          check  ann         2026-03-01 08:00–11:00Z  2026-03-01 14:00Z  done 2026-03-01 14:30Z by bea, late
-          book   worker crm  2026-03-01 11:00Z        2026-03-01 15:00Z  open
+          STEP   WHO           PLANNED                  DUE                SO FAR
+          check  ann           2026-03-01 08:00–11:00Z  2026-03-01 14:00Z  done 2026-03-01 14:30Z by bea, late
+          book   executor crm  2026-03-01 11:00Z        2026-03-01 15:00Z  open
         ");
     }
 
@@ -285,9 +285,9 @@ mod tests {
         insta::assert_snapshot!(shown(aborted, entries, "2026-04-01T00:00:00Z"), @r"
         loan v2 · inst_01KFZQ9Y5GB4D7T3N8XJ2M6RVC
         – aborted; it was to be done by 2026-03-02 16:00Z
-          STEP   WHO         PLANNED                  DUE                SO FAR
-          check  ann         2026-03-01 08:00–11:00Z  2026-03-01 14:00Z  done 2026-03-01 14:30Z by bea, late
-          book   worker crm  2026-03-01 11:00Z        2026-03-01 15:00Z  not done
+          STEP   WHO           PLANNED                  DUE                SO FAR
+          check  ann           2026-03-01 08:00–11:00Z  2026-03-01 14:00Z  done 2026-03-01 14:30Z by bea, late
+          book   executor crm  2026-03-01 11:00Z        2026-03-01 15:00Z  not done
         ");
     }
 }

@@ -53,7 +53,7 @@ fn as_text(error: &Error) -> String {
         "agent_missing" => "say who you are: --as AGENT, or set LEGWORK_AGENT",
         _ => &*problem.detail,
     };
-    let mut text = format!("{head} {} {code}", plain(&when::in_text(detail)));
+    let mut text = format!("{head} {} {code}", plain(&when::in_text(detail, problem.earliest)));
     for finding in &problem.findings {
         text.push_str(&format!("\n{finding}"));
     }
@@ -147,18 +147,19 @@ mod tests {
 
     #[test]
     fn a_refused_deadline_says_what_to_type_next() {
-        let detail = "it cannot be promised for 2026-01-16T16:00:00.000Z: nobody has the time";
+        let detail = "it cannot be promised for 2026-01-16T16:00:00.000Z: the earliest that can be \
+                      promised is 2026-01-19T10:00:00.319Z";
         let mut problem = Problem::new(409, "deadline_not_promised", detail);
-        problem.earliest = "2026-01-19T10:00:00Z".parse().ok();
+        problem.earliest = "2026-01-19T10:00:00.319Z".parse().ok();
         problem.steps = by::tests::deadline().steps;
         let error = Error::from(client::Error::Problem(Box::new(problem)));
         let text = anstream::adapter::strip_str(&as_text(&error)).to_string();
         insta::assert_snapshot!(text, @r"
-        error: it cannot be promised for 2026-01-16 16:00Z: nobody has the time (deadline_not_promised)
+        error: it cannot be promised for 2026-01-16 16:00Z: the earliest that can be promised is 2026-01-19 10:01Z (deadline_not_promised)
           STEP   WHO           PLANNED
           check  ann           2026-03-01 08:00–11:00Z
           book   executor crm  2026-03-01 11:00Z
-          hint: write --by 2026-01-19T10:00:00.000Z, or start it all the same with `legwork start … --unpromised`
+          hint: write --by 2026-01-19T10:00:00.319Z, or start it all the same with `legwork start … --unpromised`
         ");
         let far = Problem::new(422, "deadline_too_far", "nothing is promised for so far ahead");
         assert!(next(&far).is_some_and(|hint| hint.contains("--unpromised")));

@@ -1,6 +1,6 @@
-//! Times for people: by the clock of whoever reads, `TZ` or the zone of the machine.
+//! Times for people, in the zone of the reader: `TZ`, or the zone of the machine.
 //!
-//! Invariant: the only place where the CLI writes a moment for people. Programs (`--json`) get UTC in RFC
+//! Invariant: only this module of the CLI formats times for people. Programs (`--json`) get UTC in RFC
 //! 3339, and so does every command that is printed to be typed.
 
 use std::sync::LazyLock;
@@ -24,7 +24,7 @@ fn here() -> Zone {
     Zone::UTC
 }
 
-/// The clock that everything is shown by.
+/// The zone that all times are shown in.
 pub(crate) fn zone() -> &'static Zone {
     &HERE
 }
@@ -44,8 +44,11 @@ pub(crate) fn span(from: Timestamp, to: Timestamp) -> String {
     HERE.span(from, to)
 }
 
-/// What a server says, with the moments in it as they are shown here.
-pub(crate) fn in_text(text: &str) -> String {
+/// The text of a server, with the times in it as they are shown here. The earliest possible time of
+/// something is rounded up, all others down.
+pub(crate) fn in_text(text: &str, earliest: Option<Timestamp>) -> String {
+    let minute =
+        |moment| if Some(moment) == earliest { HERE.minute_up(moment) } else { minute(moment) };
     let (mut shown, mut rest) = (String::new(), text);
     while let Some(place) = rest.find(|c: char| c.is_ascii_digit()) {
         let (before, from) = rest.split_at(place);
@@ -65,11 +68,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn moments_in_what_a_server_says_are_shown_as_all_others() {
+    fn times_in_the_text_of_a_server_are_shown_as_all_others() {
         let said =
             "not for 2026-11-17T00:06:36.319Z: 2 of 30, 2026-11-17T00:06Z is é 2026-11-17T09";
         let shown = "not for 2026-11-17 00:06Z: 2 of 30, 2026-11-17T00:06Z is é 2026-11-17T09";
-        assert_eq!(in_text(said), shown);
-        assert_eq!(in_text("at 2026-11-17T00:06:36.319Z"), "at 2026-11-17 00:06Z");
+        assert_eq!(in_text(said, None), shown);
+        let said = "not at 2026-11-17T00:06:01.000Z, but at 2026-11-17T00:06:36.319Z";
+        let earliest = "2026-11-17T00:06:36.319Z".parse().ok();
+        assert_eq!(in_text(said, earliest), "not at 2026-11-17 00:06Z, but at 2026-11-17 00:07Z");
     }
 }

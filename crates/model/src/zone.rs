@@ -8,6 +8,8 @@ use jiff::tz::{TimeZone, TimeZoneDatabase};
 
 use crate::time::Timestamp;
 
+const MINUTE_MS: i64 = 60_000;
+
 /// Whose clock is meant.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Zone(TimeZone);
@@ -30,6 +32,13 @@ impl Zone {
     /// `2026-03-01 10:30`; in UTC `2026-03-01 09:30Z`.
     pub fn minute(&self, moment: Timestamp) -> String {
         self.written(moment, "%F %H:%M") + self.mark()
+    }
+
+    /// As `minute`, but rounded up: somebody who types the earliest possible time back must not be refused.
+    pub fn minute_up(&self, moment: Timestamp) -> String {
+        let up =
+            moment.0.checked_add(MINUTE_MS - 1).map(|up| Timestamp(up - up.rem_euclid(MINUTE_MS)));
+        self.minute(up.unwrap_or(moment))
     }
 
     /// `2026-03-01 10:30:05`; in UTC `2026-03-01 09:30:05Z`.
@@ -110,6 +119,20 @@ mod tests {
         assert_eq!(berlin.minute_named(winter), "2026-03-01 10:30 (Europe/Berlin)");
         assert_eq!((berlin.clock(winter), berlin.clock(summer)), ("CET".into(), "CEST".into()));
         assert_eq!(berlin.wall(summer), at("2026-07-02T00:30:59Z").0);
+    }
+
+    #[test]
+    fn the_earliest_possible_time_is_never_rounded_down() {
+        let berlin = Zone::named("Europe/Berlin").unwrap();
+        for (moment, shown) in [
+            ("2026-03-01T09:30:00Z", "2026-03-01 10:30"),
+            ("2026-03-01T09:30:00.001Z", "2026-03-01 10:31"),
+            ("2026-03-01T22:59:59.999Z", "2026-03-02 00:00"),
+            ("1969-12-31T22:58:30Z", "1969-12-31 23:59"),
+        ] {
+            assert_eq!(berlin.minute_up(at(moment)), shown, "{moment}");
+        }
+        assert_eq!(Zone::UTC.minute_up(Timestamp(i64::MAX)), Zone::UTC.minute(Timestamp(i64::MAX)));
     }
 
     #[test]

@@ -5,6 +5,7 @@
 
 pub mod bank;
 pub mod binary;
+pub mod cluster;
 pub mod command;
 pub mod contents;
 pub mod fixture;

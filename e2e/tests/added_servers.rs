@@ -17,7 +17,7 @@ use legwork_api::client::{Client, InstanceQuery};
 use legwork_api::instances::{HistoryEntry, InstanceState, StartRequest};
 use legwork_api::jobs::{ActivateRequest, CompleteJobsRequest, CompletedJob};
 use legwork_e2e::wait::until;
-use legwork_e2e::{Folder, Server, command, legwork};
+use legwork_e2e::{Folder, Server, cluster, command, legwork};
 use legwork_model::id::InstanceId;
 use legwork_testbed::free_port;
 use tokio::sync::Semaphore;
@@ -149,23 +149,6 @@ async fn work(client: Client, kinds: &'static [&str], room: Arc<Semaphore>) -> R
     Ok(())
 }
 
-/// The domains, each with one server, on ports that are free now.
-fn topology() -> Result<String> {
-    // Held together, so that they differ.
-    let mut held = Vec::new();
-    let mut text = "topology: hospital\ndomains:\n".to_owned();
-    for domain in DOMAINS {
-        let port = free_port()?;
-        let address = port.local_addr()?;
-        held.push(port);
-        text.push_str(&format!(
-            "  {domain}:\n    servers:\n      {domain}-1: {{ address: \"{address}\", \
-             api: \"http://{domain}.example:7700\" }}\n"
-        ));
-    }
-    Ok(text)
-}
-
 /// Adds a second server to a domain, as somebody does it who types what is printed.
 async fn add(folder: &Folder, first: &Server, domain: &str) -> Result<Server> {
     let name = format!("{domain}-2");
@@ -228,13 +211,10 @@ async fn is_sane(servers: &[(String, Client)], case: InstanceId) -> Result<()> {
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn servers_join_any_domain_under_load_and_no_case_hangs() -> Result<()> {
     let folder = Folder::new()?;
-    folder.file("topology.yaml", topology()?)?;
-    legwork(folder.path(), &["cluster", "init", "topology.yaml", "--out", "cluster"])?
-        .succeeded()?;
+    cluster::init(&folder, &DOMAINS)?;
     let mut servers = Vec::new();
     for domain in DOMAINS {
-        let name = format!("{domain}-1");
-        servers.push(folder.server(&name, &["--cluster", &format!("cluster/{name}")]).await?);
+        servers.push(cluster::up(&folder, &format!("{domain}-1")).await?);
     }
     servers[0].client()?.deploy(TOUR).await?;
     for server in &servers {

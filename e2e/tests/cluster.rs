@@ -8,11 +8,12 @@ use legwork_api::Data;
 use legwork_api::client::Client;
 use legwork_api::instances::{InstanceState, StartRequest};
 use legwork_api::jobs::{ActivateRequest, CompleteJobsRequest, CompletedJob};
-use legwork_e2e::{Folder, Server, legwork};
+use legwork_e2e::cluster::{init, up};
+use legwork_e2e::{Folder, legwork};
 use legwork_model::id::InstanceId;
-use legwork_testbed::free_port;
 use serde_json::{Value as Json, json};
 
+const DOMAINS: [&str; 3] = ["north", "lab", "ward"];
 const CASES: u64 = 12;
 const PATIENCE: Duration = Duration::from_secs(30);
 
@@ -26,36 +27,6 @@ steps:
   - { step: analyse, job: analyse, at: lab, reads: [sample], writes: [finding] }
   - { step: tell, job: tell, at: ward, reads: [finding] }
 ";
-
-/// The domains, each with one server, on ports that are free now.
-fn topology() -> Result<String> {
-    // Held together, so that they differ.
-    let mut held = Vec::new();
-    let mut text = "topology: hospital\ndomains:\n".to_owned();
-    for domain in ["north", "lab", "ward"] {
-        let port = free_port()?;
-        let address = port.local_addr()?;
-        held.push(port);
-        text.push_str(&format!(
-            "  {domain}:\n    servers:\n      {domain}-1: {{ address: \"{address}\", \
-             api: \"http://{domain}.example:7700\" }}\n"
-        ));
-    }
-    Ok(text)
-}
-
-/// Makes the folders of the cluster.
-fn init(folder: &Folder) -> Result<()> {
-    folder.file("topology.yaml", topology()?)?;
-    let args = ["--json", "cluster", "init", "topology.yaml", "--out", "cluster"];
-    let made = legwork(folder.path(), &args)?.json()?;
-    ensure!(made["servers"].as_array().map(Vec::len) == Some(3), "{made}");
-    Ok(())
-}
-
-async fn up(folder: &Folder, name: &str) -> Result<Server> {
-    folder.server(name, &["--cluster", &format!("cluster/{name}")]).await
-}
 
 /// Waits for jobs of one kind and does them, so often; answers of which instances.
 async fn work(
@@ -92,7 +63,7 @@ fn text(data: &Data, name: &str) -> String {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn cases_move_between_processes_and_survive_a_kill_of_their_target() -> Result<()> {
     let folder = Folder::new()?;
-    init(&folder)?;
+    init(&folder, &DOMAINS)?;
     let north = up(&folder, "north-1").await?;
     let lab = up(&folder, "lab-1").await?;
     let ward = up(&folder, "ward-1").await?;
@@ -147,7 +118,7 @@ async fn cases_move_between_processes_and_survive_a_kill_of_their_target() -> Re
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_certificate_made_anew_is_taken_up_by_a_running_server() -> Result<()> {
     let folder = Folder::new()?;
-    init(&folder)?;
+    init(&folder, &DOMAINS)?;
     let north = up(&folder, "north-1").await?;
     let before = std::fs::read(folder.path().join("cluster/north-1/cert.pem"))?;
     let args = ["cluster", "certify", "north-1", "--dir", "cluster", "--valid-days", "7"];

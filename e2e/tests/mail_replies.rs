@@ -6,10 +6,9 @@ use std::time::Duration;
 use anyhow::{Context, Result, ensure};
 use legwork_api::instances::InstanceState;
 use legwork_e2e::bank::*;
+use legwork_e2e::cluster;
 use legwork_e2e::fixture::activity;
-use legwork_e2e::legwork;
 use legwork_e2e::wait::until;
-use legwork_testbed::free_port;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_case_is_carried_on_by_replies_and_the_second_one_is_too_late() -> Result<()> {
@@ -84,20 +83,10 @@ async fn a_reply_finds_the_server_that_has_the_item() -> Result<()> {
     let bank = Bank::new("key_file: mail.key\n")?;
     bank.settings("quiet.yaml", false, "key_file: mail.key\n")?;
     bank.key()?;
-    let mut topology = "topology: group\ndomains:\n".to_owned();
-    for name in ["north", "south"] {
-        let port = free_port()?.local_addr()?.port();
-        topology.push_str(&format!(
-            "  {name}:\n    servers:\n      {name}-1: {{ address: \"127.0.0.1:{port}\", api: \
-             \"http://{name}.example:7700\" }}\n"
-        ));
-    }
-    let path = bank.folder.path();
-    bank.folder.file("topology.yaml", topology)?;
-    legwork(path, &["cluster", "init", "topology.yaml", "--out", "c"])?.succeeded()?;
+    cluster::init(&bank.folder, &["north", "south"])?;
     let args = |name, mail| ["--cluster", name, "--mail", mail];
-    let north = bank.folder.server("north", &args("c/north-1", "mail.yaml")).await?;
-    let south = bank.folder.server("south", &args("c/south-1", "quiet.yaml")).await?;
+    let north = bank.folder.server("north", &args("cluster/north-1", "mail.yaml")).await?;
+    let south = bank.folder.server("south", &args("cluster/south-1", "quiet.yaml")).await?;
     let client = south.client()?;
     // It goes to the first server, which may not be reached yet.
     until("nothing can be deployed", async || Ok(deploy(&client).await.is_ok())).await?;

@@ -2,10 +2,9 @@
 
 use anyhow::{Context, Result, ensure};
 use legwork_e2e::command::prepared;
-use legwork_e2e::{Folder, Server, legwork, wait};
+use legwork_e2e::{Folder, Server, cluster, wait};
 use legwork_model::time::Timestamp;
 use legwork_model::zone::Zone;
-use legwork_testbed::free_port;
 
 const COLUMNS: usize = 80;
 const NORTH: &str = "the-northern-branch-office-1";
@@ -45,29 +44,13 @@ steps:
 
 /// Two servers with long names, and a case that has a bit of everything.
 async fn office(folder: &Folder) -> Result<[Server; 2]> {
-    // Held together, so that they differ.
-    let mut held = Vec::new();
-    let mut topology = "topology: insurance\ndomains:\n".to_owned();
-    for name in ["the-northern-branch-office", "the-southern-branch-office"] {
-        let port = free_port()?;
-        let address = port.local_addr()?;
-        held.push(port);
-        topology.push_str(&format!(
-            "  {name}:\n    servers:\n      {name}-1: {{ address: \"{address}\", api: \
-             \"http://{name}.example:7700\" }}\n"
-        ));
-    }
-    drop(held);
-    folder.file("topology.yaml", topology)?;
+    cluster::init(folder, &["the-northern-branch-office", "the-southern-branch-office"])?;
+    let servers = [
+        cluster::up(folder, NORTH).await?,
+        cluster::up(folder, "the-southern-branch-office-1").await?,
+    ];
     folder.file("people.yaml", PEOPLE)?;
     folder.file("claim.yaml", PROCESS)?;
-    let init = ["cluster", "init", "topology.yaml", "--out", "cluster"];
-    legwork(folder.path(), &init)?.succeeded()?;
-    let up = async |name: &str| {
-        let cluster = format!("cluster/{name}");
-        folder.server(name, &["--cluster", &cluster]).await
-    };
-    let servers = [up(NORTH).await?, up("the-southern-branch-office-1").await?];
     let run = |line: &str| servers[0].run(&line.split(' ').collect::<Vec<_>>())?.succeeded();
     run("deploy people.yaml claim.yaml")?;
     let start = format!("start {CLAIM} --set what_has_happened_to_the_house=hail-of-a-size");

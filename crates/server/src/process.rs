@@ -1,12 +1,17 @@
 //! What the process takes of its machine, by the names that Prometheus has for that.
 //!
-//! Invariant: read from `/proc` when somebody asks, and kept nowhere; where there is no `/proc` nothing is shown.
+//! Invariant: read from `/proc` for each request. Only the start time is kept. Without `/proc` nothing is shown.
 
 use std::fmt::Write;
 use std::fs;
+use std::sync::OnceLock;
 
 /// Of times in `/proc`: fixed by the kernel for programs, whatever it counts in itself.
 const TICKS_PER_SECOND: f64 = 100.0;
+
+/// Computed once: the kernel derives the time of boot from the clock, so it changes when the clock is set
+/// or slewed, and the process would seem to have been restarted.
+static STARTED: OnceLock<Option<f64>> = OnceLock::new();
 
 /// What `/proc` says, as text.
 #[derive(Debug, Default)]
@@ -18,6 +23,21 @@ struct Seen {
     open: Option<usize>,
     /// Of the machine.
     machine: String,
+}
+
+impl Seen {
+    /// A time in `stat`, by the number of its field.
+    fn seconds(&self, field: usize) -> Option<f64> {
+        // `pid (name) state ...`, and the name may hold anything. The state is the third field.
+        let (_, fields) = self.stat.rsplit_once(") ")?;
+        let ticks = fields.split(' ').nth(field - 3)?.parse::<f64>().ok()?;
+        Some(ticks / TICKS_PER_SECOND)
+    }
+
+    /// When the process was started, in seconds since 1970.
+    fn started(&self) -> Option<f64> {
+        Some(value(&self.machine, "btime ")? + self.seconds(22)?)
+    }
 }
 
 /// In the text format of Prometheus.
@@ -32,18 +52,12 @@ pub(crate) fn figures() -> String {
         open,
         machine: read("/proc/stat"),
     };
-    shown(&seen)
+    shown(&seen, &STARTED)
 }
 
-fn shown(seen: &Seen) -> String {
-    // `pid (name) state ...`, and the name may hold anything. The state is the third field.
-    let fields: Vec<&str> =
-        seen.stat.rsplit_once(") ").map(|(_, rest)| rest.split(' ').collect()).unwrap_or_default();
-    let ticks = |field: usize| fields.get(field - 3)?.parse::<f64>().ok();
-    let seconds = |field: usize| Some(ticks(field)? / TICKS_PER_SECOND);
-    let cpu = seconds(14).zip(seconds(15)).map(|(user, system)| user + system);
-    let booted = value(&seen.machine, "btime ");
-    let started = seconds(22).zip(booted).map(|(since, booted)| booted + since);
+fn shown(seen: &Seen, started: &OnceLock<Option<f64>>) -> String {
+    let cpu = seen.seconds(14).zip(seen.seconds(15)).map(|(user, system)| user + system);
+    let started = *started.get_or_init(|| seen.started());
     let kilobytes = |name| value(&seen.status, name).map(|size| size * 1024.0);
     let mut text = String::new();
     for (name, kind, about, value) in [
@@ -78,7 +92,7 @@ mod tests {
 
     #[test]
     fn what_proc_says_is_shown_by_the_names_that_prometheus_has() {
-        let seen = Seen {
+        let mut seen = Seen {
             stat: "7 (leg) work) S 1 7 7 0 -1 4194560 99 0 0 0 250 150 0 0 20 0 9 0 4200 1 2"
                 .to_owned(),
             status: "Name:\tlegwork\nVmSize:\t    2048 kB\nVmRSS:\t    1024 kB\nThreads:\t9\n".to_owned(),
@@ -87,7 +101,8 @@ mod tests {
             open: Some(12),
             machine: "cpu 1 2 3\nbtime 1700000000\n".to_owned(),
         };
-        let text = shown(&seen);
+        let started = OnceLock::new();
+        let text = shown(&seen, &started);
         let lines: Vec<&str> = text.lines().filter(|line| line.starts_with("process_")).collect();
         let expected = [
             "process_cpu_seconds_total 4",
@@ -99,6 +114,8 @@ mod tests {
             "process_start_time_seconds 1700000042",
         ];
         assert_eq!(lines, expected);
-        assert_eq!(shown(&Seen::default()), "", "elsewhere");
+        seen.machine = seen.machine.replace("1700000000", "1700000003");
+        assert_eq!(shown(&seen, &started), text, "the clock was slewed");
+        assert_eq!(shown(&Seen::default(), &OnceLock::new()), "", "elsewhere");
     }
 }

@@ -1,6 +1,6 @@
 //! A plan as a chart: a line for each task, bars over the days on which anything is planned.
 //!
-//! Invariant: no line is longer than the given width. Days and hours on which nobody works take no place.
+//! Invariant: no line is longer than the given width. Days and hours without work are left out.
 //! Days and hours are those of the reader's time zone.
 
 use std::collections::BTreeSet;
@@ -23,13 +23,13 @@ const REGULAR_DAYS: i64 = 7;
 const REGULAR: &str = "regular work";
 const OTHER: &str = "other jobs";
 
-/// Keeps the turns that the chart can show: regular work goes on for ever.
+/// Keeps the turns before the end of the chart. Regular work has no end of its own.
 pub(crate) fn cut(plan: &mut Plan) {
     let end = end(plan);
     plan.turns.retain(|turn| turn.from.0 < end);
 }
 
-/// The end of the last task; where there is none, some days ahead.
+/// The end of the last task, or some days ahead if there is none.
 fn end(plan: &Plan) -> i64 {
     let given = plan.turns.iter().filter(|turn| turn.what != TurnKind::Regular);
     let end = given.map(|turn| turn.to.0).max();
@@ -62,7 +62,7 @@ fn render_by(zone: &Zone, plan: &Plan, columns: usize) -> String {
     out
 }
 
-/// The same plan with moments as the clock on the wall shows them.
+/// The same plan in local time.
 fn on_the_wall(zone: &Zone, plan: &Plan) -> Plan {
     let wall = |moment: Timestamp| Timestamp(zone.wall(moment));
     let turn = |turn: &Turn| Turn { from: wall(turn.from), to: wall(turn.to), ..turn.clone() };
@@ -96,7 +96,7 @@ fn label(turn: &Turn) -> String {
     format!("{}{step}", short(&instance.to_string()))
 }
 
-/// The time that is shown: the same hours of some days.
+/// The days of the chart. All show the same hours.
 struct Axis {
     label: usize,
     days: Vec<i64>,
@@ -164,7 +164,7 @@ impl Axis {
             let (from, to) = (moment(column), moment(column + 1));
             let within = |turn: &&Turn| (turn.to.0.min(to) - turn.from.0.max(from)).max(0);
             let worked: i64 = turns.iter().map(within).sum();
-            // Half of it and more is a whole one; a little must be seen as well.
+            // A cell that is worked on for half of its time is full. Short work must be visible too.
             match worked {
                 0 => ' ',
                 worked if worked * 2 >= to - from => '█',

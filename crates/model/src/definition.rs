@@ -16,7 +16,7 @@ use crate::value::ValueType;
 pub struct Definition {
     pub process: Spanned<Arc<str>>,
     pub title: Option<String>,
-    /// How it is to go on when a server is down.
+    /// What cases do when a server is down.
     pub availability: Option<Spanned<Availability>>,
     /// The elements given when an instance starts: the writes of the start node.
     pub start: Vec<Use>,
@@ -26,13 +26,13 @@ pub struct Definition {
     pub steps: Vec<Block>,
 }
 
-/// How cases are to go on when the server that controls them is down.
+/// What cases do when the server that controls them is down.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Availability {
     /// They wait until it is back.
     #[default]
     Normal,
-    /// Another server takes over: their domains keep what they know in a shared store.
+    /// Another server takes over. This takes a store that the servers of the domain share.
     High,
 }
 
@@ -90,7 +90,7 @@ pub struct Step {
 }
 
 impl Step {
-    /// Whether it is controlled where its executor is at home, which is found out before it.
+    /// Whether it is controlled at the home of its executor (`at: executor`), which the node before it finds.
     pub fn is_located(&self) -> bool {
         let is_executor = |at: &Spanned<Assignment>| at.value.place == Place::Executor;
         matches!(self.work, Work::Automatic { .. }) && self.at.as_ref().is_some_and(is_executor)
@@ -227,7 +227,7 @@ pub struct Loop {
     pub until: Until,
     /// Going round more often than this is an incident.
     pub times_max: u32,
-    /// For so many rounds time is reserved when a deadline is promised.
+    /// How many rounds a promised deadline reserves time for.
     pub rounds: u32,
 }
 

@@ -39,9 +39,9 @@ pub struct Element {
 #[derive(Clone, Debug)]
 pub struct Node {
     pub id: NodeId,
-    /// Unique in the process. A join carries the name of its split and `/join`, the end of a loop
-    /// the name of the loop, its start that name and `/start`, what finds the place of a step the
-    /// name of the step and `.place`.
+    /// Unique in the process. Nodes without a name of their own: `SPLIT/join` for the join of a split,
+    /// `LOOP/start` for the start of a loop, `STEP.place` for the node that locates a step. The end of
+    /// a loop has the name of the loop.
     pub name: Arc<str>,
     pub title: Arc<str>,
     pub kind: NodeKind,
@@ -65,9 +65,12 @@ pub struct Node {
     pub undo: Option<Work>,
 }
 
-/// Where a node is controlled. What the author left out is inherited: a node is where the one
-/// before it is; a join and the start of a loop where the step after it is to be, or else a join
-/// where its split is; the start where the instance was started.
+/// Where a node is controlled. A node without `at` inherits it:
+///
+/// - The start is where the instance was started.
+/// - A join or the start of a loop is where the step after it is, if that has an `at`.
+/// - A join without such a step is where its split is.
+/// - Any other node is where the node before it is.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Control {
     /// Where the instance was started.
@@ -97,7 +100,7 @@ pub enum NodeKind {
         retry: Retry,
         demand: Demand<ElementId>,
     },
-    /// The place of the step after it is found: where the executor is at home that does it best.
+    /// Locates the step after it: at the home of the executor that is expected to do it best.
     Locate,
     AndSplit {
         branches: Vec<Branch>,
@@ -165,7 +168,7 @@ pub struct LoopId(pub u32);
 pub struct Loop {
     pub start: NodeId,
     pub end: NodeId,
-    /// For so many rounds a deadline is planned.
+    /// How many rounds are planned for a deadline.
     pub rounds: u32,
 }
 
@@ -190,14 +193,13 @@ impl Schema {
         &self.elements[id.0 as usize]
     }
 
-    /// Where one comes to a step: what finds its place, if its place has to be found, or the step.
+    /// The node that is entered first for a step: the one that locates it if there is one, else the step.
     pub fn entry_of<'s>(&'s self, step: &'s Node) -> &'s Node {
         let before = step.incoming.first().map(|edge| self.node(edge.from));
         before.filter(|node| matches!(node.kind, NodeKind::Locate)).unwrap_or(step)
     }
 
-    /// The node under whose name people know this one: what finds the place of a step is part of
-    /// that step.
+    /// The node whose name people see for this one. A node that locates a step is shown as that step.
     pub fn known_as(&self, id: NodeId) -> &Node {
         let node = self.node(id);
         let step = node.outgoing.first().filter(|_| matches!(node.kind, NodeKind::Locate));
@@ -230,8 +232,8 @@ impl Schema {
         self.comes_before(a, b, &self.predecessors)
     }
 
-    /// Whether every server that knows activity `b` is sure to know `a`, on every path through the instance: a
-    /// step that is skipped does not wait for its sync edges, so that control edges alone count.
+    /// Whether every server that knows activity `b` is sure to know `a`, on every path through the instance.
+    /// Only control edges count: a skipped step does not wait for its sync edges.
     pub fn certainly_precedes(&self, a: &Activity, b: &Activity) -> bool {
         self.comes_before(a, b, &self.control_predecessors)
     }

@@ -1,7 +1,7 @@
-//! Time zones: a moment as the clock on somebody's wall shows it.
+//! Time zones: a moment in the local time of its reader.
 //!
-//! Invariant: only people are shown times of a zone. Programs and histories get UTC, from `Display` of a
-//! moment. The database of zones is part of the program; nothing is read from the machine here.
+//! Invariant: local times are for people only. Programs and histories get UTC, from `Display` of a moment.
+//! The time zone database is part of the program. Nothing here reads the settings of the machine.
 
 use jiff::Zoned;
 use jiff::tz::{TimeZone, TimeZoneDatabase};
@@ -10,12 +10,12 @@ use crate::time::Timestamp;
 
 const MINUTE_MS: i64 = 60_000;
 
-/// Whose clock is meant.
+/// A time zone.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Zone(TimeZone);
 
 impl From<TimeZone> for Zone {
-    /// A machine that does not know its zone goes by UTC.
+    /// An unknown zone becomes UTC.
     fn from(zone: TimeZone) -> Self {
         if zone.is_unknown() { Self::UTC } else { Self(zone) }
     }
@@ -62,7 +62,7 @@ impl Zone {
         format!("{from}–{to}{}", self.mark())
     }
 
-    /// For those who cannot know whose clock is meant: `2026-03-01 10:30 (Europe/Berlin)`.
+    /// With the name of the zone, for letters: `2026-03-01 10:30 (Europe/Berlin)`.
     pub fn minute_named(&self, moment: Timestamp) -> String {
         let text = self.written(moment, "%F %H:%M");
         match self.0.iana_name() {
@@ -72,12 +72,12 @@ impl Zone {
         }
     }
 
-    /// What the clock is called at a moment: `CET`, `UTC`, `+05`.
+    /// The abbreviation of the zone at a moment: `CET`, `UTC`, `+05`.
     pub fn clock(&self, moment: Timestamp) -> String {
         self.written(moment, "%Z")
     }
 
-    /// What the clock on the wall shows, in milliseconds since its own 1970.
+    /// The local time in milliseconds since 1970-01-01 00:00 local time.
     pub fn wall(&self, moment: Timestamp) -> i64 {
         let known = jiff::Timestamp::from_millisecond(moment.0);
         let ahead = known.map_or(0, |known| self.0.to_offset(known).seconds());
@@ -88,7 +88,7 @@ impl Zone {
         self.0 == TimeZone::UTC || matches!(self.0.iana_name(), Some("UTC" | "Etc/UTC"))
     }
 
-    /// In UTC it is said: whoever sees it may be elsewhere.
+    /// UTC is marked, because the reader may be in another zone.
     fn mark(&self) -> &'static str {
         if self.is_utc() { "Z" } else { "" }
     }

@@ -1,15 +1,15 @@
 //! Our own policy: a task goes to the executor where it adds least to the load of all.
 //!
-//! Every executor has a backlog, the time until it gets to what this engine gives it. A task goes where
-//! the sum of the squares of all backlogs grows least. When little is waiting that is the executor that is done first. When
-//! much is waiting, it weighs how good an executor is at the task against how much it has to do: a slow but idle one is not
-//! given what others do ten times as fast. Nothing has to be set.
+//! The backlog of an executor is the time until it can begin another task. A task goes to the executor for which
+//! the sum of the squares of all backlogs grows least. When little is waiting, that is the executor that finishes
+//! first. When much is waiting, the speed of an executor counts as well as its backlog: a slow idle executor does
+//! not get a task that others do ten times as fast. There are no settings.
 //!
-//! An executor that is silent for too long gets nothing more, and one that fails at a type too often nothing
-//! of that type: its circuit is open, but for a half-open probe of one task now and then.
+//! The circuit of an executor opens when it is silent for too long. It opens for one type when the executor fails
+//! at that type too often. An open circuit lets through one task now and then, as a half-open probe.
 //!
-//! Invariant: each attempt is waited for at least twice as long as the one before may be: so however
-//! long queues are, some attempt outlasts them.
+//! Invariant: the timeout of an attempt is at least twice that of the attempt before, so some attempt outlasts
+//! any queue.
 
 use legwork_model::time::Timestamp;
 
@@ -17,11 +17,11 @@ use crate::doubt::Doubt;
 use crate::executor::{Executor, half_life_ms};
 use crate::{Book, Candidate, Entry, ExecutorId, KindId, Policy, Task};
 
-/// How much better than the best of those that are known an unknown executor is taken to be.
+/// The assumed pace of an unknown executor, as a part of the best known pace.
 const HOPE: f64 = 0.8;
-/// How many tasks of a type an executor gets at a time before it is known how it does them.
+/// How many tasks of a type an executor of unknown pace gets at a time.
 const TRIALS: u32 = 2;
-/// How often the time to wait is doubled at most: from a millisecond that is decades.
+/// How often a timeout is doubled at most: a millisecond becomes decades.
 const DOUBLINGS: u32 = 40;
 
 #[derive(Clone, Copy, Debug, Default)]
@@ -31,18 +31,18 @@ pub struct Learned;
 pub(crate) struct Question<'a> {
     pub(crate) task: &'a Task,
     now: Timestamp,
-    /// The pace of those that are not known.
+    /// The assumed pace of unknown executors.
     hope: f64,
     service_ms: f64,
     half_life_ms: f64,
 }
 
 pub(crate) enum Answer {
-    /// How long the task takes there, and when it is begun.
+    /// How long the task takes, and how long until it begins.
     Costs { own_ms: f64, backlog_ms: f64 },
     /// It is due for a probe.
     Try,
-    /// Nothing is expected of it, or it has enough to show what it can do.
+    /// Its circuit is open, or it has as many tasks as an unknown executor may have.
     No,
 }
 
@@ -51,7 +51,7 @@ pub(crate) fn added(own_ms: f64, backlog_ms: f64) -> f64 {
     own_ms * (backlog_ms + own_ms / 2.0)
 }
 
-/// The one that costs least; of equals the first.
+/// The cheapest; the first of equals.
 pub(crate) fn cheapest<T>(costs: impl Iterator<Item = (T, f64)>) -> Option<T> {
     costs.min_by(|one, other| one.1.total_cmp(&other.1)).map(|(found, _)| found)
 }
@@ -97,7 +97,7 @@ impl<'a> Question<'a> {
 }
 
 impl Question<'_> {
-    /// What speaks for an executor. If it is not known at the type, it may have fewer than so many of its tasks.
+    /// The costs of giving the task to an executor. One of unknown pace may have fewer than `trials` tasks of the type.
     pub(crate) fn ask(&self, one: &Executor, cost_ms: f64, trials: u32) -> Answer {
         let experience = one.kind(self.task.kind);
         let doubt = one.doubt(self.service_ms, self.now).or_else(|| experience.doubt());
@@ -135,7 +135,7 @@ impl Policy for Learned {
         true
     }
 
-    /// What is usual counts from when an executor gets to a task, and doubles with each attempt.
+    /// The usual patience counts from when the executor can begin the task. It doubles with each attempt.
     fn patience_ms(
         &self,
         book: &Book,
@@ -149,8 +149,8 @@ impl Policy for Learned {
         first_ms.saturating_mul(doubled(task.attempt))
     }
 
-    /// What an executor had when it began to be doubted, at once; what it got to see whether it is back, after
-    /// as long a silence. The next attempt may be silent for twice as long.
+    /// Tasks given before the circuit opened are given up when it opens, probes after as long a silence again.
+    /// The limit of silence doubles with each attempt.
     fn is_given_up(&self, book: &Book, entry: &Entry, now: Timestamp) -> bool {
         let (Some(one), Some(service_ms)) = (book.executor(entry.executor), book.service_ms())
         else {
@@ -174,7 +174,7 @@ impl Policy for Learned {
     }
 }
 
-/// Why nothing is expected of an executor at a type, if that is so.
+/// Why the circuit of an executor is open for a type, if it is.
 fn doubt(book: &Book, one: &Executor, kind: KindId, now: Timestamp) -> Option<Doubt> {
     let silence = book.service_ms().and_then(|service_ms| one.doubt(service_ms, now));
     silence.or_else(|| one.kind(kind).doubt())

@@ -5,9 +5,10 @@
 //! earlier entry comes first, of simultaneous ones that of the server whose name comes first. So the
 //! order follows from the parts alone, whichever server merges them and however long the pages are.
 //!
-//! What was received comes after its parcel was sent, by the number of the parcel. So it comes after all that
-//! the sender knew by then, and no times are compared. Only if the sender cannot be asked is each copy held
-//! against its original.
+//! What was received comes after its parcel was sent, by the number of the parcel, and after the original of each
+//! entry that came with it. The second does not follow from the first: what the receiver lacks is read when the
+//! parcel is offered, and the sender may have gone on since it was sent. Whether an original that a part lacks was
+//! read before follows from its time, which is compared only to times of the server where it happened.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::fmt::{self, Display};
@@ -45,7 +46,8 @@ impl Line {
     }
 }
 
-/// A stretch of the history that one server holds.
+/// A stretch of the history that one server holds. If there is more, it goes on to a record that
+/// `Frontier::is_past` holds of.
 #[derive(Debug)]
 pub struct Part<E> {
     server: Name,
@@ -94,14 +96,6 @@ pub struct Merged<E> {
     /// Something of one part follows from what another one did not have when it was read: read the
     /// parts again. If that does not help, it is lost there.
     pub is_cut: bool,
-}
-
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Turn {
-    Now,
-    Later,
-    /// Its predecessor is in no part.
-    Cut,
 }
 
 impl<E> Part<E> {
@@ -173,6 +167,12 @@ impl Frontier {
         self.servers.keys()
     }
 
+    /// Whether a record of a server is later than all that was read there. A part that goes on to such a record
+    /// has all entries of the last moment read, except those that were read before.
+    pub fn is_past(&self, server: &str, at: Timestamp) -> bool {
+        at.0 > self.at(server)
+    }
+
     fn at(&self, server: &str) -> i64 {
         self.servers.get(server).map_or(i64::MIN, |reached| reached.at)
     }
@@ -214,7 +214,7 @@ pub fn merge<E>(
     limit: usize,
     lost: bool,
 ) -> Merged<E> {
-    let mut merge = Merge { parts, reached, copies: BTreeSet::new() };
+    let mut merge = Merge { parts, begin: reached.clone(), reached, copies: BTreeSet::new() };
     merge.skip();
     let (mut entries, mut is_cut) = (Vec::new(), false);
     for _ in 0..limit {
@@ -222,8 +222,8 @@ pub fn merge<E>(
         if merge.parts.iter().any(|part| part.has_more && part.records.is_empty()) {
             break;
         }
-        let Some((place, turn)) = merge.next() else { break };
-        if turn != Turn::Now && !lost {
+        let Some((place, is_ready)) = merge.next() else { break };
+        if !is_ready && !lost {
             is_cut = true;
             break;
         }
@@ -235,6 +235,8 @@ pub fn merge<E>(
 
 struct Merge<'r, E> {
     parts: Vec<Part<E>>,
+    /// Where this page begins.
+    begin: Frontier,
     reached: &'r mut Frontier,
     /// Copies that stand for the entries of servers that cannot be asked.
     copies: BTreeSet<(Name, Key)>,
@@ -254,60 +256,48 @@ impl<E> Merge<'_, E> {
     }
 
     /// The part whose next record comes next. None is ready if a predecessor is in no part.
-    fn next(&self) -> Option<(usize, Turn)> {
+    fn next(&self) -> Option<(usize, bool)> {
         let heads = self.parts.iter().enumerate();
         let heads = heads.filter_map(|(place, part)| Some((place, part, part.records.front()?)));
-        let next = heads.min_by_key(|(_, part, record)| {
-            let turn = self.turn(part, record);
+        let mut heads: Vec<_> = heads.collect();
+        heads.sort_by_key(|(_, part, record)| {
             // That something arrived is told after the arrival, even in the same millisecond.
             let is_receipt = record.lines.iter().all(|(line, _)| &*line.kind == "delivered");
-            (turn != Turn::Now, record.at, is_receipt, part.server.clone())
+            (record.at, is_receipt, &part.server)
         });
-        next.map(|(place, part, record)| (place, self.turn(part, record)))
+        let ready = heads.iter().find(|(_, part, record)| self.is_ready(part, record));
+        ready.or(heads.first()).map(|(place, _, _)| (*place, ready.is_some()))
     }
 
-    fn turn(&self, part: &Part<E>, record: &Recorded<E>) -> Turn {
-        let lines = || record.lines.iter().map(|(line, _)| line);
-        let parcel = lines().find(|line| line.server == part.server && &*line.kind == "received");
-        let sender = parcel.and_then(|parcel| self.part(parcel.from.as_deref()?));
-        if let (Some(parcel), Some(sender)) = (parcel, sender) {
-            return self.turn_of_parcel(parcel, sender);
-        }
-        let copies = lines().filter(|line| line.server != part.server);
-        let mut turn = Turn::Now;
-        for copy in copies {
-            match self.turn_of_copy(copy) {
-                Turn::Now => {}
-                Turn::Later => turn = Turn::Later,
-                Turn::Cut => return Turn::Cut,
-            }
-        }
-        turn
+    /// Whether all its predecessors at other servers were taken.
+    fn is_ready(&self, part: &Part<E>, record: &Recorded<E>) -> bool {
+        // The last copies are the latest, and most likely to be waited for.
+        record.lines.iter().rev().all(|(line, _)| {
+            if line.server != part.server { self.is_taken(line) } else { self.has_come(line) }
+        })
     }
 
     fn part(&self, server: &str) -> Option<&Part<E>> {
         self.parts.iter().find(|part| &*part.server == server)
     }
 
-    /// After it was sent. All that came with it had happened by then.
-    fn turn_of_parcel(&self, line: &Line, sender: &Part<E>) -> Turn {
-        let is_sent = self.reached.sent(&sender.server, &line.server) >= line.number.unwrap_or(0);
-        match (is_sent, sender.has_more || !sender.records.is_empty()) {
-            (true, _) => Turn::Now,
-            (false, true) => Turn::Later,
-            (false, false) => Turn::Cut,
-        }
+    /// Whether a parcel was sent before, if its sender can be asked.
+    fn has_come(&self, line: &Line) -> bool {
+        let Some(from) = line.from.as_ref().filter(|_| &*line.kind == "received") else {
+            return true;
+        };
+        let is_sent = self.reached.sent(from, &line.server) >= line.number.unwrap_or(0);
+        is_sent || self.part(from).is_none()
     }
 
-    /// After the original, if its server can be asked. As its sender cannot, the parts have all from the
-    /// beginning: an original that a part does not have is behind it.
-    fn turn_of_copy(&self, line: &Line) -> Turn {
-        let Some(part) = self.part(&line.server) else { return Turn::Now };
-        let key = line.key();
-        match (part.own.contains_key(&key), part.is_ahead(&key), part.has_more) {
-            (true, false, _) => Turn::Now,
-            (true, true, _) | (false, _, true) => Turn::Later,
-            (false, _, false) => Turn::Cut,
+    /// Whether the original of a copy was taken, if its server can be asked.
+    fn is_taken(&self, copy: &Line) -> bool {
+        let Some(part) = self.part(&copy.server) else { return true };
+        let key = copy.key();
+        match part.own.contains_key(&key) {
+            true => !part.is_ahead(&key),
+            // Read for an earlier page, or later than what the part has.
+            false => !self.begin.is_past(&part.server, copy.at),
         }
     }
 

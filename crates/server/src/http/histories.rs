@@ -73,7 +73,8 @@ impl Gathering<'_> {
     /// What this server holds and what all hold that are named in it, and so on.
     async fn parts(&self, reached: &mut Frontier) -> Result<Vec<Part<HistoryEntry>>> {
         let here = &self.links.name;
-        let mut parts = vec![self.own_part(reached.records(here)).await?];
+        let page = own(self.x, self.instance, reached.records(here), self.limit).await?;
+        let mut parts = vec![self.read_on(here, page, 0, reached).await?];
         let mut asked = BTreeSet::from([here.clone()]);
         let mut named: BTreeSet<Arc<str>> = reached.servers().cloned().collect();
         named.extend(self.links.topology().server(self.instance.server()).map(|s| s.name.clone()));
@@ -91,7 +92,7 @@ impl Gathering<'_> {
                     Ok(page) => {
                         // What is on its way there has not arrived.
                         let page = page.unwrap_or_else(nothing);
-                        let part = part(&server, page.entries, page.next.is_some());
+                        let part = self.read_on(&server, page, 0, reached).await?;
                         named.extend(part.named());
                         parts.push(part);
                     }
@@ -115,31 +116,42 @@ impl Gathering<'_> {
         let mut parts = Vec::new();
         for server in servers.iter().filter(|server| !reached.is_missed(server)) {
             let end = reached.records(server) + self.limit as u64;
-            let (mut entries, mut from, mut more) = (Vec::new(), 0, true);
-            while more && from < end {
-                let limit = usize::try_from(end - from).unwrap_or(LIMIT_MAX).min(LIMIT_MAX);
-                let page = if *server == self.links.name {
-                    own(self.x, self.instance, from, limit).await?
-                } else {
-                    let target = |_: &str| self.target(from, limit);
-                    let answers = ask_all(self.x, self.links, vec![server.clone()], target).await;
-                    match answers.into_iter().next() {
-                        Some((_, Ok(page))) => page.unwrap_or_else(nothing),
-                        Some((_, Err(Silent))) | None => return Err(gone(server)),
-                    }
-                };
-                entries.extend(page.entries);
-                more = page.next.is_some();
-                from = page.next.and_then(|next| next.parse().ok()).unwrap_or(end);
-            }
-            parts.push(part(server, entries, more));
+            let begin = History { next: Some("0".to_owned()), ..nothing() };
+            parts.push(self.read_on(server, begin, end, reached).await?);
         }
         Ok(parts)
     }
 
-    async fn own_part(&self, from: u64) -> Result<Part<HistoryEntry>> {
-        let page = own(self.x, self.instance, from, self.limit).await?;
-        Ok(part(&self.links.name, page.entries, page.next.is_some()))
+    /// Reads on up to a record, and past the last moment that was read for the pages before.
+    async fn read_on(
+        &self,
+        server: &Arc<str>,
+        page: History,
+        end: u64,
+        reached: &Frontier,
+    ) -> Result<Part<HistoryEntry>> {
+        let History { mut entries, mut next, .. } = page;
+        while let Some(from) = next.as_ref().and_then(|next| next.parse::<u64>().ok()) {
+            let is_past = entries.last().is_some_and(|entry| reached.is_past(server, entry.at));
+            if from >= end && is_past {
+                break;
+            }
+            let rest = usize::try_from(end.saturating_sub(from)).unwrap_or(LIMIT_MAX);
+            let limit = rest.clamp(self.limit.min(LIMIT_MAX), LIMIT_MAX);
+            let page = if *server == self.links.name {
+                own(self.x, self.instance, from, limit).await?
+            } else {
+                let target = |_: &str| self.target(from, limit);
+                let answers = ask_all(self.x, self.links, vec![server.clone()], target).await;
+                match answers.into_iter().next() {
+                    Some((_, Ok(page))) => page.unwrap_or_else(nothing),
+                    Some((_, Err(Silent))) | None => return Err(gone(server)),
+                }
+            };
+            entries.extend(page.entries);
+            next = page.next;
+        }
+        Ok(part(server, entries, next.is_some()))
     }
 
     async fn ask_all(&self, servers: Vec<Arc<str>>, reached: &Frontier) -> Vec<Answered> {

@@ -63,7 +63,12 @@ fn read(held: &Held, limit: usize) -> Result<Vec<Line>, String> {
     loop {
         let part = |(server, lines): &(Arc<str>, Vec<Line>)| {
             let from = frontier.records(server);
-            let end = from.saturating_add(limit as u64);
+            let is_past = |line: &&Line| {
+                let is_own = line.record >= from && line.server == *server;
+                is_own && frontier.is_past(server, line.at)
+            };
+            let past = lines.iter().find(is_past).map_or(u64::MAX, |line| line.record + 1);
+            let end = from.saturating_add(limit as u64).max(past);
             let page = lines.iter().filter(|line| (from..end).contains(&line.record));
             let has_more = lines.iter().any(|line| line.record >= end);
             Part::new(server.clone(), page.cloned().collect(), has_more, Line::clone)

@@ -84,7 +84,15 @@ fn pages(held: &[(&str, &[&str])], limit: u64) -> Vec<String> {
             let number = |line: &str| line.split_once('@').unwrap().0.parse::<u64>().unwrap();
             let rest = lines.iter().copied().filter(|line| number(line) >= from);
             let rest: Vec<&str> = rest.collect();
-            let here = rest.iter().copied().filter(|line| number(line) < from + limit);
+            let is_past = |line: &&&str| {
+                let mut words = line.split(['@', ' ']).skip(1);
+                let at = words.next().unwrap().parse().unwrap();
+                let is_own = !words.next().unwrap().ends_with(':');
+                is_own && frontier.is_past(server, Timestamp(at))
+            };
+            let past = rest.iter().find(is_past).map_or(u64::MAX, |line| number(line) + 1);
+            let end = past.max(from + limit);
+            let here = rest.iter().copied().filter(|line| number(line) < end);
             let here: Vec<&str> = here.collect();
             part(server, &here, here.len() < rest.len())
         };
@@ -136,6 +144,34 @@ fn much_at_one_moment_comes_in_the_same_order_in_short_pages() {
     assert_eq!(expected.len(), 11);
     for limit in 1..8 {
         assert_eq!(pages(&held, limit), expected, "{limit}");
+    }
+}
+
+#[test]
+fn what_was_done_after_a_parcel_was_sent_and_came_with_it_stands_before_its_arrival() {
+    // South's clock is behind.
+    let south = ["0@1 north: created", "0@9 north: completed b", "0@2 received <north #1"];
+    let north = ["0@1 created", "0@1 sent >south #1", "1@8 claimed b", "2@9 completed b"];
+    let expected = [&north[..], &south[2..]].concat();
+    for limit in 1..5 {
+        assert_eq!(pages(&[("north", &north), ("south", &south)], limit), expected, "{limit}");
+    }
+}
+
+#[test]
+fn what_came_of_a_moment_in_which_a_page_ends_stands_after_it() {
+    let south = ["0@5 north: created", "0@5 north: completed b", "0@2 received <north #1"];
+    let north = [
+        "0@5 created",
+        "0@5 sent >south #1",
+        "1@5 claimed b",
+        "2@5 completed b",
+        "3@5 claimed c",
+        "4@5 completed c",
+    ];
+    let expected = [&north[..4], &south[2..], &north[4..]].concat();
+    for limit in 1..6 {
+        assert_eq!(pages(&[("north", &north), ("south", &south)], limit), expected, "{limit}");
     }
 }
 

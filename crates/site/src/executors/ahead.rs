@@ -3,7 +3,8 @@
 //! Where a policy plans ahead, an executor is given what it needs to go on and no more; the rest waits in the backlog,
 //! in its turns. Invariant: the plan is made again when an executor rests, is back, registers or is presumed dead, and once a
 //! second while anything is given out; an executor that gets room and has no share of the backlog is compared with those that
-//! have one. So no task waits for an executor that is presumed dead, nor longer than another one would take.
+//! have one. So no task waits for an executor that is presumed dead, nor longer than another one would take. While
+//! nothing is given out every executor has a free hand, so something of each type is given out, at the latest when a rest ends.
 
 use legwork_model::time::Timestamp;
 use legwork_schedule::{Candidate, ExecutorId, KindId, Task, Waiting};
@@ -34,7 +35,7 @@ impl Executors {
             self.follow(jobs, now);
         }
         for id in free {
-            if self.book.has_free_hand(*id) {
+            if self.has_free_hand(*id) {
                 self.help(*id, jobs, now);
             }
         }
@@ -109,7 +110,7 @@ impl Executors {
         let policy = self.policies.of(kind);
         free.retain(|id| {
             self.plan.is_for(*id, kind)
-                || is_unplaced && self.book.has_free_hand(*id)
+                || is_unplaced && self.has_free_hand(*id)
                 || policy.is_tried(&self.book, *id, kind, now)
         });
     }

@@ -67,12 +67,10 @@ impl Executors {
         let policy = self.policies.of(kind);
         // Promised work is done as soon as an executor has room.
         let is_planned = policy.plans_ahead() && !is_promised;
-        // To the book an executor still has what it did not answer in time: retries are given to it all the same.
-        let is_idle = |id: ExecutorId| task.attempt > 0 && self.given.total(id) == 0;
         let has_room = |id: &ExecutorId| {
             self.has_room(*id, kind)
                 && !self.rests.is_resting(*id, kind)
-                && (!is_planned || self.book.needs_more(*id) || is_idle(*id))
+                && (!is_planned || self.needs_more(*id))
         };
         let is_doubted = |id: &ExecutorId| policy.is_doubted(&self.book, *id, kind, now);
         let (mut free, full): (Vec<ExecutorId>, Vec<ExecutorId>) =
@@ -117,6 +115,23 @@ impl Executors {
     pub(crate) fn has_room(&self, id: ExecutorId, kind: KindId) -> bool {
         let (of_kind, in_all) = self.registry.room(id, kind);
         self.given.count(id, kind) < of_kind && self.given.total(id) < in_all
+    }
+
+    /// Whether an executor needs another task of this server so as not to wait for one.
+    fn needs_more(&self, id: ExecutorId) -> bool {
+        self.is_idle(id) || self.book.needs_more(id)
+    }
+
+    /// Whether this server has not filled all hands of an executor.
+    pub(super) fn has_free_hand(&self, id: ExecutorId) -> bool {
+        self.is_idle(id) || self.book.has_free_hand(id)
+    }
+
+    /// Whether an executor has nothing of this server's, or only what it did not answer in time. In the book its hands stay
+    /// full of that until it answers something. If that counted here, an executor that is given nothing, and so has nothing
+    /// to answer, would be given nothing for ever.
+    fn is_idle(&self, id: ExecutorId) -> bool {
+        self.given.total(id) == 0
     }
 
     /// Whether an executor wants nothing of a type for now.

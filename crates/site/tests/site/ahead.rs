@@ -11,7 +11,11 @@ type Tasks = Vec<(String, JobLease)>;
 
 /// Executors that take one task at a time, each of which has done some in so many milliseconds.
 fn depot(paces: &[(&str, i64)]) -> Depot {
-    let mut depot = Depot::at(Harness::new(), PACK, &[]);
+    depot_for(PACK, paces)
+}
+
+fn depot_for(source: &str, paces: &[(&str, i64)]) -> Depot {
+    let mut depot = Depot::at(Harness::new(), source, &[]);
     for (round, (name, ms)) in (0..).zip(paces) {
         let others = paces.iter().map(|(name, _)| *name).filter(|other| other != name);
         others.for_each(|other| leave(&mut depot, other));
@@ -131,6 +135,50 @@ fn a_task_that_waits_for_one_that_is_presumed_dead_goes_to_another() {
         given.extend(depot.said().1);
     }
     assert!(names(&given).contains(&"ladder"), "{given:?}");
+}
+
+/// A step that is tried once and has to be answered within 5 s.
+fn tried_once() -> String {
+    PACK.replace("    job: pack\n", "    job: pack\n    timeout: 5s\n")
+        .replace("times: 3", "times: 0")
+}
+
+#[test]
+fn an_executor_that_has_nothing_but_what_it_did_not_answer_is_given_the_next_task() {
+    let mut depot = depot_for(&tried_once(), &[("crane", 1_000)]);
+    // Soon after each other, and when the crane has been presumed dead for long.
+    for (number, pause) in (1..).zip([10, 20, 600, 20]) {
+        depot.start(number);
+        assert_eq!(names(&depot.said().1), ["crane"], "task {number}");
+        depot.site.pass(pause * SECOND);
+        assert_eq!(depot.said().0, ["crane cancel"], "task {number} is given up");
+    }
+}
+
+#[test]
+fn what_waits_for_an_executor_that_answers_nothing_goes_to_an_idle_one_in_the_end() {
+    let mut depot = depot_for(&tried_once(), &[("crane", 1_000), ("ladder", 4_000)]);
+    depot.start(1);
+    assert_eq!(names(&depot.said().1), ["crane"]);
+    depot.site.pass(6 * SECOND);
+    assert_eq!(depot.said().0, ["crane cancel"]);
+    // Nothing is given out now, and the crane is still expected to be the first to do the next task.
+    for number in 2..=6 {
+        depot.start(number);
+    }
+    let mut done = 0;
+    for _ in 0..60 {
+        for (name, task) in depot.said().1 {
+            if name == "ladder" {
+                depot.site.pass(4 * SECOND);
+                depot.done(&name, &task);
+                depot.confirm(&name, &task);
+                done += 1;
+            }
+        }
+        depot.site.pass(SECOND);
+    }
+    assert!(done >= 2, "{done}: the crane fails with a few until it is presumed dead");
 }
 
 #[test]

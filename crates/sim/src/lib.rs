@@ -230,7 +230,8 @@ mod tests {
         // 27: what came after others in the alphabet waited for the end of a flood.
         // 1019: of three cases that came beside a flood at a time, the third one waited for its turn.
         // 7000077, 7000177: an executor with nothing but tasks that it had not answered in time was given no other.
-        for seed in (0..20).chain([27, 1019, 7_000_077, 7_000_177]) {
+        // 8004555, 8004611: time went on before the simulated server had handled what had arrived.
+        for seed in (0..20).chain([27, 1019, 7_000_077, 7_000_177, 8_004_555, 8_004_611]) {
             run_scene(seed, Scene::Executed).unwrap_or_else(|failure| panic!("{failure}"));
         }
     }

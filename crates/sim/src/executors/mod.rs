@@ -99,10 +99,11 @@ fn turn(staff: &mut Staff, world: &mut World, dice: &mut Dice) -> Result<(), Str
     staff.turn(&mut Field { worlds, now, data: &outcome, is_cut }, dice)
 }
 
-/// On to the next moment that something is due at.
+/// On to the next moment that something is due at. What has arrived at the server is handled before anything else.
 fn pass_time(staff: &Staff, world: &mut World) {
     let now = world.now();
-    let due = world.next_timeout().into_iter().chain(staff.next_due()).min();
+    let arrived = world.is_busy().then_some(now);
+    let due = arrived.into_iter().chain(world.next_timeout()).chain(staff.next_due()).min();
     let step = due.map_or(50, |due| due.0 - now.0).clamp(100, 120_000);
     world.set_now(Timestamp(now.0 + step));
 }

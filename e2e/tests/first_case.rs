@@ -1,14 +1,15 @@
 //! From nothing to a completed case, by the command line alone.
 
-use std::process::Stdio;
+use std::io::{BufRead, BufReader};
+use std::process::{Child, Stdio};
 
-use anyhow::Result;
+use anyhow::{Context, Result};
 use legwork_e2e::command::prepared;
 use legwork_e2e::fixture::{ERRAND, PEOPLE};
 use legwork_e2e::server::send_signal;
 use legwork_e2e::wait::until;
 use legwork_e2e::{Folder, legwork};
-use serde_json::json;
+use serde_json::{Value as Json, json};
 
 #[tokio::test]
 async fn a_case_goes_from_its_start_to_its_end() -> Result<()> {
@@ -244,5 +245,47 @@ async fn who_stops_waiting_for_a_case_is_told_that_it_goes_on() -> Result<()> {
     assert_eq!(output.status.code(), Some(1), "{said}");
     assert!(said.contains("the case goes on: `legwork show inst_"), "{said}");
     assert!(server.run(&["list"])?.succeeded()?.contains("running"));
+    Ok(())
+}
+
+#[tokio::test]
+async fn the_id_of_a_case_is_known_also_if_the_server_goes_away_while_it_is_waited_for()
+-> Result<()> {
+    let folder = Folder::new()?;
+    let server = folder.server("store", &[]).await?;
+    let errand = folder.file("errand.yaml", ERRAND)?;
+    let people = folder.file("people.yaml", PEOPLE)?;
+    server.run(&["deploy", &people, &errand])?.succeeded()?;
+
+    let begin = |more: &[&str]| -> Result<Child> {
+        let mut waiting = prepared()?;
+        waiting.args(["start", "errand", "--set", "what=tea", "--wait=5m"]).args(more);
+        waiting.args(["--server", server.url()]);
+        Ok(waiting.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn()?)
+    };
+    let (mut people, programs) = (begin(&[])?, begin(&["--json"])?);
+    // In a pipe too it is said at once.
+    let mut said = String::new();
+    let stdout = people.stdout.take().context("no standard output")?;
+    BufReader::new(stdout).read_line(&mut said)?;
+    assert!(said.starts_with("✔ started inst_"), "{said}");
+    until("both have started", async || {
+        Ok(server.run(&["list"])?.succeeded()?.matches("running").count() == 2)
+    })
+    .await?;
+    // Their requests are on their way, or are sent in vain.
+    server.kill()?;
+
+    let ended = people.wait_with_output()?;
+    let complaint = String::from_utf8_lossy(&ended.stderr);
+    assert_eq!(ended.status.code(), Some(1), "{complaint}");
+    let expected =
+        "error: the connection broke while waiting; the case goes on: `legwork show inst_";
+    assert!(complaint.starts_with(expected), "{complaint}");
+    let ended = programs.wait_with_output()?;
+    let document: Json = serde_json::from_slice(&ended.stdout)?;
+    assert!(document["instance"].as_str().is_some_and(|id| id.starts_with("inst_")), "{document}");
+    let problem: Json = serde_json::from_slice(&ended.stderr)?;
+    assert_eq!(problem["code"], json!("connection_broken"), "{problem}");
     Ok(())
 }

@@ -13,7 +13,8 @@ use legwork_api::{Problem, client};
 use serde_json::json;
 
 use crate::by;
-use crate::output::remark;
+use crate::layout;
+use crate::output::{self, remark, remark_verbatim};
 use crate::style::{BAD, DIM, paint, plain};
 use crate::when;
 
@@ -29,6 +30,21 @@ impl fmt::Display for Told {
 
 impl std::error::Error for Told {}
 
+/// A failure with a code of its own.
+#[derive(Debug)]
+pub(crate) struct Coded {
+    pub(crate) code: &'static str,
+    pub(crate) text: String,
+}
+
+impl fmt::Display for Coded {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.text)
+    }
+}
+
+impl std::error::Error for Coded {}
+
 pub(crate) fn report(error: &Error, json: bool) -> ExitCode {
     if error.is::<Told>() {
         return ExitCode::FAILURE;
@@ -37,8 +53,23 @@ pub(crate) fn report(error: &Error, json: bool) -> ExitCode {
     if is_broken_pipe(error) {
         return ExitCode::SUCCESS;
     }
-    remark(&if json { as_json(error) } else { as_text(error) });
+    match json {
+        true => remark_verbatim(&as_json(error)),
+        false => remark(&as_text(error)),
+    }
     ExitCode::FAILURE
+}
+
+/// What clap says of a command line: help that was asked for, or what is wrong. It folds its sentences by
+/// itself, and not its lines of usage.
+pub(crate) fn misread(error: &clap::Error) -> ExitCode {
+    let text = error.render().ansi().to_string();
+    match error.use_stderr() {
+        true => remark(text.trim_end_matches('\n')),
+        // If nobody reads it, there is nobody to tell.
+        false => drop(output::write(&layout::fold(text, layout::columns()))),
+    }
+    u8::try_from(error.exit_code()).map_or(ExitCode::FAILURE, ExitCode::from)
 }
 
 fn as_text(error: &Error) -> String {
@@ -78,6 +109,11 @@ fn next(problem: &Problem) -> Option<String> {
         ("deadline_not_promised", None) | ("deadline_too_far", _) => {
             text("start it all the same with `legwork start … --unpromised`")
         }
+        // What is missing is named in backquotes.
+        ("missing_input", _) => {
+            let element = problem.detail.split('`').nth(1)?;
+            Some(format!("add `--set {element}=…`, or `--file {element}=…` if it is a file"))
+        }
         _ => None,
     }
 }
@@ -97,7 +133,7 @@ fn as_json(error: &Error) -> String {
                     | client::Error::BadArgument { .. }
                     | client::Error::Unexpected { .. },
                 )
-                | None => "failed",
+                | None => error.downcast_ref().map_or("failed", |coded: &Coded| coded.code),
             };
             json!({
                 "type": format!("urn:legwork:problem:{code}"),
@@ -161,12 +197,17 @@ mod tests {
           book   executor crm  2026-03-01 11:00Z
           hint: write --by 2026-01-19T10:00:00.319Z, or start it all the same with `legwork start … --unpromised`
         ");
+        let missing = Problem::new(422, "missing_input", "starting needs `who`; give its value");
+        let hint = "add `--set who=…`, or `--file who=…` if it is a file";
+        assert_eq!(next(&missing).as_deref(), Some(hint));
         let far = Problem::new(422, "deadline_too_far", "nothing is promised for so far ahead");
         assert!(next(&far).is_some_and(|hint| hint.contains("--unpromised")));
     }
 
     #[test]
     fn a_failure_here_has_the_same_form() {
+        let coded = Coded { code: "connection_broken", text: "it goes on".to_owned() };
+        assert!(as_json(&coded.into()).contains("problem:connection_broken"));
         let error = Error::msg("permission denied").context("cannot read a.yaml");
         insta::assert_snapshot!(as_json(&error), @r#"{"code":"failed","detail":"cannot read a.yaml: permission denied","title":"The command failed","type":"urn:legwork:problem:failed"}"#);
     }

@@ -7,13 +7,20 @@ use std::path::Path;
 
 use legwork_api::definitions::{Finding, Severity};
 
+use crate::layout::{self, fold};
 use crate::style::{self, BAD, DIM, GOOD, STRONG, WARN, paint, plain};
 
-/// How much of a line is shown around the place.
+/// How much of a line is shown around the place, if the screen has room for it.
 const EXCERPT_CHARS: usize = 100;
+/// What is beside it: the number of the line, and a mark at both ends.
+const MARGIN_CHARS: usize = 10;
 
-/// The finding with an excerpt of the text it speaks of.
+/// The finding with an excerpt of the text it speaks of, on lines that fit.
 pub(crate) fn render(path: &Path, text: &str, finding: &Finding) -> String {
+    render_in(path, text, finding, layout::columns())
+}
+
+fn render_in(path: &Path, text: &str, finding: &Finding, columns: Option<usize>) -> String {
     let place = match finding.line {
         0 => format!("{}:", path.display()),
         line => format!("{}:{line}:{}:", path.display(), finding.column),
@@ -23,11 +30,13 @@ pub(crate) fn render(path: &Path, text: &str, finding: &Finding) -> String {
         Severity::Warning => paint(WARN, format!("warning {}", finding.rule)),
     };
     let message = plain(&finding.message);
-    let mut out = format!("{} {severity}: {message}\n", paint(STRONG, place));
-    out.push_str(&excerpt(text, finding));
+    let head = format!("{} {severity}: {message}\n", paint(STRONG, place));
+    let mut out = fold(head, columns);
+    let room = columns.map_or(EXCERPT_CHARS, |columns| columns.saturating_sub(MARGIN_CHARS));
+    out.push_str(&excerpt(text, finding, room.clamp(1, EXCERPT_CHARS)));
     if !finding.hint.is_empty() {
         let hint = plain(&finding.hint);
-        out.push_str(&format!("      {} {hint}\n", paint(DIM, "hint:")));
+        out.push_str(&fold(format!("      {} {hint}\n", paint(DIM, "hint:")), columns));
     }
     out
 }
@@ -59,15 +68,15 @@ pub(crate) fn summary(files: usize, errors: usize, warnings: usize) -> String {
     }
 }
 
-fn excerpt(text: &str, finding: &Finding) -> String {
+fn excerpt(text: &str, finding: &Finding, room: usize) -> String {
     let line = (finding.line as usize).checked_sub(1).and_then(|line| text.lines().nth(line));
     let Some(line) = line else { return String::new() };
     let column = (finding.column as usize).saturating_sub(1);
     // A window around the place: lines can be as long as files.
-    let from = column.saturating_sub(EXCERPT_CHARS * 2 / 3);
-    let shown: Vec<char> = line.chars().skip(from).take(EXCERPT_CHARS).collect();
+    let from = column.saturating_sub(room * 2 / 3);
+    let shown: Vec<char> = line.chars().skip(from).take(room).collect();
     let cut = |cut: bool| if cut { "…" } else { "" };
-    let (before, after) = (cut(from > 0), cut(line.chars().nth(from + EXCERPT_CHARS).is_some()));
+    let (before, after) = (cut(from > 0), cut(line.chars().nth(from + room).is_some()));
     let visible: String = shown.iter().map(|&c| if c.is_control() { ' ' } else { c }).collect();
     let gap: usize = style::width(before)
         + visible.chars().take(column - from).map(style::char_width).sum::<usize>();
@@ -85,6 +94,16 @@ mod tests {
     use super::*;
 
     fn shown(text: &str, line: u32, column: u32, severity: Severity) -> String {
+        shown_in(None, text, line, column, severity)
+    }
+
+    fn shown_in(
+        columns: Option<usize>,
+        text: &str,
+        line: u32,
+        column: u32,
+        severity: Severity,
+    ) -> String {
         let finding = Finding {
             line,
             column,
@@ -93,7 +112,7 @@ mod tests {
             message: "`approve` reads `amount`, which nothing writes before it".to_owned(),
             hint: "write it in a step before, or read `amount?`".to_owned(),
         };
-        let text = render(Path::new("loan.yaml"), text, &finding);
+        let text = render_in(Path::new("loan.yaml"), text, &finding, columns);
         anstream::adapter::strip_str(&text).to_string()
     }
 
@@ -130,6 +149,19 @@ mod tests {
             1 │ …aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa!bbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbb…
               │                                                                    ^
               hint: write it in a step before, or read `amount?`
+        ");
+    }
+
+    #[test]
+    fn on_a_narrow_screen_sentences_are_folded_and_the_excerpt_is_cut() {
+        let long = format!("{}!{}", "a".repeat(500), "b".repeat(500));
+        insta::assert_snapshot!(shown_in(Some(44), &long, 1, 501, Severity::Error), @r"
+        loan.yaml:1:501: error D1: `approve` reads
+          `amount`, which nothing writes before it
+            1 │ …aaaaaaaaaaaaaaaaaaaaaa!bbbbbbbbbbb…
+              │                        ^
+              hint: write it in a step before, or
+                read `amount?`
         ");
     }
 

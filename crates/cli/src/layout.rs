@@ -1,10 +1,13 @@
 //! How wide text may be, and how it is broken into lines.
 //!
-//! Invariant: on a terminal no line is longer than the terminal is wide, unless a single word is.
+//! Invariant: on a terminal no line is longer than the terminal is wide, unless a single word or a
+//! command is.
 //! `COLUMNS` says how wide it is; without it and without a terminal, lines are as long as they need to be,
 //! so that programs can read them.
 
 use std::io::IsTerminal;
+
+use terminal_size::{Height, Width};
 
 use crate::style;
 
@@ -13,25 +16,41 @@ const COLUMNS_MIN: usize = 20;
 /// What goes on on another line is set in by so much more.
 const HANG: usize = 2;
 
-/// How long a line may be, if that is limited.
+/// How long a line of standard output may be, if that is limited.
 pub(crate) fn columns() -> Option<usize> {
+    let size = || std::io::stdout().is_terminal().then(terminal_size::terminal_size).flatten();
+    columns_of(size)
+}
+
+/// The same of standard error.
+pub(crate) fn columns_beside() -> Option<usize> {
+    let stderr = std::io::stderr();
+    columns_of(|| stderr.is_terminal().then(|| terminal_size::terminal_size_of(&stderr)).flatten())
+}
+
+fn columns_of(size: impl FnOnce() -> Option<(Width, Height)>) -> Option<usize> {
     if cfg!(test) {
         return None;
     }
     let given = std::env::var("COLUMNS").ok().and_then(|text| text.parse().ok());
-    let terminal = || {
-        let size = std::io::stdout().is_terminal().then(terminal_size::terminal_size).flatten();
-        size.map(|(width, _)| usize::from(width.0))
-    };
-    given.or_else(terminal).map(|columns| columns.max(COLUMNS_MIN))
+    let columns = given.or_else(|| size().map(|(width, _)| usize::from(width.0)));
+    columns.map(|columns| columns.max(COLUMNS_MIN))
 }
 
-/// The text with lines that fit, if that is limited. Tables fit already; commands stay whole.
+/// How many lines the terminal has, if standard output is one.
+pub(crate) fn rows() -> Option<usize> {
+    let size = std::io::stdout().is_terminal().then(terminal_size::terminal_size).flatten();
+    size.map(|(_, height)| usize::from(height.0))
+}
+
+/// The text with lines that fit, if that is limited. Tables fit already; commands stay whole: those in
+/// backquotes, and those on a line of their own.
 pub(crate) fn fold(text: String, columns: Option<usize>) -> String {
     let Some(columns) = columns else { return text };
     let mut folded = String::with_capacity(text.len());
     for line in text.split_inclusive('\n') {
-        if style::width(&bare(line.trim_end_matches('\n'))) <= columns {
+        let shown = bare(line.trim_end_matches('\n'));
+        if style::width(&shown) <= columns || is_command(&shown) {
             folded.push_str(line);
             continue;
         }
@@ -46,6 +65,11 @@ pub(crate) fn fold(text: String, columns: Option<usize>) -> String {
         folded.push_str(end);
     }
     folded
+}
+
+/// Whether a line is nothing but a command to be typed.
+fn is_command(line: &str) -> bool {
+    line.trim_start().starts_with("legwork ") && line.starts_with("    ")
 }
 
 /// Plain text on lines of no more than so many columns, words that are too long among them.
@@ -138,6 +162,8 @@ mod tests {
         assert_eq!(fold(text.clone(), None), text);
         let indented = fold("    one two three four\n".to_owned(), Some(20));
         assert_eq!(indented, "    one two three\n      four\n");
+        let command = "Next:\n    legwork up --cluster cluster/north-1\n".to_owned();
+        assert_eq!(fold(command.clone(), Some(20)), command);
     }
 
     #[test]

@@ -58,7 +58,10 @@ use output::Output;
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 fn main() -> ExitCode {
-    let cli = Cli::parse();
+    let cli = match Cli::try_parse() {
+        Ok(cli) => cli,
+        Err(error) => return failure::misread(&error),
+    };
     let json = cli.global.json;
     match run(cli) {
         Ok(()) => ExitCode::SUCCESS,

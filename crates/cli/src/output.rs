@@ -25,6 +25,14 @@ impl Output {
         self.verbatim(document, || layout::fold(text(), layout::columns()))
     }
 
+    /// What comes before an answer and is not part of the document.
+    pub(crate) fn people(self, text: impl FnOnce() -> String) -> Result<()> {
+        match self.json {
+            true => Ok(()),
+            false => write(&layout::fold(text(), layout::columns())),
+        }
+    }
+
     /// An answer whose lines must stay as they are: a source, a chart.
     pub(crate) fn verbatim(
         self,
@@ -59,8 +67,13 @@ pub(crate) fn write(text: &str) -> Result<()> {
     Ok(())
 }
 
-/// A remark beside the answer.
+/// A remark beside the answer, on lines that fit.
 pub(crate) fn remark(text: &str) {
+    remark_verbatim(&layout::fold(text.to_owned(), layout::columns_beside()));
+}
+
+/// One whose lines must stay as they are: it is for programs.
+pub(crate) fn remark_verbatim(text: &str) {
     // If standard error is closed there is nobody to tell.
     let _ = writeln!(anstream::stderr().lock(), "{text}");
 }

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail};
 use legwork_api::Data;
+use legwork_api::client::Error;
 use legwork_api::instances::{InstanceState, StartRequest, Started};
 use legwork_model::time::{format_duration, parse_duration};
 use tokio::time::Instant;
@@ -14,6 +15,7 @@ use tokio::time::Instant;
 use crate::by::{self, By, DeadlineArgs};
 use crate::context::Context;
 use crate::deployed::named;
+use crate::failure::Coded;
 use crate::progress;
 use crate::style::{DIM, GOOD, STRONG, paint};
 use crate::table::{Cell, Table};
@@ -43,7 +45,7 @@ pub(crate) struct Args {
     case: CaseArgs,
     #[command(flatten)]
     deadline: DeadlineArgs,
-    /// Wait until the case has ended, or for a time such as 5m
+    /// Wait until the case has ended: 30 seconds, or a time such as 5m
     #[arg(
         long, value_name = "TIME", num_args = 0..=1, require_equals = true,
         default_missing_value = "30s", value_parser = parse_duration
@@ -64,25 +66,38 @@ pub(crate) async fn run(context: &Context, args: &Args) -> Result<()> {
         Ok(started) => started,
         Err(error) => return Err(named(context, error, &args.case.process).await.into()),
     };
-    if let Some(wait) = args.wait {
-        let what = format!("waiting for {}", started.instance);
-        let end = tokio::select! {
-            end = progress::waiting(&what, ended(context, &mut started, wait)) => Some(end),
-            _ = tokio::signal::ctrl_c() => None,
-        };
-        let Some(end) = end else {
-            context.out.answer(&started, || text(&started))?;
-            bail!("not waiting any more; the case goes on: `legwork show {}`", started.instance)
-        };
-        end?;
-    }
-    context.out.answer(&started, || text(&started))?;
-    match args.wait {
-        Some(wait) if !is_over(started.state) => {
-            let (wait, id) = (format_duration(wait), started.instance);
-            bail!("not ended after {wait}; look with `legwork show {id}`")
+    // Before the wait: whatever happens in it, people know the case.
+    context.out.people(|| begun(&started))?;
+    let waited = match args.wait {
+        Some(wait) => waited(context, &mut started, wait).await,
+        None => Ok(()),
+    };
+    context.out.answer(&started, || ended(&started))?;
+    waited
+}
+
+/// Waits for the end of a case that has been started.
+async fn waited(context: &Context, started: &mut Started, wait: Duration) -> Result<()> {
+    let id = started.instance;
+    let what = format!("waiting for {id}");
+    let end = tokio::select! {
+        end = progress::waiting(&what, until_ended(context, started, wait)) => end,
+        _ = tokio::signal::ctrl_c() => {
+            bail!("not waiting any more; the case goes on: `legwork show {id}`")
         }
-        Some(_) | None => Ok(()),
+    };
+    match end {
+        Ok(()) if is_over(started.state) => Ok(()),
+        Ok(()) => {
+            bail!("not ended after {}; look with `legwork show {id}`", format_duration(wait))
+        }
+        Err(Error::Unreachable { .. } | Error::Broken { .. } | Error::TimedOut { .. }) => {
+            let text = format!(
+                "the connection broke while waiting; the case goes on: `legwork show {id}`"
+            );
+            Err(Coded { code: "connection_broken", text }.into())
+        }
+        Err(error) => Err(error.into()),
     }
 }
 
@@ -127,7 +142,11 @@ pub(crate) async fn upload(context: &Context, args: &FileArgs, data: &mut Data) 
     Ok(())
 }
 
-async fn ended(context: &Context, started: &mut Started, wait: Duration) -> Result<()> {
+async fn until_ended(
+    context: &Context,
+    started: &mut Started,
+    wait: Duration,
+) -> Result<(), Error> {
     let deadline = Instant::now() + wait;
     while !is_over(started.state) {
         let left = deadline.saturating_duration_since(Instant::now()).min(WAIT_MAX);
@@ -145,8 +164,9 @@ fn is_over(state: InstanceState) -> bool {
     matches!(state, InstanceState::Completed | InstanceState::Aborted)
 }
 
-fn text(started: &Started) -> String {
-    let Started { instance, process, version, state, result, repeated, deadline } = started;
+/// That there is a case, and its deadline.
+fn begun(started: &Started) -> String {
+    let Started { instance, process, version, repeated, deadline, .. } = started;
     let word = if *repeated { "started before" } else { "started" };
     let of = format!("{process} v{version}");
     let id = paint(STRONG, instance);
@@ -154,11 +174,17 @@ fn text(started: &Started) -> String {
     if let Some(deadline) = deadline {
         out.push_str(&by::planned(deadline));
     }
-    if is_over(*state) {
-        out.push_str(&format!("  {}\n", tree::state_name(*state)));
-    }
+    out
+}
+
+/// How it has ended, if it has.
+fn ended(started: &Started) -> String {
+    let mut out = match is_over(started.state) {
+        true => format!("  {}\n", tree::state_name(started.state)),
+        false => String::new(),
+    };
     let mut table = Table::bare();
-    for (name, value) in result.iter().flatten() {
+    for (name, value) in started.result.iter().flatten() {
         table.row([Cell::from(name), Cell::from(tree::value(value))]);
     }
     out.push_str(&table.render("  "));

@@ -14,8 +14,8 @@ use crate::{history, output};
 
 /// How often a watched instance is looked at.
 const INTERVAL: Duration = Duration::from_millis(500);
-/// Back to the top, and everything below gone.
-const CLEAR: &str = "\x1b[H\x1b[2J\x1b[3J";
+/// Back to the top, and everything below gone; what was there before can be scrolled back to.
+const CLEAR: &str = "\x1b[H\x1b[2J";
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {

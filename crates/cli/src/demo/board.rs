@@ -18,8 +18,6 @@ use crate::table::{Cell, Table};
 
 /// Room for the name of a step: what moves from one column to another is seen if the columns stay.
 const STEP_CHARS: usize = 10;
-/// How many cases are followed; those that came first, so that they keep their lines.
-const FOLLOWED_MAX: usize = 8;
 
 /// All sites at one moment.
 #[derive(Debug, PartialEq, Serialize)]
@@ -77,7 +75,13 @@ pub(crate) struct Asked {
 }
 
 impl Board {
-    pub(crate) async fn read(sites: &[Asked], cases: &Cases, since: Duration) -> Result<Self> {
+    /// With so many cases at most: those that came first, so that they keep their lines.
+    pub(crate) async fn read(
+        sites: &[Asked],
+        cases: &Cases,
+        since: Duration,
+        cases_max: usize,
+    ) -> Result<Self> {
         let mut read = Vec::new();
         for Asked { name, url, client, .. } in sites {
             let (links, metrics) = (client.links().await?, client.metrics().await?);
@@ -95,7 +99,7 @@ impl Board {
         }
         let Count { started, ended, open } = cases.count();
         let mut followed = Vec::new();
-        for (patient, (instance, place)) in open.into_iter().take(FOLLOWED_MAX) {
+        for (patient, (instance, place)) in open.into_iter().take(cases_max) {
             let Some(site) = sites.get(place) else { continue };
             let whole = site.client.instance(instance, Duration::ZERO).await?;
             let (instance, open) = (instance.to_string(), ahead(&whole, sites));
@@ -113,7 +117,8 @@ impl Board {
         })
     }
 
-    pub(crate) fn render(&self) -> String {
+    /// With so many of its cases.
+    pub(crate) fn render(&self, cases: usize) -> String {
         let Self { seconds, started, ended, bytes_messages, .. } = self;
         let treated = started.saturating_sub(*ended);
         let sent = self.bytes_sent + bytes_messages;
@@ -122,14 +127,14 @@ impl Board {
         let note = |text: &str| format!("{}\n\n", paint(DIM, text));
         format!(
             "After {seconds} s: {} came, {ended} went home, {treated} in treatment.\n\n{}{}{}{}\
-             Sent in all: {}, of which {} are messages. If each move took the whole case\n\
+             Sent in all: {}, of which {} are messages. If each move took the whole case \
              along, it would be {} with the same messages: {}.\n",
             count(*started, "patient"),
-            self.cases(),
+            self.cases(cases),
             note("A case moves to the site where its next step is done."),
             self.sites(),
             note(
-                "Items wait for people, jobs for the machine. The rest is what a site has sent:\n\
+                "Items wait for people, jobs for the machine. The rest is what a site has sent: \
                  histories, values and files of cases, and the messages around them."
             ),
             bytes(sent),
@@ -140,10 +145,10 @@ impl Board {
     }
 
     /// A line for each case, a column for each site: what is to be done there next.
-    fn cases(&self) -> String {
+    fn cases(&self, most: usize) -> String {
         let mut table = Table::new(&["CASE", "PATIENT", "ROUND", "CLINIC", "IMAGING", "LAB"])
             .steady(STEP_CHARS);
-        for case in &self.cases {
+        for case in self.cases.iter().take(most) {
             let at = |site: &Site| {
                 let here = case.open.iter().filter(|open| open.site == site.name);
                 let steps: Vec<&str> = here.map(|open| &*open.step).collect();
@@ -155,7 +160,12 @@ impl Board {
             let round = Cell::from(round.map_or_else(String::new, |round| round.to_string()));
             table.row([name, patient, round].into_iter().chain(self.sites.iter().map(at)));
         }
-        table.render("")
+        let treated = self.started.saturating_sub(self.ended);
+        let more = match treated.saturating_sub(self.cases.len().min(most)) {
+            0 => String::new(),
+            more => format!("{}\n", paint(DIM, format!("and {more} more"))),
+        };
+        table.render("") + &more
     }
 
     fn sites(&self) -> String {
@@ -220,29 +230,11 @@ fn gauge(metrics: &str, name: &str) -> u64 {
     line.and_then(|value| value.parse::<f64>().ok()).map_or(0, |value| value as u64)
 }
 
-/// What stands above it all the time.
-pub(crate) fn heading(sites: &[Asked]) -> String {
-    let mut text = format!("{}\n\n", paint(STRONG, "A hospital at three sites, one process"));
-    let mut table = Table::bare();
-    for Asked { name, who, url, .. } in sites {
-        table.row([Cell::from(name), Cell::styled(DIM, url), Cell::from(who)]);
-    }
-    text.push_str(&table.render("  "));
-    let first = sites.first().map(|site| site.url.as_str()).unwrap_or_default();
-    text.push_str(&format!(
-        "\n  Look around in another terminal:\n    \
-         legwork --server {first} show last\n    \
-         legwork --server {first} work list --as ann\n    \
-         legwork --server {first} cluster links\n\n"
-    ));
-    text
-}
-
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use super::*;
 
-    fn site(name: &'static str) -> Site {
+    pub(crate) fn site(name: &'static str) -> Site {
         let sent = LinkBytes {
             history: 900,
             small: 100,
@@ -254,6 +246,21 @@ mod tests {
         let (items, jobs, entries_sent, entries_spared) = (2, 1, 20, 100);
         let (url, bytes_whole) = (String::new(), 3_000_000);
         Site { name, url, items, jobs, entries_sent, entries_spared, bytes_whole, sent }
+    }
+
+    /// Some cases, and four more that are not followed.
+    pub(crate) fn board(cases: Vec<Case>) -> Board {
+        let sites = vec![site("clinic"), site("imaging"), site("lab")];
+        Board {
+            seconds: 9,
+            started: cases.len() + 7,
+            ended: 3,
+            cases,
+            bytes_sent: sites.iter().map(Site::bytes_of_cases).sum(),
+            bytes_messages: sites.iter().map(Site::bytes_of_messages).sum(),
+            bytes_whole: 18_500_000,
+            sites,
+        }
     }
 
     #[test]
@@ -268,37 +275,23 @@ mod tests {
             case("M6", 3, vec![open("imaging", "scan", None), open("lab", "analyse", None)]),
             case("M7", 4, vec![open("clinic", "treat", Some(2))]),
         ];
-        let sites = vec![site("clinic"), site("imaging"), site("lab")];
-        let bytes_sent = sites.iter().map(Site::bytes_of_cases).sum();
-        let bytes_messages = sites.iter().map(Site::bytes_of_messages).sum();
-        let (seconds, started, ended, bytes_whole) = (9, 5, 3, 18_500_000);
-        let board = Board {
-            seconds,
-            started,
-            ended,
-            cases,
-            sites,
-            bytes_sent,
-            bytes_messages,
-            bytes_whole,
-        };
-        insta::assert_snapshot!(anstream::adapter::strip_str(&board.render()).to_string(), @r"
-        After 9 s: 5 patients came, 3 went home, 2 in treatment.
+        let board = board(cases);
+        insta::assert_snapshot!(anstream::adapter::strip_str(&board.render(8)).to_string(), @r"
+        After 9 s: 9 patients came, 3 went home, 6 in treatment.
 
         CASE        PATIENT     ROUND       CLINIC      IMAGING     LAB
         8XJ2M6      3                                   scan        analyse
         8XJ2M7      4           2           treat
+        and 4 more
         A case moves to the site where its next step is done.
 
         SITE     ITEMS  JOBS  HISTORY  VALUES  FILES   MESSAGES
         clinic   2      1     900 B    100 B   2.0 MB  500 kB
         imaging  2      1     900 B    100 B   2.0 MB  500 kB
         lab      2      1     900 B    100 B   2.0 MB  500 kB
-        Items wait for people, jobs for the machine. The rest is what a site has sent:
-        histories, values and files of cases, and the messages around them.
+        Items wait for people, jobs for the machine. The rest is what a site has sent: histories, values and files of cases, and the messages around them.
 
-        Sent in all: 7.5 MB, of which 1.5 MB are messages. If each move took the whole case
-        along, it would be 20 MB with the same messages: 62 % saved.
+        Sent in all: 7.5 MB, of which 1.5 MB are messages. If each move took the whole case along, it would be 20 MB with the same messages: 62 % saved.
         ");
     }
 

@@ -5,6 +5,7 @@
 
 mod actors;
 mod board;
+mod screen;
 
 use std::io::IsTerminal;
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
@@ -21,7 +22,8 @@ use tokio::task::JoinSet;
 use crate::layout;
 use crate::output::{self, Output};
 use actors::{Cases, analyser, patients, person};
-use board::{Asked, Board, heading};
+use board::{Asked, Board};
+use screen::{cases_max, drawn, fitting, heading};
 
 const DEFINITION: &str = include_str!("../../demo/referral.yaml");
 const ORGANISATION: &str = include_str!("../../demo/organisation.yaml");
@@ -33,8 +35,6 @@ const SITES: [(&str, &[&str], &str); 3] = [
 ];
 const LAB: usize = 2;
 const VALID: Duration = Duration::from_secs(7 * 86_400);
-/// Back to the top, and everything below gone.
-const CLEAR: &str = "\x1b[H\x1b[2J\x1b[3J";
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
@@ -147,17 +147,22 @@ async fn until_known(clients: &[Client]) -> Result<()> {
 async fn draw(args: &Args, out: Output, sites: &[Asked], cases: &Arc<Cases>) -> Result<()> {
     let (begin, mut ticks) = (Instant::now(), tokio::time::interval(args.every));
     let is_screen = std::io::stdout().is_terminal() && !out.json;
+    let mut is_first = true;
     if !is_screen && !out.json {
         output::write(&layout::fold(heading(sites), layout::columns()))?;
     }
     loop {
         ticks.tick().await;
-        let board = Board::read(sites, cases, begin.elapsed()).await?;
-        let text = || match is_screen {
-            true => format!("{CLEAR}{}{}", heading(sites), board.render()),
-            false => format!("{}\n", board.render()),
-        };
-        out.event(&board, text)?;
+        let rows = layout::rows().filter(|_| is_screen);
+        let board = Board::read(sites, cases, begin.elapsed(), cases_max(rows)).await?;
+        match is_screen {
+            true => {
+                let text = fitting(sites, &board, rows, layout::columns());
+                output::write(&drawn(&text, is_first))?;
+            }
+            false => out.event(&board, || format!("{}\n", board.render(board.cases.len())))?,
+        }
+        is_first = false;
         if args.duration.is_some_and(|duration| begin.elapsed() >= duration) {
             return Ok(());
         }

@@ -11,7 +11,7 @@ use legwork_api::cluster::{Changes, Cluster, EndedChange, ServerLoad};
 use legwork_api::definitions::Finding;
 use legwork_api::links::{Link, LinkBytes, LinkList, LinkState};
 use legwork_api::topology::{Domain, Topology};
-use legwork_server::cluster::{self, ClusterError, Folders};
+use legwork_server::cluster::{self, ClusterError, Folder, Folders};
 use serde_json::json;
 
 use crate::context::Context;
@@ -118,9 +118,9 @@ pub(crate) fn init(args: &InitArgs, out: Output) -> Result<()> {
         }
         Err(error) => return Err(error.into()),
     };
-    let servers = made.servers.iter().map(
-        |(name, folder, is_new)| json!({"server": &**name, "folder": folder, "certified": is_new}),
-    );
+    let servers = made.servers.iter().map(|one| {
+        json!({"server": &*one.server, "folder": one.path, "certified": one.is_new, "host": one.host})
+    });
     let document = json!({
         "folder": args.out,
         "new_authority": made.is_new,
@@ -137,10 +137,12 @@ fn made_of(made: &Folders, out: &Path) -> String {
         let folder = paint(DIM, out.display().to_string());
         text.push_str(&format!("{mark} new authority  {folder}\n"));
     }
-    for (name, folder, is_new) in &made.servers {
+    // Guests are started by nobody: their folders are there for when they get processes of their own.
+    for Folder { server, path, is_new, .. } in made.servers.iter().filter(|one| one.host.is_none())
+    {
         let what = if *is_new { "has a new certificate" } else { "keeps its certificate" };
-        let folder = paint(DIM, folder.display().to_string());
-        text.push_str(&format!("{mark} {} {what}  {folder}\n", paint(STRONG, &**name)));
+        let folder = paint(DIM, path.display().to_string());
+        text.push_str(&format!("{mark} {} {what}  {folder}\n", paint(STRONG, &**server)));
     }
     text
 }
@@ -150,7 +152,7 @@ fn next_steps(folder: &Path) -> String {
     format!(
         "\n  Next:\n    \
          copy each folder to the machine of its server, and start it there:\n    \
-         legwork up --cluster {folder}/SERVER\n  \
+         legwork up --cluster {folder}/SERVER --data DIR\n  \
          {}\n",
         paint(DIM, format!("Keep {folder}/ca-key.pem to yourself: whoever has it can join."))
     )
@@ -352,9 +354,11 @@ fn render(list: &LinkList) -> String {
 
 fn row(direction: &str, bytes: &LinkBytes) -> impl Iterator<Item = Cell> {
     let LinkBytes { history, small, large, worklist, control, socket, dropped } = *bytes;
-    let figures = [history, small, large, worklist, control, socket, dropped];
+    let figures = [history, small, large, worklist, control, socket];
     let figures = figures.map(|figure| Cell::from(style::bytes(figure)));
-    std::iter::once(Cell::styled(DIM, direction)).chain(figures)
+    // Messages, not bytes.
+    let dropped = Cell::from(dropped.to_string());
+    std::iter::once(Cell::styled(DIM, direction)).chain(figures).chain([dropped])
 }
 
 fn reason(link: &Link) -> String {
@@ -371,11 +375,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_new_authority_is_told_of_and_one_that_is_there_is_not() {
-        let mut made = Folders {
+    fn a_new_authority_is_told_of_and_guests_are_not() {
+        let one = |name: &str, host: Option<&str>| Folder {
+            server: name.into(),
+            path: Path::new("cluster").join(name),
             is_new: true,
-            servers: vec![("north-1".into(), "cluster/north-1".into(), true)],
+            host: host.map(Into::into),
         };
+        let servers = vec![one("north-1", None), one("north-2", Some("north-1"))];
+        let mut made = Folders { is_new: true, servers };
         let shown = |made: &Folders| {
             anstream::adapter::strip_str(&made_of(made, Path::new("cluster"))).to_string()
         };
@@ -394,6 +402,7 @@ mod tests {
             small: 9,
             control: 44,
             socket: 2_300,
+            dropped: 1_200,
             ..LinkBytes::default()
         };
         let link = |server: &str, state, reason: Option<&str>| Link {
@@ -426,10 +435,10 @@ mod tests {
         ! lab-2: not in the topology
 
         BYTES       HISTORY  SMALL  LARGE  WORKLIST  CONTROL  WIRE    DROPPED
-        lab-1  out  120 B    9 B    0 B    0 B       44 B     2.3 kB  0 B
-               in   0 B      0 B    0 B    0 B       0 B      0 B     0 B
-        lab-2  out  120 B    9 B    0 B    0 B       44 B     2.3 kB  0 B
-               in   0 B      0 B    0 B    0 B       0 B      0 B     0 B
+        lab-1  out  120 B    9 B    0 B    0 B       44 B     2.3 kB  1200
+               in   0 B      0 B    0 B    0 B       0 B      0 B     0
+        lab-2  out  120 B    9 B    0 B    0 B       44 B     2.3 kB  1200
+               in   0 B      0 B    0 B    0 B       0 B      0 B     0
 
         entries of histories sent: 25, known there already and spared: 60
         whole instances, sent with every move, would have taken 9.0 kB

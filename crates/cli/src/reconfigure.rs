@@ -130,10 +130,11 @@ pub(crate) async fn add(context: &Context, args: &AddArgs) -> Result<()> {
             return Ok(());
         }
         remark(&format!(
-            "{server} is in the topology, without a part of the work yet. Next, with `topology.yaml` \
-             as `legwork cluster show --source` prints it:\n    \
-             legwork cluster init topology.yaml --out DIR\n    \
-             legwork up --cluster DIR/{server}"
+            "{server} is in the topology, without a part of the work yet. Next, where the ca-key.pem \
+             of the cluster is (here: cluster):\n    \
+             legwork cluster show --source > topology.yaml\n    \
+             legwork cluster init topology.yaml --out cluster\n    \
+             legwork up --cluster cluster/{server} --data {server}"
         ));
     }
     if args.weight == 0 || args.how.dry_run {

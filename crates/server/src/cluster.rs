@@ -44,8 +44,19 @@ pub enum ClusterError {
 pub struct Folders {
     /// The authority is new.
     pub is_new: bool,
-    /// Every server of the topology with its folder, and whether it got a new certificate.
-    pub servers: Vec<(Arc<str>, PathBuf, bool)>,
+    /// Of every server of the topology.
+    pub servers: Vec<Folder>,
+}
+
+/// The folder of one server.
+#[derive(Clone, Debug)]
+pub struct Folder {
+    pub server: Arc<str>,
+    pub path: PathBuf,
+    /// It got a new certificate.
+    pub is_new: bool,
+    /// In whose process it is a guest: then it is not started by itself.
+    pub host: Option<Arc<str>>,
 }
 
 /// Makes the authority, unless it is there, and a folder for every server of the topology.
@@ -64,7 +75,9 @@ pub fn init(source: &str, out: &Path, valid: Duration) -> Result<Folders, Cluste
         if lacks_one {
             write_certificate(&authority, &server.name, &folder, valid)?;
         }
-        servers.push((server.name.clone(), folder, lacks_one));
+        let host = server.host.and_then(|host| topology.server(host));
+        let host = host.map(|host| host.name.clone());
+        servers.push(Folder { server: server.name.clone(), path: folder, is_new: lacks_one, host });
     }
     Ok(Folders { is_new, servers })
 }
@@ -183,7 +196,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let made = init(&topology(&["north", "lab"]), folder.path(), VALID).unwrap();
         assert!(made.is_new);
-        for (name, own, is_new) in made.servers {
+        for Folder { server: name, path: own, is_new, .. } in made.servers {
             let peering = Peering::read(&own).unwrap();
             assert_eq!((&peering.name, is_new), (&name, true));
         }
@@ -197,7 +210,7 @@ mod tests {
         let before = (text("ca.pem"), text("ca-key.pem"), text("north-1/key.pem"));
         let made = init(&topology(&["north", "lab"]), folder.path(), VALID).unwrap();
         assert!(!made.is_new);
-        let given: Vec<bool> = made.servers.iter().map(|(_, _, is_new)| *is_new).collect();
+        let given: Vec<bool> = made.servers.iter().map(|one| one.is_new).collect();
         assert_eq!(given, [false, true]);
         assert_eq!(before, (text("ca.pem"), text("ca-key.pem"), text("north-1/key.pem")));
         assert!(text("north-1/topology.yaml").contains("lab-1"));

@@ -9,11 +9,13 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use anyhow::Result;
+use anyhow::{Result, anyhow};
 use clap::ValueEnum;
 use legwork_mail::Settings;
 use legwork_model::time::parse_duration;
-use legwork_server::{Config, DatabaseUrl, News, Peering, Server, StoreChoice, log};
+use legwork_server::{
+    Config, DatabaseUrl, News, Peering, Server, StoreChoice, api_of, log, serves,
+};
 use serde_json::json;
 
 use crate::args::SERVER_DEFAULT;
@@ -140,7 +142,9 @@ fn address(text: &str) -> Result<SocketAddr, String> {
 
 /// The settings of mail; what is wrong with them is told like what is wrong with a topology.
 fn read_mail(path: &Path, out: Output) -> Result<Settings> {
-    let source = source::read(path)?;
+    let source = source::read(path).map_err(|error| {
+        anyhow!("{error:#}; name the file with the settings of mail, or leave out --mail and LEGWORK_MAIL")
+    })?;
     let (settings, findings) = Settings::parse(&source.text);
     match settings {
         Some(settings) => Ok(settings),
@@ -148,16 +152,9 @@ fn read_mail(path: &Path, out: Output) -> Result<Settings> {
     }
 }
 
-/// Where people reach the server, if that is an address and not a name: a name may be that of a
-/// proxy.
+/// Where people reach the server, as the file it is started with says.
 fn api(peering: &Peering) -> Option<SocketAddr> {
-    let here = peering.topology.server_named(&peering.name)?;
-    peering.topology.server(here)?.api.strip_prefix("http://")?.trim_end_matches('/').parse().ok()
-}
-
-/// Whether whoever goes to `api` gets to a server that listens there.
-fn serves(listen: SocketAddr, api: SocketAddr) -> bool {
-    listen.port() == api.port() && (listen.ip() == api.ip() || listen.ip().is_unspecified())
+    api_of(&peering.topology, &peering.name)
 }
 
 fn overridden(listen: SocketAddr, api: SocketAddr) -> String {
@@ -275,15 +272,19 @@ mod tests {
 
     #[test]
     fn listening_elsewhere_than_where_others_are_sent_is_told() {
-        let serves =
-            |listen: &str, api: &str| serves(listen.parse().unwrap(), api.parse().unwrap());
-        assert!(
-            serves("10.0.0.1:7701", "10.0.0.1:7701") && serves("0.0.0.0:7701", "10.0.0.1:7701")
-        );
-        assert!(!serves("10.0.0.1:7700", "10.0.0.1:7701"), "another port");
-        assert!(!serves("127.0.0.1:7701", "10.0.0.1:7701"), "another address");
         let text = overridden("127.0.0.1:7700".parse().unwrap(), "10.0.0.1:7701".parse().unwrap());
         assert!(text.contains("http://10.0.0.1:7701: unset LEGWORK_LISTEN"), "{text}");
+    }
+
+    #[test]
+    fn settings_of_mail_that_are_not_there_name_a_way_on() {
+        let error = read_mail(Path::new("nowhere.yaml"), Output { json: false }).err().unwrap();
+        let text = error.to_string();
+        assert!(text.starts_with("cannot read nowhere.yaml: "), "{text}");
+        assert!(
+            text.contains("; name the file with the settings of mail, or leave out --mail"),
+            "{text}"
+        );
     }
 
     #[test]

@@ -5,6 +5,7 @@
 //! has them. One that cannot be held is tried for again; the others go on.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::net::SocketAddr;
 use std::sync::{Arc, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -19,6 +20,7 @@ use crate::movers::Movers;
 use crate::moving::{Origin, Progress, StoreReply, StoreRequest};
 use crate::notes::Note;
 use crate::peer::{Links, Moving, Twin, Unprepared, Wish};
+use crate::published::{api_of, outdated};
 use crate::status::{Phase, Status};
 use crate::takeover::{self, Turns};
 
@@ -107,12 +109,15 @@ impl Keeper {
             StoreChoice::Memory | StoreChoice::Directory(_) => None,
         };
         self.reclaim_own();
-        let mut is_apart = false;
+        let (mut is_apart, mut told_outdated) = (false, None);
         loop {
             // In this order: the topology that ends a change is told before its end is.
             let change = moving.borrow_and_update().clone();
             let now = topology.borrow_and_update().topology.clone();
             self.tell_apart(&now, &mut is_apart);
+            if change.is_none() {
+                self.tell_outdated(&now, &mut told_outdated);
+            }
             self.movers.follow(&self.process, &self.own, change.as_deref());
             let is_done = self.follow(&now, change.as_deref()).await;
             settle.send_replace(true);
@@ -155,6 +160,27 @@ impl Keeper {
             );
         }
         *was_apart = is_apart;
+    }
+
+    /// Says once that people and programs are sent to where this process does not listen.
+    fn tell_outdated(&self, topology: &Topology, told: &mut Option<SocketAddr>) {
+        let (config, name) = (&self.process.config, &self.own.name);
+        // Before it has joined, it knows no more than the file says.
+        if self.own.seat().is_none() || self.own.host.held(name).is_none() {
+            return;
+        }
+        let in_file = config.peering.as_ref().and_then(|own| api_of(&own.topology, name));
+        let outdated = outdated(config.listen, in_file, api_of(topology, name));
+        if let Some(api) = outdated
+            && *told != outdated
+        {
+            tracing::warn!(
+                %api, listen = %config.listen,
+                "people and programs are sent to an `api` that this process does not listen on; \
+                 publish a topology with the new one, unless something in front passes it on"
+            );
+        }
+        *told = outdated;
     }
 
     fn wishes(&self) -> mpsc::Receiver<Wish> {

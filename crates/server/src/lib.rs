@@ -30,6 +30,7 @@ mod moving;
 mod notes;
 mod peer;
 mod process;
+mod published;
 mod queue;
 mod schedules;
 mod server;
@@ -48,6 +49,7 @@ pub use clock::now;
 pub use config::{Config, DatabaseUrl, Limits, PORT, Peering, StoreChoice};
 pub use mail::Unusable as MailUnusable;
 pub use peer::{Authority, Certified, NotCertified, Unusable};
+pub use published::{api_of, serves};
 pub use server::{News, Server, run};
 
 /// Why a server does not start.

@@ -80,6 +80,19 @@ impl Ended {
             | Self::Left => false,
         }
     }
+
+    /// Whether somebody wanted it so: a server was stopped or moved, or the topology says so.
+    pub(crate) fn is_wanted(&self) -> bool {
+        match self {
+            Self::Changed | Self::Left => true,
+            Self::Closed
+            | Self::Silent
+            | Self::Malformed(_)
+            | Self::Refused(_)
+            | Self::Broken(_)
+            | Self::NotHere(_) => false,
+        }
+    }
 }
 
 /// What comes in.
@@ -167,5 +180,14 @@ mod tests {
         assert_eq!(Ended::from(killed).to_string(), "the other side has closed the connection");
         let unknown = Ended::from(io::Error::new(io::ErrorKind::InvalidData, "unknown authority"));
         assert!(unknown.is_refusal());
+    }
+
+    #[test]
+    fn only_what_nobody_wanted_is_a_warning() {
+        assert!(Ended::Left.is_wanted() && Ended::Changed.is_wanted());
+        let broken = Ended::Broken(io::Error::from(io::ErrorKind::ConnectionRefused));
+        for ended in [Ended::Closed, Ended::Silent, Ended::NotHere("a".into()), broken] {
+            assert!(!ended.is_wanted(), "{ended}");
+        }
     }
 }

@@ -425,7 +425,9 @@ impl Links {
             is_new
         } else {
             let is_new = peer.enter(Condition::Down { reason }, self.host.clock.now());
-            if is_new {
+            if is_new && why.is_wanted() {
+                tracing::info!(peer = %peer.name, reason = %why, "the link is down");
+            } else if is_new {
                 tracing::warn!(peer = %peer.name, reason = %why, "the link is down");
             }
             is_new

@@ -165,22 +165,25 @@ async fn add(folder: &Folder, first: &Server, domain: &str) -> Result<Server> {
     let said = adding.stderr.take().context("nothing to read")?;
     let mut typed = Vec::new();
     for line in BufReader::new(said).lines() {
-        let line = line?.replace("DIR", "cluster");
+        let line = line?;
         if let Some(line) = line.trim().strip_prefix("legwork ") {
             typed.push(line.split(' ').map(str::to_owned).collect::<Vec<String>>());
         }
-        if typed.len() == 2 {
+        if typed.len() == 3 {
             break;
         }
     }
-    let source = first.run(&["cluster", "show", "--source"])?.succeeded()?;
-    folder.file("topology.yaml", source)?;
-    let [init, up] = &typed[..] else { anyhow::bail!("it tells too little: {typed:?}") };
+    let [show, init, up] = &typed[..] else { anyhow::bail!("it tells too little: {typed:?}") };
+    let [show @ .., into, file] = &show[..] else { anyhow::bail!("{show:?}") };
+    ensure!(into == ">", "{typed:?}");
+    let show: Vec<&str> = show.iter().map(String::as_str).collect();
+    folder.file(file, first.run(&show)?.succeeded()?)?;
     let init: Vec<&str> = init.iter().map(String::as_str).collect();
     legwork(folder.path(), &init)?.succeeded()?;
     let up: Vec<&str> = up.iter().map(String::as_str).collect();
-    ensure!(up[0] == "up", "{up:?}");
-    let server = folder.server(&name, &up[1..]).await?;
+    let [up, cluster @ .., "--data", data] = &up[..] else { anyhow::bail!("{up:?}") };
+    ensure!((*up, *data) == ("up", &name), "{typed:?}");
+    let server = folder.server(&name, cluster).await?;
     let adding = RefCell::new(adding);
     until("the server is not added", async || Ok(adding.borrow_mut().try_wait()?.is_some()))
         .await?;
@@ -192,7 +195,7 @@ async fn add(folder: &Folder, first: &Server, domain: &str) -> Result<Server> {
 /// With whom something went to or fro.
 fn partner(entry: &HistoryEntry) -> Option<&str> {
     let is_of_servers = matches!(&*entry.kind, "received" | "sent" | "delivered");
-    entry.detail.as_deref().filter(|_| is_of_servers)?.rsplit(' ').next()
+    entry.to.as_deref().or(entry.from.as_deref()).filter(|_| is_of_servers)
 }
 
 /// Whichever server tells of a case, nothing went from a server to that server itself.

@@ -181,6 +181,9 @@ pub struct Node {
     /// Why it cannot go on by itself.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub incident: Option<String>,
+    /// Of which kind that is, as in the list of incidents.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub incident_kind: Option<String>,
     /// The latest failed attempts, ten at most, the first one first. The history has all.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub failures: Vec<Failure>,

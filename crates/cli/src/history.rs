@@ -86,7 +86,8 @@ fn by(entry: &HistoryEntry) -> String {
 
 fn details(entry: &HistoryEntry) -> String {
     let writes = entry.writes.iter().map(|(name, value)| format!("{name}={}", tree::value(value)));
-    entry.detail.iter().cloned().chain(writes).collect::<Vec<_>>().join("  ")
+    let detail = entry.detail.as_deref().map(when::in_text_to_second);
+    detail.into_iter().chain(writes).collect::<Vec<_>>().join("  ")
 }
 
 #[cfg(test)]
@@ -129,7 +130,8 @@ mod tests {
         decided.detail = Some("small".to_owned());
         let mut failed = entry("failed", Some("pay"), Performer::Worker("w1".into()));
         failed.iteration = vec![2, 0];
-        failed.detail = Some("no\nanswer".to_owned());
+        let detail = "no\nanswer; next attempt at 2026-03-01T09:31:05.123Z";
+        failed.detail = Some(detail.to_owned());
         let mut approved = entry("completed", Some("approve"), agent("ben"));
         approved.channel = Some("mail".to_owned());
         let entries = vec![created, decided, failed, approved];
@@ -137,7 +139,7 @@ mod tests {
         WHEN                  WHAT       STEP     BY
         2026-03-01 09:30:05Z  created             ann          amount=12.50
         2026-03-01 09:30:05Z  decided    route                 small
-        2026-03-01 09:30:05Z  failed     pay:2.0  worker w1    no answer
+        2026-03-01 09:30:05Z  failed     pay:2.0  worker w1    no answer; next attempt at 2026-03-01 09:31:05Z
         2026-03-01 09:30:05Z  completed  approve  ben by mail
         ");
     }
@@ -151,13 +153,13 @@ mod tests {
         let mut approved = at("north-1", "completed", Some("approve"));
         approved.writes.insert("note".to_owned(), json!("fine"));
         let mut sent = at("north-1", "sent", None);
-        sent.detail = Some("control of pay to lab-1".to_owned());
+        sent.detail = Some("control of pay to lab-1 (transfer 1)".to_owned());
         let entries = vec![approved, sent, at("lab-1", "completed", Some("pay"))];
         insta::assert_snapshot!(shown(entries, vec!["ward-1".into()]), @r"
         ward-1 cannot be reached: shown is only what others know of it
         WHEN                  WHAT       STEP     BY   SERVER
         2026-03-01 09:30:05Z  completed  approve  ann  north-1  note=fine
-        2026-03-01 09:30:05Z  sent                ann  north-1  control of pay to lab-1
+        2026-03-01 09:30:05Z  sent                ann  north-1  control of pay to lab-1 (transfer 1)
         2026-03-01 09:30:05Z  completed  pay      ann  lab-1
         ");
     }

@@ -83,14 +83,22 @@ pub(crate) fn render(incidents: &[Incident]) -> String {
         let head = format!("{} {}", paint(BAD, "✘"), paint(STRONG, activity));
         out.push_str(&format!("{head}  {}\n    {}\n", paint(DIM, about), plain(message)));
         out.push_str(&tree::failures(failures));
-        out.push_str(&format!("    {} {}\n", paint(DIM, "way out:"), way_out(kind)));
+        out.push_str(&way_out(kind));
     }
     out
 }
 
-fn way_out(kind: &str) -> &'static str {
+/// The line that says how it goes on.
+pub(crate) fn way_out(kind: &str) -> String {
+    format!("    {} {}\n", paint(DIM, "way out:"), options(kind))
+}
+
+fn options(kind: &str) -> &'static str {
     match kind {
-        "nobody_can_do_it" => "deploy an organisation in which somebody can",
+        "nobody_can_do_it" => {
+            "deploy an organisation in which somebody can, or --complete with its outputs; at a \
+             decision --choose BRANCH"
+        }
         "no_branch_matches" | "several_branches_match" => "--choose BRANCH",
         "condition_failed" => "--choose BRANCH, or --retry",
         "too_many_iterations" => "--choose leave, or --choose repeat",

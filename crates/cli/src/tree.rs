@@ -9,6 +9,7 @@ use legwork_api::instances::{
     Failure, HistoryEntry, Instance, InstanceState, InstanceSummary, Node, NodeState, Performer,
 };
 
+use crate::incidents::way_out;
 use crate::style::{ACTIVE, BAD, DIM, GOOD, STRONG, WARN, paint, plain, shorten};
 use crate::table::{Cell, Table};
 use crate::when;
@@ -97,7 +98,7 @@ fn deadline(summary: &InstanceSummary) -> String {
         true => (GOOD, "promised"),
         false => (WARN, "not promised"),
     };
-    let more = "see `legwork deadline show`";
+    let more = format!("see `legwork deadline show {}`", summary.instance);
     format!("{} for {} · {}\n", paint(style, word), when::minute(deadline.at), paint(DIM, more))
 }
 
@@ -347,11 +348,12 @@ fn incidents(nodes: &[Node]) -> String {
         let activity = paint(STRONG, &node.activity);
         out.push_str(&format!("  {} {activity}\n    {}\n", paint(BAD, "✘"), plain(incident)));
         out.push_str(&failures(&node.failures));
+        out.extend(node.incident_kind.as_deref().map(way_out));
     }
     if out.is_empty() {
         return out;
     }
-    format!("\nIncidents (a way out: `legwork resolve ACTIVITY --retry`)\n{out}")
+    format!("\nIncidents (`legwork resolve ACTIVITY` with a way out)\n{out}")
 }
 
 /// The attempts that led to an incident, a line for each.

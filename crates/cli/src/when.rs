@@ -47,8 +47,18 @@ pub(crate) fn span(from: Timestamp, to: Timestamp) -> String {
 /// The text of a server, with the times in it as they are shown here. The earliest possible time of
 /// something is rounded up, all others down.
 pub(crate) fn in_text(text: &str, earliest: Option<Timestamp>) -> String {
-    let minute =
-        |moment| if Some(moment) == earliest { HERE.minute_up(moment) } else { minute(moment) };
+    replaced(text, |moment| match Some(moment) == earliest {
+        true => HERE.minute_up(moment),
+        false => minute(moment),
+    })
+}
+
+/// The text of a server beside times to the second, with the times in it likewise.
+pub(crate) fn in_text_to_second(text: &str) -> String {
+    replaced(text, second)
+}
+
+fn replaced(text: &str, shown_as: impl Fn(Timestamp) -> String) -> String {
     let (mut shown, mut rest) = (String::new(), text);
     while let Some(place) = rest.find(|c: char| c.is_ascii_digit()) {
         let (before, from) = rest.split_at(place);
@@ -57,7 +67,7 @@ pub(crate) fn in_text(text: &str, earliest: Option<Timestamp>) -> String {
         let moment = moment.and_then(|text| text.parse().ok());
         let digits = from.len() - from.trim_start_matches(|c: char| c.is_ascii_digit()).len();
         let (taken, after) = from.split_at(if moment.is_some() { RFC_3339_CHARS } else { digits });
-        shown.push_str(&moment.map_or_else(|| taken.to_owned(), minute));
+        shown.push_str(&moment.map_or_else(|| taken.to_owned(), &shown_as));
         rest = after;
     }
     shown + rest
@@ -73,6 +83,8 @@ mod tests {
             "not for 2026-11-17T00:06:36.319Z: 2 of 30, 2026-11-17T00:06Z is é 2026-11-17T09";
         let shown = "not for 2026-11-17 00:06Z: 2 of 30, 2026-11-17T00:06Z is é 2026-11-17T09";
         assert_eq!(in_text(said, None), shown);
+        let said = "no answer; next attempt at 2026-11-17T00:06:36.319Z";
+        assert_eq!(in_text_to_second(said), "no answer; next attempt at 2026-11-17 00:06:36Z");
         let said = "not at 2026-11-17T00:06:01.000Z, but at 2026-11-17T00:06:36.319Z";
         let earliest = "2026-11-17T00:06:36.319Z".parse().ok();
         assert_eq!(in_text(said, earliest), "not at 2026-11-17 00:06Z, but at 2026-11-17 00:07Z");

@@ -218,6 +218,7 @@ fn node(view: site::NodeView) -> Node {
         attempts: view.attempts,
         retry_at: view.retry_at,
         incident: view.incident,
+        incident_kind: view.incident_kind.map(str::to_owned),
         failures: failures(view.failures),
         server: view.server,
     }

@@ -178,6 +178,7 @@ mod tests {
                 attempts: 0,
                 retry_at: None,
                 incident: (state == "failed").then(|| "broken".to_owned()),
+                incident_kind: None,
                 failures: Vec::new(),
                 server: Some(server.into()),
             }

@@ -97,6 +97,7 @@ fn node_view(
     let activity = state.activity(schema, node.id);
     let open = state.open_at(schema, node.id);
     let (open, answered) = (open.as_ref(), state.answer(node.id));
+    let raised = open.and_then(|open| open.incident).map(incident);
     NodeView {
         name: node.name.clone(),
         title: node.title.clone(),
@@ -110,7 +111,8 @@ fn node_view(
         performer: answered.map(|answer| &answer.by).or(state.performer(node.id)).cloned(),
         attempts: open.map_or(0, |open| open.attempts),
         retry_at: open.and_then(|open| open.retry_at),
-        incident: open.and_then(|open| open.incident).map(|raised| incident(raised).1),
+        incident: raised.as_ref().map(|(_, message)| message.clone()),
+        incident_kind: raised.map(|(kind, _)| kind),
         failures: open.map_or(&[][..], |open| open.failures).to_vec(),
         server: seat.and_then(|seat| seat.at(instance).controller(schema, state, node.id)),
     }
@@ -465,10 +467,16 @@ fn travelled(
 ) -> HistoryEntry {
     let name = |id: &ServerId| Some(names.server(*id));
     if let Event::Sent { to, number, parcel } = event {
-        let detail = Some(format!("{} to {}", contents(schema, parcel), names.server(*to)));
+        let to_server = format!("to {}", names.server(*to));
+        let detail = Some(match parcel {
+            Parcel::Finished { .. } => format!("{to_server}: {}", contents(schema, parcel)),
+            Parcel::Control { .. } | Parcel::Order(_) => {
+                format!("{} {to_server} (transfer {number})", contents(schema, parcel))
+            }
+        });
         HistoryEntry { detail, to: name(to), number: Some(*number), ..blank("sent") }
     } else if let Event::Delivered { to, number } = event {
-        let detail = Some(format!("number {number} to {}", names.server(*to)));
+        let detail = Some(format!("{} has it (transfer {number})", names.server(*to)));
         HistoryEntry { detail, to: name(to), number: Some(*number), ..blank("delivered") }
     } else if let Event::Redirected { from, to } = event {
         let what = format!("what was on its way to {}", names.server(*from));
@@ -480,7 +488,13 @@ fn travelled(
         HistoryEntry { detail: Some(becomes), from: name(from), to, ..blank("redirected") }
     } else if let Event::Received(received) = event {
         let Received { from, number, parcel, .. } = &**received;
-        let detail = Some(format!("{} from {}", contents(schema, parcel), names.server(*from)));
+        let from_server = format!("from {}", names.server(*from));
+        let detail = Some(match parcel {
+            Parcel::Finished { .. } => format!("{from_server}: {}", contents(schema, parcel)),
+            Parcel::Control { .. } | Parcel::Order(_) => {
+                format!("{} {from_server}", contents(schema, parcel))
+            }
+        });
         // A part is recorded under the number before that of its parcel: the parcel is yet to come.
         let number = number.saturating_add(u32::from(parcel.is_part()));
         HistoryEntry { detail, from: name(from), number: Some(number), ..blank("received") }
@@ -502,7 +516,7 @@ fn contents(schema: &Schema, parcel: &Parcel) -> String {
             Orders::Resume => "the order to resume".to_owned(),
             Orders::Abort => "the order to abort".to_owned(),
         },
-        Parcel::Finished { .. } => "word of the end".to_owned(),
+        Parcel::Finished { .. } => "the case has ended".to_owned(),
     }
 }
 

@@ -35,6 +35,7 @@ pub(crate) fn node(text: &str) -> Node {
         attempts,
         retry_at: (attempts > 0).then_some(Timestamp(1_772_357_465_000)),
         incident: more.strip_prefix('!').map(str::to_owned),
+        incident_kind: more.starts_with('!').then(|| "retries_exhausted".to_owned()),
         failures: Vec::new(),
         server: None,
     }
@@ -195,9 +196,10 @@ fn loops_tell_their_round_and_incidents_their_reason() {
     ├─ ▶ weigh      Title of weigh      answered by executor scales, not confirmed yet
     └─ ✘ lab        Title of lab        incident
 
-    Incidents (a way out: `legwork resolve ACTIVITY --retry`)
+    Incidents (`legwork resolve ACTIVITY` with a way out)
       ✘ inst_01KFZQ9Y5GB4D7T3N8XJ2M6RVC:lab
         failed 4 times, at last with: no answer
+        way out: --retry, or --complete with its outputs
     ");
 }
 
@@ -247,6 +249,9 @@ fn a_deadline_is_mentioned() {
     let deadline = crate::by::tests::deadline();
     let promised = InstanceSummary { deadline: Some(deadline), ..summary(InstanceState::Running) };
     let text = anstream::adapter::strip_str(&super::deadline(&promised)).to_string();
-    assert_eq!(text, "promised for 2026-03-02 16:00Z · see `legwork deadline show`\n");
+    assert_eq!(
+        text,
+        "promised for 2026-03-02 16:00Z · see `legwork deadline show inst_01KFZQ9Y5GB4D7T3N8XJ2M6RVC`\n"
+    );
     assert_eq!(super::deadline(&summary(InstanceState::Running)), "");
 }

@@ -96,7 +96,7 @@ fn a_case_goes_where_the_executor_of_its_next_step_is() {
     assert_eq!((&*call.executor.name, &*job.activity.step), ("lens", "read"));
     let told = history(&mut group, 0, instance);
     let located = told.iter().position(|line| line == "located read: with an executor in south");
-    let sent = told.iter().position(|line| line == "sent: control of read to south-1");
+    let sent = told.iter().position(|line| line == "sent: control of read to south-1 (transfer 1)");
     assert!(located.is_some() && located < sent, "{told:#?}");
 }
 
@@ -109,7 +109,10 @@ fn what_finds_the_place_of_a_step_goes_by_the_name_of_the_step() {
     group.pass(0);
     note(&mut group, 2, instance);
     let told = history(&mut group, 2, instance);
-    assert!(told.contains(&"sent: control of both/join, read to north-1".to_owned()), "{told:#?}");
+    assert!(
+        told.contains(&"sent: control of both/join, read to north-1 (transfer 1)".to_owned()),
+        "{told:#?}"
+    );
     let told = history(&mut group, 0, instance);
     assert!(told.contains(&"located read: stays here".to_owned()), "{told:#?}");
     assert!(!told.concat().contains("read.place"), "{told:#?}");

@@ -8,7 +8,7 @@ use std::time::Duration;
 use anyhow::Result;
 use legwork_api::client::{Client, InstanceQuery};
 use legwork_e2e::fixture;
-use legwork_e2e::{Folder, legwork};
+use legwork_e2e::{Folder, cluster, legwork};
 use legwork_model::id::InstanceId;
 use serde_json::{Value as Json, json};
 
@@ -53,6 +53,21 @@ async fn a_restored_backup_gives_the_same_answers() -> Result<()> {
     // The two go their own ways.
     fixture::start(&restored, "sugar").await?;
     assert_eq!(answers(&client).await?, before);
+    Ok(())
+}
+
+#[tokio::test]
+async fn the_store_of_a_member_is_restored_and_started_as_one() -> Result<()> {
+    let folder = Folder::new()?;
+    cluster::init(&folder, &["north"])?;
+    let member = cluster::up(&folder, "north-1").await?;
+    member.run(&["backup", "member.lwb"])?.succeeded()?;
+    let restored = legwork(folder.path(), &["restore", "member.lwb", "--data", "copy"])?;
+    let said = restored.succeeded()?;
+    assert!(said.contains("start it with `legwork up --cluster DIR --data copy`"), "{said}");
+    member.kill()?;
+    let copy = folder.server("copy", &["--cluster", "cluster/north-1"]).await?;
+    copy.run(&["cluster", "status"])?.succeeded()?;
     Ok(())
 }
 

@@ -10,7 +10,11 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context as _, Result, bail, ensure};
 use legwork_api::client::Error;
 use legwork_api::cluster::Cluster;
-use legwork_store::embedded;
+use legwork_model::event::{Record, SiteEvent};
+use legwork_model::id::StreamId;
+use legwork_placement::Topology;
+use legwork_store::embedded::{self, Embedded};
+use legwork_store::{EventStore as _, Version};
 use serde_json::json;
 
 use crate::context::Context;
@@ -19,6 +23,8 @@ use crate::progress::{Progress, Watched};
 use crate::style::{GOOD, STRONG, WARN, paint};
 
 const HASH_BYTES: usize = 32;
+/// Records that say what belongs to the whole server may be large.
+const RECORDS_AT_ONCE: usize = 64;
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct BackupArgs {
@@ -69,7 +75,7 @@ pub(crate) async fn backup(context: &Context, args: &BackupArgs) -> Result<()> {
         let mut text = format!("{} {saved}\n", paint(GOOD, "✔"));
         for guest in &guests {
             text.push_str(&format!(
-                "{} its guest {guest} has a store of its own, which is not in it: legwork backup FILE --of {guest}\n",
+                "{} its guest {guest} has a store of its own, which is not in it: `legwork backup FILE --of {guest}`\n",
                 paint(WARN, "!")
             ));
         }
@@ -100,10 +106,50 @@ pub(crate) fn restore(args: &RestoreArgs, out: Output) -> Result<()> {
     drop(input);
     let document = json!({"data": args.data, "bytes": bytes});
     out.answer(&document, || {
-        let data = args.data.display();
-        let next = format!("start it with `legwork up --data {data}`");
+        // It is restored in any case; what cannot be read now is told when it is started.
+        let topology = topology_in(&args.data).ok().flatten();
+        let (data, next) = (args.data.display(), next(&args.data, topology.as_ref()));
         format!("{} restored to {}; {next}\n", paint(GOOD, "✔"), paint(STRONG, data))
     })
+}
+
+/// The topology that the server of a store belongs to.
+fn topology_in(data: &Path) -> Result<Option<Topology>> {
+    let store = Embedded::open(data)?;
+    let (mut from, mut newest) = (0, None);
+    loop {
+        let records = store.read(StreamId::SITE, Version(from), RECORDS_AT_ONCE)?;
+        if records.is_empty() {
+            return Ok(newest.and_then(|source: String| Topology::parse(&source).0));
+        }
+        from += records.len() as u64;
+        for record in &records {
+            for event in Record::<SiteEvent>::from_bytes(record)?.events {
+                if let SiteEvent::TopologyPublished { source, .. } = event {
+                    newest = Some(source);
+                }
+            }
+        }
+    }
+}
+
+/// How a restored store is started. That of a guest lies under the name of that in `guests`.
+fn next(data: &Path, topology: Option<&Topology>) -> String {
+    let shown = data.display();
+    let Some(topology) = topology else {
+        return format!("start it with `legwork up --data {shown}`");
+    };
+    let parent = data.parent().and_then(Path::file_name);
+    let name = data.file_name().and_then(|name| name.to_str());
+    let guest = name.filter(|_| parent.is_some_and(|parent| parent == "guests"));
+    let guest = guest.and_then(|name| topology.server(topology.server_named(name)?));
+    match guest.and_then(|guest| topology.server(guest.host?)) {
+        Some(host) => format!("start its host `{}`, whose process holds it", host.name),
+        None => format!(
+            "start it with `legwork up --cluster DIR --data {shown}`, DIR being the folder that \
+             `legwork cluster init` made for this server"
+        ),
+    }
 }
 
 async fn receive(context: &Context, path: &Path, guest: Option<&str>) -> Result<u64> {
@@ -165,6 +211,21 @@ mod tests {
     use legwork_api::cluster::ClusterServer;
 
     use super::*;
+
+    #[test]
+    fn a_restored_store_is_started_as_what_it_belongs_to() {
+        let text = "topology: t\ndomains: { north: { servers: {\
+                    north-1: { address: \"10.0.0.1:7710\", api: \"http://10.0.0.1:7700\" },\
+                    north-2: { host: north-1, weight: 0 } } } }\n";
+        let topology = Topology::parse(text).0;
+        let next = |data: &str, topology| next(Path::new(data), topology);
+        assert_eq!(next("copy", None), "start it with `legwork up --data copy`");
+        let member = next("copy", topology.as_ref());
+        assert!(member.starts_with("start it with `legwork up --cluster DIR --data copy`"));
+        let guest = next("copy/guests/north-2", topology.as_ref());
+        assert_eq!(guest, "start its host `north-1`, whose process holds it");
+        assert!(next("guests/north-1", topology.as_ref()).contains("--cluster DIR"));
+    }
 
     #[test]
     fn guests_of_the_server_that_was_asked_are_not_in_its_backup() {

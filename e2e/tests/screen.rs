@@ -125,6 +125,44 @@ async fn no_line_is_longer_than_the_screen_is_wide() -> Result<()> {
 }
 
 #[tokio::test]
+async fn what_went_wrong_fits_the_screen_too_and_commands_stay_whole() -> Result<()> {
+    let folder = Folder::new()?;
+    let server = folder.server("store", &[]).await?;
+    folder.file("people.yaml", PEOPLE)?;
+    folder.file("claim.yaml", PROCESS)?;
+    let wrong = PROCESS
+        .replace("reads: [what_has_happened_to_the_house]", "reads: [the_weather_on_that_day]");
+    folder.file("wrong.yaml", wrong)?;
+    server.run(&["deploy", "people.yaml", "claim.yaml"])?.succeeded()?;
+    for (line, said) in [
+        ("check people.yaml wrong.yaml", "the_weather_on_that_day"),
+        ("deploy people.yaml wrong.yaml", "the_weather_on_that_day"),
+        ("show last", "`legwork start PROCESS`"),
+        ("start CLAIM", "--set what_has_happened_to_the_house=…"),
+        ("work list --as somebody-who-has-left-the-department-long-ago", "`legwork organisation`"),
+        ("deadline plan somebody-who-has-left-the-department-long-ago", "`legwork executors`"),
+        ("token revoke the-token-of-a-desk-that-is-no-longer-there", "`legwork token list`"),
+        ("executors register crm --url http://127.0.0.1:9/ --type a", "LEGWORK_EXECUTOR_SECRET"),
+        ("cluster replace", "Usage:"),
+        ("--server http://127.0.0.1:1 list", "`legwork up`"),
+        ("up --mail a-file-that-is-not-there-or-no-longer.yaml --listen 127.0.0.1:0", "--mail"),
+    ] {
+        let line = line.replace("CLAIM", CLAIM);
+        let mut command = prepared()?;
+        command.env("COLUMNS", COLUMNS.to_string()).current_dir(folder.path());
+        if !line.starts_with("--server") {
+            command.env("LEGWORK_SERVER", server.url());
+        }
+        let output = command.args(line.split(' ')).output()?;
+        let text = String::from_utf8([output.stdout, output.stderr].concat())?;
+        ensure!(!output.status.success() && text.contains(said), "legwork {line}:\n{text}");
+        let long = text.lines().find(|line| line.chars().count() > COLUMNS);
+        ensure!(long.is_none(), "legwork {line}:\n{text}");
+    }
+    Ok(())
+}
+
+#[tokio::test]
 async fn people_see_their_own_clock_and_programs_see_utc() -> Result<()> {
     let folder = Folder::new()?;
     let servers = office(&folder).await?;

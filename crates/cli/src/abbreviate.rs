@@ -8,6 +8,8 @@ use legwork_model::id::InstanceId;
 
 /// What stands for the newest.
 pub(crate) const LAST: &str = "last";
+/// What the items of one's worklist are called.
+pub(crate) const ITEM: &str = "work item";
 /// How many letters of an instance's id are shown in lists.
 const SHORT_CHARS: usize = 6;
 /// How many letters at its end tell the server that has started it, and are not shown.
@@ -39,7 +41,14 @@ pub(crate) fn find<'c, T>(
             if more > 0 {
                 list.push_str(&format!("\n  … and {more} more"));
             }
-            bail!("`{text}` fits {} of them, write more of one:{list}", fitting.len());
+            let number = fitting.len();
+            match best {
+                Some(Fit::Instance) if what == ITEM => {
+                    bail!("`{text}` has {number} items for you; name one:{list}")
+                }
+                Some(Fit::Instance) => bail!("`{text}` has {number} {what}s; name one:{list}"),
+                _ => bail!("`{text}` fits {number} of them, write more of one:{list}"),
+            }
         }
     }
 }
@@ -164,6 +173,7 @@ mod tests {
         let find = |text| find(text, "work item", &items, |id| (*id).to_owned());
         assert_eq!(*find("8xj2m6").unwrap(), IDS[0]);
         assert_eq!(*find("inst_01KFZQ9Y5GB4D7T3N8XJ2M7ABC").unwrap(), IDS[3]);
-        assert!(check("8XJ2M7").starts_with("`8XJ2M7` fits 4 of them"), "{}", check("8XJ2M7"));
+        let several = check("8XJ2M7");
+        assert!(several.starts_with("`8XJ2M7` has 4 items for you; name one:\n"), "{several}");
     }
 }

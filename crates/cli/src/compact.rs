@@ -4,7 +4,8 @@
 
 use std::path::PathBuf;
 
-use anyhow::{Context as _, Result, ensure};
+use anyhow::{Context as _, Result, anyhow, ensure};
+use legwork_store::Error;
 use legwork_store::embedded::Embedded;
 use serde_json::json;
 
@@ -28,7 +29,7 @@ pub(crate) fn run(args: &Args, out: Output) -> Result<()> {
     );
     let mut spinner = Spinner::default();
     spinner.say("compacting");
-    let store = Embedded::open(&args.data)?;
+    let store = Embedded::open(&args.data).map_err(named)?;
     let occupied = || -> Result<u64> {
         let used = store.disk_use().context("cannot tell the size of the store")?;
         Ok(used.tables + used.journals + used.blobs)
@@ -39,6 +40,19 @@ pub(crate) fn run(args: &Args, out: Output) -> Result<()> {
     spinner.stop();
     let document = json!({"data": args.data, "bytes_before": before, "bytes": after});
     out.answer(&document, || said(&paint(STRONG, shown), before, after))
+}
+
+/// Whoever compacts starts no server.
+fn named(error: Error) -> anyhow::Error {
+    match error {
+        Error::Locked { path } => {
+            anyhow!(
+                "the store at {} is in use by another process; stop that server",
+                path.display()
+            )
+        }
+        error => error.into(),
+    }
 }
 
 fn said(data: &str, before: u64, after: u64) -> String {
@@ -53,6 +67,16 @@ fn said(data: &str, before: u64, after: u64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_store_in_use_is_let_alone() {
+        let dir = tempfile::tempdir().unwrap();
+        let held = Embedded::open(dir.path()).unwrap();
+        let args = Args { data: dir.path().to_owned() };
+        let said = run(&args, Output { json: false }).unwrap_err().to_string();
+        assert!(said.ends_with("in use by another process; stop that server"), "{said}");
+        drop(held);
+    }
 
     #[test]
     fn where_there_was_nothing_to_gain_nothing_is_called_compacted() {

@@ -4,7 +4,7 @@
 
 use std::time::Duration;
 
-use anyhow::{Context as _, Result};
+use anyhow::{Context as _, Result, bail};
 use legwork_api::client::{Client, InstanceQuery, WorklistQuery};
 use legwork_api::instances::{Incident, IncidentList, InstanceList};
 use legwork_api::work::{Item, Worklist};
@@ -57,6 +57,9 @@ impl Context {
         let mut known = progress::waiting("looking for the instance", looking).await?;
         known.sort_by_key(|summary| std::cmp::Reverse(summary.instance));
         let found = abbreviate::find(text, "instance", &known, |one| one.instance.to_string());
+        if text == LAST && known.is_empty() {
+            bail!("there is no instance yet; start one with `legwork start PROCESS`");
+        }
         let hint = "list instances with `legwork list`, ended ones with `legwork list --ended`";
         Ok(found.context(hint).map_err(turned)?.instance)
     }
@@ -68,7 +71,8 @@ impl Context {
         }
         let mut items = self.worklist().await?.items;
         items.sort_by_key(|item| std::cmp::Reverse((item.offered_at, item.activity.clone())));
-        let found = abbreviate::find(text, "work item", &items, |item| item.activity.to_string());
+        let found =
+            abbreviate::find(text, abbreviate::ITEM, &items, |item| item.activity.to_string());
         match found {
             Ok(item) => Ok(item.activity.clone()),
             Err(error) => match self.open_activity(text).await {

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use anyhow::{Context as _, Result};
+use anyhow::{Context as _, Result, bail};
 use legwork_api::executors::{
     ExecutorCondition, ExecutorRequest, ExecutorState, ExecutorTypeState, LIMIT, PolicyRequest,
     Regularly, TypeLimit,
@@ -58,7 +58,7 @@ struct Registration {
     url: String,
     /// The secret with which it signs its results, and Legwork its calls: 32 to 200 characters
     #[arg(long, env = "LEGWORK_EXECUTOR_SECRET", hide_env_values = true)]
-    secret: String,
+    secret: Option<String>,
     /// A type of jobs that it does, how many at a time and in so long (10/s); may be repeated
     #[arg(long = "type", value_name = "TYPE[=LIMIT][@RATE]", required = true, value_parser = of_type)]
     types: Vec<(String, TypeLimit)>,
@@ -112,9 +112,12 @@ pub(crate) async fn run(context: &Context, args: &Args) -> Result<()> {
 }
 
 async fn register(context: &Context, asked: &Registration) -> Result<()> {
+    let Some(secret) = asked.secret.clone() else {
+        bail!("say its secret: --secret SECRET, or set LEGWORK_EXECUTOR_SECRET");
+    };
     let request = ExecutorRequest {
         url: asked.url.clone(),
-        secret: asked.secret.clone(),
+        secret,
         types: asked.types.iter().cloned().collect::<BTreeMap<_, _>>(),
         limit: asked.limit,
         at_once: asked.at_once,

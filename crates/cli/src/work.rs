@@ -99,7 +99,7 @@ pub(crate) async fn run(context: &Context, args: &Args) -> Result<()> {
         Command::Show { item } => {
             let activity = context.item(item).await?;
             let detail = context.client.item(&activity, agent).await?;
-            context.out.answer(&detail, || render_detail(&detail))
+            context.out.answer(&detail, || render_detail(&detail, agent))
         }
         Command::File(args) => save_file(context, args).await,
         Command::Claim { item } => {
@@ -283,7 +283,7 @@ fn render_change(change: &Worklist) -> String {
     format!("{}{}", missing(&change.unreachable, |_| true), table.render(""))
 }
 
-fn render_detail(detail: &ItemDetail) -> String {
+fn render_detail(detail: &ItemDetail, agent: Option<&str>) -> String {
     let Item { activity, process, title, offered_at, claimed_by, .. } = &detail.item;
     let mut out = format!("{} · {process} · {activity}\n", paint(STRONG, plain(title)));
     let offered = if claimed_by.is_none() { "offered" } else { "" };
@@ -300,7 +300,8 @@ fn render_detail(detail: &ItemDetail) -> String {
     }
     if let Some((element, _)) = files(detail).first() {
         let item = short(&activity.to_string());
-        out.push_str(&format!("\nOpen a file with `legwork work file {item} {element}`\n"));
+        let who = agent.map(|agent| format!(" --as {agent}")).unwrap_or_default();
+        out.push_str(&format!("\nSave a file with `legwork work file {item} {element}{who}`\n"));
     }
     let mut table = Table::bare();
     for output in &detail.outputs {
@@ -467,7 +468,7 @@ mod tests {
             ],
         };
         assert_eq!(types(&detail), Types::from([("rate".to_owned(), ValueType::Decimal)]));
-        insta::assert_snapshot!(plain(&render_detail(&detail)), @r"
+        insta::assert_snapshot!(plain(&render_detail(&detail, Some("bob"))), @r"
         Title of verdict · loan · inst_01KFZQ9Y5GB4D7T3N8XJ2M6RVC:verdict
         offered, takes 15m · since 2026-03-01 09:30Z
 
@@ -475,7 +476,7 @@ mod tests {
           amount  12.50
           photo   dent.jpg (48211 bytes)
 
-        Open a file with `legwork work file 8XJ2M6:verdict photo`
+        Save a file with `legwork work file 8XJ2M6:verdict photo --as bob`
 
         Wanted, with --set
           rate  decimal  optional  Rate of interest

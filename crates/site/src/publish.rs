@@ -277,7 +277,10 @@ impl Site {
         caller.require_admin()?;
         self.require_registrar()?;
         if !self.tokens.contains(&name) {
-            return Err(Refusal::not_found("no_such_token", format!("token `{name}`")));
+            return Err(Refusal::not_found(
+                "no_such_token",
+                format!("token `{name}`; see `legwork token list`"),
+            ));
         }
         if self.tokens.is_last_admin(&name) && self.tokens.len() > 1 {
             let message = "it is the last token with the scope admin; revoke the others first";

@@ -354,7 +354,10 @@ impl Site {
         if self.organisation_in_force()?.contains(agent) {
             return Ok(());
         }
-        Err(Refusal::not_found("no_such_agent", format!("agent `{agent}` in the organisation")))
+        let what = format!(
+            "agent `{agent}` in the organisation; `legwork organisation` shows who there is"
+        );
+        Err(Refusal::not_found("no_such_agent", what))
     }
 
     pub(crate) fn organisation_in_force(&self) -> Result<&Organisation, Refusal> {

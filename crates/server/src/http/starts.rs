@@ -206,7 +206,9 @@ fn key(x: &Exchange<'_>, request: &StartRequest) -> Result<Option<Key>> {
     let Some(key) = x.key()? else { return Ok(None) };
     // Whoever took the key of a moment to come would keep its schedule from starting it.
     if key.starts_with(KEY_OF_SCHEDULE) && !matches!(x.credential, Credential::Schedule(_)) {
-        let detail = format!("keys that begin with `{KEY_OF_SCHEDULE}` are those of schedules");
+        let detail = format!(
+            "keys that begin with `{KEY_OF_SCHEDULE}` are those of schedules; choose another"
+        );
         return Err(Refused::bad_request("reserved_idempotency_key", detail));
     }
     Ok(Some(Key {

@@ -63,7 +63,9 @@ impl Site {
         if !is_known {
             return Err(Refusal::not_found(
                 "no_such_resource",
-                format!("person or executor `{resource}`"),
+                format!(
+                    "person or executor `{resource}`; see `legwork organisation` and `legwork executors`"
+                ),
             ));
         }
         self.require_planner_here(&resource)?;

@@ -25,7 +25,7 @@ pub enum Rejection {
     KeyReused,
     #[error("held by {holder}; ask them to release or delegate it")]
     HeldBy { holder: AgentId },
-    #[error("nobody holds `{step}`: there is nothing to release")]
+    #[error("nobody holds `{step}`; there is nothing to release")]
     NotHeld { step: String },
     #[error("`{step}` is a job for a worker, not a work item; activate it by its job type")]
     NotAWorkItem { step: String },

@@ -49,7 +49,7 @@ fn a_released_item_can_be_claimed_by_somebody_else() {
     > start
       approve Activated
     > release approve by ann
-      refused not_held: nobody holds `approve`: there is nothing to release
+      refused not_held: nobody holds `approve`; there is nothing to release
     > claim approve by ann
       approve Activated -> Selected
     > release approve by bob
@@ -268,7 +268,7 @@ fn a_substitute_takes_over_what_somebody_else_holds() {
     > start
       approve Activated
     > take approve by bob
-      refused not_held: nobody holds `approve`: there is nothing to release
+      refused not_held: nobody holds `approve`; there is nothing to release
     > claim approve by ann
       approve Activated -> Selected
     > take approve by ann

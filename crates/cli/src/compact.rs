@@ -44,15 +44,11 @@ pub(crate) fn run(args: &Args, out: Output) -> Result<()> {
 
 /// Whoever compacts starts no server.
 fn named(error: Error) -> anyhow::Error {
-    match error {
-        Error::Locked { path } => {
-            anyhow!(
-                "the store at {} is in use by another process; stop that server",
-                path.display()
-            )
-        }
-        error => error.into(),
+    if let Error::Locked { path } = &error {
+        let shown = path.display();
+        return anyhow!("the store at {shown} is in use by another process; stop that server");
     }
+    error.into()
 }
 
 fn said(data: &str, before: u64, after: u64) -> String {

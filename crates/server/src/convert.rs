@@ -195,6 +195,7 @@ fn branch(schema::Branch { name, title }: schema::Branch) -> Branch {
 }
 
 fn node(view: site::NodeView) -> Node {
+    let (kind, message) = view.incident.unzip();
     Node {
         name: view.name,
         title: view.title,
@@ -217,8 +218,8 @@ fn node(view: site::NodeView) -> Node {
         performer: view.performer.map(performer),
         attempts: view.attempts,
         retry_at: view.retry_at,
-        incident: view.incident,
-        incident_kind: view.incident_kind.map(str::to_owned),
+        incident: message,
+        incident_kind: kind.map(str::to_owned),
         failures: failures(view.failures),
         server: view.server,
     }

@@ -421,9 +421,7 @@ pub struct NodeView {
     pub performer: Option<Performer>,
     pub attempts: u32,
     pub retry_at: Option<Timestamp>,
-    pub incident: Option<String>,
-    /// The stable word of its incident.
-    pub incident_kind: Option<&'static str>,
+    pub incident: Option<(&'static str, String)>,
     /// The latest failed attempts, the first one first.
     pub failures: Vec<Failure>,
     /// Who controls it; `None` if that is not known yet, or there is one server alone.

@@ -97,7 +97,6 @@ fn node_view(
     let activity = state.activity(schema, node.id);
     let open = state.open_at(schema, node.id);
     let (open, answered) = (open.as_ref(), state.answer(node.id));
-    let raised = open.and_then(|open| open.incident).map(incident);
     NodeView {
         name: node.name.clone(),
         title: node.title.clone(),
@@ -111,8 +110,7 @@ fn node_view(
         performer: answered.map(|answer| &answer.by).or(state.performer(node.id)).cloned(),
         attempts: open.map_or(0, |open| open.attempts),
         retry_at: open.and_then(|open| open.retry_at),
-        incident: raised.as_ref().map(|(_, message)| message.clone()),
-        incident_kind: raised.map(|(kind, _)| kind),
+        incident: open.and_then(|open| open.incident).map(incident),
         failures: open.map_or(&[][..], |open| open.failures).to_vec(),
         server: seat.and_then(|seat| seat.at(instance).controller(schema, state, node.id)),
     }

@@ -17,7 +17,7 @@ use crate::compile::compile;
 use crate::condition::Condition;
 use crate::definition::{
     Availability, Block, Branch, Choice, ChoiceBy, Decider, Definition, Demand, Element, Guard,
-    Loop, Measure, Parallel, Retry, Step, Sync, Until, Use, Work,
+    Late, Loop, Measure, Parallel, Retry, Step, Sync, Until, Use, Work,
 };
 use crate::finding::{Span, Spanned};
 use crate::rule::{Actors, Rule};
@@ -203,6 +203,12 @@ impl Builder {
             availability: match dice.roll(4) {
                 0 => Some(Spanned::nowhere(Availability::High)),
                 1 => Some(Spanned::nowhere(Availability::Normal)),
+                _ => None,
+            },
+            late: match dice.roll(5) {
+                0 => Some(Spanned::nowhere(Late::Tell)),
+                1 => Some(Spanned::nowhere(Late::Abort)),
+                2 => Some(Spanned::nowhere(Late::Extend(Duration::from_secs(172_800)))),
                 _ => None,
             },
             start,

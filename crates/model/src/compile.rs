@@ -8,8 +8,8 @@ use std::sync::Arc;
 
 use crate::assignment::{Assignment, Place};
 use crate::definition::{
-    self, Block, Choice, ChoiceBy, Decider, Definition, Guard, Loop, Parallel, Step, Until, Use,
-    Work,
+    self, Block, Choice, ChoiceBy, Decider, Definition, Guard, Late, Loop, Parallel, Step, Until,
+    Use, Work,
 };
 use crate::finding::Spanned;
 use crate::id::{ElementId, NodeId};
@@ -41,6 +41,7 @@ pub fn compile(definition: &Definition, version: u32) -> Result<Schema, CompileE
             process,
             version,
             title,
+            late: definition.late.as_ref().map_or_else(Late::default, |late| late.value),
             nodes: Vec::new(),
             elements,
             loops: Vec::new(),

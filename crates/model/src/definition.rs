@@ -18,6 +18,8 @@ pub struct Definition {
     pub title: Option<String>,
     /// What cases do when a server is down.
     pub availability: Option<Spanned<Availability>>,
+    /// What is done when the deadline of a case passes.
+    pub late: Option<Spanned<Late>>,
     /// The elements given when an instance starts: the writes of the start node.
     pub start: Vec<Use>,
     /// The elements an instance answers with when it has ended: the reads of the end node.
@@ -46,6 +48,23 @@ impl Availability {
             Self::High => "high",
         }
     }
+}
+
+/// What is done when the deadline of a case passes and the case has not ended. People are told in any case.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Late {
+    /// People are told, and the case goes on.
+    #[default]
+    Tell,
+    /// The case is aborted.
+    Abort,
+    /// The deadline becomes later by so much.
+    Extend(Duration),
+}
+
+impl Late {
+    /// What is one word in a definition.
+    pub const WORDS: [(&str, Self); 2] = [("tell", Self::Tell), ("abort", Self::Abort)];
 }
 
 #[derive(Clone, Debug)]

@@ -8,7 +8,7 @@ use std::ops::RangeInclusive;
 
 use serde_json::{Value, json};
 
-use crate::definition::{Availability, Demand, Retry};
+use crate::definition::{Availability, Demand, Late, Retry};
 use crate::time::format_duration;
 use crate::value::ValueType;
 use crate::yaml::fields::{EXPRESSION_LEN_MAX, NAME_LEN_MAX, TITLE_LEN_MAX};
@@ -40,6 +40,7 @@ pub fn definition() -> Value {
                 "enum": Availability::ALL.map(Availability::word),
                 "default": Availability::default().word(),
             },
+            "late": late(),
             "data": data(),
             "start": uses(
                 "The elements given when an instance starts; `?` makes one optional.",
@@ -63,6 +64,25 @@ pub fn definition() -> Value {
             "retry": retry(),
             "undo": undo(),
         },
+    })
+}
+
+fn late() -> Value {
+    let words = Late::WORDS.map(|(word, _)| word);
+    json!({
+        "description": "What is done when the deadline of a case passes. People are told in any case; \
+                        `extend` makes the deadline so much later.",
+        "oneOf": [
+            { "enum": words },
+            {
+                "type": "object",
+                "required": ["extend"],
+                "additionalProperties": false,
+                "properties": { "extend": duration("How much later the deadline becomes.", "2d") },
+            },
+        ],
+        "default": words[0],
+        "examples": ["abort", { "extend": "2d" }],
     })
 }
 
@@ -486,6 +506,7 @@ mod tests {
     fn every_field_the_reader_knows_is_described() {
         for (pointer, fields) in [
             ("", &known::PROCESS_FIELDS[..]),
+            ("/properties/late/oneOf/1", &known::LATE_FIELDS),
             ("/properties/data/additionalProperties/oneOf/1", &known::ELEMENT_FIELDS),
             ("/$defs/step", &known::STEP_FIELDS),
             ("/$defs/parallel", &known::PARALLEL_FIELDS),

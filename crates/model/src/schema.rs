@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::condition::Condition;
-use crate::definition::{Demand, Retry, Work};
+use crate::definition::{Demand, Late, Retry, Work};
 use crate::id::{Activity, ElementId, NodeId};
 use crate::rule::Rule;
 use crate::value::ValueType;
@@ -20,6 +20,8 @@ pub struct Schema {
     pub process: Arc<str>,
     pub version: u32,
     pub title: Arc<str>,
+    /// What is done when the deadline of a case passes.
+    pub late: Late,
     pub nodes: Vec<Node>,
     pub elements: Vec<Element>,
     pub loops: Vec<Loop>,

@@ -59,7 +59,7 @@ fn fields_that_are_missing_unknown_or_written_twice_are_told() {
     assert_snapshot!(findings("proces: p\nstesp: []\nbanana: 1\n"), @r"
     1:1 Y2 a definition has no field `proces` -- did you mean `process`?
     2:1 Y2 a definition has no field `stesp` -- did you mean `steps`?
-    3:1 Y2 a definition has no field `banana` -- fields of a definition are `process`, `title`, `availability`, `data`, `start`, `result` and `steps`
+    3:1 Y2 a definition has no field `banana` -- fields of a definition are `process`, `title`, `availability`, `late`, `data`, `start`, `result` and `steps`
     ");
     assert_snapshot!(findings("process: p\nprocess: q\nsteps: []\n1: 2\n[a]: b"), @r"
     2:1 Y2 `process` is written twice, first at 1:1 -- keep one of them
@@ -84,6 +84,20 @@ fn availability_is_one_of_two_words() {
         assert_eq!(findings(&format!("process: p\navailability: {word}\nsteps: []\n")), "");
     }
     assert_snapshot!(findings("process: p\navailability: always\nsteps: []\n"), @"2:15 Y2 `availability` cannot be `always` -- write one of `normal` and `high`");
+}
+
+#[test]
+fn late_is_a_word_or_how_much_later_the_deadline_becomes() {
+    let findings = |late: &str| findings(&format!("process: p\nlate: {late}\nsteps: []\n"));
+    for late in ["tell", "abort", "{ extend: 2d }"] {
+        assert_eq!(findings(late), "");
+    }
+    assert_snapshot!(findings("never"), @"2:7 Y2 `late` cannot be `never` -- write `tell`, `abort` or `{ extend: 2d }`");
+    assert_snapshot!(findings("2"), @"2:7 Y2 `late` cannot be a number -- write `tell`, `abort` or `{ extend: 2d }`");
+    assert_snapshot!(findings("{ extend: 2 }"), @"2:17 Y2 `extend` of `late` is not a length of time: `2` -- write a number and its unit: 500ms, 30s, 15m, 8h or 2d");
+    assert_snapshot!(findings("{ extend: 0d }"), @"2:17 Y2 `extend` of `late` has no length -- write how much later the deadline becomes, such as 2d; or `late: tell`");
+    assert_snapshot!(findings("{ extend: 40000d }"), @"2:17 Y3 `extend` of `late` is longer than a hundred years -- write a shorter one");
+    assert_snapshot!(findings("{ extent: 2d }"), @"2:9 Y2 `late` has no field `extent` -- did you mean `extend`?");
 }
 
 #[test]

@@ -57,6 +57,7 @@ pub(crate) fn schema() -> Arc<Schema> {
         process: Spanned::nowhere("nothing".into()),
         title: None,
         availability: None,
+        late: None,
         start: Vec::new(),
         result: Vec::new(),
         data: Vec::new(),

@@ -5,6 +5,7 @@
 
 mod blocks;
 pub mod fields;
+mod late;
 mod names;
 mod nearest;
 mod process;
@@ -30,6 +31,7 @@ pub(crate) mod known_fields {
     pub(crate) use super::blocks::{
         BRANCH_FIELDS, CHOICE_FIELDS, LOOP_FIELDS, PARALLEL_FIELDS, STEP_FIELDS,
     };
+    pub(crate) use super::late::LATE_FIELDS;
     pub(crate) use super::process::{ELEMENT_FIELDS, PROCESS_FIELDS};
     pub(crate) use super::values::{RETRY_FIELDS, UNDO_FIELDS};
 }

@@ -17,8 +17,8 @@ use crate::value::ValueType;
 /// The most data elements a process may have.
 pub const ELEMENTS_MAX: usize = 500;
 
-pub(crate) const PROCESS_FIELDS: [&str; 7] =
-    ["process", "title", "availability", "data", "start", "result", "steps"];
+pub(crate) const PROCESS_FIELDS: [&str; 8] =
+    ["process", "title", "availability", "late", "data", "start", "result", "steps"];
 pub(crate) const ELEMENT_FIELDS: [&str; 2] = ["type", "title"];
 
 /// Words of the condition language that cannot name an element.
@@ -81,6 +81,7 @@ fn process(root: &Node, report: &mut Report) -> Option<Definition> {
     let title = fields.value("title").and_then(|node| fields::title(node, "the title", report));
     let availability = fields.value("availability").and_then(|node| availability(node, report));
     let mut blocks = Blocks::new(report);
+    let late = fields.value("late").and_then(|node| blocks.late(node));
     let data = fields.value("data").map_or_else(Vec::new, |node| elements(node, &mut blocks));
     let start = blocks.uses(&fields, "start");
     let result = blocks.uses(&fields, "result");
@@ -89,7 +90,8 @@ fn process(root: &Node, report: &mut Report) -> Option<Definition> {
         .required("steps", hint, blocks.report)
         .map(|node| blocks.sequence(node, "`steps` of the process"));
     blocks.names.resolve(blocks.report);
-    Some(Definition { process: name?, title, availability, start, result, data, steps: steps? })
+    let process = name?;
+    Some(Definition { process, title, availability, late, start, result, data, steps: steps? })
 }
 
 fn availability(node: &Node, report: &mut Report) -> Option<Spanned<Availability>> {

@@ -11,8 +11,8 @@ use super::blocks::{ITERATIONS_DEFAULT, ROUNDS_DEFAULT};
 use super::tree::{ScalarKind, resolve};
 use crate::assignment::Assignment;
 use crate::definition::{
-    Block, Branch, Choice, ChoiceBy, Decider, Definition, Demand, Element, Guard, Loop, Measure,
-    Parallel, Retry, Step, Sync, Until, Use, Work,
+    Block, Branch, Choice, ChoiceBy, Decider, Definition, Demand, Element, Guard, Late, Loop,
+    Measure, Parallel, Retry, Step, Sync, Until, Use, Work,
 };
 use crate::finding::Spanned;
 use crate::time::format_duration;
@@ -37,6 +37,14 @@ impl Writer {
         self.title(definition.title.as_deref());
         if let Some(availability) = &definition.availability {
             self.field("availability", availability.value.word());
+        }
+        match definition.late.as_ref().map(|late| late.value) {
+            None => {}
+            Some(Late::Tell) => self.field("late", "tell"),
+            Some(Late::Abort) => self.field("late", "abort"),
+            Some(Late::Extend(by)) => {
+                self.field("late", &format!("{{ extend: {} }}", format_duration(by)));
+            }
         }
         if !definition.data.is_empty() {
             self.field("data", "");

@@ -5,7 +5,7 @@
 
 use legwork_model::event::{
     Assigned, Channel, FetchedValue, Incident, Parcel, Performer, Received, Replanned,
-    RequestDigest,
+    RequestDigest, Then,
 };
 use legwork_model::id::{Activity, AgentId, ElementId, ServerId};
 use legwork_model::time::Timestamp;
@@ -114,6 +114,11 @@ pub enum Command {
     Finish,
     /// Steps are planned otherwise.
     Replan(Box<Replanned>),
+    /// The deadline has passed.
+    PassDeadline {
+        at: Timestamp,
+        then: Then,
+    },
     /// What no server has taken yet goes to another one of the domain.
     Redirect {
         from: ServerId,

@@ -12,6 +12,7 @@ mod complete;
 mod create;
 mod delegate;
 mod fail;
+mod pass;
 mod raise;
 mod release;
 mod replan;
@@ -130,6 +131,7 @@ pub fn decide_at(
         Command::Finish => travel::finish(case),
         Command::Redirect { from, to } => travel::redirect(case, from, to),
         Command::Replan(replanned) => replan::replan(case, replanned),
+        Command::PassDeadline { at, then } => pass::pass(case, at, then),
     }
 }
 

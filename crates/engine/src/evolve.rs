@@ -7,7 +7,7 @@
 mod travel;
 
 use legwork_model::event::{
-    Answered, Completed, Created, Entry, Event, Performer, Received, Record, RequestDigest,
+    Answered, Completed, Created, Entry, Event, Performer, Received, Record, RequestDigest, Then,
 };
 use legwork_model::id::{Activity, AgentId, DomainId, ElementId, NodeId, ServerId};
 use legwork_model::schema::{LOOP_REPEAT, Node, Schema};
@@ -175,8 +175,18 @@ pub(crate) fn apply(
         Event::Replanned(replanned) => {
             state.deadline.iter_mut().for_each(|deadline| deadline.replan(replanned, at));
         }
+        Event::DeadlinePassed { at, then } => pass_deadline(schema, state, *at, *then),
     }
     note_end(state, at);
+}
+
+fn pass_deadline(schema: &Schema, state: &mut State, at: Timestamp, then: Then) {
+    let Some(mut deadline) = state.deadline.take() else { return };
+    deadline.pass(at, then, |leg| {
+        let is_now = state.activity(schema, leg.node).iteration.number() == leg.round;
+        is_now && state.node_state(leg.node) != NodeState::NotActivated
+    });
+    state.deadline = Some(deadline);
 }
 
 /// Other servers are told of the end, and values come, after it: when it was is kept apart.

@@ -7,16 +7,19 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
-use legwork_model::event::MailEvent;
+use legwork_model::event::{MailEvent, Owed};
 use legwork_model::id::{Activity, AgentId, InstanceId};
 use legwork_model::schema::Schema;
 use legwork_model::time::Timestamp;
 
+use crate::overdue::{self, Overdue};
 use crate::promise::{self, Promise};
 use crate::rules::{self, Due, Kind, Standing, Told};
 use crate::settings::Tell;
 
 const HOUR: Duration = Duration::from_secs(3_600);
+/// What could not be sent for so long is of no use any more.
+const OWED_FOR: Duration = Duration::from_secs(30 * 86_400);
 
 /// What a letter is about: an item, or a case, for which its start stands.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -29,7 +32,11 @@ pub struct Subject {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Matter {
     Item(Standing),
-    Case(Promise),
+    /// Of a promise that never turned there is nothing to tell.
+    Case {
+        promise: Option<Promise>,
+        overdue: Overdue,
+    },
 }
 
 #[derive(Debug, Default)]
@@ -37,6 +44,8 @@ pub struct Book {
     told: BTreeMap<Subject, Told>,
     /// When everybody got letters in the last hour, oldest first.
     lately: BTreeMap<AgentId, VecDeque<Timestamp>>,
+    /// Letters about cases that are over.
+    owed: BTreeMap<(InstanceId, AgentId), Owed>,
 }
 
 impl Subject {
@@ -58,10 +67,21 @@ impl Subject {
 impl Book {
     /// Takes one record in. Letters of one moment to one person are one: a digest.
     pub fn note(&mut self, event: &MailEvent) {
-        let MailEvent::Told { instance, activity, agent, kind, at } = event;
+        let (instance, activity, agent, kind, at) = match event {
+            MailEvent::Told { instance, activity, agent, kind, at } => {
+                (instance, activity, agent, kind, at)
+            }
+            MailEvent::Owed(owed) => {
+                let key = (owed.instance, owed.agent.clone());
+                return drop(self.owed.insert(key, (**owed).clone()));
+            }
+        };
         // A kind of a later program is none of ours: what it has told is not told here.
         let Some(kind) = Kind::numbered(*kind) else { return };
         let subject = Subject { instance: *instance, activity: activity.clone() };
+        if subject.is_case() && kind == Kind::Late {
+            self.owed.remove(&(*instance, agent.clone()));
+        }
         let told = self.told.entry(subject).or_default();
         told.insert((agent.clone(), kind), *at);
         kind.takes_back().and_then(|other| told.remove(&(agent.clone(), other)));
@@ -77,14 +97,29 @@ impl Book {
         let told = self.told.get(subject).unwrap_or(&NOTHING);
         match matter {
             Matter::Item(item) => rules::due(tell, item, told, now),
-            Matter::Case(promise) => promise::due(tell, promise, told, now),
+            Matter::Case { promise, overdue } => {
+                let mut due = overdue::due(tell, overdue, told, now);
+                // Of a deadline that has passed nobody hears that it may be late.
+                if let Some(promise) = promise.as_ref().filter(|_| !overdue.is_late) {
+                    let more = promise::due(tell, promise, told, now);
+                    due.letters.extend(more.letters);
+                    due.next = due.next.into_iter().chain(more.next).min();
+                }
+                due
+            }
         }
     }
 
     /// Forgets items whose cases are gone, and letters of long ago.
     pub fn prune(&mut self, is_there: impl Fn(&Subject) -> bool, now: Timestamp) {
         self.told.retain(|subject, _| is_there(subject));
+        self.owed.retain(|_, owed| now.since(owed.deadline) < OWED_FOR);
         self.lately.retain(|_, lately| lately.back().is_some_and(|last| now.since(*last) < HOUR));
+    }
+
+    /// Letters about cases that are over.
+    pub fn owed(&self) -> impl Iterator<Item = &Owed> {
+        self.owed.values()
     }
 
     /// When somebody may get the next letter, if not now.
@@ -112,17 +147,19 @@ impl Book {
 
     /// Everything that is known, as events.
     pub fn events(&self) -> Vec<MailEvent> {
-        let event = |subject: &Subject, (agent, kind): &(AgentId, Kind), at: &Timestamp| {
-            subject.told(agent.clone(), *kind, *at)
-        };
-        let mut events: Vec<MailEvent> = self
-            .told
-            .iter()
-            .flat_map(|(subject, told)| told.iter().map(move |(whom, at)| event(subject, whom, at)))
-            .collect();
+        let all = self.told.iter().flat_map(|(subject, told)| {
+            told.iter().map(move |((agent, kind), at)| (at, subject, agent, *kind))
+        });
+        let mut all: Vec<_> = all.collect();
         // In the order in which they were told: the last hour is folded from it.
-        events.sort_by_key(|MailEvent::Told { at, .. }| *at);
-        events
+        all.sort_by_key(|(at, ..)| **at);
+        let told = all.into_iter().map(|(at, subject, agent, kind)| {
+            let agent = agent.clone();
+            subject.told(agent, kind, *at)
+        });
+        // What was told before is of no matter to what is owed still.
+        let owed = self.owed.values().map(|owed| MailEvent::Owed(Box::new(owed.clone())));
+        told.chain(owed).collect()
     }
 }
 

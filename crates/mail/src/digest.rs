@@ -10,7 +10,14 @@ impl Letter<'_> {
     /// Instead of many of these kinds, which `about` names.
     pub fn digest(&self, kinds: impl Iterator<Item = Kind>, about: &str) -> String {
         let groups: Vec<Group> = kinds.map(group).collect();
-        let all = [Group::Own, Group::Others, Group::Withdrawn, Group::Promised];
+        let all = [
+            Group::Own,
+            Group::Others,
+            Group::Late,
+            Group::Danger,
+            Group::Withdrawn,
+            Group::Promised,
+        ];
         let said = all.into_iter().filter_map(|group| {
             counted(group, groups.iter().filter(|other| **other == group).count())
         });
@@ -40,6 +47,16 @@ fn counted(group: Group, count: usize) -> Option<(String, String)> {
             format!("not done yet: {count} item{s}"),
             format!("Offered to people of yours and not done yet: {count} item{s}.\n"),
         ),
+        Group::Late => (
+            format!("late: {count} case{s}"),
+            format!(
+                "Started by you, or with something for you to do, and late: {count} case{s}.\n"
+            ),
+        ),
+        Group::Danger => (
+            format!("in danger: {count} case{s}"),
+            format!("Started by you, and with more to do than there is time: {count} case{s}.\n"),
+        ),
         Group::Withdrawn => (
             format!("not promised any more: {count} case{s}"),
             format!("Started by you and not promised any more: {count} case{s}.\n"),
@@ -58,6 +75,8 @@ enum Group {
     Own,
     /// What was escalated is on the worklists of others.
     Others,
+    Late,
+    Danger,
     Withdrawn,
     Promised,
 }
@@ -68,6 +87,8 @@ fn group(kind: Kind) -> Group {
         Kind::Escalation => Group::Others,
         Kind::Withdrawal => Group::Withdrawn,
         Kind::Promise => Group::Promised,
+        Kind::Late => Group::Late,
+        Kind::Danger => Group::Danger,
     }
 }
 

@@ -14,6 +14,7 @@ use legwork_model::value::Value;
 use legwork_model::zone::Zone;
 use ring::digest;
 
+use crate::overdue;
 use crate::reply::TOKEN_OPENS;
 use crate::rules::Kind;
 use crate::token::Token;
@@ -228,6 +229,7 @@ pub(crate) fn opening(kind: Kind) -> (&'static str, &'static str) {
             "A case that you started may be late: its deadline is not promised any more.",
         ),
         Kind::Promise => ("Promised again: ", "A case that you started is promised again."),
+        Kind::Late | Kind::Danger => overdue::opening(kind, true),
     }
 }
 
@@ -238,7 +240,7 @@ fn next_step(activity: &ActivityId, kind: Kind) -> String {
             "\nTo see what is given and what is wanted, and how to complete it:\n\n  \
              legwork work show {activity}\n"
         ),
-        Kind::Escalation | Kind::Withdrawal | Kind::Promise => {
+        Kind::Escalation | Kind::Withdrawal | Kind::Promise | Kind::Late | Kind::Danger => {
             format!("\nTo see how far the case is:\n\n  legwork show {}\n", activity.instance)
         }
     }

@@ -1,4 +1,4 @@
-//! WHAT people are told by mail: who hears of an item, or of the promise of a case, and when, what a
+//! WHAT people are told by mail: who hears of an item, or of the deadline of a case, and when, what a
 //! letter says, and how a reply is understood.
 //!
 //! Invariant: pure. The time and the key are arguments; the same items, organisation and letters
@@ -10,6 +10,7 @@ mod book;
 mod digest;
 mod letter;
 mod mime;
+mod overdue;
 mod promise;
 mod read;
 mod reply;
@@ -21,6 +22,7 @@ pub use address::same_address;
 pub use book::{Book, Matter, Subject};
 pub use letter::{About, Letter, Outcome, is_message_id, message_id, refused_because};
 pub use mime::MESSAGE_BYTES_MAX;
+pub use overdue::{Overdue, Passing};
 pub use promise::{Promise, Turn};
 pub use reply::{DONE, Reply, Unquoted, Unread, Word, read as read_reply};
 pub use rules::{Due, Kind, Standing};

@@ -94,7 +94,9 @@ mod tests {
             };
             let (since, now) = (Timestamp(since * 1_000), Timestamp(second * 1_000));
             let promise = Promise { owner: "ann".into(), is_promised: *is == '+', since };
-            let due = book.due(tell, &subject, &crate::Matter::Case(promise), now);
+            let overdue = crate::Overdue::default();
+            let matter = crate::Matter::Case { promise: Some(promise), overdue };
+            let due = book.due(tell, &subject, &matter, now);
             assert!(due.next.is_none_or(|next| next > now));
             for (kind, agent) in due.letters {
                 all.push(format!("{second} {kind}"));

@@ -24,6 +24,10 @@ pub enum Kind {
     Withdrawal,
     /// It is promised again.
     Promise,
+    /// The deadline of a case has passed.
+    Late,
+    /// What is left of a case takes longer than there is time.
+    Danger,
 }
 
 /// An item as it stands, as far as mail is concerned.
@@ -106,8 +110,15 @@ impl Due {
 }
 
 impl Kind {
-    const ALL: [Self; 5] =
-        [Self::Assignment, Self::Reminder, Self::Escalation, Self::Withdrawal, Self::Promise];
+    const ALL: [Self; 7] = [
+        Self::Assignment,
+        Self::Reminder,
+        Self::Escalation,
+        Self::Withdrawal,
+        Self::Promise,
+        Self::Late,
+        Self::Danger,
+    ];
 
     /// Its number in the store and in tokens.
     pub fn number(self) -> u8 {
@@ -117,6 +128,8 @@ impl Kind {
             Self::Escalation => 2,
             Self::Withdrawal => 3,
             Self::Promise => 4,
+            Self::Late => 5,
+            Self::Danger => 6,
         }
     }
 
@@ -128,7 +141,9 @@ impl Kind {
     pub fn is_answerable(self) -> bool {
         match self {
             Self::Assignment | Self::Reminder => true,
-            Self::Escalation | Self::Withdrawal | Self::Promise => false,
+            Self::Escalation | Self::Withdrawal | Self::Promise | Self::Late | Self::Danger => {
+                false
+            }
         }
     }
 
@@ -137,7 +152,9 @@ impl Kind {
         match self {
             Self::Withdrawal => Some(Self::Promise),
             Self::Promise => Some(Self::Withdrawal),
-            Self::Assignment | Self::Reminder | Self::Escalation => None,
+            Self::Assignment | Self::Reminder | Self::Escalation | Self::Late | Self::Danger => {
+                None
+            }
         }
     }
 }
@@ -150,6 +167,8 @@ impl fmt::Display for Kind {
             Self::Escalation => "escalation",
             Self::Withdrawal => "withdrawal",
             Self::Promise => "promise",
+            Self::Late => "late",
+            Self::Danger => "danger",
         })
     }
 }

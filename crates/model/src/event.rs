@@ -23,8 +23,8 @@ use crate::id::{
 use crate::schema::Schema;
 use crate::time::Timestamp;
 use crate::value::Value;
-pub use deadline::{Deadline, Leg, Planned, Replanned, Turned};
-pub use mail::MailEvent;
+pub use deadline::{Deadline, Leg, Passed, Planned, Replanned, Then, Turned};
+pub use mail::{MailEvent, Owed};
 pub use plan::{PlanEvent, Reserved, StandsIn, TaskKey};
 pub use record::{Record, RecordedAt, Unreadable, relative};
 use record::{compact_activity, relative_if_any};
@@ -182,6 +182,16 @@ pub enum Event {
     /// Steps are planned otherwise: somebody else has promised them, or nobody does any more.
     #[n(20)]
     Replanned(#[n(0)] Box<Replanned>),
+    /// The deadline passed, and the case had not ended. Written where the case was started.
+    #[n(21)]
+    DeadlinePassed {
+        /// The deadline that passed; the moment of the record is when that was noticed.
+        #[n(0)]
+        at: Timestamp,
+        /// What the process has done about it.
+        #[n(1)]
+        then: Then,
+    },
 }
 
 impl Event {
@@ -208,7 +218,8 @@ impl Event {
             | Self::Redirected { .. }
             | Self::Answered(_)
             | Self::Assigned(_)
-            | Self::Replanned(_) => None,
+            | Self::Replanned(_)
+            | Self::DeadlinePassed { .. } => None,
         }
     }
 
@@ -236,7 +247,8 @@ impl Event {
             | Self::Redirected { .. }
             | Self::Answered(_)
             | Self::Assigned(_)
-            | Self::Replanned(_) => None,
+            | Self::Replanned(_)
+            | Self::DeadlinePassed { .. } => None,
         }
     }
 }

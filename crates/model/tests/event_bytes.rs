@@ -6,9 +6,9 @@
 use legwork_model::event::{
     Answered, Assigned, Channel, Completed, Created, Deadline, Entry, Event, ExecutorRegistered,
     ExecutorType, FetchedValue, Fired, Incident, KeyEvent, Leg, MailEvent, Method, Order, Orders,
-    Parcel, Passage, Performer, Period, PlanEvent, Planned, PolicySet, Received, Record,
+    Owed, Parcel, Passage, Performer, Period, PlanEvent, Planned, PolicySet, Received, Record,
     RegularWork, Replanned, RequestDigest, Reserved, ScheduleEvent, SchedulePut, Secret, SiteEvent,
-    StandsIn, TaskKey, TokenIssued, Validity, Within,
+    StandsIn, TaskKey, Then, TokenIssued, Validity, Within,
 };
 use legwork_model::id::{Activity, DomainId, ElementId, InstanceId, Iteration, NodeId, ServerId};
 use legwork_model::time::Timestamp;
@@ -449,6 +449,24 @@ fn events_of_mail() {
 }
 
 #[test]
+fn letters_that_are_owed() {
+    let owed = Owed {
+        instance: InstanceId(0x0192_3456_789A_BCDE_F012_3456_789A_BCDE),
+        agent: "ann".into(),
+        process: "Loan".to_owned(),
+        steps: vec!["Check".to_owned()],
+        deadline: Timestamp(9),
+        is_own: true,
+    };
+    let record = Record { at: AT, events: vec![MailEvent::Owed(Box::new(owed))] };
+    let stored = record.to_bytes();
+    let expected = "821b0000019ca8bbc9c381820186\
+                    5001923456789abcdef0123456789abcde63616e6e644c6f616e8165436865636b09f5";
+    assert_eq!(hex(&stored), expected);
+    assert_eq!(Record::from_bytes(&stored), Ok(record));
+}
+
+#[test]
 fn several_events_share_one_moment() {
     let record = Record {
         at: AT,
@@ -502,6 +520,10 @@ fn deadlines() {
     let lost = Leg { planned: None, ..leg };
     let replanned = Replanned { legs: vec![lost], reason: "ill".to_owned() };
     check(Event::Replanned(Box::new(replanned)), "8214828185050001090463696c6c");
+    let passed = |then| Event::DeadlinePassed { at: Timestamp(10), then };
+    check(passed(Then::Tell), "83150a8100");
+    check(passed(Then::Abort), "83150a8101");
+    check(passed(Then::Extend { to: Timestamp(19) }), "83150a820213");
 }
 
 #[test]

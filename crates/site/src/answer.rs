@@ -4,8 +4,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use legwork_engine::{Failure, Lifecycle, NodeState};
-use legwork_mail::{About, Turn};
-use legwork_model::event::{Channel, ExecutorRegistered, Fired, Method, Performer, Period, Within};
+use legwork_mail::{About, Passing, Turn};
+use legwork_model::event::{
+    Channel, ExecutorRegistered, Fired, Method, Passed, Performer, Period, Within,
+};
 use legwork_model::finding::Finding;
 use legwork_model::id::{ActivityId, AgentId, InstanceId, Iteration, ServerId};
 use legwork_model::schema::Branch;
@@ -158,6 +160,8 @@ pub enum Content {
     Item { about: About, expires_at: Timestamp },
     /// About the promise of a case.
     Case(Turn),
+    /// About the deadline of a case.
+    Deadline(Passing),
     /// About all that it has to be said of when it has left; the last of the promises among that has turned then.
     Digest { turned_at: Option<Timestamp> },
 }
@@ -319,6 +323,10 @@ pub struct InstanceInfo {
 pub struct DeadlineView {
     pub at: Timestamp,
     pub promised: bool,
+    /// When it passed last, and how often it was extended.
+    pub passed: Option<Passed>,
+    /// From when on it is in danger, if nothing happens until then and nobody has promised it.
+    pub danger: Option<Timestamp>,
     /// Not in lists.
     pub withdrawn: Option<Withdrawn>,
     pub legs: Vec<LegView>,

@@ -8,13 +8,13 @@ use std::ops::Bound;
 use std::sync::Arc;
 
 use legwork_engine::{Lifecycle, State};
-use legwork_model::event::Deadline;
 use legwork_model::id::{InstanceId, ServerId};
 use legwork_model::schema::Schema;
 use legwork_model::time::Timestamp;
 
 use crate::answer::{DeadlineView, InstanceInfo};
 use crate::export::Extent;
+use crate::planning::{Alarm, Alarms};
 use crate::summary::Due;
 
 /// How many states are looked at beyond those in use, when some have to leave memory.
@@ -39,6 +39,8 @@ pub(crate) struct Slot {
     /// How much of the history other servers are sure to know. Only a hint, for as long as it is
     /// in memory: it spares reading it all for every parcel.
     pub(crate) told: BTreeMap<ServerId, Extent>,
+    /// When its deadline has to be looked at.
+    pub(crate) alarm: Alarm,
     touched: u64,
 }
 
@@ -50,6 +52,7 @@ pub(crate) struct Instances {
     with_incidents: BTreeSet<InstanceId>,
     with_deadline: BTreeSet<InstanceId>,
     by_process: BTreeMap<Arc<str>, BTreeSet<InstanceId>>,
+    alarms: Alarms,
     /// Instances that cannot be replayed, with the reason. They stay as they are in the store.
     broken: BTreeMap<InstanceId, String>,
     /// In the order they were last touched; entries with an outdated touch are skipped.
@@ -74,6 +77,7 @@ impl Slot {
             due: None,
             jobs: 0,
             told: BTreeMap::new(),
+            alarm: Alarm::default(),
             touched: 0,
             state: None,
         };
@@ -85,8 +89,7 @@ impl Slot {
     fn install(&mut self, state: State) {
         self.lifecycle = state.lifecycle();
         self.incidents = state.incidents(&self.schema).count() as u32;
-        let due = |deadline: &Deadline| Due { at: deadline.at, promised: deadline.is_promised() };
-        self.due = state.deadline().map(due).map(Box::new);
+        self.due = Due::of(&self.schema, &state).map(Box::new);
         self.state = Some(Box::new(state));
     }
 
@@ -124,6 +127,8 @@ impl Slot {
         let deadline = state.and_then(|state| state.deadline());
         let whole = deadline.map(|deadline| DeadlineView::of(&self.schema, deadline, state));
         let info = self.info(instance);
+        let danger = info.deadline.as_ref().and_then(|deadline| deadline.danger);
+        let whole = whole.map(|whole| DeadlineView { danger, ..whole });
         InstanceInfo { deadline: whole.or(info.deadline), ..info }
     }
 }
@@ -160,6 +165,7 @@ impl Instances {
             }
         }
         self.slots.insert(id, slot);
+        self.set_alarm(id);
         self.touch(id);
     }
 
@@ -169,6 +175,7 @@ impl Instances {
         self.incidents -= slot.incidents as usize;
         self.with_incidents.remove(&id);
         self.with_deadline.remove(&id);
+        self.alarms.take(id, &slot.alarm);
         if let Some(ids) = self.by_process.get_mut(&slot.schema.process) {
             ids.remove(&id);
             if ids.is_empty() {
@@ -196,8 +203,22 @@ impl Instances {
         }
         if slot.due.is_some() {
             self.with_deadline.insert(id);
+            self.set_alarm(id);
         }
-        Some((slot, was))
+        Some((self.slots.get_mut(&id)?, was))
+    }
+
+    /// When the deadline of an instance has to be looked at next follows from how it stands.
+    pub(crate) fn set_alarm(&mut self, id: InstanceId) {
+        if let Some(slot) = self.slots.get_mut(&id) {
+            let due = slot.due.as_deref().filter(|_| !slot.lifecycle.has_ended());
+            self.alarms.set(id, &mut slot.alarm, due);
+        }
+    }
+
+    /// The instance whose deadline has to be looked at first, and when.
+    pub(crate) fn next_alarm(&self) -> Option<(Timestamp, InstanceId)> {
+        self.alarms.first()
     }
 
     /// Puts a state back that had been evicted.

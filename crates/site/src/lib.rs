@@ -420,6 +420,7 @@ impl Site {
             self.next_assignment(),
             self.next_plan(),
             self.next_start(),
+            self.next_alarm(),
         ];
         due.into_iter().chain(others).flatten().min()
     }

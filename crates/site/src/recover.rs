@@ -39,6 +39,7 @@ impl Site {
                 self.recovering = true;
                 if self.take_in(id, &stream, true, Timestamp::default()) {
                     self.expect_promises(id);
+                    self.recall_deadline(id);
                     self.recall_open_jobs_of(id);
                 } else {
                     self.unread.insert(id);
@@ -140,7 +141,9 @@ impl Site {
         }
         if was_unread {
             self.expect_late(id, now);
+            self.recall_deadline(id);
         }
+        self.deadline_loaded(id);
         for held in self.loading.remove(&id.into()).unwrap_or_default() {
             self.carry_out(held, now);
         }

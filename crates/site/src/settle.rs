@@ -42,6 +42,7 @@ impl Site {
         self.serve_watches(now);
         self.answer_due(now);
         self.reoffer_some(now);
+        self.pass_deadlines(now);
         self.settle_plans(now);
         self.start_due(now);
         self.offer_again(now);

@@ -84,6 +84,17 @@ impl Site {
         commands: Vec<Command>,
         now: Timestamp,
     ) -> Result<(), Refusal> {
+        self.pass_before(id, &commands, now);
+        self.record_commands(id, commands, now)
+    }
+
+    /// The same, whether a deadline has passed before or not.
+    pub(crate) fn record_commands(
+        &mut self,
+        id: InstanceId,
+        commands: Vec<Command>,
+        now: Timestamp,
+    ) -> Result<(), Refusal> {
         let (decision, record) = self.decide(id, commands, now)?;
         self.commit(id, decision, record, now);
         Ok(())

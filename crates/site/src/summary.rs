@@ -4,13 +4,16 @@
 
 use std::sync::Arc;
 
-use legwork_engine::Lifecycle;
+use legwork_engine::{Lifecycle, State};
+use legwork_model::event::Passed;
 use legwork_model::id::InstanceId;
+use legwork_model::schema::Schema;
 use legwork_model::time::Timestamp;
 use minicbor::{Decode, Encode};
 
 use crate::answer::{DeadlineView, InstanceInfo};
 use crate::instances::Slot;
+use crate::planning::in_danger_from;
 
 #[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
 pub struct Summary {
@@ -35,13 +38,30 @@ pub struct Due {
     pub at: Timestamp,
     #[n(1)]
     pub promised: bool,
+    /// When it passed last, and how often it was extended.
+    #[n(2)]
+    pub passed: Option<Passed>,
+    /// From when on it is in danger; of a case that has ended nothing.
+    #[cbor(skip)]
+    pub danger: Option<Timestamp>,
 }
 
 impl Due {
+    pub(crate) fn of(schema: &Schema, state: &State) -> Option<Self> {
+        let deadline = state.deadline()?;
+        let (at, promised, passed) = (deadline.at, deadline.is_promised(), deadline.passed);
+        Some(Self { at, promised, passed, danger: in_danger_from(schema, state) })
+    }
+
+    /// Whether it has passed, and that is written down.
+    pub(crate) fn is_late(&self) -> bool {
+        self.passed.is_some_and(|passed| passed.at >= self.at)
+    }
+
     /// Without the steps.
     pub(crate) fn view(self) -> DeadlineView {
-        let Self { at, promised } = self;
-        DeadlineView { at, promised, withdrawn: None, legs: Vec::new() }
+        let Self { at, promised, passed, danger } = self;
+        DeadlineView { at, promised, passed, danger, withdrawn: None, legs: Vec::new() }
     }
 }
 

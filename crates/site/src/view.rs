@@ -19,6 +19,7 @@ use crate::answer::{
     NodeView, StepState,
 };
 use crate::catalog::Catalog;
+use crate::planning::deadline_told;
 use crate::refusal::Refusal;
 use crate::seat::Seat;
 use crate::step::{broken, no_instance};
@@ -359,6 +360,10 @@ fn entry(schema: &Schema, names: Names<'_>, event: &Event, at: Timestamp) -> His
             HistoryEntry { detail, ..blank("assigned", Some(&to.activity), &system) }
         }
         Event::Replanned(plan) => replanned(schema, plan, at),
+        Event::DeadlinePassed { at: due, then } => HistoryEntry {
+            detail: Some(deadline_told(*due, *then)),
+            ..blank("deadline_passed", None, &system)
+        },
         Event::Decided { activity, code } => HistoryEntry {
             detail: Some(answer_of(schema, activity, *code)),
             ..blank("decided", Some(activity), &system)

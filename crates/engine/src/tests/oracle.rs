@@ -140,7 +140,8 @@ impl<'a> Knowledge<'a> {
             | Event::Redirected { .. }
             | Event::Answered(_)
             | Event::Assigned(_)
-            | Event::Replanned(_) => {}
+            | Event::Replanned(_)
+            | Event::DeadlinePassed { .. } => {}
         }
     }
 

@@ -203,7 +203,8 @@ impl Stage {
             | Event::Redirected { .. }
             | Event::Answered(_)
             | Event::Assigned(_)
-            | Event::Replanned(_) => None,
+            | Event::Replanned(_)
+            | Event::DeadlinePassed { .. } => None,
         }
     }
 

@@ -23,6 +23,38 @@ pub struct Deadline {
     /// How important it is, if that is not the usual.
     #[n(4)]
     pub unusual_priority: Option<u8>,
+    /// When it passed last, if it has; `at` is another moment if it was extended then. Never in an event.
+    #[n(5)]
+    pub passed: Option<Passed>,
+}
+
+/// A deadline has passed, and the case had not ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Encode, Decode)]
+pub struct Passed {
+    /// The last deadline that passed.
+    #[n(0)]
+    pub at: Timestamp,
+    /// How often the deadline was extended.
+    #[n(1)]
+    pub extended: u8,
+}
+
+/// What is done about a deadline that has passed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Encode, Decode)]
+#[cbor(flat)]
+pub enum Then {
+    /// People are told.
+    #[n(0)]
+    Tell,
+    /// The case is aborted: `Aborted` follows.
+    #[n(1)]
+    Abort,
+    /// The deadline is a later one from now on.
+    #[n(2)]
+    Extend {
+        #[n(0)]
+        to: Timestamp,
+    },
 }
 
 /// A deadline was not promised any more from then on, or was promised anew.
@@ -88,11 +120,14 @@ impl Deadline {
     /// How important a case is among those with a deadline, if nobody says so, and at most.
     pub const PRIORITY_DEFAULT: u8 = 5;
     pub const PRIORITY_MAX: u8 = 9;
+    /// How often a deadline is extended at most.
+    pub const EXTENDED_MAX: u8 = 10;
 
     /// A deadline as somebody wants it, without a plan.
     pub fn new(at: Timestamp, priority: u8) -> Self {
         let unusual_priority = Some(priority).filter(|it| *it != Self::PRIORITY_DEFAULT);
-        Self { at, legs: Vec::new(), is_unpromised: false, turned: None, unusual_priority }
+        let (legs, is_unpromised, turned, passed) = (Vec::new(), false, None, None);
+        Self { at, legs, is_unpromised, turned, unusual_priority, passed }
     }
 
     pub fn priority(&self) -> u8 {
@@ -102,6 +137,34 @@ impl Deadline {
     /// Whether it was promised and still is. Where nobody has anything to do, that is promised at once.
     pub fn is_promised(&self) -> bool {
         !self.is_unpromised && self.legs.iter().all(|leg| leg.planned.is_some())
+    }
+
+    /// Whether it has passed, and was not extended.
+    pub fn is_late(&self) -> bool {
+        self.passed.is_some_and(|passed| passed.at >= self.at)
+    }
+
+    /// How often it was extended.
+    pub fn extended(&self) -> u8 {
+        self.passed.map_or(0, |passed| passed.extended)
+    }
+
+    /// It has passed. If it is extended, steps that nobody has promised have so much more time; of those that
+    /// are due already (`is_open`) nobody has to wait for the beginning.
+    pub fn pass(&mut self, at: Timestamp, then: Then, is_open: impl Fn(&Leg) -> bool) {
+        let extended = self.extended();
+        match then {
+            Then::Tell | Then::Abort => self.passed = Some(Passed { at, extended }),
+            Then::Extend { to } => {
+                let more = to.since(self.at);
+                for leg in self.legs.iter_mut().filter(|leg| leg.planned.is_none()) {
+                    leg.due = leg.due.plus(more);
+                    leg.release = if is_open(leg) { leg.release } else { leg.release.plus(more) };
+                }
+                self.at = to;
+                self.passed = Some(Passed { at, extended: extended.saturating_add(1) });
+            }
+        }
     }
 
     /// Takes another plan for some steps, and notes if it is promised no more by that, or anew.
@@ -156,5 +219,20 @@ mod tests {
         assert_eq!(turned(1, false), lost);
         assert_eq!(turned(2, true), lost);
         assert_eq!(turned(1, true), Some((5, 1, "reason 5".to_owned())));
+    }
+
+    #[test]
+    fn a_deadline_that_is_extended_gives_more_time_to_steps_that_nobody_has_promised() {
+        let legs = vec![leg(1, true), leg(2, false), leg(3, false)];
+        let mut deadline =
+            Deadline { legs, ..Deadline::new(Timestamp(9), Deadline::PRIORITY_DEFAULT) };
+        assert!(!deadline.is_late());
+        let to = Timestamp(19);
+        deadline.pass(Timestamp(9), Then::Extend { to }, |leg| leg.node == NodeId(2));
+        assert_eq!((deadline.at, deadline.extended(), deadline.is_late()), (to, 1, false));
+        let windows: Vec<_> = deadline.legs.iter().map(|leg| (leg.release.0, leg.due.0)).collect();
+        assert_eq!(windows, [(1, 2), (1, 12), (11, 12)]);
+        deadline.pass(to, Then::Tell, |_| true);
+        assert_eq!((deadline.at, deadline.extended(), deadline.is_late()), (to, 1, true));
     }
 }

@@ -20,11 +20,35 @@ pub enum MailEvent {
         #[n(2)]
         agent: AgentId,
         /// Why it was written: 0 assignment, 1 reminder, 2 escalation; of a case, whose activity is its start:
-        /// 3 not promised any more, 4 promised again.
+        /// 3 not promised any more, 4 promised again, 5 late,
+        /// 6 in danger.
         #[n(3)]
         kind: u8,
         /// The moment of the record; another one in snapshots.
         #[cbor(n(4), with = "relative")]
         at: Timestamp,
     },
+    /// A letter is owed about a case that is over. When it has left it is told of the start of the case, as kind 5.
+    #[n(1)]
+    Owed(#[n(0)] Box<Owed>),
+}
+
+/// A letter about a case that was aborted because its deadline had passed.
+#[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
+pub struct Owed {
+    #[cbor(n(0), with = "instance_bytes")]
+    pub instance: InstanceId,
+    #[n(1)]
+    pub agent: AgentId,
+    /// The title of the process.
+    #[n(2)]
+    pub process: String,
+    /// The titles of the steps that were open.
+    #[n(3)]
+    pub steps: Vec<String>,
+    #[n(4)]
+    pub deadline: Timestamp,
+    /// The agent had started it.
+    #[n(5)]
+    pub is_own: bool,
 }

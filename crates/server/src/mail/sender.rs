@@ -228,6 +228,7 @@ fn written(post: &Post, letter: &Letter, now: legwork_model::time::Timestamp) ->
             written.digest(about.iter().map(|(_, kind)| *kind), &named)
         }
         Content::Case(turn) => written.promise(turn),
+        Content::Deadline(passing) => written.deadline(passing),
         Content::Item { about, expires_at } => {
             let (activity, kind) = (about.activity.clone(), about.kind);
             let grant = Grant { activity, agent: agent.clone(), kind, expires_at: *expires_at };

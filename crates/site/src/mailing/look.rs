@@ -1,4 +1,4 @@
-//! Looks at items, and at the promises of cases, for the next letter.
+//! Looks at items, and at the deadlines of cases, for the next letter.
 //!
 //! Invariant: whoever gets a letter about an item sees it on their list at that moment, or is a manager of
 //! those it was offered to. For somebody who is absent whoever stands in for them gets it.
@@ -40,6 +40,9 @@ impl Site {
             self.worklists.note_all();
         }
         if let Some(letter) = self.next_held(tell, now) {
+            return Answer::Letter { letter: Some(Box::new(letter)), more: true };
+        }
+        if let Some(letter) = self.next_owed(tell, now) {
             return Answer::Letter { letter: Some(Box::new(letter)), more: true };
         }
         for _ in 0..LOOKS_MAX {
@@ -89,7 +92,10 @@ impl Site {
             self.mailings.later.insert((now, key.clone()));
             return match &matter {
                 Matter::Item(standing) => self.letter(tell, key, standing, &agent, kind, now),
-                Matter::Case(_) => self.letter_of_case(key.instance, &agent, kind),
+                Matter::Case { .. } if matches!(kind, Kind::Late | Kind::Danger) => {
+                    self.letter_of_deadline(key.instance, &agent, kind, now)
+                }
+                Matter::Case { .. } => self.letter_of_case(key.instance, &agent, kind),
             };
         }
         None
@@ -138,7 +144,12 @@ impl Site {
     }
 
     /// Until when nothing is sent to somebody.
-    fn held_until(&mut self, tell: &Tell, agent: &AgentId, now: Timestamp) -> Option<Timestamp> {
+    pub(super) fn held_until(
+        &mut self,
+        tell: &Tell,
+        agent: &AgentId,
+        now: Timestamp,
+    ) -> Option<Timestamp> {
         let mailings = &mut self.mailings;
         let put_off = mailings.put_off.get(agent).copied().filter(|until| *until > now);
         put_off.max(mailings.book.held_until(agent, tell, now))
@@ -147,7 +158,10 @@ impl Site {
     /// What a letter would be about, as it stands now, if it is there.
     fn matter_of(&self, tell: &Tell, key: &ItemKey, now: Timestamp) -> Option<Matter> {
         match subject(key).is_case() {
-            true => self.promise_of(key.instance).map(Matter::Case),
+            true => {
+                let case = self.case_of(key.instance, now);
+                case.map(|(promise, overdue)| Matter::Case { promise, overdue })
+            }
             false => self.standing_of(tell, key, now).map(Matter::Item),
         }
     }

@@ -1,10 +1,11 @@
-//! Letters about items and about the promises of cases: which is due next, and what was told.
+//! Letters about items and about the deadlines of cases: which is due next, and what was told.
 //!
 //! Invariant: a letter is derived from the items, the promises, the organisation and what was told, at the
 //! moment it is asked for. Only what was told is stored; whatever else is here is found again after a
 //! restart. Nothing is kept unless somebody writes letters.
 
 mod look;
+mod overdue;
 mod promises;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -124,6 +125,14 @@ impl Site {
             (ItemKey { instance, activity }, *kind)
         });
         mailings.let_go(agent, keys, now);
+        self.store_mail(events, now);
+    }
+
+    fn store_mail(&mut self, events: Vec<MailEvent>, now: Timestamp) {
+        if events.is_empty() {
+            return;
+        }
+        let mailings = &mut self.mailings;
         events.iter().for_each(|event| mailings.book.note(event));
         let record = Record { at: now, events }.to_bytes();
         let (stream, expected) = (StreamId::MAIL.0, mailings.version);

@@ -44,7 +44,8 @@ impl Site {
     }
 
     pub(super) fn turned_at(&self, id: InstanceId) -> Option<Timestamp> {
-        self.turned(id).map(|(_, _, _, turned)| turned.at)
+        let turned = self.turned(id).map(|(_, _, _, turned)| turned.at);
+        turned.max(self.passed_at(id))
     }
 
     /// How the promise of an instance stands that is not over, if it has turned here.
@@ -88,7 +89,7 @@ impl Site {
 }
 
 /// Who has started an instance, if that was somebody.
-fn owner(state: &State) -> Option<&AgentId> {
+pub(super) fn owner(state: &State) -> Option<&AgentId> {
     match state.starter() {
         Performer::Agent(agent) => Some(agent),
         Performer::System | Performer::Worker(_) | Performer::Executor(_) => None,
@@ -96,7 +97,7 @@ fn owner(state: &State) -> Option<&AgentId> {
 }
 
 /// What stands for a case where items are looked at.
-fn key(id: InstanceId) -> ItemKey {
+pub(super) fn key(id: InstanceId) -> ItemKey {
     let Subject { instance, activity } = Subject::of_case(id);
     ItemKey { instance, activity }
 }

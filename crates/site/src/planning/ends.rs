@@ -11,7 +11,7 @@ use legwork_placement::Map;
 use legwork_promise::{Span, Supply, WHOLE};
 
 use super::regular::share;
-use super::steps::{Told, is_now, is_past, task_of};
+use super::steps::{Told, is_now, is_past, stage_of, task_of};
 use crate::Site;
 use crate::message::Stage;
 
@@ -37,25 +37,30 @@ impl Site {
         self.planning.broken.iter().map(|(place, count)| (place, *count))
     }
 
-    /// An instance has just ended: counts where it was started whether a promise was kept.
+    /// An instance has just ended: counts where it was started whether its deadline was kept.
     pub(crate) fn count_end(&mut self, id: InstanceId) {
         let Some(slot) = self.instances.get(id) else { return };
         let Some(state) = slot.state.as_deref() else { return };
         if state.lifecycle() != Lifecycle::Completed || state.started_elsewhere().is_some() {
             return;
         }
-        // What was withdrawn only after the deadline was promised until then.
-        let was_promised = |it: &&Deadline| {
-            let is_too_late = it.turned.as_ref().is_some_and(|turned| turned.at > it.at);
-            it.is_promised() || !it.is_unpromised && is_too_late
-        };
-        let Some(deadline) = state.deadline().filter(was_promised) else { return };
-        if slot.ended_at <= Some(deadline.at) {
+        let Some(deadline) = state.deadline() else { return };
+        // What passed before was counted then, unless it may have ended elsewhere.
+        let unheard = self.planning.unheard.get(&id).copied();
+        let Some(by) = unheard.or(deadline.passed.is_none().then_some(deadline.at)) else { return };
+        if slot.ended_at <= Some(by) {
             self.planning.counts.kept += 1;
             return;
         }
+        // It has ended elsewhere, and word of that came before it was found to be late.
         let place = self.broken_at(id, (&slot.schema, state), deadline);
+        self.count_broken(place);
+    }
+
+    /// The deadline of a case has passed. Of one that was never promised it is not told where.
+    pub(super) fn count_broken(&mut self, place: Option<BrokenAt>) {
         self.planning.counts.broken += 1;
+        let Some(place) = place else { return };
         let broken = &mut self.planning.broken;
         let is_one_more = broken.len() >= PLACES_MAX && !broken.contains_key(&place);
         let none: Arc<str> = "".into();
@@ -68,18 +73,24 @@ impl Site {
         *broken.entry(if is_one_more { others() } else { place }).or_default() += 1;
     }
 
-    fn broken_at(
+    pub(super) fn broken_at(
         &self,
         id: InstanceId,
         (schema, state): (&Schema, &State),
         deadline: &Deadline,
-    ) -> BrokenAt {
+    ) -> Option<BrokenAt> {
+        if deadline.legs.is_empty() {
+            return None;
+        }
         // The state knows the last round of a step; of those before it is known when they were over.
         let over = |leg: &Leg| {
             let told = self.planning.stages.get(&task_of(id, leg))?;
             (is_past(schema, state, leg) && told.stage == Stage::Over).then_some(told.since)
         };
         let is_late = |leg: &&Leg| {
+            if stage_of(schema, state, leg) != Stage::Over {
+                return leg.due <= deadline.at;
+            }
             let done = match is_now(schema, state, leg) {
                 true => state.completed_at(leg.node),
                 false => over(leg),
@@ -95,12 +106,12 @@ impl Site {
             self.seat.as_ref().zip(planner).and_then(|(seat, planner)| {
                 seat.topology.domain(seat.topology.domain_of(planner)?)
             });
-        BrokenAt {
+        Some(BrokenAt {
             process: schema.process.clone(),
             step: node.map_or_else(|| "".into(), |node| node.name.clone()),
             domain: domain.map_or_else(|| "".into(), |domain| domain.name.clone()),
             executor: executor.unwrap_or_else(|| "".into()),
-        }
+        })
     }
 
     /// A case is not promised any more, before it is late; each counts once.

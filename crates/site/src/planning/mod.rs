@@ -8,7 +8,9 @@
 //! Invariant: a promise is told only when everything it rests on is on its way to the disk.
 
 mod again;
+mod alarms;
 mod busy;
+mod danger;
 mod doubts;
 mod ends;
 mod forgotten;
@@ -23,6 +25,7 @@ mod lent;
 mod longest;
 mod occupied;
 mod opening;
+mod overdue;
 mod reach;
 mod regular;
 mod resources;
@@ -50,12 +53,15 @@ use crate::Site;
 use crate::input::RequestId;
 use crate::message::Message;
 use crate::output::Output;
+pub(crate) use alarms::{Alarm, Alarms};
 pub(crate) use busy::Turn;
+pub(crate) use danger::in_danger_from;
 pub use ends::BrokenAt;
 use journal::Pending;
 use ledger::Ledger;
 use lending::Lending;
 use opening::Opening;
+pub(crate) use overdue::told as deadline_told;
 use search::Routing;
 pub use search::Wish;
 use steps::Told;
@@ -109,6 +115,8 @@ pub(crate) struct Planning {
     counts: Counts,
     /// Where promises were broken, and how often.
     broken: BTreeMap<BrokenAt, u64>,
+    /// Cases whose deadline has passed, and which may have ended elsewhere before: they are counted when that is known.
+    unheard: BTreeMap<InstanceId, Timestamp>,
     /// Cases that are not over and whose promise was withdrawn.
     withdrawn: BTreeSet<InstanceId>,
     /// When people have last done something here.
@@ -161,6 +169,7 @@ impl Planning {
     /// An instance is over.
     fn forget(&mut self, id: InstanceId) {
         self.withdrawn.remove(&id);
+        self.unheard.remove(&id);
         self.retold.forget(id);
         self.holders.forget(id);
         let steps: Vec<TaskId> = self.stages.range(steps_of(id)).map(|(task, _)| *task).collect();

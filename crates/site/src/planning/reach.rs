@@ -52,6 +52,11 @@ impl Reach {
         !self.back.is_empty()
     }
 
+    /// Whether the link to a server is down.
+    pub(super) fn is_cut(&self, server: ServerId) -> bool {
+        self.down.get(&server).is_some_and(|down| down.is_cut)
+    }
+
     /// Whether a server is taken for lost.
     pub(super) fn is_lost(&self, server: ServerId) -> bool {
         self.down.get(&server).is_some_and(|down| down.is_lost)

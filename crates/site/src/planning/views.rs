@@ -36,8 +36,8 @@ impl DeadlineView {
             start: leg.planned.as_ref().map(|planned| planned.start),
             end: leg.planned.as_ref().map(|planned| planned.end),
         });
-        let (at, promised) = (deadline.at, deadline.is_promised());
-        Self { at, promised, withdrawn, legs: legs.collect() }
+        let (at, promised, passed) = (deadline.at, deadline.is_promised(), deadline.passed);
+        Self { at, promised, passed, danger: None, withdrawn, legs: legs.collect() }
     }
 }
 

@@ -48,6 +48,7 @@ fn shown(letter: &Letter) -> String {
     match &letter.content {
         Content::Item { about, .. } => format!("{} {} {agent}", about.kind, about.step),
         Content::Case(turn) => format!("{} {} {agent}", turn.kind, turn.step),
+        Content::Deadline(passing) => format!("{} {agent}", passing.kind),
         Content::Digest { .. } => format!("{} items {agent}", letter.notice.about.len()),
     }
 }
@@ -163,7 +164,7 @@ fn a_letter_names_the_words_that_answer_it_as_long_as_they_count() {
         Content::Item { about, .. } => {
             about.words.iter().map(|(word, _)| &**word).collect::<Vec<_>>().join(" ")
         }
-        Content::Case(_) | Content::Digest { .. } => panic!(),
+        Content::Case(_) | Content::Deadline(_) | Content::Digest { .. } => panic!(),
     };
     let id = bank.start(1);
     let letter = next(&mut bank).unwrap();

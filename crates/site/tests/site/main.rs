@@ -12,6 +12,7 @@ mod access;
 mod ahead;
 mod branches;
 mod catalog;
+mod deadline_passed;
 mod deadlines;
 mod executor_bounds;
 mod executors;

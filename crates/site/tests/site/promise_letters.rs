@@ -80,6 +80,7 @@ fn told(office: &mut Harness, seconds: u64) -> String {
         while let Some(letter) = next(office) {
             all.push(match &letter.content {
                 Content::Case(turn) => format!("{} {}", turn.kind, letter.address),
+                Content::Deadline(passing) => format!("{} {}", passing.kind, letter.address),
                 Content::Digest { .. } => {
                     format!("{} cases {}", letter.notice.about.len(), letter.address)
                 }

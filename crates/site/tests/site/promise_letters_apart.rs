@@ -1,5 +1,6 @@
 //! Letters about promises where several servers have to do with a case: one of them writes, and the last letter is true.
 
+use crate::support::claim;
 use crate::support::group::{self, Group, HIGH};
 use legwork_mail::Tell;
 use legwork_model::event::Method;
@@ -16,9 +17,13 @@ const HOUR: i64 = 3_600_000;
 
 /// North-1 keeps Ann's plan, south-1 Bob's; all of them write letters.
 fn group() -> Group {
+    group_with(Tell::default(), PEOPLE)
+}
+
+fn group_with(tell: Tell, people_there: &str) -> Group {
     let mut group = Group::new(1, 1);
     for place in 0..3 {
-        group.servers[place].config.mail = Some(Tell::default());
+        group.servers[place].config.mail = Some(tell.clone());
         group.open(place);
         for to in (0..3).filter(|to| *to != place) {
             group.feed(place, Input::Link { to: ServerId(to as u16), is_up: true });
@@ -28,7 +33,7 @@ fn group() -> Group {
     let people = "    people: [ann]\n  south: { people: [bob], servers";
     let topology = group::topology(1, 1).replace("  south: { servers", people);
     group.publish(&topology, Method::Since).unwrap();
-    group.ask(0, Request::PublishOrganisation { source: PEOPLE.to_owned() }).unwrap();
+    group.ask(0, Request::PublishOrganisation { source: people_there.to_owned() }).unwrap();
     group.ask(0, Request::Deploy { source: TOUR.to_owned() }).unwrap();
     for _ in 0..5 {
         group.pass(2_000);
@@ -78,8 +83,11 @@ fn told(group: &mut Group, seconds: u32) -> Vec<String> {
         for place in (0..3).filter(|place| !group.away.contains(place)).collect::<Vec<_>>() {
             while let Answer::Letter { letter, more: true } = ask(group, place, Mailing::Next) {
                 let Some(letter) = letter else { continue };
-                let Content::Case(turn) = &letter.content else { panic!("{letter:?}") };
-                all.push(format!("{place}: {}", turn.kind));
+                all.push(match &letter.content {
+                    Content::Case(turn) => format!("{place}: {}", turn.kind),
+                    Content::Deadline(it) => format!("{place}: {} {}", it.kind, letter.address),
+                    Content::Item { .. } | Content::Digest { .. } => panic!("{letter:?}"),
+                });
                 ask(group, place, Mailing::Told(letter.notice));
             }
         }
@@ -122,4 +130,24 @@ fn of_all_servers_that_one_writes_which_started_the_case() {
     let bobs = left(&mut group, 4);
     assert_eq!(told(&mut group, 60), ["1: withdrawal", "1: withdrawal"]);
     assert_eq!(group.holders(bobs), [1, 2], "another one knows of it");
+}
+
+#[test]
+fn that_a_deadline_has_passed_everybody_hears_once_from_their_server() {
+    let people = PEOPLE.replace("roles: [clerk] }", "roles: [clerk], mail: clerk@office }");
+    let tell = Tell { assignment: false, ..Tell::default() };
+    let mut group = group_with(tell, &people);
+    let (instance, by) = start(&mut group);
+    let agent = if by.contains("ann") { "ann" } else { "bob" };
+    group.ask(2, claim(agent, instance, "check")).unwrap();
+    (0..8).for_each(|_| group.pass(HOUR));
+    let mut told_all = told(&mut group, 5);
+    told_all.retain(|letter| letter.contains("late"));
+    told_all.sort();
+    assert_eq!(told_all, ["1: late eva@office", "2: late clerk@office"]);
+    group.open(1);
+    group.open(2);
+    told_all = told(&mut group, 20);
+    told_all.retain(|letter| letter.contains("late"));
+    assert_eq!(told_all, [] as [&str; 0]);
 }

@@ -1,0 +1,166 @@
+//! Letters about deadlines that have passed, or are in danger.
+//!
+//! Invariant: who started a case hears of it from the server where that was, and who holds a step from the server that controls
+//! it. Of a case that was aborted nothing is known any more when it is written about: what is to be said is stored with that.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use legwork_engine::State;
+use legwork_mail::{Kind, Overdue, Passing, Promise, Subject, Tell};
+use legwork_model::event::{Deadline, MailEvent, Owed, Then};
+use legwork_model::id::{AgentId, InstanceId};
+use legwork_model::schema::Schema;
+use legwork_model::time::Timestamp;
+
+use super::promises::{key, owner};
+use crate::Site;
+use crate::answer::{Content, Letter};
+use crate::input::Notice;
+use crate::planning::in_danger_from;
+
+/// So many steps are named in a letter.
+const STEPS_MAX: usize = 10;
+
+impl Site {
+    /// Something may be to be told of the deadline of an instance.
+    pub(crate) fn note_deadline(&mut self, id: InstanceId) {
+        if self.config.mail.is_some() {
+            self.mailings.cases.insert(id);
+            self.mailings.later.insert((Timestamp::default(), key(id)));
+        }
+    }
+
+    /// How it stands with the deadline of an instance that is not over.
+    pub(super) fn case_of(
+        &self,
+        id: InstanceId,
+        now: Timestamp,
+    ) -> Option<(Option<Promise>, Overdue)> {
+        let (schema, state, deadline) = self.open_case(id)?;
+        let passed = passed(state, deadline, now);
+        let is_own = state.started_elsewhere().is_none();
+        let owner = owner(state).filter(|agent| is_own && self.address_of(agent).is_some());
+        let danger = in_danger_from(schema, state).zip(owner.filter(|_| !deadline.is_promised()));
+        // Of a promise that was withdrawn they have heard.
+        let danger = danger.filter(|_| deadline.is_unpromised);
+        let overdue = Overdue {
+            passed,
+            whom: passed.map_or_else(Vec::new, |at| self.concerned(schema, state, at)),
+            is_late: passed.is_some_and(|at| at >= deadline.at),
+            danger: danger.map(|(from, owner)| (from, owner.clone())),
+        };
+        Some((self.promise_of(id), overdue))
+    }
+
+    /// The last deadline of an instance that passed.
+    pub(super) fn passed_at(&self, id: InstanceId) -> Option<Timestamp> {
+        let (_, _, deadline) = self.open_case(id)?;
+        deadline.passed.map(|passed| passed.at)
+    }
+
+    pub(super) fn letter_of_deadline(
+        &self,
+        instance: InstanceId,
+        agent: &AgentId,
+        kind: Kind,
+        now: Timestamp,
+    ) -> Option<Letter> {
+        let (schema, state, deadline) = self.open_case(instance)?;
+        let passed = passed(state, deadline, now).filter(|_| kind == Kind::Late);
+        let then = match passed {
+            Some(at) if at < deadline.at => Then::Extend { to: deadline.at },
+            Some(_) | None => Then::Tell,
+        };
+        let is_own = owner(state) == Some(agent);
+        let passing = Passing {
+            instance,
+            kind,
+            process: schema.title.clone(),
+            steps: steps(schema, state, agent, is_own),
+            deadline: passed.unwrap_or(deadline.at),
+            then,
+            is_own,
+        };
+        self.about_deadline(agent, passing)
+    }
+
+    fn about_deadline(&self, agent: &AgentId, passing: Passing) -> Option<Letter> {
+        let (address, zone) = (self.address_of(agent)?, self.catalog.organisation().zone_of(agent));
+        let about = vec![(Subject::of_case(passing.instance), passing.kind)];
+        let notice = Notice { agent: agent.clone(), about };
+        Some(Letter { address, zone, notice, content: Content::Deadline(passing) })
+    }
+
+    /// The letters that are owed if an instance is aborted because its deadline has passed.
+    pub(crate) fn owed_letters(&self, id: InstanceId, deadline: Timestamp) -> Vec<Owed> {
+        let is_told = self.config.mail.as_ref().is_some_and(|tell| tell.promise);
+        let Some((schema, state, _)) = self.open_case(id).filter(|_| is_told) else {
+            return Vec::new();
+        };
+        let letters = self.concerned(schema, state, deadline).into_iter().map(|agent| {
+            let is_own = owner(state) == Some(&agent);
+            let steps = steps(schema, state, &agent, is_own);
+            let steps = steps.iter().map(ToString::to_string).collect();
+            let process = schema.title.to_string();
+            Owed { instance: id, agent, process, steps, deadline, is_own }
+        });
+        letters.collect()
+    }
+
+    /// An instance was aborted because its deadline has passed.
+    pub(crate) fn owe(&mut self, owed: Vec<Owed>, now: Timestamp) {
+        let events = owed.into_iter().map(|owed| MailEvent::Owed(Box::new(owed)));
+        self.store_mail(events.collect(), now);
+    }
+
+    /// The next letter about a case that was aborted.
+    pub(super) fn next_owed(&mut self, tell: &Tell, now: Timestamp) -> Option<Letter> {
+        let owed: Vec<Owed> = self.mailings.book.owed().cloned().collect();
+        owed.into_iter().find_map(|owed| {
+            if self.held_until(tell, &owed.agent, now).is_some() {
+                return None;
+            }
+            let Owed { instance, agent, process, steps, deadline, is_own } = owed;
+            let passing = Passing {
+                instance,
+                kind: Kind::Late,
+                process: process.into(),
+                steps: steps.into_iter().map(Arc::from).collect(),
+                deadline,
+                then: Then::Abort,
+                is_own,
+            };
+            self.about_deadline(&agent, passing)
+        })
+    }
+
+    /// Who hears that a deadline has passed: who started the case, and who held a step of it then.
+    fn concerned(&self, schema: &Schema, state: &State, at: Timestamp) -> Vec<AgentId> {
+        let owner = owner(state).filter(|_| state.started_elsewhere().is_none());
+        let held = state.open(schema).filter(|open| open.claimed_at.is_some_and(|it| it <= at));
+        let all: BTreeSet<&AgentId> =
+            held.filter_map(|open| open.claimed_by).chain(owner).collect();
+        all.into_iter().filter(|agent| self.address_of(agent).is_some()).cloned().collect()
+    }
+
+    fn open_case(&self, id: InstanceId) -> Option<(&Schema, &State, &Deadline)> {
+        let (schema, state) = self.instances.state(id)?;
+        let deadline = state.deadline().filter(|_| !state.lifecycle().has_ended())?;
+        Some((schema, state, deadline))
+    }
+}
+
+/// The last deadline that passed. Where a case was started that is written down; other servers know it by the clock.
+fn passed(state: &State, deadline: &Deadline, now: Timestamp) -> Option<Timestamp> {
+    match state.started_elsewhere() {
+        None => deadline.passed.map(|passed| passed.at),
+        Some(_) => Some(deadline.at).filter(|at| *at < now),
+    }
+}
+
+/// The titles of what is to be done now, all of it or by somebody.
+fn steps(schema: &Schema, state: &State, agent: &AgentId, all: bool) -> Vec<Arc<str>> {
+    let open = state.open(schema).filter(|open| all || open.claimed_by == Some(agent));
+    open.map(|open| schema.node(open.activity.node).title.clone()).take(STEPS_MAX).collect()
+}

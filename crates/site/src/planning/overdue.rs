@@ -1,0 +1,182 @@
+//! Deadlines that pass: counted, written down and told at that moment, and followed as the process says.
+//!
+//! Invariant: a deadline passes once, where the case was started, before anything that is done after it. Other servers only tell
+//! their people.
+
+use std::time::Duration;
+
+use legwork_engine::{Command, Here, Open, State};
+use legwork_model::definition::Late;
+use legwork_model::event::{Deadline, Performer, Then};
+use legwork_model::id::InstanceId;
+use legwork_model::schema::Schema;
+use legwork_model::time::Timestamp;
+
+use crate::Site;
+
+/// How many are looked at for one commit.
+const LOOKED_AT_ONCE: usize = 256;
+/// When a case is looked at again that has to be loaded; or whose history takes nothing more, or may have ended elsewhere.
+const LOADED: Duration = Duration::from_secs(10);
+const REFUSED: Duration = Duration::from_secs(60);
+
+impl Site {
+    /// Looks at all deadlines that are in danger by now, or have passed.
+    pub(crate) fn pass_deadlines(&mut self, now: Timestamp) {
+        if !self.may_judge(now) {
+            return;
+        }
+        for _ in 0..LOOKED_AT_ONCE {
+            let next = self.instances.next_alarm().filter(|(at, _)| *at <= now);
+            let Some((_, id)) = next.filter(|_| !self.entailed.is_enough()) else { return };
+            self.look_at_deadline(id, now);
+        }
+    }
+
+    /// When a deadline has to be looked at.
+    pub(crate) fn next_alarm(&self) -> Option<Timestamp> {
+        let (at, _) = self.instances.next_alarm()?;
+        Some(at.max(self.planning.judges_from))
+    }
+
+    /// A case is in memory again, whose deadline may have been waiting for that.
+    pub(crate) fn deadline_loaded(&mut self, id: InstanceId) {
+        self.put_alarm_off(id, None);
+    }
+
+    /// What was told of a deadline may not have been told to all before the server went down.
+    pub(crate) fn recall_deadline(&mut self, id: InstanceId) {
+        let deadline = self.instances.state(id).and_then(|(_, state)| state.deadline());
+        if deadline.is_some_and(|deadline| deadline.passed.is_some()) {
+            self.note_deadline(id);
+        }
+    }
+
+    /// What is done after the deadline is done after it has passed, also if nobody has looked at it yet.
+    pub(crate) fn pass_before(&mut self, id: InstanceId, commands: &[Command], now: Timestamp) {
+        let Some((_, state)) = self.instances.state(id) else { return };
+        let is_own = !state.lifecycle().has_ended() && state.started_elsewhere().is_none();
+        let has_passed = |deadline: &Deadline| now > deadline.at && !deadline.is_late();
+        if is_own && state.deadline().is_some_and(has_passed) && commands.iter().any(is_work) {
+            self.look_at_deadline(id, now);
+        }
+    }
+
+    fn look_at_deadline(&mut self, id: InstanceId, now: Timestamp) {
+        let Some(slot) = self.instances.get_mut(id) else { return };
+        let Some(due) = slot.due.as_deref().copied() else { return };
+        let has_passed = now > due.at;
+        let tells = self.config.mail.is_some();
+        let Some(state) = slot.state.as_deref() else {
+            if has_passed || tells {
+                self.put_alarm_off(id, Some(now + LOADED));
+                self.ask_for(id.into(), false);
+            } else {
+                slot.alarm.in_danger = Some(due.at);
+                self.instances.set_alarm(id);
+            }
+            return;
+        };
+        if has_passed && state.started_elsewhere().is_none() {
+            return self.pass_deadline(id, now);
+        }
+        if has_passed {
+            slot.alarm.passed = Some(due.at);
+        } else {
+            slot.alarm.in_danger = Some(due.at);
+        }
+        self.put_alarm_off(id, None);
+        self.note_deadline(id);
+    }
+
+    fn put_alarm_off(&mut self, id: InstanceId, until: Option<Timestamp>) {
+        if let Some(slot) = self.instances.get_mut(id) {
+            slot.alarm.put_off = until;
+            self.instances.set_alarm(id);
+        }
+    }
+
+    fn pass_deadline(&mut self, id: InstanceId, now: Timestamp) {
+        let Some((schema, state)) = self.instances.state(id) else { return };
+        let Some(deadline) = state.deadline() else { return };
+        let (at, is_first) = (deadline.at, deadline.passed.is_none());
+        let then = then(schema.late, deadline);
+        let is_known = self.is_still_open(id, (schema, state));
+        let is_cut = || state.peers().iter().any(|peer| self.planning.reach.is_cut(peer.server));
+        if then == Then::Abort && !is_known && is_cut() {
+            // It may have ended in time.
+            return self.put_alarm_off(id, Some(now + REFUSED));
+        }
+        let place = self.broken_at(id, (schema, state), deadline);
+        let mut commands = vec![Command::PassDeadline { at, then }];
+        if then == Then::Abort {
+            let reason = format!("its deadline {at} has passed (`late: abort`)");
+            commands.push(Command::Abort { by: Performer::System, reason });
+        }
+        let owed = self.owed_letters(id, at);
+        if self.record_commands(id, commands, now).is_err() {
+            return self.put_alarm_off(id, Some(now + REFUSED));
+        }
+        let is_over = is_known || then == Then::Abort;
+        if is_over && (self.planning.unheard.remove(&id).is_some() || is_first) {
+            self.count_broken(place);
+        } else if is_first {
+            self.planning.unheard.insert(id, at);
+        }
+        match then {
+            Then::Tell => {}
+            Then::Abort => return self.owe(owed, now),
+            Then::Extend { .. } => self.try_extended(id, now),
+        }
+        self.put_alarm_off(id, None);
+        self.note_deadline(id);
+    }
+
+    /// Whether it is known here that a case has not ended: something is to be done here.
+    fn is_still_open(&self, id: InstanceId, (schema, state): (&Schema, &State)) -> bool {
+        let standing = self.standing(id);
+        let is_here = |open: Open<'_>| standing.controls(schema, state, open.activity.node);
+        !state.is_shared() || state.open(schema).any(is_here)
+    }
+
+    /// Steps that nobody has promised have more time.
+    fn try_extended(&mut self, id: InstanceId, now: Timestamp) {
+        let deadline = self.instances.state(id).and_then(|(_, state)| state.deadline());
+        if deadline.is_some_and(|it| !it.is_unpromised && !it.is_promised()) {
+            self.try_later(id, now);
+            self.planning.again.hurry_case(id, now);
+        }
+    }
+}
+
+/// What a process does about a deadline that has passed.
+fn then(late: Late, deadline: &Deadline) -> Then {
+    match late {
+        Late::Tell => Then::Tell,
+        Late::Abort => Then::Abort,
+        Late::Extend(_) if deadline.extended() >= Deadline::EXTENDED_MAX => Then::Tell,
+        Late::Extend(by) => Then::Extend { to: deadline.at.plus(by) },
+    }
+}
+
+/// What a history says of it.
+pub(crate) fn told(due: Timestamp, then: Then) -> String {
+    match then {
+        Then::Tell => due.to_string(),
+        Then::Abort => format!("{due}; the case is aborted"),
+        Then::Extend { to } => format!("{due}; extended until {to}"),
+    }
+}
+
+/// Whether a command does something that has to be in time.
+fn is_work(command: &Command) -> bool {
+    matches!(
+        command,
+        Command::Claim { .. }
+            | Command::Complete { .. }
+            | Command::Answer { .. }
+            | Command::Confirm { .. }
+            | Command::Resolve { .. }
+            | Command::Abort { .. }
+    )
+}

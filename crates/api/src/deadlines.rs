@@ -60,12 +60,31 @@ pub struct Deadline {
     pub at: Timestamp,
     /// Whether everybody who has to do a step has promised it, and still does.
     pub promised: bool,
+    /// The last deadline that passed before the case had ended. Where it is the same as `at`, the case is late; else it was
+    /// extended.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub passed: Option<Passed>,
+    /// From then on the deadline is in danger if nothing is done until then: what is left takes longer than there is time. Absent
+    /// where it is promised, where nobody has said how long steps take, and where the case has ended.
+    #[serde(default, with = "text::option", skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<String>, format = DateTime)]
+    pub in_danger_from: Option<Timestamp>,
     /// Since when and why it is not promised any more; absent while it is, where it never was, and in lists.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub withdrawn: Option<Withdrawn>,
     /// What is planned for it; not in lists.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub steps: Vec<DeadlineStep>,
+}
+
+/// A deadline that has passed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct Passed {
+    #[serde(with = "text")]
+    #[schema(value_type = String, format = DateTime)]
+    pub at: Timestamp,
+    /// How often the deadline of the case was extended.
+    pub extended: u8,
 }
 
 /// A promise that does not stand any more.

@@ -162,6 +162,8 @@ pub(crate) mod tests {
         Deadline {
             at: at("2026-03-02T16:00:00Z"),
             promised: true,
+            passed: None,
+            in_danger_from: None,
             withdrawn: None,
             steps: vec![
                 step("check", ann, from, until, "2026-03-01T14:00:00Z"),

@@ -104,6 +104,8 @@ enum Standing {
     NotPromised,
     /// It was promised, and is not any more.
     Withdrawn,
+    /// Nobody promises it, and what is left to do takes longer than there is time.
+    InDanger,
     /// The deadline is over, and the case is not or was not then.
     Late,
     /// It was done by then.
@@ -114,10 +116,19 @@ enum Standing {
 fn standing(summary: &InstanceSummary, deadline: &Deadline, now: Timestamp) -> Standing {
     match (summary.state, summary.ended_at) {
         (InstanceState::Aborted, _) => Standing::Aborted,
-        (InstanceState::Completed, Some(ended)) if ended <= deadline.at => Standing::InTime,
+        (InstanceState::Completed, Some(ended))
+            if ended <= deadline.at && deadline.passed.is_none() =>
+        {
+            Standing::InTime
+        }
         (InstanceState::Completed, _) => Standing::Late,
         (InstanceState::Running | InstanceState::Suspended, _) if now > deadline.at => {
             Standing::Late
+        }
+        (InstanceState::Running | InstanceState::Suspended, _)
+            if deadline.in_danger_from.is_some_and(|from| from <= now) =>
+        {
+            Standing::InDanger
         }
         (InstanceState::Running | InstanceState::Suspended, _) if deadline.promised => {
             Standing::Promised

@@ -94,7 +94,9 @@ pub(crate) fn in_round(step: &str, iteration: &[u32]) -> String {
 
 fn deadline(summary: &InstanceSummary) -> String {
     let Some(deadline) = &summary.deadline else { return String::new() };
+    let is_late = deadline.passed.is_some_and(|passed| passed.at >= deadline.at);
     let (style, word) = match deadline.promised {
+        _ if is_late => (BAD, "late"),
         true => (GOOD, "promised"),
         false => (WARN, "not promised"),
     };

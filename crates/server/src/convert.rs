@@ -6,7 +6,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use legwork_api::deadlines::{Deadline, DeadlineStep, Plan, PlanKind, Turn, TurnKind, Withdrawn};
+use legwork_api::deadlines::{
+    Deadline, DeadlineStep, Passed, Plan, PlanKind, Turn, TurnKind, Withdrawn,
+};
 use legwork_api::definitions::{Agent, DefinitionSummary, Finding, VersionSummary};
 use legwork_api::executors::{ExecutorCondition, ExecutorState, ExecutorTypeState, Regularly};
 use legwork_api::instances::{
@@ -67,7 +69,15 @@ pub(crate) fn deadline(view: site::DeadlineView) -> Deadline {
         end: leg.end,
         due: leg.due,
     });
-    Deadline { at: view.at, promised: view.promised, withdrawn, steps: steps.collect() }
+    let passed = view.passed.map(|it| Passed { at: it.at, extended: it.extended });
+    Deadline {
+        at: view.at,
+        promised: view.promised,
+        passed,
+        in_danger_from: view.danger,
+        withdrawn,
+        steps: steps.collect(),
+    }
 }
 
 pub(crate) fn schedule(info: site::ScheduleInfo) -> Schedule {

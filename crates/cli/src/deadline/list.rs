@@ -195,6 +195,7 @@ fn render(rows: &[Row], ended: bool) -> String {
             Standing::Promised => (GOOD, "promised"),
             Standing::NotPromised => (WARN, "not promised"),
             Standing::Withdrawn => (WARN, "withdrawn"),
+            Standing::InDanger => (WARN, "in danger"),
             Standing::Late => (BAD, "late"),
             Standing::InTime => (GOOD, "in time"),
             Standing::Aborted => (DIM, "aborted"),
@@ -268,6 +269,8 @@ mod tests {
         lost.deadline = Some(withdrawn());
         let mut never = open();
         never.deadline = Some(Deadline { promised: false, steps: Vec::new(), ..deadline() });
+        let mut in_danger = never.clone();
+        in_danger.deadline.as_mut().unwrap().in_danger_from = Some(at(early));
         let both = [
             "0||parallel|both|running",
             "1||manual|check|claimed|held ann",
@@ -285,6 +288,7 @@ mod tests {
                 &["0||manual|check|claimed|held ann", "0||automatic|book|not_activated"],
             ),
             row(lost.clone(), early, &nodes),
+            row(in_danger, early, &nodes),
             row(lost, after, &nodes),
             row(never.clone(), early, &both),
             row(never, early, &["0||automatic|book|failed"]),
@@ -296,6 +300,7 @@ mod tests {
         INSTANCE  PROCESS  DEADLINE           STANDING      NEXT
         8XJ2M6    loan v2  2026-03-02 16:00Z  promised      check by ann, due 2026-03-01 14:00Z
         8XJ2M6    loan v2  2026-03-02 16:00Z  withdrawn     book by nobody, due 2026-03-01 15:00Z
+        8XJ2M6    loan v2  2026-03-02 16:00Z  in danger     book, open
         8XJ2M6    loan v2  2026-03-02 16:00Z  late          book by nobody, due 2026-03-01 15:00Z
         8XJ2M6    loan v2  2026-03-02 16:00Z  not promised  check, ann has it; book, open
         8XJ2M6    loan v2  2026-03-02 16:00Z  not promised  book, incident

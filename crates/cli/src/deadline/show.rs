@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Result, bail};
-use legwork_api::deadlines::{Deadline, DeadlineStep, Withdrawn};
+use legwork_api::deadlines::{Deadline, DeadlineStep, Passed, Withdrawn};
 use legwork_api::instances::{
     HistoryEntry, Instance, InstanceState, InstanceSummary, NodeState, Performer,
 };
@@ -115,6 +115,7 @@ fn render_shown(shown: &Shown) -> String {
         Standing::Promised => (GOOD, "✔ promised for"),
         Standing::NotPromised => (WARN, "! not promised for"),
         Standing::Withdrawn => (WARN, "! withdrawn; it was promised for"),
+        Standing::InDanger => (WARN, "! in danger: what is left takes longer than the time until"),
         Standing::Late => (BAD, "✘ late: it was to be done by"),
         Standing::InTime => (GOOD, "✔ done in time for"),
         Standing::Aborted => (DIM, "– aborted; it was to be done by"),
@@ -125,6 +126,9 @@ fn render_shown(shown: &Shown) -> String {
         let Withdrawn { at, step, reason } = why;
         let since = when::minute(*at);
         out.push_str(&format!("  not promised since {since}: {step}: {}\n", plain(reason)));
+    }
+    if let Some(passed) = summary.deadline.as_ref().and_then(passed) {
+        out.push_str(&format!("  {passed}\n"));
     }
     let mut table = Table::new(&["STEP", "WHO", "PLANNED", "DUE", "SO FAR"]);
     for step in steps {
@@ -143,6 +147,13 @@ fn render_shown(shown: &Shown) -> String {
         out.push_str(&table.render("  "));
     }
     out
+}
+
+/// That the deadline was a sooner one.
+fn passed(deadline: &Deadline) -> Option<String> {
+    let Passed { at, extended } = deadline.passed.filter(|passed| passed.extended > 0)?;
+    let times = if extended == 1 { "once".to_owned() } else { format!("{extended} times") };
+    Some(format!("extended {times}; a deadline passed on {}", when::minute(at)))
 }
 
 fn so_far(step: &ShownStep) -> Cell {
@@ -243,6 +254,18 @@ mod tests {
           check  ann     2026-03-01 08:00–11:00Z  2026-03-01 14:00Z  open
           book   nobody                           2026-03-01 15:00Z  not yet
         ");
+    }
+
+    #[test]
+    fn a_deadline_that_was_extended_says_so() {
+        let passed = |extended| {
+            let passed = Some(Passed { at: at("2026-03-01T12:00:00Z"), extended });
+            super::passed(&Deadline { passed, ..deadline() })
+        };
+        assert_eq!(passed(0), None);
+        let once = "extended once; a deadline passed on 2026-03-01 12:00Z";
+        assert_eq!(passed(1).as_deref(), Some(once));
+        assert!(passed(3).is_some_and(|text| text.starts_with("extended 3 times")));
     }
 
     #[test]

@@ -314,14 +314,8 @@ impl DriveMeters {
                     "legwork_deadlines_unpromised_total",
                     "Starts that were accepted although nobody could promise them.",
                 ),
-                kept: counter(
-                    "legwork_deadlines_kept_total",
-                    "Cases that were done by their deadline.",
-                ),
-                broken: counter(
-                    "legwork_deadlines_broken_total",
-                    "Cases whose deadline passed before they were done.",
-                ),
+                kept: counter("legwork_deadlines_kept_total", "Cases done by their deadline."),
+                broken: counter("legwork_deadlines_broken_total", "Cases whose deadline passed."),
                 withdrawn: counter(
                     "legwork_deadlines_withdrawn_total",
                     "Cases whose promise was taken back before it was broken.",

@@ -1,15 +1,15 @@
 //! What a site answers: plain values, turned into JSON by the server.
 
+mod deadlines;
+
 use std::sync::Arc;
 use std::time::Duration;
 
 use legwork_engine::{Failure, Lifecycle, NodeState};
 use legwork_mail::{About, Passing, Turn};
-use legwork_model::event::{
-    Channel, ExecutorRegistered, Fired, Method, Passed, Performer, Period, Within,
-};
+use legwork_model::event::{Channel, ExecutorRegistered, Fired, Method, Performer, Period, Within};
 use legwork_model::finding::Finding;
-use legwork_model::id::{ActivityId, AgentId, InstanceId, Iteration, ServerId};
+use legwork_model::id::{ActivityId, AgentId, InstanceId, ServerId};
 use legwork_model::schema::Branch;
 use legwork_model::time::Timestamp;
 use legwork_model::value::{Value, ValueType};
@@ -19,6 +19,7 @@ use legwork_placement::Topology;
 use crate::access::Scope;
 use crate::input::{Data, Notice};
 use crate::refusal::Refusal;
+pub use deadlines::{DeadlineView, LegView, PlanView, PlannedTurn, Withdrawn};
 
 #[derive(Debug)]
 pub enum Answer {
@@ -316,71 +317,6 @@ pub struct InstanceInfo {
     /// The result elements; only when it has ended and was asked for by itself.
     pub result: Vec<(Arc<str>, Value)>,
     pub deadline: Option<DeadlineView>,
-}
-
-/// By when an instance is to be done, and what is planned for that.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct DeadlineView {
-    pub at: Timestamp,
-    pub promised: bool,
-    /// When it passed last, and how often it was extended.
-    pub passed: Option<Passed>,
-    /// From when on it is in danger, if nothing happens until then and nobody has promised it.
-    pub danger: Option<Timestamp>,
-    /// Not in lists.
-    pub withdrawn: Option<Withdrawn>,
-    pub legs: Vec<LegView>,
-}
-
-/// A step on the way to a deadline.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct LegView {
-    pub step: Arc<str>,
-    /// In which round of the loops around it.
-    pub iteration: Iteration,
-    /// By when it will be done, whatever comes before: that is promised.
-    pub due: Timestamp,
-    /// Who has promised it; nobody, if not any more.
-    pub by: Option<Performer>,
-    /// When they were to begin as it was promised; what is due sooner may come before.
-    pub start: Option<Timestamp>,
-    /// When they were to be done as it was promised.
-    pub end: Option<Timestamp>,
-    /// The loop was left before this round.
-    pub is_given_back: bool,
-}
-
-/// Since when a case is not promised any more, by which step and why.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Withdrawn {
-    pub at: Timestamp,
-    pub step: Arc<str>,
-    pub reason: String,
-}
-
-/// What somebody is to do when.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct PlanView {
-    pub by: Performer,
-    pub at: Timestamp,
-    pub turns: Vec<PlannedTurn>,
-}
-
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct PlannedTurn {
-    /// Which of those it does at a time.
-    pub lane: usize,
-    pub from: Timestamp,
-    pub to: Timestamp,
-    /// What it does regularly, and nobody has given it.
-    pub is_regular: bool,
-    /// `None`: what it does regularly, or a job that nobody promised.
-    pub instance: Option<InstanceId>,
-    /// As far as it is known here.
-    pub step: Option<Arc<str>>,
-    /// In which round of the loops around it; empty where these are not known here.
-    pub iteration: Iteration,
-    pub due: Option<Timestamp>,
 }
 
 /// An instance as a whole.

@@ -71,7 +71,7 @@ fn missing(unreachable: &[Arc<str>]) -> String {
 fn what(kind: &str) -> Cell {
     let style = match kind {
         "completed" | "decided" => GOOD,
-        "failed" | "incident_raised" | "aborted" => BAD,
+        "failed" | "incident_raised" | "aborted" | "deadline_passed" => BAD,
         "suspended" | "resumed" | "incident_resolved" => WARN,
         _ => anstyle::Style::new(),
     };

@@ -32,13 +32,13 @@ pub struct Passing {
     /// `Late` or `Danger`.
     pub kind: Kind,
     pub process: Arc<str>,
-    /// The titles of the steps that are to be done now: of whoever started the case all, of others theirs.
+    /// The titles of the open steps: all for the starter of the case, their own for others.
     pub steps: Vec<Arc<str>>,
     /// The deadline that passed, or will.
     pub deadline: Timestamp,
     /// What the process has done about it.
     pub then: Then,
-    /// Whoever it is to has started the case.
+    /// The recipient started the case.
     pub is_own: bool,
 }
 

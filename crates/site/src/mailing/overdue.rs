@@ -41,9 +41,9 @@ impl Site {
         let passed = passed(state, deadline, now);
         let is_own = state.started_elsewhere().is_none();
         let owner = owner(state).filter(|agent| is_own && self.address_of(agent).is_some());
-        let danger = in_danger_from(schema, state).zip(owner.filter(|_| !deadline.is_promised()));
-        // Of a promise that was withdrawn they have heard.
-        let danger = danger.filter(|_| deadline.is_unpromised);
+        let danger = in_danger_from(schema, state).zip(owner);
+        // Of a promise that was withdrawn they have heard; what is ahead is looked at then.
+        let danger = danger.filter(|(from, _)| deadline.is_unpromised && *from <= now);
         let overdue = Overdue {
             passed,
             whom: passed.map_or_else(Vec::new, |at| self.concerned(schema, state, at)),

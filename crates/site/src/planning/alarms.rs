@@ -18,7 +18,8 @@ const AFTER: Duration = Duration::from_millis(1);
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Alarm {
     at: Option<Timestamp>,
-    /// The deadline that was found to be in danger, and that which was found to have passed: it is not looked at for that again.
+    /// From when on it was found to be in danger, and the deadline that was found to have passed: it is not looked at for that
+    /// again.
     pub(crate) in_danger: Option<Timestamp>,
     pub(crate) passed: Option<Timestamp>,
     /// It is being loaded, or could not be written down: it is looked at again then.
@@ -50,7 +51,7 @@ impl Alarm {
     fn next(&self, due: &Due) -> Option<Timestamp> {
         let passes = !due.is_late() && self.passed != Some(due.at);
         let passes = passes.then(|| due.at.plus(AFTER));
-        let danger = due.danger.filter(|_| passes.is_some() && self.in_danger != Some(due.at));
+        let danger = due.danger.filter(|_| passes.is_some() && self.in_danger != due.danger);
         let next = passes.into_iter().chain(danger).min()?;
         Some(self.put_off.map_or(next, |until| next.max(until)))
     }
@@ -74,7 +75,7 @@ mod tests {
         assert_eq!(next(&mut alarm, Some(&due)), Some(50));
         alarm.put_off = Some(Timestamp(60));
         assert_eq!(next(&mut alarm, Some(&due)), Some(60));
-        (alarm.put_off, alarm.in_danger) = (None, Some(at));
+        (alarm.put_off, alarm.in_danger) = (None, danger);
         assert_eq!(next(&mut alarm, Some(&due)), Some(91));
         // It is extended, and in danger once more.
         let passed = Some(Passed { at, extended: 1 });

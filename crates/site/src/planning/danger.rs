@@ -34,7 +34,7 @@ pub(crate) fn in_danger_from(schema: &Schema, state: &State) -> Option<Timestamp
         let until = |ms: i64| Timestamp(deadline.at.0.saturating_sub(ms));
         let open = state.open_at(schema, node.id);
         match open.and_then(|open| open.claimed_at) {
-            // Whoever has it is thought to be done after so long, and may be at any moment then.
+            // The holder is expected to be done after `takes`, and at any moment after that.
             Some(since) => Some(until(*tail).min(late_from(since, *left, until(*tail)))),
             None => (*left > 0).then(|| until(left.saturating_add(*tail))),
         }

@@ -72,7 +72,7 @@ impl Site {
                 self.put_alarm_off(id, Some(now + LOADED));
                 self.ask_for(id.into(), false);
             } else {
-                slot.alarm.in_danger = Some(due.at);
+                slot.alarm.in_danger = due.danger;
                 self.instances.set_alarm(id);
             }
             return;
@@ -83,7 +83,7 @@ impl Site {
         if has_passed {
             slot.alarm.passed = Some(due.at);
         } else {
-            slot.alarm.in_danger = Some(due.at);
+            slot.alarm.in_danger = due.danger;
         }
         self.put_alarm_off(id, None);
         self.note_deadline(id);

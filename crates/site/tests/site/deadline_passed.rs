@@ -149,7 +149,7 @@ fn a_case_that_nobody_promised_or_holds_is_late_as_well_and_so_is_one_that_is_su
         );
         assert_eq!(harness.site.broken().count(), 0, "nobody had promised it");
         assert_eq!(letters(&mut harness), ["late eva@office: check Tell"]);
-        // Whoever takes it later can see it.
+        // A later holder sees it in the list.
         if !suspended {
             harness.ask(claim("ann", ID, "check")).unwrap();
             assert_eq!(letters(&mut harness), NONE);

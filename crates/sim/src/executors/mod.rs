@@ -20,7 +20,8 @@ use checks::Histories;
 use staff::{Field, Staff};
 
 const TURNS: u32 = 200;
-/// How long it may take until what was lost before it became calm is given up, at the last attempt.
+/// How long it may take until what was lost before it became calm is given up, at the last attempt; longer if its lease
+/// lasts longer, as with an executor that is taken to have a backlog.
 const LEFT_OVER_MS: i64 = 3_600_000;
 
 pub(crate) fn simulate(seed: u64) -> Result<Report, String> {
@@ -71,7 +72,8 @@ fn finish(
     dice: &mut Dice,
 ) -> Result<(), String> {
     let longest_ms = staff.longest_ms(cases.tasks_left(world)?);
-    let until = Timestamp(world.now().0 + LEFT_OVER_MS + 2 * longest_ms);
+    let given_up = staff.leased_until().0.max(world.now().0 + LEFT_OVER_MS);
+    let until = Timestamp(given_up + 2 * longest_ms);
     let mut turns = 0;
     while let Some(what) = awaited(staff, world)? {
         if turns % 100 == 0 {

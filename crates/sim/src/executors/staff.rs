@@ -44,6 +44,8 @@ pub(crate) struct Staff {
     untold: Vec<usize>,
     /// Which server has given which step out.
     offered: BTreeMap<ActivityId, usize>,
+    /// When the last lease ends of the tasks that may have got lost.
+    leased_until: Timestamp,
     is_calm: bool,
 }
 
@@ -82,6 +84,7 @@ impl Staff {
             errand: None,
             untold: Vec::new(),
             offered: BTreeMap::new(),
+            leased_until: Timestamp(0),
             is_calm: false,
         };
         for _ in 0..1 + dice.below(5) {
@@ -121,6 +124,11 @@ impl Staff {
             first.make_able(&self.kinds);
             self.untold.push(0);
         }
+    }
+
+    /// Until when a server may wait for what got lost before it became calm.
+    pub(crate) fn leased_until(&self) -> Timestamp {
+        self.leased_until
     }
 
     /// What somebody still waits for: to be registered, or to know what a result is worth.
@@ -212,6 +220,9 @@ impl Staff {
                     return Err(format!("{} was called and is not known", executor.name));
                 };
                 if let Ask::Task(job) = &ask {
+                    if !self.is_calm {
+                        self.leased_until = self.leased_until.max(job.expires_at);
+                    }
                     let other = self.offered.insert(job.activity.clone(), place).unwrap_or(place);
                     if other != place {
                         let activity = &job.activity;

@@ -5,10 +5,10 @@
 //! earlier entry comes first, of simultaneous ones that of the server whose name comes first. So the
 //! order follows from the parts alone, whichever server merges them and however long the pages are.
 //!
-//! What was received comes after its parcel was sent, by the number of the parcel, and after the original of each
-//! entry that came with it. The second does not follow from the first: what the receiver lacks is read when the
-//! parcel is offered, and the sender may have gone on since it was sent. Whether an original that a part lacks was
-//! read before follows from its time, which is compared only to times of the server where it happened.
+//! A receipt stands after its sending, by the number of the transfer, and after the originals of all entries it
+//! carried. The second rule is needed because the sender may record more between sending and offering. Whether an
+//! original that a part lacks was read before follows from its time, which is compared only to times of the server
+//! where it happened.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::fmt::{self, Display};
@@ -25,13 +25,13 @@ pub struct Line {
     /// Number of the record at the server whose part this is.
     pub record: u64,
     pub at: Timestamp,
-    /// Where it happened. Another server than that of the part: a copy that came with a parcel.
+    /// Where it happened. Another server than that of the part: a copy that came with a transfer.
     pub server: Name,
     pub kind: Name,
     pub step: Option<Name>,
     pub iteration: Vec<u32>,
-    /// Of parcels: the other server, and the number of the parcel. What comes of a long history before its parcel
-    /// has the number of that parcel.
+    /// Of transfers: the other server, and the number of the transfer. What comes of a long history before its transfer
+    /// has the number of that transfer.
     pub from: Option<Name>,
     pub to: Option<Name>,
     pub number: Option<u32>,
@@ -46,8 +46,8 @@ impl Line {
     }
 }
 
-/// A stretch of the history that one server holds. If there is more, it goes on to a record that
-/// `Frontier::is_past` holds of.
+/// A window of one server's records. If the server has more, the window ends after a record that `Frontier::is_past`
+/// holds of, so never within the millisecond up to which the pages before were read.
 #[derive(Debug)]
 pub struct Part<E> {
     server: Name,
@@ -70,7 +70,7 @@ struct Recorded<E> {
 pub struct Frontier {
     servers: BTreeMap<Name, Reached>,
     /// By sender and receiver.
-    parcels: BTreeMap<(Name, Name), Parcels>,
+    transfers: BTreeMap<(Name, Name), Transfers>,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -82,7 +82,7 @@ struct Reached {
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-struct Parcels {
+struct Transfers {
     sent: u32,
     delivered: u32,
 }
@@ -178,26 +178,28 @@ impl Frontier {
     }
 
     fn sent(&self, from: &Name, to: &Name) -> u32 {
-        self.parcels.get(&(from.clone(), to.clone())).map_or(0, |parcels| parcels.sent)
+        self.transfers.get(&(from.clone(), to.clone())).map_or(0, |transfers| transfers.sent)
     }
 
-    fn parcels(&mut self, from: &Name, to: &Name) -> &mut Parcels {
-        self.parcels.entry((from.clone(), to.clone())).or_default()
+    fn transfers(&mut self, from: &Name, to: &Name) -> &mut Transfers {
+        self.transfers.entry((from.clone(), to.clone())).or_default()
     }
 
     /// What is on its way, as far as it is read.
     fn travel(&mut self, line: &Line) {
         let Line { server, from, to, number, .. } = line;
         match (&*line.kind, from, to) {
-            ("sent", _, Some(to)) => self.parcels(server, to).sent = number.unwrap_or(0),
-            ("delivered", _, Some(to)) => self.parcels(server, to).delivered = number.unwrap_or(0),
+            ("sent", _, Some(to)) => self.transfers(server, to).sent = number.unwrap_or(0),
+            ("delivered", _, Some(to)) => {
+                self.transfers(server, to).delivered = number.unwrap_or(0)
+            }
             ("redirected", Some(from), to) => {
                 // Their numbers are free again, and follow those at the other server.
-                let before = self.parcels(server, from);
+                let before = self.transfers(server, from);
                 let waiting = before.sent.saturating_sub(before.delivered);
                 before.sent = before.delivered;
                 if let Some(to) = to {
-                    self.parcels(server, to).sent += waiting;
+                    self.transfers(server, to).sent += waiting;
                 }
             }
             (_, _, _) => {}
@@ -281,7 +283,7 @@ impl<E> Merge<'_, E> {
         self.parts.iter().find(|part| &*part.server == server)
     }
 
-    /// Whether a parcel was sent before, if its sender can be asked.
+    /// Whether a transfer was sent before, if its sender can be asked.
     fn has_come(&self, line: &Line) -> bool {
         let Some(from) = line.from.as_ref().filter(|_| &*line.kind == "received") else {
             return true;
@@ -335,7 +337,7 @@ impl Display for Frontier {
             write!(f, "{gap}{server}.{records}.{at}{}", if *is_away { ".away" } else { "" })?;
             gap = "_";
         }
-        for ((from, to), Parcels { sent, delivered }) in &self.parcels {
+        for ((from, to), Transfers { sent, delivered }) in &self.transfers {
             write!(f, "{gap}{from}~{to}.{sent}.{delivered}")?;
             gap = "_";
         }
@@ -343,33 +345,34 @@ impl Display for Frontier {
     }
 }
 
-/// What says how far a history is read is not of a page before.
+/// The cursor was not made by an earlier page.
 #[derive(Debug, thiserror::Error)]
-#[error("it is the `next` of the page before, or 0")]
-pub struct Unknown;
+#[error("the cursor is neither 0 nor the `next` of an earlier page")]
+pub struct BadCursor;
 
 impl FromStr for Frontier {
-    type Err = Unknown;
+    type Err = BadCursor;
 
-    fn from_str(text: &str) -> Result<Self, Unknown> {
+    fn from_str(text: &str) -> Result<Self, BadCursor> {
         let mut frontier = Self::default();
         if text == "0" {
             return Ok(frontier);
         }
         for item in text.split('_') {
             let mut fields = item.split('.');
-            let name = fields.next().ok_or(Unknown)?;
-            let (first, second) = (fields.next().ok_or(Unknown)?, fields.next().ok_or(Unknown)?);
+            let name = fields.next().ok_or(BadCursor)?;
+            let (first, second) =
+                (fields.next().ok_or(BadCursor)?, fields.next().ok_or(BadCursor)?);
             let away = fields.next();
             match name.split_once('~') {
                 Some((from, to)) => {
-                    let sent = first.parse().map_err(|_| Unknown)?;
-                    let delivered = second.parse().map_err(|_| Unknown)?;
-                    *frontier.parcels(&from.into(), &to.into()) = Parcels { sent, delivered };
+                    let sent = first.parse().map_err(|_| BadCursor)?;
+                    let delivered = second.parse().map_err(|_| BadCursor)?;
+                    *frontier.transfers(&from.into(), &to.into()) = Transfers { sent, delivered };
                 }
                 None => {
-                    let records = first.parse().map_err(|_| Unknown)?;
-                    let at = second.parse().map_err(|_| Unknown)?;
+                    let records = first.parse().map_err(|_| BadCursor)?;
+                    let at = second.parse().map_err(|_| BadCursor)?;
                     let reached = Reached { records, at, is_away: away == Some("away") };
                     frontier.servers.insert(name.into(), reached);
                 }

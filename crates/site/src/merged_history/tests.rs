@@ -116,7 +116,7 @@ fn pages_come_to_the_same_as_the_whole_however_long_they_are() {
 
 #[test]
 fn much_at_one_moment_comes_in_the_same_order_in_short_pages() {
-    // South does much while its clock stands still. East gets what south has done in a part before the parcel.
+    // South does much while its clock stands still. East gets what south has done in a part before the transfer.
     let south = [
         "0@5 north: created",
         "0@5 received <north #1",
@@ -148,7 +148,7 @@ fn much_at_one_moment_comes_in_the_same_order_in_short_pages() {
 }
 
 #[test]
-fn what_was_done_after_a_parcel_was_sent_and_came_with_it_stands_before_its_arrival() {
+fn what_was_done_after_a_transfer_was_sent_and_came_with_it_stands_before_its_arrival() {
     // South's clock is behind.
     let south = ["0@1 north: created", "0@9 north: completed b", "0@2 received <north #1"];
     let north = ["0@1 created", "0@1 sent >south #1", "1@8 claimed b", "2@9 completed b"];

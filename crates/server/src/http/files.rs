@@ -196,8 +196,8 @@ pub(super) async fn require_stored(x: &Exchange<'_>, data: &Data) -> Result<()> 
     missing(x, data).await?.map_or(Ok(()), |file| Err(no_such_file(&file)))
 }
 
-/// The same where the activity is controlled that the data is for: the content of a file goes there
-/// alone, and nowhere if it is there.
+/// Refuses data that names a file without content. The check runs at the server that controls the activity, so the
+/// content is transferred only to that server, and only if it is missing there.
 pub(super) async fn require_stored_for(
     x: &Exchange<'_>,
     activity: &ActivityId,

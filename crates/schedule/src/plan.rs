@@ -81,8 +81,8 @@ impl Plan {
         self.kinds.get(&kind).map_or(0, |shares| shares.placed + shares.unplaced)
     }
 
-    /// Takes down what waits of a type now. What has come is placed; what is gone is taken from those who would
-    /// get to it last.
+    /// Updates the plan to the current backlog of a type. New tasks are assigned; removed tasks are taken from the
+    /// executor with the most planned work.
     pub fn follow(
         &mut self,
         book: &Book,
@@ -199,7 +199,7 @@ impl Plan {
                 self.kinds.entry(kind).or_default().unplaced += left;
                 return;
             };
-            // Of what is not known it gets one after the other.
+            // An executor of unknown pace gets one task at a time.
             let is_known = book.pace(to.executor, kind).is_some();
             let tasks = if is_known { left } else { 1 };
             self.give((to, kind), tasks, (book, own_ms));
@@ -245,7 +245,7 @@ impl Plan {
         share.work_ms += work_ms;
     }
 
-    /// A task less of a share.
+    /// Removes one task from a share.
     fn lessen(&mut self, executor: ExecutorId, kind: KindId) {
         let Some(shares) = self.kinds.get_mut(&kind) else { return };
         let Some(share) = shares.of.get_mut(&executor) else { return };

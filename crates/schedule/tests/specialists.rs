@@ -31,12 +31,12 @@ fn check(shape: Shape) {
 }
 
 #[test]
-fn work_that_is_all_there_from_the_beginning_takes_hardly_longer_than_the_bound() {
+fn parallel_steps_take_at_most_a_quarter_longer_than_the_bound() {
     check(Shape::Parallel);
 }
 
 #[test]
-fn so_does_work_of_which_each_part_comes_after_another_one() {
+fn sequential_steps_take_at_most_a_quarter_longer_than_the_bound() {
     check(Shape::Sequence);
 }
 

@@ -1,9 +1,7 @@
 //! A server that has nothing but the file it was started with, until the catalog says who it is.
 //!
-//! Invariant: numbers of servers count only as the catalog tells them, by age; the file has them in its
-//! own order. Until it has joined, a server does nothing but fetch the catalog: it stores, starts and
-//! sends nothing else, and what it was told by the numbers of the file it forgets. Whoever drives a
-//! site knows other servers by their names.
+//! Invariant: server numbers come from the catalog only, never from the file. Before it has joined, a site only fetches
+//! the catalog, and then discards everything that used numbers of the file. The driver addresses servers by name.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -37,7 +35,7 @@ impl Site {
         Some(self.seat()?.topology.server(server)?.name.clone())
     }
 
-    /// The servers by their names, as the topology has them that this one goes by now.
+    /// Rebuilds the index from name to number.
     pub(crate) fn name_servers(&mut self) {
         let named = |seat: &Seat| -> BTreeMap<Arc<str>, ServerId> {
             let servers = seat.topology.numbered();

@@ -200,8 +200,8 @@ pub struct Site {
     latest: Timestamp,
     /// When those who follow worklists were served last.
     watched_at: Timestamp,
-    /// Until then others have time to be heard: some has passed unseen.
-    listens_until: Timestamp,
+    /// Until then all timeouts are suspended, after a jump of time.
+    grace_until: Timestamp,
     /// This server among others, as the catalog says; `None` if it is alone, or if the catalog
     /// does not say so yet.
     seat: Option<Seat>,
@@ -293,7 +293,7 @@ impl Site {
             version: 0,
             latest: Timestamp::default(),
             watched_at: Timestamp::default(),
-            listens_until: Timestamp::default(),
+            grace_until: Timestamp::default(),
             seat: None,
             bootstrap: None,
             names: BTreeMap::new(),

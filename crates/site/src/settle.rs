@@ -19,9 +19,8 @@ use crate::waiting::Waiting;
 
 /// How many instances are offered anew, or loaded for that, at a time.
 const REOFFERED_AT_ONCE: usize = 256;
-/// For how long after a jump of time nobody is judged: links are made anew, and what others could not
-/// say is said.
-const LISTENING: Duration = Duration::from_secs(15);
+/// How long all timeouts are suspended after a jump of time.
+const GRACE: Duration = Duration::from_secs(15);
 
 impl Site {
     pub(crate) fn settle(&mut self, now: Timestamp) {
@@ -56,16 +55,16 @@ impl Site {
         self.evict();
     }
 
-    /// Nobody is given up for what could not be heard: leases do not run while time goes on unseen, and
-    /// all others have a moment to say what has happened before they are judged.
+    /// Extends leases by the unseen time and suspends all timeouts for `GRACE`, so that peers and executors can report
+    /// first.
     pub(crate) fn jumped(&mut self, by: Duration, now: Timestamp) {
         self.doubt_catalog(by, now);
-        let until = now.plus(LISTENING);
-        // One that is merely slow, again and again, judges in between all the same.
-        if now < self.listens_until.plus(LISTENING) {
+        let until = now.plus(GRACE);
+        // A second jump within the grace period is ignored; else a server that is always slow would never time anyone out.
+        if now < self.grace_until.plus(GRACE) {
             return;
         }
-        self.listens_until = until;
+        self.grace_until = until;
         self.jobs.prolong(by);
         self.listen_to_executors(by, until);
         self.listen_to_planners(until);

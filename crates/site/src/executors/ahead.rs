@@ -19,7 +19,7 @@ impl Executors {
         self.is_plan_old = true;
     }
 
-    /// Brings the plan in line with what waits. Those that are free were not before.
+    /// Brings the plan in line with what waits. `free` are executors that have become free since the last call.
     pub(super) fn plan_ahead(&mut self, jobs: &Jobs, free: &[ExecutorId], now: Timestamp) {
         if self.is_plan_old {
             self.is_plan_old = false;
@@ -36,7 +36,7 @@ impl Executors {
         }
         for id in free {
             if self.has_free_hand(*id) {
-                self.help(*id, jobs, now);
+                self.reassign_to_idle(*id, jobs, now);
             }
         }
     }
@@ -54,8 +54,8 @@ impl Executors {
         }
     }
 
-    /// One that has nothing to do, and no share of what waits, does what others would get to later.
-    fn help(&mut self, id: ExecutorId, jobs: &Jobs, now: Timestamp) {
+    /// Gives an idle executor without a share a task of another's share, if it would finish sooner.
+    fn reassign_to_idle(&mut self, id: ExecutorId, jobs: &Jobs, now: Timestamp) {
         let own: Vec<KindId> = self.registry.taken(id).iter().map(|taken| taken.kind).collect();
         let waiting: Vec<(KindId, Waiting)> =
             self.planned(jobs).filter(|(kind, _)| own.contains(kind)).collect();
@@ -94,9 +94,9 @@ impl Executors {
         Candidate { apart_ms: apart.fold(0.0, f64::max), ..self.distances.candidate(id, 0.0) }
     }
 
-    /// Leaves those that are to do what waits of a type, and those that are tried whether they are back. If the ones that
-    /// are to do it may not, all are left.
-    pub(super) fn keep_planned(
+    /// Keeps the executors that have a share of the backlog of this type, and those due for a half-open probe; while some
+    /// of it is in no share, also those with a free hand. Keeps all if no executor with a share may take the task.
+    pub(super) fn retain_planned(
         &self,
         kind: KindId,
         free: &mut Vec<ExecutorId>,

@@ -37,8 +37,8 @@ impl Executors {
         if everybody.copied().all(|id| self.given.has_tried(key, id)) {
             self.given.begin_anew(key);
         }
-        // Whoever is known to do nothing is not the better choice for not having had it; whether it is back is
-        // seen with first attempts.
+        // An executor with an open circuit is not preferred just because it has not tried this task. Half-open probes
+        // are first attempts.
         let policy = self.policies.of(task.kind);
         let is_hopeful = |id: ExecutorId| {
             !policy.is_doubted(&self.book, id, task.kind, now)
@@ -92,7 +92,7 @@ impl Executors {
             let has_tried = |id| task.attempt > 0 && self.given.has_tried(key, id);
             let needing = free.clone();
             let may = |id| !but.contains(&id) && !has_tried(id);
-            self.keep_planned(kind, &mut free, may, now);
+            self.retain_planned(kind, &mut free, may, now);
             // A retry goes to an executor with a share that has not had it, or else to any other: it holds up nothing,
             // and is a probe of those that the book takes to be busy with what they did not answer.
             if task.attempt > 0 && free.iter().all(|id| has_tried(*id)) {
@@ -103,7 +103,7 @@ impl Executors {
                 return Vec::new();
             }
         }
-        // Nor is a task that a worker asks for, but for half-open probes.
+        // If a worker is waiting, executors with an open circuit get the task only as a half-open probe.
         if is_asked {
             free.retain(|id| !is_doubted(id) || policy.is_tried(&self.book, *id, kind, now));
         }

@@ -60,7 +60,8 @@ impl Site {
     pub(crate) fn jumped(&mut self, by: Duration, now: Timestamp) {
         self.doubt_catalog(by, now);
         let until = now.plus(GRACE);
-        // A second jump within the grace period is ignored; else a server that is always slow would never time anyone out.
+        // A second jump within the grace period, or as long after it, is ignored; else a server that is always slow would
+        // never time anyone out.
         if now < self.grace_until.plus(GRACE) {
             return;
         }

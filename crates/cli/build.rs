@@ -21,9 +21,13 @@ fn main() {
     let given = env::var("LEGWORK_COMMIT").ok().filter(|commit| !commit.is_empty());
     let commit = given.or_else(of_release).unwrap_or_default();
     let version = env::var("CARGO_PKG_VERSION").unwrap_or_default();
-    let version = if commit.is_empty() { version } else { format!("{version} ({commit})") };
     println!("cargo::rustc-env=LEGWORK_COMMIT={commit}");
-    println!("cargo::rustc-env=LEGWORK_VERSION={version}");
+    println!("cargo::rustc-env=LEGWORK_VERSION={}", named(&version, &commit));
+}
+
+/// What `--version` says.
+pub(crate) fn named(version: &str, commit: &str) -> String {
+    if commit.is_empty() { version.to_owned() } else { format!("{version} ({commit})") }
 }
 
 fn of_release() -> Option<String> {

@@ -37,6 +37,8 @@ fn a_checkout_tells_its_commit_and_an_archive_within_another_repository_tells_no
     assert!(found.commit.chars().all(|c| c.is_ascii_hexdigit()), "{found:?}");
     // What does not exist would count as changed at every build.
     assert!(found.follow.len() == 2 && found.follow.iter().all(|path| path.exists()), "{found:?}");
+    assert_eq!(build::named("1.2.3", &found.commit), format!("1.2.3 ({})", found.commit));
+    assert_eq!(build::named("1.2.3", ""), "1.2.3", "an archive");
     let before = fs::read(&found.follow[1]).unwrap();
     git(root, &["commit", "--quiet", "--allow-empty", "--message", "two"]);
     assert_ne!(fs::read(&found.follow[1]).unwrap(), before, "it shows a new commit");

@@ -126,6 +126,21 @@ fn exit_codes_tell_usage_from_failure() {
 }
 
 #[test]
+fn the_usage_of_check_names_the_organisation_before_the_files() {
+    let folder = tempfile::tempdir().unwrap();
+    let output = legwork(folder.path(), &["check"]);
+    let said = text(&output.stderr);
+    assert!(said.contains("Usage: legwork check [--org ORGANISATION] FILE..."), "{said}");
+}
+
+#[test]
+fn the_version_names_the_commit_that_the_build_script_found() {
+    let folder = tempfile::tempdir().unwrap();
+    let said = legwork(folder.path(), &["--version"]).stdout;
+    assert_eq!(text(&said), format!("legwork {}\n", env!("LEGWORK_VERSION")));
+}
+
+#[test]
 fn schemas_and_completions_are_printed() {
     let folder = tempfile::tempdir().unwrap();
     let kinds =

@@ -6,7 +6,8 @@ use super::servers::{Cluster, Node, until};
 use super::support::call;
 use crate::peer::Condition;
 
-/// Through three domains and back; each step overwrites what the one before has written.
+/// Through three domains and back; each step overwrites what the one before has written. The branch that is
+/// taken has no steps: only the history tells it.
 const RELAY: &str = "
 process: relay
 data: { n: int, text: string }
@@ -16,6 +17,10 @@ steps:
   - { step: one, job: first, at: north, reads: [n], writes: [text] }
   - { step: two, job: second, at: south, retry: { times: 2, pause: 1s }, reads: [n], writes: [text] }
   - { step: three, job: third, at: east, reads: [n], writes: [text] }
+  - choice: route
+    branches:
+      - { name: detour, when: n > 100, steps: [{ step: extra, job: extra, at: south, reads: [n] }] }
+      - { name: straight, otherwise: true }
   - { step: four, job: fourth, at: north, reads: [n], writes: [n] }
 ";
 
@@ -100,6 +105,13 @@ fn lines(history: &Json) -> Vec<String> {
     history["entries"].as_array().unwrap().iter().map(line).collect()
 }
 
+/// What `took` of `legwork show` comes from.
+fn taken(history: &Json) -> Vec<&str> {
+    let entries = history["entries"].as_array().unwrap().iter();
+    let decided = entries.filter(|entry| entry["kind"] == "decided" && entry["step"] == "route");
+    decided.map(|entry| entry["detail"].as_str().unwrap()).collect()
+}
+
 #[tokio::test]
 async fn every_server_tells_the_one_complete_history_of_a_case_that_has_ended() {
     let cluster = Cluster::new(&["north", "south", "east"]);
@@ -119,11 +131,13 @@ async fn every_server_tells_the_one_complete_history_of_a_case_that_has_ended() 
         "south-1 failed two",
         "south-1 completed two text=\"of two\"",
         "east-1 completed three text=\"of three\"",
+        "east-1 decided route",
         "north-1 completed four n=8",
         "north-1 finished -",
     ];
     assert_eq!(of_activities, expected, "{told:#?}");
     assert_eq!(history["next"], Json::Null);
+    assert_eq!(taken(&history), ["straight"]);
     // Page by page it is the same.
     for limit in [1, 4] {
         let (mut paged, mut from) = (Vec::new(), "0".to_owned());
@@ -170,6 +184,7 @@ async fn of_a_server_that_is_away_what_others_were_told_is_shown_and_it_is_named
     assert_eq!(said[0], said[1]);
     let told = lines(&said[0]);
     assert_eq!(said[0]["unreachable"], json!(["south-1"]));
+    assert_eq!(taken(&said[0]), ["straight"]);
     let of_south: Vec<&String> = told.iter().filter(|line| line.starts_with("south-1")).collect();
     assert_eq!(of_south.len(), 1, "{told:#?}");
     let place = |line: &str| told.iter().position(|told| told.starts_with(line)).unwrap();
@@ -209,11 +224,14 @@ async fn a_running_case_is_shown_alike_by_all_servers() {
     east.work("third", json!({"text": "of three"})).await;
     relay.settle().await;
     let shown = relay.all_say(&relay.nodes, "").await;
-    let states = shown["nodes"].as_array().unwrap().iter().map(|node| node["state"].as_str());
-    let expected = [Some("completed"), Some("completed"), Some("completed"), Some("activated")];
+    let states = shown["nodes"].as_array().unwrap().iter();
+    let states = states.map(|node| node["state"].as_str().unwrap());
+    let expected = ["completed", "completed", "completed", "completed", "skipped", "activated"];
     assert!(states.eq(expected), "{shown}");
     assert_eq!(shown["data"][1]["versions"], 3);
-    let told = lines(&relay.all_say(&relay.nodes, "/history").await);
+    let history = relay.all_say(&relay.nodes, "/history").await;
+    assert_eq!(taken(&history), ["straight"]);
+    let told = lines(&history);
     assert!(told.contains(&"south-1 failed two".to_owned()), "{told:#?}");
     relay.stop().await;
 }

@@ -309,7 +309,9 @@ mod tests {
 
     #[test]
     fn each_moment_of_a_schedule_is_started_at_most_once() {
-        for seed in 0..60 {
+        // 9100005, 9102136, 9102796: a moment that was asked for came again, of a schedule that was put anew after the
+        // clock had fallen back (the last drawn otherwise).
+        for seed in (0..60).chain([9_100_005, 9_102_136, 9_102_796]) {
             let report = run_scene(seed, Scene::Recurring);
             let report = report.unwrap_or_else(|failure| panic!("{failure}"));
             assert!(report.instances > 10, "{report:?}");

@@ -33,7 +33,7 @@ impl Site {
         }
         // One that is under way while the stream is read is asked for again.
         if !self.loads.contains(&StreamId::SCHEDULES) && self.schedules.book.note(&event) {
-            self.keep(event, now);
+            self.keep(vec![event], now);
         }
         Ok(Answer::Done)
     }
@@ -42,14 +42,16 @@ impl Site {
     pub(super) fn note_missed(&mut self, event: ScheduleEvent, now: Timestamp) {
         self.schedules.missed += 1;
         if self.schedules.book.note(&event) {
-            self.keep(event, now);
+            self.keep(vec![event], now);
         }
     }
 
-    fn keep(&mut self, event: ScheduleEvent, now: Timestamp) {
-        let record = Record { at: now, events: vec![event] }.to_bytes();
+    /// Without events it says how late it was.
+    pub(super) fn keep(&mut self, events: Vec<ScheduleEvent>, now: Timestamp) {
+        let record = Record { at: now, events }.to_bytes();
         let (stream, expected) = (StreamId::SCHEDULES.0, self.schedules.version);
         self.schedules.version += 1;
+        self.schedules.recorded_at = now;
         self.out.push(Output::Append(Append { stream, expected, record, close: None }));
         if self.schedules.version.is_multiple_of(SNAPSHOT_EVERY) {
             let bytes = Record { at: now, events: self.schedules.book.events() }.to_bytes();
@@ -66,15 +68,12 @@ impl Site {
                 return self.ask_for(StreamId::SCHEDULES, true);
             };
             self.schedules.version = *before;
-            self.schedules.note_all(&record.events);
+            self.recall_record(&record);
         }
         for bytes in &stream.records {
             self.schedules.version += 1;
             match Record::<ScheduleEvent>::from_bytes(bytes) {
-                Ok(Record { at, events }) => {
-                    self.latest = self.latest.max(at);
-                    self.schedules.note_all(&events);
-                }
+                Ok(record) => self.recall_record(&record),
                 Err(_) => unreadable += 1,
             }
         }
@@ -84,6 +83,12 @@ impl Site {
             );
             self.out.push(Output::Notice { text });
         }
+    }
+
+    fn recall_record(&mut self, Record { at, events }: &Record<ScheduleEvent>) {
+        self.latest = self.latest.max(*at);
+        self.schedules.recorded_at = self.schedules.recorded_at.max(*at);
+        self.schedules.note_all(events);
     }
 }
 

@@ -5,7 +5,7 @@
 //! is asked for again after a crash. What came of each is kept in a stream of the registrar's.
 //!
 //! Invariant: nothing but the key keeps a moment from being started twice; the stream tells what need not be
-//! tried again.
+//! tried again. When a start is asked for, a record as late as its moment is stored, so time never falls behind it.
 
 mod book;
 mod journal;
@@ -34,6 +34,8 @@ pub(crate) struct Schedules {
     book: Book,
     /// Records of what came of starts.
     version: u64,
+    /// When the last of these was written.
+    recorded_at: Timestamp,
     /// How many were given up since the site came up.
     missed: u64,
 }
@@ -108,6 +110,11 @@ impl Site {
             self.out.push(Output::Start(Box::new(due)));
             if let Some(missed) = missed {
                 self.note_missed(missed, now);
+            }
+            // Else the clock of the next life could be before this moment, and a schedule that is put anew would have
+            // it once more.
+            if self.schedules.recorded_at < moment {
+                self.keep(Vec::new(), now);
             }
         }
     }

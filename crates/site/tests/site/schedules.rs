@@ -398,3 +398,63 @@ fn what_came_of_starts_is_stored_as_a_whole_now_and_then() {
     assert_eq!(clock.pass(Duration::from_secs(1)).len(), 1);
     assert_eq!(clock.started.len(), 261);
 }
+
+#[test]
+fn a_moment_that_was_asked_for_is_not_one_of_a_schedule_put_anew_after_the_clock_fell_back() {
+    let mut clock = Clockwork::new();
+    clock.bank.ask(put(loans())).unwrap();
+    let begin = clock.shown().put_at;
+    clock.bank.pass(MINUTE);
+    // It is on its way, maybe to another server, when this one is killed.
+    let before = clock.bank.due.pop().unwrap();
+    assert_eq!(before.moment, begin + MINUTE);
+    clock.bank.now = begin + MINUTE / 2;
+    clock.bank.restart();
+    let changed = || PutSchedule {
+        period: Period::Every { ms: 30_000 },
+        data: data_of(json!({ "amount": 6 })),
+        ..loans()
+    };
+    let Answer::SchedulePut { next, .. } = clock.bank.ask(put(changed())).unwrap() else {
+        panic!()
+    };
+    assert_eq!(next, Some(begin + 3 * MINUTE / 2), "the minute is what was put before");
+    clock.bank.due.clear();
+    clock.bank.pass(MINUTE / 2);
+    assert!(clock.bank.due.iter().all(|due| due.key != before.key));
+}
+
+#[test]
+fn a_snapshot_of_what_came_of_starts_says_how_late_it_was() {
+    let mut clock = Clockwork::new();
+    clock.bank.ask(put(PutSchedule { period: Period::Every { ms: 1_000 }, ..loans() })).unwrap();
+    let begin = clock.bank.now;
+    while !clock.bank.has_snapshot(StreamId::SCHEDULES) {
+        clock.bank.pass(Duration::from_secs(1));
+        // Nothing else is stored.
+        for due in std::mem::take(&mut clock.bank.due) {
+            let outcome = Fired::Missed { reason: "away".to_owned() };
+            let event = ScheduleEvent::Fired { name: "loans".into(), moment: due.moment, outcome };
+            clock.ask_as("loans", Request::Schedule(Recurring::Fired(event))).unwrap();
+        }
+    }
+    let until = std::mem::replace(&mut clock.bank.now, begin);
+    clock.bank.restart();
+    assert_eq!(clock.bank.site.latest(), until);
+}
+
+#[test]
+fn moments_that_are_asked_for_together_are_stored_with_one_record() {
+    let mut clock = Clockwork::new();
+    for name in ["loans", "others", "more"] {
+        clock.bank.ask(put(PutSchedule { name: name.into(), ..loans() })).unwrap();
+    }
+    let records = |clock: &Clockwork| clock.bank.records(StreamId::SCHEDULES);
+    clock.bank.pass(MINUTE);
+    assert_eq!((clock.bank.due.len(), records(&clock)), (3, 1));
+    // Nothing is heard of them, so they are asked for again.
+    clock.bank.due.clear();
+    clock.bank.restart();
+    clock.bank.pass(Duration::ZERO);
+    assert_eq!((clock.bank.due.len(), records(&clock)), (3, 1));
+}

@@ -6,13 +6,11 @@
 //! would send an entry twice. Of a process with sync edges nothing is proven: they tell a server of
 //! entries without leaving a trace.
 
-use std::cmp::Ordering;
-
 use legwork_model::event::Passage;
 use legwork_model::id::{Activity, NodeId, ServerId};
 use legwork_model::schema::{Node, Schema};
 
-use crate::history::{Known, compare, is_part, present};
+use crate::history::{Known, is_part, present};
 use crate::place::{Map, place};
 
 /// Control goes over edges of the graph to another server.
@@ -45,16 +43,20 @@ struct Proof<'a, K, M> {
 impl<K: Known, M: Map> Proof<'_, K, M> {
     /// Whether the target cannot have learnt a missing entry over the edges into this node.
     fn tells_nothing(&self, node: &Node, earliest: &[&Activity]) -> bool {
+        // What the target controls without an entry of its own leaves no trace of what it knows.
+        let is_traceless = !node.has_entry();
+        let activity = present(self.schema, self.known, node.id);
+        let before = last_before(&activity).filter(|_| is_traceless);
+        if before.is_some_and(|before| self.follows(earliest, &before))
+            && self.may_have_been_at_target(node)
+        {
+            return false;
+        }
         if !self.may_be_at_target(node.id) {
             return true;
         }
-        let activity = present(self.schema, self.known, node.id);
         let is_past = self.is_before_move(&activity);
-        // What the target controls without an entry of its own leaves no trace of what it knows.
-        if !node.has_entry()
-            && (earliest.iter().any(|entry| self.was_in_loop_of(node, entry))
-                || is_past && self.follows(earliest, &activity))
-        {
+        if is_traceless && is_past && self.follows(earliest, &activity) {
             return false;
         }
         if is_past || self.known.is_skipped(node.id) {
@@ -69,11 +71,14 @@ impl<K: Known, M: Map> Proof<'_, K, M> {
         })
     }
 
-    /// Whether an entry is of an iteration that is over, of a loop around the node.
-    fn was_in_loop_of(&self, node: &Node, entry: &Activity) -> bool {
-        let outermost = self.schema.node(entry.node).loops.first();
-        compare(self.schema, self.known, entry) == Ordering::Less
-            && outermost.is_some_and(|outermost| node.loops.contains(outermost))
+    /// Whether the target may control a node or have controlled it in an iteration that is over: its
+    /// place may be another one each time if it depends on a step in the same loop.
+    fn may_have_been_at_target(&self, node: &Node) -> bool {
+        let outermost = node.loops.first();
+        let changes = node.control.depends_on().is_some_and(|of| {
+            outermost.is_some_and(|outermost| self.schema.node(of).loops.contains(outermost))
+        });
+        changes || self.may_be_at_target(node.id)
     }
 
     fn may_be_at_target(&self, node: NodeId) -> bool {
@@ -100,6 +105,17 @@ impl<K: Known, M: Map> Proof<'_, K, M> {
         let mut passages = self.movement.passages.iter();
         passages.any(|passage| passage.source == *from && passage.target.node == to)
     }
+}
+
+/// The same node in the last iteration before, if there was one. How often the loops within it have
+/// gone round by then does not matter: often enough.
+fn last_before(activity: &Activity) -> Option<Activity> {
+    let mut before = activity.clone();
+    let rounds = &mut before.iteration.0;
+    let place = rounds.iter().rposition(|round| *round > 0)?;
+    rounds[place] -= 1;
+    rounds[place + 1..].fill(u32::MAX);
+    Some(before)
 }
 
 /// Those that no other one precedes.

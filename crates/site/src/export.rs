@@ -34,6 +34,15 @@ pub(crate) struct Missing {
     pub(crate) known: Extent,
 }
 
+/// What was read of a history.
+#[derive(Default)]
+struct Read {
+    entries: Vec<Entry>,
+    fetched: BTreeMap<(ElementId, Activity), Value>,
+    /// Of each record.
+    extents: Vec<Extent>,
+}
+
 /// So much of a history, from its beginning or from where it was read.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Extent {
@@ -53,17 +62,14 @@ impl Extent {
 impl Export<'_> {
     /// What goes without a question; `None` if the receiver has to be asked.
     pub(crate) fn unasked(&self, records: &[Vec<u8>], transfer: Transfer) -> Option<Missing> {
-        let told = self.known.state.peer(self.to).map_or(&[][..], |peer| &peer.told);
-        let sure = || {
-            let Self { schema, known, to, sources, .. } = self;
-            last_activities_of(schema, known, *to, told, sources)
-        };
+        let read = self.read(records);
+        let sure = self.sure(&read.entries);
         match transfer {
-            Transfer::Full => Some(self.missing(records, &[])),
-            Transfer::Sending => Some(self.missing(records, &sure())),
+            Transfer::Full => Some(self.lacking(read, &[])),
+            Transfer::Sending => Some(self.lacking(read, &sure)),
             Transfer::Requested => None,
             Transfer::Proven => {
-                let missing = self.missing(records, &sure());
+                let missing = self.lacking(read, &sure);
                 self.is_proven(&missing.entries).then_some(missing)
             }
         }
@@ -71,31 +77,62 @@ impl Export<'_> {
 
     /// Algorithm 2: the entries that a receiver lacks who knows all up to `last`.
     pub(crate) fn missing(&self, records: &[Vec<u8>], last: &[Activity]) -> Missing {
-        let (mut entries, mut fetched) = (Vec::new(), BTreeMap::new());
-        let (mut of, mut known, mut is_known) = (Extent::default(), Extent::default(), true);
+        self.lacking(self.read(records), last)
+    }
+
+    /// The last activities that the receiver is sure to know: also those that it controlled in
+    /// iterations that are over, which only the history tells.
+    fn sure(&self, entries: &[Entry]) -> Vec<Activity> {
+        let told = self.known.state.peer(self.to).map_or(&[][..], |peer| &peer.told);
+        let own = entries.iter().filter(|entry| entry.server == self.to);
+        let own = own.filter_map(|entry| entry.event.ends());
+        let told: Vec<Activity> = told.iter().cloned().chain(own).collect();
+        last_activities_of(self.schema, &self.known, self.to, &told, self.sources)
+    }
+
+    /// The history up to the record that the parcel stands in. What came later is not of it: a
+    /// parcel that is offered again would bring entries that the next one brings as well.
+    fn read(&self, records: &[Vec<u8>]) -> Read {
+        let mut read = Read::default();
         for record in records {
             // What cannot be read would have kept the instance from being loaded.
             let Ok(Record { at, events }) = Record::<Event>::from_bytes(record) else { continue };
-            let before = entries.len();
+            let (before, mut is_last) = (read.entries.len(), false);
             for event in events {
                 if event.ends().is_some() {
                     let server = self.known.here;
-                    entries.push(Entry { event, at, server, elsewhere: Vec::new() });
+                    read.entries.push(Entry { event, at, server, elsewhere: Vec::new() });
                 } else if let Event::Received(received) = event {
-                    entries.extend(received.entries);
+                    read.entries.extend(received.entries);
                 } else if let Event::Fetched { values } = event {
                     let of = |value: FetchedValue| ((value.element, value.writer), value.value);
-                    fetched.extend(values.into_iter().map(of));
+                    read.fetched.extend(values.into_iter().map(of));
+                } else if let Event::Sent { parcel, .. } = event {
+                    // Its number may have changed since: it may have been redirected.
+                    is_last |= parcel == *self.parcel;
                 }
             }
-            let read = entries.get(before..).unwrap_or_default();
-            is_known = is_known && read.iter().all(|entry| self.is_known_up_to(entry, last));
-            let (entries, bytes) = (read.len() as u64, record.len() as u64);
-            let extent = Extent { records: 1, entries, bytes };
-            of.add(extent);
-            if is_known {
-                known.add(extent);
+            let entries = (read.entries.len() - before) as u64;
+            read.extents.push(Extent { records: 1, entries, bytes: record.len() as u64 });
+            if is_last {
+                break;
             }
+        }
+        read
+    }
+
+    fn lacking(&self, read: Read, last: &[Activity]) -> Missing {
+        let Read { mut entries, fetched, extents } = read;
+        let (mut of, mut known) = (Extent::default(), Extent::default());
+        extents.iter().for_each(|extent| of.add(*extent));
+        let first_unknown = entries.iter().position(|entry| !self.is_known_up_to(entry, last));
+        let sure = first_unknown.unwrap_or(entries.len()) as u64;
+        // The last record is read again with the parcel, so that reading ends there again.
+        for extent in extents.split_last().map_or(&[][..], |(_, before)| before) {
+            if known.entries + extent.entries > sure {
+                break;
+            }
+            known.add(*extent);
         }
         entries.retain(|entry| {
             let activity = entry.event.ends();
@@ -167,3 +204,6 @@ impl Export<'_> {
         value.content_bytes() <= small && targets.iter().any(is_valid)
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -42,7 +42,7 @@ pub(crate) fn run(args: &Args, out: Output) -> Result<()> {
     out.answer(&document, || said(&paint(STRONG, shown), before, after))
 }
 
-/// Whoever compacts starts no server.
+/// `compact` starts no server.
 fn named(error: Error) -> anyhow::Error {
     if let Error::Locked { path } = &error {
         let shown = path.display();

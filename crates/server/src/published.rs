@@ -6,13 +6,13 @@ use std::net::SocketAddr;
 
 use legwork_placement::Topology;
 
-/// Where the topology sends whoever wants to reach the server, if that is an address.
+/// The published address of the server, if the topology has one.
 pub fn api_of(topology: &Topology, name: &str) -> Option<SocketAddr> {
     let server = topology.server(topology.server_named(name)?)?;
     server.api.strip_prefix("http://")?.trim_end_matches('/').parse().ok()
 }
 
-/// Whether whoever goes to `api` gets to a server that listens there.
+/// Whether requests to `api` reach a server that listens there.
 pub fn serves(listen: SocketAddr, api: SocketAddr) -> bool {
     listen.port() == api.port() && (listen.ip() == api.ip() || listen.ip().is_unspecified())
 }
@@ -36,7 +36,7 @@ mod tests {
     }
 
     #[test]
-    fn whoever_listens_everywhere_is_found_at_every_address() {
+    fn a_server_that_listens_everywhere_is_found_at_every_address() {
         let serves = |listen: &str, api: &str| serves(at(listen), at(api));
         assert!(serves("10.0.0.1:7701", "10.0.0.1:7701"));
         assert!(serves("0.0.0.0:7701", "10.0.0.1:7701"));

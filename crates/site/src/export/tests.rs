@@ -19,7 +19,7 @@ domains:
   s3: { servers: { s3: { address: "s3:1", api: "http://s3" } } }
 "#;
 
-/// The rounds of the loop are controlled where whoever asks is at home.
+/// `answer` is controlled where the performer of `ask` is at home.
 const ROUNDS: &str = "
 process: rounds
 steps:
@@ -31,7 +31,7 @@ steps:
   - { step: file, job: j, at: s2 }
 ";
 
-/// The join of `b` and `c` is where whoever asks is at home, and no step there comes after it.
+/// The join of `b` and `c` is where the performer of `ask` is at home, and no step there comes after it.
 const JOINED: &str = "
 process: joined
 steps:

@@ -6,6 +6,8 @@
 use anyhow::{Context, Result};
 use serde_json::Value as Json;
 
+use crate::guarantee;
+
 const BEGIN: &str = "<!-- figures: written by `cargo xtask bench table` -->\n";
 const END: &str = "<!-- end of the figures -->\n";
 
@@ -45,6 +47,9 @@ fn newest(results: &str) -> Result<Vec<Json>> {
     for (number, line) in results.lines().enumerate() {
         let row: Json = serde_json::from_str(line)
             .with_context(|| format!("line {} of the results is no JSON", number + 1))?;
+        if !is_measured(&row) {
+            continue;
+        }
         let key = |row: &Json| {
             let names =
                 ["workload", "clients", "policy", "executors", "limit", "kind", "reservations"];
@@ -58,6 +63,12 @@ fn newest(results: &str) -> Result<Vec<Json>> {
         }
     }
     Ok(rows)
+}
+
+/// What is not measured any more is not shown.
+fn is_measured(row: &Json) -> bool {
+    let is_its = |kind: &guarantee::Kind| row["kind"].as_str() == Some(kind.name);
+    row["workload"].as_str() != Some("guarantee") || guarantee::KINDS.iter().any(is_its)
 }
 
 fn beside_line(row: &Json) -> String {

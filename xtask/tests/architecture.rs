@@ -9,13 +9,14 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::process::Command;
 
 /// Our crates, and which of our crates each may use.
-const ARROWS: [(&str, &[&str]); 19] = [
+const ARROWS: [(&str, &[&str]); 20] = [
     ("legwork-model", &[]),
     ("legwork-engine", &["legwork-model"]),
     ("legwork-mail", &["legwork-model"]),
     ("legwork-org", &["legwork-model"]),
     ("legwork-placement", &["legwork-model"]),
     ("legwork-schedule", &["legwork-model"]),
+    ("legwork-plan", &["legwork-model"]),
     ("legwork-promise", &["legwork-model"]),
     (
         "legwork-site",
@@ -73,7 +74,7 @@ const ARROWS: [(&str, &[&str]); 19] = [
         &[
             "legwork-model",
             "legwork-placement",
-            "legwork-promise",
+            "legwork-plan",
             "legwork-schedule",
             "legwork-site",
             "legwork-sim",
@@ -91,7 +92,7 @@ const ARROWS: [(&str, &[&str]); 19] = [
             "legwork-model",
             "legwork-engine",
             "legwork-placement",
-            "legwork-promise",
+            "legwork-plan",
             "legwork-schedule",
             TESTBED,
         ],
@@ -104,7 +105,7 @@ const ARROWS: [(&str, &[&str]); 19] = [
 const TESTBED: &str = "legwork-testbed";
 
 /// What a pure crate may use besides our own: no runtime, no clock, no randomness, no files.
-const PURE: [(&str, &[&str]); 8] = [
+const PURE: [(&str, &[&str]); 9] = [
     (
         "legwork-model",
         &[
@@ -127,6 +128,7 @@ const PURE: [(&str, &[&str]); 8] = [
     ),
     ("legwork-placement", &["serde_json", "thiserror"]),
     ("legwork-schedule", &[]),
+    ("legwork-plan", &["minicbor"]),
     ("legwork-promise", &["minicbor"]),
     ("legwork-site", &["minicbor", "rustc-hash", "serde_json", "thiserror"]),
 ];

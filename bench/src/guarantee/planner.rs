@@ -1,12 +1,13 @@
-//! Who promises: the production's planner, with somebody who works by its plan.
+//! The server's planner with one resource that has one hand, and works by its plan.
 
-use legwork_model::id::InstanceId;
+use std::collections::BTreeSet;
+
+use legwork_model::id::{InstanceId, ServerId};
 use legwork_model::time::Timestamp;
-use legwork_promise::{
-    Desk, Discipline, Plan, ResourceId, Setup, Span, Supply, Task, TaskId, WHOLE, Window, Work,
+use legwork_plan::{
+    Candidate, Discipline, How, Planner, ResourceId, Setup, Span, Supply, Task, TaskId, WHOLE,
+    Window, Work,
 };
-
-use super::naive::{Naive, Open};
 
 /// Working days as people have them, in units of ten seconds: 8 of 24 hours on five of seven days, and half an hour
 /// of each that is theirs. As far ahead as a server looks.
@@ -16,23 +17,23 @@ const WORKS: (i64, i64) = (8 * HOUR, 16 * HOUR);
 const REGULAR: i64 = HOUR / 2;
 const AHEAD: i64 = 400;
 
-/// So much work, to be promised.
+/// So much work, to be reserved.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Asked {
     pub(super) number: u64,
     pub(super) release: i64,
-    pub(super) deadline: i64,
+    pub(super) due: i64,
     pub(super) cost: i64,
 }
 
 /// Who is asked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Who {
-    /// Works at any hour, and can put work aside.
+    /// Works at any hour, and its work can be preempted.
     Always,
     /// Works at any hour, and finishes what has begun first.
     Whole,
-    /// Has working hours, and something to do every day.
+    /// Has working hours, and regular work every day.
     Person,
 }
 
@@ -43,85 +44,111 @@ pub(super) struct Planned {
     pub(super) end: i64,
 }
 
-pub(super) trait Planner {
-    /// Time has passed, in which somebody worked on what is first; answers what is done.
-    fn pass(&mut self, now: i64) -> Option<u64>;
-    /// For when it is promised; `None`: it is refused.
-    fn admit(&mut self, asked: Asked) -> Option<Planned>;
-    /// Given back.
-    fn end(&mut self, number: u64);
+pub(super) struct OneHand {
+    planner: Planner,
+    who: ResourceId,
+    discipline: Discipline,
+    /// What is worked on and cannot be preempted.
+    running: Option<TaskId>,
+    /// When something may be done, or can begin.
+    looks_at: i64,
 }
 
-/// A desk with one resource.
-pub(super) struct Production {
-    desk: Desk,
-    resource: ResourceId,
-    can_put_aside: bool,
-    now: i64,
-}
-
-impl Production {
+impl OneHand {
     pub(super) fn new(who: Who) -> Self {
-        let resource = ResourceId::Executor("one".into());
         let start = Timestamp(0);
-        let (supply, jobs) = match who {
+        let (supply, regular) = match who {
             Who::Always | Who::Whole => (Supply::always(start), Vec::new()),
             Who::Person => {
                 let spans = working_days().map(|(from, to)| Span { from, to, share: WHOLE });
-                let jobs = working_days().map(|(release, deadline)| Window { release, deadline });
-                let jobs = jobs.map(|window| (window, Work(REGULAR)));
-                (Supply::new(spans), jobs.collect())
+                let regular = working_days().map(|(release, due)| Window { release, due });
+                let regular = regular.map(|window| (window, Work(REGULAR)));
+                (Supply::new(spans), regular.collect())
             }
         };
-        let can_put_aside = who != Who::Whole;
-        let discipline = match can_put_aside {
-            true => Discipline::Preemptive,
-            false => Discipline::NonPreemptive,
+        let discipline = match who {
+            Who::Always | Who::Person => Discipline::Preemptive,
+            Who::Whole => Discipline::NonPreemptive,
         };
-        let (at_once, loads, lag) = (1, Vec::new(), Work(0));
-        let setup = Setup { supply, discipline, at_once, loads, jobs, lag };
-        let mut desk = Desk::default();
-        desk.add(resource.clone(), &setup, start);
-        Self { desk, resource, can_put_aside, now: 0 }
+        let setup = Setup { supply, discipline, hands: 1, regular, reserve: 0, lag: Work(0) };
+        let (mut planner, who) = (Planner::default(), ResourceId::Executor("one".into()));
+        planner.set_up(who.clone(), &setup, start);
+        Self { planner, who, discipline, running: None, looks_at: 0 }
     }
 
     fn task(&self, asked: Asked) -> Task {
-        let Asked { number, release, deadline, cost } = asked;
-        let window = Window { release: Timestamp(release), deadline: Timestamp(deadline) };
-        Task::new(id(number), window, Work(cost), vec![self.resource.clone()])
-    }
-
-    pub(super) fn earliest(&mut self, asked: Asked) -> Option<i64> {
-        let task = self.task(asked);
-        self.desk.earliest(&task).map(|moment| moment.0)
-    }
-
-    /// Whoever works turns to what is first now, if what is begun can be put aside.
-    fn turn_to_next(&mut self) {
-        let Some(plan) = self.desk.plan_mut(&self.resource, 0) else { return };
-        let is_free = self.can_put_aside || plan.running().is_none();
-        if let Some(next) = plan.next().filter(|next| is_free && plan.running() != Some(*next)) {
-            plan.begin_with(next);
+        Task {
+            id: id(asked.number),
+            step: "step".into(),
+            priority: 0,
+            release: Timestamp(asked.release),
+            due: Some(Timestamp(asked.due)),
+            cost: Work(asked.cost),
+            who: vec![Candidate::at_any_time(self.who.clone())],
+            how: How::Plain,
+            after_fault: false,
+            idle_until: None,
+            offer: None,
         }
     }
 
-    /// One with the same reservations that puts everything in order anew each time.
-    pub(super) fn naive(mut self) -> Naive {
-        let now = self.now;
-        let Some(plan) = self.desk.plan_mut(&self.resource, 0) else { return Naive::default() };
-        plan.stop();
-        let tickets: Vec<_> = plan.waiting().collect();
-        let left: Vec<_> = tickets.iter().map(|ticket| plan.left(*ticket)).collect();
-        let open = tickets.into_iter().zip(left).filter_map(|(ticket, left)| {
-            let task = self.desk.task(self.desk.task_of(&self.resource, 0, ticket)?)?;
-            Some(Open {
-                number: task.id.instance.0 as u64,
-                release: task.window.release.0,
-                deadline: task.window.deadline.0,
-                left: left?.0,
-            })
+    /// Time has passed, in which the resource worked by its plan; answers what is done.
+    pub(super) fn pass(&mut self, now: i64) -> Vec<u64> {
+        self.planner.pass(Timestamp(now));
+        if now < self.looks_at {
+            return Vec::new();
+        }
+        let turns = self.planner.turns(&self.who, 0).unwrap_or_default();
+        let done: Vec<TaskId> = match self.discipline {
+            Discipline::Preemptive => {
+                let left: BTreeSet<TaskId> = turns.iter().filter_map(|(_, task)| *task).collect();
+                let all = self.planner.firm().map(|reservation| reservation.task);
+                all.filter(|task| !left.contains(task)).collect()
+            }
+            Discipline::NonPreemptive => self.running.take().into_iter().collect(),
+        };
+        for task in &done {
+            self.planner.end(*task);
+        }
+        let next = turns.into_iter().find(|(_, task)| task.is_none_or(|it| !done.contains(&it)));
+        self.looks_at = next.map_or(now + 1, |(turn, task)| match self.discipline {
+            Discipline::Preemptive => turn.to.0,
+            Discipline::NonPreemptive if turn.from.0 > now => turn.from.0,
+            Discipline::NonPreemptive => {
+                self.running = task;
+                task.iter().for_each(|task| self.planner.begin(*task, Timestamp(now)));
+                turn.to.0
+            }
         });
-        Naive::new(open.collect(), now)
+        drop(self.planner.take_changes());
+        done.into_iter().map(|task| task.instance.0 as u64).collect()
+    }
+
+    /// For when it is reserved; `None`: it is refused.
+    pub(super) fn admit(&mut self, asked: Asked) -> Option<Planned> {
+        let (task, asker) = (self.task(asked), (ServerId(0), 0));
+        let held = self.planner.hold(&task, asker, Timestamp(i64::MAX));
+        let (grant, _) = held.ok()?;
+        self.planner.confirm(task.id, asker.0, asker.1);
+        match self.discipline {
+            // What is due first is worked on, whatever was begun before.
+            Discipline::Preemptive => self.planner.begin(task.id, grant.start),
+            // It may be the first that can begin.
+            Discipline::NonPreemptive if self.running.is_none() => self.looks_at = 0,
+            Discipline::NonPreemptive => {}
+        }
+        Some(Planned { start: grant.start.0, end: grant.end.0 })
+    }
+
+    /// When it could be done at the earliest, whatever was asked for. The plan stays as it is.
+    pub(super) fn earliest(&self, asked: Asked) -> Option<i64> {
+        self.planner.probe(&self.task(asked)).map(|(end, _)| end.0)
+    }
+
+    /// It is not wanted any more.
+    pub(super) fn release(&mut self, number: u64) {
+        self.running.take_if(|running| *running == id(number));
+        self.planner.release(id(number), ServerId(0), 0);
     }
 }
 
@@ -131,32 +158,5 @@ fn working_days() -> impl Iterator<Item = (Timestamp, Timestamp)> {
 }
 
 fn id(number: u64) -> TaskId {
-    TaskId::new(InstanceId(number.into()), 0)
-}
-
-impl Planner for Production {
-    fn pass(&mut self, now: i64) -> Option<u64> {
-        self.now = now;
-        self.desk.pass(Timestamp(now));
-        let over = |plan: &Plan| {
-            plan.running().filter(|ticket| plan.left(*ticket).is_none_or(|left| left.0 == 0))
-        };
-        let ticket = self.desk.plan_mut(&self.resource, 0).and_then(|plan| over(plan));
-        let done = ticket.and_then(|ticket| self.desk.task_of(&self.resource, 0, ticket));
-        done.and_then(|done| self.desk.end(done));
-        self.turn_to_next();
-        done.map(|done| done.instance.0 as u64)
-    }
-
-    fn admit(&mut self, asked: Asked) -> Option<Planned> {
-        let task = self.task(asked);
-        let promise = self.desk.guarantee(&task);
-        self.turn_to_next();
-        promise.map(|it| Planned { start: it.times.start.0, end: it.times.end.0 })
-    }
-
-    fn end(&mut self, number: u64) {
-        self.desk.end(id(number));
-        self.turn_to_next();
-    }
+    TaskId { instance: InstanceId(number.into()), step: 0, round: 0 }
 }

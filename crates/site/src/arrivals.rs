@@ -81,12 +81,9 @@ impl Site {
             | Message::KeyUsed { .. }
             | Message::Over { .. }
             | Message::Load { .. }
-            | Message::Plan(_)
+            | Message::Reserve(_)
             | Message::Step { .. }
             | Message::StepHeard { .. }
-            | Message::Turn(_)
-            | Message::Kept { .. }
-            | Message::Heard { .. }
             | Message::PlanHeard { .. } => return self.act_on(from, message, now),
             Message::CatalogWanted { .. } | Message::Catalog { .. } => return,
         };
@@ -134,15 +131,9 @@ impl Site {
             Message::KeyUsed { question, is_used } => self.key_used(from, question, is_used, now),
             Message::Over { ids } => self.told_over(from, ids, now),
             Message::Load { written } => self.load_told(from, written, now),
-            Message::Plan(said) => self.hear_planner(from, *said, now),
+            Message::Reserve(what) => self.hear_reserving(from, *what, now),
             step @ Message::Step { .. } => self.step_told_by(from, step, now),
             Message::StepHeard { task, number } => self.step_heard(from, task, number),
-            Message::Turn(turn) => self.hear_turn(from, *turn, now),
-            Message::Kept { executors } => self.hear_kept(from, executors, now),
-            Message::Heard { executors, busy, forgot } => {
-                self.hear_forgot(from, &executors, forgot.as_deref(), now);
-                self.hear_heard(from, &executors, busy, now);
-            }
             Message::Replanned { instance: Instance(id), replanned, number } => {
                 self.plan_told(from, id, (*replanned, number), now);
             }

@@ -169,44 +169,6 @@ impl Catalog {
         faults
     }
 
-    /// How many versions of definitions there are.
-    pub(crate) fn versions_in_all(&self) -> usize {
-        self.processes.values().map(Vec::len).sum()
-    }
-
-    /// Shows the executable forms of all versions of each process but of so many of the first. Those that nothing has
-    /// needed before are not kept.
-    pub(crate) fn for_each_schema(
-        &self,
-        but: impl Fn(&Arc<str>) -> usize,
-        mut show: impl FnMut(&Schema),
-    ) {
-        for (process, versions) in &self.processes {
-            for deployed in versions.iter().skip(but(process)) {
-                match deployed.schema.get() {
-                    Some(made) => made.iter().for_each(|schema| show(schema)),
-                    None => deployed.compile().iter().for_each(|(schema, ..)| show(schema)),
-                }
-            }
-        }
-    }
-
-    /// How many versions of each process there are.
-    pub(crate) fn versions_of_all(&self) -> impl Iterator<Item = (&Arc<str>, usize)> {
-        self.processes.iter().map(|(process, versions)| (process, versions.len()))
-    }
-
-    /// The executable forms that are in use: of the latest versions, and of earlier ones that something has needed.
-    pub(crate) fn schemas_in_use(&self) -> impl Iterator<Item = &Arc<Schema>> {
-        self.processes.values().flat_map(|versions| {
-            let is_used = |(place, deployed): &(usize, &Deployed)| {
-                place + 1 == versions.len() || deployed.schema.get().is_some()
-            };
-            let used = versions.iter().enumerate().filter(is_used);
-            used.filter_map(|(_, deployed)| deployed.schema().ok()).collect::<Vec<_>>()
-        })
-    }
-
     /// The latest version of every process after the given one.
     pub(crate) fn list(&self, after: Option<&str>) -> impl Iterator<Item = DefinitionInfo> {
         let from = after.map_or(Bound::Unbounded, Bound::Excluded);

@@ -14,7 +14,7 @@ use legwork_model::event::{ExecutorType, Method, RegularWork, RequestDigest, Sec
 use legwork_model::id::{ActivityId, AgentId, InstanceId, ServerId, StreamId};
 use legwork_model::rate::Rate;
 use legwork_model::time::Timestamp;
-use legwork_promise::ResourceId;
+use legwork_plan::ResourceId;
 use legwork_schedule::Feedback;
 use serde_json::Value as Json;
 

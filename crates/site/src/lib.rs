@@ -76,17 +76,17 @@ pub use changes::{Fate, Pending};
 pub use gauges::Gauges;
 pub use input::*;
 pub use legwork_engine::{Failure, Lifecycle};
-pub use legwork_promise::ResourceId;
+pub use legwork_plan::ResourceId;
 pub use legwork_schedule::{Feedback, Reason};
 pub use locks::Mode;
 pub use merged_history::{Frontier, Line, Merged, Part, merge};
 pub use message::{
-    Follow, Forgot, Instance, Item, Items, KeyQuestion, Mark, Message, Name, Named, Offer,
-    OpenJobs, ParcelId, Report, Stage, TurnOf, Wanted,
+    Follow, Instance, Item, Items, KeyQuestion, Mark, Message, Named, Offer, ParcelId, Report,
+    Stage, Wanted,
 };
 pub use outbox::Sent;
 pub use output::{Append, Ask, Call, ClosedStream, Due, FileWanted, Output};
-pub use planning::{BrokenAt, Counts as DeadlineCounts, Wish};
+pub use planning::{Attempt, BrokenAt, Counts as DeadlineCounts, Reserving, Why, Wish};
 pub use refusal::{Kind, Refusal};
 pub use schedules::{KEY_OF_SCHEDULE, STARTS_MAX};
 pub use seat::{Member, Seat};

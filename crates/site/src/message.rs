@@ -7,14 +7,13 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::planning::Reserving;
 use legwork_model::event::{Entry, FetchedValue, Parcel, RecordedAt, Replanned, TaskKey};
 use legwork_model::id::{
     Activity, ActivityId, AgentId, ElementId, InstanceId, Iteration, ServerId, StreamId,
-    shared_text,
 };
 use legwork_model::time::Timestamp;
 use legwork_org::Cursor;
-use legwork_promise::Said;
 use minicbor::bytes::ByteVec;
 use minicbor::{Decode, Encode};
 
@@ -117,9 +116,6 @@ pub enum Message {
         #[n(0)]
         written: u64,
     },
-    /// Between planners: see `planning`.
-    #[n(15)]
-    Plan(#[n(0)] Box<Said>),
     /// How far a promised step is, to who has promised it, and to who asked: said again until it is heard.
     #[n(16)]
     Step {
@@ -139,26 +135,6 @@ pub enum Message {
         /// Who has claimed it.
         #[n(5)]
         holder: Option<AgentId>,
-    },
-    /// A job for an executor whose plan another server keeps: see `planning::lending`.
-    #[n(17)]
-    Turn(#[n(0)] Box<TurnOf>),
-    /// The executors that the sender keeps: whoever gives them anything asks it first.
-    #[n(18)]
-    Kept {
-        #[n(0)]
-        executors: Vec<Name>,
-    },
-    /// The answer: that is known, and what these executors have from here.
-    #[n(19)]
-    Heard {
-        #[n(0)]
-        executors: Vec<Name>,
-        #[n(1)]
-        busy: Vec<TurnOf>,
-        /// What they may have besides, if the sender has begun anew.
-        #[n(2)]
-        forgot: Option<Box<Forgot>>,
     },
     /// Steps of an instance are planned otherwise from now on: said again until it is heard.
     #[n(20)]
@@ -187,51 +163,10 @@ pub enum Message {
         #[n(1)]
         number: u64,
     },
+    /// Reservations in plans: see `planning`. Numbers 15 and 17 to 19 were of the messages that these replaced.
+    #[n(23)]
+    Reserve(#[n(0)] Box<Reserving>),
 }
-
-/// To a planner: it waits for its turn, somebody has it, or it is over. From a planner: it may begin.
-#[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
-pub struct TurnOf {
-    #[n(0)]
-    pub task: TaskKey,
-    #[cbor(n(1), with = "shared_text")]
-    pub executor: Arc<str>,
-    /// How long it is expected to take.
-    #[n(2)]
-    pub takes_ms: u64,
-    #[n(3)]
-    pub stage: Stage,
-    /// How long the executor has it.
-    #[n(4)]
-    pub ago_ms: u64,
-}
-
-/// What a server may have given to executors before it began anew: it does not know any more.
-#[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
-pub struct Forgot {
-    /// Drawn anew whenever it begins.
-    #[n(0)]
-    pub life: u64,
-    /// How long ago it began.
-    #[n(1)]
-    pub ago_ms: u64,
-    /// Which jobs, executor by executor.
-    #[n(2)]
-    pub jobs: Vec<OpenJobs>,
-}
-
-/// So many jobs, and how long the longest of them takes.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Encode, Decode)]
-pub struct OpenJobs {
-    #[n(0)]
-    pub count: u64,
-    #[n(1)]
-    pub longest_ms: u64,
-}
-
-/// The name of an executor.
-#[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
-pub struct Name(#[cbor(n(0), with = "shared_text")] pub Arc<str>);
 
 /// How far a promised step is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Encode, Decode)]

@@ -40,7 +40,6 @@ impl Site {
                 if self.take_in(id, &stream, true, Timestamp::default()) {
                     self.expect_promises(id);
                     self.recall_deadline(id);
-                    self.recall_open_jobs_of(id);
                 } else {
                     self.unread.insert(id);
                 }
@@ -140,7 +139,7 @@ impl Site {
             return;
         }
         if was_unread {
-            self.expect_late(id, now);
+            self.expect_late(id);
             self.recall_deadline(id);
         }
         self.deadline_loaded(id);

@@ -86,12 +86,9 @@ impl Site {
             | Message::KeyUsed { .. }
             | Message::Over { .. }
             | Message::Load { .. }
-            | Message::Plan(_)
+            | Message::Reserve(_)
             | Message::Step { .. }
             | Message::StepHeard { .. }
-            | Message::Turn(_)
-            | Message::Kept { .. }
-            | Message::Heard { .. }
             | Message::Replanned { .. }
             | Message::PlanHeard { .. }) => return Some(message),
         }

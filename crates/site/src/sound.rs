@@ -46,12 +46,9 @@ impl Site {
             | Message::KeyUsed { .. }
             | Message::Over { .. }
             | Message::Load { .. }
-            | Message::Plan(_)
+            | Message::Reserve(_)
             | Message::Step { .. }
             | Message::StepHeard { .. }
-            | Message::Turn(_)
-            | Message::Kept { .. }
-            | Message::Heard { .. }
             | Message::PlanHeard { .. } => true,
         };
         if !fits {

@@ -54,7 +54,6 @@ impl Site {
             return;
         }
         // As it was: nothing has changed yet.
-        self.recall_open_jobs(now);
         self.note_recovered_fates();
         self.follow_changes(now);
         if self.catalog.topology().is_some() {

@@ -81,12 +81,9 @@ impl Message {
             | Self::KeyUsed { .. }
             | Self::Over { .. }
             | Self::Load { .. }
-            | Self::Plan(_)
+            | Self::Reserve(_)
             | Self::Step { .. }
             | Self::StepHeard { .. }
-            | Self::Turn(_)
-            | Self::Kept { .. }
-            | Self::Heard { .. }
             | Self::PlanHeard { .. }
             | Self::Replanned { .. } => Shares { control: bytes, ..none },
         }
@@ -113,12 +110,9 @@ impl Message {
             | Self::KeyUsed { .. }
             | Self::Over { .. }
             | Self::Load { .. }
-            | Self::Plan(_)
+            | Self::Reserve(_)
             | Self::Step { .. }
             | Self::StepHeard { .. }
-            | Self::Turn(_)
-            | Self::Kept { .. }
-            | Self::Heard { .. }
             | Self::PlanHeard { .. }
             | Self::Replanned { .. } => None,
         };

@@ -1,66 +1,59 @@
-//! What nobody could promise more than, who knows all that will arrive.
+//! What no planner could exceed that knows all that will arrive, and what one reaches.
 //!
-//! One machine as fast as all nodes together, without messages and overheads, on which a task may be
-//! done in part and counts for that part. What can be done of all tasks then forms a polymatroid, and
-//! whoever takes the shortest first, as much of each as still fits, gets the most: no other choice counts for more.
-
-use legwork_model::time::Timestamp;
-use legwork_promise::{Discipline, Load, Plan, Supply, Window, Work};
+//! The bound: one machine as fast as all nodes together, without messages and overheads, on which a task may be
+//! done in part and counts for that part. What can be done of all tasks then forms a polymatroid, so taking the shortest
+//! first, as much of each as still fits, gets the most.
 
 use super::drawn::{Arrival, NODES, REGULAR};
+use super::line::Line;
 
 /// Speeds are scaled so that everything stays a whole number.
 const SCALE: i64 = NODES as i64;
 
 pub(super) fn of(arrivals: &[Arrival]) -> f64 {
-    let mut plan = Plan::new(Supply::always(Timestamp(0)), Discipline::Preemptive, Timestamp(0));
-    for (period, cost) in REGULAR {
-        let load = Load { period: Work(period), cost: Work(cost / SCALE), is_attended: true };
-        assert!(plan.regularly(load), "regular work leaves time");
-    }
-    let mut shortest: Vec<&Arrival> = arrivals.iter().collect();
-    shortest.sort_by_key(|arrival| (arrival.service, arrival.at));
-    let counts: f64 = shortest.iter().map(|arrival| fits(&mut plan, arrival)).sum();
+    let mut line = Line::new(&REGULAR.map(|(period, cost)| (period, cost / SCALE)));
+    let counts: f64 =
+        by_length(arrivals).into_iter().map(|arrival| taken(&mut line, arrival)).sum();
     counts / arrivals.len().max(1) as f64
 }
 
-/// What somebody reaches who knows all that will arrive, without messages and overheads: the shortest tasks first, each whole
-/// and at one node. The most that can be reached lies between this and the bound.
+/// What is reached by taking the shortest tasks first, each whole and at one node. The most that can be reached lies
+/// between this and the bound.
 pub(super) fn reached(arrivals: &[Arrival]) -> f64 {
-    let mut plans = REGULAR.map(|(period, cost)| {
-        let start = Timestamp(0);
-        let mut plan = Plan::new(Supply::always(start), Discipline::Preemptive, start);
-        let load = Load { period: Work(period), cost: Work(cost), is_attended: true };
-        assert!(plan.regularly(load), "regular work leaves time");
-        plan
-    });
-    let mut shortest: Vec<&Arrival> = arrivals.iter().collect();
-    shortest.sort_by_key(|arrival| (arrival.service, arrival.at));
-    let kept = shortest.into_iter().filter(|arrival| {
-        let (release, deadline) = (Timestamp(arrival.at), Timestamp(arrival.deadline));
-        let (window, work) = (Window { release, deadline }, Work(arrival.service));
+    let mut lines = REGULAR.map(|regular| Line::new(&[regular]));
+    let kept = by_length(arrivals).into_iter().filter(|arrival| {
+        let window = (arrival.at, arrival.deadline);
         // Where it arrives, else where it can.
         let others = (0..NODES).filter(|node| arrival.is_global && *node != arrival.node);
         let mut nodes = std::iter::once(arrival.node).chain(others);
-        nodes.any(|node| plans[node].reserve(window, work).is_some())
+        let found = nodes.find(|node| lines[*node].fits(window, arrival.service));
+        found.is_some_and(|node| {
+            lines[node].take(window, arrival.service);
+            true
+        })
     });
     kept.count() as f64 / arrivals.len().max(1) as f64
 }
 
+fn by_length(arrivals: &[Arrival]) -> Vec<&Arrival> {
+    let mut shortest: Vec<&Arrival> = arrivals.iter().collect();
+    shortest.sort_by_key(|arrival| (arrival.service, arrival.at));
+    shortest
+}
+
 /// Takes as much of a task as fits; answers which part of it that is.
-fn fits(plan: &mut Plan, arrival: &Arrival) -> f64 {
-    let window = Window { release: Timestamp(arrival.at), deadline: Timestamp(arrival.deadline) };
-    let whole = arrival.service / SCALE;
+fn taken(line: &mut Line, arrival: &Arrival) -> f64 {
+    let (window, whole) = ((arrival.at, arrival.deadline), arrival.service / SCALE);
     let (mut most, mut too_much) = (0, whole + 1);
-    if plan.fits(window, Work(whole)) {
+    if line.fits(window, whole) {
         most = whole;
     }
     while most < whole && too_much - most > 1 {
         let middle = most + (too_much - most) / 2;
-        if plan.fits(window, Work(middle)) { most = middle } else { too_much = middle }
+        if line.fits(window, middle) { most = middle } else { too_much = middle }
     }
     if most > 0 {
-        plan.reserve(window, Work(most));
+        line.take(window, most);
     }
     most as f64 / whole as f64
 }

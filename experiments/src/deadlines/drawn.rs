@@ -57,6 +57,8 @@ fn of_node(node: usize, load: f64, seed: u64) -> Vec<Arrival> {
         let laxity = between(&mut random, LAXITY);
         let (is_global, is_separable) = (random.unit() < GLOBAL, random.unit() < SEPARABLE);
         let branches = 2 + random.below(2);
+        let middle =
+            vec![service * 8 / 10 / branches as i64; if is_separable { branches } else { 0 }];
         let priority = 1 + random.below(PRIORITIES) as u8;
         arrivals.push(Arrival {
             at: at as i64,
@@ -64,11 +66,7 @@ fn of_node(node: usize, load: f64, seed: u64) -> Vec<Arrival> {
             service,
             deadline: at as i64 + (service as f64 * laxity) as i64,
             is_global,
-            middle: if is_separable {
-                vec![service * 8 / 10 / branches as i64; branches]
-            } else {
-                Vec::new()
-            },
+            middle,
             priority,
         });
     }

@@ -1,28 +1,20 @@
-//! Three nodes with the production planner each, a network that takes time, and clocks that only go on.
+//! Three nodes in virtual time, a network that takes time, and the loss of one node.
+//!
+//! Invariant: all variants of a loss are the same run until then.
 
-use std::cmp::Reverse;
-use std::collections::{BTreeMap, BinaryHeap};
+use std::collections::BTreeMap;
 
-use legwork_model::id::{InstanceId, ServerId};
-use legwork_model::time::Timestamp;
-use legwork_promise::{
-    Desk, Discipline, Effect, Load, Node, Overheads, Part, Policy, ResourceId, Said, Setup,
-    Strategy, Supply, Task, TaskId, Ticket, Window, Work,
-};
+use legwork_plan::TaskId;
 
-use super::drawn::{Arrival, HORIZON, NODES, REGULAR, UNIT};
+use super::apart::parts;
+use super::ask::Strategy;
+use super::drawn::{Arrival, HORIZON, NODES, UNIT};
+use super::node::{DELAY, Message, Node, Out, Wake, number, part};
 
-/// How long a message takes, and after how long it is noticed that a node is gone.
-const DELAY: i64 = UNIT;
+/// After how long it is noticed that a node is lost.
 const NOTICED: i64 = 3 * UNIT;
-/// What planning costs the node that does it.
-const GUARANTEE: i64 = UNIT / 10;
-const REMOVAL: i64 = 3 * UNIT / 10;
-const CLUSTERING: i64 = UNIT / 2;
-/// A task can wait for so many times its service time before it is urgent: for longer than any here.
-const URGENCY: i64 = 10;
-/// The node that is lost, who stands in for it, and when.
-pub(super) const FAULTY: usize = 0;
+/// The node that is lost, its deputy, and when it is lost.
+const FAULTY: usize = 0;
 const DEPUTY: usize = 1;
 pub(super) const LOST_AT: i64 = HORIZON * 67 / 100;
 
@@ -30,376 +22,252 @@ pub(super) const LOST_AT: i64 = HORIZON * 67 / 100;
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Setting {
     pub(super) strategy: Strategy,
+    /// Whether less important tasks may be displaced.
     pub(super) removes: bool,
-    pub(super) fault: Fault,
-    /// Somebody stands in for the node that may be lost.
+    /// Whether the node that may be lost has a deputy.
     pub(super) has_deputy: bool,
 }
 
+/// What happens after the loss of a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Fault {
-    None,
-    /// Others notice, promise anew what was lost and stand in.
-    Tolerated,
-    /// Others notice, and ask the lost node for nothing any more.
-    Noticed,
-    /// Nobody notices: of whom nothing is heard is taken to have all their time, and is asked.
+pub(super) enum Loss {
+    /// The paper's deputy places anew what the lost node knew, besides what the askers place anew, and gets what arrives there.
+    Deputy,
+    /// The policy of a server: the askers place anew what the lost node had reserved for them, and callers go to the other nodes.
+    Server,
+    /// Only the reservations are placed anew; what arrives at the lost node is lost.
+    Reservations,
+    /// The others go on to ask the lost node.
     Ignored,
 }
 
 /// What became of a task.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Fate {
-    pub(super) promised: bool,
+    pub(super) reserved: bool,
     pub(super) kept: bool,
-    /// It was promised, and whoever wanted it was told that it is not any more.
-    pub(super) told: bool,
+    /// It was refused or revoked, and the caller was told.
+    told: bool,
 }
 
+impl Fate {
+    pub(super) fn is_good(&self) -> bool {
+        self.reserved && self.kept
+    }
+}
+
+/// What comes out of a run.
+#[derive(Clone, Debug)]
+pub(super) struct Outcome {
+    pub(super) fates: Vec<Fate>,
+    pub(super) messages: u64,
+}
+
+#[derive(Clone, Debug)]
 enum Event {
-    Arrives(usize),
-    /// What arrives at a lost node reaches its deputy.
-    Redirected(usize),
+    /// A task arrives at a node.
+    Arrives(usize, usize),
     Heard {
-        from: ServerId,
-        said: Said,
+        from: usize,
+        to: usize,
+        surplus: i64,
+        message: Message,
     },
-    /// What a node works on is done if it still is at it.
-    Done {
-        node: usize,
-        work: u64,
-    },
-    /// Whoever asked for a task hears that it is done.
-    Told {
-        node: usize,
-        task: TaskId,
-    },
-    /// A node has something to look at.
-    Due(usize),
+    Wake(usize, Wake),
+    /// A node looks what is done, unless it looked later.
+    Look(usize, u64),
     Lost,
     Noticed,
 }
 
-struct Machine {
-    node: Node,
-    resource: ResourceId,
-    /// Counts what was begun, to tell an event about earlier work.
-    work: u64,
-    at_work: Option<(Ticket, u64)>,
-    /// When it looks next at what is due.
-    looks_at: i64,
-    is_lost: bool,
-}
-
+#[derive(Clone, Debug)]
 pub(super) struct World<'a> {
     arrivals: &'a [Arrival],
+    nodes: Vec<Node<'a>>,
+    loss: Option<Loss>,
+    is_lost: bool,
+    events: BTreeMap<(i64, u64), Event>,
+    count: u64,
+    /// How often each node looked.
+    looks: [u64; NODES],
+    outcome: Outcome,
+    /// How many parts of a task are done, by attempt.
+    parts_done: BTreeMap<(usize, u64), usize>,
+}
+
+/// What comes out if nothing is lost.
+pub(super) fn run(arrivals: &[Arrival], setting: Setting, seed: u64) -> Outcome {
+    World::new(arrivals, setting, seed).finished()
+}
+
+/// The same, and what comes out after each of these losses.
+pub(super) fn run_with<const N: usize>(
+    arrivals: &[Arrival],
     setting: Setting,
-    machines: Vec<Machine>,
-    events: BinaryHeap<Reverse<(i64, u64, usize)>>,
-    details: BTreeMap<usize, Event>,
-    count: usize,
-    fates: Vec<Fate>,
-    /// At which node each task was asked for, and whether another one has promised it as a whole.
-    askers: Vec<usize>,
-    elsewhere: Vec<bool>,
-    /// Parts that are done, of tasks that were taken apart.
-    parts_done: BTreeMap<TaskId, usize>,
-    pub(super) messages: u64,
-}
-
-fn server(node: usize) -> ServerId {
-    ServerId(node as u16)
-}
-
-fn resource(node: usize) -> ResourceId {
-    ResourceId::Executor(format!("node-{node}").into())
-}
-
-/// Runs it to the end; answers what became of every task, and how many messages were said.
-pub(super) fn run(arrivals: &[Arrival], setting: Setting, seed: u64) -> (Vec<Fate>, u64) {
+    seed: u64,
+    losses: [Loss; N],
+) -> (Outcome, [Outcome; N]) {
     let mut world = World::new(arrivals, setting, seed);
-    while let Some(Reverse((now, _, number))) = world.events.pop() {
-        if now > 2 * HORIZON {
-            break;
-        }
-        if let Some(event) = world.details.remove(&number) {
-            world.happens(event, now);
-        }
-    }
-    world.check();
-    (world.fates, world.messages)
+    world.run_until(LOST_AT);
+    let lost = losses.map(|loss| {
+        let mut world = world.clone();
+        world.loss = Some(loss);
+        world.later(LOST_AT, Event::Lost);
+        world.later(LOST_AT + NOTICED, Event::Noticed);
+        world.finished()
+    });
+    (world.finished(), lost)
 }
 
 impl<'a> World<'a> {
     fn new(arrivals: &'a [Arrival], setting: Setting, seed: u64) -> Self {
-        let machines = (0..NODES).map(|node| machine(node, setting, seed)).collect();
+        let nodes = (0..NODES).map(|node| Node::new(node, arrivals, setting, seed));
+        let mut nodes: Vec<Node<'_>> = nodes.collect();
+        nodes[FAULTY].deputy = setting.has_deputy.then_some(DEPUTY);
+        let fates = vec![Fate::default(); arrivals.len()];
         let mut world = Self {
             arrivals,
-            setting,
-            machines,
-            events: BinaryHeap::new(),
-            details: BTreeMap::new(),
+            nodes,
+            loss: None,
+            is_lost: false,
+            events: BTreeMap::new(),
             count: 0,
-            fates: vec![Fate::default(); arrivals.len()],
-            askers: arrivals.iter().map(|arrival| arrival.node).collect(),
-            elsewhere: vec![false; arrivals.len()],
+            looks: [0; NODES],
+            outcome: Outcome { fates, messages: 0 },
             parts_done: BTreeMap::new(),
-            messages: 0,
         };
         for (number, arrival) in arrivals.iter().enumerate() {
-            world.later(arrival.at, Event::Arrives(number));
+            world.later(arrival.at, Event::Arrives(number, arrival.node));
         }
-        if setting.fault != Fault::None {
-            world.later(LOST_AT, Event::Lost);
-        }
-        if setting.fault == Fault::Tolerated {
-            world.later(LOST_AT + NOTICED, Event::Noticed);
-        }
-        (0..NODES).for_each(|node| world.attend(node, 0));
+        (0..NODES).for_each(|node| world.at(node, 0, |_| ()));
         world
     }
 
     fn later(&mut self, at: i64, event: Event) {
         self.count += 1;
-        self.events.push(Reverse((at, self.count as u64, self.count)));
-        self.details.insert(self.count, event);
+        self.events.insert((at, self.count), event);
+    }
+
+    fn run_until(&mut self, end: i64) {
+        while let Some(entry) = self.events.first_entry()
+            && entry.key().0 < end
+        {
+            let ((now, _), event) = entry.remove_entry();
+            self.happens(event, now);
+        }
+    }
+
+    /// Nothing is due later than a service time of ten units, six times over, after the last arrival.
+    fn finished(mut self) -> Outcome {
+        self.run_until(HORIZON + HORIZON / 10);
+        self.check();
+        self.outcome
+    }
+
+    /// A node acts, works on what is due first, and what it said is carried.
+    fn at(&mut self, node: usize, now: i64, act: impl FnOnce(&mut Node<'a>)) {
+        if self.is_lost && node == FAULTY {
+            return;
+        }
+        let own = &mut self.nodes[node];
+        own.hand.pass(now);
+        act(own);
+        let (done, next) = own.hand.work(now);
+        if let Some(reservation) = done {
+            own.did(&reservation, now);
+            self.done(reservation.task, reservation.attempt, now);
+        }
+        self.looks[node] += 1;
+        if let Some(next) = next {
+            self.later(next, Event::Look(node, self.looks[node]));
+        }
+        for out in self.nodes[node].take_out() {
+            self.carry_out(node, out, now);
+        }
     }
 
     fn happens(&mut self, event: Event, now: i64) {
         match event {
-            Event::Arrives(number) => self.arrives(number, now),
-            Event::Redirected(number) => self.submitted(number, DEPUTY, now),
-            Event::Heard { from, said } => {
-                let to = usize::from(said.to.0);
-                if !self.machines[to].is_lost {
-                    let effects = self.machines[to].node.hear(from, said, Timestamp(now));
-                    self.carry_out(to, effects, now);
-                }
+            Event::Arrives(number, node) => self.arrives(number, node, now),
+            Event::Heard { from, to, surplus, message } => {
+                self.at(to, now, |node| node.hear(from, surplus, message, now));
             }
-            Event::Done { node, work } => self.done(node, work, now),
-            Event::Told { node, task } => {
-                if !self.machines[node].is_lost {
-                    let effects = self.machines[node].node.finish(task);
-                    self.carry_out(node, effects, now);
-                }
-            }
-            Event::Due(node) => {
-                if !self.machines[node].is_lost {
-                    let effects = self.machines[node].node.tick(Timestamp(now));
-                    self.carry_out(node, effects, now);
-                }
-            }
-            Event::Lost => self.machines[FAULTY].is_lost = true,
-            Event::Noticed => {
-                for node in (0..NODES).filter(|node| *node != FAULTY) {
-                    let effects = self.machines[node].node.lose(server(FAULTY), Timestamp(now));
-                    self.carry_out(node, effects, now);
-                }
-            }
+            Event::Wake(node, wake) => self.at(node, now, |node| node.wake(wake, now)),
+            Event::Look(node, count) if self.looks[node] == count => self.at(node, now, |_| ()),
+            Event::Look(..) => {}
+            Event::Lost => self.is_lost = true,
+            Event::Noticed => self.noticed(now),
         }
     }
 
-    fn arrives(&mut self, number: usize, now: i64) {
-        let Arrival { node, .. } = self.arrivals[number];
-        match (self.machines[node].is_lost, self.setting.fault) {
-            (false, _) => self.submitted(number, node, now),
-            (true, Fault::Tolerated) => {
-                let known = now.max(LOST_AT + NOTICED);
-                self.later(known + DELAY, Event::Redirected(number));
+    fn noticed(&mut self, now: i64) {
+        let loss = self.loss.filter(|loss| *loss != Loss::Ignored);
+        for node in (0..NODES).filter(|node| loss.is_some() && *node != FAULTY) {
+            self.at(node, now, |node| {
+                node.stands_in = loss == Some(Loss::Deputy) && node.me == DEPUTY;
+                node.lose(FAULTY, now);
+            });
+        }
+    }
+
+    fn arrives(&mut self, number: usize, node: usize, now: i64) {
+        if !self.is_lost || node != FAULTY {
+            return self.at(node, now, |node| node.submit(part(number, 0), now));
+        }
+        let at = now.max(LOST_AT + NOTICED) + DELAY;
+        match self.loss {
+            Some(Loss::Deputy) => self.later(at, Event::Arrives(number, DEPUTY)),
+            // The others in turn; what only the lost node could do is refused.
+            Some(Loss::Server) if self.arrivals[number].is_global => {
+                let to = (FAULTY + 1 + number % (NODES - 1)) % NODES;
+                self.later(at, Event::Arrives(number, to));
             }
-            (true, Fault::None | Fault::Noticed | Fault::Ignored) => {}
+            Some(Loss::Server | Loss::Reservations | Loss::Ignored) | None => {}
         }
     }
 
-    fn submitted(&mut self, number: usize, node: usize, now: i64) {
-        self.askers[number] = node;
-        let task = self.task(number, now);
-        let effects = self.machines[node].node.submit(task, Timestamp(now));
-        self.carry_out(node, effects, now);
-    }
-
-    fn task(&self, number: usize, now: i64) -> Task {
-        let arrival = &self.arrivals[number];
-        let is_avoided = self.setting.fault == Fault::Noticed && now >= LOST_AT + NOTICED;
-        let who = if arrival.is_global {
-            let could = (0..NODES).filter(|node| !is_avoided || *node != FAULTY);
-            could.map(resource).collect()
-        } else {
-            vec![resource(arrival.node)]
-        };
-        let window =
-            Window { release: Timestamp(arrival.at), deadline: Timestamp(arrival.deadline) };
-        let id = TaskId::new(InstanceId(number as u128), 0);
-        let mut task = Task::new(id, window, Work(arrival.service), who);
-        task.priority = arrival.priority;
-        task.may_abort = true;
-        if arrival.node == FAULTY && !arrival.is_global && self.setting.has_deputy {
-            task.deputies = vec![resource(DEPUTY)];
-        }
-        task.parts = parts(arrival);
-        task
-    }
-
-    fn done(&mut self, node: usize, work: u64, now: i64) {
-        let machine = &mut self.machines[node];
-        let Some((ticket, _)) = machine.at_work.take_if(|(_, at)| *at == work) else { return };
-        if machine.is_lost {
-            return;
-        }
-        machine.node.desk.pass(Timestamp(now));
-        let id = machine.node.desk.task_of(&machine.resource, 0, ticket);
-        let mut effects = Vec::new();
-        match id {
-            Some(id) => {
-                drop(machine.node.end(id, &mut effects));
-                self.kept(id, node, now);
+    fn carry_out(&mut self, node: usize, out: Out, now: i64) {
+        match out {
+            Out::Say { to, surplus, message } => {
+                self.outcome.messages += 1;
+                self.later(now + DELAY, Event::Heard { from: node, to, surplus, message });
             }
-            None => {
-                let plan = machine.node.desk.plan_mut(&machine.resource, 0);
-                plan.map(|plan| plan.end(ticket));
+            Out::Wake { at, wake } => self.later(at, Event::Wake(node, wake)),
+            Out::Reserved(id) => {
+                let fate = &mut self.outcome.fates[number(id)];
+                (fate.reserved, fate.told) = (true, false);
             }
+            Out::Revoked(id) => self.outcome.fates[number(id)].told = true,
         }
-        self.carry_out(node, effects, now);
     }
 
-    fn kept(&mut self, id: TaskId, node: usize, now: i64) {
-        let number = id.instance.0 as usize;
-        let arrival = &self.arrivals[number];
-        if id.part > 0 {
-            let whole = TaskId { part: 0, ..id };
-            let done = self.parts_done.entry(whole).or_default();
+    /// A task is done, or a part of one.
+    fn done(&mut self, id: TaskId, attempt: u64, now: i64) {
+        let arrival = &self.arrivals[number(id)];
+        assert!(now <= arrival.deadline, "task {}: {now} is later than reserved", number(id));
+        if id.step > 0 {
+            let done = self.parts_done.entry((number(id), attempt)).or_default();
             *done += 1;
             if *done < parts(arrival).len() {
                 return;
             }
         }
-        assert!(now <= arrival.deadline, "task {number}: {now} is later than promised");
-        self.fates[number].kept = true;
-        let asker = self.askers[number];
-        let way = if asker == node { 0 } else { DELAY };
-        self.later(now + way, Event::Told { node: asker, task: TaskId { part: 0, ..id } });
+        self.outcome.fates[number(id)].kept = true;
     }
 
-    /// Whatever was promised was kept, or whoever wanted it was told. Where the fault is tolerated, only those may not have
-    /// been who asked the lost node itself: what was due before it was noticed, and what another node had promised for it
-    /// and took back, of which nobody but the lost one knows.
+    /// What was reserved is done, or the caller was told. After a loss this need not be so of what the lost node was asked for,
+    /// and of nothing that others asked of it if they never learn of the loss.
     fn check(&self) {
-        for (number, fate) in self.fates.iter().enumerate() {
-            let is_silent = fate.promised && !fate.kept && !fate.told;
-            let is_excused = match self.setting.fault {
-                Fault::None => false,
-                Fault::Tolerated => {
-                    let is_soon = self.arrivals[number].deadline <= LOST_AT + NOTICED;
-                    self.askers[number] == FAULTY && (is_soon || self.elsewhere[number])
+        for (arrival, fate) in self.arrivals.iter().zip(&self.outcome.fates) {
+            let is_silent = fate.reserved && !fate.kept && !fate.told;
+            let is_excused = match self.loss {
+                None => false,
+                Some(Loss::Server | Loss::Deputy | Loss::Reservations) => {
+                    arrival.node == FAULTY && arrival.at < LOST_AT
                 }
-                Fault::Noticed | Fault::Ignored => true,
+                Some(Loss::Ignored) => true,
             };
-            assert!(!is_silent || is_excused, "task {number}: broken, and nobody was told");
+            assert!(!is_silent || is_excused, "not done, and its caller not told: {arrival:?}");
         }
     }
-
-    fn carry_out(&mut self, node: usize, effects: Vec<Effect>, now: i64) {
-        for effect in effects {
-            match effect {
-                Effect::Say(said) => {
-                    self.messages += 1;
-                    self.later(now + DELAY, Event::Heard { from: server(node), said });
-                }
-                Effect::Promised { at, promise } => {
-                    let number = promise.task.instance.0 as usize;
-                    let there = &self.machines[usize::from(at.0)].node.desk;
-                    self.elsewhere[number] =
-                        at != server(node) && there.task(promise.task).is_some();
-                    let fate = &mut self.fates[number];
-                    (fate.promised, fate.told) = (true, false);
-                }
-                Effect::Removed { task } | Effect::Lost { task } | Effect::Refused { task, .. } => {
-                    self.parts_done.remove(&task);
-                    self.fates[task.instance.0 as usize].told = true;
-                }
-            }
-        }
-        self.attend(node, now);
-    }
-
-    /// The node works on what is first, and looks again when it has to.
-    fn attend(&mut self, number: usize, now: i64) {
-        let machine = &mut self.machines[number];
-        if machine.is_lost {
-            return;
-        }
-        let Some(plan) = machine.node.desk.plan_mut(&machine.resource, 0) else { return };
-        plan.pass(Timestamp(now));
-        let (next, release) = (plan.next(), plan.next_release());
-        if plan.running() != next || machine.at_work.map(|(ticket, _)| ticket) != next {
-            plan.stop();
-            machine.at_work = None;
-            if let Some(ticket) = next {
-                plan.begin_with(ticket);
-                machine.work += 1;
-                machine.at_work = Some((ticket, machine.work));
-                let left = plan.left(ticket).unwrap_or_default().0;
-                let work = machine.work;
-                self.later(now + left, Event::Done { node: number, work });
-            }
-        }
-        let due = self.machines[number].node.next_due();
-        let looks = [due, release].into_iter().flatten().map(|at| at.0.max(now + 1)).min();
-        let machine = &mut self.machines[number];
-        if let Some(at) = looks.filter(|at| machine.looks_at <= now || *at < machine.looks_at) {
-            machine.looks_at = at;
-            self.later(at, Event::Due(number));
-        }
-    }
-}
-
-fn machine(number: usize, setting: Setting, seed: u64) -> Machine {
-    let resource_id = resource(number);
-    let (period, cost) = REGULAR[number];
-    let setup = Setup {
-        supply: Supply::always(Timestamp(0)),
-        discipline: Discipline::Preemptive,
-        at_once: 1,
-        loads: vec![Load { period: Work(period), cost: Work(cost), is_attended: true }],
-        jobs: Vec::new(),
-        lag: Work(0),
-    };
-    let mut desk = Desk::default();
-    assert!(desk.add(resource_id.clone(), &setup, Timestamp(0)), "regular work leaves time");
-    let overheads = Overheads {
-        of: resource_id.clone(),
-        guarantee: Work(GUARANTEE),
-        removal: Work(REMOVAL),
-        clustering: Work(CLUSTERING),
-    };
-    let policy = Policy {
-        comes_back: false,
-        strategy: setting.strategy,
-        delay_ms: DELAY,
-        asks_late: false,
-        removes: setting.removes,
-        urgency: URGENCY,
-        overheads: Some(overheads),
-        ..Policy::default()
-    };
-    let mut node = Node::new(server(number), desk, policy, seed * NODES as u64 + number as u64);
-    (0..NODES).for_each(|other| node.know(resource(other), server(other)));
-    if number == FAULTY && setting.has_deputy {
-        node.deputise(server(DEPUTY));
-    }
-    Machine { node, resource: resource_id, work: 0, at_work: None, looks_at: 0, is_lost: false }
-}
-
-fn parts(arrival: &Arrival) -> Vec<Part> {
-    if arrival.middle.is_empty() || !arrival.is_global {
-        return Vec::new();
-    }
-    let ends = (arrival.service - arrival.middle.iter().sum::<i64>()) / 2;
-    let part = |service, after| Part { service: Work(service), after, carry: Work(UNIT / 2) };
-    let count = arrival.middle.len() as u16;
-    let middle = arrival.middle.iter().map(|service| part(*service, vec![0]));
-    std::iter::once(part(ends, Vec::new()))
-        .chain(middle)
-        .chain([part(ends, (1..=count).collect())])
-        .collect()
 }

@@ -1,6 +1,7 @@
 //! Numbers that look random, the same in every run of the same seed.
 
 /// SplitMix64.
+#[derive(Clone, Debug)]
 pub(crate) struct Random(u64);
 
 impl Random {

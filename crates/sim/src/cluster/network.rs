@@ -185,12 +185,9 @@ impl Network {
             | Message::KeyUsed { .. }
             | Message::Over { .. }
             | Message::Load { .. }
-            | Message::Plan(_)
+            | Message::Reserve(_)
             | Message::Step { .. }
             | Message::StepHeard { .. }
-            | Message::Turn(_)
-            | Message::Kept { .. }
-            | Message::Heard { .. }
             | Message::Replanned { .. }
             | Message::PlanHeard { .. } => false,
             Message::Offer(_)

@@ -28,6 +28,8 @@ pub(super) struct Case {
     pub(super) created: Option<Timestamp>,
     pub(super) deadline: Option<Deadline>,
     pub(super) was_promised: bool,
+    /// It was told that the deadline has passed.
+    pub(super) has_passed: bool,
     /// How important it is.
     pub(super) priority: u8,
     /// Whoever has started it was told that it is promised.
@@ -70,6 +72,7 @@ impl Ledger {
             created: None,
             deadline: None,
             was_promised: false,
+            has_passed: false,
             is_answered: false,
             told: Vec::new(),
             standings: Vec::new(),
@@ -99,6 +102,8 @@ impl Case {
             self.was_promised = self.deadline.as_ref().is_some_and(Deadline::is_promised);
             let legs = self.deadline.as_ref().map(|deadline| deadline.legs.clone());
             self.note_planned(&legs.unwrap_or_default());
+        } else if let Event::DeadlinePassed { .. } = event {
+            self.has_passed = true;
         } else if let Event::Replanned(replanned) = event {
             self.note_planned(&replanned.legs);
             self.told.extend(replanned.legs.iter().map(|leg| Told {

@@ -245,14 +245,21 @@ impl Office {
         again + LONGEST
     }
 
+    /// Whether all work of machines goes through one planner, so that what they promise is firm.
+    fn is_firm(&self) -> bool {
+        self.worlds.len() == 1
+    }
+
     /// Whether nothing breaks that a case which is begun now could feel.
     fn is_calm_now(&self) -> bool {
         self.calm_from <= self.now
     }
 
-    /// Whether nothing broke that a case could feel.
+    /// Whether nothing broke that a case could feel. What several servers give to machines is promised as well as their
+    /// planner knows, and not firmly.
     fn is_calm_for(&self, case: &Case) -> bool {
-        case.created.is_some_and(|created| self.calm_from <= created)
+        let is_calm = case.created.is_some_and(|created| self.calm_from <= created);
+        is_calm && (self.is_firm() || !self.is_for_machines(case))
     }
 
     /// Servers die at any moment, links are cut for minutes, and somebody falls ill.

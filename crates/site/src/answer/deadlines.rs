@@ -62,6 +62,8 @@ pub struct PlannedTurn {
     pub to: Timestamp,
     /// What it does regularly, and nobody has given it.
     pub is_regular: bool,
+    /// It is promised, and not only held while somebody decides.
+    pub is_firm: bool,
     /// `None`: what it does regularly, or a job that nobody promised.
     pub instance: Option<InstanceId>,
     /// As far as it is known here.

@@ -53,7 +53,7 @@ impl Site {
         for JobKey { instance, .. } in self.jobs.take_left() {
             self.follow_plan(instance, now);
         }
-        self.settle_turns(now);
+        self.note_occupied(now);
         let free = self.executors.find_room(now);
         self.let_go_of_promised(&free);
         let Executors { distances, registry, .. } = &mut self.executors;
@@ -94,14 +94,6 @@ impl Site {
                 None => self.hand_over(&job, &key, &mut asking, now),
             }
         }
-        // What a planner has allowed does not wait for what comes before it and has no turn.
-        for key in self.allowed_turns() {
-            let job = self.jobs.queued_as(&key).filter(|_| *calls > 0).cloned();
-            let kind = job.and_then(|job| Some((self.executors.registry.offered(&job)?, job)));
-            if let Some((kind, job)) = kind {
-                self.give_out((&job, kind), &key, (&mut asking, calls), now);
-            }
-        }
         for (id, jobs) in asking.served() {
             self.waiting.take(id);
             self.answer(id, Ok(Answer::Jobs(jobs)));
@@ -140,7 +132,6 @@ impl Site {
         let executors = &mut self.executors;
         let chosen = executors.choose(key, (&task, bytes), &workers, turn.as_ref(), now);
         let Some((to, why)) = chosen else { return self.wait_for_turn(key, turn) };
-        let lane = self.lane_for(key, (to.executor, &task), now);
         let Some((schema, state)) = self.instances.state(key.instance) else { return };
         let takes = self.takes(schema, state, key, (to.executor, &task));
         let poll = asking.first(job, Some(to.executor));
@@ -159,7 +150,7 @@ impl Site {
         let here = self.seat.as_ref().map_or(ServerId::default(), |seat| seat.here);
         let Some((lease, until)) = self.jobs.take(key, lease_for, here, now) else { return };
         let Some(task_of) = self.job(key, job.clone(), lease, until) else { return };
-        self.note_given(key, (to, task), (lease, takes.ms(), lane), now);
+        self.note_given(key, (to, task), (lease, takes.ms()), now);
         self.begin_promised(key, now);
         if self.executors.policies.is_recorded(kind) {
             self.record_assignment(key, &name, (lease, &why), now);
@@ -198,7 +189,7 @@ impl Site {
         &mut self,
         key: &JobKey,
         (to, task): (Candidate, Task),
-        (lease, takes_ms, lane): (u64, i64, Option<usize>),
+        (lease, takes_ms): (u64, i64),
         now: Timestamp,
     ) {
         let (executor, kind) = (to.executor, task.kind);
@@ -207,11 +198,9 @@ impl Site {
         if self.jobs.is_promised(key) == Some(false) {
             plan.take(executor, kind);
         }
-        let (at, begun) = (now, Some(now));
-        let gift = Gift { lease, executor, kind, assignment, at, takes_ms, begun, lane };
+        let gift = Gift { lease, executor, kind, assignment, at: now, takes_ms };
         given.give(key.clone(), gift);
         rests.gave(executor, kind, registry.rates(executor, kind), now);
-        self.use_turn(key, executor);
     }
 
     /// Records an assignment and its reason in the history.

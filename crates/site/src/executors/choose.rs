@@ -134,11 +134,6 @@ impl Executors {
         self.given.total(id) == 0
     }
 
-    /// Whether an executor wants nothing of a type for now.
-    pub(crate) fn is_resting(&self, id: ExecutorId, kind: KindId) -> bool {
-        self.rests.is_resting(id, kind)
-    }
-
     /// Whether a job waits for the executor that has promised it: it was not tried there, and is not presumed dead.
     pub(crate) fn is_awaited(
         &self,

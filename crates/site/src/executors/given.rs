@@ -44,10 +44,6 @@ pub(crate) struct Gift {
     pub(crate) at: Timestamp,
     /// How long it is expected to take, in milliseconds.
     pub(crate) takes_ms: i64,
-    /// When it was begun, as far as is known; what queues behind something is not.
-    pub(crate) begun: Option<Timestamp>,
-    /// In which of its executor's plans it is, if that was looked for.
-    pub(crate) lane: Option<usize>,
 }
 
 impl Given {
@@ -97,13 +93,6 @@ impl Given {
         let mut own: Vec<(JobKey, Gift)> = own.filter_map(gift).collect();
         own.sort_unstable_by_key(|(_, gift)| (gift.at, gift.lease));
         own
-    }
-
-    /// It is in that one of its executor's plans, and begun since then.
-    pub(crate) fn put_into(&mut self, key: &JobKey, lane: usize, begun: Timestamp) {
-        if let Some(gift) = self.jobs.get_mut(key) {
-            (gift.lane, gift.begun) = (Some(lane), Some(begun));
-        }
     }
 
     /// Something else is known of what executors have of an instance.
@@ -208,9 +197,7 @@ mod tests {
             let (lease, assignment, at) = (number, AssignmentId(number), Timestamp(0));
             let key =
                 JobKey { instance: InstanceId(1), activity: Activity::once(NodeId(number as u32)) };
-            let (takes_ms, lane) = (1_000, None);
-            let begun = Some(at);
-            let gift = Gift { lease, executor, kind, assignment, at, takes_ms, begun, lane };
+            let gift = Gift { lease, executor, kind, assignment, at, takes_ms: 1_000 };
             given.give(key.clone(), gift);
             // One that was answered late.
             if number == 4 {

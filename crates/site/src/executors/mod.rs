@@ -31,11 +31,10 @@ use legwork_model::time::Timestamp;
 use legwork_schedule::{Book, ExecutorId, KindId, Plan};
 
 use distance::Distances;
-pub(crate) use given::Gift;
 use given::Given;
 use learned::Stored;
 use policies::Policies;
-pub(crate) use registering::{LIMIT_MAX, regular_part};
+pub(crate) use registering::regular_part;
 pub(crate) use registry::Registry;
 use rests::Rests;
 use unsaid::Unsaid;

@@ -132,12 +132,6 @@ impl Jobs {
         self.queued.next(is_wanted)
     }
 
-    /// Of which type a job is that waits.
-    pub(crate) fn queued_as(&self, key: &JobKey) -> Option<&Arc<str>> {
-        let entry = self.entries.get(key).filter(|entry| entry.phase == Phase::Queued)?;
-        Some(&entry.place.job)
-    }
-
     /// Whoever has promised a job cannot begin it now, or nobody takes it: others go before it until it is let go.
     pub(crate) fn hold(&mut self, key: &JobKey, by: Option<ExecutorId>) {
         if let Some(entry) = self.entries.get(key).filter(|entry| entry.phase == Phase::Queued) {

@@ -1,11 +1,10 @@
-//! What executors do besides what they have promised, and who may begin a job now.
+//! What executors do besides what is reserved, and who may begin a job now.
 //!
-//! A job that nobody promised takes a hand of its executor like one that was, for as long as it is expected to
-//! take; the plans know it as long as it runs, and nobody else does. What is known of it is what the
-//! dispatcher knows, so nothing of it is stored: after a restart jobs are given out anew.
+//! A job that nobody promised takes a hand of its executor like one that was, for as long as it is expected to take. What is
+//! known of it is what the dispatcher knows, so nothing of it is stored: after a restart jobs are given out anew.
 //!
-//! Invariant: an executor with promises is given nothing that would make one of them late, if it takes as long as is
-//! expected of it.
+//! Invariant: an executor that is planned here is given nothing from here that would make a reservation late, if it takes as
+//! long as is expected. What other servers give it is not known here.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -15,18 +14,17 @@ use legwork_model::event::Performer;
 use legwork_model::id::{InstanceId, ServerId};
 use legwork_model::schema::Schema;
 use legwork_model::time::Timestamp;
-use legwork_promise::{ResourceId, TaskId, WHOLE, Work};
+use legwork_plan::{ResourceId, TaskId, WHOLE, Work};
 use legwork_schedule::{ExecutorId, KindId, Task};
 
 use super::regular::share;
-use super::resources::hands;
 use super::steps::{leg_of, promised_for, task_of};
 use crate::Site;
 use crate::demand::{Demanded, demanded};
 use crate::jobs::JobKey;
 
 /// How long a job is expected to take of which nothing is known.
-pub(super) const USUAL: Duration = Duration::from_secs(60);
+const USUAL: Duration = Duration::from_secs(60);
 
 /// Who may begin a job now.
 #[derive(Debug)]
@@ -60,45 +58,26 @@ impl Takes {
 impl Site {
     /// Whose turn it is to begin a job.
     pub(crate) fn turn_of(&mut self, key: &JobKey, task: &Task, now: Timestamp) -> Turn {
-        let promised = self.promised(key);
-        if let Some((_, by, planner)) = promised
+        let is_promised = self.jobs.is_promised(key) == Some(true);
+        if let Some((_, by, planner)) = self.promised(key)
             && self.executors.is_awaited(key, by, task.kind, now)
         {
-            let is_here = planner == self.server_here();
+            // Another server keeps its plan: what is promised goes first here, and more is not known.
             let is_turn = self.executors.has_room(by, task.kind)
-                && match is_here {
-                    true => self.may_begin(key, (by, task), now),
-                    false => {
-                        self.is_allowed(key, (by, task), planner, now)
-                            || self.is_asked_in_vain(key, by, now)
-                    }
-                };
+                && (planner != self.server_here() || self.may_begin(key, (by, task), now));
             return if is_turn { Turn::Of(by) } else { Turn::After(by) };
         }
-        let holds = self.planning.node.as_ref().is_some_and(|node| !node.desk.is_empty());
-        // Whoever has promised it has failed at it: others do it whose time is known where it is planned, as long as somebody plans it.
-        let planner = promised.filter(|(_, by, planner)| {
-            *planner == self.server_here() || self.kept_elsewhere(*by, now).is_some()
-        });
-        let planner = planner.map(|(_, _, planner)| planner);
-        let offering = if holds || self.knows_kept() || planner.is_some() {
-            self.executors.registry.offering(task.kind)
-        } else {
-            &[]
-        };
-        let mut but: BTreeSet<ExecutorId> = offering.iter().copied().collect();
-        but.retain(|id| match planner {
-            None => self.may_be_kept_elsewhere(*id, now) || !self.may_begin(key, (*id, task), now),
-            Some(_) => !self.would_begin(key, (*id, task), now),
-        });
-        if let Some(turn) = self.borrowed_turn(key, task, (&but, planner), now) {
-            return turn;
+        if self.planning.planner.is_empty() {
+            return Turn::Any { but: BTreeSet::new(), is_promised };
         }
-        Turn::Any { but, is_promised: self.jobs.is_promised(key) == Some(true) }
+        let mut but: BTreeSet<ExecutorId> =
+            self.executors.registry.offering(task.kind).iter().copied().collect();
+        but.retain(|id| !self.may_begin(key, (*id, task), now));
+        Turn::Any { but, is_promised }
     }
 
     /// Who has promised a job, if they are known here.
-    pub(super) fn promised(&self, key: &JobKey) -> Option<(TaskId, ExecutorId, ServerId)> {
+    fn promised(&self, key: &JobKey) -> Option<(TaskId, ExecutorId, ServerId)> {
         let (schema, state) = self.instances.state(key.instance)?;
         let leg = leg_of(schema, state, &key.activity)?;
         let planned = leg.planned.as_ref()?;
@@ -111,83 +90,61 @@ impl Site {
         }
     }
 
-    /// Whether an executor can begin a job now, for all that it has promised here.
+    /// Whether an executor can begin a job now, for all that is reserved here.
     fn may_begin(&mut self, key: &JobKey, (id, task): (ExecutorId, &Task), now: Timestamp) -> bool {
-        let Some(name) = self.executors.registry.get(id).map(|one| one.name.clone()) else {
-            return false;
-        };
-        let resource = ResourceId::Executor(name);
-        let desk = self.planning.node.as_ref().map(|node| &node.desk);
-        if desk.is_none_or(|desk| !desk.has_promised(&resource)) {
+        let Some(resource) = self.resource_of(id) else { return false };
+        if !self.planning.planner.has_reserved(&resource) {
             return true;
         }
-        self.lane_for(key, (id, task), now).is_some() || self.has_hand_beside(id, task.kind)
-    }
-
-    /// In which of its plans an executor can begin a job now.
-    pub(crate) fn lane_for(
-        &mut self,
-        key: &JobKey,
-        (id, task): (ExecutorId, &Task),
-        now: Timestamp,
-    ) -> Option<usize> {
-        self.planning.node.as_ref()?;
-        self.note_busy(now);
-        let name = self.executors.registry.get(id)?.name.clone();
-        // What others have given to it may be in the way.
-        if !self.is_open(&name, now) {
-            return None;
-        }
-        let resource = ResourceId::Executor(name);
-        let promised = self.promised(key).map(|(task, _, _)| task);
-        let (schema, state) = self.instances.state(key.instance)?;
+        self.note_occupied(now);
+        self.planning.planner.pass(now);
+        let promised = self.promised(key).map(|(task, ..)| task);
+        let Some((schema, state)) = self.instances.state(key.instance) else { return false };
         let takes = self.takes(schema, state, key, (id, task));
-        let desk = &mut self.planning.node.as_mut()?.desk;
-        match promised.filter(|task| desk.promised_by(*task) == Some(&resource)) {
-            Some(promised) => desk.turn_of(promised, now),
-            None => desk.turn_for(&resource, takes.work(), now),
-        }
+        self.planning.planner.may_begin(promised, &resource, takes.work())
     }
 
-    /// Whether it is known here that an executor would begin a job at once. What was promised, and whoever had promised it has failed
-    /// at, does not queue with somebody else: as long as it waits it is seen if there is not time enough for it.
-    fn would_begin(
-        &mut self,
-        key: &JobKey,
-        (id, task): (ExecutorId, &Task),
-        now: Timestamp,
-    ) -> bool {
-        let Some(name) = self.executors.registry.get(id).map(|one| one.name.clone()) else {
-            return false;
-        };
-        let resource = ResourceId::Executor(name);
-        if self.planner_of(&resource) != self.server_here() {
-            return false;
-        }
-        self.prepare(&resource, now);
-        self.are_open(std::slice::from_ref(&resource), now)
-            && self.lane_for(key, (id, task), now).is_some()
-    }
-
-    /// Whether an executor works on more than it is planned for, and has a hand free of those that nobody plans. Of
-    /// a type with a limit of its own it has none.
-    fn has_hand_beside(&self, id: ExecutorId, kind: KindId) -> bool {
-        let Some((lanes, beside)) = self.hands_of(id) else { return false };
-        let Some(name) = self.executors.registry.get(id).map(|one| &one.name) else { return false };
-        let (of_kind, in_all) = self.executors.registry.room(id, kind);
-        let given = self.executors.given.at(id);
-        let given = given.iter().filter(|(_, gift)| gift.lane.is_none()).count();
-        let lent = self.planning.lending.lent.at(name).filter(|(_, lent)| lent.lane.is_none());
-        let others = given + lent.count();
-        of_kind >= in_all && lanes > 0 && others < beside
-    }
-
-    /// How many tasks an executor is planned for at a time, and how many it does besides.
-    pub(super) fn hands_of(&self, id: ExecutorId) -> Option<(usize, usize)> {
+    fn resource_of(&self, id: ExecutorId) -> Option<ResourceId> {
         let one = self.executors.registry.get(id)?;
-        let resource = ResourceId::Executor(one.name.clone());
-        let lanes = self.planning.node.as_ref()?.desk.lanes(&resource);
-        Some((lanes, (hands(one) as usize).saturating_sub(lanes)))
+        Some(ResourceId::Executor(one.name.clone()))
+    }
+
+    /// Brings the plans in line with what executors have been given from here, and have finished.
+    pub(crate) fn note_occupied(&mut self, now: Timestamp) {
+        let changed = self.executors.given.take_changed();
+        if changed.is_empty() {
+            return;
+        }
+        self.planning.planner.pass(now);
+        for id in changed {
+            let Some(resource) = self.resource_of(id) else { continue };
+            if self.planning.planner.has(&resource) {
+                self.note_occupied_by(id, &resource);
+                self.executors.plans_changed();
+            }
+        }
+    }
+
+    /// A plan is new here: its executor may have been given something before.
+    pub(super) fn note_all_occupied(&mut self, resource: &ResourceId) {
+        if let ResourceId::Executor(name) = resource
+            && let Some((id, _)) = self.executors.registry.named(name)
+        {
+            self.note_occupied_by(id, resource);
+        }
+    }
+
+    fn note_occupied_by(&mut self, id: ExecutorId, resource: &ResourceId) {
+        let given = self.executors.given.at(id);
+        let others: Vec<(TaskId, Work)> = given
+            .iter()
+            .map(|(key, gift)| (task_of_job(key), Work(gift.takes_ms)))
+            .filter(|(task, _)| {
+                let own = self.planning.planner.reservation(*task);
+                own.is_none_or(|own| own.by != *resource)
+            })
+            .collect();
+        self.planning.planner.occupied(resource, &others);
     }
 
     /// How long a job is expected to take: what was promised for it, what its definition says, what was seen of its
@@ -210,7 +167,7 @@ impl Site {
     }
 
     /// How long so much of a type takes an executor, by what was seen of it.
-    pub(super) fn paced_ms(&self, id: ExecutorId, kind: KindId, size: f64) -> Option<i64> {
+    fn paced_ms(&self, id: ExecutorId, kind: KindId, size: f64) -> Option<i64> {
         let pace_ms = self.executors.book.seen(id, kind).pace_ms?;
         // That is by the clock, with what it does regularly.
         let part = f64::from(share(self.executors.registry.get(id)?)) / f64::from(WHOLE);
@@ -237,6 +194,11 @@ impl Site {
             self.jobs.rank_anew(&key, promised, waited);
         }
     }
+}
+
+fn task_of_job(key: &JobKey) -> TaskId {
+    let round = key.activity.iteration.number();
+    TaskId { instance: key.instance, step: key.activity.node.0, round }
 }
 
 pub(super) fn millis(length: Duration) -> i64 {

@@ -8,7 +8,7 @@ use legwork_model::id::{AgentId, InstanceId};
 use legwork_model::schema::Schema;
 use legwork_model::time::Timestamp;
 use legwork_placement::Map;
-use legwork_promise::{Span, Supply, WHOLE};
+use legwork_plan::{Span, Supply, WHOLE};
 
 use super::regular::share;
 use super::steps::{Told, is_now, is_past, stage_of, task_of};

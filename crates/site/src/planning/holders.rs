@@ -11,10 +11,10 @@ use legwork_model::event::Leg;
 use legwork_model::id::{AgentId, InstanceId};
 use legwork_model::schema::Schema;
 use legwork_model::time::Timestamp;
-use legwork_promise::TaskId;
+use legwork_plan::TaskId;
 
+use super::cases::steps_of;
 use super::steps::{is_now, task_of};
-use super::steps_of;
 use crate::Site;
 use crate::step::agent;
 
@@ -55,27 +55,13 @@ impl Site {
         is_own && self.planning.holders.note(task, holder)
     }
 
-    /// What somebody has taken and another one has promised is promised anew, by who has it. What was given back all may
-    /// promise again, should that be needed.
+    /// What somebody has claimed and another one has promised is planned anew, for the holder.
     pub(super) fn follow_holder(&mut self, task: TaskId, has_changed: bool, now: Timestamp) {
         let Some((schema, state, leg)) = self.promised_leg(task) else { return };
         let is_held = self.holder(task.instance, (schema, state), leg).is_some();
-        if !is_held && !has_changed {
-            return;
+        if is_held && has_changed && self.is_in_vain(task) {
+            self.replan_step(task, "somebody else has taken it", false, now);
         }
-        let is_in_vain = self.look_again_who_could(task, now) == Some(false);
-        if is_held && is_in_vain {
-            self.plan(now, |node| node.promise_anew(task, now));
-        }
-    }
-
-    /// Whether somebody has claimed a step that another one has promised.
-    pub(super) fn is_taken_by_another(&self, task: TaskId) -> bool {
-        let Some((schema, state, leg)) = self.promised_leg(task) else { return false };
-        let Some(planned) = &leg.planned else { return false };
-        // Whoever stands in for them could.
-        self.holder(task.instance, (schema, state), leg).is_some()
-            && !self.who_could_now(task.instance, (schema, state), leg).could(&planned.by)
     }
 
     /// Whether somebody has claimed a step who is away, and somebody else is to do it.

@@ -8,11 +8,11 @@ use std::collections::BTreeSet;
 use legwork_model::event::{PlanEvent, Record, Reserved, TaskKey};
 use legwork_model::id::{InstanceId, StreamId};
 use legwork_model::time::Timestamp;
-use legwork_promise::{Change, Noted, Reservation, ResourceId, Task, Window, Work};
+use legwork_plan::{Change, Reservation, ResourceId, Window, Work};
 
-use super::ledger::{Ledger, TakenBack};
+use super::ledger::Ledger;
+use super::reserving::Why;
 use super::resources::{performer, resource};
-use super::who::{only, stands_in};
 use super::{Planning, key, task_id};
 use crate::Site;
 use crate::bounds::RECORD_BYTES_MAX;
@@ -48,34 +48,31 @@ impl Site {
         }
     }
 
-    /// Puts what was stored into the plans of those who promised it.
+    /// Puts what was stored into the plans of those who have it reserved.
     pub(super) fn restore_plans(&mut self, now: Timestamp) {
         let mut stored: Vec<Reserved> = self.planning.ledger.held().cloned().collect();
         stored.sort_by_key(|reserved| (reserved.start, reserved.task));
+        let mut strays = Vec::new();
         for reserved in stored {
-            let begun = self.planning.ledger.worked(&reserved, now);
+            let worked = self.planning.ledger.worked(&reserved, now);
             let by = resource(&reserved.by);
-            // Jobs are given out anew, and whoever has one of another server is told of by that.
-            let begun = begun.filter(|_| matches!(by, ResourceId::Person(_)));
-            let begun = begun.map(|worked| Timestamp(now.0 - worked));
             self.prepare(&by, now);
-            let Some(node) = &mut self.planning.node else { return };
-            if node.desk.has(&by) {
-                let (task, lane) = (task(&reserved), reserved.lane as usize);
-                let asker = (reserved.asker, reserved.attempt);
-                let start = Window { release: reserved.start, deadline: reserved.start };
-                let window = task.window_near(&by, start);
-                node.restore(Reservation { task, by, lane, window }, asker, begun);
+            if !self.planning.planner.has(&by) {
+                strays.push(reserved);
+                continue;
             }
+            let takes = i64::try_from(reserved.takes_ms).unwrap_or(i64::MAX);
+            // Jobs are given out anew.
+            let worked = worked.filter(|_| matches!(by, ResourceId::Person(_)));
+            let left = worked.map(|worked| Work((takes - worked).max(0)));
+            self.planning.planner.restore(reservation(&reserved, by), left);
         }
-        let taken = self.planning.ledger.taken.clone();
-        if let Some(node) = &mut self.planning.node {
-            node.desk.take_changes();
-            for TakenBack { task, asker, is_lost, attempt, goes_on } in taken.into_values() {
-                node.tell_taken_back(task_id(task), (asker, attempt), (is_lost, goes_on), now);
-            }
+        self.planning.planner.take_changes();
+        self.executors.plans_changed();
+        for own in &strays {
+            self.take_back(&reservation(own, resource(&own.by)), Why::Gone, now);
         }
-        self.note_plans_changed();
+        self.record_plans(strays.iter().map(|it| PlanEvent::Ended(it.task)).collect(), now);
     }
 
     /// Gives back what was reserved here for instances of this server that did not start before it went down.
@@ -84,8 +81,9 @@ impl Site {
         let own = self.planning.ledger.held().filter(|it| it.asker == here);
         let unstarted = own.filter(|it| !self.is_instance(it.task.instance));
         for task in unstarted.map(|it| task_id(it.task)).collect::<Vec<_>>() {
-            self.plan(now, |node| node.finish(task));
+            self.planning.planner.end(task);
         }
+        self.keep_plans(now);
     }
 
     pub(super) fn is_instance(&self, id: InstanceId) -> bool {
@@ -94,56 +92,30 @@ impl Site {
 
     /// Records what has changed in the plans here.
     pub(super) fn keep_plans(&mut self, now: Timestamp) {
-        let here = self.server_here();
-        let Some(node) = &mut self.planning.node else { return };
-        let changes = node.desk.take_changes();
-        let event = |change| match change {
+        let changes = self.planning.planner.take_changes();
+        if changes.is_empty() {
+            return;
+        }
+        let planner = &self.planning.planner;
+        let event = |change: &Change| match change {
             Change::Reserved(id) => {
-                let Reservation { task, by, lane, .. } = node.desk.reservation(id)?;
-                let (asker, attempt) = node.asker_and_attempt(id).unwrap_or((here, 0));
-                Some(PlanEvent::Reserved(Box::new(Reserved {
-                    task: key(id),
-                    by: performer(&by),
-                    lane: lane as u32,
-                    release: task.window.release,
-                    due: task.window.deadline,
-                    takes_ms: task.service.0.unsigned_abs(),
-                    priority: task.priority,
-                    may_abort: task.may_abort,
-                    asker,
-                    attempt,
-                    who: task.who.iter().map(performer).collect(),
-                    deputies: task.deputies.iter().map(performer).collect(),
-                    only: task.only.iter().map(stands_in).collect(),
-                    step: task.step.clone(),
-                    start: node.desk.promise(id).map_or(task.window.release, |it| it.times.start),
-                })))
+                let start = planner.start_of(*id)?;
+                Some(PlanEvent::Reserved(Box::new(stored(planner.reservation(*id)?, start))))
             }
-            Change::Begun(id) => Some(PlanEvent::Begun(key(id))),
-            Change::Left(id) => Some(PlanEvent::Left(key(id))),
-            Change::Ended(id) => Some(PlanEvent::Ended(key(id))),
+            Change::Begun(id) => Some(PlanEvent::Begun(key(*id))),
+            Change::Left(id) => Some(PlanEvent::Left(key(*id))),
+            Change::Ended(id) => Some(PlanEvent::Ended(key(*id))),
         };
-        // Who works on what is not in the plan any more is busy all the same.
+        let events: Vec<PlanEvent> = changes.iter().filter_map(event).collect();
         for change in &changes {
             if let Change::Ended(id) = change {
                 self.executors.given.touch(id.instance);
-                self.planning.lending.lent.touch(key(*id));
                 if self.instances.get(id.instance).is_none() {
                     self.planning.word.forget(*id);
                 }
             }
         }
-        let mut events: Vec<PlanEvent> = changes.into_iter().filter_map(event).collect();
-        events.extend(node.take_noted().into_iter().map(|noted| match noted {
-            Noted::TakenBack { task, asker, attempt, is_lost, goes_on } => {
-                PlanEvent::TakenBack { task: key(task), asker, is_lost, attempt, goes_on }
-            }
-            Noted::Told { task } => PlanEvent::Told(key(task)),
-        }));
-        if events.is_empty() {
-            return;
-        }
-        self.note_plans_changed();
+        self.executors.plans_changed();
         self.record_plans(events, now);
     }
 
@@ -201,6 +173,41 @@ impl Site {
         let Some(node) = slot.schema.nodes.get(task.node.0 as usize) else { return };
         let step = node.name.clone();
         self.record_plans(vec![PlanEvent::Took { process, step, ms }], now);
+    }
+}
+
+/// A reservation as it is stored. Who else could do it is the starter's business, and not stored any more.
+fn stored(own: &Reservation, start: Timestamp) -> Reserved {
+    Reserved {
+        task: key(own.task),
+        by: performer(&own.by),
+        lane: own.hand as u32,
+        release: own.window.release,
+        due: own.window.due,
+        takes_ms: own.cost.0.unsigned_abs(),
+        priority: own.priority,
+        may_abort: true,
+        asker: own.asker,
+        attempt: own.attempt,
+        who: Vec::new(),
+        deputies: Vec::new(),
+        only: Vec::new(),
+        step: own.step.clone(),
+        start,
+    }
+}
+
+fn reservation(own: &Reserved, by: ResourceId) -> Reservation {
+    Reservation {
+        task: task_id(own.task),
+        step: own.step.clone(),
+        by,
+        hand: own.lane as usize,
+        window: Window { release: own.release, due: own.due },
+        cost: Work(i64::try_from(own.takes_ms).unwrap_or(i64::MAX)),
+        priority: own.priority,
+        asker: own.asker,
+        attempt: own.attempt,
     }
 }
 
@@ -263,19 +270,6 @@ fn records_of(mut events: Vec<PlanEvent>, at: Timestamp) -> Vec<Vec<u8>> {
 }
 
 /// A task as it was promised.
-pub(super) fn task(reserved: &Reserved) -> Task {
-    let window = Window { release: reserved.release, deadline: reserved.due };
-    let who = reserved.who.iter().map(resource).collect();
-    let service = Work(i64::try_from(reserved.takes_ms).unwrap_or(i64::MAX));
-    let mut task = Task::new(task_id(reserved.task), window, service, who);
-    task.priority = reserved.priority;
-    task.may_abort = reserved.may_abort;
-    task.deputies = reserved.deputies.iter().map(resource).collect();
-    task.only = reserved.only.iter().map(only).collect();
-    task.step = reserved.step.clone();
-    task
-}
-
 #[cfg(test)]
 mod tests {
     use legwork_model::event::Performer;

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use legwork_model::event::{Performer, PlanEvent, Reserved, TaskKey};
 use legwork_model::id::{ServerId, shared_text};
 use legwork_model::time::Timestamp;
-use legwork_promise::{Seen, Work};
+use legwork_plan::{Seen, Work};
 use minicbor::{Decode, Encode};
 
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -17,8 +17,6 @@ pub(super) struct Ledger {
     held: BTreeMap<TaskKey, Reserved>,
     /// What somebody works on, in the order in which it is due, and since when.
     begun: BTreeMap<Performer, BTreeMap<(Timestamp, TaskKey), Timestamp>>,
-    /// What was taken back, until those know for whom it was promised.
-    pub(super) taken: BTreeMap<TaskKey, TakenBack>,
     /// How long steps took that were promised, by process and step.
     pub(super) seen: BTreeMap<(Arc<str>, Arc<str>), Seen>,
 }
@@ -29,6 +27,7 @@ struct Stored {
     held: Vec<StoredTask>,
     #[n(1)]
     seen: Vec<StoredStep>,
+    /// Written by versions that kept what was taken back.
     #[n(2)]
     taken: Vec<TakenBack>,
     /// Those who could do something: the same for very many tasks, and much longer than the rest of them.
@@ -36,19 +35,19 @@ struct Stored {
     groups: Vec<Vec<Performer>>,
 }
 
-/// What was taken back from whom, of which attempt of theirs, and why.
-#[derive(Clone, Copy, Debug, PartialEq, Encode, Decode)]
-pub(super) struct TakenBack {
+/// What was taken back, as versions before this one stored it.
+#[derive(Encode, Decode)]
+struct TakenBack {
     #[n(0)]
-    pub(super) task: TaskKey,
+    task: TaskKey,
     #[n(1)]
-    pub(super) asker: ServerId,
+    asker: ServerId,
     #[n(2)]
-    pub(super) is_lost: bool,
+    is_lost: bool,
     #[n(3)]
-    pub(super) attempt: u64,
+    attempt: u64,
     #[cbor(n(4), skip_if = "crate::message::is_no")]
-    pub(super) goes_on: bool,
+    goes_on: bool,
 }
 
 #[derive(Encode, Decode)]
@@ -99,10 +98,8 @@ impl Ledger {
                     self.stop(&left, at);
                 }
             }
-            PlanEvent::TakenBack { task, asker, is_lost, attempt, goes_on } => {
-                self.taken.insert(task, TakenBack { task, asker, is_lost, attempt, goes_on });
-            }
-            PlanEvent::Told(task) => drop(self.taken.remove(&task)),
+            // Versions before this one wrote down what was taken back; now lists are compared.
+            PlanEvent::TakenBack { .. } | PlanEvent::Told(_) => {}
             PlanEvent::Took { process, step, ms } => {
                 let took = Work(i64::try_from(ms).unwrap_or(i64::MAX));
                 self.seen.entry((process, step)).or_default().add(took);
@@ -151,14 +148,14 @@ impl Ledger {
         Some(until.since(from).as_millis() as i64)
     }
 
-    /// Whether there is nothing that has to be kept, or told.
+    /// Whether nothing is reserved.
     pub(super) fn is_empty(&self) -> bool {
-        self.held.is_empty() && self.taken.is_empty()
+        self.held.is_empty()
     }
 
     /// How much there is to store.
     pub(super) fn len(&self) -> usize {
-        self.held.len() + self.taken.len() + self.seen.len()
+        self.held.len() + self.seen.len()
     }
 
     pub(super) fn to_bytes(&self) -> Vec<u8> {
@@ -180,16 +177,14 @@ impl Ledger {
             seen: *seen,
         };
         let seen = self.seen.iter().map(step).collect();
-        let taken = self.taken.values().copied();
         // Writing to memory cannot fail.
-        minicbor::to_vec(Stored { held, seen, taken: taken.collect(), groups }).unwrap_or_default()
+        minicbor::to_vec(Stored { held, seen, taken: Vec::new(), groups }).unwrap_or_default()
     }
 
     pub(super) fn from_bytes(bytes: &[u8]) -> Result<Self, minicbor::decode::Error> {
-        let Stored { held, seen, taken, groups } = minicbor::decode(bytes)?;
-        let taken = taken.into_iter().map(|it| (it.task, it));
+        let Stored { held, seen, taken: _, groups } = minicbor::decode(bytes)?;
         let seen = seen.into_iter().map(|it| ((it.process, it.step), it.seen));
-        let mut ledger = Self { taken: taken.collect(), seen: seen.collect(), ..Self::default() };
+        let mut ledger = Self { seen: seen.collect(), ..Self::default() };
         for StoredTask { mut reserved, begun, who } in held {
             let group = groups.get(who as usize);
             let group = group.ok_or_else(|| minicbor::decode::Error::message("no such group"))?;
@@ -245,15 +240,7 @@ mod tests {
     fn a_snapshot_holds_what_its_events_come_to() {
         let reserved = |node| reserved(node, vec![Performer::Agent("ann".into())]);
         let took = PlanEvent::Took { process: "loan".into(), step: "pay".into(), ms: 7 };
-        let back = PlanEvent::TakenBack {
-            task: key(3),
-            asker: ServerId(1),
-            is_lost: false,
-            attempt: 6,
-            goes_on: true,
-        };
         let mut ledger = Ledger::default();
-        ledger.fold(back, Timestamp(4));
         let events =
             [reserved(1), reserved(2), PlanEvent::Begun(key(2)), PlanEvent::Ended(key(1)), took];
         events.into_iter().for_each(|event| ledger.fold(event, Timestamp(5)));

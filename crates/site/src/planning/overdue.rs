@@ -23,7 +23,7 @@ const REFUSED: Duration = Duration::from_secs(60);
 impl Site {
     /// Looks at all deadlines that are in danger by now, or have passed.
     pub(crate) fn pass_deadlines(&mut self, now: Timestamp) {
-        if !self.may_judge(now) {
+        if now < self.judges_from() {
             return;
         }
         for _ in 0..LOOKED_AT_ONCE {
@@ -36,7 +36,7 @@ impl Site {
     /// When a deadline has to be looked at.
     pub(crate) fn next_alarm(&self) -> Option<Timestamp> {
         let (at, _) = self.instances.next_alarm()?;
-        Some(at.max(self.planning.judges_from))
+        Some(at.max(self.judges_from()))
     }
 
     /// A case is in memory again, whose deadline may have been waiting for that.
@@ -126,7 +126,7 @@ impl Site {
         match then {
             Then::Tell => {}
             Then::Abort => return self.owe(owed, now),
-            Then::Extend { .. } => self.try_extended(id, now),
+            Then::Extend { .. } => self.try_extended(id),
         }
         self.put_alarm_off(id, None);
         self.note_deadline(id);
@@ -140,11 +140,10 @@ impl Site {
     }
 
     /// Steps that nobody has promised have more time.
-    fn try_extended(&mut self, id: InstanceId, now: Timestamp) {
+    fn try_extended(&mut self, id: InstanceId) {
         let deadline = self.instances.state(id).and_then(|(_, state)| state.deadline());
         if deadline.is_some_and(|it| !it.is_unpromised && !it.is_promised()) {
-            self.try_later(id, now);
-            self.planning.again.hurry_case(id, now);
+            self.replan_revoked(id);
         }
     }
 }

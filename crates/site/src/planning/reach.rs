@@ -7,7 +7,6 @@ use std::time::Duration;
 
 use legwork_model::id::ServerId;
 use legwork_model::time::Timestamp;
-use legwork_promise::ResourceId;
 
 use crate::Site;
 
@@ -19,8 +18,6 @@ const LOST_AFTER: Duration = Duration::from_secs(10);
 pub(super) struct Reach {
     up: BTreeSet<ServerId>,
     down: BTreeMap<ServerId, Down>,
-    /// Who can be reached again, and was not asked yet what it still wants.
-    back: BTreeSet<ServerId>,
 }
 
 /// A server that cannot be reached.
@@ -29,7 +26,7 @@ struct Down {
     since: Timestamp,
     /// The link to it is down. Else nothing was heard of it yet, and its first word tells that it is there.
     is_cut: bool,
-    /// It is taken for lost, and the planner here knows it.
+    /// It is taken for lost.
     is_lost: bool,
 }
 
@@ -48,10 +45,6 @@ impl Reach {
         self.down.entry(server).or_insert(down).is_cut = true;
     }
 
-    pub(super) fn is_somebody_back(&self) -> bool {
-        !self.back.is_empty()
-    }
-
     /// Whether the link to a server is down.
     pub(super) fn is_cut(&self, server: ServerId) -> bool {
         self.down.get(&server).is_some_and(|down| down.is_cut)
@@ -62,26 +55,16 @@ impl Reach {
         self.down.get(&server).is_some_and(|down| down.is_lost)
     }
 
-    /// Since when a server cannot be reached, if it cannot.
-    pub(super) fn down_since(&self, server: ServerId) -> Option<Timestamp> {
-        self.down.get(&server).map(|down| down.since)
-    }
-
     /// When the next server is taken for lost.
     pub(super) fn next_due(&self) -> Option<Timestamp> {
         let waits = self.down.values().filter(|down| !down.is_lost);
         waits.map(|down| down.since + LOST_AFTER).min()
     }
 
-    fn take_lost(&mut self, now: Timestamp) -> Vec<ServerId> {
-        let mut lost = Vec::new();
-        for (server, down) in &mut self.down {
-            if !down.is_lost && down.since + LOST_AFTER <= now {
-                down.is_lost = true;
-                lost.push(*server);
-            }
+    fn take_lost(&mut self, now: Timestamp) {
+        for down in self.down.values_mut() {
+            down.is_lost |= down.since + LOST_AFTER <= now;
         }
-        lost
     }
 }
 
@@ -94,20 +77,15 @@ impl Site {
         if !self.planning.reach.up.insert(server) {
             return;
         }
-        if self.executors.registry.len() > 0 {
-            self.planning.opening.greet(server);
-        }
-        let reach = &mut self.planning.reach;
-        let was_lost = reach.down.remove(&server).is_some_and(|down| down.is_lost);
+        let was_lost = self.planning.reach.down.remove(&server).is_some_and(|down| down.is_lost);
         if was_lost {
-            self.plan(now, |node| node.find(server, now));
-            self.go_on_with_all(now);
+            self.hurry_revoked(now);
         }
-        self.planning.reach.back.insert(server);
+        self.greet_planner(server);
         self.say_begun_to(server, now);
     }
 
-    /// Whoever speaks can be reached, unless it is known that the link is down: what comes then was said before.
+    /// A server that speaks can be reached, unless its link is known to be down: then it has spoken before.
     pub(super) fn planner_speaks(&mut self, server: ServerId, now: Timestamp) {
         let down = self.planning.reach.down.get(&server);
         if down.is_none_or(|down| !down.is_cut) {
@@ -115,36 +93,20 @@ impl Site {
         }
     }
 
-    /// Who can be reached again may have begun anew before it could say that it does not want what is promised here, and
-    /// may not know what was taken back.
-    pub(super) fn ask_whether_wanted(&mut self, now: Timestamp) {
-        for server in std::mem::take(&mut self.planning.reach.back) {
-            let ledger = &self.planning.ledger;
-            let is_told = ledger.taken.values().any(|taken| taken.asker == server);
-            if is_told || ledger.held().any(|it| it.asker == server) {
-                self.plan(now, |node| node.ask_again(server, now));
-            }
+    /// Takes servers for lost that could not be reached for long; what should have begun there is planned elsewhere.
+    pub(super) fn lose_unreached(&mut self, now: Timestamp) {
+        self.planning.reach.take_lost(now);
+        if self.planning.reach.down.values().any(|down| down.is_lost) {
+            self.replan_unreached(now);
         }
     }
 
     /// The server that plans for these, if it is lost and no other does.
-    pub(super) fn unreached_planner(&self, who: &[ResourceId]) -> Option<Arc<str>> {
-        let node = self.planning.node.as_ref()?;
-        let planners: BTreeSet<ServerId> = who.iter().map(|one| self.planner_of(one)).collect();
-        let lost = planners.iter().find(|planner| node.is_lost(**planner))?;
-        let is_alone = planners.iter().all(|planner| node.is_lost(*planner));
+    pub(super) fn unreached(&self, planners: &BTreeSet<ServerId>) -> Option<Arc<str>> {
+        let reach = &self.planning.reach;
+        let lost = planners.iter().find(|planner| reach.is_lost(**planner))?;
+        let is_alone = planners.iter().all(|planner| reach.is_lost(*planner));
         let server = self.seat.as_ref()?.topology.server(*lost)?;
         is_alone.then(|| server.name.clone())
-    }
-
-    /// Takes servers for lost that could not be reached for long, if anybody here plans with them.
-    pub(super) fn lose_unreached(&mut self, now: Timestamp) {
-        if self.planning.node.is_none() {
-            return;
-        }
-        for server in self.planning.reach.take_lost(now) {
-            self.plan(now, |node| node.lose(server, now));
-            self.go_on_with_all(now);
-        }
     }
 }

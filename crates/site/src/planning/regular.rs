@@ -5,7 +5,7 @@
 //! more may come at once: in any time, no more than that part of it and twice what it is each time.
 
 use legwork_model::event::ExecutorRegistered;
-use legwork_promise::{WHOLE, Work};
+use legwork_plan::{WHOLE, Work};
 
 use crate::executors::regular_part;
 
@@ -19,10 +19,4 @@ pub(super) fn lag(executor: &ExecutorRegistered) -> Work {
     let each = executor.regularly.iter().map(|work| work.takes_ms);
     let once = each.fold(0_u64, u64::saturating_add);
     Work(i64::try_from(once.saturating_mul(2)).unwrap_or(i64::MAX))
-}
-
-/// How long an executor needs by the clock for so much work, as far as it does not fall behind.
-pub(super) fn by_the_clock(executor: &ExecutorRegistered, work_ms: i64) -> i64 {
-    let share = i64::from(share(executor));
-    work_ms.saturating_mul(i64::from(WHOLE)).saturating_add(share - 1) / share
 }

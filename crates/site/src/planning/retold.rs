@@ -12,10 +12,10 @@ use legwork_engine::{Command, State};
 use legwork_model::event::{Leg, Replanned};
 use legwork_model::id::{InstanceId, ServerId};
 use legwork_model::time::Timestamp;
-use legwork_promise::TaskId;
+use legwork_plan::TaskId;
 
+use super::cases::steps_of;
 use super::steps::task_of;
-use super::steps_of;
 use crate::Site;
 use crate::message::{Instance, Message};
 use crate::output::Output;

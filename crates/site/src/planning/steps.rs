@@ -4,18 +4,16 @@ use std::cmp::Ordering;
 use std::collections::BTreeSet;
 
 use legwork_engine::{Command, Here, NodeState, State};
-use legwork_model::event::{Deadline, Leg, Planned, Replanned, TaskKey};
+use legwork_model::event::{Deadline, Leg, Replanned, TaskKey};
 use legwork_model::id::{Activity, AgentId, InstanceId, Iteration, NodeId, ServerId};
 use legwork_model::schema::Schema;
 use legwork_model::time::Timestamp;
 use legwork_org::ItemKey;
-use legwork_promise::{Message as Said, Promise, ResourceId, Task, TaskId, Window, Work};
+use legwork_plan::TaskId;
 
 use super::holders::claimed_by;
-use super::resources::{performer, resource};
-use super::who::Who;
 use super::word::News;
-use super::{Expected, key, task_id};
+use super::{key, task_id};
 use crate::Site;
 use crate::jobs::JobKey;
 use crate::message::Stage;
@@ -54,15 +52,13 @@ impl Site {
             }
         }
         for (node, round) in again {
-            let task = TaskId { instance: id, step: node.0, round, part: 0 };
+            let task = TaskId { instance: id, step: node.0, round };
             let waits = Told { stage: Stage::Waiting, since: now, holder: None, planner: None };
             if self.planning.stages.insert(task, waits).is_none() {
                 self.tell_step(task, News::new(Stage::Begun, now), [None, starter], now);
                 self.goes_round(task, now);
             }
         }
-        // What nobody has promised may be done by now.
-        self.planning.again.hurry_case(id, now);
         let is_done = told.iter().any(|(_, news, _)| news.stage == Stage::Over);
         for (task, news, took_ms) in told {
             let Told { stage, since, holder, planner } = news.clone();
@@ -86,7 +82,7 @@ impl Site {
         }
         self.rank_jobs(id);
         if self.instances.get(id).is_none_or(|slot| slot.has_ended()) {
-            self.try_no_more(id, now);
+            self.forget_case(id, now);
             self.planning.forget(id);
             self.mailings.forget(id);
         }
@@ -157,65 +153,34 @@ impl Site {
         }
         self.planning.retold.recover(id, state);
         let turned = deadline.turned.is_some();
-        // Somebody may have been asked for it when the server went down.
-        if !state.lifecycle().has_ended() && !deadline.is_unpromised && !deadline.is_promised() {
-            self.planning.again.add(id, Timestamp::default());
-            // That it was withdrawn has been counted.
-            self.planning.withdrawn.insert(id);
-        }
-        let mut expected = Vec::new();
-        for leg in &deadline.legs {
-            let stage = stage_of(schema, state, leg);
-            let Some(planned) = leg.planned.as_ref().filter(|_| stage != Stage::Over) else {
-                continue;
-            };
-            let window = Window { release: leg.release, deadline: leg.due };
-            let service = Work(i64::try_from(leg.takes_ms).unwrap_or(i64::MAX));
-            let Who { all, only } = match schema.node(leg.node).job() {
-                Some(_) => Who { all: vec![resource(&planned.by)], only: Vec::new() },
-                None => self.who_could_now(id, (schema, state), leg),
-            };
-            let (may_abort, priority) = (true, deadline.priority());
-            let task = Task::new(task_of(id, leg), window, service, all);
-            let step = schema.node(leg.node).name.clone();
-            let task = Task { only, may_abort, priority, step, ..task };
-            let (at, start, is_begun) = (planned.planner, planned.start, stage == Stage::Begun);
-            expected.push(Expected { task, at, start, is_begun });
-        }
+        // That it was revoked has been counted.
+        let is_revoked =
+            !state.lifecycle().has_ended() && !deadline.is_unpromised && !deadline.is_promised();
+        let open = deadline.legs.iter().filter(|leg| stage_of(schema, state, leg) != Stage::Over);
         // Its state stays in memory, so that it can be told what becomes of them. How far they are is told again.
         let (stage, since) = (Stage::Waiting, state.started_at());
-        let told = |at| Told { stage, since, holder: None, planner: Some(at) };
-        let stages = expected.iter().map(|it| (it.task.id, told(it.at)));
+        let told = |planner| Told { stage, since, holder: None, planner: Some(planner) };
+        let stages: Vec<(TaskId, Told)> = open
+            .filter_map(|leg| Some((task_of(id, leg), told(leg.planned.as_ref()?.planner))))
+            .collect();
+        let here = self.server_here();
+        let planners = stages.iter().filter_map(|(_, told)| told.planner);
+        for planner in planners.filter(|planner| *planner != here) {
+            self.planning.reach.needs(planner, self.latest);
+        }
         self.planning.stages.extend(stages);
-        self.planning.expected.extend(expected);
+        if is_revoked {
+            self.planning.withdrawn.insert(id);
+            self.replan_revoked(id);
+        }
         if turned {
             self.note_promise(id);
         }
     }
 
     /// An instance is read late: what was promised for it counts from now on.
-    pub(crate) fn expect_late(&mut self, id: InstanceId, now: Timestamp) {
+    pub(crate) fn expect_late(&mut self, id: InstanceId) {
         self.expect_promises(id);
-        if self.planning.node.is_some() {
-            self.expect_all(now);
-        }
-    }
-
-    /// Whether a planner speaks of an instance that is not read yet. It says so again until it is heard.
-    pub(super) fn is_too_early(&self, said: &Said) -> bool {
-        let tasks = match said {
-            Said::Answer { tasks, .. } => tasks.as_slice(),
-            Said::TakenBack { task, .. } => std::slice::from_ref(task),
-            Said::Offer(_)
-            | Said::Request { .. }
-            | Said::Bid { .. }
-            | Said::Cancel { .. }
-            | Said::Confirm { .. }
-            | Said::Keep { .. }
-            | Said::Done { .. }
-            | Said::Take { .. } => &[],
-        };
-        tasks.iter().any(|task| self.unread.contains(&task.instance))
     }
 
     /// Somebody has been given a job: if it was promised, they work on it now.
@@ -260,69 +225,51 @@ impl Site {
         if task.round > 0 && stage == Stage::Begun {
             self.goes_round(task, now);
         }
-        self.plan(now, |node| {
-            node.desk.pass(now);
-            match stage {
-                Stage::Over => return node.finish(task),
-                Stage::Begun => {
-                    // What executors have is told otherwise, and counts from then on.
-                    if matches!(node.desk.promised_by(task), Some(ResourceId::Person(_))) {
-                        node.desk.begin_since(task, since.min(now));
-                    }
-                    node.begin(task);
-                }
-                Stage::Waiting => node.leave(task),
-            }
-            Vec::new()
-        });
-        // Nobody answers any more for what was given up.
-        if stage == Stage::Over && self.planning.again.is_trying(task) {
-            self.refused_again(task, now);
+        self.wake_planner(now);
+        self.note_occupied(now);
+        let planner = &mut self.planning.planner;
+        planner.pass(now);
+        match stage {
+            Stage::Over => drop(planner.end(task)),
+            Stage::Begun => planner.begin(task, since.min(now)),
+            Stage::Waiting => planner.leave(task),
+        }
+        self.keep_plans(now);
+        if stage == Stage::Over && !self.is_promised(task.instance) {
+            self.planning.anew.hurry_case(task.instance, now);
         }
     }
 
-    /// A step is promised by somebody else from now on.
-    pub(super) fn replanned(&mut self, at: ServerId, promise: Promise, now: Timestamp) {
-        let planned = Planned {
-            by: performer(&promise.by),
-            start: promise.times.start,
-            end: promise.times.end,
-            planner: at,
-        };
-        self.replan(promise.task, Some(planned), "somebody else will do it", now);
+    /// How far a step of a case is, by its history or by word of the server that controls it.
+    pub(super) fn stage_known(
+        &self,
+        id: InstanceId,
+        (schema, state): (&Schema, &State),
+        leg: &Leg,
+    ) -> Stage {
+        match (stage_of(schema, state, leg), self.planning.word.stage(task_of(id, leg))) {
+            (Stage::Over, _) | (_, Some(Stage::Over)) => Stage::Over,
+            (Stage::Waiting | Stage::Begun, Some(told)) => told,
+            (own @ (Stage::Waiting | Stage::Begun), None) => own,
+        }
     }
 
-    /// Nobody promises a step any more: whoever started the instance can see it, before it is late.
-    pub(super) fn not_promised_any_more(&mut self, task: TaskId, now: Timestamp) {
-        self.count_withdrawn(task.instance, now);
-        self.replan(task, None, "nobody has the time for it any more", now);
-        self.try_later(task.instance, now);
+    pub(super) fn is_promised(&self, id: InstanceId) -> bool {
+        let deadline = self.instances.state(id).and_then(|(_, state)| state.deadline());
+        deadline.is_none_or(Deadline::is_promised)
     }
 
-    pub(super) fn was_withdrawn(&mut self, task: TaskId, why: &str, now: Timestamp) {
-        self.replan(task, None, why, now);
-    }
-
-    /// Whether it could be written down.
-    pub(super) fn replan(
+    /// Steps are planned otherwise from now on: here, and where others have to do with the instance. Answers whether that could
+    /// be recorded.
+    pub(super) fn put_plan(
         &mut self,
-        task: TaskId,
-        planned: Option<Planned>,
-        why: &str,
+        id: InstanceId,
+        replanned: Replanned,
         now: Timestamp,
     ) -> bool {
-        let Some((_, state)) = self.instances.state(task.instance) else { return false };
-        let Some(deadline) = state.deadline() else { return false };
-        let is_it = |leg: &&Leg| (leg.node, leg.round) == (NodeId(task.step), task.round);
-        let Some(leg) = deadline.legs.iter().find(is_it) else { return false };
-        let legs = vec![Leg { planned, ..leg.clone() }];
-        self.put_plan(task.instance, Replanned { legs, reason: why.to_owned() }, now)
-    }
-
-    /// Steps are planned otherwise from now on: here, and where others have to do with the instance.
-    fn put_plan(&mut self, id: InstanceId, replanned: Replanned, now: Timestamp) -> bool {
         let is_put = self.command(id, Command::Replan(Box::new(replanned.clone())), now).is_ok();
         if is_put {
+            self.planning.planned_at.insert(id, now);
             self.tell_plan(id, &replanned, now);
             self.show_plan(id, &replanned.legs);
             self.note_promise(id);
@@ -385,7 +332,7 @@ fn rounds_again(schema: &Schema, state: &State, deadline: &Deadline) -> BTreeSet
 }
 
 pub(super) fn task_of(instance: InstanceId, leg: &Leg) -> TaskId {
-    TaskId { instance, step: leg.node.0, round: leg.round, part: 0 }
+    TaskId { instance, step: leg.node.0, round: leg.round }
 }
 
 /// Whether a leg is of the round in which its step is now.

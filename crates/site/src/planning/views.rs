@@ -3,12 +3,13 @@
 use std::sync::Arc;
 
 use legwork_engine::State;
-use legwork_model::event::{Deadline, Leg, Performer};
+use legwork_model::event::{Deadline, Leg};
 use legwork_model::id::{Iteration, ServerId};
 use legwork_model::schema::Schema;
 use legwork_model::time::Timestamp;
-use legwork_promise::{ResourceId, TaskId};
+use legwork_plan::{Kind, ResourceId, TaskId};
 
+use super::resources::performer;
 use super::steps::is_given_back;
 use crate::Site;
 use crate::access::Caller;
@@ -52,13 +53,14 @@ impl Site {
         match &resource {
             ResourceId::Person(agent) => caller.require_work_as(agent)?,
             // It names cases of everybody, so it is for those who may look at cases, and for programs.
-            ResourceId::Executor(_) => caller
+            ResourceId::Executor(_) | ResourceId::Workers(_) => caller
                 .require_start()
                 .or_else(|refusal| caller.require_worker().map_err(|_| refusal))?,
         }
         let is_known = match &resource {
             ResourceId::Person(agent) => self.catalog.organisation().contains(agent),
             ResourceId::Executor(name) => self.executors.registry.named(name).is_some(),
+            ResourceId::Workers(_) => false,
         };
         if !is_known {
             return Err(Refusal::not_found(
@@ -71,14 +73,14 @@ impl Site {
         self.require_planner_here(&resource)?;
         self.wake_planner(now);
         self.prepare(&resource, now);
-        self.note_busy(now);
+        self.note_occupied(now);
         let instances = &self.instances;
-        let Some(node) = &mut self.planning.node else { return Ok(Answer::Done) };
-        node.desk.pass(now);
+        let planner = &mut self.planning.planner;
+        planner.pass(now);
         // What goes on after the night is shown as it is worked on, day by day.
         let working_time = match &resource {
             ResourceId::Person(agent) => self.catalog.organisation().working_time(agent),
-            ResourceId::Executor(_) => None,
+            ResourceId::Executor(_) | ResourceId::Workers(_) => None,
         };
         let stretches = |from: Timestamp, to: Timestamp| match &working_time {
             None => vec![(from, to)],
@@ -89,31 +91,36 @@ impl Site {
         };
         let mut turns = Vec::new();
         let mut lane = 0;
-        while let Some(plan) = node.desk.plan_mut(&resource, lane) {
-            let all = plan.turns();
-            for turn in all {
-                let task =
-                    turn.ticket.and_then(|ticket| node.desk.task_of(&resource, lane, ticket));
-                let promised = task.and_then(|task| node.desk.task(task));
-                let named = promised.map(|task| task.step.clone()).filter(|it| !it.is_empty());
+        while let Some(all) = planner.turns(&resource, lane) {
+            for (turn, task) in all {
+                let promised = task.and_then(|task| planner.reservation(task));
+                let named = promised.map(|own| own.step.clone()).filter(|it| !it.is_empty());
                 let (known, iteration) = task.and_then(|it| activity(instances, it)).unzip();
                 // What was promised before names were told may be known here all the same.
                 let step = named.or(known);
                 let iteration = iteration.unwrap_or_default();
-                let due = promised.map(|task| task.window.deadline);
+                let due = promised.map(|own| own.window.due);
                 let instance = task.map(|task| task.instance);
-                let is_regular = turn.is_regular;
+                let is_regular = turn.kind == Kind::Regular;
+                let is_firm = task.is_some_and(|task| planner.is_firm(task));
                 turns.extend(stretches(turn.from, turn.to).into_iter().map(|(from, to)| {
                     let (step, iteration) = (step.clone(), iteration.clone());
-                    PlannedTurn { lane, from, to, instance, step, iteration, due, is_regular }
+                    PlannedTurn {
+                        lane,
+                        from,
+                        to,
+                        instance,
+                        step,
+                        iteration,
+                        due,
+                        is_regular,
+                        is_firm,
+                    }
                 }));
             }
             lane += 1;
         }
-        let by = match resource {
-            ResourceId::Person(agent) => Performer::Agent(agent),
-            ResourceId::Executor(name) => Performer::Executor(name),
-        };
+        let by = performer(&resource);
         Ok(Answer::Plan(Box::new(PlanView { by, at: now, turns })))
     }
 

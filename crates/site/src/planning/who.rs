@@ -2,23 +2,23 @@
 //!
 //! Whoever stands in for somebody sees the item only while that one is away, so their time counts only then.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use legwork_engine::State;
-use legwork_model::event::{ExecutorRegistered, Leg, Performer, StandsIn};
-use legwork_model::id::{Activity, AgentId, InstanceId, Iteration, NodeId};
+use legwork_model::event::{ExecutorRegistered, Leg};
+use legwork_model::id::{Activity, AgentId, InstanceId, Iteration, NodeId, ServerId};
 use legwork_model::rule::Rule;
 use legwork_model::schema::{Node, Schema};
 use legwork_model::time::Timestamp;
 use legwork_org::{Performers, Resolved};
-use legwork_promise::{Only, ResourceId, TaskId, Window};
+use legwork_plan::{Candidate, Grant, ResourceId, TaskId, Window};
 use legwork_schedule::{ExecutorId, KindId};
 
-use super::resources::{AHEAD, performer, resource};
-use super::search::{Foreseen, Routing};
+use super::admission::{Admission, Purpose, Wanted};
+use super::cases::steps_of;
+use super::resources::{AHEAD, resource};
 use super::steps::stage_of;
-use super::steps_of;
 use crate::Site;
 use crate::message::Stage;
 use crate::step::{History, agent};
@@ -29,21 +29,38 @@ const WHO_MAX: usize = 256;
 /// The most times for which somebody who stands in for others is asked for one step.
 const TIMES_MAX: usize = 8;
 
+pub(super) const WHY_NOT: &str = "who was to do it may not do it any more";
+
 /// How long an executor that only fails is not asked for promises after it failed last.
 const FAILING: Duration = Duration::from_mins(10);
 /// So many of them are named.
 const NAMED_MAX: usize = 5;
 
-/// Those who could do a step, and who of them only at times.
-#[derive(Debug, Default)]
-pub(super) struct Who {
-    pub(super) all: Vec<ResourceId>,
-    pub(super) only: Vec<Only>,
+/// Who did what in a case, or is to do it by what is held so far.
+struct Foreseen<'a> {
+    schema: &'a Schema,
+    state: Option<&'a State>,
+    wanted: &'a [Wanted],
+    held: &'a [(ServerId, Grant)],
+    starter: Option<&'a AgentId>,
 }
 
-impl Who {
-    pub(super) fn could(&self, by: &Performer) -> bool {
-        self.all.contains(&resource(by))
+impl Performers for Foreseen<'_> {
+    fn performer(&self, step: &str) -> Option<AgentId> {
+        let node = self.schema.node_named(step)?.id;
+        // In the latest round so far.
+        let held = self.wanted.iter().zip(self.held).rev();
+        let grant = held.into_iter().find(|(wanted, _)| wanted.node == node);
+        match grant.map(|(_, (_, grant))| &grant.by) {
+            Some(ResourceId::Person(agent)) => Some(agent.clone()),
+            Some(ResourceId::Executor(_) | ResourceId::Workers(_)) => None,
+            None => History { schema: self.schema, state: self.state }.performer(step),
+        }
+    }
+
+    fn starter(&self) -> Option<AgentId> {
+        let done = || History { schema: self.schema, state: self.state }.starter();
+        self.starter.cloned().or_else(done)
     }
 }
 
@@ -80,19 +97,66 @@ impl Performers for AsPlanned<'_> {
 }
 
 impl Site {
-    /// Those who could do a step, as far as that can be foreseen.
-    pub(super) fn who_could(&self, routing: &Routing, leg: usize, window: Window) -> Who {
-        let node = routing.schema.node(routing.legs[leg].node);
-        if let Some(job) = node.job() {
-            return Who { all: self.executors_doing(job).collect(), only: Vec::new() };
+    /// Those who could do a step of an admission, by the servers that plan for them.
+    pub(super) fn candidates(
+        &self,
+        id: InstanceId,
+        admission: &Admission,
+        step: usize,
+        release: Timestamp,
+    ) -> Result<BTreeMap<ServerId, Vec<Candidate>>, String> {
+        let Admission { schema, wanted, .. } = admission;
+        let node = schema.node(wanted[step].node);
+        let all = match (&admission.purpose, self.instances.state(id)) {
+            (Purpose::Running { .. }, Some((schema, state))) => {
+                let round = wanted[step].iteration.number();
+                let mut legs = state.deadline().into_iter().flat_map(|deadline| &deadline.legs);
+                let leg = legs.find(|leg| (leg.node, leg.round) == (node.id, round));
+                leg.map(|leg| {
+                    let who = self.foreseen(admission, Some(state));
+                    self.who_could(id, (schema, state), leg, &who, release)
+                })
+            }
+            _ => match node.job() {
+                Some(job) => Some(self.executors_doing(job).map(Candidate::at_any_time).collect()),
+                None => node.who().map(|rule| {
+                    let resolved = self.resolve_for(rule, &self.foreseen(admission, None));
+                    let actors = resolved.actors.iter().take(WHO_MAX).cloned().collect();
+                    self.with_stand_ins(actors, &resolved, release)
+                }),
+            },
+        };
+        let all = all.unwrap_or_default();
+        if all.is_empty() {
+            return Err(self.why_nobody(node));
         }
-        let Some(rule) = node.who() else { return Who::default() };
-        let Routing { schema, legs, granted, start, .. } = routing;
-        let starter = start.agent.as_ref();
-        let org = self.catalog.organisation();
-        let resolved = org.resolve(rule, &Foreseen { schema, legs, granted, starter });
-        let actors: Vec<AgentId> = resolved.actors.iter().take(WHO_MAX).cloned().collect();
-        self.with_stand_ins(actors, &resolved, window)
+        let mut planners: BTreeMap<ServerId, Vec<Candidate>> = BTreeMap::new();
+        for candidate in all {
+            planners.entry(self.planner_of(&candidate.who)).or_default().push(candidate);
+        }
+        let servers: BTreeSet<ServerId> = planners.keys().copied().collect();
+        if let Some(server) = self.unreached(&servers) {
+            let step = &node.name;
+            return Err(format!(
+                "those who can do `{step}` are planned by {server}, which cannot be reached; try again later"
+            ));
+        }
+        planners.retain(|server, _| !self.planning.reach.is_lost(*server));
+        Ok(planners)
+    }
+
+    fn foreseen<'a>(&self, admission: &'a Admission, state: Option<&'a State>) -> Foreseen<'a> {
+        Foreseen {
+            schema: &admission.schema,
+            state,
+            wanted: &admission.wanted,
+            held: admission.search.held(),
+            starter: admission.starter.as_ref(),
+        }
+    }
+
+    fn resolve_for(&self, rule: &Rule, who: &impl Performers) -> Resolved {
+        self.catalog.organisation().resolve(rule, who)
     }
 
     /// The executors that are registered for a type of job, but for those of which nothing is expected just now.
@@ -135,115 +199,91 @@ impl Site {
         }
     }
 
-    /// A leg is promised where others are: should that be taken back, all who can do it are asked.
-    pub(super) fn ask_all_next_time(
-        &mut self,
-        task: TaskId,
-        (leg, window): (usize, Window),
-        now: Timestamp,
-    ) {
-        let Some(routing) = self.planning.routes.get(&task.instance) else { return };
-        let Who { all, only } = self.who_could(routing, leg, window);
-        all.iter().for_each(|one| self.prepare(one, now));
-        if let Some(node) = &mut self.planning.node {
-            node.revise(task, &all, &only);
-        }
-    }
-
-    /// Those who could do a step of an instance, by the organisation and the executors of today; what somebody has
-    /// claimed only they and whoever stands in for them.
-    pub(super) fn who_could_now(
+    /// Those who could do a step of a running case, by the organisation and the executors of today; what somebody has claimed
+    /// only they and their substitutes.
+    fn who_could(
         &self,
         id: InstanceId,
         (schema, state): (&Schema, &State),
         leg: &Leg,
-    ) -> Who {
+        who: &impl Performers,
+        release: Timestamp,
+    ) -> Vec<Candidate> {
         if let Some(job) = schema.node(leg.node).job() {
-            return Who { all: self.executors_doing(job).collect(), only: Vec::new() };
+            let planned = leg.planned.as_ref().map(|planned| resource(&planned.by));
+            let is_begun = self.stage_known(id, (schema, state), leg) == Stage::Begun;
+            let is_there = |resource: &ResourceId| match resource {
+                ResourceId::Executor(name) => self.executors.registry.named(name).is_some(),
+                ResourceId::Person(_) | ResourceId::Workers(_) => true,
+            };
+            return match planned.filter(|planned| is_begun && is_there(planned)) {
+                // An executor finishes what it has begun.
+                Some(planned) => vec![Candidate::at_any_time(planned)],
+                None => self.executors_doing(job).map(Candidate::at_any_time).collect(),
+            };
         }
-        let resolved = self.resolved_as_planned(schema, state, leg);
+        let nobody = Rule::Any(Vec::new());
+        let rule = schema.node(leg.node).who().unwrap_or(&nobody);
+        let resolved = self.resolve_for(rule, who);
         let actors = match self.holder(id, (schema, state), leg) {
             Some(holder) => vec![holder.clone()],
             None => resolved.actors.iter().take(WHO_MAX).cloned().collect(),
         };
-        let window = Window { release: leg.release, deadline: leg.due };
-        self.with_stand_ins(actors, &resolved, window)
+        self.with_stand_ins(actors, &resolved, release)
     }
 
-    /// Also a stand-in from after the window on counts: for a later date they could do it.
-    fn with_stand_ins(&self, actors: Vec<AgentId>, step: &Resolved, window: Window) -> Who {
+    /// Whether somebody is to do a step who could not do it any more.
+    pub(super) fn is_in_vain(&self, id: TaskId) -> bool {
+        let Some((schema, state, leg)) = self.promised_leg(id) else { return false };
+        let Some(planned) = &leg.planned else { return false };
+        let who = AsPlanned { schema, state, leg };
+        let all = self.who_could(id.instance, (schema, state), leg, &who, leg.release);
+        let by = resource(&planned.by);
+        let own = all.into_iter().find(|candidate| candidate.who == by);
+        own.is_none_or(|own| {
+            // A substitute has to be one then.
+            let is_then = |it: &Window| it.release <= planned.start && planned.end <= it.due;
+            !own.within.is_empty() && !own.within.iter().any(is_then)
+        })
+    }
+
+    /// Also substitutes from a moment on, for the time of their absence.
+    fn with_stand_ins(
+        &self,
+        actors: Vec<AgentId>,
+        step: &Resolved,
+        release: Timestamp,
+    ) -> Vec<Candidate> {
         let org = self.catalog.organisation();
         let mut times: BTreeMap<AgentId, Vec<Window>> = BTreeMap::new();
         for actor in &actors {
-            let (from, to) = (window.release, window.release + AHEAD);
-            let others = org.stand_ins_between(actor, step, from, to).into_iter();
+            let others = org.stand_ins_between(actor, step, release, release + AHEAD).into_iter();
             for other in others.filter(|other| actors.binary_search(&other.agent).is_err()) {
-                let time = Window { release: other.from, deadline: other.to };
+                let time = Window { release: other.from, due: other.to };
                 times.entry(other.agent).or_default().push(time);
             }
         }
-        let all = actors.into_iter().chain(times.keys().cloned());
-        let all = all.map(ResourceId::Person).collect();
-        let only = times.into_iter().flat_map(|(who, times)| {
-            let times = joined(times).into_iter().take(TIMES_MAX);
-            times.map(move |within| Only { who: ResourceId::Person(who.clone()), within })
+        let own = actors.into_iter().map(|it| Candidate::at_any_time(ResourceId::Person(it)));
+        let others = times.into_iter().map(|(who, times)| {
+            let within = joined(times).into_iter().take(TIMES_MAX).collect();
+            Candidate { who: ResourceId::Person(who), within }
         });
-        Who { all, only: only.collect() }
+        own.chain(others).collect()
     }
 
-    /// The organisation has changed: what was promised to instances of this server by somebody who cannot do it any
-    /// more. Of whoever stands in, when they do may have changed as well.
-    pub(super) fn promised_in_vain(&mut self, now: Timestamp) -> Vec<TaskId> {
+    /// The organisation has changed: steps of cases for somebody who cannot do them any more.
+    pub(super) fn steps_in_vain(&self) -> Vec<TaskId> {
         let open = self.planning.stages.iter().filter(|(_, told)| told.stage != Stage::Over);
-        let open: Vec<TaskId> = open.map(|(id, _)| *id).collect();
-        self.in_vain(&open, now)
+        open.map(|(id, _)| *id).filter(|id| self.is_in_vain(*id)).collect()
     }
 
-    /// Somebody has done a step of an instance, perhaps not who was to: then others may be barred from what follows than
-    /// was foreseen, and what they have promised is promised anew.
+    /// Somebody has done a step of a case, perhaps not as planned: others may be barred from what follows than was foreseen.
     pub(super) fn follow_performer(&mut self, id: InstanceId, now: Timestamp) {
         let open = self.planning.stages.range(steps_of(id));
-        let open = open.filter(|(_, told)| told.stage != Stage::Over);
-        let open: Vec<TaskId> = open.map(|(id, _)| *id).collect();
-        for task in self.in_vain(&open, now) {
-            self.plan(now, |node| node.promise_anew(task, now));
-        }
-    }
-
-    fn in_vain(&mut self, open: &[TaskId], now: Timestamp) -> Vec<TaskId> {
-        let others: Vec<TaskId> =
-            open.iter().copied().filter(|id| !self.is_done_by_actor(*id)).collect();
-        others.into_iter().filter(|id| self.look_again_who_could(*id, now) == Some(false)).collect()
-    }
-
-    /// Looks who could do a step by the organisation of today, for it has to be promised anew perhaps. Answers whether
-    /// whoever has promised it still could, or has left it to others; `None` if that is not known here.
-    pub(super) fn look_again_who_could(&mut self, id: TaskId, now: Timestamp) -> Option<bool> {
-        let (schema, state, leg) = self.promised_leg(id)?;
-        let planned = leg.planned.clone()?;
-        let by = resource(&planned.by);
-        let Who { all, only } = self.who_could_now(id.instance, (schema, state), leg);
-        all.iter().for_each(|one| self.prepare(one, now));
-        if let Some(node) = &mut self.planning.node {
-            node.revise(id, &all, &only);
-        }
-        // Who stands in has to stand in then.
-        let mut times =
-            only.iter().filter(|only| only.who == by).map(|only| only.within).peekable();
-        let is_then = times.peek().is_none()
-            || times.any(|it| it.release <= planned.start && planned.end <= it.deadline);
-        Some(all.contains(&by) && is_then)
-    }
-
-    /// Whether whoever is to do a step may do it at any time: nearly all.
-    fn is_done_by_actor(&self, id: TaskId) -> bool {
-        let Some((schema, state, leg)) = self.promised_leg(id) else { return true };
-        let Some(by) = leg.planned.as_ref().and_then(|planned| agent(&planned.by)) else {
-            return true;
-        };
-        match self.holder(id.instance, (schema, state), leg) {
-            Some(holder) => *holder == by,
-            None => self.resolved_as_planned(schema, state, leg).actors.contains(&by),
+        let open = open.filter(|(_, told)| told.stage != Stage::Over).map(|(id, _)| *id);
+        let in_vain: Vec<TaskId> = open.filter(|task| self.is_in_vain(*task)).collect();
+        for task in in_vain {
+            self.replan_step(task, WHY_NOT, false, now);
         }
     }
 
@@ -254,13 +294,6 @@ impl Site {
         let mut legs = deadline.legs.iter();
         let leg = legs.find(|leg| (leg.node, leg.round) == (NodeId(id.step), id.round))?;
         Some((schema, state, leg))
-    }
-
-    fn resolved_as_planned(&self, schema: &Schema, state: &State, leg: &Leg) -> Resolved {
-        let org = self.catalog.organisation();
-        let nobody = Rule::Any(Vec::new());
-        let rule = schema.node(leg.node).who().unwrap_or(&nobody);
-        org.resolve(rule, &AsPlanned { schema, state, leg })
     }
 }
 
@@ -275,25 +308,15 @@ fn activity(schema: &Schema, leg: &Leg) -> Activity {
 
 /// Times in their order; those between which there is no gap are one, as of whoever stands in for two people.
 fn joined(mut times: Vec<Window>) -> Vec<Window> {
-    times.sort_by_key(|time| (time.release, time.deadline));
+    times.sort_by_key(|time| (time.release, time.due));
     let mut joined: Vec<Window> = Vec::new();
     for time in times {
-        match joined.last_mut().filter(|last| time.release <= last.deadline) {
-            Some(last) => last.deadline = last.deadline.max(time.deadline),
+        match joined.last_mut().filter(|last| time.release <= last.due) {
+            Some(last) => last.due = last.due.max(time.due),
             None => joined.push(time),
         }
     }
     joined
-}
-
-pub(super) fn stands_in(only: &Only) -> StandsIn {
-    let Window { release, deadline } = only.within;
-    StandsIn { who: performer(&only.who), from: release, to: deadline }
-}
-
-pub(super) fn only(stored: &StandsIn) -> Only {
-    let within = Window { release: stored.from, deadline: stored.to };
-    Only { who: resource(&stored.who), within }
 }
 
 #[cfg(test)]
@@ -302,7 +325,7 @@ mod tests {
 
     #[test]
     fn times_without_a_gap_between_them_are_one() {
-        let window = |(from, to)| Window { release: Timestamp(from), deadline: Timestamp(to) };
+        let window = |(from, to)| Window { release: Timestamp(from), due: Timestamp(to) };
         let check = |times: &[(i64, i64)], expected: &[(i64, i64)]| {
             let joined = joined(times.iter().copied().map(window).collect());
             assert_eq!(joined, expected.iter().copied().map(window).collect::<Vec<_>>());

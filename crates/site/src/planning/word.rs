@@ -13,10 +13,11 @@ use legwork_engine::{Here, NodeState};
 use legwork_model::event::{Leg, TaskKey};
 use legwork_model::id::{AgentId, InstanceId, ServerId};
 use legwork_model::time::Timestamp;
-use legwork_promise::TaskId;
+use legwork_plan::TaskId;
 
+use super::cases::steps_of;
 use super::steps::{Told, is_now, task_of};
-use super::{key, steps_of, task_id};
+use super::{key, task_id};
 use crate::Site;
 use crate::message::{Message, Stage};
 use crate::output::Output;
@@ -69,6 +70,11 @@ impl Word {
     /// Whether it is not known whether anybody has heard how far an instance is.
     pub(super) fn is_awaited(&self, id: InstanceId) -> bool {
         self.recovered.contains(&id)
+    }
+
+    /// How far a step is, as another server told.
+    pub(super) fn stage(&self, task: TaskId) -> Option<Stage> {
+        self.heard.get(&task).map(|(_, stage)| *stage)
     }
 
     pub(super) fn recover(&mut self, id: InstanceId) {
@@ -246,8 +252,7 @@ impl Site {
         }
     }
 
-    /// Somebody may have left a step just before the restart. Of jobs whoever keeps the plan of an executor is told otherwise:
-    /// see `lending`.
+    /// Somebody may have left a step just before the restart.
     fn say_waiting(&mut self, id: InstanceId, now: Timestamp) {
         let Some((schema, state)) = self.instances.state(id) else { return };
         let Some(deadline) = state.deadline() else { return };

@@ -11,9 +11,10 @@ use legwork_model::event::{
 use legwork_model::id::{Activity, ElementId, InstanceId, Iteration, NodeId, ServerId, StreamId};
 use legwork_model::time::Timestamp;
 use legwork_model::value::{Value, hex};
+use legwork_plan::{Candidate, Grant, How, Offer as PlanOffer, Task, TaskId, Window, Work};
 use legwork_site::{
-    Follow, Forgot, Instance, Item, Items, KeyQuestion, Mark, Message, Name, Named, Offer,
-    OpenJobs, ParcelId, Report, Shares, Stage, TurnOf, Wanted,
+    Attempt, Follow, Instance, Item, Items, KeyQuestion, Mark, Message, Named, Offer, ParcelId,
+    Report, Reserving, ResourceId, Shares, Stage, Wanted, Why,
 };
 
 /// 2026-03-01T09:30:05.123Z
@@ -207,37 +208,57 @@ fn what_a_server_has_done_keeps_its_bytes() {
 }
 
 #[test]
-fn messages_about_executors_that_are_shared_keep_their_bytes() {
+fn messages_about_reservations_keep_their_bytes() {
     let Instance(instance) = instance();
-    let task = TaskKey { instance, node: NodeId(2), round: 1, part: 0 };
-    let turn =
-        |stage| TurnOf { task, executor: "crane".into(), takes_ms: 600_000, stage, ago_ms: 5 };
-    for (stage, byte) in [(Stage::Waiting, "00"), (Stage::Begun, "01"), (Stage::Over, "02")] {
+    let id = TaskId { instance, step: 2, round: 1 };
+    let window = Window { release: Timestamp(1), due: Timestamp(9) };
+    let candidate = Candidate { who: ResourceId::Person("ann".into()), within: vec![window] };
+    let task = Task {
+        id,
+        step: "sign".into(),
+        priority: 5,
+        release: Timestamp(1),
+        due: Some(Timestamp(9)),
+        cost: Work(4),
+        who: vec![candidate],
+        how: How::Displacing,
+        after_fault: true,
+        idle_until: None,
+        offer: Some(PlanOffer { caller: 3, process: 4 }),
+    };
+    let reserve = |what| Message::Reserve(Box::new(what));
+    let ask = Reserving::Ask { task: Box::new(task), attempt: 7, hold_ms: Some(30_000) };
+    check(
+        &reserve(ask),
+        "00821784008a83500102030405060708090a0b0c0d0e0f100201647369676e050109048182820063616e6e8182010901f582030407197530",
+    );
+    let by = ResourceId::Executor("crane".into());
+    let grant = Grant { task: id, by, window, start: Timestamp(2), end: Timestamp(6) };
+    let (grant, earliest) = (Some(Box::new(grant)), Some(Timestamp(8)));
+    check(
+        &reserve(Reserving::Answer { task: id, attempt: 7, grant, earliest, load: Work(3) }),
+        "008217860183500102030405060708090a0b0c0d0e0f100201078583500102030405060708090a0b0c0d0e0f1002018201656372616e6582010902060803",
+    );
+    let tasks = vec![Attempt { task: id, attempt: 7 }];
+    check(
+        &reserve(Reserving::Confirm { tasks: tasks.clone() }),
+        "0082178202818283500102030405060708090a0b0c0d0e0f10020107",
+    );
+    let confirmed = Reserving::Confirmed { tasks: tasks.clone(), lost: Vec::new() };
+    check(&reserve(confirmed), "0082178303818283500102030405060708090a0b0c0d0e0f1002010780");
+    check(
+        &reserve(Reserving::Release { tasks: tasks.clone() }),
+        "0082178204818283500102030405060708090a0b0c0d0e0f10020107",
+    );
+    for (why, byte) in [(Why::Displaced, "00"), (Why::Late, "01"), (Why::Gone, "02")] {
         check(
-            &Message::Turn(Box::new(turn(stage))),
-            &format!(
-                "0082118584500102030405060708090a0b0c0d0e0f10020100656372616e651a000927c0{byte}05"
-            ),
+            &reserve(Reserving::TakenBack { task: tasks[0], why }),
+            &format!("00821783058283500102030405060708090a0b0c0d0e0f10020107{byte}"),
         );
     }
-    let executors = vec![Name("crane".into()), Name("lift".into())];
-    check(&Message::Kept { executors: executors.clone() }, "0082128281656372616e6581646c696674");
-    check(&Message::Kept { executors: Vec::new() }, "00821280");
-    let busy = vec![turn(Stage::Begun)];
     check(
-        &Message::Heard { executors, busy, forgot: None },
-        "0083138281656372616e6581646c696674818584500102030405060708090a0b0c0d0e0f10020100656372616e651a000927c00105",
-    );
-    check(&Message::Heard { executors: Vec::new(), busy: Vec::new(), forgot: None }, "0083138080");
-    let forgot = Some(Box::new(Forgot {
-        life: 7,
-        ago_ms: 300,
-        jobs: vec![OpenJobs { count: 2, longest_ms: 9 }],
-    }));
-    let (executors, busy) = (vec![Name("crane".into())], Vec::new());
-    check(
-        &Message::Heard { executors, busy, forgot },
-        "0084138181656372616e6580830719012c81820209",
+        &reserve(Reserving::Held { after: Some(id), tasks, up_to: None }),
+        "008217830683500102030405060708090a0b0c0d0e0f100201818283500102030405060708090a0b0c0d0e0f10020107",
     );
 }
 

@@ -102,10 +102,7 @@ fn whoever_started_a_case_is_told_once_that_nobody_can_do_it_in_time() {
     let letter = next(&mut office).unwrap();
     let Content::Case(turn) = &letter.content else { panic!("{letter:?}") };
     assert_eq!((&*turn.process, &*turn.step), ("Settle a claim", "Check it"));
-    assert_eq!(
-        (turn.instance, &*turn.why),
-        (ID, "whoever was to do it cannot do it in time any more")
-    );
+    assert_eq!((turn.instance, &*turn.why), (ID, "could not be done in time as planned"));
     assert!(!format!("{letter:?}").contains("4711"), "no data of the case");
     assert_eq!(told(&mut office, 60), "withdrawal eva@office");
     office.restart();

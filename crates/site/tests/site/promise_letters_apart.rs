@@ -119,7 +119,6 @@ fn what_somebody_else_promises_at_once_is_not_written_about() {
     let bobs = left(&mut group, 2);
     assert_eq!(told(&mut group, 60), [] as [&str; 0]);
     let changes = replanned(&mut group, bobs);
-    assert!(changes[0].contains("not promised any more"), "{changes:?}");
     assert!(changes.last().unwrap().contains("check by ann"), "{changes:?}");
 }
 

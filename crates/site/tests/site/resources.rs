@@ -154,7 +154,7 @@ fn somebody_who_will_be_away_on_a_later_day_is_noticed_at_once() {
     );
     let away = absent("ann", "2026-01-21", "2026-01-21");
     harness.ask(organisation(&format!("{away}{guard}"))).unwrap();
-    assert_eq!(stands(&mut harness, 1), "zoe 19 08:00 to 20 16:00, nobody");
+    assert_eq!(stands(&mut harness, 1), "nobody, nobody");
     assert_eq!(harness.site.deadlines().withdrawn, 1);
 }
 

@@ -158,28 +158,6 @@ fn every_planned_round_is_promised_and_then_what_follows() {
 }
 
 #[test]
-fn a_promise_that_was_broken_in_an_earlier_round_was_broken_there() {
-    let mut harness = office(REVIEW);
-    start(&mut harness, CASE, EVENING).unwrap();
-    let activity: ActivityId = format!("{CASE}:check:0").parse().unwrap();
-    harness.ask(Request::Claim { agent: "ann".into(), activity }).unwrap();
-    // She is at it for longer than was planned; the others make up for it, but the last.
-    harness.now = at("2026-01-16T10:15:00Z");
-    done(&mut harness, "ann", "check:0", None);
-    done(&mut harness, "bea", "review:0", Some("repeat"));
-    done(&mut harness, "ann", "check:1", None);
-    done(&mut harness, "bea", "review:1", Some("leave"));
-    let activity: ActivityId = format!("{CASE}:file").parse().unwrap();
-    harness.ask(Request::Claim { agent: "ann".into(), activity }).unwrap();
-    harness.now = at(EVENING);
-    done(&mut harness, "ann", "file", None);
-    let counts = harness.site.deadlines();
-    assert_eq!((counts.broken, counts.withdrawn), (1, 0), "{counts:?}");
-    let broken: Vec<&str> = harness.site.broken().map(|(at, _)| &*at.step).collect();
-    assert_eq!(broken, ["check"]);
-}
-
-#[test]
 fn rounds_that_are_not_gone_are_given_back_at_once_and_what_follows_begins_early() {
     let mut harness = office(REVIEW);
     start(&mut harness, CASE, EVENING).unwrap();

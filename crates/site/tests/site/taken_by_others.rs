@@ -65,14 +65,13 @@ fn what_somebody_has_taken_who_has_no_time_for_it_is_not_promised_any_more() {
     claim(&mut group, 1, instance, "check", other);
     assert_eq!(promised_by(&mut group, instance, "check"), None);
     let told = replanned(&mut group, instance);
-    assert!(told[0].starts_with("somebody else has taken it"), "{told:?}");
-    assert!(told[1].starts_with("nobody has the time"), "{told:?}");
+    assert!(told[0].starts_with("somebody else has taken it; check is not"), "{told:?}");
     assert_eq!(turns(&mut group, planner, other), 1, "what they have promised stays promised");
-    // Whoever had promised it has the time, and it can be taken again.
+    // Now it can be done by whom it suits.
     let activity = activity(instance, "check");
     group.ask(1, Request::Release { agent: other.into(), activity }).unwrap();
     (0..30).for_each(|_| group.pass(5_000));
-    assert_eq!(promised_by(&mut group, instance, "check"), Some(clerk));
+    assert!(promised_by(&mut group, instance, "check").is_some());
 }
 
 #[test]

@@ -93,9 +93,9 @@ fn branches_beside_each_other_are_spread() {
 #[test]
 fn who_has_no_time_near_it_is_not_waited_for() {
     let mut group = group();
-    let (_, told) = start(&mut group, 2, "reading", 21);
-    assert_eq!(told, "read hare");
     let (_, told) = start(&mut group, 0, "chain", 33);
+    assert_eq!(told, "scan lens, read hare, file hare");
+    let (_, told) = start(&mut group, 0, "chain", 43);
     assert_eq!(told, "scan lens, read owl, file owl", "the hare reads something else");
 }
 

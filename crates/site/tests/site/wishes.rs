@@ -10,13 +10,18 @@ use legwork_model::time::Timestamp;
 use legwork_site::*;
 
 #[test]
-fn whoever_only_asks_reserves_nothing() {
+fn what_is_only_asked_for_is_an_offer_and_is_forgotten_after_a_while() {
     let mut harness = office();
     for _ in 0..3 {
+        // It is good for five minutes: so nobody has to begin before.
         let ask = wish(1, "2026-01-16T16:00:00Z", |wish| wish.ask_only = true);
-        assert_eq!(told(harness.ask(ask)), "check ann 16 08:00-11:00, approve bea 16 14:00-15:00");
+        assert_eq!(told(harness.ask(ask)), "check ann 16 08:05-11:05, approve bea 16 11:05-12:05");
     }
     assert_eq!(harness.site.deadlines(), DeadlineCounts::default());
+    harness.pass(Duration::from_secs(400));
+    let resource = ResourceId::Person("ann".into());
+    let Ok(Answer::Plan(plan)) = harness.ask(Request::Plan { resource }) else { panic!("a plan") };
+    assert_eq!(plan.turns, []);
 }
 
 #[test]
@@ -129,7 +134,7 @@ fn the_earliest_date_has_five_minutes_for_reading_it_once() {
     let possible = plan(refusal.possible.as_deref().unwrap());
     assert_eq!(
         possible,
-        "check ann 16 08:00-09:05, approve bea 16 09:00-10:05, file ann 16 10:00-11:05, stamp ann 16 11:05-11:35"
+        "check ann 16 08:05-09:05, approve bea 16 09:05-10:05, file ann 16 10:05-11:05, stamp ann 16 11:05-11:35"
     );
     harness.now = Timestamp(harness.now.0 + 290_000);
     let told = start(&mut harness, 1, &earliest.to_string());
@@ -151,14 +156,15 @@ fn where_nobody_has_anything_to_do_it_is_promised_at_once() {
 #[test]
 fn a_start_that_is_refused_although_it_could_be_promised_does_not_count_as_promised() {
     let mut group = crane::group();
-    // The promise waits until it is known what the crane has.
-    group.is_lost = |message| matches!(message, Message::Kept { .. });
-    let (request, instance) = crane::asked(&mut group, 0, "parcel", Some(100));
-    let id = group.send(0, request);
+    // The promise waits for the planner of the crane.
+    group.is_lost = |message| matches!(message, Message::Reserve(_));
+    let (request, instance) = crane::asked(&mut group, 1, "parcel", Some(100));
+    let id = group.send(1, request);
     assert!(!group.answers.contains_key(&id));
-    let (Request::Start(other), _) = crane::asked(&mut group, 0, "parcel", None) else { panic!() };
-    group.ask(0, Request::Start(Start { instance, ..other })).unwrap();
-    (0..50).for_each(|_| group.pass(100));
+    let (Request::Start(other), _) = crane::asked(&mut group, 1, "parcel", None) else { panic!() };
+    group.ask(1, Request::Start(Start { instance, ..other })).unwrap();
+    group.is_lost = |_| false;
+    (0..100).for_each(|_| group.pass(100));
     assert_eq!(group.answers.remove(&id).unwrap().unwrap_err().code, "instance_exists");
-    assert_eq!(group.servers[0].site.deadlines().promised, 0);
+    assert_eq!(group.servers[1].site.deadlines().promised, 0);
 }

@@ -1,0 +1,21 @@
+//! Plans of people and executors: what can be promised, for when, and by whom.
+//!
+//! Invariant: no clock, no messages, no randomness; the caller says what time it is.
+
+mod legs;
+mod plan;
+mod planner;
+mod search;
+mod service;
+mod slack;
+mod supply;
+mod task;
+
+pub use legs::{Leg, legs, longest_first};
+pub use plan::{Depth, Discipline, Kind, Plan, Turn, Window};
+pub use planner::{Change, Planner, Reservation, Setup};
+pub use search::{Bids, Next, OFFERED, Search, Step};
+pub use service::Seen;
+pub use slack::{Placed, loosened};
+pub use supply::{Span, Supply, WHOLE, Work};
+pub use task::{Candidate, Grant, How, Offer, ResourceId, Task, TaskId};

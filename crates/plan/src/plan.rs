@@ -1,0 +1,537 @@
+//! The plan of one hand: what it is to do, and for when more can be promised.
+//!
+//! A hand does one thing at a time. Its plan is a list of entries and nothing else: every question is answered from the
+//! list anew, in one pass over it. People put work aside for what is due first; executors finish what they have begun, and
+//! work in the order of the list.
+//!
+//! Invariant: if nothing takes longer than planned and the hand works by its plan, every entry is done by its due date, unless
+//! it was late when it was added. What is added makes nobody else late if it was given no earlier date than
+//! [`Plan::earliest`] said.
+
+use std::collections::BinaryHeap;
+
+use legwork_model::time::Timestamp;
+use minicbor::{Decode, Encode};
+
+use crate::supply::{Supply, Work};
+
+/// Whether work that has begun can be put aside.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Discipline {
+    /// People put work aside. For them the test is exact: what is refused fits in no order.
+    Preemptive,
+    /// Executors finish what they have begun. A new entry is tried at every place of the list, and the list keeps its order
+    /// otherwise: a refusal can be too careful, a promise never is too bold.
+    NonPreemptive,
+}
+
+/// From when on something can be done, and by when it has to be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Encode, Decode)]
+pub struct Window {
+    #[n(0)]
+    pub release: Timestamp,
+    #[n(1)]
+    pub due: Timestamp,
+}
+
+/// What an entry is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    Promised,
+    /// What a person does regularly. Nobody tells when it is done: it is taken to be done by the plan.
+    Regular,
+    /// What an executor works on that nobody promised. It has no due date.
+    Other,
+}
+
+/// How much of its time a hand may be planned for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Depth {
+    /// All but its reserve.
+    #[default]
+    Normal,
+    /// All: something has failed elsewhere.
+    Reserve,
+}
+
+/// A stretch of a plan: who works on what, when.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Turn {
+    pub key: u64,
+    pub kind: Kind,
+    pub from: Timestamp,
+    pub to: Timestamp,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Entry {
+    key: u64,
+    release: i64,
+    due: i64,
+    cost: i64,
+    left: i64,
+    /// By how much it has taken longer than planned.
+    over: i64,
+    is_begun: bool,
+    /// Only held: its performer does not know of it yet.
+    is_held: bool,
+    kind: Kind,
+}
+
+/// All points and lengths are working time of the hand, in milliseconds.
+#[derive(Clone, Debug)]
+pub struct Plan {
+    supply: Supply,
+    discipline: Discipline,
+    /// In per cent: what planning leaves free but after a fault.
+    reserve: u8,
+    /// By how much the hand can fall behind the plan although nothing takes longer than planned: everything is planned for so
+    /// much earlier.
+    lag: i64,
+    now: i64,
+    /// Of people in the order of due dates; of executors in the order of work, what is begun first.
+    entries: Vec<Entry>,
+}
+
+/// Later than anything that is due; far enough from the end of all numbers to be added to.
+const NEVER: i64 = i64::MAX / 4;
+/// What takes an executor longer than planned is expected to take this part of it more, again and again.
+pub(crate) const OVERRUN_PART: i64 = 4;
+
+impl Plan {
+    pub fn new(supply: Supply, discipline: Discipline, reserve: u8, now: Timestamp) -> Self {
+        let now = supply.until(now).0;
+        Self { supply, discipline, reserve: reserve.min(90), lag: 0, now, entries: Vec::new() }
+    }
+
+    /// One that can fall behind by so much.
+    #[must_use]
+    pub fn with_lag(mut self, lag: Work) -> Self {
+        self.lag = lag.0;
+        self
+    }
+
+    pub fn len(&self) -> usize {
+        self.entries.len()
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.entries.is_empty()
+    }
+
+    /// How much work is planned that somebody was promised or waits for.
+    pub fn load(&self) -> Work {
+        let own = self.entries.iter().filter(|entry| entry.kind != Kind::Regular);
+        Work(own.map(|entry| entry.left).sum())
+    }
+
+    /// The same plan if nobody works until a moment.
+    #[must_use]
+    pub fn idle_until(&self, moment: Timestamp) -> Self {
+        let mut idle = self.clone();
+        idle.now = self.now.max(self.supply.until(moment).0);
+        idle
+    }
+
+    /// When work could be done at the earliest without making anything else late; `None` beyond what is known of the hand.
+    pub fn earliest(&self, release: Timestamp, cost: Work, depth: Depth) -> Option<Timestamp> {
+        let release = self.supply.until(release).0.max(self.now);
+        let end = match (depth, self.reserve) {
+            (Depth::Normal, 1..) => self.without_reserve().end_of(release, self.stretched(cost.0)),
+            (Depth::Normal, 0) | (Depth::Reserve, _) => self.end_of(release, cost.0),
+        };
+        self.supply.moment(Work(end).plus(Work(self.lag)))
+    }
+
+    fn end_of(&self, release: i64, cost: i64) -> i64 {
+        match self.discipline {
+            Discipline::Preemptive => self.earliest_between(release, cost),
+            Discipline::NonPreemptive => self.place(release, cost).1,
+        }
+    }
+
+    /// The plan as it would be if everything took longer, so that the reserve stays free.
+    fn without_reserve(&self) -> Self {
+        let mut stretched = self.clone();
+        stretched.entries.iter_mut().for_each(|it| it.left = self.stretched(it.left));
+        stretched
+    }
+
+    fn stretched(&self, length: i64) -> i64 {
+        let part = 100 - i64::from(self.reserve);
+        length.saturating_mul(100).saturating_add(part - 1) / part
+    }
+
+    /// Adds an entry, whether it fits or not.
+    pub fn add(&mut self, key: u64, window: Window, cost: Work) {
+        self.put(key, window, (cost.0, cost.0), false);
+    }
+
+    /// The same of one that is begun, with what is left of it.
+    pub fn add_begun(&mut self, key: u64, window: Window, (cost, left): (Work, Work)) {
+        self.put(key, window, (cost.0, left.0), true);
+    }
+
+    fn put(&mut self, key: u64, window: Window, (cost, left): (i64, i64), is_begun: bool) {
+        let release = self.supply.until(window.release).0;
+        let due = self.supply.until(window.due).0.min(NEVER).saturating_sub(self.lag);
+        let kind = Kind::Promised;
+        let entry =
+            Entry { key, release, due, cost, left, over: 0, is_begun, is_held: false, kind };
+        let at = match self.discipline {
+            Discipline::Preemptive => self.by_due(&entry),
+            Discipline::NonPreemptive if is_begun => self.begun(),
+            Discipline::NonPreemptive => {
+                let release = release.max(self.now);
+                let (place, end) = self.place(release, left);
+                if end <= due { place } else { self.by_due(&entry).max(self.begun()) }
+            }
+        };
+        self.entries.insert(at, entry);
+    }
+
+    fn by_due(&self, entry: &Entry) -> usize {
+        self.entries.partition_point(|it| (it.due, it.key) <= (entry.due, entry.key))
+    }
+
+    /// What a person does regularly.
+    pub fn add_regular(&mut self, key: u64, window: Window, cost: Work) {
+        let release = self.supply.until(window.release).0;
+        let due = self.supply.until(window.due).0;
+        // What was done of it before is not known; what cannot be done does not count.
+        let left = cost.0.min(due - release.max(self.now));
+        if left > 0 {
+            let (is_begun, is_held, kind) = (false, false, Kind::Regular);
+            let cost = left;
+            let entry = Entry { key, release, due, cost, left, over: 0, is_begun, is_held, kind };
+            self.entries.insert(self.by_due(&entry), entry);
+        }
+    }
+
+    /// An executor works on something that nobody promised.
+    pub fn add_other(&mut self, key: u64, left: Work) {
+        let (release, due, left) = (self.now, NEVER, left.0.max(1));
+        let (cost, is_begun, is_held, kind) = (left, true, false, Kind::Other);
+        let entry = Entry { key, release, due, cost, left, over: 0, is_begun, is_held, kind };
+        self.entries.insert(self.begun(), entry);
+    }
+
+    /// Answers how much of it was left.
+    pub fn remove(&mut self, key: u64) -> Option<Work> {
+        let at = self.find(key)?;
+        Some(Work(self.entries.remove(at).left))
+    }
+
+    fn find(&self, key: u64) -> Option<usize> {
+        self.entries.iter().position(|entry| entry.key == key)
+    }
+
+    pub fn holds(&self, key: u64) -> bool {
+        self.find(key).is_some()
+    }
+
+    pub fn is_begun(&self, key: u64) -> bool {
+        self.find(key).is_some_and(|at| self.entries[at].is_begun)
+    }
+
+    pub fn left(&self, key: u64) -> Option<Work> {
+        self.find(key).map(|at| Work(self.entries[at].left))
+    }
+
+    /// An entry is only held, or firm: it keeps nobody from their work until it is.
+    pub fn set_held(&mut self, key: u64, is_held: bool) {
+        if let Some(at) = self.find(key) {
+            self.entries[at].is_held = is_held;
+        }
+    }
+
+    /// Work on it has begun, at a moment that may be past: what a person was not known to work on meanwhile is done of it.
+    pub fn begin(&mut self, key: u64, since: Timestamp) {
+        let since = self.supply.until(since).0;
+        let Some(at) = self.find(key) else { return };
+        if self.entries[at].is_begun {
+            return;
+        }
+        let is_alone = !self.entries.iter().any(|entry| entry.is_begun);
+        let entry = &mut self.entries[at];
+        entry.is_begun = true;
+        if is_alone {
+            entry.left = (entry.left - (self.now - since).max(0)).max(1.min(entry.left));
+        }
+        if self.discipline == Discipline::NonPreemptive {
+            let entry = self.entries.remove(at);
+            self.entries.insert(self.begun(), entry);
+        }
+    }
+
+    /// It was given back, and begins anew.
+    pub fn leave(&mut self, key: u64) {
+        if let Some(at) = self.find(key) {
+            let mut entry = self.entries.remove(at);
+            (entry.is_begun, entry.left) = (false, entry.cost);
+            let at = match self.discipline {
+                Discipline::Preemptive => at,
+                Discipline::NonPreemptive => self.by_due(&entry).max(self.begun()),
+            };
+            self.entries.insert(at, entry);
+        }
+    }
+
+    /// Of executors: how many are begun. They stand first.
+    fn begun(&self) -> usize {
+        match self.discipline {
+            Discipline::Preemptive => 0,
+            Discipline::NonPreemptive => {
+                self.entries.iter().take_while(|entry| entry.is_begun).count()
+            }
+        }
+    }
+
+    /// Whether an executor may begin this entry now, or something else of this length, and is in time with all the rest.
+    pub fn may_begin(&self, key: Option<u64>, cost: Work) -> bool {
+        if self.begun() > 0 {
+            return false;
+        }
+        let rest: Vec<Entry> =
+            self.entries.iter().filter(|entry| Some(entry.key) != key).copied().collect();
+        let at = key.and_then(|key| self.find(key));
+        let cost = at.map_or(cost.0, |at| self.entries[at].left);
+        let latest = latest_starts(&rest, &self.ends_in_order(&rest));
+        latest.first().is_none_or(|latest| self.now.saturating_add(cost) <= *latest)
+    }
+
+    /// What is done later by the plan than it is due, by more than a part of its length and not more than an amount; it may be
+    /// behind by the lag as well.
+    pub fn late(&self, part: i64, most: Work) -> Vec<u64> {
+        let ends = self.ends();
+        let all = self.entries.iter().zip(ends);
+        let late = all.filter(|(entry, end)| {
+            let leeway = (entry.cost / part).min(most.0);
+            entry.kind == Kind::Promised && *end > entry.due + self.lag + leeway
+        });
+        late.map(|(entry, _)| entry.key).collect()
+    }
+
+    /// When an entry is planned to begin and to end.
+    pub fn times(&self, key: u64) -> Option<(Timestamp, Timestamp)> {
+        let at = self.find(key)?;
+        let (mut start, mut end) = (None, self.now);
+        self.run(NEVER, |one, from, to| {
+            if one == at {
+                start.get_or_insert(from);
+                end = to;
+            }
+        });
+        let end = self.supply.moment(Work(end))?;
+        Some((self.supply.begin(Work(start.unwrap_or(self.now))).unwrap_or(end).min(end), end))
+    }
+
+    /// All that is planned, in order.
+    pub fn turns(&self) -> Vec<Turn> {
+        let mut turns: Vec<(usize, i64, i64)> = Vec::new();
+        self.run(NEVER, |one, from, to| match turns.last_mut() {
+            Some((before, _, until)) if *before == one && *until == from => *until = to,
+            Some(_) | None => turns.push((one, from, to)),
+        });
+        let turn = |(one, from, to): (usize, i64, i64)| {
+            let Entry { key, kind, .. } = self.entries[one];
+            let (from, to) = (self.supply.begin(Work(from))?, self.supply.moment(Work(to))?);
+            Some(Turn { key, kind, from: from.min(to), to })
+        };
+        turns.into_iter().filter_map(turn).collect()
+    }
+
+    /// Time has passed: whoever has begun something has worked on it.
+    pub fn pass(&mut self, now: Timestamp) {
+        let to = self.supply.until(now).0;
+        if to <= self.now {
+            return;
+        }
+        match self.discipline {
+            Discipline::Preemptive => self.work_by_due(to),
+            Discipline::NonPreemptive => {
+                let passed = to - self.now;
+                if let Some(entry) = self.entries.first_mut().filter(|entry| entry.is_begun) {
+                    let left = entry.left - passed;
+                    entry.over += (-left).max(0);
+                    // What it does besides may have held it up for as long as the lag.
+                    entry.left = match (left > 0, entry.over >= self.lag) {
+                        (true, _) => left,
+                        (false, true) => (entry.cost / OVERRUN_PART).max(1),
+                        (false, false) => 1,
+                    };
+                }
+            }
+        }
+        self.now = to;
+        self.entries.retain(|it| it.kind != Kind::Regular || it.left > 0 && it.due > to);
+    }
+
+    /// A person has worked by the plan: on what is due first, if that is begun or regular. While what is due first waits to be
+    /// begun, nothing is taken to be done.
+    fn work_by_due(&mut self, to: i64) {
+        let mut at = self.now;
+        while at < to {
+            let coming = self.entries.iter().filter(|it| it.left > 0 && it.release > at);
+            let next = coming.map(|it| it.release).min().unwrap_or(to).min(to);
+            let is_known = |it: &&mut Entry| it.is_begun || !it.is_held;
+            let mut known = self.entries.iter_mut().filter(is_known);
+            let head = known.find(|it| it.left > 0 && it.release <= at);
+            at = match head {
+                Some(head) if head.is_begun || head.kind == Kind::Regular => {
+                    let until = next.min(at + head.left);
+                    head.left -= until - at;
+                    until
+                }
+                Some(_) | None => next,
+            };
+        }
+    }
+
+    /// When each entry is done by the plan.
+    fn ends(&self) -> Vec<i64> {
+        let mut ends = vec![self.now; self.entries.len()];
+        self.run(NEVER, |one, _, to| ends[one] = to);
+        ends
+    }
+
+    /// Works by the plan up to a point: tells each stretch of work.
+    fn run(&self, until: i64, mut tell: impl FnMut(usize, i64, i64)) {
+        let mut at = self.now;
+        if self.discipline == Discipline::NonPreemptive {
+            for (one, entry) in self.entries.iter().enumerate() {
+                let from = if entry.is_begun { at } else { at.max(entry.release) };
+                at = from + entry.left;
+                tell(one, from, at);
+            }
+            return;
+        }
+        let mut coming: Vec<(i64, usize)> = Vec::new();
+        // What is due first has the smallest number, and is taken first.
+        let mut ready = BinaryHeap::new();
+        for (one, entry) in self.entries.iter().enumerate().filter(|(_, entry)| entry.left > 0) {
+            match entry.release <= at {
+                true => ready.push((std::cmp::Reverse(one), entry.left)),
+                false => coming.push((entry.release, one)),
+            }
+        }
+        coming.sort_unstable_by(|a, b| b.cmp(a));
+        while at < until {
+            while let Some((_, one)) = coming.pop_if(|(release, _)| *release <= at) {
+                ready.push((std::cmp::Reverse(one), self.entries[one].left));
+            }
+            let next = coming.last().map_or(until, |(release, _)| (*release).min(until));
+            let Some((std::cmp::Reverse(one), left)) = ready.pop() else {
+                if coming.is_empty() {
+                    return;
+                }
+                at = next;
+                continue;
+            };
+            let to = next.min(at + left);
+            tell(one, at, to);
+            if to - at < left {
+                ready.push((std::cmp::Reverse(one), left - (to - at)));
+            }
+            at = to;
+        }
+    }
+
+    /// When a person could have worked so much from a point on, if everything else is done as late as it can be.
+    fn earliest_between(&self, release: i64, cost: i64) -> i64 {
+        let idle = self.idle_from(release, &[]);
+        // What is late as it is counts as due when it is done by the plan: nothing delays it more.
+        let idle = idle.or_else(|| self.idle_from(release, &self.ends()));
+        let mut missing = cost;
+        for (from, to) in idle.into_iter().flatten().rev() {
+            if to - from >= missing {
+                return from + missing;
+            }
+            missing -= to - from;
+        }
+        NEVER
+    }
+
+    /// When a person is idle from a point on if everything is done as late as it can be, the last stretch first; before it by due
+    /// dates. That leaves more time until any later point than any other order. `None` if something is late as it is;
+    /// `ends` are the dates by which it counts as done then.
+    fn idle_from(&self, release: i64, ends: &[i64]) -> Option<Vec<(i64, i64)>> {
+        let mut left: Vec<i64> = self.entries.iter().map(|entry| entry.left).collect();
+        if release > self.now {
+            self.run(release, |one, from, to| left[one] -= to - from);
+        }
+        let due = |one: usize| match ends.get(one) {
+            Some(end) => self.entries[one].due.max(*end),
+            None => self.entries[one].due,
+        };
+        let mut order: Vec<usize> = (0..self.entries.len()).filter(|one| left[*one] > 0).collect();
+        if !ends.is_empty() {
+            order.sort_by_key(|one| due(*one));
+        }
+        let mut at = order.last().map_or(release, |one| due(*one)).max(release);
+        let mut idle = vec![(at, NEVER)];
+        // What is released last is done last.
+        let mut ready: BinaryHeap<(i64, usize)> = BinaryHeap::new();
+        loop {
+            while let Some(one) = order.pop_if(|one| due(*one) >= at) {
+                ready.push((self.entries[one].release.max(release), one));
+            }
+            let next = order.last().map_or(i64::MIN, |one| due(*one));
+            let Some((begin, one)) = ready.pop() else {
+                if next == i64::MIN {
+                    break;
+                }
+                idle.push((next.max(release), at));
+                at = next;
+                continue;
+            };
+            let from = (at - left[one]).max(next);
+            if from < begin {
+                return None;
+            }
+            left[one] -= at - from;
+            at = from;
+            if left[one] > 0 {
+                ready.push((begin, one));
+            }
+        }
+        if at > release {
+            idle.push((release, at));
+        }
+        Some(idle)
+    }
+
+    /// Where in the list of an executor something comes first without making anything late, and when it is done then.
+    fn place(&self, release: i64, cost: i64) -> (usize, i64) {
+        let ends = self.ends_in_order(&self.entries);
+        let latest = latest_starts(&self.entries, &ends);
+        for at in self.begun()..=self.entries.len() {
+            let free = at.checked_sub(1).map_or(self.now, |before| ends[before]);
+            let end = free.max(release).saturating_add(cost);
+            if latest.get(at).is_none_or(|latest| end <= *latest) {
+                return (at, end);
+            }
+        }
+        (self.entries.len(), NEVER)
+    }
+
+    fn ends_in_order(&self, entries: &[Entry]) -> Vec<i64> {
+        let mut at = self.now;
+        let ends = entries.iter().map(|entry| {
+            at = if entry.is_begun { at } else { at.max(entry.release) } + entry.left;
+            at
+        });
+        ends.collect()
+    }
+}
+
+/// When each entry of a list has to begin at the latest, so that it and all behind it are in time, or no later than they are.
+fn latest_starts(entries: &[Entry], ends: &[i64]) -> Vec<i64> {
+    let mut latest = vec![0; entries.len()];
+    let mut next = i64::MAX;
+    for (at, entry) in entries.iter().enumerate().rev() {
+        next = next.min(entry.due.max(ends[at])) - entry.left;
+        latest[at] = next;
+    }
+    latest
+}

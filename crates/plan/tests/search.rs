@@ -1,0 +1,265 @@
+//! A case is promised with windows that follow each other, refused with a date that is accepted, and displaces only what is less
+//! important.
+
+#![expect(clippy::unwrap_used, reason = "a wrong assumption is a failed test")]
+
+use std::sync::Arc;
+
+use legwork_model::id::{InstanceId, ServerId};
+use legwork_model::time::Timestamp;
+use legwork_plan::{
+    Candidate, Discipline, How, Next, OFFERED, Offer, Planner, Reservation, ResourceId, Search,
+    Setup, Span, Step, Supply, Task, TaskId, WHOLE, Work,
+};
+use proptest::prelude::*;
+
+const HERE: ServerId = ServerId(0);
+const HOUR: i64 = 3_600_000;
+const DAY: i64 = 24 * HOUR;
+
+fn hours() -> Supply {
+    let day = |day: i64| {
+        let from = Timestamp(day * DAY + 9 * HOUR);
+        Span { from, to: Timestamp(from.0 + 8 * HOUR), share: WHOLE }
+    };
+    Supply::new((0..60).filter(|day| day % 7 < 5).map(day))
+}
+
+fn person(number: usize) -> ResourceId {
+    ResourceId::Person(["ann", "ben", "cleo"][number].into())
+}
+
+fn planner(programs: bool) -> Planner {
+    let mut planner = Planner::default();
+    for number in 0..3 {
+        let (supply, discipline) = match programs {
+            true => (Supply::always(Timestamp(0)), Discipline::NonPreemptive),
+            false => (hours(), Discipline::Preemptive),
+        };
+        let setup =
+            Setup { supply, discipline, hands: 1, regular: Vec::new(), reserve: 0, lag: Work(0) };
+        planner.set_up(person(number), &setup, Timestamp(0));
+    }
+    planner
+}
+
+/// A case: who can do each of its steps.
+#[derive(Clone, Debug)]
+struct Case {
+    id: u128,
+    steps: Vec<Step>,
+    who: Vec<Vec<usize>>,
+    priority: u8,
+    process: u64,
+}
+
+impl Case {
+    fn task(&self, step: usize, release: Timestamp, due: Option<Timestamp>, how: How) -> Task {
+        let who = self.who[step].iter().map(|it| Candidate::at_any_time(person(*it))).collect();
+        Task {
+            id: TaskId { instance: InstanceId(self.id), step: step as u32, round: 0 },
+            step: "step".into(),
+            priority: self.priority,
+            release,
+            due,
+            cost: self.steps[step].cost,
+            who,
+            how,
+            after_fault: false,
+            idle_until: None,
+            offer: Some(Offer { caller: 1, process: self.process }),
+        }
+    }
+}
+
+/// Has a search done; answers what came of it, and what was displaced.
+fn travel(
+    planner: &mut Planner,
+    search: &mut Search,
+    case: &Case,
+    until: Timestamp,
+) -> (Next, Vec<Reservation>) {
+    let (mut displaced, supply) = (Vec::new(), Arc::new(hours()));
+    loop {
+        match search.next(|_| supply.clone()) {
+            Next::Hold { step, release, due, how } => {
+                let task = case.task(step, release, due, how);
+                match planner.hold(&task, (HERE, 1), until) {
+                    Ok((grant, out)) => {
+                        assert!(how == How::Displacing || out.is_empty());
+                        displaced.extend(out);
+                        search.granted(HERE, grant);
+                    }
+                    Err(_) => search.refused(),
+                }
+            }
+            Next::Probe { step, release } => {
+                let bid = planner.probe(&case.task(step, release, None, How::Displacing));
+                search.probed(bid.map(|(end, _)| end));
+            }
+            Next::Begin => {
+                for (_, grant) in search.begin_anew() {
+                    planner.release(grant.task, HERE, 1);
+                }
+            }
+            over @ (Next::Found | Next::Refused { .. }) => return (over, displaced),
+        }
+    }
+}
+
+fn confirm(planner: &mut Planner, search: &Search) {
+    for (_, grant) in search.held() {
+        assert!(planner.confirm(grant.task, HERE, 1));
+    }
+}
+
+fn case(id: u128) -> impl Strategy<Value = Case> {
+    let step = (prop::collection::vec(any::<prop::sample::Index>(), 0..3), 1_i64..10, 1_usize..8);
+    (prop::collection::vec(step, 1..6), 0_u8..3).prop_map(move |(drawn, priority)| {
+        let mut case =
+            Case { id, steps: Vec::new(), who: Vec::new(), priority, process: id as u64 };
+        for (place, (after, hours, who)) in drawn.into_iter().enumerate() {
+            let mut after: Vec<usize> =
+                after.iter().filter(|_| place > 0).map(|it| it.index(place.max(1))).collect();
+            after.sort_unstable();
+            after.dedup();
+            case.steps.push(Step { after, cost: Work(hours * HOUR / 2), not_before: Timestamp(0) });
+            case.who.push((0..3).filter(|one| who & (1 << one) != 0).collect());
+        }
+        case
+    })
+}
+
+fn cases() -> impl Strategy<Value = Vec<(Case, i64)>> {
+    (0_u128..12).map(|id| (case(id), 1_i64..30)).collect::<Vec<_>>()
+}
+
+fn windows_follow_each_other(
+    search: &Search,
+    case: &Case,
+    start: Timestamp,
+) -> Result<(), TestCaseError> {
+    let held = search.held();
+    prop_assert_eq!(held.len(), case.steps.len());
+    for (step, (_, grant)) in case.steps.iter().zip(held) {
+        prop_assert!(grant.window.release >= start && grant.window.due <= search.deadline());
+        prop_assert!(grant.end <= grant.window.due, "{:?}", grant);
+        for before in &step.after {
+            prop_assert!(held[*before].1.window.due <= grant.window.release);
+        }
+    }
+    Ok(())
+}
+
+proptest! {
+    #[test]
+    fn a_promise_is_a_plan_and_a_refusal_an_offer(cases in cases(), programs in any::<bool>()) {
+        let mut planner = planner(programs);
+        let until = Timestamp(0) + OFFERED * 2;
+        for (mut case, days) in cases {
+            let deadline = Timestamp(days * DAY / 4);
+            let mut search = Search::new(case.steps.clone(), Timestamp(0), deadline).offering();
+            match travel(&mut planner, &mut search, &case, until).0 {
+                Next::Found => {}
+                Next::Refused { earliest } => {
+                    // Everybody has the time at some day, and this is an offer.
+                    let earliest = earliest.unwrap();
+                    prop_assert!(earliest > deadline);
+                    // Five minutes later it is accepted, under another id.
+                    case.id += 100;
+                    let now = Timestamp(0) + OFFERED;
+                    search = Search::new(case.steps.clone(), now, earliest).accepting();
+                    prop_assert_eq!(travel(&mut planner, &mut search, &case, until).0, Next::Found);
+                }
+                other => prop_assert!(false, "{:?}", other),
+            }
+            windows_follow_each_other(&search, &case, Timestamp(0))?;
+            confirm(&mut planner, &search);
+            prop_assert!(planner.late().is_empty());
+        }
+    }
+
+    #[test]
+    fn only_what_is_less_important_is_displaced_and_only_for_a_promise(cases in cases()) {
+        let mut planner = planner(false);
+        let until = Timestamp(0) + OFFERED * 2;
+        for (case, days) in cases {
+            let deadline = Timestamp(days * DAY / 4);
+            let mut search = Search::new(case.steps.clone(), Timestamp(0), deadline).displacing();
+            let before = planner.firm().count();
+            let (over, displaced) = travel(&mut planner, &mut search, &case, until);
+            prop_assert!(displaced.iter().all(|it| it.priority < case.priority));
+            if over == Next::Found {
+                windows_follow_each_other(&search, &case, Timestamp(0))?;
+                confirm(&mut planner, &search);
+            } else {
+                for (_, grant) in search.held() {
+                    planner.release(grant.task, HERE, 1);
+                }
+                prop_assert_eq!(planner.firm().count() + displaced.len(), before);
+            }
+            prop_assert!(planner.late().is_empty());
+        }
+    }
+
+    #[test]
+    fn what_is_not_confirmed_leaves_no_trace(cases in cases(), first in case(50)) {
+        let mut planner = planner(false);
+        let until = Timestamp(0) + OFFERED * 2;
+        let ask = |planner: &mut Planner| {
+            let mut search = Search::new(first.steps.clone(), Timestamp(0), Timestamp(0)).offering();
+            let over = travel(planner, &mut search, &first, until).0;
+            search.begin_anew().into_iter().for_each(|(_, grant)| planner.release(grant.task, HERE, 1));
+            over
+        };
+        let before = ask(&mut planner);
+        for (case, days) in cases {
+            let mut search = Search::new(case.steps.clone(), Timestamp(0), Timestamp(days * DAY / 4));
+            travel(&mut planner, &mut search, &case, until);
+        }
+        planner.pass(until);
+        prop_assert!(planner.is_empty() && planner.take_changes().is_empty());
+        planner = self::planner(false);
+        prop_assert_eq!(ask(&mut planner), before);
+    }
+}
+
+#[test]
+fn the_earliest_date_has_no_padding_in_working_time() {
+    let mut planner = planner(false);
+    // At seven in the morning, for somebody who works from nine to five.
+    let start = Timestamp(7 * HOUR);
+    let case = Case {
+        id: 1,
+        steps: vec![Step { after: Vec::new(), cost: Work(8 * HOUR), not_before: start }],
+        who: vec![vec![0]],
+        priority: 5,
+        process: 1,
+    };
+    let mut search = Search::new(case.steps.clone(), start, Timestamp(12 * HOUR)).offering();
+    let over = travel(&mut planner, &mut search, &case, start + OFFERED).0;
+    assert_eq!(over, Next::Refused { earliest: Some(Timestamp(17 * HOUR)) });
+}
+
+#[test]
+fn slack_is_shared_out_in_working_time() {
+    let mut planner = planner(false);
+    let step = |after: &[usize]| Step {
+        after: after.to_vec(),
+        cost: Work(2 * HOUR),
+        not_before: Timestamp(0),
+    };
+    let case = Case {
+        id: 1,
+        steps: vec![step(&[]), step(&[0])],
+        who: vec![vec![0], vec![1]],
+        priority: 5,
+        process: 1,
+    };
+    // Until Sunday evening: nobody works at the weekend.
+    let mut search = Search::new(case.steps.clone(), Timestamp(0), Timestamp(7 * DAY - HOUR));
+    assert_eq!(travel(&mut planner, &mut search, &case, Timestamp(DAY)).0, Next::Found);
+    let dues: Vec<i64> = search.held().iter().map(|(_, grant)| grant.window.due.0 / HOUR).collect();
+    // Half of five days of eight hours.
+    assert_eq!(dues, [2 * 24 + 13, 7 * 24 - 1]);
+}

@@ -1,0 +1,504 @@
+//! Running cases with a deadline that were started here: when their steps get new dates.
+//!
+//! The dates of steps are advice. When one cannot be kept, somebody else is sought who can do the step between those before and
+//! behind it; if there is nobody, planners are asked for new dates of all remaining steps. Only when these no longer fit
+//! before the deadline is the promise revoked, and told. A revoked promise is tried again with back-off.
+//!
+//! Invariant: a case is here only if it runs, was started here and is or was promised.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::ops::RangeInclusive;
+use std::time::Duration;
+
+use legwork_engine::{NodeState, State};
+use legwork_model::event::{Leg, Performer, Planned, Replanned};
+use legwork_model::id::{InstanceId, Iteration, ServerId};
+use legwork_model::schema::Schema;
+use legwork_model::time::Timestamp;
+use legwork_org::Performers;
+use legwork_plan::{Leg as PlanLeg, Search, Step, TaskId, Work, legs};
+
+use super::admission::{Admission, Outcome, Purpose, Wanted};
+use super::reserving::{Attempt, Reserving, Why};
+use super::starts::{is_anywhere, promised};
+use super::steps::{is_now, task_of};
+use crate::Site;
+use crate::message::Stage;
+use crate::step::History;
+
+/// Back-off of a promise that was revoked.
+const PAUSE_MIN: Duration = Duration::from_mins(1);
+const PAUSE_MAX: Duration = Duration::from_mins(16);
+/// How many cases are replanned at a time, and how soon the next: others want something promised as well.
+const AT_ONCE: usize = 64;
+const EVERY: Duration = Duration::from_secs(1);
+/// A reservation that was asked for so lately may not be firm yet.
+const SETTLED: Duration = Duration::from_secs(10);
+
+const WHY_AGAIN: &str = "it can be done in time again";
+const WHY_ELSE: &str = "it is planned otherwise now";
+
+/// Cases that are to be replanned, and when.
+#[derive(Debug, Default)]
+pub(super) struct Anew {
+    cases: BTreeMap<InstanceId, Case>,
+    line: BTreeSet<(Timestamp, InstanceId)>,
+    tried_at: Timestamp,
+}
+
+#[derive(Debug)]
+struct Case {
+    at: Timestamp,
+    pause: Duration,
+    reason: String,
+    after_fault: bool,
+    /// The steps that cannot be done as planned; none if all are to get new dates.
+    shaken: BTreeSet<TaskId>,
+}
+
+impl Anew {
+    pub(super) fn concerns(&self, id: InstanceId) -> bool {
+        self.cases.contains_key(&id)
+    }
+
+    /// A case is replanned at a moment, or before if that was said already.
+    fn add(&mut self, id: InstanceId, at: Timestamp, reason: &str, shaken: Option<TaskId>) {
+        let (pause, reason, after_fault) = (PAUSE_MIN, reason.to_owned(), false);
+        let mut case =
+            Case { at, pause, reason, after_fault, shaken: shaken.into_iter().collect() };
+        if let Some(before) = self.take(id) {
+            (case.at, case.pause) = (at.min(before.at), before.pause);
+            // All steps get new dates anyway.
+            let is_whole = case.shaken.is_empty() || before.shaken.is_empty();
+            case.shaken.extend(before.shaken);
+            if is_whole {
+                case.shaken.clear();
+            }
+        }
+        self.line.insert((case.at, id));
+        self.cases.insert(id, case);
+    }
+
+    fn take(&mut self, id: InstanceId) -> Option<Case> {
+        let case = self.cases.remove(&id)?;
+        self.line.remove(&(case.at, id));
+        Some(case)
+    }
+
+    /// There may be more time than before: all are tried as soon as can be.
+    fn hurry(&mut self, now: Timestamp) {
+        self.line = self.cases.keys().map(|id| (now, *id)).collect();
+        self.cases.values_mut().for_each(|case| (case.at, case.pause) = (now, PAUSE_MIN));
+    }
+
+    /// Something of a case was done: it may be in time all the same.
+    pub(super) fn hurry_case(&mut self, id: InstanceId, now: Timestamp) {
+        if let Some(case) = self.take(id) {
+            self.line.insert((now.min(case.at), id));
+            self.cases.insert(id, Case { at: now.min(case.at), pause: PAUSE_MIN, ..case });
+        }
+    }
+
+    fn next_due(&self) -> Option<Timestamp> {
+        self.line.first().map(|(at, _)| (*at).max(self.tried_at + EVERY))
+    }
+}
+
+impl Site {
+    /// A step cannot be done as planned: somebody else does it, or all remaining steps get new dates.
+    pub(super) fn replan_step(
+        &mut self,
+        task: TaskId,
+        reason: &str,
+        after_fault: bool,
+        now: Timestamp,
+    ) {
+        let id = task.instance;
+        if self.can_be_replanned(id, now) {
+            let is_promised = self.is_promised(id);
+            self.planning.anew.add(id, now, reason, Some(task).filter(|_| is_promised));
+            self.planning.anew.tried_at = Timestamp::default();
+            if let Some(case) = self.planning.anew.cases.get_mut(&id) {
+                case.after_fault |= after_fault;
+            }
+        }
+    }
+
+    /// After a restart: a promise that was revoked is tried again.
+    pub(super) fn replan_revoked(&mut self, id: InstanceId) {
+        self.planning.anew.add(id, Timestamp::default(), WHY_AGAIN, None);
+    }
+
+    /// There may be more time than before.
+    pub(super) fn hurry_revoked(&mut self, now: Timestamp) {
+        self.planning.anew.hurry(now);
+    }
+
+    /// A case is over, or not here any more.
+    pub(super) fn forget_case(&mut self, id: InstanceId, now: Timestamp) {
+        self.planning.anew.take(id);
+        if let Some(admission) = self.planning.admissions.remove(&id) {
+            self.release_all(admission.held(), now);
+        }
+    }
+
+    fn can_be_replanned(&self, id: InstanceId, now: Timestamp) -> bool {
+        let Some((schema, state)) = self.instances.state(id) else { return false };
+        let is_here = state.started_elsewhere().is_none() && !state.lifecycle().has_ended();
+        let deadline = state.deadline().filter(|it| !it.is_unpromised && it.at > now);
+        // Where a loop goes round more often than planned, nobody knows what is still to come.
+        let is_beyond = |leg: &Leg| {
+            let node = schema.nodes.get(leg.node.0 as usize);
+            let planned = node.is_some_and(|node| {
+                let rounds = node.loops.iter().map(|id| schema.loops[id.0 as usize].rounds);
+                let at = Iteration::numbered(leg.round, node.loops.len());
+                at.0.iter().zip(rounds).all(|(at, all)| *at < all)
+            });
+            !planned
+        };
+        is_here && deadline.is_some_and(|it| !it.legs.iter().any(is_beyond))
+    }
+
+    /// Replans cases that are due, the most urgent first.
+    pub(super) fn replan_due(&mut self, now: Timestamp) {
+        if self.planning.anew.next_due().is_none_or(|due| due > now) {
+            return;
+        }
+        self.planning.anew.tried_at = now;
+        let due = self.planning.anew.line.iter().take_while(|(at, _)| *at <= now);
+        let due = due.map(|(_, id)| *id);
+        let mut urgent: Vec<(Timestamp, InstanceId)> = Vec::new();
+        for id in due.collect::<Vec<_>>() {
+            let state = self.instances.state(id).and_then(|(_, state)| state.deadline());
+            match state.filter(|_| self.can_be_replanned(id, now)) {
+                Some(deadline) => urgent.push((deadline.at, id)),
+                None => drop(self.planning.anew.take(id)),
+            }
+        }
+        urgent.sort_unstable();
+        for (_, id) in urgent.into_iter().take(AT_ONCE) {
+            self.replan(id, now);
+        }
+    }
+
+    pub(super) fn next_replanning(&self) -> Option<Timestamp> {
+        self.planning.anew.next_due()
+    }
+
+    fn replan(&mut self, id: InstanceId, now: Timestamp) {
+        // One at a time: what has happened since is looked at then.
+        if self.planning.admissions.contains_key(&id) {
+            return;
+        }
+        let Some(case) = self.planning.anew.take(id) else { return };
+        let Some((schema, state)) = self.instances.state(id) else { return };
+        let Some(deadline) = state.deadline() else { return };
+        let (mut steps, mut wanted, is_begun) = self.remaining(id, (schema, state), now);
+        if wanted.is_empty() {
+            return self.all_done(id, now);
+        }
+        let priority = deadline.priority();
+        let mut at = deadline.at;
+        let is_one = case.shaken.len() == 1;
+        if let Some(task) = case.shaken.first().filter(|_| is_one) {
+            // Between those before and behind it: their dates stay.
+            let own = wanted.iter().position(|one| one.is(*task));
+            let Some(own) = own else { return };
+            let behind = steps.iter().zip(&wanted).filter(|(step, _)| step.after.contains(&own));
+            let behind = behind.filter_map(|(_, one)| one.leg(deadline).map(|leg| leg.release));
+            at = behind.min().unwrap_or(at);
+            let release = wanted[own].leg(deadline).map_or(now, |leg| leg.release.max(now));
+            steps = vec![Step { after: Vec::new(), not_before: release, ..steps[own].clone() }];
+            wanted = vec![wanted[own].clone()];
+        }
+        let own = deadline.legs.iter().filter_map(|leg| {
+            let planned = leg.planned.as_ref()?;
+            Some((task_of(id, leg), planned.planner))
+        });
+        // What is begun stays in its plan until it is replaced.
+        let own = own.filter(|(task, _)| !is_begun.contains(task));
+        let held: Vec<(TaskId, ServerId)> =
+            own.filter(|(task, _)| wanted.iter().any(|one| one.is(*task))).collect();
+        let starter = History { schema, state: Some(state) }.starter();
+        let Some(schema) = self.instances.get(id).map(|slot| slot.schema.clone()) else { return };
+        let purpose = Purpose::Running { reason: case.reason.clone(), is_one };
+        let search = Search::new(steps, now, at);
+        let mut admission = Admission::new(search, wanted, (schema, starter), priority, purpose);
+        admission.after_fault = case.after_fault;
+        let attempt = self.next_attempt(now);
+        let held = held.into_iter().map(|(task, at)| (at, Attempt { task, attempt }));
+        self.release_all(held.collect(), now);
+        self.planning.anew.add(id, now + case.pause, WHY_AGAIN, None);
+        if let Some(own) = self.planning.anew.cases.get_mut(&id) {
+            own.pause = (case.pause * 2).min(PAUSE_MAX);
+        }
+        self.planning.admissions.insert(id, admission);
+        self.go_on_with(id, now);
+    }
+
+    /// Nothing is left to be promised: a case that was not promised any more is.
+    fn all_done(&mut self, id: InstanceId, now: Timestamp) {
+        let Some((schema, state)) = self.instances.state(id) else { return };
+        let Some(deadline) = state.deadline().filter(|it| !it.is_promised()) else { return };
+        let done = deadline.legs.iter().filter(|leg| leg.planned.is_none());
+        let done = done.map(|leg| Self::as_done(schema, state, leg, now)).collect();
+        let reason = "all that is left was done in time all the same".to_owned();
+        self.put_plan(id, Replanned { legs: done, reason }, now);
+    }
+
+    /// New dates are found for a case, or there are none before its deadline.
+    pub(super) fn replan_decided(
+        &mut self,
+        id: InstanceId,
+        admission: Admission,
+        what: Outcome,
+        now: Timestamp,
+    ) {
+        let held = admission.held();
+        let Some((schema, state)) = self.instances.state(id) else {
+            return self.release_all(held, now);
+        };
+        let Some(deadline) = state.deadline() else { return self.release_all(held, now) };
+        let was_promised = deadline.is_promised();
+        let Purpose::Running { reason, is_one } = &admission.purpose else { return };
+        let (reason, is_one) = (reason.clone(), *is_one);
+        match what {
+            Outcome::Promised => {
+                let mut legs = promised(&admission).legs;
+                let is_wanted = |leg: &&Leg| !legs.iter().any(|it| same_step(it, leg));
+                let done = deadline.legs.iter().filter(is_wanted);
+                let done = done.filter(|leg| leg.planned.is_none());
+                let done: Vec<Leg> =
+                    done.map(|leg| Self::as_done(schema, state, leg, now)).collect();
+                legs.extend(done);
+                self.planning.anew.take(id);
+                let reason = match was_promised {
+                    true => format!("{reason}; {WHY_ELSE}"),
+                    false => WHY_AGAIN.to_owned(),
+                };
+                // What another planner has reserved for them is not wanted any more.
+                let attempt = (self.planning.attempt + 1).max(now.0.unsigned_abs());
+                let other = legs.iter().filter_map(|leg| {
+                    let before = deadline.legs.iter().find(|it| same_step(it, leg))?;
+                    let before = before.planned.as_ref()?.planner;
+                    let is_other = leg.planned.as_ref().is_some_and(|it| it.planner != before);
+                    is_other.then(|| (before, Attempt { task: task_of(id, leg), attempt }))
+                });
+                let other: Vec<(ServerId, Attempt)> = other.collect();
+                let held = match self.put_plan(id, Replanned { legs, reason }, now) {
+                    true => other,
+                    false => held,
+                };
+                self.release_all(held, now);
+                self.follow_plan(id, now);
+            }
+            // Nobody else can do it then: all remaining steps get new dates.
+            Outcome::Refused { .. } if is_one => {
+                self.release_all(held, now);
+                self.planning.anew.take(id);
+                self.planning.anew.add(id, now, &reason, None);
+                if let Some(case) = self.planning.anew.cases.get_mut(&id) {
+                    case.after_fault = admission.after_fault;
+                }
+                self.replan(id, now);
+            }
+            Outcome::Refused { .. } => {
+                let left = deadline.legs.iter().filter(|leg| {
+                    leg.planned.is_some()
+                        && self.stage_known(id, (schema, state), leg) != Stage::Over
+                });
+                let legs: Vec<Leg> = left.map(|leg| Leg { planned: None, ..leg.clone() }).collect();
+                let reserved = self.reserved(id, &legs, now);
+                self.release_all(held, now);
+                if was_promised && !legs.is_empty() {
+                    self.release_all(reserved, now);
+                    self.count_withdrawn(id, now);
+                    let reason = admission.reason.unwrap_or(reason);
+                    self.put_plan(id, Replanned { legs, reason }, now);
+                }
+            }
+        }
+        self.follow_displaced(now);
+    }
+
+    /// Where these steps of a case are reserved.
+    fn reserved(&self, id: InstanceId, legs: &[Leg], now: Timestamp) -> Vec<(ServerId, Attempt)> {
+        // Later than what was asked for before.
+        let attempt = (self.planning.attempt + 1).max(now.0.unsigned_abs());
+        let Some(deadline) = self.instances.state(id).and_then(|(_, state)| state.deadline())
+        else {
+            return Vec::new();
+        };
+        let planned = deadline.legs.iter().filter(|leg| legs.iter().any(|it| same_step(it, leg)));
+        let planned = planned.filter_map(|leg| {
+            let at = leg.planned.as_ref()?.planner;
+            Some((at, Attempt { task: task_of(id, leg), attempt }))
+        });
+        planned.collect()
+    }
+
+    /// A step that is over needs no promise any more: it is planned as it was done.
+    fn as_done(schema: &Schema, state: &State, leg: &Leg, now: Timestamp) -> Leg {
+        let is_last = is_now(schema, state, leg);
+        let by = state.performer(leg.node).filter(|_| is_last).cloned();
+        let is_skipped = state.node_state(leg.node) == NodeState::Skipped;
+        let at = state.completed_at(leg.node).filter(|_| is_last && !is_skipped).unwrap_or(now);
+        let by = by.unwrap_or(Performer::System);
+        let planner = ServerId::default();
+        Leg { planned: Some(Planned { by, start: at, end: at, planner }), ..leg.clone() }
+    }
+
+    /// A planner cannot keep what it had reserved.
+    pub(super) fn was_taken_back(
+        &mut self,
+        from: ServerId,
+        task: Attempt,
+        why: Why,
+        now: Timestamp,
+    ) {
+        let id = task.task.instance;
+        if let Some(admission) = self.planning.admissions.get_mut(&id) {
+            admission.taken_back(task);
+            self.planning.displaced.insert(id);
+        } else if self.planning.granted.contains_key(&id) {
+            // It has not started yet: it is looked at anew then.
+            if let Some(granted) = self.planning.granted.get_mut(&id) {
+                granted.until = self.latest;
+            }
+        } else if self.unread.contains(&id) {
+            // It is told again.
+        } else if self.is_planned_at(task.task, from) {
+            self.replan_step(task.task, why.text(), why == Why::Gone, now);
+        } else if from != self.server_here() {
+            self.say(from, Reserving::Release { tasks: vec![task] });
+        }
+    }
+
+    /// Goes on with those whose reservations were displaced while they were looked for.
+    pub(super) fn follow_displaced(&mut self, now: Timestamp) {
+        for id in std::mem::take(&mut self.planning.displaced) {
+            self.go_on_with(id, now);
+        }
+    }
+
+    pub(super) fn is_planned_at(&self, task: TaskId, at: ServerId) -> bool {
+        self.promised_leg(task).is_some_and(|(schema, state, leg)| {
+            leg.planned.as_ref().is_some_and(|planned| planned.planner == at)
+                && self.stage_known(task.instance, (schema, state), leg) != Stage::Over
+        })
+    }
+
+    /// A planner tells what it has for cases of this server, between two tasks: what is not wanted is released, what is missing
+    /// there is replanned.
+    pub(super) fn compare_held(
+        &mut self,
+        from: ServerId,
+        (after, up_to): (Option<TaskId>, Option<TaskId>),
+        held: &[Attempt],
+        now: Timestamp,
+    ) {
+        let is_unwanted = |it: &&Attempt| {
+            let id = it.task.instance;
+            let is_coming = self.planning.granted.contains_key(&id)
+                || self.planning.admissions.contains_key(&id)
+                || self.unread.contains(&id);
+            !is_coming && !self.is_planned_at(it.task, from)
+        };
+        let unwanted: Vec<Attempt> = held.iter().filter(is_unwanted).copied().collect();
+        if !unwanted.is_empty() {
+            self.say(from, Reserving::Release { tasks: unwanted });
+        }
+        let within = |task: &TaskId| {
+            after.is_none_or(|after| *task > after) && up_to.is_none_or(|up_to| *task <= up_to)
+        };
+        let held: BTreeSet<TaskId> = held.iter().map(|it| it.task).collect();
+        let own = self.planning.stages.iter().filter(|(task, told)| {
+            told.planner == Some(from)
+                && told.stage != Stage::Over
+                && within(task)
+                && !held.contains(task)
+                && !self.planning.admissions.contains_key(&task.instance)
+                && self.is_settled(task.instance, now)
+        });
+        let missing = own.map(|(task, _)| *task).filter(|task| self.is_planned_at(*task, from));
+        for task in missing.collect::<Vec<_>>() {
+            self.replan_step(task, Why::Gone.text(), true, now);
+        }
+    }
+
+    /// The steps of a case that are still to be done: what they wait for, and which of them are begun.
+    fn remaining(
+        &self,
+        id: InstanceId,
+        (schema, state): (&Schema, &State),
+        now: Timestamp,
+    ) -> (Vec<Step>, Vec<Wanted>, BTreeSet<TaskId>) {
+        let (mut steps, mut wanted, mut begun) = (Vec::new(), Vec::new(), BTreeSet::new());
+        let Some(deadline) = state.deadline() else { return (steps, wanted, begun) };
+        let order: Vec<PlanLeg> = legs(schema);
+        // Places of the steps that are left, by their places among all.
+        let mut places: BTreeMap<usize, usize> = BTreeMap::new();
+        for (number, one) in order.iter().enumerate() {
+            let round = one.iteration.number();
+            let mut all = deadline.legs.iter();
+            let Some(leg) = all.find(|leg| (leg.node, leg.round) == (one.node, round)) else {
+                continue;
+            };
+            let stage = self.stage_known(id, (schema, state), leg);
+            if stage == Stage::Over {
+                continue;
+            }
+            if stage == Stage::Begun {
+                begun.insert(task_of(id, leg));
+            }
+            let after = one.after.iter().filter_map(|before| places.get(before)).copied().collect();
+            let cost = Work(i64::try_from(leg.takes_ms).unwrap_or(i64::MAX));
+            places.insert(number, steps.len());
+            steps.push(Step { after, cost, not_before: now });
+            wanted.push(Wanted {
+                node: leg.node,
+                iteration: one.iteration.clone(),
+                name: schema.node(leg.node).name.clone(),
+                cost,
+                is_anywhere: is_anywhere(schema, leg.node),
+            });
+        }
+        (steps, wanted, begun)
+    }
+
+    /// Whether all that is planned for a case is firm at its planners by now.
+    fn is_settled(&self, id: InstanceId, now: Timestamp) -> bool {
+        let planned_at = self.planning.planned_at.get(&id);
+        planned_at.is_none_or(|at| now.since(*at) >= SETTLED)
+    }
+
+    /// Steps that should have begun, planned by servers that cannot be reached, are planned elsewhere.
+    pub(super) fn replan_unreached(&mut self, now: Timestamp) {
+        let open = self.planning.stages.iter();
+        let waiting = open.filter(|(_, told)| {
+            told.stage == Stage::Waiting
+                && told.planner.is_some_and(|planner| self.planning.reach.is_lost(planner))
+        });
+        let waiting: Vec<TaskId> = waiting.map(|(task, _)| *task).collect();
+        for task in waiting {
+            let Some((schema, state, leg)) = self.promised_leg(task) else { continue };
+            let stage = self.stage_known(task.instance, (schema, state), leg);
+            let is_waiting = stage == Stage::Waiting;
+            let is_due =
+                is_waiting && leg.planned.as_ref().is_some_and(|planned| planned.start <= now);
+            if is_due && !self.planning.anew.concerns(task.instance) {
+                self.replan_step(task, "its planner cannot be reached", true, now);
+            }
+        }
+    }
+}
+
+fn same_step(one: &Leg, other: &Leg) -> bool {
+    (one.node, one.round) == (other.node, other.round)
+}
+
+/// All steps of an instance.
+pub(super) fn steps_of(instance: InstanceId) -> RangeInclusive<TaskId> {
+    let first = TaskId { instance, step: 0, round: 0 };
+    first..=TaskId { instance, step: u32::MAX, round: u64::MAX }
+}

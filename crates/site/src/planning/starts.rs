@@ -1,0 +1,397 @@
+//! Starts with a deadline, and questions whether one could be promised.
+//!
+//! Invariant: a start goes on only when everything its promise rests on is firm, or when it was to start without a promise.
+
+use std::collections::BTreeSet;
+use std::hash::{Hash, Hasher};
+use std::time::Duration;
+
+use legwork_model::event::{Deadline, Leg, Planned};
+use legwork_model::id::{InstanceId, ServerId, StreamId};
+use legwork_model::schema::{NodeKind, Schema};
+use legwork_model::time::Timestamp;
+use legwork_plan::{Leg as PlanLeg, Offer, Search, Step, Work, legs, longest_first};
+use rustc_hash::FxHasher;
+
+use super::admission::{Admission, Outcome, Purpose, Wanted};
+use super::reserving::Attempt;
+use super::resources::{AHEAD, performer, work};
+use crate::access::Caller;
+use crate::answer::{Answer, DeadlineView};
+use crate::input::{Request, RequestId, Start, Unpromised};
+use crate::refusal::{Kind, Refusal};
+use crate::{Held, Site};
+
+/// How long a promise is kept for a case that is about to start.
+const STARTS_WITHIN: Duration = Duration::from_secs(5);
+
+/// A deadline that somebody wants for a start.
+#[derive(Debug)]
+pub struct Wish {
+    pub at: Timestamp,
+    /// What to do if nobody can promise it.
+    pub unpromised: Unpromised,
+    /// What is less important may be displaced.
+    pub priority: u8,
+    /// Only tell whether it could be promised.
+    pub ask_only: bool,
+    /// What was found out about it.
+    pub(crate) found: Option<Box<Deadline>>,
+}
+
+impl Wish {
+    /// A deadline that is to be promised.
+    pub fn new(at: Timestamp) -> Self {
+        let priority = Deadline::PRIORITY_DEFAULT;
+        Self { at, unpromised: Unpromised::default(), priority, ask_only: false, found: None }
+    }
+
+    /// Whether the case starts also without a promise.
+    fn starts_anyway(&self) -> bool {
+        self.unpromised == Unpromised::Start && !self.ask_only
+    }
+}
+
+/// A start whose deadline is looked at.
+#[derive(Debug)]
+pub(super) struct Starting {
+    id: RequestId,
+    caller: Caller,
+    start: Start,
+    /// Starts under the same idempotency key wait for what comes of this one.
+    repeated: Vec<Held>,
+}
+
+impl Starting {
+    pub(super) fn only_asks(&self) -> bool {
+        self.start.deadline.as_ref().is_some_and(|wish| wish.ask_only)
+    }
+}
+
+/// A promise for a case that is about to start.
+#[derive(Debug)]
+pub(super) struct Granted {
+    held: Vec<(ServerId, Attempt)>,
+    pub(super) until: Timestamp,
+    request: RequestId,
+}
+
+impl Site {
+    /// Whether an admission has to come before a start.
+    pub(crate) fn seeks_promise(&self, start: &Start) -> bool {
+        // What was granted may have been lost while the start had to wait for something else.
+        let is_lost = |found: &Deadline| {
+            !found.legs.is_empty() && !self.planning.granted.contains_key(&start.instance)
+        };
+        let wish = start.deadline.as_ref();
+        wish.is_some_and(|wish| wish.found.as_deref().is_none_or(is_lost))
+    }
+
+    /// Finds out whether a start can be promised; it goes on when that is known.
+    pub(crate) fn seek_promise(
+        &mut self,
+        id: RequestId,
+        caller: Caller,
+        start: Start,
+        now: Timestamp,
+    ) {
+        let instance = start.instance;
+        if self.planning.admissions.contains_key(&instance) {
+            let message = format!("instance {instance} is being started already");
+            return self.answer(id, Err(Refusal::new(Kind::Conflict, "instance_exists", message)));
+        }
+        match self.admission(id, caller, start, now) {
+            Err(refusal) => self.answer(id, Err(refusal)),
+            Ok(admission) => {
+                self.planning.admissions.insert(instance, admission);
+                self.go_on_with(instance, now);
+            }
+        }
+    }
+
+    /// Whether a start under this key waits for an admission.
+    pub(crate) fn is_sought(&self, key: StreamId) -> bool {
+        self.planning.admissions.values().any(|admission| is_under(admission, key))
+    }
+
+    /// Another start under the same key waits for what comes of it.
+    pub(crate) fn wait_for_search(&mut self, key: StreamId, held: Held) {
+        let mut admissions = self.planning.admissions.values_mut();
+        let own = admissions.find(|admission| is_under(admission, key));
+        if let Some(Purpose::Start(starting)) = own.map(|own| &mut own.purpose) {
+            starting.repeated.push(held);
+        }
+    }
+
+    fn admission(
+        &mut self,
+        id: RequestId,
+        caller: Caller,
+        start: Start,
+        now: Timestamp,
+    ) -> Result<Admission, Refusal> {
+        let schema = self.schema_to_start(&start)?;
+        // Nobody's time is reserved for what cannot be started.
+        legwork_engine::data::typed(&schema, Schema::START, &start.data)
+            .map_err(|rejection| Refusal::from(&rejection))?;
+        let wish = start.deadline.as_ref();
+        let (at, priority) = wish.map_or((now, 0), |wish| (wish.at, wish.priority));
+        let starts_anyway = wish.is_some_and(|wish| wish.starts_anyway());
+        // What a schedule missed is started all the same.
+        let is_late = at <= now;
+        if is_late && !caller.is_schedule() {
+            let message = format!(
+                "the deadline {at} is not in the future: it is {now}; give a later one, or start it \
+                 without a deadline"
+            );
+            return Err(Refusal::new(Kind::Invalid, "deadline_past", message));
+        }
+        let last = now + AHEAD;
+        if at > last && !starts_anyway {
+            let message = format!(
+                "nothing is promised for more than 400 days ahead: {last} at the latest; give an \
+                 earlier one, or start it without a promise"
+            );
+            return Err(Refusal::new(Kind::Invalid, "deadline_too_far", message));
+        }
+        let (steps, wanted, unknown) = self.steps_of(&schema, now);
+        let is_asked = wish.is_some_and(|wish| wish.ask_only);
+        let search = Search::new(steps, now, at);
+        let search = match (is_asked, starts_anyway, priority > 0) {
+            (true, ..) => search.asking(),
+            (false, true, true) => search.accepting().displacing(),
+            (false, true, false) => search.accepting(),
+            (false, false, true) => search.accepting().offering().displacing(),
+            (false, false, false) => search.accepting().offering(),
+        };
+        let offer = offer(&caller, &start);
+        let (starter, repeated) = (start.agent.clone(), Vec::new());
+        let purpose = Purpose::Start(Box::new(Starting { id, caller, start, repeated }));
+        let mut admission =
+            Admission::new(search, wanted, (schema.clone(), starter), priority, purpose);
+        admission.offer = Some(offer);
+        admission.reason = if unknown.is_empty() {
+            let reasons = [(is_late, "it is late already"), (at > last, "it is too far ahead")];
+            reasons.into_iter().find(|(is_so, _)| *is_so).map(|(_, reason)| reason.to_owned())
+        } else {
+            let names = unknown.join("`, `");
+            Some(format!(
+                "nobody knows how long `{names}` takes; say so in the definition with `takes:`"
+            ))
+        };
+        Ok(admission)
+    }
+
+    /// The steps of a process that have to be promised, the most urgent of those that can begin first; and those of which
+    /// nobody knows how long they take.
+    fn steps_of(&self, schema: &Schema, now: Timestamp) -> (Vec<Step>, Vec<Wanted>, Vec<String>) {
+        let legs = legs(schema);
+        let costs: Vec<i64> = legs.iter().map(|leg| self.cost(schema, leg).0).collect();
+        let legs = longest_first(legs, &costs);
+        let mut seen = BTreeSet::new();
+        let unknown = legs.iter().filter(|leg| leg.takes.is_none() && seen.insert(leg.node));
+        let unknown = unknown.map(|leg| schema.node(leg.node).name.to_string()).collect();
+        let step = |leg: &PlanLeg| {
+            let (after, cost) = (leg.after.clone(), self.cost(schema, leg));
+            Step { after, cost, not_before: now }
+        };
+        let steps = legs.iter().map(step).collect();
+        let wanted = legs.iter().map(|leg| Wanted {
+            node: leg.node,
+            iteration: leg.iteration.clone(),
+            name: schema.node(leg.node).name.clone(),
+            cost: self.cost(schema, leg),
+            is_anywhere: is_anywhere(schema, leg.node),
+        });
+        (steps, wanted.collect(), unknown)
+    }
+
+    /// How much work a step is: what the definition says, or what was seen of it.
+    fn cost(&self, schema: &Schema, leg: &PlanLeg) -> Work {
+        let said = work(leg.takes.unwrap_or_default());
+        let step = schema.node(leg.node).name.clone();
+        let seen = self.planning.ledger.seen.get(&(schema.process.clone(), step));
+        // Nothing is done in no time.
+        seen.map_or(said, |seen| seen.refine(said)).max(Work(1))
+    }
+
+    /// A start is promised, or is not.
+    pub(super) fn start_decided(
+        &mut self,
+        id: InstanceId,
+        admission: Admission,
+        what: Outcome,
+        now: Timestamp,
+    ) {
+        let held = admission.held();
+        let is_offer = admission.search.is_offering();
+        let deadline = promised(&admission);
+        let refusal = match what {
+            Outcome::Promised => None,
+            Outcome::Refused { earliest } => Some(not_promised(&admission, earliest, &deadline)),
+        };
+        let (schema, priority) = (admission.schema.clone(), admission.priority);
+        let Purpose::Start(starting) = admission.purpose else { return };
+        let Starting { id: request, caller, mut start, repeated } = *starting;
+        let Some(wish) = &mut start.deadline else { return };
+        let (starts_anyway, ask_only) = (wish.starts_anyway(), wish.ask_only);
+        let found = match (&refusal, starts_anyway) {
+            (None, _) => Some(deadline),
+            (Some(_), true) => {
+                let without = Deadline::new(wish.at, priority);
+                Some(Deadline { is_unpromised: true, ..without })
+            }
+            (Some(_), false) => None,
+        };
+        // Offers stay until they are accepted or over.
+        if refusal.is_some() && !is_offer {
+            self.release_all(held.clone(), now);
+        }
+        match (found, refusal) {
+            (Some(deadline), None) if ask_only => {
+                let view = DeadlineView::of(&schema, &deadline, None);
+                self.answer(request, Ok(Answer::Deadline(Box::new(view))));
+            }
+            (Some(deadline), refusal) => {
+                match refusal {
+                    Some(_) => self.planning.counts.unpromised += 1,
+                    None => {
+                        let granted = Granted { held, until: now + STARTS_WITHIN, request };
+                        self.planning.granted.insert(id, granted);
+                    }
+                }
+                // Of the version for which it was found out.
+                start.version = Some(schema.version);
+                wish.found = Some(Box::new(deadline));
+                self.admit(Held { id: request, caller, request: Request::Start(start) }, now);
+            }
+            (None, Some(refusal)) => {
+                self.planning.counts.refused += u64::from(!ask_only);
+                self.answer(request, Err(refusal));
+            }
+            (None, None) => {}
+        }
+        // Starts that waited under the same key find what became of it.
+        repeated.into_iter().for_each(|held| self.admit(held, now));
+    }
+
+    /// The case that was promised has started.
+    pub(crate) fn promise_taken_up(&mut self, id: InstanceId, now: Timestamp) {
+        if self.planning.granted.remove(&id).is_some() {
+            self.planning.counts.promised += 1;
+            self.planning.planned_at.insert(id, now);
+            self.follow_displaced(now);
+        }
+    }
+
+    /// A start is refused although it was promised, or nobody wants it any more: the promise is given back when all that is
+    /// due is done.
+    pub(crate) fn give_granted_up(&mut self, request: RequestId) {
+        let own = self.planning.granted.values_mut().filter(|granted| granted.request == request);
+        own.for_each(|granted| granted.until = self.latest);
+    }
+
+    /// Gives promises back for starts that did not come.
+    pub(super) fn give_back_granted(&mut self, now: Timestamp) {
+        let over = self.planning.granted.extract_if(.., |_, granted| granted.until <= now);
+        for (_, granted) in over.collect::<Vec<_>>() {
+            self.release_all(granted.held, now);
+        }
+    }
+
+    /// Nobody waits for a start any more.
+    pub(crate) fn drop_route(&mut self, request: RequestId, now: Timestamp) {
+        self.give_granted_up(request);
+        let mut own = None;
+        for (id, admission) in &mut self.planning.admissions {
+            if let Purpose::Start(starting) = &mut admission.purpose {
+                starting.repeated.retain(|held| held.id != request);
+                own = own.or((starting.id == request).then_some(*id));
+            }
+        }
+        let Some(admission) = own.and_then(|id| self.planning.admissions.remove(&id)) else {
+            return;
+        };
+        self.release_all(admission.held(), now);
+        if let Purpose::Start(starting) = admission.purpose {
+            starting.repeated.into_iter().for_each(|held| self.admit(held, now));
+        }
+    }
+}
+
+fn is_under(admission: &Admission, key: StreamId) -> bool {
+    match &admission.purpose {
+        Purpose::Start(starting) => {
+            starting.start.key.as_deref().is_some_and(|own| own.stream == key)
+        }
+        Purpose::Running { .. } => false,
+    }
+}
+
+/// Whether a step goes where its executor is.
+pub(super) fn is_anywhere(schema: &Schema, node: legwork_model::id::NodeId) -> bool {
+    matches!(schema.entry_of(schema.node(node)).kind, NodeKind::Locate)
+}
+
+/// What would be offered to a caller who starts this.
+fn offer(caller: &Caller, start: &Start) -> Offer {
+    let hash = |what: &dyn Fn(&mut FxHasher)| {
+        let mut hasher = FxHasher::default();
+        what(&mut hasher);
+        hasher.finish()
+    };
+    let caller_hash = hash(&|hasher| caller.name.hash(hasher));
+    let process = hash(&|hasher| {
+        caller.name.hash(hasher);
+        (&start.process, &start.version, &start.agent).hash(hasher);
+    });
+    Offer { caller: caller_hash, process }
+}
+
+/// The deadline with all that is held for it.
+pub(super) fn promised(admission: &Admission) -> Deadline {
+    let all = admission.wanted.iter().zip(admission.search.held());
+    let legs = all.map(|(wanted, (planner, grant))| Leg {
+        node: wanted.node,
+        round: wanted.iteration.number(),
+        release: grant.window.release,
+        due: grant.window.due,
+        takes_ms: wanted.cost.0.unsigned_abs(),
+        planned: Some(Planned {
+            by: performer(&grant.by),
+            start: grant.start,
+            end: grant.end,
+            planner: *planner,
+        }),
+    });
+    let deadline = Deadline::new(admission.search.deadline(), admission.priority);
+    Deadline { legs: legs.collect(), ..deadline }
+}
+
+/// Why it cannot be promised. If there is a date for which it can, who would do what when tells what it waits for.
+fn not_promised(
+    admission: &Admission,
+    earliest: Option<Timestamp>,
+    deadline: &Deadline,
+) -> Refusal {
+    let at = deadline.at;
+    let next = match (&admission.reason, earliest) {
+        (Some(reason), _) => format!("{reason}. It can be started without a promise"),
+        (None, Some(earliest)) => format!(
+            "the earliest that can be promised is {earliest}; ask for that, or start it without a promise"
+        ),
+        (None, None) => match admission.wanted.get(admission.search.held().len()) {
+            Some(Wanted { name, .. }) => {
+                format!("nobody who could do `{name}` has time for it; start it without a promise")
+            }
+            None => "others were promised meanwhile; ask again, or start it without a promise"
+                .to_owned(),
+        },
+    };
+    let message = format!("it cannot be promised for {at}: {next}");
+    let possible = earliest.map(|at| {
+        let possible = Deadline { at, ..deadline.clone() };
+        Box::new(DeadlineView::of(&admission.schema, &possible, None))
+    });
+    Refusal { possible, ..Refusal::new(Kind::Conflict, "deadline_not_promised", message) }
+}

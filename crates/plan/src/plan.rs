@@ -174,6 +174,7 @@ impl Plan {
 
     fn put(&mut self, key: u64, window: Window, (cost, left): (i64, i64), is_begun: bool) {
         let release = self.supply.until(window.release).0;
+        let release = if is_begun { release.min(self.now) } else { release };
         let due = self.supply.until(window.due).0.min(NEVER).saturating_sub(self.lag);
         let kind = Kind::Promised;
         let entry =
@@ -191,7 +192,9 @@ impl Plan {
     }
 
     fn by_due(&self, entry: &Entry) -> usize {
-        self.entries.partition_point(|it| (it.due, it.key) <= (entry.due, entry.key))
+        // Of what is due at the same time people finish first what they have begun.
+        let rank = |it: &Entry| (it.due, !it.is_begun, it.key);
+        self.entries.partition_point(|it| rank(it) <= rank(entry))
     }
 
     /// What a person does regularly.
@@ -255,13 +258,17 @@ impl Plan {
         let is_alone = !self.entries.iter().any(|entry| entry.is_begun);
         let entry = &mut self.entries[at];
         entry.is_begun = true;
+        // What it waits for was done sooner than planned.
+        entry.release = entry.release.min(since);
         if is_alone {
             entry.left = (entry.left - (self.now - since).max(0)).max(1.min(entry.left));
         }
-        if self.discipline == Discipline::NonPreemptive {
-            let entry = self.entries.remove(at);
-            self.entries.insert(self.begun(), entry);
-        }
+        let entry = self.entries.remove(at);
+        let at = match self.discipline {
+            Discipline::Preemptive => self.by_due(&entry),
+            Discipline::NonPreemptive => self.begun(),
+        };
+        self.entries.insert(at, entry);
     }
 
     /// It was given back, and begins anew.
@@ -269,10 +276,7 @@ impl Plan {
         if let Some(at) = self.find(key) {
             let mut entry = self.entries.remove(at);
             (entry.is_begun, entry.left) = (false, entry.cost);
-            let at = match self.discipline {
-                Discipline::Preemptive => at,
-                Discipline::NonPreemptive => self.by_due(&entry).max(self.begun()),
-            };
+            let at = self.by_due(&entry).max(self.begun());
             self.entries.insert(at, entry);
         }
     }
@@ -292,11 +296,14 @@ impl Plan {
         if self.begun() > 0 {
             return false;
         }
-        let rest: Vec<Entry> =
-            self.entries.iter().filter(|entry| Some(entry.key) != key).copied().collect();
+        // What is late as it is must not become later.
+        let ends = self.ends_in_order(&self.entries);
+        let rest = self.entries.iter().copied().zip(ends);
+        let (rest, ends): (Vec<Entry>, Vec<i64>) =
+            rest.filter(|(entry, _)| Some(entry.key) != key).unzip();
         let at = key.and_then(|key| self.find(key));
         let cost = at.map_or(cost.0, |at| self.entries[at].left);
-        let latest = latest_starts(&rest, &self.ends_in_order(&rest));
+        let latest = latest_starts(&rest, &ends);
         latest.first().is_none_or(|latest| self.now.saturating_add(cost) <= *latest)
     }
 

@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::process::Command;
 
 /// Our crates, and which of our crates each may use.
-const ARROWS: [(&str, &[&str]); 20] = [
+const ARROWS: [(&str, &[&str]); 19] = [
     ("legwork-model", &[]),
     ("legwork-engine", &["legwork-model"]),
     ("legwork-mail", &["legwork-model"]),
@@ -17,7 +17,6 @@ const ARROWS: [(&str, &[&str]); 20] = [
     ("legwork-placement", &["legwork-model"]),
     ("legwork-schedule", &["legwork-model"]),
     ("legwork-plan", &["legwork-model"]),
-    ("legwork-promise", &["legwork-model"]),
     (
         "legwork-site",
         &[
@@ -26,7 +25,7 @@ const ARROWS: [(&str, &[&str]); 20] = [
             "legwork-mail",
             "legwork-org",
             "legwork-placement",
-            "legwork-promise",
+            "legwork-plan",
             "legwork-schedule",
         ],
     ),
@@ -105,7 +104,7 @@ const ARROWS: [(&str, &[&str]); 20] = [
 const TESTBED: &str = "legwork-testbed";
 
 /// What a pure crate may use besides our own: no runtime, no clock, no randomness, no files.
-const PURE: [(&str, &[&str]); 9] = [
+const PURE: [(&str, &[&str]); 8] = [
     (
         "legwork-model",
         &[
@@ -129,7 +128,6 @@ const PURE: [(&str, &[&str]); 9] = [
     ("legwork-placement", &["serde_json", "thiserror"]),
     ("legwork-schedule", &[]),
     ("legwork-plan", &["minicbor"]),
-    ("legwork-promise", &["minicbor"]),
     ("legwork-site", &["minicbor", "rustc-hash", "serde_json", "thiserror"]),
 ];
 

@@ -175,9 +175,9 @@ async fn what_is_more_important_takes_the_place_of_what_was_promised_and_that_ca
     assert_eq!(urgent["deadline"]["promised"], true);
     let (first, urgent) = (text(&first, "/instance")?, text(&urgent, "/instance")?);
     let told = |one: &str, word: &str| (one.to_owned(), word.to_owned());
-    assert_eq!(standings(&server)?, [told(first, "withdrawn"), told(urgent, "promised")]);
+    assert_eq!(standings(&server)?, [told(first, "revoked"), told(urgent, "promised")]);
     assert_eq!(plan(&server, "ann")?, [told("check", urgent)]);
-    ensure!(counted(&server, "withdrawn").await? > 0, "it is not counted");
+    ensure!(counted(&server, "revoked").await? > 0, "it is not counted");
     Ok(())
 }
 

@@ -125,7 +125,7 @@ impl Cluster {
             let only = async || Ok(turns(server, person, instance, wanted).await? == Some(open));
             wait::until(&format!("{person} has more to do at {}", server.url()), only).await?;
         }
-        ensure!(self.counted("withdrawn").await? == 0, "a promise was withdrawn");
+        ensure!(self.counted("revoked").await? == 0, "a promise was revoked");
         Ok(())
     }
 
@@ -267,6 +267,6 @@ async fn what_a_cluster_has_promised_survives_a_kill_of_any_server() -> Result<(
     work(&cluster.servers[0], "bea", &format!("{instance}:approve")).await?;
     wait::until("the promise is not kept", async || Ok(cluster.counted("kept").await? > 0)).await?;
     let counts = (cluster.counted("kept").await?, cluster.counted("broken").await?);
-    assert_eq!((counts, cluster.counted("withdrawn").await?), ((1, 0), 0));
+    assert_eq!((counts, cluster.counted("revoked").await?), ((1, 0), 0));
     cluster.check_free(&["claim", "count", "audit"]).await
 }

@@ -71,7 +71,7 @@ pub struct Deadline {
     pub in_danger_from: Option<Timestamp>,
     /// Since when and why it is not promised any more; absent while it is, where it never was, and in lists.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub withdrawn: Option<Withdrawn>,
+    pub revoked: Option<Revoked>,
     /// What is planned for it; not in lists.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub steps: Vec<DeadlineStep>,
@@ -89,7 +89,7 @@ pub struct Passed {
 
 /// A promise that does not stand any more.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
-pub struct Withdrawn {
+pub struct Revoked {
     #[serde(with = "text")]
     #[schema(value_type = String, format = DateTime)]
     pub at: Timestamp,

@@ -137,7 +137,7 @@ pub(crate) fn span(step: &DeadlineStep) -> String {
 
 #[cfg(test)]
 pub(crate) mod tests {
-    use legwork_api::deadlines::Withdrawn;
+    use legwork_api::deadlines::Revoked;
     use legwork_api::instances::Performer;
 
     use super::*;
@@ -164,7 +164,7 @@ pub(crate) mod tests {
             promised: true,
             passed: None,
             in_danger_from: None,
-            withdrawn: None,
+            revoked: None,
             steps: vec![
                 step("check", ann, from, until, "2026-03-01T14:00:00Z"),
                 step("book", crm, until, "2026-03-01T11:00:30Z", "2026-03-01T15:00:00Z"),
@@ -173,13 +173,13 @@ pub(crate) mod tests {
     }
 
     /// The same when nobody has the time for its second step any more.
-    pub(crate) fn withdrawn() -> Deadline {
+    pub(crate) fn revoked() -> Deadline {
         let mut deadline = deadline();
         let book = &mut deadline.steps[1];
         (book.by, book.start, book.end) = (None, None, None);
         let reason = "nobody has the time for it any more".to_owned();
-        let why = Withdrawn { at: at("2026-03-01T12:00:00Z"), step: "book".into(), reason };
-        Deadline { promised: false, withdrawn: Some(why), ..deadline }
+        let why = Revoked { at: at("2026-03-01T12:00:00Z"), step: "book".into(), reason };
+        Deadline { promised: false, revoked: Some(why), ..deadline }
     }
 
     fn shown(deadline: &Deadline) -> String {

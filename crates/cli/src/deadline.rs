@@ -103,7 +103,7 @@ enum Standing {
     /// Nobody could promise it when it was started.
     NotPromised,
     /// It was promised, and is not any more.
-    Withdrawn,
+    Revoked,
     /// Nobody promises it, and what is left to do takes longer than there is time.
     InDanger,
     /// The deadline is over, and the case is not or was not then.
@@ -133,8 +133,8 @@ fn standing(summary: &InstanceSummary, deadline: &Deadline, now: Timestamp) -> S
         (InstanceState::Running | InstanceState::Suspended, _) if deadline.promised => {
             Standing::Promised
         }
-        (InstanceState::Running | InstanceState::Suspended, _) => match deadline.withdrawn {
-            Some(_) => Standing::Withdrawn,
+        (InstanceState::Running | InstanceState::Suspended, _) => match deadline.revoked {
+            Some(_) => Standing::Revoked,
             None => Standing::NotPromised,
         },
     }

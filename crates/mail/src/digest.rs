@@ -15,7 +15,7 @@ impl Letter<'_> {
             Group::Others,
             Group::Late,
             Group::Danger,
-            Group::Withdrawn,
+            Group::Revoked,
             Group::Promised,
         ];
         let said = all.into_iter().filter_map(|group| {
@@ -57,7 +57,7 @@ fn counted(group: Group, count: usize) -> Option<(String, String)> {
             format!("in danger: {count} case{s}"),
             format!("Started by you, and with more to do than there is time: {count} case{s}.\n"),
         ),
-        Group::Withdrawn => (
+        Group::Revoked => (
             format!("not promised any more: {count} case{s}"),
             format!("Started by you and not promised any more: {count} case{s}.\n"),
         ),
@@ -77,7 +77,7 @@ enum Group {
     Others,
     Late,
     Danger,
-    Withdrawn,
+    Revoked,
     Promised,
 }
 
@@ -85,7 +85,7 @@ fn group(kind: Kind) -> Group {
     match kind {
         Kind::Assignment | Kind::Reminder => Group::Own,
         Kind::Escalation => Group::Others,
-        Kind::Withdrawal => Group::Withdrawn,
+        Kind::Revocation => Group::Revoked,
         Kind::Promise => Group::Promised,
         Kind::Late => Group::Late,
         Kind::Danger => Group::Danger,
@@ -137,7 +137,7 @@ mod tests {
             let own = [(Kind::Assignment, own), (Kind::Reminder, reminders)];
             all(&[&own[..], &[(Kind::Escalation, others)]].concat())
         };
-        let promises = [(Kind::Withdrawal, 12), (Kind::Promise, 1)];
+        let promises = [(Kind::Revocation, 12), (Kind::Promise, 1)];
         insta::assert_snapshot!(all(&promises), @"
             Subject: Not promised any more: 12 cases; promised again: 1 case
 

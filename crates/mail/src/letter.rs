@@ -224,7 +224,7 @@ pub(crate) fn opening(kind: Kind) -> (&'static str, &'static str) {
         Kind::Escalation => {
             ("Not done yet: ", "This was offered to people of yours and is not done yet.")
         }
-        Kind::Withdrawal => (
+        Kind::Revocation => (
             "Not promised any more: ",
             "A case that you started may be late: its deadline is not promised any more.",
         ),
@@ -240,7 +240,7 @@ fn next_step(activity: &ActivityId, kind: Kind) -> String {
             "\nTo see what is given and what is wanted, and how to complete it:\n\n  \
              legwork work show {activity}\n"
         ),
-        Kind::Escalation | Kind::Withdrawal | Kind::Promise | Kind::Late | Kind::Danger => {
+        Kind::Escalation | Kind::Revocation | Kind::Promise | Kind::Late | Kind::Danger => {
             format!("\nTo see how far the case is:\n\n  legwork show {}\n", activity.instance)
         }
     }

@@ -44,9 +44,9 @@ pub struct Turn {
 pub(crate) fn due(tell: &Tell, promise: &Promise, told: &Told, now: Timestamp) -> Due {
     let mut due = Due::default();
     let Promise { owner, is_promised, since } = promise;
-    let was_told = told.contains_key(&(owner.clone(), Kind::Withdrawal));
+    let was_told = told.contains_key(&(owner.clone(), Kind::Revocation));
     let kind = match (is_promised, was_told) {
-        (false, false) => Kind::Withdrawal,
+        (false, false) => Kind::Revocation,
         (true, true) => Kind::Promise,
         // What they know is true.
         (false, true) | (true, false) => return due,
@@ -70,7 +70,7 @@ impl Letter<'_> {
             line(step),
             line(why),
         );
-        // A promise may be withdrawn more than once.
+        // A promise may be revoked more than once.
         let id = message_id(&format!("{kind} {} {instance} {since}", self.agent), self.from);
         self.message(&id, &subject, &text)
     }
@@ -114,11 +114,11 @@ mod tests {
     fn the_last_letter_is_true_however_often_a_promise_turns() {
         let told = |turns: &[(i64, char)]| letters(&Tell::default(), turns, 0..0);
         assert_eq!(told(&[(0, '+')]), "");
-        assert_eq!(told(&[(10, '-')]), "15 withdrawal");
-        assert_eq!(told(&[(10, '-'), (40, '+')]), "15 withdrawal, 45 promise");
+        assert_eq!(told(&[(10, '-')]), "15 revocation");
+        assert_eq!(told(&[(10, '-'), (40, '+')]), "15 revocation, 45 promise");
         assert_eq!(
             told(&[(10, '-'), (30, '+'), (50, '-'), (70, '+')]),
-            "15 withdrawal, 35 promise, 55 withdrawal, 75 promise"
+            "15 revocation, 35 promise, 55 revocation, 75 promise"
         );
     }
 
@@ -126,12 +126,12 @@ mod tests {
     fn what_is_over_before_anybody_was_told_is_not_told() {
         let told = |turns: &[(i64, char)]| letters(&Tell::default(), turns, 0..0);
         assert_eq!(told(&[(10, '-'), (12, '+')]), "");
-        assert_eq!(told(&[(10, '-'), (30, '+'), (32, '-')]), "15 withdrawal");
+        assert_eq!(told(&[(10, '-'), (30, '+'), (32, '-')]), "15 revocation");
         // Nor if nobody could send it meanwhile.
         let told = |turns: &[(i64, char)]| letters(&Tell::default(), turns, 12..60);
         assert_eq!(told(&[(10, '-'), (30, '+')]), "");
-        assert_eq!(told(&[(1, '-'), (30, '+'), (40, '-')]), "6 withdrawal");
-        assert_eq!(told(&[(1, '-'), (30, '+')]), "6 withdrawal, 60 promise");
+        assert_eq!(told(&[(1, '-'), (30, '+'), (40, '-')]), "6 revocation");
+        assert_eq!(told(&[(1, '-'), (30, '+')]), "6 revocation, 60 promise");
     }
 
     #[test]
@@ -165,10 +165,10 @@ mod tests {
     }
 
     #[test]
-    fn the_guide_shows_a_withdrawal_as_it_is() {
+    fn the_guide_shows_a_revocation_as_it_is() {
         let guide = include_str!("../../../docs/guide/mail.md");
         let shown =
-            shown(&turn(Kind::Withdrawal, "whoever was to do it cannot do it in time any more"));
+            shown(&turn(Kind::Revocation, "whoever was to do it cannot do it in time any more"));
         assert!(guide.contains(&format!("```text\n{shown}```\n")), "{shown}");
     }
 
@@ -201,7 +201,7 @@ mod tests {
             let message = letter.promise(turn);
             message.lines().find(|line| line.starts_with("Message-ID:")).unwrap().to_owned()
         };
-        let first = turn(Kind::Withdrawal, "x");
+        let first = turn(Kind::Revocation, "x");
         assert_eq!(id(&first), id(&first.clone()));
         assert_ne!(id(&first), id(&Turn { since: Timestamp(5), ..first.clone() }));
         assert_ne!(id(&first), id(&turn(Kind::Promise, "x")));
@@ -209,7 +209,7 @@ mod tests {
 
     #[test]
     fn a_reason_cannot_begin_another_line() {
-        let shown = shown(&turn(Kind::Withdrawal, "x\nWhy: y"));
+        let shown = shown(&turn(Kind::Revocation, "x\nWhy: y"));
         assert!(shown.contains("Why:      x Why: y\n"), "{shown}");
     }
 }

@@ -21,7 +21,7 @@ pub enum Kind {
     /// It is still to be done by somebody else.
     Escalation,
     /// The deadline of a case is not promised any more.
-    Withdrawal,
+    Revocation,
     /// It is promised again.
     Promise,
     /// The deadline of a case has passed.
@@ -114,7 +114,7 @@ impl Kind {
         Self::Assignment,
         Self::Reminder,
         Self::Escalation,
-        Self::Withdrawal,
+        Self::Revocation,
         Self::Promise,
         Self::Late,
         Self::Danger,
@@ -126,7 +126,7 @@ impl Kind {
             Self::Assignment => 0,
             Self::Reminder => 1,
             Self::Escalation => 2,
-            Self::Withdrawal => 3,
+            Self::Revocation => 3,
             Self::Promise => 4,
             Self::Late => 5,
             Self::Danger => 6,
@@ -141,7 +141,7 @@ impl Kind {
     pub fn is_answerable(self) -> bool {
         match self {
             Self::Assignment | Self::Reminder => true,
-            Self::Escalation | Self::Withdrawal | Self::Promise | Self::Late | Self::Danger => {
+            Self::Escalation | Self::Revocation | Self::Promise | Self::Late | Self::Danger => {
                 false
             }
         }
@@ -150,8 +150,8 @@ impl Kind {
     /// What is not true any more when this is told.
     pub(crate) fn takes_back(self) -> Option<Self> {
         match self {
-            Self::Withdrawal => Some(Self::Promise),
-            Self::Promise => Some(Self::Withdrawal),
+            Self::Revocation => Some(Self::Promise),
+            Self::Promise => Some(Self::Revocation),
             Self::Assignment | Self::Reminder | Self::Escalation | Self::Late | Self::Danger => {
                 None
             }
@@ -165,7 +165,7 @@ impl fmt::Display for Kind {
             Self::Assignment => "assignment",
             Self::Reminder => "reminder",
             Self::Escalation => "escalation",
-            Self::Withdrawal => "withdrawal",
+            Self::Revocation => "revocation",
             Self::Promise => "promise",
             Self::Late => "late",
             Self::Danger => "danger",

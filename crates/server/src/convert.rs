@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use legwork_api::deadlines::{
-    Deadline, DeadlineStep, Passed, Plan, PlanKind, Turn, TurnKind, Withdrawn,
+    Deadline, DeadlineStep, Passed, Plan, PlanKind, Revoked, Turn, TurnKind,
 };
 use legwork_api::definitions::{Agent, DefinitionSummary, Finding, VersionSummary};
 use legwork_api::executors::{ExecutorCondition, ExecutorState, ExecutorTypeState, Regularly};
@@ -56,9 +56,9 @@ pub(crate) fn started(info: site::InstanceInfo, repeated: bool) -> Started {
 }
 
 pub(crate) fn deadline(view: site::DeadlineView) -> Deadline {
-    let withdrawn = view.withdrawn.map(|it| {
-        let site::Withdrawn { at, step, reason } = it;
-        Withdrawn { at, step, reason }
+    let revoked = view.revoked.map(|it| {
+        let site::Revoked { at, step, reason } = it;
+        Revoked { at, step, reason }
     });
     let steps = view.legs.into_iter().map(|leg| DeadlineStep {
         step: leg.step,
@@ -75,7 +75,7 @@ pub(crate) fn deadline(view: site::DeadlineView) -> Deadline {
         promised: view.promised,
         passed,
         in_danger_from: view.danger,
-        withdrawn,
+        revoked,
         steps: steps.collect(),
     }
 }

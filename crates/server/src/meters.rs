@@ -94,7 +94,7 @@ struct DeadlineMeters {
     unpromised: Counter,
     kept: Counter,
     broken: Counter,
-    withdrawn: Counter,
+    revoked: Counter,
 }
 
 impl Meters {
@@ -316,8 +316,8 @@ impl DriveMeters {
                 ),
                 kept: counter("legwork_deadlines_kept_total", "Cases done by their deadline."),
                 broken: counter("legwork_deadlines_broken_total", "Cases whose deadline passed."),
-                withdrawn: counter(
-                    "legwork_deadlines_withdrawn_total",
+                revoked: counter(
+                    "legwork_deadlines_revoked_total",
                     "Cases whose promise was taken back before it was broken.",
                 ),
             },
@@ -361,7 +361,7 @@ impl DriveMeters {
             (&self.deadlines.unpromised, deadlines.unpromised),
             (&self.deadlines.kept, deadlines.kept),
             (&self.deadlines.broken, deadlines.broken),
-            (&self.deadlines.withdrawn, deadlines.withdrawn),
+            (&self.deadlines.revoked, deadlines.revoked),
         ] {
             counter.absolute(value);
         }

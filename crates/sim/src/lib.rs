@@ -54,7 +54,7 @@ pub struct Promises {
     pub asked: usize,
     pub kept: usize,
     /// Taken back, and told.
-    pub withdrawn: usize,
+    pub revoked: usize,
     /// Done after the deadline.
     pub late: usize,
     /// Those of them that nobody was told of: servers were down that had to do with it.
@@ -71,7 +71,7 @@ impl Add for Promises {
             unpromised: self.unpromised + other.unpromised,
             asked: self.asked + other.asked,
             kept: self.kept + other.kept,
-            withdrawn: self.withdrawn + other.withdrawn,
+            revoked: self.revoked + other.revoked,
             late: self.late + other.late,
             excused: self.excused + other.excused,
         }
@@ -302,11 +302,8 @@ mod tests {
             let report = run_scene(seed, Scene::Promised);
             sum = sum + report.unwrap_or_else(|failure| panic!("{failure}")).promises;
         }
-        let Promises { promised, refused, unpromised, kept, withdrawn, .. } = sum;
-        assert!(
-            [promised, refused, unpromised, kept, withdrawn].iter().all(|it| *it > 0),
-            "{sum:?}"
-        );
+        let Promises { promised, refused, unpromised, kept, revoked, .. } = sum;
+        assert!([promised, refused, unpromised, kept, revoked].iter().all(|it| *it > 0), "{sum:?}");
     }
 
     #[test]

@@ -19,7 +19,7 @@ use legwork_placement::Topology;
 use crate::access::Scope;
 use crate::input::{Data, Notice};
 use crate::refusal::Refusal;
-pub use deadlines::{DeadlineView, LegView, PlanView, PlannedTurn, Withdrawn};
+pub use deadlines::{DeadlineView, LegView, PlanView, PlannedTurn, Revoked};
 
 #[derive(Debug)]
 pub enum Answer {

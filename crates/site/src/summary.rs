@@ -61,7 +61,7 @@ impl Due {
     /// Without the steps.
     pub(crate) fn view(self) -> DeadlineView {
         let Self { at, promised, passed, danger } = self;
-        DeadlineView { at, promised, passed, danger, withdrawn: None, legs: Vec::new() }
+        DeadlineView { at, promised, passed, danger, revoked: None, legs: Vec::new() }
     }
 }
 

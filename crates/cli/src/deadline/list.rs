@@ -111,7 +111,7 @@ async fn row(context: &Context, summary: InstanceSummary) -> Result<Option<Row>>
 }
 
 fn listed(mut summary: InstanceSummary, whole: Option<&Instance>, now: Timestamp) -> Option<Row> {
-    // Whether it was withdrawn is only told of a case by itself.
+    // Whether it was revoked is only told of a case by itself.
     if let Some(deadline) = whole.and_then(|whole| whole.summary.deadline.clone()) {
         summary.deadline = Some(Deadline { steps: Vec::new(), ..deadline });
     }
@@ -194,7 +194,7 @@ fn render(rows: &[Row], ended: bool) -> String {
         let (style, word) = match standing {
             Standing::Promised => (GOOD, "promised"),
             Standing::NotPromised => (WARN, "not promised"),
-            Standing::Withdrawn => (WARN, "withdrawn"),
+            Standing::Revoked => (WARN, "revoked"),
             Standing::InDanger => (WARN, "in danger"),
             Standing::Late => (BAD, "late"),
             Standing::InTime => (GOOD, "in time"),
@@ -245,7 +245,7 @@ mod tests {
     use legwork_api::instances::Performer;
 
     use super::*;
-    use crate::by::tests::{at, deadline, withdrawn};
+    use crate::by::tests::{at, deadline, revoked};
     use crate::deadline::tests::{bare, instance, with_deadline};
 
     #[test]
@@ -255,7 +255,7 @@ mod tests {
             let has_ended = summary.ended_at.is_some();
             // As it is in lists.
             let bare = summary.deadline.clone().map(|deadline| Deadline {
-                withdrawn: None,
+                revoked: None,
                 steps: Vec::new(),
                 ..deadline
             });
@@ -266,7 +266,7 @@ mod tests {
         let (early, after) = ("2026-03-01T09:00:00Z", "2026-03-03T09:00:00Z");
         let nodes = ["0||manual|check|completed|by ann", "0||automatic|book|activated"];
         let mut lost = open();
-        lost.deadline = Some(withdrawn());
+        lost.deadline = Some(revoked());
         let mut never = open();
         never.deadline = Some(Deadline { promised: false, steps: Vec::new(), ..deadline() });
         let mut in_danger = never.clone();
@@ -299,7 +299,7 @@ mod tests {
         insta::assert_snapshot!(bare(&render(&rows, false)), @r"
         INSTANCE  PROCESS  DEADLINE           STANDING      NEXT
         8XJ2M6    loan v2  2026-03-02 16:00Z  promised      check by ann, due 2026-03-01 14:00Z
-        8XJ2M6    loan v2  2026-03-02 16:00Z  withdrawn     book by nobody, due 2026-03-01 15:00Z
+        8XJ2M6    loan v2  2026-03-02 16:00Z  revoked       book by nobody, due 2026-03-01 15:00Z
         8XJ2M6    loan v2  2026-03-02 16:00Z  in danger     book, open
         8XJ2M6    loan v2  2026-03-02 16:00Z  late          book by nobody, due 2026-03-01 15:00Z
         8XJ2M6    loan v2  2026-03-02 16:00Z  not promised  check, ann has it; book, open
@@ -310,8 +310,8 @@ mod tests {
         ");
         let json = serde_json::to_value(&rows[1]).unwrap();
         assert_eq!(
-            (&json["standing"], &json["deadline"]["withdrawn"]["step"]),
-            (&"withdrawn".into(), &"book".into())
+            (&json["standing"], &json["deadline"]["revoked"]["step"]),
+            (&"revoked".into(), &"book".into())
         );
         assert!(render(&[], false).contains("--by WHEN"));
         assert!(!render(&[], true).contains("--by WHEN"));

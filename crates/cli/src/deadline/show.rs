@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Result, bail};
-use legwork_api::deadlines::{Deadline, DeadlineStep, Passed, Withdrawn};
+use legwork_api::deadlines::{Deadline, DeadlineStep, Passed, Revoked};
 use legwork_api::instances::{
     HistoryEntry, Instance, InstanceState, InstanceSummary, NodeState, Performer,
 };
@@ -114,7 +114,7 @@ fn render_shown(shown: &Shown) -> String {
     let (style, word) = match standing {
         Standing::Promised => (GOOD, "✔ promised for"),
         Standing::NotPromised => (WARN, "! not promised for"),
-        Standing::Withdrawn => (WARN, "! withdrawn; it was promised for"),
+        Standing::Revoked => (WARN, "! revoked; it was promised for"),
         Standing::InDanger => (WARN, "! in danger: what is left takes longer than the time until"),
         Standing::Late => (BAD, "✘ late: it was to be done by"),
         Standing::InTime => (GOOD, "✔ done in time for"),
@@ -122,8 +122,8 @@ fn render_shown(shown: &Shown) -> String {
     };
     let of = format!("{} v{} · {}", summary.process, summary.version, summary.instance);
     let mut out = format!("{of}\n{} {}\n", paint(style, word), paint(STRONG, at));
-    if let Some(why) = summary.deadline.as_ref().and_then(|one| one.withdrawn.as_ref()) {
-        let Withdrawn { at, step, reason } = why;
+    if let Some(why) = summary.deadline.as_ref().and_then(|one| one.revoked.as_ref()) {
+        let Revoked { at, step, reason } = why;
         let since = when::minute(*at);
         out.push_str(&format!("  not promised since {since}: {step}: {}\n", plain(reason)));
     }
@@ -195,7 +195,7 @@ fn so_far(step: &ShownStep) -> Cell {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::by::tests::{at, deadline, withdrawn};
+    use crate::by::tests::{at, deadline, revoked};
     use crate::deadline::tests::{bare, instance};
 
     fn done(step: &str, when: &str) -> HistoryEntry {
@@ -241,14 +241,14 @@ mod tests {
     fn what_is_not_promised_any_more_says_since_when_and_why() {
         let nodes = ["0||manual|check|activated", "0||automatic|book|not_activated"];
         let mut instance = instance(&nodes);
-        instance.summary.deadline = Some(withdrawn());
+        instance.summary.deadline = Some(revoked());
         let now = at("2026-03-01T13:00:00Z");
-        let standing = standing(&instance.summary, &withdrawn(), now);
-        let steps = shown_steps(&instance, &withdrawn(), Vec::new(), now);
+        let standing = standing(&instance.summary, &revoked(), now);
+        let steps = shown_steps(&instance, &revoked(), Vec::new(), now);
         let shown = Shown { summary: instance.summary, standing, steps };
         insta::assert_snapshot!(bare(&render_shown(&shown)), @r"
         loan v2 · inst_01KFZQ9Y5GB4D7T3N8XJ2M6RVC
-        ! withdrawn; it was promised for 2026-03-02 16:00Z
+        ! revoked; it was promised for 2026-03-02 16:00Z
           not promised since 2026-03-01 12:00Z: book: nobody has the time for it any more
           STEP   WHO     PLANNED                  DUE                SO FAR
           check  ann     2026-03-01 08:00–11:00Z  2026-03-01 14:00Z  open

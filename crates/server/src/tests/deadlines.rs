@@ -179,7 +179,7 @@ async fn what_becomes_of_deadlines_is_counted() {
         ("unpromised", 1),
         ("kept", 1),
         ("broken", 0),
-        ("withdrawn", 0),
+        ("revoked", 0),
     ] {
         let line = format!("legwork_deadlines_{name}_total {count}\n");
         assert!(text.contains(&line), "{line} is missing in\n{text}");

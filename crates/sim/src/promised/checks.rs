@@ -184,7 +184,7 @@ pub(super) fn all(office: &mut Office, starts: &Starts) -> Result<Promises, Stri
         }
     }
     for (id, case) in office.ledger.cases.iter().filter(|(_, case)| case.was_promised) {
-        promises.withdrawn += usize::from(case.was_withdrawn());
+        promises.revoked += usize::from(case.was_revoked());
         let is_held_up = case.is_aborted || case.was_suspended;
         let Some(end) = ends.get(id).filter(|_| !is_held_up) else { continue };
         kept_or_told(office, *id, case, *end, &mut promises)?;
@@ -235,7 +235,7 @@ fn kept_or_told(
         only_for_something_more_important(office, id, case)?;
     }
     if end <= deadline.at {
-        promises.kept += usize::from(!case.was_withdrawn());
+        promises.kept += usize::from(!case.was_revoked());
         return Ok(());
     }
     promises.late += 1;
@@ -269,8 +269,8 @@ fn only_for_something_more_important(
     let is_more = |told: &&Told| told.reason.starts_with("displaced by a more important case");
     let is_cause = |told: &&Told| office.has_priorities && is_more(told) || goes_on(told);
     let first = all.filter(is_cause).map(|told| told.at).min();
-    let withdrawn = case.told.iter().filter(|told| !told.is_promised && !goes_on(told));
-    for told in withdrawn {
+    let revoked = case.told.iter().filter(|told| !told.is_promised && !goes_on(told));
+    for told in revoked {
         if first.is_none_or(|first| told.at < first) || told.at > deadline {
             return Err(format!("{id} is not promised any more without need: {:?}", case.told));
         }

@@ -141,7 +141,7 @@ impl Case {
     }
 
     /// Whether it was told at some time that it is not promised any more.
-    pub(super) fn was_withdrawn(&self) -> bool {
+    pub(super) fn was_revoked(&self) -> bool {
         self.told.iter().any(|told| !told.is_promised)
     }
 
@@ -152,7 +152,7 @@ impl Case {
     }
 
     /// When it was told first after a moment that it is not promised any more.
-    pub(super) fn withdrawn_after(&self, at: Timestamp) -> Option<Timestamp> {
+    pub(super) fn revoked_after(&self, at: Timestamp) -> Option<Timestamp> {
         let mut later = self.standings.iter().filter(|(told, _)| *told > at);
         later.find(|(_, is_promised)| !is_promised).map(|(told, _)| *told)
     }

@@ -16,7 +16,7 @@ pub struct DeadlineView {
     /// From when on it is in danger, if nothing happens until then and nobody has promised it.
     pub danger: Option<Timestamp>,
     /// Not in lists.
-    pub withdrawn: Option<Withdrawn>,
+    pub revoked: Option<Revoked>,
     pub legs: Vec<LegView>,
 }
 
@@ -40,7 +40,7 @@ pub struct LegView {
 
 /// Since when a case is not promised any more, by which step and why.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Withdrawn {
+pub struct Revoked {
     pub at: Timestamp,
     pub step: Arc<str>,
     pub reason: String,

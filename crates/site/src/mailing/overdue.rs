@@ -42,7 +42,7 @@ impl Site {
         let is_own = state.started_elsewhere().is_none();
         let owner = owner(state).filter(|agent| is_own && self.address_of(agent).is_some());
         let danger = in_danger_from(schema, state).zip(owner);
-        // Of a promise that was withdrawn they have heard; what is ahead is looked at then.
+        // Of a promise that was revoked they have heard; what is ahead is looked at then.
         let danger = danger.filter(|(from, _)| deadline.is_unpromised && *from <= now);
         let overdue = Overdue {
             passed,

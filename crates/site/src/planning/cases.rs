@@ -312,7 +312,7 @@ impl Site {
                 self.release_all(held, now);
                 if was_promised && !legs.is_empty() {
                     self.release_all(reserved, now);
-                    self.count_withdrawn(id, now);
+                    self.count_revoked(id, now);
                     let reason = admission.reason.unwrap_or(reason);
                     self.put_plan(id, Replanned { legs, reason }, now);
                 }

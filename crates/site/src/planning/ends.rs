@@ -1,4 +1,4 @@
-//! What came of promises: kept, broken and where, withdrawn; and how long steps took.
+//! What came of promises: kept, broken and where, revoked; and how long steps took.
 
 use std::sync::Arc;
 
@@ -115,14 +115,14 @@ impl Site {
     }
 
     /// A case is not promised any more, before it is late; each counts once.
-    pub(super) fn count_withdrawn(&mut self, id: InstanceId, now: Timestamp) {
+    pub(super) fn count_revoked(&mut self, id: InstanceId, now: Timestamp) {
         let deadline = self.instances.state(id).and_then(|(_, state)| state.deadline());
         let is_before = |deadline: &Deadline| {
             let turned = deadline.turned.as_ref().filter(|_| !deadline.is_promised());
             turned.map_or(now, |turned| turned.at) <= deadline.at
         };
         if deadline.is_some_and(is_before) {
-            self.planning.counts.withdrawn += u64::from(self.planning.withdrawn.insert(id));
+            self.planning.counts.revoked += u64::from(self.planning.revoked.insert(id));
         }
     }
 

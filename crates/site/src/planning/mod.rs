@@ -89,7 +89,7 @@ pub(crate) struct Planning {
     /// Cases whose deadline has passed, and which may have ended elsewhere before: they are counted when that is known.
     unheard: BTreeMap<InstanceId, Timestamp>,
     /// Cases that are not over and whose promise was revoked.
-    withdrawn: BTreeSet<InstanceId>,
+    revoked: BTreeSet<InstanceId>,
     /// When people have last done something here.
     done_at: BTreeMap<AgentId, Timestamp>,
 }
@@ -104,7 +104,7 @@ pub struct Counts {
     pub kept: u64,
     pub broken: u64,
     /// Cases whose promise was revoked before it was broken.
-    pub withdrawn: u64,
+    pub revoked: u64,
 }
 
 impl Planning {
@@ -123,7 +123,7 @@ impl Planning {
 
     /// An instance is over.
     fn forget(&mut self, id: InstanceId) {
-        self.withdrawn.remove(&id);
+        self.revoked.remove(&id);
         self.unheard.remove(&id);
         self.planned_at.remove(&id);
         self.retold.forget(id);

@@ -1,4 +1,4 @@
-//! What becomes of promised steps: begun, over, withdrawn, promised anew.
+//! What becomes of promised steps: begun, over, revoked, promised anew.
 
 use std::cmp::Ordering;
 use std::collections::BTreeSet;
@@ -170,7 +170,7 @@ impl Site {
         }
         self.planning.stages.extend(stages);
         if is_revoked {
-            self.planning.withdrawn.insert(id);
+            self.planning.revoked.insert(id);
             self.replan_revoked(id);
         }
         if turned {
@@ -210,7 +210,7 @@ impl Site {
         }
         let leg = Leg { round: task.round, planned: None, ..last.clone() };
         let reason = format!("`{}` is done once more than was planned", schema.node(node).name);
-        self.count_withdrawn(task.instance, now);
+        self.count_revoked(task.instance, now);
         self.put_plan(task.instance, Replanned { legs: vec![leg], reason }, now);
     }
 

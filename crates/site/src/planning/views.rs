@@ -13,7 +13,7 @@ use super::resources::performer;
 use super::steps::is_given_back;
 use crate::Site;
 use crate::access::Caller;
-use crate::answer::{Answer, DeadlineView, LegView, PlanView, PlannedTurn, Withdrawn};
+use crate::answer::{Answer, DeadlineView, LegView, PlanView, PlannedTurn, Revoked};
 use crate::instances::Instances;
 use crate::refusal::Refusal;
 
@@ -21,12 +21,12 @@ impl DeadlineView {
     /// As it was planned; of a case that runs also what is not needed any more.
     pub(crate) fn of(schema: &Schema, deadline: &Deadline, state: Option<&State>) -> Self {
         let node = |leg: &Leg| schema.nodes.get(leg.node.0 as usize);
-        let is_withdrawn = !deadline.is_unpromised && !deadline.is_promised();
-        let turned = deadline.turned.as_ref().filter(|_| is_withdrawn);
-        let withdrawn = turned.map(|turned| {
+        let is_revoked = !deadline.is_unpromised && !deadline.is_promised();
+        let turned = deadline.turned.as_ref().filter(|_| is_revoked);
+        let revoked = turned.map(|turned| {
             let node = schema.nodes.get(turned.node.0 as usize);
             let step = node.map_or_else(|| "?".into(), |node| node.name.clone());
-            Withdrawn { at: turned.at, step, reason: turned.reason.clone() }
+            Revoked { at: turned.at, step, reason: turned.reason.clone() }
         });
         let legs = deadline.legs.iter().map(|leg| LegView {
             step: node(leg).map_or_else(|| "?".into(), |node| node.name.clone()),
@@ -38,7 +38,7 @@ impl DeadlineView {
             end: leg.planned.as_ref().map(|planned| planned.end),
         });
         let (at, promised, passed) = (deadline.at, deadline.is_promised(), deadline.passed);
-        Self { at, promised, passed, danger: None, withdrawn, legs: legs.collect() }
+        Self { at, promised, passed, danger: None, revoked, legs: legs.collect() }
     }
 }
 

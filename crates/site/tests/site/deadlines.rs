@@ -1,4 +1,4 @@
-//! Deadlines that are promised: with the planned times, kept over a crash, withdrawn and told.
+//! Deadlines that are promised: with the planned times, kept over a crash, revoked and told.
 
 use std::time::Duration;
 
@@ -74,9 +74,9 @@ fn a_deadline_at_the_weekend_leaves_time_to_spare_in_the_week() {
     // Ann has six hours for three, and Bea the rest of the day.
     let planned = start(&mut harness, 1, "2026-01-18T12:00:00Z");
     assert_eq!(planned, "check ann 16 08:00-11:00, approve bea 16 14:00-15:00");
-    // That nobody begins for an hour is no reason to withdraw anything.
+    // That nobody begins for an hour is no reason to revoke anything.
     (0..60).for_each(|_| harness.pass(Duration::from_secs(60)));
-    assert_eq!(harness.site.deadlines().withdrawn, 0);
+    assert_eq!(harness.site.deadlines().revoked, 0);
 }
 
 #[test]
@@ -120,7 +120,7 @@ fn whoever_falls_ill_has_their_work_promised_by_others_or_it_is_told_before_it_i
     let lost: Vec<&String> = told.iter().filter_map(|changes| changes.last()).collect();
     assert_eq!(lost.len(), 2, "{told:?}");
     assert!(lost.iter().all(|text| text.contains("check is not promised any more")), "{lost:?}");
-    assert_eq!(harness.site.deadlines().withdrawn, 2);
+    assert_eq!(harness.site.deadlines().revoked, 2);
 }
 
 #[test]
@@ -182,19 +182,19 @@ fn a_case_tells_since_when_and_why_it_is_not_promised_any_more_and_forgets_it_wh
         let show = Request::Show { instance: first, wait_until: None };
         let Ok(Answer::Instance(view)) = harness.ask(show) else { panic!("a case") };
         let deadline = view.info.deadline.unwrap();
-        let told = |it: Withdrawn| format!("{} {}: {}", short(it.at), it.step, it.reason);
-        (deadline.promised, deadline.withdrawn.map(told))
+        let told = |it: Revoked| format!("{} {}: {}", short(it.at), it.step, it.reason);
+        (deadline.promised, deadline.revoked.map(told))
     };
     start(&mut harness, 1, "2026-01-16T12:30:00Z");
     assert_eq!(shown(&mut harness), (true, None));
     harness.pass(Duration::from_secs(60));
     let wanted = wish(9, "2026-01-16T12:30:00Z", |wish| wish.priority = 9);
     assert!(told(harness.ask(wanted)).starts_with("check ann"), "it is promised");
-    let withdrawn = (false, Some("16 08:01 check: displaced by a more important case".to_owned()));
-    assert_eq!(shown(&mut harness), withdrawn);
+    let revoked = (false, Some("16 08:01 check: displaced by a more important case".to_owned()));
+    assert_eq!(shown(&mut harness), revoked);
     harness.pass(Duration::from_secs(60));
     harness.restart();
-    assert_eq!(shown(&mut harness), withdrawn);
+    assert_eq!(shown(&mut harness), revoked);
     harness.ask(Request::Abort { instance: urgent, reason: String::new() }).unwrap();
     (0..90).for_each(|_| harness.pass(Duration::from_secs(1)));
     assert_eq!(shown(&mut harness), (true, None));
@@ -293,7 +293,7 @@ fn a_loop_that_goes_round_again_takes_the_promise_back_and_says_so() {
         told.iter().any(|text| text.contains("`check` is done once more than was planned")),
         "{told:?}"
     );
-    assert_eq!(harness.site.deadlines().withdrawn, 1);
+    assert_eq!(harness.site.deadlines().revoked, 1);
     // Nobody knows how often it still goes round: it is not promised again.
     harness.restart();
     (0..4).for_each(|_| harness.pass(Duration::from_secs(60)));
@@ -376,7 +376,7 @@ fn a_promise_that_is_broken_is_counted_where_it_was() {
     harness.now = at("2026-01-16T16:10:00Z");
     complete(&mut harness, id, "approve", "bea");
     let counts = harness.site.deadlines();
-    assert_eq!((counts.kept, counts.broken, counts.withdrawn), (0, 1, 0));
+    assert_eq!((counts.kept, counts.broken, counts.revoked), (0, 1, 0));
     let broken: Vec<_> = harness.site.broken().collect();
     let (process, step) = ("claim".into(), "check".into());
     let (domain, executor) = ("".into(), "".into());
@@ -393,7 +393,7 @@ fn a_case_of_which_several_steps_are_not_promised_any_more_counts_once() {
     let told = replanned(&mut harness, InstanceId(1 << 80));
     let both = "check is not promised any more, approve is not promised any more";
     assert!(told.len() == 1 && told[0].ends_with(both), "{told:?}");
-    assert_eq!(harness.site.deadlines().withdrawn, 1);
+    assert_eq!(harness.site.deadlines().revoked, 1);
 }
 
 #[test]

@@ -89,7 +89,7 @@ fn a_promise_is_not_taken_back_before_those_who_kept_it_were_heard() {
     complete(&mut harness, claim, "check", "ann");
     complete(&mut harness, claim, "approve", "bea");
     let (counts, began) = (harness.site.deadlines(), at(FRIDAY));
-    assert_eq!((counts.withdrawn, counts.kept), (0, 1), "begun at {began}");
+    assert_eq!((counts.revoked, counts.kept), (0, 1), "begun at {began}");
 }
 
 #[test]
@@ -98,7 +98,7 @@ fn what_nobody_does_after_a_jump_is_judged_then() {
     let claim = InstanceId(1 << 80);
     start(&mut harness, 1, "2026-01-16T12:30:00Z");
     suspend(&mut harness, Duration::from_secs(3 * 3600 + 1800));
-    assert_eq!(harness.site.deadlines().withdrawn, 0);
+    assert_eq!(harness.site.deadlines().revoked, 0);
     (0..30).for_each(|_| harness.pass(Duration::from_secs(1)));
     let Ok(Answer::Instance(view)) =
         harness.ask(Request::Show { instance: claim, wait_until: None })
@@ -107,7 +107,7 @@ fn what_nobody_does_after_a_jump_is_judged_then() {
     };
     let planned = plan(view.info.deadline.as_ref().unwrap());
     assert!(planned.starts_with("not promised"), "{planned}");
-    assert_eq!(harness.site.deadlines().withdrawn, 1);
+    assert_eq!(harness.site.deadlines().revoked, 1);
 }
 
 #[test]
@@ -119,5 +119,5 @@ fn whoever_is_slow_again_and_again_is_judged_all_the_same() {
     for _ in 0..10 {
         suspend(&mut harness, Duration::from_secs(6));
     }
-    assert_eq!(harness.site.deadlines().withdrawn, 1, "nobody has begun {claim}");
+    assert_eq!(harness.site.deadlines().revoked, 1, "nobody has begun {claim}");
 }

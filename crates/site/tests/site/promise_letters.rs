@@ -72,7 +72,7 @@ fn office() -> Harness {
     office
 }
 
-/// All letters of the next so many seconds, each told, as `withdrawal eva@office`.
+/// All letters of the next so many seconds, each told, as `revocation eva@office`.
 fn told(office: &mut Harness, seconds: u64) -> String {
     let mut all = Vec::new();
     for _ in 0..seconds {
@@ -104,7 +104,7 @@ fn whoever_started_a_case_is_told_once_that_nobody_can_do_it_in_time() {
     assert_eq!((&*turn.process, &*turn.step), ("Settle a claim", "Check it"));
     assert_eq!((turn.instance, &*turn.why), (ID, "could not be done in time as planned"));
     assert!(!format!("{letter:?}").contains("4711"), "no data of the case");
-    assert_eq!(told(&mut office, 60), "withdrawal eva@office");
+    assert_eq!(told(&mut office, 60), "revocation eva@office");
     office.restart();
     assert_eq!(told(&mut office, 60), "");
 }
@@ -118,14 +118,14 @@ fn a_letter_that_was_not_told_comes_again_after_a_restart_and_is_the_same() {
     let letter = next(&mut office).unwrap();
     office.restart();
     assert_eq!(next(&mut office).unwrap(), letter);
-    assert_eq!(told(&mut office, 10), "withdrawal eva@office");
+    assert_eq!(told(&mut office, 10), "revocation eva@office");
 }
 
 #[test]
 fn a_case_that_is_promised_again_is_told_also_after_a_restart() {
     let mut office = office();
     falls_ill(&mut office);
-    assert_eq!(told(&mut office, 10), "withdrawal eva@office");
+    assert_eq!(told(&mut office, 10), "revocation eva@office");
     // Ann is back, and has the time for it.
     publish(&mut office, OFFICE);
     office.pass(Duration::from_secs(1));
@@ -166,7 +166,7 @@ fn whoever_gets_an_address_later_is_told_then_also_if_memory_was_short() {
     }
     let ill = OFFICE.replace("ann: {", "ann: { absent: [{ from: 2026-01-01 }],");
     publish(&mut office, &ill.replace("fay: {", "fay: { mail: fay@office,"));
-    assert_eq!(told(&mut office, 10), "withdrawal fay@office");
+    assert_eq!(told(&mut office, 10), "revocation fay@office");
 }
 
 #[test]
@@ -176,7 +176,7 @@ fn many_at_once_come_as_one_after_the_limit_of_the_hour() {
         start(&mut office, InstanceId(number << 80), Some("eva"));
     }
     falls_ill(&mut office);
-    assert_eq!(told(&mut office, 10), "withdrawal eva@office, withdrawal eva@office");
+    assert_eq!(told(&mut office, 10), "revocation eva@office, revocation eva@office");
     office.pass(Duration::from_secs(3_600));
     assert_eq!(told(&mut office, 10), "4 cases eva@office");
     assert_eq!(told(&mut office, 10), "");

@@ -73,7 +73,7 @@ fn ask(group: &mut Group, place: usize, errand: Mailing) -> Answer {
     group.answers.remove(&id).unwrap().unwrap()
 }
 
-/// All letters of the next seconds, as `1: withdrawal`, with the server that wrote them.
+/// All letters of the next seconds, as `1: revocation`, with the server that wrote them.
 fn told(group: &mut Group, seconds: u32) -> Vec<String> {
     let mut all = Vec::new();
     for _ in 0..seconds {
@@ -127,7 +127,7 @@ fn of_all_servers_that_one_writes_which_started_the_case() {
     let mut group = group();
     // Ann has the time for two of them.
     let bobs = left(&mut group, 4);
-    assert_eq!(told(&mut group, 60), ["1: withdrawal", "1: withdrawal"]);
+    assert_eq!(told(&mut group, 60), ["1: revocation", "1: revocation"]);
     assert_eq!(group.holders(bobs), [1, 2], "another one knows of it");
 }
 

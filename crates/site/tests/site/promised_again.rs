@@ -1,4 +1,4 @@
-//! Cases whose promise was withdrawn are tried again, as long as they can be in time, and nobody makes way for them.
+//! Cases whose promise was revoked are tried again, as long as they can be in time, and nobody makes way for them.
 
 use std::time::Duration;
 
@@ -50,7 +50,7 @@ fn what_has_made_way_is_promised_again_when_there_is_time_for_it_after_all() {
     let history = replanned(&mut harness, FIRST);
     let again = "it can be done in time again; check by ann";
     assert!(history.iter().any(|text| text.starts_with(again)), "{history:?}");
-    assert_eq!(harness.site.deadlines().withdrawn, 1);
+    assert_eq!(harness.site.deadlines().revoked, 1);
     // It counts as any other promise.
     complete(&mut harness, FIRST, "check", "ann");
     complete(&mut harness, FIRST, "approve", "bea");
@@ -85,7 +85,7 @@ fn nobody_makes_way_for_what_is_tried_again() {
 }
 
 #[test]
-fn what_was_withdrawn_before_a_restart_is_tried_again_after_it() {
+fn what_was_revoked_before_a_restart_is_tried_again_after_it() {
     let mut harness = displaced();
     harness.config.resident_max = 1;
     harness.restart();
@@ -95,17 +95,17 @@ fn what_was_withdrawn_before_a_restart_is_tried_again_after_it() {
 }
 
 #[test]
-fn a_case_that_was_withdrawn_before_a_restart_is_not_counted_again() {
+fn a_case_that_was_revoked_before_a_restart_is_not_counted_again() {
     let mut harness = displaced();
     harness.restart();
-    assert_eq!(harness.site.deadlines().withdrawn, 0);
+    assert_eq!(harness.site.deadlines().revoked, 0);
     // Another of its steps is lost as well.
     let ill = OFFICE.replace("bea: {", "bea: { absent: [{ from: 2026-01-16 }],");
     harness.ask(Request::PublishOrganisation { source: ill }).unwrap();
     pass(&mut harness, 10);
     assert_eq!(shown(&mut harness, FIRST), "not promised: check nobody, approve nobody");
     // The urgent one is counted.
-    assert_eq!(harness.site.deadlines().withdrawn, 1);
+    assert_eq!(harness.site.deadlines().revoked, 1);
 }
 
 #[test]
@@ -138,7 +138,7 @@ fn a_step_that_is_not_done_by_its_date_gets_a_later_one_as_long_as_the_case_can_
     pass(&mut harness, 600);
     complete(&mut harness, FIRST, "check", "ann");
     complete(&mut harness, FIRST, "approve", "bea");
-    assert_eq!((harness.site.deadlines().kept, harness.site.deadlines().withdrawn), (1, 0));
+    assert_eq!((harness.site.deadlines().kept, harness.site.deadlines().revoked), (1, 0));
 }
 
 #[test]
@@ -158,7 +158,7 @@ fn whoever_is_back_is_asked_at_once_and_for_all_steps_that_nobody_has_promised()
 }
 
 #[test]
-fn what_is_withdrawn_only_when_it_is_late_counts_as_broken() {
+fn what_is_revoked_only_when_it_is_late_counts_as_broken() {
     let mut harness = office();
     start(&mut harness, 1, "2026-01-16T12:30:00Z");
     // Nobody looked at the plans before.
@@ -167,5 +167,5 @@ fn what_is_withdrawn_only_when_it_is_late_counts_as_broken() {
     complete(&mut harness, FIRST, "check", "ann");
     complete(&mut harness, FIRST, "approve", "bea");
     let counts = harness.site.deadlines();
-    assert_eq!((counts.withdrawn, counts.broken), (0, 1));
+    assert_eq!((counts.revoked, counts.broken), (0, 1));
 }

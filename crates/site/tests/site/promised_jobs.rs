@@ -97,7 +97,7 @@ fn what_an_executor_works_on_is_not_taken_for_something_it_has_not_begun() {
     for _ in 0..9 {
         depot.site.pass(MINUTE);
     }
-    assert_eq!(depot.site.site.deadlines().withdrawn, 0);
+    assert_eq!(depot.site.site.deadlines().revoked, 0);
     depot.done(&name, &task);
     depot.confirm(&name, &task);
     assert_eq!(depot.site.site.deadlines().kept, 1);
@@ -153,10 +153,10 @@ fn when_an_executor_is_taken_out_another_promises_its_tasks_or_it_is_told() {
     depot.site.ask(Request::Executor(Concern::Register(lift))).unwrap();
     depot.site.ask(Request::Executor(Concern::Remove { name: "crane".into() })).unwrap();
     depot.site.pass(Duration::from_secs(10));
-    assert_eq!(depot.site.site.deadlines().withdrawn, 0, "the lift has promised both");
+    assert_eq!(depot.site.site.deadlines().revoked, 0, "the lift has promised both");
     depot.site.ask(Request::Executor(Concern::Remove { name: "lift".into() })).unwrap();
     depot.site.pass(Duration::from_secs(10));
-    assert_eq!(depot.site.site.deadlines().withdrawn, 2);
+    assert_eq!(depot.site.site.deadlines().revoked, 2);
 }
 
 #[test]
@@ -218,11 +218,11 @@ fn a_job_that_takes_longer_than_was_said_keeps_its_executor_busy() {
         depot.site.pass(MINUTE);
     }
     start(&mut depot, 3, Some(14)).unwrap_err();
-    assert_eq!(depot.site.site.deadlines().withdrawn, 0, "there is still time");
+    assert_eq!(depot.site.site.deadlines().revoked, 0, "there is still time");
     for _ in 0..5 {
         depot.site.pass(MINUTE);
     }
-    assert_eq!(depot.site.site.deadlines().withdrawn, 1, "it is told before it is late");
+    assert_eq!(depot.site.site.deadlines().revoked, 1, "it is told before it is late");
     finish(&mut depot, &name, &task);
     assert_eq!(given(&mut depot), [2], "it is done all the same");
 }
@@ -283,7 +283,7 @@ fn an_executor_that_was_taken_out_just_before_a_crash_has_promised_nothing() {
     let mut depot = depot();
     start(&mut depot, 1, Some(15)).unwrap();
     depot.site.ask(Request::Executor(Concern::Remove { name: "crane".into() })).unwrap();
-    assert_eq!(depot.site.site.deadlines().withdrawn, 1, "at that moment");
+    assert_eq!(depot.site.site.deadlines().revoked, 1, "at that moment");
     depot.site.restart();
     depot.site.pass(Duration::from_secs(1));
     let show = Request::Show { instance: InstanceId(1), wait_until: None };

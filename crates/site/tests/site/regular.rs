@@ -77,7 +77,7 @@ fn who_does_something_else_first_is_not_late() {
     }
     finish(&mut depot);
     let counts = depot.site.site.deadlines();
-    assert_eq!((counts.kept, counts.withdrawn), (2, 0), "{counts:?}");
+    assert_eq!((counts.kept, counts.revoked), (2, 0), "{counts:?}");
 }
 
 #[test]

@@ -114,7 +114,7 @@ fn regular_work_of_a_week_is_promised_to_nobody() {
     harness.ask(claim("ann", InstanceId(1 << 80), "check")).unwrap();
     works_until(&mut harness, "23T16");
     assert_eq!(stands(&mut harness, 1), "ann 21 12:00 to 23 16:00");
-    assert_eq!(harness.site.deadlines().withdrawn, 0);
+    assert_eq!(harness.site.deadlines().revoked, 0);
 }
 
 #[test]
@@ -155,7 +155,7 @@ fn somebody_who_will_be_away_on_a_later_day_is_noticed_at_once() {
     let away = absent("ann", "2026-01-21", "2026-01-21");
     harness.ask(organisation(&format!("{away}{guard}"))).unwrap();
     assert_eq!(stands(&mut harness, 1), "nobody, nobody");
-    assert_eq!(harness.site.deadlines().withdrawn, 1);
+    assert_eq!(harness.site.deadlines().revoked, 1);
 }
 
 #[test]
@@ -167,7 +167,7 @@ fn who_has_claimed_it_and_falls_ill_is_noticed_before_the_deadline_is_missed() {
     let away = absent("ann", "2026-01-19T09:00:00Z", "2026-01-30");
     harness.ask(organisation(&away)).unwrap();
     assert_eq!(stands(&mut harness, 1), "nobody");
-    assert_eq!(harness.site.deadlines().withdrawn, 1);
+    assert_eq!(harness.site.deadlines().revoked, 1);
 }
 
 #[test]

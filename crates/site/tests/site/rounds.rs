@@ -154,7 +154,7 @@ fn every_planned_round_is_promised_and_then_what_follows() {
     }
     done(&mut harness, "ann", "file", None);
     assert_eq!(replanned(&mut harness), [""; 0]);
-    assert_eq!((harness.site.deadlines().kept, harness.site.deadlines().withdrawn), (1, 0));
+    assert_eq!((harness.site.deadlines().kept, harness.site.deadlines().revoked), (1, 0));
 }
 
 #[test]
@@ -180,7 +180,7 @@ fn rounds_that_are_not_gone_are_given_back_at_once_and_what_follows_begins_early
 }
 
 #[test]
-fn a_round_more_than_planned_withdraws_the_promise_at_that_moment_and_says_so() {
+fn a_round_more_than_planned_revokes_the_promise_at_that_moment_and_says_so() {
     let mut harness = office(REVIEW);
     start(&mut harness, CASE, EVENING).unwrap();
     done(&mut harness, "ann", "check:0", None);
@@ -189,12 +189,12 @@ fn a_round_more_than_planned_withdraws_the_promise_at_that_moment_and_says_so() 
     harness.restart();
     assert_eq!(turns(&mut harness, "ann"), ["check:1", "file"]);
     done(&mut harness, "ann", "check:1", None);
-    assert_eq!((replanned(&mut harness).len(), harness.site.deadlines().withdrawn), (0, 0));
+    assert_eq!((replanned(&mut harness).len(), harness.site.deadlines().revoked), (0, 0));
     done(&mut harness, "bea", "review:1", Some("repeat"));
     let told = replanned(&mut harness);
     let text = "`check` is done once more than was planned; check:2 is not promised any more";
     assert_eq!(told, [text]);
-    assert_eq!(harness.site.deadlines().withdrawn, 1);
+    assert_eq!(harness.site.deadlines().revoked, 1);
     assert!(shown(&mut harness).starts_with("not promised: check:0 ann"));
 }
 
@@ -216,9 +216,9 @@ fn rounds_of_a_loop_within_a_loop_are_not_taken_for_each_other() {
     assert_eq!(turns(&mut harness, "ann"), ["check:1.1"]);
     done(&mut harness, "bea", "inner:1.0", Some("repeat"));
     done(&mut harness, "ann", "check:1.1", None);
-    assert_eq!((replanned(&mut harness).len(), harness.site.deadlines().withdrawn), (0, 0));
+    assert_eq!((replanned(&mut harness).len(), harness.site.deadlines().revoked), (0, 0));
     done(&mut harness, "bea", "inner:1.1", Some("repeat"));
-    assert_eq!(harness.site.deadlines().withdrawn, 1);
+    assert_eq!(harness.site.deadlines().revoked, 1);
     assert!(replanned(&mut harness)[0].contains("check:1.2 is not promised any more"));
 }
 
@@ -254,5 +254,5 @@ steps:
         is_reader,
         "{planned}: {told:?}"
     );
-    assert_eq!(harness.site.deadlines().withdrawn, 0);
+    assert_eq!(harness.site.deadlines().revoked, 0);
 }

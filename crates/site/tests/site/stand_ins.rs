@@ -113,7 +113,7 @@ fn who_falls_ill_is_stood_in_for_and_the_promise_goes_on() {
     // Ann was not ill after all: Ben sees nothing of it now.
     publish(&mut harness, people(""));
     assert_eq!(stands(&mut harness, 1), "ann 19 08:00 to 19 11:00");
-    assert_eq!(harness.site.deadlines().withdrawn, 0);
+    assert_eq!(harness.site.deadlines().revoked, 0);
 }
 
 #[test]
@@ -130,7 +130,7 @@ fn what_somebody_ill_has_claimed_is_promised_by_who_stands_in_and_by_nobody_else
     // Ben takes it over, and it is known that he works on it.
     harness.ask(claim("ben", instance, "check")).unwrap();
     harness.pass(Duration::from_secs(3 * 3600));
-    assert_eq!(harness.site.deadlines().withdrawn, 0);
+    assert_eq!(harness.site.deadlines().revoked, 0);
     let complete = Complete {
         agent: "ben".into(),
         activity: activity(instance, "check"),
@@ -199,7 +199,7 @@ fn who_stands_in_for_the_second_time_still_does_after_a_change_and_a_crash() {
     assert_eq!(stands(&mut harness, 6), "ben 21 08:00 to 21 11:00");
     assert_eq!(history_len(&mut harness, 6), before);
     assert_eq!(stands(&mut harness, 1), "ben 19 08:00 to 19 11:00");
-    assert_eq!(harness.site.deadlines().withdrawn, 0);
+    assert_eq!(harness.site.deadlines().revoked, 0);
     // The second time is not needed any more: Ann does it, or nobody.
     let first = TWICE.split(", {").next().unwrap();
     publish(&mut harness, people(first));

@@ -31,7 +31,7 @@ fn without_a_promise_it_starts_all_the_same_if_that_is_wanted() {
     assert_eq!(told(harness.ask(anyway)), "not promised: ");
     let show = Request::Show { instance: InstanceId(1 << 80), wait_until: None };
     let Ok(Answer::Instance(view)) = harness.ask(show) else { panic!("a case") };
-    assert_eq!(view.info.deadline.unwrap().withdrawn, None, "nobody had promised it");
+    assert_eq!(view.info.deadline.unwrap().revoked, None, "nobody had promised it");
     assert_eq!(harness.site.deadlines().unpromised, 1);
 }
 
@@ -116,7 +116,7 @@ fn the_earliest_date_can_still_be_promised_when_it_was_read() {
     }
     // Nor is it taken back at once because nobody has begun in the same moment.
     harness.pass(Duration::from_secs(60));
-    assert_eq!(harness.site.deadlines().withdrawn, 0);
+    assert_eq!(harness.site.deadlines().revoked, 0);
 }
 
 #[test]

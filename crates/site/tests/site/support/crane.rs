@@ -130,8 +130,8 @@ pub(crate) fn report_of(
 
 pub(crate) fn deadlines(group: &Group) -> (u64, u64, u64) {
     let all = group.servers.iter().map(|server| server.site.deadlines());
-    all.fold((0, 0, 0), |(kept, broken, withdrawn), it| {
-        (kept + it.kept, broken + it.broken, withdrawn + it.withdrawn)
+    all.fold((0, 0, 0), |(kept, broken, revoked), it| {
+        (kept + it.kept, broken + it.broken, revoked + it.revoked)
     })
 }
 

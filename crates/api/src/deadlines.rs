@@ -24,7 +24,7 @@ pub struct DeadlineRequest {
     /// What to do if it cannot be promised.
     #[serde(default)]
     pub unpromised: Unpromised,
-    /// What is promised may make way for what is more important; 9 is the most important.
+    /// A case that is promised can be displaced by a more important one; 9 is the most important.
     #[serde(default = "usual_priority")]
     #[schema(maximum = 9, default = 5)]
     pub priority: u8,

@@ -49,7 +49,7 @@ pub struct ScheduleRequest {
 pub struct Within {
     /// From the moment on.
     pub within_ms: u64,
-    /// What is promised may make way for what is more important; 9 is the most important.
+    /// A case that is promised can be displaced by a more important one; 9 is the most important.
     #[serde(default = "usual_priority")]
     #[schema(maximum = 9, default = 5)]
     pub priority: u8,

@@ -93,7 +93,7 @@ pub(crate) struct DeadlineArgs {
     /// Start it all the same if it cannot be promised
     #[arg(long, requires = "by")]
     unpromised: bool,
-    /// From 0 to 9: what is promised may make way for what is more important
+    /// From 0 to 9: a case that is promised can be displaced by a more important one
     #[arg(
         long, value_name = "N", requires = "by", default_value_t = event::Deadline::PRIORITY_DEFAULT,
         value_parser = clap::value_parser!(u8).range(0..=i64::from(event::Deadline::PRIORITY_MAX))

@@ -80,7 +80,7 @@ struct Put {
     /// and started all the same
     #[arg(long, value_name = "TIME", value_parser = parse_duration)]
     by: Option<Duration>,
-    /// From 0 to 9: what is promised may make way for what is more important
+    /// From 0 to 9: a case that is promised can be displaced by a more important one
     #[arg(
         long, value_name = "N", requires = "by", default_value_t = Deadline::PRIORITY_DEFAULT,
         value_parser = clap::value_parser!(u8).range(0..=i64::from(Deadline::PRIORITY_MAX))

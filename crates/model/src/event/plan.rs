@@ -38,7 +38,7 @@ pub enum PlanEvent {
         task: TaskKey,
         #[n(1)]
         asker: ServerId,
-        /// Otherwise it made way for something more important.
+        /// Otherwise it was displaced by something more important.
         #[n(2)]
         is_lost: bool,
         /// In which attempt of whoever asked it was promised.
@@ -89,7 +89,7 @@ pub struct Reserved {
     pub takes_ms: u64,
     #[n(6)]
     pub priority: u8,
-    /// Whether it may make way for something more important.
+    /// Whether something more important may displace it.
     #[n(7)]
     pub may_abort: bool,
     /// The server that asked for it.

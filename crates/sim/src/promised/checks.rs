@@ -115,7 +115,7 @@ pub(super) fn last_due(office: &Office) -> Result<Timestamp, String> {
     Ok(last)
 }
 
-/// What others make way for is in a plan when they have heard of it: soon after the case has begun.
+/// What displaces others is in a plan when its planner has heard that the case goes ahead: soon after it has begun.
 fn started(office: &Office) -> BTreeSet<InstanceId> {
     let is_heard = |created: Timestamp| office.now.0 - created.0 > MARGIN;
     let started = office.ledger.cases.iter().filter(|(_, case)| case.created.is_some_and(is_heard));
@@ -256,8 +256,8 @@ fn kept_or_told(
 }
 
 /// Where nothing breaks a promise is taken back only because something more important came, and before the step
-/// is due, or because it goes round once more than planned. What made way, or goes on longer, is done later than planned, and
-/// then something else may have to make way for that.
+/// is due, or because it goes round once more than planned. What is displaced, or goes on longer, is done later than planned, and
+/// then something else may become late for that.
 fn only_for_something_more_important(
     office: &Office,
     id: InstanceId,

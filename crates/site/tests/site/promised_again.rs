@@ -1,4 +1,4 @@
-//! Cases whose promise was revoked are tried again, as long as they can be in time, and nobody makes way for them.
+//! Cases whose promise was revoked are tried again, as long as they can be in time, and displace nothing.
 
 use std::time::Duration;
 

@@ -85,7 +85,7 @@ fn nobody_makes_way_for_a_case_that_is_refused_for_another_step() {
     let mut harness = office();
     let sign = "process: sign\nsteps: [{ step: sign, who: Role(manager), takes: 450m }]";
     harness.ask(Request::Deploy { source: sign.to_owned() }).unwrap();
-    // Bea's day is full of what is as important, and nobody makes way for another step of it.
+    // Bea's day is full of what is as important, and nothing is displaced for another step of it.
     let Request::Start(busy) = wish(1, "2026-01-16T16:00:00Z", |wish| wish.priority = 9) else {
         panic!("a start")
     };

@@ -40,7 +40,7 @@ fn abort(harness: &mut Harness, instance: InstanceId) {
 }
 
 #[test]
-fn what_has_made_way_is_promised_again_when_there_is_time_for_it_after_all() {
+fn what_was_displaced_is_promised_again_when_there_is_time_for_it_after_all() {
     let mut harness = displaced();
     pass(&mut harness, 30);
     abort(&mut harness, URGENT);
@@ -73,7 +73,7 @@ fn nothing_is_written_while_nobody_has_the_time_nor_when_it_is_late() {
 }
 
 #[test]
-fn nobody_makes_way_for_what_is_tried_again() {
+fn nothing_is_displaced_for_what_is_tried_again() {
     let mut harness = displaced();
     abort(&mut harness, URGENT);
     // Less important, and there first.

@@ -69,7 +69,7 @@ fn what_cannot_be_started_is_not_promised() {
 }
 
 #[test]
-fn nothing_makes_way_for_a_question() {
+fn nothing_is_displaced_for_a_question() {
     let mut harness = office();
     start(&mut harness, 1, "2026-01-16T16:00:00Z");
     start(&mut harness, 2, "2026-01-16T16:00:00Z");
@@ -81,7 +81,7 @@ fn nothing_makes_way_for_a_question() {
 }
 
 #[test]
-fn nobody_makes_way_for_a_case_that_is_refused_for_another_step() {
+fn nothing_is_displaced_for_a_case_that_is_refused_for_another_step() {
     let mut harness = office();
     let sign = "process: sign\nsteps: [{ step: sign, who: Role(manager), takes: 450m }]";
     harness.ask(Request::Deploy { source: sign.to_owned() }).unwrap();

@@ -149,7 +149,10 @@ async fn people_read_what_is_promised_and_what_to_type_next() -> Result<()> {
     assert_eq!(anyway["deadline"]["promised"], false);
     let asked = server.run(&["deadline", "ask", "claim", "--set", "sum=7", "--by", "9h"])?;
     let asked = asked.succeeded()?;
-    ensure!(asked.contains("can be promised") && asked.contains("nothing is reserved"), "{asked}");
+    ensure!(
+        asked.contains("can be promised") && asked.contains("held for five minutes"),
+        "{asked}"
+    );
     let list = server.run(&["deadline", "list"])?.succeeded()?;
     ensure!(list.contains("check by ann, due") && list.contains("not promised"), "{list}");
     let chart = server.run(&["deadline", "plan", "ann", "--width", "80"])?.succeeded()?;

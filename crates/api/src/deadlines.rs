@@ -1,7 +1,7 @@
 //! Deadlines: asking for a promise, what was planned for it, and the plan of somebody.
 //!
-//! Invariant: a deadline is *promised* as long as everybody who has to do a step has a place for it in
-//! their plan.
+//! Invariant: a case has one promise, its deadline. The dates of its steps are advice: they may change while the promise
+//! stands.
 
 use std::sync::Arc;
 
@@ -58,7 +58,7 @@ pub struct Deadline {
     #[serde(with = "text")]
     #[schema(value_type = String, format = DateTime)]
     pub at: Timestamp,
-    /// Whether everybody who has to do a step has promised it, and still does.
+    /// Whether it is promised: every step that is left is planned, and done before the deadline by that plan.
     pub promised: bool,
     /// The last deadline that passed before the case had ended. Where it is the same as `at`, the case is late; else it was
     /// extended.
@@ -93,7 +93,7 @@ pub struct Revoked {
     #[serde(with = "text")]
     #[schema(value_type = String, format = DateTime)]
     pub at: Timestamp,
-    /// The first step that nobody promised any more.
+    /// The first step that is not planned any more.
     pub step: Arc<str>,
     pub reason: String,
 }
@@ -108,18 +108,19 @@ pub struct DeadlineStep {
     /// Nobody has to do it: the loop was left before this round.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub given_back: bool,
-    /// Who has promised it; absent if nobody does any more.
+    /// Who is to do it; absent if it is not planned any more.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub by: Option<Performer>,
-    /// When they were to begin as it was promised; what is due sooner may come before.
+    /// When they were to begin as it was planned; what is due sooner may come before.
     #[serde(default, with = "text::option", skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<String>, format = DateTime)]
     pub start: Option<Timestamp>,
-    /// When they were to be done as it was promised.
+    /// When they were to be done as it was planned.
     #[serde(default, with = "text::option", skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<String>, format = DateTime)]
     pub end: Option<Timestamp>,
-    /// By when it will be done, whatever comes before: that is promised.
+    /// By when it is to be done, so that the steps behind it are in time. This is advice: it changes when the case is planned
+    /// anew.
     #[serde(with = "text")]
     #[schema(value_type = String, format = DateTime)]
     pub due: Timestamp,

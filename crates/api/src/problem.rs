@@ -39,7 +39,8 @@ pub struct Problem {
     #[serde(default, with = "text::option", skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<String>, format = DateTime)]
     pub earliest: Option<Timestamp>,
-    /// What would be planned for that date: who would do what when. Nothing of it is reserved.
+    /// What would be planned for that date: who would do what when. It is held for five minutes, for the next start of the
+    /// same process by the same caller.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub steps: Vec<DeadlineStep>,
 }

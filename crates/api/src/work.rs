@@ -63,7 +63,7 @@ pub struct Item {
     #[serde(default, with = "text::option", skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<String>, format = DateTime)]
     pub due: Option<Timestamp>,
-    /// Who has promised it.
+    /// For whom it is planned.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub planned_for: Option<Arc<str>>,
     /// The absent person it is seen for, if not for oneself.

@@ -177,7 +177,7 @@ pub(crate) mod tests {
         let mut deadline = deadline();
         let book = &mut deadline.steps[1];
         (book.by, book.start, book.end) = (None, None, None);
-        let reason = "nobody has the time for it any more".to_owned();
+        let reason = "could not be done in time as planned".to_owned();
         let why = Revoked { at: at("2026-03-01T12:00:00Z"), step: "book".into(), reason };
         Deadline { promised: false, revoked: Some(why), ..deadline }
     }

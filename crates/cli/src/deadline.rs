@@ -1,7 +1,7 @@
 //! `legwork deadline`: whether something can be promised, what was, and what somebody is to do when.
 //!
 //! Invariant: nothing here starts or promises anything. Of a question there is left what `--file` names,
-//! which is stored before it is asked.
+//! which is stored before it is asked, and what the server holds of it for five minutes.
 
 mod list;
 mod show;
@@ -91,7 +91,7 @@ async fn ask(context: &Context, args: &AskArgs) -> Result<()> {
 fn asked(process: &str, deadline: &Deadline) -> String {
     let (mark, at) = (paint(GOOD, "✔"), paint(STRONG, when::minute(deadline.at)));
     let start = format!("legwork start {process} --by {}", deadline.at);
-    let next = format!("nothing is reserved yet; `{start}` with the same values does");
+    let next = format!("held for five minutes; `{start}` with the same values takes it");
     format!("{mark} can be promised for {at}\n{}{}\n", by::steps(&deadline.steps), paint(DIM, next))
 }
 
@@ -252,7 +252,7 @@ mod tests {
           STEP   WHO           PLANNED
           check  ann           2026-03-01 08:00–11:00Z
           book   executor crm  2026-03-01 11:00Z
-        nothing is reserved yet; `legwork start loan --by 2026-03-02T16:00:00.000Z` with the same values does
+        held for five minutes; `legwork start loan --by 2026-03-02T16:00:00.000Z` with the same values takes it
         ");
     }
 }

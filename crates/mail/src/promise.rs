@@ -167,14 +167,13 @@ mod tests {
     #[test]
     fn the_guide_shows_a_revocation_as_it_is() {
         let guide = include_str!("../../../docs/guide/mail.md");
-        let shown =
-            shown(&turn(Kind::Revocation, "whoever was to do it cannot do it in time any more"));
+        let shown = shown(&turn(Kind::Revocation, "could not be done in time as planned"));
         assert!(guide.contains(&format!("```text\n{shown}```\n")), "{shown}");
     }
 
     #[test]
     fn a_promise_that_is_back_is_told() {
-        insta::assert_snapshot!(shown(&turn(Kind::Promise, "somebody else will do it")), @"
+        insta::assert_snapshot!(shown(&turn(Kind::Promise, "it can be done in time again")), @"
             Subject: Promised again: Quotation
 
             A case that you started is promised again.
@@ -184,7 +183,7 @@ mod tests {
             Case:     inst_01ARZ3NDEKTSV4RRFFQ69G5FAV
             Deadline: 2026-11-18 12:06 (Europe/Berlin)
             Since:    2026-11-16 09:23 (Europe/Berlin)
-            Why:      somebody else will do it
+            Why:      it can be done in time again
 
             To see its steps, and how far they are:
 

@@ -466,7 +466,7 @@ pub struct ItemInfo {
     pub takes: Option<Duration>,
     /// By when it has to be done for the deadline of its instance.
     pub due: Option<Timestamp>,
-    /// Who has promised it.
+    /// For whom it is planned.
     pub planned_for: Option<AgentId>,
     /// The absent person it is seen for, if not for oneself.
     pub on_behalf_of: Option<AgentId>,

@@ -198,8 +198,8 @@ impl Client {
         self.call(Call::post("/v1/instances", request)?.keyed(key)?.waiting(wait)).await
     }
 
-    /// Whether the deadline of a start could be promised, and how; nothing is started, and nothing stays
-    /// reserved.
+    /// Whether the deadline of a start could be promised, and how. Nothing is started; what was found is held for
+    /// five minutes.
     pub async fn ask_deadline(&self, request: &StartRequest) -> Result<Deadline, Error> {
         self.call(Call::post("/v1/deadlines", request)?).await
     }

@@ -220,7 +220,7 @@ fn next_of(summary: &InstanceSummary, next: Option<&DeadlineStep>, open: &[OpenS
     words.into_iter().flatten().collect::<Vec<_>>().join("; ")
 }
 
-/// `check by ann, due 2026-03-01 14:00:00Z`: when exactly it is done may still change, this does not.
+/// `check by ann, due 2026-03-01 14:00Z`. The date is advice: it changes when the case is planned anew.
 fn next_words(step: &DeadlineStep) -> String {
     let by = step.by.as_ref().map_or_else(|| "nobody".to_owned(), tree::performer);
     let name = tree::in_round(&step.step, &step.iteration);

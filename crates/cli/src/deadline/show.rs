@@ -249,7 +249,7 @@ mod tests {
         insta::assert_snapshot!(bare(&render_shown(&shown)), @r"
         loan v2 · inst_01KFZQ9Y5GB4D7T3N8XJ2M6RVC
         ! revoked; it was promised for 2026-03-02 16:00Z
-          not promised since 2026-03-01 12:00Z: book: nobody has the time for it any more
+          not promised since 2026-03-01 12:00Z: book: could not be done in time as planned
           STEP   WHO     PLANNED                  DUE                SO FAR
           check  ann     2026-03-01 08:00–11:00Z  2026-03-01 14:00Z  open
           book   nobody                           2026-03-01 15:00Z  not yet

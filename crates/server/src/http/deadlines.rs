@@ -1,6 +1,6 @@
 //! Deadlines: whether one could be promised, and what somebody is to do when.
 //!
-//! Invariant: nothing is reserved here for longer than it takes to answer.
+//! Invariant: nothing is started or promised here. What could be promised is held as an offer for five minutes.
 
 use legwork_api::deadlines::{Deadline, Plan};
 use legwork_api::instances::StartRequest;
@@ -12,8 +12,8 @@ use super::reply::{Refused, Reply, Result};
 use super::starts::{self, Purpose};
 use crate::convert;
 
-/// Tells whether the deadline of a start could be promised, and how. Nothing is started, and what was
-/// reserved to find out is given back at once.
+/// Tells whether the deadline of a start could be promised, and how. Nothing is started. What was found is
+/// held for five minutes, for the next start of the same process by the same caller.
 #[utoipa::path(
     post, path = "/v1/deadlines", tag = "deadlines", operation_id = "ask_deadline",
     request_body = StartRequest,

@@ -26,13 +26,13 @@ pub struct LegView {
     pub step: Arc<str>,
     /// In which round of the loops around it.
     pub iteration: Iteration,
-    /// By when it will be done, whatever comes before: that is promised.
+    /// By when it is to be done, so that the steps behind it are in time: advice.
     pub due: Timestamp,
-    /// Who has promised it; nobody, if not any more.
+    /// Who is to do it; nobody, if it is not planned any more.
     pub by: Option<Performer>,
-    /// When they were to begin as it was promised; what is due sooner may come before.
+    /// When they were to begin as it was planned; what is due sooner may come before.
     pub start: Option<Timestamp>,
-    /// When they were to be done as it was promised.
+    /// When they were to be done as it was planned.
     pub end: Option<Timestamp>,
     /// The loop was left before this round.
     pub is_given_back: bool,

@@ -57,7 +57,7 @@ pub struct Promises {
     pub revoked: usize,
     /// Done after the deadline.
     pub late: usize,
-    /// Those of them that nobody was told of: servers were down that had to do with it.
+    /// Those of them that were promised until the deadline passed: something broke.
     pub excused: usize,
 }
 

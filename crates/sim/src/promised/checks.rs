@@ -7,9 +7,9 @@ use legwork_model::id::{AgentId, InstanceId, StreamId, StreamKind};
 use legwork_model::time::Timestamp;
 use legwork_site::{Answer, PlanView, Request, ResourceId};
 
+use super::Office;
 use super::ledger::{Case, Told};
 use super::starts::Starts;
-use super::{Office, Trouble};
 use crate::Promises;
 use crate::material::AGENTS;
 use crate::world::{Reply, World};
@@ -19,12 +19,6 @@ const MARGIN: i64 = 60_000;
 /// By how much the longest step may seem to become late before it is given up, a sixteenth of it, and how long it takes until
 /// that is looked at: of the time in which people work.
 const MARGIN_PLAN: i64 = 12 * 60_000 / 16 + 7_000;
-/// What was lost on the way is said again, sometimes only after a while.
-const MARGIN_ROUGH: i64 = 30_000;
-/// Whoever was in trouble longer ago has told since what that costs.
-const RECENTLY: i64 = 2 * 60_000;
-/// How long it takes at most until something is told.
-const MARGIN_TOLD: i64 = 5_000;
 
 fn plan(office: &mut Office, agent: &AgentId) -> Result<Option<PlanView>, String> {
     let place = office.planner_of(agent);
@@ -279,26 +273,6 @@ fn only_for_something_more_important(
 }
 
 impl Office {
-    /// The servers that have to do with a case: that have a part of it or planned it, and those at which people look who
-    /// were to do something. That somebody is away the first of all has to tell; and any server gives work to machines.
-    fn concerned(&self, id: InstanceId, case: &Case) -> Result<BTreeSet<usize>, String> {
-        if self.is_for_machines(case) {
-            return Ok((0..self.worlds.len()).collect());
-        }
-        let mut places = case.planners.clone();
-        for (place, world) in self.worlds.iter().enumerate() {
-            if !world.records(StreamId::from(id), 0)?.is_empty() {
-                places.insert(place);
-            }
-        }
-        let fronts = self.fronts.iter().filter(|(agent, _)| case.planned.contains(*agent));
-        places.extend(fronts.flat_map(|(_, fronts)| fronts));
-        if case.planned.iter().any(|agent| self.gone.contains(agent)) {
-            places.insert(0);
-        }
-        Ok(places)
-    }
-
     pub(super) fn is_for_machines(&self, case: &Case) -> bool {
         let schema = &self.processes[case.process].1;
         schema.nodes.iter().any(|node| node.job().is_some())
@@ -309,33 +283,5 @@ impl Office {
     fn is_down_at(&self, place: usize, due: Timestamp) -> bool {
         let mut down = self.troubles.iter().filter(|it| it.is_down && it.place == place);
         down.any(|it| it.from <= due.0 && due.0 <= it.until)
-    }
-
-    /// Whether it was told as soon as it could be: something was broken at one of these servers from when it was due until then.
-    fn is_told(&self, places: &BTreeSet<usize>, due: Timestamp, told: Timestamp) -> bool {
-        let mut own: Vec<_> =
-            self.troubles.iter().filter(|trouble| places.contains(&trouble.place)).collect();
-        own.sort_by_key(|trouble| trouble.from);
-        let is_after = |until: i64, trouble: &Trouble| trouble.from <= until;
-        let broken = own.into_iter().fold(None, |until: Option<i64>, trouble| match until {
-            None if is_after(due.0, trouble) && trouble.until >= due.0 => Some(trouble.until),
-            Some(until) if is_after(until, trouble) => Some(until.max(trouble.until)),
-            None | Some(_) => until,
-        });
-        broken.is_some_and(|until| told.0 <= until + MARGIN_TOLD)
-    }
-
-    /// For how long something was broken at these servers in a span.
-    fn trouble(&self, places: &BTreeSet<usize>, from: Timestamp, to: Timestamp) -> i64 {
-        let own = self.troubles.iter().filter(|trouble| places.contains(&trouble.place));
-        let mut spans: Vec<(i64, i64)> =
-            own.map(|trouble| (trouble.from.max(from.0), trouble.until.min(to.0))).collect();
-        spans.sort_unstable();
-        let (mut sum, mut counted) = (0, i64::MIN);
-        for (from, until) in spans {
-            sum += (until - from.max(counted)).max(0);
-            counted = counted.max(until);
-        }
-        sum
     }
 }

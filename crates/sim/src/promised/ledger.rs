@@ -1,9 +1,9 @@
 //! What was promised for each instance and what was told of it, read from the histories.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
-use legwork_model::event::{Deadline, Event, Leg, Performer, Record};
-use legwork_model::id::{AgentId, InstanceId, NodeId, StreamId};
+use legwork_model::event::{Deadline, Event, Record};
+use legwork_model::id::{InstanceId, NodeId, StreamId};
 use legwork_model::time::Timestamp;
 
 use crate::world::World;
@@ -21,17 +21,12 @@ pub(super) struct Case {
     pub(super) is_aborted: bool,
     /// Somebody has held it up.
     pub(super) was_suspended: bool,
-    /// Who was to do something of it, and the servers that planned it.
-    pub(super) planned: BTreeSet<AgentId>,
-    pub(super) planners: BTreeSet<usize>,
     read: usize,
     pub(super) created: Option<Timestamp>,
     pub(super) deadline: Option<Deadline>,
     pub(super) was_promised: bool,
     /// It was told that the deadline has passed.
     pub(super) has_passed: bool,
-    /// How important it is.
-    pub(super) priority: u8,
     /// Whoever has started it was told that it is promised.
     pub(super) is_answered: bool,
     pub(super) told: Vec<Told>,
@@ -43,31 +38,24 @@ pub(super) struct Case {
 #[derive(Debug)]
 pub(super) struct Told {
     pub(super) at: Timestamp,
-    pub(super) due: Timestamp,
     pub(super) is_promised: bool,
     pub(super) reason: String,
 }
 
 /// What is planned for a step.
-#[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Slot {
-    pub(super) due: Timestamp,
     pub(super) takes: i64,
-    pub(super) by: Option<AgentId>,
     /// Somebody has promised it, or a machine has.
     pub(super) is_promised: bool,
 }
 
 impl Ledger {
-    pub(super) fn add(&mut self, id: InstanceId, place: usize, process: usize, priority: u8) {
+    pub(super) fn add(&mut self, id: InstanceId, place: usize, process: usize) {
         let case = Case {
-            priority,
             place,
             process,
             is_aborted: false,
             was_suspended: false,
-            planned: BTreeSet::new(),
-            planners: BTreeSet::new(),
             read: 0,
             created: None,
             deadline: None,
@@ -100,15 +88,11 @@ impl Case {
             self.created = Some(at);
             self.deadline = created.deadline.map(|it| *it);
             self.was_promised = self.deadline.as_ref().is_some_and(Deadline::is_promised);
-            let legs = self.deadline.as_ref().map(|deadline| deadline.legs.clone());
-            self.note_planned(&legs.unwrap_or_default());
         } else if let Event::DeadlinePassed { .. } = event {
             self.has_passed = true;
         } else if let Event::Replanned(replanned) = event {
-            self.note_planned(&replanned.legs);
             self.told.extend(replanned.legs.iter().map(|leg| Told {
                 at,
-                due: leg.due,
                 is_promised: leg.planned.is_some(),
                 reason: replanned.reason.clone(),
             }));
@@ -119,25 +103,11 @@ impl Case {
         }
     }
 
-    fn note_planned(&mut self, legs: &[Leg]) {
-        for planned in legs.iter().filter_map(|leg| leg.planned.as_ref()) {
-            self.planners.insert(usize::from(planned.planner.0));
-            if let Performer::Agent(agent) = &planned.by {
-                self.planned.insert(agent.clone());
-            }
-        }
-    }
-
     /// What is planned for a step, if it has a deadline.
     pub(super) fn slot(&self, node: NodeId, round: u64) -> Option<Slot> {
         let mut legs = self.deadline.as_ref()?.legs.iter();
         let leg = legs.find(|leg| (leg.node, leg.round) == (node, round))?;
-        let by = leg.planned.as_ref().and_then(|planned| match &planned.by {
-            Performer::Agent(agent) => Some(agent.clone()),
-            Performer::Worker(_) | Performer::Executor(_) | Performer::System => None,
-        });
-        let (takes, is_promised) = (leg.takes_ms as i64, leg.planned.is_some());
-        Some(Slot { due: leg.due, takes, by, is_promised })
+        Some(Slot { takes: leg.takes_ms as i64, is_promised: leg.planned.is_some() })
     }
 
     /// Whether it was told at some time that it is not promised any more.
@@ -149,11 +119,5 @@ impl Case {
     pub(super) fn is_unpromised_at(&self, at: Timestamp) -> bool {
         let so_far = self.standings.iter().take_while(|(told, _)| *told <= at);
         so_far.last().is_some_and(|(_, is_promised)| !is_promised)
-    }
-
-    /// When it was told first after a moment that it is not promised any more.
-    pub(super) fn revoked_after(&self, at: Timestamp) -> Option<Timestamp> {
-        let mut later = self.standings.iter().filter(|(told, _)| *told > at);
-        later.find(|(_, is_promised)| !is_promised).map(|(told, _)| *told)
     }
 }

@@ -208,7 +208,7 @@ impl Machines {
             deadline: None,
         };
         self.asked.push((place, office.worlds[place].ask(Request::Start(start))));
-        office.ledger.add(instance, place, process, 0);
+        office.ledger.add(instance, place, process);
     }
 
     /// Machines take what they are given, and tell what is done.

@@ -13,7 +13,7 @@ mod orders;
 mod people;
 mod starts;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use legwork_model::compile::compile;
@@ -75,8 +75,6 @@ pub(super) struct Office {
     /// How long links are cut, if some are.
     cut_until: Option<i64>,
     troubles: Vec<Trouble>,
-    /// The servers at which people have looked what there is to do.
-    fronts: BTreeMap<AgentId, BTreeSet<usize>>,
     /// The latest that somebody asked for.
     last_deadline: Timestamp,
     crashes: u32,
@@ -204,7 +202,6 @@ impl Office {
             gone: BTreeSet::new(),
             cut_until: None,
             troubles: Vec::new(),
-            fronts: BTreeMap::new(),
             last_deadline: BEGINNING,
             crashes: 0,
             completions: 0,

@@ -115,7 +115,6 @@ impl Person {
             if office.worlds[self.place].is_down() {
                 self.place = dice.below(office.worlds.len());
             }
-            office.fronts.entry(self.agent.clone()).or_default().insert(self.place);
             self.ask(office, self.place, Deed::Look, 0);
         }
         self.taken.retain(|activity, _| !office.is_aborted(activity));

@@ -88,7 +88,7 @@ impl Starts {
         }
         wish.ask_only = dice.chance(10);
         wish.unpromised = if dice.chance(20) { Unpromised::Start } else { Unpromised::Refuse };
-        let (ask_only, priority) = (wish.ask_only, wish.priority);
+        let ask_only = wish.ask_only;
         let mut data = Data::new();
         data.insert("n".to_owned(), json!(dice.below(10)));
         let start = Start {
@@ -106,7 +106,7 @@ impl Starts {
         self.asked.insert((place, id), Asked { process, ask_only, patient_until });
         if !ask_only {
             // It may be started although the answer is lost.
-            office.ledger.add(instance, place, process, priority);
+            office.ledger.add(instance, place, process);
         }
     }
 

@@ -152,7 +152,12 @@ impl Search {
                 let how = match self.phase {
                     Phase::Accepting => How::Accepting,
                     Phase::Offering => How::Offering,
-                    _ => How::Plain,
+                    Phase::Soonest
+                    | Phase::Loosening { .. }
+                    | Phase::Probing { .. }
+                    | Phase::Displacing { .. }
+                    | Phase::Begins(_)
+                    | Phase::Over(_) => How::Plain,
                 };
                 Next::Hold { step, release, due: None, how }
             }

@@ -1,8 +1,6 @@
 //! A case is promised with windows that follow each other, refused with a date that is accepted, and displaces only what is less
 //! important.
 
-#![expect(clippy::unwrap_used, reason = "a wrong assumption is a failed test")]
-
 use std::sync::Arc;
 
 use legwork_model::id::{InstanceId, ServerId};

@@ -116,7 +116,7 @@ pub enum Message {
         #[n(0)]
         written: u64,
     },
-    /// How far a promised step is, to who has promised it, and to who asked: said again until it is heard.
+    /// How far a planned step is, to its planner and to the server that started the instance: resent until acknowledged.
     #[n(16)]
     Step {
         #[n(0)]
@@ -136,7 +136,7 @@ pub enum Message {
         #[n(5)]
         holder: Option<AgentId>,
     },
-    /// Steps of an instance are planned otherwise from now on: said again until it is heard.
+    /// Steps of an instance are planned otherwise from now on: resent until acknowledged.
     #[n(20)]
     Replanned {
         #[n(0)]
@@ -147,7 +147,7 @@ pub enum Message {
         #[n(2)]
         number: u64,
     },
-    /// The answer: that change is known.
+    /// The change is acknowledged.
     #[n(21)]
     PlanHeard {
         #[n(0)]
@@ -155,7 +155,7 @@ pub enum Message {
         #[n(1)]
         number: u64,
     },
-    /// The answer to word of a step: that is known.
+    /// Word of a step is acknowledged.
     #[n(22)]
     StepHeard {
         #[n(0)]

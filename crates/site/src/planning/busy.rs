@@ -29,11 +29,11 @@ const USUAL: Duration = Duration::from_secs(60);
 /// Who may begin a job now.
 #[derive(Debug)]
 pub(crate) enum Turn {
-    /// The one that has promised it.
+    /// The executor it is planned for.
     Of(ExecutorId),
-    /// The one that has promised it, later.
+    /// The executor it is planned for, later.
     After(ExecutorId),
-    /// Anybody but those that need their time for what they have promised.
+    /// Any executor but those that need their time for what is reserved.
     Any { but: BTreeSet<ExecutorId>, is_promised: bool },
 }
 
@@ -76,7 +76,7 @@ impl Site {
         Turn::Any { but, is_promised }
     }
 
-    /// Who has promised a job, if they are known here.
+    /// The executor a job is planned for, if it is known here.
     fn promised(&self, key: &JobKey) -> Option<(TaskId, ExecutorId, ServerId)> {
         let (schema, state) = self.instances.state(key.instance)?;
         let leg = leg_of(schema, state, &key.activity)?;
@@ -174,7 +174,7 @@ impl Site {
         Some((pace_ms * size * part) as i64)
     }
 
-    /// Brings the places of jobs that wait in line with who has promised them.
+    /// Brings the places of jobs that wait in line with their plans.
     pub(super) fn rank_jobs(&mut self, id: InstanceId) {
         let Some((schema, state)) = self.instances.state(id) else { return };
         let Some(deadline) = state.deadline() else { return };

@@ -16,7 +16,7 @@ use crate::Site;
 use crate::message::Stage;
 
 /// Where a promise was broken: the first step that was done later than it was due, and the executor or the domain that had
-/// promised it. Which person that was stands in the case and not here: these are shown to whoever watches the server.
+/// promised it. Which person that was stands in the case and not here: these are shown to those who watch the server.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct BrokenAt {
     pub process: Arc<str>,
@@ -132,7 +132,7 @@ impl Site {
     }
 
     /// How much time somebody has spent on a step that is done, in milliseconds: of people what they worked, of
-    /// executors from when they got it. Whoever has taken several does one after the other.
+    /// executors from when they got it. A person who has claimed several does one after the other.
     pub(super) fn took_since(
         &self,
         state: &State,

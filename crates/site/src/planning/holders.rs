@@ -1,8 +1,8 @@
-//! Who has taken a step. Whoever started an instance asks for promises, but only who controls a step sees who has claimed it, and
-//! says so with how far it is.
+//! Who has claimed a step. The server that started an instance has its steps planned, but only the server that controls a step
+//! sees who has claimed it, and says so with how far it is.
 //!
-//! Invariant: what somebody has taken is promised by them, by whoever stands in for them, or by nobody: others wait for it in
-//! vain.
+//! Invariant: what somebody has claimed is planned for them, for one of their substitutes, or for nobody: nobody else can do
+//! it.
 
 use std::collections::BTreeMap;
 
@@ -18,7 +18,7 @@ use super::steps::{is_now, task_of};
 use crate::Site;
 use crate::step::agent;
 
-/// Who has taken steps of instances that were started here, as other servers told. Nothing of it is stored: it is said again.
+/// Who has claimed steps of instances that were started here, as other servers told. Nothing of it is stored: it is resent.
 #[derive(Debug, Default)]
 pub(super) struct Holders(BTreeMap<TaskId, AgentId>);
 
@@ -55,7 +55,7 @@ impl Site {
         is_own && self.planning.holders.note(task, holder)
     }
 
-    /// What somebody has claimed and another one has promised is planned anew, for the holder.
+    /// What somebody has claimed and is planned for somebody else is planned anew, for the holder.
     pub(super) fn follow_holder(&mut self, task: TaskId, has_changed: bool, now: Timestamp) {
         let Some((schema, state, leg)) = self.promised_leg(task) else { return };
         let is_held = self.holder(task.instance, (schema, state), leg).is_some();

@@ -269,7 +269,6 @@ fn records_of(mut events: Vec<PlanEvent>, at: Timestamp) -> Vec<Vec<u8>> {
     records
 }
 
-/// A task as it was promised.
 #[cfg(test)]
 mod tests {
     use legwork_model::event::Performer;

@@ -20,10 +20,10 @@ mod reach;
 mod regular;
 mod reserving;
 mod resources;
-mod retold;
 mod serving;
 mod starts;
 mod steps;
+mod updates;
 mod views;
 mod who;
 mod word;
@@ -81,7 +81,7 @@ pub(crate) struct Planning {
     stages: BTreeMap<TaskId, Told>,
     holders: holders::Holders,
     reach: reach::Reach,
-    retold: retold::Retold,
+    updates: updates::Updates,
     word: word::Word,
     counts: Counts,
     /// Where promises were broken, and how often.
@@ -126,7 +126,7 @@ impl Planning {
         self.revoked.remove(&id);
         self.unheard.remove(&id);
         self.planned_at.remove(&id);
-        self.retold.forget(id);
+        self.updates.forget(id);
         self.holders.forget(id);
         self.stages.extract_if(steps_of(id), |_, _| true).for_each(drop);
     }
@@ -186,7 +186,7 @@ impl Site {
         let granted = planning.granted.values().map(|granted| granted.until).min();
         let displaced = (!planning.displaced.is_empty()).then_some(self.latest);
         let due = [asleep, asked, granted, displaced, self.next_planner(), self.next_replanning()];
-        let told = [self.next_retold(), self.next_word(), planning.reach.next_due()];
+        let told = [self.next_update(), self.next_word(), planning.reach.next_due()];
         due.into_iter().chain(told).flatten().min()
     }
 }

@@ -1,5 +1,5 @@
-//! Planners that cannot be reached: what they have promised is still promised when they come back, but not all of it can
-//! wait for that.
+//! Planners that cannot be reached: their reservations still stand when they come back, but not all of them can wait for
+//! that.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;

@@ -25,7 +25,7 @@ pub(super) struct Told {
     pub(super) since: Timestamp,
     /// Who has claimed it.
     pub(super) holder: Option<AgentId>,
-    /// Who has promised it and so has heard it; `None` if nobody does any more.
+    /// The planner of the step, which was told; `None` if it is not planned any more.
     pub(super) planner: Option<ServerId>,
 }
 
@@ -35,7 +35,7 @@ struct Moved {
     starter: Option<ServerId>,
     /// How far steps are, and how long those took that are done.
     told: Vec<(TaskId, Told, Option<u64>)>,
-    /// Steps that nobody has promised any more.
+    /// Steps that are not planned any more.
     left: Vec<TaskId>,
     /// Steps that are done once more than was planned.
     again: BTreeSet<(NodeId, u64)>,
@@ -100,14 +100,14 @@ impl Site {
             let planner = leg.planned.as_ref().map(|planned| planned.planner);
             if planner.is_none() {
                 left.push(task);
-                // Whoever asks for it again has to know who has taken it.
+                // The starter has to know who has claimed it when it has it replanned.
                 let is_a_persons = || schema.node(leg.node).who().is_some();
                 if stage == Stage::Over || starter.is_none() || !is_a_persons() {
                     continue;
                 }
             }
             let is_now = is_now(schema, state, leg);
-            // Nobody controls what is skipped, nor a round that is not gone: whoever knows it says so.
+            // No server controls what is skipped, nor a round that is not gone: any that knows it says so.
             let is_skipped = stage == Stage::Over
                 && !(is_now && state.node_state(leg.node) != NodeState::Skipped);
             let controls = || self.standing(id).controls(schema, state, leg.node);
@@ -130,7 +130,7 @@ impl Site {
             if same.is_some_and(|same| same.planner == planner) {
                 continue;
             }
-            // Whoever promises it anew has not heard how far it is, and after a restart nobody knows who has.
+            // A new planner does not know how far it is, and after a restart it is not known which planners do.
             let claimed = || state.open_at(schema, leg.node).and_then(|open| open.claimed_at);
             let claimed = if stage == Stage::Begun { claimed() } else { None };
             let since = same.map_or(claimed.unwrap_or(now), |same| same.since);
@@ -151,7 +151,7 @@ impl Site {
         if state.started_elsewhere().is_some() {
             return;
         }
-        self.planning.retold.recover(id, state);
+        self.planning.updates.recover(id, state);
         let turned = deadline.turned.is_some();
         // That it was revoked has been counted.
         let is_revoked =
@@ -277,7 +277,7 @@ impl Site {
         is_put
     }
 
-    /// Whoever follows a list sees for whom its items are planned now.
+    /// Those who follow a list see for whom its items are planned now.
     pub(super) fn show_plan(&mut self, id: InstanceId, legs: &[Leg]) {
         let Some((schema, state)) = self.instances.state(id) else { return };
         let known = legs.iter().filter(|leg| (leg.node.0 as usize) < schema.nodes.len());
@@ -288,7 +288,7 @@ impl Site {
     }
 }
 
-/// By when a job is due that somebody has promised.
+/// By when a job is due that is planned.
 pub(crate) fn promised_for(
     schema: &Schema,
     state: &State,
@@ -359,7 +359,7 @@ pub(super) fn stage_of(schema: &Schema, state: &State, leg: &Leg) -> Stage {
         Ordering::Equal => {}
     }
     match state.node_state(leg.node) {
-        // Whoever has given the result has nothing to do any more, but to hear that it counts.
+        // The executor that has given the result has nothing left to do but to learn that it counts.
         _ if state.answer(leg.node).is_some() => Stage::Over,
         NodeState::NotActivated | NodeState::Activated | NodeState::Failed => Stage::Waiting,
         NodeState::Selected => Stage::Begun,

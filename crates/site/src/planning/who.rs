@@ -1,6 +1,6 @@
-//! Who could do a step, and when: those whom its rule names, and whoever stands in for one of them.
+//! Who could do a step, and when: those whom its rule names, and their substitutes.
 //!
-//! Whoever stands in for somebody sees the item only while that one is away, so their time counts only then.
+//! A substitute sees the item only while the other person is away, so their time counts only then.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -306,7 +306,7 @@ fn activity(schema: &Schema, leg: &Leg) -> Activity {
     Activity { node: leg.node, iteration: Iteration::numbered(leg.round, loops) }
 }
 
-/// Times in their order; those between which there is no gap are one, as of whoever stands in for two people.
+/// Times in their order; those between which there is no gap are one, as of a substitute of two people.
 fn joined(mut times: Vec<Window>) -> Vec<Window> {
     times.sort_by_key(|time| (time.release, time.due));
     let mut joined: Vec<Window> = Vec::new();

@@ -1,10 +1,11 @@
-//! Word of how far steps are: said again until whoever has promised them, or asked for them, has heard it.
+//! How far steps are: sent to the planner of a step and to the server that started the instance, and resent with back-off until
+//! acknowledged.
 //!
-//! Whoever controls a step gives each change a number; whoever started the instance passes it on as it is. What is older than
-//! what was heard of a step does not count, and what is the same counts once. That a step is over always counts: nothing
-//! comes after it, and several may know it, by clocks that differ.
+//! The server that controls a step numbers each change; the server that started the instance passes it on as it is. A change
+//! that is older than what is known of a step does not count, and the same one counts once. That a step is over always
+//! counts: nothing comes after it, and several servers may know it, by clocks that differ.
 //!
-//! Invariant: nothing here is stored. After a restart it is said again of all instances how far they are.
+//! Invariant: nothing here is stored. After a restart the stage of every step is sent anew.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -22,20 +23,20 @@ use crate::Site;
 use crate::message::{Message, Stage};
 use crate::output::Output;
 
-/// How long is waited before it is said again: at first, and at most.
+/// Back-off before a change is resent: at first, and at most.
 const PAUSE_MIN: Duration = Duration::from_secs(1);
 const PAUSE_MAX: Duration = Duration::from_secs(60);
-/// How many are said at a time, and of how many instances after a restart: there may be many.
+/// How many are sent at a time, and of how many instances after a restart: there may be many.
 const SAID_AT_ONCE: usize = 256;
 const FOLLOWED_AT_ONCE: usize = 64;
 
 #[derive(Debug, Default)]
 pub(super) struct Word {
-    /// What servers have not heard of steps.
+    /// What servers have not acknowledged.
     unheard: BTreeMap<(TaskId, ServerId), Unheard>,
-    /// The same in the order in which they are said again.
+    /// The same in the order in which they are resent.
     line: BTreeSet<(Timestamp, TaskId, ServerId)>,
-    /// What was heard last of steps that are promised or asked for here.
+    /// The last change that is known of steps that are planned here, or of instances started here.
     heard: BTreeMap<TaskId, (u64, Stage)>,
     /// Instances that were there at the start and of which nobody was told anything since.
     recovered: BTreeSet<InstanceId>,
@@ -127,7 +128,7 @@ impl Word {
 }
 
 impl Site {
-    /// Tells who has promised a step how far it is, and who asked for it.
+    /// Tells the planner of a step how far it is, and the server that asked for it.
     pub(super) fn tell_step(
         &mut self,
         task: TaskId,
@@ -146,7 +147,7 @@ impl Site {
         }
     }
 
-    /// Says again what was not heard and is due.
+    /// Resends what is not acknowledged and is due.
     pub(super) fn say_steps(&mut self, now: Timestamp) {
         let servers: BTreeSet<ServerId> = self.other_servers().collect();
         let word = &mut self.planning.word;
@@ -155,7 +156,7 @@ impl Site {
                 return;
             };
             let Some(Unheard { news, pause, .. }) = word.take((task, to)) else { return };
-            // Who is gone for good need not hear it.
+            // A server that has left the topology needs no word.
             if !servers.contains(&to) {
                 continue;
             }
@@ -165,19 +166,19 @@ impl Site {
         }
     }
 
-    /// When something is said again.
+    /// When something is resent.
     pub(super) fn next_word(&self) -> Option<Timestamp> {
         let Word { line, recovered, .. } = &self.planning.word;
         let recovered = (!recovered.is_empty()).then_some(self.latest);
         line.first().map(|(due, ..)| *due).into_iter().chain(recovered).min()
     }
 
-    /// Another server tells how far a step is. It may not know who has promised it meanwhile.
+    /// Another server tells how far a step is. It may not know which planner has it meanwhile.
     pub(crate) fn step_told_by(&mut self, from: ServerId, message: Message, now: Timestamp) {
         let Message::Step { task, stage, took_ms, number, ago_ms, holder } = message else {
             return;
         };
-        // What it is about is not read yet: it is said again.
+        // The instance is not read yet: without an acknowledgement this is resent.
         if self.unread.contains(&task.instance) {
             return;
         }
@@ -203,7 +204,7 @@ impl Site {
         }
     }
 
-    /// Another server has heard how far a step is.
+    /// Another server acknowledges how far a step is.
     pub(crate) fn step_heard(&mut self, from: ServerId, task: TaskKey, number: u64) {
         let (word, at) = (&mut self.planning.word, (task_id(task), from));
         if word.unheard.get(&at).is_some_and(|it| it.news.number == number) {
@@ -211,7 +212,7 @@ impl Site {
         }
     }
 
-    /// Who has promised a step of an instance that was started here.
+    /// The planner of a step of an instance that was started here.
     fn planner_now(&self, task: TaskKey) -> Option<ServerId> {
         let (_, state) = self.instances.state(task.instance)?;
         let deadline = state.deadline().filter(|_| state.started_elsewhere().is_none())?;
@@ -220,7 +221,7 @@ impl Site {
         leg.planned.as_ref().map(|planned| planned.planner)
     }
 
-    /// Who can be reached again may have begun anew, and whoever asked for steps keeps only in memory which are begun.
+    /// A server that can be reached again may have restarted, and it keeps only in memory which steps are begun.
     pub(super) fn say_begun_to(&mut self, server: ServerId, now: Timestamp) {
         let is_begun = |told: &Told| told.stage == Stage::Begun || told.holder.is_some();
         let begun = self.planning.stages.iter().filter(|(_, told)| is_begun(told));
@@ -243,7 +244,7 @@ impl Site {
         }
     }
 
-    /// After a restart nobody knows what others have heard: the plans are brought in line once more, some at a time.
+    /// After a restart it is not known what others have acknowledged: the plans are brought in line once more, some at a time.
     pub(super) fn follow_recovered(&mut self, now: Timestamp) {
         for _ in 0..FOLLOWED_AT_ONCE {
             let Some(id) = self.planning.word.recovered.pop_first() else { return };
@@ -263,7 +264,7 @@ impl Site {
             let is_a_persons = || schema.node(leg.node).who().is_some();
             is_open && is_a_persons() && self.standing(id).controls(schema, state, leg.node)
         });
-        // Whoever asks again for what nobody has promised may think that somebody still has it.
+        // A starter that has a step replanned may think that somebody still has it.
         let planner = |leg: &Leg| leg.planned.as_ref().map(|planned| planned.planner);
         let waiting: Vec<(TaskId, Option<ServerId>)> =
             waiting.map(|leg| (task_of(id, leg), planner(leg))).collect();

@@ -1,9 +1,10 @@
-//! Plans of instances that others were told: said again until they have heard them.
+//! Changes of plans, sent to the other servers that have a part of an instance, and resent with back-off until acknowledged.
 //!
-//! A plan changes at the server that started the instance, which gives each change a number; whoever hears of it tells the
-//! others that it knows. What is older than what is known of a step does not count: it comes on another way, or late.
+//! A plan changes at the server that started the instance, which numbers each change. A server that receives a change passes
+//! it on to the others it knows of. A change that is older than what is known of a step does not count: it came by another
+//! route, or late.
 //!
-//! Invariant: nothing here is stored. After a restart whoever started an instance says its whole plan again.
+//! Invariant: nothing here is stored. After a restart the server that started an instance sends its whole plan anew.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -20,17 +21,17 @@ use crate::Site;
 use crate::message::{Instance, Message};
 use crate::output::Output;
 
-/// How long is waited before it is said again: at first, and at most.
+/// Back-off before a change is resent: at first, and at most.
 const PAUSE_MIN: Duration = Duration::from_secs(1);
 const PAUSE_MAX: Duration = Duration::from_secs(60);
-/// How many are said at a time: after a restart there may be many.
+/// How many are sent at a time: after a restart there may be many.
 const SAID_AT_ONCE: usize = 256;
 
 #[derive(Debug, Default)]
-pub(super) struct Retold {
-    /// What servers have not heard of instances.
+pub(super) struct Updates {
+    /// What servers have not acknowledged.
     unheard: BTreeMap<(InstanceId, ServerId), Unheard>,
-    /// The same in the order in which they are said again.
+    /// The same in the order in which they are resent.
     line: BTreeSet<(Timestamp, InstanceId, ServerId)>,
     /// The number of the last change that is known of a step.
     known: BTreeMap<TaskId, u64>,
@@ -40,13 +41,13 @@ pub(super) struct Retold {
 #[derive(Debug)]
 struct Unheard {
     replanned: Replanned,
-    /// 0: it gets one when it is said.
+    /// 0: it gets one when it is sent.
     number: u64,
     due: Timestamp,
     pause: Duration,
 }
 
-impl Retold {
+impl Updates {
     /// An instance is over.
     pub(super) fn forget(&mut self, id: InstanceId) {
         let (first, last) = ((id, ServerId(0)), (id, ServerId(u16::MAX)));
@@ -56,7 +57,7 @@ impl Retold {
         self.known.extract_if(steps_of(id), |_, _| true).for_each(drop);
     }
 
-    /// After a restart nobody knows what others have heard of the plan of an instance that was started here.
+    /// After a restart it is not known what others have acknowledged of the plan of an instance that was started here.
     pub(super) fn recover(&mut self, id: InstanceId, state: &State) {
         let Some(deadline) = state.deadline() else { return };
         for peer in state.peers() {
@@ -79,7 +80,7 @@ impl Retold {
         Some(unheard)
     }
 
-    /// A server is to hear of this, besides what it has not heard yet.
+    /// A server is to be sent this, besides what it has not acknowledged yet.
     fn add(&mut self, id: InstanceId, to: ServerId, told: &Replanned, number: u64, now: Timestamp) {
         let before = self.take((id, to)).map(|before| before.replanned.legs);
         let is_other = |leg: &Leg| {
@@ -112,7 +113,7 @@ fn next(last: &mut u64, now: Timestamp) -> u64 {
 impl Site {
     /// Others that have to do with an instance are told how it is planned now.
     pub(super) fn tell_plan(&mut self, id: InstanceId, replanned: &Replanned, now: Timestamp) {
-        let number = next(&mut self.planning.retold.last, now);
+        let number = next(&mut self.planning.updates.last, now);
         self.pass_plan_on(id, replanned, (number, None), now);
     }
 
@@ -126,22 +127,22 @@ impl Site {
         let Some((_, state)) = self.instances.state(id) else { return };
         let peers = state.peers().iter().map(|peer| peer.server).filter(|to| Some(*to) != from);
         for to in peers.collect::<Vec<_>>() {
-            self.planning.retold.add(id, to, replanned, number, now);
+            self.planning.updates.add(id, to, replanned, number, now);
         }
-        self.planning.retold.know(id, number, &replanned.legs);
+        self.planning.updates.know(id, number, &replanned.legs);
         self.say_plans(now);
     }
 
-    /// Says what was not heard and is due.
+    /// Sends what is not acknowledged and is due.
     pub(super) fn say_plans(&mut self, now: Timestamp) {
-        let retold = &mut self.planning.retold;
+        let updates = &mut self.planning.updates;
         for _ in 0..SAID_AT_ONCE {
-            let Some(&(_, id, to)) = retold.line.first().filter(|(due, ..)| *due <= now) else {
+            let Some(&(_, id, to)) = updates.line.first().filter(|(due, ..)| *due <= now) else {
                 return;
             };
-            let Some(mut unheard) = retold.take((id, to)) else { return };
+            let Some(mut unheard) = updates.take((id, to)) else { return };
             if unheard.number == 0 {
-                unheard.number = next(&mut retold.last, now);
+                unheard.number = next(&mut updates.last, now);
             }
             unheard.due = now + unheard.pause;
             unheard.pause = (unheard.pause * 2).min(PAUSE_MAX);
@@ -149,12 +150,12 @@ impl Site {
             let replanned = Box::new(unheard.replanned.clone());
             let message = Message::Replanned { instance, replanned, number };
             self.out.push(Output::Send { to, message });
-            retold.put((id, to), unheard);
+            updates.put((id, to), unheard);
         }
     }
 
-    pub(super) fn next_retold(&self) -> Option<Timestamp> {
-        self.planning.retold.line.first().map(|(due, ..)| *due)
+    pub(super) fn next_update(&self) -> Option<Timestamp> {
+        self.planning.updates.line.first().map(|(due, ..)| *due)
     }
 
     /// The server that started an instance, or one in between, tells how steps are planned now.
@@ -168,11 +169,11 @@ impl Site {
         let Some((_, state)) = self.instances.state(id) else { return };
         let is_elsewhere = state.started_elsewhere().is_some();
         if let Some(deadline) = state.deadline().filter(|_| is_elsewhere) {
-            let legs = self.planning.retold.news(id, number, replanned.legs);
+            let legs = self.planning.updates.news(id, number, replanned.legs);
             let is_news = legs.iter().any(|leg| !deadline.legs.contains(leg));
             let told = Replanned { legs, reason: replanned.reason };
             let replan = Command::Replan(Box::new(told.clone()));
-            // Who cannot take it down now is told again.
+            // If it cannot be recorded now it is not acknowledged, and so resent.
             if is_news && self.command(id, replan, now).is_err() {
                 return;
             }
@@ -185,11 +186,11 @@ impl Site {
         self.out.push(Output::Send { to: from, message });
     }
 
-    /// Another server has heard how an instance is planned.
+    /// Another server acknowledges a change of a plan.
     pub(crate) fn plan_heard(&mut self, from: ServerId, id: InstanceId, number: u64) {
-        let retold = &mut self.planning.retold;
-        if retold.unheard.get(&(id, from)).is_some_and(|it| it.number == number) {
-            retold.take((id, from));
+        let updates = &mut self.planning.updates;
+        if updates.unheard.get(&(id, from)).is_some_and(|it| it.number == number) {
+            updates.take((id, from));
         }
     }
 }

@@ -16,11 +16,12 @@ use legwork_e2e::tutorial::{self, Block};
 use legwork_e2e::{Folder, binary};
 use serde_json::Value as Json;
 
-const PAGES: [&str; 11] = [
+const PAGES: [&str; 12] = [
     "README.md",
     "api.md",
     "checking.md",
     "deadlines.md",
+    "deadlines-reference.md",
     "definitions.md",
     "executors.md",
     "mail.md",

@@ -86,11 +86,16 @@ fn the_guide_lists_every_metric_and_no_other() {
 
 /// What the guide says of a limit, and where the source says the same.
 const REGISTERING: &str = "crates/site/src/executors/registering.rs";
-const LIMITS: [(&str, &str, &str); 56] = [
+const LIMITS: [(&str, &str, &str); 57] = [
     (
         "a [deadline](deadlines.md) that is promised | 400 days ahead",
         "crates/site/src/planning/resources.rs",
         "Duration::from_secs(400 * 24 * 3600);",
+    ),
+    (
+        "[offered](deadlines-reference.md#offers) dates of one token; how long each is held | 10; 5 minutes",
+        "crates/plan/src/planner.rs",
+        "OFFERS_MAX: usize = 10;",
     ),
     (
         "those who are asked for their time for one step | the first 256 by name",

@@ -160,6 +160,8 @@ impl PlanKind {
 #[serde(rename_all = "snake_case")]
 pub enum TurnKind {
     Promised,
+    /// What is held for whoever asked, until they start the case or some minutes are over.
+    Offered,
     /// What they do regularly.
     Regular,
     /// A job that nobody promised.

@@ -21,6 +21,7 @@ const LABEL_CHARS: usize = 28;
 /// How far ahead regular work is shown if there is no task.
 const REGULAR_DAYS: i64 = 7;
 const REGULAR: &str = "regular work";
+const OFFERED: &str = "offered";
 const OTHER: &str = "other jobs";
 
 /// Keeps the turns before the end of the chart. Regular work has no end of its own.
@@ -70,7 +71,7 @@ fn on_the_wall(zone: &Zone, plan: &Plan) -> Plan {
     Plan { at: wall(plan.at), turns, ..plan.clone() }
 }
 
-/// The turns of each task, the earliest task first; then work without a promise, last regular work.
+/// The turns of each task, the earliest task first; then what is offered and work without a promise, last regular work.
 fn tasks(plan: &Plan) -> Vec<(String, Vec<&Turn>)> {
     let mut tasks: Vec<(String, Vec<&Turn>)> = Vec::new();
     let of = |what: TurnKind| plan.turns.iter().filter(move |turn| turn.what == what);
@@ -82,7 +83,9 @@ fn tasks(plan: &Plan) -> Vec<(String, Vec<&Turn>)> {
         }
     }
     tasks.sort_by_key(|(_, turns)| turns.iter().map(|turn| turn.from).min());
-    for (label, what) in [(OTHER, TurnKind::Other), (REGULAR, TurnKind::Regular)] {
+    let others =
+        [(OFFERED, TurnKind::Offered), (OTHER, TurnKind::Other), (REGULAR, TurnKind::Regular)];
+    for (label, what) in others {
         let turns: Vec<&Turn> = of(what).collect();
         tasks.extend((!turns.is_empty()).then(|| (label.to_owned(), turns)));
     }
@@ -193,7 +196,8 @@ mod tests {
 
     const CASES: [&str; 2] = ["inst_01KFZQ9Y5GB4D7T3N8XJ2M6RVC", "inst_01KFZQ9Y5GB4D7T3N8XJ2M7ABC"];
 
-    /// Turns as `16T08 16T11 0:check` or `0:check:1`, with the place of the case, `other`, or nothing for regular work.
+    /// Turns as `16T08 16T11 0:check` or `0:check:1`, with the place of the case, `offered`, `other`, or nothing for
+    /// regular work.
     fn plan(turns: &[&str]) -> Plan {
         let turn = |text: &&str| {
             let parts: Vec<&str> = text.split(' ').collect();
@@ -201,6 +205,7 @@ mod tests {
             let task = parts.get(2).and_then(|task| task.split_once(':'));
             let what = match (parts.get(2), task) {
                 (None, _) => TurnKind::Regular,
+                (Some(&"offered"), None) => TurnKind::Offered,
                 (Some(_), None) => TurnKind::Other,
                 (Some(_), Some(_)) => TurnKind::Promised,
             };
@@ -276,11 +281,13 @@ mod tests {
 
     #[test]
     fn what_nobody_promised_is_not_taken_for_regular_work() {
-        let turns = ["16T08 16T09 other", "16T09 16T10 0:check", "16T08 16T09"];
+        let turns =
+            ["16T08 16T09 other", "16T09 16T10 0:check", "16T08 16T09", "16T09 16T10 offered"];
         insta::assert_snapshot!(chart(&turns, 40), @r"
                      │Fri 16  │
         UTC          │08    10│
         8XJ2M6:check │    ████│
+        offered      │    ████│
         other jobs   │████    │
         regular work │████    │
         ");

@@ -3,6 +3,7 @@
 //! Invariant: no clock, no messages, no randomness; the caller says what time it is.
 
 mod legs;
+mod offers;
 mod plan;
 mod planner;
 mod search;

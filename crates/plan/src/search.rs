@@ -83,7 +83,7 @@ pub struct Search {
     offers: bool,
     is_offer: bool,
     phase: Phase,
-    /// What is held, in the order of the steps, and where.
+    /// What is held, in the order of the steps, and where. While an offer is accepted these are the last ones.
     held: Vec<(ServerId, Grant)>,
 }
 
@@ -144,21 +144,15 @@ impl Search {
     /// What it waits for next. `hours` tells when a performer works.
     pub fn next(&mut self, hours: impl Fn(&Grant) -> Arc<Supply>) -> Next {
         match &self.phase {
-            Phase::Accepting | Phase::Soonest | Phase::Offering
-                if self.held.len() < self.steps.len() =>
-            {
+            Phase::Accepting if self.held.len() < self.steps.len() => {
+                let (step, due) = self.last_missing();
+                Next::Hold { step, release: self.start, due: Some(due), how: How::Accepting }
+            }
+            Phase::Soonest | Phase::Offering if self.held.len() < self.steps.len() => {
                 let step = self.held.len();
                 let release = self.release(step, |step| self.held[step].1.window.due);
-                let how = match self.phase {
-                    Phase::Accepting => How::Accepting,
-                    Phase::Offering => How::Offering,
-                    Phase::Soonest
-                    | Phase::Loosening { .. }
-                    | Phase::Probing { .. }
-                    | Phase::Displacing { .. }
-                    | Phase::Begins(_)
-                    | Phase::Over(_) => How::Plain,
-                };
+                let is_offer = self.phase == Phase::Offering;
+                let how = if is_offer { How::Offering } else { How::Plain };
                 Next::Hold { step, release, due: None, how }
             }
             Phase::Accepting | Phase::Soonest if self.end() <= self.deadline => {
@@ -231,6 +225,15 @@ impl Search {
         before.map_or(start, |due| due.max(start))
     }
 
+    /// Of an offer the last step is accepted first, so that those before it are of the same offer. By when it has to be done.
+    fn last_missing(&self) -> (usize, Timestamp) {
+        let step = self.steps.len() - 1 - self.held.len();
+        let behind = self.steps[step + 1..].iter().zip(&self.held);
+        let waiting = behind.filter(|(other, _)| other.after.contains(&step));
+        let due = waiting.map(|(_, (_, grant))| grant.window.release).min();
+        (step, due.unwrap_or(self.deadline))
+    }
+
     fn end(&self) -> Timestamp {
         let dues = self.held.iter().map(|(_, grant)| grant.window.due);
         dues.max().unwrap_or(self.start)
@@ -276,7 +279,8 @@ impl Search {
             }
             return;
         }
-        self.held.push((at, grant));
+        let place = if self.phase == Phase::Accepting { 0 } else { self.held.len() };
+        self.held.insert(place, (at, grant));
     }
 
     /// It cannot be held as it was asked for.

@@ -112,13 +112,16 @@ pub enum How {
     Offering,
 }
 
-/// What is offered: to whom, and for which process, as numbers that nobody else has.
+/// What is offered: to whom, for which process and for which of its cases, as numbers that nothing else has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Encode, Decode)]
 pub struct Offer {
     #[n(0)]
     pub caller: u64,
     #[n(1)]
     pub process: u64,
+    /// What it is started with. Another case may take the offer as well.
+    #[n(2)]
+    pub case: u64,
 }
 
 /// A reservation: who does a task, and when.

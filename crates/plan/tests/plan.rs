@@ -203,3 +203,50 @@ fn what_takes_an_executor_longer_is_expected_to_take_a_quarter_more() {
     plan.pass(Timestamp(10));
     assert_eq!(plan.late(1, Work(0)), [1]);
 }
+
+#[test]
+fn what_is_begun_before_its_release_time_is_worked_on() {
+    let mut plan = plan(Discipline::Preemptive);
+    plan.add(1, window(0, 40), Work(5));
+    plan.add(2, window(20, 30), Work(10));
+    // What it waits for was done sooner than planned.
+    plan.begin(2, Timestamp(0));
+    plan.pass(Timestamp(8));
+    assert_eq!((plan.left(1), plan.left(2)), (Some(Work(5)), Some(Work(2))));
+}
+
+#[test]
+fn of_what_is_due_at_the_same_time_that_is_worked_on_which_is_begun() {
+    let mut plan = plan(Discipline::Preemptive);
+    plan.add(1, window(0, 20), Work(5));
+    plan.add(2, window(0, 20), Work(10));
+    plan.begin(2, Timestamp(0));
+    plan.pass(Timestamp(8));
+    assert_eq!((plan.left(1), plan.left(2)), (Some(Work(5)), Some(Work(2))));
+    plan.leave(2);
+    assert_eq!(plan.left(2), Some(Work(10)));
+}
+
+#[test]
+fn what_is_only_held_keeps_nobody_from_their_work() {
+    let mut plan = plan(Discipline::Preemptive);
+    plan.add(1, window(0, 20), Work(10));
+    plan.add(2, window(0, 10), Work(5));
+    plan.set_held(2, true);
+    plan.begin(1, Timestamp(0));
+    plan.pass(Timestamp(4));
+    assert_eq!(plan.left(1), Some(Work(6)));
+    plan.set_held(2, false);
+    plan.pass(Timestamp(8));
+    assert_eq!(plan.left(1), Some(Work(6)), "it waits to be begun");
+}
+
+#[test]
+fn an_executor_may_begin_what_is_first_though_all_is_late() {
+    let mut plan = plan(Discipline::NonPreemptive);
+    plan.add(1, window(0, 10), Work(5));
+    plan.add(2, window(10, 20), Work(5));
+    plan.pass(Timestamp(30));
+    assert!(plan.may_begin(Some(1), Work(0)));
+    assert!(!plan.may_begin(None, Work(1)), "what is late is not made later");
+}

@@ -65,7 +65,7 @@ impl Case {
             how,
             after_fault: false,
             idle_until: None,
-            offer: Some(Offer { caller: 1, process: self.process }),
+            offer: Some(Offer { caller: 1, process: self.process, case: self.id as u64 % 100 }),
         }
     }
 }
@@ -260,4 +260,76 @@ fn slack_is_shared_out_in_working_time() {
     let dues: Vec<i64> = search.held().iter().map(|(_, grant)| grant.window.due.0 / HOUR).collect();
     // Half of five days of eight hours.
     assert_eq!(dues, [2 * 24 + 13, 7 * 24 - 1]);
+}
+
+/// One step of an hour for one person, asked about with too early a deadline: what is offered.
+fn offered(planner: &mut Planner, id: u128) -> Timestamp {
+    let case = hour_of_ann(id);
+    let mut search = Search::new(case.steps.clone(), Timestamp(0), Timestamp(0)).offering();
+    match travel(planner, &mut search, &case, Timestamp(0)).0 {
+        Next::Refused { earliest: Some(earliest) } => earliest,
+        other => panic!("{other:?}"),
+    }
+}
+
+fn hour_of_ann(id: u128) -> Case {
+    let step = |after: &[usize]| Step {
+        after: after.to_vec(),
+        cost: Work(HOUR),
+        not_before: Timestamp(0),
+    };
+    let (steps, who) = (vec![step(&[]), step(&[0])], vec![vec![0], vec![0]]);
+    Case { id, steps, who, priority: 5, process: 1 }
+}
+
+/// Starts a case by a date, under an id of its own.
+fn started(planner: &mut Planner, id: u128, by: Timestamp) -> Next {
+    let case = hour_of_ann(id);
+    let mut search = Search::new(case.steps.clone(), Timestamp(0), by).accepting();
+    let over = travel(planner, &mut search, &case, Timestamp(0) + OFFERED).0;
+    if over == Next::Found {
+        confirm(planner, &search);
+    }
+    over
+}
+
+proptest! {
+    #[test]
+    fn ten_offers_are_accepted_in_any_order(order in Just((0_usize..10).collect::<Vec<_>>()).prop_shuffle()) {
+        let mut planner = planner(false);
+        let dates: Vec<Timestamp> = (0..10).map(|case| offered(&mut planner, case)).collect();
+        prop_assert!(dates.is_sorted_by(|one, next| one < next));
+        for one in order {
+            // Of a case with other data as well.
+            prop_assert_eq!(started(&mut planner, 150 + one as u128, dates[one]), Next::Found);
+        }
+        prop_assert!(planner.late().is_empty());
+    }
+}
+
+#[test]
+fn whoever_asks_again_has_the_same_date() {
+    let mut planner = planner(false);
+    let first = offered(&mut planner, 1);
+    assert_eq!(offered(&mut planner, 101), first);
+    assert!(offered(&mut planner, 2) > first);
+}
+
+#[test]
+fn of_more_than_ten_offers_the_oldest_is_over() {
+    let mut planner = planner(false);
+    let first = offered(&mut planner, 0);
+    for case in 1..11 {
+        offered(&mut planner, case);
+    }
+    assert_eq!(offered(&mut planner, 50), first, "the time of the first is free again");
+}
+
+#[test]
+fn what_was_accepted_is_nobody_elses_offer() {
+    let mut planner = planner(false);
+    let date = offered(&mut planner, 0);
+    assert_eq!(started(&mut planner, 100, date), Next::Found);
+    assert_ne!(started(&mut planner, 200, date), Next::Found);
+    assert_eq!(planner.firm().count(), 2);
 }

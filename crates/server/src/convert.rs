@@ -127,13 +127,26 @@ pub(crate) fn plan(view: site::PlanView) -> Plan {
         event::Performer::System => (PlanKind::Executor, "".into()),
     };
     let turns = view.turns.into_iter().map(|turn| {
-        let site::PlannedTurn { lane, from, to, instance, step, iteration, due, is_regular } = turn;
+        let site::PlannedTurn {
+            lane,
+            from,
+            to,
+            instance,
+            step,
+            iteration,
+            due,
+            is_regular,
+            is_firm,
+        } = turn;
+        // What is only offered has no case yet.
+        let known = instance.filter(|_| is_firm);
         let what = match instance {
-            Some(_) => TurnKind::Promised,
+            Some(_) if is_firm => TurnKind::Promised,
+            Some(_) => TurnKind::Offered,
             None if is_regular => TurnKind::Regular,
             None => TurnKind::Other,
         };
-        Turn { what, lane, from, to, instance, step, iteration: iteration.0, due }
+        Turn { what, lane, from, to, instance: known, step, iteration: iteration.0, due }
     });
     Plan { name, kind, at: view.at, turns: turns.collect() }
 }

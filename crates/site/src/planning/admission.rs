@@ -208,9 +208,11 @@ impl Admission {
     fn choose(&mut self) {
         let Some(question) = &mut self.question else { return };
         let wanted = &self.wanted;
-        let before = self.search.held().iter().zip(wanted).rev();
-        let near = before.into_iter().find(|(_, wanted)| wanted.is_anywhere);
-        let near = near.map(|((at, _), _)| *at).filter(|_| wanted[question.step].is_anywhere);
+        let is_anywhere = |(_, grant): &&(ServerId, Grant)| {
+            wanted.iter().any(|one| one.is_anywhere && one.is(grant.task))
+        };
+        let near = self.search.held().iter().rev().find(is_anywhere);
+        let near = near.map(|(at, _)| *at).filter(|_| wanted[question.step].is_anywhere);
         match question.bids.best(near) {
             Some(at) => question.at = Some(at),
             None => {
@@ -319,9 +321,10 @@ impl Site {
         how: Option<How>,
         now: Timestamp,
     ) {
-        let held = admission.search.held();
+        let task = admission.task_id(id, step);
         // What is held already is only held otherwise.
-        let again = held.get(step).and_then(|(at, grant)| {
+        let again = admission.search.held().iter().find(|(_, grant)| grant.task == task);
+        let again = again.and_then(|(at, grant)| {
             let (_, own) = admission.attempts.get(&grant.task)?;
             Some((*at, vec![own.clone()]))
         });
@@ -337,7 +340,7 @@ impl Site {
         };
         let Wanted { name, cost, .. } = &admission.wanted[step];
         let task = Task {
-            id: admission.task_id(id, step),
+            id: task,
             step: name.clone(),
             priority: admission.priority,
             release,

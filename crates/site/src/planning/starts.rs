@@ -345,7 +345,10 @@ fn offer(caller: &Caller, start: &Start) -> Offer {
         caller.name.hash(hasher);
         (&start.process, &start.version, &start.agent).hash(hasher);
     });
-    Offer { caller: caller_hash, process }
+    let case = hash(&|hasher| {
+        start.data.iter().for_each(|(name, value)| (name, value.to_string()).hash(hasher));
+    });
+    Offer { caller: caller_hash, process, case }
 }
 
 /// The deadline with all that is held for it.

@@ -49,9 +49,10 @@ impl Performers for Foreseen<'_> {
     fn performer(&self, step: &str) -> Option<AgentId> {
         let node = self.schema.node_named(step)?.id;
         // In the latest round so far.
-        let held = self.wanted.iter().zip(self.held).rev();
-        let grant = held.into_iter().find(|(wanted, _)| wanted.node == node);
-        match grant.map(|(_, (_, grant))| &grant.by) {
+        let own: Vec<&Wanted> = self.wanted.iter().filter(|it| it.node == node).collect();
+        let is_own = |(_, grant): &&(ServerId, Grant)| own.iter().any(|it| it.is(grant.task));
+        let held = self.held.iter().filter(is_own).max_by_key(|(_, grant)| grant.task.round);
+        match held.map(|(_, grant)| &grant.by) {
             Some(ResourceId::Person(agent)) => Some(agent.clone()),
             Some(ResourceId::Executor(_) | ResourceId::Workers(_)) => None,
             None => History { schema: self.schema, state: self.state }.performer(step),

@@ -224,7 +224,7 @@ fn messages_about_reservations_keep_their_bytes() {
         how: How::Displacing,
         after_fault: true,
         idle_until: None,
-        offer: Some(PlanOffer { caller: 3, process: 4 }),
+        offer: Some(PlanOffer { caller: 3, process: 4, case: 5 }),
     };
     let reserve = |what| Message::Reserve(Box::new(what));
     let ask = Reserving::Ask { task: Box::new(task), attempt: 7, hold_ms: Some(30_000) };

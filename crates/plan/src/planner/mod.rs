@@ -5,13 +5,17 @@
 //!
 //! Invariant: nothing that is held makes a firm reservation late, unless it displaces it, and then the caller is told.
 
-use std::collections::{BTreeMap, VecDeque};
+mod fit;
+
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use legwork_model::id::{InstanceId, ServerId};
 use legwork_model::time::Timestamp;
 
-use crate::plan::{Depth, Discipline, OVERRUN_PART, Plan, Turn, Window};
+use self::fit::Fit;
+use crate::offers::Offers;
+use crate::plan::{Discipline, OVERRUN_PART, Plan, Turn, Window};
 use crate::supply::{Supply, Work};
 use crate::task::{Grant, How, Offer, ResourceId, Task, TaskId};
 
@@ -19,8 +23,6 @@ use crate::task::{Grant, How, Offer, ResourceId, Task, TaskId};
 /// very moment in which they can.
 const LEEWAY_PART: i64 = 16;
 const LEEWAY_MAX: Work = Work(60_000);
-/// So many offers one caller has at a time.
-const OFFERS_MAX: usize = 10;
 
 /// How a resource works.
 #[derive(Clone, Debug)]
@@ -70,6 +72,8 @@ struct Held {
     key: u64,
     /// Held until then; firm if there is no such moment.
     until: Option<Timestamp>,
+    /// What it is offered as, if it is.
+    offer: Option<Offer>,
 }
 
 #[derive(Clone, Debug, Default)]
@@ -81,21 +85,8 @@ pub struct Planner {
     /// The tasks of entries in plans.
     tasks: BTreeMap<u64, TaskId>,
     last_key: u64,
-    /// What is offered: by offer, step and round.
-    offers: BTreeMap<(Offer, u32, u64), TaskId>,
-    /// The offers of each caller, the oldest first.
-    offered_to: BTreeMap<u64, VecDeque<InstanceId>>,
+    offers: Offers,
     changes: Vec<Change>,
-}
-
-/// Where a task fits best.
-struct Fit {
-    end: Timestamp,
-    load: Work,
-    by: ResourceId,
-    hand: usize,
-    window: Window,
-    displaced: Vec<TaskId>,
 }
 
 impl Planner {
@@ -143,7 +134,7 @@ impl Planner {
     }
 
     fn put(&mut self, held: &Held, left: Option<Work>) {
-        let Held { ref reservation, key, until } = *held;
+        let Held { ref reservation, key, until, .. } = *held;
         let Reservation { ref by, hand, window, cost, .. } = *reservation;
         let Some(plan) = self.plan_mut(by, hand) else { return };
         match left {
@@ -208,9 +199,6 @@ impl Planner {
         for task in over.map(|(task, _)| *task).collect::<Vec<_>>() {
             self.end(task);
         }
-        if self.offers.is_empty() {
-            self.offered_to.clear();
-        }
     }
 
     /// When something is dropped that was not confirmed.
@@ -237,8 +225,7 @@ impl Planner {
         let until = task.idle_until.unwrap_or(until);
         match task.how {
             How::Accepting => return self.accept(task, (asker, attempt), until).ok_or(None),
-            How::Offering => self.note_offer(task),
-            How::Plain | How::Displacing => self.drop_offers(task),
+            How::Offering | How::Plain | How::Displacing => self.drop_offers(task),
         }
         self.vacate(task.id);
         let before = self.take_out(task.id);
@@ -274,13 +261,22 @@ impl Planner {
             attempt,
         };
         self.last_key += 1;
-        let held = Held { reservation, key: self.last_key, until: Some(until) };
-        self.put_in(held, left);
+        let offer = task.offer.filter(|_| task.how == How::Offering);
+        self.put_in(Held { reservation, key: self.last_key, until: Some(until), offer }, left);
+        if let Some(offer) = offer {
+            let over = self.offers.add(offer, task.id);
+            self.end_offers(over.as_slice());
+        }
         self.grant(task.id).map(|grant| (grant, displaced)).ok_or(None)
     }
 
+    /// What was offered to the same caller for this step, the last that is in time.
     fn offered(&self, task: &Task) -> Option<TaskId> {
-        self.offers.get(&(task.offer?, task.id.step, task.id.round)).copied()
+        let offered = self.offers.of(task.offer?, task.id).filter_map(|own| self.held.get(&own));
+        let in_time = offered
+            .map(|held| (held.reservation.window.due, held.reservation.task))
+            .filter(|(end, _)| task.due.is_none_or(|due| *end <= due));
+        in_time.max().map(|(_, own)| own)
     }
 
     /// An offer comes back: what was held for it is held for this task.
@@ -290,8 +286,11 @@ impl Planner {
         (asker, attempt): (ServerId, u64),
         until: Timestamp,
     ) -> Option<(Grant, Vec<Reservation>)> {
-        let mut held = self.held.remove(&self.offered(task)?)?;
-        self.offers.remove(&(task.offer?, task.id.step, task.id.round));
+        let offered = self.offered(task)?;
+        let mut held = self.held.remove(&offered)?;
+        if let Some(offer) = held.offer.take() {
+            self.offers.remove(offer, offered);
+        }
         let reservation = &mut held.reservation;
         (reservation.task, reservation.priority) = (task.id, task.priority);
         (reservation.asker, reservation.attempt) = (asker, attempt);
@@ -301,41 +300,32 @@ impl Planner {
         Some((self.grant(task.id)?, Vec::new()))
     }
 
-    /// Takes down what is offered; the oldest offer of its caller goes if there are too many.
-    fn note_offer(&mut self, task: &Task) {
-        let Some(offer) = task.offer else { return };
-        let instances = self.offered_to.entry(offer.caller).or_default();
-        if !instances.contains(&task.id.instance) {
-            instances.push_back(task.id.instance);
+    /// What was offered for the same case before is not wanted any more.
+    fn drop_offers(&mut self, task: &Task) {
+        if let Some(offer) = task.offer {
+            let over = self.offers.same_case(offer, task.id.instance);
+            self.end_offers(&over);
         }
-        let oldest = if instances.len() > OFFERS_MAX { instances.pop_front() } else { None };
-        if let Some(oldest) = oldest {
-            let own = self
-                .held
-                .iter()
-                .filter(|(task, held)| task.instance == oldest && held.until.is_some());
-            own.map(|(task, _)| *task).collect::<Vec<_>>().into_iter().for_each(|task| {
-                self.end(task);
-            });
-        }
-        self.offers.insert((offer, task.id.step, task.id.round), task.id);
     }
 
-    /// Somebody wants otherwise what was offered to them.
-    fn drop_offers(&mut self, task: &Task) {
-        let Some(offer) = task.offer else { return };
-        let first = (offer, 0, 0)..=(offer, u32::MAX, u64::MAX);
-        let own: Vec<TaskId> = self.offers.range(first).map(|(_, task)| *task).collect();
-        own.into_iter().filter(|own| own.instance != task.id.instance).for_each(|own| {
-            self.end(own);
-        });
+    fn end_offers(&mut self, over: &[InstanceId]) {
+        for instance in over {
+            let first = TaskId { instance: *instance, step: 0, round: 0 };
+            let last = TaskId { instance: *instance, step: u32::MAX, round: u64::MAX };
+            let own = self.held.range(first..=last).filter(|(_, held)| held.offer.is_some());
+            for task in own.map(|(task, _)| *task).collect::<Vec<_>>() {
+                self.end(task);
+            }
+        }
     }
 
     /// Takes a reservation out of its plan; answers also how much of it is left if it is begun.
     fn take_out(&mut self, task: TaskId) -> Option<(Held, Option<Work>)> {
         let held = self.held.remove(&task)?;
         self.tasks.remove(&held.key);
-        self.offers.retain(|_, offered| *offered != task);
+        if let Some(offer) = held.offer {
+            self.offers.remove(offer, task);
+        }
         let Reservation { by, hand, cost, .. } = &held.reservation;
         let (by, hand, cost) = (by.clone(), *hand, *cost);
         let left = self.plan_mut(&by, hand).and_then(|plan| {
@@ -372,101 +362,6 @@ impl Planner {
         Some(Grant { task, by: by.clone(), window: *window, start, end })
     }
 
-    /// The best place for a task: if it has a due date, with whom has the least to do, else where it is done first.
-    fn fit(&self, task: &Task) -> Option<Fit> {
-        let mut best: Option<Fit> = None;
-        for candidate in &task.who {
-            let hands = self.resources.get(&candidate.who).into_iter().flatten();
-            for (hand, plan) in hands.enumerate() {
-                let any = [Window { release: task.release, due: Timestamp(i64::MAX) }];
-                let windows =
-                    if candidate.within.is_empty() { &any[..] } else { &candidate.within };
-                for within in windows {
-                    let release = within.release.max(task.release);
-                    let window = Window { release, due: within.due };
-                    let Some(fit) = self.fit_in(task, &candidate.who, (hand, plan), window) else {
-                        continue;
-                    };
-                    let rank = |fit: &Fit| match task.due {
-                        Some(_) => (fit.displaced.len(), fit.load.0, fit.end.0),
-                        None => (0, fit.end.0, fit.load.0),
-                    };
-                    if best.as_ref().is_none_or(|best| rank(&fit) < rank(best)) {
-                        best = Some(fit);
-                    }
-                    break;
-                }
-            }
-        }
-        best
-    }
-
-    fn fit_in(
-        &self,
-        task: &Task,
-        who: &ResourceId,
-        (hand, plan): (usize, &Plan),
-        window: Window,
-    ) -> Option<Fit> {
-        let idle = task.idle_until.map(|moment| plan.idle_until(moment));
-        let plan = idle.as_ref().unwrap_or(plan);
-        let depth = if task.after_fault { Depth::Reserve } else { Depth::Normal };
-        let due = window.due.min(task.due.unwrap_or(Timestamp(i64::MAX)));
-        let earliest = |plan: &Plan| plan.earliest(window.release, task.cost, depth);
-        let end = earliest(plan);
-        let mut displaced = Vec::new();
-        let end = match end.filter(|end| *end <= due) {
-            Some(end) if task.how != How::Displacing || task.due.is_some() => end,
-            _ if task.how != How::Displacing => return None,
-            _ => {
-                let victims = self.victims(task, who, hand);
-                let without = |count: usize| {
-                    let mut plan = plan.clone();
-                    victims[..count].iter().for_each(|(_, key)| {
-                        plan.remove(*key);
-                    });
-                    earliest(&plan).filter(|end| *end <= due)
-                };
-                let end = without(victims.len())?;
-                // As few as are needed.
-                let (mut too_few, mut enough) = (0, victims.len());
-                while task.due.is_some() && too_few + 1 < enough {
-                    let middle = usize::midpoint(too_few, enough);
-                    match without(middle) {
-                        Some(_) => enough = middle,
-                        None => too_few = middle,
-                    }
-                }
-                displaced.extend(victims[..enough].iter().map(|(task, _)| *task));
-                without(enough).unwrap_or(end)
-            }
-        };
-        // As soon as possible: it is due when it can be done.
-        let due = if task.due.is_some() { due } else { end };
-        let window = Window { due, ..window };
-        Some(Fit { end, load: plan.load(), by: who.clone(), hand, window, displaced })
-    }
-
-    /// What may be displaced by a task, what is least important and due last first.
-    fn victims(&self, task: &Task, who: &ResourceId, hand: usize) -> Vec<(TaskId, u64)> {
-        let mut victims: Vec<&Held> = self
-            .held
-            .values()
-            .filter(|held| {
-                let Reservation { by, hand: own, priority, .. } = &held.reservation;
-                (by, *own) == (who, hand)
-                    && held.until.is_none()
-                    && *priority < task.priority
-                    && !self.plan(by, hand).is_some_and(|plan| plan.is_begun(held.key))
-            })
-            .collect();
-        victims.sort_by_key(|held| {
-            let Reservation { priority, window, task, .. } = held.reservation;
-            (priority, std::cmp::Reverse(window.due), task)
-        });
-        victims.into_iter().map(|held| (held.reservation.task, held.key)).collect()
-    }
-
     /// The case goes ahead: what is held for it in this attempt is firm. False if it is not held any more.
     pub fn confirm(&mut self, task: TaskId, asker: ServerId, attempt: u64) -> bool {
         let own = self
@@ -477,9 +372,11 @@ impl Planner {
         if held.until.take().is_none() {
             return true;
         }
+        // It cannot be accepted any more.
+        if let Some(offer) = held.offer.take() {
+            self.offers.remove(offer, task);
+        }
         let (by, hand, key) = (held.reservation.by.clone(), held.reservation.hand, held.key);
-        // It is nobody else's offer any more.
-        self.offers.retain(|_, offered| *offered != task);
         self.changes.push(Change::Reserved(task));
         if let Some(plan) = self.plan_mut(&by, hand) {
             plan.set_held(key, false);
@@ -508,7 +405,8 @@ impl Planner {
     /// Takes in what was firm before a restart, and how much of it is left if it was begun.
     pub fn restore(&mut self, reservation: Reservation, left: Option<Work>) {
         self.last_key += 1;
-        self.put_in(Held { reservation, key: self.last_key, until: None }, left);
+        let held = Held { reservation, key: self.last_key, until: None, offer: None };
+        self.put_in(held, left);
     }
 
     /// Somebody works on a task, since a moment that may be past.

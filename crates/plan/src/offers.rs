@@ -1,0 +1,82 @@
+//! Offers: what is held for those who have asked, until they start a case or some minutes are over.
+//!
+//! Whoever asks about several cases of a process has an offer for each, and whoever asks about one again has one. A start takes
+//! the one that is due last in its time, for whichever case that was held.
+//!
+//! Invariant: all of it is held, and none of it is firm.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use legwork_model::id::InstanceId;
+
+use crate::task::{Offer, TaskId};
+
+/// So many offers one caller has at a time.
+const OFFERS_MAX: usize = 10;
+
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Offers {
+    /// By caller, process, step and round.
+    tasks: BTreeMap<(u64, u64, u32, u64), BTreeSet<TaskId>>,
+    /// Those of each caller, the oldest first.
+    cases: BTreeMap<u64, Vec<Offered>>,
+}
+
+/// A case that is offered.
+#[derive(Clone, Debug)]
+struct Offered {
+    instance: InstanceId,
+    offer: Offer,
+    /// How many of its steps are held.
+    steps: usize,
+}
+
+impl Offers {
+    /// A step is offered; answers which offer is over for it: the oldest if there are too many.
+    pub(crate) fn add(&mut self, offer: Offer, task: TaskId) -> Option<InstanceId> {
+        if !self.tasks.entry(place(offer, task)).or_default().insert(task) {
+            return None;
+        }
+        let cases = self.cases.entry(offer.caller).or_default();
+        match cases.iter_mut().find(|own| own.instance == task.instance) {
+            Some(own) => own.steps += 1,
+            None => cases.push(Offered { instance: task.instance, offer, steps: 1 }),
+        }
+        cases.first().filter(|_| cases.len() > OFFERS_MAX).map(|oldest| oldest.instance)
+    }
+
+    /// What was offered for the same case before, under other ids.
+    pub(crate) fn same_case(&self, offer: Offer, instance: InstanceId) -> Vec<InstanceId> {
+        let cases = self.cases.get(&offer.caller).into_iter().flatten();
+        let same = cases.filter(|own| own.offer == offer && own.instance != instance);
+        same.map(|own| own.instance).collect()
+    }
+
+    /// All that is offered for a step, for whichever case.
+    pub(crate) fn of(&self, offer: Offer, task: TaskId) -> impl Iterator<Item = TaskId> {
+        self.tasks.get(&place(offer, task)).into_iter().flatten().copied()
+    }
+
+    pub(crate) fn remove(&mut self, offer: Offer, task: TaskId) {
+        let place = place(offer, task);
+        let Some(tasks) = self.tasks.get_mut(&place) else { return };
+        if !tasks.remove(&task) {
+            return;
+        }
+        if tasks.is_empty() {
+            self.tasks.remove(&place);
+        }
+        let Some(cases) = self.cases.get_mut(&offer.caller) else { return };
+        if let Some(own) = cases.iter_mut().find(|own| own.instance == task.instance) {
+            own.steps -= 1;
+        }
+        cases.retain(|own| own.steps > 0);
+        if cases.is_empty() {
+            self.cases.remove(&offer.caller);
+        }
+    }
+}
+
+fn place(offer: Offer, task: TaskId) -> (u64, u64, u32, u64) {
+    (offer.caller, offer.process, task.step, task.round)
+}

@@ -12,8 +12,8 @@ use serde_json::Value as Json;
 const PEOPLE: &str = "\
 organisation: office
 agents:
-  ann: { name: Ann Lee, roles: [clerk] }
-  bea: { name: Bea Ott, roles: [manager] }
+  ann: { name: Ann Lee, roles: [clerk], share: 100 }
+  bea: { name: Bea Ott, roles: [manager], share: 100 }
 ";
 
 const CLAIM: &str = "\

@@ -16,8 +16,8 @@ const STARTER: usize = 1;
 const PEOPLE: &str = "\
 organisation: office
 agents:
-  ann: { name: Ann Lee, roles: [clerk] }
-  bea: { name: Bea Ott, roles: [manager] }
+  ann: { name: Ann Lee, roles: [clerk], share: 100 }
+  bea: { name: Bea Ott, roles: [manager], share: 100 }
 ";
 
 /// Done by two people who are planned for by two servers.

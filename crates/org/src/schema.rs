@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use crate::read::{
     ABSENCE_FIELDS, AGENT_FIELDS, AGENTS_MAX, CALENDAR_FIELDS, CALENDARS_MAX, CLOSED_MAX,
     NAMES_MAX, ORGANISATION_FIELDS, POSITION_FIELDS, POSITIONS_MAX, REGULAR_FIELDS, REGULAR_MAX,
-    UNIT_FIELDS, UNITS_MAX,
+    RESERVE_MAX, SHARE_DEFAULT, UNIT_FIELDS, UNITS_MAX,
 };
 use legwork_model::address::{ADDRESS_BYTES_MAX, ADDRESS_PATTERN};
 use legwork_model::yaml::fields::{EXPRESSION_LEN_MAX, NAME_LEN_MAX, TITLE_LEN_MAX};
@@ -180,8 +180,19 @@ fn regular() -> Value {
 }
 
 fn agent() -> Value {
-    let [name, mail, positions, roles, abilities, calendar, share, regularly, substitutes, absent] =
-        AGENT_FIELDS;
+    let [
+        name,
+        mail,
+        positions,
+        roles,
+        abilities,
+        calendar,
+        share,
+        reserve,
+        regularly,
+        substitutes,
+        absent,
+    ] = AGENT_FIELDS;
     json!({
         "type": "object",
         "additionalProperties": false,
@@ -202,6 +213,14 @@ fn agent() -> Value {
                 "type": "integer",
                 "minimum": 1,
                 "maximum": 100,
+                "default": SHARE_DEFAULT,
+            },
+            reserve: {
+                "description": "The per cent of that which is promised only after a fault: when somebody falls ill, or an executor or a server is gone.",
+                "type": "integer",
+                "minimum": 0,
+                "maximum": RESERVE_MAX,
+                "default": 0,
             },
             regularly: {
                 "description": "What they do anyway.",

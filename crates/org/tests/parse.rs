@@ -145,6 +145,8 @@ calendars:
   nowhere: { hours: { mon: 08:00-12:00 } }
 agents:
   ann: { calendar: wart, share: 150, mail: ann at clinic }
+  ben: { share: 0, reserve: 91 }
+  cleo: { reserve: 10 % }
 "
     ), @r#"
         3:19: error Z1: there is no time zone `Berlin`
@@ -175,6 +177,12 @@ agents:
             hint: write a whole number from 1 to 100
         11:44: error Y2: `mail` of agent `ann` cannot be `ann at clinic`
             hint: write one address, such as ann@clinic.example
+        12:17: error Y3: `share` of agent `ben` cannot be `0`
+            hint: write a whole number from 1 to 100
+        12:29: error Y3: `reserve` of agent `ben` cannot be `91`
+            hint: write a whole number from 0 to 90
+        13:20: error Y2: `reserve` of agent `cleo` must be a whole number, not text
+            hint: write a whole number from 0 to 90
         "#);
 }
 

@@ -9,6 +9,7 @@ mod mail;
 mod rings;
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::RangeInclusive;
 use std::sync::Arc;
 
 use legwork_model::finding::{Finding, Rule, Span, Spanned};
@@ -35,12 +36,17 @@ pub const UNIT_DEPTH_MAX: usize = 32;
 /// The most roles, positions, abilities, substitutes or absences of one agent, and the most roles
 /// of one position.
 pub const NAMES_MAX: usize = 100;
+/// The per cent of their working time with which people are planned if nothing is said. The rest is slack: nobody begins
+/// everything at the very moment in which they could.
+pub const SHARE_DEFAULT: u32 = 85;
+/// The most, in per cent, that can be left free for the time after a fault.
+pub const RESERVE_MAX: u32 = 90;
 
 pub(crate) const ORGANISATION_FIELDS: [&str; 5] =
     ["organisation", "units", "positions", "calendars", "agents"];
 pub(crate) const UNIT_FIELDS: [&str; 3] = ["title", "in", "manager"];
 pub(crate) const POSITION_FIELDS: [&str; 3] = ["title", "unit", "roles"];
-pub(crate) const AGENT_FIELDS: [&str; 10] = [
+pub(crate) const AGENT_FIELDS: [&str; 11] = [
     "name",
     "mail",
     "positions",
@@ -48,6 +54,7 @@ pub(crate) const AGENT_FIELDS: [&str; 10] = [
     "abilities",
     "calendar",
     "share",
+    "reserve",
     "regularly",
     "substitutes",
     "absent",
@@ -249,7 +256,8 @@ impl Reading {
             roles: self.names(&fields, "roles", None),
             abilities: self.names(&fields, "abilities", None),
             calendar: calendar.map(|name| name.value),
-            share: self.share(&fields),
+            share: self.percent(&fields, "share", 1..=100),
+            reserve: self.percent(&fields, "reserve", 0..=RESERVE_MAX).unwrap_or_default(),
             regularly: self.regularly(&fields, zone),
             substitutes,
             absent: self.absences(&fields, zone),
@@ -281,11 +289,14 @@ impl Reading {
         Some(name)
     }
 
-    /// In per cent; all of it if nothing is said.
-    fn share(&mut self, fields: &Fields<'_>) -> u32 {
-        let what = format!("`share` of {}", fields.what());
-        let share = fields.value("share");
-        share.and_then(|node| fields::number(node, &what, 1..=100, &mut self.report)).unwrap_or(100)
+    fn percent(
+        &mut self,
+        fields: &Fields<'_>,
+        key: &str,
+        range: RangeInclusive<u32>,
+    ) -> Option<u32> {
+        let what = format!("`{key}` of {}", fields.what());
+        fields.value(key).and_then(|node| fields::number(node, &what, range, &mut self.report))
     }
 
     /// A list of names, each at most once.

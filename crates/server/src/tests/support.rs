@@ -68,8 +68,8 @@ organisation: office
 units:
   desk: { title: The desk, manager: eva }
 agents:
-  ann: { name: Ann, roles: [clerk] }
-  ben: { name: Ben, roles: [clerk] }
+  ann: { name: Ann, roles: [clerk], share: 100 }
+  ben: { name: Ben, roles: [clerk], share: 100 }
   eva: { name: Eva }
 ";
 

@@ -37,6 +37,8 @@ pub(super) struct People {
     roles: Vec<String>,
     /// How many minutes of each hour they work.
     minutes: Vec<i64>,
+    /// With how much of that they are planned, in per cent, if that is said.
+    shares: Vec<Option<i64>>,
     substitutes: Vec<Option<&'static str>>,
     pub(super) away: Vec<Away>,
 }
@@ -48,6 +50,11 @@ pub(super) struct Away {
     pub(super) from: Timestamp,
     pub(super) to: Option<Timestamp>,
 }
+
+/// Most have slack, as nobody says otherwise; some have none.
+const SHARES: [Option<i64>; 5] = [None, None, Some(100), Some(100), Some(60)];
+/// As `legwork_org::SHARE_DEFAULT`.
+const SHARE_DEFAULT: i64 = 85;
 
 /// A calendar has no more stretches in a day: enough for a run.
 const HOURS: i64 = 12;
@@ -70,8 +77,9 @@ impl People {
         let substitutes = AGENTS.map(|agent| {
             dice.pick(&AGENTS).copied().filter(|other| *other != agent && dice.chance(40))
         });
+        let shares = AGENTS.map(|_| *dice.pick(&SHARES).unwrap_or(&None));
         let (minutes, substitutes) = (minutes.to_vec(), substitutes.to_vec());
-        Self { roles, minutes, substitutes, away: Vec::new() }
+        Self { roles, minutes, shares: shares.to_vec(), substitutes, away: Vec::new() }
     }
 
     /// Whether somebody works at a moment, by their calendar.
@@ -79,17 +87,23 @@ impl People {
         now.0 % HOUR < self.of_an_hour(agent)
     }
 
-    /// How long somebody works between two moments; 0 if the second is not later.
+    /// How much work somebody is planned to do between two moments; 0 if the second is not later.
     pub(super) fn work_between(&self, agent: &AgentId, from: Timestamp, to: Timestamp) -> i64 {
         let own = self.of_an_hour(agent);
         let until = |moment: Timestamp| moment.0 / HOUR * own + (moment.0 % HOUR).min(own);
-        (until(to) - until(from)).max(0)
+        (until(to) - until(from)).max(0) * self.share(agent) / 100
     }
 
     /// How long somebody works in each hour, from its beginning on.
     fn of_an_hour(&self, agent: &AgentId) -> i64 {
         let place = AGENTS.iter().position(|one| AgentId::from(*one) == *agent);
         place.map_or(HOUR, |place| self.minutes[place] * 60_000)
+    }
+
+    fn share(&self, agent: &AgentId) -> i64 {
+        let place = AGENTS.iter().position(|one| AgentId::from(*one) == *agent);
+        let said = place.and_then(|place| self.shares[place]);
+        said.unwrap_or(SHARE_DEFAULT)
     }
 
     pub(super) fn text(&self) -> String {
@@ -106,6 +120,9 @@ impl People {
             text += &format!("  {agent}: {{ roles: [{}]", self.roles[place]);
             if self.minutes[place] < 60 {
                 text += &format!(", calendar: c{}", self.minutes[place]);
+            }
+            if let Some(share) = self.shares[place] {
+                text += &format!(", share: {share}");
             }
             if let Some(substitute) = self.substitutes[place] {
                 text += &format!(", substitutes: [{substitute}]");
@@ -224,7 +241,7 @@ mod tests {
     #[test]
     fn only_the_part_of_an_hour_counts_in_which_somebody_works() {
         let mut people = People::draw(&mut Dice::new(1));
-        people.minutes[0] = 30;
+        (people.minutes[0], people.shares[0]) = (30, Some(100));
         let ann = AgentId::from(AGENTS[0]);
         let between = |from, to| people.work_between(&ann, Timestamp(from), Timestamp(to));
         assert_eq!(between(3_182_912, 3_601_330), 1_330);

@@ -103,7 +103,8 @@ fn somebodys_plan_shows_what_they_do_when() {
 #[test]
 fn whoever_falls_ill_has_their_work_promised_by_others_or_it_is_told_before_it_is_late() {
     let mut harness = office();
-    let two = OFFICE.replace("  bea:", "  abe: { roles: [clerk], calendar: office }\n  bea:");
+    let two =
+        OFFICE.replace("  bea:", "  abe: { roles: [clerk], share: 100, calendar: office }\n  bea:");
     harness.ask(Request::PublishOrganisation { source: two.clone() }).unwrap();
     for number in 1..=4 {
         assert!(

@@ -79,7 +79,8 @@ fn who_may_not_do_it_any_more_gives_it_back_and_another_planner_is_asked() {
     assert!(planned.ends_with("sign sam"), "{planned}");
     assert_eq!(turns(&mut group, 2, "sam"), 1);
     let source = PEOPLE
-        .replace("sam: { roles: [manager] }", "sam: { roles: [clerk] }, tom: { roles: [manager] }");
+        .replace("sam: { roles: [manager]", "sam: { roles: [clerk]")
+        .replace(" } }\n", " }, tom: { roles: [manager], share: 100 } }\n");
     group.ask(0, Request::PublishOrganisation { source }).unwrap();
     for _ in 0..10 {
         group.pass(2_000);
@@ -141,7 +142,7 @@ fn another_planner_that_takes_over_a_promise_hears_that_the_step_is_begun() {
 fn a_step_that_is_controlled_elsewhere_is_shown_there_as_it_is_planned_now() {
     let mut group = Group::new(1, 1);
     group.publish(&topology("ann, tom", "bob, sam"), Method::Since).unwrap();
-    let people = PEOPLE.replace("sam:", "tom: { roles: [manager] }, sam:");
+    let people = PEOPLE.replace("sam:", "tom: { roles: [manager], share: 100 }, sam:");
     publish_people(&mut group, &people);
     group.ask(0, Request::Deploy { source: TOUR.to_owned() }).unwrap();
     run(&mut group, 5);
@@ -243,7 +244,8 @@ fn a_promise_that_was_kept_elsewhere_counts_as_kept_however_late_its_starter_hea
 fn what_nobody_could_do_any_more_is_promised_again_by_planners_of_other_servers() {
     let mut group = group();
     let (instance, _) = start(&mut group, 10);
-    let ill = PEOPLE.replace("{ roles: [clerk] }", "{ absent: [{ from: 1970-01-01 }] }");
+    let ill =
+        PEOPLE.replace("{ roles: [clerk], share: 100 }", "{ absent: [{ from: 1970-01-01 }] }");
     publish_people(&mut group, &ill);
     assert!(!shown(&mut group, 1, instance).promised);
     // Whoever started it dies meanwhile.

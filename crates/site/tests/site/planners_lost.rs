@@ -85,7 +85,7 @@ fn what_was_reserved_for_a_start_that_a_crash_broke_off_is_given_back() {
 fn what_another_server_had_counted_on_for_a_start_that_its_crash_broke_off_is_given_back() {
     let mut group = group();
     // Ann's time is reserved and counted on by north-2, which waits for Sam.
-    let bob_is_none = PEOPLE.replace("bob: { roles: [clerk] }", "bob: {}");
+    let bob_is_none = PEOPLE.replace("bob: { roles: [clerk], share: 100 }", "bob: {}");
     publish_people(&mut group, &bob_is_none);
     group.away.insert(2);
     let wish = Wish::new(Timestamp(group.now + 8 * HOUR));

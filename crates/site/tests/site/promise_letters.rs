@@ -15,7 +15,7 @@ use crate::support::{Harness, LOAN, data_of};
 const OFFICE: &str = r#"
 organisation: office
 agents:
-  ann: { roles: [clerk] }
+  ann: { roles: [clerk], share: 100 }
   eva: { mail: eva@office }
   fay: { roles: [guest] }
 "#;

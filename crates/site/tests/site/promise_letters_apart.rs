@@ -8,8 +8,8 @@ use legwork_model::id::{InstanceId, ServerId};
 use legwork_model::time::Timestamp;
 use legwork_site::*;
 
-const PEOPLE: &str = "organisation: o\nagents: { ann: { roles: [clerk] }, bob: { roles: [clerk] }, \
-                      eva: { mail: eva@office } }\n";
+const PEOPLE: &str = "organisation: o\nagents: { ann: { roles: [clerk], share: 100 }, \
+                      bob: { roles: [clerk], share: 100 }, eva: { mail: eva@office } }\n";
 /// Started in the north, and done in the south.
 const TOUR: &str =
     "process: tour\nsteps:\n  - { step: check, who: Role(clerk), at: south, takes: 3h }\n";
@@ -133,7 +133,10 @@ fn of_all_servers_that_one_writes_which_started_the_case() {
 
 #[test]
 fn that_a_deadline_has_passed_everybody_hears_once_from_their_server() {
-    let people = PEOPLE.replace("roles: [clerk] }", "roles: [clerk], mail: clerk@office }");
+    let people = PEOPLE.replace(
+        "roles: [clerk], share: 100 }",
+        "roles: [clerk], share: 100, mail: clerk@office }",
+    );
     let tell = Tell { assignment: false, ..Tell::default() };
     let mut group = group_with(tell, &people);
     let (instance, by) = start(&mut group);

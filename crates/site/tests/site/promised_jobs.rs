@@ -32,7 +32,7 @@ fn deploy_checked(depot: &mut Depot) {
     let organisation = "
 organisation: yard
 agents:
-  ann: { roles: [clerk] }
+  ann: { roles: [clerk], share: 100 }
 ";
     depot.site.ask(Request::PublishOrganisation { source: organisation.to_owned() }).unwrap();
     let step = "steps:\n  - { step: check, who: Role(clerk), takes: 5m }\n";

@@ -81,7 +81,7 @@ fn short(moment: Timestamp) -> String {
     moment.to_string()[8..16].replace('T', " ")
 }
 
-const ANN: &str = "  ann: { roles: [clerk], calendar: office }\n";
+const ANN: &str = "  ann: { roles: [clerk], share: 100, calendar: office }\n";
 
 fn absent(agent: &str, from: &str, to: &str) -> String {
     ANN.replace("ann", agent).replace(" }", &format!(", absent: [{{ from: {from}, to: {to} }}] }}"))
@@ -142,7 +142,7 @@ fn works_until(harness: &mut Harness, until: &str) {
 #[test]
 fn somebody_who_will_be_away_on_a_later_day_is_noticed_at_once() {
     let mut harness = office(ANN, "4h");
-    let guard = "  zoe: { roles: [guard], calendar: office }\n";
+    let guard = "  zoe: { roles: [guard], share: 100, calendar: office }\n";
     harness.ask(organisation(&format!("{ANN}{guard}"))).unwrap();
     // Two steps, the second of which cannot begin before Wednesday.
     let source = "process: claim\nsteps:\n  - { step: wait, who: Role(guard), takes: 16h }\n  \

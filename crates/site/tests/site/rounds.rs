@@ -13,9 +13,9 @@ organisation: office
 calendars:
   office: { zone: UTC, hours: { mon-fri: "08:00-16:00" } }
 agents:
-  ann: { roles: [clerk], calendar: office }
-  abe: { roles: [checker], calendar: office }
-  bea: { roles: [manager], calendar: office }
+  ann: { roles: [clerk], share: 100, calendar: office }
+  abe: { roles: [checker], share: 100, calendar: office }
+  bea: { roles: [manager], share: 100, calendar: office }
 "#;
 
 /// A loop that is planned for two rounds, and something after it.

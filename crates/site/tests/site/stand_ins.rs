@@ -20,8 +20,8 @@ fn at(text: &str) -> Timestamp {
 fn people(absent: &str) -> String {
     format!(
         "organisation: office\ncalendars:\n  office: {{ zone: UTC, hours: {{ mon-fri: '08:00-16:00' }} }}\nagents:\n  \
-         ann: {{ roles: [clerk], calendar: office, substitutes: [ben], absent: [{absent}] }}\n  \
-         ben: {{ roles: [guard], calendar: office }}\n"
+         ann: {{ roles: [clerk], share: 100, calendar: office, substitutes: [ben], absent: [{absent}] }}\n  \
+         ben: {{ roles: [guard], share: 100, calendar: office }}\n"
     )
 }
 
@@ -121,7 +121,7 @@ fn what_somebody_ill_has_claimed_is_promised_by_who_stands_in_and_by_nobody_else
     let mut harness = office("", "3h");
     let ill = "{ from: 2026-01-19T08:00:00Z, to: 2026-01-23 }";
     // Abe is a clerk too, and has time; but he cannot take what Ann has claimed.
-    let abe = "  abe: { roles: [clerk], calendar: office }\n";
+    let abe = "  abe: { roles: [clerk], share: 100, calendar: office }\n";
     let instance = InstanceId(1 << 80);
     start(&mut harness, 1, "19T12");
     harness.ask(claim("ann", instance, "check")).unwrap();
@@ -281,10 +281,10 @@ fn whoever_asks_for_something_is_not_planned_to_approve_it_for_their_manager() {
 fn who_is_away_and_has_somebody_standing_in_takes_nobodys_time_to_spare() {
     let away = "absent: [{ from: 2026-01-01, to: 2026-02-28 }]";
     for (bea, others) in [
-        ("roles: [manager], calendar: office".to_owned(), ""),
+        ("roles: [manager], share: 100, calendar: office".to_owned(), ""),
         (
-            format!("roles: [manager], calendar: office, substitutes: [zoe], {away}"),
-            "\n  zoe: { roles: [guard], calendar: office }",
+            format!("roles: [manager], share: 100, calendar: office, substitutes: [zoe], {away}"),
+            "\n  zoe: { roles: [guard], share: 100, calendar: office }",
         ),
     ] {
         let mut harness = office("", "3h");

@@ -8,8 +8,8 @@ use crate::support::group::Group;
 use crate::support::tour::*;
 
 /// Another manager, at home in the north.
-const MANAGERS: &str = "organisation: o\nagents: { ann: { roles: [clerk] }, bob: { roles: [clerk] }, \
-                        sam: { roles: [manager] }, tom: { roles: [manager] } }\n";
+const MANAGERS: &str = "organisation: o\nagents: { ann: { roles: [clerk], share: 100 }, \
+                        bob: { roles: [clerk], share: 100 }, sam: { roles: [manager], share: 100 }, tom: { roles: [manager], share: 100 } }\n";
 
 fn claim(group: &mut Group, place: usize, instance: InstanceId, step: &str, agent: &str) {
     let activity = activity(instance, step);

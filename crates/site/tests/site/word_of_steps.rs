@@ -168,7 +168,7 @@ fn who_has_promised_a_step_and_has_started_its_case_is_told_once() {
     let source = TOUR.replace("process: tour", "process: trip");
     let source = source.replace("Role(clerk), at: north", "Role(clerk), at: south");
     group.ask(0, Request::Deploy { source }).unwrap();
-    publish_people(&mut group, &PEOPLE.replace("bob: { roles: [clerk] }", "bob: {}"));
+    publish_people(&mut group, &PEOPLE.replace("bob: { roles: [clerk], share: 100 }", "bob: {}"));
     // North-1 starts it and keeps Ann's plan; she does it in the south.
     let wish = Wish::new(Timestamp(group.now + 10 * HOUR));
     let instance = group.draw(0, 0);

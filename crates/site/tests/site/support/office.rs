@@ -14,8 +14,8 @@ organisation: office
 calendars:
   office: { zone: UTC, hours: { mon-fri: "08:00-16:00" } }
 agents:
-  ann: { roles: [clerk], calendar: office }
-  bea: { roles: [manager], calendar: office }
+  ann: { roles: [clerk], share: 100, calendar: office }
+  bea: { roles: [manager], share: 100, calendar: office }
 "#;
 
 pub(crate) const CLAIM: &str = r#"

@@ -7,8 +7,8 @@ use legwork_site::*;
 
 use super::group::{self, Group, HIGH};
 
-pub(crate) const PEOPLE: &str = "organisation: o\nagents: { ann: { roles: [clerk] }, bob: { roles: [clerk] }, \
-                      sam: { roles: [manager] } }\n";
+pub(crate) const PEOPLE: &str = "organisation: o\nagents: { ann: { roles: [clerk], share: 100 }, \
+                      bob: { roles: [clerk], share: 100 }, sam: { roles: [manager], share: 100 } }\n";
 pub(crate) const TOUR: &str = "process: tour\nsteps:\n  - { step: check, who: Role(clerk), at: north, takes: 3h }\n  \
                     - { step: sign, who: Role(manager), at: south, takes: 1h }\n";
 pub(crate) const HOUR: i64 = 3_600_000;

@@ -47,6 +47,11 @@ pub struct ExecutorRequest {
     /// What it does again and again beside its tasks, at times of its own: promises of deadlines reckon with it.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub regularly: Vec<Regularly>,
+    /// The per cent of its time that is promised only after a fault: when somebody falls ill, or another executor or a server
+    /// is gone. None if absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(maximum = 90)]
+    pub reserve: Option<u32>,
     /// The domain where it is at home.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub domain: Option<String>,
@@ -144,6 +149,9 @@ pub struct ExecutorState {
     pub weight: Option<u32>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub regularly: Vec<Regularly>,
+    /// The per cent of its time that is promised only after a fault.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reserve: Option<u32>,
     pub verdicts: bool,
     pub condition: ExecutorCondition,
     /// Verdicts that it has not confirmed.
@@ -318,6 +326,7 @@ impl std::fmt::Debug for ExecutorRequest {
             .field("rate", &self.rate)
             .field("weight", &self.weight)
             .field("regularly", &self.regularly)
+            .field("reserve", &self.reserve)
             .field("domain", &self.domain)
             .field("verdicts", &self.verdicts)
             .finish_non_exhaustive()
@@ -353,6 +362,7 @@ mod tests {
             "limit": 16,
             "at_once": 2,
             "regularly": [{"every": "1h", "takes": "5m"}],
+            "reserve": 10,
             "domain": "north",
             "verdicts": true,
         }));

@@ -77,6 +77,9 @@ struct Registration {
     /// What it does again and again beside its tasks, such as 5m/1h: five minutes in every hour; may be repeated
     #[arg(long, value_name = "TAKES/EVERY", value_parser = regularly)]
     regularly: Vec<Regularly>,
+    /// The per cent of its time that is promised only after a fault, such as the loss of another executor
+    #[arg(long, value_name = "PERCENT")]
+    reserve: Option<u32>,
     /// The domain where it is at home
     #[arg(long)]
     domain: Option<String>,
@@ -124,6 +127,7 @@ async fn register(context: &Context, asked: &Registration) -> Result<()> {
         rate: asked.rate.clone(),
         weight: asked.weight,
         regularly: asked.regularly.clone(),
+        reserve: asked.reserve,
         domain: asked.domain.clone(),
         verdicts: !asked.no_verdicts,
     };
@@ -190,6 +194,7 @@ fn one(executor: &ExecutorState) -> String {
     said.extend(executor.weight.map(|weight| ("weight", weight.to_string())));
     let regularly = executor.regularly.iter();
     said.extend(regularly.map(|it| ("regularly", format!("{} every {}", it.takes, it.every))));
+    said.extend(executor.reserve.map(|reserve| ("reserve", format!("{reserve} %"))));
     let (what, is) = match (executor.polls, executor.verdicts) {
         (true, _) => ("worker", "asks for jobs under this name"),
         (false, true) => ("verdicts", "told and confirmed"),
@@ -315,6 +320,7 @@ mod tests {
             rate: Some("10/s".to_owned()),
             weight: None,
             regularly: vec![regularly("5m/1h").unwrap()],
+            reserve: Some(10),
             verdicts: true,
             condition: ExecutorCondition::Suspected,
             unconfirmed: 7,
@@ -327,6 +333,7 @@ mod tests {
         works on   2
         rate       10/s
         regularly  5m every 1h
+        reserve    10 %
         verdicts   told and confirmed
 
         EXECUTOR  STATE   TYPE   HAS  PACE     DONE  TROUBLE
@@ -383,6 +390,7 @@ mod tests {
             rate: None,
             weight: None,
             regularly: Vec::new(),
+            reserve: None,
             verdicts: true,
             condition,
             unconfirmed,

@@ -66,6 +66,7 @@ pub struct Executor {
     rate: Option<String>,
     weight: Option<u32>,
     regularly: Vec<Regularly>,
+    reserve: Option<u32>,
     url: Option<String>,
     domain: Option<String>,
     verdicts: bool,
@@ -113,6 +114,7 @@ impl Executor {
             rate: None,
             weight: None,
             regularly: Vec::new(),
+            reserve: None,
             url: None,
             domain: None,
             verdicts: true,
@@ -186,6 +188,14 @@ impl Executor {
     #[must_use]
     pub fn regularly(mut self, every: impl Into<String>, takes: impl Into<String>) -> Self {
         self.regularly.push(Regularly { every: every.into(), takes: takes.into() });
+        self
+    }
+
+    /// The per cent of its time, up to 90, that is promised only after a fault: when somebody falls ill, or another executor
+    /// or a server is gone. None unless said otherwise.
+    #[must_use]
+    pub fn reserve(mut self, percent: u32) -> Self {
+        self.reserve = Some(percent);
         self
     }
 
@@ -304,6 +314,7 @@ impl Executor {
             rate: self.rate.clone(),
             weight: self.weight,
             regularly: self.regularly.clone(),
+            reserve: self.reserve,
             domain: self.domain.clone(),
             verdicts: self.verdicts,
         })

@@ -52,6 +52,7 @@ async fn it_registers_until_it_is_heard() {
         .limit_of("score", 4)
         .at_once(2)
         .regularly("1h", "5m")
+        .reserve(10)
         .domain("north");
     let mut world = World::answering(executor, &[503, 401], &[]).await;
     for _ in 0..3 {
@@ -62,6 +63,7 @@ async fn it_registers_until_it_is_heard() {
         assert_eq!((&call.body["limit"], &call.body["domain"]), (&json!(16), &json!("north")));
         assert_eq!((&call.body["verdicts"], &call.body["at_once"]), (&json!(true), &json!(2)));
         assert_eq!(call.body["regularly"], json!([{"every": "1h", "takes": "5m"}]));
+        assert_eq!(call.body["reserve"], json!(10));
     }
     world.gone().await;
 }

@@ -328,7 +328,7 @@ fn changes_of_the_topology() {
 
 #[test]
 fn executors_come_and_go() {
-    let registered = |rate: Option<&str>, weight, at_once, regularly: &[RegularWork]| {
+    let registered = |rate: Option<&str>, weight, at_once, regularly: &[RegularWork], reserve| {
         let rate = rate.map(|rate| rate.parse().unwrap());
         SiteEvent::ExecutorRegistered(Box::new(ExecutorRegistered {
             name: "crm".into(),
@@ -346,19 +346,24 @@ fn executors_come_and_go() {
             weight,
             at_once,
             regularly: regularly.into(),
+            reserve,
         }))
     };
     check_site(
-        registered(None, None, None, &[]),
+        registered(None, None, None, &[], None),
         "8209886363726d61756173828261610481616210656e6f727468f5820163616e6e",
     );
     check_site(
-        registered(Some("7/m"), Some(3), Some(2), &[]),
+        registered(Some("7/m"), Some(3), Some(2), &[], None),
         "82098b6363726d61756173828261610481616210656e6f727468f5820163616e6e8207010302",
     );
     check_site(
-        registered(None, None, None, &[RegularWork { every_ms: 9, takes_ms: 2 }]),
+        registered(None, None, None, &[RegularWork { every_ms: 9, takes_ms: 2 }], None),
         "82098c6363726d61756173828261610481616210656e6f727468f5820163616e6ef6f6f681820902",
+    );
+    check_site(
+        registered(None, None, None, &[], Some(10)),
+        "82098d6363726d61756173828261610481616210656e6f727468f5820163616e6ef6f6f6f60a",
     );
     check_site(
         SiteEvent::ExecutorRemoved { name: "crm".into(), by: ann() },

@@ -407,6 +407,7 @@ pub(crate) fn executor(info: &site::ExecutorInfo) -> ExecutorState {
         rate: one.and_then(|one| one.rate).map(|rate| rate.to_string()),
         weight: one.and_then(|one| one.weight),
         regularly: one.map_or_else(Vec::new, |one| one.regularly.iter().map(regularly).collect()),
+        reserve: one.and_then(|one| one.reserve),
         verdicts: one.is_some_and(|one| one.verdicts),
         condition,
         unconfirmed: info.unconfirmed,

@@ -521,6 +521,8 @@ pub struct RegisterExecutor {
     pub weight: Option<u32>,
     /// What it does again and again beside its tasks.
     pub regularly: Vec<RegularWork>,
+    /// The part of its time, in per cent, that is promised only after a fault.
+    pub reserve: Option<u32>,
     /// Where it is at home.
     pub domain: Option<String>,
     /// It is told whether its results count, and confirms.

@@ -51,6 +51,7 @@ class Executor:
         rate: Optional[str] = None,
         weight: Optional[int] = None,
         regularly: Sequence[tuple[str, str]] = (),
+        reserve: Optional[int] = None,
         domain: Optional[str] = None,
         verdicts: bool = True,
         patience: float = 1.0,
@@ -61,7 +62,8 @@ class Executor:
         others wait for their turn; `rate`: how many it is given in so long (`10/s`, `600/m`);
         `weight`: its part where tasks are given out by weights; `regularly`: pairs such as
         `("1h", "5m")` for what it does beside its tasks, here five minutes in every hour, at times
-        of its own; `patience`: what takes longer (in seconds) is told later, by
+        of its own; `reserve`: the per cent of its time, up to 90, that is promised only after a
+        fault, such as the loss of another executor; `patience`: what takes longer (in seconds) is told later, by
         callback; `grace`: how long it waits for what it has begun when it stops;
         `verdict_patience`: a result without a verdict is sent again, first after this time, then
         with doubling pauses up to ten minutes."""
@@ -81,6 +83,7 @@ class Executor:
         self._hands_of: dict[str, threading.BoundedSemaphore] = {}
         self._rate, self._weight = rate, weight
         self._regularly = [{"every": every, "takes": takes} for every, takes in regularly]
+        self._reserve = reserve
         self._domain = domain
         self._verdicts = verdicts
         self._patience = patience
@@ -205,6 +208,7 @@ class Executor:
             rate=self._rate,
             weight=self._weight,
             regularly=self._regularly or None,
+            reserve=self._reserve,
             domain=self._domain,
             verdicts=self._verdicts,
         )

@@ -55,7 +55,9 @@ class Protocol(unittest.TestCase):
         return executor
 
     def test_it_registers_until_it_is_heard(self):
-        executor = self.scoring(domain="north", at_once=2, regularly=[("1h", "5m")])
+        executor = self.scoring(
+            domain="north", at_once=2, regularly=[("1h", "5m")], reserve=10
+        )
         executor.on("mail", limit=4)(lambda task: None)
         # To a redirect nothing is sent.
         world = self.world(executor, registrations=[503, 401, 307])
@@ -71,6 +73,7 @@ class Protocol(unittest.TestCase):
                     "limit": 16,
                     "at_once": 2,
                     "regularly": [{"every": "1h", "takes": "5m"}],
+                    "reserve": 10,
                     "domain": "north",
                     "verdicts": True,
                 },

@@ -186,6 +186,9 @@ pub struct ExecutorRegistered {
     /// What it does again and again beside its tasks.
     #[cbor(n(11), skip_if = "Vec::is_empty")]
     pub regularly: Vec<RegularWork>,
+    /// The part of its time, in per cent, that is promised only after a fault; none if nothing is said.
+    #[n(12)]
+    pub reserve: Option<u32>,
 }
 
 /// So much at some time in every period, nobody knows when.

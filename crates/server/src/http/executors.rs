@@ -60,6 +60,7 @@ fn registration(name: &str, request: ExecutorRequest) -> Registration {
         rate,
         weight,
         regularly,
+        reserve,
         domain,
         verdicts,
     } = request;
@@ -81,6 +82,7 @@ fn registration(name: &str, request: ExecutorRequest) -> Registration {
         rate: rate_of(rate)?,
         weight,
         regularly: regularly.iter().map(regular_work).collect::<std::result::Result<_, _>>()?,
+        reserve,
         domain,
         verdicts,
     })

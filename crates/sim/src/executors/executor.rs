@@ -340,6 +340,7 @@ fn registration(name: &Arc<str>, kinds: &[&str], dice: &mut Dice) -> RegisterExe
         limit,
         at_once: None,
         regularly: Vec::new(),
+        reserve: None,
         domain: None,
         verdicts: dice.chance(80),
     }

@@ -171,6 +171,7 @@ impl Machines {
                 limit: LIMIT,
                 at_once: Some(hands),
                 regularly: regularly.into_iter().collect(),
+                reserve: None,
                 domain: (number > 0).then(|| DOMAINS[1].into()),
                 verdicts: false,
             };

@@ -34,6 +34,8 @@ const REGULARLY_MAX: usize = 20;
 const EVERY_MS_MAX: u64 = 400 * 24 * 3_600_000;
 /// The largest part of its time, in per cent, that it may spend on them.
 const REGULAR_PART_MAX: u32 = 90;
+/// The largest reserve, in per cent.
+const RESERVE_MAX: u32 = 90;
 /// How many types of jobs there may be, for all executors together.
 const KINDS_MAX: usize = 10_000;
 /// How many executors there may be.
@@ -79,6 +81,7 @@ impl Site {
             rate,
             weight,
             regularly,
+            reserve,
             domain,
             verdicts,
         } = asked;
@@ -103,6 +106,8 @@ impl Site {
             weight,
             at_once,
             regularly,
+            // The same as to say nothing.
+            reserve: reserve.filter(|reserve| *reserve > 0),
         };
         let known = self.executors.registry.named(&next.name);
         let known = known.map(|(id, known)| (id, known.clone()));
@@ -230,8 +235,7 @@ pub(super) fn is_type(job: &str) -> bool {
 
 fn check(asked: &RegisterExecutor) -> Result<(), Refusal> {
     let invalid = |message: String| Err(Refusal::new(Kind::Invalid, "bad_executor", message));
-    let RegisterExecutor { name, url, secret, types, limit, at_once, weight, regularly, .. } =
-        asked;
+    let RegisterExecutor { name, url, secret, types, limit, at_once, weight, .. } = asked;
     let plain = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
     if name.is_empty() || name.len() > NAME_BYTES_MAX || !name.chars().all(plain) {
         return invalid(format!(
@@ -268,7 +272,12 @@ fn check(asked: &RegisterExecutor) -> Result<(), Refusal> {
     if weight.is_some_and(|weight| weight > WEIGHT_MAX) {
         return invalid(format!("the weight of an executor is 0 to {WEIGHT_MAX}"));
     }
-    check_regularly(regularly).or_else(invalid)
+    if asked.reserve.is_some_and(|reserve| reserve > RESERVE_MAX) {
+        return invalid(format!(
+            "the reserve of an executor is 0 to {RESERVE_MAX} per cent of its time"
+        ));
+    }
+    check_regularly(&asked.regularly).or_else(invalid)
 }
 
 /// What an executor does regularly leaves time for its tasks.

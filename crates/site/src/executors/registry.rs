@@ -256,6 +256,7 @@ mod tests {
             weight: None,
             at_once: None,
             regularly: Vec::new(),
+            reserve: None,
         }
     }
 

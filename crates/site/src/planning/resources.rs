@@ -137,7 +137,7 @@ impl Site {
                     discipline: Discipline::NonPreemptive,
                     hands: at_once as usize,
                     regular: Vec::new(),
-                    reserve: 0,
+                    reserve: percent(executor.reserve.unwrap_or_default()),
                     lag: lag(executor),
                 })
             }
@@ -146,7 +146,9 @@ impl Site {
     }
 
     fn person(&self, agent: &AgentId, now: Timestamp) -> Option<Setup> {
-        let time = self.catalog.organisation().working_time(agent)?;
+        let organisation = self.catalog.organisation();
+        let time = organisation.working_time(agent)?;
+        let reserve = organisation.agent(agent).map_or(0, |agent| agent.reserve);
         let until = now + AHEAD;
         let spans = time.spans_between_appointments(before(now), until);
         let spans =
@@ -161,7 +163,7 @@ impl Site {
             discipline: Discipline::Preemptive,
             hands: 1,
             regular: jobs.collect(),
-            reserve: 0,
+            reserve: percent(reserve),
             lag: Work(0),
         })
     }
@@ -176,6 +178,10 @@ pub(super) fn hands(executor: &ExecutorRegistered) -> u32 {
 pub(super) fn hands_for_any(executor: &ExecutorRegistered) -> u32 {
     let least = executor.types.iter().filter_map(|own| own.limit).min();
     hands(executor).min(least.unwrap_or(u32::MAX)).max(1)
+}
+
+fn percent(part: u32) -> u8 {
+    u8::try_from(part.min(WHOLE)).unwrap_or_default()
 }
 
 fn before(now: Timestamp) -> Timestamp {

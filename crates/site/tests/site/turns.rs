@@ -46,6 +46,7 @@ impl Office {
             limit,
             at_once: None,
             regularly: Vec::new(),
+            reserve: None,
             domain: None,
             verdicts: false,
         };

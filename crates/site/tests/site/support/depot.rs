@@ -34,6 +34,7 @@ pub(crate) fn registration(name: &str) -> RegisterExecutor {
         limit: 2,
         at_once: None,
         regularly: Vec::new(),
+        reserve: None,
         domain: None,
         verdicts: true,
     }

@@ -7,7 +7,8 @@ use legwork_model::id::{InstanceId, ServerId, StreamId};
 use legwork_model::time::Timestamp;
 use legwork_site::*;
 
-pub(crate) const ORGANISATION: &str = "organisation: o\nagents: { ann: { roles: [clerk] } }\n";
+pub(crate) const ORGANISATION: &str =
+    "organisation: o\nagents: { ann: { roles: [clerk], share: 100 } }\n";
 pub(crate) const PLACED: &str =
     "process: visit\nsteps:\n  - step: go\n    who: Role(clerk)\n    at: north\n";
 /// The highest spread: the second of two servers has it, and the first loses it first.
@@ -217,6 +218,7 @@ pub(crate) fn executor(name: &str, jobs: &[&str]) -> RegisterExecutor {
         limit: 1,
         at_once: None,
         regularly: Vec::new(),
+        reserve: None,
         rate: None,
         weight: None,
         domain: None,

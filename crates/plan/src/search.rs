@@ -82,6 +82,8 @@ pub struct Search {
     /// Of a running case nothing is offered.
     offers: bool,
     is_offer: bool,
+    /// Something may have been displaced for it.
+    has_displaced: bool,
     phase: Phase,
     /// What is held, in the order of the steps, and where. While an offer is accepted these are the last ones.
     held: Vec<(ServerId, Grant)>,
@@ -91,7 +93,8 @@ impl Search {
     pub fn new(steps: Vec<Step>, start: Timestamp, deadline: Timestamp) -> Self {
         let phase = Phase::Soonest;
         let (may_displace, offers, is_offer, held) = (false, false, false, Vec::new());
-        Self { steps, start, deadline, may_displace, offers, is_offer, phase, held }
+        let has_displaced = false;
+        Self { steps, start, deadline, may_displace, offers, is_offer, has_displaced, phase, held }
     }
 
     /// What is less important is displaced if need be.
@@ -270,8 +273,14 @@ impl Search {
         self.over(Next::Found)
     }
 
+    /// Whether something may have been displaced for it, since this was asked last.
+    pub fn take_displaced(&mut self) -> bool {
+        std::mem::take(&mut self.has_displaced)
+    }
+
     /// A step is held as it was asked for.
     pub fn granted(&mut self, at: ServerId, grant: Grant) {
+        self.has_displaced |= matches!(self.phase, Phase::Displacing { .. });
         if let Phase::Loosening { left, .. } = &mut self.phase {
             if let Some(step) = left.checked_sub(1) {
                 self.held[step] = (at, grant);

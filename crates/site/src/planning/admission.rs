@@ -302,6 +302,9 @@ impl Site {
                     let held = admission.held();
                     admission.search.begin_anew();
                     self.release_all(held, now);
+                    if admission.search.take_displaced() {
+                        self.hurry_revoked(now);
+                    }
                 }
                 Next::Found if admission.is_confirmed || admission.only_asks() => {
                     return Some(Outcome::Promised);

@@ -37,6 +37,7 @@ const SETTLED: Duration = Duration::from_secs(10);
 
 const WHY_AGAIN: &str = "it can be done in time again";
 const WHY_ELSE: &str = "it is planned otherwise now";
+const WHY_EXTENDED: &str = "its deadline was extended";
 
 /// Cases that are to be replanned, and when.
 #[derive(Debug, Default)]
@@ -51,6 +52,7 @@ struct Case {
     at: Timestamp,
     pause: Duration,
     reason: String,
+    /// A performer or a planner has failed: reserves may be used, until the case is promised again.
     after_fault: bool,
     /// The steps that cannot be done as planned; none if all are to get new dates.
     shaken: BTreeSet<TaskId>,
@@ -68,6 +70,7 @@ impl Anew {
             Case { at, pause, reason, after_fault, shaken: shaken.into_iter().collect() };
         if let Some(before) = self.take(id) {
             (case.at, case.pause) = (at.min(before.at), before.pause);
+            case.after_fault = before.after_fault;
             // All steps get new dates anyway.
             let is_whole = case.shaken.is_empty() || before.shaken.is_empty();
             case.shaken.extend(before.shaken);
@@ -121,6 +124,14 @@ impl Site {
             if let Some(case) = self.planning.anew.cases.get_mut(&id) {
                 case.after_fault |= after_fault;
             }
+        }
+    }
+
+    /// The deadline of a case that is promised is a later one: all remaining steps get new dates.
+    pub(super) fn replan_extended(&mut self, id: InstanceId, now: Timestamp) {
+        if self.can_be_replanned(id, now) {
+            self.planning.anew.add(id, now, WHY_EXTENDED, None);
+            self.planning.anew.tried_at = Timestamp::default();
         }
     }
 
@@ -231,6 +242,7 @@ impl Site {
         self.planning.anew.add(id, now + case.pause, WHY_AGAIN, None);
         if let Some(own) = self.planning.anew.cases.get_mut(&id) {
             own.pause = (case.pause * 2).min(PAUSE_MAX);
+            own.after_fault = case.after_fault;
         }
         self.planning.admissions.insert(id, admission);
         self.go_on_with(id, now);
@@ -368,7 +380,12 @@ impl Site {
         } else if self.unread.contains(&id) {
             // It is told again.
         } else if self.is_planned_at(task.task, from) {
-            self.replan_step(task.task, why.text(), why == Why::Gone, now);
+            let is_fault = match why {
+                Why::Gone => true,
+                Why::Late => self.is_failed(task.task),
+                Why::Displaced => false,
+            };
+            self.replan_step(task.task, why.text(), is_fault, now);
         } else if from != self.server_here() {
             self.say(from, Reserving::Release { tasks: vec![task] });
         }

@@ -126,7 +126,7 @@ impl Site {
         match then {
             Then::Tell => {}
             Then::Abort => return self.owe(owed, now),
-            Then::Extend { .. } => self.try_extended(id),
+            Then::Extend { .. } => self.try_extended(id, now),
         }
         self.put_alarm_off(id, None);
         self.note_deadline(id);
@@ -139,11 +139,13 @@ impl Site {
         !state.is_shared() || state.open(schema).any(is_here)
     }
 
-    /// Steps that nobody has promised have more time.
-    fn try_extended(&mut self, id: InstanceId) {
+    /// There is more time: what nobody promises any more is tried again, and what is promised gets new dates.
+    fn try_extended(&mut self, id: InstanceId, now: Timestamp) {
         let deadline = self.instances.state(id).and_then(|(_, state)| state.deadline());
-        if deadline.is_some_and(|it| !it.is_unpromised && !it.is_promised()) {
-            self.replan_revoked(id);
+        let Some(deadline) = deadline.filter(|deadline| !deadline.is_unpromised) else { return };
+        match deadline.is_promised() {
+            true => self.replan_extended(id, now),
+            false => self.replan_revoked(id),
         }
     }
 }

@@ -95,7 +95,7 @@ pub enum Why {
     /// It cannot be done in time any more as planned.
     #[n(1)]
     Late,
-    /// Its performer is gone, or planned elsewhere now.
+    /// Its performer is gone, has less time than before, or is planned elsewhere now.
     #[n(2)]
     Gone,
 }

@@ -69,13 +69,19 @@ impl Site {
         }
     }
 
-    /// People may work at other times from now on, or not at all; executors may be gone.
+    /// The organisation has changed: people work at other times from now on, or not at all, or may not do any more what they
+    /// were to do. What is lost by that is lost by a fault.
     pub(crate) fn refit(&mut self, now: Timestamp) {
+        self.refit_all(true, now);
+    }
+
+    /// Makes all plans anew: calendars are known for some time ahead only.
+    pub(super) fn refit_all(&mut self, is_fault: bool, now: Timestamp) {
         self.note_refitted(now);
         self.hurry_revoked(now);
-        self.refit_those(|_| true, now);
+        self.refit_those(|_| true, is_fault, now);
         for task in self.steps_in_vain() {
-            self.replan_step(task, WHY_NOT, false, now);
+            self.replan_step(task, WHY_NOT, is_fault, now);
         }
     }
 
@@ -90,13 +96,19 @@ impl Site {
             ResourceId::Executor(name) => changed.contains(name),
             ResourceId::Person(_) | ResourceId::Workers(_) => false,
         };
-        self.refit_those(is_one, now);
+        self.refit_those(is_one, true, now);
         // Before the jobs of those that are gone are given to others.
         self.replan_due(now);
     }
 
-    fn refit_those(&mut self, counts: impl Fn(&ResourceId) -> bool, now: Timestamp) {
+    fn refit_those(
+        &mut self,
+        counts: impl Fn(&ResourceId) -> bool,
+        is_fault: bool,
+        now: Timestamp,
+    ) {
         self.planning.planner.pass(now);
+        let late = self.planning.planner.late();
         let all: Vec<ResourceId> =
             self.planning.planner.resources().filter(|id| counts(id)).cloned().collect();
         self.watch_now();
@@ -105,6 +117,9 @@ impl Site {
                 Some(setup) => self.planning.planner.set_up(id, &setup, now),
                 None => self.lose_resource(&id, now),
             }
+        }
+        if is_fault {
+            self.tell_lost(&late, now);
         }
     }
 

@@ -37,8 +37,8 @@ pub(super) struct Watch {
     compared: Timestamp,
     /// Servers that can be reached again: they may have begun anew.
     back: BTreeSet<ServerId>,
-    /// When it was told last that something becomes late.
-    late: BTreeMap<TaskId, Timestamp>,
+    /// When it was told last that something becomes late, and why.
+    late: BTreeMap<TaskId, (Timestamp, Why)>,
     /// The epoch and the change of executors up to which it is known where each is planned.
     homes: (u32, u64),
     moves_at: Option<Timestamp>,
@@ -164,20 +164,35 @@ impl Site {
     fn watch_plans(&mut self, now: Timestamp) {
         self.planning.watch.watched = now;
         if now.since(self.planning.watch.refitted) >= REFITTED {
-            self.refit(now);
+            self.refit_all(false, now);
         }
         self.note_occupied(now);
         self.planning.planner.pass(now);
         let late: BTreeSet<TaskId> = self.planning.planner.late().into_iter().collect();
         self.planning.watch.late.retain(|task, _| late.contains(task));
         for task in late {
-            let told = self.planning.watch.late.get(&task);
-            if told.is_some_and(|told| now.since(*told) < TOLD) {
-                continue;
+            let told = self.planning.watch.late.get(&task).copied();
+            if told.is_none_or(|(at, _)| now.since(at) >= TOLD) {
+                self.tell_late(task, told.map_or(Why::Late, |(_, why)| why), now);
             }
-            self.planning.watch.late.insert(task, now);
-            if let Some(reservation) = self.planning.planner.reservation(task).cloned() {
-                self.take_back(&reservation, Why::Late, now);
+        }
+    }
+
+    fn tell_late(&mut self, task: TaskId, why: Why, now: Timestamp) {
+        self.planning.watch.late.insert(task, (now, why));
+        if let Some(reservation) = self.planning.planner.reservation(task).cloned() {
+            self.take_back(&reservation, why, now);
+        }
+    }
+
+    /// Performers have less time than before: tells what becomes late by that, and was not late before.
+    pub(super) fn tell_lost(&mut self, before: &[TaskId], now: Timestamp) {
+        if now < self.planning.watch.judges_from {
+            return;
+        }
+        for task in self.planning.planner.late() {
+            if !before.contains(&task) {
+                self.tell_late(task, Why::Gone, now);
             }
         }
     }
@@ -244,7 +259,8 @@ impl Site {
     pub(super) fn greet_planner(&mut self, server: ServerId) {
         self.planning.watch.back.insert(server);
         // It may not have heard what becomes late.
-        self.planning.watch.late.clear();
+        let told = self.planning.watch.late.values_mut();
+        told.for_each(|(at, _)| *at = Timestamp::default());
     }
 
     /// Nothing is judged by the plans until then; before that is done they are made anew.

@@ -72,6 +72,8 @@ impl Starting {
 #[derive(Debug)]
 pub(super) struct Granted {
     held: Vec<(ServerId, Attempt)>,
+    /// Others may have been displaced for it.
+    has_displaced: bool,
     pub(super) until: Timestamp,
     request: RequestId,
 }
@@ -219,12 +221,13 @@ impl Site {
     pub(super) fn start_decided(
         &mut self,
         id: InstanceId,
-        admission: Admission,
+        mut admission: Admission,
         what: Outcome,
         now: Timestamp,
     ) {
         let held = admission.held();
         let is_offer = admission.search.is_offering();
+        let has_displaced = admission.search.take_displaced();
         let deadline = promised(&admission);
         let refusal = match what {
             Outcome::Promised => None,
@@ -247,6 +250,9 @@ impl Site {
         if refusal.is_some() && !is_offer {
             self.release_all(held.clone(), now);
         }
+        if refusal.is_some() && has_displaced {
+            self.hurry_revoked(now);
+        }
         match (found, refusal) {
             (Some(deadline), None) if ask_only => {
                 let view = DeadlineView::of(&schema, &deadline, None);
@@ -256,7 +262,8 @@ impl Site {
                 match refusal {
                     Some(_) => self.planning.counts.unpromised += 1,
                     None => {
-                        let granted = Granted { held, until: now + STARTS_WITHIN, request };
+                        let until = now + STARTS_WITHIN;
+                        let granted = Granted { held, has_displaced, until, request };
                         self.planning.granted.insert(id, granted);
                     }
                 }
@@ -291,11 +298,14 @@ impl Site {
         own.for_each(|granted| granted.until = self.latest);
     }
 
-    /// Gives promises back for starts that did not come.
+    /// Gives promises back for starts that did not come. Those that were displaced for them are tried again.
     pub(super) fn give_back_granted(&mut self, now: Timestamp) {
         let over = self.planning.granted.extract_if(.., |_, granted| granted.until <= now);
         for (_, granted) in over.collect::<Vec<_>>() {
             self.release_all(granted.held, now);
+            if granted.has_displaced {
+                self.hurry_revoked(now);
+            }
         }
     }
 
@@ -309,10 +319,13 @@ impl Site {
                 own = own.or((starting.id == request).then_some(*id));
             }
         }
-        let Some(admission) = own.and_then(|id| self.planning.admissions.remove(&id)) else {
+        let Some(mut admission) = own.and_then(|id| self.planning.admissions.remove(&id)) else {
             return;
         };
         self.release_all(admission.held(), now);
+        if admission.search.take_displaced() {
+            self.hurry_revoked(now);
+        }
         if let Purpose::Start(starting) = admission.purpose {
             starting.repeated.into_iter().for_each(|held| self.admit(held, now));
         }

@@ -248,6 +248,12 @@ impl Site {
         })
     }
 
+    /// Whether a step is for an executor that is gone, or that only fails.
+    pub(super) fn is_failed(&self, id: TaskId) -> bool {
+        let planned = self.promised_leg(id).and_then(|(_, _, leg)| leg.planned.as_ref());
+        planned.is_some_and(|planned| planned.by.program().is_some()) && self.is_in_vain(id)
+    }
+
     /// Also substitutes from a moment on, for the time of their absence.
     fn with_stand_ins(
         &self,
@@ -284,7 +290,8 @@ impl Site {
         let open = open.filter(|(_, told)| told.stage != Stage::Over).map(|(id, _)| *id);
         let in_vain: Vec<TaskId> = open.filter(|task| self.is_in_vain(*task)).collect();
         for task in in_vain {
-            self.replan_step(task, WHY_NOT, false, now);
+            let is_fault = self.is_failed(task);
+            self.replan_step(task, WHY_NOT, is_fault, now);
         }
     }
 

@@ -272,6 +272,20 @@ fn what_nobody_promised_any_more_is_tried_again_when_the_deadline_is_extended() 
 }
 
 #[test]
+fn what_is_still_promised_gets_new_dates_when_the_deadline_is_extended() {
+    let mut harness = office("{ extend: 4d }");
+    assert!(start(&mut harness, "2026-01-16T16:00:00Z"));
+    // Nobody has begun it, and nobody has looked at the plans before.
+    go_to(&mut harness, "2026-01-16T16:00:01Z");
+    (0..10).for_each(|_| harness.pass(Duration::from_secs(5)));
+    let deadline = deadline(&mut harness);
+    assert_eq!((deadline.at, deadline.promised), (at("2026-01-20T16:00:00Z"), true));
+    let begin: Vec<_> = deadline.legs.iter().filter_map(|leg| leg.start).collect();
+    assert!(begin.len() == 2 && begin.iter().all(|it| *it >= at("2026-01-19T08:00:00Z")));
+    assert_eq!(harness.site.deadlines().withdrawn, 0);
+}
+
+#[test]
 fn a_case_that_nobody_promised_is_in_danger_when_what_is_left_takes_longer_than_there_is_time() {
     let mut harness = office("tell");
     // Ann is busy for the day.

@@ -187,6 +187,7 @@ proptest! {
             let before = planner.firm().count();
             let (over, displaced) = travel(&mut planner, &mut search, &case, until);
             prop_assert!(displaced.iter().all(|it| it.priority < case.priority));
+            prop_assert!(search.take_displaced() || displaced.is_empty());
             if over == Next::Found {
                 windows_follow_each_other(&search, &case, Timestamp(0))?;
                 confirm(&mut planner, &search);
@@ -220,6 +221,24 @@ proptest! {
         planner = self::planner(false);
         prop_assert_eq!(ask(&mut planner), before);
     }
+}
+
+#[test]
+fn what_was_lost_by_a_fault_uses_the_reserve_of_others() {
+    let mut planner = Planner::default();
+    let (supply, discipline) = (Supply::always(Timestamp(0)), Discipline::Preemptive);
+    let setup =
+        Setup { supply, discipline, hands: 1, regular: Vec::new(), reserve: 50, lag: Work(0) };
+    planner.set_up(person(0), &setup, Timestamp(0));
+    let step = Step { after: Vec::new(), cost: Work(HOUR), not_before: Timestamp(0) };
+    let case = Case { id: 1, steps: vec![step], who: vec![vec![0]], priority: 1, process: 1 };
+    let (due, until) = (Some(Timestamp(HOUR)), Timestamp(0) + OFFERED);
+    let mut hold = |after_fault| {
+        let task = Task { after_fault, ..case.task(0, Timestamp(0), due, How::Plain) };
+        planner.hold(&task, (HERE, 1), until).map(|(grant, _)| grant.end)
+    };
+    assert_eq!(hold(false), Err(Some(Timestamp(2 * HOUR))));
+    assert_eq!(hold(true), Ok(Timestamp(HOUR)));
 }
 
 #[test]

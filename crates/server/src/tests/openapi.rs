@@ -327,16 +327,20 @@ async fn set_policies(r: &mut Reader) {
 
 async fn deal_with_executors(r: &mut Reader) {
     let secret = "s".repeat(32);
-    let crm = json!({"url": "http://127.0.0.1:1", "secret": secret, "types": {"none": {}}});
+    let crm = json!({"url": "http://127.0.0.1:1", "secret": secret, "types": {"none": {}}, "reserve": 10});
     r.ok(call("PUT /v1/executors/crm").json(crm.clone())).await;
     let again = r.ok(call("PUT /v1/executors/crm").json(crm)).await;
     assert_eq!(again["unchanged"], true);
     let listed = r.ok(call("GET /v1/executors?limit=1")).await;
     assert_eq!(listed["executors"][0]["types"][0]["type"], "none");
+    assert_eq!(listed["executors"][0]["reserve"], 10);
     assert!(!listed.to_string().contains(&secret));
     assert_eq!(r.send(call("GET /v1/executors?limit=x")).await.status, 400);
     let bad = json!({"url": "ftp://x", "secret": secret, "types": {"none": {}}});
     assert_eq!(r.send(call("PUT /v1/executors/erp").json(bad)).await.status, 422);
+    let bad = json!({"url": "http://x:1", "secret": secret, "types": {"none": {}}, "reserve": 91});
+    let refused = r.send(call("PUT /v1/executors/erp").json(bad)).await;
+    assert!(refused.json()["detail"].to_string().contains("0 to 90 per cent"), "{refused:?}");
     let nowhere = json!({"url": "http://x:99999", "secret": secret, "types": {"none": {}}});
     let refused = r.send(call("PUT /v1/executors/erp").json(nowhere)).await;
     assert_eq!((refused.status, &refused.json()["code"]), (422, &json!("bad_executor")));

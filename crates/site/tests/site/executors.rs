@@ -203,12 +203,13 @@ fn a_registration_changes_nothing_when_it_says_what_is_known_and_is_checked() {
     assert!(unchanged(depot.site.ask(same).unwrap()));
     let other = RegisterExecutor { limit: 3, ..registration("crane") };
     assert!(!unchanged(depot.site.ask(Request::Executor(Concern::Register(other))).unwrap()));
-    let wrong: [(RegisterExecutor, &str); 5] = [
+    let wrong: [(RegisterExecutor, &str); 6] = [
         (registration("no name"), "letters"),
         (RegisterExecutor { url: "ftp://x".into(), ..registration("a") }, "http://"),
         (RegisterExecutor { secret: Secret("short".to_owned()), ..registration("a") }, "secret"),
         (RegisterExecutor { types: Vec::new(), ..registration("a") }, "types"),
         (RegisterExecutor { limit: 0, ..registration("a") }, "at a time"),
+        (RegisterExecutor { reserve: Some(91), ..registration("a") }, "0 to 90 per cent"),
     ];
     for (asked, why) in wrong {
         let refusal = depot.site.refusal(Request::Executor(Concern::Register(asked)));

@@ -160,6 +160,26 @@ fn when_an_executor_is_taken_out_another_promises_its_tasks_or_it_is_told() {
 }
 
 #[test]
+fn an_executor_promises_its_reserve_only_for_one_that_is_gone() {
+    let mut depot = depot();
+    let lift = RegisterExecutor { limit: 1, reserve: Some(50), ..registration("lift") };
+    depot.site.ask(Request::Executor(Concern::Register(lift))).unwrap();
+    start(&mut depot, 1, Some(12)).unwrap();
+    assert_eq!(promised_by(&mut depot, 1), Some(Performer::Executor("crane".into())));
+    start(&mut depot, 2, Some(12)).unwrap_err();
+    depot.site.ask(Request::Executor(Concern::Remove { name: "crane".into() })).unwrap();
+    depot.site.pass(Duration::from_secs(1));
+    assert_eq!(promised_by(&mut depot, 1), Some(Performer::Executor("lift".into())));
+    assert_eq!(depot.site.site.deadlines().withdrawn, 0);
+}
+
+fn promised_by(depot: &mut Depot, number: u128) -> Option<Performer> {
+    let show = Request::Show { instance: InstanceId(number), wait_until: None };
+    let Ok(Answer::Instance(view)) = depot.site.ask(show) else { panic!("an instance") };
+    view.info.deadline.unwrap().legs[0].by.clone()
+}
+
+#[test]
 fn an_executor_that_is_busy_promises_only_what_it_has_time_for_afterwards() {
     let mut depot = depot();
     start(&mut depot, 1, None).unwrap();

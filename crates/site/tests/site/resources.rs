@@ -171,6 +171,36 @@ fn who_has_claimed_it_and_falls_ill_is_noticed_before_the_deadline_is_missed() {
 }
 
 #[test]
+fn a_reserve_is_promised_when_a_colleague_falls_ill_and_not_for_what_is_displaced() {
+    let ben = ANN.replace("ann", "ben").replace(" }", ", reserve: 50 }");
+    let mut harness = office(&format!("{ANN}{ben}"), "4h");
+    assert_eq!(start(&mut harness, 1, "19T12"), "ann 19 08:00 to 19 12:00");
+    // Of Ben's hours half are free for the time after a fault.
+    let mut wish = Wish::new(at("2026-01-19T12:00:00Z"));
+    wish.priority = 9;
+    let Ok(Answer::Started { instance, .. }) = harness.ask(start_by(2, wish)) else {
+        panic!("it displaces the first")
+    };
+    assert_eq!(planned(instance.deadline.as_ref().unwrap()), "ann 19 08:00 to 19 12:00");
+    assert_eq!(stands(&mut harness, 1), "nobody");
+    let ill = absent("ann", "2026-01-19", "2026-01-19");
+    harness.ask(organisation(&format!("{ill}{ben}"))).unwrap();
+    assert_eq!(stands(&mut harness, 2), "ben 19 08:00 to 19 12:00");
+    assert_eq!((stands(&mut harness, 1), harness.site.deadlines().withdrawn), ("nobody".into(), 1));
+}
+
+#[test]
+fn what_nobody_begins_in_time_is_no_reason_to_use_a_reserve() {
+    let ann = ANN.replace("share: 100", "share: 50");
+    // With all of his time he could do it until noon.
+    let ben = ANN.replace("ann", "ben").replace(" }", ", reserve: 60 }");
+    let mut harness = office(&format!("{ann}{ben}"), "4h");
+    assert_eq!(start(&mut harness, 1, "19T16"), "ann 19 08:00 to 19 16:00");
+    harness.pass(Duration::from_secs(300));
+    assert_eq!(stands(&mut harness, 1), "nobody");
+}
+
+#[test]
 fn nothing_is_promised_for_longer_than_peoples_time_is_known() {
     let mut harness = office(ANN, "3h");
     let too_far = || Wish::new(at("2027-02-24T08:00:00Z"));

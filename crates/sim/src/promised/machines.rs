@@ -171,7 +171,7 @@ impl Machines {
                 limit: LIMIT,
                 at_once: Some(hands),
                 regularly: regularly.into_iter().collect(),
-                reserve: None,
+                reserve: dice.chance(20).then(|| 10 + dice.below(40) as u32),
                 domain: (number > 0).then(|| DOMAINS[1].into()),
                 verdicts: false,
             };

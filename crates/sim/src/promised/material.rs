@@ -39,6 +39,8 @@ pub(super) struct People {
     minutes: Vec<i64>,
     /// With how much of that they are planned, in per cent, if that is said.
     shares: Vec<Option<i64>>,
+    /// What of that is promised only after a fault, in per cent.
+    reserves: Vec<usize>,
     substitutes: Vec<Option<&'static str>>,
     pub(super) away: Vec<Away>,
 }
@@ -78,8 +80,10 @@ impl People {
             dice.pick(&AGENTS).copied().filter(|other| *other != agent && dice.chance(40))
         });
         let shares = AGENTS.map(|_| *dice.pick(&SHARES).unwrap_or(&None));
+        let reserves = AGENTS.map(|_| if dice.chance(20) { 10 + dice.below(40) } else { 0 });
         let (minutes, substitutes) = (minutes.to_vec(), substitutes.to_vec());
-        Self { roles, minutes, shares: shares.to_vec(), substitutes, away: Vec::new() }
+        let (shares, reserves) = (shares.to_vec(), reserves.to_vec());
+        Self { roles, minutes, shares, reserves, substitutes, away: Vec::new() }
     }
 
     /// Whether somebody works at a moment, by their calendar.
@@ -123,6 +127,9 @@ impl People {
             }
             if let Some(share) = self.shares[place] {
                 text += &format!(", share: {share}");
+            }
+            if self.reserves[place] > 0 {
+                text += &format!(", reserve: {}", self.reserves[place]);
             }
             if let Some(substitute) = self.substitutes[place] {
                 text += &format!(", substitutes: [{substitute}]");

@@ -301,3 +301,34 @@ fn who_waits_under_the_same_key_for_a_start_that_is_given_up_starts_instead() {
     assert!(group.answers.is_empty());
     assert_eq!(turns(&mut group, 2, "sam"), 1);
 }
+
+#[test]
+fn who_was_displaced_for_a_start_that_is_given_up_is_tried_again_at_once() {
+    let mut group = group();
+    let source =
+        "process: letter\nsteps:\n  - { step: write, who: Agent(ann), at: north, takes: 3h }\n";
+    group.ask(0, Request::Deploy { source: source.to_owned() }).unwrap();
+    run(&mut group, 5);
+    // Ann has time for one until then.
+    let by = Timestamp(group.now + 4 * HOUR);
+    let (first, planned) = start_with(&mut group, "letter", Wish::new(by));
+    assert_eq!(planned, "write ann");
+    // Her planner does not hear that the urgent one goes ahead.
+    group.is_lost = |message| matches!(message, Message::Reserve(what) if is_confirm(what));
+    let mut urgent = Wish::new(by);
+    urgent.priority = 9;
+    let instance = group.draw(1, group::HIGH);
+    let id = group.send(1, start_of(instance, "letter", urgent));
+    run(&mut group, 1);
+    assert!(!group.answers.contains_key(&id));
+    assert!(!shown(&mut group, 1, first).promised);
+    group.is_lost = |_| false;
+    group.feed(1, Input::Cancelled { id });
+    run(&mut group, 5);
+    assert!(shown(&mut group, 1, first).promised);
+    assert_eq!(turns(&mut group, 0, "ann"), 1);
+}
+
+fn is_confirm(what: &Reserving) -> bool {
+    matches!(what, Reserving::Confirm { .. })
+}

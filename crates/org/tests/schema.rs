@@ -41,7 +41,7 @@ fn judge(source: &str) -> (bool, bool) {
 }
 
 #[test]
-fn schema_and_reader_agree_on_form() {
+fn schema_and_reader_agree_on_agents() {
     for (good, agents) in [
         (true, "{}"),
         (true, "{ ann: , ben@x.org: {}, 'C.3': { name: C } }"),
@@ -91,6 +91,10 @@ fn schema_and_reader_agree_on_form() {
         let source = format!("organisation: x\nagents: {agents}\n");
         assert_eq!(judge(&source), (good, good), "{source}");
     }
+}
+
+#[test]
+fn schema_and_reader_agree_on_what_is_not_of_an_agent() {
     for (good, rest) in [
         (true, "units: { u: , v: { in: u, manager: m, title: V } }"),
         (true, "positions: { p: { unit: u, roles: [r], title: P } }"),

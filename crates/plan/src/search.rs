@@ -81,6 +81,8 @@ pub struct Search {
     may_displace: bool,
     /// Of a running case nothing is offered.
     offers: bool,
+    /// Nothing is started: what is found stays an offer.
+    asks: bool,
     is_offer: bool,
     /// Something may have been displaced for it.
     has_displaced: bool,
@@ -91,10 +93,18 @@ pub struct Search {
 
 impl Search {
     pub fn new(steps: Vec<Step>, start: Timestamp, deadline: Timestamp) -> Self {
-        let phase = Phase::Soonest;
-        let (may_displace, offers, is_offer, held) = (false, false, false, Vec::new());
-        let has_displaced = false;
-        Self { steps, start, deadline, may_displace, offers, is_offer, has_displaced, phase, held }
+        Self {
+            steps,
+            start,
+            deadline,
+            may_displace: false,
+            offers: false,
+            asks: false,
+            is_offer: false,
+            has_displaced: false,
+            phase: Phase::Soonest,
+            held: Vec::new(),
+        }
     }
 
     /// What is less important is displaced if need be.
@@ -126,11 +136,10 @@ impl Search {
         self
     }
 
-    /// It is only asked: what is found is an offer.
+    /// It is only asked: what is found is an offer. What was offered before for the same case, and is in time, stays one.
     #[must_use]
     pub fn asking(mut self) -> Self {
-        self.phase = Phase::Offering;
-        self.start = self.start + OFFERED;
+        (self.phase, self.asks) = (Phase::Accepting, true);
         self
     }
 
@@ -149,7 +158,8 @@ impl Search {
         match &self.phase {
             Phase::Accepting if self.held.len() < self.steps.len() => {
                 let (step, due) = self.last_missing();
-                Next::Hold { step, release: self.start, due: Some(due), how: How::Accepting }
+                let how = if self.asks { How::Keeping } else { How::Accepting };
+                Next::Hold { step, release: self.start, due: Some(due), how }
             }
             Phase::Soonest | Phase::Offering if self.held.len() < self.steps.len() => {
                 let step = self.held.len();
@@ -157,6 +167,10 @@ impl Search {
                 let is_offer = self.phase == Phase::Offering;
                 let how = if is_offer { How::Offering } else { How::Plain };
                 Next::Hold { step, release, due: None, how }
+            }
+            Phase::Accepting if self.asks => {
+                self.is_offer = true;
+                self.over(Next::Found)
             }
             Phase::Accepting | Phase::Soonest if self.end() <= self.deadline => {
                 self.loosen(hours);
@@ -304,7 +318,10 @@ impl Search {
                 let then = if self.offers { Phase::Offering } else { Phase::Over(None) };
                 self.phase = Phase::Begins(Box::new(then));
             }
-            Phase::Accepting => self.phase = Phase::Begins(Box::new(Phase::Soonest)),
+            Phase::Accepting => {
+                let then = if self.asks { Phase::Offering } else { Phase::Soonest };
+                self.phase = Phase::Begins(Box::new(then));
+            }
             Phase::Soonest | Phase::Offering | Phase::Probing { .. } => {
                 self.phase = Phase::Over(None);
             }

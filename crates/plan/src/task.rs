@@ -110,6 +110,9 @@ pub enum How {
     /// It is offered, and held until somebody accepts it.
     #[n(3)]
     Offering,
+    /// What was offered before for the same case stays offered, for as long as before.
+    #[n(4)]
+    Keeping,
 }
 
 /// What is offered: to whom, for which process and for which of its cases, as numbers that nothing else has.

@@ -2,6 +2,7 @@
 //! important.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use legwork_model::id::{InstanceId, ServerId};
 use legwork_model::time::Timestamp;
@@ -81,7 +82,8 @@ fn travel(
     loop {
         match search.next(|_| supply.clone()) {
             Next::Hold { step, release, due, how } => {
-                let task = case.task(step, release, due, how);
+                let mut task = case.task(step, release, due, how);
+                task.idle_until = (how == How::Offering).then(|| search.start());
                 match planner.hold(&task, (HERE, 1), until) {
                     Ok((grant, out)) => {
                         assert!(how == How::Displacing || out.is_empty());
@@ -169,7 +171,9 @@ proptest! {
                     search = Search::new(case.steps.clone(), now, earliest).accepting();
                     prop_assert_eq!(travel(&mut planner, &mut search, &case, until).0, Next::Found);
                 }
-                other => prop_assert!(false, "{:?}", other),
+                other @ (Next::Hold { .. } | Next::Probe { .. } | Next::Begin) => {
+                    prop_assert!(false, "{:?}", other);
+                }
             }
             windows_follow_each_other(&search, &case, Timestamp(0))?;
             confirm(&mut planner, &search);
@@ -285,10 +289,8 @@ fn slack_is_shared_out_in_working_time() {
 fn offered(planner: &mut Planner, id: u128) -> Timestamp {
     let case = hour_of_ann(id);
     let mut search = Search::new(case.steps.clone(), Timestamp(0), Timestamp(0)).offering();
-    match travel(planner, &mut search, &case, Timestamp(0)).0 {
-        Next::Refused { earliest: Some(earliest) } => earliest,
-        other => panic!("{other:?}"),
-    }
+    let over = travel(planner, &mut search, &case, Timestamp(0)).0;
+    if let Next::Refused { earliest: Some(earliest) } = over { earliest } else { Timestamp(0) }
 }
 
 fn hour_of_ann(id: u128) -> Case {
@@ -332,6 +334,19 @@ fn whoever_asks_again_has_the_same_date() {
     let first = offered(&mut planner, 1);
     assert_eq!(offered(&mut planner, 101), first);
     assert!(offered(&mut planner, 2) > first);
+}
+
+#[test]
+fn whoever_asks_whether_they_can_have_what_they_were_offered_can() {
+    let mut planner = planner(false);
+    let (date, other) = (offered(&mut planner, 1), offered(&mut planner, 2));
+    let case = hour_of_ann(101);
+    let mut search = Search::new(case.steps.clone(), Timestamp(60_000), date).asking();
+    assert_eq!(travel(&mut planner, &mut search, &case, Timestamp(90_000)).0, Next::Found);
+    assert!(search.is_offering());
+    planner.pass(Timestamp(0) + Duration::from_mins(5));
+    assert_eq!(started(&mut planner, 102, other), Next::Found);
+    assert_eq!(started(&mut planner, 103, date), Next::Found);
 }
 
 #[test]

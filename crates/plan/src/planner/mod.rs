@@ -208,7 +208,7 @@ impl Planner {
 
     /// When a task could be done at the earliest, with all that it would displace, and how much its performer has to do.
     pub fn probe(&self, task: &Task) -> Option<(Timestamp, Work)> {
-        if task.how == How::Accepting {
+        if matches!(task.how, How::Accepting | How::Keeping) {
             return Some((self.held.get(&self.offered(task)?)?.reservation.window.due, Work(0)));
         }
         self.fit(&Task { due: None, ..task.clone() }).map(|fit| (fit.end, fit.load))
@@ -224,7 +224,9 @@ impl Planner {
     ) -> Result<(Grant, Vec<Reservation>), Option<Timestamp>> {
         let until = task.idle_until.unwrap_or(until);
         match task.how {
-            How::Accepting => return self.accept(task, (asker, attempt), until).ok_or(None),
+            How::Accepting | How::Keeping => {
+                return self.accept(task, (asker, attempt), until).ok_or(None);
+            }
             How::Offering | How::Plain | How::Displacing => self.drop_offers(task),
         }
         self.vacate(task.id);
@@ -273,6 +275,7 @@ impl Planner {
     /// What was offered to the same caller for this step, the last that is in time.
     fn offered(&self, task: &Task) -> Option<TaskId> {
         let offered = self.offers.of(task.offer?, task.id).filter_map(|own| self.held.get(&own));
+        let offered = offered.filter(|held| task.how != How::Keeping || held.offer == task.offer);
         let in_time = offered
             .map(|held| (held.reservation.window.due, held.reservation.task))
             .filter(|(end, _)| task.due.is_none_or(|due| *end <= due));
@@ -294,7 +297,14 @@ impl Planner {
         let reservation = &mut held.reservation;
         (reservation.task, reservation.priority) = (task.id, task.priority);
         (reservation.asker, reservation.attempt) = (asker, attempt);
-        held.until = Some(until);
+        match task.offer.filter(|_| task.how == How::Keeping) {
+            Some(offer) => {
+                held.offer = Some(offer);
+                // Not more than before: it was one of them.
+                self.offers.add(offer, task.id);
+            }
+            None => held.until = Some(until),
+        }
         self.tasks.insert(held.key, task.id);
         self.held.insert(task.id, held);
         Some((self.grant(task.id)?, Vec::new()))

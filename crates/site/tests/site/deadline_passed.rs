@@ -282,7 +282,7 @@ fn what_is_still_promised_gets_new_dates_when_the_deadline_is_extended() {
     assert_eq!((deadline.at, deadline.promised), (at("2026-01-20T16:00:00Z"), true));
     let begin: Vec<_> = deadline.legs.iter().filter_map(|leg| leg.start).collect();
     assert!(begin.len() == 2 && begin.iter().all(|it| *it >= at("2026-01-19T08:00:00Z")));
-    assert_eq!(harness.site.deadlines().withdrawn, 0);
+    assert_eq!(harness.site.deadlines().revoked, 0);
 }
 
 #[test]

@@ -170,7 +170,7 @@ fn an_executor_promises_its_reserve_only_for_one_that_is_gone() {
     depot.site.ask(Request::Executor(Concern::Remove { name: "crane".into() })).unwrap();
     depot.site.pass(Duration::from_secs(1));
     assert_eq!(promised_by(&mut depot, 1), Some(Performer::Executor("lift".into())));
-    assert_eq!(depot.site.site.deadlines().withdrawn, 0);
+    assert_eq!(depot.site.site.deadlines().revoked, 0);
 }
 
 fn promised_by(depot: &mut Depot, number: u128) -> Option<Performer> {

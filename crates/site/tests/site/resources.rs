@@ -186,7 +186,7 @@ fn a_reserve_is_promised_when_a_colleague_falls_ill_and_not_for_what_is_displace
     let ill = absent("ann", "2026-01-19", "2026-01-19");
     harness.ask(organisation(&format!("{ill}{ben}"))).unwrap();
     assert_eq!(stands(&mut harness, 2), "ben 19 08:00 to 19 12:00");
-    assert_eq!((stands(&mut harness, 1), harness.site.deadlines().withdrawn), ("nobody".into(), 1));
+    assert_eq!((stands(&mut harness, 1), harness.site.deadlines().revoked), ("nobody".into(), 1));
 }
 
 #[test]

@@ -14,6 +14,8 @@ use crate::{Data, text};
 
 /// The longest name of a task.
 pub const TASK_CHARS_MAX: usize = 400;
+/// The most tasks that an executor names as those that it has; the others are left out.
+pub const HOLDS_MAX: usize = 1_000;
 /// Tasks at a time of an executor that says nothing else.
 pub const LIMIT: u32 = 16;
 
@@ -58,6 +60,9 @@ pub struct ExecutorRequest {
     /// Whether it wants to be told which of its results count, and confirms that.
     #[serde(default = "yes")]
     pub verdicts: bool,
+    /// The names of the tasks that it has now, of all servers; at most 1,000. It is no part of what is registered.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub holds: Option<Vec<String>>,
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
@@ -231,17 +236,23 @@ pub struct TaskDone {
     /// How many tasks the executor still has, of all servers, those that wait for their turn included.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub has: Option<u32>,
+    /// The names of these tasks; at most 1,000.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub holds: Option<Vec<String>>,
     /// For how many milliseconds it worked on this one, waiting for its turn not included.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub took_ms: Option<u64>,
 }
 
 /// The answer 202 to a task: its result comes by callback. The body may be anything else as well.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct TaskTaken {
     /// How many tasks the executor has with this one, of all servers.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub has: Option<u32>,
+    /// The names of these tasks; at most 1,000.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub holds: Option<Vec<String>>,
 }
 
 /// The body of any other answer than 200 and 202.
@@ -252,6 +263,9 @@ pub struct TaskRefused {
     /// How many tasks the executor has, of all servers, without this one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub has: Option<u32>,
+    /// The names of these tasks; at most 1,000.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub holds: Option<Vec<String>>,
 }
 
 /// What came of a task, later: either `data` or `error`.
@@ -272,6 +286,9 @@ pub struct TaskResult {
     /// How many tasks the executor still has, of all servers, those that wait for their turn included.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub has: Option<u32>,
+    /// The names of these tasks; at most 1,000.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub holds: Option<Vec<String>>,
     /// For how many milliseconds it worked on this one, waiting for its turn not included.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub took_ms: Option<u64>,
@@ -306,12 +323,12 @@ pub struct CancelRequest {
 impl TaskResult {
     pub fn done(task: impl Into<String>, data: Data) -> Self {
         let (task, data) = (task.into(), Some(data));
-        Self { task, data, error: None, retry: None, has: None, took_ms: None }
+        Self { task, data, error: None, retry: None, has: None, holds: None, took_ms: None }
     }
 
     pub fn failed(task: impl Into<String>, error: impl Into<String>, retry: bool) -> Self {
         let (task, error, retry) = (task.into(), Some(error.into()), Some(retry));
-        Self { task, data: None, error, retry, has: None, took_ms: None }
+        Self { task, data: None, error, retry, has: None, holds: None, took_ms: None }
     }
 }
 
@@ -381,6 +398,8 @@ mod tests {
         check::<TaskResult>(&json!({"task": "t", "data": {}, "has": 2, "took_ms": 40}));
         check::<TaskDone>(&json!({"data": {"points": 7}, "has": 2, "took_ms": 40}));
         check::<TaskTaken>(&json!({"has": 3}));
+        check::<TaskTaken>(&json!({"has": 1, "holds": ["t"]}));
+        check::<TaskResult>(&json!({"task": "t", "data": {}, "has": 0, "holds": []}));
         check::<TaskResult>(&json!({"task": "t", "error": "no answer", "retry": false}));
         check::<VerdictRequest>(&json!({"task": "t", "verdict": "ack"}));
         check::<VerdictRequest>(&json!({"task": "t", "verdict": "nack"}));

@@ -130,6 +130,7 @@ async fn register(context: &Context, asked: &Registration) -> Result<()> {
         reserve: asked.reserve,
         domain: asked.domain.clone(),
         verdicts: !asked.no_verdicts,
+        holds: None,
     };
     let registered = context.client.register_executor(&asked.name, &request).await?;
     context.out.answer(&registered, || {

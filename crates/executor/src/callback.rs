@@ -14,13 +14,15 @@ use legwork_api::executors::TaskResult;
 use legwork_api::signature::{self, Signed};
 
 use crate::clock;
-use crate::memory::Outcome;
+use crate::memory::{Load, Outcome};
 use crate::serve::{Pauses, Shared};
 
 /// Received: stored, or known to come too late.
 const RECEIVED: u16 = 202;
 /// Legwork does not know this executor any more.
 const UNKNOWN: u16 = 404;
+/// What a server reads.
+const MESSAGE_BYTES_MAX: usize = 1 << 20;
 const PAUSE_MIN: Duration = Duration::from_millis(100);
 const PAUSE_MAX: Duration = Duration::from_secs(30);
 
@@ -52,31 +54,49 @@ pub(crate) struct Message {
 }
 
 impl Message {
-    /// There always is one: texts and values are JSON, and the callback was read with the task.
-    pub(crate) fn new(
+    /// A result, with the tasks that there are now besides.
+    pub(crate) fn now(
+        shared: &Shared,
         task: &str,
         outcome: &Outcome,
         callback: &str,
-        (has, took_ms): (Option<u32>, Option<u64>),
+    ) -> Option<Self> {
+        let feedback = {
+            let memory = shared.memory();
+            (memory.load(), memory.took_ms(task))
+        };
+        Self::new(task, outcome, callback, feedback)
+    }
+
+    /// There always is one: texts and values are JSON, and the callback was read with the task.
+    fn new(
+        task: &str,
+        outcome: &Outcome,
+        callback: &str,
+        (Load { has, holds }, took_ms): (Load, Option<u64>),
     ) -> Option<Self> {
         let body = match outcome {
             Ok(data) => TaskResult::done(task, data.clone()),
             Err(failure) => TaskResult::failed(task, &failure.reason, failure.retry),
         };
-        let body = TaskResult { has, took_ms, ..body };
-        let body = serde_json::to_vec(&body).ok()?.into();
-        Some(Self { target: Target::parse(callback)?, body })
+        let result = TaskResult { has: Some(has), holds: Some(holds), took_ms, ..body };
+        let mut body = serde_json::to_vec(&result).ok()?;
+        // The result is what has to be heard.
+        if body.len() > MESSAGE_BYTES_MAX {
+            body = serde_json::to_vec(&TaskResult { holds: None, ..result }).ok()?;
+        }
+        Some(Self { target: Target::parse(callback)?, body: body.into() })
     }
 }
 
 /// Returns when it is received, or needs not be any more.
 pub(crate) async fn send(shared: &Arc<Shared>, task: &str, outcome: &Outcome, callback: &str) {
-    let feedback = shared.memory().feedback(task);
-    let Some(message) = Message::new(task, outcome, callback, feedback) else {
-        return shared.memory().sent(task);
-    };
     let mut pauses = Pauses::new(PAUSE_MIN, PAUSE_MAX);
     while shared.memory().is_sending(task) {
+        // What else there is changes while nobody receives it.
+        let Some(message) = Message::now(shared, task, outcome, callback) else {
+            return shared.memory().sent(task);
+        };
         if attempt(shared, task, &message).await {
             return shared.memory().sent(task);
         }
@@ -127,6 +147,18 @@ fn status(error: &client::Error) -> Option<u16> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_result_that_leaves_no_room_is_sent_without_the_tasks_that_are_held() {
+        let held = |length: usize| {
+            let data = legwork_api::Data::from([("a".to_owned(), "x".repeat(length).into())]);
+            let load = Load { has: 1, holds: vec!["t2".repeat(200)] };
+            let message = Message::new("t1", &Ok(data), "http://a/b", (load, None)).unwrap();
+            assert!(message.body.len() <= MESSAGE_BYTES_MAX);
+            serde_json::from_slice::<TaskResult>(&message.body).unwrap().holds
+        };
+        assert!(held(10).is_some() && held(MESSAGE_BYTES_MAX - 200).is_none());
+    }
 
     #[test]
     fn callbacks_are_read_as_they_are_signed() {

@@ -317,6 +317,7 @@ impl Executor {
             reserve: self.reserve,
             domain: self.domain.clone(),
             verdicts: self.verdicts,
+            holds: None,
         })
     }
 }

@@ -16,7 +16,10 @@ pub(crate) async fn keep(shared: &Shared, client: &Client, request: &ExecutorReq
     let name = &shared.executor.name;
     loop {
         let mut pauses = Pauses::new(PAUSE_MIN, PAUSE_MAX);
-        while let Err(error) = client.register_executor(name, request).await {
+        loop {
+            let holds = Some(shared.memory().load().holds);
+            let request = ExecutorRequest { holds, ..request.clone() };
+            let Err(error) = client.register_executor(name, &request).await else { break };
             tracing::warn!(executor = name, %error, "registering is tried again");
             pauses.wait().await;
         }

@@ -37,8 +37,7 @@ pub(crate) async fn until_judged(
         };
         tracing::info!(task, "there is no verdict: the result is sent again");
         // What was begun is sent to the end: a verdict may come before its answer.
-        let feedback = shared.memory().feedback(task);
-        let Some(message) = Message::new(task, outcome, callback, feedback) else { return };
+        let Some(message) = Message::now(shared, task, outcome, callback) else { return };
         Box::pin(callback::attempt(shared, task, &message)).await;
         drop(turn);
     }

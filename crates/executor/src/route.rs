@@ -17,7 +17,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use crate::callback::Target;
-use crate::memory::{Answer, is_too_long};
+use crate::memory::{Answer, Load, is_too_long};
 use crate::serve::Shared;
 use crate::verdicts::{self, Confirmation};
 use crate::work::{self, NotNow};
@@ -124,13 +124,16 @@ async fn do_task(shared: &Arc<Shared>, task: Task) -> Reply {
     let answered = waiting.wait_for(Option::is_some).await.map(|answer| answer.clone());
     match answered {
         Ok(Some(Answer::Taken)) => {
-            let (has, _) = shared.memory().feedback(&name);
-            reply(StatusCode::ACCEPTED, &TaskTaken { has })
+            let Load { has, holds } = shared.memory().load();
+            reply(StatusCode::ACCEPTED, &TaskTaken { has: Some(has), holds: Some(holds) })
         }
         Ok(Some(Answer::Finished(outcome))) => match &*outcome {
             Ok(data) => {
-                let (has, took_ms) = shared.memory().feedback(&name);
-                reply(StatusCode::OK, &TaskDone { data: data.clone(), has, took_ms })
+                let memory = shared.memory();
+                let (Load { has, holds }, took_ms) = (memory.load(), memory.took_ms(&name));
+                drop(memory);
+                let (has, holds) = (Some(has), Some(holds));
+                reply(StatusCode::OK, &TaskDone { data: data.clone(), has, holds, took_ms })
             }
             Err(failure) if failure.retry => {
                 decline(shared, StatusCode::INTERNAL_SERVER_ERROR, &failure.reason)
@@ -204,13 +207,14 @@ fn later(mut reply: Reply) -> Reply {
 }
 
 fn refuse(status: StatusCode, error: &str) -> Reply {
-    reply(status, &TaskRefused { error: error.to_owned(), has: None })
+    reply(status, &TaskRefused { error: error.to_owned(), has: None, holds: None })
 }
 
-/// Refuses a task, and tells how many there are.
+/// Refuses a task, and tells which there are.
 fn decline(shared: &Shared, status: StatusCode, error: &str) -> Reply {
-    let has = Some(shared.memory().has());
-    reply(status, &TaskRefused { error: error.to_owned(), has })
+    let Load { has, holds } = shared.memory().load();
+    let error = error.to_owned();
+    reply(status, &TaskRefused { error, has: Some(has), holds: Some(holds) })
 }
 
 fn reply(status: StatusCode, body: &impl Serialize) -> Reply {

@@ -111,7 +111,7 @@ impl Run {
         let outcome = Arc::new(outcome);
         let send = {
             let mut memory = shared.memory();
-            memory.ended(&self.giver, &self.kind);
+            memory.ended(&self.task, &self.giver, &self.kind);
             memory.took(&self.task, took);
             memory.finished(&self.task, &outcome, bytes)
         };

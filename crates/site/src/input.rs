@@ -527,6 +527,8 @@ pub struct RegisterExecutor {
     pub domain: Option<String>,
     /// It is told whether its results count, and confirms.
     pub verdicts: bool,
+    /// The tasks that it has, if it says so: no part of what is registered.
+    pub holds: Option<Vec<JobLease>>,
 }
 
 #[derive(Debug)]
@@ -535,6 +537,8 @@ pub struct TaskReport {
     pub task: JobLease,
     pub outcome: Outcome,
     pub feedback: Feedback,
+    /// The tasks that the executor has, of all servers, if it says so.
+    pub holds: Option<Vec<JobLease>>,
 }
 
 /// How a task stands.

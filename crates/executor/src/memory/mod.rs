@@ -4,11 +4,11 @@
 //! keeps it; at most `TASKS_MAX` tasks and `BYTES_MAX` bytes of results are remembered. What
 //! Legwork has not heard yet is never forgotten: when there is no room but theirs, new tasks wait.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
 use legwork_api::Data;
-use legwork_api::executors::TASK_CHARS_MAX;
+use legwork_api::executors::{HOLDS_MAX, TASK_CHARS_MAX};
 use tokio::sync::{oneshot, watch};
 use tokio::task::AbortHandle;
 
@@ -43,6 +43,14 @@ pub(crate) enum Admission {
     Closed,
 }
 
+/// The tasks that the executor has, those that wait for their turn included.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Load {
+    pub(crate) has: u32,
+    /// Their names, as many as are told.
+    pub(crate) holds: Vec<String>,
+}
+
 /// What is to be done about a verdict.
 pub(crate) enum Judgement {
     /// Call the hook, then `judged`.
@@ -62,7 +70,8 @@ pub(crate) struct Memory {
     bytes: usize,
     tasks_max: usize,
     bytes_max: usize,
-    working: u32,
+    /// The names of those that are begun and not ended.
+    held: BTreeSet<Arc<str>>,
     /// Of those, how many of each server, and how many of a type of each server.
     working_of: BTreeMap<(String, Option<String>), u32>,
     /// Results on their way, and hooks that are being called.
@@ -113,7 +122,7 @@ impl Memory {
             bytes: 0,
             tasks_max,
             bytes_max,
-            working: 0,
+            held: BTreeSet::new(),
             working_of: BTreeMap::new(),
             open: 0,
             stopping: false,
@@ -137,13 +146,14 @@ impl Memory {
         if !self.make_room() {
             return Admission::Closed;
         }
-        self.working += 1;
         for of in [of_server, of_kind] {
             *self.working_of.entry(of).or_default() += 1;
         }
         let entry = Entry::new(Phase::Working, Some(task.key.clone()));
         let waiting = entry.answer.subscribe();
-        self.tasks.insert(task.task.as_str().into(), entry);
+        let name: Arc<str> = task.task.as_str().into();
+        self.held.insert(name.clone());
+        self.tasks.insert(name, entry);
         Admission::New(waiting)
     }
 
@@ -162,8 +172,8 @@ impl Memory {
     }
 
     /// The handler has ended, by whatever end: others have its place.
-    pub(crate) fn ended(&mut self, giver: &str, kind: &str) {
-        self.working = self.working.saturating_sub(1);
+    pub(crate) fn ended(&mut self, task: &str, giver: &str, kind: &str) {
+        self.held.remove(task);
         for of in counted(giver, kind) {
             let Some(count) = self.working_of.get_mut(&of) else { continue };
             *count = count.saturating_sub(1);
@@ -180,14 +190,15 @@ impl Memory {
         }
     }
 
-    /// How many there are now, of all servers.
-    pub(crate) fn has(&self) -> u32 {
-        self.working
+    /// What every answer says: the tasks there are now, of all servers.
+    pub(crate) fn load(&self) -> Load {
+        let holds = self.held.iter().take(HOLDS_MAX).map(ToString::to_string).collect();
+        Load { has: u32::try_from(self.held.len()).unwrap_or(u32::MAX), holds }
     }
 
-    /// The feedback in an answer about a task: how many there are now, and how long that one was worked on.
-    pub(crate) fn feedback(&self, task: &str) -> (Option<u32>, Option<u64>) {
-        (Some(self.working), self.tasks.get(task).and_then(|entry| entry.took_ms))
+    /// How long a task was worked on, once that is over.
+    pub(crate) fn took_ms(&self, task: &str) -> Option<u64> {
+        self.tasks.get(task).and_then(|entry| entry.took_ms)
     }
 
     /// Answers whether the result has to be sent: nobody has waited for it to the end.
@@ -286,7 +297,7 @@ impl Memory {
 
     /// Nothing is being done, all that was done is told, and no hook is being called.
     pub(crate) fn is_idle(&self) -> bool {
-        self.working == 0 && self.open == 0
+        self.held.is_empty() && self.open == 0
     }
 
     fn phase(&self, task: &str) -> Option<Phase> {

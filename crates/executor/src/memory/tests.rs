@@ -33,7 +33,7 @@ fn quick(memory: &mut Memory, name: &str, bytes: usize) {
     let Admission::New(_waiting) = memory.admit(&task(name), 16, None) else {
         panic!("{name} is not new")
     };
-    memory.ended("http://a ", "score");
+    memory.ended(name, "http://a ", "score");
     assert!(!memory.finished(name, &done(), bytes), "it is told at once");
 }
 
@@ -41,7 +41,7 @@ fn quick(memory: &mut Memory, name: &str, bytes: usize) {
 fn slow(memory: &mut Memory, name: &str) {
     assert!(is_new(memory, name));
     memory.taken(name);
-    memory.ended("http://a ", "score");
+    memory.ended(name, "http://a ", "score");
     assert!(memory.finished(name, &done(), 10), "it is to be sent");
 }
 
@@ -60,7 +60,7 @@ fn a_repetition_is_answered_like_the_first_time() {
 fn a_result_that_nobody_waited_for_is_sent() {
     let mut memory = Memory::default();
     assert!(is_new(&mut memory, "a"), "and the request is gone at once");
-    memory.ended("http://a ", "score");
+    memory.ended("a", "http://a ", "score");
     assert!(memory.finished("a", &done(), 10));
     assert!(memory.is_sending("a") && !memory.is_idle());
     memory.sent("a");
@@ -114,7 +114,7 @@ fn a_result_is_unjudged_from_when_it_is_told_until_its_verdict_or_it_is_forgotte
     let failed = Arc::new(Err(Failure::again("no answer")));
     assert!(is_new(&mut memory, "a"));
     assert!(memory.unjudged("a").is_none(), "it is not done");
-    memory.ended("http://a ", "score");
+    memory.ended("a", "http://a ", "score");
     memory.finished("a", &failed, 10);
     memory.sent("a");
     assert!(memory.unjudged("a").is_none(), "failures are not judged");
@@ -141,7 +141,7 @@ fn what_is_cancelled_is_not_begun_even_if_it_comes_after() {
     assert_eq!(known(&mut memory, "a"), Some(Answer::Over));
     assert!(is_new(&mut memory, "b"));
     memory.cancel("b");
-    memory.ended("http://a ", "score");
+    memory.ended("b", "http://a ", "score");
     assert!(!memory.finished("b", &done(), 10), "nobody waits for it");
     assert!(memory.is_idle());
     slow(&mut memory, "c");
@@ -157,11 +157,24 @@ fn what_one_server_gives_refuses_nothing_of_another_and_both_are_told_of_all() {
     assert!(matches!(memory.admit(&task("a"), 1, Some(1)), Admission::New(_)));
     assert!(matches!(memory.admit(&task("b"), 1, None), Admission::Busy));
     assert!(matches!(memory.admit(&other("b"), 1, Some(1)), Admission::New(_)));
-    assert_eq!(memory.feedback("b"), (Some(2), None));
-    memory.ended("http://a east-2", "score");
+    let load =
+        |has, holds: &[&str]| Load { has, holds: holds.iter().map(ToString::to_string).collect() };
+    assert_eq!((memory.load(), memory.took_ms("b")), (load(2, &["a", "b"]), None));
+    memory.ended("b", "http://a east-2", "score");
     memory.took("b", Some(7));
-    assert_eq!(memory.feedback("b"), (Some(1), Some(7)));
+    assert_eq!((memory.load(), memory.took_ms("b")), (load(1, &["a"]), Some(7)));
     assert!(matches!(memory.admit(&other("c"), 1, None), Admission::New(_)));
+}
+
+#[test]
+fn of_many_tasks_not_all_names_are_told() {
+    let mut memory = Memory::default();
+    for number in 0..=HOLDS_MAX {
+        let admission = memory.admit(&task(&format!("t{number}")), u32::MAX, None);
+        assert!(matches!(admission, Admission::New(_)));
+    }
+    let Load { has, holds } = memory.load();
+    assert_eq!((has as usize, holds.len()), (HOLDS_MAX + 1, HOLDS_MAX));
 }
 
 #[test]
@@ -173,10 +186,10 @@ fn no_more_are_begun_than_fit() {
     assert!(matches!(admit(&mut memory, "c"), Admission::Busy), "two of the type");
     assert!(matches!(memory.admit(&task("c"), 2, None), Admission::Busy), "two in all");
     assert!(matches!(admit(&mut memory, "a"), Admission::Known(_)), "nothing is begun for it");
-    memory.ended("http://a ", "score");
+    memory.ended("a", "http://a ", "score");
     assert!(matches!(admit(&mut memory, "c"), Admission::New(_)));
     memory.stop();
-    memory.ended("http://a ", "score");
+    memory.ended("b", "http://a ", "score");
     assert!(matches!(admit(&mut memory, "d"), Admission::Closed));
     assert!(matches!(admit(&mut memory, "a"), Admission::Known(_)));
 }

@@ -52,17 +52,20 @@ pub(crate) struct World {
 }
 
 /// What the executor has said of itself last.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Told {
     pub(crate) has: Option<u64>,
+    pub(crate) holds: Option<Json>,
     pub(crate) took_ms: Option<u64>,
 }
 
 impl Told {
     /// Out of an answer or a result, which goes on without.
     fn out_of(body: &mut Json) -> Self {
-        let mut take = |name| body.as_object_mut()?.remove(name)?.as_u64();
-        Self { has: take("has"), took_ms: take("took_ms") }
+        let mut take = |name| body.as_object_mut()?.remove(name);
+        let (has, holds, took_ms) = (take("has"), take("holds"), take("took_ms"));
+        let number = |value: Option<Json>| value?.as_u64();
+        Self { has: number(has), holds, took_ms: number(took_ms) }
     }
 }
 
@@ -203,7 +206,7 @@ impl World {
     }
 
     pub(crate) fn told(&self) -> Told {
-        *self.told.lock().unwrap()
+        self.told.lock().unwrap().clone()
     }
 
     pub(crate) fn stop(&mut self) {

@@ -23,7 +23,7 @@ use legwork_model::time::Timestamp;
 use legwork_site::{Feedback, Job, JobLease, Outcome};
 use serde::Serialize;
 
-use super::task_name;
+use super::{task_name, tasks_held};
 use crate::convert;
 
 /// How long an executor may take to say that it is there.
@@ -44,6 +44,14 @@ pub(super) struct Web {
     client: OnceLock<Result<Client<Connector, Full<Bytes>>, String>>,
 }
 
+/// What an executor says in answer to a task.
+pub(super) struct Said {
+    pub(super) outcome: Outcome,
+    pub(super) feedback: Feedback,
+    /// The tasks that it holds, if it says so.
+    pub(super) holds: Option<Vec<JobLease>>,
+}
+
 /// What an executor has answered.
 struct Answered {
     status: StatusCode,
@@ -59,7 +67,7 @@ impl Web {
         job: Job,
         (callback, server): (&str, Option<&str>),
         now: Timestamp,
-    ) -> (Outcome, Feedback) {
+    ) -> Said {
         let (attempt, deadline) = (job.attempt, job.expires_at);
         let task = JobLease { activity: job.activity.clone(), lease: job.lease };
         let request = TaskRequest {
@@ -75,8 +83,11 @@ impl Web {
             server: server.map(str::to_owned),
         };
         match self.post(executor, "tasks", &request, now).await {
-            Ok(answered) => outcome(&answered),
-            Err(error) => (Outcome::Failed { error, retry: true }, Feedback::default()),
+            Ok(answered) => said(&answered),
+            Err(error) => {
+                let outcome = Outcome::Failed { error, retry: true };
+                Said { outcome, feedback: Feedback::default(), holds: None }
+            }
         }
     }
 
@@ -174,19 +185,19 @@ fn why(error: &dyn std::error::Error) -> String {
     format!("it cannot be reached: {last}")
 }
 
-/// What an answer to a task means, and the feedback in it.
-fn outcome(answered: &Answered) -> (Outcome, Feedback) {
+/// What an answer to a task means, and what the executor says of itself in it.
+fn said(answered: &Answered) -> Said {
     let Answered { status, headers, body } = answered;
     let error = || match serde_json::from_slice(body) {
         Ok(TaskRefused { error, .. }) => error,
         Err(_) => format!("it answered {status}"),
     };
-    let TaskTaken { has } = serde_json::from_slice(body).unwrap_or_default();
+    let TaskTaken { has, mut holds } = serde_json::from_slice(body).unwrap_or_default();
     let mut feedback = Feedback { has, took_ms: None };
     let outcome = match status.as_u16() {
         200 => match serde_json::from_slice(body) {
-            Ok(TaskDone { data, has, took_ms }) => {
-                feedback = Feedback { has, took_ms };
+            Ok(TaskDone { data, has, holds: held, took_ms }) => {
+                (feedback, holds) = (Feedback { has, took_ms }, held);
                 Outcome::Done(data)
             }
             Err(unreadable) => {
@@ -202,7 +213,7 @@ fn outcome(answered: &Answered) -> (Outcome, Feedback) {
         422 => Outcome::Failed { error: error(), retry: false },
         _ => Outcome::Failed { error: error(), retry: true },
     };
-    (outcome, feedback)
+    Said { outcome, feedback, holds: holds.as_deref().map(tasks_held) }
 }
 
 #[cfg(test)]
@@ -212,7 +223,7 @@ mod tests {
     fn answered(status: u16, body: &str) -> Outcome {
         let headers = HeaderMap::from_iter([(RETRY_AFTER, "7".parse().unwrap())]);
         let (status, body) = (StatusCode::from_u16(status).unwrap(), body.to_owned().into());
-        outcome(&Answered { status, headers, body }).0
+        said(&Answered { status, headers, body }).outcome
     }
 
     #[test]
@@ -220,7 +231,7 @@ mod tests {
         let told = |status, body: &str| {
             let status = StatusCode::from_u16(status).unwrap();
             let (headers, body) = (HeaderMap::new(), body.to_owned().into());
-            outcome(&Answered { status, headers, body }).1
+            said(&Answered { status, headers, body }).feedback
         };
         let done = told(200, r#"{"data": {}, "has": 3, "took_ms": 41}"#);
         assert_eq!((done.has, done.took_ms), (Some(3), Some(41)));
@@ -231,6 +242,30 @@ mod tests {
         for (status, body) in [(200, "{}"), (202, ""), (202, "thanks"), (503, r#"{"error": "no"}"#)]
         {
             assert_eq!(told(status, body), Feedback::default(), "{status} {body}");
+        }
+    }
+
+    #[test]
+    fn the_tasks_that_an_executor_holds_are_read_from_every_answer() {
+        let held = |status, body: &str| {
+            let status = StatusCode::from_u16(status).unwrap();
+            let (headers, body) = (HeaderMap::new(), body.to_owned().into());
+            said(&Answered { status, headers, body }).holds
+        };
+        let activity: legwork_model::id::ActivityId =
+            format!("{}:pay", legwork_model::id::InstanceId(7)).parse().unwrap();
+        let task = JobLease { activity, lease: 9 };
+        let list = format!(r#""holds": ["{}", "none"]"#, task_name(&task));
+        for (status, body) in [
+            (200, format!(r#"{{"data": {{}}, {list}}}"#)),
+            (202, format!("{{{list}}}")),
+            (503, format!(r#"{{"error": "busy", {list}}}"#)),
+        ] {
+            assert_eq!(held(status, &body), Some(vec![task.clone()]), "{status}");
+        }
+        assert_eq!(held(202, r#"{"holds": []}"#), Some(Vec::new()));
+        for body in ["", "{}", r#"{"has": 2}"#, r#"{"holds": 3}"#] {
+            assert_eq!(held(202, body), None, "{body}");
         }
     }
 

@@ -8,9 +8,10 @@ mod call;
 use std::collections::BTreeMap;
 use std::sync::{Arc, PoisonError, RwLock};
 
+use legwork_api::executors::HOLDS_MAX;
 use legwork_model::event::ExecutorRegistered;
 use legwork_model::value::FileRef;
-use legwork_site::{Ask, Call, Concern, Feedback, JobLease, Outcome, Request, TaskReport};
+use legwork_site::{Ask, Call, Concern, JobLease, Outcome, Request, TaskReport};
 use legwork_store::BlobId;
 use tokio::runtime::Handle;
 use tokio::sync::SetOnce;
@@ -20,7 +21,7 @@ use crate::clock::Clock;
 use crate::drive::Message;
 use crate::files::named;
 use crate::queue::Queue;
-use call::Web;
+use call::{Said, Web};
 
 pub(crate) struct Executors {
     known: RwLock<BTreeMap<Arc<str>, Arc<ExecutorRegistered>>>,
@@ -78,9 +79,14 @@ impl Executors {
                     self.web.give(&executor, job, from, self.clock.now()).await
                 };
                 // Later nobody waits for it any more: its time has run out at the site too.
-                if let Ok((outcome, feedback)) = tokio::time::timeout(left, given).await {
+                if let Ok(Said { outcome, feedback, holds }) =
+                    tokio::time::timeout(left, given).await
+                {
                     let outcome = self.with_files(outcome).await;
-                    self.report(name, task, outcome, feedback);
+                    let executor = name.clone();
+                    let report = TaskReport { executor, task, outcome, feedback, holds };
+                    let request = Request::Executor(Concern::Report(report));
+                    self.queue.push_beyond_limit(Message::Executor { name, request });
                 }
             }
             Ask::Verdict { task, counts } => {
@@ -108,12 +114,6 @@ impl Executors {
         }
         outcome
     }
-
-    fn report(&self, name: Arc<str>, task: JobLease, outcome: Outcome, feedback: Feedback) {
-        let report = TaskReport { executor: name.clone(), task, outcome, feedback };
-        let request = Request::Executor(Concern::Report(report));
-        self.queue.push_beyond_limit(Message::Executor { name, request });
-    }
 }
 
 /// A result that names a file which nobody could read is none.
@@ -139,6 +139,12 @@ pub(crate) fn task_named(name: &str) -> Option<JobLease> {
     Some(JobLease { activity: activity.parse().ok()?, lease: lease.parse().ok()? })
 }
 
+/// The assignments that an executor names as those that it holds. Names that are none are left out, and what is beyond the
+/// limit.
+pub(crate) fn tasks_held(names: &[String]) -> Vec<JobLease> {
+    names.iter().take(HOLDS_MAX).filter_map(|name| task_named(name)).collect()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -153,5 +159,9 @@ mod tests {
         for wrong in ["", "#", "x#1", "pay", "pay#x"] {
             assert_eq!(task_named(wrong), None, "{wrong}");
         }
+        let names = ["x#1".to_owned(), task_name(&task)];
+        assert_eq!(tasks_held(&names), [task.clone()], "what is no name is left out");
+        let many = vec![task_name(&task); HOLDS_MAX + 5];
+        assert_eq!(tasks_held(&many).len(), HOLDS_MAX, "a long list is cut");
     }
 }

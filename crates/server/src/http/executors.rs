@@ -23,7 +23,7 @@ use super::files::missing;
 use super::relay;
 use super::reply::{Refused, Reply, Result};
 use crate::convert;
-use crate::executors::{check_address, task_named, unstored};
+use crate::executors::{check_address, task_named, tasks_held, unstored};
 
 /// Registers an executor, or changes what is known of it. The same again changes nothing.
 #[utoipa::path(
@@ -63,6 +63,7 @@ fn registration(name: &str, request: ExecutorRequest) -> Registration {
         reserve,
         domain,
         verdicts,
+        holds,
     } = request;
     check_address(&url)?;
     let rate_of = |text: Option<String>| {
@@ -85,6 +86,7 @@ fn registration(name: &str, request: ExecutorRequest) -> Registration {
         reserve,
         domain,
         verdicts,
+        holds: holds.as_deref().map(tasks_held),
     })
 }
 
@@ -181,7 +183,7 @@ pub(super) async fn report(x: Exchange<'_>) -> Result {
     x.query(&[])?;
     let name = x.name()?;
     check_signature(&x, &name)?;
-    let TaskResult { task, data, error, retry, has, took_ms } = x.json()?;
+    let TaskResult { task, data, error, retry, has, holds, took_ms } = x.json()?;
     let bad = |detail: &str| Err(Refused::bad_request("bad_task", detail.to_owned()));
     let Some(task) = task_named(&task) else {
         return bad("`task` is not one that was given; send it as it came");
@@ -210,6 +212,7 @@ pub(super) async fn report(x: Exchange<'_>) -> Result {
         task,
         outcome,
         feedback: Feedback { has, took_ms },
+        holds: holds.as_deref().map(tasks_held),
     };
     x.app
         .gate

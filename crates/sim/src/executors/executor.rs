@@ -343,6 +343,7 @@ fn registration(name: &Arc<str>, kinds: &[&str], dice: &mut Dice) -> RegisterExe
         reserve: None,
         domain: None,
         verdicts: dice.chance(80),
+        holds: None,
     }
 }
 

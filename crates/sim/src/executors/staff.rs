@@ -333,8 +333,9 @@ impl Staff {
                 field.worlds[to].upload(blob);
             }
         }
+        let feedback = Feedback::default();
         let report =
-            TaskReport { executor: executor.clone(), task, outcome, feedback: Feedback::default() };
+            TaskReport { executor: executor.clone(), task, outcome, feedback, holds: None };
         let request = Request::Executor(Concern::Report(report));
         field.worlds[to].ask_as(Credential::Executor(executor), request)
     }

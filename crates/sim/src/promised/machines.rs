@@ -174,6 +174,7 @@ impl Machines {
                 reserve: dice.chance(20).then(|| 10 + dice.below(40) as u32),
                 domain: (number > 0).then(|| DOMAINS[1].into()),
                 verdicts: false,
+                holds: None,
             };
             let reply = world.ask_calmly(Request::Executor(Concern::Register(executor)))?;
             reply.map_err(|refusal| refusal.to_string())?;
@@ -278,6 +279,7 @@ impl Machines {
                     task: task.clone(),
                     outcome,
                     feedback: Feedback::default(),
+                    holds: None,
                 };
                 let credential = Credential::Executor(machine.clone());
                 let request = Request::Executor(Concern::Report(report));

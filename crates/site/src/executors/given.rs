@@ -102,6 +102,11 @@ impl Given {
         self.changed.extend(own.map(|(_, gift)| gift.executor));
     }
 
+    /// Something else is known of what an executor has besides.
+    pub(crate) fn touch_executor(&mut self, executor: ExecutorId) {
+        self.changed.insert(executor);
+    }
+
     /// Executors whose assignments have changed since this was called last.
     pub(crate) fn take_changed(&mut self) -> BTreeSet<ExecutorId> {
         std::mem::take(&mut self.changed)

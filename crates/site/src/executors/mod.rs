@@ -13,6 +13,7 @@ mod choose;
 mod distance;
 mod figures;
 mod given;
+mod holds;
 mod learned;
 mod listing;
 mod policies;
@@ -32,6 +33,7 @@ use legwork_schedule::{Book, ExecutorId, KindId, Plan};
 
 use distance::Distances;
 use given::Given;
+use holds::Holds;
 use learned::Stored;
 use policies::Policies;
 pub(crate) use registering::regular_part;
@@ -51,6 +53,7 @@ pub(crate) struct Executors {
     plan: Plan,
     is_plan_old: bool,
     pub(crate) given: Given,
+    pub(crate) holds: Holds,
     rests: Rests,
     distances: Distances,
     /// Verdicts that are not confirmed.
@@ -121,6 +124,6 @@ impl Executors {
     pub(crate) fn next_due(&self) -> Option<Timestamp> {
         let look = (!self.given.is_empty()).then_some(self.look_due);
         let due = [look, self.rests.next_due(), self.unsaid.next_due(), self.next_store()];
-        due.into_iter().flatten().min()
+        due.into_iter().chain([self.holds.next_due()]).flatten().min()
     }
 }

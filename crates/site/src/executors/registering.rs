@@ -84,6 +84,7 @@ impl Site {
             reserve,
             domain,
             verdicts,
+            holds,
         } = asked;
         if let Some(domain) = &domain
             && let Some(seat) = self.seat()
@@ -117,6 +118,9 @@ impl Site {
                 // It has just started, or was told that it is not known: it is alive.
                 self.executors.book.heard(*id);
                 self.executors.reconsider();
+                if let Some(holds) = &holds {
+                    self.note_holds(&next.name, holds, now);
+                }
                 return Ok(Answer::ExecutorRegistered { unchanged: true });
             }
             if known.by != by && !caller.is_admin() {
@@ -132,8 +136,12 @@ impl Site {
             return Err(Refusal::new(Kind::Conflict, "too_many_executors", message));
         }
         self.require_types(next.types.iter().map(|own| &*own.job))?;
+        let name = next.name.clone();
         self.record(SiteEvent::ExecutorRegistered(Box::new(next.clone())), now);
         self.take_executor(next);
+        if let Some(holds) = &holds {
+            self.note_holds(&name, holds, now);
+        }
         Ok(Answer::ExecutorRegistered { unchanged: false })
     }
 
@@ -172,7 +180,7 @@ impl Site {
 
     /// One that was registered, here or elsewhere.
     pub(crate) fn take_executor(&mut self, executor: ExecutorRegistered) {
-        let Executors { registry, book, given, rests, .. } = &mut self.executors;
+        let Executors { registry, book, given, holds, rests, .. } = &mut self.executors;
         let number = registry.register(executor);
         match number {
             Number::Same(id) => {
@@ -185,6 +193,7 @@ impl Site {
             Number::Again(id) => {
                 book.replace(id, &registry.limits(id));
                 given.forget_executor(id);
+                holds.forget(id);
                 rests.forget(id);
             }
         }
@@ -195,6 +204,7 @@ impl Site {
     /// One that was taken out: what it has goes to others.
     pub(crate) fn drop_executor(&mut self, name: &str) {
         let Some(id) = self.executors.registry.remove(name) else { return };
+        self.executors.holds.forget(id);
         self.executors.reconsider();
         self.executors.plans_changed();
         let own = self.executors.given.iter().filter(|(_, gift)| gift.executor == id);

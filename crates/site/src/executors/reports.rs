@@ -47,7 +47,7 @@ impl Site {
     pub(super) fn report_task(
         &mut self,
         caller: &Caller,
-        TaskReport { executor, task, outcome, feedback }: TaskReport,
+        TaskReport { executor, task, outcome, feedback, holds }: TaskReport,
         now: Timestamp,
     ) -> Result<Answer, Refusal> {
         caller.require_executor(&executor)?;
@@ -64,6 +64,10 @@ impl Site {
         };
         let own = key.as_ref().filter(|_| is_current);
         self.note_feedback(own, task.lease, (feedback, is_over), now);
+        if let Some(mut holds) = holds {
+            holds.retain(|held| !is_over || held.lease != task.lease);
+            self.note_holds(&executor, &holds, now);
+        }
         match outcome {
             Outcome::Taken => {}
             Outcome::Busy { rest } => {
@@ -116,7 +120,7 @@ impl Site {
         }
     }
 
-    fn key_of(&self, task: &JobLease) -> Option<JobKey> {
+    pub(super) fn key_of(&self, task: &JobLease) -> Option<JobKey> {
         let (_, activity) = self.activity(&task.activity).ok()?;
         Some(JobKey { instance: task.activity.instance, activity })
     }

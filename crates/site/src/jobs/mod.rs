@@ -73,6 +73,7 @@ pub(crate) struct Jobs {
     queued: Backlog,
     /// When leases run out and delays end.
     timers: BTreeMap<Timer, JobKey>,
+    first_lease: u64,
     last_lease: u64,
     last_timer: u64,
     leased: usize,
@@ -83,7 +84,7 @@ pub(crate) struct Jobs {
 impl Jobs {
     /// From `first_lease` on no number may have been given out before a restart.
     pub(crate) fn new(first_lease: u64) -> Self {
-        Self { last_lease: first_lease, ..Self::default() }
+        Self { first_lease, last_lease: first_lease, ..Self::default() }
     }
 
     /// A job came up.
@@ -291,6 +292,15 @@ impl Jobs {
 
     pub(crate) fn is_leased(&self, key: &JobKey) -> bool {
         matches!(self.entries.get(key), Some(Entry { phase: Phase::Leased { .. }, .. }))
+    }
+
+    /// Whether a lease was given out by this server since it started.
+    pub(crate) fn has_leased(&self, here: ServerId, lease: u64) -> bool {
+        // Counters begin anywhere and go round.
+        let after_first =
+            |counter: u64| JobLease::number(ServerId(0), counter.wrapping_sub(self.first_lease));
+        let place = after_first(lease);
+        JobLease::server(lease) == here && (1..=after_first(self.last_lease)).contains(&place)
     }
 
     pub(crate) fn queued(&self) -> usize {

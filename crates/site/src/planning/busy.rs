@@ -1,10 +1,11 @@
 //! What executors do besides what is reserved, and who may begin a job now.
 //!
 //! A job that nobody promised takes a hand of its executor like one that was, for as long as it is expected to take. What is
-//! known of it is what the dispatcher knows, so nothing of it is stored: after a restart jobs are given out anew.
+//! known of it is what the dispatcher knows and what executors report that they hold, so nothing of it is stored: after a
+//! restart jobs are given out anew.
 //!
 //! Invariant: an executor that is planned here is given nothing from here that would make a reservation late, if it takes as
-//! long as is expected. What other servers give it is not known here.
+//! long as is expected. What other servers give it is known as far as it reports what it holds.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -111,6 +112,7 @@ impl Site {
 
     /// Brings the plans in line with what executors have been given from here, and have finished.
     pub(crate) fn note_occupied(&mut self, now: Timestamp) {
+        self.expire_holds(now);
         let changed = self.executors.given.take_changed();
         if changed.is_empty() {
             return;
@@ -119,24 +121,24 @@ impl Site {
         for id in changed {
             let Some(resource) = self.resource_of(id) else { continue };
             if self.planning.planner.has(&resource) {
-                self.note_occupied_by(id, &resource);
+                self.note_occupied_by(id, &resource, now);
                 self.executors.plans_changed();
             }
         }
     }
 
     /// A plan is new here: its executor may have been given something before.
-    pub(super) fn note_all_occupied(&mut self, resource: &ResourceId) {
+    pub(super) fn note_all_occupied(&mut self, resource: &ResourceId, now: Timestamp) {
         if let ResourceId::Executor(name) = resource
             && let Some((id, _)) = self.executors.registry.named(name)
         {
-            self.note_occupied_by(id, resource);
+            self.note_occupied_by(id, resource, now);
         }
     }
 
-    fn note_occupied_by(&mut self, id: ExecutorId, resource: &ResourceId) {
+    fn note_occupied_by(&mut self, id: ExecutorId, resource: &ResourceId, now: Timestamp) {
         let given = self.executors.given.at(id);
-        let others: Vec<(TaskId, Work)> = given
+        let mut others: Vec<(TaskId, Work)> = given
             .iter()
             .map(|(key, gift)| (task_of_job(key), Work(gift.takes_ms)))
             .filter(|(task, _)| {
@@ -144,6 +146,8 @@ impl Site {
                 own.is_none_or(|own| own.by != *resource)
             })
             .collect();
+        let held = self.executors.holds.at(id);
+        others.extend(held.map(|(task, until)| (task, Work((until.0 - now.0).max(1)))));
         self.planning.planner.occupied(resource, &others);
     }
 
@@ -164,6 +168,21 @@ impl Site {
         let expected = promised.or_else(|| said.map(millis)).or_else(seen);
         let expected_ms = expected.unwrap_or_else(|| millis(timeout.unwrap_or(USUAL))).max(1);
         Takes { said, expected_ms }
+    }
+
+    /// How long a task is expected to take that an executor holds and this server has not given: as long as any such job if
+    /// its case is here, else as long as the longest of its types, by what was seen of them.
+    pub(crate) fn held_ms(&self, id: ExecutorId, key: Option<&JobKey>) -> i64 {
+        let registry = &self.executors.registry;
+        let known = key.and_then(|key| {
+            let (schema, state) = self.instances.state(key.instance)?;
+            let kind = registry.kind(schema.node(key.activity.node).job()?)?;
+            let Demanded { size, .. } = demanded(schema, state, &key.activity);
+            let task = Task { kind, size, attempt: 0 };
+            Some(self.takes(schema, state, key, (id, &task)).ms())
+        });
+        let paces = || registry.taken(id).iter().filter_map(|own| self.paced_ms(id, own.kind, 1.0));
+        known.or_else(|| paces().max()).unwrap_or_else(|| millis(USUAL)).max(1)
     }
 
     /// How long so much of a type takes an executor, by what was seen of it.

@@ -65,7 +65,7 @@ impl Site {
             && let Some(setup) = self.setup(id, now)
         {
             self.planning.planner.set_up(id.clone(), &setup, now);
-            self.note_all_occupied(id);
+            self.note_all_occupied(id, now);
         }
     }
 

@@ -87,8 +87,8 @@ fn a_result_of_a_case_that_cannot_be_read_is_not_judged() {
     depot.site.corrupt(case);
     depot.site.restart();
     let outcome = Outcome::Done(data_of(json!({ "packed": "a" })));
-    let report =
-        TaskReport { executor: "crane".into(), task, outcome, feedback: Feedback::default() };
+    let (executor, feedback) = ("crane".into(), Feedback::default());
+    let report = TaskReport { executor, task, outcome, feedback, holds: None };
     let refusal = depot.speak(&name, Request::Executor(Concern::Report(report))).unwrap_err();
     assert_eq!(refusal.code, "instance_broken");
     depot.site.pass(SECOND);

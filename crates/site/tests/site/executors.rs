@@ -320,6 +320,7 @@ fn nobody_speaks_for_an_executor_but_itself() {
             task: task.clone(),
             outcome,
             feedback: Feedback::default(),
+            holds: None,
         }))
     };
     let refusal = depot.site.refusal(report());

@@ -339,3 +339,41 @@ fn a_promised_job_that_failed_for_good_is_in_nobodys_way() {
     depot.site.pass(Duration::from_secs(1));
     assert_eq!(given(&mut depot), [2], "the other begins at once");
 }
+
+#[test]
+fn what_an_executor_holds_from_before_a_restart_takes_its_time_until_it_reports_without_it() {
+    let mut depot = depot();
+    start(&mut depot, 1, None).unwrap();
+    let (name, before) = depot.task();
+    depot.site.restart();
+    depot.site.pass(Duration::from_secs(1));
+    let (_, anew) = depot.task();
+    let both = Some(vec![before, anew.clone()]);
+    depot.report_with(&name, &anew, Outcome::Taken, both);
+    let refusal = start(&mut depot, 2, Some(25)).unwrap_err();
+    // Two tasks of ten minutes come before.
+    let earliest = refusal.earliest().unwrap();
+    assert!(earliest >= Timestamp(depot.site.now.0 + 29 * 60_000), "{earliest}");
+    // A report that says nothing of tasks changes nothing.
+    depot.report_with(&name, &anew, Outcome::Taken, None);
+    assert!(start(&mut depot, 3, Some(25)).is_err());
+    depot.report_with(&name, &anew, Outcome::Taken, Some(vec![anew.clone()]));
+    assert!(start(&mut depot, 4, Some(25)).is_ok());
+}
+
+#[test]
+fn what_other_servers_gave_an_executor_counts_as_long_as_is_usual() {
+    let mut depot = depot();
+    start(&mut depot, 1, None).unwrap();
+    let (name, task) = depot.task();
+    let mut other = task.clone();
+    (other.activity.instance, other.lease) = (InstanceId(99), 77);
+    depot.report_with(&name, &task, Outcome::Taken, Some(vec![other, task.clone()]));
+    let earliest = start(&mut depot, 2, Some(20)).unwrap_err().earliest().unwrap();
+    // Ten minutes of its own, one of the other, and ten.
+    assert!(earliest > Timestamp(depot.site.now.0 + 20 * 60_000 + 30_000), "{earliest}");
+    finish(&mut depot, &name, &task);
+    // It reports no more, and the task should be done by now.
+    (0..2).for_each(|_| depot.site.pass(MINUTE));
+    assert!(start(&mut depot, 3, Some(11)).is_ok());
+}

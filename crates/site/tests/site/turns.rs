@@ -49,6 +49,7 @@ impl Office {
             reserve: None,
             domain: None,
             verdicts: false,
+            holds: None,
         };
         site.ask(Request::Executor(Concern::Register(scanner))).unwrap();
         Self { site, last: 0, open: Vec::new() }
@@ -95,6 +96,7 @@ impl Office {
                 task,
                 outcome,
                 feedback: Feedback::default(),
+                holds: None,
             };
             self.site.credential = Credential::Executor("scanner".into());
             self.site.ask(Request::Executor(Concern::Report(report))).unwrap();

@@ -37,6 +37,7 @@ pub(crate) fn registration(name: &str) -> RegisterExecutor {
         reserve: None,
         domain: None,
         verdicts: true,
+        holds: None,
     }
 }
 
@@ -95,6 +96,17 @@ impl Depot {
     }
 
     pub(crate) fn report(&mut self, name: &str, task: &JobLease, outcome: Outcome) {
+        self.report_with(name, task, outcome, None);
+    }
+
+    /// The executor says also which tasks it has.
+    pub(crate) fn report_with(
+        &mut self,
+        name: &str,
+        task: &JobLease,
+        outcome: Outcome,
+        holds: Option<Vec<JobLease>>,
+    ) {
         let (executor, task) = (name.into(), task.clone());
         self.speak(
             name,
@@ -103,6 +115,7 @@ impl Depot {
                 task,
                 outcome,
                 feedback: Feedback::default(),
+                holds,
             })),
         )
         .unwrap();

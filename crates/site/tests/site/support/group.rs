@@ -223,6 +223,7 @@ pub(crate) fn executor(name: &str, jobs: &[&str]) -> RegisterExecutor {
         weight: None,
         domain: None,
         verdicts: false,
+        holds: None,
     }
 }
 

@@ -25,6 +25,7 @@ RECEIVED = 202  # stored, or known to come too late
 UNKNOWN = 404  # Legwork does not know this executor any more
 PATIENCE_S = 30
 ANSWER_BYTES_MAX = 1 << 20
+MESSAGE_BYTES_MAX = 1 << 20  # a server reads no more
 
 
 class _NoRedirects(urllib.request.HTTPRedirectHandler):
@@ -57,16 +58,18 @@ def register(legwork: str, name: str, token: Optional[str], body: dict[str, Any]
     raise failure or ValueError("no address of Legwork is given")
 
 
-def send_result(url: str, secret: str, task: str, outcome: Outcome, has: int) -> int:
-    """The status. `has` is how many tasks there are still."""
+def send_result(url: str, secret: str, task: str, outcome: Outcome, load: dict[str, Any]) -> int:
+    """The status. `load` says which tasks there are still."""
     if outcome.failure is None:
         body: dict[str, Any] = {"task": task, "data": outcome.data}
     else:
         body = {"task": task, "error": outcome.failure.reason, "retry": outcome.failure.retry}
-    body["has"] = has
+    body["has"] = load["has"]
     if outcome.took_ms is not None:
         body["took_ms"] = outcome.took_ms
-    data = json.dumps(body).encode()
+    data = json.dumps({**body, "holds": load["holds"]}).encode()
+    if len(data) > MESSAGE_BYTES_MAX:
+        data = json.dumps(body).encode()  # the result is what has to be heard
     request = urllib.request.Request(url, data, {"Content-Type": "application/json"}, method="POST")
     signed = signature.sign(secret, "POST", request.selector, data, now_ms())
     request.add_header(signature.HEADER, signed)

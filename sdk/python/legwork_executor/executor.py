@@ -215,13 +215,16 @@ class Executor:
         while not self._closing.is_set():
             calls.until_heard(
                 f"the registration of `{self._name}`",
-                lambda: calls.register(legwork, self._name, token, body),
+                lambda: calls.register(legwork, self._name, token, self._with_holds(body)),
                 self._is_registered,
                 PAUSE_S,
                 self._closing,
             )
             self._unknown.wait()
             self._unknown.clear()
+
+    def _with_holds(self, body: dict[str, Any]) -> dict[str, Any]:
+        return {**body, "holds": self._memory.load()["holds"]}
 
     def _is_registered(self, status: int) -> bool:
         if 200 <= status < 300:
@@ -268,8 +271,8 @@ class Executor:
         self._memory.sent(task)
 
     def _send_once(self, url: str, task: str, outcome: Outcome) -> int:
-        has = self._memory.has()
-        status = calls.send_result(url, self._secret, task, outcome, has)
+        load = self._memory.load()
+        status = calls.send_result(url, self._secret, task, outcome, load)
         if status == calls.UNKNOWN:
             self._unknown.set()
         return status

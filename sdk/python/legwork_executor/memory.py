@@ -9,17 +9,19 @@ forgotten. Everything happens under one lock, which is here.
 from __future__ import annotations
 
 import enum
+import itertools
 import math
 import threading
 import time
 from collections import Counter, OrderedDict
-from typing import Optional, Union
+from typing import Any, Optional, Union
 
 from .words import Judged, Outcome, Task
 
 TASKS_MAX = 10_000
 BYTES_MAX = 64 << 20
 SENDING_MAX = 256  # each has a thread
+HOLDS_MAX = 1_000  # tasks of which the names are told
 REMIND_S_MIN = 0.01
 REMIND_S_MAX = 600.0  # the longest pause, unless the first is longer
 
@@ -90,6 +92,7 @@ class Memory:
         self._bytes = 0
         # By their server and their type: limits are those of each server.
         self._working: Counter[tuple[_Giver, str]] = Counter()
+        self._held: dict[str, None] = {}  # the names of these
         self._phases: Counter[Phase] = Counter()
         self._stopping = False
 
@@ -108,13 +111,16 @@ class Memory:
             if not self._make_room():
                 return Admission.CLOSED
             self._working[giver, task.type] += 1
+            self._held[task.task] = None
             self._insert(task.task, _Entry(task))
             return Admission.NEW
 
-    def has(self) -> int:
-        """How many tasks there are now, of all servers, those that wait for their turn included."""
+    def load(self) -> dict[str, Any]:
+        """What every answer says: how many tasks there are now, of all servers, those that wait for
+        their turn included, and their names."""
         with self._changed:
-            return sum(self._working.values())
+            holds = list(itertools.islice(self._held, HOLDS_MAX))
+            return {"has": sum(self._working.values()), "holds": holds}
 
     def answer(self, task: str, patience: float) -> Answer:
         """What is answered to the task, now or when it is done; after the patience it is taken."""
@@ -137,6 +143,7 @@ class Memory:
         with self._changed:
             self._working[_giver(task), task.type] -= 1
             self._working += Counter()  # forgets those that are none
+            self._held.pop(task.task, None)
             self._changed.notify_all()
             entry = self._tasks.get(task.task)
             if entry is None or entry.phase is not Phase.WORKING:

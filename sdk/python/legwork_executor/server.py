@@ -187,19 +187,19 @@ class Handler(BaseHTTPRequestHandler):
         answer = executor._memory.answer(name, executor._patience)
         if isinstance(answer, Outcome):
             if answer.failure is None:
-                feedback = {"has": executor._memory.has(), "took_ms": answer.took_ms}
+                feedback = {**executor._memory.load(), "took_ms": answer.took_ms}
                 return name, (200, {"data": answer.data, **feedback}, False)
             status = 500 if answer.failure.retry else 422
             return name, (status, self._declined(answer.failure.reason), False)
         if answer is Reply.TAKEN:
-            return name, (202, {"has": executor._memory.has()}, False)
+            return name, (202, executor._memory.load(), False)
         if answer is Reply.OVER:
             error = "the task was cancelled, or has its verdict"
             return None, (409, self._declined(error), False)
         return None, (503, self._declined("the task is not known any more; ask again"), True)
 
     def _declined(self, error: str) -> dict[str, Any]:
-        return {"error": error, "has": self.server.executor._memory.has()}
+        return {"error": error, **self.server.executor._memory.load()}
 
     def _verdict(self, wire: Any) -> tuple[int, Any, bool]:
         executor = self.server.executor

@@ -3,7 +3,7 @@
 import dataclasses
 import unittest
 
-from legwork_executor.memory import Admission, Memory, Phase, Reply
+from legwork_executor.memory import HOLDS_MAX, Admission, Memory, Phase, Reply
 from legwork_executor.words import Failure, Judged, Outcome, Task
 
 
@@ -135,9 +135,15 @@ class Remembering(unittest.TestCase):
         self.assertIs(self.admit("a", 1, 1), Admission.NEW)
         self.assertIs(self.admit("c", 1), Admission.BUSY)
         self.assertIs(self.memory.admit(other, 1, 1), Admission.NEW)
-        self.assertEqual(self.memory.has(), 2)
+        self.assertEqual(self.memory.load(), {"has": 2, "holds": ["a", "b"]})
         self.memory.finished(other, done())
-        self.assertEqual(self.memory.has(), 1)
+        self.assertEqual(self.memory.load(), {"has": 1, "holds": ["a"]})
+
+    def test_of_many_tasks_not_all_names_are_told(self):
+        for number in range(HOLDS_MAX + 1):
+            self.assertIs(self.admit(str(number), HOLDS_MAX * 2), Admission.NEW)
+        load = self.memory.load()
+        self.assertEqual((load["has"], len(load["holds"])), (HOLDS_MAX + 1, HOLDS_MAX))
 
     def test_servers_of_one_process_share_a_callback_and_are_told_apart_by_name(self):
         east, west = (dataclasses.replace(task(name), server=name) for name in ("east", "west"))

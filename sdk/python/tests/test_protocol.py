@@ -76,6 +76,7 @@ class Protocol(unittest.TestCase):
                     "reserve": 10,
                     "domain": "north",
                     "verdicts": True,
+                    "holds": [],
                 },
             )
 
@@ -291,16 +292,19 @@ class Protocol(unittest.TestCase):
     def test_what_a_second_server_gives_waits_and_both_hear_how_much_there_is(self):
         world = self.world(self.waiting(limit=1))
         self.assertEqual(world.give("t1").status, 202)
-        self.assertEqual(world.told, {"has": 1})
+        self.assertEqual(world.told, {"has": 1, "holds": ["t1"]})
         other = dict(world.task("t2", "score"), server="east-2")  # of the same process
         self.assertEqual(world.say("/tasks", other).status, 202, "it waits for its turn")
-        self.assertEqual(world.told, {"has": 2})
+        both = {"has": 2, "holds": ["t1", "t2"]}
+        self.assertEqual(world.told, both)
         self.assertEqual(world.give("t3").status, 429, "one of each server")
-        self.assertEqual(world.told, {"has": 2}, "also who is refused hears it")
-        for left in (1, 0):
+        self.assertEqual(world.told, both, "also who is refused hears it")
+        for _ in range(2):
             self.gate.release()
-            world.result()
-            self.assertEqual(world.told["has"], left)
+            done = world.result()["task"]
+            both["holds"].remove(done)
+            self.assertEqual(world.told["holds"], both["holds"])
+            self.assertEqual(world.told["has"], len(both["holds"]))
             self.assertIn("took_ms", world.told)
 
     def test_no_more_is_begun_than_the_limit_allows(self):

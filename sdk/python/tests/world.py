@@ -98,7 +98,7 @@ class World:
 
     def _hear(self, body):
         """Goes on without what the executor says of itself."""
-        told = ("has", "took_ms")
+        told = ("has", "holds", "took_ms")
         self.told = {name: body[name] for name in told if name in body}
         return {name: value for name, value in body.items() if name not in told}
 

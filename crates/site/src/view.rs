@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use legwork_engine::{NodeState, Peer, Rejection, State};
 use legwork_model::event::{
-    Completed, Event, Incident, Orders, Parcel, Performer, Received, Record, Replanned,
+    Completed, Event, Incident, Orders, Parcel, Performer, Planned, Received, Record, Replanned,
 };
 use legwork_model::id::{
     Activity, ActivityId, DomainId, ElementId, InstanceId, Iteration, ServerId,
@@ -19,7 +19,7 @@ use crate::answer::{
     NodeView, StepState,
 };
 use crate::catalog::Catalog;
-use crate::planning::deadline_told;
+use crate::planning::{deadline_told, is_by_workers};
 use crate::refusal::Refusal;
 use crate::seat::Seat;
 use crate::step::{broken, no_instance};
@@ -438,14 +438,18 @@ fn doer(performer: &Performer) -> &str {
 /// Who is to do what from now on, and why that has changed.
 fn replanned(schema: &Schema, plan: &Replanned, at: Timestamp) -> HistoryEntry {
     let legs = plan.legs.iter().map(|leg| {
-        let step = schema.nodes.get(leg.node.0 as usize).map_or("?".to_owned(), |node| {
+        let node = schema.nodes.get(leg.node.0 as usize);
+        let step = node.map_or("?".to_owned(), |node| {
             match Iteration::numbered(leg.round, node.loops.len()) {
                 iteration if iteration.0.is_empty() => node.name.to_string(),
                 iteration => format!("{}:{iteration}", node.name),
             }
         });
         match &leg.planned {
-            Some(planned) => format!("{step} by {} until {}", doer(&planned.by), planned.end),
+            Some(Planned { by, end, .. }) if node.is_some_and(|node| is_by_workers(node, by)) => {
+                format!("{step} by workers for {} (best effort) until {end}", doer(by))
+            }
+            Some(Planned { by, end, .. }) => format!("{step} by {} until {end}", doer(by)),
             None => format!("{step} is not promised any more"),
         }
     });

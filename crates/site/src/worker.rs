@@ -36,6 +36,14 @@ impl Site {
         if let Err(refusal) = check_poll(caller, &activate) {
             return self.answer(id, Err(refusal));
         }
+        let Activate { worker, types, .. } = &activate;
+        let mut is_first = false;
+        for job in types {
+            is_first |= self.executors.seen.ask(job, worker, now);
+        }
+        if is_first {
+            self.hurry_revoked(now);
+        }
         // Served at the end of the batch of inputs, together with what the batch has brought up.
         let until = activate.wait_until.unwrap_or(now);
         if self.waiting.len() >= self.config.waiting_max {

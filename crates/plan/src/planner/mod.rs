@@ -104,8 +104,10 @@ impl Planner {
                 plan.add_regular(key, *window, *cost);
             }
         }
-        let left = |hand: usize, key: u64| before.get(hand).and_then(|plan| plan.left(key));
-        let is_begun = |hand: usize, key: u64| before.get(hand).is_some_and(|it| it.is_begun(key));
+        // What a hand had that was gone before is in the last one.
+        let plan = |hand: usize| before.get(hand).or(before.last());
+        let left = |hand: usize, key: u64| plan(hand).and_then(|plan| plan.left(key));
+        let is_begun = |hand: usize, key: u64| plan(hand).is_some_and(|it| it.is_begun(key));
         let mut own: Vec<_> = self.held.values().filter(|held| held.reservation.by == id).collect();
         own.sort_by_key(|held| (held.reservation.window.due, held.key));
         for held in own.into_iter().cloned().collect::<Vec<_>>() {
@@ -185,6 +187,15 @@ impl Planner {
     /// Whether a reservation is firm, and not only held.
     pub fn is_firm(&self, task: TaskId) -> bool {
         self.held.get(&task).is_some_and(|held| held.until.is_none())
+    }
+
+    /// How many reservations of a resource are begun.
+    pub fn begun(&self, id: &ResourceId) -> usize {
+        let is_begun = |held: &&Held| {
+            let plan = self.plan(id, held.reservation.hand);
+            plan.is_some_and(|plan| plan.is_begun(held.key))
+        };
+        self.held.values().filter(|held| held.reservation.by == *id).filter(is_begun).count()
     }
 
     /// Whether a resource has anything reserved.

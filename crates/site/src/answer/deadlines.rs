@@ -30,6 +30,8 @@ pub struct LegView {
     pub due: Timestamp,
     /// Who is to do it; nobody, if it is not planned any more.
     pub by: Option<Performer>,
+    /// Workers promise it: there were enough of them when it was planned, and nobody knows whether they stay.
+    pub is_best_effort: bool,
     /// When they were to begin as it was planned; what is due sooner may come before.
     pub start: Option<Timestamp>,
     /// When they were to be done as it was planned.

@@ -22,6 +22,7 @@ mod registering;
 mod registry;
 mod reports;
 mod rests;
+mod seen;
 mod unsaid;
 mod workers;
 
@@ -39,6 +40,7 @@ use policies::Policies;
 pub(crate) use registering::regular_part;
 pub(crate) use registry::Registry;
 use rests::Rests;
+pub(crate) use seen::{SEEN_FOR, Seen, WORKERS_MAX};
 use unsaid::Unsaid;
 use workers::Workers;
 
@@ -47,6 +49,8 @@ use workers::Workers;
 pub(crate) struct Executors {
     pub(crate) registry: Registry,
     workers: Workers,
+    /// Workers that ask, also for jobs that no executor does.
+    pub(crate) seen: Seen,
     pub(crate) book: Book,
     policies: Policies,
     /// The shares of the backlog, and whether they are to be planned again.

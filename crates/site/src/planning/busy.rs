@@ -11,7 +11,6 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use legwork_engine::State;
-use legwork_model::event::Performer;
 use legwork_model::id::{InstanceId, ServerId};
 use legwork_model::schema::Schema;
 use legwork_model::time::Timestamp;
@@ -82,12 +81,13 @@ impl Site {
         let (schema, state) = self.instances.state(key.instance)?;
         let leg = leg_of(schema, state, &key.activity)?;
         let planned = leg.planned.as_ref()?;
-        match &planned.by {
-            Performer::Worker(name) | Performer::Executor(name) => {
-                let (id, _) = self.executors.registry.named(name)?;
+        match self.resource(&planned.by) {
+            ResourceId::Executor(name) => {
+                let (id, _) = self.executors.registry.named(&name)?;
                 Some((task_of(key.instance, leg), id, planned.planner))
             }
-            Performer::Agent(_) | Performer::System => None,
+            // Any worker may do what workers have promised: the one that asks first.
+            ResourceId::Person(_) | ResourceId::Workers(_) => None,
         }
     }
 

@@ -141,7 +141,7 @@ impl Site {
     }
 
     /// There may be more time than before.
-    pub(super) fn hurry_revoked(&mut self, now: Timestamp) {
+    pub(crate) fn hurry_revoked(&mut self, now: Timestamp) {
         self.planning.anew.hurry(now);
     }
 
@@ -381,7 +381,7 @@ impl Site {
             // It is told again.
         } else if self.is_planned_at(task.task, from) {
             let is_fault = match why {
-                Why::Gone => true,
+                Why::Gone | Why::Unseen => true,
                 Why::Late => self.is_failed(task.task),
                 Why::Displaced => false,
             };

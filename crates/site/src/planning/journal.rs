@@ -12,10 +12,11 @@ use legwork_plan::{Change, Reservation, ResourceId, Window, Work};
 
 use super::ledger::Ledger;
 use super::reserving::Why;
-use super::resources::{performer, resource};
+use super::resources::performer;
 use super::{Planning, key, task_id};
 use crate::Site;
 use crate::bounds::RECORD_BYTES_MAX;
+use crate::executors::SEEN_FOR;
 use crate::input::Stream;
 use crate::output::{Append, Output};
 
@@ -55,7 +56,12 @@ impl Site {
         let mut strays = Vec::new();
         for reserved in stored {
             let worked = self.planning.ledger.worked(&reserved, now);
-            let by = resource(&reserved.by);
+            let by = self.resource(&reserved.by);
+            if let ResourceId::Workers(job) = &by {
+                // They ask again soon.
+                let hands = reserved.lane as usize + 1;
+                self.executors.seen.expect(job, hands, now + SEEN_FOR);
+            }
             self.prepare(&by, now);
             if !self.planning.planner.has(&by) {
                 strays.push(reserved);
@@ -70,7 +76,8 @@ impl Site {
         self.planning.planner.take_changes();
         self.executors.plans_changed();
         for own in &strays {
-            self.take_back(&reservation(own, resource(&own.by)), Why::Gone, now);
+            let by = self.resource(&own.by);
+            self.take_back(&reservation(own, by), Why::Gone, now);
         }
         self.record_plans(strays.iter().map(|it| PlanEvent::Ended(it.task)).collect(), now);
     }

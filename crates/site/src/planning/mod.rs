@@ -50,6 +50,7 @@ use starts::Granted;
 pub use starts::Wish;
 use steps::Told;
 pub(crate) use steps::{leg_of, promised_for};
+pub(crate) use views::is_by_workers;
 
 #[derive(Debug, Default)]
 pub(crate) struct Planning {

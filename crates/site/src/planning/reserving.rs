@@ -98,6 +98,9 @@ pub enum Why {
     /// Its performer is gone, has less time than before, or is planned elsewhere now.
     #[n(2)]
     Gone,
+    /// No worker has asked for such jobs for long.
+    #[n(3)]
+    Unseen,
 }
 
 impl Why {
@@ -107,6 +110,7 @@ impl Why {
             Self::Displaced => "displaced by a more important case",
             Self::Late => "could not be done in time as planned",
             Self::Gone => "who was to do it is not available any more",
+            Self::Unseen => "no worker has asked for such jobs in the last ten minutes",
         }
     }
 }

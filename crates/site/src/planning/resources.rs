@@ -12,6 +12,7 @@ use legwork_plan::{Discipline, ResourceId, Setup, Span, Supply, WHOLE, Window, W
 use super::regular::{lag, share};
 use super::who::WHY_NOT;
 use crate::Site;
+use crate::executors::WORKERS_MAX;
 
 /// How far ahead somebody's time is looked at; nothing is promised for later.
 pub(super) const AHEAD: Duration = Duration::from_secs(400 * 24 * 3600);
@@ -20,14 +21,7 @@ const BEHIND: Duration = Duration::from_secs(7 * 24 * 3600);
 /// The most tasks at a time that an executor is planned for.
 const AT_ONCE_MAX: u32 = 64;
 
-pub(super) fn resource(performer: &Performer) -> ResourceId {
-    match performer {
-        Performer::Agent(agent) => ResourceId::Person(agent.clone()),
-        Performer::Worker(name) | Performer::Executor(name) => ResourceId::Executor(name.clone()),
-        Performer::System => ResourceId::Executor("".into()),
-    }
-}
-
+/// Who has promised something, as it is stored. Of workers it is the type of their jobs.
 pub(super) fn performer(resource: &ResourceId) -> Performer {
     match resource {
         ResourceId::Person(agent) => Performer::Agent(agent.clone()),
@@ -37,10 +31,29 @@ pub(super) fn performer(resource: &ResourceId) -> Performer {
 }
 
 impl Site {
+    /// Whose plan it is that a performer stands for. Older versions stored executors as workers: where an executor has the
+    /// name, it is that one.
+    pub(super) fn resource(&self, performer: &Performer) -> ResourceId {
+        match performer {
+            Performer::Agent(agent) => ResourceId::Person(agent.clone()),
+            Performer::Worker(name) if self.executors.registry.named(name).is_none() => {
+                ResourceId::Workers(name.clone())
+            }
+            Performer::Worker(name) | Performer::Executor(name) => {
+                ResourceId::Executor(name.clone())
+            }
+            Performer::System => ResourceId::Executor("".into()),
+        }
+    }
+
     /// The server that keeps somebody's plan: the first one of the domain where they are at home, or of the
-    /// first domain.
+    /// first domain. The workers that ask here are planned here: no server knows all workers, and one that asks several
+    /// servers is planned by each of them. So what workers promise is best effort.
     pub(crate) fn planner_of(&self, resource: &ResourceId) -> ServerId {
         let Some(seat) = &self.seat else { return ServerId(0) };
+        if let ResourceId::Workers(_) = resource {
+            return seat.here;
+        }
         let topology = &seat.topology;
         let named = |name: &Arc<str>| {
             let registered = self.executors.registry.named(name)?.1.domain.as_deref()?;
@@ -60,12 +73,37 @@ impl Site {
     /// Sees to it that somebody has a plan, if it is kept here.
     pub(super) fn prepare(&mut self, id: &ResourceId, now: Timestamp) {
         let is_here = self.planner_of(id) == self.server_here();
+        let planner = &self.planning.planner;
+        let is_old = match id {
+            ResourceId::Workers(job) => planner.hands(id) != self.hands_for(job, now),
+            ResourceId::Person(_) | ResourceId::Executor(_) => !planner.has(id),
+        };
         if is_here
-            && !self.planning.planner.has(id)
+            && is_old
             && let Some(setup) = self.setup(id, now)
         {
+            self.planning.planner.pass(now);
             self.planning.planner.set_up(id.clone(), &setup, now);
             self.note_all_occupied(id, now);
+        }
+    }
+
+    /// How many hands there are for jobs of a type that workers do: as many as different workers have asked for them lately,
+    /// and no fewer than work on what they have promised.
+    pub(super) fn hands_for(&self, job: &Arc<str>, now: Timestamp) -> usize {
+        let begun = self.planning.planner.begun(&ResourceId::Workers(job.clone()));
+        self.executors.seen.count(job, now).max(begun).min(WORKERS_MAX)
+    }
+
+    /// Workers come and go: their plans have as many hands as there are workers, and what nobody asks for any more is lost.
+    pub(super) fn follow_workers(&mut self, now: Timestamp) {
+        let planned = self.planning.planner.resources();
+        let workers = planned.filter(|id| matches!(id, ResourceId::Workers(_)));
+        for id in workers.cloned().collect::<Vec<_>>() {
+            match self.setup(&id, now) {
+                Some(_) => self.prepare(&id, now),
+                None => self.lose_resource(&id, now),
+            }
         }
     }
 
@@ -156,7 +194,17 @@ impl Site {
                     lag: lag(executor),
                 })
             }
-            ResourceId::Workers(_) => None,
+            ResourceId::Workers(job) => {
+                let hands = Some(self.hands_for(job, now)).filter(|hands| *hands > 0)?;
+                Some(Setup {
+                    supply: Supply::always(before(now)),
+                    discipline: Discipline::NonPreemptive,
+                    hands,
+                    regular: Vec::new(),
+                    reserve: 0,
+                    lag: Work(0),
+                })
+            }
         }
     }
 

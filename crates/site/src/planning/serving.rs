@@ -155,8 +155,12 @@ impl Site {
     pub(super) fn lose_resource(&mut self, id: &ResourceId, now: Timestamp) {
         let lost = self.planning.planner.lose(id);
         self.keep_plans(now);
+        let why = match id {
+            ResourceId::Person(_) | ResourceId::Executor(_) => Why::Gone,
+            ResourceId::Workers(_) => Why::Unseen,
+        };
         for reservation in lost {
-            self.take_back(&reservation, Why::Gone, now);
+            self.take_back(&reservation, why, now);
         }
     }
 
@@ -166,6 +170,7 @@ impl Site {
         if now.since(self.planning.watch.refitted) >= REFITTED {
             self.refit_all(false, now);
         }
+        self.follow_workers(now);
         self.note_occupied(now);
         self.planning.planner.pass(now);
         let late: BTreeSet<TaskId> = self.planning.planner.late().into_iter().collect();

@@ -3,9 +3,9 @@
 use std::sync::Arc;
 
 use legwork_engine::State;
-use legwork_model::event::{Deadline, Leg};
+use legwork_model::event::{Deadline, Leg, Performer};
 use legwork_model::id::{Iteration, ServerId};
-use legwork_model::schema::Schema;
+use legwork_model::schema::{Node, Schema};
 use legwork_model::time::Timestamp;
 use legwork_plan::{Kind, ResourceId, TaskId};
 
@@ -34,6 +34,9 @@ impl DeadlineView {
             due: leg.due,
             is_given_back: state.is_some_and(|state| is_given_back(schema, state, leg)),
             by: leg.planned.as_ref().map(|planned| planned.by.clone()),
+            is_best_effort: node(leg)
+                .zip(leg.planned.as_ref())
+                .is_some_and(|(node, planned)| is_by_workers(node, &planned.by)),
             start: leg.planned.as_ref().map(|planned| planned.start),
             end: leg.planned.as_ref().map(|planned| planned.end),
         });
@@ -132,6 +135,11 @@ impl Site {
         let message = "their plan is kept by another server; ask that one";
         Err(Refusal::new(crate::refusal::Kind::Conflict, "elsewhere", message).at(Some(planner)))
     }
+}
+
+/// Whether the workers of its type have promised a step, and not an executor that an older version stored as a worker.
+pub(crate) fn is_by_workers(node: &Node, by: &Performer) -> bool {
+    matches!((node.job(), by), (Some(job), Performer::Worker(name)) if job == name)
 }
 
 /// The step that a task is of, and in which round, if the case is known here.

@@ -3,6 +3,7 @@
 //! A substitute sees the item only while the other person is away, so their time counts only then.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 use std::time::Duration;
 
 use legwork_engine::State;
@@ -17,7 +18,7 @@ use legwork_schedule::{ExecutorId, KindId};
 
 use super::admission::{Admission, Purpose, Wanted};
 use super::cases::steps_of;
-use super::resources::{AHEAD, resource};
+use super::resources::AHEAD;
 use super::steps::stage_of;
 use crate::Site;
 use crate::message::Stage;
@@ -119,7 +120,7 @@ impl Site {
                 })
             }
             _ => match node.job() {
-                Some(job) => Some(self.executors_doing(job).map(Candidate::at_any_time).collect()),
+                Some(job) => Some(self.doing(job)),
                 None => node.who().map(|rule| {
                     let resolved = self.resolve_for(rule, &self.foreseen(admission, None));
                     let actors = resolved.actors.iter().take(WHO_MAX).cloned().collect();
@@ -160,8 +161,19 @@ impl Site {
         self.catalog.organisation().resolve(rule, who)
     }
 
+    /// Those who do jobs of a type: the executors that are registered for it, or, if there are none, the workers that ask for
+    /// such jobs here.
+    fn doing(&self, job: &Arc<str>) -> Vec<Candidate> {
+        if self.registered_for(job).next().is_some() {
+            return self.executors_doing(job).map(Candidate::at_any_time).collect();
+        }
+        let is_seen = self.executors.seen.count(job, self.latest) > 0;
+        let workers = is_seen.then(|| ResourceId::Workers(job.clone()));
+        workers.map(Candidate::at_any_time).into_iter().collect()
+    }
+
     /// The executors that are registered for a type of job, but for those of which nothing is expected just now.
-    pub(super) fn executors_doing(&self, job: &str) -> impl Iterator<Item = ResourceId> {
+    fn executors_doing(&self, job: &str) -> impl Iterator<Item = ResourceId> {
         let kind = self.executors.registry.offered(job);
         let doing = self
             .registered_for(job)
@@ -191,7 +203,7 @@ impl Site {
         let named: Vec<&str> = named.take(NAMED_MAX).collect();
         match named.is_empty() {
             true => format!(
-                "no executor is registered for jobs of type `{job}`, which `{step}` is; workers promise nothing"
+                "no executor is registered for jobs of type `{job}`, which `{step}` is, and no worker has asked for any here in the last ten minutes"
             ),
             false => format!(
                 "of the executors for jobs of type `{job}`, which `{step}` is, nothing is expected just now: {}; each is asked again ten minutes after it failed last, or when it has done something; see `legwork executors`",
@@ -211,7 +223,7 @@ impl Site {
         release: Timestamp,
     ) -> Vec<Candidate> {
         if let Some(job) = schema.node(leg.node).job() {
-            let planned = leg.planned.as_ref().map(|planned| resource(&planned.by));
+            let planned = leg.planned.as_ref().map(|planned| self.resource(&planned.by));
             let is_begun = self.stage_known(id, (schema, state), leg) == Stage::Begun;
             let is_there = |resource: &ResourceId| match resource {
                 ResourceId::Executor(name) => self.executors.registry.named(name).is_some(),
@@ -220,7 +232,7 @@ impl Site {
             return match planned.filter(|planned| is_begun && is_there(planned)) {
                 // An executor finishes what it has begun.
                 Some(planned) => vec![Candidate::at_any_time(planned)],
-                None => self.executors_doing(job).map(Candidate::at_any_time).collect(),
+                None => self.doing(job),
             };
         }
         let nobody = Rule::Any(Vec::new());
@@ -237,9 +249,13 @@ impl Site {
     pub(super) fn is_in_vain(&self, id: TaskId) -> bool {
         let Some((schema, state, leg)) = self.promised_leg(id) else { return false };
         let Some(planned) = &leg.planned else { return false };
+        let by = self.resource(&planned.by);
+        // Its planner tells when no worker asks any more.
+        if matches!(by, ResourceId::Workers(_)) {
+            return false;
+        }
         let who = AsPlanned { schema, state, leg };
         let all = self.who_could(id.instance, (schema, state), leg, &who, leg.release);
-        let by = resource(&planned.by);
         let own = all.into_iter().find(|candidate| candidate.who == by);
         own.is_none_or(|own| {
             // A substitute has to be one then.

@@ -54,3 +54,4 @@ mod whereabouts;
 mod wishes;
 mod word_of_steps;
 mod work;
+mod workers_promise;

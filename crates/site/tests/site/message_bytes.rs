@@ -250,7 +250,8 @@ fn messages_about_reservations_keep_their_bytes() {
         &reserve(Reserving::Release { tasks: tasks.clone() }),
         "0082178204818283500102030405060708090a0b0c0d0e0f10020107",
     );
-    for (why, byte) in [(Why::Displaced, "00"), (Why::Late, "01"), (Why::Gone, "02")] {
+    let all = [Why::Displaced, Why::Late, Why::Gone, Why::Unseen];
+    for (why, byte) in all.into_iter().zip(["00", "01", "02", "03"]) {
         check(
             &reserve(Reserving::TakenBack { task: tasks[0], why }),
             &format!("00821783058283500102030405060708090a0b0c0d0e0f10020107{byte}"),

@@ -60,6 +60,9 @@ pub struct Deadline {
     pub at: Timestamp,
     /// Whether it is promised: every step that is left is planned, and done before the deadline by that plan.
     pub promised: bool,
+    /// Workers have promised some of the steps: nobody knows whether they stay. Not in lists.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub best_effort: bool,
     /// The last deadline that passed before the case had ended. Where it is the same as `at`, the case is late; else it was
     /// extended.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -108,9 +111,13 @@ pub struct DeadlineStep {
     /// Nobody has to do it: the loop was left before this round.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub given_back: bool,
-    /// Who is to do it; absent if it is not planned any more.
+    /// Who is to do it; absent if it is not planned any more. With `best_effort` it is the workers that ask for jobs of the type that
+    /// is named as `worker`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub by: Option<Performer>,
+    /// Workers are to do it, planned by how many of them have asked lately.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub best_effort: bool,
     /// When they were to begin as it was planned; what is due sooner may come before.
     #[serde(default, with = "text::option", skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<String>, format = DateTime)]

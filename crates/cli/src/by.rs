@@ -7,10 +7,11 @@ use std::time::Duration;
 
 use anyhow::{Result, anyhow};
 use legwork_api::deadlines::{Deadline, DeadlineRequest, DeadlineStep, Unpromised};
+use legwork_api::instances::Performer;
 use legwork_model::event;
 use legwork_model::time::{Timestamp, format_duration, parse_duration};
 
-use crate::style::{GOOD, STRONG, WARN, paint};
+use crate::style::{GOOD, STRONG, WARN, paint, plain};
 use crate::table::{Cell, Table};
 use crate::tree;
 use crate::when;
@@ -123,11 +124,21 @@ pub(crate) fn planned(deadline: &Deadline) -> String {
 pub(crate) fn steps(steps: &[DeadlineStep]) -> String {
     let mut table = Table::new(&["STEP", "WHO", "PLANNED"]);
     for step in steps {
-        let who = step.by.as_ref().map_or_else(|| "nobody".to_owned(), tree::performer);
         let name = tree::in_round(&step.step, &step.iteration);
-        table.row([Cell::from(name), Cell::from(who), Cell::from(span(step))]);
+        table.row([Cell::from(name), Cell::from(who(step)), Cell::from(span(step))]);
     }
     table.render("  ")
+}
+
+/// Who has promised a step.
+pub(crate) fn who(step: &DeadlineStep) -> String {
+    match &step.by {
+        Some(Performer::Worker(job)) if step.best_effort => {
+            format!("workers for {} (best effort)", plain(job))
+        }
+        Some(by) => tree::performer(by),
+        None => "nobody".to_owned(),
+    }
 }
 
 /// When a step is to be worked on; nothing where nobody has the time for it.
@@ -138,7 +149,6 @@ pub(crate) fn span(step: &DeadlineStep) -> String {
 #[cfg(test)]
 pub(crate) mod tests {
     use legwork_api::deadlines::Revoked;
-    use legwork_api::instances::Performer;
 
     use super::*;
 
@@ -152,6 +162,7 @@ pub(crate) mod tests {
             iteration: Vec::new(),
             given_back: false,
             by: Some(by),
+            best_effort: false,
             start: Some(at(start)),
             end: Some(at(end)),
             due: at(due),
@@ -162,6 +173,7 @@ pub(crate) mod tests {
         Deadline {
             at: at("2026-03-02T16:00:00Z"),
             promised: true,
+            best_effort: false,
             passed: None,
             in_danger_from: None,
             revoked: None,
@@ -196,6 +208,19 @@ pub(crate) mod tests {
         ");
         let unpromised = Deadline { promised: false, steps: Vec::new(), ..deadline() };
         insta::assert_snapshot!(shown(&unpromised), @"! not promised for 2026-03-02 16:00Z: whether it is done by then nobody knows");
+    }
+
+    #[test]
+    fn what_workers_promise_is_best_effort() {
+        let mut deadline = deadline();
+        let book = &mut deadline.steps[1];
+        (book.by, book.best_effort) = (Some(Performer::Worker("score".into())), true);
+        insta::assert_snapshot!(shown(&deadline), @r"
+        ✔ promised for 2026-03-02 16:00Z
+          STEP   WHO                              PLANNED
+          check  ann                              2026-03-01 08:00–11:00Z
+          book   workers for score (best effort)  2026-03-01 11:00Z
+        ");
     }
 
     #[test]

@@ -60,11 +60,13 @@ pub(crate) fn deadline(view: site::DeadlineView) -> Deadline {
         let site::Revoked { at, step, reason } = it;
         Revoked { at, step, reason }
     });
+    let best_effort = view.promised && view.legs.iter().any(|leg| leg.is_best_effort);
     let steps = view.legs.into_iter().map(|leg| DeadlineStep {
         step: leg.step,
         iteration: leg.iteration.0,
         given_back: leg.is_given_back,
         by: leg.by.map(performer),
+        best_effort: leg.is_best_effort,
         start: leg.start,
         end: leg.end,
         due: leg.due,
@@ -73,6 +75,7 @@ pub(crate) fn deadline(view: site::DeadlineView) -> Deadline {
     Deadline {
         at: view.at,
         promised: view.promised,
+        best_effort,
         passed,
         in_danger_from: view.danger,
         revoked,

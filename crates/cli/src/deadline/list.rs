@@ -17,7 +17,7 @@ use crate::context::Context;
 use crate::output::remark;
 use crate::style::{BAD, DIM, GOOD, STRONG, WARN, paint};
 use crate::table::{Cell, Table};
-use crate::{progress, tree, when};
+use crate::{by, progress, tree, when};
 
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
@@ -222,7 +222,7 @@ fn next_of(summary: &InstanceSummary, next: Option<&DeadlineStep>, open: &[OpenS
 
 /// `check by ann, due 2026-03-01 14:00Z`. The date is advice: it changes when the case is planned anew.
 fn next_words(step: &DeadlineStep) -> String {
-    let by = step.by.as_ref().map_or_else(|| "nobody".to_owned(), tree::performer);
+    let by = by::who(step);
     let name = tree::in_round(&step.step, &step.iteration);
     format!("{name} by {by}, due {}", when::minute(step.due))
 }

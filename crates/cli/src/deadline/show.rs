@@ -133,10 +133,9 @@ fn render_shown(shown: &Shown) -> String {
     let mut table = Table::new(&["STEP", "WHO", "PLANNED", "DUE", "SO FAR"]);
     for step in steps {
         let planned = &step.planned;
-        let who = planned.by.as_ref().map_or_else(|| "nobody".to_owned(), tree::performer);
         table.row([
             Cell::from(tree::in_round(&planned.step, &planned.iteration)),
-            Cell::from(who),
+            Cell::from(by::who(planned)),
             Cell::from(by::span(planned)),
             Cell::from(when::minute(planned.due)),
             so_far(step),

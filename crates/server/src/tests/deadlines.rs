@@ -84,6 +84,28 @@ async fn a_start_is_promised_or_refused_with_the_earliest_date() {
 }
 
 #[tokio::test]
+async fn what_workers_promise_is_best_effort() {
+    let f = furnished().await;
+    let scored = "process: scored\nsteps:\n  - { step: score, job: score, takes: 1h }\n";
+    f.ok(call("POST /v1/definitions").body("text/yaml", scored)).await;
+    let ask = async || {
+        let body = json!({"process": "scored", "deadline": {"at": text(f.hours(4))}});
+        f.send(call("POST /v1/deadlines").json(body)).await
+    };
+    let refused = ask().await.json();
+    let why = refused["detail"].as_str().unwrap_or_default().to_owned();
+    assert!(why.contains("no worker has asked"), "{refused}");
+    let poll =
+        json!({"worker": "w", "types": ["score"], "max": 1, "lease_ms": 60_000, "wait_ms": 0});
+    f.ok(call("POST /v1/jobs/activate").json(poll)).await;
+    let promised = ask().await.json();
+    assert_eq!((&promised["promised"], &promised["best_effort"]), (&json!(true), &json!(true)));
+    let step = &promised["steps"][0];
+    assert_eq!((&step["by"], &step["best_effort"]), (&json!({"worker": "score"}), &json!(true)));
+    f.stop().await;
+}
+
+#[tokio::test]
 async fn whoever_asks_hears_the_plan_and_reserves_nothing() {
     let f = furnished().await;
     let ask = async |hours: u64| {

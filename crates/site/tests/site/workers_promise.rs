@@ -111,12 +111,12 @@ fn a_worker_that_takes_a_promised_job_begins_what_was_promised_and_ends_it() {
     assert_eq!(jobs[0].activity.instance, InstanceId(2));
     // It asks for nothing while it works, and is there all the same.
     pass(&mut site, 12);
-    assert_eq!(site.site.deadlines().withdrawn, 0);
+    assert_eq!(site.site.deadlines().revoked, 0);
     site.report(&jobs[0], json!({ "packed": "a" })).unwrap();
     assert_eq!(site.site.deadlines().kept, 1);
     assert_eq!(ask(&mut site, "lift").len(), 1);
     pass(&mut site, 1);
-    assert_eq!(site.site.deadlines().withdrawn, 0);
+    assert_eq!(site.site.deadlines().revoked, 0);
 }
 
 #[test]
@@ -128,7 +128,7 @@ fn what_nobody_asks_for_any_more_is_revoked_and_promised_again_when_somebody_doe
     assert!(deadline(&mut site, 1).promised);
     pass(&mut site, 3);
     let revoked = deadline(&mut site, 1);
-    let reason = revoked.withdrawn.map(|why| why.reason).unwrap_or_default();
+    let reason = revoked.revoked.map(|why| why.reason).unwrap_or_default();
     assert!(reason.contains("no worker has asked"), "{reason}");
     assert_eq!(ask(&mut site, "robot").len(), 1);
     pass(&mut site, 1);

@@ -91,9 +91,13 @@ async fn whoever_started_a_case_hears_that_nobody_can_do_it_in_time_also_across_
     let letter = bank.letter("eva", 1).await?;
     assert_eq!(header(&letter, "Subject:"), "Not promised any more: In a hurry");
     let said = text(&letter)?;
-    for part in ["Look at it", "could not be done in time as planned", &id] {
+    for part in ["Look at it", "Why:", &id] {
         assert!(said.contains(part), "{said}");
     }
+    // It depends on how much was heard before the server was killed.
+    let why =
+        ["who was to do it is not available any more", "could not be done in time as planned"];
+    assert!(why.iter().any(|why| said.contains(why)), "{said}");
     assert!(said.contains(&format!("legwork deadline show {id}")), "{said}");
     assert!(!said.contains("opensesame") && !said.contains("[legwork:"), "{said}");
     until("it is not sent", async || {

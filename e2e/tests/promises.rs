@@ -144,11 +144,15 @@ impl Cluster {
         Ok(())
     }
 
-    /// Wherever it is asked for, there is the time for it, or will be at once.
+    /// Wherever it is started, there is the time for it, or will be at once. It is aborted: asking would hold the time.
     async fn check_free(&self, names: &[&str]) -> Result<()> {
         for (server, name) in self.each(names) {
-            let args = ["--json", "deadline", "ask", name, "--by", BY];
-            let can = async || Ok(server.run(&args)?.json().is_ok_and(|it| it["promised"] == true));
+            let args = ["--json", "start", name, "--by", BY];
+            let can = async || {
+                let Ok(started) = server.run(&args)?.json() else { return Ok(false) };
+                server.run(&["abort", text(&started, "/instance")?])?.succeeded()?;
+                Ok(started["deadline"]["promised"] == true)
+            };
             wait::until(&format!("{name} cannot be promised at {}", server.url()), can).await?;
         }
         Ok(())
@@ -245,7 +249,8 @@ async fn what_a_cluster_has_promised_survives_a_kill_of_any_server() -> Result<(
     let steps: Vec<_> = plan.iter().map(|leg| (&*leg.step, &*leg.by)).collect();
     assert_eq!(steps, [("check", "ann"), ("approve", "bea")]);
     assert!(plan.iter().map(Leg::takes).eq([3, 2].map(|hours| Duration::from_secs(hours * 3600))));
-    assert_eq!(counted(&cluster.servers[STARTER], "promised").await?, 1);
+    // And three that were aborted.
+    assert_eq!(counted(&cluster.servers[STARTER], "promised").await?, 4);
 
     // The starter at once: nobody has had the time to say anything twice.
     for number in [STARTER, 0, 2] {

@@ -363,7 +363,7 @@ fn executors_come_and_go() {
     );
     check_site(
         registered(None, None, None, &[], Some(10)),
-        "82098d6363726d61756173828261610481616210656e6f727468f5820163616e6ef6f6f6f60a",
+        "82098d6363726d61756173828261610481616210656e6f727468f5820163616e6ef6f6f6800a",
     );
     check_site(
         SiteEvent::ExecutorRemoved { name: "crm".into(), by: ann() },

@@ -204,18 +204,8 @@ impl Search {
                 Next::Probe { step, release: self.release(step, |step| windows[step].due) }
             }
             Phase::Probing { windows } => {
-                if windows.iter().any(|window| window.due > self.deadline) {
-                    return self.not_displacing();
-                }
-                // Who does it is not known: its share is by the clock.
-                let always = Arc::new(Supply::always(self.start));
-                let placed = self.steps.iter().zip(windows).map(|(step, window)| Placed {
-                    after: step.after.clone(),
-                    window: *window,
-                    hours: always.clone(),
-                });
-                let windows = loosened(&placed.collect::<Vec<_>>(), self.deadline);
-                self.phase = Phase::Displacing { windows };
+                let windows = windows.clone();
+                self.displace(&windows);
                 self.next(hours)
             }
             Phase::Displacing { windows } => match windows.get(self.held.len()) {
@@ -228,6 +218,23 @@ impl Search {
             Phase::Begins(_) => Next::Begin,
             Phase::Over(next) => next.unwrap_or(Next::Refused { earliest: None }),
         }
+    }
+
+    /// Each step can be done by then, if it displaces what it may.
+    fn displace(&mut self, windows: &[Window]) {
+        if windows.iter().any(|window| window.due > self.deadline) {
+            self.not_displacing();
+            return;
+        }
+        // Who does it is not known: its share is by the clock.
+        let always = Arc::new(Supply::always(self.start));
+        let placed = self.steps.iter().zip(windows).map(|(step, window)| Placed {
+            after: step.after.clone(),
+            window: *window,
+            hours: always.clone(),
+        });
+        let windows = loosened(&placed.collect::<Vec<_>>(), self.deadline);
+        self.phase = Phase::Displacing { windows };
     }
 
     fn over(&mut self, next: Next) -> Next {

@@ -62,6 +62,15 @@ impl Site {
         }
     }
 
+    fn require_domain(&self, domain: Option<&str>) -> Result<(), Refusal> {
+        let Some((domain, seat)) = domain.zip(self.seat()) else { return Ok(()) };
+        if seat.topology.domain_named(domain).is_some() {
+            return Ok(());
+        }
+        let message = format!("there is no domain `{domain}` in the topology; name one of its");
+        Err(Refusal::new(Kind::Invalid, "no_such_domain", message))
+    }
+
     fn register_executor(
         &mut self,
         caller: &Caller,
@@ -86,13 +95,7 @@ impl Site {
             verdicts,
             holds,
         } = asked;
-        if let Some(domain) = &domain
-            && let Some(seat) = self.seat()
-            && seat.topology.domain_named(domain).is_none()
-        {
-            let message = format!("there is no domain `{domain}` in the topology; name one of its");
-            return Err(Refusal::new(Kind::Invalid, "no_such_domain", message));
-        }
+        self.require_domain(domain.as_deref())?;
         let by = caller.performer();
         let next = ExecutorRegistered {
             name,

@@ -46,13 +46,13 @@ fn moment(json: &Json, pointer: &str) -> Result<Timestamp> {
     Ok(text(json, pointer)?.parse()?)
 }
 
-/// What somebody is to do, in order: steps and instances.
+/// What somebody has promised to do, in order: steps and instances.
 fn plan(server: &Server, name: &str) -> Result<Vec<(String, String)>> {
     let plan = server.run(&["--json", "deadline", "plan", name])?.json()?;
     let turns = plan["turns"].as_array().context("no turns")?;
     let turn =
         |turn: &Json| Ok((text(turn, "/step")?.to_owned(), text(turn, "/instance")?.to_owned()));
-    turns.iter().map(turn).collect()
+    turns.iter().filter(|turn| turn["what"] == "promised").map(turn).collect()
 }
 
 /// How it stands with all that have a deadline, the first due first.

@@ -94,7 +94,7 @@ const LIMITS: [(&str, &str, &str); 57] = [
     ),
     (
         "[offered](deadlines-reference.md#offers) dates of one token; how long each is held | 10; 5 minutes",
-        "crates/plan/src/planner.rs",
+        "crates/plan/src/offers.rs",
         "OFFERS_MAX: usize = 10;",
     ),
     (

@@ -325,6 +325,7 @@ impl Site {
         now: Timestamp,
     ) {
         let task = admission.task_id(id, step);
+        let is_accepting = matches!(how, Some(How::Accepting | How::Keeping));
         // What is held already is only held otherwise.
         let again = admission.search.held().iter().find(|(_, grant)| grant.task == task);
         let again = again.and_then(|(at, grant)| {
@@ -335,6 +336,8 @@ impl Site {
             Some(again) => BTreeMap::from([again]),
             None => match self.candidates(id, admission, step, release) {
                 Ok(planners) => planners,
+                // Whoever is to do it is not known yet; but somebody may have offered to.
+                Err(_) if is_accepting => self.all_planners(),
                 Err(reason) => {
                     admission.reason = Some(reason);
                     return;

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use legwork_model::id::ServerId;
 use legwork_model::time::Timestamp;
+use legwork_plan::Candidate;
 
 use crate::Site;
 
@@ -99,6 +100,14 @@ impl Site {
         if self.planning.reach.down.values().any(|down| down.is_lost) {
             self.replan_unreached(now);
         }
+    }
+
+    /// All servers that can be reached, whoever they plan for.
+    pub(super) fn all_planners(&self) -> BTreeMap<ServerId, Vec<Candidate>> {
+        let known = self.seat.iter().flat_map(|seat| seat.topology.numbered()).map(|(id, _)| id);
+        let all = known.chain([self.server_here()]);
+        let heard = all.filter(|server| !self.planning.reach.is_lost(*server));
+        heard.map(|server| (server, Vec::new())).collect()
     }
 
     /// The server that plans for these, if it is lost and no other does.

@@ -230,7 +230,7 @@ fn messages_about_reservations_keep_their_bytes() {
     let ask = Reserving::Ask { task: Box::new(task), attempt: 7, hold_ms: Some(30_000) };
     check(
         &reserve(ask),
-        "00821784008a83500102030405060708090a0b0c0d0e0f100201647369676e050109048182820063616e6e8182010901f582030407197530",
+        "00821784008a83500102030405060708090a0b0c0d0e0f100201647369676e050109048182820063616e6e8182010901f58303040507197530",
     );
     let by = ResourceId::Executor("crane".into());
     let grant = Grant { task: id, by, window, start: Timestamp(2), end: Timestamp(6) };

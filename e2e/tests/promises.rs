@@ -223,6 +223,8 @@ async fn turns(
 ) -> Result<Option<usize>> {
     let planned = until_answered(server, &["--json", "deadline", "plan", person]).await?;
     let turns = planned["turns"].as_array().context("no turns")?;
+    // What a start was offered that is refused is in it as well.
+    let turns: Vec<&Json> = turns.iter().filter(|turn| turn["what"] == "promised").collect();
     let turn = turns.iter().find(|turn| turn["instance"] == instance);
     let took = match turn {
         Some(turn) => Some(moment(turn, "/to")?.since(moment(turn, "/from")?)),

@@ -195,6 +195,7 @@ fn render(rows: &[Row], ended: bool) -> String {
             Standing::Promised => (GOOD, "promised"),
             Standing::NotPromised => (WARN, "not promised"),
             Standing::Revoked => (WARN, "revoked"),
+            Standing::InDanger if is_revoked(summary) => (WARN, "revoked, in danger"),
             Standing::InDanger => (WARN, "in danger"),
             Standing::Late => (BAD, "late"),
             Standing::InTime => (GOOD, "in time"),
@@ -209,6 +210,10 @@ fn render(rows: &[Row], ended: bool) -> String {
         ]);
     }
     table.render("")
+}
+
+fn is_revoked(summary: &InstanceSummary) -> bool {
+    summary.deadline.as_ref().is_some_and(|deadline| deadline.revoked.is_some())
 }
 
 /// What is next, and what keeps it from going on.

@@ -325,7 +325,7 @@ impl Site {
                 if was_promised && !legs.is_empty() {
                     self.release_all(reserved, now);
                     self.count_revoked(id, now);
-                    let reason = admission.reason.unwrap_or(reason);
+                    // Why nobody else can do it may name people: the reason goes into letters.
                     self.put_plan(id, Replanned { legs, reason }, now);
                 }
             }
@@ -504,7 +504,7 @@ impl Site {
             let is_due =
                 is_waiting && leg.planned.as_ref().is_some_and(|planned| planned.start <= now);
             if is_due && !self.planning.anew.concerns(task.instance) {
-                self.replan_step(task, "its planner cannot be reached", true, now);
+                self.replan_step(task, "the server that plans it cannot be reached", true, now);
             }
         }
     }

@@ -206,7 +206,7 @@ impl Site {
                 "no executor is registered for jobs of type `{job}`, which `{step}` is, and no worker has asked for any here in the last ten minutes"
             ),
             false => format!(
-                "of the executors for jobs of type `{job}`, which `{step}` is, nothing is expected just now: {}; each is asked again ten minutes after it failed last, or when it has done something; see `legwork executors`",
+                "of the executors for jobs of type `{job}`, which `{step}` is, all have failed of late: {}; each is asked again ten minutes after it failed last, or when it has done something; see `legwork executors`",
                 named.join(", ")
             ),
         }

@@ -8,7 +8,9 @@
 //! it was late when it was added. What is added makes nobody else late if it was given no earlier date than
 //! [`Plan::earliest`] said.
 
+use std::cmp::Reverse;
 use std::collections::BinaryHeap;
+use std::ops::ControlFlow;
 
 use legwork_model::time::Timestamp;
 use minicbor::{Decode, Encode};
@@ -322,12 +324,13 @@ impl Plan {
     /// When an entry is planned to begin and to end.
     pub fn times(&self, key: u64) -> Option<(Timestamp, Timestamp)> {
         let at = self.find(key)?;
-        let (mut start, mut end) = (None, self.now);
+        let (mut start, mut end, mut left) = (None, self.now, self.entries[at].left);
         self.run(NEVER, |one, from, to| {
             if one == at {
                 start.get_or_insert(from);
-                end = to;
+                (end, left) = (to, left - (to - from));
             }
+            if left > 0 { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
         });
         let end = self.supply.moment(Work(end))?;
         Some((self.supply.begin(Work(start.unwrap_or(self.now))).unwrap_or(end).min(end), end))
@@ -336,9 +339,12 @@ impl Plan {
     /// All that is planned, in order.
     pub fn turns(&self) -> Vec<Turn> {
         let mut turns: Vec<(usize, i64, i64)> = Vec::new();
-        self.run(NEVER, |one, from, to| match turns.last_mut() {
-            Some((before, _, until)) if *before == one && *until == from => *until = to,
-            Some(_) | None => turns.push((one, from, to)),
+        self.run(NEVER, |one, from, to| {
+            match turns.last_mut() {
+                Some((before, _, until)) if *before == one && *until == from => *until = to,
+                Some(_) | None => turns.push((one, from, to)),
+            }
+            ControlFlow::Continue(())
         });
         let turn = |(one, from, to): (usize, i64, i64)| {
             let Entry { key, kind, .. } = self.entries[one];
@@ -398,37 +404,45 @@ impl Plan {
     /// When each entry is done by the plan.
     fn ends(&self) -> Vec<i64> {
         let mut ends = vec![self.now; self.entries.len()];
-        self.run(NEVER, |one, _, to| ends[one] = to);
+        self.run(NEVER, |one, _, to| {
+            ends[one] = to;
+            ControlFlow::Continue(())
+        });
         ends
     }
 
-    /// Works by the plan up to a point: tells each stretch of work.
-    fn run(&self, until: i64, mut tell: impl FnMut(usize, i64, i64)) {
+    /// Works by the plan up to a point: tells each stretch of work, until it is told to stop.
+    fn run(&self, until: i64, mut tell: impl FnMut(usize, i64, i64) -> ControlFlow<()>) {
         let mut at = self.now;
         if self.discipline == Discipline::NonPreemptive {
             for (one, entry) in self.entries.iter().enumerate() {
                 let from = if entry.is_begun { at } else { at.max(entry.release) };
                 at = from + entry.left;
-                tell(one, from, at);
+                if tell(one, from, at).is_break() {
+                    return;
+                }
             }
             return;
         }
-        let mut coming: Vec<(i64, usize)> = Vec::new();
-        // What is due first has the smallest number, and is taken first.
-        let mut ready = BinaryHeap::new();
-        for (one, entry) in self.entries.iter().enumerate().filter(|(_, entry)| entry.left > 0) {
-            match entry.release <= at {
-                true => ready.push((std::cmp::Reverse(one), entry.left)),
-                false => coming.push((entry.release, one)),
-            }
-        }
+        let open = self.entries.iter().enumerate().filter(|(_, entry)| entry.left > 0);
+        let (now, later): (Vec<_>, Vec<_>) = open.partition(|(_, entry)| entry.release <= at);
+        // What is due first is done first: what could be begun from the outset stands in that order, what comes is put in order.
+        let mut here = now.into_iter().map(|(one, entry)| (one, entry.left));
+        let mut first = here.next();
+        let mut come: BinaryHeap<Reverse<(usize, i64)>> = BinaryHeap::new();
+        let later = later.into_iter().filter(|(_, entry)| entry.release < until);
+        let mut coming: Vec<(i64, usize)> = later.map(|(one, it)| (it.release, one)).collect();
         coming.sort_unstable_by(|a, b| b.cmp(a));
         while at < until {
             while let Some((_, one)) = coming.pop_if(|(release, _)| *release <= at) {
-                ready.push((std::cmp::Reverse(one), self.entries[one].left));
+                come.push(Reverse((one, self.entries[one].left)));
             }
-            let next = coming.last().map_or(until, |(release, _)| (*release).min(until));
-            let Some((std::cmp::Reverse(one), left)) = ready.pop() else {
+            let next = coming.last().map_or(until, |(release, _)| *release);
+            let has_come = come
+                .peek()
+                .is_some_and(|Reverse((one, _))| first.is_none_or(|(first, _)| *one < first));
+            let head = if has_come { come.pop().map(|Reverse(head)| head) } else { first };
+            let Some((one, left)) = head else {
                 if coming.is_empty() {
                     return;
                 }
@@ -436,9 +450,13 @@ impl Plan {
                 continue;
             };
             let to = next.min(at + left);
-            tell(one, at, to);
-            if to - at < left {
-                ready.push((std::cmp::Reverse(one), left - (to - at)));
+            if tell(one, at, to).is_break() {
+                return;
+            }
+            let rest = Some((one, left - (to - at))).filter(|(_, left)| *left > 0);
+            match has_come {
+                true => come.extend(rest.map(Reverse)),
+                false => first = rest.or_else(|| here.next()),
             }
             at = to;
         }
@@ -465,7 +483,10 @@ impl Plan {
     fn idle_from(&self, release: i64, ends: &[i64]) -> Option<Vec<(i64, i64)>> {
         let mut left: Vec<i64> = self.entries.iter().map(|entry| entry.left).collect();
         if release > self.now {
-            self.run(release, |one, from, to| left[one] -= to - from);
+            self.run(release, |one, from, to| {
+                left[one] -= to - from;
+                ControlFlow::Continue(())
+            });
         }
         let due = |one: usize| match ends.get(one) {
             Some(end) => self.entries[one].due.max(*end),
@@ -477,30 +498,37 @@ impl Plan {
         }
         let mut at = order.last().map_or(release, |one| due(*one)).max(release);
         let mut idle = vec![(at, NEVER)];
-        // What is released last is done last.
-        let mut ready: BinaryHeap<(i64, usize)> = BinaryHeap::new();
+        // What is released last is done last. Of what can be done from the outset it does not matter what is.
+        let (mut ready, mut at_once): (BinaryHeap<(i64, i64)>, i64) = (BinaryHeap::new(), 0);
         loop {
             while let Some(one) = order.pop_if(|one| due(*one) >= at) {
-                ready.push((self.entries[one].release.max(release), one));
+                match self.entries[one].release {
+                    begin if begin > release => ready.push((begin, left[one])),
+                    _ => at_once += left[one],
+                }
             }
             let next = order.last().map_or(i64::MIN, |one| due(*one));
-            let Some((begin, one)) = ready.pop() else {
-                if next == i64::MIN {
-                    break;
+            let (begin, length) = match ready.pop() {
+                Some(last) => last,
+                None if at_once > 0 => (release, std::mem::take(&mut at_once)),
+                None if next == i64::MIN => break,
+                None => {
+                    idle.push((next.max(release), at));
+                    at = next;
+                    continue;
                 }
-                idle.push((next.max(release), at));
-                at = next;
-                continue;
             };
-            let from = (at - left[one]).max(next);
+            let from = (at - length).max(next);
             if from < begin {
                 return None;
             }
-            left[one] -= at - from;
-            at = from;
-            if left[one] > 0 {
-                ready.push((begin, one));
+            let rest = length - (at - from);
+            match begin > release {
+                true if rest > 0 => ready.push((begin, rest)),
+                true => {}
+                false => at_once = rest,
             }
+            at = from;
         }
         if at > release {
             idle.push((release, at));

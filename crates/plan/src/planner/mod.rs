@@ -7,7 +7,7 @@
 
 mod fit;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use legwork_model::id::{InstanceId, ServerId};
@@ -80,6 +80,8 @@ struct Held {
 pub struct Planner {
     resources: BTreeMap<ResourceId, Vec<Plan>>,
     held: BTreeMap<TaskId, Held>,
+    /// Until when what is not firm is held.
+    expiry: BTreeSet<(Timestamp, TaskId)>,
     /// What executors work on that nobody promised.
     others: BTreeMap<TaskId, (ResourceId, usize, u64)>,
     /// The tasks of entries in plans.
@@ -206,15 +208,15 @@ impl Planner {
     /// Time has passed: people and executors have worked by their plans. What was held and not confirmed is dropped.
     pub fn pass(&mut self, now: Timestamp) {
         self.resources.values_mut().flatten().for_each(|plan| plan.pass(now));
-        let over = self.held.iter().filter(|(_, held)| held.until.is_some_and(|it| it <= now));
-        for task in over.map(|(task, _)| *task).collect::<Vec<_>>() {
+        while let Some((_, task)) = self.expiry.first().filter(|(until, _)| *until <= now).copied()
+        {
             self.end(task);
         }
     }
 
     /// When something is dropped that was not confirmed.
     pub fn next_due(&self) -> Option<Timestamp> {
-        self.held.values().filter_map(|held| held.until).min()
+        self.expiry.first().map(|(until, _)| *until)
     }
 
     /// When a task could be done at the earliest, with all that it would displace, and how much its performer has to do.
@@ -302,6 +304,9 @@ impl Planner {
     ) -> Option<(Grant, Vec<Reservation>)> {
         let offered = self.offered(task)?;
         let mut held = self.held.remove(&offered)?;
+        if let Some(until) = held.until {
+            self.expiry.remove(&(until, offered));
+        }
         if let Some(offer) = held.offer.take() {
             self.offers.remove(offer, offered);
         }
@@ -316,6 +321,7 @@ impl Planner {
             }
             None => held.until = Some(until),
         }
+        self.expiry.extend(held.until.map(|until| (until, task.id)));
         self.tasks.insert(held.key, task.id);
         self.held.insert(task.id, held);
         Some((self.grant(task.id)?, Vec::new()))
@@ -343,6 +349,9 @@ impl Planner {
     /// Takes a reservation out of its plan; answers also how much of it is left if it is begun.
     fn take_out(&mut self, task: TaskId) -> Option<(Held, Option<Work>)> {
         let held = self.held.remove(&task)?;
+        if let Some(until) = held.until {
+            self.expiry.remove(&(until, task));
+        }
         self.tasks.remove(&held.key);
         if let Some(offer) = held.offer {
             self.offers.remove(offer, task);
@@ -361,6 +370,7 @@ impl Planner {
     fn put_in(&mut self, held: Held, left: Option<Work>) {
         let task = held.reservation.task;
         self.put(&held, left);
+        self.expiry.extend(held.until.map(|until| (until, task)));
         self.tasks.insert(held.key, task);
         self.held.insert(task, held);
     }
@@ -390,9 +400,8 @@ impl Planner {
             .get_mut(&task)
             .filter(|held| (held.reservation.asker, held.reservation.attempt) == (asker, attempt));
         let Some(held) = own else { return false };
-        if held.until.take().is_none() {
-            return true;
-        }
+        let Some(until) = held.until.take() else { return true };
+        self.expiry.remove(&(until, task));
         // It cannot be accepted any more.
         if let Some(offer) = held.offer.take() {
             self.offers.remove(offer, task);
@@ -406,13 +415,6 @@ impl Planner {
             }
         }
         true
-    }
-
-    /// What is held is held longer.
-    pub fn extend(&mut self, task: TaskId, until: Timestamp) {
-        if let Some(held) = self.held.get_mut(&task).filter(|held| held.until.is_some()) {
-            held.until = Some(until);
-        }
     }
 
     /// Nobody wants it any more; what was reserved in a later attempt stays.

@@ -11,6 +11,7 @@
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::ops::ControlFlow;
+use std::sync::Arc;
 
 use legwork_model::time::Timestamp;
 use minicbor::{Decode, Encode};
@@ -83,7 +84,7 @@ struct Entry {
 /// All points and lengths are working time of the hand, in milliseconds.
 #[derive(Clone, Debug)]
 pub struct Plan {
-    supply: Supply,
+    supply: Arc<Supply>,
     discipline: Discipline,
     /// In per cent: what planning leaves free but after a fault.
     reserve: u8,
@@ -102,7 +103,7 @@ pub(crate) const OVERRUN_PART: i64 = 4;
 
 impl Plan {
     pub fn new(supply: Supply, discipline: Discipline, reserve: u8, now: Timestamp) -> Self {
-        let now = supply.until(now).0;
+        let (now, supply) = (supply.until(now).0, Arc::new(supply));
         Self { supply, discipline, reserve: reserve.min(90), lag: 0, now, entries: Vec::new() }
     }
 
@@ -111,14 +112,6 @@ impl Plan {
     pub fn with_lag(mut self, lag: Work) -> Self {
         self.lag = lag.0;
         self
-    }
-
-    pub fn len(&self) -> usize {
-        self.entries.len()
-    }
-
-    pub fn is_empty(&self) -> bool {
-        self.entries.is_empty()
     }
 
     /// How much work is planned that somebody was promised or waits for.
@@ -191,6 +184,27 @@ impl Plan {
             }
         };
         self.entries.insert(at, entry);
+    }
+
+    /// Adds one that was in the plan before, behind the others: so an executor keeps its order.
+    pub fn add_again(&mut self, key: u64, window: Window, cost: Work) {
+        self.put(key, window, (cost.0, cost.0), false);
+        if self.discipline == Discipline::NonPreemptive
+            && let Some(at) = self.find(key)
+        {
+            let entry = self.entries.remove(at);
+            self.entries.push(entry);
+        }
+    }
+
+    /// Where in the list an entry stands.
+    pub fn place_of(&self, key: u64) -> Option<usize> {
+        self.find(key)
+    }
+
+    /// How much working time there is between two moments.
+    pub fn work_between(&self, from: Timestamp, to: Timestamp) -> Work {
+        Work((self.supply.until(to).0 - self.supply.until(from).0).max(0))
     }
 
     fn by_due(&self, entry: &Entry) -> usize {

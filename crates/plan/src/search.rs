@@ -48,8 +48,10 @@ pub enum Next {
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Phase {
-    /// What was offered before, as it was offered.
-    Accepting,
+    /// What was offered before, as it was offered: for this case, or, if it is late otherwise, for any.
+    Accepting {
+        any: bool,
+    },
     /// Everything as soon as possible.
     Soonest,
     /// Slack is shared out: steps before this one still have none.
@@ -83,6 +85,8 @@ pub struct Search {
     offers: bool,
     /// Nothing is started: what is found stays an offer.
     asks: bool,
+    /// What was offered for other cases may be taken.
+    accepts: bool,
     is_offer: bool,
     /// Something may have been displaced for it.
     has_displaced: bool,
@@ -100,6 +104,7 @@ impl Search {
             may_displace: false,
             offers: false,
             asks: false,
+            accepts: false,
             is_offer: false,
             has_displaced: false,
             phase: Phase::Soonest,
@@ -132,14 +137,14 @@ impl Search {
     /// It may come from an offer: that is looked at first.
     #[must_use]
     pub fn accepting(mut self) -> Self {
-        self.phase = Phase::Accepting;
+        (self.phase, self.accepts) = (Phase::Accepting { any: false }, true);
         self
     }
 
     /// It is only asked: what is found is an offer. What was offered before for the same case, and is in time, stays one.
     #[must_use]
     pub fn asking(mut self) -> Self {
-        (self.phase, self.asks) = (Phase::Accepting, true);
+        (self.phase, self.asks) = (Phase::Accepting { any: false }, true);
         self
     }
 
@@ -156,9 +161,13 @@ impl Search {
     /// What it waits for next. `hours` tells when a performer works.
     pub fn next(&mut self, hours: impl Fn(&Grant) -> Arc<Supply>) -> Next {
         match &self.phase {
-            Phase::Accepting if self.held.len() < self.steps.len() => {
+            Phase::Accepting { any } if self.held.len() < self.steps.len() => {
+                let how = match (self.asks, any) {
+                    (true, _) => How::Keeping,
+                    (false, false) => How::Accepting,
+                    (false, true) => How::AcceptingAny,
+                };
                 let (step, due) = self.last_missing();
-                let how = if self.asks { How::Keeping } else { How::Accepting };
                 Next::Hold { step, release: self.start, due: Some(due), how }
             }
             Phase::Soonest | Phase::Offering if self.held.len() < self.steps.len() => {
@@ -168,26 +177,19 @@ impl Search {
                 let how = if is_offer { How::Offering } else { How::Plain };
                 Next::Hold { step, release, due: None, how }
             }
-            Phase::Accepting if self.asks => {
+            Phase::Accepting { .. } if self.asks => {
                 self.is_offer = true;
                 self.over(Next::Found)
             }
-            Phase::Accepting | Phase::Soonest if self.end() <= self.deadline => {
+            Phase::Accepting { .. } | Phase::Soonest if self.end() <= self.deadline => {
                 self.loosen(hours);
                 self.next_to_loosen()
             }
-            Phase::Accepting => {
-                self.phase = Phase::Begins(Box::new(Phase::Soonest));
+            Phase::Soonest if std::mem::take(&mut self.accepts) => {
+                self.phase = Phase::Begins(Box::new(Phase::Accepting { any: true }));
                 Next::Begin
             }
-            Phase::Soonest if self.may_displace => {
-                self.phase = Phase::Begins(Box::new(Phase::Probing { windows: Vec::new() }));
-                Next::Begin
-            }
-            Phase::Soonest if self.offers => {
-                self.phase = Phase::Begins(Box::new(Phase::Offering));
-                Next::Begin
-            }
+            Phase::Accepting { .. } | Phase::Soonest => self.not_in_time(),
             // What is only asked for is in time, or offered for later.
             Phase::Offering => {
                 self.is_offer = true;
@@ -197,7 +199,6 @@ impl Search {
                     false => self.over(Next::Refused { earliest: Some(end) }),
                 }
             }
-            Phase::Soonest => self.over(Next::Refused { earliest: Some(self.end()) }),
             Phase::Loosening { .. } => self.next_to_loosen(),
             Phase::Probing { windows } if windows.len() < self.steps.len() => {
                 let step = windows.len();
@@ -218,6 +219,17 @@ impl Search {
             Phase::Begins(_) => Next::Begin,
             Phase::Over(next) => next.unwrap_or(Next::Refused { earliest: None }),
         }
+    }
+
+    /// As soon as possible is too late, and so is what was offered.
+    fn not_in_time(&mut self) -> Next {
+        let then = match (self.may_displace, self.offers) {
+            (true, _) => Phase::Probing { windows: Vec::new() },
+            (false, true) => Phase::Offering,
+            (false, false) => return self.over(Next::Refused { earliest: Some(self.end()) }),
+        };
+        self.phase = Phase::Begins(Box::new(then));
+        Next::Begin
     }
 
     /// Each step can be done by then, if it displaces what it may.
@@ -309,7 +321,7 @@ impl Search {
             }
             return;
         }
-        let place = if self.phase == Phase::Accepting { 0 } else { self.held.len() };
+        let place = if matches!(self.phase, Phase::Accepting { .. }) { 0 } else { self.held.len() };
         self.held.insert(place, (at, grant));
     }
 
@@ -325,9 +337,12 @@ impl Search {
                 let then = if self.offers { Phase::Offering } else { Phase::Over(None) };
                 self.phase = Phase::Begins(Box::new(then));
             }
-            Phase::Accepting => {
+            Phase::Accepting { any: false } => {
                 let then = if self.asks { Phase::Offering } else { Phase::Soonest };
                 self.phase = Phase::Begins(Box::new(then));
+            }
+            Phase::Accepting { any: true } => {
+                self.not_in_time();
             }
             Phase::Soonest | Phase::Offering | Phase::Probing { .. } => {
                 self.phase = Phase::Over(None);

@@ -104,7 +104,7 @@ pub enum How {
     /// Less important tasks that are not begun are displaced if need be.
     #[n(1)]
     Displacing,
-    /// Only what was offered before, as it was offered.
+    /// Only what was offered before for the same case, as it was offered.
     #[n(2)]
     Accepting,
     /// It is offered, and held until somebody accepts it.
@@ -113,6 +113,9 @@ pub enum How {
     /// What was offered before for the same case stays offered, for as long as before.
     #[n(4)]
     Keeping,
+    /// Only what was offered before to the same caller, for whichever case of the process.
+    #[n(5)]
+    AcceptingAny,
 }
 
 /// What is offered: to whom, for which process and for which of its cases, as numbers that nothing else has.

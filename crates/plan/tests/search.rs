@@ -30,6 +30,11 @@ fn person(number: usize) -> ResourceId {
 
 fn planner(programs: bool) -> Planner {
     let mut planner = Planner::default();
+    set_up(&mut planner, programs);
+    planner
+}
+
+fn set_up(planner: &mut Planner, programs: bool) {
     for number in 0..3 {
         let (supply, discipline) = match programs {
             true => (Supply::always(Timestamp(0)), Discipline::NonPreemptive),
@@ -39,7 +44,6 @@ fn planner(programs: bool) -> Planner {
             Setup { supply, discipline, hands: 1, regular: Vec::new(), reserve: 0, lag: Work(0) };
         planner.set_up(person(number), &setup, Timestamp(0));
     }
-    planner
 }
 
 /// A case: who can do each of its steps.
@@ -366,4 +370,72 @@ fn what_was_accepted_is_nobody_elses_offer() {
     assert_eq!(started(&mut planner, 100, date), Next::Found);
     assert_ne!(started(&mut planner, 200, date), Next::Found);
     assert_eq!(planner.firm().count(), 2);
+}
+
+#[test]
+fn whoever_takes_over_what_another_has_begun_does_it_as_a_whole() {
+    let mut planner = planner(false);
+    let mut case = hour_of_ann(1);
+    (case.who, case.steps) = (vec![vec![0]], vec![case.steps[0].clone()]);
+    case.steps[0].cost = Work(6 * HOUR);
+    let mut search = Search::new(case.steps.clone(), Timestamp(0), Timestamp(2 * DAY));
+    assert_eq!(travel(&mut planner, &mut search, &case, Timestamp(DAY)).0, Next::Found);
+    confirm(&mut planner, &search);
+    let task = search.held()[0].1.task;
+    planner.begin(task, Timestamp(9 * HOUR));
+    planner.pass(Timestamp(13 * HOUR));
+    assert_eq!(planner.left(task), Some(Work(2 * HOUR)));
+    // Only the rest for Ann, all of it for Ben: who works until five.
+    let hold = |planner: &mut Planner, who: usize| {
+        let task = Task {
+            who: vec![Candidate::at_any_time(person(who))],
+            ..case.task(0, Timestamp(13 * HOUR), Some(Timestamp(17 * HOUR)), How::Plain)
+        };
+        planner.hold(&task, (HERE, 2), Timestamp(DAY)).is_ok()
+    };
+    assert!(!hold(&mut planner, 1));
+    assert!(hold(&mut planner, 0));
+}
+
+#[test]
+fn what_was_worked_on_before_a_restart_counts_in_working_time() {
+    let mut planner = planner(false);
+    let mut case = hour_of_ann(1);
+    (case.who, case.steps) = (vec![vec![0]], vec![case.steps[0].clone()]);
+    case.steps[0].cost = Work(8 * HOUR);
+    let mut search = Search::new(case.steps.clone(), Timestamp(0), Timestamp(3 * DAY));
+    travel(&mut planner, &mut search, &case, Timestamp(DAY));
+    confirm(&mut planner, &search);
+    let task = search.held()[0].1.task;
+    let own = planner.reservation(task).unwrap().clone();
+    let mut again = self::planner(false);
+    // From four in the afternoon until ten the next morning.
+    again.restore(own, Some((Timestamp(16 * HOUR), Timestamp(DAY + 10 * HOUR))));
+    assert_eq!(again.left(task), Some(Work(6 * HOUR)));
+}
+
+#[test]
+fn a_start_that_is_in_time_without_it_leaves_the_offer_of_another_case() {
+    let mut planner = planner(false);
+    let date = offered(&mut planner, 1);
+    assert_eq!(started(&mut planner, 150, Timestamp(20 * DAY)), Next::Found);
+    assert_eq!(started(&mut planner, 101, date), Next::Found);
+}
+
+proptest! {
+    #[test]
+    fn a_resource_that_is_set_up_anew_keeps_all_it_has_promised(cases in cases(), programs in any::<bool>()) {
+        let mut planner = planner(programs);
+        for (case, days) in cases {
+            let mut search = Search::new(case.steps.clone(), Timestamp(0), Timestamp(days * DAY / 4));
+            if travel(&mut planner, &mut search, &case, Timestamp(DAY)).0 == Next::Found {
+                confirm(&mut planner, &search);
+            }
+        }
+        let starts = |planner: &Planner| -> Vec<_> { planner.firm().map(|it| planner.start_of(it.task)).collect() };
+        let before = starts(&planner);
+        set_up(&mut planner, programs);
+        prop_assert!(planner.late().is_empty());
+        prop_assert_eq!(starts(&planner), before);
+    }
 }

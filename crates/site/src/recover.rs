@@ -139,7 +139,7 @@ impl Site {
             return;
         }
         if was_unread {
-            self.expect_late(id);
+            self.expect_promises(id);
             self.recall_deadline(id);
         }
         self.deadline_loaded(id);

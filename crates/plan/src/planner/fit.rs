@@ -18,10 +18,13 @@ pub(super) struct Fit {
 }
 
 impl Planner {
-    /// The best place for a task: if it has a due date, with whom has the least to do, else where it is done first.
-    pub(super) fn fit(&self, task: &Task) -> Option<Fit> {
+    /// The best place for a task: if it has a due date, with whom has the least to do, else where it is done first. Whoever has
+    /// begun it has only the rest to do.
+    pub(super) fn fit(&self, task: &Task, rest: Option<(&ResourceId, Work)>) -> Option<Fit> {
         let mut best: Option<Fit> = None;
         for candidate in &task.who {
+            let rest = rest.filter(|(by, _)| **by == candidate.who).map(|(_, rest)| rest);
+            let task = &Task { cost: rest.unwrap_or(task.cost), ..task.clone() };
             let hands = self.resources.get(&candidate.who).into_iter().flatten();
             for (hand, plan) in hands.enumerate() {
                 let any = [Window { release: task.release, due: Timestamp(i64::MAX) }];

@@ -111,11 +111,12 @@ impl Planner {
         let left = |hand: usize, key: u64| plan(hand).and_then(|plan| plan.left(key));
         let is_begun = |hand: usize, key: u64| plan(hand).is_some_and(|it| it.is_begun(key));
         let mut own: Vec<_> = self.held.values().filter(|held| held.reservation.by == id).collect();
-        own.sort_by_key(|held| (held.reservation.window.due, held.key));
+        let place = |held: &Held| plan(held.reservation.hand)?.place_of(held.key);
+        own.sort_by_key(|held| (place(held), held.reservation.window.due, held.key));
         for held in own.into_iter().cloned().collect::<Vec<_>>() {
             let (key, hand) = (held.key, held.reservation.hand);
             let left = left(hand, key).filter(|_| is_begun(hand, key));
-            self.put(&held, left);
+            self.put(&held, left, Plan::add_again);
         }
         let others = self.others.values().filter(|(by, ..)| *by == id);
         for (_, hand, key) in others.cloned().collect::<Vec<_>>() {
@@ -137,13 +138,18 @@ impl Planner {
         hands.get(hand.min(hands.len().checked_sub(1)?))
     }
 
-    fn put(&mut self, held: &Held, left: Option<Work>) {
+    fn put(
+        &mut self,
+        held: &Held,
+        left: Option<Work>,
+        add: impl FnOnce(&mut Plan, u64, Window, Work),
+    ) {
         let Held { ref reservation, key, until, .. } = *held;
         let Reservation { ref by, hand, window, cost, .. } = *reservation;
         let Some(plan) = self.plan_mut(by, hand) else { return };
         match left {
             Some(left) => plan.add_begun(key, window, (cost, left)),
-            None => plan.add(key, window, cost),
+            None => add(plan, key, window, cost),
         }
         plan.set_held(key, until.is_some());
     }
@@ -221,10 +227,10 @@ impl Planner {
 
     /// When a task could be done at the earliest, with all that it would displace, and how much its performer has to do.
     pub fn probe(&self, task: &Task) -> Option<(Timestamp, Work)> {
-        if matches!(task.how, How::Accepting | How::Keeping) {
+        if matches!(task.how, How::Accepting | How::AcceptingAny | How::Keeping) {
             return Some((self.held.get(&self.offered(task)?)?.reservation.window.due, Work(0)));
         }
-        self.fit(&Task { due: None, ..task.clone() }).map(|fit| (fit.end, fit.load))
+        self.fit(&Task { due: None, ..task.clone() }, None).map(|fit| (fit.end, fit.load))
     }
 
     /// Holds a reservation until a moment, an offer until work on it would begin; one of before is given up for it. Answers also
@@ -237,17 +243,16 @@ impl Planner {
     ) -> Result<(Grant, Vec<Reservation>), Option<Timestamp>> {
         let until = task.idle_until.unwrap_or(until);
         match task.how {
-            How::Accepting | How::Keeping => {
+            How::Accepting | How::AcceptingAny | How::Keeping => {
                 return self.accept(task, (asker, attempt), until).ok_or(None);
             }
             How::Offering | How::Plain | How::Displacing => self.drop_offers(task),
         }
         self.vacate(task.id);
         let before = self.take_out(task.id);
-        // Of what is begun only the rest is to be done.
-        let left = before.as_ref().and_then(|(_, left)| *left);
-        let rest = Task { cost: left.unwrap_or(task.cost), ..task.clone() };
-        let fit = self.fit(&rest).filter(|it| task.due.is_none_or(|due| it.end <= due));
+        // Whoever has begun it has only the rest to do.
+        let rest = before.as_ref().and_then(|(held, left)| Some((&held.reservation.by, (*left)?)));
+        let fit = self.fit(task, rest).filter(|it| task.due.is_none_or(|due| it.end <= due));
         let Some(fit) = fit else {
             let earliest = self.probe(&Task { how: How::Plain, ..task.clone() });
             let earliest = earliest.map(|(end, _)| end);
@@ -285,14 +290,19 @@ impl Planner {
         self.grant(task.id).map(|grant| (grant, displaced)).ok_or(None)
     }
 
-    /// What was offered to the same caller for this step, the last that is in time.
+    /// What was offered to the same caller for this step, the last that is in time. Who could do it may not be known yet.
     fn offered(&self, task: &Task) -> Option<TaskId> {
+        let is_by = |by: &ResourceId| task.who.iter().any(|candidate| candidate.who == *by);
+        let fits = |held: &&Held| {
+            let own = &held.reservation;
+            (task.how == How::AcceptingAny || held.offer == task.offer)
+                && task.due.is_none_or(|due| own.window.due <= due)
+                && (task.who.is_empty() || is_by(&own.by))
+                && own.cost >= task.cost
+        };
         let offered = self.offers.of(task.offer?, task.id).filter_map(|own| self.held.get(&own));
-        let offered = offered.filter(|held| task.how != How::Keeping || held.offer == task.offer);
-        let in_time = offered
-            .map(|held| (held.reservation.window.due, held.reservation.task))
-            .filter(|(end, _)| task.due.is_none_or(|due| *end <= due));
-        in_time.max().map(|(_, own)| own)
+        let in_time = offered.filter(fits).map(|held| &held.reservation);
+        in_time.max_by_key(|own| (own.window.due, own.task)).map(|own| own.task)
     }
 
     /// An offer comes back: what was held for it is held for this task.
@@ -369,7 +379,7 @@ impl Planner {
 
     fn put_in(&mut self, held: Held, left: Option<Work>) {
         let task = held.reservation.task;
-        self.put(&held, left);
+        self.put(&held, left, Plan::add);
         self.expiry.extend(held.until.map(|until| (until, task)));
         self.tasks.insert(held.key, task);
         self.held.insert(task, held);
@@ -425,11 +435,25 @@ impl Planner {
         }
     }
 
-    /// Takes in what was firm before a restart, and how much of it is left if it was begun.
-    pub fn restore(&mut self, reservation: Reservation, left: Option<Work>) {
+    /// Takes in what was firm before a restart, and from when to when somebody has worked on it.
+    pub fn restore(&mut self, reservation: Reservation, worked: Option<(Timestamp, Timestamp)>) {
+        let plan = self.plan(&reservation.by, reservation.hand);
+        let left = worked.zip(plan).map(|((from, to), plan)| {
+            Work((reservation.cost.0 - plan.work_between(from, to).0).max(0))
+        });
         self.last_key += 1;
-        let held = Held { reservation, key: self.last_key, until: None, offer: None };
-        self.put_in(held, left);
+        let (key, task) = (self.last_key, reservation.task);
+        let held = Held { reservation, key, until: None, offer: None };
+        self.put(&held, left, Plan::add_again);
+        self.tasks.insert(key, task);
+        self.held.insert(task, held);
+    }
+
+    /// How much of a task is left to do, if it is begun.
+    pub fn left(&self, task: TaskId) -> Option<Work> {
+        let Held { reservation, key, .. } = self.held.get(&task)?;
+        let plan = self.plan(&reservation.by, reservation.hand)?;
+        plan.left(*key).filter(|_| plan.is_begun(*key))
     }
 
     /// Somebody works on a task, since a moment that may be past.

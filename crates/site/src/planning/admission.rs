@@ -177,13 +177,14 @@ impl Admission {
         question.or(self.confirming.as_ref().map(|confirming| confirming.again))
     }
 
-    /// A reservation that is held is taken back.
-    pub(super) fn taken_back(&mut self, task: Attempt) {
+    /// A reservation is taken back; answers whether it is of a step that is sought.
+    pub(super) fn taken_back(&mut self, task: Attempt) -> bool {
         if self.attempt(task.task) == task {
             self.search.lost();
             (self.question, self.confirming) = (None, None);
             self.anew += 1;
         }
+        self.wanted.iter().any(|wanted| wanted.is(task.task))
     }
 
     /// A planner says when a step could be done.
@@ -325,7 +326,7 @@ impl Site {
         now: Timestamp,
     ) {
         let task = admission.task_id(id, step);
-        let is_accepting = matches!(how, Some(How::Accepting | How::Keeping));
+        let is_accepting = matches!(how, Some(How::Accepting | How::AcceptingAny | How::Keeping));
         // What is held already is only held otherwise.
         let again = admission.search.held().iter().find(|(_, grant)| grant.task == task);
         let again = again.and_then(|(at, grant)| {

@@ -112,6 +112,10 @@ impl Site {
 
     /// Brings the plans in line with what executors have been given from here, and have finished.
     pub(crate) fn note_occupied(&mut self, now: Timestamp) {
+        // After a restart nothing is given out before it is known what was promised.
+        if self.planning.is_asleep() {
+            self.wake_planner(now);
+        }
         self.expire_holds(now);
         let changed = self.executors.given.take_changed();
         if changed.is_empty() {

@@ -56,6 +56,8 @@ struct Case {
     after_fault: bool,
     /// The steps that cannot be done as planned; none if all are to get new dates.
     shaken: BTreeSet<TaskId>,
+    /// It is being replanned, and nothing else has happened since: what comes now is for when that does not succeed.
+    is_again: bool,
 }
 
 impl Anew {
@@ -66,20 +68,39 @@ impl Anew {
     /// A case is replanned at a moment, or before if that was said already.
     fn add(&mut self, id: InstanceId, at: Timestamp, reason: &str, shaken: Option<TaskId>) {
         let (pause, reason, after_fault) = (PAUSE_MIN, reason.to_owned(), false);
-        let mut case =
-            Case { at, pause, reason, after_fault, shaken: shaken.into_iter().collect() };
+        let shaken = shaken.into_iter().collect();
+        let mut case = Case { at, pause, reason, after_fault, shaken, is_again: false };
         if let Some(before) = self.take(id) {
             (case.at, case.pause) = (at.min(before.at), before.pause);
             case.after_fault = before.after_fault;
-            // All steps get new dates anyway.
+            // All steps get new dates anyway, but for those that do just now.
             let is_whole = case.shaken.is_empty() || before.shaken.is_empty();
             case.shaken.extend(before.shaken);
-            if is_whole {
+            if is_whole && !before.is_again {
                 case.shaken.clear();
             }
         }
+        self.put(id, case);
+    }
+
+    fn put(&mut self, id: InstanceId, case: Case) {
         self.line.insert((case.at, id));
         self.cases.insert(id, case);
+    }
+
+    /// It is replanned now, and again after a pause if that does not succeed.
+    fn try_again(&mut self, id: InstanceId, now: Timestamp, case: &Case) {
+        let (at, pause) = (now + case.pause, (case.pause * 2).min(PAUSE_MAX));
+        let (reason, shaken) = (WHY_AGAIN.to_owned(), BTreeSet::new());
+        let after_fault = case.after_fault;
+        self.put(id, Case { at, pause, reason, after_fault, shaken, is_again: true });
+    }
+
+    /// It was replanned; what has happened meanwhile is looked at next.
+    fn done(&mut self, id: InstanceId) {
+        if let Some(case) = self.take(id).filter(|case| !case.is_again) {
+            self.put(id, case);
+        }
     }
 
     fn take(&mut self, id: InstanceId) -> Option<Case> {
@@ -239,11 +260,7 @@ impl Site {
         let attempt = self.next_attempt(now);
         let held = held.into_iter().map(|(task, at)| (at, Attempt { task, attempt }));
         self.release_all(held.collect(), now);
-        self.planning.anew.add(id, now + case.pause, WHY_AGAIN, None);
-        if let Some(own) = self.planning.anew.cases.get_mut(&id) {
-            own.pause = (case.pause * 2).min(PAUSE_MAX);
-            own.after_fault = case.after_fault;
-        }
+        self.planning.anew.try_again(id, now, &case);
         self.planning.admissions.insert(id, admission);
         self.go_on_with(id, now);
     }
@@ -283,7 +300,7 @@ impl Site {
                 let done: Vec<Leg> =
                     done.map(|leg| Self::as_done(schema, state, leg, now)).collect();
                 legs.extend(done);
-                self.planning.anew.take(id);
+                self.planning.anew.done(id);
                 let reason = match was_promised {
                     true => format!("{reason}; {WHY_ELSE}"),
                     false => WHY_AGAIN.to_owned(),
@@ -322,11 +339,14 @@ impl Site {
                 let legs: Vec<Leg> = left.map(|leg| Leg { planned: None, ..leg.clone() }).collect();
                 let reserved = self.reserved(id, &legs, now);
                 self.release_all(held, now);
-                if was_promised && !legs.is_empty() {
+                // Why nobody else can do it may name people: the reason that was told goes into letters. What cannot be recorded
+                // now is tried again.
+                if was_promised
+                    && !legs.is_empty()
+                    && self.put_plan(id, Replanned { legs, reason }, now)
+                {
                     self.release_all(reserved, now);
                     self.count_revoked(id, now);
-                    // Why nobody else can do it may name people: the reason goes into letters.
-                    self.put_plan(id, Replanned { legs, reason }, now);
                 }
             }
         }
@@ -370,8 +390,12 @@ impl Site {
     ) {
         let id = task.task.instance;
         if let Some(admission) = self.planning.admissions.get_mut(&id) {
-            admission.taken_back(task);
+            let is_sought = admission.taken_back(task);
             self.planning.displaced.insert(id);
+            // While one step is replanned another one is lost.
+            if !is_sought && self.is_planned_at(task.task, from) {
+                self.replan_step(task.task, why.text(), why != Why::Displaced, now);
+            }
         } else if self.planning.granted.contains_key(&id) {
             // It has not started yet: it is looked at anew then.
             if let Some(granted) = self.planning.granted.get_mut(&id) {
@@ -405,6 +429,15 @@ impl Site {
         })
     }
 
+    /// The same of what is planned here: a crash may have come between a release and what was to replace it.
+    pub(super) fn compare_own(&mut self, now: Timestamp) {
+        let here = self.server_here();
+        let own = self.planning.planner.firm().filter(|own| own.asker == here);
+        let own = own.map(|own| Attempt { task: own.task, attempt: own.attempt });
+        let own: Vec<Attempt> = own.collect();
+        self.compare_held(here, (None, None), &own, now);
+    }
+
     /// A planner tells what it has for cases of this server, between two tasks: what is not wanted is released, what is missing
     /// there is replanned.
     pub(super) fn compare_held(
@@ -423,7 +456,7 @@ impl Site {
         };
         let unwanted: Vec<Attempt> = held.iter().filter(is_unwanted).copied().collect();
         if !unwanted.is_empty() {
-            self.say(from, Reserving::Release { tasks: unwanted });
+            self.release_all(unwanted.into_iter().map(|task| (from, task)).collect(), now);
         }
         let within = |task: &TaskId| {
             after.is_none_or(|after| *task > after) && up_to.is_none_or(|up_to| *task <= up_to)
@@ -435,6 +468,7 @@ impl Site {
                 && within(task)
                 && !held.contains(task)
                 && !self.planning.admissions.contains_key(&task.instance)
+                && !self.planning.anew.concerns(task.instance)
                 && self.is_settled(task.instance, now)
         });
         let missing = own.map(|(task, _)| *task).filter(|task| self.is_planned_at(*task, from));

@@ -6,7 +6,7 @@
 use std::collections::BTreeSet;
 
 use legwork_model::event::{PlanEvent, Record, Reserved, TaskKey};
-use legwork_model::id::{InstanceId, StreamId};
+use legwork_model::id::StreamId;
 use legwork_model::time::Timestamp;
 use legwork_plan::{Change, Reservation, ResourceId, Window, Work};
 
@@ -67,11 +67,9 @@ impl Site {
                 strays.push(reserved);
                 continue;
             }
-            let takes = i64::try_from(reserved.takes_ms).unwrap_or(i64::MAX);
             // Jobs are given out anew.
             let worked = worked.filter(|_| matches!(by, ResourceId::Person(_)));
-            let left = worked.map(|worked| Work((takes - worked).max(0)));
-            self.planning.planner.restore(reservation(&reserved, by), left);
+            self.planning.planner.restore(reservation(&reserved, by), worked);
         }
         self.planning.planner.take_changes();
         self.executors.plans_changed();
@@ -80,21 +78,6 @@ impl Site {
             self.take_back(&reservation(own, by), Why::Gone, now);
         }
         self.record_plans(strays.iter().map(|it| PlanEvent::Ended(it.task)).collect(), now);
-    }
-
-    /// Gives back what was reserved here for instances of this server that did not start before it went down.
-    pub(super) fn drop_unstarted(&mut self, now: Timestamp) {
-        let here = self.server_here();
-        let own = self.planning.ledger.held().filter(|it| it.asker == here);
-        let unstarted = own.filter(|it| !self.is_instance(it.task.instance));
-        for task in unstarted.map(|it| task_id(it.task)).collect::<Vec<_>>() {
-            self.planning.planner.end(task);
-        }
-        self.keep_plans(now);
-    }
-
-    pub(super) fn is_instance(&self, id: InstanceId) -> bool {
-        self.instances.get(id).is_some() || self.unread.contains(&id)
     }
 
     /// Records what has changed in the plans here.
@@ -106,8 +89,12 @@ impl Site {
         let planner = &self.planning.planner;
         let event = |change: &Change| match change {
             Change::Reserved(id) => {
-                let start = planner.start_of(*id)?;
-                Some(PlanEvent::Reserved(Box::new(stored(planner.reservation(*id)?, start))))
+                let own = planner.reservation(*id)?;
+                let mut stored = stored(own, planner.start_of(*id)?);
+                // It counts as begun from now on: what was done of it before would be lost with a restart.
+                let left = planner.left(*id).unwrap_or(own.cost);
+                stored.takes_ms = left.0.max(1).unsigned_abs();
+                Some(PlanEvent::Reserved(Box::new(stored)))
             }
             Change::Begun(id) => Some(PlanEvent::Begun(key(*id))),
             Change::Left(id) => Some(PlanEvent::Left(key(*id))),

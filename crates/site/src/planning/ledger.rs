@@ -137,15 +137,15 @@ impl Ledger {
         self.held.contains_key(&task)
     }
 
-    /// How much of what is begun is done, in milliseconds: somebody works on what is due first, and the others wait
-    /// from when that was begun.
-    pub(super) fn worked(&self, own: &Reserved, now: Timestamp) -> Option<i64> {
+    /// From when to when somebody has worked on what is begun: they work on what is due first, and the others wait from when
+    /// that was begun.
+    pub(super) fn worked(&self, own: &Reserved, now: Timestamp) -> Option<(Timestamp, Timestamp)> {
         let begun = self.begun.get(&own.by)?;
         let key = (own.due, own.task);
         let from = *begun.get(&key)?;
         let sooner = begun.range(..key).map(|(_, sooner)| *sooner).min();
         let until = sooner.filter(|_| is_person(&own.by)).unwrap_or(now);
-        Some(until.since(from).as_millis() as i64)
+        Some((from, until))
     }
 
     /// Whether nothing is reserved.
@@ -245,7 +245,8 @@ mod tests {
             [reserved(1), reserved(2), PlanEvent::Begun(key(2)), PlanEvent::Ended(key(1)), took];
         events.into_iter().for_each(|event| ledger.fold(event, Timestamp(5)));
         assert_eq!(ledger.held.len(), 1);
-        assert_eq!(ledger.worked(&ledger.held[&key(2)], Timestamp(7)), Some(2));
+        let worked = Some((Timestamp(5), Timestamp(7)));
+        assert_eq!(ledger.worked(&ledger.held[&key(2)], Timestamp(7)), worked);
         assert_eq!(Ledger::from_bytes(&ledger.to_bytes()).unwrap(), ledger);
     }
 }

@@ -37,6 +37,8 @@ pub(super) struct Watch {
     compared: Timestamp,
     /// Servers that can be reached again: they may have begun anew.
     back: BTreeSet<ServerId>,
+    /// Servers that had something held here since this one was started: they hear every minute what is firm, if only nothing.
+    askers: BTreeSet<ServerId>,
     /// When it was told last that something becomes late, and why.
     late: BTreeMap<TaskId, (Timestamp, Why)>,
     /// The epoch and the change of executors up to which it is known where each is planned.
@@ -106,6 +108,11 @@ impl Site {
             return Answered::default();
         }
         let held = planner.hold(task, (asker, attempt), now + hold);
+        // An executor that works on it already does so all the same.
+        self.executors.given.touch(task.id.instance);
+        if asker != self.server_here() {
+            self.planning.watch.askers.insert(asker);
+        }
         self.keep_plans(now);
         match held {
             Ok((grant, displaced)) => {
@@ -125,6 +132,7 @@ impl Site {
         tasks: &[Attempt],
         now: Timestamp,
     ) -> (Vec<Attempt>, Vec<Attempt>) {
+        self.wake_planner(now);
         let planner = &mut self.planning.planner;
         planner.pass(now);
         let parts =
@@ -134,6 +142,7 @@ impl Site {
     }
 
     pub(super) fn serve_release(&mut self, asker: ServerId, tasks: &[Attempt], now: Timestamp) {
+        self.wake_planner(now);
         for Attempt { task, attempt } in tasks {
             self.planning.planner.release(*task, asker, *attempt);
         }
@@ -226,7 +235,10 @@ impl Site {
     pub(super) fn next_planner(&self) -> Option<Timestamp> {
         let watch = &self.planning.watch;
         let holds = !self.planning.planner.is_empty();
-        let watched = holds.then(|| (watch.watched + WATCHED).min(watch.compared + COMPARED));
+        let watched = holds.then(|| watch.watched + WATCHED);
+        let is_asked = holds || !watch.askers.is_empty() || !self.planning.stages.is_empty();
+        let compared = is_asked.then(|| watch.compared + COMPARED);
+        let watched = watched.into_iter().chain(compared).min();
         let back = (!watch.back.is_empty()).then_some(self.latest);
         let due = [watched, self.planning.planner.next_due(), back].into_iter().flatten().min();
         [due.map(|due| due.max(watch.judges_from)), watch.moves_at].into_iter().flatten().min()
@@ -234,12 +246,15 @@ impl Site {
 
     /// Tells servers what is firm here for them: those that can be reached again, or all.
     fn tell_held(&mut self, all: bool, back: &BTreeSet<ServerId>, now: Timestamp) {
+        let mut told = back.clone();
         if all {
             self.planning.watch.compared = now;
+            self.compare_own(now);
+            told.extend(&self.planning.watch.askers);
         }
         let here = self.server_here();
         let mut held: BTreeMap<ServerId, Vec<Attempt>> =
-            back.iter().map(|server| (*server, Vec::new())).collect();
+            told.into_iter().map(|server| (server, Vec::new())).collect();
         for own in self.planning.planner.firm().filter(|own| own.asker != here) {
             if all || back.contains(&own.asker) {
                 let attempt = Attempt { task: own.task, attempt: own.attempt };

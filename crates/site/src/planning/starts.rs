@@ -166,7 +166,7 @@ impl Site {
             (false, false, true) => search.accepting().offering().displacing(),
             (false, false, false) => search.accepting().offering(),
         };
-        let offer = offer(&caller, &start);
+        let offer = offer(&caller, &start, schema.version);
         let (starter, repeated) = (start.agent.clone(), Vec::new());
         let purpose = Purpose::Start(Box::new(Starting { id, caller, start, repeated }));
         let mut admission =
@@ -347,7 +347,7 @@ pub(super) fn is_anywhere(schema: &Schema, node: legwork_model::id::NodeId) -> b
 }
 
 /// What would be offered to a caller who starts this.
-fn offer(caller: &Caller, start: &Start) -> Offer {
+fn offer(caller: &Caller, start: &Start, version: u32) -> Offer {
     let hash = |what: &dyn Fn(&mut FxHasher)| {
         let mut hasher = FxHasher::default();
         what(&mut hasher);
@@ -356,7 +356,7 @@ fn offer(caller: &Caller, start: &Start) -> Offer {
     let caller_hash = hash(&|hasher| caller.name.hash(hasher));
     let process = hash(&|hasher| {
         caller.name.hash(hasher);
-        (&start.process, &start.version, &start.agent).hash(hasher);
+        (&start.process, version, &start.agent).hash(hasher);
     });
     let case = hash(&|hasher| {
         start.data.iter().for_each(|(name, value)| (name, value.to_string()).hash(hasher));

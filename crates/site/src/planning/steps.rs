@@ -178,11 +178,6 @@ impl Site {
         }
     }
 
-    /// An instance is read late: what was promised for it counts from now on.
-    pub(crate) fn expect_late(&mut self, id: InstanceId) {
-        self.expect_promises(id);
-    }
-
     /// Somebody has been given a job: if it was promised, they work on it now.
     pub(crate) fn begin_promised(&mut self, job: &JobKey, now: Timestamp) {
         let Some((schema, state)) = self.instances.state(job.instance) else { return };

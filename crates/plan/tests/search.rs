@@ -415,6 +415,23 @@ fn what_was_worked_on_before_a_restart_counts_in_working_time() {
 }
 
 #[test]
+fn what_is_held_in_another_way_still_is_given_up_for_an_offer() {
+    let mut planner = planner(false);
+    offered(&mut planner, 1);
+    let case = hour_of_ann(101);
+    // That it is released got lost.
+    let plain = case.task(0, Timestamp(0), None, How::Plain);
+    let plain = Task { offer: None, ..plain };
+    assert!(planner.hold(&plain, (HERE, 1), Timestamp(DAY)).is_ok());
+    let accepting = case.task(0, Timestamp(0), None, How::Accepting);
+    assert!(planner.hold(&accepting, (HERE, 2), Timestamp(DAY)).is_ok());
+    planner.pass(Timestamp(2 * DAY));
+    assert!(planner.is_empty());
+    let turns = planner.turns(&person(0), 0).unwrap();
+    assert!(turns.is_empty(), "{turns:?}");
+}
+
+#[test]
 fn a_start_that_is_in_time_without_it_leaves_the_offer_of_another_case() {
     let mut planner = planner(false);
     let date = offered(&mut planner, 1);

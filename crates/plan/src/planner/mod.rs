@@ -313,6 +313,10 @@ impl Planner {
         until: Timestamp,
     ) -> Option<(Grant, Vec<Reservation>)> {
         let offered = self.offered(task)?;
+        // It may be held in another way still: the message that it is released was lost.
+        if offered != task.id {
+            self.end(task.id);
+        }
         let mut held = self.held.remove(&offered)?;
         if let Some(until) = held.until {
             self.expiry.remove(&(until, offered));

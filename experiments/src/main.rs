@@ -61,6 +61,9 @@ enum Figure {
     /// The same by whom other nodes are asked.
     #[value(name = "004-x")]
     Strategies,
+    /// Not of the paper: for how much of their hours people are planned who begin every step late.
+    #[value(name = "004-share")]
+    Share,
 }
 
 fn main() -> Result<()> {
@@ -79,5 +82,6 @@ fn main() -> Result<()> {
         Figure::Faults => deadlines::faults(json),
         Figure::Removal => deadlines::removal(json),
         Figure::Strategies => deadlines::strategies(json),
+        Figure::Share => deadlines::share(json),
     }
 }

@@ -42,7 +42,7 @@ enum Chore {
         arguments: Vec<String>,
     },
     /// A figure of a paper, made anew by the production code: `001-4` to `001-9`, `002-4`, `002-5`,
-    /// `002-6`, `003-6`, `004-7`, `004-8`, `004-x`; `--json`.
+    /// `002-6`, `003-6`, `004-7`, `004-8`, `004-x`, `004-share`; `--json`.
     Figure {
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         arguments: Vec<String>,

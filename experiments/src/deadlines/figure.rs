@@ -143,7 +143,7 @@ impl Figure {
 
     fn csv(&self) -> String {
         let line = |Row { load, variant, of, value, ci95 }: &Row| {
-            format!("{load:.1},{variant},{of},{value:.4},{ci95:.4}\n")
+            format!("{load},{variant},{of},{value:.4},{ci95:.4}\n")
         };
         let lines: String = self.rows.iter().map(line).collect();
         "load,variant,of,value,ci95\n".to_owned() + &lines

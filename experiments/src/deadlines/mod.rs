@@ -14,6 +14,7 @@ mod line;
 mod lost;
 mod node;
 mod removal;
+mod share;
 mod strategies;
 mod whole;
 mod world;
@@ -22,6 +23,7 @@ use self::drawn::{Arrival, arrivals};
 
 pub(crate) use faults::run as faults;
 pub(crate) use removal::run as removal;
+pub(crate) use share::run as share;
 pub(crate) use strategies::run as strategies;
 
 const RUNS: u64 = 20;

@@ -7,9 +7,8 @@ use anyhow::{Context, Result, bail};
 
 use crate::{cargo, cargo_with, measured, prepare, program};
 
-/// Seeds of the bounded simulation that are the same for every commit. Seed 195 fails in the scene `promised`: a
-/// promise is revoked without need. That is open.
-const SEEDS: &str = "195";
+/// Seeds of the bounded simulation that are the same for every commit.
+const SEEDS: &str = "200";
 const SEEDS_LONG: &str = "20000";
 /// Seeds that differ from commit to commit, so that the gate also sees runs nobody has seen before.
 const SEEDS_FRESH: &str = "50";

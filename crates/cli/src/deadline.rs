@@ -91,7 +91,7 @@ async fn ask(context: &Context, args: &AskArgs) -> Result<()> {
 fn asked(process: &str, deadline: &Deadline) -> String {
     let (mark, at) = (paint(GOOD, "✔"), paint(STRONG, when::minute(deadline.at)));
     let start = format!("legwork start {process} --by {}", deadline.at);
-    let next = format!("held for five minutes; `{start}` with the same values takes it");
+    let next = format!("held for five minutes from when it was first offered; `{start}` takes it");
     format!("{mark} can be promised for {at}\n{}{}\n", by::steps(&deadline.steps), paint(DIM, next))
 }
 
@@ -252,7 +252,7 @@ mod tests {
           STEP   WHO           PLANNED
           check  ann           2026-03-01 08:00–11:00Z
           book   executor crm  2026-03-01 11:00Z
-        held for five minutes; `legwork start loan --by 2026-03-02T16:00:00.000Z` with the same values takes it
+        held for five minutes from when it was first offered; `legwork start loan --by 2026-03-02T16:00:00.000Z` takes it
         ");
     }
 }

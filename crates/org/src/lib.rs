@@ -22,8 +22,8 @@ pub use check::Assignments;
 pub use check_text::{Checked, check_text};
 pub use organisation::{Absence, Agent, Organisation, Position, Unit};
 pub use read::{
-    AGENTS_MAX, CALENDARS_MAX, CLOSED_MAX, NAMES_MAX, POSITIONS_MAX, REGULAR_MAX, RESERVE_MAX,
-    SHARE_DEFAULT, UNIT_DEPTH_MAX, UNITS_MAX,
+    AGENTS_MAX, CALENDARS_MAX, CLOSED_MAX, NAMES_MAX, POSITIONS_MAX, REGULAR_MAX, RESERVE_DEFAULT,
+    RESERVE_MAX, UNIT_DEPTH_MAX, UNITS_MAX,
 };
 pub use resolve::{Performers, Resolved};
 pub use schema::json_schema;

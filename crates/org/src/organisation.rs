@@ -42,10 +42,9 @@ pub struct Agent {
     pub abilities: Vec<Arc<str>>,
     /// Their working hours; without one they can be asked at any hour.
     pub calendar: Option<Arc<str>>,
-    /// The part of their working time, in per cent, that is there for work given out here. If nothing is said it is planned
-    /// with [`crate::SHARE_DEFAULT`], and the rest is slack.
-    pub share: Option<u32>,
-    /// The part of that share, in per cent, that is promised only after a fault.
+    /// The part of their working time, in per cent, that is there for work given out here.
+    pub share: u32,
+    /// The part of that, in per cent, that is promised only after a fault.
     pub reserve: u32,
     pub regularly: Vec<Regular>,
     /// In order: the first who is there stands in.

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use crate::read::{
     ABSENCE_FIELDS, AGENT_FIELDS, AGENTS_MAX, CALENDAR_FIELDS, CALENDARS_MAX, CLOSED_MAX,
     NAMES_MAX, ORGANISATION_FIELDS, POSITION_FIELDS, POSITIONS_MAX, REGULAR_FIELDS, REGULAR_MAX,
-    RESERVE_MAX, SHARE_DEFAULT, UNIT_FIELDS, UNITS_MAX,
+    RESERVE_MAX, UNIT_FIELDS, UNITS_MAX,
 };
 use legwork_model::address::{ADDRESS_BYTES_MAX, ADDRESS_PATTERN};
 use legwork_model::yaml::fields::{EXPRESSION_LEN_MAX, NAME_LEN_MAX, TITLE_LEN_MAX};
@@ -213,14 +213,13 @@ fn agent() -> Value {
                 "type": "integer",
                 "minimum": 1,
                 "maximum": 100,
-                "default": SHARE_DEFAULT,
+                "default": 100,
             },
             reserve: {
-                "description": "The per cent of that which is promised only after a fault: when somebody falls ill, or an executor or a server is gone.",
+                "description": "The per cent of that which is promised only after a fault: when somebody falls ill, or an executor or a server is gone. Without it and without a share 15 per cent.",
                 "type": "integer",
                 "minimum": 0,
                 "maximum": RESERVE_MAX,
-                "default": 0,
             },
             regularly: {
                 "description": "What they do anyway.",

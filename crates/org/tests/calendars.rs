@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use jiff::tz::{TimeZone, TimeZoneDatabase};
 use legwork_model::time::Timestamp;
-use legwork_org::{Organisation, SHARE_DEFAULT, WorkSpan};
+use legwork_org::{Organisation, RESERVE_DEFAULT, WorkSpan};
 use proptest::prelude::*;
 
 fn organisation(source: &str) -> Organisation {
@@ -87,36 +87,20 @@ fn hours_are_those_of_the_zone_and_closed_days_are_free() {
 
 #[test]
 fn people_have_slack_unless_all_their_time_is_promised() {
-    for (fields, said, planned, reserve) in [
-        ("name: Ann", None, SHARE_DEFAULT, 0),
-        ("share: 100", Some(100), 100, 0),
-        ("share: 60, reserve: 10", Some(60), 60, 10),
+    for (fields, share, reserve) in [
+        ("name: Ann", 100, RESERVE_DEFAULT),
+        ("reserve: 0", 100, 0),
+        ("share: 100", 100, 0),
+        ("share: 60, reserve: 10", 60, 10),
     ] {
         let ann = ann("zone: UTC, hours: { mon-fri: 08:00-16:00 }", fields);
         let agent = ann.agent(&"ann".into()).unwrap();
-        assert_eq!((agent.share, agent.reserve), (said, reserve));
+        assert_eq!((agent.share, agent.reserve), (share, reserve));
         let time = ann.working_time(&"ann".into()).unwrap();
         let mut spans =
             time.spans_between_appointments(at("2026-03-02T00:00:00Z"), at("2026-03-03T00:00:00Z"));
-        assert_eq!(spans.next().map(|span| span.share), Some(planned));
+        assert_eq!(spans.next().map(|span| span.share), Some(share));
     }
-}
-
-#[test]
-fn slack_is_no_time_for_regular_work_but_takes_nothing_from_appointments() {
-    let ann = ann(
-        "zone: UTC, hours: { mon-fri: 08:00-16:00 }",
-        "regularly: [{ task: letters, every: 1d, takes: 8h }, \
-         { task: round, at: '0 9 * * mon-fri', takes: 1h }]",
-    );
-    assert_eq!(
-        comes_up(&ann, "2026-03-30T00:00:00Z", "2026-03-31T00:00:00Z"),
-        [
-            // 85 per cent of eight hours.
-            "letters 408m some time 03-30 00:00 to 03-31 00:00",
-            "round 60m 03-30 09:00 to 03-30 10:00",
-        ]
-    );
 }
 
 #[test]

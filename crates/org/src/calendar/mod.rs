@@ -27,7 +27,6 @@ pub use self::week::SPANS_PER_DAY_MAX;
 pub(crate) use self::week::{Draft, Week, days, hours, short};
 use self::zone::DAY_MS;
 pub(crate) use self::zone::{UTC, Zone};
-use crate::SHARE_DEFAULT;
 use crate::organisation::{Agent, Organisation};
 
 /// The hours that several people share.
@@ -108,7 +107,7 @@ impl<'o> WorkingTime<'o> {
         spans::without(self.stretches(from.0..to.0), appointments).map(|stretch| WorkSpan {
             from: Timestamp(stretch.start),
             to: Timestamp(stretch.end),
-            share: self.share(),
+            share: self.agent.share,
         })
     }
 
@@ -141,7 +140,7 @@ impl<'o> WorkingTime<'o> {
             let fixed = regular.is_fixed();
             let worked: i64 =
                 self.stretches(stretch.clone()).map(|span| span.end - span.start).sum();
-            let share = if fixed { 100 } else { i64::from(self.share()) };
+            let share = if fixed { 100 } else { i64::from(self.agent.share) };
             let most = Duration::from_millis((worked * share / 100) as u64);
             let takes = regular.takes.min(most);
             (!takes.is_zero()).then(|| Occurrence {
@@ -162,10 +161,6 @@ impl<'o> WorkingTime<'o> {
         let hours =
             self.calendar.into_iter().flat_map(move |calendar| calendar.open(bounds.clone()));
         spans::without(always.into_iter().chain(hours), self.away.iter().cloned())
-    }
-
-    fn share(&self) -> u32 {
-        self.agent.share.unwrap_or(SHARE_DEFAULT)
     }
 
     fn zone(&self) -> &Zone {

@@ -36,9 +36,9 @@ pub const UNIT_DEPTH_MAX: usize = 32;
 /// The most roles, positions, abilities, substitutes or absences of one agent, and the most roles
 /// of one position.
 pub const NAMES_MAX: usize = 100;
-/// The per cent of their working time with which people are planned if nothing is said. The rest is slack: nobody begins
-/// everything at the very moment in which they could.
-pub const SHARE_DEFAULT: u32 = 85;
+/// What is left free of the time of people, in per cent, if neither a share nor a reserve is given: nobody begins everything
+/// in the very moment in which they could.
+pub const RESERVE_DEFAULT: u32 = 15;
 /// The most, in per cent, that can be left free for the time after a fault.
 pub const RESERVE_MAX: u32 = 90;
 
@@ -248,6 +248,10 @@ impl Reading {
         let calendar = self.reference(&fields, "calendar", Kind::Calendar);
         let known = calendar.as_ref().and_then(|name| parts.calendars.get(&name.value));
         let zone = known.map_or(&UTC, |calendar| &calendar.zone);
+        let share = self.percent(&fields, "share", 1..=100);
+        let reserve = self.percent(&fields, "reserve", 0..=RESERVE_MAX);
+        // Whoever says how much of their time is there means all of that.
+        let left_free = if share.is_some() { 0 } else { RESERVE_DEFAULT };
         Some(Agent {
             name: self.title(&fields, "name").unwrap_or_else(|| id.to_string()),
             id,
@@ -256,8 +260,8 @@ impl Reading {
             roles: self.names(&fields, "roles", None),
             abilities: self.names(&fields, "abilities", None),
             calendar: calendar.map(|name| name.value),
-            share: self.percent(&fields, "share", 1..=100),
-            reserve: self.percent(&fields, "reserve", 0..=RESERVE_MAX).unwrap_or_default(),
+            share: share.unwrap_or(100),
+            reserve: reserve.unwrap_or(left_free),
             regularly: self.regularly(&fields, zone),
             substitutes,
             absent: self.absences(&fields, zone),

@@ -55,8 +55,6 @@ pub(super) struct Away {
 
 /// Most have slack, as nobody says otherwise; some have none.
 const SHARES: [Option<i64>; 5] = [None, None, Some(100), Some(100), Some(60)];
-/// As `legwork_org::SHARE_DEFAULT`.
-const SHARE_DEFAULT: i64 = 85;
 
 /// A calendar has no more stretches in a day: enough for a run.
 const HOURS: i64 = 12;
@@ -107,7 +105,7 @@ impl People {
     fn share(&self, agent: &AgentId) -> i64 {
         let place = AGENTS.iter().position(|one| AgentId::from(*one) == *agent);
         let said = place.and_then(|place| self.shares[place]);
-        said.unwrap_or(SHARE_DEFAULT)
+        said.unwrap_or(100)
     }
 
     pub(super) fn text(&self) -> String {

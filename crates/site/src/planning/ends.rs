@@ -159,13 +159,10 @@ impl Site {
             Performer::Agent(by) => {
                 let last = self.planning.done_at.get(by).copied();
                 let from = last.map_or(before.since, |last| last.max(before.since));
-                let organisation = self.catalog.organisation();
-                let time = organisation.working_time(by)?;
-                // Slack is not spent on other work: if it counted as such, steps would be learned to be shorter, and the
-                // slack would be gone.
-                let share = organisation.agent(by).and_then(|agent| agent.share).unwrap_or(WHOLE);
+                let time = self.catalog.organisation().working_time(by)?;
                 let spans = time.spans_between_appointments(from, now);
-                let spans = spans.map(|it| Span { from: it.from, to: it.to, share });
+                let spans =
+                    spans.map(|it| Span { from: it.from, to: it.to, share: it.share.min(WHOLE) });
                 Some(Supply::new(spans).until(now).0.unsigned_abs())
             }
             Performer::Worker(_) | Performer::Executor(_) => {

@@ -109,10 +109,13 @@ pub(super) fn last_due(office: &Office) -> Result<Timestamp, String> {
     Ok(last)
 }
 
-/// What displaces others is in a plan when its planner has heard that the case goes ahead: soon after it has begun.
+/// What displaces others is in a plan when its planner has heard that the case goes ahead: soon after it has begun. What is
+/// reserved to promise a revoked case again is given back when the attempt is lost.
 fn started(office: &Office) -> BTreeSet<InstanceId> {
     let is_heard = |created: Timestamp| office.now.0 - created.0 > MARGIN;
-    let started = office.ledger.cases.iter().filter(|(_, case)| case.created.is_some_and(is_heard));
+    let started = office.ledger.cases.iter().filter(|(_, case)| {
+        case.created.is_some_and(is_heard) && !case.is_unpromised_at(office.now)
+    });
     started.map(|(id, _)| *id).collect()
 }
 

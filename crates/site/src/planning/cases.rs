@@ -451,7 +451,9 @@ impl Site {
             let id = it.task.instance;
             let is_coming = self.planning.granted.contains_key(&id)
                 || self.planning.admissions.contains_key(&id)
-                || self.unread.contains(&id);
+                || self.unread.contains(&id)
+                // It is known, and its state not in memory just now.
+                || (self.instances.get(id).is_some() && self.instances.state(id).is_none());
             !is_coming && !self.is_planned_at(it.task, from)
         };
         let unwanted: Vec<Attempt> = held.iter().filter(is_unwanted).copied().collect();

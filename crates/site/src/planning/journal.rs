@@ -80,6 +80,20 @@ impl Site {
         self.record_plans(strays.iter().map(|it| PlanEvent::Ended(it.task)).collect(), now);
     }
 
+    /// Gives back what was reserved here for instances of this server that did not start before it went down.
+    pub(super) fn drop_unstarted(&mut self, now: Timestamp) {
+        let here = self.server_here();
+        let is_known = |id| self.instances.get(id).is_some() || self.unread.contains(&id);
+        let own = self.planning.ledger.held().filter(|it| it.asker == here);
+        let unstarted = own.filter(|it| !is_known(it.task.instance));
+        for task in unstarted.map(|it| task_id(it.task)).collect::<Vec<_>>() {
+            self.planning.planner.end(task);
+        }
+        // Lists are compared when all cases are read.
+        self.compare_later(now);
+        self.keep_plans(now);
+    }
+
     /// Records what has changed in the plans here.
     pub(super) fn keep_plans(&mut self, now: Timestamp) {
         let changes = self.planning.planner.take_changes();

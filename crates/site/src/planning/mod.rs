@@ -160,7 +160,7 @@ impl Site {
             self.watch_later(now);
         }
         self.restore_plans(now);
-        self.compare_own(now);
+        self.drop_unstarted(now);
     }
 
     /// What is due in planning.

@@ -302,6 +302,10 @@ impl Site {
         self.planning.watch.watched = now;
     }
 
+    pub(super) fn compare_later(&mut self, now: Timestamp) {
+        self.planning.watch.compared = now;
+    }
+
     pub(super) fn note_refitted(&mut self, now: Timestamp) {
         self.planning.watch.refitted = now;
     }

@@ -329,3 +329,18 @@ fn the_bytes_of_an_offer_are_split_and_add_up() {
     let wanted = Message::Want { instance: instance(), values: Vec::new() };
     assert_eq!(wanted.shares(9), Shares { large: 9, ..Shares::default() });
 }
+
+#[test]
+fn numbers_of_messages_that_are_gone_are_not_used_again() {
+    for number in [15, 17, 18, 19] {
+        // A message of that number with any content.
+        for content in ["80", "8101", "820102"] {
+            let text = format!("0082{number:02x}{content}");
+            let bytes: Vec<u8> = (0..text.len())
+                .step_by(2)
+                .map(|at| u8::from_str_radix(&text[at..at + 2], 16).unwrap())
+                .collect();
+            assert!(Message::from_bytes(&bytes).is_err(), "{number} {content}");
+        }
+    }
+}

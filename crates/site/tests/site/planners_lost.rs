@@ -1,10 +1,11 @@
 //! Deadlines over several servers, of which some die or cannot be reached: what was promised stays so, or it is told.
 
-use crate::support::group::HIGH;
+use crate::support::group::{Group, HIGH};
 use crate::support::tour::*;
-use legwork_model::event::Performer;
-use legwork_model::id::{ServerId, StreamId};
+use legwork_model::event::{Performer, PlanEvent, Record, TaskKey};
+use legwork_model::id::{InstanceId, ServerId, StreamId};
 use legwork_model::time::Timestamp;
+use legwork_plan::TaskId;
 use legwork_site::*;
 
 #[test]
@@ -188,4 +189,67 @@ fn somebody_who_has_begun_is_waited_for_also_after_a_restart_of_whoever_asked() 
     group.open(1);
     (0..20).for_each(|_| group.pass(1_000));
     assert_eq!(replanned(&mut group, instance), [] as [&str; 0], "they work on it");
+}
+
+/// What is reserved at a server for the steps of a case.
+fn reserved(group: &Group, place: usize, instance: InstanceId) -> Vec<TaskKey> {
+    let records = group.servers[place].streams.get(&StreamId::PLANS.0).into_iter().flatten();
+    let events = records.flat_map(|it| Record::<PlanEvent>::from_bytes(it).unwrap().events);
+    let tasks = events.filter_map(|event| match event {
+        PlanEvent::Reserved(own) if own.task.instance == instance => Some(own.task),
+        _ => None,
+    });
+    tasks.collect()
+}
+
+#[test]
+fn what_was_released_for_new_dates_that_a_crash_broke_off_is_planned_again() {
+    let mut group = group();
+    // Started where Ann is planned for.
+    let instance = group.draw(0, 0);
+    let wish = Wish::new(Timestamp(group.now + 8 * HOUR));
+    let id = group.send(0, start_of(instance, "tour", wish));
+    run(&mut group, 2);
+    assert!(group.answers.remove(&id).is_some_and(|answer| answer.is_ok()));
+    let Some(own) = reserved(&group, 0, instance).pop() else { return };
+    let at = Timestamp(group.now);
+    let released = Record { at, events: vec![PlanEvent::Ended(own)] }.to_bytes();
+    let plans = group.servers[0].streams.get_mut(&StreamId::PLANS.0).unwrap();
+    plans.push(released);
+    group.open(0);
+    for to in 1..3 {
+        group.feed(0, Input::Link { to: ServerId(to), is_up: true });
+    }
+    assert_eq!(turns(&mut group, 0, "ann"), 0);
+    run(&mut group, 90);
+    assert_eq!(turns(&mut group, 0, "ann") + turns(&mut group, 2, "bob"), 1);
+    assert!(shown(&mut group, 0, instance).promised);
+}
+
+#[test]
+fn while_one_step_gets_new_dates_another_that_is_lost_gets_them_as_well() {
+    let mut group = group();
+    let (instance, by) = start(&mut group, 40);
+    let (planner, _) = checker(&by);
+    let key_at = |group: &Group, place: usize| reserved(group, place, instance);
+    let (check, sign) = match planner {
+        0 => (key_at(&group, 0)[0], key_at(&group, 2)[0]),
+        _ => (key_at(&group, 2)[0], key_at(&group, 2)[1]),
+    };
+    let taken_back = |task: TaskKey, why| {
+        let task = TaskId { instance, step: task.node.0, round: task.round };
+        let what = Reserving::TakenBack { task: Attempt { task, attempt: 1 }, why };
+        Message::Reserve(Box::new(what))
+    };
+    // The planners of the first one do not answer just now.
+    group.away.extend([0, 2]);
+    let from = ServerId(planner as u16);
+    group.feed(1, Input::Message { from, message: taken_back(check, Why::Late) });
+    group.pass(1_000);
+    group.feed(1, Input::Message { from: ServerId(2), message: taken_back(sign, Why::Gone) });
+    group.away.clear();
+    run(&mut group, 20);
+    let told = replanned(&mut group, instance);
+    assert!(told.iter().any(|text| text.contains("sign by sam")), "{told:?}");
+    assert!(shown(&mut group, 1, instance).promised);
 }

@@ -210,6 +210,17 @@ fn what_nobody_promised_waits_where_it_would_make_something_late() {
 }
 
 #[test]
+fn after_a_restart_nothing_is_given_out_before_it_is_known_what_is_promised() {
+    let mut depot = depot();
+    deploy_checked(&mut depot);
+    start_of("checked", &mut depot, 1, Some(18)).unwrap();
+    start(&mut depot, 2, None).unwrap();
+    depot.site.restart();
+    depot.site.pass(Duration::from_secs(1));
+    assert_eq!(given(&mut depot), [] as [u128; 0], "it would be packing when it is needed");
+}
+
+#[test]
 fn what_was_promised_goes_before_all_that_another_process_waits_for() {
     let mut depot = depot();
     let other = source().replace("process: loan", "process: other");

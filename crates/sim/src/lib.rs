@@ -52,6 +52,8 @@ pub struct Promises {
     pub unpromised: usize,
     /// Only asked for.
     pub asked: usize,
+    /// Promised for a date that was told before.
+    pub accepted: usize,
     pub kept: usize,
     /// Taken back, and told.
     pub revoked: usize,
@@ -70,6 +72,7 @@ impl Add for Promises {
             refused: self.refused + other.refused,
             unpromised: self.unpromised + other.unpromised,
             asked: self.asked + other.asked,
+            accepted: self.accepted + other.accepted,
             kept: self.kept + other.kept,
             revoked: self.revoked + other.revoked,
             late: self.late + other.late,

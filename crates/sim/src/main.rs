@@ -71,7 +71,7 @@ impl Outcome {
         let sum = |count: fn(&Report) -> usize| reports.iter().map(count).sum::<usize>();
         println!(
             "seeds={} instances={} completions={} crashes={} changes={} undone={} moves={} \
-             promised={} kept={} revoked={} late={} excused={} seconds={:.1} failed={}",
+             promised={} accepted={} kept={} revoked={} late={} excused={} seconds={:.1} failed={}",
             reports.len() + failures.len(),
             sum(|report| report.instances),
             sum(|report| report.completions),
@@ -80,6 +80,7 @@ impl Outcome {
             sum(|report| report.changes.undone),
             sum(|report| report.changes.moved),
             sum(|report| report.promises.promised),
+            sum(|report| report.promises.accepted),
             sum(|report| report.promises.kept),
             sum(|report| report.promises.revoked),
             sum(|report| report.promises.late),

@@ -168,6 +168,7 @@ pub(super) fn all(office: &mut Office, starts: &Starts) -> Result<Promises, Stri
         refused: starts.refused,
         unpromised: starts.unpromised,
         asked: starts.asked_only,
+        accepted: starts.accepted,
         ..Promises::default()
     };
     for (id, case) in &office.ledger.cases {
@@ -276,8 +277,8 @@ fn only_for_something_more_important(
 }
 
 impl Office {
-    pub(super) fn is_for_machines(&self, case: &Case) -> bool {
-        let schema = &self.processes[case.process].1;
+    pub(super) fn is_for_machines(&self, process: usize) -> bool {
+        let schema = &self.processes[process].1;
         schema.nodes.iter().any(|node| node.job().is_some())
     }
 

@@ -1,6 +1,6 @@
 //! What a run is made of: servers, people, processes whose steps say how long they take.
 
-use std::collections::BTreeSet;
+use std::ops::Range;
 use std::sync::Arc;
 
 use legwork_model::id::{ActivityId, AgentId, DomainId};
@@ -30,19 +30,34 @@ pub(super) fn topology(dice: &mut Dice) -> Topology {
     topology
 }
 
-/// Five people with one or two roles each, at least two for each role. Some are away from a moment on, some work only
-/// some minutes of each hour, and some have a substitute.
+/// Five people with one or two roles each, at least two for each role. Some fall ill at a moment, of some it is known
+/// before when they are absent, some work only by a calendar, and some have a substitute.
 #[derive(Clone)]
 pub(super) struct People {
+    /// When the run begins.
+    pub(super) begin: Timestamp,
     roles: Vec<String>,
-    /// How many minutes of each hour they work.
-    minutes: Vec<i64>,
+    calendars: Vec<Option<Calendar>>,
+    /// When they work, in order: by their calendars, less what is known before.
+    works: Vec<Vec<Range<i64>>>,
     /// With how much of that they are planned, in per cent, if that is said.
     shares: Vec<Option<i64>>,
     /// What of that is promised only after a fault, in per cent.
     reserves: Vec<usize>,
     substitutes: Vec<Option<&'static str>>,
+    /// Absences that are known before the first case begins.
+    known: Vec<Away>,
     pub(super) away: Vec<Away>,
+}
+
+/// Somebody works for some minutes of every so many by the clock on their wall, from midnight on. A day has twelve such
+/// stretches, the first when the run begins: enough for a run.
+#[derive(Clone)]
+struct Calendar {
+    zone: usize,
+    every: i64,
+    works: i64,
+    first: i64,
 }
 
 /// Somebody is absent; it may be known until when.
@@ -56,9 +71,70 @@ pub(super) struct Away {
 /// Most have slack, as nobody says otherwise; some have none.
 const SHARES: [Option<i64>; 5] = [None, None, Some(100), Some(100), Some(60)];
 
-/// A calendar has no more stretches in a day: enough for a run.
-const HOURS: i64 = 12;
-const HOUR: i64 = 3_600_000;
+const STRETCHES: i64 = 12;
+const MINUTE: i64 = 60_000;
+const DAY: i64 = 24 * 60 * MINUTE;
+
+const ZONES: [&str; 4] = ["UTC", "Europe/Berlin", "America/New_York", "Australia/Lord_Howe"];
+/// When clocks were changed in 2026, and by how many minutes they are ahead in each zone, before and after that.
+const CHANGES: [(i64, [(i64, i64); 4]); 6] = [
+    (1_772_953_200_000, [(0, 0), (60, 60), (-300, -240), (660, 660)]),
+    (1_774_746_000_000, [(0, 0), (60, 120), (-240, -240), (660, 660)]),
+    (1_775_314_800_000, [(0, 0), (120, 120), (-240, -240), (660, 630)]),
+    (1_791_041_400_000, [(0, 0), (120, 120), (-240, -240), (630, 660)]),
+    (1_792_890_000_000, [(0, 0), (120, 60), (-240, -240), (660, 660)]),
+    (1_793_512_800_000, [(0, 0), (60, 60), (-240, -300), (660, 660)]),
+];
+/// So long before that a run begins.
+const BEFORE_MAX: usize = 100 * 60_000;
+
+impl Calendar {
+    fn draw(begin: Timestamp, (change, ahead): &(i64, [(i64, i64); 4]), dice: &mut Dice) -> Self {
+        // Mostly where the clocks are changed.
+        let changed = ahead.iter().position(|(before, after)| before != after).unwrap_or(0);
+        let zone = if dice.chance(60) { changed } else { dice.below(ZONES.len()) };
+        let every = *dice.pick(&[60, 90, 120]).unwrap_or(&60);
+        let works = every * dice.pick(&[50, 75, 84]).unwrap_or(&50) / 100;
+        debug_assert!(begin.0 <= *change, "the clocks are changed during the run");
+        let first = (begin.0 + ahead[zone].0 * MINUTE).rem_euclid(DAY) / MINUTE / every;
+        Self { zone, every, works, first }
+    }
+
+    /// In minutes of a day.
+    fn stretches(&self) -> impl Iterator<Item = i64> {
+        let Self { every, first, .. } = *self;
+        let all = (0..STRETCHES).map(|place| (first + place) * every % (24 * 60));
+        all.collect::<std::collections::BTreeSet<_>>().into_iter()
+    }
+
+    fn text(&self) -> String {
+        let time = |minute: i64| format!("{:02}:{:02}", minute / 60, minute % 60);
+        let hours =
+            self.stretches().map(|from| format!("{}-{}", time(from), time(from + self.works)));
+        let hours = hours.collect::<Vec<_>>().join(" ");
+        format!("{{ zone: {}, hours: {{ mon-sun: {hours} }} }}", ZONES[self.zone])
+    }
+
+    /// An hour that does not exist is not worked, and one that exists twice is worked twice.
+    fn works(
+        &self,
+        within: &Range<i64>,
+        (change, ahead): &(i64, [(i64, i64); 4]),
+    ) -> Vec<Range<i64>> {
+        let (before, after) = ahead[self.zone];
+        let mut works = Vec::new();
+        for (from, to, ahead) in [(within.start, *change, before), (*change, within.end, after)] {
+            let ahead = ahead * MINUTE;
+            for day in (from + ahead) / DAY..=(to + ahead) / DAY {
+                let begins = self.stretches().map(|minute| day * DAY + minute * MINUTE - ahead);
+                let all =
+                    begins.map(|begin| begin.max(from)..(begin + self.works * MINUTE).min(to));
+                works.extend(all.filter(|stretch| !stretch.is_empty()));
+            }
+        }
+        works
+    }
+}
 
 impl People {
     pub(super) fn draw(dice: &mut Dice) -> Self {
@@ -69,37 +145,55 @@ impl People {
             if own == more { own.to_owned() } else { format!("{own}, {more}") }
         });
         let roles = roles.collect();
-        let has_hours = dice.chance(40);
-        let minutes = AGENTS.map(|_| match has_hours && dice.chance(60) {
-            true => *dice.pick(&[30, 45, 50]).unwrap_or(&45),
-            false => 60,
+        let change = dice.pick(&CHANGES).unwrap_or(&CHANGES[0]);
+        let begin = Timestamp(change.0 - dice.below(BEFORE_MAX) as i64);
+        let (has_hours, has_absences) = (dice.chance(60), dice.chance(50));
+        let calendars = AGENTS
+            .map(|_| (has_hours && dice.chance(60)).then(|| Calendar::draw(begin, change, dice)));
+        let mut known = Vec::new();
+        for agent in AGENTS.iter().filter(|_| has_absences) {
+            let from = begin.0 + dice.below(120 * 60_000) as i64 - 30 * MINUTE;
+            let length = if dice.chance(20) { 300 } else { 10 + dice.below(60) as i64 };
+            let (from, to) = (Timestamp(from), Some(Timestamp(from + length * MINUTE)));
+            known.extend(dice.chance(40).then(|| Away { agent: (*agent).into(), from, to }));
+        }
+        let all = begin.0 - DAY..begin.0 + 4 * DAY;
+        let works = AGENTS.iter().zip(&calendars).map(|(agent, calendar)| {
+            let all = calendar.as_ref().map_or(vec![all.clone()], |own| own.works(&all, change));
+            let own = known.iter().find(|away| away.agent == AgentId::from(*agent));
+            let away = own.map_or(0..0, |away| away.from.0..away.to.map_or(i64::MAX, |to| to.0));
+            let parts = all.into_iter().flat_map(|Range { start, end }| {
+                [start..end.min(away.start), start.max(away.end)..end]
+            });
+            parts.filter(|part| !part.is_empty()).collect()
         });
+        let (works, calendars) = (works.collect(), calendars.to_vec());
         let substitutes = AGENTS.map(|agent| {
             dice.pick(&AGENTS).copied().filter(|other| *other != agent && dice.chance(40))
         });
         let shares = AGENTS.map(|_| *dice.pick(&SHARES).unwrap_or(&None));
         let reserves = AGENTS.map(|_| if dice.chance(20) { 10 + dice.below(40) } else { 0 });
-        let (minutes, substitutes) = (minutes.to_vec(), substitutes.to_vec());
+        let substitutes = substitutes.to_vec();
         let (shares, reserves) = (shares.to_vec(), reserves.to_vec());
-        Self { roles, minutes, shares, reserves, substitutes, away: Vec::new() }
+        let away = Vec::new();
+        Self { begin, roles, calendars, works, shares, reserves, substitutes, known, away }
     }
 
-    /// Whether somebody works at a moment, by their calendar.
+    /// Whether somebody works at a moment, as far as it is known before.
     pub(super) fn is_on_duty(&self, agent: &AgentId, now: Timestamp) -> bool {
-        now.0 % HOUR < self.of_an_hour(agent)
+        self.works(agent).iter().any(|stretch| stretch.contains(&now.0))
     }
 
     /// How much work somebody is planned to do between two moments; 0 if the second is not later.
     pub(super) fn work_between(&self, agent: &AgentId, from: Timestamp, to: Timestamp) -> i64 {
-        let own = self.of_an_hour(agent);
-        let until = |moment: Timestamp| moment.0 / HOUR * own + (moment.0 % HOUR).min(own);
-        (until(to) - until(from)).max(0) * self.share(agent) / 100
+        let own = self.works(agent).iter();
+        let own = own.map(|stretch| (stretch.end.min(to.0) - stretch.start.max(from.0)).max(0));
+        own.sum::<i64>() * self.share(agent) / 100
     }
 
-    /// How long somebody works in each hour, from its beginning on.
-    fn of_an_hour(&self, agent: &AgentId) -> i64 {
+    fn works(&self, agent: &AgentId) -> &[Range<i64>] {
         let place = AGENTS.iter().position(|one| AgentId::from(*one) == *agent);
-        place.map_or(HOUR, |place| self.minutes[place] * 60_000)
+        place.map_or(&[], |place| &self.works[place])
     }
 
     fn share(&self, agent: &AgentId) -> i64 {
@@ -111,17 +205,16 @@ impl People {
     pub(super) fn text(&self) -> String {
         // Nobody has this one.
         let mut text = "organisation: promised\ncalendars:\n  any: { zone: UTC }\n".to_owned();
-        for minutes in self.minutes.iter().filter(|minutes| **minutes < 60).collect::<BTreeSet<_>>()
-        {
-            let hours = (0..HOURS).map(|hour| format!("{hour:02}:00-{hour:02}:{minutes:02}"));
-            let hours = hours.collect::<Vec<_>>().join(" ");
-            text += &format!("  c{minutes}: {{ zone: UTC, hours: {{ mon-sun: {hours} }} }}\n");
+        for (agent, calendar) in AGENTS.iter().zip(&self.calendars) {
+            if let Some(calendar) = calendar {
+                text += &format!("  of-{agent}: {}\n", calendar.text());
+            }
         }
         text += "agents:\n";
         for (place, agent) in AGENTS.iter().enumerate() {
             text += &format!("  {agent}: {{ roles: [{}]", self.roles[place]);
-            if self.minutes[place] < 60 {
-                text += &format!(", calendar: c{}", self.minutes[place]);
+            if self.calendars[place].is_some() {
+                text += &format!(", calendar: of-{agent}");
             }
             if let Some(share) = self.shares[place] {
                 text += &format!(", share: {share}");
@@ -132,12 +225,13 @@ impl People {
             if let Some(substitute) = self.substitutes[place] {
                 text += &format!(", substitutes: [{substitute}]");
             }
-            if let Some(Away { from, to, .. }) =
-                self.away.iter().find(|away| away.agent == AgentId::from(*agent))
-            {
+            let own = self.known.iter().chain(&self.away);
+            let own = own.filter(|away| away.agent == AgentId::from(*agent));
+            let absent = own.map(|Away { from, to, .. }| {
                 let to = to.map_or(String::new(), |to| format!(", to: \"{to}\""));
-                text += &format!(", absent: [{{ from: \"{from}\"{to} }}]");
-            }
+                format!("{{ from: \"{from}\"{to} }}")
+            });
+            text += &format!(", absent: [{}]", absent.collect::<Vec<_>>().join(", "));
             text += " }\n";
         }
         text
@@ -244,15 +338,18 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_the_part_of_an_hour_counts_in_which_somebody_works() {
-        let mut people = People::draw(&mut Dice::new(1));
-        (people.minutes[0], people.shares[0]) = (30, Some(100));
-        let ann = AgentId::from(AGENTS[0]);
-        let between = |from, to| people.work_between(&ann, Timestamp(from), Timestamp(to));
-        assert_eq!(between(3_182_912, 3_601_330), 1_330);
-        assert_eq!(between(0, 3 * HOUR), 90 * 60_000);
-        assert_eq!((between(HOUR - 1, 0), between(2_000_000, HOUR)), (0, 0));
-        assert!(people.is_on_duty(&ann, Timestamp(HOUR)));
-        assert!(!people.is_on_duty(&ann, Timestamp(HOUR / 2)));
+    fn an_hour_that_exists_twice_is_worked_twice() {
+        let works = |change: usize, zone: usize| {
+            let all = Calendar { zone, every: 120, works: 60, first: 0 };
+            let (at, _) = CHANGES[change];
+            let works = all.works(&(at - 120 * MINUTE..at + 180 * MINUTE), &CHANGES[change]);
+            let minutes = works.iter().map(|it| (it.start - at) / MINUTE..(it.end - at) / MINUTE);
+            minutes.collect::<Vec<_>>()
+        };
+        // In Berlin at 2 o'clock: it is 3 then, or 2 once more.
+        assert_eq!(works(1, 1), [-120..-60, 60..120]);
+        assert_eq!(works(4, 1), [-60..0, 0..60, 120..180]);
+        // On Lord Howe it is half past 1 again.
+        assert_eq!(works(2, 3), [-120..-60, 30..90, 150..180]);
     }
 }

@@ -36,7 +36,6 @@ use orders::Orders;
 use people::Person;
 use starts::Starts;
 
-const BEGINNING: Timestamp = Timestamp(1_000_000);
 /// Far enough away, and nothing overflows.
 const NEVER: Timestamp = Timestamp(i64::MAX / 2);
 /// Until all have heard of the catalog.
@@ -173,10 +172,13 @@ impl Office {
         }
         let deploys = processes.iter().map(|(it, _)| Request::Deploy { source: it.text.clone() });
         let publish = Request::PublishOrganisation { source: people.text() };
-        for request in std::iter::once(publish).chain(deploys) {
+        for request in deploys.chain([publish]) {
+            // Until the next absence it is long.
+            worlds[0].set_now(people.begin);
             let reply = worlds[0].ask_calmly(request)?;
             reply.map_err(|refusal| format!("{refusal} {:?}", refusal.findings))?;
         }
+        worlds[0].set_now(people.begin);
         let machines = match has_machines {
             true => Machines::register(&mut worlds[0], dice)?,
             false => Machines::default(),
@@ -188,12 +190,13 @@ impl Office {
         if calm_always {
             network.be_prompt();
         }
+        let (now, last_deadline) = (people.begin, people.begin);
         Ok(Self {
             down: vec![None; worlds.len()],
             worlds,
             network,
             links: Links::default(),
-            now: BEGINNING,
+            now,
             skews,
             processes,
             people,
@@ -202,11 +205,11 @@ impl Office {
             gone: BTreeSet::new(),
             cut_until: None,
             troubles: Vec::new(),
-            last_deadline: BEGINNING,
+            last_deadline,
             crashes: 0,
             completions: 0,
             has_priorities: dice.chance(60),
-            calm_from: if calm_always { BEGINNING } else { NEVER },
+            calm_from: if calm_always { Timestamp(0) } else { NEVER },
             calm: calm_always,
         })
     }
@@ -233,7 +236,7 @@ impl Office {
     /// Whether cases are begun once more.
     fn is_again(&self) -> bool {
         let since = self.now.0 - self.calm_from.0;
-        self.calm_from > BEGINNING && (0..AGAIN).contains(&since)
+        self.calm_from > Timestamp(0) && (0..AGAIN).contains(&since)
     }
 
     /// By when all is over for certain, from a beginning on.
@@ -256,7 +259,7 @@ impl Office {
     /// planner knows, and not firmly.
     fn is_calm_for(&self, case: &Case) -> bool {
         let is_calm = case.created.is_some_and(|created| self.calm_from <= created);
-        is_calm && (self.is_firm() || !self.is_for_machines(case))
+        is_calm && (self.is_firm() || !self.is_for_machines(case.process))
     }
 
     /// Servers die at any moment, links are cut for minutes, and somebody falls ill.

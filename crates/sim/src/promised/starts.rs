@@ -1,5 +1,7 @@
 //! Cases are begun with deadlines: near and far, more and less important, some to be started anyway, some only
 //! asked for; several at a time at several servers, and some of those who ask hang up.
+//!
+//! Invariant: where nothing breaks, a date that was told is promised to whoever takes it up within five minutes.
 
 use std::collections::BTreeMap;
 
@@ -10,8 +12,12 @@ use serde_json::json;
 
 use super::Office;
 use crate::dice::Dice;
+use crate::world::Reply;
 
 const STARTS_MAX: u32 = 18;
+/// For so long a date that was told can be had, and so many of them.
+const OFFERED: usize = 300_000;
+const OFFERS_MAX: u32 = 10;
 
 pub(super) struct Starts {
     asked: BTreeMap<(usize, RequestId), Asked>,
@@ -21,16 +27,34 @@ pub(super) struct Starts {
     pub(super) refused: usize,
     pub(super) unpromised: usize,
     pub(super) asked_only: usize,
+    pub(super) accepted: usize,
     /// A date that was told, which somebody takes up.
-    next: Option<(usize, Timestamp)>,
+    next: Option<Offer>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Offer {
+    process: usize,
+    at: Timestamp,
+    told: i64,
+    /// When it is taken up.
+    due: i64,
+    /// How many dates may have been told since.
+    newer: u32,
+    /// Nothing could come in between.
+    is_certain: bool,
 }
 
 #[derive(Clone, Copy)]
 struct Asked {
     process: usize,
+    at: Timestamp,
     ask_only: bool,
     /// When whoever asks hangs up, if they do.
     patient_until: Option<i64>,
+    /// Nobody asked for the same process meanwhile: all who ask are one caller, whose offers any other start gives up.
+    is_alone: bool,
+    offer: Option<Offer>,
 }
 
 impl Starts {
@@ -43,6 +67,7 @@ impl Starts {
             refused: 0,
             unpromised: 0,
             asked_only: 0,
+            accepted: 0,
             next: None,
         }
     }
@@ -52,7 +77,8 @@ impl Starts {
     }
 
     pub(super) fn start_some(&mut self, office: &mut Office, dice: &mut Dice) {
-        let is_time = self.next.is_some() || dice.chance(2);
+        let is_due = self.next.is_some_and(|offer| offer.due <= office.now.0);
+        let is_time = is_due || dice.chance(2);
         if !self.is_idle() || !is_time {
             return;
         }
@@ -72,12 +98,16 @@ impl Starts {
             return;
         }
         let front = dice.below(office.worlds.len());
-        let (process, at) = self.next.take().unwrap_or_else(|| {
-            let process = dice.below(office.processes.len());
-            let minutes = office.processes[process].0.minutes;
-            let percent = 80 + dice.below(320) as i64;
-            (process, Timestamp(office.now.0 + minutes * 60_000 * percent / 100))
-        });
+        let offer = self.next.take_if(|offer| offer.due <= office.now.0);
+        let process = offer.map_or_else(|| dice.below(office.processes.len()), |it| it.process);
+        let minutes = office.processes[process].0.minutes;
+        let at = match offer {
+            // A later one will do as well.
+            Some(Offer { at, .. }) if dice.chance(70) => at.0,
+            Some(Offer { at, .. }) => at.0 + dice.below(20 * 60_000) as i64,
+            None => office.now.0 + minutes * 60_000 * (80 + dice.below(320) as i64) / 100,
+        };
+        let at = Timestamp(at);
         let spread = dice.roll() as u32;
         let Some((instance, place)) = draw(office, self.drawn, front, spread) else { return };
         self.drawn += 1;
@@ -86,7 +116,7 @@ impl Starts {
         if office.has_priorities {
             wish.priority = 1 + dice.below(9) as u8;
         }
-        wish.ask_only = dice.chance(10);
+        wish.ask_only = dice.chance(10) && offer.is_none();
         wish.unpromised = if dice.chance(20) { Unpromised::Start } else { Unpromised::Refuse };
         let ask_only = wish.ask_only;
         let mut data = Data::new();
@@ -103,11 +133,38 @@ impl Starts {
         };
         let id = office.worlds[place].ask(Request::Start(start));
         let patient_until = dice.chance(10).then(|| office.now.0 + dice.below(600) as i64);
-        self.asked.insert((place, id), Asked { process, ask_only, patient_until });
+        let is_alone = self.comes_between(process);
+        let is_in_time = |it: &Offer| office.now.0 - it.told <= OFFERED as i64;
+        let offer = offer.filter(is_in_time);
+        let asked = Asked { process, at, ask_only, patient_until, is_alone, offer };
+        self.asked.insert((place, id), asked);
         if !ask_only {
             // It may be started although the answer is lost.
             office.ledger.add(instance, place, process);
         }
+    }
+
+    /// Somebody asks for a process; whether nobody else does.
+    fn comes_between(&mut self, process: usize) -> bool {
+        if let Some(offer) = &mut self.next {
+            offer.newer += 1;
+            offer.is_certain &= offer.process != process && offer.newer < OFFERS_MAX;
+        }
+        let same = self.asked.values_mut().filter(|asked| asked.process == process);
+        same.map(|asked| asked.is_alone = false).count() == 0
+    }
+
+    /// A date was told that can be had for some time; mostly somebody takes it up, some at once and some late.
+    fn told(&mut self, asked: &Asked, at: Timestamp, office: &Office, dice: &mut Dice) {
+        let wait = if dice.chance(50) { dice.below(OFFERED) as i64 } else { 0 };
+        if self.next.is_some() || !dice.chance(70) {
+            return;
+        }
+        let Asked { process, is_alone, .. } = *asked;
+        let (told, due) = (office.now.0, office.now.0 + wait);
+        let is_firm = office.is_firm() || !office.is_for_machines(process);
+        let is_certain = is_alone && is_firm && office.is_calm_now();
+        self.next = Some(Offer { process, at, told, due, newer: 0, is_certain });
     }
 
     /// Takes what was answered; whether something was promised.
@@ -127,6 +184,17 @@ impl Starts {
                 continue;
             };
             let Some(asked) = self.asked.remove(&key) else { continue };
+            let is_kept = |reply: &Reply| {
+                matches!(reply, Ok(Answer::Started { instance, .. })
+                if instance.deadline.as_ref().is_some_and(|deadline| deadline.promised))
+            };
+            let is_certain = |it: &Offer| it.is_certain && asked.is_alone;
+            if let Some(offer) = asked.offer.filter(is_certain) {
+                if !is_kept(&reply) {
+                    return Err(format!("{offer:?} is asked for in vain: {reply:?}"));
+                }
+                self.accepted += 1;
+            }
             match reply {
                 Ok(Answer::Started { instance, .. }) => {
                     let promised =
@@ -137,12 +205,15 @@ impl Starts {
                     self.promised += usize::from(promised);
                     self.unpromised += usize::from(!promised);
                 }
-                Ok(Answer::Deadline(_)) if asked.ask_only => self.asked_only += 1,
+                Ok(Answer::Deadline(_)) if asked.ask_only => {
+                    self.asked_only += 1;
+                    self.told(&asked, asked.at, office, dice);
+                }
                 Ok(other) => return Err(format!("a start is answered with {other:?}")),
                 Err(refusal) if refusal.code == "deadline_not_promised" => {
                     self.refused += usize::from(!asked.ask_only);
-                    if let Some(earliest) = refusal.earliest().filter(|_| dice.chance(70)) {
-                        self.next = Some((asked.process, earliest));
+                    if let Some(earliest) = refusal.earliest() {
+                        self.told(&asked, earliest, office, dice);
                     }
                 }
                 // It has no catalog yet.

@@ -460,7 +460,7 @@ impl Site {
             let attempt = Attempt { task, attempt };
             let admission = self.planning.admissions.get(&id);
             let is_held = admission.is_some_and(|it| it.attempt(task) == attempt)
-                || self.planning.granted.contains_key(&id)
+                || self.planning.is_told(id)
                 || self.is_planned_at(task, from);
             if !is_held {
                 self.say(from, Reserving::Release { tasks: vec![attempt] });

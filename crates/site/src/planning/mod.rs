@@ -28,7 +28,7 @@ mod views;
 mod who;
 mod word;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use legwork_model::event::TaskKey;
 use legwork_model::id::{AgentId, InstanceId, NodeId, ServerId};
@@ -74,6 +74,8 @@ pub(crate) struct Planning {
     displaced: BTreeSet<InstanceId>,
     /// Promises for cases that are about to start.
     granted: BTreeMap<InstanceId, Granted>,
+    /// What was offered just now, until when: planners that were asked twice may answer once more.
+    offered: VecDeque<(Timestamp, InstanceId)>,
     /// Running cases that are to be replanned.
     anew: cases::Anew,
     /// When cases were planned last.

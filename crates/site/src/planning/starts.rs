@@ -13,6 +13,7 @@ use legwork_model::time::Timestamp;
 use legwork_plan::{Leg as PlanLeg, Offer, Search, Step, Work, legs, longest_first};
 use rustc_hash::FxHasher;
 
+use super::Planning;
 use super::admission::{Admission, Outcome, Purpose, Wanted};
 use super::reserving::Attempt;
 use super::resources::{AHEAD, performer, work};
@@ -247,7 +248,9 @@ impl Site {
             (Some(_), false) => None,
         };
         // Offers stay until they are accepted or over.
-        if refusal.is_some() && !is_offer {
+        if is_offer {
+            self.planning.note_offered(id, now);
+        } else if refusal.is_some() {
             self.release_all(held.clone(), now);
         }
         if refusal.is_some() && has_displaced {
@@ -329,6 +332,19 @@ impl Site {
         if let Purpose::Start(starting) = admission.purpose {
             starting.repeated.into_iter().for_each(|held| self.admit(held, now));
         }
+    }
+}
+
+impl Planning {
+    fn note_offered(&mut self, id: InstanceId, now: Timestamp) {
+        let is_over = |(until, _): &mut (Timestamp, InstanceId)| *until <= now;
+        while self.offered.pop_front_if(is_over).is_some() {}
+        self.offered.push_back((now + STARTS_WITHIN, id));
+    }
+
+    /// Whether something was offered just now, or promised for a start that is about to come.
+    pub(super) fn is_told(&self, id: InstanceId) -> bool {
+        self.granted.contains_key(&id) || self.offered.iter().any(|(_, one)| *one == id)
     }
 }
 

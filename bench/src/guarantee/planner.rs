@@ -89,6 +89,7 @@ impl OneHand {
             after_fault: false,
             idle_until: None,
             offer: None,
+            of: None,
         }
     }
 

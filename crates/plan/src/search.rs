@@ -16,7 +16,7 @@ use legwork_model::time::Timestamp;
 use crate::plan::Window;
 use crate::slack::{Placed, loosened};
 use crate::supply::{Supply, Work};
-use crate::task::{Grant, How};
+use crate::task::{Grant, How, TaskId};
 
 /// For so long an offer is held, and nobody is taken to work meanwhile: some longer than the five minutes that are told.
 pub const OFFERED: Duration = Duration::from_secs(330);
@@ -146,6 +146,12 @@ impl Search {
     pub fn asking(mut self) -> Self {
         (self.phase, self.asks) = (Phase::Accepting { any: false }, true);
         self
+    }
+
+    /// The case whose offer is accepted, from the first of its steps on.
+    pub fn accepted(&self) -> Option<TaskId> {
+        let is_accepting = matches!(self.phase, Phase::Accepting { .. });
+        self.held.first().filter(|_| is_accepting).and_then(|(_, grant)| grant.offered)
     }
 
     /// From when on steps can be done.
@@ -336,6 +342,10 @@ impl Search {
             Phase::Displacing { .. } => {
                 let then = if self.offers { Phase::Offering } else { Phase::Over(None) };
                 self.phase = Phase::Begins(Box::new(then));
+            }
+            // It is not whole any more, and given back: there may be another one.
+            Phase::Accepting { any } if !self.asks && !self.held.is_empty() => {
+                self.phase = Phase::Begins(Box::new(Phase::Accepting { any: *any }));
             }
             Phase::Accepting { any: false } => {
                 let then = if self.asks { Phase::Offering } else { Phase::Soonest };

@@ -92,6 +92,9 @@ pub struct Task {
     /// Which offer this is part of, or may have come from.
     #[n(9)]
     pub offer: Option<Offer>,
+    /// Only what was offered for the same case as this: of two offers neither would be whole.
+    #[n(11)]
+    pub of: Option<TaskId>,
 }
 
 /// In which way something is reserved.
@@ -145,4 +148,7 @@ pub struct Grant {
     pub start: Timestamp,
     #[n(4)]
     pub end: Timestamp,
+    /// As what it was offered before, if it was.
+    #[n(5)]
+    pub offered: Option<TaskId>,
 }

@@ -71,6 +71,7 @@ impl Case {
             after_fault: false,
             idle_until: None,
             offer: Some(Offer { caller: 1, process: self.process, case: self.id as u64 % 100 }),
+            of: None,
         }
     }
 }
@@ -88,6 +89,7 @@ fn travel(
             Next::Hold { step, release, due, how } => {
                 let mut task = case.task(step, release, due, how);
                 task.idle_until = (how == How::Offering).then(|| search.start());
+                task.of = search.accepted();
                 match planner.hold(&task, (HERE, 1), until) {
                     Ok((grant, out)) => {
                         assert!(how == How::Displacing || out.is_empty());

@@ -152,6 +152,7 @@ impl Hand {
             after_fault: false,
             idle_until: None,
             offer: None,
+            of: None,
         }
     }
 

@@ -146,7 +146,7 @@ fn plan(
         let who =
             begun.unwrap_or(step.who.clone()).into_iter().map(Candidate::at_any_time).collect();
         let (cost, priority, after_fault) = (Work(step.takes * TICK), 5, false);
-        let (step, idle_until, offer) = ("step".into(), None, None);
+        let (step, idle_until, offer, of) = ("step".into(), None, None, None);
         let wanted = Task {
             id,
             step,
@@ -159,6 +159,7 @@ fn plan(
             after_fault,
             idle_until,
             offer,
+            of,
         };
         match planner.hold(&wanted, ASKER, Timestamp(i64::MAX)) {
             Ok((grant, _)) => search.granted(ASKER.0, grant),

@@ -74,6 +74,8 @@ struct Held {
     until: Option<Timestamp>,
     /// What it is offered as, if it is.
     offer: Option<Offer>,
+    /// As what it was offered before.
+    offered: Option<TaskId>,
 }
 
 #[derive(Clone, Debug, Default)]
@@ -282,7 +284,10 @@ impl Planner {
         };
         self.last_key += 1;
         let offer = task.offer.filter(|_| task.how == How::Offering);
-        self.put_in(Held { reservation, key: self.last_key, until: Some(until), offer }, left);
+        self.put_in(
+            Held { reservation, key: self.last_key, until: Some(until), offer, offered: None },
+            left,
+        );
         if let Some(offer) = offer {
             let over = self.offers.add(offer, task.id);
             self.end_offers(over.as_slice());
@@ -296,6 +301,7 @@ impl Planner {
         let fits = |held: &&Held| {
             let own = &held.reservation;
             (task.how == How::AcceptingAny || held.offer == task.offer)
+                && task.of.is_none_or(|of| own.task.instance == of.instance)
                 && task.due.is_none_or(|due| own.window.due <= due)
                 && (task.who.is_empty() || is_by(&own.by))
                 && own.cost >= task.cost
@@ -324,6 +330,7 @@ impl Planner {
         if let Some(offer) = held.offer.take() {
             self.offers.remove(offer, offered);
         }
+        held.offered = Some(offered);
         let reservation = &mut held.reservation;
         (reservation.task, reservation.priority) = (task.id, task.priority);
         (reservation.asker, reservation.attempt) = (asker, attempt);
@@ -401,10 +408,10 @@ impl Planner {
     }
 
     fn grant(&self, task: TaskId) -> Option<Grant> {
-        let Held { reservation, key, .. } = self.held.get(&task)?;
+        let Held { reservation, key, offered, .. } = self.held.get(&task)?;
         let Reservation { by, hand, window, .. } = reservation;
         let (start, end) = self.plan(by, *hand)?.times(*key)?;
-        Some(Grant { task, by: by.clone(), window: *window, start, end })
+        Some(Grant { task, by: by.clone(), window: *window, start, end, offered: *offered })
     }
 
     /// The case goes ahead: what is held for it in this attempt is firm. False if it is not held any more.
@@ -447,7 +454,7 @@ impl Planner {
         });
         self.last_key += 1;
         let (key, task) = (self.last_key, reservation.task);
-        let held = Held { reservation, key, until: None, offer: None };
+        let held = Held { reservation, key, until: None, offer: None, offered: None };
         self.put(&held, left, Plan::add_again);
         self.tasks.insert(key, task);
         self.held.insert(task, held);

@@ -131,10 +131,13 @@ pub(super) fn plans_are_stored(office: &mut Office) -> Result<(), String> {
         }
         // What was reserved for a start that is still looked at is given back when that is lost.
         let begun = begun(&office.worlds[place])?;
-        let started = started(office);
+        // So is what was reserved for new dates that are not told yet.
+        let (started, told) = (started(office), office.ledger.planned());
         let waiting = |plan: PlanView| {
             let waiting = &reserved(&plan) - &begun;
-            waiting.into_iter().filter(|(id, _)| started.contains(id)).collect::<BTreeSet<_>>()
+            let is_told =
+                |it: &(InstanceId, Timestamp)| told.contains(it) && started.contains(&it.0);
+            waiting.into_iter().filter(is_told).collect::<BTreeSet<_>>()
         };
         let mut before = Vec::new();
         for one in &all {

@@ -1,6 +1,6 @@
 //! What was promised for each instance and what was told of it, read from the histories.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use legwork_model::event::{Deadline, Event, Record};
 use legwork_model::id::{InstanceId, NodeId, StreamId};
@@ -66,6 +66,12 @@ impl Ledger {
             standings: Vec::new(),
         };
         self.cases.insert(id, case);
+    }
+
+    /// By when what is to be done, as the histories tell.
+    pub(super) fn planned(&self) -> BTreeSet<(InstanceId, Timestamp)> {
+        let all = self.cases.iter().filter_map(|(id, case)| Some((id, case.deadline.as_ref()?)));
+        all.flat_map(|(id, deadline)| deadline.legs.iter().map(|leg| (*id, leg.due))).collect()
     }
 
     /// Reads on in the histories.

@@ -192,6 +192,9 @@ impl Admission {
         let Some(question) = &mut self.question else { return };
         let in_time = |end: &Timestamp| question.task.due.is_none_or(|due| *end <= due);
         let end = answer.earliest.filter(in_time);
+        // Of offers the last one that is in time.
+        let is_accepting = is_accepting(question.task.how);
+        let end = end.map(|end| if is_accepting { Timestamp(-end.0) } else { end });
         question.bids.heard(from, end.map(|end| (end, answer.load)));
         if !question.bids.is_complete() {
             return;
@@ -242,6 +245,10 @@ impl Admission {
             }
         }
     }
+}
+
+fn is_accepting(how: How) -> bool {
+    matches!(how, How::Accepting | How::AcceptingAny | How::Keeping)
 }
 
 impl Site {
@@ -326,7 +333,7 @@ impl Site {
         now: Timestamp,
     ) {
         let task = admission.task_id(id, step);
-        let is_accepting = matches!(how, Some(How::Accepting | How::AcceptingAny | How::Keeping));
+        let is_accepting = how.is_some_and(is_accepting);
         // What is held already is only held otherwise.
         let again = admission.search.held().iter().find(|(_, grant)| grant.task == task);
         let again = again.and_then(|(at, grant)| {
@@ -358,6 +365,7 @@ impl Site {
             after_fault: admission.after_fault,
             idle_until: (how == Some(How::Offering)).then(|| admission.search.start()),
             offer: admission.offer,
+            of: admission.search.accepted(),
         };
         let is_probe = how.is_none();
         let alone = planners.keys().next().copied().filter(|_| planners.len() == 1 && !is_probe);

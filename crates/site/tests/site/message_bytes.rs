@@ -225,6 +225,7 @@ fn messages_about_reservations_keep_their_bytes() {
         after_fault: true,
         idle_until: None,
         offer: Some(PlanOffer { caller: 3, process: 4, case: 5 }),
+        of: None,
     };
     let reserve = |what| Message::Reserve(Box::new(what));
     let ask = Reserving::Ask { task: Box::new(task), attempt: 7, hold_ms: Some(30_000) };
@@ -233,7 +234,8 @@ fn messages_about_reservations_keep_their_bytes() {
         "00821784008a83500102030405060708090a0b0c0d0e0f100201647369676e050109048182820063616e6e8182010901f58303040507197530",
     );
     let by = ResourceId::Executor("crane".into());
-    let grant = Grant { task: id, by, window, start: Timestamp(2), end: Timestamp(6) };
+    let grant =
+        Grant { task: id, by, window, start: Timestamp(2), end: Timestamp(6), offered: None };
     let (grant, earliest) = (Some(Box::new(grant)), Some(Timestamp(8)));
     check(
         &reserve(Reserving::Answer { task: id, attempt: 7, grant, earliest, load: Work(3) }),

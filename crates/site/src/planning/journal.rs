@@ -89,8 +89,7 @@ impl Site {
         for task in unstarted.map(|it| task_id(it.task)).collect::<Vec<_>>() {
             self.planning.planner.end(task);
         }
-        // Lists are compared when all cases are read.
-        self.compare_later(now);
+        self.compare_own_later(now);
         self.keep_plans(now);
     }
 

@@ -35,6 +35,8 @@ pub(super) struct Watch {
     watched: Timestamp,
     refitted: Timestamp,
     compared: Timestamp,
+    /// From when on that is done with what is planned here for this server.
+    own_from: Timestamp,
     /// Servers that can be reached again: they may have begun anew.
     back: BTreeSet<ServerId>,
     /// Servers that had something held here since this one was started: they hear every minute what is firm, if only nothing.
@@ -249,7 +251,9 @@ impl Site {
         let mut told = back.clone();
         if all {
             self.planning.watch.compared = now;
-            self.compare_own(now);
+            if now >= self.planning.watch.own_from {
+                self.compare_own(now);
+            }
             told.extend(&self.planning.watch.askers);
         }
         let here = self.server_here();
@@ -302,8 +306,9 @@ impl Site {
         self.planning.watch.watched = now;
     }
 
-    pub(super) fn compare_later(&mut self, now: Timestamp) {
-        self.planning.watch.compared = now;
+    /// After a restart: what is planned here is compared when all cases are read.
+    pub(super) fn compare_own_later(&mut self, now: Timestamp) {
+        self.planning.watch.own_from = now + COMPARED;
     }
 
     pub(super) fn note_refitted(&mut self, now: Timestamp) {

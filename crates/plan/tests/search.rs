@@ -397,6 +397,11 @@ fn whoever_takes_over_what_another_has_begun_does_it_as_a_whole() {
     };
     assert!(!hold(&mut planner, 1));
     assert!(hold(&mut planner, 0));
+    // Also if it is released in between, as other steps of its case found no time.
+    planner.release(task, HERE, 2);
+    assert!(!hold(&mut planner, 1));
+    assert!(hold(&mut planner, 0));
+    assert_eq!(planner.left(task), Some(Work(2 * HOUR)));
 }
 
 #[test]

@@ -9,6 +9,7 @@ mod fit;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
+use std::time::Duration;
 
 use legwork_model::id::{InstanceId, ServerId};
 use legwork_model::time::Timestamp;
@@ -23,6 +24,9 @@ use crate::task::{Grant, How, Offer, ResourceId, Task, TaskId};
 /// very moment in which they can.
 const LEEWAY_PART: i64 = 16;
 const LEEWAY_MAX: Work = Work(60_000);
+
+/// How long it is remembered how much is left of what was begun and is released.
+const REMEMBERED: Duration = Duration::from_hours(1);
 
 /// How a resource works.
 #[derive(Clone, Debug)]
@@ -84,6 +88,11 @@ pub struct Planner {
     held: BTreeMap<TaskId, Held>,
     /// Until when what is not firm is held.
     expiry: BTreeSet<(Timestamp, TaskId)>,
+    /// What somebody has begun and is released, as new dates are sought for it: by whom, and what is left; until when that is
+    /// remembered.
+    paused: BTreeMap<TaskId, (ResourceId, Work, Timestamp)>,
+    /// The latest moment that is known.
+    latest: Timestamp,
     /// What executors work on that nobody promised.
     others: BTreeMap<TaskId, (ResourceId, usize, u64)>,
     /// The tasks of entries in plans.
@@ -215,6 +224,8 @@ impl Planner {
 
     /// Time has passed: people and executors have worked by their plans. What was held and not confirmed is dropped.
     pub fn pass(&mut self, now: Timestamp) {
+        self.latest = self.latest.max(now);
+        self.paused.retain(|_, (.., until)| *until > now);
         self.resources.values_mut().flatten().for_each(|plan| plan.pass(now));
         while let Some((_, task)) = self.expiry.first().filter(|(until, _)| *until <= now).copied()
         {
@@ -253,7 +264,9 @@ impl Planner {
         self.vacate(task.id);
         let before = self.take_out(task.id);
         // Whoever has begun it has only the rest to do.
-        let rest = before.as_ref().and_then(|(held, left)| Some((&held.reservation.by, (*left)?)));
+        let paused = self.paused.get(&task.id).map(|(by, left, _)| (by.clone(), *left));
+        let begun = before.as_ref().and_then(|(held, left)| Some((&held.reservation.by, (*left)?)));
+        let rest = begun.or(paused.as_ref().map(|(by, left)| (by, *left)));
         let fit = self.fit(task, rest).filter(|it| task.due.is_none_or(|due| it.end <= due));
         let Some(fit) = fit else {
             let earliest = self.probe(&Task { how: How::Plain, ..task.clone() });
@@ -263,12 +276,11 @@ impl Planner {
             }
             return Err(earliest);
         };
-        let left = before.and_then(|(held, left)| {
-            if held.until.is_none() {
-                self.changes.push(Change::Ended(task.id));
-            }
-            left.filter(|_| held.reservation.by == fit.by)
-        });
+        let left = rest.filter(|(by, _)| **by == fit.by).map(|(_, left)| left);
+        if before.is_some_and(|(held, _)| held.until.is_none()) {
+            self.changes.push(Change::Ended(task.id));
+        }
+        self.paused.remove(&task.id);
         let displaced = fit.displaced.iter().filter_map(|task| self.end(*task)).collect();
         let Fit { by, hand, window, .. } = fit;
         let reservation = Reservation {
@@ -442,7 +454,11 @@ impl Planner {
     pub fn release(&mut self, task: TaskId, asker: ServerId, attempt: u64) {
         let is_it = |it: &Reservation| it.asker == asker && it.attempt <= attempt;
         if self.reservation(task).is_some_and(is_it) {
-            self.end(task);
+            let left = self.left(task);
+            let released = self.end(task);
+            if let Some((own, left)) = released.zip(left) {
+                self.paused.insert(task, (own.by, left, self.latest + REMEMBERED));
+            }
         }
     }
 

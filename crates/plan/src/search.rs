@@ -150,8 +150,12 @@ impl Search {
 
     /// The case whose offer is accepted, from the first of its steps on.
     pub fn accepted(&self) -> Option<TaskId> {
-        let is_accepting = matches!(self.phase, Phase::Accepting { .. });
-        self.held.first().filter(|_| is_accepting).and_then(|(_, grant)| grant.offered)
+        self.held.first().filter(|_| self.is_accepting()).and_then(|(_, grant)| grant.offered)
+    }
+
+    /// Whether an offer is taken over, from the last step to the first.
+    pub fn is_accepting(&self) -> bool {
+        matches!(self.phase, Phase::Accepting { .. })
     }
 
     /// From when on steps can be done.

@@ -152,7 +152,8 @@ impl Site {
             schema: &admission.schema,
             state,
             wanted: &admission.wanted,
-            held: admission.search.held(),
+            // Of an offer the last steps are known first: who does those before them is not.
+            held: if admission.search.is_accepting() { &[] } else { admission.search.held() },
             starter: admission.starter.as_ref(),
         }
     }

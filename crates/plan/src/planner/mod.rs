@@ -316,7 +316,6 @@ impl Planner {
                 && task.of.is_none_or(|of| own.task.instance == of.instance)
                 && task.due.is_none_or(|due| own.window.due <= due)
                 && (task.who.is_empty() || is_by(&own.by))
-                && own.cost >= task.cost
         };
         let offered = self.offers.of(task.offer?, task.id).filter_map(|own| self.held.get(&own));
         let in_time = offered.filter(fits).map(|held| &held.reservation);

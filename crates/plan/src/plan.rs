@@ -10,6 +10,7 @@
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
+use std::collections::binary_heap::PeekMut;
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
@@ -452,11 +453,9 @@ impl Plan {
                 come.push(Reverse((one, self.entries[one].left)));
             }
             let next = coming.last().map_or(until, |(release, _)| *release);
-            let has_come = come
-                .peek()
-                .is_some_and(|Reverse((one, _))| first.is_none_or(|(first, _)| *one < first));
-            let head = if has_come { come.pop().map(|Reverse(head)| head) } else { first };
-            let Some((one, left)) = head else {
+            let top = come.peek().map(|Reverse(top)| *top);
+            let top = top.filter(|(one, _)| first.is_none_or(|(first, _)| *one < first));
+            let Some((one, left)) = top.or(first) else {
                 if coming.is_empty() {
                     return;
                 }
@@ -467,10 +466,12 @@ impl Plan {
             if tell(one, at, to).is_break() {
                 return;
             }
-            let rest = Some((one, left - (to - at))).filter(|(_, left)| *left > 0);
-            match has_come {
-                true => come.extend(rest.map(Reverse)),
-                false => first = rest.or_else(|| here.next()),
+            let rest = left - (to - at);
+            match come.peek_mut().filter(|_| top.is_some()) {
+                Some(top) if rest == 0 => drop(PeekMut::pop(top)),
+                Some(mut top) => top.0.1 = rest,
+                None if rest == 0 => first = here.next(),
+                None => first = Some((one, rest)),
             }
             at = to;
         }
@@ -522,8 +523,8 @@ impl Plan {
                 }
             }
             let next = order.last().map_or(i64::MIN, |one| due(*one));
-            let (begin, length) = match ready.pop() {
-                Some(last) => last,
+            let (begin, length) = match ready.peek() {
+                Some(last) => *last,
                 None if at_once > 0 => (release, std::mem::take(&mut at_once)),
                 None if next == i64::MIN => break,
                 None => {
@@ -537,10 +538,10 @@ impl Plan {
                 return None;
             }
             let rest = length - (at - from);
-            match begin > release {
-                true if rest > 0 => ready.push((begin, rest)),
-                true => {}
-                false => at_once = rest,
+            match ready.peek_mut() {
+                Some(last) if rest == 0 => drop(PeekMut::pop(last)),
+                Some(mut last) => last.1 = rest,
+                None => at_once = rest,
             }
             at = from;
         }

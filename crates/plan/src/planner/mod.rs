@@ -7,7 +7,7 @@
 
 mod fit;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -88,9 +88,10 @@ pub struct Planner {
     held: BTreeMap<TaskId, Held>,
     /// Until when what is not firm is held.
     expiry: BTreeSet<(Timestamp, TaskId)>,
-    /// What somebody has begun and is released, as new dates are sought for it: by whom, and what is left; until when that is
-    /// remembered.
-    paused: BTreeMap<TaskId, (ResourceId, Work, Timestamp)>,
+    /// What somebody has begun and is released, as new dates are sought for it: by whom, and what is left; and until when that
+    /// is remembered, the first to be forgotten first.
+    paused: BTreeMap<TaskId, (ResourceId, Work)>,
+    remembered: VecDeque<(Timestamp, TaskId)>,
     /// The latest moment that is known.
     latest: Timestamp,
     /// What executors work on that nobody promised.
@@ -225,7 +226,9 @@ impl Planner {
     /// Time has passed: people and executors have worked by their plans. What was held and not confirmed is dropped.
     pub fn pass(&mut self, now: Timestamp) {
         self.latest = self.latest.max(now);
-        self.paused.retain(|_, (.., until)| *until > now);
+        while let Some((_, task)) = self.remembered.pop_front_if(|(until, _)| *until <= now) {
+            self.paused.remove(&task);
+        }
         self.resources.values_mut().flatten().for_each(|plan| plan.pass(now));
         while let Some((_, task)) = self.expiry.first().filter(|(until, _)| *until <= now).copied()
         {
@@ -264,7 +267,7 @@ impl Planner {
         self.vacate(task.id);
         let before = self.take_out(task.id);
         // Whoever has begun it has only the rest to do.
-        let paused = self.paused.get(&task.id).map(|(by, left, _)| (by.clone(), *left));
+        let paused = self.paused.get(&task.id).cloned();
         let begun = before.as_ref().and_then(|(held, left)| Some((&held.reservation.by, (*left)?)));
         let rest = begun.or(paused.as_ref().map(|(by, left)| (by, *left)));
         let fit = self.fit(task, rest).filter(|it| task.due.is_none_or(|due| it.end <= due));
@@ -456,7 +459,8 @@ impl Planner {
             let left = self.left(task);
             let released = self.end(task);
             if let Some((own, left)) = released.zip(left) {
-                self.paused.insert(task, (own.by, left, self.latest + REMEMBERED));
+                self.paused.insert(task, (own.by, left));
+                self.remembered.push_back((self.latest + REMEMBERED, task));
             }
         }
     }

@@ -49,11 +49,11 @@ struct Foreseen<'a> {
 impl Performers for Foreseen<'_> {
     fn performer(&self, step: &str) -> Option<AgentId> {
         let node = self.schema.node_named(step)?.id;
-        // In the latest round so far.
-        let own: Vec<&Wanted> = self.wanted.iter().filter(|it| it.node == node).collect();
-        let is_own = |(_, grant): &&(ServerId, Grant)| own.iter().any(|it| it.is(grant.task));
-        let held = self.held.iter().filter(is_own).max_by_key(|(_, grant)| grant.task.round);
-        match held.map(|(_, grant)| &grant.by) {
+        // In the latest round so far: steps stand in the order in which they are done.
+        let own = self.wanted.iter().rev().filter(|wanted| wanted.node == node);
+        let grant = |wanted: &Wanted| self.held.iter().find(|(_, it)| wanted.is(it.task));
+        let mut held = own.filter_map(grant);
+        match held.next().map(|(_, grant)| &grant.by) {
             Some(ResourceId::Person(agent)) => Some(agent.clone()),
             Some(ResourceId::Executor(_) | ResourceId::Workers(_)) => None,
             None => History { schema: self.schema, state: self.state }.performer(step),

@@ -167,7 +167,7 @@ impl PlanKind {
 #[serde(rename_all = "snake_case")]
 pub enum TurnKind {
     Promised,
-    /// What is held for whoever asked, until they start the case or some minutes are over.
+    /// Held for a caller who asked, until they start the case or some minutes are over.
     Offered,
     /// What they do regularly.
     Regular,

@@ -1,7 +1,7 @@
 //! Offers: what is held for those who have asked, until they start a case or some minutes are over.
 //!
-//! Whoever asks about several cases of a process has an offer for each, and whoever asks about one again has one. A start takes
-//! the one that is due last in its time, for whichever case that was held.
+//! A caller who asks about several cases of a process has an offer for each; asking about the same case again makes no second
+//! one. A start takes the offer for the same case, or, if it is late otherwise, the last one that is in time.
 //!
 //! Invariant: all of it is held, and none of it is firm.
 

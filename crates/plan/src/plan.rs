@@ -1,8 +1,8 @@
 //! The plan of one hand: what it is to do, and for when more can be promised.
 //!
 //! A hand does one thing at a time. Its plan is a list of entries and nothing else: every question is answered from the
-//! list anew, in one pass over it. People put work aside for what is due first; executors finish what they have begun, and
-//! work in the order of the list.
+//! list anew, in one pass over it. The work of people is preemptible: what is due first is done first. Executors finish what
+//! they have begun, and work in the order of the list.
 //!
 //! Invariant: if nothing takes longer than planned and the hand works by its plan, every entry is done by its due date, unless
 //! it was late when it was added. What is added makes nobody else late if it was given no earlier date than
@@ -19,10 +19,10 @@ use minicbor::{Decode, Encode};
 
 use crate::supply::{Supply, Work};
 
-/// Whether work that has begun can be put aside.
+/// Whether work that has begun is preemptible.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Discipline {
-    /// People put work aside. For them the test is exact: what is refused fits in no order.
+    /// Of people. The test is exact: what is refused fits in no order.
     Preemptive,
     /// Executors finish what they have begun. A new entry is tried at every place of the list, and the list keeps its order
     /// otherwise: a refusal can be too careful, a promise never is too bold.
@@ -369,7 +369,7 @@ impl Plan {
         turns.into_iter().filter_map(turn).collect()
     }
 
-    /// Time has passed: whoever has begun something has worked on it.
+    /// Time has passed: what is begun was worked on.
     pub fn pass(&mut self, now: Timestamp) {
         let to = self.supply.until(now).0;
         if to <= self.now {

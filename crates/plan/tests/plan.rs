@@ -16,7 +16,7 @@ fn window(release: i64, due: i64) -> Window {
     Window { release: Timestamp(release), due: Timestamp(due) }
 }
 
-/// Whether tasks (release, due, cost) can all be done by somebody who puts work aside: in no stretch of time there is more to
+/// Whether tasks (release, due, cost) can all be done if work is preemptible: in no stretch of time there is more to
 /// do than it is long.
 fn fits(tasks: &[(i64, i64, i64)], now: i64) -> bool {
     let tasks: Vec<_> = tasks.iter().map(|(r, d, c)| ((*r).max(now), *d, *c)).collect();
@@ -64,7 +64,7 @@ fn tasks() -> impl Strategy<Value = Vec<(i64, i64, i64)>> {
 
 proptest! {
     #[test]
-    fn of_somebody_who_puts_work_aside_exactly_what_fits_is_promised(tasks in tasks()) {
+    fn of_preemptible_work_exactly_what_fits_is_promised(tasks in tasks()) {
         let mut plan = plan(Discipline::Preemptive);
         let mut held = Vec::new();
         for (key, task) in (0..).zip(tasks) {
@@ -95,7 +95,7 @@ proptest! {
     }
 
     #[test]
-    fn whoever_works_by_the_plan_is_never_late(
+    fn a_performer_who_works_by_the_plan_is_never_late(
         tasks in tasks(),
         person in any::<bool>(),
         pauses in prop::collection::vec(0_i64..3, 14),

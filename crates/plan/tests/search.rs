@@ -335,7 +335,7 @@ proptest! {
 }
 
 #[test]
-fn whoever_asks_again_has_the_same_date() {
+fn a_caller_who_asks_again_has_the_same_date() {
     let mut planner = planner(false);
     let first = offered(&mut planner, 1);
     assert_eq!(offered(&mut planner, 101), first);
@@ -343,7 +343,7 @@ fn whoever_asks_again_has_the_same_date() {
 }
 
 #[test]
-fn whoever_asks_whether_they_can_have_what_they_were_offered_can() {
+fn an_offer_that_is_asked_about_again_can_be_promised() {
     let mut planner = planner(false);
     let (date, other) = (offered(&mut planner, 1), offered(&mut planner, 2));
     let case = hour_of_ann(101);
@@ -375,7 +375,7 @@ fn what_was_accepted_is_nobody_elses_offer() {
 }
 
 #[test]
-fn whoever_takes_over_what_another_has_begun_does_it_as_a_whole() {
+fn a_step_that_another_has_begun_is_taken_over_as_a_whole() {
     let mut planner = planner(false);
     let mut case = hour_of_ann(1);
     (case.who, case.steps) = (vec![vec![0]], vec![case.steps[0].clone()]);

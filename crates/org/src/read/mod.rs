@@ -250,7 +250,7 @@ impl Reading {
         let zone = known.map_or(&UTC, |calendar| &calendar.zone);
         let share = self.percent(&fields, "share", 1..=100);
         let reserve = self.percent(&fields, "reserve", 0..=RESERVE_MAX);
-        // Whoever says how much of their time is there means all of that.
+        // A share that is given is meant as a whole.
         let left_free = if share.is_some() { 0 } else { RESERVE_DEFAULT };
         Some(Agent {
             name: self.title(&fields, "name").unwrap_or_else(|| id.to_string()),

@@ -18,8 +18,8 @@ pub(super) struct Fit {
 }
 
 impl Planner {
-    /// The best place for a task: if it has a due date, with whom has the least to do, else where it is done first. Whoever has
-    /// begun it has only the rest to do.
+    /// The best place for a task: if it has a due date, with whom has the least to do, else where it is done first. The
+    /// performer who has begun it has only the rest to do.
     pub(super) fn fit(&self, task: &Task, rest: Option<(&ResourceId, Work)>) -> Option<Fit> {
         let mut best: Option<Fit> = None;
         for candidate in &task.who {

@@ -266,7 +266,7 @@ impl Planner {
         }
         self.vacate(task.id);
         let before = self.take_out(task.id);
-        // Whoever has begun it has only the rest to do.
+        // The performer who has begun it has only the rest to do.
         let paused = self.paused.get(&task.id).cloned();
         let begun = before.as_ref().and_then(|(held, left)| Some((&held.reservation.by, (*left)?)));
         let rest = begun.or(paused.as_ref().map(|(by, left)| (by, *left)));

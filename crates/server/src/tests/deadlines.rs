@@ -106,7 +106,7 @@ async fn what_workers_promise_is_best_effort() {
 }
 
 #[tokio::test]
-async fn whoever_asks_hears_the_plan_and_has_an_offer() {
+async fn a_caller_who_asks_gets_the_plan_and_an_offer() {
     let f = furnished().await;
     let ask = async |hours: u64| {
         let body = json!({"process": "report", "deadline": {"at": text(f.hours(hours))}});

@@ -1,7 +1,7 @@
 //! Cases are begun with deadlines: near and far, more and less important, some to be started anyway, some only
 //! asked for; several at a time at several servers, and some of those who ask hang up.
 //!
-//! Invariant: where nothing breaks, a date that was told is promised to whoever takes it up within five minutes.
+//! Invariant: where nothing breaks, a date that was told is promised to a caller who takes it up within five minutes.
 
 use std::collections::BTreeMap;
 

@@ -344,7 +344,7 @@ impl Site {
             Some(again) => BTreeMap::from([again]),
             None => match self.candidates(id, admission, step, release) {
                 Ok(planners) => planners,
-                // Whoever is to do it is not known yet; but somebody may have offered to.
+                // Who is to do it is not known yet, but a planner may hold an offer for it.
                 Err(_) if is_accepting => self.all_planners(),
                 Err(reason) => {
                     admission.reason = Some(reason);

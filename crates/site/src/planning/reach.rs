@@ -102,7 +102,7 @@ impl Site {
         }
     }
 
-    /// All servers that can be reached, whoever they plan for.
+    /// All servers that can be reached.
     pub(super) fn all_planners(&self) -> BTreeMap<ServerId, Vec<Candidate>> {
         let known = self.seat.iter().flat_map(|seat| seat.topology.numbered()).map(|(id, _)| id);
         let all = known.chain([self.server_here()]);

@@ -56,6 +56,8 @@ struct Machine {
     /// How many it takes from one server.
     limit: usize,
     regular: Option<Regular>,
+    /// With each report it tells all that it has.
+    tells: bool,
     /// In the order in which it came.
     has: Vec<Held>,
 }
@@ -151,7 +153,11 @@ pub(super) fn processes(domains: usize, dice: &mut Dice) -> Vec<Process> {
 }
 
 impl Machines {
-    pub(super) fn register(world: &mut World, dice: &mut Dice) -> Result<Self, String> {
+    pub(super) fn register(
+        world: &mut World,
+        domains: usize,
+        dice: &mut Dice,
+    ) -> Result<Self, String> {
         let mut machines = Self::default();
         for (number, hands) in (0..).zip([1, 2_u32]) {
             let every_ms = 60_000 * (3 + dice.below(8)) as u64;
@@ -160,6 +166,7 @@ impl Machines {
             let name: Arc<str> = format!("machine-{number}").into();
             // Then it has no more hands for them either.
             let of_type = dice.chance(25).then_some(1);
+            let tells = dice.chance(50);
             let least = of_type.unwrap_or(LIMIT);
             let executor = RegisterExecutor {
                 name: name.clone(),
@@ -172,15 +179,15 @@ impl Machines {
                 at_once: Some(hands),
                 regularly: regularly.into_iter().collect(),
                 reserve: dice.chance(20).then(|| 10 + dice.below(40) as u32),
-                domain: (number > 0).then(|| DOMAINS[1].into()),
+                domain: (number > 0).then(|| DOMAINS[1 % domains].into()),
                 verdicts: false,
-                holds: None,
+                holds: tells.then(Vec::new),
             };
             let reply = world.ask_calmly(Request::Executor(Concern::Register(executor)))?;
             reply.map_err(|refusal| refusal.to_string())?;
             let regular = regularly.map(|work| Regular { work, until: 0, wait: 0, left: 0 });
             let (hands, limit) = (hands.min(least) as usize, LIMIT.min(least) as usize);
-            machines.all.push(Machine { name, hands, limit, regular, has: Vec::new() });
+            machines.all.push(Machine { name, hands, limit, regular, tells, has: Vec::new() });
         }
         Ok(machines)
     }
@@ -267,19 +274,20 @@ impl Machines {
 
     /// Machines tell what is done, again until they are answered.
     fn report(&mut self, office: &mut Office) {
-        self.done.retain_mut(|Done { machine, place, task, outcome, asked }| {
+        let Self { all, done, .. } = self;
+        done.retain_mut(|Done { machine, place, task, outcome, asked }| {
             let world = &mut office.worlds[*place];
             if asked.is_some_and(|id| world.reply(id).is_some()) {
                 return false;
             }
             if asked.is_none_or(|id| !world.is_asked(id)) && !world.is_down() {
-                let (executor, outcome) = (machine.clone(), outcome.clone());
+                let own = all.iter().find(|one| one.name == *machine && one.tells);
                 let report = TaskReport {
-                    executor,
+                    executor: machine.clone(),
                     task: task.clone(),
-                    outcome,
+                    outcome: outcome.clone(),
                     feedback: Feedback::default(),
-                    holds: None,
+                    holds: own.map(|one| one.has.iter().map(|held| held.task.clone()).collect()),
                 };
                 let credential = Credential::Executor(machine.clone());
                 let request = Request::Executor(Concern::Report(report));

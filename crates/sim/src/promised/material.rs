@@ -17,13 +17,16 @@ const ROLES: [&str; 3] = ["clerk", "manager", "driver"];
 const TAKES_MIN: usize = 4;
 const TAKES_MORE: usize = 9;
 
-/// Two or three domains with one or two servers each; people are at home anywhere.
+/// Now and then one server alone, which gives machines all their work; else two or three domains with one or two servers
+/// each. People are at home anywhere.
 pub(super) fn topology(dice: &mut Dice) -> Topology {
-    let size = 2 + dice.below(2);
+    let is_alone = dice.chance(15);
+    let size = if is_alone { 1 } else { 2 + dice.below(2) };
     let mut topology = draw_topology(size, Transfer::default(), dice);
     topology.servers.clear();
     for (number, name) in (0..).zip(&DOMAINS[..size]) {
-        for place in 0..=dice.below(2) {
+        let more = if is_alone { 0 } else { dice.below(2) };
+        for place in 0..=more {
             topology.servers.push(server(&format!("{name}-{}", place + 1), DomainId(number)));
         }
     }

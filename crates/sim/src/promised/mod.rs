@@ -180,7 +180,7 @@ impl Office {
         }
         worlds[0].set_now(people.begin);
         let machines = match has_machines {
-            true => Machines::register(&mut worlds[0], dice)?,
+            true => Machines::register(&mut worlds[0], domains, dice)?,
             false => Machines::default(),
         };
         let skews = worlds.iter().map(|_| dice.below(1_000) as i64 - 500).collect();

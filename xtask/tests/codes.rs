@@ -192,7 +192,11 @@ const LIMITS: [(&str, &str, &str); 57] = [
         "crates/server/src/http/jobs.rs",
         "WORKER_BYTES_MAX: usize = 256;",
     ),
-    ("a token's name | 64 bytes", "crates/site/src/publish.rs", "NAME_BYTES_MAX: usize = 64;"),
+    (
+        "a token's name | 64 bytes",
+        "crates/site/src/catalog/publish.rs",
+        "NAME_BYTES_MAX: usize = 64;",
+    ),
     ("scopes of a token | 100", "crates/server/src/http/tokens.rs", "SCOPES_MAX: usize = 100;"),
     ("entries of one page | 1000", "crates/server/src/http/query.rs", "LIMIT_MAX: usize = 1_000;"),
     (
@@ -202,7 +206,7 @@ const LIMITS: [(&str, &str, &str); 57] = [
     ),
     (
         "a reason or another remark | 4 KiB",
-        "crates/site/src/control.rs",
+        "crates/site/src/cases/control.rs",
         "REASON_BYTES_MAX: usize = 4_096;",
     ),
     ("processes; versions of one | 10000; 10000", BOUNDS, "PROCESSES_MAX: usize = 10_000;"),
@@ -271,7 +275,7 @@ const LIMITS: [(&str, &str, &str); 57] = [
 ];
 const CONFIG: &str = "crates/server/src/config.rs";
 const SCHEDULES: &str = "crates/site/src/schedules/putting.rs";
-const WORKER: &str = "crates/site/src/worker.rs";
+const WORKER: &str = "crates/site/src/jobs/worker.rs";
 const BOUNDS: &str = "crates/site/src/bounds.rs";
 
 #[test]
@@ -373,7 +377,7 @@ fn rejections() -> Codes {
     for arm in body.split("Self::").skip(1) {
         codes.entry(first_name(arm)).or_default().extend(words(arm));
     }
-    let site = read("crates/site/src/control.rs");
+    let site = read("crates/site/src/cases/control.rs");
     let body = site.split("fn kind_of(").nth(1).unwrap().split("\n}\n").next().unwrap();
     let mut found = Codes::new();
     for group in body.split_inclusive("=> Kind::").collect::<Vec<_>>().windows(2) {

@@ -16,7 +16,7 @@ use legwork_model::value::{Value, ValueType};
 use legwork_model::zone::Zone;
 use legwork_placement::Topology;
 
-use crate::access::Scope;
+use crate::catalog::access::Scope;
 use crate::input::{Data, Notice};
 use crate::refusal::Refusal;
 pub use deadlines::{DeadlineView, LegView, PlanView, PlannedTurn, Revoked};

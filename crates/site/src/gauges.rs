@@ -3,7 +3,7 @@
 //! Invariant: each of them is at hand: what is shown after every round must not cost a look at all there is.
 
 use crate::Site;
-use crate::outbox::Sent;
+use crate::migration::outbox::Sent;
 use crate::planning::Counts as DeadlineCounts;
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -17,7 +17,7 @@ use legwork_model::time::Timestamp;
 use legwork_plan::ResourceId;
 use serde_json::Value as Json;
 
-use crate::access::Scope;
+use crate::catalog::access::Scope;
 use crate::message::Message;
 use crate::output::ClosedStream;
 use crate::planning::Wish;

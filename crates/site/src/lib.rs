@@ -5,60 +5,27 @@
 //! the same moments it gives the same outputs. It never reads the store either: what it needs it
 //! asks for with an output and gets with a later input.
 
-mod access;
 mod answer;
-mod arrivals;
 mod bounds;
+mod cases;
 mod catalog;
-mod chain;
-mod changes;
-mod contents;
-mod control;
-mod coordinate;
-mod demand;
-mod departures;
-mod earlier;
-mod earlier_cases;
-mod exceptions;
+mod cluster;
 mod executors;
-mod export;
-mod fetch;
-mod followers;
-mod following;
 mod gauges;
 mod input;
-mod instances;
 mod jobs;
-mod joining;
-mod keys;
-mod locks;
 mod mailing;
-mod merged;
-mod merged_history;
 mod message;
-mod outbox;
+mod migration;
 mod output;
-mod passages;
 mod planning;
-mod publish;
-mod reconfigure;
 mod recover;
 mod refusal;
-mod replicate;
 mod schedules;
-mod seat;
 mod settle;
-mod sound;
-mod step;
-mod summary;
-mod topology;
-mod view;
 mod waiting;
-mod watch;
-mod whereabouts;
 mod wire;
 mod work;
-mod worker;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
@@ -69,54 +36,54 @@ use legwork_model::id::{InstanceId, ServerId, StreamId};
 use legwork_model::time::Timestamp;
 use legwork_org::Worklists;
 
-pub use access::{Scope, UnknownScope};
 pub use answer::*;
 pub use bounds::{Limits, OUTPUT_APPENDS_MAX, OUTPUT_BYTES_MAX, RECORD_BYTES_MAX};
-pub use changes::{Fate, Pending};
+pub use cases::merged_history::{Frontier, Line, Merged, Part, merge};
+pub use cases::summary::Summary;
+pub use catalog::access::{Scope, UnknownScope};
+pub use catalog::changes::{Fate, Pending};
+pub use cluster::locks::Mode;
+pub use cluster::seat::{Member, Seat};
 pub use gauges::Gauges;
 pub use input::*;
 pub use legwork_engine::{Failure, Lifecycle};
 pub use legwork_plan::ResourceId;
 pub use legwork_schedule::{Feedback, Reason};
-pub use locks::Mode;
-pub use merged_history::{Frontier, Line, Merged, Part, merge};
 pub use message::{
     Follow, Instance, Item, Items, KeyQuestion, Mark, Message, Named, Offer, ParcelId, Report,
     Stage, Wanted,
 };
-pub use outbox::Sent;
+pub use migration::outbox::Sent;
 pub use output::{Append, Ask, Call, ClosedStream, Due, FileWanted, Output};
 pub use planning::{Attempt, BrokenAt, Counts as DeadlineCounts, Reserving, Why, Wish};
 pub use refusal::{Kind, Refusal};
 pub use schedules::{KEY_OF_SCHEDULE, STARTS_MAX};
-pub use seat::{Member, Seat};
-pub use summary::Summary;
 pub use wire::Shares;
 
-use access::{Caller, Tokens};
-use arrivals::Arrivals;
 use bounds::Entailed;
+use cases::earlier::Earlier;
+use cases::earlier_cases::EarlierCases;
+use cases::instances::Instances;
 use catalog::Catalog;
-use chain::Chain;
-use contents::Contents;
-use coordinate::{Coordination, Reporting};
-use earlier::Earlier;
-use earlier_cases::EarlierCases;
-use exceptions::Endings;
+use catalog::access::{Caller, Tokens};
+use catalog::chain::Chain;
+use catalog::replicate::Replication;
+use cluster::coordinate::{Coordination, Reporting};
+use cluster::exceptions::Endings;
+use cluster::locks::Locks;
+use cluster::watch::Watching;
 use executors::Executors;
-use fetch::Fetching;
-use followers::Followers;
-use following::Following;
-use instances::Instances;
 use jobs::Jobs;
-use locks::Locks;
 use mailing::Mailings;
-use outbox::Outbox;
+use migration::arrivals::Arrivals;
+use migration::contents::Contents;
+use migration::fetch::Fetching;
+use migration::outbox::Outbox;
 use planning::Planning;
-use replicate::Replication;
 use schedules::Schedules;
 use waiting::WaitingRoom;
-use watch::Watching;
+use work::followers::Followers;
+use work::following::Following;
 
 /// How a site is set up.
 #[derive(Clone, Debug)]
@@ -572,6 +539,6 @@ impl Site {
 
 /// The first entries of a listing, and whether there are more.
 fn page<T>(mut all: impl Iterator<Item = T>, limit: usize) -> (Vec<T>, bool) {
-    let entries = all.by_ref().take(limit.clamp(1, control::PAGE_MAX)).collect();
+    let entries = all.by_ref().take(limit.clamp(1, cases::control::PAGE_MAX)).collect();
     (entries, all.next().is_some())
 }

@@ -11,10 +11,10 @@ use legwork_model::id::{InstanceId, StreamId, StreamKind};
 use legwork_model::schema::Schema;
 use legwork_model::time::Timestamp;
 
+use crate::cases::instances::Slot;
+use crate::cases::step::guarded;
 use crate::input::{Request, Stream, Subject};
-use crate::instances::Slot;
 use crate::output::Output;
-use crate::step::guarded;
 use crate::{Held, Site};
 
 /// An instance made of its records.

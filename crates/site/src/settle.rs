@@ -13,8 +13,8 @@ use legwork_org::ItemKey;
 
 use crate::Site;
 use crate::answer::Answer;
-use crate::locks::Mode;
-use crate::step::History;
+use crate::cases::step::History;
+use crate::cluster::locks::Mode;
 use crate::waiting::Waiting;
 
 /// How many instances are offered anew, or loaded for that, at a time.

@@ -18,12 +18,12 @@ use super::given::Gift;
 use super::{Executors, Full};
 use crate::Site;
 use crate::answer::Answer;
-use crate::demand::{Demanded, demanded};
+use crate::cases::view;
 use crate::input::JobLease;
 use crate::jobs::JobKey;
+use crate::jobs::demand::{Demanded, demanded};
 use crate::output::{Ask, Call, Output};
 use crate::planning::Turn;
-use crate::view;
 
 /// How long an executor may take for what it has begun, if nothing else is said.
 const USUAL: Duration = Duration::from_secs(60);

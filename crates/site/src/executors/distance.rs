@@ -12,9 +12,9 @@ use legwork_placement::Map;
 use legwork_schedule::{Candidate, ExecutorId, Task};
 
 use super::{Executors, Registry};
-use crate::demand::demanded;
+use crate::cluster::seat::Seat;
+use crate::jobs::demand::demanded;
 use crate::planning::leg_of;
-use crate::seat::Seat;
 
 /// What the way takes for each unit of what a byte costs between two domains, in milliseconds: as
 /// if a link of cost 1 took a millisecond, and carried ten megabytes a second.

@@ -6,8 +6,8 @@ use legwork_model::event::ExecutorRegistered;
 use legwork_schedule::{ExecutorId, KindId};
 
 use crate::Site;
-use crate::access::Caller;
 use crate::answer::{Answer, ExecutorInfo, ExecutorTypeInfo, WORKER_CURSOR};
+use crate::catalog::access::Caller;
 use crate::page;
 use crate::refusal::Refusal;
 

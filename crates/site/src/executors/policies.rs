@@ -12,8 +12,8 @@ use legwork_schedule::{KindId, Learned, NAMES, OURS, Policy, named};
 
 use super::registering::is_type;
 use crate::Site;
-use crate::access::Caller;
 use crate::answer::{Answer, PolicyInfo};
+use crate::catalog::access::Caller;
 use crate::refusal::{Kind, Refusal};
 
 /// Of how many types something may be said.

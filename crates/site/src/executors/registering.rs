@@ -16,8 +16,8 @@ use legwork_placement::Map;
 use super::Executors;
 use super::registry::Number;
 use crate::Site;
-use crate::access::Caller;
 use crate::answer::Answer;
+use crate::catalog::access::Caller;
 use crate::input::{Concern, RegisterExecutor};
 use crate::refusal::{Kind, Refusal};
 

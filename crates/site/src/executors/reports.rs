@@ -15,13 +15,13 @@ use legwork_schedule::Feedback;
 use super::Executors;
 use super::assign::Why;
 use crate::Site;
-use crate::access::Caller;
 use crate::answer::Answer;
+use crate::cases::step::broken;
+use crate::catalog::access::Caller;
 use crate::input::{Data, JobLease, Outcome, TaskReport};
 use crate::jobs::JobKey;
 use crate::output::Ask;
 use crate::refusal::Refusal;
-use crate::step::broken;
 
 /// For how long an executor that is busy gets nothing, if it does not say.
 const REST: Duration = Duration::from_secs(1);
@@ -275,7 +275,7 @@ impl Site {
     pub(crate) fn recall_answers(&mut self, id: InstanceId, now: Timestamp) {
         let Some((schema, state)) = self.instances.state(id) else { return };
         let answers = state.answers(schema).map(|(activity, answer)| {
-            let activity: ActivityId = crate::view::activity_id(schema, id, &activity);
+            let activity: ActivityId = crate::cases::view::activity_id(schema, id, &activity);
             (activity, answer.by.clone(), answer.lease)
         });
         for (activity, by, lease) in answers.collect::<Vec<_>>() {

@@ -4,6 +4,9 @@
 //! open job is offered again, and a worker that still holds one may report it as long as nobody
 //! else has taken it since. So there is at most one accepted completion per activity, always.
 
+pub(crate) mod demand;
+pub(crate) mod worker;
+
 mod backlog;
 mod turns;
 

@@ -18,9 +18,10 @@ use legwork_org::ItemKey;
 use super::Mailings;
 use crate::Site;
 use crate::answer::{Answer, Content, Letter};
+use crate::cases::view;
 use crate::input::Notice;
 use crate::planning::leg_of;
-use crate::{view, work};
+use crate::work;
 
 /// How many items are looked at for one letter before somebody else has a turn.
 const LOOKS_MAX: usize = 500;

@@ -17,8 +17,8 @@ use legwork_model::time::Timestamp;
 use legwork_org::ItemKey;
 
 use crate::Site;
-use crate::access::Caller;
 use crate::answer::Answer;
+use crate::catalog::access::Caller;
 use crate::input::{Mailing, Notice, Stream};
 use crate::output::{Append, Output};
 use crate::refusal::{self, Refusal};

@@ -9,7 +9,7 @@ use std::time::Duration;
 use legwork_model::id::InstanceId;
 use legwork_model::time::Timestamp;
 
-use crate::summary::Due;
+use crate::cases::summary::Due;
 
 /// What is done in the last moment is in time.
 const AFTER: Duration = Duration::from_millis(1);

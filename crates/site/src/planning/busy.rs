@@ -20,8 +20,8 @@ use legwork_schedule::{ExecutorId, KindId, Task};
 use super::regular::share;
 use super::steps::{leg_of, promised_for, task_of};
 use crate::Site;
-use crate::demand::{Demanded, demanded};
 use crate::jobs::JobKey;
+use crate::jobs::demand::{Demanded, demanded};
 
 /// How long a job is expected to take of which nothing is known.
 const USUAL: Duration = Duration::from_secs(60);

@@ -23,8 +23,8 @@ use super::reserving::{Attempt, Reserving, Why};
 use super::starts::{is_anywhere, promised};
 use super::steps::{is_now, task_of};
 use crate::Site;
+use crate::cases::step::History;
 use crate::message::Stage;
-use crate::step::History;
 
 /// Back-off of a promise that was revoked.
 const PAUSE_MIN: Duration = Duration::from_mins(1);

@@ -16,7 +16,7 @@ use legwork_plan::TaskId;
 use super::cases::steps_of;
 use super::steps::{is_now, task_of};
 use crate::Site;
-use crate::step::agent;
+use crate::cases::step::agent;
 
 /// Who has claimed steps of instances that were started here, as other servers told. Nothing of it is stored: it is resent.
 #[derive(Debug, Default)]

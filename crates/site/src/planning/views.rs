@@ -12,9 +12,9 @@ use legwork_plan::{Kind, ResourceId, TaskId};
 use super::resources::performer;
 use super::steps::is_given_back;
 use crate::Site;
-use crate::access::Caller;
 use crate::answer::{Answer, DeadlineView, LegView, PlanView, PlannedTurn, Revoked};
-use crate::instances::Instances;
+use crate::cases::instances::Instances;
+use crate::catalog::access::Caller;
 use crate::refusal::Refusal;
 
 impl DeadlineView {

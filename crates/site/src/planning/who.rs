@@ -21,8 +21,8 @@ use super::cases::steps_of;
 use super::resources::AHEAD;
 use super::steps::stage_of;
 use crate::Site;
+use crate::cases::step::{History, agent};
 use crate::message::Stage;
-use crate::step::{History, agent};
 
 /// The most people, or executors, who are asked for their time for one step.
 const WHO_MAX: usize = 256;

@@ -8,8 +8,8 @@ use legwork_model::id::StreamId;
 use legwork_model::time::Timestamp;
 
 use crate::Site;
-use crate::access::Caller;
 use crate::answer::Answer;
+use crate::catalog::access::Caller;
 use crate::input::Stream;
 use crate::output::{Append, Output};
 use crate::refusal::Refusal;

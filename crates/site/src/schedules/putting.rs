@@ -15,10 +15,10 @@ use legwork_org::Timetable;
 use super::book::timetable;
 use super::no_such_schedule;
 use crate::Site;
-use crate::access::Caller;
 use crate::answer::Answer;
+use crate::catalog::access::Caller;
+use crate::catalog::publish::as_performer;
 use crate::input::PutSchedule;
-use crate::publish::as_performer;
 use crate::refusal::{Kind, Refusal};
 
 const NAME_BYTES_MAX: usize = 64;

@@ -9,14 +9,14 @@ use legwork_model::id::{ActivityId, ServerId};
 use legwork_model::time::Timestamp;
 
 use crate::Site;
-use crate::access::Caller;
 use crate::answer::{Answer, Job};
-use crate::control::{bounded, too_many_waiting};
-use crate::demand::demanded;
+use crate::cases::control::{bounded, too_many_waiting};
+use crate::cases::view;
+use crate::catalog::access::Caller;
 use crate::input::{Activate, JobFailure, JobLease, JobResult, RequestId};
+use crate::jobs::demand::demanded;
 use crate::jobs::{JobKey, LeaseError};
 use crate::refusal::{Kind, Refusal};
-use crate::view;
 use crate::waiting::Waiting;
 
 /// The most jobs of one batch.

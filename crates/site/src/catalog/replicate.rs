@@ -13,8 +13,8 @@ use legwork_model::time::Timestamp;
 use minicbor::bytes::ByteVec;
 
 use crate::Site;
-use crate::chain::after;
-use crate::locks::Mode;
+use crate::catalog::chain::after;
+use crate::cluster::locks::Mode;
 use crate::message::{Message, Offer, ParcelId};
 use crate::output::Output;
 use crate::wire::length;

@@ -12,7 +12,7 @@ use legwork_model::time::Timestamp;
 use minicbor::{Decode, Encode};
 
 use crate::answer::{DeadlineView, InstanceInfo};
-use crate::instances::Slot;
+use crate::cases::instances::Slot;
 use crate::planning::in_danger_from;
 
 #[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]

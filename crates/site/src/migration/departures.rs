@@ -12,8 +12,8 @@ use legwork_model::schema::Schema;
 use legwork_model::time::Timestamp;
 
 use crate::Site;
-use crate::passages::{ends_here, passages};
-use crate::seat::At;
+use crate::cluster::seat::At;
+use crate::migration::passages::{ends_here, passages};
 
 impl Site {
     /// Adds to a decision what goes to other servers by it.

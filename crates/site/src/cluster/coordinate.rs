@@ -14,8 +14,8 @@ use legwork_model::time::Timestamp;
 use legwork_placement::{Change, EXCEPTIONS_MAX, Exceptions, Map, PORTION_MAX, Rule, Topology};
 
 use crate::Site;
-use crate::access::Caller;
-use crate::changes::{Pending, SKEW_MS};
+use crate::catalog::access::Caller;
+use crate::catalog::changes::{Pending, SKEW_MS};
 use crate::message::{Instance, Message, Report};
 use crate::output::Output;
 

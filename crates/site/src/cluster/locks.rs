@@ -12,8 +12,8 @@ use legwork_model::id::{DomainId, InstanceId, ServerId};
 use legwork_model::time::Timestamp;
 use legwork_placement::Map;
 
-use crate::changes::{Fate, SKEW_MS};
-use crate::coordinate::Coordination;
+use crate::catalog::changes::{Fate, SKEW_MS};
+use crate::cluster::coordinate::Coordination;
 use crate::input::{Input, Request, RequestId};
 use crate::message::Message;
 use crate::refusal::{Kind, Refusal};

@@ -4,6 +4,12 @@
 //! started with. What is not in use costs no more than its text, an organisation that is no longer
 //! in force not even that: it is read from the site's own stream when somebody asks for it.
 
+pub(crate) mod access;
+pub(crate) mod chain;
+pub(crate) mod changes;
+pub(crate) mod publish;
+pub(crate) mod replicate;
+
 use std::cell::OnceCell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
@@ -18,7 +24,7 @@ use legwork_org::{Assignments, Checked, Organisation};
 use legwork_placement::{Domains, Topology};
 
 use crate::answer::{DefinitionInfo, VersionInfo};
-use crate::changes::{Changes, Pending};
+use crate::catalog::changes::{Changes, Pending};
 
 #[derive(Debug, Default)]
 pub(crate) struct Catalog {

@@ -16,8 +16,8 @@ use legwork_model::value::{FileRef, Value, ValueType};
 use legwork_placement::{Reader, sources};
 
 use crate::Site;
+use crate::cluster::seat::At;
 use crate::output::{FileWanted, Output};
-use crate::seat::At;
 
 /// How long the contents asked for may take before they are asked for once more: at first, and at
 /// most. Whoever fetches goes on with what is under way.

@@ -14,7 +14,7 @@ use legwork_model::time::Timestamp;
 use legwork_placement::{Edit, Mode, Policy, Proposal, Topology, Watch, Watched};
 
 use crate::Site;
-use crate::access::Caller;
+use crate::catalog::access::Caller;
 use crate::input::PublishTopology;
 use crate::message::Message;
 use crate::output::Output;

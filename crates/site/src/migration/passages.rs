@@ -10,7 +10,7 @@ use legwork_model::event::Passage;
 use legwork_model::id::{Activity, NodeId, ServerId};
 use legwork_model::schema::{Edge, Node, NodeKind, Schema};
 
-use crate::seat::At;
+use crate::cluster::seat::At;
 
 /// The passages that a decision opens, by the server they lead to. `before` is `None` if the
 /// instance has begun with it.

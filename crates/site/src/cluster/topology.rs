@@ -13,13 +13,13 @@ use legwork_model::schema::Schema;
 use legwork_model::time::Timestamp;
 use legwork_placement::{Rule as Counts, Topology, is_placed, unknown_domain};
 
-use crate::access::Caller;
 use crate::answer::Answer;
+use crate::catalog::access::Caller;
+use crate::cluster::reconfigure::under_way;
+use crate::cluster::seat::Seat;
 use crate::input::{PublishTopology, RequestId};
 use crate::output::Output;
-use crate::reconfigure::under_way;
 use crate::refusal::{Kind, Refusal};
-use crate::seat::Seat;
 use crate::{Site, page};
 
 impl Site {

@@ -13,9 +13,9 @@ use legwork_model::id::{InstanceId, ServerId, StreamId};
 use legwork_model::time::Timestamp;
 
 use crate::Site;
+use crate::catalog::replicate::small_enough;
 use crate::message::{Instance, KeyQuestion, Message, Offer};
 use crate::output::Output;
-use crate::replicate::small_enough;
 
 /// How long an answer is waited for before the question is sent again, together with the next offer:
 /// those are resent until they are acknowledged.

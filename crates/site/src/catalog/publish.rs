@@ -11,11 +11,11 @@ use legwork_model::id::StreamId;
 use legwork_model::time::Timestamp;
 use legwork_org::Organisation;
 
-use crate::access::{Caller, Scope};
 use crate::answer::{AgentInfo, Answer};
 use crate::bounds::Limits;
 use crate::catalog::Deployed;
-use crate::changes::Pending;
+use crate::catalog::access::{Caller, Scope};
+use crate::catalog::changes::Pending;
 use crate::input::RequestId;
 use crate::output::{Append, Output};
 use crate::refusal::{Kind, Refusal};

@@ -18,14 +18,14 @@ use legwork_model::time::Timestamp;
 use legwork_org::{ItemKey, Performers, Resolved};
 
 use crate::Site;
-use crate::demand::{Demanded, demanded};
-use crate::instances::Slot;
+use crate::cases::instances::Slot;
+use crate::cases::summary::Summary;
+use crate::cluster::seat::Standing;
+use crate::jobs::demand::{Demanded, demanded};
 use crate::jobs::{JobKey, Offer};
 use crate::output::{Append, Output};
 use crate::planning::promised_for;
 use crate::refusal::{Kind, Refusal};
-use crate::seat::Standing;
-use crate::summary::Summary;
 
 /// A state larger than this is not stored as a snapshot.
 const SNAPSHOT_BYTES_MAX: usize = 1 << 20;

@@ -10,9 +10,9 @@ use legwork_model::id::ServerId;
 use legwork_model::time::Timestamp;
 
 use crate::Site;
+use crate::cluster::seat::Seat;
 use crate::input::Input;
 use crate::refusal::{Kind, Refusal};
-use crate::seat::Seat;
 
 impl Site {
     /// This server among others, by the file until it has joined; `None` if it is alone.

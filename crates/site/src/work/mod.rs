@@ -3,6 +3,10 @@
 //! Nobody sees or touches an item they may not work on; who may is decided here, by the
 //! organisation in force, and what state the item is in by the engine.
 
+pub(crate) mod followers;
+pub(crate) mod following;
+pub(crate) mod merged;
+
 use std::sync::Arc;
 
 use legwork_engine::{self as engine, Command, Rejection};
@@ -13,16 +17,17 @@ use legwork_model::time::Timestamp;
 use legwork_org::{Cursor, ItemKey, ItemView, Organisation};
 
 use crate::Site;
-use crate::access::Caller;
 use crate::answer::{Answer, ItemDetail, ItemInfo, OutputInfo, WorklistView};
-use crate::control::{PAGE_MAX, too_many_waiting};
+use crate::cases::control::{PAGE_MAX, too_many_waiting};
+use crate::cases::instances::Instances;
+use crate::cases::step::agent;
+use crate::cases::view;
+use crate::catalog::access::Caller;
 use crate::input::{Complete, RequestId, Worklist};
-use crate::instances::Instances;
-use crate::merged::Both;
+use crate::planning;
 use crate::refusal::{Kind, Refusal};
-use crate::step::agent;
 use crate::waiting::Waiting;
-use crate::{planning, view};
+use crate::work::merged::Both;
 
 impl Site {
     pub(crate) fn worklist(
@@ -148,7 +153,7 @@ impl Site {
         let (_, state) = self
             .instances
             .state(activity.instance)
-            .ok_or_else(|| crate::step::no_instance(activity.instance))?;
+            .ok_or_else(|| crate::cases::step::no_instance(activity.instance))?;
         let org = self.organisation_in_force()?;
         if !self.worklists.sees(org, agent, &key, now) {
             return Err(not_yours(agent, activity));
@@ -328,7 +333,7 @@ impl Site {
         if caller.is_admin()
             && let Some(reason) = self.instances.broken(activity.instance)
         {
-            return Err(crate::step::broken(activity.instance, reason));
+            return Err(crate::cases::step::broken(activity.instance, reason));
         }
         // Whether the instance or the step is there at all is nothing for those without a share.
         let (schema, own) = self.activity(activity).map_err(|_| not_yours(agent, activity))?;

@@ -13,9 +13,9 @@ use legwork_model::schema::Schema;
 use legwork_model::time::Timestamp;
 
 use crate::answer::{DeadlineView, InstanceInfo};
-use crate::export::Extent;
+use crate::cases::summary::Due;
+use crate::migration::export::Extent;
 use crate::planning::{Alarm, Alarms};
-use crate::summary::Due;
 
 /// How many states are looked at beyond those in use, when some have to leave memory.
 const EVICTED_AT_ONCE: usize = 256;

@@ -18,11 +18,11 @@ use crate::answer::{
     Answer, DataView, ElsewhereView, HistoryEntry, IncidentView, InstanceInfo, InstanceView,
     NodeView, StepState,
 };
+use crate::cases::step::{broken, no_instance};
 use crate::catalog::Catalog;
+use crate::cluster::seat::Seat;
 use crate::planning::{deadline_told, is_by_workers};
 use crate::refusal::Refusal;
-use crate::seat::Seat;
-use crate::step::{broken, no_instance};
 
 /// The most bytes of records on one page of a history, unless a single one has more.
 const PAGE_BYTES_MAX: usize = 16 << 20;

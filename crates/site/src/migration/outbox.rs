@@ -15,10 +15,10 @@ use legwork_model::time::Timestamp;
 use legwork_placement::{Map, Transfer};
 
 use crate::Site;
-use crate::export::{Export, Extent, Missing};
+use crate::cluster::seat::Seat;
 use crate::message::{Instance, Message, Offer, ParcelId};
+use crate::migration::export::{Export, Extent, Missing};
 use crate::output::Output;
-use crate::seat::Seat;
 use crate::wire::length;
 
 /// How long an answer is waited for before the parcel is offered again: at first, and at most.

@@ -11,7 +11,7 @@ use std::time::Duration;
 use legwork_model::id::{InstanceId, ServerId, StreamId, StreamKind};
 use legwork_model::time::Timestamp;
 
-use crate::changes::Division;
+use crate::catalog::changes::Division;
 use crate::input::RequestId;
 use crate::message::{KeyQuestion, Message};
 use crate::output::Output;

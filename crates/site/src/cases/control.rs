@@ -8,17 +8,18 @@ use legwork_model::id::{ActivityId, InstanceId, ServerId, StreamId};
 use legwork_model::schema::Schema;
 use legwork_model::time::Timestamp;
 
-use crate::access::Caller;
 use crate::answer::{Answer, IncidentView, InstanceInfo};
+use crate::cases::instances::Slot;
+use crate::cases::step::{broken, no_instance};
+use crate::cases::summary::Summary;
+use crate::cases::view;
+use crate::catalog::access::Caller;
+use crate::catalog::publish::as_performer;
 use crate::input::{List, Request, RequestId, Resolution, Start};
-use crate::instances::Slot;
 use crate::output::{ClosedStream, Output};
-use crate::publish::as_performer;
 use crate::refusal::{Kind, Refusal};
-use crate::step::{broken, no_instance};
-use crate::summary::Summary;
 use crate::waiting::Waiting;
-use crate::{Held, Page, Site, view};
+use crate::{Held, Page, Site};
 
 /// The most entries of one page of any listing.
 pub(crate) const PAGE_MAX: usize = 1_000;

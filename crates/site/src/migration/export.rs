@@ -13,7 +13,7 @@ use legwork_placement::{
     Move, Topology, Transfer, is_known_up_to, is_missing, is_proven, last_activities_of,
 };
 
-use crate::seat::Knowledge;
+use crate::cluster::seat::Knowledge;
 
 pub(crate) struct Export<'a> {
     pub(crate) schema: &'a Schema,

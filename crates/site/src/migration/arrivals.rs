@@ -14,9 +14,9 @@ use legwork_model::time::Timestamp;
 use legwork_placement::{knows, last_activities};
 
 use crate::Site;
+use crate::cases::step::guarded;
 use crate::message::{Instance, Message, Offer, ParcelId};
 use crate::output::Output;
-use crate::step::guarded;
 
 /// For how long the others wait for a sender that was asked.
 const PATIENCE: Duration = Duration::from_secs(10);

@@ -13,10 +13,10 @@ use legwork_model::time::Timestamp;
 use legwork_placement::{Change, Map, Topology};
 
 use crate::Site;
-use crate::access::Caller;
 use crate::answer::{Answer, ChangeView, DryRun, LastChange, Phase, Reconfiguration};
-use crate::changes::{Fate, Pending};
-use crate::control::bounded;
+use crate::cases::control::bounded;
+use crate::catalog::access::Caller;
+use crate::catalog::changes::{Fate, Pending};
 use crate::input::PublishTopology;
 use crate::refusal::{Kind, Refusal};
 
